@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes packets.txt and tcp_read.txt beside itself: golden bytes, derived with struct and zlib only.
+
+It shares nothing with the crate, so that an error must be made twice to go unseen. Run it after a change of the format and
+commit its output; the tests compare the crate with the files.
+
+File format: records separated by blank lines, each line `key: value`; lines that begin with # are comments. Numbers are
+decimal, bytes are hexadecimal. In packets.txt a record either has the fields of a packet and its `frame`, or an `error`
+(the crate's Error::reason) and the `frame` to be refused.
+"""
+
+import ipaddress
+import os
+import struct
+import zlib
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+OPCODES = {"read_request": 0x0C, "first": 0x0D, "middle": 0x0E, "last": 0x0F, "only": 0x10, "acknowledge": 0x11}
+
+
+def pattern(n):
+    return bytes((i * 31 + (i >> 8) * 7 + 5) & 0xFF for i in range(n))
+
+
+def ones_sum(data):
+    total = sum(struct.unpack("!%dH" % (len(data) // 2), data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
+
+
+def with_checksum(header):
+    header = header[:10] + b"\0\0" + header[12:]
+    return header[:10] + struct.pack("!H", 0xFFFF ^ ones_sum(header)) + header[12:]
+
+
+def ip_header(f, payload_bytes):
+    source, destination = ipaddress.ip_address(f["source"]), ipaddress.ip_address(f["destination"])
+    if source.version == 4:
+        return with_checksum(struct.pack("!BBHHHBBH4s4s", 0x45, f["traffic_class"], 20 + payload_bytes, f["identification"],
+                                         0x4000, f["hop_limit"], 17, 0, source.packed, destination.packed))
+    return struct.pack("!IHBB16s16s", 6 << 28 | f["traffic_class"] << 20 | f["flow_label"], payload_bytes, 17,
+                       f["hop_limit"], source.packed, destination.packed)
+
+
+def icrc(ip_udp, transport):
+    data = bytearray(ip_udp + transport)
+    if data[0] >> 4 == 4:
+        masked, udp = [1, 8, 10, 11], 20
+    else:
+        data[0] |= 0x0F
+        masked, udp = [1, 2, 3, 7], 40
+    for at in masked + [udp + 6, udp + 7, udp + 8 + 4]:
+        if at < len(data):
+            data[at] = 0xFF
+    return struct.pack("<I", zlib.crc32(b"\xff" * 8 + bytes(data)))
+
+
+def transport_of(f):
+    kind, payload = f["packet"], f.get("payload", b"")
+    pad = -len(payload) % 4
+    ack_request = 0x80 if kind == "read_request" else 0
+    bth = struct.pack("!BBHII", OPCODES[kind], 0x40 | pad << 4, 0xFFFF, f["destination_qp"], ack_request << 24 | f["psn"])
+    if kind == "read_request":
+        extension = struct.pack("!QII", f["va"], f["rkey"], f["length"])
+    elif kind == "middle":
+        extension = b""
+    else:
+        extension = struct.pack("!I", f["syndrome"] << 24 | f["msn"])
+    return bth + extension + payload + bytes(pad)
+
+
+def ethernet_of(f):
+    tags = bytes.fromhex(f["tags"].replace(" ", "")) if f["tags"] != "-" else b""
+    kind = 0x0800 if ":" not in f["source"] else 0x86DD
+    return bytes.fromhex(f["destination_mac"]) + bytes.fromhex(f["source_mac"]) + tags + struct.pack("!H", kind)
+
+
+def frame_of(f, transport=None):
+    transport = transport if transport is not None else transport_of(f)
+    udp = struct.pack("!HHHH", f["source_port"], f["destination_port"], 8 + len(transport) + 4, 0)
+    ip_udp = ip_header(f, 8 + len(transport) + 4) + udp
+    return ethernet_of(f) + ip_udp + transport + icrc(ip_udp, transport)
+
+
+V4 = dict(destination_mac="0200000000b2", source_mac="0200000000a1", tags="-", source="10.1.2.3", destination="10.1.2.4",
+          traffic_class=0, hop_limit=64, identification=0, source_port=40001, destination_port=4791)
+V6 = dict(destination_mac="0200000000b2", source_mac="0200000000a1", tags="-", source="fd00::a1", destination="fd00::b2",
+          traffic_class=0, hop_limit=64, flow_label=0, source_port=40001, destination_port=4791)
+REQUEST = dict(packet="read_request", destination_qp=0x12ABCD, psn=0xFFFFFF, va=0xDEADBEEF12345400, rkey=0xC0FFEE11, length=1024)
+
+
+def swapped(f):
+    f = dict(f)
+    for a, b in [("source", "destination"), ("source_mac", "destination_mac"), ("source_port", "destination_port")]:
+        f[a], f[b] = f[b], f[a]
+    f["traffic_class"] = 2
+    return f
+
+
+def answer(kind, payload, msn=0, syndrome=0x1F):
+    f = dict(packet=kind, destination_qp=0x000042, psn=0xFFFFFF)
+    if kind != "middle":
+        f.update(syndrome=syndrome, msn=msn)
+    if kind != "acknowledge":
+        f["payload"] = payload
+    return f
+
+
+def good():
+    yield "read-request-ipv4", {**V4, **REQUEST}
+    yield "read-request-ipv6", {**V6, **REQUEST}
+    yield "read-request-vlan", {**V4, **REQUEST, "tags": "81000064"}
+    yield "read-request-qinq", {**V6, **REQUEST, "tags": "88a8a00b 81002fff"}
+    yield "read-request-numbered-marked", {**V4, **REQUEST, "identification": 0xBEEF, "traffic_class": 0xBB, "hop_limit": 1}
+    yield "read-request-flow-label", {**V6, **REQUEST, "flow_label": 0xABCDE, "traffic_class": 0xBB, "hop_limit": 255}
+    yield "answer-block-ipv4", {**swapped(V4), **answer("only", pattern(1024))}
+    yield "answer-block-ipv6", {**swapped(V6), **answer("only", pattern(1024))}
+    yield "answer-block-vlan", {**swapped(V4), **answer("only", pattern(1024)), "tags": "81000064"}
+    for n in range(6):
+        yield "answer-%d-bytes" % n, {**swapped(V4), **answer("only", pattern(n))}
+    yield "answer-first", {**swapped(V4), **answer("first", pattern(256), msn=7)}
+    yield "answer-middle", {**swapped(V4), **answer("middle", pattern(256))}
+    yield "answer-last", {**swapped(V6), **answer("last", pattern(13), msn=8)}
+    for name, syndrome in [("ack", 0x00), ("rnr", 0x2E), ("psn", 0x60), ("invalid", 0x61), ("access", 0x62), ("operational", 0x63)]:
+        yield "acknowledge-" + name, {**swapped(V4), **answer("acknowledge", b"", msn=0xABCDEF, syndrome=syndrome)}
+    yield "nak-ipv6", {**swapped(V6), **answer("acknowledge", b"", syndrome=0x62)}
+
+
+def patched(frame, at, data):
+    return frame[:at] + data + frame[at + len(data):]
+
+
+def rebuilt(f, at, data):
+    """A packet whose transport part is wrong at one place, but whose ICRC is right."""
+    return frame_of(f, patched(transport_of(f), at, data))
+
+
+def header_patched(frame, at, data):
+    """An IPv4 header that is wrong at one place, but whose checksum is right."""
+    return frame[:14] + with_checksum(patched(frame[14:34], at, data)) + frame[34:]
+
+
+def bad():
+    f4, f6 = {**V4, **REQUEST}, {**V6, **REQUEST}
+    v4, v6 = frame_of(f4), frame_of(f6)
+    only, nak = {**swapped(V4), **answer("only", pattern(8))}, {**swapped(V4), **answer("acknowledge", b"", syndrome=0x62)}
+    yield "truncated", v4[:13]
+    yield "truncated", v4[:33]
+    yield "truncated", v6[:53]
+    yield "truncated", header_patched(v4, 2, b"\x00\x1b")
+    yield "truncated", frame_of(f4, b"")
+    yield "truncated", frame_of(f4, transport_of(f4)[:11])
+    yield "ether_type", patched(v4, 12, b"\x08\x06")
+    yield "too_many_tags", v4[:12] + bytes.fromhex("88a80001810000028100000308004500")
+    yield "ip_version", patched(v4, 14, b"\x65")
+    yield "ip_version", patched(v6, 14, b"\x40")
+    yield "ipv4_header_length", patched(v4, 14, b"\x44")
+    options = patched(v4[14:34], 0, b"\x46") + b"\x01\x01\x01\x00"
+    yield "ipv4_options", v4[:14] + options + v4[34:]
+    yield "ipv4_fragment", header_patched(v4, 6, b"\x20\x00")
+    yield "ipv4_fragment", header_patched(v4, 6, b"\x40\x01")
+    yield "ipv4_flags", header_patched(v4, 6, b"\x00\x00")
+    yield "ipv4_flags", header_patched(v4, 6, b"\xc0\x00")
+    yield "ipv4_checksum", patched(v4, 24, bytes([v4[24] ^ 1]))
+    yield "ip_length", v4[:-1]
+    yield "ip_length", v6[:-1]
+    yield "ip_length", header_patched(v4, 2, b"\x00\x13")
+    yield "ipv6_extension", patched(v6, 20, b"\x00")
+    yield "ipv6_extension", patched(v6, 20, b"\x2c")
+    yield "protocol", header_patched(v4, 9, b"\x06")
+    yield "protocol", patched(v6, 20, b"\x3a")
+    yield "udp_length", patched(v4, 38, b"\x00\x27")
+    yield "udp_length", patched(v6, 58, b"\x00\x00")
+    yield "udp_length", header_patched(v4, 2, b"\x00\x38")
+    yield "opcode", rebuilt(f4, 0, b"\x0b")
+    yield "opcode", rebuilt(f4, 0, b"\x12")
+    yield "opcode", rebuilt(f4, 0, b"\x81")
+    yield "transport_version", rebuilt(f4, 1, b"\x41")
+    yield "partition_key", rebuilt(f4, 2, b"\x80\x01")
+    yield "roce_length", frame_of(f4, transport_of(f4) + bytes(4))
+    yield "roce_length", frame_of(f4, transport_of(f4)[:-4])
+    yield "roce_length", frame_of(only, transport_of(only) + b"\0")
+    yield "roce_length", frame_of(nak, transport_of(nak) + bytes(4))
+    yield "roce_length", rebuilt({**only, "payload": b""}, 0, b"\x0f")
+    yield "pad_count", rebuilt({**only, "payload": b""}, 1, b"\x70")
+    yield "pad_count", rebuilt({**only, "packet": "first"}, 1, b"\x50")
+    yield "pad_count", rebuilt(f4, 1, b"\x50")
+    yield "icrc", patched(v4, len(v4) - 1, bytes([v4[-1] ^ 0x80]))
+    yield "icrc", header_patched(v4, 4, b"\x00\x01")
+    yield "icrc", header_patched(v4, 12, b"\x0b")
+    yield "icrc", patched(v6, 40, bytes([v6[40] ^ 1]))
+    yield "icrc", patched(v4, 34, b"\x00")
+    yield "syndrome", rebuilt(only, 12, b"\x62")
+    yield "syndrome", rebuilt(nak, 12, b"\x64")
+    yield "syndrome", rebuilt(nak, 12, b"\x9f")
+
+
+def text(value):
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def write(name, records):
+    with open(os.path.join(HERE, name), "w", encoding="ascii") as out:
+        out.write("# Golden bytes, written by generate.py; the format is described there.\n")
+        for record in records:
+            out.write("\n" + "".join("%s: %s\n" % (key, text(value)) for key, value in record.items()))
+
+
+def packets():
+    for name, fields in good():
+        frame = frame_of(fields)
+        yield {"name": name, **fields, "frame": frame}
+    for number, (error, frame) in enumerate(bad()):
+        yield {"name": "refused-%d" % number, "error": error, "frame": frame}
+
+
+def tcp():
+    reads = [(0xDEADBEEF12345400, 0xC0FFEE11, 16), (0, 1, 65536), (1 << 63, 0xFFFFFFFF, 1)]
+    header = struct.pack("<IHH", 0x01020304, len(reads), 0)
+    yield {"name": "request", "request_id": 0x01020304, "reads": " ".join("%d/%d/%d" % read for read in reads),
+           "message": header + b"".join(struct.pack("<QII", *read) for read in reads)}
+    items = [("ok", pattern(16)), ("access", b""), ("ok", b"\xa5")]
+    yield {"name": "answer", "request_id": 0x01020304, "items": " ".join("%s/%s" % (s, d.hex()) for s, d in items),
+           "message": header + b"".join(struct.pack("<II", 0 if s == "ok" else 1, len(d)) + d for s, d in items)}
+    items = ["access", "invalid_request", "overloaded"]
+    yield {"name": "refusals", "request_id": 0x01020304, "items": " ".join(s + "/" for s in items),
+           "message": header + b"".join(struct.pack("<II", 1 + n, 0) for n in range(3))}
+
+
+write("packets.txt", packets())
+write("tcp_read.txt", tcp())
