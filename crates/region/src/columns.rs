@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From checked blocks to metrics: a schema compiled once, applied to each frame.
+//!
+//! [`Plan::decode`] takes the copied blocks of one region and calls back once per value. Blocks that are not accepted are listed with their reason
+//! and give no values; the caller reads them again. Cost: one guard check per block and a few ns per value.
+
+use crate::block::{Block, Identity, check_plain, guarded_place, plain_place};
+use crate::guard::{self, Reject};
+use crate::histogram::Shape;
+use crate::limits::BLOCK_BYTES;
+use crate::schema::{Field, Group, Kind, Schema, Type};
+use crate::table::{self, KeyPart, text_of};
+
+/// A stored value, not yet scaled.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Unsigned.
+    U64(u64),
+    /// Signed.
+    I64(i64),
+    /// Floating.
+    F64(f64),
+    /// Of an info.
+    Text(String),
+    /// Buckets, then their shape and the sum.
+    Histogram {
+        /// Counts per bucket.
+        buckets: Vec<u64>,
+        /// Shape of the buckets.
+        shape: Shape,
+        /// Sum of the recorded values.
+        sum: u64,
+    },
+}
+
+impl Value {
+    /// The exported number; 1 for a text, the count for a histogram.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)] // Prometheus' values are doubles
+    pub fn scaled(&self, scale: f64) -> f64 {
+        match self {
+            Self::U64(n) => *n as f64 * scale,
+            Self::I64(n) => *n as f64 * scale,
+            Self::F64(n) => n * scale,
+            Self::Text(_) => 1.0,
+            Self::Histogram { buckets, .. } => buckets.iter().fold(0u64, |a, b| a.wrapping_add(*b)) as f64,
+        }
+    }
+}
+
+/// The row that a value stands in.
+#[derive(Clone, Copy, Debug)]
+pub struct RowRef<'a> {
+    /// Number of the row in its table.
+    pub number: usize,
+    /// Row generation: (number, generation) names one entity for ever.
+    pub generation: u32,
+    parts: &'a [KeyPart],
+    key: &'a [u64],
+}
+
+/// One value of one frame.
+#[derive(Clone, Debug)]
+pub struct Sample<'a> {
+    /// What it is.
+    pub field: &'a Field,
+    /// Group that it stands in.
+    pub group: &'a Group,
+    /// Number in the field's array, 0 without.
+    pub element: u32,
+    /// Its row, in tables.
+    pub row: Option<RowRef<'a>>,
+    /// Acquisition time, CLOCK_BOOTTIME ns; `None` where the time of the read is the time of the value.
+    pub time_ns: Option<u64>,
+    /// The value.
+    pub value: Value,
+}
+
+impl Sample<'_> {
+    /// Labels from row, field and array (the region's own come from its entry), in that order.
+    #[must_use]
+    pub fn labels(&self) -> Vec<(String, String)> {
+        let mut labels = Vec::new();
+        if let Some(row) = &self.row {
+            let mut at = 0;
+            for part in row.parts {
+                labels.push((part.name.clone(), part.label(&row.key[at..at + part.words()])));
+                at += part.words();
+            }
+        }
+        labels.extend(self.field.labels.clone());
+        if let Some(array) = &self.field.array {
+            labels.push((array.label.clone(), array.value(self.element)));
+        }
+        labels
+    }
+
+    /// The exported number.
+    #[must_use]
+    pub fn scaled(&self) -> f64 {
+        self.value.scaled(self.field.scale)
+    }
+}
+
+/// A block of the frame that was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Its number in the region.
+    pub block: usize,
+    /// Why.
+    pub reject: Reject,
+}
+
+/// Blocks fewer than the schema needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a frame of {got} blocks where the schema describes {needed}")]
+pub struct ShortFrame {
+    /// Blocks of the schema.
+    pub needed: usize,
+    /// Blocks given.
+    pub got: usize,
+}
+
+/// Decoder of one class.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    schema: Schema,
+}
+
+impl Plan {
+    /// For a schema that passed [`Schema::check`].
+    #[must_use]
+    pub fn new(schema: Schema) -> Self {
+        Self { schema }
+    }
+
+    /// The schema.
+    #[must_use]
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Checks the blocks of one region and hands every value of the accepted ones to `sink`.
+    ///
+    /// # Errors
+    /// [`ShortFrame`]; surplus blocks are ignored.
+    pub fn decode<'a>(
+        &'a self,
+        first: Identity,
+        blocks: &'a [Block],
+        mut sink: impl FnMut(Sample<'a>),
+    ) -> Result<Vec<Refused>, ShortFrame> {
+        let needed = self.schema.blocks() as usize;
+        if blocks.len() < needed {
+            return Err(ShortFrame { needed, got: blocks.len() });
+        }
+        let mut refused = Vec::new();
+        for (begin, group) in self.schema.placed_groups() {
+            let begin = begin as usize;
+            let mine = &blocks[begin..begin + group.blocks as usize];
+            let times: Vec<Option<Option<u64>>> = mine
+                .iter()
+                .enumerate()
+                .map(|(number, block)| {
+                    let index = u16::try_from(begin + number).unwrap_or(u16::MAX);
+                    match accept(group.kind, block, first.at(index)) {
+                        Ok(time) => Some(time),
+                        Err(reject) => {
+                            refused.push(Refused { block: begin + number, reject });
+                            None
+                        }
+                    }
+                })
+                .collect();
+            match group.kind {
+                Kind::Table => table_rows(group, mine, &times, &mut sink),
+                Kind::Foreign => foreign(group, mine, &mut sink),
+                Kind::Plain => slots(group, mine, &times, plain_place, &mut sink),
+                Kind::Guarded | Kind::Computed => slots(group, mine, &times, guarded_place, &mut sink),
+            }
+        }
+        Ok(refused)
+    }
+}
+
+/// Acquisition time of an accepted block; plain and foreign ones have none.
+fn accept(kind: Kind, block: &Block, expected: Identity) -> Result<Option<u64>, Reject> {
+    match kind {
+        Kind::Foreign => Ok(None),
+        Kind::Plain => check_plain(block, expected).map(|()| None),
+        Kind::Guarded | Kind::Computed | Kind::Table => {
+            guard::check(block, expected).map(|accepted| Some(accepted.time_ns()))
+        }
+    }
+}
+
+fn elements(field: &Field) -> impl Iterator<Item = (u32, usize)> + '_ {
+    let stride = field.array.as_ref().map_or(0, |a| a.stride as usize);
+    (0..field.elements()).map(move |element| (element, field.slot as usize + element as usize * stride))
+}
+
+/// A value from its words (as many as the field has slots).
+fn value(field: &Field, words: &[u64]) -> Value {
+    match (field.histogram, field.kind) {
+        (Some(shape), _) => {
+            let (buckets, sum) = words.split_at(shape.buckets());
+            Value::Histogram { buckets: buckets.to_vec(), shape, sum: sum[0] }
+        }
+        (None, Type::I64) => Value::I64(words[0].cast_signed()),
+        (None, Type::F64) => Value::F64(f64::from_bits(words[0])),
+        (None, Type::Text) => Value::Text(text_of(words)),
+        (None, _) => Value::U64(words[0]),
+    }
+}
+
+fn slots<'a>(
+    group: &'a Group,
+    blocks: &[Block],
+    times: &[Option<Option<u64>>],
+    place: fn(usize) -> (usize, usize),
+    sink: &mut impl FnMut(Sample<'a>),
+) {
+    let mut words = Vec::new();
+    for field in &group.fields {
+        for (element, start) in elements(field) {
+            words.clear();
+            let mut time = Some(None);
+            for slot in start..start + field.slots() {
+                let (block, word) = place(slot);
+                time = time.and(times[block]);
+                words.push(blocks[block].0[word]);
+            }
+            if let Some(time_ns) = time {
+                sink(Sample { field, group, element, row: None, time_ns, value: value(field, &words) });
+            }
+        }
+    }
+}
+
+fn table_rows<'a>(
+    group: &'a Group,
+    blocks: &'a [Block],
+    times: &[Option<Option<u64>>],
+    sink: &mut impl FnMut(Sample<'a>),
+) {
+    let Some(layout) = group.layout() else { return };
+    for (number, (block, time)) in blocks.iter().zip(times).enumerate() {
+        let Some(time_ns) = *time else { continue };
+        for row in table::rows(layout, block.payload()) {
+            let row_ref = RowRef {
+                number: number * layout.rows_per_block() + row.index,
+                generation: row.generation,
+                parts: &group.key,
+                key: row.key,
+            };
+            for field in &group.fields {
+                for (element, start) in elements(field) {
+                    let value = value(field, &row.values[start..start + field.slots()]);
+                    sink(Sample { field, group, element, row: Some(row_ref), time_ns, value });
+                }
+            }
+        }
+    }
+}
+
+fn foreign<'a>(group: &'a Group, blocks: &[Block], sink: &mut impl FnMut(Sample<'a>)) {
+    let byte = |at: usize| blocks[at / BLOCK_BYTES].bytes()[at % BLOCK_BYTES];
+    for field in &group.fields {
+        for (element, start) in elements(field) {
+            let value = match (field.kind, field.histogram) {
+                (Type::Text, _) => {
+                    let bytes: Vec<u8> =
+                        (start..start + field.bytes as usize).map(byte).take_while(|b| *b != 0).collect();
+                    Value::Text(String::from_utf8_lossy(&bytes).into_owned())
+                }
+                (_, Some(shape)) => {
+                    let words: Vec<u64> = (0..shape.slots())
+                        .map(|i| blocks[(start + i * 8) / BLOCK_BYTES].0[(start + i * 8) % BLOCK_BYTES / 8])
+                        .collect();
+                    value(field, &words)
+                }
+                (kind, None) => {
+                    narrow(kind, std::array::from_fn(|i| if i < kind.width() as usize { byte(start + i) } else { 0 }))
+                }
+            };
+            sink(Sample { field, group, element, row: None, time_ns: None, value });
+        }
+    }
+}
+
+/// A number of up to 8 bytes, little-endian, zero padded.
+fn narrow(kind: Type, bytes: [u8; 8]) -> Value {
+    let [a, b, c, d, ..] = bytes;
+    match kind {
+        Type::I8 => Value::I64(i8::from_le_bytes([a]).into()),
+        Type::I16 => Value::I64(i16::from_le_bytes([a, b]).into()),
+        Type::I32 => Value::I64(i32::from_le_bytes([a, b, c, d]).into()),
+        Type::I64 => Value::I64(i64::from_le_bytes(bytes)),
+        Type::F32 => Value::F64(f32::from_le_bytes([a, b, c, d]).into()),
+        Type::F64 => Value::F64(f64::from_le_bytes(bytes)),
+        _ => Value::U64(u64::from_le_bytes(bytes)),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::block::PLAIN_IDENTITY;
+    use crate::limits::BLOCK_WORDS;
+    use crate::sync::AtomicU64;
+    use crate::table::{KeyValue, Table, pack_key};
+
+    const ME: Identity = Identity { region: 3, generation: 4, index: 0 };
+
+    fn shared(blocks: usize) -> Vec<AtomicU64> {
+        (0..blocks * BLOCK_WORDS).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    fn copied(words: &[AtomicU64]) -> Vec<Block> {
+        let mut blocks = vec![Block::default(); words.len() / BLOCK_WORDS];
+        blocks.iter_mut().zip(words.chunks_exact(BLOCK_WORDS)).for_each(|(block, words)| block.copy_from(words));
+        blocks
+    }
+
+    /// "name{labels} value" of every sample.
+    fn lines(plan: &Plan, blocks: &[Block]) -> (Vec<String>, Vec<Refused>) {
+        let mut lines = Vec::new();
+        let refused = plan
+            .decode(ME, blocks, |s| {
+                let labels: Vec<_> = s.labels().iter().map(|(k, v)| format!("{k}={v}")).collect();
+                lines.push(format!("{}{{{}}} {}", s.field.name, labels.join(","), s.scaled()));
+            })
+            .unwrap();
+        (lines, refused)
+    }
+
+    #[test]
+    fn every_kind_of_group_decodes() {
+        let json = r#"{"name":"t","groups":[
+            {"kind":"plain","blocks":2,"fields":[
+                {"name":"a_seconds_total","metric":"counter","type":"u64","slot":1,"scale":1e-9},
+                {"name":"b","metric":"gauge","type":"i64","slot":126,"array":{"label":"cpu","count":2,"stride":1}}]},
+            {"kind":"guarded","blocks":1,"fields":[
+                {"name":"c","metric":"gauge","type":"f64"},
+                {"name":"d_info","metric":"info","type":"text","bytes":16,"slot":2}]},
+            {"kind":"foreign","blocks":1,"fields":[
+                {"name":"e","metric":"gauge","type":"i16","slot":6,"labels":{"x":"y"}},
+                {"name":"f","metric":"gauge","type":"f32","slot":1020}]},
+            {"kind":"table","blocks":1,"key":[{"name":"device","type":"text","bytes":8}],"fields":[
+                {"name":"g_total","metric":"counter","type":"u64"}]}]}"#;
+        let plan = Plan::new(Schema::parse(json).unwrap());
+        let words = shared(5);
+        let part = |block: usize| &words[block * BLOCK_WORDS..][..BLOCK_WORDS];
+        let put =
+            |block: usize, word: usize, value: u64| part(block)[word].store(value, crate::sync::Ordering::Relaxed);
+        put(0, PLAIN_IDENTITY, ME.word());
+        put(1, PLAIN_IDENTITY, ME.at(1).word());
+        put(0, 2, 3_000_000_000);
+        put(0, 127, 5u64.wrapping_neg());
+        put(1, 1, 6);
+        guard::commit(part(2), ME.at(2), 77, |p| {
+            p.set(0, 2.5f64.to_bits());
+            p.set(2, u64::from_le_bytes(*b"v1.2\0\0\0\0"));
+        });
+        put(3, 0, 0xfffe << 48);
+        put(3, 127, u64::from(1.5f32.to_bits()) << 32);
+        let mut table = Table::new(plan.schema().groups[3].layout().unwrap(), part(4), ME.at(4), 88);
+        let key = pack_key(&plan.schema().groups[3].key, &[KeyValue::Text("eth0")]).unwrap();
+        table.upsert(&key, 99, |values| values.set(0, 9)).unwrap();
+
+        let (got, refused) = lines(&plan, &copied(&words));
+        let expected = [
+            "a_seconds_total{} 3",
+            "b{cpu=0} -5",
+            "b{cpu=1} 6",
+            "c{} 2.5",
+            "d_info{} 1",
+            "e{x=y} -2",
+            "f{} 1.5",
+            "g_total{device=eth0} 9",
+        ];
+        assert_eq!((got.as_slice(), refused.as_slice()), (expected.map(String::from).as_slice(), [].as_slice()));
+
+        put(1, PLAIN_IDENTITY, 0);
+        put(2, 0, 3);
+        let (got, refused) = lines(&plan, &copied(&words));
+        assert_eq!(got.len(), 5, "what stands in refused blocks is left out, the rest is there: {got:?}");
+        let reasons = [Refused { block: 1, reject: Reject::Identity }, Refused { block: 2, reject: Reject::Busy }];
+        assert_eq!(refused, reasons);
+        assert_eq!(plan.decode(ME, &copied(&words)[..4], |_| ()), Err(ShortFrame { needed: 5, got: 4 }));
+    }
+
+    #[test]
+    fn a_histogram_may_span_plain_blocks() {
+        let json = r#"{"name":"t","groups":[{"kind":"plain","blocks":3,"fields":[
+            {"name":"h","metric":"histogram","type":"u64","slot":3,"histogram":{"grouping_power":3,"max_power":40}}]}]}"#;
+        let plan = Plan::new(Schema::parse(json).unwrap());
+        let words = shared(3);
+        let shape = Shape { grouping_power: 3, max_power: 40 };
+        for block in 0u16..3 {
+            words[usize::from(block) * BLOCK_WORDS].store(ME.at(block).word(), crate::sync::Ordering::Relaxed);
+        }
+        let mut sum = 0;
+        for value in [0, 5, 100, 1_000_000, 1_000_000_000_000] {
+            let (block, word) = plain_place(3 + shape.index(value));
+            words[block * BLOCK_WORDS + word].fetch_add(1, crate::sync::Ordering::Relaxed);
+            sum += value;
+        }
+        let (block, word) = plain_place(3 + shape.buckets());
+        words[block * BLOCK_WORDS + word].store(sum, crate::sync::Ordering::Relaxed);
+        let mut seen = 0;
+        plan.decode(ME, &copied(&words), |s| {
+            seen += 1;
+            let Value::Histogram { buckets, sum: got, .. } = &s.value else { panic!("{s:?}") };
+            assert_eq!((*got, s.scaled()), (sum, 5.0));
+            assert_eq!(shape.cumulative(buckets, 1e-9).last().unwrap().count, 4);
+        })
+        .unwrap();
+        assert_eq!(seen, 1);
+    }
+
+    #[test]
+    fn any_checked_schema_decodes_any_blocks_without_panic() {
+        bolero::check!().with_type::<(u8, u16, u16, u16, u8, bool, [u64; 16])>().for_each(|(kind, slot, count, stride, fill, text, noise)| {
+            let kind = ["plain", "guarded", "foreign", "table"][usize::from(*kind % 4)];
+            let key = if kind == "table" { r#""key":[{"name":"k","type":"text","bytes":16}],"# } else { "" };
+            let what = if *text { r#""metric":"info","type":"text","bytes":24"# } else { r#""metric":"gauge","type":"f64""# };
+            let array = format!(r#""array":{{"label":"i","count":{count},"stride":{stride}}}"#);
+            let json = format!(r#"{{"name":"t","groups":[{{"kind":"{kind}","blocks":2,{key}"fields":[{{"name":"a",{what},"slot":{slot},{array}}}]}}]}}"#);
+            let Ok(schema) = Schema::parse(&json) else { return };
+            let words = shared(2);
+            for (i, word) in words.iter().enumerate() {
+                word.store(noise[i % 16].wrapping_mul(u64::from(*fill)), crate::sync::Ordering::Relaxed);
+            }
+            for block in 0u16..2 {
+                let part = &words[usize::from(block) * BLOCK_WORDS..][..BLOCK_WORDS];
+                if kind == "plain" { part[0].store(ME.at(block).word(), crate::sync::Ordering::Relaxed) } else { guard::commit(part, ME.at(block), 1, |_| ()) }
+            }
+            let mut samples = 0;
+            let refused = Plan::new(schema).decode(ME, &copied(&words), |s| samples += s.labels().len()).unwrap();
+            assert!(refused.is_empty());
+        });
+    }
+}

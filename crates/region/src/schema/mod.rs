@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Schema classes (docs/format/schema.md): what the blocks of a region mean.
+//!
+//! Programs send any JSON; [`Schema::parse`] refuses what breaks a rule and [`Schema::canonical`] gives the one form that is hashed, stored in the
+//! control region and read by controllers. Parsing costs microseconds per field and happens once per class and generation.
+
+mod check;
+mod error;
+
+pub use error::{Place, Rule, SchemaError};
+
+use crate::histogram::Shape;
+use crate::limits::{BLOCK_BYTES, GUARDED_SLOTS, MAX_SCHEMA_BYTES, PLAIN_SLOTS};
+use crate::table::{KeyPart, Layout};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// First 16 bytes of SHA-256 over the canonical form.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SchemaId(pub [u8; 16]);
+
+impl SchemaId {
+    /// Of a canonical text.
+    #[must_use]
+    pub fn of(canonical: &str) -> Self {
+        let digest = Sha256::digest(canonical.as_bytes());
+        Self(std::array::from_fn(|i| digest[i]))
+    }
+}
+
+impl fmt::Display for SchemaId {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for SchemaId {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "SchemaId({self})")
+    }
+}
+
+/// A class: groups of blocks, in the order in which they stand in a region.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schema {
+    /// Class name.
+    pub name: String,
+    /// Groups, one after the other from block 0.
+    pub groups: Vec<Group>,
+}
+
+/// What kind of blocks a group is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Independent words behind an identity.
+    Plain,
+    /// Payload between versions, with CRC.
+    Guarded,
+    /// As guarded, made at the moment of the READ.
+    Computed,
+    /// A program's own memory.
+    Foreign,
+    /// Rows in guarded blocks.
+    Table,
+}
+
+/// How values get into a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Acquisition {
+    /// The program's own counters.
+    #[default]
+    Direct,
+    /// BPF at the moment of the READ.
+    Computed,
+    /// BPF timer or iterator into guarded blocks.
+    Published,
+    /// A thread of the agent reads procfs now and then.
+    Sampled,
+}
+
+/// Consecutive blocks of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Kind of the blocks.
+    pub kind: Kind,
+    /// Number of blocks, at least 1.
+    pub blocks: u32,
+    /// How values get there.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub acquisition: Acquisition,
+    /// Oldest age that a served value can have by design, ns; 0: it is live.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub max_age_ns: u64,
+    /// The computed group whose published twin this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub twin_of: Option<u32>,
+    /// Parts of the row key; tables only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub key: Vec<KeyPart>,
+    /// What stands in the slots.
+    pub fields: Vec<Field>,
+}
+
+/// What a field is to Prometheus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Metric {
+    /// Only goes up, except at a reset.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Buckets and a sum.
+    Histogram,
+    /// A text as label `value` of a sample that is 1.
+    Info,
+}
+
+/// How a value is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)] // the names say it
+pub enum Type {
+    U8,
+    U16,
+    U32,
+    U64,
+    I8,
+    I16,
+    I32,
+    I64,
+    F32,
+    F64,
+    Text,
+}
+
+impl Type {
+    /// Bytes of a number; 0 for text, whose field says.
+    #[must_use]
+    pub fn width(self) -> u32 {
+        match self {
+            Self::U8 | Self::I8 => 1,
+            Self::U16 | Self::I16 => 2,
+            Self::U32 | Self::I32 | Self::F32 => 4,
+            Self::U64 | Self::I64 | Self::F64 => 8,
+            Self::Text => 0,
+        }
+    }
+}
+
+/// Repetition of a field, for example per CPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Array {
+    /// Label that tells the elements apart.
+    pub label: String,
+    /// Number of elements, at least 1.
+    pub count: u32,
+    /// Distance of elements, slots (foreign: bytes).
+    pub stride: u32,
+    /// Label values; `"0"`, `"1"`, ... where empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<String>,
+}
+
+impl Array {
+    /// Label value of an element.
+    #[must_use]
+    pub fn value(&self, element: u32) -> String {
+        self.values.get(element as usize).cloned().unwrap_or_else(|| element.to_string())
+    }
+}
+
+/// One metric in a group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Field {
+    /// Metric name.
+    pub name: String,
+    /// What it is.
+    pub metric: Metric,
+    /// How it is stored.
+    #[serde(rename = "type")]
+    pub kind: Type,
+    /// Place in the group's (tables: the row's) slots; foreign: byte offset from the group's start.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub slot: u32,
+    /// Space of a text, bytes.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub bytes: u32,
+    /// Unit of the scaled value.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unit: String,
+    /// Exported value = stored value * scale.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub scale: f64,
+    /// One sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub help: String,
+    /// Constant labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// How finely the value really moves, ns; 0: at every read.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub resolution_ns: u64,
+    /// Repetition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<Array>,
+    /// Shape; histograms only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub histogram: Option<Shape>,
+}
+
+/// Whether a text can name a class, a region or a metric.
+///
+/// # Errors
+/// The rule that it breaks.
+pub fn check_name(name: &str) -> Result<(), Rule> {
+    check::metric_name(name)
+}
+
+/// Whether a text can name a label.
+///
+/// # Errors
+/// The rule that it breaks.
+pub fn check_label(name: &str) -> Result<(), Rule> {
+    check::label_name(name)
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+#[allow(clippy::float_cmp)] // exactly the default
+fn is_one(value: &f64) -> bool {
+    *value == 1.0
+}
+
+impl Field {
+    /// A field with everything else at its default.
+    #[must_use]
+    pub fn new(name: &str, metric: Metric, kind: Type, slot: u32) -> Self {
+        Self {
+            name: name.into(),
+            metric,
+            kind,
+            slot,
+            bytes: 0,
+            unit: String::new(),
+            scale: 1.0,
+            help: String::new(),
+            labels: BTreeMap::new(),
+            resolution_ns: 0,
+            array: None,
+            histogram: None,
+        }
+    }
+
+    /// Number of elements: 1 without an array.
+    #[must_use]
+    pub fn elements(&self) -> u32 {
+        self.array.as_ref().map_or(1, |array| array.count)
+    }
+
+    /// Slots that one element takes (in groups of slots).
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        match (self.histogram, self.kind) {
+            (Some(shape), _) => shape.slots(),
+            (None, Type::Text) => self.bytes as usize / 8,
+            _ => 1,
+        }
+    }
+}
+
+impl Group {
+    /// A group with everything else at its default.
+    #[must_use]
+    pub fn new(kind: Kind, blocks: u32, fields: Vec<Field>) -> Self {
+        Self { kind, blocks, acquisition: Acquisition::Direct, max_age_ns: 0, twin_of: None, key: Vec::new(), fields }
+    }
+
+    /// Room for fields: slots, or bytes of a foreign group, or value slots of one row.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        let blocks = self.blocks as usize;
+        match self.kind {
+            Kind::Plain => blocks * PLAIN_SLOTS,
+            Kind::Guarded | Kind::Computed => blocks * GUARDED_SLOTS,
+            Kind::Foreign => blocks * BLOCK_BYTES,
+            Kind::Table => GUARDED_SLOTS - 1 - self.key_words(),
+        }
+    }
+
+    fn key_words(&self) -> usize {
+        self.key.iter().map(KeyPart::words).sum()
+    }
+
+    /// Row layout of a table; `None` for other kinds. The schema must have passed [`Schema::check`].
+    #[must_use]
+    pub fn layout(&self) -> Option<Layout> {
+        (self.kind == Kind::Table).then(|| Layout {
+            key_words: self.key_words(),
+            value_words: self
+                .fields
+                .iter()
+                .map(|f| {
+                    let last = f.array.as_ref().map_or(0, |a| (a.count as usize - 1) * a.stride as usize);
+                    f.slot as usize + last + f.slots()
+                })
+                .max()
+                .unwrap_or(0),
+        })
+    }
+}
+
+impl Schema {
+    /// Parses and checks.
+    ///
+    /// # Errors
+    /// [`SchemaError`] with the place and the rule that is broken.
+    pub fn parse(json: &str) -> Result<Self, SchemaError> {
+        let schema: Self =
+            serde_json::from_str(json).map_err(|e| SchemaError::new(Place::Schema, Rule::Json(e.to_string())))?;
+        schema.check()?;
+        Ok(schema)
+    }
+
+    /// The one form that is hashed and stored.
+    ///
+    /// # Panics
+    /// Never: the types have no value that JSON lacks once [`Schema::check`] has passed (it refuses scales that are not finite).
+    #[must_use]
+    pub fn canonical(&self) -> String {
+        serde_json::to_string(self).expect("plain data")
+    }
+
+    /// Checks every rule of docs/format/schema.md.
+    ///
+    /// # Errors
+    /// The first rule that is broken, with its place.
+    pub fn check(&self) -> Result<(), SchemaError> {
+        check::schema(self)?;
+        let bytes = self.canonical().len();
+        if bytes > MAX_SCHEMA_BYTES {
+            return Err(SchemaError::new(
+                Place::Schema,
+                Rule::Limit { what: "MAX_SCHEMA_BYTES", limit: MAX_SCHEMA_BYTES, got: bytes },
+            ));
+        }
+        Ok(())
+    }
+
+    /// Blocks of a region of this class.
+    #[must_use]
+    pub fn blocks(&self) -> u32 {
+        self.groups.iter().map(|group| group.blocks).sum()
+    }
+
+    /// Groups with the block at which each begins.
+    pub fn placed_groups(&self) -> impl Iterator<Item = (u32, &Group)> {
+        self.groups.iter().scan(0, |next, group| {
+            let first = *next;
+            *next += group.blocks;
+            Some((first, group))
+        })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
