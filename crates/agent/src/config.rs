@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+//! agent.toml: what the operator decides, with defaults for all of it.
+//!
+//! Unknown keys are refused everywhere and every quantity carries its unit, so that a typing error cannot silently become a default.
+//! The shipped `packaging/agent.toml` spells every default out; a test holds the two together.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use onlooker_region::limits::MAX_REGION_BLOCKS;
+use serde::{Deserialize, Serialize};
+
+use crate::prefix::Prefix;
+use crate::suggest;
+use crate::units::{Size, Span};
+
+/// Where the configuration is looked for when no path is given.
+pub const DEFAULT_PATH: &str = "/etc/onlooker/agent.toml";
+
+/// Why a configuration is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error(
+        "cannot read the configuration {path}: {source}; give another one with --config PATH, or leave it out for the defaults"
+    )]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is not what agent.toml must be.
+    #[error("{path}:{line}: {message}")]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// The line of the mistake, from 1.
+        line: usize,
+        /// What is wrong and what to write instead.
+        message: String,
+    },
+    /// The values read well, but cannot be used.
+    #[error("{path}: {key} = {value}: {message}")]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// Section and key.
+        key: &'static str,
+        /// What it was set to.
+        value: String,
+        /// What to set instead.
+        message: String,
+    },
+}
+
+/// All of agent.toml.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// `[agent]`
+    pub agent: Agent,
+    /// `[bootstrap]`
+    pub bootstrap: Bootstrap,
+    /// `[tcp]`
+    pub tcp: Tcp,
+    /// `[policy]`
+    pub policy: Policy,
+    /// `[quota]`
+    pub quota: Quota,
+    /// `[sampled]`
+    pub sampled: Sampled,
+    /// `[limits]`
+    pub limits: Limits,
+}
+
+/// The process itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Agent {
+    /// Registration socket (registration.md).
+    pub socket: PathBuf,
+    /// Where certificate, key and token secret are kept; one agent per directory.
+    pub state_dir: PathBuf,
+    /// The host's name as readers are told; empty: the system's node name.
+    pub host: String,
+}
+
+/// The bootstrap endpoint (bootstrap.md).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Bootstrap {
+    /// Address and port; port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// TLS 1.3; without it the token crosses the network in the clear.
+    pub tls: bool,
+}
+
+/// The TCP responder (wire.md).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tcp {
+    /// Address and port; port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// Sources that may connect.
+    pub allow: Vec<Prefix>,
+    /// Connections at once; each has a thread.
+    pub max_connections: u32,
+    /// READs a second that one source address gets answered.
+    pub max_reads_per_s: u32,
+    /// A connection without a request for so long is closed.
+    pub idle_timeout: Span,
+}
+
+/// Who may register.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Policy {
+    /// User names or numbers; both lists empty: everybody.
+    pub allow_users: Vec<String>,
+    /// Group names or numbers; members may register.
+    pub allow_groups: Vec<String>,
+    /// Whether programs may bring memory of their own.
+    pub adopt: bool,
+}
+
+/// How much one user, and all together, may have (registration.md, Limits).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Quota {
+    /// Regions of one user, orphans included.
+    pub regions_per_user: u32,
+    /// Size of a user's slab; adopted memory counts too.
+    pub bytes_per_user: Size,
+    /// Canonical schema text of one user's regions.
+    pub schema_bytes_per_user: Size,
+    /// Connections of one user.
+    pub connections_per_user: u32,
+    /// Regions of all users.
+    pub regions: u32,
+    /// Region memory of all users; the unit file's MemoryMax must leave room for it.
+    pub bytes: Size,
+}
+
+/// Kernel metrics read from procfs while a reader is connected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sampled {
+    /// Which groups.
+    pub groups: Vec<Group>,
+    /// Time between two samples.
+    pub interval: Span,
+}
+
+/// A group of sampled kernel metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Group {
+    /// /proc/stat
+    Cpu,
+    /// /proc/loadavg
+    Load,
+    /// /proc/meminfo
+    Memory,
+    /// /proc/net/dev
+    Network,
+}
+
+/// Times of the life of a region.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// How long an orphan stays readable and can be resumed.
+    pub grace: Span,
+    /// How long a freed range, entry or schema is left alone: two read cycles of the slowest reader (control.md, Limits).
+    pub reuse_delay: Span,
+}
+
+impl Default for Agent {
+    fn default() -> Self {
+        Self { socket: "/run/onlooker/agent.sock".into(), state_dir: "/var/lib/onlooker".into(), host: String::new() }
+    }
+}
+
+impl Default for Bootstrap {
+    fn default() -> Self {
+        Self { listen: SocketAddr::from(([127, 0, 0, 1], 7177)), tls: true }
+    }
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        let loopback = ["127.0.0.0/8", "::1/128"];
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7178)),
+            allow: loopback.iter().filter_map(|prefix| prefix.parse().ok()).collect(),
+            max_connections: 64,
+            max_reads_per_s: 200_000,
+            idle_timeout: Span::from_s(60),
+        }
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { allow_users: Vec::new(), allow_groups: Vec::new(), adopt: true }
+    }
+}
+
+impl Default for Quota {
+    fn default() -> Self {
+        Self {
+            regions_per_user: 256,
+            bytes_per_user: Size::from_mib(16),
+            schema_bytes_per_user: Size::from_mib(1),
+            connections_per_user: 128,
+            regions: 4096,
+            bytes: Size::from_mib(256),
+        }
+    }
+}
+
+impl Default for Sampled {
+    fn default() -> Self {
+        Self { groups: vec![Group::Cpu, Group::Load, Group::Memory, Group::Network], interval: Span::from_s(1) }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { grace: Span::from_s(5), reuse_delay: Span::from_s(2) }
+    }
+}
+
+impl Config {
+    /// Reads and checks the file at `path`; without one, the default path if it exists, else the defaults.
+    ///
+    /// # Errors
+    /// The file cannot be read, does not parse, has unknown keys or values that cannot be used.
+    pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
+        let shown = path.unwrap_or(Path::new(DEFAULT_PATH));
+        let text = match fs::read_to_string(shown) {
+            Ok(text) => text,
+            Err(source) if path.is_none() && source.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
+            Err(source) => return Err(ConfigError::Read { path: shown.into(), source }),
+        };
+        Self::parse(shown, &text)
+    }
+
+    /// Parses and checks the text of the file `path`.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let config: Self = toml::from_str(text).map_err(|error| {
+            let offset = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count() + 1;
+            ConfigError::Parse { path: path.into(), line, message: suggest::explain(error.message()) }
+        })?;
+        config.check(path)?;
+        Ok(config)
+    }
+
+    fn check(&self, path: &Path) -> Result<(), ConfigError> {
+        let refuse = |key: &'static str, value: &dyn ToString, message: &str| {
+            Err(ConfigError::Value { path: path.into(), key, value: value.to_string(), message: message.into() })
+        };
+        let (quota, sampled) = (&self.quota, &self.sampled);
+        let slab = quota.bytes_per_user.as_bytes();
+        // An offset in a slab is handed out as a page number; 1 GiB a user is far beyond 256 regions' need.
+        if slab == 0 || !slab.is_multiple_of(4096) || slab > 1 << 30 {
+            return refuse("quota.bytes_per_user", &quota.bytes_per_user, "must be a multiple of 4KiB, at most 1GiB");
+        }
+        if quota.bytes.as_bytes() > 64 << 30 {
+            return refuse("quota.bytes", &quota.bytes, "must be at most 64GiB");
+        }
+        if quota.regions == 0 || quota.regions > 7168 {
+            return refuse(
+                "quota.regions",
+                &quota.regions,
+                "must be 1 to 7168, so that entries are left for schemas and the agent itself",
+            );
+        }
+        if quota.schema_bytes_per_user.as_bytes() > u64::from(MAX_REGION_BLOCKS) * 512 {
+            return refuse(
+                "quota.schema_bytes_per_user",
+                &quota.schema_bytes_per_user,
+                "must be at most half of a control region, 32MiB",
+            );
+        }
+        if self.tcp.max_connections == 0 || self.tcp.max_connections > 1024 {
+            return refuse("tcp.max_connections", &self.tcp.max_connections, "must be 1 to 1024");
+        }
+        if self.tcp.max_reads_per_s == 0 {
+            return refuse(
+                "tcp.max_reads_per_s",
+                &self.tcp.max_reads_per_s,
+                "must be 1 or more; to serve nobody, empty tcp.allow",
+            );
+        }
+        if self.tcp.idle_timeout < Span::from_s(1) {
+            return refuse("tcp.idle_timeout", &self.tcp.idle_timeout, "must be 1s or more");
+        }
+        if sampled.interval < Span::from_ms(10) || sampled.interval > Span::from_s(3600) {
+            return refuse(
+                "sampled.interval",
+                &sampled.interval,
+                "must be 10ms to 1h; sampling procfs costs about 0.2 ms of CPU each time",
+            );
+        }
+        if self.limits.grace > Span::from_s(3600) {
+            return refuse("limits.grace", &self.limits.grace, "must be at most 1h");
+        }
+        if self.limits.reuse_delay > Span::from_s(3600) {
+            return refuse("limits.reuse_delay", &self.limits.reuse_delay, "must be at most 1h");
+        }
+        if self.agent.socket.as_os_str().len() > 107 {
+            return refuse(
+                "agent.socket",
+                &self.agent.socket.display(),
+                "must be at most 107 bytes (sun_path in unix(7))",
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/agent.toml");
+
+    fn parse(text: &str) -> Result<Config, ConfigError> {
+        Config::parse(Path::new("agent.toml"), text)
+    }
+
+    #[test]
+    fn the_shipped_example_is_the_defaults() {
+        assert_eq!(Config::load(Some(Path::new(SHIPPED))).expect("parses"), Config::default());
+    }
+
+    #[test]
+    fn the_shipped_example_has_every_key() {
+        let shipped: toml::Table = fs::read_to_string(SHIPPED).expect("reads").parse().expect("parses");
+        let defaults = toml::Table::try_from(Config::default()).expect("serialises");
+        let keys = |table: &toml::Table| {
+            let of = |(section, value): (&String, &toml::Value)| {
+                let keys = value.as_table().expect("only sections at the top").keys();
+                keys.map(|key| format!("{section}.{key}")).collect::<Vec<_>>()
+            };
+            table.iter().flat_map(of).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&shipped), keys(&defaults));
+    }
+
+    #[test]
+    fn an_empty_file_is_the_defaults() {
+        assert_eq!(parse("").expect("parses"), Config::default());
+    }
+
+    #[test]
+    fn a_misspelt_key_names_file_line_key_and_nearest() {
+        let error =
+            parse("[agent]\nhost = \"a\"\n\n[tcp]\nlisten = \"127.0.0.1:1\"\nmax_conections = 3\n").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "agent.toml:6: unknown key `max_conections`: did you mean `max_connections`? \
+             (known: listen, allow, max_connections, max_reads_per_s, idle_timeout)"
+        );
+    }
+
+    #[test]
+    fn a_misspelt_section_names_the_nearest() {
+        let error = parse("\n[sampeld]\n").unwrap_err().to_string();
+        assert!(error.starts_with("agent.toml:2: unknown key `sampeld`: did you mean `sampled`?"), "{error}");
+    }
+
+    #[test]
+    fn a_misspelt_group_names_the_nearest() {
+        let error = parse("[sampled]\ngroups = [\"cpus\"]\n").unwrap_err().to_string();
+        assert!(error.starts_with("agent.toml:2: unknown value `cpus`: did you mean `cpu`?"), "{error}");
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_with_the_range() {
+        for (text, part) in [
+            ("[quota]\nbytes_per_user = \"5000B\"", "multiple of 4KiB"),
+            ("[quota]\nbytes_per_user = 4096", "64KiB"),
+            ("[quota]\nregions = 0", "1 to 7168"),
+            ("[tcp]\nmax_connections = 0", "1 to 1024"),
+            ("[sampled]\ninterval = \"1ms\"", "10ms to 1h"),
+            ("[tcp]\nallow = [\"10.0.0.1/8\"]", "bits set behind its prefix"),
+            ("[bootstrap]\nlisten = \"localhost\"", "socket address"),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

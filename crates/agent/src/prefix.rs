@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Address prefixes: which sources may read over TCP.
+//!
+//! An IPv4 peer of a dual-stack socket appears as `::ffff:a.b.c.d`; it is judged by its IPv4 address.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// An address and how many of its leading bits count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefix {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Prefix {
+    /// Whether `address` begins with this prefix. Families never match each other.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
+                own.to_bits() & mask == other.to_bits() & mask
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
+                own.to_bits() & mask == other.to_bits() & mask
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let hint = || format!("\"{text}\" is not an address prefix: write it as \"10.0.0.0/8\" or \"fd00::/8\"");
+        let (address, bits) = text.split_once('/').ok_or_else(hint)?;
+        let address: IpAddr = address.parse().map_err(|_| hint())?;
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        let bits: u8 = bits.parse().ok().filter(|bits| *bits <= width).ok_or_else(hint)?;
+        let prefix = Self { address, bits };
+        // A host part is most often a typing error, and what it should mean is anybody's guess.
+        let host_part = match address {
+            IpAddr::V4(a) => a.to_bits() & !u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0) != 0,
+            IpAddr::V6(a) => a.to_bits() & !u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0) != 0,
+        };
+        if host_part {
+            return Err(format!(
+                "\"{text}\" has bits set behind its prefix: give the network's address, or /{width} for one host"
+            ));
+        }
+        Ok(prefix)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+impl Serialize for Prefix {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Prefix {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(text: &str) -> Prefix {
+        text.parse().expect("a prefix")
+    }
+
+    #[test]
+    fn prefixes_hold_what_they_say() {
+        let cases = [
+            ("127.0.0.0/8", "127.9.9.9", true),
+            ("127.0.0.0/8", "128.0.0.1", false),
+            ("127.0.0.0/8", "::ffff:127.0.0.1", true),
+            ("0.0.0.0/0", "203.0.113.9", true),
+            ("0.0.0.0/0", "::1", false),
+            ("::1/128", "::1", true),
+            ("::1/128", "::2", false),
+            ("fd00::/8", "fdff::1", true),
+            ("::/0", "2001:db8::1", true),
+            ("10.1.2.3/32", "10.1.2.3", true),
+            ("10.1.2.3/32", "10.1.2.2", false),
+        ];
+        for (text, address, expected) in cases {
+            assert_eq!(prefix(text).contains(address.parse().expect("an address")), expected, "{text} {address}");
+            assert_eq!(prefix(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_prefix_is_refused() {
+        for text in ["", "127.0.0.1", "127.0.0.0/33", "::/129", "host/8", "10.0.0.1/8", "fd00::1/8", "1.2.3.4/-1"] {
+            assert!(text.parse::<Prefix>().is_err(), "{text}");
+        }
+    }
+}

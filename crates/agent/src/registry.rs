@@ -1,0 +1,594 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who has which region: users, connections, regions, quotas and deadlines, as functions of requests and time. No I/O.
+//!
+//! The rim ([`crate::server`]) asks, does what was decided (memory, control entries, answers) and reports back. Written and read by the
+//! main thread only. Invariants: live and resting ranges of a slab never overlap; no user exceeds a quota, orphans and resting ranges
+//! included; (region id, generation) names one region for ever. Cost: logarithmic in regions, except at the end of a connection (its regions).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use onlooker_region::SchemaId;
+use onlooker_region::limits::{BLOCK_BYTES, MAX_REGION_ID};
+use onlooker_region::slab::{PAGE_BYTES, Range, Ranges};
+
+use crate::config::{Limits, Quota};
+use crate::protocol::{Code, Labels, Refusal};
+
+/// A connection, numbered by the rim, never reused.
+pub type ConnectionId = u64;
+
+/// A process for ever: pids come again, pids with start times do not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Process {
+    /// Process id as the agent sees it.
+    pub pid: u32,
+    /// Field 22 of /proc/PID/stat, clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// The process that connected.
+    pub process: Process,
+    /// Its user.
+    pub uid: u32,
+    /// What it executes, as far as the agent can see: changes with exec.
+    pub image: String,
+}
+
+/// What the registry keeps of a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SchemaRef {
+    /// Schema id.
+    pub id: SchemaId,
+    /// Length of the canonical text.
+    pub text_bytes: u32,
+    /// Blocks of a region of this class.
+    pub blocks: u32,
+}
+
+impl SchemaRef {
+    /// Length of a region of this class.
+    #[must_use]
+    pub fn region_bytes(&self) -> u64 {
+        u64::from(self.blocks) * BLOCK_BYTES as u64
+    }
+}
+
+/// Where a region's memory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Memory {
+    /// A range in its user's slab.
+    Slab(Range),
+    /// The program's own descriptor.
+    Adopted,
+}
+
+/// Where a region is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Created, not yet visible.
+    Hidden,
+    /// Published.
+    Live,
+    /// Its owner is gone or has removed it; ends at the deadline.
+    Orphan {
+        /// When it ends, CLOCK_BOOTTIME ns.
+        until_ns: u64,
+        /// Whether its process may come back to it.
+        resumable: bool,
+    },
+}
+
+/// A region.
+#[derive(Debug, Clone)]
+pub struct Region {
+    /// Region id, 1 to [`MAX_REGION_ID`].
+    pub id: u32,
+    /// Generation of its identities.
+    pub generation: u32,
+    /// Region name.
+    pub name: String,
+    /// Instance within the process.
+    pub instance: String,
+    /// Labels as published.
+    pub labels: Labels,
+    /// Its class.
+    pub schema: SchemaRef,
+    /// Its memory.
+    pub memory: Memory,
+    /// Its owner.
+    pub owner: Peer,
+    /// State.
+    pub state: State,
+    /// When it was created, CLOCK_BOOTTIME ns.
+    pub created_ns: u64,
+    connection: Option<ConnectionId>,
+}
+
+/// A request for a region.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// Region name.
+    pub name: String,
+    /// Instance.
+    pub instance: String,
+    /// All labels, the agent's own included.
+    pub labels: Labels,
+    /// Class.
+    pub schema: SchemaRef,
+    /// Whether the memory is the program's own.
+    pub adopted: bool,
+}
+
+/// What became of a request for a region.
+#[derive(Debug)]
+pub struct Created {
+    /// Region id.
+    pub id: u32,
+    /// Whether it is the old region, published as before.
+    pub resumed: bool,
+    /// An orphan of the same name that ended for it.
+    pub ended: Option<Region>,
+}
+
+#[derive(Debug)]
+struct User {
+    ranges: Ranges,
+    regions: u32,
+    adopted_bytes: u64,
+    connections: u32,
+    schemas: HashMap<SchemaId, u32>,
+    schema_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Connection {
+    peer: Peer,
+    regions: BTreeSet<u32>,
+}
+
+/// The registry.
+#[derive(Debug)]
+pub struct Registry {
+    quota: Quota,
+    limits: Limits,
+    users: BTreeMap<u32, User>,
+    connections: BTreeMap<ConnectionId, Connection>,
+    regions: BTreeMap<u32, Region>,
+    names: HashMap<Name, u32>,
+    deadlines: BTreeSet<(u64, u32)>,
+    first_id: u32,
+    next_id: u32,
+}
+
+/// What is unique: user, process, name, instance. The user because a process that has changed its uid must not come back to the slab of the old one.
+type Name = (u32, Process, String, String);
+
+/// What the end of a connection brought about.
+#[derive(Debug, Default)]
+pub struct Ended {
+    /// Regions that had not been published.
+    pub freed: Vec<Region>,
+    /// Regions that turned orphan.
+    pub orphans: Vec<u32>,
+    /// The user whose slab is not needed any more.
+    pub slab: Option<u32>,
+}
+
+impl User {
+    fn taken(&self) -> u64 {
+        self.ranges.used() + self.adopted_bytes
+    }
+
+    /// Bytes that a schema would add.
+    fn added_schema_bytes(&self, schema: &SchemaRef) -> u64 {
+        if self.schemas.contains_key(&schema.id) { 0 } else { u64::from(schema.text_bytes) }
+    }
+
+    fn add_schema(&mut self, schema: &SchemaRef) {
+        self.schema_bytes += self.added_schema_bytes(schema);
+        *self.schemas.entry(schema.id).or_default() += 1;
+    }
+
+    fn remove_schema(&mut self, schema: &SchemaRef) {
+        let Some(count) = self.schemas.get_mut(&schema.id) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.schemas.remove(&schema.id);
+            self.schema_bytes -= u64::from(schema.text_bytes);
+        }
+    }
+
+    fn check_schema_quota(&self, uid: u32, schema: &SchemaRef, quota: &Quota) -> Result<(), Refusal> {
+        let most = quota.schema_bytes_per_user;
+        if self.schema_bytes + self.added_schema_bytes(schema) > most.as_bytes() {
+            let hint = "let regions share schemas";
+            return Err(over(format!("schemas of user {uid} exceed {most} ([quota] schema_bytes_per_user): {hint}")));
+        }
+        Ok(())
+    }
+}
+
+fn over(message: String) -> Refusal {
+    Refusal::new(Code::Quota, message)
+}
+
+fn no_region(id: u32) -> Refusal {
+    Refusal::new(
+        Code::NotFound,
+        format!("no region {id} was created on this connection, or it has ended: create it again"),
+    )
+}
+
+impl Registry {
+    /// An empty registry; ids begin at `first_id` (the agent's own regions come before).
+    #[must_use]
+    pub fn new(quota: Quota, limits: Limits, first_id: u32) -> Self {
+        Self {
+            quota,
+            limits,
+            users: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            regions: BTreeMap::new(),
+            names: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            first_id,
+            next_id: first_id,
+        }
+    }
+
+    /// A connection begins.
+    ///
+    /// # Errors
+    /// `quota`: the user has too many.
+    pub fn connect(&mut self, id: ConnectionId, peer: Peer) -> Result<(), Refusal> {
+        let slab_bytes = self.quota.bytes_per_user.as_bytes();
+        let user = self.users.entry(peer.uid).or_insert_with(|| User {
+            ranges: Ranges::new(slab_bytes),
+            regions: 0,
+            adopted_bytes: 0,
+            connections: 0,
+            schemas: HashMap::new(),
+            schema_bytes: 0,
+        });
+        if user.connections >= self.quota.connections_per_user {
+            let most = self.quota.connections_per_user;
+            return Err(over(format!(
+                "user {} already has {most} connections ([quota] connections_per_user): close some",
+                peer.uid
+            )));
+        }
+        user.connections += 1;
+        self.connections.insert(id, Connection { peer, regions: BTreeSet::new() });
+        Ok(())
+    }
+
+    /// Who is at the other end.
+    #[must_use]
+    pub fn peer(&self, connection: ConnectionId) -> Option<&Peer> {
+        self.connections.get(&connection).map(|connection| &connection.peer)
+    }
+
+    /// A connection or its process ended. Returns what became of its regions: hidden ones are gone, the others are orphans.
+    pub fn disconnect(&mut self, connection: ConnectionId, now_ns: u64) -> Ended {
+        let mut ended = Ended::default();
+        let Some(Connection { peer, regions }) = self.connections.remove(&connection) else { return ended };
+        for id in regions {
+            match self.regions.get(&id).map(|region| region.state) {
+                Some(State::Hidden) => ended.freed.extend(self.free(id, now_ns)),
+                Some(State::Live) => {
+                    self.orphan(id, now_ns.saturating_add(self.limits.grace.as_ns()), true);
+                    ended.orphans.push(id);
+                }
+                Some(State::Orphan { .. }) | None => {}
+            }
+        }
+        if let Some(user) = self.users.get_mut(&peer.uid) {
+            user.connections -= 1;
+        }
+        ended.slab = self.drop_idle_user(peer.uid);
+        ended
+    }
+
+    /// `create` and `adopt`: a new region, or the old one of the same process and name.
+    ///
+    /// # Errors
+    /// `duplicate`, `quota`, `not_found` for an unknown connection. Nothing has changed then.
+    pub fn create(
+        &mut self,
+        connection: ConnectionId,
+        wanted: Wanted,
+        generation: u32,
+        now_ns: u64,
+    ) -> Result<Created, Refusal> {
+        let peer = self.peer(connection).cloned().ok_or_else(|| no_region(0))?;
+        let key = (peer.uid, peer.process, wanted.name.clone(), wanted.instance.clone());
+        let mut old_id = None;
+        if let Some(old) = self.names.get(&key).and_then(|id| self.regions.get(id)) {
+            let State::Orphan { resumable, .. } = old.state else {
+                let (name, instance) = (&old.name, &old.instance);
+                let hint = "remove it first, or give another instance";
+                let message = format!(
+                    "this process already has region `{name}` with instance `{instance}` (id {}): {hint}",
+                    old.id
+                );
+                return Err(Refusal::new(Code::Duplicate, message));
+            };
+            let id = old.id;
+            let same =
+                old.schema == wanted.schema && old.owner.image == peer.image && matches!(old.memory, Memory::Slab(_));
+            if resumable && same && !wanted.adopted {
+                self.resume(connection, id, wanted.labels);
+                return Ok(Created { id, resumed: true, ended: None });
+            }
+            old_id = Some(id);
+        }
+        let id = self.create_new(connection, peer, wanted, generation, now_ns)?;
+        let ended = old_id.and_then(|old| self.free(old, now_ns));
+        Ok(Created { id, resumed: false, ended })
+    }
+
+    fn create_new(
+        &mut self,
+        connection: ConnectionId,
+        owner: Peer,
+        wanted: Wanted,
+        generation: u32,
+        now_ns: u64,
+    ) -> Result<u32, Refusal> {
+        let length = wanted.schema.region_bytes();
+        let bytes = if wanted.adopted { length } else { length.next_multiple_of(PAGE_BYTES) };
+        if self.regions.len() >= self.quota.regions as usize {
+            return Err(over(format!(
+                "the agent has its {} regions ([quota] regions): the operator must raise it",
+                self.quota.regions
+            )));
+        }
+        if self.bytes().saturating_add(bytes) > self.quota.bytes.as_bytes() {
+            return Err(over(format!("region memory of all users has reached {} ([quota] bytes)", self.quota.bytes)));
+        }
+        let (max_regions, max_bytes) = (self.quota.regions_per_user, self.quota.bytes_per_user);
+        let user = self.users.get_mut(&owner.uid).ok_or_else(|| no_region(0))?;
+        if user.regions >= max_regions {
+            let hint = "removed ones count until their grace is over";
+            return Err(over(format!(
+                "user {} has {max_regions} regions ([quota] regions_per_user); {hint}",
+                owner.uid
+            )));
+        }
+        user.check_schema_quota(owner.uid, &wanted.schema, &self.quota)?;
+        let taken = user.taken();
+        let full = || {
+            let hint = "freed memory cannot be given out before the reuse delay is over";
+            over(format!(
+                "{bytes} bytes do not fit: user {} has {taken} of {max_bytes} ([quota] bytes_per_user); {hint}",
+                owner.uid
+            ))
+        };
+        if taken.saturating_add(bytes) > max_bytes.as_bytes() {
+            return Err(full());
+        }
+        let memory = if wanted.adopted {
+            user.adopted_bytes += bytes;
+            Memory::Adopted
+        } else {
+            Memory::Slab(user.ranges.take(bytes, now_ns).ok_or_else(full)?)
+        };
+        user.regions += 1;
+        user.add_schema(&wanted.schema);
+        let id = self.unused_id();
+        self.names.insert((owner.uid, owner.process, wanted.name.clone(), wanted.instance.clone()), id);
+        if let Some(connection) = self.connections.get_mut(&connection) {
+            connection.regions.insert(id);
+        }
+        let Wanted { name, instance, labels, schema, .. } = wanted;
+        let region = Region {
+            id,
+            generation,
+            name,
+            instance,
+            labels,
+            schema,
+            memory,
+            owner,
+            state: State::Hidden,
+            created_ns: now_ns,
+            connection: Some(connection),
+        };
+        self.regions.insert(id, region);
+        Ok(id)
+    }
+
+    fn resume(&mut self, connection: ConnectionId, id: u32, labels: Labels) {
+        let Some(region) = self.regions.get_mut(&id) else { return };
+        if let State::Orphan { until_ns, .. } = region.state {
+            self.deadlines.remove(&(until_ns, id));
+        }
+        region.state = State::Live;
+        region.labels = labels;
+        region.connection = Some(connection);
+        if let Some(connection) = self.connections.get_mut(&connection) {
+            connection.regions.insert(id);
+        }
+    }
+
+    /// A region of this connection.
+    ///
+    /// # Errors
+    /// `not_found`.
+    pub fn region_of(&self, connection: ConnectionId, id: u32) -> Result<&Region, Refusal> {
+        self.regions.get(&id).filter(|region| region.connection == Some(connection)).ok_or_else(|| no_region(id))
+    }
+
+    /// Any region.
+    #[must_use]
+    pub fn region(&self, id: u32) -> Option<&Region> {
+        self.regions.get(&id)
+    }
+
+    /// All regions.
+    pub fn regions(&self) -> impl Iterator<Item = &Region> {
+        self.regions.values()
+    }
+
+    /// The rim has made the region visible.
+    pub fn published(&mut self, id: u32) {
+        if let Some(region) = self.regions.get_mut(&id) {
+            region.state = State::Live;
+        }
+    }
+
+    /// Whether a region may be given this schema.
+    ///
+    /// # Errors
+    /// `not_found`, `schema` (another length), `quota`.
+    pub fn check_update(&self, connection: ConnectionId, id: u32, schema: Option<&SchemaRef>) -> Result<(), Refusal> {
+        let region = self.region_of(connection, id)?;
+        let Some(schema) = schema else { return Ok(()) };
+        if schema.blocks != region.schema.blocks {
+            let (new, old) = (schema.blocks, region.schema.blocks);
+            let message = format!(
+                "the new schema has {new} blocks, the region {old}: an update keeps the length; create a new region"
+            );
+            return Err(Refusal::new(Code::Schema, message));
+        }
+        let user = self.users.get(&region.owner.uid).ok_or_else(|| no_region(id))?;
+        user.check_schema_quota(region.owner.uid, schema, &self.quota)
+    }
+
+    /// The rim has changed the region.
+    pub fn updated(&mut self, id: u32, labels: Option<Labels>, schema: Option<SchemaRef>) {
+        let Some(region) = self.regions.get_mut(&id) else { return };
+        if let Some(labels) = labels {
+            region.labels = labels;
+        }
+        if let (Some(schema), Some(user)) = (schema, self.users.get_mut(&region.owner.uid)) {
+            user.add_schema(&schema);
+            user.remove_schema(&region.schema);
+            region.schema = schema;
+        }
+    }
+
+    /// `remove`: a published region turns orphan, a hidden one ends at once and is returned.
+    ///
+    /// # Errors
+    /// `not_found`.
+    pub fn remove(&mut self, connection: ConnectionId, id: u32, now_ns: u64) -> Result<Option<Region>, Refusal> {
+        let hidden = self.region_of(connection, id)?.state == State::Hidden;
+        if let Some(connection) = self.connections.get_mut(&connection) {
+            connection.regions.remove(&id);
+        }
+        if hidden {
+            return Ok(self.free(id, now_ns));
+        }
+        self.orphan(id, now_ns.saturating_add(self.limits.reuse_delay.as_ns()), false);
+        Ok(None)
+    }
+
+    /// Undoes a creation that the rim could not carry out.
+    pub fn forget(&mut self, id: u32, now_ns: u64) -> Option<Region> {
+        self.free(id, now_ns)
+    }
+
+    /// When [`Registry::expire`] has something to do next.
+    #[must_use]
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        self.deadlines.first().map(|(until_ns, _)| *until_ns)
+    }
+
+    /// Ends the orphans whose time is over.
+    pub fn expire(&mut self, now_ns: u64) -> Vec<(Region, Option<u32>)> {
+        let mut ended = Vec::new();
+        while let Some(&(until_ns, id)) = self.deadlines.first()
+            && until_ns <= now_ns
+        {
+            self.deadlines.pop_first();
+            if let Some(region) = self.free(id, now_ns) {
+                let slab = self.drop_idle_user(region.owner.uid);
+                ended.push((region, slab));
+            }
+        }
+        ended
+    }
+
+    /// Region memory in use. Resting ranges are not counted: the rim has given their memory back to the system.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.users.values().map(User::taken).sum()
+    }
+
+    /// Number of regions, orphans and hidden ones included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.regions.len()
+    }
+
+    /// Whether there is no region.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.regions.is_empty()
+    }
+
+    /// Number of connections.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    fn orphan(&mut self, id: u32, until_ns: u64, resumable: bool) {
+        if let Some(region) = self.regions.get_mut(&id) {
+            region.state = State::Orphan { until_ns, resumable };
+            region.connection = None;
+            self.deadlines.insert((until_ns, id));
+        }
+    }
+
+    fn free(&mut self, id: u32, now_ns: u64) -> Option<Region> {
+        let region = self.regions.remove(&id)?;
+        if let State::Orphan { until_ns, .. } = region.state {
+            self.deadlines.remove(&(until_ns, id));
+        }
+        if let Some(connection) = region.connection.and_then(|id| self.connections.get_mut(&id)) {
+            connection.regions.remove(&id);
+        }
+        // A newer region may have taken the name of one that was removed.
+        let key = (region.owner.uid, region.owner.process, region.name.clone(), region.instance.clone());
+        if self.names.get(&key) == Some(&id) {
+            self.names.remove(&key);
+        }
+        if let Some(user) = self.users.get_mut(&region.owner.uid) {
+            user.regions -= 1;
+            user.remove_schema(&region.schema);
+            match region.memory {
+                Memory::Slab(range) => user.ranges.give(range, now_ns.saturating_add(self.limits.reuse_delay.as_ns())),
+                Memory::Adopted => user.adopted_bytes -= region.schema.region_bytes(),
+            }
+        }
+        Some(region)
+    }
+
+    /// A user without regions and connections has no slab; returns its uid if that is so now.
+    fn drop_idle_user(&mut self, uid: u32) -> Option<u32> {
+        let user = self.users.get(&uid)?;
+        if user.regions > 0 || user.connections > 0 {
+            return None;
+        }
+        self.users.remove(&uid);
+        Some(uid)
+    }
+
+    fn unused_id(&mut self) -> u32 {
+        loop {
+            let id = self.next_id;
+            self.next_id = if id >= MAX_REGION_ID { self.first_id } else { id + 1 };
+            if !self.regions.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
