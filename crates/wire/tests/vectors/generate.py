@@ -182,6 +182,7 @@ def bad():
     yield "roce_length", frame_of(f4, transport_of(f4) + bytes(4))
     yield "roce_length", frame_of(f4, transport_of(f4)[:-4])
     yield "roce_length", frame_of(only, transport_of(only) + b"\0")
+    yield "roce_length", frame_of(only, transport_of(only) + b"\0\0")
     yield "roce_length", frame_of(nak, transport_of(nak) + bytes(4))
     yield "roce_length", rebuilt({**only, "payload": b""}, 0, b"\x0f")
     yield "pad_count", rebuilt({**only, "payload": b""}, 1, b"\x70")
