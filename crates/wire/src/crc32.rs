@@ -3,12 +3,14 @@
 //!
 //! Slicing by 16: one table look-up a byte, sixteen of them independent of each other. A [`Shift`] joins the CRC of bytes
 //! already summed, so that a responder can take over a block's own checksum instead of reading the block again.
-//! Cost: 16 KiB of tables for [`Crc32::update`], 4 KiB for each [`Shift`].
+//! Cost: 16 KiB of tables for [`Crc32::update`], 4 KiB for each [`Shift`]. With the feature `simd`, `crc32fast` takes the
+//! place of the former: worth it in a requester, which checks every block that it reads.
 
 /// The polynomial 0x04c11db7, least significant bit first.
 const POLYNOMIAL: u32 = 0xedb8_8320;
 
 /// `TABLES[k][b]`: byte `b` followed by `k` zero bytes, through the register.
+#[cfg(any(test, not(feature = "simd")))]
 static TABLES: [[u32; 256]; 16] = tables();
 
 /// Joins the CRC of 1024 bytes: a whole block.
@@ -44,22 +46,16 @@ impl Crc32 {
 
     /// Appends `bytes`.
     pub fn update(&mut self, bytes: &[u8]) {
-        let (chunks, rest) = bytes.as_chunks::<16>();
-        let mut register = self.register;
-        for chunk in chunks {
-            let mut mixed = *chunk;
-            for (byte, add) in mixed.iter_mut().zip(register.to_le_bytes()) {
-                *byte ^= add;
-            }
-            register = 0;
-            for (byte, table) in mixed.iter().zip(TABLES.iter().rev()) {
-                register ^= table[usize::from(*byte)];
-            }
+        #[cfg(feature = "simd")]
+        {
+            let mut hasher = crc32fast::Hasher::new_with_initial(self.finish());
+            hasher.update(bytes);
+            *self = Self::resume(hasher.finalize());
         }
-        for byte in rest {
-            register = (register >> 8) ^ TABLES[0][usize::from(register.to_le_bytes()[0] ^ byte)];
+        #[cfg(not(feature = "simd"))]
+        {
+            self.register = slicing(self.register, bytes);
         }
-        self.register = register;
     }
 
     /// Appends bytes of which only the CRC is known: `crc` over exactly the length that `shift` was made for.
@@ -73,6 +69,26 @@ impl Crc32 {
     pub const fn finish(self) -> u32 {
         !self.register
     }
+}
+
+/// Runs `bytes` through the register, 16 at a time.
+#[cfg(any(test, not(feature = "simd")))]
+fn slicing(mut register: u32, bytes: &[u8]) -> u32 {
+    let (chunks, rest) = bytes.as_chunks::<16>();
+    for chunk in chunks {
+        let mut mixed = *chunk;
+        for (byte, add) in mixed.iter_mut().zip(register.to_le_bytes()) {
+            *byte ^= add;
+        }
+        register = 0;
+        for (byte, table) in mixed.iter().zip(TABLES.iter().rev()) {
+            register ^= table[usize::from(*byte)];
+        }
+    }
+    for byte in rest {
+        register = (register >> 8) ^ TABLES[0][usize::from(register.to_le_bytes()[0] ^ byte)];
+    }
+    register
 }
 
 /// What a fixed number of zero bytes does to a CRC register, as four look-ups: see [`Crc32::append`].
@@ -130,6 +146,7 @@ const fn zero_bytes(mut count: u64) -> u32 {
     result
 }
 
+#[cfg(any(test, not(feature = "simd")))]
 const fn tables() -> [[u32; 256]; 16] {
     let mut tables = [[0; 256]; 16];
     let mut zeros = 0;
@@ -160,6 +177,17 @@ mod tests {
         // The value that every catalogue of CRCs gives for CRC-32/ISO-HDLC.
         assert_eq!(crc(b"123456789"), 0xcbf4_3926);
         assert_eq!(crc(b""), 0);
+    }
+
+    #[test]
+    fn slicing_agrees_with_crc32fast() {
+        let bytes: [u8; 256] = core::array::from_fn(|index| (index * 37 + 11).to_le_bytes()[0]);
+        for start in 0..16 {
+            for end in start..bytes.len() {
+                let piece = &bytes[start..end];
+                assert_eq!(!slicing(u32::MAX, piece), crc32fast::hash(piece), "bytes {start} to {end}");
+            }
+        }
     }
 
     #[test]

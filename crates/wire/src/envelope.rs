@@ -50,7 +50,8 @@ impl Envelope {
     }
 
     /// The envelope of an answer to a packet that came in this one: addresses and ports swapped, identification and flow
-    /// label 0, the given DSCP (0 to 63) and ECT(0).
+    /// label 0, the given DSCP (0 to 63) and ECT(0). A verbs device takes answers at [`crate::ROCE_PORT`] only: set
+    /// `ports.destination` for such a peer.
     #[must_use]
     pub const fn answer(&self, dscp: u8) -> Self {
         let traffic_class = dscp << 2 | ECN_CAPABLE;

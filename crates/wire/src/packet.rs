@@ -10,7 +10,7 @@ use crate::envelope::Envelope;
 use crate::error::{Error, Layer};
 use crate::eth::Ethernet;
 use crate::icrc::{self, ICRC_BYTES};
-use crate::ip::{IpHeader, length_field};
+use crate::ip::IpHeader;
 use crate::reth::Reth;
 use crate::u24::{Msn, Psn, Qpn};
 use crate::udp::Ports;
@@ -209,7 +209,6 @@ impl<'a> Packet<'a> {
     pub fn write_datagram(&self, envelope: &Envelope, out: &mut [u8]) -> Result<usize, Error> {
         let (bth, data) = self.bth_and_data();
         let length = self.datagram_bytes();
-        length_field(length + Ports::HEADER_BYTES + IpHeader::V4_BYTES)?;
         if data.len() < shortest_data_bytes(bth.opcode) || (bth.pad_bytes != 0 && !may_pad(bth.opcode)) {
             return Err(Error::PayloadLength(data.len()));
         }

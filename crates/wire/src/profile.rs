@@ -12,10 +12,10 @@ pub const BLOCK_BYTES: u32 = 1024;
 /// Largest READ unless the endpoint says otherwise: fits an MTU of 1500 bytes.
 pub const DEFAULT_MAX_READ_BYTES: u32 = BLOCK_BYTES;
 /// Largest READ that any responder may offer: fits an MTU of 9000 bytes.
-pub const MAX_READ_BYTES: u32 = 8 * BLOCK_BYTES;
+pub const LARGEST_MAX_READ_BYTES: u32 = 8 * BLOCK_BYTES;
 
 // The answer to the largest READ fits a jumbo frame, and that to the default one an ordinary frame.
-const _: () = assert!(answer_ip_bytes(MAX_READ_BYTES, true) <= 9000);
+const _: () = assert!(answer_ip_bytes(LARGEST_MAX_READ_BYTES, true) <= 9000);
 const _: () = assert!(answer_ip_bytes(DEFAULT_MAX_READ_BYTES, true) <= 1500);
 
 /// Why a READ is outside the profile. Each calls for [`ProfileError::nak`], or for silence towards strangers.
