@@ -46,6 +46,7 @@ make_scratch() { # PARENT_DIRECTORY
     trap 'rm -rf "$SCRATCH"' EXIT
     trap 'exit 129' HUP
     trap 'exit 130' INT
+    trap 'exit 141' PIPE
     trap 'exit 143' TERM
 }
 

@@ -3,15 +3,17 @@
 //! BTF, mapped BPF arrays, tc, cgroup v2, and a soft-RoCE device whose READs return live memory and refuse wrong keys.
 //!
 //! `onlooker-lab-smoke 6.1` prints a line for each check, then `N passed, M failed`; exit code 0 only when none failed.
-//! Each check stands alone, so one failure does not hide another.
+//! Each check stands alone, so one failure does not hide another. `onlooker-lab-smoke pair` is for two guests on a wire.
 
 mod bpf;
+mod pair;
 mod rdma;
 
 use std::error::Error;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::sync::atomic::Ordering;
 
 use sideway::ibverbs::completion::WorkCompletionStatus;
 
@@ -23,21 +25,27 @@ const BLOCK_BYTES: usize = 1024;
 const BLOCK_WORDS: usize = BLOCK_BYTES / 8;
 
 fn main() -> ExitCode {
-    let Some(series) = std::env::args().nth(1) else {
-        eprintln!("usage: onlooker-lab-smoke KERNEL_SERIES (such as 6.1)");
-        return ExitCode::from(2);
-    };
-    let outcomes: [(&str, Outcome); 9] = [
-        ("kernel is of the series asked for", kernel_is(&series)),
-        ("file systems are mounted", file_systems()),
-        ("cgroup v2 has cpu and memory for children", cgroup_controllers()),
-        ("kernel has BTF", kernel_btf()),
-        ("clsact qdisc loads its module", clsact()),
-        ("BPF array is mapped and live", bpf_array_is_live()),
-        ("rxe port is ACTIVE", port_is_active()),
-        ("RDMA READ returns live bytes of a BPF array", read_is_live()),
-        ("RDMA READ with a wrong rkey is refused", wrong_rkey_is_refused()),
-    ];
+    match std::env::args().nth(1).as_deref() {
+        Some("pair") => report(&[("RDMA READ across the wire", pair::read_across_the_wire())]),
+        Some(series) => report(&[
+            ("kernel is of the series asked for", kernel_is(series)),
+            ("file systems are mounted", file_systems()),
+            ("cgroup v2 has cpu and memory for children", cgroup_controllers()),
+            ("kernel has BTF", kernel_btf()),
+            ("clsact qdisc loads its module", clsact()),
+            ("BPF array is mapped and live", bpf_array_is_live()),
+            ("rxe port is ACTIVE", port_is_active()),
+            ("RDMA READ returns live bytes of a BPF array", read_is_live()),
+            ("RDMA READ with a wrong rkey is refused", wrong_rkey_is_refused()),
+        ]),
+        None => {
+            eprintln!("usage: onlooker-lab-smoke KERNEL_SERIES (such as 6.1) | pair");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn report(outcomes: &[(&str, Outcome)]) -> ExitCode {
     let failed = outcomes.iter().filter(|(name, outcome)| !reported_ok(name, outcome)).count();
     println!("{} passed, {failed} failed", outcomes.len() - failed);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -101,7 +109,7 @@ fn clsact() -> Outcome {
 
 fn bpf_array_is_live() -> Outcome {
     let array = bpf::MappedArray::new(BLOCK_BYTES, 4)?;
-    array.words()[BLOCK_WORDS + 5].store(0x0123_4567_89ab_cdef, std::sync::atomic::Ordering::Relaxed);
+    array.words()[BLOCK_WORDS + 5].store(0x0123_4567_89ab_cdef, Ordering::Relaxed);
     let mut block = [0_u64; BLOCK_WORDS];
     array.lookup(1, &mut block)?;
     match block[5] {
@@ -116,24 +124,32 @@ fn port_is_active() -> Outcome {
     if state.ends_with("ACTIVE") { Ok(format!("{device} {state}")) } else { Err(format!("{device} is {state}").into()) }
 }
 
+/// Two ends on this guest's device, connected to each other; the first exposes a fresh array.
+fn loopback() -> Result<(rdma::End, rdma::End), Box<dyn Error>> {
+    let mut exposing = rdma::End::exposing(bpf::MappedArray::new(BLOCK_BYTES, 4)?)?;
+    let mut reading = rdma::End::reading()?;
+    exposing.connect(&reading.address())?;
+    reading.connect(&exposing.address())?;
+    Ok((exposing, reading))
+}
+
 /// Reads a block twice with its memory changed in between: a copy made at registration would pass the first time only.
 fn read_is_live() -> Outcome {
-    let array = bpf::MappedArray::new(BLOCK_BYTES, 4)?;
-    let mut loopback = rdma::Loopback::connect(array)?;
+    let (exposing, mut reading) = loopback()?;
+    let peer = exposing.address();
+    let block = 2;
     for round in 1..=2_u64 {
         let expected = |index: usize| round.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ index as u64;
-        for (index, word) in loopback.exposed_words().iter().enumerate() {
-            word.store(expected(index), std::sync::atomic::Ordering::Release);
+        for (index, word) in exposing.words().iter().enumerate() {
+            word.store(expected(index), Ordering::Release);
         }
-        let first = 2 * BLOCK_WORDS;
-        let rkey = loopback.rkey();
-        let status = loopback.read(rkey, first, BLOCK_WORDS)?;
+        let status = reading.read(peer.rkey, peer.memory, block)?;
         if status != WorkCompletionStatus::Success {
             return Err(format!("READ {round} completed with {status:?}").into());
         }
-        for (index, word) in loopback.local_words().into_iter().enumerate() {
-            if word != expected(first + index) {
-                let wanted = expected(first + index);
+        for (index, word) in reading.block().into_iter().enumerate() {
+            let wanted = expected(block * BLOCK_WORDS + index);
+            if word != wanted {
                 return Err(format!("READ {round}: word {index} is {word:#x}, not {wanted:#x}").into());
             }
         }
@@ -142,10 +158,13 @@ fn read_is_live() -> Outcome {
 }
 
 fn wrong_rkey_is_refused() -> Outcome {
-    let mut loopback = rdma::Loopback::connect(bpf::MappedArray::new(BLOCK_BYTES, 4)?)?;
-    let wrong = loopback.rkey() ^ 0x55;
-    match loopback.read(wrong, 0, BLOCK_WORDS)? {
-        WorkCompletionStatus::RemoteAccessError if loopback.local_words().iter().all(|word| *word == 0) => {
+    let (exposing, mut reading) = loopback()?;
+    let peer = exposing.address();
+    for word in exposing.words() {
+        word.store(u64::MAX, Ordering::Release);
+    }
+    match reading.read(peer.rkey ^ 0x55, peer.memory, 0)? {
+        WorkCompletionStatus::RemoteAccessError if reading.block().iter().all(|word| *word == 0) => {
             Ok("IBV_WC_REM_ACCESS_ERR, nothing was written".to_owned())
         }
         status => Err(format!("completed with {status:?}, or bytes arrived").into()),
