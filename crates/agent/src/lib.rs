@@ -3,9 +3,15 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod counters;
+pub mod directory;
+pub mod host;
+pub mod node;
 pub mod prefix;
 pub mod procfs;
 pub mod protocol;
 pub mod registry;
+pub mod sampler;
+pub mod served;
 pub mod suggest;
 pub mod units;

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the agent knows of its host: clocks, ids, name, randomness.
+
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::rand::{GetRandomFlags, getrandom};
+use rustix::time::{ClockId, clock_gettime};
+use sha2::{Digest, Sha256};
+
+/// CLOCK_BOOTTIME, ns.
+#[must_use]
+pub fn boot_time_ns() -> u64 {
+    clock_ns(ClockId::Boottime)
+}
+
+/// CLOCK_REALTIME, ns since 1970.
+#[must_use]
+pub fn wall_time_ns() -> u64 {
+    clock_ns(ClockId::Realtime)
+}
+
+fn clock_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    let (seconds, ns) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
+    seconds * 1_000_000_000 + ns
+}
+
+/// Random bytes of the kernel's generator.
+///
+/// # Errors
+/// As getrandom(2) has it.
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut filled = 0;
+    while filled < N {
+        match getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
+            Ok(got) => filled += got,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(bytes)
+}
+
+/// A random number below 2^64.
+///
+/// # Errors
+/// As [`random`].
+pub fn random_u64() -> io::Result<u64> {
+    random().map(u64::from_le_bytes)
+}
+
+/// A random generation: 1 to 2^24 - 1 (block.md, Identity word).
+///
+/// # Errors
+/// As [`random`].
+pub fn random_generation() -> io::Result<u32> {
+    loop {
+        let generation = u32::from_le_bytes(random()?) & onlooker_region::limits::MAX_GENERATION;
+        if generation != 0 {
+            return Ok(generation);
+        }
+    }
+}
+
+/// Ids of the host and of this boot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// Name that readers are told.
+    pub name: String,
+    /// Made from the machine id (control.md).
+    pub host_id: [u8; 16],
+    /// The kernel's boot id.
+    pub boot_id: [u8; 16],
+}
+
+impl Host {
+    /// Reads the ids; `name` overrides the system's node name where it is not empty.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or does not hold what it should; the text names it.
+    pub fn read(name: &str, state_dir: &Path) -> io::Result<Self> {
+        let boot_text = read_small("/proc/sys/kernel/random/boot_id")?;
+        let boot_id = uuid(&boot_text).ok_or_else(|| invalid("/proc/sys/kernel/random/boot_id holds no UUID"))?;
+        let node = rustix::system::uname();
+        let name = if name.is_empty() { node.nodename().to_string_lossy().into_owned() } else { name.to_owned() };
+        Ok(Self { name, host_id: host_id(&machine_id(state_dir)?), boot_id })
+    }
+}
+
+/// The machine id; hosts without one (initramfs, containers) get one in the state directory.
+fn machine_id(state_dir: &Path) -> io::Result<String> {
+    for path in ["/etc/machine-id", "/var/lib/dbus/machine-id"] {
+        if let Ok(text) = read_small(path)
+            && uuid(&text).is_some()
+        {
+            return Ok(text.trim().to_owned());
+        }
+    }
+    let path = state_dir.join("machine-id");
+    if let Ok(text) = std::fs::read_to_string(&path)
+        && uuid(&text).is_some()
+    {
+        return Ok(text.trim().to_owned());
+    }
+    let id = hex(&random::<16>()?);
+    std::fs::write(&path, format!("{id}\n"))?;
+    Ok(id)
+}
+
+fn host_id(machine_id: &str) -> [u8; 16] {
+    let digest = Sha256::new().chain_update("onlooker-host-id").chain_update(machine_id).finalize();
+    std::array::from_fn(|i| digest[i])
+}
+
+/// 32 hexadecimal digits, with or without hyphens, as bytes in the order of the text.
+fn uuid(text: &str) -> Option<[u8; 16]> {
+    let digits: Vec<u32> = text.trim().chars().filter(|c| *c != '-').map(|c| c.to_digit(16)).collect::<Option<_>>()?;
+    let bytes: Vec<u8> = digits.chunks_exact(2).filter_map(|pair| u8::try_from(pair[0] << 4 | pair[1]).ok()).collect();
+    if digits.len() == 32 { bytes.try_into().ok() } else { None }
+}
+
+/// Lower-case hexadecimal.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Reads a file of at most 4 KiB with one read, as procfs and sysfs want it.
+///
+/// # Errors
+/// As open and read have it, with the path.
+pub fn read_small(path: &str) -> io::Result<String> {
+    let with_path = |error: io::Error| io::Error::new(error.kind(), format!("{path}: {error}"));
+    let fd =
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|e| with_path(e.into()))?;
+    let mut buffer = [0; 4096];
+    let got = rustix::io::read(&fd, &mut buffer).map_err(|e| with_path(e.into()))?;
+    Ok(String::from_utf8_lossy(&buffer[..got]).into_owned())
+}
+
+fn invalid(message: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_follow_the_format_page() {
+        // control.md: SHA-256 over the 16 bytes `onlooker-host-id` and directly after them the machine id's text.
+        let whole = Sha256::digest("onlooker-host-id0123456789abcdef0123456789abcdef");
+        assert_eq!(host_id("0123456789abcdef0123456789abcdef"), whole[..16]);
+        let boot = uuid("73ad386e-e105-472e-a633-66a1e81ecfec\n").unwrap();
+        assert_eq!(hex(&boot), "73ad386ee105472ea63366a1e81ecfec");
+        assert_eq!(uuid("73ad386e"), None);
+        assert_eq!(uuid("zz"), None);
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (Host::read("", dir.path()).unwrap(), Host::read("x", dir.path()).unwrap());
+        assert_eq!((a.host_id, a.boot_id), (b.host_id, b.boot_id));
+        assert!(!a.name.is_empty() && b.name == "x");
+    }
+
+    #[test]
+    fn boot_time_goes_on() {
+        let (first, second) = (boot_time_ns(), boot_time_ns());
+        assert!(first > 0 && second >= first && wall_time_ns() > 1_600_000_000_000_000_000);
+    }
+}
