@@ -3,7 +3,7 @@
 //! BTF, mapped BPF arrays, tc, cgroup v2, and a soft-RoCE device whose READs return live memory and refuse wrong keys.
 //!
 //! `onlooker-lab-smoke 6.1` prints a line for each check, then `N passed, M failed`; exit code 0 only when none failed.
-//! Each check stands alone, so one failure does not hide another. `onlooker-lab-smoke pair` is for two guests on a wire.
+//! Each check stands alone: no failure hides another. `onlooker-lab-smoke pair` is for two guests on a wire.
 
 mod bpf;
 mod pair;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The check of a two-guest wire: guest a exposes a BPF array, guest b READs it. They exchange addresses over TCP, and a
+//! The check of a two-guest wire: guest a exposes a BPF array, guest b READs it. They exchange addresses over TCP; a
 //! stays until b has said what came of it, so that each guest's exit code tells the same.
 
 use std::env;

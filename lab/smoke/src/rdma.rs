@@ -2,7 +2,7 @@
 //! One end of a READ: either it exposes a BPF array for REMOTE_READ, or it has memory of its own to READ into. Two ends
 //! connect by exchanging [`Address`]es, within one guest or between two.
 //!
-//! Extended queue pairs on a basic completion queue: rxe's extended completion queue yields completions that never were.
+//! Extended queue pairs on a basic completion queue: rxe's extended completion queue yields phantom completions.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -162,7 +162,7 @@ impl End {
     }
 }
 
-/// The RoCEv2 GID of the guest's IPv4 address. The link-local IPv6 one is there too, but its address is not ours to know.
+/// The RoCEv2 GID of the guest's IPv4 address. There are others; this one's address is known.
 fn ipv4_gid(context: &DeviceContext) -> Result<GidEntry> {
     let table = context.query_gid_table()?;
     let mapped = |entry: &&GidEntry| entry.gid().raw[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
