@@ -94,7 +94,12 @@ impl Directory {
         let memory = Map::of(sealed_memfd("onlooker-control", bytes)?, 0, bytes, true)?;
         let mut addresses = Addresses::default();
         let address = addresses.take(bytes)?;
-        let place = Place { va: address.va, rkey: address.rkey, incarnation: host::random_generation()? };
+        let place = Place {
+            va: address.va,
+            rkey: address.rkey,
+            incarnation: host::random_generation()?,
+            responders: RESPONDER_TCP,
+        };
         let control = ControlWriter::new(memory.clone(), place, host.host_id, host.boot_id, reuse_delay_ns, now_ns);
         served.insert(address, memory);
         Ok(Self { control, served, addresses, slots: HashMap::new() })

@@ -2,16 +2,21 @@
 //! The agent of a watched host.
 #![forbid(unsafe_code)]
 
+pub mod bootstrap;
 pub mod config;
 pub mod counters;
+pub mod deadline;
 pub mod directory;
 pub mod host;
+pub mod identity;
 pub mod node;
 pub mod prefix;
 pub mod procfs;
 pub mod protocol;
+pub mod rate;
 pub mod registry;
 pub mod sampler;
 pub mod served;
 pub mod suggest;
+pub mod tcp;
 pub mod units;
