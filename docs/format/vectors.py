@@ -198,7 +198,7 @@ def table_block_vectors():
         {"row": 3, "state": "live", "generation": 7, "next_generation": 8,
          "key": {"device": "schnittstelle-ä", "peer": "192.0.2.1", "inode": "18446744073709551615"},
          "values": {"shop_received_bytes_total": str(2**64 - 2), "shop_load_ratio": "0.25",
-                    "shop_state_info": "angehalten, größer als der Plat", "shop_offset_seconds": "-1500000000",
+                    "shop_state_info": "angehalten, größer als der Pla", "shop_offset_seconds": "-1500000000",
                     "shop_latency_seconds": {"buckets": {"0": "3", "5": "1", "25": "2"}, "sum": "12345"}}},
         {"row": 4, "state": "free", "generation": 5, "next_generation": 6},
         {"row": 5, "state": "live", "generation": 2**32 - 1, "next_generation": 1,

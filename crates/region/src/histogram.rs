@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Log-linear histograms (docs/format/schema.md, "Histograms"): mergeable, relative error at most 2^-grouping_power.
 
-use crate::limits::MAX_HISTOGRAM_BUCKETS;
 use serde::{Deserialize, Serialize};
 
 /// Shape of a histogram; only histograms of equal shape can be merged.
@@ -24,25 +23,22 @@ pub struct Cumulative {
 }
 
 impl Shape {
-    /// Whether the powers are in range and the bucket count is within the limit.
+    /// Whether the powers are in range; how many buckets there may be is a limit of its own.
     #[must_use]
     pub fn is_valid(self) -> bool {
-        self.grouping_power < self.max_power
-            && self.max_power <= 64
-            && self.grouping_power < 32
-            && self.buckets() <= MAX_HISTOGRAM_BUCKETS
+        self.grouping_power < self.max_power && self.max_power <= 64
     }
 
     /// Number of buckets.
     #[must_use]
     pub fn buckets(self) -> usize {
-        (usize::from(self.max_power - self.grouping_power) + 1) << self.grouping_power
+        (usize::from(self.max_power - self.grouping_power) + 1).saturating_mul(1 << self.grouping_power.min(63))
     }
 
     /// Slots in a group: the buckets and the sum.
     #[must_use]
     pub fn slots(self) -> usize {
-        self.buckets() + 1
+        self.buckets().saturating_add(1)
     }
 
     /// Bucket of a value.
@@ -108,11 +104,12 @@ pub fn merge(into: &mut [u64], from: &[u64]) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::limits::MAX_HISTOGRAM_BUCKETS;
 
     fn shapes() -> impl Iterator<Item = Shape> {
         (0..12)
             .flat_map(|g| (g + 1..=64).map(move |n| Shape { grouping_power: g, max_power: n }))
-            .filter(|s| s.is_valid())
+            .filter(|s| s.is_valid() && s.buckets() <= MAX_HISTOGRAM_BUCKETS)
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl Map {
     /// [`MapError::Unsealed`], [`MapError::Short`], [`MapError::System`] from mmap (an offset that is not a multiple of the page size, no memory).
     pub fn of(fd: impl AsFd, offset: u64, bytes: u64, writable: bool) -> Result<Self, MapError> {
         let size = check_sealed(&fd)?;
-        if bytes == 0 || bytes % 8 != 0 || offset.checked_add(bytes).is_none_or(|end| end > size) {
+        if bytes == 0 || !bytes.is_multiple_of(8) || offset.checked_add(bytes).is_none_or(|end| end > size) {
             return Err(MapError::Short { offset, bytes, size });
         }
         let length = usize::try_from(bytes).map_err(|_| MapError::Short { offset, bytes, size })?;

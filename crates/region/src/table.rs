@@ -148,6 +148,14 @@ pub struct Layout {
 
 const LIVE: u64 = 1 << 32;
 
+/// Row generation after the one in a row's word 0: 32 bits, 0 left out because it means "never used".
+fn next_generation(word: u64) -> u64 {
+    match (word + 1) & 0xffff_ffff {
+        0 => 1,
+        next => next,
+    }
+}
+
 impl Layout {
     /// Words of a row.
     #[must_use]
@@ -298,8 +306,8 @@ impl<M: AsRef<[AtomicU64]>> Table<M> {
         let layout = self.layout;
         self.commit(block, time_ns, |payload| {
             if known.is_none() {
-                let generation = (payload.get(at) as u32).wrapping_add(1).max(1);
-                payload.set(at, LIVE | u64::from(generation));
+                let generation = next_generation(payload.get(at));
+                payload.set(at, LIVE | generation);
                 payload.set_all(at + 1, key);
                 (0..layout.value_words).for_each(|i| payload.set(at + 1 + layout.key_words + i, 0));
             }

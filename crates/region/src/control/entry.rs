@@ -184,6 +184,10 @@ pub struct SchemaEntry {
     pub va: u64,
     /// Key for READs.
     pub rkey: u32,
+    /// Who answers: RESPONDER_* bits.
+    pub responders: u32,
+    /// Time of creation, CLOCK_BOOTTIME ns.
+    pub created_ns: u64,
     /// Length of the text.
     pub bytes: u64,
     /// Class name.
@@ -225,8 +229,9 @@ impl Entry {
                 words[0] = 2;
                 words[2] = schema.va;
                 words[3] = schema.bytes;
-                words[4] = schema.rkey.into();
+                words[4] = halves(schema.rkey, schema.responders);
                 words[5..7].copy_from_slice(&words16(schema.id.0));
+                words[8] = schema.created_ns;
                 put_text(&mut words[NAME_AT..LABELS_AT], &schema.name);
             }
         }
@@ -279,17 +284,27 @@ fn decode_schema(words: &[u64]) -> Result<SchemaEntry, &'static str> {
     if bytes == 0 || bytes > MAX_SCHEMA_BYTES as u64 {
         return Err("schema length is not 1 to 65536 bytes");
     }
-    let (rkey, _) = split(words[4]);
+    let (rkey, responders) = split(words[4]);
     let name = text_of(&words[NAME_AT..LABELS_AT]);
     crate::schema::check_name(&name).map_err(|_| "name is not a metric name")?;
-    Ok(SchemaEntry { id: SchemaId(bytes16(&words[5..])), va: words[2], rkey, bytes, name })
+    Ok(SchemaEntry {
+        id: SchemaId(bytes16(&words[5..])),
+        va: words[2],
+        rkey,
+        responders,
+        created_ns: words[8],
+        bytes,
+        name,
+    })
 }
 
-/// Labels as an entry has them: `key NUL value NUL` repeated.
+/// Labels as an entry has them: `key NUL value NUL` repeated, sorted by key.
 ///
 /// # Errors
 /// [`ControlError::LabelsTooLong`] with the bytes that would be needed.
 pub fn pack_labels(labels: &[(String, String)]) -> Result<[u64; ENTRY_WORDS - LABELS_AT], ControlError> {
+    let mut labels: Vec<_> = labels.iter().collect();
+    labels.sort_unstable();
     let packed: String = labels.iter().map(|(name, value)| format!("{name}\0{value}\0")).collect();
     if packed.len() > ENTRY_LABEL_BYTES {
         return Err(ControlError::LabelsTooLong(packed.len()));

@@ -7,6 +7,7 @@ use crate::block::{Block, Identity};
 use crate::guard;
 use crate::limits::{BLOCK_BYTES, GUARDED_BYTES};
 use crate::schema::{Schema, SchemaId};
+use std::collections::BTreeSet;
 
 /// A reader's copy of one host's directory.
 #[derive(Clone, Debug)]
@@ -41,23 +42,15 @@ impl Directory {
     /// Whatever is wrong with the block or the header; the directory is unchanged then.
     pub fn header(&mut self, block: &Block) -> Result<Vec<u32>, ControlError> {
         let header = Header::decode(self.check(0, block)?.payload())?;
-        let wanted = match self.known {
-            Some(known) if header.generation.wrapping_sub(known) <= RING as u64 => {
-                let changes = 1..=header.generation.wrapping_sub(known);
-                let mut blocks: Vec<u32> = changes.map(|change| header.ring_at(known.wrapping_add(change))).collect();
-                blocks.sort_unstable();
-                blocks.dedup();
-                blocks
+        let behind = self.known.and_then(|known| header.generation.checked_sub(known));
+        let wanted = match (self.known, behind) {
+            (Some(known), Some(behind)) if behind <= RING as u64 => {
+                let named = (1..=behind).map(|change| header.ring_at(known + change)).collect::<BTreeSet<u32>>();
+                named.iter().all(|index| (1..=header.entry_blocks).contains(index)).then(|| named.into_iter().collect())
             }
-            _ => (1..=header.entry_blocks).collect(),
+            _ => None,
         };
-        if let Some(&bad) = wanted.iter().find(|b| !(1..=header.entry_blocks).contains(*b)) {
-            return Err(ControlError::Header {
-                what: "change ring",
-                got: bad.into(),
-                limit: header.entry_blocks.into(),
-            });
-        }
+        let wanted = wanted.unwrap_or_else(|| (1..=header.entry_blocks).collect());
         self.entries.resize(header.entry_blocks as usize * ENTRIES_PER_BLOCK, Entry::Free);
         self.header = Some(header);
         Ok(wanted)
@@ -129,7 +122,7 @@ pub fn schema_extent(schema: &SchemaEntry, control_va: u64, control_bytes: u64) 
     let wrong = |what| ControlError::SchemaText { id: schema.id.to_string(), what };
     let offset = schema.va.wrapping_sub(control_va);
     let count = schema.bytes.div_ceil(GUARDED_BYTES as u64);
-    if offset % BLOCK_BYTES as u64 != 0
+    if !offset.is_multiple_of(BLOCK_BYTES as u64)
         || offset >= control_bytes
         || count * BLOCK_BYTES as u64 > control_bytes - offset
     {

@@ -5,7 +5,7 @@ use crate::limits::BLOCK_WORDS;
 use crate::schema::{Schema, SchemaId};
 use crate::sync::{AtomicU64, Ordering};
 
-const PLACE: Place = Place { va: 0x7000_0000_0000, rkey: 99, incarnation: 5 };
+const PLACE: Place = Place { va: 0x7000_0000_0000, rkey: 99, responders: RESPONDER_TCP, incarnation: 5 };
 
 type Words = Vec<AtomicU64>;
 
@@ -36,7 +36,7 @@ fn region(id: u32, name: &str) -> RegionEntry {
         created_ns: 11,
         orphan: false,
         name: name.into(),
-        labels: vec![("program".into(), "x".into()), ("empty".into(), String::new())],
+        labels: vec![("a".into(), "b".into()), ("program".into(), "x".into())],
     }
 }
 
@@ -174,7 +174,15 @@ fn each_lie_has_its_own_answer() {
     let reject = crate::guard::Reject::Identity;
     assert_eq!(other.header(&block(honest.memory(), 0)).unwrap_err(), ControlError::Block { index: 0, reject });
     let (_, canonical, id) = schema();
-    let entry = SchemaEntry { id, va: PLACE.va, rkey: 1, bytes: canonical.len() as u64, name: "shop".into() };
+    let entry = SchemaEntry {
+        id,
+        va: PLACE.va,
+        rkey: 1,
+        responders: 1,
+        created_ns: 0,
+        bytes: canonical.len() as u64,
+        name: "shop".into(),
+    };
     assert!(schema_extent(&SchemaEntry { va: PLACE.va - 1024, ..entry.clone() }, PLACE.va, 1 << 20).is_err());
     assert!(schema_extent(&SchemaEntry { va: PLACE.va + 512, ..entry.clone() }, PLACE.va, 1 << 20).is_err());
     assert!(schema_extent(&SchemaEntry { bytes: 40_000, ..entry }, PLACE.va, 16 * 1024).is_err());

@@ -18,6 +18,8 @@ pub struct Place {
     pub va: u64,
     /// Key.
     pub rkey: u32,
+    /// Who answers READs of it: RESPONDER_* bits.
+    pub responders: u32,
     /// Generation of its identities, 1 to 2^24-1, random per agent start.
     pub incarnation: u32,
 }
@@ -173,7 +175,15 @@ impl<M: AsRef<[AtomicU64]>> ControlWriter<M> {
             });
         }
         let va = self.place.va + u64::from(first) * BLOCK_BYTES as u64;
-        let entry = SchemaEntry { id, va, rkey: self.place.rkey, bytes: canonical.len() as u64, name: name.into() };
+        let entry = SchemaEntry {
+            id,
+            va,
+            rkey: self.place.rkey,
+            responders: self.place.responders,
+            created_ns: now_ns,
+            bytes: canonical.len() as u64,
+            name: name.into(),
+        };
         self.count_schema_blocks();
         match self.add(&Entry::Schema(entry), now_ns) {
             Ok(slot) => {

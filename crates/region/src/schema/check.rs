@@ -3,8 +3,8 @@
 
 use super::{Field, Group, Kind, Metric, Place, Rule, Schema, SchemaError, Type};
 use crate::limits::{
-    GUARDED_SLOTS, MAX_COLUMNS, MAX_FIELDS, MAX_GROUPS, MAX_HELP_BYTES, MAX_KEY_BYTES, MAX_KEY_PARTS,
-    MAX_LABEL_VALUE_BYTES, MAX_LABELS, MAX_NAME_BYTES, MAX_REGION_BLOCKS, MAX_UNIT_BYTES,
+    GUARDED_SLOTS, MAX_COLUMNS, MAX_FIELDS, MAX_GROUPS, MAX_HELP_BYTES, MAX_HISTOGRAM_BUCKETS, MAX_KEY_BYTES,
+    MAX_KEY_PARTS, MAX_LABEL_VALUE_BYTES, MAX_LABELS, MAX_NAME_BYTES, MAX_REGION_BLOCKS, MAX_UNIT_BYTES,
 };
 use crate::table::KeyType;
 use std::collections::{HashMap, HashSet};
@@ -52,25 +52,21 @@ pub(super) fn metric_name(name: &str) -> Checked {
 pub(super) fn label_name(name: &str) -> Checked {
     limit("MAX_NAME_BYTES", MAX_NAME_BYTES, name.len())?;
     let ok = |(i, c): (usize, char)| c.is_ascii_alphabetic() || c == '_' || (i > 0 && c.is_ascii_digit());
-    if !name.is_empty() && !name.starts_with("__") && name.char_indices().all(ok) {
-        Ok(())
-    } else {
-        Err(Rule::LabelName(name.into()))
+    if name.starts_with("__") {
+        return Err(Rule::ReservedLabel(name.into()));
     }
+    if !name.is_empty() && name.char_indices().all(ok) { Ok(()) } else { Err(Rule::LabelName(name.into())) }
 }
 
-/// Label values, helps, units.
-pub(super) fn text(what: &'static str, most: usize, text: &str) -> Checked {
-    limit(what, most, text.len())?;
-    if text.contains('\0') { Err(Rule::Nul) } else { Ok(()) }
+/// Values of labels, a region's too.
+pub(super) fn label_value(value: &str) -> Checked {
+    limit("MAX_LABEL_VALUE_BYTES", MAX_LABEL_VALUE_BYTES, value.len())?;
+    if value.is_empty() || value.contains('\0') { Err(Rule::LabelValue) } else { Ok(()) }
 }
 
 fn group(schema: &Schema, group: &Group) -> Checked {
     if group.blocks == 0 {
         return Err(Rule::NoBlocks);
-    }
-    if group.fields.is_empty() {
-        return Err(Rule::Empty);
     }
     if group.key.is_empty() == (group.kind == Kind::Table) {
         return Err(Rule::Key);
@@ -90,24 +86,36 @@ fn group(schema: &Schema, group: &Group) -> Checked {
         bytes = bytes.saturating_add(part.words().saturating_mul(8));
     }
     limit("MAX_KEY_BYTES", MAX_KEY_BYTES, bytes)?;
-    match group.twin_of {
-        None => Ok(()),
-        Some(twin) => match schema.groups.get(twin as usize) {
-            Some(other) if other.kind == Kind::Computed && group.kind != Kind::Computed => Ok(()),
-            _ => Err(Rule::Twin),
-        },
+    twin(schema, group)
+}
+
+/// A twin takes its computed group's place where a card answers, so it must look the same.
+fn twin(schema: &Schema, group: &Group) -> Checked {
+    let Some(of) = group.twin_of else { return Ok(()) };
+    let twins = schema.groups.iter().filter(|other| other.twin_of == Some(of)).count();
+    match schema.groups.get(of as usize) {
+        Some(computed)
+            if computed.kind == Kind::Computed
+                && group.kind == Kind::Guarded
+                && computed.blocks == group.blocks
+                && computed.fields == group.fields
+                && twins == 1 =>
+        {
+            Ok(())
+        }
+        _ => Err(Rule::Twin),
     }
 }
 
 fn field(group: &Group, field: &Field) -> Checked {
     metric_name(&field.name)?;
-    text("MAX_UNIT_BYTES", MAX_UNIT_BYTES, &field.unit)?;
-    text("MAX_HELP_BYTES", MAX_HELP_BYTES, &field.help)?;
-    if !field.scale.is_finite() || field.scale == 0.0 {
+    limit("MAX_UNIT_BYTES", MAX_UNIT_BYTES, field.unit.len())?;
+    limit("MAX_HELP_BYTES", MAX_HELP_BYTES, field.help.len())?;
+    if !field.scale.is_finite() || field.scale <= 0.0 {
         return Err(Rule::Scale);
     }
     stored_type(group, field)?;
-    array(group, field)?;
+    array(field)?;
     labels(group, field)?;
     place(group, field)
 }
@@ -127,13 +135,16 @@ fn stored_type(group: &Group, field: &Field) -> Checked {
     if group.kind != Kind::Foreign && field.kind != T::Text && field.kind.width() != 8 {
         return Err(Rule::Narrow);
     }
-    let text_ok = if field.kind == T::Text { field.bytes >= 8 && field.bytes % 8 == 0 } else { field.bytes == 0 };
+    let text_ok =
+        if field.kind == T::Text { field.bytes >= 8 && field.bytes.is_multiple_of(8) } else { field.bytes == 0 };
     if !text_ok {
         return Err(Rule::TextBytes);
     }
     limit("MAX_LABEL_VALUE_BYTES", MAX_LABEL_VALUE_BYTES, field.bytes as usize)?;
     match field.histogram {
-        Some(shape) if field.metric == Metric::Histogram && shape.is_valid() => Ok(()),
+        Some(shape) if field.metric == Metric::Histogram && shape.is_valid() => {
+            limit("MAX_HISTOGRAM_BUCKETS", MAX_HISTOGRAM_BUCKETS, shape.buckets())
+        }
         None if field.metric != Metric::Histogram => Ok(()),
         _ => Err(Rule::Histogram),
     }
@@ -148,25 +159,24 @@ fn size(group: &Group, field: &Field) -> u64 {
     }
 }
 
-fn array(group: &Group, field: &Field) -> Checked {
+fn array(field: &Field) -> Checked {
     let Some(array) = &field.array else { return Ok(()) };
     label_name(&array.label)?;
-    let values: HashSet<_> = array.values.iter().collect();
-    let sane = array.count > 0
-        && u64::from(array.stride) >= size(group, field)
-        && (array.values.is_empty() || array.values.len() == array.count as usize)
-        && values.len() == array.values.len();
-    if !sane {
+    if array.count == 0 {
+        return Err(Rule::NoElements);
+    }
+    let Some(values) = &array.values else { return Ok(()) };
+    if values.len() != array.count as usize || values.iter().collect::<HashSet<_>>().len() != values.len() {
         return Err(Rule::Array);
     }
-    array.values.iter().try_for_each(|value| text("MAX_LABEL_VALUE_BYTES", MAX_LABEL_VALUE_BYTES, value))
+    values.iter().try_for_each(|value| label_value(value))
 }
 
 fn labels(group: &Group, field: &Field) -> Checked {
     limit("MAX_LABELS", MAX_LABELS, field.labels.len())?;
     for (name, value) in &field.labels {
         label_name(name)?;
-        text("MAX_LABEL_VALUE_BYTES", MAX_LABEL_VALUE_BYTES, value)?;
+        label_value(value)?;
     }
     let reserved = match field.metric {
         Metric::Histogram => Some("le"),
@@ -195,7 +205,11 @@ fn place(group: &Group, field: &Field) -> Checked {
     let room = group.room();
     let end = starts(field).last().unwrap_or(0) + size;
     if end > room as u64 {
-        return Err(Rule::Outside { end, room });
+        return Err(if group.kind == Kind::Table {
+            Rule::RowTooLong { end, room }
+        } else {
+            Rule::Outside { end, room }
+        });
     }
     match group.kind {
         Kind::Foreign => {

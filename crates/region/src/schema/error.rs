@@ -34,19 +34,23 @@ pub enum Rule {
     Limit { what: &'static str, limit: usize, got: usize },
     #[error("`{}` is not a metric name: use [a-zA-Z_:][a-zA-Z0-9_:]*", .0.escape_debug())]
     MetricName(String),
-    #[error("`{}` is not a label name: use [a-zA-Z_][a-zA-Z0-9_]*, not beginning with __", .0.escape_debug())]
+    #[error("`{}` is not a label name: use [a-zA-Z_][a-zA-Z0-9_]*", .0.escape_debug())]
     LabelName(String),
-    #[error("text contains NUL")]
-    Nul,
+    #[error("`{}`: label names that begin with __ are reserved", .0.escape_debug())]
+    ReservedLabel(String),
+    #[error("a label value needs at least one character and no NUL")]
+    LabelValue,
     #[error("a group needs at least one block")]
     NoBlocks,
-    #[error("a schema needs at least one group, a group at least one field")]
+    #[error("a schema needs at least one group")]
     Empty,
     #[error("`key` belongs to tables, which need one")]
     Key,
     #[error("key part `{}`: `bytes` is for text only, and a multiple of 8 of at least 8", .0.escape_debug())]
     KeyBytes(String),
-    #[error("`twin_of` must name a computed group; only published groups are twins")]
+    #[error(
+        "`twin_of` must name a computed group, of equal blocks and fields and without another twin; the twin is guarded"
+    )]
     Twin,
     #[error("{metric} cannot be stored as {kind}")]
     Type { metric: &'static str, kind: String },
@@ -54,18 +58,18 @@ pub enum Rule {
     Narrow,
     #[error("`bytes` is for text only, at least 8 and a multiple of 8")]
     TextBytes,
-    #[error(
-        "`histogram` is required for histograms and for nothing else, with 0 <= grouping_power < max_power <= 64 and at most 4096 buckets"
-    )]
+    #[error("`histogram` is required for histograms and for nothing else, with 0 <= grouping_power < max_power <= 64")]
     Histogram,
-    #[error("`scale` must be a finite number other than 0")]
+    #[error("`scale` must be finite and more than 0")]
     Scale,
-    #[error(
-        "an array needs count and stride of at least 1, a stride of at least one element's size, and as many `values` as elements or none, all different"
-    )]
+    #[error("an array needs at least one element")]
+    NoElements,
+    #[error("`values` must be as many as the array has elements, all different")]
     Array,
     #[error("reaches {end} where its group has room for {room}")]
     Outside { end: u64, room: usize },
+    #[error("reaches value slot {end} of a row that has room for {room}: a row has at most 124 words")]
+    RowTooLong { end: u64, room: usize },
     #[error("must be aligned to its width of {0} bytes")]
     Misaligned(u32),
     #[error("spans two guarded blocks, which are not consistent with each other")]
@@ -76,6 +80,36 @@ pub enum Rule {
     DuplicateSeries,
     #[error("label `{}` is given twice", .0.escape_debug())]
     DuplicateLabel(String),
+}
+
+impl Rule {
+    /// Code of docs/format/schema.md, "Refused"; a limit's is its name, and `bad_json` stands for everything that the JSON reader refuses.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Json(_) => "bad_json",
+            Self::Limit { what, .. } => what,
+            Self::MetricName(_) => "bad_metric_name",
+            Self::LabelName(_) => "bad_label_name",
+            Self::ReservedLabel(_) => "reserved_label",
+            Self::LabelValue => "bad_label_value",
+            Self::NoBlocks | Self::Empty | Self::NoElements => "empty",
+            Self::Key => "bad_key",
+            Self::KeyBytes(_) | Self::TextBytes => "bad_bytes",
+            Self::Twin => "bad_twin",
+            Self::Type { .. } | Self::Narrow => "bad_type",
+            Self::Histogram => "bad_histogram",
+            Self::Scale => "bad_scale",
+            Self::Array => "bad_array",
+            Self::Outside { .. } => "out_of_group",
+            Self::RowTooLong { .. } => "row_too_long",
+            Self::Misaligned(_) => "misaligned",
+            Self::Spans => "spans_blocks",
+            Self::Overlap(_) => "overlap",
+            Self::DuplicateSeries => "duplicate_series",
+            Self::DuplicateLabel(_) => "duplicate_label",
+        }
+    }
 }
 
 /// A refused schema.
@@ -89,6 +123,15 @@ pub struct SchemaError {
 }
 
 impl SchemaError {
+    /// [`Rule::code`], with a class name told from a metric name.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match (&self.place, &self.rule) {
+            (Place::Schema, Rule::MetricName(_)) => "bad_class_name",
+            (_, rule) => rule.code(),
+        }
+    }
+
     pub(crate) fn new(place: Place, rule: Rule) -> Self {
         Self { place, rule }
     }

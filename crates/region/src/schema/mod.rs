@@ -6,8 +6,10 @@
 
 mod check;
 mod error;
+mod json;
 
 pub use error::{Place, Rule, SchemaError};
+pub use json::decimal;
 
 use crate::histogram::Shape;
 use crate::limits::{BLOCK_BYTES, GUARDED_SLOTS, MAX_SCHEMA_BYTES, PLAIN_SLOTS};
@@ -49,6 +51,7 @@ pub struct Schema {
     /// Class name.
     pub name: String,
     /// Groups, one after the other from block 0.
+    #[serde(deserialize_with = "json::objects")]
     pub groups: Vec<Group>,
 }
 
@@ -98,12 +101,13 @@ pub struct Group {
     #[serde(default, skip_serializing_if = "is_default")]
     pub max_age_ns: u64,
     /// The computed group whose published twin this is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "json::some", skip_serializing_if = "Option::is_none")]
     pub twin_of: Option<u32>,
     /// Parts of the row key; tables only.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "json::objects", skip_serializing_if = "Vec::is_empty")]
     pub key: Vec<KeyPart>,
     /// What stands in the slots.
+    #[serde(deserialize_with = "json::objects")]
     pub fields: Vec<Field>,
 }
 
@@ -163,16 +167,19 @@ pub struct Array {
     pub count: u32,
     /// Distance of elements, slots (foreign: bytes).
     pub stride: u32,
-    /// Label values; `"0"`, `"1"`, ... where empty.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub values: Vec<String>,
+    /// Label values; `"0"`, `"1"`, ... where absent.
+    #[serde(default, deserialize_with = "json::some", skip_serializing_if = "Option::is_none")]
+    pub values: Option<Vec<String>>,
 }
 
 impl Array {
     /// Label value of an element.
     #[must_use]
     pub fn value(&self, element: u32) -> String {
-        self.values.get(element as usize).cloned().unwrap_or_else(|| element.to_string())
+        self.values
+            .as_ref()
+            .and_then(|values| values.get(element as usize).cloned())
+            .unwrap_or_else(|| element.to_string())
     }
 }
 
@@ -203,16 +210,16 @@ pub struct Field {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub help: String,
     /// Constant labels.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "json::labels", skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// How finely the value really moves, ns; 0: at every read.
     #[serde(default, skip_serializing_if = "is_default")]
     pub resolution_ns: u64,
     /// Repetition.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "json::some_object", skip_serializing_if = "Option::is_none")]
     pub array: Option<Array>,
     /// Shape; histograms only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "json::some_object", skip_serializing_if = "Option::is_none")]
     pub histogram: Option<Shape>,
 }
 
@@ -329,7 +336,7 @@ impl Schema {
     /// # Errors
     /// [`SchemaError`] with the place and the rule that is broken.
     pub fn parse(json: &str) -> Result<Self, SchemaError> {
-        let schema: Self =
+        let json::Object(schema): json::Object<Self> =
             serde_json::from_str(json).map_err(|e| SchemaError::new(Place::Schema, Rule::Json(e.to_string())))?;
         schema.check()?;
         Ok(schema)
@@ -341,7 +348,9 @@ impl Schema {
     /// Never: the types have no value that JSON lacks once [`Schema::check`] has passed (it refuses scales that are not finite).
     #[must_use]
     pub fn canonical(&self) -> String {
-        serde_json::to_string(self).expect("plain data")
+        let mut text = Vec::new();
+        self.serialize(&mut serde_json::Serializer::with_formatter(&mut text, json::Canonical)).expect("plain data");
+        String::from_utf8(text).expect("JSON is UTF-8")
     }
 
     /// Checks every rule of docs/format/schema.md.
