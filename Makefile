@@ -1,0 +1,102 @@
+# `make test` and `make demo` do all the set-up. `make help` lists the rest.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+CARGO ?= cargo
+export QUICK
+
+.PHONY: help
+help:
+	@echo 'make demo          a watched machine on this one: agent and a sample program in a namespace, read from outside'
+	@echo 'make test          every gate and test (set-up included)'
+	@echo 'make bench         all benches; each prints RESULT lines; QUICK=1 for under a minute each'
+	@echo '  bench-torn         torn reads: guarded blocks and single words against hostile copies'
+	@echo '  bench-cost         what a counter, a commit and a histogram record cost the program'
+	@echo '  bench-agent        the idle agent: memory and context switches'
+	@echo 'make lab           guests with other kernels and soft-RoCE: lab-smoke and lab-contract'
+	@echo 'make fuzz          the property harnesses for FUZZ_SECONDS (60) each'
+	@echo 'make audit         known vulnerabilities in dependencies (needs the network)'
+
+.PHONY: setup-build setup-test setup-lab
+setup-build setup-test setup-lab: setup-%:
+	@scripts/setup $*
+
+.PHONY: build
+build: setup-build
+	$(CARGO) build --release --workspace
+
+.PHONY: demo
+demo: build
+	scripts/demo
+
+# --- gates -------------------------------------------------------------------------------------------------------------------------------
+
+.PHONY: test
+test: setup-test lint unit loom sdk-c lab-smoke
+	@echo 'make test: all passed'
+
+.PHONY: lint
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --quiet
+	$(CARGO) deny --log-level error check licenses bans sources
+	python3 docs/format/vectors.py --check
+	python3 crates/wire/tests/vectors/generate.py --check
+	shellcheck $$(git ls-files | xargs -d '\n' awk 'FNR == 1 && /^#!.*\/(ba|da)?sh/ { print FILENAME } FNR > 1 { nextfile }')
+
+.PHONY: unit
+unit:
+	$(CARGO) test --workspace
+
+# The guard protocol under the model checker: every interleaving of one writer and one reader.
+.PHONY: loom
+loom:
+	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom $(CARGO) test -p onlooker-region --lib
+
+.PHONY: sdk-c
+sdk-c:
+	sdk/c/run-tests
+
+# --- laboratory --------------------------------------------------------------------------------------------------------------------------
+
+# 77 is lab-smoke's loud skip: no QEMU can be had here.
+.PHONY: lab-smoke
+lab-smoke:
+	-@scripts/setup lab
+	@lab/lab-smoke || [ $$? = 77 ]
+
+.PHONY: lab
+lab: setup-lab
+	lab/lab-smoke
+	lab/lab-contract
+
+# --- benches -----------------------------------------------------------------------------------------------------------------------------
+
+.PHONY: bench
+bench: bench-torn bench-cost bench-agent
+
+.PHONY: bench-torn
+bench-torn: setup-build
+	$(CARGO) build --release --quiet -p onlooker-sdk --example torn
+	target/release/examples/torn
+
+.PHONY: bench-cost
+bench-cost: setup-build
+	bench/cost
+
+.PHONY: bench-agent
+bench-agent: setup-build
+	bench/agent
+
+# --- longer ------------------------------------------------------------------------------------------------------------------------------
+
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz
+fuzz: setup-test
+	BOLERO_RANDOM_TEST_TIME_MS=$$(( $(FUZZ_SECONDS) * 1000 )) BOLERO_RANDOM_ITERATIONS=4294967295 $(CARGO) test --release --workspace
+
+.PHONY: audit
+audit:
+	$(CARGO) deny check advisories
