@@ -3,7 +3,7 @@
 """Writes packets.txt and tcp_read.txt beside itself: golden bytes, derived with struct and zlib only.
 
 It shares nothing with the crate, so that an error must be made twice to go unseen. Run it after a change of the format and
-commit its output; the tests compare the crate with the files.
+commit its output; the tests compare the crate with the files, and `--check` the files with what it makes.
 
 File format: records separated by blank lines, each line `key: value`; lines that begin with # are comments. Numbers are
 decimal, bytes are hexadecimal. In packets.txt a record either has the fields of a packet and its `frame`, or an `error`
@@ -13,6 +13,7 @@ decimal, bytes are hexadecimal. In packets.txt a record either has the fields of
 import ipaddress
 import os
 import struct
+import sys
 import zlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -203,10 +204,15 @@ def text(value):
 
 
 def write(name, records):
-    with open(os.path.join(HERE, name), "w", encoding="ascii") as out:
-        out.write("# Golden bytes, written by generate.py; the format is described there.\n")
-        for record in records:
-            out.write("\n" + "".join("%s: %s\n" % (key, text(value)) for key, value in record.items()))
+    parts = ["# Golden bytes, written by generate.py; the format is described there.\n"]
+    for record in records:
+        parts.append("\n" + "".join("%s: %s\n" % (key, text(value)) for key, value in record.items()))
+    path, made = os.path.join(HERE, name), "".join(parts)
+    if sys.argv[1:] != ["--check"]:
+        with open(path, "w", encoding="ascii") as out:
+            out.write(made)
+    elif made != open(path, encoding="ascii").read():
+        sys.exit("%s is not what generate.py makes: run it and look at the difference" % path)
 
 
 def packets():
