@@ -1,0 +1,49 @@
+# shellcheck shell=bash
+# Shared by the bench scripts: a scratch directory, an agent in it, RESULT lines, and an end that leaves nothing behind.
+
+scratch=$(mktemp -d)
+pids=()
+failed=0
+
+finish() {
+  local pid
+  for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+  for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
+  rm -rf "$scratch"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+# result NAME VALUE UNIT OPERATOR BOUND: one line a figure; OPERATOR is <= or >= or =.
+result() {
+  local verdict=fail
+  awk -v v="$2" -v op="$4" -v b="$5" 'BEGIN { exit !((op == "<=" && v <= b) || (op == ">=" && v >= b) || (op == "=" && v == b)) }' && verdict=pass
+  echo "RESULT $1 $2 $3 (expected $4 $5) $verdict"
+  [ $verdict = pass ] || failed=1
+}
+
+# start_agent [EXTRA TOML]: an agent of this build on loopback, ports of the system's choice; sets agent_pid and ONLOOKER_SOCKET.
+start_agent() {
+  cat >"$scratch/agent.toml" <<END
+[agent]
+socket = "$scratch/agent.sock"
+state_dir = "$scratch/state"
+[bootstrap]
+listen = "127.0.0.1:0"
+[tcp]
+listen = "127.0.0.1:0"
+${1:-}
+END
+  target/release/onlooker-agent run --config "$scratch/agent.toml" 2>"$scratch/agent.log" &
+  agent_pid=$!
+  pids+=("$agent_pid")
+  export ONLOOKER_SOCKET=$scratch/agent.sock
+  for _ in $(seq 100); do
+    [ -S "$ONLOOKER_SOCKET" ] && return
+    kill -0 "$agent_pid" 2>/dev/null || break
+    sleep 0.1
+  done
+  cat "$scratch/agent.log" >&2
+  echo "bench: the agent did not start" >&2
+  exit 1
+}
