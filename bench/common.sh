@@ -22,7 +22,7 @@ result() {
   [ $verdict = pass ] || failed=1
 }
 
-# start_agent [EXTRA TOML]: an agent of this build on loopback, ports of the system's choice; sets agent_pid and ONLOOKER_SOCKET.
+# start_agent: an agent of this build on loopback, ports of the system's choice; sets agent_pid and ONLOOKER_SOCKET.
 start_agent() {
   cat >"$scratch/agent.toml" <<END
 [agent]
@@ -32,7 +32,6 @@ state_dir = "$scratch/state"
 listen = "127.0.0.1:0"
 [tcp]
 listen = "127.0.0.1:0"
-${1:-}
 END
   target/release/onlooker-agent run --config "$scratch/agent.toml" 2>"$scratch/agent.log" &
   agent_pid=$!
