@@ -653,6 +653,7 @@ struct onlooker_region {
     uint64_t identity; /* of block 0; 0 while private */
     uint64_t id;
     onl_memory_t memory;
+    uint64_t retreat_at_ns; /* while pending on a range of a connection that broke: when to leave it */
     char *request; /* JSON of the create request, made at open */
     size_t request_bytes;
 };
@@ -668,7 +669,6 @@ static struct {
     onl_fd_t connection, watch, wake_read, wake_write;
     int connected;
     int backoff_ms;
-    uint64_t lost_at_ns; /* when the connection broke; while not connected */
     int changed;         /* futex: goes up when a region's state changes */
     uint64_t connections, switches, last_window_ns, worst_window_ns;
     char socket_path[108];
@@ -2118,7 +2118,8 @@ static void onl_retreat(onlooker_region_t *region) {
 static short onl_sleep(int fd, short events, int timeout_ms) {
     struct pollfd polled[2];
     onlooker_region_t *region;
-    int on_loan = 0, n;
+    uint64_t now_ns = onl_now_ns();
+    int n;
     char bytes[64];
     if (!onl_fd_ok(&onl.wake_read) || !onl_fd_ok(&onl.wake_write)) { /* the program closed them: daemons do */
         int ends[2];
@@ -2131,11 +2132,10 @@ static short onl_sleep(int fd, short events, int timeout_ms) {
             timeout_ms = 1000;
         }
     }
-    for (region = onl.regions; region; region = region->next)
-        if (region->memory.slab && region->state == ONL_PENDING) on_loan = 1;
-    if (on_loan) {
-        uint64_t due_ns = onl.lost_at_ns + (uint64_t)ONLOOKER_RETREAT_MS * 1000000u, now_ns = onl_now_ns();
-        int left_ms = now_ns >= due_ns ? 0 : (int)((due_ns - now_ns) / 1000000u) + 1;
+    for (region = onl.regions; region; region = region->next) {
+        int left_ms;
+        if (!region->memory.slab || region->state != ONL_PENDING) continue;
+        left_ms = now_ns >= region->retreat_at_ns ? 0 : (int)((region->retreat_at_ns - now_ns) / 1000000u) + 1;
         if (timeout_ms < 0 || timeout_ms > left_ms) timeout_ms = left_ms;
     }
     polled[0].fd = onl.wake_read.fd;
@@ -2149,24 +2149,24 @@ static short onl_sleep(int fd, short events, int timeout_ms) {
     onl_lock(&onl.lock);
     if (n > 0 && polled[0].revents && onl_fd_ok(&onl.wake_read))
         while (read(onl.wake_read.fd, bytes, sizeof bytes) > 0) continue;
-    if (on_loan && onl_now_ns() >= onl.lost_at_ns + (uint64_t)ONLOOKER_RETREAT_MS * 1000000u) {
-        onl.lost_at_ns += 1000000000u; /* where it fails for lack of memory: again in a second */
-        for (region = onl.regions; region; region = region->next)
-            if (region->state == ONL_PENDING) onl_retreat(region);
+    now_ns = onl_now_ns();
+    for (region = onl.regions; region; region = region->next) {
+        if (!region->memory.slab || region->state != ONL_PENDING || now_ns < region->retreat_at_ns) continue;
+        region->retreat_at_ns = now_ns + 1000000000u; /* where it fails for lack of memory: again in a second */
+        onl_retreat(region);
     }
     return n > 0 ? polled[1].revents : 0;
 }
 
 static void onl_lose_connection(void) {
     onlooker_region_t *region;
-    int on_loan = 0;
+    uint64_t retreat_at_ns = onl_now_ns() + (uint64_t)ONLOOKER_RETREAT_MS * 1000000u;
     onl_fd_close(&onl.connection);
     onl.connected = 0;
     for (region = onl.regions; region; region = region->next) {
-        if (region->state == ONL_PUBLISHED || region->state == ONL_CREATED) on_loan = 1;
+        if (region->state == ONL_PUBLISHED || region->state == ONL_CREATED) region->retreat_at_ns = retreat_at_ns;
         if (region->state != ONL_PRIVATE) region->state = ONL_PENDING;
     }
-    if (on_loan) onl.lost_at_ns = onl_now_ns();
     onl_announce();
 }
 
@@ -2241,9 +2241,14 @@ static int onl_exchange(const char *request, size_t bytes, char *answer, size_t 
 
 /* Like onl_exchange, and looks at `ok`: 1 yes, 0 refused (reported), -1 as above. */
 static int onl_ask(const char *what, const char *request, size_t bytes, char *answer, size_t *answer_bytes, int *fd) {
+    const char *first, *end;
     int ok;
     if (onl_exchange(request, bytes, answer, answer_bytes, fd) != 0) return -1;
-    ok = onl_json_bool(answer, answer + *answer_bytes, "ok");
+    first = onl_json_space(answer, answer + *answer_bytes);
+    end = onl_json_value_end(first, answer + *answer_bytes);
+    ok = end && onl_json_space(end, answer + *answer_bytes) == answer + *answer_bytes /* one whole value */
+             ? onl_json_bool(first, end, "ok")
+             : -1;
     if (ok < 0) {
         onl_error("the agent at %s answered a %s with something else than the protocol's JSON", onl.socket_path, what);
     } else if (ok == 0) {
@@ -2418,7 +2423,6 @@ static int onl_register(onlooker_region_t *region) {
     }
     region->state = asked == 1 ? ONL_PUBLISHED : ONL_REFUSED;
     if (asked == 0) onl_retreat(region);
-    else onl.backoff_ms = 0;
     onl_announce();
     return 0;
 }
@@ -2480,6 +2484,7 @@ static void onl_pause(int connect_failed) {
 
 static void *onl_run(void *unused) {
     int reached = 0;
+    uint64_t settled_ns;
     (void)unused;
     (void)pthread_setname_np(pthread_self(), "onlooker");
     onl_lock(&onl.lock);
@@ -2497,6 +2502,7 @@ static void *onl_run(void *unused) {
             if (onl_register(region) != 0) onl_lose_connection();
             continue;
         }
+        settled_ns = onl_now_ns(); /* every region had its answer */
         if (onl_sleep(onl.connection.fd, POLLIN, -1)) {
             char byte;
             if (onl_fd_ok(&onl.connection) && recv(onl.connection.fd, &byte, 1, MSG_DONTWAIT) > 0)
@@ -2505,6 +2511,8 @@ static void *onl_run(void *unused) {
         } else if (!onl_fd_ok(&onl.connection)) {
             onl_lose_connection();
         }
+        /* An agent that was in order for a while is asked again at once; one that comes and goes quickly, after growing pauses. */
+        if (onl_now_ns() - settled_ns > 1000000000u) onl.backoff_ms = 0;
     }
     onl_fd_close(&onl.watch);
     onl_fd_close(&onl.connection);

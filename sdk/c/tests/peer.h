@@ -36,6 +36,10 @@ typedef enum peer_fault {
 
 enum { PEER_CONNECTIONS = 16, PEER_SLAB_BYTES = 16 << 20 };
 
+typedef struct peer_range {
+    uint64_t offset, id, generation;
+} peer_range_t;
+
 typedef struct peer {
     char path[108];
     int listener, wake[2], slab, connections[PEER_CONNECTIONS];
@@ -44,8 +48,8 @@ typedef struct peer {
     pthread_t thread;
     int stop;
     peer_fault_t fault; /* atomic */
-    int resume;         /* atomic: answer creates with the last range, resumed */
-    uint64_t offset, id, generation, bytes; /* of the last range; atomic */
+    int resume;         /* atomic: answer a create with the region's last range, resumed */
+    peer_range_t ranges[2];                 /* last ranges of the section's region, and of the region called shop; atomic */
     int hellos, creates, publishes, closed; /* atomic */
     char request[131072];                   /* last create; read it when `creates` has moved */
 } peer_t;
@@ -125,12 +129,13 @@ static int peer_create(peer_t *peer, int to, peer_fault_t fault) {
     int fds[32], fd_count = 1, i, made = -1;
     uint64_t bytes = peer_blocks(peer->request) * 1024, mapped = (bytes + 4095) / 4096 * 4096, offset, id, generation;
     const char *resumed = "false";
+    peer_range_t *range = &peer->ranges[strstr(peer->request, "\"name\":\"shop\"") != (char *)0];
     PEER_COUNT(peer->creates);
     fds[0] = peer->slab;
-    if (PEER_GET(peer->resume) && PEER_GET(peer->id)) {
-        offset = PEER_GET(peer->offset);
-        id = PEER_GET(peer->id);
-        generation = PEER_GET(peer->generation);
+    if (PEER_GET(peer->resume) && PEER_GET(range->id)) {
+        offset = PEER_GET(range->offset);
+        id = PEER_GET(range->id);
+        generation = PEER_GET(range->generation);
         resumed = "true";
     } else {
         offset = peer->next_offset;
@@ -183,10 +188,9 @@ static int peer_create(peer_t *peer, int to, peer_fault_t fault) {
                    fault == PEER_CREATE_NEGATIVE ? "-" : "", (unsigned long long)id, (unsigned long long)generation,
                    (unsigned long long)offset, (unsigned long long)bytes, (unsigned long long)mapped, PEER_SLAB_BYTES, resumed);
     if (fault < PEER_CREATE_EOF || fault > PEER_CREATE_REFUSED) {
-        PEER_SET(peer->offset, offset);
-        PEER_SET(peer->generation, generation);
-        PEER_SET(peer->bytes, bytes);
-        PEER_SET(peer->id, id);
+        PEER_SET(range->offset, offset);
+        PEER_SET(range->generation, generation);
+        PEER_SET(range->id, id);
     }
     peer_send(to, answer, strlen(answer), fds, (size_t)fd_count);
     if (made >= 0) (void)close(made);
@@ -288,8 +292,15 @@ static void peer_stop(peer_t *peer) {
     (void)munmap(peer->memory, PEER_SLAB_BYTES);
 }
 
+/* Of the region called shop, where a reader would find it. */
 static uint64_t peer_word(const peer_t *peer, uint64_t block, uint64_t word) {
-    const uint64_t *at = (const uint64_t *)(const void *)(peer->memory + PEER_GET(peer->offset)) + block * 128 + word;
+    const uint64_t *at = (const uint64_t *)(const void *)(peer->memory + PEER_GET(peer->ranges[1].offset)) + block * 128 + word;
+    return __atomic_load_n(at, __ATOMIC_SEQ_CST);
+}
+
+/* Of the section's region: the word at this byte offset. */
+static uint64_t peer_section_word(const peer_t *peer, size_t offset) {
+    const uint64_t *at = (const uint64_t *)(const void *)(peer->memory + PEER_GET(peer->ranges[0].offset) + offset);
     return __atomic_load_n(at, __ATOMIC_SEQ_CST);
 }
 

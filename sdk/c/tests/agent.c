@@ -1,0 +1,526 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The SDK against a scripted agent: registration and its faults, the switch, retreat, resuming, forks, closed descriptors. */
+#define ONLOOKER_ANSWER_MS 300
+#define ONLOOKER_RETREAT_MS 700
+#define ONLOOKER_BACKOFF_MS 40
+#define ONLOOKER_IMPLEMENTATION
+#include "../onlooker.h"
+
+#include "check.h"
+#include "peer.h"
+#include <dirent.h>
+#include <sys/wait.h>
+
+ONLOOKER_COUNTER(section_total, "things", "Things counted", "kind", "section");
+ONLOOKER_STATIC_UPDOWN(section_open, "things", "Things open");
+
+static char directory[64], path[100];
+/* Shared with forked children, which look at what their parent's peer gave them. */
+static peer_t *shared_peer;
+#define peer (*shared_peer)
+#define RANGE peer.ranges[1]
+static onlooker_region_t *region;
+static onlooker_counter_t *requests;
+static onlooker_updown_t *in_flight;
+static onlooker_gauge_t *level;
+static onlooker_histogram_t latency;
+static onlooker_guarded_t *group;
+static onlooker_table_t *table;
+
+static onlooker_status_t now(void) {
+    onlooker_status_t status;
+    onlooker_status(&status);
+    return status;
+}
+
+static int descriptors(void) {
+    DIR *d = opendir("/proc/self/fd");
+    int n = 0;
+    while (readdir(d)) n++;
+    closedir(d);
+    return n;
+}
+
+static int mappings(void) {
+    FILE *f = fopen("/proc/self/maps", "r");
+    int c, n = 0;
+    while ((c = getc(f)) != EOF) n += c == '\n';
+    fclose(f);
+    return n;
+}
+
+static unsigned long wakeups(void) {
+    char name[300], line[200], comm[32];
+    unsigned long switches = 0;
+    struct dirent *entry;
+    DIR *d = opendir("/proc/self/task");
+    while ((entry = readdir(d)) != (struct dirent *)0) {
+        FILE *f;
+        (void)snprintf(name, sizeof name, "/proc/self/task/%s/status", entry->d_name);
+        f = fopen(name, "r");
+        if (!f) continue;
+        comm[0] = 0;
+        while (fgets(line, sizeof line, f)) {
+            unsigned long n;
+            if (sscanf(line, "Name: %31s", comm) == 1) continue;
+            if (strcmp(comm, "onlooker") == 0 && sscanf(line, "voluntary_ctxt_switches: %lu", &n) == 1) switches += n;
+        }
+        fclose(f);
+    }
+    closedir(d);
+    return switches;
+}
+
+static size_t section_offset(const void *variable) { return (size_t)((const unsigned char *)variable - __start_onlooker_data); }
+
+static void open_region(void) {
+    region = onlooker_region("shop");
+    onlooker_new_counter(region, &requests, "requests_total", "requests", "Requests");
+    onlooker_new_updown(region, &in_flight, "in_flight", "requests", "");
+    onlooker_new_gauge(region, &level, "level", "", "");
+    onlooker_new_histogram(region, &latency, 3, 20, "latency", "", "");
+    group = onlooker_new_guarded(region);
+    (void)onlooker_guarded_field(group, ONLOOKER_U64, ONLOOKER_METRIC_GAUGE, "length", "", "");
+    (void)onlooker_guarded_field(group, ONLOOKER_U64, ONLOOKER_METRIC_GAUGE, "half", "", "");
+    table = onlooker_new_table(region, 20);
+    onlooker_table_key_u64(table, "id");
+    (void)onlooker_table_field(table, ONLOOKER_U64, ONLOOKER_METRIC_COUNTER, "row_total", "", "");
+    CHECK_EQUAL(onlooker_open(region), 0);
+}
+
+/* The section alone first: nothing was called, and it is there. Then a region beside it. */
+static void test_registration(void) {
+    uint64_t identity;
+    onlooker_row_t row;
+    onlooker_key_t key;
+    uint64_t values[2] = {20, 10};
+    CHECK(now().state == ONLOOKER_WAITING && now().regions == 1);
+    onlooker_counter_add(&section_total, 5);
+    onlooker_updown_add(&section_open, -1);
+    peer_start(&peer, path, PEER_GOOD);
+    CHECK_EQUAL(onlooker_wait(10000), 0);
+    CHECK(now().state == ONLOOKER_CONNECTED && now().published == 1 && now().errors == 0);
+    CHECK(strstr(peer.request, "\"kind\":\"foreign\"") && strstr(peer.request, "\"name\":\"section_total\"") &&
+          strstr(peer.request, "\"labels\":{\"kind\":\"section\"}"));
+    CHECK_EQUAL(peer_section_word(&peer, section_offset(&section_total)), 5);
+    onlooker_counter_inc(&section_total); /* straight into the slab */
+    CHECK_EQUAL(peer_section_word(&peer, section_offset(&section_total)), 6);
+    CHECK_EQUAL((int64_t)peer_section_word(&peer, section_offset(&section_open)), -1);
+
+    open_region();
+    onlooker_counter_add(requests, 3);
+    onlooker_gauge_set(level, -7);
+    onlooker_histogram_record(&latency, 1000);
+    onlooker_guarded_commit_values(group, values, 16);
+    key = onlooker_key(table);
+    onlooker_key_u64(&key, 77);
+    row = onlooker_table_insert(table, &key);
+    CHECK_EQUAL(onlooker_table_add(table, row, 0, 4), 0);
+    CHECK_EQUAL(onlooker_wait(10000), 0);
+    identity = PEER_GET(RANGE.id) << 16 | PEER_GET(RANGE.generation) << 40;
+    CHECK_EQUAL(peer_word(&peer, 0, 0), identity);
+    CHECK_EQUAL(peer_word(&peer, 1, 0), identity + 1);
+    CHECK_EQUAL(peer_word(&peer, 0, 1), 3);
+    CHECK_EQUAL((int64_t)peer_word(&peer, 0, 3), -7);
+    CHECK_EQUAL(*latency.sum, 1000);
+    CHECK_EQUAL(peer_word(&peer, 2, 2), identity + 2);
+    CHECK_EQUAL(peer_word(&peer, 2, 3), 20);
+    CHECK_EQUAL(peer_word(&peer, 3, 2), identity + 3);
+    CHECK_EQUAL(peer_word(&peer, 3, 4), 77);
+    CHECK_EQUAL(peer_word(&peer, 3, 5), 4);
+    onlooker_counter_inc(requests);
+    CHECK_EQUAL(peer_word(&peer, 0, 1), 4);
+    values[0] = 40;
+    onlooker_guarded_commit_values(group, values, 16);
+    CHECK_EQUAL(peer_word(&peer, 2, 3), 40);
+    CHECK_EQUAL(peer_word(&peer, 2, 2), identity + 2);
+}
+
+static void test_quiet(void) {
+    unsigned long before;
+    check_sleep_ms(50);
+    before = wakeups();
+    CHECK(before > 0);
+    check_sleep_ms(1000);
+    CHECK_EQUAL(wakeups(), before); /* connected: the thread does not wake at all */
+}
+
+static void cut_connection(void) {
+    onl_lock(&onl.lock);
+    (void)shutdown(onl.connection.fd, SHUT_RDWR);
+    onl_unlock(&onl.lock);
+}
+
+/* A short absence. */
+static void test_resume(void) {
+    uint64_t offset = PEER_GET(RANGE.offset), switches = now().switches, errors;
+    int creates = PEER_GET(peer.creates), publishes = PEER_GET(peer.publishes), i;
+    cut_connection(); /* other ranges */
+    CHECK_SOON(PEER_GET(peer.publishes) == publishes + 2);
+    CHECK_EQUAL(onlooker_wait(10000), 0);
+    CHECK_EQUAL(PEER_GET(peer.creates), creates + 2);
+    CHECK_EQUAL(now().switches, switches + 2);
+    CHECK(PEER_GET(RANGE.offset) != offset);
+    CHECK_EQUAL(peer_word(&peer, 0, 1), onlooker_counter_value(requests));
+
+    PEER_SET(peer.resume, 1); /* the very ranges: nothing to move, nothing to publish */
+    cut_connection();
+    for (i = 0; i < 1000; i++) onlooker_counter_inc(requests);
+    CHECK_SOON(PEER_GET(peer.creates) == creates + 4);
+    CHECK_SOON(now().published == 2);
+    CHECK_EQUAL(now().switches, switches + 2);
+    CHECK_EQUAL(PEER_GET(peer.publishes), publishes + 2);
+    CHECK_EQUAL(peer_word(&peer, 0, 1), onlooker_counter_value(requests));
+
+    /* The very range under another generation: refused, since copying it onto itself would double counts. After the retreat from it
+     * there is nothing against it. */
+    offset = PEER_GET(RANGE.offset);
+    errors = now().errors;
+    PEER_SET(RANGE.generation, PEER_GET(RANGE.generation) + 1);
+    cut_connection();
+    CHECK_SOON(now().errors > errors);
+    CHECK(strstr(now().error, "as a new one"));
+    CHECK_SOON(now().published == 2);
+    CHECK_EQUAL(PEER_GET(RANGE.offset), offset);
+    CHECK_EQUAL(region->identity, PEER_GET(RANGE.id) << 16 | PEER_GET(RANGE.generation) << 40);
+    CHECK_EQUAL(peer_word(&peer, 0, 0), region->identity);
+    CHECK_EQUAL(onlooker_counter_value(requests), 1004);
+    CHECK_EQUAL(peer_word(&peer, 0, 1), 1004);
+    PEER_SET(peer.resume, 0);
+}
+
+/* A long absence: back to private memory before the range is somebody else's. */
+static void test_retreat(void) {
+    uint64_t *old = (uint64_t *)(void *)(peer.memory + PEER_GET(RANGE.offset)), switches = now().switches, value;
+    peer_halt(&peer);
+    (void)unlink(path);
+    onlooker_counter_inc(requests);
+    CHECK_EQUAL(old[1], onlooker_counter_value(requests)); /* still there at first */
+    CHECK_SOON(now().state == ONLOOKER_WAITING);
+    CHECK_SOON(now().switches == switches + 2);
+    value = onlooker_counter_value(requests);
+    memset(peer.memory, 0xEE, PEER_SLAB_BYTES); /* the range is another's now */
+    onlooker_counter_inc(requests);
+    CHECK_EQUAL(onlooker_counter_value(requests), value + 1);
+    CHECK_EQUAL(old[1], 0xEEEEEEEEEEEEEEEEu);
+    CHECK_EQUAL(region->identity, 0);
+    (void)close(peer.slab);
+    (void)close(peer.wake[0]);
+    (void)close(peer.wake[1]);
+    (void)munmap(peer.memory, PEER_SLAB_BYTES);
+}
+
+/* Every fault: the program goes on, and a good agent is believed afterwards. */
+static void test_faults(void) {
+    int fault;
+    for (fault = PEER_GOOD + 1; fault < PEER_FAULTS; fault++) {
+        uint64_t errors = now().errors, value = onlooker_counter_value(requests), connections = now().connections;
+        int fds, before = check_failed, silent_eof = fault == PEER_HELLO_EOF || fault == PEER_CREATE_EOF || fault == PEER_PUBLISH_EOF;
+        peer_start(&peer, path, (peer_fault_t)fault);
+        if (fault == PEER_CREATE_REFUSED) {
+            CHECK_SOON(now().refused == 2);
+            check_sleep_ms(100);
+            CHECK_EQUAL(PEER_GET(peer.creates), 2); /* not asked again on this connection */
+        } else if (fault == PEER_PUBLISH_REFUSED) {
+            CHECK_SOON(now().refused == 2);
+            CHECK_EQUAL(region->identity, 0);
+        } else if (fault == PEER_CHATTERS) {
+            CHECK_SOON(now().connections > connections + 2);
+        } else {
+            CHECK_SOON(PEER_GET(peer.hellos) >= 2);
+            if (fault >= PEER_CREATE_EOF && fault != PEER_SILENT) CHECK(PEER_GET(peer.creates) > 0);
+            CHECK_EQUAL(now().published, 0);
+        }
+        if (silent_eof) CHECK_EQUAL(now().errors, errors);
+        else CHECK(now().errors > errors && now().error[0]);
+        onlooker_counter_inc(requests);
+        CHECK_EQUAL(onlooker_counter_value(requests), value + 1);
+        if (fault == PEER_HELLO_REFUSED) CHECK(strstr(now().error, "denied") && strstr(now().error, "not \"you\"?"));
+        PEER_SET(peer.fault, PEER_GOOD);
+        if (fault == PEER_CREATE_REFUSED || fault == PEER_PUBLISH_REFUSED) { /* a new connection asks again */
+            onl_lock(&onl.lock);
+            (void)shutdown(onl.connection.fd, SHUT_RDWR);
+            onl_unlock(&onl.lock);
+        }
+        CHECK_EQUAL(onlooker_wait(10000), 0);
+        fds = descriptors();
+        CHECK_SOON(descriptors() <= fds);
+        CHECK_EQUAL(peer_word(&peer, 0, 1), onlooker_counter_value(requests));
+        peer_stop(&peer);
+        CHECK_SOON(now().state == ONLOOKER_WAITING);
+        if (check_failed > before) fprintf(stderr, "... with fault %d: %s\n", fault, now().error);
+    }
+}
+
+/* The agent comes, goes, and comes again while threads count; nothing is lost. */
+typedef struct counting {
+    int stop;
+    uint64_t done;
+    int64_t balance;
+    uint64_t records, torn;
+} counting_t;
+
+static void *count(void *context) {
+    counting_t *c = (counting_t *)context;
+    while (!__atomic_load_n(&c->stop, __ATOMIC_RELAXED)) {
+        int i;
+        for (i = 0; i < 100; i++) {
+            onlooker_counter_inc(requests);
+            onlooker_counter_inc(&section_total);
+            onlooker_updown_add(in_flight, i % 3 - 1);
+            c->balance += i % 3 - 1;
+            c->done++;
+        }
+        onlooker_histogram_record(&latency, c->done % 1000);
+        c->records++;
+    }
+    return (void *)0;
+}
+
+static void *commit(void *context) {
+    counting_t *c = (counting_t *)context;
+    while (!__atomic_load_n(&c->stop, __ATOMIC_RELAXED)) {
+        uint64_t values[2], copy[128];
+        values[0] = 2 * c->done;
+        values[1] = c->done;
+        onlooker_guarded_commit_values(group, values, 16);
+        onlooker_gauge_set(level, (int64_t)c->done);
+        if (onl_read_block(region->base + (size_t)group->group.first_block * 128, copy)) c->torn += copy[3] != 2 * copy[4] || copy[4] != c->done;
+        c->done++;
+        if (c->done % 16 == 0) sched_yield();
+    }
+    return (void *)0;
+}
+
+static void test_switching(int rounds) {
+    enum { THREADS = 3 };
+    pthread_t threads[THREADS + 1];
+    static counting_t counting[THREADS + 1];
+    uint64_t total = onlooker_counter_value(requests), section = onlooker_counter_value(&section_total), records = 0, sum = 0;
+    int64_t balance = onlooker_updown_value(in_flight);
+    static uint64_t slots[4097];
+    int i, maps;
+    uint32_t b;
+    onlooker_histogram_read(&latency, slots);
+    for (b = 0; b < latency.buckets; b++) records += slots[b];
+    for (i = 0; i < THREADS; i++) (void)pthread_create(&threads[i], (pthread_attr_t *)0, count, &counting[i]);
+    (void)pthread_create(&threads[THREADS], (pthread_attr_t *)0, commit, &counting[THREADS]);
+    maps = 0;
+    for (i = 0; i < rounds; i++) {
+        peer_start(&peer, path, PEER_GOOD);
+        if (onlooker_wait(20000) != 0) CHECK_EQUAL(i, 99999);
+        if (i == 1) maps = mappings();
+        peer_stop(&peer);
+        while (now().state == ONLOOKER_CONNECTED) check_sleep_ms(1);
+        if (i % 50 == 49) while (region->memory.slab) check_sleep_ms(10); /* these times it is gone for long: retreat */
+    }
+    CHECK(mappings() <= maps + 4);
+    peer_start(&peer, path, PEER_GOOD);
+    CHECK_EQUAL(onlooker_wait(10000), 0);
+    for (i = 0; i <= THREADS; i++) __atomic_store_n(&counting[i].stop, 1, __ATOMIC_RELAXED);
+    for (i = 0; i <= THREADS; i++) (void)pthread_join(threads[i], (void **)0);
+    for (i = 0; i < THREADS; i++) {
+        total += counting[i].done;
+        section += counting[i].done;
+        balance += counting[i].balance;
+        records += counting[i].records;
+    }
+    CHECK_EQUAL(onlooker_counter_value(requests), total);
+    CHECK_EQUAL(onlooker_counter_value(&section_total), section);
+    CHECK_EQUAL(onlooker_updown_value(in_flight), balance);
+    CHECK_EQUAL(peer_word(&peer, 0, 1), total);
+    onlooker_histogram_read(&latency, slots);
+    for (b = 0; b < latency.buckets; b++) sum += slots[b];
+    CHECK_EQUAL(sum, records);
+    CHECK_EQUAL(counting[THREADS].torn, 0);
+    CHECK_EQUAL((uint64_t)onlooker_gauge_value(level), counting[THREADS].done - 1);
+    CHECK_EQUAL(peer_word(&peer, 2, 4), counting[THREADS].done - 1);
+    printf("switching: %d comings, %llu increments, %llu switches, worst window %llu ns\n", rounds,
+           (unsigned long long)(counting[0].done + counting[1].done + counting[2].done), (unsigned long long)now().switches,
+           (unsigned long long)now().worst_window_ns);
+}
+
+/* A daemon closes every descriptor. */
+static void test_closed_descriptors(void) {
+    int fds[3], decoys[3], i, creates = PEER_GET(peer.creates);
+    char byte;
+    int pipes[2];
+    CHECK_EQUAL(onlooker_wait(10000), 0);
+    check_sleep_ms(50); /* until the thread is in poll: docs/sdk-c.md, Limits */
+    onl_lock(&onl.lock);
+    fds[0] = onl.connection.fd;
+    fds[1] = onl.wake_read.fd;
+    fds[2] = onl.wake_write.fd;
+    onl_unlock(&onl.lock);
+    for (i = 0; i < 3; i++) (void)close(fds[i]);
+    CHECK_EQUAL(pipe(pipes), 0); /* the program's own files get the numbers */
+    for (i = 0; i < 3; i++) decoys[i] = dup(pipes[1]);
+    CHECK_SOON(PEER_GET(peer.creates) == creates + 2);
+    CHECK_EQUAL(onlooker_wait(10000), 0);
+    (void)fcntl(pipes[0], F_SETFL, O_NONBLOCK);
+    CHECK(read(pipes[0], &byte, 1) == -1 && errno == EAGAIN); /* nobody wrote into them, */
+    for (i = 0; i < 3; i++) CHECK_EQUAL(close(decoys[i]), 0);  /* nobody closed them */
+    (void)close(pipes[0]);
+    (void)close(pipes[1]);
+}
+
+static int in_child(int (*body)(void)) {
+    int status = -1;
+    pid_t child;
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        check_failed = 0;
+        _exit(body() || check_failed);
+    }
+    (void)waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static uint64_t total_at_fork;
+
+static int child_is_silent(void) {
+    int i;
+    CHECK_EQUAL(onlooker_counter_value(requests), total_at_fork);
+    CHECK_EQUAL(now().state, ONLOOKER_DETACHED);
+    for (i = 0; i < 1000; i++) onlooker_counter_inc(requests);
+    for (i = 0; i < 1000; i++) onlooker_counter_inc(&section_total);
+    onlooker_guarded_begin(group); /* not locked for ever by a thread that the child has not */
+    onlooker_guarded_set_u64(group, 0, 123456);
+    onlooker_guarded_commit(group);
+    CHECK_EQUAL(onlooker_counter_value(requests), total_at_fork + 1000);
+    CHECK(peer_word(&peer, 0, 1) == total_at_fork); /* the parent's is as it was */
+    CHECK_EQUAL(onlooker_wait(50), -1);
+    return 0;
+}
+
+static int grandchild(void) {
+    CHECK_EQUAL(onlooker_counter_value(requests), total_at_fork + 1);
+    onlooker_counter_inc(requests);
+    return 0;
+}
+
+static int child_with_child(void) {
+    onlooker_counter_inc(requests);
+    CHECK_EQUAL(in_child(grandchild), 0);
+    CHECK_EQUAL(onlooker_counter_value(requests), total_at_fork + 1);
+    return 0;
+}
+
+static int child_publishes(void) {
+    int i;
+    int64_t open = onlooker_updown_value(in_flight);
+    CHECK_EQUAL(onlooker_wait(10000), 0);
+    CHECK_EQUAL(now().state, ONLOOKER_CONNECTED);
+    for (i = 0; i < 100; i++) onlooker_counter_inc(requests);
+    CHECK_EQUAL(onlooker_counter_value(requests), onl.follow == ONLOOKER_FORK_FRESH ? 100 : total_at_fork + 100);
+    CHECK_EQUAL(peer_word(&peer, 0, 1), onlooker_counter_value(requests)); /* the last range is the child's */
+    CHECK_EQUAL(onlooker_updown_value(in_flight), open);
+    CHECK_EQUAL((int64_t)peer_word(&peer, 0, 2), open);
+    return 0;
+}
+
+static int child_joins_late(void) {
+    onlooker_counter_inc(requests);
+    onlooker_follow_fork(ONLOOKER_FORK_KEEP);
+    CHECK_EQUAL(onlooker_wait(10000), 0);
+    CHECK_EQUAL(peer_word(&peer, 0, 1), total_at_fork + 1);
+    return 0;
+}
+
+static uint64_t parents_range;
+
+static void *hold_group(void *stop) {
+    onlooker_guarded_begin(group);
+    onlooker_guarded_set_u64(group, 0, 999);
+    onlooker_guarded_set_u64(group, 1, 1);
+    while (!__atomic_load_n((int *)stop, __ATOMIC_SEQ_CST)) check_sleep_ms(1);
+    onlooker_guarded_commit(group);
+    return (void *)0;
+}
+
+static int child_of_half_set_group(void) {
+    uint64_t copy[128];
+    CHECK(onl_read_block(region->base + (size_t)group->group.first_block * 128, copy));
+    CHECK(copy[3] != 999);
+    onlooker_guarded_begin(group);
+    onlooker_guarded_commit(group);
+    CHECK(onl_read_block(region->base + (size_t)group->group.first_block * 128, copy));
+    CHECK(copy[3] != 999); /* half-set values of a thread that is not here */
+    return 0;
+}
+
+static void test_forks(void) {
+    int stop = 0, creates;
+    pthread_t thread;
+    uint64_t section = onlooker_counter_value(&section_total);
+    CHECK_EQUAL(onlooker_wait(10000), 0);
+    parents_range = PEER_GET(RANGE.offset);
+    total_at_fork = onlooker_counter_value(requests);
+    creates = PEER_GET(peer.creates);
+    CHECK_EQUAL(in_child(child_is_silent), 0);
+    CHECK_EQUAL(in_child(child_with_child), 0);
+    CHECK_EQUAL(PEER_GET(peer.creates), creates); /* silent */
+    CHECK_EQUAL(onlooker_counter_value(requests), total_at_fork);
+    CHECK_EQUAL(onlooker_counter_value(&section_total), section);
+    CHECK_EQUAL(now().published, 2);
+
+    (void)pthread_create(&thread, (pthread_attr_t *)0, hold_group, &stop);
+    check_sleep_ms(20);
+    CHECK_EQUAL(in_child(child_of_half_set_group), 0);
+    __atomic_store_n(&stop, 1, __ATOMIC_SEQ_CST);
+    (void)pthread_join(thread, (void **)0);
+
+    CHECK_EQUAL(in_child(child_joins_late), 0);
+    onlooker_follow_fork(ONLOOKER_FORK_KEEP);
+    CHECK_EQUAL(in_child(child_publishes), 0);
+    onlooker_follow_fork(ONLOOKER_FORK_FRESH);
+    CHECK_EQUAL(in_child(child_publishes), 0);
+    onlooker_follow_fork(ONLOOKER_FORK_DETACH);
+    CHECK_EQUAL(PEER_GET(peer.creates), creates + 6);
+    CHECK(PEER_GET(RANGE.offset) != parents_range);
+    PEER_SET(RANGE.offset, parents_range);
+    CHECK_EQUAL(now().published, 2); /* the parent's are where they were */
+    CHECK_EQUAL(onlooker_counter_value(requests), total_at_fork);
+    CHECK_EQUAL(peer_word(&peer, 0, 1), total_at_fork);
+}
+
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 200;
+    if (!getenv("ONLOOKER_TEST_DIRECTORY")) {
+        /* the constructor has run: begin again with the socket's path in the environment. The directory does not exist yet. */
+        (void)snprintf(directory, sizeof directory, "/tmp/onlooker-test-XXXXXX");
+        if (!mkdtemp(directory)) return 2;
+        (void)snprintf(path, sizeof path, "%s/run/deep/agent.sock", directory);
+        (void)setenv("ONLOOKER_SOCKET", path, 1);
+        (void)setenv("ONLOOKER_TEST_DIRECTORY", directory, 1);
+        execv("/proc/self/exe", argv);
+        return 2;
+    }
+    (void)snprintf(directory, sizeof directory, "%s", getenv("ONLOOKER_TEST_DIRECTORY"));
+    (void)snprintf(path, sizeof path, "%s", getenv("ONLOOKER_SOCKET"));
+    shared_peer = (peer_t *)mmap((void *)0, sizeof *shared_peer, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    check_sleep_ms(30); /* the thread watches the nearest parent by now */
+    path[strlen(path) - strlen("/deep/agent.sock")] = 0;
+    (void)mkdir(path, 0700);
+    (void)strcat(path, "/deep");
+    (void)mkdir(path, 0700);
+    (void)strcat(path, "/agent.sock");
+
+    test_registration();
+    onlooker_updown_add(in_flight, 4);
+    test_quiet();
+    test_resume();
+    test_retreat();
+    test_faults();
+    test_switching(rounds);
+    test_closed_descriptors();
+    if (!getenv("ONLOOKER_TEST_NO_FORK")) test_forks();
+    peer_stop(&peer);
+    path[strlen(path) - strlen("/agent.sock")] = 0;
+    (void)rmdir(path);
+    path[strlen(path) - strlen("/deep")] = 0;
+    (void)rmdir(path);
+    (void)rmdir(directory);
+    return check_report("agent");
+}
