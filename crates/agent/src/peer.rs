@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who is at the other end of a registration connection.
+//!
+//! SO_PEERCRED tells who connected, whoever holds the socket by now. The pidfd tells when that process ends; between connect and pidfd_open
+//! the pid could be given to another process only if the first had ended, and then its socket is closed already.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+
+use rustix::process::{PidfdFlags, pidfd_open};
+
+use crate::host::read_small;
+use crate::procfs::process_stat;
+use crate::protocol::{Code, Refusal};
+use crate::registry::{Peer, Process};
+
+/// A connected process.
+#[derive(Debug)]
+pub struct Connected {
+    /// As the registry wants it.
+    pub peer: Peer,
+    /// Its name (comm).
+    pub program: String,
+    /// All its groups.
+    pub groups: Vec<u32>,
+    /// Readable when it ends.
+    pub pidfd: OwnedFd,
+}
+
+/// Finds out who is connected.
+///
+/// # Errors
+/// `denied` for a process that the agent cannot see or that is gone already.
+pub fn identify(socket: impl AsFd) -> Result<Connected, Refusal> {
+    let gone = |what: &str, error: &dyn std::fmt::Display| {
+        let hint = "the process must live in the agent's pid namespace, or in one below it";
+        Refusal::new(Code::Denied, format!("{what}: {error}; {hint}"))
+    };
+    let credentials = rustix::net::sockopt::socket_peercred(socket).map_err(|e| gone("SO_PEERCRED", &e))?;
+    let pidfd = pidfd_open(credentials.pid, PidfdFlags::empty()).map_err(|e| gone("pidfd_open", &e))?;
+    let pid = credentials.pid.as_raw_nonzero().get();
+    let stat = read_small(&format!("/proc/{pid}/stat")).map_err(|e| gone("process state", &e))?;
+    let (program, start_ticks) = process_stat(stat.as_bytes()).ok_or_else(|| gone("process state", &"not understood"))?;
+    let mut groups = vec![credentials.gid.as_raw()];
+    if let Ok(status) = read_small(&format!("/proc/{pid}/status"))
+        && let Some(line) = status.lines().find_map(|line| line.strip_prefix("Groups:"))
+    {
+        groups.extend(line.split_whitespace().filter_map(|gid| gid.parse::<u32>().ok()));
+    }
+    // Where the kernel lets us look (same user), the executable's inode tells an exec even if the name stays.
+    let image = match std::fs::metadata(format!("/proc/{pid}/exe")) {
+        Ok(exe) => format!("{program}\0{}:{}", exe.dev(), exe.ino()),
+        Err(_) => program.clone(),
+    };
+    let process = Process { pid: u32::try_from(pid).unwrap_or(0), start_ticks };
+    Ok(Connected { peer: Peer { process, uid: credentials.uid.as_raw(), image }, program, groups, pidfd })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn we_know_ourselves() {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (a, b) = (identify(&ours).unwrap(), identify(&theirs).unwrap());
+        assert_eq!(a.peer, b.peer);
+        assert_eq!(a.peer.process.pid, std::process::id());
+        assert!(a.peer.process.start_ticks > 0 && !a.program.is_empty() && a.peer.image.starts_with(&a.program));
+        assert_eq!(a.peer.uid, rustix::process::getuid().as_raw());
+        assert!(a.groups.contains(&rustix::process::getgid().as_raw()));
+    }
+}

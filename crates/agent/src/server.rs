@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The event loop: one epoll on the main thread for the registration socket, its connections, their processes, both TCP listeners, the deadline timer and signals.
+//!
+//! Decisions are elsewhere ([`crate::registration`], [`crate::tcp`], [`crate::bootstrap`]); here bytes come and go. Nothing is polled: the timer is armed only
+//! while a deadline is pending, so that an idle agent has no wake-ups. One packet an event, so that no program can hold up the others.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
+
+use crate::bootstrap::Endpoint;
+use crate::counters::{Counter, Counters, refused};
+use crate::host::boot_time_ns;
+use crate::peer::{self, Connected};
+use crate::protocol::{self, Answer, Code, MAX_BAD_PACKETS, MAX_PACKET_BYTES, Refusal, Request, VERSION, decode, encode};
+use crate::registration::{Registration, Reply};
+use crate::registry::ConnectionId;
+use crate::seqpacket;
+use crate::tcp::Responder;
+
+/// Events taken at once.
+const EVENTS: usize = 32;
+/// Refused programs that may wait with their first packet still unsent; more are closed at once.
+const MAX_REFUSED: usize = 16;
+/// TCP connections accepted in one event, so that a flood of them does not hold up programs.
+const ACCEPTS: usize = 16;
+
+const REGISTRATION: u64 = 0;
+const TCP: u64 = 1;
+const BOOTSTRAP: u64 = 2;
+const TIMER: u64 = 3;
+const SIGNAL: u64 = 4;
+/// Tokens of a connection are twice its id (socket) and one more (process).
+const FIRST_CONNECTION: ConnectionId = 8;
+
+struct Connection {
+    socket: OwnedFd,
+    /// Held so that epoll keeps watching it.
+    _pidfd: Option<OwnedFd>,
+    program: String,
+    uid: u32,
+    greeting: Greeting,
+    bad_packets: u32,
+}
+
+enum Greeting {
+    Awaited,
+    Done,
+    /// To be told with the answer to the first packet.
+    Refused(Refusal),
+}
+
+/// What the loop serves.
+pub struct Server {
+    /// The registration socket.
+    pub registration_listener: OwnedFd,
+    /// READs over TCP.
+    pub tcp_listener: TcpListener,
+    /// Bootstraps.
+    pub bootstrap_listener: TcpListener,
+    /// Readable when the agent shall stop.
+    pub signals: UnixStream,
+    /// Requests.
+    pub registration: Registration,
+    /// READs.
+    pub responder: Arc<Responder>,
+    /// Bootstraps.
+    pub endpoint: Arc<Endpoint>,
+    /// Counters.
+    pub counters: Counters,
+    /// Programs that may be connected at once, by the limit of open files.
+    pub max_connections: usize,
+}
+
+struct Loop {
+    server: Server,
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    armed_ns: Option<u64>,
+    /// Given up for a moment when descriptors run out, to accept and close what waits.
+    reserve: Option<File>,
+    connections: HashMap<ConnectionId, Connection>,
+    refused: usize,
+    next: ConnectionId,
+    buffer: Vec<u8>,
+}
+
+impl Server {
+    /// Serves until a signal asks to stop.
+    ///
+    /// # Errors
+    /// epoll or timerfd fail.
+    pub fn run(self) -> io::Result<()> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        let reserve = File::open("/dev/null").ok();
+        self.tcp_listener.set_nonblocking(true)?;
+        self.bootstrap_listener.set_nonblocking(true)?;
+        let watch = |fd: &dyn AsFdDyn, token| epoll::add(&epoll, fd.fd(), EventData::new_u64(token), EventFlags::IN);
+        watch(&self.registration_listener, REGISTRATION)?;
+        watch(&self.tcp_listener, TCP)?;
+        watch(&self.bootstrap_listener, BOOTSTRAP)?;
+        watch(&timer, TIMER)?;
+        watch(&self.signals, SIGNAL)?;
+        let mut state = Loop {
+            server: self,
+            epoll,
+            timer,
+            armed_ns: None,
+            reserve,
+            connections: HashMap::new(),
+            refused: 0,
+            next: FIRST_CONNECTION,
+            buffer: vec![0; MAX_PACKET_BYTES],
+        };
+        state.run()
+    }
+}
+
+trait AsFdDyn {
+    fn fd(&self) -> std::os::fd::BorrowedFd<'_>;
+}
+
+impl<T: AsFd> AsFdDyn for T {
+    fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.as_fd()
+    }
+}
+
+impl Loop {
+    fn run(&mut self) -> io::Result<()> {
+        let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
+        loop {
+            events.clear();
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None) {
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            }
+            for event in &events {
+                match event.data.u64() {
+                    REGISTRATION => self.accept_program(),
+                    TCP => self.accept_tcp(),
+                    BOOTSTRAP => self.accept_bootstrap(),
+                    TIMER => self.expire(),
+                    SIGNAL => return Ok(()),
+                    token if token & 1 == 0 => self.packet(token / 2),
+                    token => self.close(token / 2, Counter::ClosedProcess),
+                }
+            }
+            self.arm()?;
+        }
+    }
+
+    /// Sets the timer to the next deadline, or stops it.
+    fn arm(&mut self) -> io::Result<()> {
+        let deadline = self.server.registration.next_deadline_ns();
+        if deadline != self.armed_ns {
+            let at = deadline.map_or(0, |ns| ns.max(1));
+            let it_value = Timespec {
+                tv_sec: i64::try_from(at / 1_000_000_000).unwrap_or(i64::MAX),
+                tv_nsec: i64::try_from(at % 1_000_000_000).unwrap_or(0),
+            };
+            let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
+            timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once)?;
+            self.armed_ns = deadline;
+        }
+        Ok(())
+    }
+
+    fn expire(&mut self) {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.timer, &mut count);
+        self.armed_ns = None;
+        self.server.registration.expire(boot_time_ns());
+    }
+
+    fn accept_program(&mut self) {
+        let socket = match seqpacket::accept(&self.server.registration_listener) {
+            Ok(socket) => socket,
+            Err(error) => {
+                let listener = &self.server.registration_listener;
+                return shed(&mut self.reserve, &error, || drop(seqpacket::accept(listener)), &self.server.counters, Counter::ConnectRefusedInternal);
+            }
+        };
+        let counters = &self.server.counters;
+        let id = self.next;
+        self.next += 1;
+        let entered = match peer::identify(&socket) {
+            Ok(_) if self.connections.len() >= self.server.max_connections => {
+                Err(Refusal::new(Code::Quota, "the agent has no descriptors left for another program: raise LimitNOFILE of its unit"))
+            }
+            Ok(Connected { peer, program, groups, pidfd }) => {
+                let uid = peer.uid;
+                self.server.registration.connect(id, peer, &groups).map(|()| (program, uid, pidfd))
+            }
+            Err(refusal) => Err(refusal),
+        };
+        let connection = match entered {
+            Ok((program, uid, pidfd)) => {
+                counters.add(Counter::Accepted, 1);
+                Connection { socket, _pidfd: Some(pidfd), program, uid, greeting: Greeting::Awaited, bad_packets: 0 }
+            }
+            Err(refusal) => {
+                counters.add(
+                    match refusal.code {
+                        Code::Quota => Counter::ConnectRefusedQuota,
+                        Code::Denied => Counter::ConnectRefusedDenied,
+                        _ => Counter::ConnectRefusedInternal,
+                    },
+                    1,
+                );
+                if self.refused >= MAX_REFUSED {
+                    return;
+                }
+                self.refused += 1;
+                let greeting = Greeting::Refused(refusal);
+                Connection { socket, _pidfd: None, program: String::new(), uid: 0, greeting, bad_packets: 0 }
+            }
+        };
+        let watch = |fd: &OwnedFd, token| epoll::add(&self.epoll, fd, EventData::new_u64(token), EventFlags::IN);
+        let watched = watch(&connection.socket, id * 2).and_then(|()| connection._pidfd.as_ref().map_or(Ok(()), |fd| watch(fd, id * 2 + 1)));
+        self.connections.insert(id, connection);
+        if watched.is_err() {
+            self.close(id, Counter::ConnectRefusedInternal);
+        }
+        self.server.counters.set(Counter::Connections, self.connections.len() as u64);
+    }
+
+    fn accept_tcp(&mut self) {
+        for _ in 0..ACCEPTS {
+            match self.server.tcp_listener.accept() {
+                Ok((stream, peer)) => self.server.responder.accept(stream, peer),
+                Err(error) => {
+                    let listener = &self.server.tcp_listener;
+                    return shed(&mut self.reserve, &error, || drop(listener.accept()), &self.server.counters, Counter::TcpRefusedInternal);
+                }
+            }
+        }
+    }
+
+    fn accept_bootstrap(&mut self) {
+        for _ in 0..ACCEPTS {
+            match self.server.bootstrap_listener.accept() {
+                Ok((stream, _)) => self.server.endpoint.accept(stream),
+                Err(error) => {
+                    let listener = &self.server.bootstrap_listener;
+                    return shed(&mut self.reserve, &error, || drop(listener.accept()), &self.server.counters, Counter::BootstrapInternal);
+                }
+            }
+        }
+    }
+
+    fn packet(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let packet = match seqpacket::receive(&connection.socket, &mut self.buffer) {
+            Ok(packet) => packet,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return,
+            Err(_) => return self.close(id, Counter::ClosedEnd),
+        };
+        // An empty packet and the end of the connection look alike (seqpacket in unix(7)); neither is a request.
+        if packet.bytes == 0 && !packet.truncated {
+            return self.close(id, Counter::ClosedEnd);
+        }
+        if let Greeting::Refused(refusal) = &connection.greeting {
+            let answer = encode(&Err(refusal.clone()));
+            let _ = seqpacket::send(&connection.socket, &answer, None);
+            return self.close(id, Counter::ClosedEnd);
+        }
+        let text = &self.buffer[..packet.bytes];
+        let reply = if packet.truncated {
+            bad(format!("the packet is longer than {MAX_PACKET_BYTES} bytes (MAX_PACKET_BYTES)"))
+        } else if packet.more_descriptors {
+            bad("more descriptors than any request takes".into())
+        } else {
+            match (decode(text), &connection.greeting) {
+                (Err(refusal), _) => Reply { answer: Err(refusal), slab_of: None },
+                (Ok(Request::Hello { version }), Greeting::Awaited) => hello(connection, version),
+                (Ok(_), Greeting::Awaited) => bad("the first packet must be hello".into()),
+                (Ok(request), _) => {
+                    self.server.registration.handle(id, &connection.program, request, packet.descriptors, boot_time_ns())
+                }
+            }
+        };
+        self.answer(id, &reply);
+    }
+
+    fn answer(&mut self, id: ConnectionId, reply: &Reply) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let counter = reply.answer.as_ref().map_or_else(|refusal| refused(refusal.code), |_| Counter::RequestOk);
+        self.server.counters.add(counter, 1);
+        let misunderstood = matches!(&reply.answer, Err(refusal) if refusal.code == Code::BadRequest);
+        connection.bad_packets = if misunderstood { connection.bad_packets + 1 } else { 0 };
+        let slab = reply.slab_of.and_then(|uid| self.server.registration.slab(uid));
+        let sent = seqpacket::send(&connection.socket, &encode(&reply.answer), slab);
+        if sent.is_err() {
+            // A program that asks and does not read the answers.
+            self.close(id, Counter::ClosedUnread);
+        } else if connection.bad_packets >= MAX_BAD_PACKETS {
+            self.close(id, Counter::ClosedBadPackets);
+        }
+    }
+
+    fn close(&mut self, id: ConnectionId, reason: Counter) {
+        // Dropping its descriptors also takes them out of epoll: nobody else has them.
+        let Some(connection) = self.connections.remove(&id) else { return };
+        self.server.counters.add(reason, 1);
+        self.server.counters.set(Counter::Connections, self.connections.len() as u64);
+        if matches!(connection.greeting, Greeting::Refused(_)) {
+            self.refused -= 1;
+        } else {
+            self.server.registration.disconnect(id, boot_time_ns());
+        }
+    }
+}
+
+fn hello(connection: &mut Connection, version: u32) -> Reply {
+    let answer = if version == VERSION {
+        connection.greeting = Greeting::Done;
+        Ok(Answer::Hello { socket_uid: connection.uid })
+    } else {
+        let message = format!("registration version {version} is not supported, this agent speaks {}: upgrade the older side", protocol::VERSION);
+        Err(Refusal::new(Code::Version, message))
+    };
+    Reply { answer, slab_of: None }
+}
+
+fn bad(message: String) -> Reply {
+    Reply { answer: Err(Refusal::new(Code::BadRequest, message)), slab_of: None }
+}
+
+/// After a failed accept: where descriptors have run out, what waits is accepted and closed with the reserve's descriptor; otherwise the listener
+/// would stay readable and the loop would spin.
+fn shed(reserve: &mut Option<File>, error: &io::Error, accept_and_close: impl Fn(), counters: &Counters, counter: Counter) {
+    let errno = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    if matches!(errno, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)) {
+        *reserve = None;
+        accept_and_close();
+        *reserve = File::open("/dev/null").ok();
+        counters.add(counter, 1);
+    }
+}
