@@ -56,7 +56,11 @@ impl Program {
                 Ok(json!({"ok": true}))
             }
             ("hold", _) => {
-                let child = Command::new("sleep").arg("60").stdin(Stdio::from(self.socket.try_clone()?)).stdout(Stdio::null()).spawn()?;
+                let child = Command::new("sleep")
+                    .arg("60")
+                    .stdin(Stdio::from(self.socket.try_clone()?))
+                    .stdout(Stdio::null())
+                    .spawn()?;
                 Ok(json!({"ok": true, "pid": child.id()}))
             }
             ("raw", _) => Ok(self.ask(rest)?.0),

@@ -45,7 +45,9 @@ pub enum AgentError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// A TCP listener.
-    #[error("cannot listen on {address} ([{section}] listen): {source}; is another agent running, or the address not this host's?")]
+    #[error(
+        "cannot listen on {address} ([{section}] listen): {source}; is another agent running, or the address not this host's?"
+    )]
     Bind {
         /// Where.
         address: SocketAddr,
@@ -98,7 +100,9 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     let tls = if config.bootstrap.tls {
         Some(bootstrap::tls_config(state.identity()?)?)
     } else {
-        system::log("warning: [bootstrap] tls = false sends the join token in the clear; use it for demonstrations only");
+        system::log(
+            "warning: [bootstrap] tls = false sends the join token in the clear; use it for demonstrations only",
+        );
         None
     };
     let signals = signals().map_err(system_error("receive signals"))?;
@@ -132,7 +136,9 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     };
     let mode = if config.bootstrap.tls { "TLS" } else { "plain" };
     let socket = config.agent.socket.display();
-    system::log(&format!("ready: registration {socket}, bootstrap {bootstrap_address} ({mode}), READs over TCP {tcp_address}"));
+    system::log(&format!(
+        "ready: registration {socket}, bootstrap {bootstrap_address} ({mode}), READs over TCP {tcp_address}"
+    ));
     system::notify("READY=1\nSTATUS=Serving");
     let ended = server.run().map_err(system_error("wait for events"));
     system::notify("STOPPING=1");
@@ -195,11 +201,18 @@ fn sampler(
 
 fn own_identity(ids: &mut impl Iterator<Item = u32>) -> Result<Identity, AgentError> {
     let generation = host::random_generation().map_err(system_error("get random numbers"))?;
-    let id = ids.next().ok_or_else(|| system_error("number the agent's own regions")(io::ErrorKind::OutOfMemory.into()))?;
+    let id =
+        ids.next().ok_or_else(|| system_error("number the agent's own regions")(io::ErrorKind::OutOfMemory.into()))?;
     Ok(Identity::first(id, generation))
 }
 
-fn publish_own(directory: &mut Directory, name: &'static str, schema: &Schema, identity: Identity, memory: Map) -> Result<(), AgentError> {
+fn publish_own(
+    directory: &mut Directory,
+    name: &'static str,
+    schema: &Schema,
+    identity: Identity,
+    memory: Map,
+) -> Result<(), AgentError> {
     let now_ns = host::boot_time_ns();
     let labels = Labels::new();
     let published = Published {

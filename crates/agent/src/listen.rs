@@ -55,7 +55,11 @@ pub struct Listening {
 /// [`ListenError`].
 pub fn listen(path: &Path) -> Result<(OwnedFd, Listening), ListenError> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory).map_err(system("create", directory))?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(DIRECTORY_MODE)
+            .create(directory)
+            .map_err(system("create", directory))?;
     }
     let lock = lock(path)?;
     remove_stale(path)?;
@@ -87,7 +91,12 @@ fn lock(path: &Path) -> Result<File, ListenError> {
     let mut lock_path = path.as_os_str().to_owned();
     lock_path.push(".lock");
     let lock_path = PathBuf::from(lock_path);
-    let lock = File::options().create(true).truncate(false).write(true).open(&lock_path).map_err(system("open", &lock_path))?;
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&lock_path)
+        .map_err(system("open", &lock_path))?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => Err(ListenError::InUse(path.to_owned())),

@@ -40,7 +40,8 @@ pub fn identify(socket: impl AsFd) -> Result<Connected, Refusal> {
     let pidfd = pidfd_open(credentials.pid, PidfdFlags::empty()).map_err(|e| gone("pidfd_open", &e))?;
     let pid = credentials.pid.as_raw_nonzero().get();
     let stat = read_small(&format!("/proc/{pid}/stat")).map_err(|e| gone("process state", &e))?;
-    let (program, start_ticks) = process_stat(stat.as_bytes()).ok_or_else(|| gone("process state", &"not understood"))?;
+    let (program, start_ticks) =
+        process_stat(stat.as_bytes()).ok_or_else(|| gone("process state", &"not understood"))?;
     let mut groups = vec![credentials.gid.as_raw()];
     if let Ok(status) = read_small(&format!("/proc/{pid}/status"))
         && let Some(line) = status.lines().find_map(|line| line.strip_prefix("Groups:"))

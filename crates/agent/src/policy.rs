@@ -55,7 +55,10 @@ impl Policy {
         if self.adopt {
             return Ok(());
         }
-        Err(Refusal::new(Code::Denied, "adopting memory is switched off ([policy] adopt): use create, or ask the operator"))
+        Err(Refusal::new(
+            Code::Denied,
+            "adopting memory is switched off ([policy] adopt): use create, or ask the operator",
+        ))
     }
 }
 

@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use onlooker_region::Schema;
 use onlooker_region::control::pack_labels;
 use onlooker_region::limits::{BLOCK_BYTES, MAX_LABEL_VALUE_BYTES, MAX_LABELS};
 use onlooker_region::map::{Map, sealed_memfd};
 use onlooker_region::schema::{check_label, check_name};
 use onlooker_region::slab::{PAGE_BYTES, Range};
-use onlooker_region::Schema;
 use rustix::fs::{FallocateFlags, fallocate, fstatfs};
 
 use crate::config::Config;
@@ -20,7 +20,9 @@ use crate::counters::{Counter, Counters};
 use crate::directory::{Directory, Published, SchemaText};
 use crate::host;
 use crate::policy::Policy;
-use crate::protocol::{Adopt, Answer, Code, Create, Labels, MAX_INSTANCE_BYTES, Refusal, RegionAnswer, Request, Update};
+use crate::protocol::{
+    Adopt, Answer, Code, Create, Labels, MAX_INSTANCE_BYTES, Refusal, RegionAnswer, Request, Update,
+};
 use crate::registry::{ConnectionId, Memory, Peer, Region, Registry, SchemaRef, State, Wanted};
 
 /// First id of programs' regions; those below are the agent's own.
@@ -79,7 +81,14 @@ impl Registration {
     }
 
     /// Carries out one request; `hello` is the caller's.
-    pub fn handle(&mut self, connection: ConnectionId, program: &str, request: Request, descriptors: Vec<OwnedFd>, now_ns: u64) -> Reply {
+    pub fn handle(
+        &mut self,
+        connection: ConnectionId,
+        program: &str,
+        request: Request,
+        descriptors: Vec<OwnedFd>,
+        now_ns: u64,
+    ) -> Reply {
         let mut slab_of = None;
         let wanted = usize::from(matches!(request, Request::Adopt(_)));
         let answer = if descriptors.len() == wanted {
@@ -138,7 +147,13 @@ impl Registration {
         self.registry.next_deadline_ns()
     }
 
-    fn create(&mut self, connection: ConnectionId, program: &str, create: Create, now_ns: u64) -> Result<(Answer, u32), Refusal> {
+    fn create(
+        &mut self,
+        connection: ConnectionId,
+        program: &str,
+        create: Create,
+        now_ns: u64,
+    ) -> Result<(Answer, u32), Refusal> {
         let (schema, text) = parse_schema(create.schema.get())?;
         let peer = self.registry.peer(connection).cloned().ok_or_else(unknown_connection)?;
         let labels = complete_labels(&create.name, &create.instance, create.labels, program, peer.process.pid)?;
@@ -150,7 +165,9 @@ impl Registration {
             self.ended(old, now_ns);
         }
         let region = self.registry.region(created.id).ok_or_else(unknown_connection)?;
-        let (Memory::Slab(range), Some(slab)) = (region.memory, self.slabs.get(&peer.uid)) else { return Err(unknown_connection()) };
+        let (Memory::Slab(range), Some(slab)) = (region.memory, self.slabs.get(&peer.uid)) else {
+            return Err(unknown_connection());
+        };
         let answer = RegionAnswer {
             id: region.id,
             generation: region.generation,
@@ -180,7 +197,9 @@ impl Registration {
         if region.state == State::Live {
             return Ok(Answer::Done);
         }
-        let (Memory::Slab(range), Some(slab)) = (region.memory, self.slabs.get(&region.owner.uid)) else { return Err(unknown_connection()) };
+        let (Memory::Slab(range), Some(slab)) = (region.memory, self.slabs.get(&region.owner.uid)) else {
+            return Err(unknown_connection());
+        };
         let memory = window(&slab.memory, range.offset, region.schema.region_bytes())?;
         let text = self.texts.get(&id).ok_or_else(unknown_connection)?;
         self.directory.publish(&published(region), text, memory, now_ns)?;
@@ -189,11 +208,19 @@ impl Registration {
         Ok(Answer::Done)
     }
 
-    fn update(&mut self, connection: ConnectionId, program: &str, update: Update, now_ns: u64) -> Result<Answer, Refusal> {
+    fn update(
+        &mut self,
+        connection: ConnectionId,
+        program: &str,
+        update: Update,
+        now_ns: u64,
+    ) -> Result<Answer, Refusal> {
         let region = self.registry.region_of(connection, update.region)?;
         let (id, live) = (region.id, region.state == State::Live);
         let labels = match update.labels {
-            Some(labels) => Some(complete_labels(&region.name, &region.instance, labels, program, region.owner.process.pid)?),
+            Some(labels) => {
+                Some(complete_labels(&region.name, &region.instance, labels, program, region.owner.process.pid)?)
+            }
             None => None,
         };
         let schema = update.schema.map(|schema| parse_schema(schema.get())).transpose()?;
@@ -221,7 +248,14 @@ impl Registration {
         Ok(Answer::Done)
     }
 
-    fn adopt(&mut self, connection: ConnectionId, program: &str, adopt: Adopt, descriptor: &OwnedFd, now_ns: u64) -> Result<Answer, Refusal> {
+    fn adopt(
+        &mut self,
+        connection: ConnectionId,
+        program: &str,
+        adopt: Adopt,
+        descriptor: &OwnedFd,
+        now_ns: u64,
+    ) -> Result<Answer, Refusal> {
         self.policy.check_adopt()?;
         let (schema, text) = parse_schema(adopt.schema.get())?;
         let peer = self.registry.peer(connection).cloned().ok_or_else(unknown_connection)?;
@@ -311,7 +345,9 @@ fn complete_labels(name: &str, instance: &str, mut labels: Labels, program: &str
     for (label, value) in &labels {
         check_label(label).map_err(|error| bad(format!("labels: {error}")))?;
         if value.is_empty() || value.len() > MAX_LABEL_VALUE_BYTES || value.contains('\0') {
-            return Err(bad(format!("labels: the value of `{label}` must be 1 to {MAX_LABEL_VALUE_BYTES} bytes without NUL")));
+            return Err(bad(format!(
+                "labels: the value of `{label}` must be 1 to {MAX_LABEL_VALUE_BYTES} bytes without NUL"
+            )));
         }
     }
     let pid = pid.to_string();
@@ -341,7 +377,10 @@ fn window(memory: &Map, offset: u64, bytes: u64) -> Result<Map, Refusal> {
 fn adopted_memory(descriptor: &OwnedFd, offset: u64, bytes: u64) -> Result<Map, Refusal> {
     let bad = |message: String| Refusal::new(Code::BadDescriptor, message);
     if !offset.is_multiple_of(BLOCK_BYTES as u64) {
-        return Err(Refusal::new(Code::BadRequest, format!("offset {offset} is not a multiple of {BLOCK_BYTES}: regions are whole blocks")));
+        return Err(Refusal::new(
+            Code::BadRequest,
+            format!("offset {offset} is not a multiple of {BLOCK_BYTES}: regions are whole blocks"),
+        ));
     }
     let kind = fstatfs(descriptor).map_err(|errno| bad(format!("fstatfs: {errno}")))?.f_type;
     if kind != TMPFS_MAGIC {

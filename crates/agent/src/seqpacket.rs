@@ -8,8 +8,9 @@ use std::path::Path;
 
 use rustix::cmsg_space;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, connect, listen, recvmsg, sendmsg, socket_with,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, connect, listen,
+    recvmsg, sendmsg, socket_with,
 };
 
 /// Descriptors of one packet that are looked at; the kernel closes any more.

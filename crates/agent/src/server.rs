@@ -13,13 +13,17 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 
 use crate::bootstrap::Endpoint;
 use crate::counters::{Counter, Counters, refused};
 use crate::host::boot_time_ns;
 use crate::peer::{self, Connected};
-use crate::protocol::{self, Answer, Code, MAX_BAD_PACKETS, MAX_PACKET_BYTES, Refusal, Request, VERSION, decode, encode};
+use crate::protocol::{
+    self, Answer, Code, MAX_BAD_PACKETS, MAX_PACKET_BYTES, Refusal, Request, VERSION, decode, encode,
+};
 use crate::registration::{Registration, Reply};
 use crate::registry::ConnectionId;
 use crate::seqpacket;
@@ -187,16 +191,23 @@ impl Loop {
             Ok(socket) => socket,
             Err(error) => {
                 let listener = &self.server.registration_listener;
-                return shed(&mut self.reserve, &error, || drop(seqpacket::accept(listener)), &self.server.counters, Counter::ConnectRefusedInternal);
+                return shed(
+                    &mut self.reserve,
+                    &error,
+                    || drop(seqpacket::accept(listener)),
+                    &self.server.counters,
+                    Counter::ConnectRefusedInternal,
+                );
             }
         };
         let counters = &self.server.counters;
         let id = self.next;
         self.next += 1;
         let entered = match peer::identify(&socket) {
-            Ok(_) if self.connections.len() >= self.server.max_connections => {
-                Err(Refusal::new(Code::Quota, "the agent has no descriptors left for another program: raise LimitNOFILE of its unit"))
-            }
+            Ok(_) if self.connections.len() >= self.server.max_connections => Err(Refusal::new(
+                Code::Quota,
+                "the agent has no descriptors left for another program: raise LimitNOFILE of its unit",
+            )),
             Ok(Connected { peer, program, groups, pidfd }) => {
                 let uid = peer.uid;
                 self.server.registration.connect(id, peer, &groups).map(|()| (program, uid, pidfd))
@@ -226,7 +237,8 @@ impl Loop {
             }
         };
         let watch = |fd: &OwnedFd, token| epoll::add(&self.epoll, fd, EventData::new_u64(token), EventFlags::IN);
-        let watched = watch(&connection.socket, id * 2).and_then(|()| connection._pidfd.as_ref().map_or(Ok(()), |fd| watch(fd, id * 2 + 1)));
+        let watched = watch(&connection.socket, id * 2)
+            .and_then(|()| connection._pidfd.as_ref().map_or(Ok(()), |fd| watch(fd, id * 2 + 1)));
         self.connections.insert(id, connection);
         if watched.is_err() {
             self.close(id, Counter::ConnectRefusedInternal);
@@ -240,7 +252,13 @@ impl Loop {
                 Ok((stream, peer)) => self.server.responder.accept(stream, peer),
                 Err(error) => {
                     let listener = &self.server.tcp_listener;
-                    return shed(&mut self.reserve, &error, || drop(listener.accept()), &self.server.counters, Counter::TcpRefusedInternal);
+                    return shed(
+                        &mut self.reserve,
+                        &error,
+                        || drop(listener.accept()),
+                        &self.server.counters,
+                        Counter::TcpRefusedInternal,
+                    );
                 }
             }
         }
@@ -252,7 +270,13 @@ impl Loop {
                 Ok((stream, _)) => self.server.endpoint.accept(stream),
                 Err(error) => {
                     let listener = &self.server.bootstrap_listener;
-                    return shed(&mut self.reserve, &error, || drop(listener.accept()), &self.server.counters, Counter::BootstrapInternal);
+                    return shed(
+                        &mut self.reserve,
+                        &error,
+                        || drop(listener.accept()),
+                        &self.server.counters,
+                        Counter::BootstrapInternal,
+                    );
                 }
             }
         }
@@ -284,9 +308,13 @@ impl Loop {
                 (Err(refusal), _) => Reply { answer: Err(refusal), slab_of: None },
                 (Ok(Request::Hello { version }), Greeting::Awaited) => hello(connection, version),
                 (Ok(_), Greeting::Awaited) => bad("the first packet must be hello".into()),
-                (Ok(request), _) => {
-                    self.server.registration.handle(id, &connection.program, request, packet.descriptors, boot_time_ns())
-                }
+                (Ok(request), _) => self.server.registration.handle(
+                    id,
+                    &connection.program,
+                    request,
+                    packet.descriptors,
+                    boot_time_ns(),
+                ),
             }
         };
         self.answer(id, &reply);
@@ -326,7 +354,10 @@ fn hello(connection: &mut Connection, version: u32) -> Reply {
         connection.greeting = Greeting::Done;
         Ok(Answer::Hello { socket_uid: connection.uid })
     } else {
-        let message = format!("registration version {version} is not supported, this agent speaks {}: upgrade the older side", protocol::VERSION);
+        let message = format!(
+            "registration version {version} is not supported, this agent speaks {}: upgrade the older side",
+            protocol::VERSION
+        );
         Err(Refusal::new(Code::Version, message))
     };
     Reply { answer, slab_of: None }
@@ -338,7 +369,13 @@ fn bad(message: String) -> Reply {
 
 /// After a failed accept: where descriptors have run out, what waits is accepted and closed with the reserve's descriptor; otherwise the listener
 /// would stay readable and the loop would spin.
-fn shed(reserve: &mut Option<File>, error: &io::Error, accept_and_close: impl Fn(), counters: &Counters, counter: Counter) {
+fn shed(
+    reserve: &mut Option<File>,
+    error: &io::Error,
+    accept_and_close: impl Fn(),
+    counters: &Counters,
+    counter: Counter,
+) {
     let errno = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
     if matches!(errno, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)) {
         *reserve = None;

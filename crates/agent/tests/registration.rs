@@ -23,7 +23,10 @@ fn a_region_lives_from_create_to_remove() {
     }
     assert_eq!(reader.values("shop")["test_value{}"], 42.0);
     let entry = reader.region("shop").unwrap();
-    assert_eq!((u64::from(entry.identity.region), u64::from(entry.identity.generation)), (region.id, region.generation));
+    assert_eq!(
+        (u64::from(entry.identity.region), u64::from(entry.identity.generation)),
+        (region.id, region.generation)
+    );
     assert_eq!((entry.pid, entry.orphan, entry.bytes), (std::process::id(), false, 1024));
     assert!(entry.labels.contains(&("pid".into(), std::process::id().to_string())), "{:?}", entry.labels);
     assert!(entry.labels.iter().any(|(name, _)| name == "program"));
@@ -31,7 +34,10 @@ fn a_region_lives_from_create_to_remove() {
     let update = json!({"op": "update", "region": region.id, "labels": {"shard": "3", "pid": "mine"}});
     assert_eq!(client.ask(&update)["ok"], true);
     let labels = reader.region("shop").unwrap().labels;
-    assert!(labels.contains(&("shard".into(), "3".into())) && labels.contains(&("pid".into(), "mine".into())), "{labels:?}");
+    assert!(
+        labels.contains(&("shard".into(), "3".into())) && labels.contains(&("pid".into(), "mine".into())),
+        "{labels:?}"
+    );
 
     let mut other = schema(1);
     other["groups"][0]["fields"][0]["name"] = "test_other".into();
@@ -59,13 +65,19 @@ fn packets_that_are_not_understood() {
     drop(silent);
 
     let client = agent.client();
-    for packet in [&b"\xff\xfe garbage"[..], b"{", b"[]", b"{\"op\":\"create\"", b"null", b"{\"op\":\"create\",\"nmae\":\"x\"}"] {
+    for packet in
+        [&b"\xff\xfe garbage"[..], b"{", b"[]", b"{\"op\":\"create\"", b"null", b"{\"op\":\"create\",\"nmae\":\"x\"}"]
+    {
         assert_eq!(refused(&client.raw(packet)), "bad_request");
     }
     let oversized = vec![b' '; 131_073];
     let answer = client.raw(&oversized);
     assert!(answer["message"].as_str().unwrap().contains("MAX_PACKET_BYTES"), "{answer}");
-    assert_eq!(client.ask(&json!({"op": "create", "name": "x", "schema": schema(1)}))["ok"], true, "the connection stays");
+    assert_eq!(
+        client.ask(&json!({"op": "create", "name": "x", "schema": schema(1)}))["ok"],
+        true,
+        "the connection stays"
+    );
     let answer = client.ask(&json!({"op": "create", "nmae": "x", "schema": schema(1)}));
     assert!(answer["message"].as_str().unwrap().contains("did you mean `name`"), "{answer}");
     for number in 1..16 {
@@ -104,15 +116,22 @@ fn names_labels_and_schemas_that_break_a_rule() {
         assert_eq!(refused(&create("a", "", json!({}), schema.clone())), "schema", "{schema}");
     }
     let mut large = schema(64);
-    let field = |i: u32| json!({"name": format!("f{i}"), "metric": "gauge", "type": "u64", "slot": i, "help": "h".repeat(100)});
+    let field =
+        |i: u32| json!({"name": format!("f{i}"), "metric": "gauge", "type": "u64", "slot": i, "help": "h".repeat(100)});
     large["groups"][0]["fields"] = (0..100).map(field).collect();
     assert_eq!(create("a", "", json!({}), large.clone())["ok"], true, "{large}");
     large["groups"][0]["fields"] = (0..130).map(field).collect();
     let answer = create("b", "", json!({}), large.clone());
-    assert!(refused(&answer) == "quota" && answer["message"].as_str().unwrap().contains("schema_bytes_per_user"), "{answer}");
+    assert!(
+        refused(&answer) == "quota" && answer["message"].as_str().unwrap().contains("schema_bytes_per_user"),
+        "{answer}"
+    );
     large["groups"][0]["fields"] = (0..600).map(field).collect();
     let answer = create("b", "", json!({}), large);
-    assert!(refused(&answer) == "schema" && answer["message"].as_str().unwrap().contains("MAX_SCHEMA_BYTES"), "{answer}");
+    assert!(
+        refused(&answer) == "schema" && answer["message"].as_str().unwrap().contains("MAX_SCHEMA_BYTES"),
+        "{answer}"
+    );
 
     assert_eq!(create("c", "", json!({}), schema(1))["ok"], true);
     assert_eq!(refused(&create("c", "", json!({}), schema(1))), "duplicate");
@@ -167,7 +186,10 @@ fn quotas_are_kept_and_freed_memory_comes_back() {
     let third = agent.client();
     let fourth = Client::silent(&agent.socket);
     let answer = fourth.ask(&json!({"op": "hello", "version": 1}));
-    assert!(refused(&answer) == "quota" && answer["message"].as_str().unwrap().contains("connections_per_user"), "{answer}");
+    assert!(
+        refused(&answer) == "quota" && answer["message"].as_str().unwrap().contains("connections_per_user"),
+        "{answer}"
+    );
     assert!(fourth.receive().is_none());
     drop(third);
     eventually("room for a connection", || {
@@ -193,7 +215,9 @@ fn users_whom_the_policy_does_not_allow() {
     assert_eq!(reader.counter("registration_connections_refused_total{reason=denied}"), 1);
     // Those who never speak are not kept for ever either.
     let waiting: Vec<Client> = (0..40).map(|_| Client::silent(&agent.socket)).collect();
-    eventually("all were seen", || (reader.counter("registration_connections_refused_total{reason=denied}") == 41).then_some(()));
+    eventually("all were seen", || {
+        (reader.counter("registration_connections_refused_total{reason=denied}") == 41).then_some(())
+    });
     assert_eq!(reader.counter("registration_connections"), 16);
     drop(waiting);
     eventually("all are gone", || (reader.counter("registration_connections") == 0).then_some(()));
@@ -328,6 +352,8 @@ fn a_program_that_never_reads_its_answers() {
     let client = agent.client();
     let request = json!({"op": "publish", "region": 999}).to_string();
     while client.send(request.as_bytes(), None).is_ok() {}
-    eventually("it is counted", || (bystander.counter("registration_connections_closed_total{reason=unread}") == 1).then_some(()));
+    eventually("it is counted", || {
+        (bystander.counter("registration_connections_closed_total{reason=unread}") == 1).then_some(())
+    });
     bystander.check();
 }

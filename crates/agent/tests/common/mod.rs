@@ -2,7 +2,7 @@
 //! A real agent in a directory of its own, a program at its socket, and a reader at its ports.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-pub mod reader;
+pub(crate) mod reader;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,12 +21,12 @@ use onlooker_region::map::Map;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-pub use reader::Reader;
+pub(crate) use reader::Reader;
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -38,13 +38,13 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// A directory with a configuration in it; agents come and go.
-pub struct Place {
-    pub dir: TempDir,
-    pub config: Config,
+pub(crate) struct Place {
+    pub(crate) dir: TempDir,
+    pub(crate) config: Config,
 }
 
 impl Place {
-    pub fn new(change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn new(change: impl FnOnce(&mut Config)) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let mut config = Config::default();
         config.agent.socket = dir.path().join("run/agent.sock");
@@ -60,23 +60,23 @@ impl Place {
         place
     }
 
-    pub fn config_path(&self) -> PathBuf {
+    pub(crate) fn config_path(&self) -> PathBuf {
         self.dir.path().join("agent.toml")
     }
 
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_onlooker-agent"));
         command.args(arguments).arg("--config").arg(self.config_path());
         command
     }
 
-    pub fn token(&self) -> String {
+    pub(crate) fn token(&self) -> String {
         let output = self.command(&["token"]).output().expect("runs");
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).expect("text").trim().to_owned()
     }
 
-    pub fn start(&self) -> Agent {
+    pub(crate) fn start(&self) -> Agent {
         let mut child = self.command(&["run"]).stderr(Stdio::piped()).spawn().expect("starts");
         let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
         let mut log = String::new();
@@ -95,35 +95,35 @@ impl Place {
 }
 
 /// A running agent; killed when dropped.
-pub struct Agent {
+pub(crate) struct Agent {
     child: Child,
     stderr: BufReader<std::process::ChildStderr>,
-    pub bootstrap: SocketAddr,
-    pub tcp: SocketAddr,
-    pub socket: PathBuf,
-    pub token: String,
+    pub(crate) bootstrap: SocketAddr,
+    pub(crate) tcp: SocketAddr,
+    pub(crate) socket: PathBuf,
+    pub(crate) token: String,
 }
 
 impl Agent {
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn reader(&self) -> Reader {
+    pub(crate) fn reader(&self) -> Reader {
         Reader::connect(self)
     }
 
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::connect(&self.socket)
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().expect("kills");
         self.child.wait().expect("ends");
     }
 
     /// Ends it as a service manager does; returns how it ended and what it said.
-    pub fn terminate(&mut self) -> (ExitStatus, String) {
+    pub(crate) fn terminate(&mut self) -> (ExitStatus, String) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signals");
         let status = self.child.wait().expect("ends");
@@ -132,24 +132,27 @@ impl Agent {
         (status, log)
     }
 
-    pub fn resident_kib(&self) -> u64 {
+    pub(crate) fn resident_kib(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("reads");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
         line.split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("a number")
     }
 
     /// Voluntary and other context switches of all its threads.
-    pub fn switches(&self) -> u64 {
+    pub(crate) fn switches(&self) -> u64 {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).expect("reads");
         let of_task = |task: std::io::Result<fs::DirEntry>| {
             let status = fs::read_to_string(task.expect("a task").path().join("status")).unwrap_or_default();
-            let counts = status.lines().filter(|line| line.contains("ctxt_switches")).filter_map(|line| line.split_whitespace().last()?.parse().ok());
+            let counts = status
+                .lines()
+                .filter(|line| line.contains("ctxt_switches"))
+                .filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok());
             counts.sum::<u64>()
         };
         tasks.map(of_task).sum()
     }
 
-    pub fn threads(&self) -> usize {
+    pub(crate) fn threads(&self) -> usize {
         fs::read_dir(format!("/proc/{}/task", self.pid())).expect("reads").count()
     }
 }
@@ -162,19 +165,19 @@ impl Drop for Agent {
 }
 
 /// A schema of one plain block with one gauge, or of `blocks` of them.
-pub fn schema(blocks: u32) -> Value {
+pub(crate) fn schema(blocks: u32) -> Value {
     let field = json!({"name": "test_value", "metric": "gauge", "type": "u64"});
     json!({"name": "test", "groups": [{"kind": "plain", "blocks": blocks, "fields": [field]}]})
 }
 
 /// A connection to the registration socket.
-pub struct Client {
-    pub socket: OwnedFd,
+pub(crate) struct Client {
+    pub(crate) socket: OwnedFd,
 }
 
 impl Client {
     /// Connected and greeted.
-    pub fn connect(path: &Path) -> Self {
+    pub(crate) fn connect(path: &Path) -> Self {
         let client = Self::silent(path);
         let answer = client.ask(&json!({"op": "hello", "version": 1, "sdk": "test"}));
         assert_eq!(answer["ok"], true, "{answer}");
@@ -182,44 +185,45 @@ impl Client {
     }
 
     /// Connected only.
-    pub fn silent(path: &Path) -> Self {
+    pub(crate) fn silent(path: &Path) -> Self {
         let socket = seqpacket::connected(path).expect("connects");
-        rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(PATIENCE)).expect("sets");
+        rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(PATIENCE))
+            .expect("sets");
         Self { socket }
     }
 
-    pub fn send(&self, packet: &[u8], descriptor: Option<BorrowedFd>) -> std::io::Result<()> {
+    pub(crate) fn send(&self, packet: &[u8], descriptor: Option<BorrowedFd>) -> std::io::Result<()> {
         seqpacket::send(&self.socket, packet, descriptor)
     }
 
     /// `None` at the end of the connection.
-    pub fn receive(&self) -> Option<(Value, Option<OwnedFd>)> {
+    pub(crate) fn receive(&self) -> Option<(Value, Option<OwnedFd>)> {
         let mut buffer = vec![0; 1 << 17];
         let mut packet = seqpacket::receive(&self.socket, &mut buffer).ok().filter(|packet| packet.bytes > 0)?;
         Some((serde_json::from_slice(&buffer[..packet.bytes]).expect("JSON"), packet.descriptors.pop()))
     }
 
-    pub fn raw(&self, packet: &[u8]) -> Value {
+    pub(crate) fn raw(&self, packet: &[u8]) -> Value {
         self.send(packet, None).expect("sends");
         self.receive().expect("an answer").0
     }
 
-    pub fn ask(&self, request: &Value) -> Value {
+    pub(crate) fn ask(&self, request: &Value) -> Value {
         self.raw(request.to_string().as_bytes())
     }
 
     /// The error's code; its message must say something.
-    pub fn refused(&self, request: &Value) -> String {
+    pub(crate) fn refused(&self, request: &Value) -> String {
         refused(&self.ask(request))
     }
 
-    pub fn adopt(&self, request: &Value, descriptor: impl AsFd) -> Value {
+    pub(crate) fn adopt(&self, request: &Value, descriptor: impl AsFd) -> Value {
         self.send(request.to_string().as_bytes(), Some(descriptor.as_fd())).expect("sends");
         self.receive().expect("an answer").0
     }
 
     /// Creates, fills and publishes a region of one gauge.
-    pub fn publish(&self, name: &str, value: u64) -> Published {
+    pub(crate) fn publish(&self, name: &str, value: u64) -> Published {
         let region = self.create(name, 1);
         region.set(value);
         let answer = self.ask(&json!({"op": "publish", "region": region.id}));
@@ -228,36 +232,44 @@ impl Client {
     }
 
     /// Creates a region and writes its identities.
-    pub fn create(&self, name: &str, blocks: u32) -> Published {
-        self.send(json!({"op": "create", "name": name, "schema": schema(blocks)}).to_string().as_bytes(), None).expect("sends");
+    pub(crate) fn create(&self, name: &str, blocks: u32) -> Published {
+        self.send(json!({"op": "create", "name": name, "schema": schema(blocks)}).to_string().as_bytes(), None)
+            .expect("sends");
         let (answer, descriptor) = self.receive().expect("an answer");
         assert_eq!(answer["ok"], true, "{answer}");
         Published::map(name, &answer["region"], &descriptor.expect("a slab"))
     }
 }
 
-pub fn refused(answer: &Value) -> String {
+pub(crate) fn refused(answer: &Value) -> String {
     assert_eq!(answer["ok"], false, "{answer}");
     assert!(answer["message"].as_str().is_some_and(|message| message.len() > 10), "{answer}");
     answer["error"].as_str().expect("a code").to_owned()
 }
 
 /// A region as its program sees it.
-pub struct Published {
-    pub name: String,
-    pub id: u64,
-    pub generation: u64,
-    pub offset: u64,
-    pub resumed: bool,
+pub(crate) struct Published {
+    pub(crate) name: String,
+    pub(crate) id: u64,
+    pub(crate) generation: u64,
+    pub(crate) offset: u64,
+    pub(crate) resumed: bool,
     memory: Map,
 }
 
 impl Published {
-    pub fn map(name: &str, region: &Value, slab: &OwnedFd) -> Self {
+    pub(crate) fn map(name: &str, region: &Value, slab: &OwnedFd) -> Self {
         let number = |key: &str| region[key].as_u64().unwrap_or_else(|| panic!("{key} of {region}"));
         let memory = Map::of(slab, number("offset"), number("mapped_bytes"), true).expect("maps");
         let resumed = region["resumed"] == true;
-        let mine = Self { name: name.into(), id: number("id"), generation: number("generation"), offset: number("offset"), resumed, memory };
+        let mine = Self {
+            name: name.into(),
+            id: number("id"),
+            generation: number("generation"),
+            offset: number("offset"),
+            resumed,
+            memory,
+        };
         if !resumed {
             assert!(mine.memory.words().iter().all(|word| word.load(Ordering::Relaxed) == 0), "a new range is zero");
             let first = Identity::first(u32::try_from(mine.id).unwrap(), u32::try_from(mine.generation).unwrap());
@@ -269,17 +281,17 @@ impl Published {
         mine
     }
 
-    pub fn set(&self, value: u64) {
+    pub(crate) fn set(&self, value: u64) {
         self.memory.words()[plain_place(0).1].store(value, Ordering::Relaxed);
     }
 
-    pub fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.memory.words()[plain_place(0).1].load(Ordering::Relaxed)
     }
 }
 
 /// A region that must read right whatever is done to the agent beside it.
-pub struct Bystander {
+pub(crate) struct Bystander {
     _client: Client,
     region: Published,
     reader: Reader,
@@ -287,14 +299,14 @@ pub struct Bystander {
 }
 
 impl Bystander {
-    pub fn new(agent: &Agent) -> Self {
+    pub(crate) fn new(agent: &Agent) -> Self {
         let client = agent.client();
         let region = client.publish("bystander", 1);
         Self { _client: client, region, reader: agent.reader(), value: 1 }
     }
 
     /// Changes its value and reads it back through the agent.
-    pub fn check(&mut self) {
+    pub(crate) fn check(&mut self) {
         self.value += 1;
         self.region.set(self.value);
         let values = self.reader.values("bystander");
@@ -304,24 +316,24 @@ impl Bystander {
     }
 
     /// One of the agent's counters.
-    pub fn counter(&mut self, name: &str) -> u64 {
+    pub(crate) fn counter(&mut self, name: &str) -> u64 {
         self.reader.counter(name)
     }
 }
 
 /// The example program, in a process of its own.
-pub struct Program {
+pub(crate) struct Program {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
 }
 
 impl Program {
-    pub fn start(agent: &Agent, name: &str) -> Self {
+    pub(crate) fn start(agent: &Agent, name: &str) -> Self {
         let directory = Path::new(env!("CARGO_BIN_EXE_onlooker-agent")).parent().expect("a directory");
         let mut command = Command::new(directory.join("examples/program"));
         command.arg(&agent.socket).arg(name).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("starts: `cargo test` builds examples");
+        let mut child = command.spawn().expect("starts: built by `cargo test` and by `cargo build --examples`");
         let stdin = child.stdin.take().expect("piped");
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
         let mut program = Self { child, stdin, stdout };
@@ -330,11 +342,11 @@ impl Program {
         program
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn tell(&mut self, command: &str) -> Value {
+    pub(crate) fn tell(&mut self, command: &str) -> Value {
         writeln!(self.stdin, "{command}").expect("writes");
         self.line()
     }
@@ -345,7 +357,7 @@ impl Program {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().expect("kills");
         self.child.wait().expect("ends");
     }

@@ -20,18 +20,18 @@ use sha2::{Digest, Sha256};
 
 use super::Agent;
 
-pub struct Reader {
+pub(crate) struct Reader {
     stream: TcpStream,
     directory: Directory,
-    pub control_va: u64,
-    pub control_rkey: u32,
+    pub(crate) control_va: u64,
+    pub(crate) control_rkey: u32,
     control_bytes: u64,
     incarnation: u32,
     next_request: u32,
 }
 
 impl Reader {
-    pub fn connect(agent: &Agent) -> Self {
+    pub(crate) fn connect(agent: &Agent) -> Self {
         let answer = bootstrap(agent.bootstrap, &agent.token);
         assert_eq!(answer["ok"], true, "{answer}");
         assert_eq!(answer["responders"], json!([{"kind": "tcp", "port": agent.tcp.port()}]));
@@ -50,7 +50,7 @@ impl Reader {
     }
 
     /// READs in one request, each with its outcome.
-    pub fn reads(&mut self, reads: &[tcp_read::Read]) -> Vec<Result<Vec<u8>, Refusal>> {
+    pub(crate) fn reads(&mut self, reads: &[tcp_read::Read]) -> Vec<Result<Vec<u8>, Refusal>> {
         self.next_request += 1;
         let mut request = vec![0; tcp_read::LONGEST_REQUEST_BYTES];
         let length = tcp_read::encode_request(self.next_request, reads, &mut request).expect("encodes");
@@ -85,11 +85,11 @@ impl Reader {
         self.stream.read_exact(&mut bytes[from..]).expect("reads");
     }
 
-    pub fn read(&mut self, va: u64, rkey: u32, length_bytes: u32) -> Result<Vec<u8>, Refusal> {
+    pub(crate) fn read(&mut self, va: u64, rkey: u32, length_bytes: u32) -> Result<Vec<u8>, Refusal> {
         self.reads(&[tcp_read::Read { va, rkey, length_bytes }]).remove(0)
     }
 
-    pub fn blocks(&mut self, va: u64, rkey: u32, count: u32) -> Result<Vec<Block>, Refusal> {
+    pub(crate) fn blocks(&mut self, va: u64, rkey: u32, count: u32) -> Result<Vec<Block>, Refusal> {
         let reads: Vec<_> =
             (0..u64::from(count)).map(|i| tcp_read::Read { va: va + i * 1024, rkey, length_bytes: 1024 }).collect();
         let mut blocks = Vec::new();
@@ -104,7 +104,7 @@ impl Reader {
     }
 
     /// Brings the directory up to date; torn blocks are read again.
-    pub fn refresh(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         let (va, rkey) = (self.control_va, self.control_rkey);
         super::eventually("a directory", || {
             let header = self.blocks(va, rkey, 1).expect("the header")[0];
@@ -119,16 +119,16 @@ impl Reader {
         assert_eq!(self.directory.refused().count(), 0);
     }
 
-    pub fn regions(&mut self) -> Vec<RegionEntry> {
+    pub(crate) fn regions(&mut self) -> Vec<RegionEntry> {
         self.refresh();
         self.directory.regions().cloned().collect()
     }
 
-    pub fn region(&mut self, name: &str) -> Option<RegionEntry> {
+    pub(crate) fn region(&mut self, name: &str) -> Option<RegionEntry> {
         self.regions().into_iter().find(|region| region.name == name)
     }
 
-    pub fn plan(&mut self, region: &RegionEntry) -> Plan {
+    pub(crate) fn plan(&mut self, region: &RegionEntry) -> Plan {
         let entry = self.directory.schema(region.schema).expect("its schema is in the directory").clone();
         let (first, count) = schema_extent(&entry, self.control_va, self.control_bytes).expect("within");
         let blocks = self.blocks(entry.va, entry.rkey, count).expect("the schema's blocks");
@@ -136,7 +136,7 @@ impl Reader {
     }
 
     /// Values of a region as `name{label=value}`.
-    pub fn values(&mut self, name: &str) -> BTreeMap<String, f64> {
+    pub(crate) fn values(&mut self, name: &str) -> BTreeMap<String, f64> {
         let region = self.region(name).unwrap_or_else(|| panic!("no region {name}"));
         let plan = self.plan(&region);
         let count = u32::try_from(region.bytes / 1024).unwrap();
@@ -144,7 +144,8 @@ impl Reader {
             let blocks = self.blocks(region.va, region.rkey, count).expect("the region");
             let mut values = BTreeMap::new();
             let refused = plan.decode(region.identity, &blocks, |sample| {
-                let labels: Vec<String> = sample.labels().iter().map(|(name, value)| format!("{name}={value}")).collect();
+                let labels: Vec<String> =
+                    sample.labels().iter().map(|(name, value)| format!("{name}={value}")).collect();
                 values.insert(format!("{}{{{}}}", sample.field.name, labels.join(",")), sample.scaled());
             });
             refused.expect("enough blocks").iter().all(|refused| !refused.reject.is_transient()).then_some(values)
@@ -153,14 +154,15 @@ impl Reader {
 
     /// A counter of the agent, without `onlooker_agent_`.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // counts
-    pub fn counter(&mut self, name: &str) -> u64 {
+    pub(crate) fn counter(&mut self, name: &str) -> u64 {
         let values = self.values("onlooker_agent");
-        let name = if name.contains('{') { format!("onlooker_agent_{name}") } else { format!("onlooker_agent_{name}{{}}") };
+        let name =
+            if name.contains('{') { format!("onlooker_agent_{name}") } else { format!("onlooker_agent_{name}{{}}") };
         *values.get(&name).unwrap_or_else(|| panic!("no {name} in {values:?}")) as u64
     }
 }
 
-pub fn connect(address: SocketAddr) -> TcpStream {
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("connects");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("sets");
     stream.set_nodelay(true).expect("sets");
@@ -168,14 +170,14 @@ pub fn connect(address: SocketAddr) -> TcpStream {
 }
 
 /// One bootstrap, by TLS if the token has a fingerprint.
-pub fn bootstrap(address: SocketAddr, token: &str) -> Value {
+pub(crate) fn bootstrap(address: SocketAddr, token: &str) -> Value {
     let [_, fingerprint, secret] = token.split('.').collect::<Vec<_>>()[..] else { panic!("{token}") };
     let request = json!({"op": "bootstrap", "version": 1, "token": secret, "reader": "test"});
     converse(address, fingerprint, request.to_string().as_bytes()).expect("an answer")
 }
 
 /// One message and its answer.
-pub fn converse(address: SocketAddr, fingerprint: &str, request: &[u8]) -> std::io::Result<Value> {
+pub(crate) fn converse(address: SocketAddr, fingerprint: &str, request: &[u8]) -> std::io::Result<Value> {
     let mut stream = connect(address);
     if fingerprint == "-" {
         return exchange(&mut stream, request);
@@ -185,7 +187,7 @@ pub fn converse(address: SocketAddr, fingerprint: &str, request: &[u8]) -> std::
     exchange(&mut rustls::Stream::new(&mut connection, &mut stream), request)
 }
 
-pub fn exchange(stream: &mut (impl Read + Write), request: &[u8]) -> std::io::Result<Value> {
+pub(crate) fn exchange(stream: &mut (impl Read + Write), request: &[u8]) -> std::io::Result<Value> {
     let mut message = u32::try_from(request.len()).expect("short").to_le_bytes().to_vec();
     message.extend_from_slice(request);
     stream.write_all(&message)?;
@@ -246,7 +248,12 @@ impl ServerCertVerifier for Pinned {
         certificate: &CertificateDer<'_>,
         signature: &rustls::DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+        rustls::crypto::verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {

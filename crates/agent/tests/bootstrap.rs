@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The bootstrap endpoint of a real agent: tokens, TLS, and peers that do not play by the rules.
+
+mod common;
+
+use common::reader::{bootstrap, connect, converse, exchange};
+use common::{Bystander, Place, eventually};
+use serde_json::json;
+use std::io::{Read, Write};
+use std::process::Stdio;
+
+fn tls() -> Place {
+    Place::new(|config| config.bootstrap.tls = true)
+}
+
+#[test]
+fn the_token_opens_and_nothing_else_does() {
+    let place = tls();
+    let agent = place.start();
+    let mut bystander = Bystander::new(&agent);
+    let answer = bootstrap(agent.bootstrap, &agent.token);
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    assert_eq!(answer["boot_id"], boot_id.trim().replace('-', ""));
+    assert_eq!(answer["host_id"].as_str().unwrap().len(), 32);
+    assert!(
+        answer["max_read_bytes"] == 65_536
+            && answer["version"] == 1
+            && answer["wall_clock_ns"].as_u64() > Some(1 << 60)
+    );
+    assert_eq!(answer["control"]["va"].as_u64().unwrap() % (2 << 20), 0);
+
+    let fingerprint = agent.token.split('.').nth(1).unwrap();
+    let ask =
+        |request: serde_json::Value| converse(agent.bootstrap, fingerprint, request.to_string().as_bytes()).unwrap();
+    for token in ["", "x", &"A".repeat(43), &agent.token] {
+        let answer = ask(json!({"op": "bootstrap", "version": 1, "token": token}));
+        assert_eq!((&answer["ok"], &answer["error"]), (&json!(false), &json!("denied")), "{answer}");
+        assert!(
+            answer.get("control").is_none() && answer["message"].as_str().unwrap().contains("onlooker-agent token")
+        );
+    }
+    for (request, error) in [
+        (json!({"op": "bootstrap", "version": 1}), "bad_request"),
+        (json!({"op": "bootstrap", "version": 1, "token": "", "tokn": ""}), "bad_request"),
+        (json!({"op": "other", "version": 1, "token": ""}), "bad_request"),
+        (json!({"op": "bootstrap", "version": 2, "token": ""}), "version"),
+        (json!([]), "bad_request"),
+    ] {
+        assert_eq!(ask(request.clone())["error"], error, "{request}");
+    }
+    assert!(converse(agent.bootstrap, &"A".repeat(43), b"{}").is_err(), "another fingerprint: the reader turns away");
+    bystander.check();
+    assert_eq!(bystander.counter("bootstraps_total{result=denied}"), 4);
+    assert_eq!(bystander.counter("bootstraps_total{result=bad_request}"), 4);
+    assert_eq!(bystander.counter("bootstraps_total{result=version}"), 1);
+}
+
+#[test]
+fn a_renewed_token_counts_at_once_and_survives_a_restart() {
+    let place = tls();
+    let mut agent = place.start();
+    let output = place.command(&["token", "--renew"]).output().unwrap();
+    let new = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    assert_ne!(new, agent.token);
+    assert_eq!(bootstrap(agent.bootstrap, &agent.token)["error"], "denied");
+    assert_eq!(bootstrap(agent.bootstrap, &new)["ok"], true);
+    agent.kill();
+    let agent = place.start();
+    assert_eq!(agent.token, new, "certificate and secret are kept");
+    assert_eq!(bootstrap(agent.bootstrap, &new)["ok"], true);
+}
+
+#[test]
+fn peers_that_do_not_speak_tls() {
+    let place = tls();
+    let agent = place.start();
+    let mut bystander = Bystander::new(&agent);
+    let mut plain = connect(agent.bootstrap);
+    let secret = agent.token.split('.').nth(2).unwrap();
+    let request = json!({"op": "bootstrap", "version": 1, "token": secret}).to_string();
+    assert!(exchange(&mut plain, request.as_bytes()).is_err(), "the right token in the clear opens nothing");
+    let mut http = connect(agent.bootstrap);
+    http.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let mut rest = Vec::new();
+    let _ = http.read_to_end(&mut rest);
+    assert!(rest.len() < 64, "an alert at most");
+    eventually("both are counted", || (bystander.counter("bootstraps_total{result=tls}") == 2).then_some(()));
+    // The other way round: a TLS reader at a plain endpoint.
+    let demo = Place::new(|_| ());
+    let plain_agent = demo.start();
+    assert!(plain_agent.token.starts_with("onlk1.-."), "{}", plain_agent.token);
+    assert!(converse(plain_agent.bootstrap, &"A".repeat(43), b"{}").is_err());
+    bystander.check();
+}
+
+#[test]
+fn messages_that_promise_too_much_or_come_too_slowly() {
+    let place = Place::new(|_| ());
+    let agent = place.start();
+    let mut bystander = Bystander::new(&agent);
+    let mut stream = connect(agent.bootstrap);
+    stream.write_all(&65_537u32.to_le_bytes()).unwrap();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+    assert!(String::from_utf8_lossy(&rest).contains("bad_request"));
+    // 16 that say nothing use up the places; those after them hear `busy`.
+    let silent: Vec<_> = (0..16).map(|_| connect(agent.bootstrap)).collect();
+    let busy = eventually("busy", || {
+        let answer = bootstrap(agent.bootstrap, &agent.token);
+        (answer["ok"] == false).then(|| answer["error"].clone())
+    });
+    assert_eq!(busy, "busy");
+    bystander.check();
+    eventually("they are let go after 5 s", || {
+        (bystander.counter("bootstraps_total{result=slow}") == 16).then_some(())
+    });
+    assert_eq!(bootstrap(agent.bootstrap, &agent.token)["ok"], true);
+    drop(silent);
+}
+
+#[test]
+fn plain_mode_warns() {
+    let place = Place::new(|_| ());
+    let mut child = place.command(&["run"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 64];
+    child.stderr.take().unwrap().read_exact(&mut first).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(String::from_utf8_lossy(&first).contains("warning: [bootstrap] tls = false"));
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The agent as a process: start, stop, crash, second agent, command line, idleness, churn.
+
+mod common;
+
+use common::{Bystander, Place, eventually, schema};
+use onlooker_agent::units::{Size, Span};
+use serde_json::json;
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::time::{Duration, Instant};
+
+#[test]
+fn it_stops_cleanly_and_tells_the_service_manager() {
+    let place = Place::new(|_| ());
+    let path = place.dir.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut child = place.command(&["run"]).env("NOTIFY_SOCKET", &path).spawn().unwrap();
+    let receive = || {
+        let mut buffer = [0; 256];
+        let length = manager.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    };
+    assert!(receive().starts_with("READY=1"));
+    assert!(place.config.agent.socket.exists());
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    assert_eq!(receive(), "STOPPING=1");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(!place.config.agent.socket.exists(), "the socket is gone");
+}
+
+#[test]
+fn killed_and_restarted_it_begins_anew() {
+    let place = Place::new(|_| ());
+    let mut agent = place.start();
+    let client = agent.client();
+    let region = client.publish("shop", 7);
+    let old = agent.reader().region("shop").unwrap();
+    let (token, incarnation) = (agent.token.clone(), agent.reader().control_va);
+    agent.kill();
+    assert!(place.config.agent.socket.exists(), "a stale socket");
+    region.set(8);
+    assert!(client.receive().is_none(), "the program sees the end of its connection");
+    let mut agent = place.start();
+    assert_eq!(agent.token, token);
+    let mut reader = agent.reader();
+    assert_ne!(reader.control_va, incarnation);
+    assert!(reader.region("shop").is_none());
+    assert!(reader.read(old.va, old.rkey, 1024).is_err(), "old addresses are worth nothing");
+    let again = agent.client();
+    assert!(!again.publish("shop", 9).resumed);
+    assert_eq!(reader.values("shop")["test_value{}"], 9.0);
+    let (status, log) = agent.terminate();
+    assert!(status.success() && log.ends_with("onlooker-agent: stopped\n"), "{log}");
+}
+
+#[test]
+fn a_second_agent_is_refused_and_the_first_goes_on() {
+    let place = Place::new(|_| ());
+    let agent = place.start();
+    let mut bystander = Bystander::new(&agent);
+    for (arguments, says) in [(["run"], "another onlooker-agent serves"), (["purge"], "another onlooker-agent serves")]
+    {
+        let output = place.command(&arguments).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && text.contains(says), "{text}");
+    }
+    bystander.check();
+    let mut other = Place::new(|_| ());
+    other.config.tcp.listen = agent.tcp;
+    fs::write(other.config_path(), toml::to_string(&other.config).unwrap()).unwrap();
+    let output = other.command(&["run"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && text.contains("[tcp] listen"), "{text}");
+    assert!(!other.config.agent.socket.exists(), "it leaves no socket behind");
+}
+
+#[test]
+fn the_command_line() {
+    let place = Place::new(|_| ());
+    let run = |arguments: &[&str]| {
+        let output = place.command(arguments).output().unwrap();
+        let text = [&output.stdout[..], &output.stderr[..]].concat();
+        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    };
+    let (code, text) = run(&["check-config"]);
+    assert!(code == Some(0) && text.contains("configuration is fine") && text.contains("plain"), "{text}");
+    let (code, text) = run(&["purge"]);
+    assert!(code == Some(0) && text.contains("nothing to remove"), "{text}");
+    fs::create_dir_all(place.config.agent.socket.parent().unwrap()).unwrap();
+    drop(onlooker_agent::seqpacket::listener(&place.config.agent.socket).unwrap());
+    let (code, text) = run(&["purge"]);
+    assert!(
+        code == Some(0) && text.contains("removed the stale socket") && !place.config.agent.socket.exists(),
+        "{text}"
+    );
+    assert_eq!(run(&["--version"]).0, Some(0));
+    let (code, text) = run(&["--help"]);
+    assert!(code == Some(0) && text.contains("check-config") && text.contains("purge"), "{text}");
+    assert_eq!(run(&["frobnicate"]).0, Some(2));
+    assert_eq!(run(&["token", "--renwe"]).0, Some(2));
+
+    fs::write(place.config_path(), "[agent]\n\nsokcet = \"/x\"\n").unwrap();
+    for command in ["run", "check-config", "token", "purge"] {
+        let (code, text) = run(&[command]);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains("agent.toml:3: unknown key `sokcet`: did you mean `socket`?"), "{text}");
+    }
+    fs::write(place.config_path(), "[policy]\nallow_users = [\"nobody-of-that-name\"]\n").unwrap();
+    let (code, text) = run(&["check-config"]);
+    assert!(code == Some(2) && text.contains("nobody-of-that-name"), "{text}");
+    fs::remove_file(place.config_path()).unwrap();
+    let (code, text) = run(&["run"]);
+    assert!(code == Some(2) && text.contains("--config"), "{text}");
+}
+
+#[test]
+fn it_keeps_no_capability() {
+    let place = Place::new(|_| ());
+    let agent = place.start();
+    let status = fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
+    for line in
+        ["CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "NoNewPrivs:\t1"]
+    {
+        assert!(status.contains(line), "{line} in {status}");
+    }
+}
+
+#[test]
+fn an_idle_agent_does_not_wake_up() {
+    let place = Place::new(|config| config.sampled.interval = Span::from_ms(50));
+    let agent = place.start();
+    let client = agent.client();
+    let region = client.publish("shop", 7);
+    drop(agent.reader());
+    eventually("the reader's thread has gone", || (agent.threads() == 2).then_some(()));
+    // The sampler may still be in its last wait.
+    std::thread::sleep(Duration::from_millis(300));
+    let before = agent.switches();
+    for value in 0..3000 {
+        region.set(value);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(agent.switches() - before, 0, "context switches in 3 s");
+}
+
+#[test]
+fn a_thousand_regions_a_second_disturb_nobody() {
+    let place = Place::new(|config| {
+        config.quota.regions_per_user = 7000;
+        config.quota.regions = 7000;
+        config.quota.bytes_per_user = Size::from_mib(64);
+        config.limits.reuse_delay = Span::from_ms(200);
+    });
+    let agent = place.start();
+    let mut bystander = Bystander::new(&agent);
+    let client = agent.client();
+    let (begin, seconds) = (Instant::now(), 4);
+    let (mut resident, mut created) = (Vec::new(), 0u32);
+    while begin.elapsed() < Duration::from_secs(seconds) {
+        for _ in 0..50 {
+            let region = client.publish(&format!("churn_{created}"), 1);
+            created += 1;
+            assert_eq!(client.ask(&json!({"op": "remove", "region": region.id}))["ok"], true);
+        }
+        // The pace: 1000 a second, no more.
+        let due = Duration::from_millis(u64::from(created));
+        std::thread::sleep(due.saturating_sub(begin.elapsed()));
+        bystander.check();
+        resident.push(agent.resident_kib());
+    }
+    assert!(created >= 1000, "{created}");
+    let half = resident.len() / 2;
+    let (early, late) = (*resident[..half].iter().max().unwrap(), *resident[half..].iter().max().unwrap());
+    assert!(late < early + 512, "resident memory grows: {early} then {late} KiB");
+    eventually("all of them end", || (bystander.counter("regions") == 1).then_some(()));
+    assert_eq!(bystander.counter("regions_created_total"), u64::from(created) + 1);
+    assert_eq!(bystander.counter("regions_ended_total"), u64::from(created));
+    bystander.check();
+}
+
+#[test]
+fn a_full_agent_refuses_and_recovers() {
+    let place = Place::new(|config| {
+        config.quota.regions_per_user = 50;
+        config.quota.regions = 20;
+    });
+    let agent = place.start();
+    let mut bystander = Bystander::new(&agent);
+    let client = agent.client();
+    for number in 0..19 {
+        client.publish(&format!("r{number}"), number);
+    }
+    let answer = client.ask(&json!({"op": "create", "name": "more", "schema": schema(1)}));
+    assert!(answer["error"] == "quota" && answer["message"].as_str().unwrap().contains("[quota] regions)"), "{answer}");
+    bystander.check();
+    drop(client);
+    eventually("room", || (bystander.counter("regions") == 1).then_some(()));
+    agent.client().publish("more", 1);
+    bystander.check();
+}
