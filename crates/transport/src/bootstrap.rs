@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The bootstrap client: one question to the agent's endpoint, one answer (docs/format/bootstrap.md).
+//!
+//! Blocking, with one time limit over everything. TLS 1.3 towards exactly the token's certificate; a plain stream for tokens without fingerprint.
+
+use crate::clock::{Moment, Relation};
+use crate::deadline::DeadlineStream;
+use crate::error::{Error, escaped};
+use crate::tls::Pinned;
+use onlooker_bootstrap::frame::{self, Decoded, FrameError};
+use onlooker_bootstrap::{Answer, AnswerError, Request, Responder, TCP, Token};
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+/// What a host told.
+#[derive(Clone, Debug)]
+pub struct Bootstrapped {
+    /// The answer, checked.
+    pub answer: Answer,
+    /// The address that answered.
+    pub peer: SocketAddr,
+    /// The host's clock against ours.
+    pub relation: Relation,
+    /// From sending the request to having the answer, without connection and handshake.
+    pub round_trip: Duration,
+}
+
+impl Bootstrapped {
+    /// The TCP responder and its address: the one that answered the bootstrap, with the responder's port.
+    ///
+    /// # Errors
+    /// [`Error::NoResponder`].
+    pub fn tcp(&self) -> Result<(&Responder, SocketAddr), Error> {
+        let responder = self.answer.responder(TCP).filter(|responder| responder.port != 0);
+        let responder = responder.ok_or_else(|| {
+            let kinds: Vec<_> = self.answer.responders.iter().map(|responder| escaped(&responder.kind)).collect();
+            let offered = if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") };
+            Error::NoResponder { peer: self.peer.to_string(), offered }
+        })?;
+        let mut address = self.peer;
+        address.set_port(responder.port);
+        Ok((responder, address))
+    }
+}
+
+/// Addresses of a host.
+///
+/// # Errors
+/// [`Error::Resolve`].
+pub fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
+    let failed = |source| Error::Resolve { host: escaped(host), source };
+    let addresses: Vec<_> = (host, port).to_socket_addrs().map_err(failed)?.collect();
+    if addresses.is_empty() { Err(failed(io::ErrorKind::NotFound.into())) } else { Ok(addresses) }
+}
+
+/// Connects to the first of several addresses that takes it, and says which.
+///
+/// # Errors
+/// That of the last address.
+///
+/// # Panics
+/// If there are no addresses.
+pub fn connect(
+    addresses: &[SocketAddr],
+    what: &'static str,
+    timeout: Duration,
+) -> Result<(TcpStream, SocketAddr), Error> {
+    let end = Instant::now() + timeout;
+    let mut last = None;
+    for address in addresses {
+        let left = end.saturating_duration_since(Instant::now());
+        let connected = match left.is_zero() {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => TcpStream::connect_timeout(address, left),
+        };
+        match connected {
+            Ok(stream) => return Ok((stream, *address)),
+            Err(source) => last = Some(Error::io(&address.to_string(), what, timeout, source)),
+        }
+    }
+    Err(last.expect("at least one address"))
+}
+
+/// Asks the endpoint at one of `addresses`. `reader` is this program's name and version, for the agent's log.
+///
+/// # Errors
+/// Whatever stands between: see [`Error`].
+///
+/// # Panics
+/// If there are no addresses.
+pub fn bootstrap(
+    addresses: &[SocketAddr],
+    token: &Token,
+    reader: &str,
+    timeout: Duration,
+) -> Result<Bootstrapped, Error> {
+    let end = Instant::now() + timeout;
+    let (stream, peer) = connect(addresses, "bootstrap endpoint", timeout)?;
+    let name = peer.to_string();
+    let failed = |what| {
+        let name = name.clone();
+        move |source| Error::io(&name, what, timeout, source)
+    };
+    stream.set_nodelay(true).map_err(failed("socket option"))?;
+    let mut stream = DeadlineStream::new(stream, end);
+    let request = Request { secret: token.secret.clone(), reader: reader.to_owned() };
+    let conversation = match token.fingerprint {
+        None => converse(&mut stream, &request),
+        Some(fingerprint) => {
+            let pinned = Pinned::new(fingerprint);
+            let tls = |error: rustls::Error| tls_error(&name, &pinned, &error);
+            let config = pinned.config().map_err(tls)?;
+            let mut connection = ClientConnection::new(config, ServerName::IpAddress(peer.ip().into())).map_err(tls)?;
+            let shaken = shake_hands(&mut connection, &mut stream);
+            shaken.and_then(|()| converse(&mut rustls::Stream::new(&mut connection, &mut stream), &request)).map_err(
+                |trouble| match trouble {
+                    Trouble::Io(what, source) => {
+                        let inner = source.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+                        match inner {
+                            Some(error) => Trouble::Known(Box::new(tls_error(&name, &pinned, error))),
+                            None => Trouble::Io(what, source),
+                        }
+                    }
+                    other => other,
+                },
+            )
+        }
+    };
+    let (body, sent, received) = conversation.map_err(|trouble| trouble.into_error(&name, timeout))?;
+    let answer = Answer::decode(&body).map_err(|error| answer_error(&name, error))?;
+    let relation = Relation::new(answer.boot_clock_ns, sent, received);
+    let round_trip = Duration::from_nanos(received.steady_ns.saturating_sub(sent.steady_ns));
+    Ok(Bootstrapped { answer, peer, relation, round_trip })
+}
+
+enum Trouble {
+    Io(&'static str, io::Error),
+    Frame(FrameError),
+    Known(Box<Error>),
+}
+
+impl Trouble {
+    fn into_error(self, peer: &str, timeout: Duration) -> Error {
+        match self {
+            Self::Io(what, source) => Error::io(peer, what, timeout, source),
+            Self::Frame(FrameError::Tls) => Error::OnlyTls { peer: peer.to_owned() },
+            Self::Frame(error) => Error::Garbage { peer: peer.to_owned(), what: error.to_string() },
+            Self::Known(error) => *error,
+        }
+    }
+}
+
+fn shake_hands(connection: &mut ClientConnection, stream: &mut DeadlineStream) -> Result<(), Trouble> {
+    while connection.is_handshaking() {
+        connection.complete_io(stream).map_err(|source| Trouble::Io("TLS handshake", source))?;
+    }
+    Ok(())
+}
+
+/// Sends the request and returns the answer's body with the instants around it.
+fn converse(stream: &mut (impl Read + Write), request: &Request) -> Result<(Vec<u8>, Moment, Moment), Trouble> {
+    let request = frame::encode(&request.encode()).map_err(Trouble::Frame)?;
+    let sent = Moment::now();
+    stream
+        .write_all(&request)
+        .and_then(|()| stream.flush())
+        .map_err(|source| Trouble::Io("bootstrap request", source))?;
+    let mut bytes = Vec::new();
+    loop {
+        let missing_bytes = match frame::decode(&bytes).map_err(Trouble::Frame)? {
+            Decoded::Message { body, .. } => return Ok((body.to_vec(), sent, Moment::now())),
+            Decoded::Need { missing_bytes } => missing_bytes,
+        };
+        let filled = bytes.len();
+        bytes.resize(filled + missing_bytes, 0);
+        let got = match stream.read(&mut bytes[filled..]) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            other => other,
+        };
+        bytes.truncate(filled + got.map_err(|source| Trouble::Io("bootstrap answer", source))?);
+    }
+}
+
+fn answer_error(peer: &str, error: AnswerError) -> Error {
+    let peer = peer.to_owned();
+    match error {
+        AnswerError::Failure(failure) => Error::failure(&peer, failure),
+        AnswerError::Version(_) => Error::Version { peer, what: error.to_string() },
+        AnswerError::Bad(_) | AnswerError::Value(_) => Error::Garbage { peer, what: escaped(&error.to_string()) },
+    }
+}
+
+fn tls_error(peer: &str, pinned: &Pinned, error: &rustls::Error) -> Error {
+    let peer = peer.to_owned();
+    match (pinned.other(), error) {
+        (Some(got), _) => Error::Certificate { peer, got, expected: pinned.expected() },
+        (None, rustls::Error::InvalidMessage(_)) => Error::NotTls { peer },
+        (None, other) => Error::Garbage { peer, what: format!("TLS: {other}") },
+    }
+}

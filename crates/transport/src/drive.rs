@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Lets a requester and a reader's session meet: one whole reading of a host, blocking.
+//!
+//! For programs that read one host at a time. A controller, which reads many, runs its own loop over the same two interfaces.
+
+use crate::reader::{ReadError, Session};
+use crate::{Broken, Completion, Read, Requester};
+use std::time::Duration;
+
+/// READs handed to the requester at once.
+const BATCH: usize = 256;
+/// Blocks in flight at most: enough to fill a fast network, little enough not to swamp a slow one.
+const MAX_BLOCKS_IN_FLIGHT: u32 = 4096;
+/// Sleep at most so long, so that deadlines are noticed.
+const MAX_SLEEP: Duration = Duration::from_millis(50);
+
+/// Why a reading failed as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DriveError {
+    /// The host's directory could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The connection is gone.
+    #[error("{0}; connect again")]
+    Broken(#[from] Broken),
+}
+
+/// Reads the host once: directory, schemas, wanted regions. All of it ends at `deadline_ns` of the clock `now`.
+///
+/// # Errors
+/// [`DriveError`]. What could be read of single regions stands in the session even so.
+pub fn read_host(
+    requester: &mut impl Requester,
+    session: &mut Session,
+    deadline_ns: u64,
+    mut now: impl FnMut() -> u64,
+) -> Result<(), DriveError> {
+    let mut reads: Vec<Read> = Vec::with_capacity(BATCH);
+    let mut completions: Vec<Completion> = Vec::with_capacity(BATCH);
+    let mut blocks_in_flight = 0;
+    session.begin(now(), deadline_ns);
+    while !session.is_done() {
+        let now_ns = now();
+        reads.clear();
+        session.wanted(now_ns, BATCH, &mut reads);
+        let mut room = MAX_BLOCKS_IN_FLIGHT.saturating_sub(blocks_in_flight);
+        let fits = reads.iter().take_while(|read| {
+            let fits = read.blocks <= room;
+            room = room.saturating_sub(read.blocks);
+            fits
+        });
+        let fits = fits.count();
+        let taken = requester.submit(&reads[..fits])?;
+        session.submitted(taken);
+        blocks_in_flight += reads[..taken].iter().map(|read| read.blocks).sum::<u32>();
+
+        completions.clear();
+        let polled = requester.poll(session.memory(), now(), &mut completions);
+        for completion in &completions {
+            blocks_in_flight -= session.blocks_of(completion.id);
+            session.complete(*completion, now())?;
+        }
+        polled?;
+        if completions.is_empty() && taken == 0 {
+            let now_ns = now();
+            let until_ns = session.wake_ns(now_ns).min(deadline_ns);
+            let sleep = Duration::from_nanos(until_ns.saturating_sub(now_ns));
+            requester.wait(sleep.clamp(Duration::from_micros(50), MAX_SLEEP))?;
+        }
+    }
+    Ok(())
+}

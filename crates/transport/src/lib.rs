@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reading a watched host's memory.
+//!
+//! [`Requester`] is the one interface that READs go through, whoever answers them; [`tcp`] is the one over a TCP stream. [`bootstrap`] asks a host
+//! where its control region is; [`reader`] then follows the directory, the schemas and the regions without any I/O of its own, and [`drive`] lets a
+//! requester and a reader meet.
+//!
+//! Invariants: what a host answers can make none of this panic, loop or allocate beyond the limits given; a READ that was submitted completes exactly
+//! once; no answer is written to memory after its READ has completed.
+#![forbid(unsafe_code)]
+
+pub mod bootstrap;
+pub mod clock;
+mod deadline;
+pub mod drive;
+mod error;
+pub mod reader;
+mod requester;
+pub mod tcp;
+mod tls;
+
+pub use error::Error;
+pub use requester::{Broken, Completion, Outcome, Read, Requester};

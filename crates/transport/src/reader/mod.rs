@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reading all regions of one host, without I/O: from a bootstrap answer to frames.
+//!
+//! A [`Session`] says which READs it wants and takes their completions; it follows the control region ([`Directory`]), fetches schemas (kept by id),
+//! reads the regions' blocks and checks them. One cycle: header, changed entry blocks, new schemas, regions; each step is one batch. What is
+//! torn or busy is read again a few times; a region that has become another one sends the cycle back to the header.
+//!
+//! The host is not trusted: tries, rounds, bytes and schema text are bounded by [`Limits`], whatever it answers. Every retry and refusal is counted
+//! with its reason. Cost beyond the READs: one guard check per block, one parse per new schema.
+
+mod fetch;
+mod frame;
+mod resolve;
+mod session;
+
+#[cfg(test)]
+mod tests;
+
+pub use frame::{Frame, Problem};
+pub use session::Session;
+
+use crate::Outcome;
+use onlooker_region::Reject;
+use onlooker_region::control::ControlError;
+use std::collections::BTreeMap;
+
+/// What one cycle may cost, whatever the host says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of all READs of a cycle, retries included. Schema text counts [`Limits::SCHEMA_COST`] times, for what it becomes when parsed.
+    pub bytes: u64,
+    /// Tries of one block.
+    pub tries: u32,
+    /// Times that a cycle begins at the header.
+    pub rounds: u32,
+}
+
+impl Limits {
+    /// Memory that a parsed schema takes per byte of its text, at most: a field of 90 bytes of text is a structure of some 500, and its plan's parts.
+    pub const SCHEMA_COST: u64 = 16;
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { bytes: 256 << 20, tries: 8, rounds: 3 }
+    }
+}
+
+/// Why a cycle has failed as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The control region cannot be read any more: the agent was started anew.
+    #[error("the control region is gone ({0}): the agent was restarted; bootstrap again")]
+    Gone(String),
+    /// The control region is not one.
+    #[error("the control region cannot be used: {0}")]
+    Control(#[from] ControlError),
+    /// Out of time before the directory was read.
+    #[error("no answer in time to a READ of the control region; is its responder reachable, and the host alive?")]
+    Timeout,
+    /// The responder is over its budget.
+    #[error("the responder is overloaded; read less often")]
+    Overloaded,
+    /// More than the limit.
+    #[error("the directory alone is larger than the limit of {0} bytes for a host")]
+    Limit(u64),
+}
+
+/// Everything that did not go straight, by reason, since the session began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// READs completed with data.
+    pub reads: u64,
+    /// Blocks in them.
+    pub blocks: u64,
+    /// Blocks read again, by the reason why.
+    pub retries: BTreeMap<&'static str, u64>,
+    /// Blocks finally refused, by reason.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// READs that failed, by outcome.
+    pub failed: BTreeMap<&'static str, u64>,
+    /// Cycles sent back to the header.
+    pub rounds: u64,
+    /// Entries that cannot be right.
+    pub entries: u64,
+}
+
+fn count(counter: &mut BTreeMap<&'static str, u64>, reason: &'static str) {
+    *counter.entry(reason).or_default() += 1;
+}
+
+/// A reason's name (block.md).
+#[must_use]
+pub fn reason(reject: Reject) -> &'static str {
+    match reject {
+        Reject::Unwritten => "unwritten",
+        Reject::Busy => "busy",
+        Reject::Version => "version",
+        Reject::Crc => "crc",
+        Reject::Identity => "identity",
+    }
+}
+
+/// An outcome's name.
+#[must_use]
+pub fn outcome_name(outcome: Outcome) -> &'static str {
+    use onlooker_wire::tcp_read::Refusal;
+    match outcome {
+        Outcome::Done => "done",
+        Outcome::Timeout => "timeout",
+        Outcome::Lost => "lost",
+        Outcome::Refused(Refusal::Access) => "access",
+        Outcome::Refused(Refusal::InvalidRequest) => "invalid_request",
+        Outcome::Refused(Refusal::Overloaded) => "overloaded",
+    }
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Schemas of a directory: which are needed, where their text is, what they say.
+
+use super::Limits;
+use super::fetch::Span;
+use onlooker_bootstrap::Control;
+use onlooker_region::columns::Plan;
+use onlooker_region::control::{ControlError, Directory, Entry, SchemaEntry, assemble_schema, schema_extent};
+use onlooker_region::{Block, SchemaId};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// A schema's text on its way.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    entry: SchemaEntry,
+    first: u32,
+    at: u32,
+    blocks: u32,
+}
+
+impl Wanted {
+    pub(super) fn id(&self) -> SchemaId {
+        self.entry.id
+    }
+
+    pub(super) fn span(&self) -> Span {
+        Span { va: self.entry.va, rkey: self.entry.rkey, at: self.at, blocks: self.blocks }
+    }
+
+    /// Whether a READ into `span` was for this text.
+    pub(super) fn touches(&self, span: Span) -> bool {
+        span.at < self.at + self.blocks && self.at < span.at + span.blocks
+    }
+}
+
+/// What is known of a schema id.
+#[derive(Clone, Debug)]
+pub(super) enum Class {
+    /// Decodes its regions; kept as long as the directory refers to it.
+    Known(Arc<Plan>),
+    /// Cannot be had, and why; looked for again in the next round.
+    Refused(String),
+}
+
+/// Schemas by id.
+#[derive(Debug, Default)]
+pub(super) struct Classes {
+    known: HashMap<SchemaId, Class>,
+    /// Text on its way.
+    pub(super) wanted: Vec<Wanted>,
+}
+
+impl Classes {
+    pub(super) fn get(&self, id: SchemaId) -> Option<&Class> {
+        self.known.get(&id)
+    }
+
+    /// Drops what nobody refers to and finds the texts of what is new. They go to `memory_at` and behind; returns the blocks that they take.
+    pub(super) fn plan(&mut self, directory: &Directory, control: Control, memory_at: u32, budget: &mut u64) -> u32 {
+        let used: HashSet<SchemaId> = directory.regions().map(|region| region.schema).collect();
+        self.known.retain(|id, class| used.contains(id) && matches!(class, Class::Known(_)));
+        let texts: HashMap<SchemaId, &SchemaEntry> = directory
+            .entries()
+            .iter()
+            .filter_map(|entry| match entry {
+                Entry::Schema(schema) => Some((schema.id, schema)),
+                _ => None,
+            })
+            .collect();
+        self.wanted.clear();
+        let mut at = memory_at;
+        for id in used {
+            if self.known.contains_key(&id) {
+                continue;
+            }
+            let refused = |what: String| Class::Refused(what);
+            let Some(entry) = texts.get(&id) else {
+                self.known.insert(id, refused(format!("schema {id} is not in the directory")));
+                continue;
+            };
+            match schema_extent(entry, control.va, control.bytes) {
+                Err(error) => {
+                    self.known.insert(id, refused(error.to_string()));
+                }
+                Ok((first, blocks)) => {
+                    let cost = entry.bytes * Limits::SCHEMA_COST + u64::from(blocks) * 1024;
+                    let Some(left) = budget.checked_sub(cost) else {
+                        self.known.insert(id, refused(format!("schema {id} does not fit into the limit for a host")));
+                        continue;
+                    };
+                    *budget = left;
+                    self.wanted.push(Wanted { entry: (*entry).clone(), first, at, blocks });
+                    at += blocks;
+                }
+            }
+        }
+        at - memory_at
+    }
+
+    /// Takes the texts that have arrived; returns those with blocks that are worth another try.
+    pub(super) fn take(&mut self, incarnation: u32, memory: &[Block]) -> Vec<(Wanted, &'static str)> {
+        let mut again = Vec::new();
+        for wanted in std::mem::take(&mut self.wanted) {
+            let blocks = &memory[wanted.at as usize..][..wanted.blocks as usize];
+            let class = match assemble_schema(&wanted.entry, incarnation, wanted.first, blocks) {
+                Ok(schema) => Class::Known(Arc::new(Plan::new(schema))),
+                Err(ControlError::Block { reject, .. }) if reject.is_transient() => {
+                    again.push((wanted, super::reason(reject)));
+                    continue;
+                }
+                Err(error) => Class::Refused(error.to_string()),
+            };
+            self.known.insert(wanted.entry.id, class);
+        }
+        again
+    }
+
+    pub(super) fn refuse(&mut self, id: SchemaId, why: String) {
+        self.known.insert(id, Class::Refused(why));
+    }
+}

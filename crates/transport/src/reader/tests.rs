@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::drive::{DriveError, read_host};
+use crate::{Broken, Completion, Read, Requester};
+use memory::{CONTROL_RKEY, CONTROL_VA, Host, INCARNATION, Memory, PLACE, Region, write_blocks};
+use onlooker_region::block::Identity;
+use onlooker_region::control::{Entry, RegionEntry};
+use onlooker_region::guard::commit;
+use onlooker_region::sync::Ordering;
+use onlooker_region::{Block, Schema};
+use onlooker_wire::tcp_read::{self, Refusal};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64 as Counter;
+use std::time::Duration;
+
+#[path = "../../tests/common/memory.rs"]
+#[allow(unreachable_pub, dead_code)]
+mod memory;
+
+/// Answers every READ at the next poll. Time stands still but for waiting.
+struct Direct {
+    memory: Arc<Memory>,
+    queue: Vec<Read>,
+    now_ns: Arc<Counter>,
+    silent: bool,
+}
+
+impl Requester for Direct {
+    fn max_read_blocks(&self) -> u32 {
+        64
+    }
+
+    fn in_flight(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn submit(&mut self, reads: &[Read]) -> Result<usize, Broken> {
+        self.queue.extend(reads);
+        Ok(reads.len())
+    }
+
+    fn poll(&mut self, memory: &mut [Block], now_ns: u64, completions: &mut Vec<Completion>) -> Result<(), Broken> {
+        let (silent, host) = (self.silent, self.memory.clone());
+        self.queue.retain(|read| {
+            if silent && now_ns < read.deadline_ns {
+                return true;
+            }
+            let asked = tcp_read::Read { va: read.va, rkey: read.rkey, length_bytes: read.blocks * 1024 };
+            assert!(read.blocks <= 64);
+            let outcome = match if silent { Err(None) } else { host.read(&asked).map_err(Some) } {
+                Err(None) => Outcome::Timeout,
+                Err(Some(refusal)) => Outcome::Refused(refusal),
+                Ok(bytes) => {
+                    let blocks = &mut memory[read.at as usize..][..read.blocks as usize];
+                    for (block, bytes) in blocks.iter_mut().zip(bytes.chunks_exact(1024)) {
+                        block.bytes_mut().copy_from_slice(bytes);
+                    }
+                    Outcome::Done
+                }
+            };
+            completions.push(Completion { id: read.id, outcome });
+            false
+        });
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<(), Broken> {
+        self.now_ns.fetch_add(u64::try_from(timeout.as_nanos()).unwrap(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+struct Reading {
+    session: Session,
+    direct: Direct,
+}
+
+impl Reading {
+    fn of(host: &Host, limits: Limits) -> Self {
+        let direct = Direct {
+            memory: host.memory.clone(),
+            queue: Vec::new(),
+            now_ns: Arc::new(Counter::new(1_000)),
+            silent: false,
+        };
+        Self { session: Session::new(&host.answer(1), 64, limits), direct }
+    }
+
+    fn read(&mut self) -> Result<(), DriveError> {
+        let clock = self.direct.now_ns.clone();
+        let deadline_ns = clock.load(Ordering::Relaxed) + 1_000_000_000;
+        read_host(&mut self.direct, &mut self.session, deadline_ns, move || clock.load(Ordering::Relaxed))
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for frame in self.session.frames() {
+            frame.decode(|sample| {
+                lines.push(format!("{}.{} {}", frame.entry().name, sample.field.name, sample.scaled()))
+            });
+        }
+        lines
+    }
+}
+
+fn read_once(host: &Host) -> Reading {
+    let mut reading = Reading::of(host, Limits::default());
+    reading.read().unwrap();
+    reading
+}
+
+const PLAIN: &str = r#"{"name":"shop","groups":[{"kind":"plain","blocks":2,"fields":[{"name":"a_total","metric":"counter","type":"u64"}]}]}"#;
+const GUARDED: &str =
+    r#"{"name":"node","groups":[{"kind":"guarded","blocks":1,"fields":[{"name":"g","metric":"gauge","type":"u64"}]}]}"#;
+const TWIN: &str = r#"{"name":"cpu","groups":[
+    {"kind":"computed","blocks":1,"acquisition":"computed","fields":[{"name":"c","metric":"gauge","type":"u64"}]},
+    {"kind":"guarded","blocks":1,"acquisition":"published","twin_of":0,"fields":[{"name":"c","metric":"gauge","type":"u64"}]}]}"#;
+
+fn shop() -> (Host, Region, Region) {
+    let mut host = Host::new(64);
+    let plain = host.region(1, "shop", &[("shard", "3")], PLAIN);
+    plain.words.set(0, 1, 42);
+    let guarded = host.region(2, "node", &[], GUARDED);
+    commit(guarded.words.block(0), guarded.entry.identity, 5, |p| p.set(0, 7));
+    (host, plain, guarded)
+}
+
+#[test]
+fn regions_are_read_from_nothing_but_the_answer() {
+    let (mut host, plain, _) = shop();
+    let mut reading = read_once(&host);
+    assert_eq!(reading.lines(), ["shop.a_total 42", "node.g 7"]);
+    let before = reading.session.counters().clone();
+    assert!(before.retries.is_empty() && before.refused.is_empty() && before.failed.is_empty());
+
+    plain.words.set(0, 1, 43);
+    reading.read().unwrap();
+    assert_eq!(reading.lines()[0], "shop.a_total 43");
+    let blocks = reading.session.counters().blocks - before.blocks;
+    assert_eq!(blocks, 1 + 3, "header and regions, nothing else, where nothing has changed");
+
+    host.control.remove(plain.slot, 9);
+    reading.read().unwrap();
+    assert_eq!(reading.lines(), ["node.g 7"]);
+}
+
+#[test]
+fn only_wanted_regions_are_read() {
+    let (host, ..) = shop();
+    let mut reading = Reading::of(&host, Limits::default());
+    reading.session.select(|entry, schema| entry.name == "node" && schema.name == "node");
+    reading.read().unwrap();
+    assert_eq!(reading.lines(), ["node.g 7"]);
+    assert_eq!(reading.session.directory().regions().count(), 2);
+}
+
+#[test]
+fn a_torn_block_is_read_again_until_it_is_whole() {
+    let (host, _, guarded) = shop();
+    guarded.words.set(0, 0, 3);
+    let words = guarded.words.clone();
+    let identity = guarded.entry.identity;
+    let mut seen = 0;
+    host.memory.hook(move |_, read| {
+        if read.rkey == 1_002 {
+            seen += 1;
+            if seen == 4 {
+                commit(words.block(0), identity, 6, |p| p.set(0, 8));
+            }
+        }
+        None
+    });
+    let reading = read_once(&host);
+    assert_eq!(reading.lines(), ["shop.a_total 42", "node.g 8"]);
+    assert_eq!(reading.session.counters().retries["busy"], 3);
+    assert!(reading.session.counters().refused.is_empty());
+}
+
+#[test]
+fn a_block_torn_for_ever_is_given_up_and_the_rest_is_there() {
+    let (host, _, guarded) = shop();
+    guarded.words.set(0, 5, 99);
+    let reading = read_once(&host);
+    assert_eq!(reading.lines(), ["shop.a_total 42"]);
+    let counters = reading.session.counters();
+    assert_eq!((counters.retries["crc"], counters.refused["crc"]), (7, 1));
+    let frame = reading.session.frames().nth(1).unwrap();
+    assert_eq!((frame.refused().len(), frame.problem()), (1, None));
+}
+
+#[test]
+fn a_region_that_moved_meanwhile_is_found_again() {
+    let (mut host, plain, _) = shop();
+    // When the old place is READ it has been given to nobody, and the directory names a new one.
+    let old = plain.words.clone();
+    let (entry, slot) = (plain.entry.clone(), plain.slot);
+    let fresh = memory::Shared::new(2);
+    let schema = Schema::parse(PLAIN).unwrap();
+    write_blocks(&schema, Identity::first(77, 8), &fresh);
+    fresh.set(0, 1, 1);
+    host.memory.insert(5_000, 1 << 40, fresh);
+    let moved = RegionEntry { identity: Identity::first(77, 8), va: 1 << 40, rkey: 5_000, ..entry };
+    let memory = host.memory.clone();
+    let answer_host = Host { memory: memory.clone(), control_words: host.control_words.clone(), ..Host::new(16) };
+    let mut done = false;
+    memory.hook(move |_, read| {
+        if read.rkey == 1_001 && !done {
+            done = true;
+            old.set(0, 0, 0);
+            host.control.replace(slot, &Entry::Region(moved.clone()), 9).unwrap();
+        }
+        None
+    });
+    let reading = read_once(&answer_host);
+    assert_eq!(reading.lines(), ["shop.a_total 1", "node.g 7"]);
+    assert_eq!(reading.session.counters().rounds, 1);
+}
+
+#[test]
+fn endless_churn_ends() {
+    let (mut host, plain, _) = shop();
+    let (mut entry, slot) = (plain.entry.clone(), plain.slot);
+    let memory = host.memory.clone();
+    let answer_host = Host { memory: memory.clone(), control_words: host.control_words.clone(), ..Host::new(16) };
+    // Each READ of the region finds it to be another one by now.
+    memory.hook(move |_, read| {
+        if read.rkey == 1_001 {
+            entry.identity = Identity::first(1, entry.identity.generation + 1);
+            entry.orphan = !entry.orphan;
+            host.control.replace(slot, &Entry::Region(entry.clone()), 9).unwrap();
+            plain.words.set(0, 0, entry.identity.at(0).word());
+        }
+        None
+    });
+    let reading = read_once(&answer_host);
+    assert_eq!(reading.lines(), ["node.g 7"]);
+    assert_eq!((reading.session.counters().rounds, reading.session.counters().refused["identity"]), (2, 2));
+}
+
+#[test]
+fn a_twin_stands_in_for_its_computed_group_and_never_doubles_it() {
+    let mut host = Host::new(64);
+    let region = host.region(3, "cpu", &[], TWIN);
+    let both = |host: &Host| read_once(host).lines();
+    commit(region.words.block(0), region.entry.identity, 5, |p| p.set(0, 10));
+    commit(region.words.block(1), region.entry.identity.at(1), 5, |p| p.set(0, 20));
+    assert_eq!(both(&host), ["cpu.c 10"]);
+    region.words.block(0).iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    assert_eq!(both(&host), ["cpu.c 20"]);
+    assert!(read_once(&host).session.counters().refused.is_empty(), "the computed block is not missed");
+}
+
+#[test]
+fn refused_regions_are_told_with_the_reason() {
+    let (mut host, plain, guarded) = shop();
+    host.memory.remove(1_001);
+    let reading = read_once(&host);
+    let problem = reading.session.frames().next().unwrap().problem().cloned();
+    assert_eq!(problem, Some(Problem::Read(Outcome::Refused(Refusal::Access))));
+    assert_eq!((reading.lines(), reading.session.counters().rounds), (vec!["node.g 7".to_owned()], 2));
+
+    let longer = RegionEntry { bytes: 3 * 1024, ..plain.entry };
+    host.control.replace(plain.slot, &Entry::Region(longer), 9).unwrap();
+    let lost = RegionEntry { schema: onlooker_region::SchemaId([9; 16]), ..guarded.entry };
+    host.control.replace(guarded.slot, &Entry::Region(lost), 9).unwrap();
+    let reading = read_once(&host);
+    let problems: Vec<_> = reading.session.frames().map(|frame| frame.problem().unwrap().to_string()).collect();
+    assert_eq!(problems[0], "its entry says 3 blocks, its schema 2");
+    assert!(problems[1].contains("is not in the directory"), "{problems:?}");
+}
+
+#[test]
+fn damaged_schemas_cost_only_their_regions() {
+    let (host, ..) = shop();
+    let first = {
+        let reading = read_once(&host);
+        reading.session.directory().last_header().unwrap().schema_first
+    };
+    // The first schema's text with one character changed, and a valid guard.
+    let me = Identity { region: 0, generation: INCARNATION, index: u16::try_from(first).unwrap() };
+    commit(host.control_words.block(first as usize), me, 3, |p| {
+        let word = p.get(2);
+        p.set(2, word ^ 1);
+    });
+    let reading = read_once(&host);
+    assert_eq!(reading.lines(), ["node.g 7"]);
+    let problem = reading.session.frames().next().unwrap().problem().unwrap().to_string();
+    assert!(problem.contains("does not hash to its id"), "{problem}");
+}
+
+#[test]
+fn the_byte_limit_holds() {
+    let (host, ..) = shop();
+    // Header, two entry blocks and two small schemas fit; regions do not any more.
+    let bytes = (2 << 10) + 2 * 1024 + 2 * 200 * Limits::SCHEMA_COST;
+    let mut reading = Reading::of(&host, Limits { bytes, ..Limits::default() });
+    reading.read().unwrap();
+    let problems: Vec<_> = reading.session.frames().filter_map(|frame| frame.problem().cloned()).collect();
+    assert!(problems.contains(&Problem::Limit(bytes)), "{problems:?}");
+    let mut reading = Reading::of(&host, Limits { bytes: 1024, ..Limits::default() });
+    assert_eq!(reading.read(), Err(DriveError::Read(ReadError::Limit(1024))));
+}
+
+#[test]
+fn a_restarted_agent_is_recognised() {
+    let (host, ..) = shop();
+    let mut reading = read_once(&host);
+    host.memory.remove(CONTROL_RKEY);
+    assert!(matches!(reading.read(), Err(DriveError::Read(ReadError::Gone(_)))));
+    let fresh = Host::new(64);
+    host.memory.insert(CONTROL_RKEY, CONTROL_VA, fresh.control_words.clone());
+    let mut answer = host.answer(1);
+    answer.control.generation = 6;
+    reading.session = Session::new(&answer, 64, Limits::default());
+    assert!(matches!(reading.read(), Err(DriveError::Read(ReadError::Gone(_)))));
+}
+
+#[test]
+fn a_silent_host_ends_at_the_deadline() {
+    let (host, ..) = shop();
+    let mut reading = Reading::of(&host, Limits::default());
+    reading.direct.silent = true;
+    assert_eq!(reading.read(), Err(DriveError::Read(ReadError::Timeout)));
+    let waited_ns = reading.direct.now_ns.load(Ordering::Relaxed);
+    assert!((1_000_000_000..1_200_000_000).contains(&waited_ns), "{waited_ns}");
+}
+
+#[test]
+fn an_overloaded_responder_is_asked_again_after_pauses() {
+    let (host, ..) = shop();
+    host.memory.hook(|number, _| (number % 3 != 0).then_some(Refusal::Overloaded));
+    let mut reading = read_once(&host);
+    assert_eq!(reading.lines(), ["shop.a_total 42", "node.g 7"]);
+    host.memory.hook(|_, _| Some(Refusal::Overloaded));
+    assert_eq!(reading.read(), Err(DriveError::Read(ReadError::Overloaded)));
+    let regions_only = |_, read: &tcp_read::Read| (read.rkey != CONTROL_RKEY).then_some(Refusal::Overloaded);
+    host.memory.hook(regions_only);
+    reading.read().unwrap();
+    let problems: Vec<_> = reading.session.frames().filter_map(|frame| frame.problem().cloned()).collect();
+    assert_eq!(
+        problems,
+        [Problem::Read(Outcome::Refused(Refusal::Overloaded)), Problem::Read(Outcome::Refused(Refusal::Overloaded))]
+    );
+}
+
+#[test]
+fn control_lies_are_named() {
+    let lie = |slot: usize, value: u64| {
+        let host = Host::new(64);
+        commit(host.control_words.block(0), Identity::first(0, PLACE.incarnation), 1, |p| p.set(slot, value));
+        match Reading::of(&host, Limits::default()).read() {
+            Err(DriveError::Read(ReadError::Control(error))) => error,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(lie(0, 1), ControlError::Magic);
+    assert_eq!(lie(1, 2 | 1024 << 32), ControlError::Version(2));
+    assert!(matches!(lie(7, 64), ControlError::Header { .. }));
+    // A header that claims a larger control region than bootstrap told, with entries there.
+    let host = Host::new(64);
+    commit(host.control_words.block(0), Identity::first(0, PLACE.incarnation), 1, |p| {
+        p.set(7, 4_000);
+        p.set(8, 60_000);
+        p.set(9, 65_536);
+    });
+    let error = Reading::of(&host, Limits::default()).read().unwrap_err();
+    assert!(matches!(error, DriveError::Read(ReadError::Control(ControlError::Header { limit: 64, .. }))), "{error}");
+}
+
+#[test]
+fn any_host_is_read_or_refused_within_its_limits() {
+    bolero::check!().with_type::<(Vec<(u8, u8, u64)>, Vec<(u8, u8, u64)>, Vec<u8>)>().for_each(
+        |(control, blocks, refusals)| {
+            let (host, plain, guarded) = shop();
+            for (index, slot, value) in control {
+                let index = u16::from(*index % 12);
+                let me = Identity { region: 0, generation: INCARNATION, index };
+                commit(host.control_words.block(index.into()), me, 1, |p| p.set(usize::from(*slot) % 124, *value));
+            }
+            for (block, word, value) in blocks {
+                let words = if block % 2 == 0 { &plain.words } else { &guarded.words };
+                words.set(0, usize::from(*word) % 128, *value);
+            }
+            let refusals = refusals.clone();
+            host.memory.hook(move |number, _| {
+                match refusals.get(usize::try_from(number).unwrap() % (refusals.len() + 1)) {
+                    Some(0) => Some(Refusal::Access),
+                    Some(1) => Some(Refusal::Overloaded),
+                    Some(2) => Some(Refusal::InvalidRequest),
+                    _ => None,
+                }
+            });
+            let limits = Limits { bytes: 4 << 20, ..Limits::default() };
+            let mut reading = Reading::of(&host, limits);
+            for _ in 0..2 {
+                let _ = reading.read();
+                assert!(reading.session.is_done());
+                let _ = reading.lines();
+            }
+            assert!(reading.session.counters().blocks * 1024 <= 2 * (limits.bytes + 8 * 3 * 1024));
+        },
+    );
+}
