@@ -56,11 +56,14 @@ pub fn read_host(
 
         completions.clear();
         let polled = requester.poll(session.memory(), now(), &mut completions);
+        let mut advanced = Ok(());
         for completion in &completions {
             blocks_in_flight -= session.blocks_of(completion.id);
-            session.complete(*completion, now())?;
+            advanced = advanced.and(session.complete(*completion, now()));
         }
+        // A broken requester is the cause of whatever else went wrong.
         polled?;
+        advanced?;
         if completions.is_empty() && taken == 0 {
             let now_ns = now();
             let until_ns = session.wake_ns(now_ns).min(deadline_ns);

@@ -58,6 +58,9 @@ pub enum ReadError {
     /// Out of time before the directory was read.
     #[error("no answer in time to a READ of the control region; is its responder reachable, and the host alive?")]
     Timeout,
+    /// The requester broke before the directory was read.
+    #[error("the connection was lost before the directory was read; connect again")]
+    Lost,
     /// The responder is over its budget.
     #[error("the responder is overloaded; read less often")]
     Overloaded,

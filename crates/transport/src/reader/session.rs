@@ -204,8 +204,9 @@ impl Session {
                 true => Ok(true),
                 false => Err(ReadError::Overloaded),
             },
-            Some(Outcome::Refused(_)) => Err(ReadError::Gone(outcome_name(failed.expect("just seen")).into())),
-            Some(_) => Err(ReadError::Timeout),
+            Some(refused @ Outcome::Refused(_)) => Err(ReadError::Gone(outcome_name(refused).into())),
+            Some(Outcome::Lost) => Err(ReadError::Lost),
+            Some(Outcome::Timeout | Outcome::Done) => Err(ReadError::Timeout),
         }
     }
 
