@@ -4,9 +4,9 @@
 //! A thread a connection, at most 16 that answer and 4 that say `busy`, each for at most 5 s. The secret is read anew for each request.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
-use std::sync::Arc;
+use std::net::{IpAddr, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use onlooker_region::control::Place;
@@ -19,6 +19,7 @@ use crate::counters::{Counter, Counters};
 use crate::deadline::{DeadlineStream, is_timeout};
 use crate::host::{self, Host};
 use crate::identity::{Identity, StateDir};
+use crate::rate::Rates;
 
 /// Protocol version.
 const VERSION: u32 = 1;
@@ -28,6 +29,8 @@ const MAX_MESSAGE_BYTES: u32 = 65_536;
 const MAX_BOOTSTRAPS: u32 = 16;
 /// Beyond them so many are told that the agent is busy; the rest are closed.
 const MAX_BUSY: u32 = 4;
+/// Bootstraps a second that one source gets: a handshake costs 0.3 ms of CPU, which nobody without a token shall use at will.
+const MAX_PER_SOURCE_PER_S: u32 = 100;
 /// Time for handshake, request and answer together.
 const TIME: Duration = Duration::from_secs(5);
 /// The handshake's arithmetic needs more stack than the rest of the agent.
@@ -53,6 +56,7 @@ pub struct Endpoint {
     tls: Option<Arc<ServerConfig>>,
     counters: Counters,
     open: AtomicU32,
+    rates: Mutex<Rates>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -137,11 +141,17 @@ impl Endpoint {
         tls: Option<Arc<ServerConfig>>,
         counters: Counters,
     ) -> Arc<Self> {
-        Arc::new(Self { announcement, state, tls, counters, open: AtomicU32::new(0) })
+        Arc::new(Self { announcement, state, tls, counters, open: AtomicU32::new(0), rates: Mutex::new(Rates::new(MAX_PER_SOURCE_PER_S)) })
     }
 
     /// Takes a connection, or closes it at once with a counter. Never blocks.
-    pub fn accept(self: &Arc<Self>, stream: TcpStream) {
+    pub fn accept(self: &Arc<Self>, stream: TcpStream, source: IpAddr) {
+        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        let granted = rates.take(source.to_canonical(), 1, host::boot_time_ns());
+        drop(rates);
+        if granted == 0 {
+            return self.counters.add(Counter::BootstrapBusy, 1);
+        }
         let before = self.open.fetch_add(1, Ordering::Relaxed);
         if before >= MAX_BOOTSTRAPS + MAX_BUSY {
             self.open.fetch_sub(1, Ordering::Relaxed);

@@ -4,11 +4,14 @@
 //! A lock file beside the socket says whether an agent lives, even if one was killed: the kernel drops the lock with the process. The lock file is
 //! never removed, since a removed one could be locked twice.
 
-use std::fs::{self, File, Permissions, TryLockError};
+use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::seqpacket;
 
@@ -55,11 +58,7 @@ pub struct Listening {
 /// [`ListenError`].
 pub fn listen(path: &Path) -> Result<(OwnedFd, Listening), ListenError> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(DIRECTORY_MODE)
-            .create(directory)
-            .map_err(system("create", directory))?;
+        make_directory(directory)?;
     }
     let lock = lock(path)?;
     remove_stale(path)?;
@@ -87,6 +86,15 @@ impl Drop for Listening {
     }
 }
 
+/// Makes the socket's directory if it is not there; programs of all users must be able to pass through it, whatever our umask.
+fn make_directory(directory: &Path) -> Result<(), ListenError> {
+    if directory.exists() {
+        return Ok(());
+    }
+    fs::create_dir_all(directory).map_err(system("create", directory))?;
+    fs::set_permissions(directory, Permissions::from_mode(DIRECTORY_MODE)).map_err(system("open to all", directory))
+}
+
 fn lock(path: &Path) -> Result<File, ListenError> {
     let mut lock_path = path.as_os_str().to_owned();
     lock_path.push(".lock");
@@ -97,10 +105,10 @@ fn lock(path: &Path) -> Result<File, ListenError> {
         .write(true)
         .open(&lock_path)
         .map_err(system("open", &lock_path))?;
-    match lock.try_lock() {
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(ListenError::InUse(path.to_owned())),
-        Err(TryLockError::Error(source)) => Err(system("lock", &lock_path)(source)),
+        Err(Errno::WOULDBLOCK) => Err(ListenError::InUse(path.to_owned())),
+        Err(errno) => Err(system("lock", &lock_path)(errno.into())),
     }
 }
 
@@ -128,6 +136,7 @@ mod tests {
         assert!(matches!(listen(&path), Err(ListenError::InUse(_))));
         assert!(matches!(purge(&path), Err(ListenError::InUse(_))));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, SOCKET_MODE);
+        assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().permissions().mode() & 0o777, DIRECTORY_MODE);
         // As if killed: the lock goes, the socket file stays.
         drop((socket, listening));
         seqpacket::listener(&path).unwrap();

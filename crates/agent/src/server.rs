@@ -267,7 +267,7 @@ impl Loop {
     fn accept_bootstrap(&mut self) {
         for _ in 0..ACCEPTS {
             match self.server.bootstrap_listener.accept() {
-                Ok((stream, _)) => self.server.endpoint.accept(stream),
+                Ok((stream, peer)) => self.server.endpoint.accept(stream, peer.ip()),
                 Err(error) => {
                     let listener = &self.server.bootstrap_listener;
                     return shed(
