@@ -1530,6 +1530,7 @@ static int onl_guarded_kind_field(onl_group_t *group, onlooker_type_t type, onlo
     field = onl_new_field(group, name, unit, help, (uint8_t)metric, (uint8_t)type, bytes ? bytes / 8 : 1, most);
     if (!field) return -1;
     field->bytes = bytes;
+    if (!group->table) group->used = group->slots;
     onl_field_labels(group->region, field, labels);
     return (int)field->slot;
 }
@@ -1602,7 +1603,6 @@ void onlooker_guarded_commit(onlooker_guarded_t *guarded) {
     onl_group_t *group = &guarded->group;
     if (group->images) {
         group->dirty[0] = 1;
-        group->used = group->slots;
         onl_commit(group);
     }
     onl_unlock(&group->writer);
@@ -2581,7 +2581,7 @@ static void onl_fork_copy(onlooker_region_t *region) {
     if (onl.follow) {
         fresh = onl_map_private(region->length, &mirror);
     } else {
-        fresh = (uint64_t *)mmap((void *)0, region->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        fresh = (uint64_t *)mmap((void *)0, region->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
         if (fresh == (uint64_t *)MAP_FAILED) fresh = (uint64_t *)0;
     }
     if (!fresh) {
@@ -2722,13 +2722,12 @@ static int onl_find_module(struct dl_phdr_info *info, size_t size, void *context
 
 /* Name of the section's region: the program's or the library's, as a metric name: libshop.so.3 becomes libshop. */
 static void onl_section_name(char *name, size_t room, const char *path) {
-    size_t i;
 #ifdef ONLOOKER_SECTION_NAME
     (void)path;
     (void)snprintf(name, room, "%s", ONLOOKER_SECTION_NAME);
-    i = 0;
 #else
     const char *slash = strrchr(path, '/');
+    size_t i;
     (void)snprintf(name, room, "%.*s", (int)room - 1, path[0] ? (slash ? slash + 1 : path) : program_invocation_short_name);
     for (i = 0; name[i]; i++) {
         int digit = name[i] >= '0' && name[i] <= '9';

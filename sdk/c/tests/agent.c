@@ -292,6 +292,14 @@ static void *commit(void *context) {
     return (void *)0;
 }
 
+static int on_slab(void) {
+    int slab;
+    onl_lock(&onl.lock);
+    slab = region->memory.slab;
+    onl_unlock(&onl.lock);
+    return slab;
+}
+
 static void test_switching(int rounds) {
     enum { THREADS = 3 };
     pthread_t threads[THREADS + 1];
@@ -312,7 +320,7 @@ static void test_switching(int rounds) {
         if (i == 1) maps = mappings();
         peer_stop(&peer);
         while (now().state == ONLOOKER_CONNECTED) check_sleep_ms(1);
-        if (i % 50 == 49) while (region->memory.slab) check_sleep_ms(10); /* these times it is gone for long: retreat */
+        if (i % 50 == 49) while (on_slab()) check_sleep_ms(10); /* these times it is gone for long: retreat */
     }
     CHECK(mappings() <= maps + 4);
     peer_start(&peer, path, PEER_GOOD);

@@ -293,13 +293,13 @@ static void peer_stop(peer_t *peer) {
 }
 
 /* Of the region called shop, where a reader would find it. */
-static uint64_t peer_word(const peer_t *peer, uint64_t block, uint64_t word) {
+static inline uint64_t peer_word(const peer_t *peer, uint64_t block, uint64_t word) {
     const uint64_t *at = (const uint64_t *)(const void *)(peer->memory + PEER_GET(peer->ranges[1].offset)) + block * 128 + word;
     return __atomic_load_n(at, __ATOMIC_SEQ_CST);
 }
 
 /* Of the section's region: the word at this byte offset. */
-static uint64_t peer_section_word(const peer_t *peer, size_t offset) {
+static inline uint64_t peer_section_word(const peer_t *peer, size_t offset) {
     const uint64_t *at = (const uint64_t *)(const void *)(peer->memory + PEER_GET(peer->ranges[0].offset) + offset);
     return __atomic_load_n(at, __ATOMIC_SEQ_CST);
 }
