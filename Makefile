@@ -24,7 +24,8 @@ setup-build setup-test setup-lab: setup-%:
 
 .PHONY: build
 build: setup-build
-	$(CARGO) build --release --workspace
+	$(CARGO) build --release -p onlooker
+	$(CARGO) build --profile agent -p onlooker-agent
 
 .PHONY: demo
 demo: build
