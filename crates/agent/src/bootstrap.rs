@@ -5,15 +5,16 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
+use onlooker_bootstrap::{
+    Answer, Code, Control, Failure, MAX_BOOTSTRAPS, REQUEST_TIMEOUT, Request, Responder, TCP, frame,
+};
 use onlooker_region::control::Place;
 use onlooker_wire::tcp_read::MAX_READ_BYTES;
 use rustls::server::NoServerSessionStorage;
 use rustls::{ServerConfig, ServerConnection};
-use serde::{Deserialize, Serialize};
 
 use crate::counters::{Counter, Counters};
 use crate::deadline::{DeadlineStream, is_timeout};
@@ -21,18 +22,10 @@ use crate::host::{self, Host};
 use crate::identity::{Identity, StateDir};
 use crate::rate::Rates;
 
-/// Protocol version.
-const VERSION: u32 = 1;
-/// Longest message.
-const MAX_MESSAGE_BYTES: u32 = 65_536;
-/// Bootstraps that are answered at once.
-const MAX_BOOTSTRAPS: u32 = 16;
 /// Beyond them so many are told that the agent is busy; the rest are closed.
-const MAX_BUSY: u32 = 4;
+const MAX_BUSY: usize = 4;
 /// Bootstraps a second that one source gets: a handshake costs 0.3 ms of CPU, which nobody without a token shall use at will.
 const MAX_PER_SOURCE_PER_S: u32 = 100;
-/// Time for handshake, request and answer together.
-const TIME: Duration = Duration::from_secs(5);
 /// The handshake's arithmetic needs more stack than the rest of the agent.
 const STACK_BYTES: usize = 256 * 1024;
 
@@ -55,54 +48,8 @@ pub struct Endpoint {
     state: StateDir,
     tls: Option<Arc<ServerConfig>>,
     counters: Counters,
-    open: AtomicU32,
+    open: AtomicUsize,
     rates: Mutex<Rates>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Request {
-    op: String,
-    version: u32,
-    token: String,
-    #[serde(default, rename = "reader")]
-    _reader: String,
-}
-
-#[derive(Debug, Serialize)]
-struct Answer<'a> {
-    ok: bool,
-    version: u32,
-    agent: &'a str,
-    host: &'a str,
-    host_id: String,
-    boot_id: String,
-    boot_clock_ns: u64,
-    wall_clock_ns: u64,
-    control: Control,
-    max_read_bytes: u32,
-    responders: [Responder; 1],
-}
-
-#[derive(Debug, Serialize)]
-struct Control {
-    rkey: u32,
-    va: u64,
-    bytes: u64,
-    generation: u32,
-}
-
-#[derive(Debug, Serialize)]
-struct Responder {
-    kind: &'static str,
-    port: u16,
-}
-
-#[derive(Debug, Serialize)]
-struct Failure {
-    ok: bool,
-    error: &'static str,
-    message: &'static str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +88,14 @@ impl Endpoint {
         tls: Option<Arc<ServerConfig>>,
         counters: Counters,
     ) -> Arc<Self> {
-        Arc::new(Self { announcement, state, tls, counters, open: AtomicU32::new(0), rates: Mutex::new(Rates::new(MAX_PER_SOURCE_PER_S)) })
+        Arc::new(Self {
+            announcement,
+            state,
+            tls,
+            counters,
+            open: AtomicUsize::new(0),
+            rates: Mutex::new(Rates::new(MAX_PER_SOURCE_PER_S)),
+        })
     }
 
     /// Takes a connection, or closes it at once with a counter. Never blocks.
@@ -186,7 +140,7 @@ impl Endpoint {
         if stream.set_nonblocking(false).is_err() {
             return Outcome::Internal;
         }
-        let mut stream = DeadlineStream::new(stream, TIME);
+        let mut stream = DeadlineStream::new(stream, REQUEST_TIMEOUT);
         let Some(tls) = &self.tls else { return self.converse(&mut stream, busy) };
         let Ok(mut connection) = ServerConnection::new(tls.clone()) else { return Outcome::Internal };
         while connection.is_handshaking() {
@@ -203,51 +157,51 @@ impl Endpoint {
     }
 
     fn converse(&self, stream: &mut (impl Read + Write), busy: bool) -> Outcome {
-        let request = match read_message(stream) {
-            Ok(request) => request,
-            Err(error) if is_timeout(&error) => return Outcome::Slow,
-            Err(_) => {
-                let _ = write_message(stream, &failure(Outcome::BadRequest));
-                return Outcome::BadRequest;
+        let (outcome, answer) = match read_message(stream) {
+            Ok(_) if busy => {
+                (Outcome::Busy, failure(Code::Busy, "16 bootstraps are under way: try again in a few seconds"))
             }
+            Ok(body) => self.judge(&body),
+            Err(error) if is_timeout(&error) => return Outcome::Slow,
+            Err(error) => (Outcome::BadRequest, failure(Code::BadRequest, &error.to_string())),
         };
-        let outcome = if busy { Outcome::Busy } else { self.judge(&request) };
-        let answer = if outcome == Outcome::Ok { self.announcement.answer() } else { failure(outcome) };
-        match write_message(stream, &answer) {
-            Ok(()) => outcome,
+        let sent = frame::encode(&answer).map_err(io::Error::other).and_then(|bytes| stream.write_all(&bytes));
+        match sent.and_then(|()| stream.flush()) {
             Err(error) if is_timeout(&error) => Outcome::Slow,
-            Err(_) => outcome,
+            _ => outcome,
         }
     }
 
-    fn judge(&self, request: &[u8]) -> Outcome {
-        let request: Request = match serde_json::from_slice(request) {
+    fn judge(&self, body: &[u8]) -> (Outcome, Vec<u8>) {
+        let denied = "the token is not this agent's: get it with `onlooker-agent token` on the host";
+        let request = match Request::decode(body) {
             Ok(request) => request,
-            Err(_) => return Outcome::BadRequest,
+            Err(error) => {
+                return match error.code() {
+                    Code::Version => (Outcome::Version, failure(Code::Version, &error.to_string())),
+                    Code::Denied => (Outcome::Denied, failure(Code::Denied, denied)),
+                    _ => (Outcome::BadRequest, failure(Code::BadRequest, &error.to_string())),
+                };
+            }
         };
-        if request.op != "bootstrap" {
-            return Outcome::BadRequest;
-        }
-        if request.version != VERSION {
-            return Outcome::Version;
-        }
-        match self.state.accepts(&request.token) {
-            Ok(true) => Outcome::Ok,
-            Ok(false) => Outcome::Denied,
-            Err(_) => Outcome::Internal,
+        match self.state.secret() {
+            Ok(secret) if secret == request.secret => (Outcome::Ok, self.announcement.answer().encode()),
+            Ok(_) => (Outcome::Denied, failure(Code::Denied, denied)),
+            Err(_) => {
+                let message = "the agent cannot read its token secret: run `onlooker-agent token` on the host to see why, then try again";
+                (Outcome::Internal, failure(Code::Busy, message))
+            }
         }
     }
 }
 
 impl Announcement {
-    fn answer(&self) -> Vec<u8> {
-        let answer = Answer {
-            ok: true,
-            version: VERSION,
-            agent: env!("CARGO_PKG_VERSION"),
-            host: &self.host.name,
-            host_id: host::hex(&self.host.host_id),
-            boot_id: host::hex(&self.host.boot_id),
+    fn answer(&self) -> Answer {
+        Answer {
+            agent: env!("CARGO_PKG_VERSION").into(),
+            host: self.host.name.clone(),
+            host_id: self.host.host_id,
+            boot_id: self.host.boot_id,
             boot_clock_ns: host::boot_time_ns(),
             wall_clock_ns: host::wall_time_ns(),
             control: Control {
@@ -257,43 +211,28 @@ impl Announcement {
                 generation: self.control.incarnation,
             },
             max_read_bytes: MAX_READ_BYTES,
-            responders: [Responder { kind: "tcp", port: self.tcp_port }],
-        };
-        serde_json::to_vec(&answer).unwrap_or_default()
+            responders: vec![Responder { kind: TCP.into(), port: self.tcp_port, max_read_bytes: None }],
+        }
     }
 }
 
-fn failure(outcome: Outcome) -> Vec<u8> {
-    let (error, message) = match outcome {
-        Outcome::Denied => ("denied", "the token is not this agent's: get it with `onlooker-agent token` on the host"),
-        Outcome::Version => ("version", "this agent speaks bootstrap version 1: upgrade the older side"),
-        Outcome::Busy => ("busy", "16 bootstraps are under way: try again in a few seconds"),
-        Outcome::Internal => ("busy", "the agent cannot read its token secret: see its log, then try again"),
-        _ => ("bad_request", "send one bootstrap request as docs/format/bootstrap.md says"),
-    };
-    serde_json::to_vec(&Failure { ok: false, error, message }).unwrap_or_default()
+fn failure(code: Code, message: &str) -> Vec<u8> {
+    Failure { code, message: message.into() }.encode()
 }
 
-/// A message: u32 little-endian length, then as many bytes. Memory grows with what arrives, not with what is promised.
+/// Reads one message; memory grows with what arrives, not with what is promised.
 fn read_message(stream: &mut impl Read) -> io::Result<Vec<u8>> {
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let length = u32::from_le_bytes(length);
-    if length > MAX_MESSAGE_BYTES {
-        return Err(io::ErrorKind::InvalidData.into());
+    let mut bytes = Vec::new();
+    loop {
+        match frame::decode(&bytes).map_err(io::Error::other)? {
+            frame::Decoded::Message { body, .. } => return Ok(body.to_vec()),
+            frame::Decoded::Need { missing_bytes } => {
+                let before = bytes.len();
+                stream.take(missing_bytes as u64).read_to_end(&mut bytes)?;
+                if bytes.len() == before {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+        }
     }
-    let mut message = Vec::new();
-    stream.take(u64::from(length)).read_to_end(&mut message)?;
-    if message.len() < length as usize {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(message)
-}
-
-fn write_message(stream: &mut impl Write, message: &[u8]) -> io::Result<()> {
-    let length = u32::try_from(message.len()).map_err(io::Error::other)?;
-    let mut whole = length.to_le_bytes().to_vec();
-    whole.extend_from_slice(message);
-    stream.write_all(&whole)?;
-    stream.flush()
 }

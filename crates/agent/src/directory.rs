@@ -100,7 +100,7 @@ impl Directory {
             incarnation: host::random_generation()?,
             responders: RESPONDER_TCP,
         };
-        let control = ControlWriter::new(memory.clone(), place, host.host_id, host.boot_id, reuse_delay_ns, now_ns);
+        let control = ControlWriter::new(memory.clone(), place, host.host_id.0, host.boot_id.0, reuse_delay_ns, now_ns);
         served.insert(address, memory);
         Ok(Self { control, served, addresses, slots: HashMap::new() })
     }

@@ -4,10 +4,10 @@
 use std::io;
 use std::path::Path;
 
+use onlooker_bootstrap::{Id, host_id};
 use rustix::fs::{Mode, OFlags};
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::{ClockId, clock_gettime};
-use sha2::{Digest, Sha256};
 
 /// CLOCK_BOOTTIME, ns.
 #[must_use]
@@ -71,9 +71,9 @@ pub struct Host {
     /// Name that readers are told.
     pub name: String,
     /// Made from the machine id (control.md).
-    pub host_id: [u8; 16],
+    pub host_id: Id,
     /// The kernel's boot id.
-    pub boot_id: [u8; 16],
+    pub boot_id: Id,
 }
 
 impl Host {
@@ -83,53 +83,31 @@ impl Host {
     /// A file that cannot be read, or does not hold what it should; the text names it.
     pub fn read(name: &str, state_dir: &Path) -> io::Result<Self> {
         let boot_text = read_small("/proc/sys/kernel/random/boot_id")?;
-        let boot_id = uuid(&boot_text).ok_or_else(|| invalid("/proc/sys/kernel/random/boot_id holds no UUID"))?;
+        let boot_id = boot_text.trim().parse().map_err(|_| invalid("/proc/sys/kernel/random/boot_id holds no UUID"))?;
         let node = rustix::system::uname();
         let name = if name.is_empty() { node.nodename().to_string_lossy().into_owned() } else { name.to_owned() };
-        Ok(Self { name, host_id: host_id(&machine_id(state_dir)?), boot_id })
+        Ok(Self { name, host_id: machine(state_dir)?, boot_id })
     }
 }
 
-/// The machine id; hosts without one (initramfs, containers) get one in the state directory.
-fn machine_id(state_dir: &Path) -> io::Result<String> {
+/// From the machine id; hosts without one (initramfs, containers) get one in the state directory.
+fn machine(state_dir: &Path) -> io::Result<Id> {
     for path in ["/etc/machine-id", "/var/lib/dbus/machine-id"] {
-        if let Ok(text) = read_small(path)
-            && uuid(&text).is_some()
-        {
-            return Ok(text.trim().to_owned());
+        if let Some(id) = read_small(path).ok().and_then(|text| host_id(&text).ok()) {
+            return Ok(id);
         }
     }
     let path = state_dir.join("machine-id");
-    if let Ok(text) = std::fs::read_to_string(&path)
-        && uuid(&text).is_some()
-    {
-        return Ok(text.trim().to_owned());
+    if let Some(id) = std::fs::read_to_string(&path).ok().and_then(|text| host_id(&text).ok()) {
+        return Ok(id);
     }
-    let id = hex(&random::<16>()?);
-    std::fs::write(&path, format!("{id}\n"))?;
-    Ok(id)
-}
-
-fn host_id(machine_id: &str) -> [u8; 16] {
-    let digest = Sha256::new().chain_update("onlooker-host-id").chain_update(machine_id).finalize();
-    std::array::from_fn(|i| digest[i])
-}
-
-/// 32 hexadecimal digits, with or without hyphens, as bytes in the order of the text.
-fn uuid(text: &str) -> Option<[u8; 16]> {
-    let digits: Vec<u32> = text.trim().chars().filter(|c| *c != '-').map(|c| c.to_digit(16)).collect::<Option<_>>()?;
-    let bytes: Vec<u8> = digits.chunks_exact(2).filter_map(|pair| u8::try_from(pair[0] << 4 | pair[1]).ok()).collect();
-    if digits.len() == 32 { bytes.try_into().ok() } else { None }
-}
-
-/// Lower-case hexadecimal.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    let text = format!(
+        "{}
+",
+        Id(random()?)
+    );
+    std::fs::write(&path, &text)?;
+    host_id(&text).map_err(|_| invalid("a new machine id"))
 }
 
 /// Reads a file of at most 4 KiB with one read, as procfs and sysfs want it.
@@ -154,18 +132,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_follow_the_format_page() {
-        // control.md: SHA-256 over the 16 bytes `onlooker-host-id` and directly after them the machine id's text.
-        let whole = Sha256::digest("onlooker-host-id0123456789abcdef0123456789abcdef");
-        assert_eq!(host_id("0123456789abcdef0123456789abcdef"), whole[..16]);
-        let boot = uuid("73ad386e-e105-472e-a633-66a1e81ecfec\n").unwrap();
-        assert_eq!(hex(&boot), "73ad386ee105472ea63366a1e81ecfec");
-        assert_eq!(uuid("73ad386e"), None);
-        assert_eq!(uuid("zz"), None);
+    fn ids_stay_and_the_name_can_be_chosen() {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (Host::read("", dir.path()).unwrap(), Host::read("x", dir.path()).unwrap());
         assert_eq!((a.host_id, a.boot_id), (b.host_id, b.boot_id));
         assert!(!a.name.is_empty() && b.name == "x");
+        assert_eq!(machine(dir.path()).unwrap(), a.host_id);
     }
 
     #[test]

@@ -9,16 +9,12 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use base64ct::{Base64UrlUnpadded, Encoding};
+use onlooker_bootstrap::{Fingerprint, Id, Secret, Token};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 
 use crate::host;
 
-/// Characters of 32 bytes in base64url.
-const ENCODED_BYTES: usize = 43;
 /// Longest state file that is read.
 const MAX_FILE_BYTES: u64 = 16 * 1024;
 
@@ -109,38 +105,26 @@ impl StateDir {
     ///
     /// # Errors
     /// As [`StateDir::identity`].
-    pub fn secret(&self) -> Result<String, IdentityError> {
+    pub fn secret(&self) -> Result<Secret, IdentityError> {
         let path = self.secret_path();
         let text = match read(&path)? {
             Some(text) => text,
-            None => self.keep(&path, new_secret(&path)?.as_bytes())?,
+            None => self.keep(&path, new_secret(&path)?.text().as_bytes())?,
         };
-        let secret = String::from_utf8_lossy(&text).trim_end().to_owned();
-        let mut bytes = [0; 32];
-        match Base64UrlUnpadded::decode(&secret, &mut bytes) {
-            Ok(decoded) if decoded.len() == 32 => Ok(secret),
-            _ => Err(IdentityError::Damaged { path, what: "not 43 characters of base64url".into() }),
-        }
+        let text = String::from_utf8_lossy(&text);
+        Secret::parse(text.trim_end()).map_err(|error| IdentityError::Damaged { path, what: error.to_string() })
     }
 
     /// Makes a new secret; the old one is worthless from now on.
     ///
     /// # Errors
     /// As [`StateDir::identity`].
-    pub fn renew_secret(&self) -> Result<String, IdentityError> {
+    pub fn renew_secret(&self) -> Result<Secret, IdentityError> {
         let path = self.secret_path();
         let secret = new_secret(&path)?;
-        let temporary = self.temporary(&path, secret.as_bytes())?;
+        let temporary = self.temporary(&path, secret.text().as_bytes())?;
         fs::rename(&temporary, &path).map_err(file("replace", &path))?;
         Ok(secret)
-    }
-
-    /// Whether `given` is the secret, in time that does not depend on where they differ.
-    ///
-    /// # Errors
-    /// As [`StateDir::secret`].
-    pub fn accepts(&self, given: &str) -> Result<bool, IdentityError> {
-        Ok(self.secret()?.as_bytes().ct_eq(given.as_bytes()).into())
     }
 
     /// The join token.
@@ -148,8 +132,8 @@ impl StateDir {
     /// # Errors
     /// As [`StateDir::identity`].
     pub fn token(&self, tls: bool) -> Result<String, IdentityError> {
-        let fingerprint = if tls { fingerprint(&self.identity()?.certificate) } else { "-".to_owned() };
-        Ok(format!("onlk1.{fingerprint}.{}", self.secret()?))
+        let fingerprint = if tls { Some(Fingerprint::of_certificate(&self.identity()?.certificate)) } else { None };
+        Ok(Token { fingerprint, secret: self.secret()? }.text())
     }
 
     fn secret_path(&self) -> PathBuf {
@@ -172,8 +156,8 @@ impl StateDir {
 
     /// A file of mode 0600 that belongs to the directory's owner: root may run `token` for an agent that is not root.
     fn temporary(&self, path: &Path, content: &[u8]) -> Result<PathBuf, IdentityError> {
-        let suffix = host::random::<8>().map_err(file("create", path))?;
-        let temporary = path.with_extension(format!("{}.tmp", host::hex(&suffix)));
+        let suffix = host::random().map_err(file("create", path))?;
+        let temporary = path.with_extension(format!("{}.tmp", Id(suffix)));
         let mut options = OpenOptions::new();
         let mut open =
             options.write(true).create_new(true).mode(0o600).open(&temporary).map_err(file("create", &temporary))?;
@@ -200,17 +184,8 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, IdentityError> {
     Ok(Some(content))
 }
 
-fn new_secret(path: &Path) -> Result<String, IdentityError> {
-    let bytes = host::random::<32>().map_err(file("make a secret for", path))?;
-    Ok(Base64UrlUnpadded::encode_string(&bytes))
-}
-
-/// SHA-256 over the DER certificate, base64url.
-#[must_use]
-pub fn fingerprint(certificate: &CertificateDer) -> String {
-    let text = Base64UrlUnpadded::encode_string(&Sha256::digest(certificate));
-    debug_assert_eq!(text.len(), ENCODED_BYTES);
-    text
+fn new_secret(path: &Path) -> Result<Secret, IdentityError> {
+    host::random().map(Secret::new).map_err(file("make a secret for", path))
 }
 
 #[cfg(test)]
@@ -224,10 +199,10 @@ mod tests {
         let (identity, secret) = (state.identity().unwrap(), state.secret().unwrap());
         assert_eq!(state.identity().unwrap().certificate, identity.certificate);
         assert_eq!(state.secret().unwrap(), secret);
-        assert_eq!(secret.len(), ENCODED_BYTES);
-        let token = state.token(true).unwrap();
-        assert_eq!(token, format!("onlk1.{}.{secret}", fingerprint(&identity.certificate)));
-        assert_eq!(state.token(false).unwrap(), format!("onlk1.-.{secret}"));
+        let token = Token::parse(&state.token(true).unwrap()).unwrap();
+        assert_eq!(token.fingerprint, Some(Fingerprint::of_certificate(&identity.certificate)));
+        assert_eq!(token.secret, secret);
+        assert_eq!(Token::parse(&state.token(false).unwrap()).unwrap().fingerprint, None);
         assert_eq!(fs::metadata(state.path()).unwrap().permissions().mode() & 0o777, 0o700);
         for entry in fs::read_dir(state.path()).unwrap() {
             let entry = entry.unwrap();
@@ -241,10 +216,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::open(dir.path()).unwrap();
         let old = state.secret().unwrap();
-        assert!(state.accepts(&old).unwrap());
         let new = state.renew_secret().unwrap();
-        assert!(state.accepts(&new).unwrap() && !state.accepts(&old).unwrap() && !state.accepts("").unwrap());
-        assert!(!state.accepts(&format!("{new}x")).unwrap());
+        assert!(new != old && state.secret().unwrap() == new);
     }
 
     #[test]

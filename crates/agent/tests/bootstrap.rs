@@ -5,6 +5,7 @@ mod common;
 
 use common::reader::{bootstrap, connect, converse, exchange};
 use common::{Bystander, Place, eventually};
+use onlooker_bootstrap::{Fingerprint, Token};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::process::Stdio;
@@ -29,11 +30,11 @@ fn the_token_opens_and_nothing_else_does() {
     );
     assert_eq!(answer["control"]["va"].as_u64().unwrap() % (2 << 20), 0);
 
-    let fingerprint = agent.token.split('.').nth(1).unwrap();
+    let fingerprint = Token::parse(&agent.token).unwrap().fingerprint;
     let ask =
         |request: serde_json::Value| converse(agent.bootstrap, fingerprint, request.to_string().as_bytes()).unwrap();
     for token in ["", "x", &"A".repeat(43), &agent.token] {
-        let answer = ask(json!({"op": "bootstrap", "version": 1, "token": token}));
+        let answer = ask(json!({"op": "bootstrap", "version": 1, "token": token, "reader": "test"}));
         assert_eq!((&answer["ok"], &answer["error"]), (&json!(false), &json!("denied")), "{answer}");
         assert!(
             answer.get("control").is_none() && answer["message"].as_str().unwrap().contains("onlooker-agent token")
@@ -41,14 +42,17 @@ fn the_token_opens_and_nothing_else_does() {
     }
     for (request, error) in [
         (json!({"op": "bootstrap", "version": 1}), "bad_request"),
-        (json!({"op": "bootstrap", "version": 1, "token": "", "tokn": ""}), "bad_request"),
-        (json!({"op": "other", "version": 1, "token": ""}), "bad_request"),
+        (json!({"op": "bootstrap", "version": 1, "token": "", "reader": "", "tokn": ""}), "bad_request"),
+        (json!({"op": "other", "version": 1, "token": "", "reader": ""}), "bad_request"),
         (json!({"op": "bootstrap", "version": 2, "token": ""}), "version"),
         (json!([]), "bad_request"),
     ] {
         assert_eq!(ask(request.clone())["error"], error, "{request}");
     }
-    assert!(converse(agent.bootstrap, &"A".repeat(43), b"{}").is_err(), "another fingerprint: the reader turns away");
+    assert!(
+        converse(agent.bootstrap, Some(Fingerprint::of_certificate(b"")), b"{}").is_err(),
+        "another fingerprint: the reader turns away"
+    );
     bystander.check();
     assert_eq!(bystander.counter("bootstraps_total{result=denied}"), 4);
     assert_eq!(bystander.counter("bootstraps_total{result=bad_request}"), 4);
@@ -76,8 +80,8 @@ fn peers_that_do_not_speak_tls() {
     let agent = place.start();
     let mut bystander = Bystander::new(&agent);
     let mut plain = connect(agent.bootstrap);
-    let secret = agent.token.split('.').nth(2).unwrap();
-    let request = json!({"op": "bootstrap", "version": 1, "token": secret}).to_string();
+    let Token { fingerprint, secret } = Token::parse(&agent.token).unwrap();
+    let request = json!({"op": "bootstrap", "version": 1, "token": secret.text(), "reader": "test"}).to_string();
     assert!(exchange(&mut plain, request.as_bytes()).is_err(), "the right token in the clear opens nothing");
     let mut http = connect(agent.bootstrap);
     http.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
@@ -89,7 +93,7 @@ fn peers_that_do_not_speak_tls() {
     let demo = Place::new(|_| ());
     let plain_agent = demo.start();
     assert!(plain_agent.token.starts_with("onlk1.-."), "{}", plain_agent.token);
-    assert!(converse(plain_agent.bootstrap, &"A".repeat(43), b"{}").is_err());
+    assert!(converse(plain_agent.bootstrap, fingerprint, b"{}").is_err());
     bystander.check();
 }
 

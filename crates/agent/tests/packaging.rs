@@ -26,7 +26,8 @@ fn unit() -> BTreeMap<String, Vec<String>> {
 #[test]
 fn the_unit_is_hardened_and_leaves_what_the_agent_needs() {
     let unit = unit();
-    let is = |key: &str, value: &str| assert_eq!(unit.get(key).map(Vec::as_slice), Some(&[value.to_owned()][..]), "{key}");
+    let is =
+        |key: &str, value: &str| assert_eq!(unit.get(key).map(Vec::as_slice), Some(&[value.to_owned()][..]), "{key}");
     is("Service.Type", "notify");
     is("Service.NoNewPrivileges", "yes");
     is("Service.CapabilityBoundingSet", "");
@@ -40,8 +41,12 @@ fn the_unit_is_hardened_and_leaves_what_the_agent_needs() {
         assert!(!unit.contains_key(&format!("Service.{absent}")), "{absent}");
     }
     let config = onlooker_agent::config::Config::default();
-    let memory_max = unit["Service.MemoryMax"][0].strip_suffix('M').and_then(|mib| mib.parse::<u64>().ok()).expect("MiB");
-    assert!(memory_max << 20 >= config.quota.bytes.as_bytes() + (64 << 20), "room for [quota] bytes and the agent itself");
+    let memory_max =
+        unit["Service.MemoryMax"][0].strip_suffix('M').and_then(|mib| mib.parse::<u64>().ok()).expect("MiB");
+    assert!(
+        memory_max << 20 >= config.quota.bytes.as_bytes() + (64 << 20),
+        "room for [quota] bytes and the agent itself"
+    );
     assert!(config.agent.socket.starts_with("/run/onlooker") && config.agent.state_dir.ends_with("onlooker"));
 }
 
@@ -59,6 +64,7 @@ fn systemd_accepts_the_unit() {
     assert!(verify.status.success() && !said.contains("onlooker-agent.service:"), "{said}");
     // Exposure in tenths of systemd's 0 to 10.
     let mut security = Command::new("systemd-analyze");
-    let output = security.args(["security", "--offline=true", "--threshold=20", "--no-pager"]).arg(&path).output().unwrap();
+    let output =
+        security.args(["security", "--offline=true", "--threshold=20", "--no-pager"]).arg(&path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }

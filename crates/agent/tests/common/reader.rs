@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64ct::{Base64UrlUnpadded, Encoding};
+use onlooker_bootstrap::{Fingerprint, Token};
 use onlooker_region::Block;
 use onlooker_region::columns::Plan;
 use onlooker_region::control::{Directory, RegionEntry, assemble_schema, schema_extent};
@@ -16,7 +16,6 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::Agent;
 
@@ -171,17 +170,19 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
 
 /// One bootstrap, by TLS if the token has a fingerprint.
 pub(crate) fn bootstrap(address: SocketAddr, token: &str) -> Value {
-    let [_, fingerprint, secret] = token.split('.').collect::<Vec<_>>()[..] else { panic!("{token}") };
-    let request = json!({"op": "bootstrap", "version": 1, "token": secret, "reader": "test"});
+    let Token { fingerprint, secret } = Token::parse(token).expect("a token");
+    let request = json!({"op": "bootstrap", "version": 1, "token": secret.text(), "reader": "test"});
     converse(address, fingerprint, request.to_string().as_bytes()).expect("an answer")
 }
 
 /// One message and its answer.
-pub(crate) fn converse(address: SocketAddr, fingerprint: &str, request: &[u8]) -> std::io::Result<Value> {
+pub(crate) fn converse(
+    address: SocketAddr,
+    fingerprint: Option<Fingerprint>,
+    request: &[u8],
+) -> std::io::Result<Value> {
     let mut stream = connect(address);
-    if fingerprint == "-" {
-        return exchange(&mut stream, request);
-    }
+    let Some(fingerprint) = fingerprint else { return exchange(&mut stream, request) };
     let name = ServerName::try_from("onlooker-agent").expect("a name");
     let mut connection = rustls::ClientConnection::new(client_config(fingerprint), name).expect("a connection");
     exchange(&mut rustls::Stream::new(&mut connection, &mut stream), request)
@@ -199,9 +200,9 @@ pub(crate) fn exchange(stream: &mut (impl Read + Write), request: &[u8]) -> std:
     Ok(serde_json::from_slice(&answer).expect("JSON"))
 }
 
-fn client_config(fingerprint: &str) -> Arc<rustls::ClientConfig> {
+fn client_config(fingerprint: Fingerprint) -> Arc<rustls::ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let pinned = Pinned { fingerprint: fingerprint.to_owned(), provider: provider.clone() };
+    let pinned = Pinned { fingerprint, provider: provider.clone() };
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("TLS 1.3")
@@ -214,7 +215,7 @@ fn client_config(fingerprint: &str) -> Arc<rustls::ClientConfig> {
 /// Accepts exactly the certificate of the token.
 #[derive(Debug)]
 struct Pinned {
-    fingerprint: String,
+    fingerprint: Fingerprint,
     provider: Arc<CryptoProvider>,
 }
 
@@ -227,7 +228,7 @@ impl ServerCertVerifier for Pinned {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        if Base64UrlUnpadded::encode_string(&Sha256::digest(certificate)) == self.fingerprint {
+        if Fingerprint::of_certificate(certificate) == self.fingerprint {
             return Ok(ServerCertVerified::assertion());
         }
         Err(rustls::Error::General("another certificate".into()))
