@@ -406,3 +406,6 @@ fn internal(error: impl std::fmt::Display) -> Refusal {
 fn unknown_connection() -> Refusal {
     Refusal::new(Code::Internal, "the agent has lost track of this connection: connect again")
 }
+
+#[cfg(test)]
+mod tests;

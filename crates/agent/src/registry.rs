@@ -7,12 +7,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use onlooker_region::SchemaId;
-use onlooker_region::limits::{BLOCK_BYTES, MAX_REGION_ID};
+use onlooker_region::limits::MAX_REGION_ID;
 use onlooker_region::slab::{PAGE_BYTES, Range, Ranges};
 
 use crate::config::{Limits, Quota};
 use crate::protocol::{Code, Labels, Refusal};
+
+pub use user::SchemaRef;
+use user::{User, over};
 
 /// A connection, numbered by the rim, never reused.
 pub type ConnectionId = u64;
@@ -35,25 +37,6 @@ pub struct Peer {
     pub uid: u32,
     /// What it executes, as far as the agent can see: changes with exec.
     pub image: String,
-}
-
-/// What the registry keeps of a schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SchemaRef {
-    /// Schema id.
-    pub id: SchemaId,
-    /// Length of the canonical text.
-    pub text_bytes: u32,
-    /// Blocks of a region of this class.
-    pub blocks: u32,
-}
-
-impl SchemaRef {
-    /// Length of a region of this class.
-    #[must_use]
-    pub fn region_bytes(&self) -> u64 {
-        u64::from(self.blocks) * BLOCK_BYTES as u64
-    }
 }
 
 /// Where a region's memory is.
@@ -134,16 +117,6 @@ pub struct Created {
 }
 
 #[derive(Debug)]
-struct User {
-    ranges: Ranges,
-    regions: u32,
-    adopted_bytes: u64,
-    connections: u32,
-    schemas: HashMap<SchemaId, u32>,
-    schema_bytes: u64,
-}
-
-#[derive(Debug)]
 struct Connection {
     peer: Peer,
     regions: BTreeSet<u32>,
@@ -175,44 +148,6 @@ pub struct Ended {
     pub orphans: Vec<u32>,
     /// The user whose slab is not needed any more.
     pub slab: Option<u32>,
-}
-
-impl User {
-    fn taken(&self) -> u64 {
-        self.ranges.used() + self.adopted_bytes
-    }
-
-    /// Bytes that a schema would add.
-    fn added_schema_bytes(&self, schema: &SchemaRef) -> u64 {
-        if self.schemas.contains_key(&schema.id) { 0 } else { u64::from(schema.text_bytes) }
-    }
-
-    fn add_schema(&mut self, schema: &SchemaRef) {
-        self.schema_bytes += self.added_schema_bytes(schema);
-        *self.schemas.entry(schema.id).or_default() += 1;
-    }
-
-    fn remove_schema(&mut self, schema: &SchemaRef) {
-        let Some(count) = self.schemas.get_mut(&schema.id) else { return };
-        *count -= 1;
-        if *count == 0 {
-            self.schemas.remove(&schema.id);
-            self.schema_bytes -= u64::from(schema.text_bytes);
-        }
-    }
-
-    fn check_schema_quota(&self, uid: u32, schema: &SchemaRef, quota: &Quota) -> Result<(), Refusal> {
-        let most = quota.schema_bytes_per_user;
-        if self.schema_bytes + self.added_schema_bytes(schema) > most.as_bytes() {
-            let hint = "let regions share schemas";
-            return Err(over(format!("schemas of user {uid} exceed {most} ([quota] schema_bytes_per_user): {hint}")));
-        }
-        Ok(())
-    }
-}
-
-fn over(message: String) -> Refusal {
-    Refusal::new(Code::Quota, message)
 }
 
 fn no_region(id: u32) -> Refusal {
@@ -592,3 +527,4 @@ impl Registry {
 
 #[cfg(test)]
 mod tests;
+mod user;

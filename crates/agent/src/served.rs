@@ -96,6 +96,13 @@ impl Served {
         self.entries.write().unwrap_or_else(PoisonError::into_inner).remove(&rkey);
     }
 
+    /// Number of regions that can be read, the control region included.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty)] // the control region is always there
+    pub fn len(&self) -> usize {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// Copies what `read` asks for into the front of `out`, with aligned 8-byte loads (block.md, Copying).
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::time::{
@@ -33,6 +34,8 @@ use crate::tcp::Responder;
 const EVENTS: usize = 32;
 /// Refused programs that may wait with their first packet still unsent; more are closed at once.
 const MAX_REFUSED: usize = 16;
+/// Pause of the loop when not even the reserve is left.
+const NO_DESCRIPTOR_PAUSE: Duration = Duration::from_millis(10);
 /// TCP connections accepted in one event, so that a flood of them does not hold up programs.
 const ACCEPTS: usize = 16;
 
@@ -378,7 +381,10 @@ fn shed(
 ) {
     let errno = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
     if matches!(errno, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)) {
-        *reserve = None;
+        if reserve.take().is_none() {
+            // Another thread took the reserve's place last time. Nothing can be accepted now, and the listener stays readable.
+            std::thread::sleep(NO_DESCRIPTOR_PAUSE);
+        }
         accept_and_close();
         *reserve = File::open("/dev/null").ok();
         counters.add(counter, 1);

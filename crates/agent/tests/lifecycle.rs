@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Bystander, Place, eventually, schema};
+use common::{Bystander, Client, Place, eventually, refused, schema};
 use onlooker_agent::units::{Size, Span};
 use serde_json::json;
 use std::fs;
@@ -199,4 +199,45 @@ fn a_full_agent_refuses_and_recovers() {
     eventually("room", || (bystander.counter("regions") == 1).then_some(()));
     agent.client().publish("more", 1);
     bystander.check();
+}
+
+#[test]
+fn programs_beyond_the_limit_of_open_files_are_told() {
+    let place = Place::new(|config| config.tcp.max_connections = 4);
+    // 256 and those for readers are kept back; two for each program.
+    let agent = place.start_with_files(256 + 4 + 2 * 10);
+    let mut bystander = Bystander::new(&agent);
+    let clients: Vec<Client> = (0..9).map(|_| agent.client()).collect();
+    let late = Client::silent(&agent.socket);
+    let answer = late.ask(&json!({"op": "hello", "version": 1}));
+    assert!(refused(&answer) == "quota" && answer["message"].as_str().unwrap().contains("LimitNOFILE"), "{answer}");
+    bystander.check();
+    drop(clients);
+    drop(eventually("room", || (bystander.counter("registration_connections") == 1).then(|| agent.client())));
+}
+
+#[test]
+fn with_no_descriptor_left_it_neither_spins_nor_stops() {
+    let place = Place::new(|_| ());
+    let agent = place.start_with_files(24);
+    let mut reader = agent.reader();
+    let flood: Vec<Client> = (0..100).map(|_| Client::silent(&agent.socket)).collect();
+    eventually("those who cannot be taken are closed", || {
+        (reader.counter("registration_connections_refused_total{reason=internal}") > 0).then_some(())
+    });
+    // The reader's own READs cost switches; 300 ms of spinning would cost thousands.
+    std::thread::sleep(Duration::from_millis(200));
+    let (before, ticks) = (agent.switches(), cpu_ticks(agent.pid()));
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(agent.switches() - before < 10 && cpu_ticks(agent.pid()) - ticks < 5, "it spins");
+    drop(flood);
+    eventually("all are gone", || (reader.counter("registration_connections") == 0).then_some(()));
+    let answer = Client::silent(&agent.socket).ask(&json!({"op": "hello", "version": 1}));
+    assert_eq!(refused(&answer), "quota", "too few files for any program, but it says so");
+}
+
+fn cpu_ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let after_name = &stat[stat.rfind(')').unwrap() + 2..];
+    after_name.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }

@@ -2,6 +2,7 @@
 //! Named cases and a model: random requests, then every invariant of the module after each step.
 
 use bolero::TypeGenerator;
+use onlooker_region::SchemaId;
 
 use super::*;
 use crate::units::{Size, Span};

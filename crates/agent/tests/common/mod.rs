@@ -77,7 +77,20 @@ impl Place {
     }
 
     pub(crate) fn start(&self) -> Agent {
-        let mut child = self.command(&["run"]).stderr(Stdio::piped()).spawn().expect("starts");
+        self.start_by(self.command(&["run"]))
+    }
+
+    /// An agent that may open only so many files.
+    pub(crate) fn start_with_files(&self, files: u32) -> Agent {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("ulimit -n {files}; exec \"$@\"")).arg("sh");
+        let run = self.command(&["run"]);
+        command.arg(run.get_program()).args(run.get_args());
+        self.start_by(command)
+    }
+
+    fn start_by(&self, mut command: Command) -> Agent {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("starts");
         let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
         let mut log = String::new();
         while !log.contains("ready: ") {
