@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the SDK of this process knows: its regions, whether it is connected, what went wrong last.
+//!
+//! One lock, held for moments only; never while waiting for the agent or for a region's lock (a fork takes this one first, then the regions').
+
+use crate::placement::{close_inherited, without_signals};
+use crate::region::{Inner, Standing};
+use crate::{fork, thread};
+use rustix::event::{EventfdFlags, eventfd};
+use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longest error that is kept, bytes.
+const MAX_ERROR_BYTES: usize = 512;
+/// Stack of the SDK's thread.
+const STACK_BYTES: usize = 256 * 1024;
+const DEFAULT_SOCKET: &str = "/run/onlooker/agent.sock";
+
+/// What the SDK does at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing to publish yet, or [`crate::start`] was not called.
+    Idle,
+    /// `ONLOOKER_DISABLE=1`: metrics stay in private memory.
+    Disabled,
+    /// No agent, or it does not answer properly; trying.
+    Waiting,
+    /// An agent answers.
+    Connected,
+    /// A forked child that publishes nothing.
+    Detached,
+}
+
+/// See [`crate::status`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// At the moment.
+    pub state: State,
+    /// Open regions, globals included.
+    pub regions: usize,
+    /// Visible to readers now.
+    pub published: usize,
+    /// Refused by the agent, or unable to be published.
+    pub refused: usize,
+    /// Successful hellos.
+    pub connections: u64,
+    /// Moves of a region to other memory.
+    pub switches: u64,
+    /// Window of the last switch: from the first word copied to the new memory in place and settled.
+    pub last_window: Duration,
+    /// The longest of them.
+    pub worst_window: Duration,
+    /// Errors so far.
+    pub errors: u64,
+    /// The last one.
+    pub error: Option<String>,
+}
+
+/// What forked children do; see [`crate::follow_fork`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fork {
+    /// The child's copies are its own and published nowhere.
+    Detach,
+    /// The child publishes its copies under its own process id: programs that daemonise.
+    Keep,
+    /// Likewise, with counters, up-down gauges and histograms beginning at 0: workers that are forked.
+    Fresh,
+}
+
+/// The state behind the lock.
+pub(crate) struct Core {
+    pub(crate) state: State,
+    pub(crate) regions: Vec<Arc<Inner>>,
+    /// Without owners; the thread removes them from the agent.
+    pub(crate) retired: Vec<Arc<Inner>>,
+    /// Set when the thread is started.
+    pub(crate) socket: Option<PathBuf>,
+    pub(crate) fork: Fork,
+    started: bool,
+    hooked: bool,
+    wake: Option<Arc<OwnedFd>>,
+    noted: Vec<RawFd>,
+    connections: u64,
+    switches: u64,
+    last_window: Duration,
+    worst_window: Duration,
+    errors: u64,
+    error: Option<String>,
+}
+
+/// The SDK of this process.
+pub(crate) struct Sdk {
+    core: Mutex<Core>,
+    changed: Condvar,
+}
+
+pub(crate) static SDK: Sdk = Sdk {
+    core: Mutex::new(Core {
+        state: State::Idle,
+        regions: Vec::new(),
+        retired: Vec::new(),
+        socket: None,
+        fork: Fork::Detach,
+        started: false,
+        hooked: false,
+        wake: None,
+        noted: Vec::new(),
+        connections: 0,
+        switches: 0,
+        last_window: Duration::ZERO,
+        worst_window: Duration::ZERO,
+        errors: 0,
+        error: None,
+    }),
+    changed: Condvar::new(),
+};
+
+/// A descriptor of the SDK's thread that the child of a fork knows to close.
+#[derive(Debug)]
+pub(crate) struct Noted(OwnedFd);
+
+impl Deref for Noted {
+    type Target = OwnedFd;
+
+    fn deref(&self) -> &OwnedFd {
+        &self.0
+    }
+}
+
+impl AsFd for Noted {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        let number = self.0.as_raw_fd();
+        SDK.core().noted.retain(|noted| *noted != number);
+    }
+}
+
+impl Sdk {
+    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes descriptors while no fork can happen.
+    pub(crate) fn note<E>(&self, make: impl FnOnce() -> Result<Vec<OwnedFd>, E>) -> Result<Vec<Noted>, E> {
+        let mut core = self.core();
+        let made = make()?;
+        core.noted.extend(made.iter().map(AsRawFd::as_raw_fd));
+        Ok(made.into_iter().map(Noted).collect())
+    }
+
+    pub(crate) fn error(&self, mut message: String) {
+        if message.len() > MAX_ERROR_BYTES {
+            let end = (0..=MAX_ERROR_BYTES).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
+            message.truncate(end);
+        }
+        let mut core = self.core();
+        core.errors += 1;
+        core.error = Some(message);
+    }
+
+    pub(crate) fn has(&self, name: &str, instance: &str) -> bool {
+        self.core().has(name, instance)
+    }
+
+    /// Takes a region in; false where its name is taken.
+    pub(crate) fn add(&self, inner: &Arc<Inner>) -> bool {
+        let mut core = self.core();
+        if core.has(&inner.name, &inner.instance) {
+            return false;
+        }
+        core.regions.push(inner.clone());
+        core.hook();
+        core.start();
+        true
+    }
+
+    /// Likewise, before `main`: they wait for [`Sdk::start`].
+    pub(crate) fn add_globals(&self, inner: &Arc<Inner>) -> bool {
+        let mut core = self.core();
+        if core.has(&inner.name, &inner.instance) {
+            return false;
+        }
+        core.regions.push(inner.clone());
+        core.hook();
+        if core.started {
+            core.start();
+        }
+        true
+    }
+
+    pub(crate) fn start(&self) {
+        self.core().start();
+    }
+
+    /// Called when a region's last handle is gone.
+    pub(crate) fn retire(&self, inner: &Arc<Inner>) {
+        let mut core = self.core();
+        core.regions.retain(|region| !Arc::ptr_eq(region, inner));
+        if core.wake.is_some() {
+            core.retired.push(inner.clone());
+            core.wake();
+        }
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        self.core().state = state;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn connected(&self) {
+        let mut core = self.core();
+        core.state = State::Connected;
+        core.connections += 1;
+    }
+
+    pub(crate) fn switched(&self, window: Duration) {
+        let mut core = self.core();
+        core.switches += 1;
+        core.last_window = window;
+        core.worst_window = core.worst_window.max(window);
+    }
+
+    /// After a change of a region's standing.
+    pub(crate) fn notify(&self) {
+        drop(self.core());
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        let core = self.core();
+        let count = |standing| core.regions.iter().filter(|region| region.standing.get() == standing).count();
+        Status {
+            state: core.state,
+            regions: core.regions.len(),
+            published: count(Standing::Published),
+            refused: count(Standing::Refused) + count(Standing::Private),
+            connections: core.connections,
+            switches: core.switches,
+            last_window: core.last_window,
+            worst_window: core.worst_window,
+            errors: core.errors,
+            error: core.error.clone(),
+        }
+    }
+
+    pub(crate) fn wait(&self, timeout: Duration) -> bool {
+        let end = Instant::now() + timeout;
+        let mut core = self.core();
+        loop {
+            if core.regions.iter().all(|region| region.standing.get() == Standing::Published) {
+                return true;
+            }
+            let now = Instant::now();
+            if now >= end {
+                return false;
+            }
+            core = self.changed.wait_timeout(core, end - now).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    pub(crate) fn follow_fork(&self, fork: Fork) {
+        let mut core = self.core();
+        core.fork = fork;
+        if core.state == State::Detached && fork != Fork::Detach {
+            core.state = State::Idle;
+            core.start();
+        }
+    }
+}
+
+impl Core {
+    fn has(&self, name: &str, instance: &str) -> bool {
+        self.regions.iter().any(|region| region.name == name && region.instance == instance)
+    }
+
+    /// Has forks watched: from the first region on, published or not.
+    fn hook(&mut self) {
+        if !self.hooked {
+            self.hooked = true;
+            if let Err(error) = fork::hook() {
+                self.errors += 1;
+                self.error = Some(format!("a forked child will share this process's metrics: {error}"));
+            }
+        }
+    }
+
+    /// Starts the thread, or wakes it.
+    pub(crate) fn start(&mut self) {
+        if !self.started {
+            self.started = true;
+            if std::env::var_os("ONLOOKER_DISABLE").is_some_and(|value| value == "1") {
+                self.state = State::Disabled;
+            }
+            self.socket =
+                Some(std::env::var_os("ONLOOKER_SOCKET").map_or_else(|| DEFAULT_SOCKET.into(), PathBuf::from));
+        }
+        if matches!(self.state, State::Disabled | State::Detached) || self.regions.is_empty() {
+            return;
+        }
+        if self.wake.is_some() {
+            self.wake();
+            return;
+        }
+        let spawned = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(Into::into).and_then(|fd| {
+            let wake = Arc::new(fd);
+            let thread_wake = wake.clone();
+            let builder = std::thread::Builder::new().name("onlooker".into()).stack_size(STACK_BYTES);
+            without_signals(|| builder.spawn(move || thread::run(&thread_wake)))?;
+            Ok::<_, std::io::Error>(wake)
+        });
+        match spawned {
+            Ok(wake) => {
+                self.wake = Some(wake);
+                self.state = State::Waiting;
+            }
+            Err(error) => {
+                self.errors += 1;
+                self.error = Some(format!("cannot start the thread that registers metrics: {error}"));
+            }
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(wake) = &self.wake {
+            // It fails only where 2^64 wake-ups are pending already.
+            let _pending = rustix::io::write(wake, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// In the child of a fork: the thread and its connection are the parent's.
+    pub(crate) fn become_child(&mut self) {
+        for fd in self.noted.drain(..) {
+            close_inherited(fd);
+        }
+        if let Some(wake) = self.wake.take() {
+            // The thread's share of it is lost with the thread: it would never be closed.
+            close_inherited(wake.as_raw_fd());
+            std::mem::forget(wake);
+        }
+        self.retired.clear();
+        (self.connections, self.switches, self.errors) = (0, 0, 0);
+        (self.last_window, self.worst_window, self.error) = (Duration::ZERO, Duration::ZERO, None);
+        if matches!(self.state, State::Waiting | State::Connected) {
+            self.state = State::Detached;
+        }
+        if self.state == State::Detached && self.fork != Fork::Detach {
+            self.state = State::Idle;
+            self.start();
+        }
+    }
+}

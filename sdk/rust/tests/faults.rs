@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whatever sits behind the socket, the program goes on: its values stay right, the error says what was wrong.
+
+mod common;
+
+use common::{PATIENCE, eventually, use_socket};
+use onlooker_sdk::{Region, State};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, accept, bind, listen, recv, sendmsg, socket_with,
+};
+use serde_json::{Value, json};
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// What the peer answers to `create` after a good `hello`.
+enum Script {
+    /// These bytes, with these descriptors.
+    Answer(Vec<u8>, Vec<OwnedFd>),
+    /// Closes.
+    Close,
+}
+
+fn slab(bytes: u64, seals: SealFlags) -> OwnedFd {
+    let fd = memfd_create("slab", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("a memfd");
+    ftruncate(&fd, bytes).expect("grows");
+    fcntl_add_seals(&fd, seals).expect("seals");
+    fd
+}
+
+fn fixed() -> SealFlags {
+    SealFlags::SHRINK | SealFlags::GROW
+}
+
+fn region(change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    let mut answer = json!({"ok": true, "region": {"id": 17, "generation": 5, "offset": 4096, "bytes": 1024,
+        "mapped_bytes": 4096, "slab_bytes": 65536, "resumed": false}});
+    change(&mut answer);
+    answer.to_string().into_bytes()
+}
+
+fn send(socket: &OwnedFd, packet: &[u8], fds: &[OwnedFd]) {
+    let fds: Vec<BorrowedFd> = fds.iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+    }
+    // The program may have closed the connection already.
+    let _sent = sendmsg(socket, &[IoSlice::new(packet)], &mut control, SendFlags::NOSIGNAL);
+}
+
+/// Receives one packet; `None` at the end.
+fn receive(socket: &OwnedFd) -> Option<Value> {
+    let mut buffer = vec![0; 131_072];
+    let (bytes, _) = recv(socket, &mut buffer[..], RecvFlags::empty()).ok()?;
+    (bytes > 0).then(|| serde_json::from_slice(&buffer[..bytes]).expect("JSON"))
+}
+
+fn listener(path: &Path) -> OwnedFd {
+    let fd = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a socket");
+    bind(&fd, &SocketAddrUnix::new(path).expect("an address")).expect("binds");
+    listen(&fd, 8).expect("listens");
+    fd
+}
+
+fn greeted(listener: &OwnedFd) -> OwnedFd {
+    let socket = accept(listener).expect("accepts");
+    assert_eq!(receive(&socket).expect("hello")["op"], "hello");
+    send(&socket, br#"{"ok":true,"version":1,"agent":"test","socket_uid":0,"a_later_key":[1]}"#, &[]);
+    socket
+}
+
+#[test]
+fn the_program_goes_on_whatever_the_agent_answers() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("agent.sock");
+    use_socket(&path);
+    let listener = listener(&path);
+
+    let mut builder = Region::builder("faults");
+    let counter = builder.counter("c_total");
+    let shop = builder.open().expect("opens");
+    let counter = shop.get(counter);
+    counter.add(41);
+    counter.inc();
+
+    // hello first
+    let hellos: [(&[u8], &str); 4] = [
+        (br#"{"ok":false,"error":"version","message":"too old"}"#, "refused `hello`: version: too old"),
+        (br#"{"ok":true,"version":2}"#, "not 1"),
+        (b"\xff\x00garbage", "`hello` is not one"),
+        (br#"[]"#, "`hello` is not one"),
+    ];
+    for (answer, expected) in hellos {
+        let socket = accept(&listener).expect("accepts");
+        assert_eq!(receive(&socket).expect("hello")["version"], 1);
+        send(&socket, answer, &[]);
+        says(expected);
+    }
+
+    let good = || slab(65536, fixed());
+    let answer = |bytes: Vec<u8>, fds: Vec<OwnedFd>| Script::Answer(bytes, fds);
+    let scripts = [
+        (Script::Close, "closed the connection"),
+        (answer(b"{}".to_vec(), vec![]), "`create` is not one"),
+        (answer(vec![b' '; 20_000], vec![]), "longer than"),
+        (answer(region(|_| ()), vec![]), "not one descriptor"),
+        (answer(region(|_| ()), vec![good(), good()]), "not one descriptor"),
+        (answer(region(|a| a["region"]["id"] = json!(0)), vec![good()]), "out of range"),
+        (answer(region(|a| a["region"]["id"] = json!(1 << 24)), vec![good()]), "out of range"),
+        (answer(region(|a| a["region"]["generation"] = json!(0)), vec![good()]), "out of range"),
+        (answer(region(|a| a["region"]["generation"] = json!(-1)), vec![good()]), "`create` is not one"),
+        (answer(region(|a| a["region"]["bytes"] = json!(2048)), vec![good()]), "another size"),
+        (answer(region(|a| a["region"]["mapped_bytes"] = json!(1024)), vec![good()]), "another size"),
+        (answer(region(|a| a["region"] = json!(null)), vec![good()]), "no `region`"),
+        (answer(region(|a| a["region"]["offset"] = json!(100)), vec![good()]), "not on a boundary"),
+        (answer(region(|a| a["region"]["offset"] = json!(65536)), vec![good()]), "outside of its slab"),
+        (answer(region(|a| a["region"]["offset"] = json!(u64::MAX - 4095)), vec![good()]), "outside of its slab"),
+        (answer(region(|_| ()), vec![slab(65536, SealFlags::SHRINK)]), "neither a memfd sealed"),
+        (answer(region(|_| ()), vec![std::fs::File::open("/proc/self/exe").expect("opens").into()]), "neither a memfd"),
+    ];
+    for (script, expected) in scripts {
+        let socket = greeted(&listener);
+        assert_eq!(receive(&socket).expect("create")["name"], "faults");
+        match script {
+            Script::Answer(bytes, fds) => send(&socket, &bytes, &fds),
+            Script::Close => rustix::net::shutdown(&socket, rustix::net::Shutdown::Both).expect("shuts down"),
+        }
+        // A range that cannot be used is given back.
+        if expected.contains("boundary") || expected.contains("outside") || expected.contains("neither") {
+            assert_eq!(receive(&socket).expect("remove"), json!({"op": "remove", "region": 17}));
+        }
+        says(expected);
+        drop(socket);
+        counter.inc();
+        assert!(!shop.is_published());
+    }
+
+    // Refusals leave the connection in place.
+    let socket = greeted(&listener);
+    receive(&socket).expect("create");
+    send(&socket, br#"{"ok":false,"error":"duplicate","message":"still there"}"#, &[]);
+    says("duplicate: still there");
+    assert_eq!(receive(&socket).expect("create again")["op"], "create");
+    assert_eq!(onlooker_sdk::status().state, State::Connected);
+
+    // And a good answer is used after all that.
+    let memory = good();
+    send(&socket, &region(|_| ()), &[memory.try_clone().expect("a descriptor")]);
+    assert_eq!(receive(&socket).expect("publish"), json!({"op": "publish", "region": 17}));
+    send(&socket, br#"{"ok":true}"#, &[]);
+    assert!(onlooker_sdk::wait(PATIENCE));
+    assert!(shop.is_published());
+    let word = |index: u64| {
+        let mut bytes = [0; 8];
+        rustix::io::pread(&memory, &mut bytes, 4096 + index * 8).expect("reads");
+        u64::from_le_bytes(bytes)
+    };
+    assert_eq!((word(0), word(1)), (17 << 16 | 5 << 40, 42 + 17));
+    counter.inc();
+    assert_eq!((word(1), counter.value()), (60, 60));
+
+    // What comes unasked ends the connection; the region resumes where it is.
+    send(&socket, b"{}", &[]);
+    let socket = greeted(&listener);
+    receive(&socket).expect("create");
+    let switches = onlooker_sdk::status().switches;
+    send(&socket, &region(|a| a["region"]["resumed"] = json!(true)), &[memory.try_clone().expect("a descriptor")]);
+    assert!(onlooker_sdk::wait(PATIENCE));
+    counter.inc();
+    assert_eq!((word(1), onlooker_sdk::status().switches), (61, switches));
+
+    // The same range as a new one: the values survive.
+    drop(socket);
+    let socket = greeted(&listener);
+    receive(&socket).expect("create");
+    let renewed = region(|a| a["region"]["id"] = json!(18));
+    send(&socket, &renewed, &[memory.try_clone().expect("a descriptor")]);
+    assert_eq!(receive(&socket).expect("publish"), json!({"op": "publish", "region": 18}));
+    send(&socket, br#"{"ok":true}"#, &[]);
+    assert!(onlooker_sdk::wait(PATIENCE));
+    counter.inc();
+    assert_eq!((word(0), word(1)), (18 << 16 | 5 << 40, 62));
+
+    // An ended region is removed.
+    drop((shop, counter));
+    assert_eq!(receive(&socket).expect("remove"), json!({"op": "remove", "region": 18}));
+}
+
+fn says(expected: &str) {
+    eventually(expected, || onlooker_sdk::status().error.filter(|error| error.contains(expected)).map(|_| ()));
+}
