@@ -130,8 +130,8 @@ __asm__(".pushsection onlooker_data, 8000, \"aw\", %progbits\n\t.balign " ONLOOK
 #define ONLOOKER_GAUGE_F64(variable, unit, ...) ONLOOKER_GAUGE_F64_AS(variable, #variable, 1.0, unit, __VA_ARGS__)
 /* Elements are labelled label="0", "1", ... :  ONLOOKER_COUNTER_ARRAY(jobs_total, 8, "worker", "jobs", "Jobs done"); */
 #define ONLOOKER_COUNTER_ARRAY(variable, count, label, unit, ...)                                                                \
-    ONLOOKER_DEFINE(ONLOOKER_GLOBAL, onlooker_counter_t, variable, [count], #variable, ONLOOKER_METRIC_COUNTER, ONLOOKER_U64, 1, 1.0, \
-                    count, label, unit, __VA_ARGS__)
+    ONLOOKER_DEFINE(ONLOOKER_GLOBAL, onlooker_counter_t, variable, [count], #variable, ONLOOKER_METRIC_COUNTER, ONLOOKER_U64, 1,   \
+                    1.0, count, label, unit, __VA_ARGS__)
 #define ONLOOKER_UPDOWN_ARRAY(variable, count, label, unit, ...)                                                                 \
     ONLOOKER_DEFINE(ONLOOKER_GLOBAL, onlooker_updown_t, variable, [count], #variable, ONLOOKER_METRIC_GAUGE, ONLOOKER_I64, 1, 1.0, count, \
                     label, unit, __VA_ARGS__)
@@ -243,7 +243,7 @@ static inline onlooker_gauge_f64_t *onlooker_gauge_f64_at(const onlooker_gauge_f
 
 /* A region is built once, then opened, and lives as long as the program. Never NULL: a region that cannot be (no memory, a bad
  * name, a limit) accepts every call, keeps the program's values to itself, and says why in onlooker_open() and onlooker_status(). */
-typedef struct onlooker_region onlooker_region_t;
+typedef struct onlooker_region_t onlooker_region_t;
 
 ONLOOKER_HIDDEN onlooker_region_t *onlooker_region(const char *name);
 /* Tells regions of one name apart within a process; a label of every series; class name of the schema (else the region's name). */
@@ -330,7 +330,7 @@ typedef struct onlooker_row {
     uint32_t index;
     uint32_t generation; /* 0: no row (table full, key not found); every call takes such a row and does nothing */
 } onlooker_row_t;
-typedef struct onlooker_key {
+typedef struct onlooker_key_t {
     const onlooker_table_t *table;
     uint64_t words[8];
     uint32_t parts, used;
@@ -424,7 +424,7 @@ typedef enum onlooker_state {
     ONLOOKER_DETACHED = 4   /* a forked child that publishes nothing */
 } onlooker_state_t;
 
-typedef struct onlooker_status {
+typedef struct onlooker_status_t {
     onlooker_state_t state;
     uint32_t regions;         /* opened, the section included */
     uint32_t published;       /* visible to readers now */
@@ -530,7 +530,7 @@ extern "C" {
 #define ONL_MAX_ANSWER_DEPTH 16u
 
 /* A futex lock (Drepper, "Futexes are tricky", mutex 3): unlike pthread_mutex_t it may be put back to 0 in a forked child. */
-typedef struct onl_lock {
+typedef struct onl_lock_t {
     int state; /* 0 free, 1 held, 2 held and waited for */
 } onl_lock_t;
 
@@ -635,7 +635,7 @@ struct onlooker_table {
     uint64_t refused;
 };
 
-struct onlooker_region {
+struct onlooker_region_t {
     onlooker_region_t *next;
     char *name, *instance, *class_name, **labels;
     onl_group_t plain; /* or the section's foreign group */
@@ -1297,8 +1297,8 @@ void onlooker_region_label(onlooker_region_t *region, const char *name, const ch
 
 void onlooker_scale(onlooker_region_t *region, double scale) {
     if (onl_is_open(region, "a scale") || !region->latest) return;
-    if (!(scale != 0.0 && scale - scale == 0.0)) onl_fault(region, "the scale of '%.40s' is not a number to multiply with", region->latest->name);
-    else region->latest->scale = scale;
+    if (scale != 0.0 && scale - scale == 0.0) region->latest->scale = scale;
+    else onl_fault(region, "the scale of '%.40s' is not a number to multiply with", region->latest->name);
 }
 
 void onlooker_resolution_ns(onlooker_region_t *region, uint64_t ns) {
@@ -2080,8 +2080,10 @@ static int onl_switch(onlooker_region_t *region, uint64_t *fresh, uint64_t *fres
     for (i = 0; old && i < words; i++) {
         uint64_t last = onl_load(old + i);
         if (last == copied[i] || region->kinds[i] == ONL_WORD_IDENTITY) continue;
-        if (region->kinds[i] == ONL_WORD_COUNTED || region->kinds[i] == ONL_WORD_LEVEL) (void)__atomic_fetch_add(base + i, last - copied[i], __ATOMIC_RELAXED);
-        else (void)__atomic_compare_exchange_n(base + i, &copied[i], last, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+        if (region->kinds[i] == ONL_WORD_COUNTED || region->kinds[i] == ONL_WORD_LEVEL)
+            (void)__atomic_fetch_add(base + i, last - copied[i], __ATOMIC_RELAXED);
+        else
+            (void)__atomic_compare_exchange_n(base + i, &copied[i], last, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     }
     onl_unlock_gates(region);
     if (old) (void)munmap(old, region->length);

@@ -158,6 +158,7 @@ int main(void) {
     onlooker_table_key_text(table, "client", 32);
     (void)onlooker_table_field(table, ONLOOKER_U64, ONLOOKER_METRIC_COUNTER, "client_total", "", "");
     if (onlooker_open(region) != 0) return 2;
+    if (getenv("ONLOOKER_SOCKET")) printf("published: %s\n", onlooker_wait(5000) == 0 ? "yes" : "no, there is no agent");
     key = onlooker_key(table);
     onlooker_key_text(&key, "someone");
     row = onlooker_table_insert(table, &key);

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/bpf.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -251,6 +253,20 @@ static void *peer_run(void *context) {
     return (void *)0;
 }
 
+/* A slab as the kernel responder uses it: an array of blocks that can be mapped. -1 where bpf(2) is not allowed. */
+static int peer_bpf_slab(void) {
+    union bpf_attr attributes;
+    memset(&attributes, 0, sizeof attributes);
+    attributes.map_type = BPF_MAP_TYPE_ARRAY;
+    attributes.key_size = 4;
+    attributes.value_size = 1024;
+    attributes.max_entries = PEER_SLAB_BYTES / 1024;
+    attributes.map_flags = BPF_F_MMAPABLE;
+    return (int)syscall(SYS_bpf, BPF_MAP_CREATE, &attributes, sizeof attributes);
+}
+
+static int peer_slab_is_bpf; /* for the next peer_start() */
+
 /* The agent begins to listen at `path`, with a slab of its own. */
 static void peer_start(peer_t *peer, const char *path, peer_fault_t fault) {
     struct sockaddr_un address;
@@ -261,7 +277,7 @@ static void peer_start(peer_t *peer, const char *path, peer_fault_t fault) {
     peer->fault = fault;
     peer->next_id = 17;
     peer->next_offset = 40960;
-    peer->slab = peer_memfd(PEER_SLAB_BYTES, F_SEAL_SHRINK | F_SEAL_GROW);
+    peer->slab = peer_slab_is_bpf ? peer_bpf_slab() : peer_memfd(PEER_SLAB_BYTES, F_SEAL_SHRINK | F_SEAL_GROW);
     peer->memory = (unsigned char *)mmap((void *)0, PEER_SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, peer->slab, 0);
     for (i = 0; i < PEER_CONNECTIONS; i++) peer->connections[i] = -1;
     address.sun_family = AF_UNIX;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Section counters of a program made of several files, linked in different ways by run-tests:
  *     section published          they are published, and increments go straight into the slab
+ *     section disabled           ONLOOKER_DISABLE=1: nothing of the SDK runs, and the program counts all the same
  *     section declined           the section does not own its pages: says so, and the program counts all the same
  *     section library FILE       the program has none (-DNO_COUNTERS); the library FILE, loaded and unloaded again, has its own */
 #define ONLOOKER_IMPLEMENTATION
@@ -51,6 +52,24 @@ static void test_published(const char *path) {
     peer_stop(&peer);
     count_more(1);
     CHECK_EQUAL(onlooker_counter_value(&more_total), 7);
+}
+
+static void test_disabled(void) {
+    onlooker_status_t status;
+    onlooker_region_t *region = onlooker_region("disabled");
+    onlooker_counter_t *counter;
+    FILE *threads = popen("ls /proc/$PPID/task | wc -l", "r");
+    int n = 0;
+    count();
+    onlooker_new_counter(region, &counter, "x_total", "", "");
+    CHECK_EQUAL(onlooker_open(region), 0);
+    onlooker_counter_inc(counter);
+    CHECK_EQUAL(onlooker_counter_value(counter), 1);
+    onlooker_status(&status);
+    CHECK_EQUAL(status.state, ONLOOKER_DISABLED);
+    CHECK_EQUAL(onlooker_wait(0), -1);
+    CHECK(threads && fscanf(threads, "%d", &n) == 1 && n == 1);
+    if (threads) (void)pclose(threads);
 }
 
 static void test_declined(void) {
@@ -109,6 +128,7 @@ int main(int argc, char **argv) {
     (void)snprintf(path, sizeof path, "%s", getenv("ONLOOKER_SOCKET"));
 #ifndef NO_COUNTERS
     if (strcmp(argv[1], "published") == 0) test_published(path);
+    if (strcmp(argv[1], "disabled") == 0) test_disabled();
     if (strcmp(argv[1], "declined") == 0) test_declined();
 #else
     if (section_offset(__start_onlooker_data) != 0) return 2;

@@ -106,8 +106,8 @@ static void test_json_reading(void) {
     const char *good = " {\"a\" : [1,{\"b\":\"}\"}] , \"b\":\"x\\\"y\\u0041\\n\",\"c\":{\"d\":18446744073709551615},\"t\":true}";
     const char *end = good + strlen(good), *v;
     char text[16], deep[256];
-    static const char *const bad[] = {"", "{", "{\"b\"", "{\"b\":", "{\"a\":1 \"b\":2}", "[\"b\",1]", "{\"a\":}", "{\"a\":\"x\\", "{\"a\":[1,2",
-                                      "{b:1}", "nul", "{\"a\":,\"b\":1}", "{,\"b\":1}"};
+    static const char *const bad[] = {"", "{", "{\"b\"", "{\"b\":", "{\"a\":1 \"b\":2}", "[\"b\",1]", "{\"a\":}",
+                                      "{\"a\":\"x\\", "{\"a\":[1,2", "{b:1}", "nul", "{\"a\":,\"b\":1}", "{,\"b\":1}"};
     size_t n, i;
     uint64_t number = 7;
     v = get(good, "a", &n);
@@ -156,7 +156,8 @@ static const uint64_t *block_of(const onlooker_region_t *region, uint32_t block)
 static void test_layout(void) {
     static const char *const names[] = {"eu", "us", "as"};
     static const char expected[] =
-        "{\"op\":\"create\",\"name\":\"shop\",\"instance\":\"a\\\"b\",\"labels\":{\"shard\":\"3\"},\"schema\":{\"name\":\"shop_v1\",\"groups\":["
+        "{\"op\":\"create\",\"name\":\"shop\",\"instance\":\"a\\\"b\",\"labels\":{\"shard\":\"3\"},\"schema\":{\"name\":\"shop_v1\","
+        "\"groups\":["
         "{\"kind\":\"plain\",\"blocks\":4,\"fields\":["
         "{\"name\":\"requests_total\",\"metric\":\"counter\",\"type\":\"u64\",\"unit\":\"requests\",\"help\":\"Requests served\","
         "\"labels\":{\"method\":\"get\"}},"
@@ -539,6 +540,51 @@ static void test_tearing(void) {
     CHECK_EQUAL(t.torn, 0);
 }
 
+/* Threads share a row and a group: no update is lost. */
+typedef struct sharing {
+    onlooker_table_t *table;
+    onlooker_guarded_t *group;
+    uint64_t *under_lock;
+} sharing_t;
+
+static void *share(void *context) {
+    sharing_t *s = (sharing_t *)context;
+    onlooker_row_t row;
+    int i;
+    for (i = 0; i < 3000; i++) {
+        if (i % 10 == 0) onlooker_table_begin(s->table);
+        row = row_of(s->table, "shared", 1);
+        (void)onlooker_table_add(s->table, row, 0, 1);
+        if (i % 10 == 9) onlooker_table_commit(s->table);
+        onlooker_guarded_begin(s->group);
+        onlooker_guarded_set_u64(s->group, 0, ++*s->under_lock);
+        onlooker_guarded_commit(s->group);
+    }
+    return (void *)0;
+}
+
+static void test_sharing(void) {
+    enum { THREADS = 4 };
+    onlooker_region_t *region = onlooker_region("sharing_test");
+    pthread_t threads[THREADS];
+    uint64_t under_lock = 0;
+    sharing_t s;
+    int i;
+    s.group = onlooker_new_guarded(region);
+    s.under_lock = &under_lock;
+    (void)onlooker_guarded_field(s.group, ONLOOKER_U64, ONLOOKER_METRIC_COUNTER, "x_total", "", "");
+    s.table = onlooker_new_table(region, 4);
+    onlooker_table_key_text(s.table, "name", 8);
+    (void)onlooker_table_field(s.table, ONLOOKER_U64, ONLOOKER_METRIC_COUNTER, "y_total", "", "");
+    CHECK_EQUAL(onlooker_open(region), 0);
+    for (i = 0; i < THREADS; i++) (void)pthread_create(&threads[i], (pthread_attr_t *)0, share, &s);
+    for (i = 0; i < THREADS; i++) (void)pthread_join(threads[i], (void **)0);
+    CHECK_EQUAL(block_of(region, 0)[3], THREADS * 3000);
+    CHECK_EQUAL(block_of(region, 1)[3 + 2], THREADS * 3000);
+    CHECK_EQUAL(refused(block_of(region, 0), 0), 0);
+    CHECK_EQUAL(refused(block_of(region, 1), 0), 0);
+}
+
 /* ----------------------------------------------------------------------------------------------------- histograms */
 
 static void test_histograms(void) {
@@ -551,8 +597,8 @@ static void test_histograms(void) {
             if (buckets > 4096) continue;
             for (i = 0; i < buckets; i++) {
                 onlooker_histogram_range(g, n, i, &least, &greatest);
-                if (least != next || greatest < least || onlooker_histogram_index(g, n, least) != i || onlooker_histogram_index(g, n, greatest) != i ||
-                    (least > 0 && (greatest - least) > least >> g))
+                if (least != next || greatest < least || onlooker_histogram_index(g, n, least) != i ||
+                    onlooker_histogram_index(g, n, greatest) != i || (least > 0 && (greatest - least) > least >> g))
                     CHECK_EQUAL(i, 99999);
                 next = greatest + 1;
             }
@@ -588,6 +634,7 @@ int main(void) {
     test_guarded();
     test_tables();
     test_tearing();
+    test_sharing();
     test_histograms();
 #ifdef HAVE_VECTORS
     test_vectors();

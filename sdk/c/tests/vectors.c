@@ -54,7 +54,8 @@ static void test_tables(void) {
         CHECK_EQUAL(table->capacity, layout_vectors[i].capacity_of_4_blocks);
         CHECK_EQUAL(table->group.blocks, 4);
         if (layout_vectors[i].row < table->capacity)
-            CHECK_EQUAL(onl_row(table, layout_vectors[i].row) - table->group.images, layout_vectors[i].block * 128 + 3 + layout_vectors[i].word);
+            CHECK_EQUAL(onl_row(table, layout_vectors[i].row) - table->group.images,
+                        layout_vectors[i].block * 128 + 3 + layout_vectors[i].word);
     }
     for (i = 0; i < COUNT(text_vectors); i++) {
         uint64_t words[8];
