@@ -67,6 +67,12 @@ impl Relation {
         i128::from(self.middle.utc_ns) + i128::from(host_ns) - i128::from(self.host_ns)
     }
 
+    /// UTC of an instant of the reader's own steady clock.
+    #[must_use]
+    pub fn own_utc_ns(&self, steady_ns: u64) -> i128 {
+        i128::from(self.middle.utc_ns) + i128::from(steady_ns) - i128::from(self.middle.steady_ns)
+    }
+
     /// How old a time of the host's boot clock is at the instant `steady_ns` of the reader; negative where it seems to lie ahead.
     #[must_use]
     pub fn age_ns(&self, host_ns: u64, steady_ns: u64) -> i128 {
@@ -86,6 +92,7 @@ mod tests {
         assert_eq!(relation.utc_ns(500), 1_000_002_200);
         assert_eq!(relation.utc_ns(0), 1_000_001_700);
         assert_eq!((relation.age_ns(500, 2_200), relation.age_ns(900, 2_200)), (0, -400));
+        assert_eq!(relation.own_utc_ns(2_300), 1_000_002_300);
         assert_eq!(relation.error_ns(2_400), 200);
         assert_eq!(relation.error_ns(1_000_002_200), 200 + 1_000_000, "1 ms a second");
     }

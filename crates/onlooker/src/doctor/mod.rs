@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `onlooker doctor`: what this machine has, and whether a host can be read from here. Each line says what to do where something is amiss.
+//!
+//! Only looks: it changes nothing, loads nothing, and opens no port.
+
+mod local;
+mod remote;
+
+use crate::host::Target;
+use crate::number::parse_duration;
+use crate::{End, Failure, output, token};
+use serde::Serialize;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// What the user asks for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Check the way to this host, too [default port: 7177]
+    #[arg(value_name = "HOST[:PORT]")]
+    target: Option<Target>,
+    #[command(flatten)]
+    token: token::Source,
+    /// One JSON document
+    #[arg(long)]
+    json: bool,
+    /// Time for each step towards the host
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
+    timeout: Duration,
+}
+
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    /// As it should be.
+    Ok,
+    /// Something will not work, or not as well.
+    Warn,
+    /// What was asked for does not work.
+    Fail,
+}
+
+/// One line of the report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Check {
+    status: Status,
+    what: &'static str,
+    detail: String,
+    /// What to do; empty where nothing is to be done.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    advice: String,
+}
+
+impl Check {
+    fn ok(what: &'static str, detail: impl Into<String>) -> Self {
+        Self { status: Status::Ok, what, detail: detail.into(), advice: String::new() }
+    }
+
+    fn warn(what: &'static str, detail: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { status: Status::Warn, what, detail: detail.into(), advice: advice.into() }
+    }
+
+    fn fail(what: &'static str, detail: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { status: Status::Fail, what, detail: detail.into(), advice: advice.into() }
+    }
+}
+
+/// Checks and prints.
+pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
+    let mut checks = local::checks();
+    if let Some(target) = &arguments.target {
+        remote::checks(target, &arguments.token, arguments.timeout, &mut checks);
+    }
+    let is_fine = checks.iter().all(|check| check.status != Status::Fail);
+    let mut out = output::stdout();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut out, &serde_json::json!({"ok": is_fine, "checks": checks}))
+            .map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        write(&mut out, &checks)?;
+    }
+    out.flush()?;
+    Ok(if is_fine { End::Done } else { End::Incomplete })
+}
+
+fn write(out: &mut impl Write, checks: &[Check]) -> io::Result<()> {
+    for Check { status, what, detail, advice } in checks {
+        let status = match status {
+            Status::Ok => "ok",
+            Status::Warn => "warn",
+            Status::Fail => "fail",
+        };
+        let advice = if advice.is_empty() { String::new() } else { format!(" - {advice}") };
+        writeln!(out, "{status:<5}{what}: {}{advice}", output::shown(detail))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_status_detail_and_advice() {
+        let checks =
+            [Check::ok("kernel", "6.1"), Check::warn("BTF", "missing\n", "do this"), Check::fail("x", "y", "z")];
+        let mut out = Vec::new();
+        write(&mut out, &checks).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "ok   kernel: 6.1\nwarn BTF: missing\\n - do this\nfail x: y - z\n"
+        );
+    }
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `onlooker`: the reader's command line.
+//!
+//! Exit codes of all subcommands: 0 done, 1 it could not be done (the message says what to do next), 2 wrong usage, 3 nothing matched.
+#![forbid(unsafe_code)]
+
+mod doctor;
+mod host;
+mod number;
+mod output;
+mod read;
+mod suggest;
+mod token;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Watches hosts by reading their memory.
+#[derive(Debug, Parser)]
+#[command(name = "onlooker", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Read a host's metrics now
+    Read(read::Arguments),
+    /// Check what this machine, or the way to a host, needs
+    Doctor(doctor::Arguments),
+}
+
+/// How a subcommand ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// 0.
+    Done,
+    /// 1: something that was asked for could not be had; it has been said on standard error.
+    Incomplete,
+    /// 3.
+    NothingMatched,
+}
+
+/// Why a subcommand failed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Host(#[from] host::HostError),
+    #[error("cannot write: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let end = match &arguments.command {
+        Command::Read(arguments) => read::run(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
+    };
+    match end {
+        Ok(End::Done) => ExitCode::SUCCESS,
+        Ok(End::Incomplete) => ExitCode::from(1),
+        Ok(End::NothingMatched) => ExitCode::from(3),
+        // Whoever closed the pipe has seen enough.
+        Err(Failure::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::note(&failure.to_string());
+            ExitCode::from(1)
+        }
+    }
+}

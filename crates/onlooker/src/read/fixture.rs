@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A host in memory with a metric of every type, and a reading of it.
+
+use onlooker_region::Block;
+use onlooker_region::guard::commit;
+use onlooker_region::schema::Schema;
+use onlooker_region::table::{KeyValue, Table, pack_key};
+use onlooker_transport::drive::read_host;
+use onlooker_transport::reader::{Limits, Session};
+use onlooker_transport::{Broken, Completion, Outcome, Read, Requester};
+use std::time::Duration;
+
+#[path = "../../../transport/tests/common/memory.rs"]
+#[allow(unreachable_pub, dead_code)]
+mod memory;
+
+pub(crate) use memory::Host;
+
+/// Acquisition time of the host's guarded blocks; its clock says 1000 s at bootstrap.
+pub(crate) const ACQUIRED_NS: u64 = 999_500_000_000;
+
+pub(crate) const SHOP: &str = r#"{"name":"shop","groups":[
+    {"kind":"plain","blocks":1,"fields":[
+        {"name":"shop_requests_total","metric":"counter","type":"u64","help":"Requests served.",
+         "array":{"label":"cpu","count":2,"stride":1}},
+        {"name":"shop_latency_seconds","metric":"histogram","type":"u64","slot":2,"unit":"seconds","scale":1e-9,"help":"Time to serve.",
+         "histogram":{"grouping_power":0,"max_power":4}}]},
+    {"kind":"guarded","blocks":1,"fields":[{"name":"shop_version","metric":"info","type":"text","bytes":16,"resolution_ns":5}]},
+    {"kind":"table","blocks":2,"key":[{"name":"device","type":"text","bytes":8},{"name":"pid","type":"u64"}],
+     "fields":[{"name":"queue_depth","metric":"gauge","type":"i64","help":"Waiting\\now."}]}]}"#;
+
+pub(crate) fn host() -> Host {
+    let mut host = Host::new(64);
+    let region = host.region(1, "shop", &[("pid", "4321"), ("program", "my shop")], SHOP);
+    let identity = region.entry.identity;
+    region.words.set(0, 1, u64::MAX);
+    region.words.set(0, 2, 7);
+    for (slot, value) in [(2, 2), (3, 1), (6, 4), (7, 100)] {
+        region.words.set(0, 1 + slot, value);
+    }
+    commit(region.words.block(1), identity.at(1), ACQUIRED_NS, |p| {
+        p.set(0, u64::from_le_bytes(*b"v1 \"x\"\\\n"));
+    });
+    let schema = Schema::parse(SHOP).unwrap();
+    let words = &region.words.as_ref()[2 * 128..];
+    let mut table = Table::new(schema.groups[2].layout().unwrap(), words, identity.at(2), ACQUIRED_NS);
+    let key = pack_key(&schema.groups[2].key, &[KeyValue::Text("eth0"), KeyValue::U64(3)]).unwrap();
+    table.upsert(&key, ACQUIRED_NS, |values| values.set(0, (-5i64).cast_unsigned())).unwrap();
+    host
+}
+
+/// Answers every READ at the next poll.
+struct Direct<'a>(&'a Host, Vec<Read>);
+
+impl Requester for Direct<'_> {
+    fn max_read_blocks(&self) -> u32 {
+        64
+    }
+
+    fn in_flight(&self) -> usize {
+        self.1.len()
+    }
+
+    fn submit(&mut self, reads: &[Read]) -> Result<usize, Broken> {
+        self.1.extend(reads);
+        Ok(reads.len())
+    }
+
+    fn poll(&mut self, memory: &mut [Block], _now_ns: u64, completions: &mut Vec<Completion>) -> Result<(), Broken> {
+        for read in self.1.drain(..) {
+            let asked =
+                onlooker_wire::tcp_read::Read { va: read.va, rkey: read.rkey, length_bytes: read.blocks * 1024 };
+            let outcome = match self.0.memory.read(&asked) {
+                Err(refusal) => Outcome::Refused(refusal),
+                Ok(bytes) => {
+                    let blocks = &mut memory[read.at as usize..];
+                    for (block, bytes) in blocks.iter_mut().zip(bytes.chunks_exact(1024)) {
+                        block.bytes_mut().copy_from_slice(bytes);
+                    }
+                    Outcome::Done
+                }
+            };
+            completions.push(Completion { id: read.id, outcome });
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, _timeout: Duration) -> Result<(), Broken> {
+        Ok(())
+    }
+}
+
+/// A reading at 2 s of the reader's clock, which always says so.
+pub(crate) fn read(host: &Host) -> Session {
+    let mut session = Session::new(&host.answer(1), 64, Limits { tries: 1, ..Limits::default() });
+    read_host(&mut Direct(host, Vec::new()), &mut session, u64::MAX, || 2_000_000_000).unwrap();
+    session
+}
+
+pub(crate) fn session() -> Session {
+    read(&host())
+}
+
+/// The host's clock said 1000 s when the reader's said 1 s.
+pub(crate) fn relation() -> onlooker_transport::clock::Relation {
+    use onlooker_transport::clock::Moment;
+    let at = |steady_ns| Moment { steady_ns, utc_ns: 1_700_000_000_000_000_000 };
+    onlooker_transport::clock::Relation::new(1_000_000_000_000, at(1_000_000_000), at(1_000_000_000))
+}

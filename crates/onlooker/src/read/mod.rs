@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `onlooker read`: one host's metrics, now or every so often.
+//!
+//! Standard output has what was read and nothing else; what could not be read goes to standard error, with the reason.
+
+mod directory;
+mod json;
+mod labels;
+mod problems;
+mod prometheus;
+mod samples;
+mod table;
+
+#[cfg(test)]
+mod fixture;
+
+use crate::host::{Connection, Target, addresses};
+use crate::number::parse_duration;
+use crate::suggest::matches;
+use crate::{End, Failure, output, token};
+use onlooker_region::Schema;
+use onlooker_transport::reader::{Limits, Session};
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// What the user asks for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The host, with the port of its agent's bootstrap endpoint [default port: 7177]
+    #[arg(value_name = "HOST[:PORT]")]
+    target: Target,
+    /// Names of metrics; `*` and `?` as in a shell [default: all]
+    #[arg(value_name = "METRIC")]
+    metrics: Vec<String>,
+    #[command(flatten)]
+    token: token::Source,
+    /// One JSON document for each reading
+    #[arg(long)]
+    json: bool,
+    /// Prometheus' text format 0.0.4
+    #[arg(long, conflicts_with_all = ["json", "interval"])]
+    prometheus: bool,
+    /// Names of the metrics, without reading them
+    #[arg(long, conflicts_with_all = ["prometheus", "interval", "regions"])]
+    list: bool,
+    /// The host's directory, without reading the regions
+    #[arg(long, conflicts_with_all = ["prometheus", "interval", "metrics"])]
+    regions: bool,
+    /// Read again and again, with rates of counters
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    interval: Option<Duration>,
+    /// End after so many readings
+    #[arg(long, value_name = "N", requires = "interval", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Time for connecting, and for each reading
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
+    timeout: Duration,
+    /// Most that is read of the host in one reading, MiB
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    max_mib: u64,
+}
+
+impl Arguments {
+    fn wants_values(&self) -> bool {
+        !self.list && !self.regions
+    }
+}
+
+/// Whether a metric was asked for.
+fn is_wanted(patterns: &[String], name: &str) -> bool {
+    patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern, name))
+}
+
+fn has_wanted(patterns: &[String], schema: &Schema) -> bool {
+    schema.groups.iter().flat_map(|group| &group.fields).any(|field| is_wanted(patterns, &field.name))
+}
+
+/// Reads and prints.
+pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
+    let addresses = addresses(&arguments.target).map_err(crate::host::HostError::from)?;
+    let is_local = addresses.iter().all(|address| address.ip().is_loopback());
+    let token = arguments.token.token(is_local).map_err(crate::host::HostError::from)?;
+    if token.fingerprint.is_none() && !is_local {
+        output::note(
+            "warning: this token is for a plain endpoint, so its secret crosses the network readable for everybody",
+        );
+    }
+    let limits = Limits { bytes: arguments.max_mib << 20, ..Limits::default() };
+    let mut connection = Connection::open(&arguments.target, addresses, token, arguments.timeout, limits)?;
+    let (patterns, values) = (arguments.metrics.clone(), arguments.wants_values());
+    let prepare = move |session: &mut Session| {
+        let patterns = patterns.clone();
+        session.select(move |_, schema| values && has_wanted(&patterns, schema));
+    };
+    let mut rates = table::Rates::default();
+    let mut end = End::Done;
+    let begin = Instant::now();
+    for number in 1u32.. {
+        match connection.read(&prepare) {
+            Ok(()) => end = show(arguments, &connection, &mut rates, number)?,
+            Err(error) if number == 1 => return Err(error.into()),
+            Err(error) => {
+                output::note(&error.to_string());
+                end = End::Incomplete;
+            }
+        }
+        let Some(interval) = arguments.interval else { break };
+        if arguments.count.is_some_and(|count| u64::from(number) >= count) {
+            break;
+        }
+        // Due times, not pauses, so that the readings do not drift.
+        let due = begin + interval.saturating_mul(number);
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+    Ok(end)
+}
+
+fn show(arguments: &Arguments, connection: &Connection, rates: &mut table::Rates, number: u32) -> Result<End, Failure> {
+    let session = &connection.session;
+    let patterns = &arguments.metrics;
+    let mut out = output::stdout();
+    if arguments.regions {
+        if arguments.json {
+            json::regions(&mut out, connection)?;
+        } else {
+            directory::regions(&mut out, session)?;
+        }
+        out.flush()?;
+        return Ok(problems::of_directory(session));
+    }
+    if arguments.list {
+        let names = directory::names(session, patterns);
+        if arguments.json {
+            json::names(&mut out, &names)?;
+        } else {
+            directory::list(&mut out, &names)?;
+        }
+        out.flush()?;
+        return Ok(problems::verdict(session, patterns, |name| names.contains_key(name)));
+    }
+    let collected = samples::collect(session, patterns);
+    if arguments.json {
+        json::reading(&mut out, connection, &collected, arguments.interval.is_none())?;
+    } else if arguments.prometheus {
+        prometheus::write(&mut out, &collected)?.iter().for_each(|note| output::note(note));
+    } else {
+        if number > 1 {
+            writeln!(out)?;
+        }
+        table::write(&mut out, &collected, &connection.told.relation, arguments.interval.map(|_| rates))?;
+    }
+    out.flush()?;
+    problems::of_regions(session, &collected);
+    Ok(problems::verdict(session, patterns, |name| collected.has(name)))
+}

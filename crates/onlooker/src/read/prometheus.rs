@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Prometheus' text format 0.0.4: HELP, TYPE, samples; all of one metric together, each series once.
+
+use super::directory::type_name;
+use super::samples::{Collected, Row};
+use crate::number::{decimal, exact};
+use onlooker_region::columns::Value;
+use onlooker_region::schema::Metric;
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// Writes the samples and returns notes about what the format cannot say, which is left out.
+pub(super) fn write(out: &mut impl Write, collected: &Collected) -> io::Result<Vec<String>> {
+    let mut families: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+    for row in &collected.rows {
+        families.entry(&row.field.name).or_default().push(row);
+    }
+    let mut notes = Vec::new();
+    let names: HashSet<&str> = families.keys().copied().collect();
+    for (name, rows) in &families {
+        let (first, metric) = (rows[0].field, rows[0].field.metric);
+        let derived = ["_bucket", "_sum", "_count"].map(|suffix| format!("{name}{suffix}"));
+        if let Some(other) =
+            derived.iter().find(|derived| metric == Metric::Histogram && names.contains(derived.as_str()))
+        {
+            notes.push(format!("histogram {name} is left out: {other} is a metric of its own"));
+            continue;
+        }
+        if !first.help.is_empty() {
+            writeln!(out, "# HELP {name} {}", first.help.replace('\\', "\\\\").replace('\n', "\\n"))?;
+        }
+        // Version 0.0.4 has no type for infos; they are gauges of 1.
+        writeln!(out, "# TYPE {name} {}", if metric == Metric::Info { "gauge" } else { type_name(metric) })?;
+        let mut seen: HashSet<String> = HashSet::new();
+        let (mut doubles, mut others) = (0, 0);
+        for row in rows {
+            let mut labels = row.labels.clone();
+            if let Value::Text(text) = &row.value {
+                labels.push(("value".into(), text.clone()));
+            }
+            let series = series(&labels, None);
+            if row.field.metric != metric {
+                others += 1;
+            } else if seen.insert(series.clone()) {
+                sample(out, name, row, &labels, &series)?;
+            } else {
+                doubles += 1;
+            }
+        }
+        if others > 0 {
+            notes.push(format!(
+                "{others} samples of {name} are left out: other schemas say it is no {}",
+                type_name(metric)
+            ));
+        }
+        if doubles > 0 {
+            notes.push(format!("{doubles} samples of {name} are left out: their labels are not unique"));
+        }
+    }
+    Ok(notes)
+}
+
+fn sample(
+    out: &mut impl Write,
+    name: &str,
+    row: &Row,
+    labels: &[(String, String)],
+    series_text: &str,
+) -> io::Result<()> {
+    let scale = row.field.scale;
+    let Value::Histogram { buckets, shape, sum } = &row.value else {
+        let value = if matches!(row.value, Value::Text(_)) { "1".to_owned() } else { exact(&row.value, scale) };
+        return writeln!(out, "{name}{series_text} {value}");
+    };
+    for bucket in shape.cumulative(buckets, scale) {
+        writeln!(out, "{name}_bucket{} {}", series(labels, Some(&decimal(bucket.le))), bucket.count)?;
+    }
+    let count = buckets.iter().fold(0u64, |sum, bucket| sum.wrapping_add(*bucket));
+    writeln!(out, "{name}_bucket{} {count}", series(labels, Some("+Inf")))?;
+    writeln!(out, "{name}_sum{series_text} {}", decimal(Value::U64(*sum).scaled(scale)))?;
+    writeln!(out, "{name}_count{series_text} {count}")
+}
+
+/// `{name="value",...}`, or nothing without labels.
+fn series(labels: &[(String, String)], le: Option<&str>) -> String {
+    let mut text = String::new();
+    for (name, value) in
+        labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain(le.map(|le| ("le", le)))
+    {
+        text.push(if text.is_empty() { '{' } else { ',' });
+        let _ = write!(text, "{name}=\"");
+        for c in value.chars() {
+            match c {
+                '\\' => text.push_str("\\\\"),
+                '"' => text.push_str("\\\""),
+                '\n' => text.push_str("\\n"),
+                other => text.push(other),
+            }
+        }
+        text.push('"');
+    }
+    if !text.is_empty() {
+        text.push('}');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::{fixture, samples};
+
+    fn exposition(session: &onlooker_transport::reader::Session, patterns: &[String]) -> (String, Vec<String>) {
+        let mut out = Vec::new();
+        let notes = write(&mut out, &samples::collect(session, patterns)).unwrap();
+        (String::from_utf8(out).unwrap(), notes)
+    }
+
+    #[test]
+    fn every_type_has_its_form() {
+        let session = fixture::session();
+        let (text, notes) = exposition(&session, &[]);
+        let expected = r#"# HELP queue_depth Waiting\\now.
+# TYPE queue_depth gauge
+queue_depth{device="eth0",exported_pid="3",pid="4321",program="my shop"} -5
+# HELP shop_latency_seconds Time to serve.
+# TYPE shop_latency_seconds histogram
+shop_latency_seconds_bucket{pid="4321",program="my shop",le="0.0"} 2
+shop_latency_seconds_bucket{pid="4321",program="my shop",le="1e-9"} 3
+shop_latency_seconds_bucket{pid="4321",program="my shop",le="3.0000000000000004e-9"} 3
+shop_latency_seconds_bucket{pid="4321",program="my shop",le="7.000000000000001e-9"} 3
+shop_latency_seconds_bucket{pid="4321",program="my shop",le="+Inf"} 7
+shop_latency_seconds_sum{pid="4321",program="my shop"} 1.0000000000000001e-7
+shop_latency_seconds_count{pid="4321",program="my shop"} 7
+# HELP shop_requests_total Requests served.
+# TYPE shop_requests_total counter
+shop_requests_total{cpu="0",pid="4321",program="my shop"} 18446744073709551615
+shop_requests_total{cpu="1",pid="4321",program="my shop"} 7
+# TYPE shop_version gauge
+shop_version{pid="4321",program="my shop",value="v1 \"x\"\\\n"} 1
+"#;
+        assert_eq!((text.as_str(), notes), (expected, Vec::new()));
+    }
+
+    #[test]
+    fn series_are_given_once_and_types_do_not_mix() {
+        let mut host = fixture::host();
+        for id in [8, 9] {
+            let twice = r#"{"name":"t","groups":[{"kind":"plain","blocks":1,"fields":[{"name":"x","metric":"gauge","type":"u64"}]}]}"#;
+            host.region(id, "t", &[], twice);
+        }
+        let other = r#"{"name":"u","groups":[{"kind":"plain","blocks":1,"fields":[{"name":"x","metric":"counter","type":"u64"}]}]}"#;
+        host.region(10, "u", &[("a", "b")], other);
+        let hidden = r#"{"name":"v","groups":[{"kind":"plain","blocks":1,"fields":[
+            {"name":"y","metric":"histogram","type":"u64","histogram":{"grouping_power":0,"max_power":2}},
+            {"name":"y_sum","metric":"gauge","type":"u64","slot":8}]}]}"#;
+        host.region(11, "v", &[], hidden);
+        let session = fixture::read(&host);
+        let (text, notes) = exposition(&session, &["x".into(), "y*".into()]);
+        assert_eq!(text, "# TYPE x gauge\nx 0\n# TYPE y_sum gauge\ny_sum 0\n");
+        assert_eq!(notes.len(), 3, "{notes:?}");
+    }
+
+    #[test]
+    fn any_label_value_stays_within_its_quotes() {
+        bolero::check!().with_type::<String>().for_each(|value| {
+            let text = series(&[("a".into(), value.clone())], None);
+            let inner = text.strip_prefix("{a=\"").and_then(|rest| rest.strip_suffix("\"}")).unwrap();
+            let (mut back, mut chars) = (String::new(), inner.chars());
+            while let Some(c) = chars.next() {
+                assert!(c != '"' && c != '\n');
+                back.push(match c {
+                    '\\' => match chars.next().unwrap() {
+                        'n' => '\n',
+                        escaped => escaped,
+                    },
+                    other => other,
+                });
+            }
+            assert_eq!(back, *value);
+        });
+    }
+
+    #[test]
+    fn histograms_follow_the_formats_vectors() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format/vectors.json");
+        let vectors: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let cases = vectors["histogram_prometheus"].as_array().unwrap();
+        assert!(!cases.is_empty());
+        for case in cases {
+            let power = |key: &str| u8::try_from(case[key].as_u64().unwrap()).unwrap();
+            let shape = onlooker_region::histogram::Shape { grouping_power: power("g"), max_power: power("n") };
+            let mut buckets = vec![0u64; shape.buckets()];
+            for (index, count) in case["buckets"].as_object().unwrap() {
+                buckets[index.parse::<usize>().unwrap()] = count.as_str().unwrap().parse().unwrap();
+            }
+            let scale: f64 = case["scale"].as_str().unwrap().parse().unwrap();
+            let mut got: Vec<_> =
+                shape.cumulative(&buckets, scale).iter().map(|c| (decimal(c.le), c.count.to_string())).collect();
+            got.push(("+Inf".into(), buckets.iter().sum::<u64>().to_string()));
+            let expected: Vec<(String, String)> = serde_json::from_value(case["cumulative"].clone()).unwrap();
+            assert_eq!(got, expected, "{}", case["what"]);
+            let sum: u64 = case["sum"].as_str().unwrap().parse().unwrap();
+            assert_eq!(decimal(Value::U64(sum).scaled(scale)), case["scaled_sum"], "{}", case["what"]);
+        }
+    }
+}
