@@ -133,7 +133,7 @@ pub struct Quota {
     pub regions_per_user: u32,
     /// Size of a user's slab; adopted memory counts too.
     pub bytes_per_user: Size,
-    /// Canonical schema text of one user's regions.
+    /// Space of one user's schemas in the control region.
     pub schema_bytes_per_user: Size,
     /// Connections of one user.
     pub connections_per_user: u32,

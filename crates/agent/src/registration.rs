@@ -224,13 +224,13 @@ impl Registration {
             None => None,
         };
         let schema = update.schema.map(|schema| parse_schema(schema.get())).transpose()?;
-        self.registry.check_update(connection, id, schema.as_ref().map(|(schema, _)| schema))?;
+        self.registry.check_update(connection, id, schema.as_ref().map(|(schema, _)| schema), now_ns)?;
         if live {
             let text = schema.as_ref().map(|(_, text)| text);
             self.directory.update(id, labels.as_ref(), text, false, now_ns)?;
         }
         let (schema, text) = schema.unzip();
-        self.registry.updated(id, labels, schema);
+        self.registry.updated(id, labels, schema, now_ns);
         if let (Some(text), false) = (text, live) {
             self.texts.insert(id, text);
         }

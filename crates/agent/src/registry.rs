@@ -5,7 +5,7 @@
 //! main thread only. Invariants: live and resting ranges of a slab never overlap; no user exceeds a quota, orphans and resting ranges
 //! included; (region id, generation) names one region for ever. Cost: logarithmic in regions, except at the end of a connection (its regions).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use onlooker_region::limits::MAX_REGION_ID;
 use onlooker_region::slab::{PAGE_BYTES, Range, Ranges};
@@ -187,6 +187,7 @@ impl Registry {
             connections: 0,
             schemas: HashMap::new(),
             schema_bytes: 0,
+            resting_schemas: VecDeque::new(),
         });
         if user.connections >= self.quota.connections_per_user {
             let most = self.quota.connections_per_user;
@@ -293,7 +294,7 @@ impl Registry {
                 owner.uid
             )));
         }
-        user.check_schema_quota(owner.uid, &wanted.schema, &self.quota)?;
+        user.check_schema_quota(owner.uid, &wanted.schema, &self.quota, now_ns)?;
         let taken = user.taken();
         let full = || {
             let hint = "freed memory cannot be given out before the reuse delay is over";
@@ -379,7 +380,13 @@ impl Registry {
     ///
     /// # Errors
     /// `not_found`, `schema` (another length), `quota`.
-    pub fn check_update(&self, connection: ConnectionId, id: u32, schema: Option<&SchemaRef>) -> Result<(), Refusal> {
+    pub fn check_update(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        schema: Option<&SchemaRef>,
+        now_ns: u64,
+    ) -> Result<(), Refusal> {
         let region = self.region_of(connection, id)?;
         let Some(schema) = schema else { return Ok(()) };
         if schema.blocks != region.schema.blocks {
@@ -389,19 +396,21 @@ impl Registry {
             );
             return Err(Refusal::new(Code::Schema, message));
         }
-        let user = self.users.get(&region.owner.uid).ok_or_else(|| no_region(id))?;
-        user.check_schema_quota(region.owner.uid, schema, &self.quota)
+        let uid = region.owner.uid;
+        let user = self.users.get_mut(&uid).ok_or_else(|| no_region(id))?;
+        user.check_schema_quota(uid, schema, &self.quota, now_ns)
     }
 
     /// The rim has changed the region.
-    pub fn updated(&mut self, id: u32, labels: Option<Labels>, schema: Option<SchemaRef>) {
+    pub fn updated(&mut self, id: u32, labels: Option<Labels>, schema: Option<SchemaRef>, now_ns: u64) {
+        let until_ns = now_ns.saturating_add(self.limits.reuse_delay.as_ns());
         let Some(region) = self.regions.get_mut(&id) else { return };
         if let Some(labels) = labels {
             region.labels = labels;
         }
         if let (Some(schema), Some(user)) = (schema, self.users.get_mut(&region.owner.uid)) {
             user.add_schema(&schema);
-            user.remove_schema(&region.schema);
+            user.remove_schema(&region.schema, until_ns);
             region.schema = schema;
         }
     }
@@ -494,10 +503,11 @@ impl Registry {
             self.names.remove(&key);
         }
         if let Some(user) = self.users.get_mut(&region.owner.uid) {
+            let until_ns = now_ns.saturating_add(self.limits.reuse_delay.as_ns());
             user.regions -= 1;
-            user.remove_schema(&region.schema);
+            user.remove_schema(&region.schema, until_ns);
             match region.memory {
-                Memory::Slab(range) => user.ranges.give(range, now_ns.saturating_add(self.limits.reuse_delay.as_ns())),
+                Memory::Slab(range) => user.ranges.give(range, until_ns),
                 Memory::Adopted => user.adopted_bytes -= region.schema.region_bytes(),
             }
         }

@@ -91,7 +91,7 @@ fn packets_that_are_not_understood() {
 
 #[test]
 fn names_labels_and_schemas_that_break_a_rule() {
-    let place = Place::new(|config| config.quota.schema_bytes_per_user = Size::from_bytes(20_000));
+    let place = Place::new(|config| config.quota.schema_bytes_per_user = Size::from_bytes(7 * 4096));
     let agent = place.start();
     let mut bystander = Bystander::new(&agent);
     let client = agent.client();

@@ -13,7 +13,7 @@ fn registry() -> Registry {
     let quota = Quota {
         regions_per_user: 6,
         bytes_per_user: Size::from_bytes(8 * PAGE),
-        schema_bytes_per_user: Size::from_bytes(1000),
+        schema_bytes_per_user: Size::from_bytes(9 * PAGE),
         connections_per_user: 3,
         regions: 10,
         bytes: Size::from_bytes(12 * PAGE),
@@ -147,18 +147,32 @@ fn quotas_name_their_key() {
         registry.create(0, wanted(&format!("r{number}"), schema(number, 1)), 1, 0).unwrap();
     }
     assert!(ask(&mut registry, "x", 1, 1).contains("regions_per_user"));
-    let big = SchemaRef { text_bytes: 600, ..schema(200, 1) };
+    let big = SchemaRef { text_bytes: 20_000, ..schema(200, 1) };
     let free = registry.region_of(0, 5).unwrap().id;
     registry.remove(0, free, 0).unwrap();
     assert!(registry.create(0, wanted("x", big), 1, 0).unwrap_err().message.contains("schema_bytes_per_user"));
-    assert_eq!(registry.check_update(0, 6, Some(&big)).unwrap_err().code, Code::Quota);
-    assert_eq!(registry.check_update(0, 6, Some(&schema(1, 2))).unwrap_err().code, Code::Schema);
+    assert_eq!(registry.check_update(0, 6, Some(&big), 0).unwrap_err().code, Code::Quota);
+    assert_eq!(registry.check_update(0, 6, Some(&schema(1, 2)), 0).unwrap_err().code, Code::Schema);
     registry.connect(10, peer(8, 1)).unwrap();
     for number in 0..5 {
         registry.create(10, wanted(&format!("r{number}"), schema(number, 1)), 1, 0).unwrap();
     }
     let refusal = registry.create(10, wanted("one more", schema(1, 1)), 1, 0).unwrap_err();
     assert!(refusal.message.contains("[quota] regions)"), "{refusal}");
+}
+
+#[test]
+fn schemas_that_are_over_count_until_their_blocks_may_be_used_again() {
+    let mut registry = registry();
+    registry.connect(1, peer(7, 100)).unwrap();
+    let id = registry.create(1, wanted("a", schema(0, 1)), 9, 0).unwrap().id;
+    for number in 1..9 {
+        registry.check_update(1, id, Some(&schema(number, 1)), 0).unwrap();
+        registry.updated(id, None, Some(schema(number, 1)), 0);
+    }
+    assert_eq!(code(registry.check_update(1, id, Some(&schema(9, 1)), 19)), Code::Quota, "one in use, eight at rest");
+    registry.check_update(1, id, Some(&schema(8, 1)), 19).unwrap();
+    registry.check_update(1, id, Some(&schema(9, 1)), 20).unwrap();
 }
 
 #[test]
@@ -226,9 +240,9 @@ impl Model {
                 let region = self.registry.region(id).unwrap();
                 let (connection, new) = (region.connection, schema(number % 12, region.schema.blocks));
                 if let Some(connection) = connection
-                    && self.registry.check_update(connection, id, Some(&new)).is_ok()
+                    && self.registry.check_update(connection, id, Some(&new), now_ns).is_ok()
                 {
-                    self.registry.updated(id, None, Some(new));
+                    self.registry.updated(id, None, Some(new), now_ns);
                 }
             }
             Step::Remove { which } => {
@@ -296,10 +310,10 @@ impl Model {
             let own = || registry.regions().filter(|region| region.owner.uid == *uid);
             assert_eq!(own().count(), user.regions as usize);
             assert!(
-                user.regions <= 6 && user.connections <= 3 && user.taken() <= 8 * PAGE && user.schema_bytes <= 1000
+                user.regions <= 6 && user.connections <= 3 && user.taken() <= 8 * PAGE && user.schema_bytes <= 9 * PAGE
             );
             let distinct: BTreeMap<_, _> =
-                own().map(|region| (region.schema.id, u64::from(region.schema.text_bytes))).collect();
+                own().map(|region| (region.schema.id, region.schema.control_bytes())).collect();
             assert_eq!(distinct.values().sum::<u64>(), user.schema_bytes);
             let mut ranges: Vec<Range> = own()
                 .filter_map(|region| if let Memory::Slab(range) = region.memory { Some(range) } else { None })

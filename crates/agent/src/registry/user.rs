@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What one user has: ranges of its slab, connections, schemas; and how much of each it may have.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use onlooker_region::SchemaId;
-use onlooker_region::limits::BLOCK_BYTES;
-use onlooker_region::slab::Ranges;
+use onlooker_region::limits::{BLOCK_BYTES, GUARDED_BYTES};
+use onlooker_region::slab::{PAGE_BYTES, Ranges};
 
 use crate::config::Quota;
 use crate::protocol::{Code, Refusal};
@@ -22,6 +22,13 @@ pub struct SchemaRef {
 }
 
 impl SchemaRef {
+    /// Space that the text takes in the control region: guarded blocks, whole pages.
+    #[must_use]
+    pub fn control_bytes(&self) -> u64 {
+        let blocks = (self.text_bytes as usize).div_ceil(GUARDED_BYTES) as u64;
+        (blocks * BLOCK_BYTES as u64).next_multiple_of(PAGE_BYTES)
+    }
+
     /// Length of a region of this class.
     #[must_use]
     pub fn region_bytes(&self) -> u64 {
@@ -37,6 +44,8 @@ pub(super) struct User {
     pub(super) connections: u32,
     pub(super) schemas: HashMap<SchemaId, u32>,
     pub(super) schema_bytes: u64,
+    /// Schemas that are over, but whose blocks in the control region rest until the time given: (until ns, bytes).
+    pub(super) resting_schemas: VecDeque<(u64, u64)>,
 }
 
 impl User {
@@ -45,8 +54,8 @@ impl User {
     }
 
     /// Bytes that a schema would add.
-    pub(super) fn added_schema_bytes(&self, schema: &SchemaRef) -> u64 {
-        if self.schemas.contains_key(&schema.id) { 0 } else { u64::from(schema.text_bytes) }
+    fn added_schema_bytes(&self, schema: &SchemaRef) -> u64 {
+        if self.schemas.contains_key(&schema.id) { 0 } else { schema.control_bytes() }
     }
 
     pub(super) fn add_schema(&mut self, schema: &SchemaRef) {
@@ -54,19 +63,32 @@ impl User {
         *self.schemas.entry(schema.id).or_default() += 1;
     }
 
-    pub(super) fn remove_schema(&mut self, schema: &SchemaRef) {
+    /// One use less. What the last use frees counts until `until_ns`: otherwise a user who changes schemas without pause would fill the control
+    /// region with resting ones, at the cost of all others.
+    pub(super) fn remove_schema(&mut self, schema: &SchemaRef, until_ns: u64) {
         let Some(count) = self.schemas.get_mut(&schema.id) else { return };
         *count -= 1;
         if *count == 0 {
             self.schemas.remove(&schema.id);
-            self.schema_bytes -= u64::from(schema.text_bytes);
+            self.schema_bytes -= schema.control_bytes();
+            self.resting_schemas.push_back((until_ns, schema.control_bytes()));
         }
     }
 
-    pub(super) fn check_schema_quota(&self, uid: u32, schema: &SchemaRef, quota: &Quota) -> Result<(), Refusal> {
+    pub(super) fn check_schema_quota(
+        &mut self,
+        uid: u32,
+        schema: &SchemaRef,
+        quota: &Quota,
+        now_ns: u64,
+    ) -> Result<(), Refusal> {
+        while self.resting_schemas.front().is_some_and(|(until_ns, _)| *until_ns <= now_ns) {
+            self.resting_schemas.pop_front();
+        }
+        let resting: u64 = self.resting_schemas.iter().map(|(_, bytes)| bytes).sum();
         let most = quota.schema_bytes_per_user;
-        if self.schema_bytes + self.added_schema_bytes(schema) > most.as_bytes() {
-            let hint = "let regions share schemas";
+        if self.schema_bytes + resting + self.added_schema_bytes(schema) > most.as_bytes() {
+            let hint = "let regions share schemas; former ones count until the reuse delay is over";
             return Err(over(format!("schemas of user {uid} exceed {most} ([quota] schema_bytes_per_user): {hint}")));
         }
         Ok(())
