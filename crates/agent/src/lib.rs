@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent of a watched host.
+//! The agent of a watched host: hands out memory to programs, keeps the control region, answers bootstraps and TCP reads.
+//!
+//! Decisions are functions of requests and time without I/O ([`registry`], [`protocol`], [`policy`], [`rate`], [`procfs`]'s parsers); the rim does what they decide
+//! ([`registration`], [`directory`], [`server`], [`tcp`], [`bootstrap`], [`sampler`]); [`agent`] puts them together. Threads: the main one with the only epoll, one that
+//! samples procfs while a reader is connected, one for each TCP connection. An idle agent has no wake-up.
+//!
+//! A library so that tests and the protocol example (`examples/program.rs`) can use its parts; its only user otherwise is the binary beside it.
 #![forbid(unsafe_code)]
 
 pub mod agent;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who may register ([policy] in agent.toml). Names are resolved once, at start; decisions are by number.
+//! Who may register (`[policy]` in agent.toml). Names are resolved once, at start; decisions are by number.
 
 use std::collections::BTreeSet;
 
