@@ -29,15 +29,16 @@ const SOCKET: &str = "/run/onlooker/agent.sock";
 
 /// All of them, in the order of the report.
 pub(super) fn checks() -> Vec<Check> {
+    let rdma = devices(Path::new("/sys/class/infiniband"));
     vec![
         kernel(&rustix::system::uname().release().to_string_lossy()),
         btf(Path::new("/sys/kernel/btf/vmlinux")),
         bpffs(Path::new("/sys/fs/bpf")),
-        memlock(getrlimit(Resource::Memlock).current),
+        memlock(getrlimit(Resource::Memlock).current, !rdma.is_empty()),
         clock_source(Path::new("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
         agent_socket(&std::env::var_os("ONLOOKER_SOCKET").map_or_else(|| SOCKET.into(), PathBuf::from)),
         roce_port(),
-        rdma_devices(Path::new("/sys/class/infiniband")),
+        rdma_devices(&rdma),
     ]
 }
 
@@ -81,15 +82,16 @@ fn bpffs(path: &Path) -> Check {
     }
 }
 
-fn memlock(limit: Option<u64>) -> Check {
-    match limit {
-        None => Check::ok("memlock", "unlimited"),
-        Some(bytes) if bytes >= MEMLOCK_BYTES => Check::ok("memlock", format!("{} MiB", bytes >> 20)),
-        Some(bytes) => Check::warn(
-            "memlock",
-            format!("{} KiB", bytes >> 10),
-            "a card pins what it serves, old kernels what BPF maps hold: LimitMEMLOCK=infinity in the unit, or ulimit -l unlimited",
-        ),
+fn memlock(limit: Option<u64>, has_card: bool) -> Check {
+    let shown = limit.map_or_else(|| "unlimited".to_owned(), |bytes| format!("{} KiB", bytes >> 10));
+    if limit.is_none_or(|bytes| bytes >= MEMLOCK_BYTES) {
+        Check::ok("memlock", shown)
+    } else if has_card {
+        let advice = "a card pins the memory that it serves: LimitMEMLOCK=infinity in the unit, or ulimit -l unlimited";
+        Check::warn("memlock", shown, advice)
+    } else {
+        // BPF memory counts as the control group's since Linux 5.11.
+        Check::ok("memlock", format!("{shown}; only cards need more"))
     }
 }
 
@@ -205,18 +207,17 @@ fn owner(inode: u64) -> Option<String> {
     None
 }
 
-fn rdma_devices(path: &Path) -> Check {
-    let mut names: Vec<String> = match fs::read_dir(path) {
-        Ok(entries) => entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect(),
-        Err(_) => Vec::new(),
-    };
+fn devices(path: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
+    let mut names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
-    let detail = if names.is_empty() {
-        "none: hosts are read through the kernel responder or TCP".into()
-    } else {
-        names.join(", ")
-    };
-    Check::ok("RDMA devices", detail)
+    names
+}
+
+fn rdma_devices(names: &[String]) -> Check {
+    let none = || "none: hosts are read through the kernel responder or TCP".to_owned();
+    Check::ok("RDMA devices", if names.is_empty() { none() } else { names.join(", ") })
 }
 
 #[cfg(test)]
@@ -244,14 +245,15 @@ mod tests {
     fn what_is_missing_warns_and_says_what_to_do() {
         let dir = tempfile::tempdir().unwrap();
         let nothing = dir.path().join("nothing");
-        for check in [btf(&nothing), bpffs(&nothing), bpffs(dir.path()), clock_source(&nothing), memlock(Some(65_536))]
+        for check in
+            [btf(&nothing), bpffs(&nothing), bpffs(dir.path()), clock_source(&nothing), memlock(Some(65_536), true)]
         {
             assert!(check.status == Status::Warn && !check.advice.is_empty(), "{check:?}");
         }
-        assert_eq!(memlock(None).status, Status::Ok);
-        assert_eq!(rdma_devices(&nothing).status, Status::Ok);
+        assert_eq!((memlock(None, true).status, memlock(Some(65_536), false).status), (Status::Ok, Status::Ok));
+        assert!(devices(&nothing).is_empty());
         fs::create_dir(dir.path().join("mlx5_0")).unwrap();
-        assert_eq!(rdma_devices(dir.path()).detail, "mlx5_0");
+        assert_eq!(rdma_devices(&devices(dir.path())).detail, "mlx5_0");
         let file = dir.path().join("clock");
         fs::write(&file, "hpet\n").unwrap();
         assert_eq!(clock_source(&file).status, Status::Warn);

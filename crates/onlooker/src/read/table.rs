@@ -50,7 +50,8 @@ pub(super) fn write(
     if let Some(rates) = &mut before {
         rates.last = next;
     }
-    table.write(out)
+    // Headings over nothing would look like an answer.
+    if collected.rows.is_empty() { Ok(()) } else { table.write(out) }
 }
 
 fn value(row: &Row) -> String {
