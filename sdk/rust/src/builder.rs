@@ -464,6 +464,44 @@ mod tests {
     }
 
     #[test]
+    fn every_word_of_a_field_moves_once_and_no_identity_does() {
+        bolero::check!().with_type::<Vec<(u8, u8, u8, bool)>>().for_each(|fields| {
+            let mut builder = Builder::new("property");
+            let mut slots = 0;
+            for (number, (kind, a, b, spread)) in fields.iter().enumerate() {
+                let metric = Metric::new(&format!("m{number}"));
+                let elements = Elements::new("i", u32::from(*a) + 1);
+                let elements = if *spread { elements.spread() } else { elements };
+                slots += match kind % 3 {
+                    0 => {
+                        builder.counter(metric);
+                        1
+                    }
+                    1 => {
+                        builder.gauges::<f64>(metric, elements);
+                        usize::from(*a) + 1
+                    }
+                    _ => {
+                        let (g, n) = (a % 5, a % 5 + 1 + b % 60);
+                        builder.histogram(metric, g, n);
+                        Shape { grouping_power: g, max_power: n }.slots()
+                    }
+                };
+            }
+            builder.guarded(|g| g.counter::<u64>("g"));
+            builder.table::<(u64,), _>(["n"], 3, |t| t.counter::<u64>("t"));
+            let plain_words = builder.slots.div_ceil(PLAIN_SLOTS) * 128;
+            let description = builder.describe().unwrap();
+            let words: Vec<usize> = description.plan.spans.iter().flat_map(|(span, _)| span.clone()).collect();
+            let distinct: std::collections::HashSet<_> = words.iter().collect();
+            assert_eq!((words.len(), distinct.len()), (slots, slots));
+            assert!(words.iter().all(|word| word % 128 != 0 && *word < plain_words));
+            assert_eq!(description.plan.guarded, plain_words / 128..plain_words / 128 + 1);
+            assert_eq!(description.tables[0].blocks, plain_words / 128 + 1..plain_words / 128 + 2);
+        });
+    }
+
+    #[test]
     fn mistakes_are_named() {
         fn open<R>(build: impl FnOnce(&mut Builder) -> R) -> OpenError {
             let mut builder = Region::builder("builder_test");

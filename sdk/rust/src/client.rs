@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,8 @@ pub(crate) enum Lost {
     Answer { op: &'static str, message: String },
     #[error("the agent refused `hello`: {0}")]
     Hello(String),
+    #[error("the program closed the SDK's descriptors")]
+    Descriptors,
 }
 
 /// A refusal: code and sentence.
@@ -126,7 +129,11 @@ impl Client {
             let socket = name.clone();
             move |errno| Lost::System { operation, socket, errno }
         };
-        let address = SocketAddrUnix::new(path).map_err(failed("address"))?;
+        let address = match path.as_os_str().as_bytes() {
+            [b'@', name @ ..] => SocketAddrUnix::new_abstract_name(name),
+            _ => SocketAddrUnix::new(path),
+        };
+        let address = address.map_err(failed("address"))?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let made = SDK.note(|| socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map(|fd| vec![fd]));
         let fd = made.map_err(failed("socket"))?.pop().ok_or(Lost::Closed)?;
@@ -266,6 +273,11 @@ pub(crate) fn wait_for(fds: &mut [PollFd], timeout: Option<Duration>) {
 /// Whether something happened there.
 pub(crate) fn is_ready(fd: &PollFd) -> bool {
     !fd.revents().is_empty()
+}
+
+/// Whether the number is no descriptor any more.
+pub(crate) fn is_gone(fd: &PollFd) -> bool {
+    fd.revents().contains(PollFlags::NVAL)
 }
 
 /// Empties an eventfd or an inotify queue.

@@ -171,7 +171,7 @@ macro_rules! histogram {
 ///
 /// onlooker_sdk::globals! {
 ///     /// What the shop counts.
-///     pub static SHOP: Shop = "shop" {
+///     pub static SHOP: Shop = "shop_globals" {
 ///         /// Requests served.
 ///         requests: Counter = "shop_requests_total", unit "requests", labels { "shard": "3" };
 ///         /// Requests in flight.
@@ -223,7 +223,6 @@ macro_rules! globals {
 
         const _: () = {
             // SAFETY: `repr(C, align(4096))` above makes address and size multiples of 4096; every field is a `GlobalField`, that is words.
-            #[allow(unsafe_code)]
             unsafe impl $crate::__private::Statics for $Type {}
             static FIELDS: &[$crate::__private::GlobalInfo] = &[$(
                 $crate::__private::GlobalInfo {
@@ -242,7 +241,6 @@ macro_rules! globals {
                 $crate::__private::register(&NODE);
             }
             // SAFETY: run once by the dynamic linker, as a function without arguments; it needs nothing that `main` would set up.
-            #[allow(unsafe_code)]
             #[used]
             #[unsafe(link_section = ".init_array")]
             static REGISTER: extern "C" fn() = register;

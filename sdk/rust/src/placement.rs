@@ -116,10 +116,10 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps a range of a descriptor that [`check_slab`] or [`sealed_memfd`] vouches for.
     fn of(fd: impl AsFd, offset: u64, bytes: usize) -> Result<Self, PlaceError> {
+        // Populated: the window of a switch has no page faults in it.
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: the kernel chooses the address, so no existing mapping is touched.
-        let at = unsafe {
-            mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, fd, offset)
-        };
+        let at = unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags, fd, offset) };
         Self::made(at, "mmap", bytes)
     }
 
@@ -389,4 +389,10 @@ pub(crate) fn without_signals<R>(start: impl FnOnce() -> R) -> R {
     // SAFETY: `before` was filled above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
     result
+}
+
+/// Whether the program runs with more rights than who started it: the environment is not to be trusted then.
+pub(crate) fn is_set_user_id() -> bool {
+    // SAFETY: reads a word that the kernel gave the process.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }

@@ -3,12 +3,14 @@
 //!
 //! One lock, held for moments only; never while waiting for the agent or for a region's lock (a fork takes this one first, then the regions').
 
-use crate::placement::{close_inherited, without_signals};
+use crate::placement::{close_inherited, is_set_user_id, without_signals};
 use crate::region::{Inner, Standing};
 use crate::{fork, thread};
 use rustix::event::{EventfdFlags, eventfd};
+use std::io::Write;
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -80,6 +82,8 @@ pub(crate) struct Core {
     pub(crate) socket: Option<PathBuf>,
     pub(crate) fork: Fork,
     started: bool,
+    /// Errors go to standard error, too.
+    debug: bool,
     hooked: bool,
     wake: Option<Arc<OwnedFd>>,
     noted: Vec<RawFd>,
@@ -105,6 +109,7 @@ pub(crate) static SDK: Sdk = Sdk {
         socket: None,
         fork: Fork::Detach,
         started: false,
+        debug: false,
         hooked: false,
         wake: None,
         noted: Vec::new(),
@@ -161,9 +166,7 @@ impl Sdk {
             let end = (0..=MAX_ERROR_BYTES).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
             message.truncate(end);
         }
-        let mut core = self.core();
-        core.errors += 1;
-        core.error = Some(message);
+        self.core().fail(message);
     }
 
     pub(crate) fn has(&self, name: &str, instance: &str) -> bool {
@@ -277,7 +280,26 @@ impl Sdk {
     }
 }
 
+/// The SDK's thread; a fault of ours must not be silent, and must not take the program down.
+fn guard_thread(wake: &Arc<OwnedFd>) {
+    if catch_unwind(AssertUnwindSafe(|| thread::run(wake))).is_err() {
+        let mut core = SDK.core();
+        core.wake = None;
+        core.state = State::Waiting;
+        core.fail("the SDK's thread has ended by a fault of the SDK: please report it".into());
+    }
+}
+
 impl Core {
+    fn fail(&mut self, message: String) {
+        if self.debug {
+            // Nothing can be said where there is no standard error.
+            let _said = writeln!(std::io::stderr(), "onlooker: {message}");
+        }
+        self.errors += 1;
+        self.error = Some(message);
+    }
+
     fn has(&self, name: &str, instance: &str) -> bool {
         self.regions.iter().any(|region| region.name == name && region.instance == instance)
     }
@@ -287,8 +309,7 @@ impl Core {
         if !self.hooked {
             self.hooked = true;
             if let Err(error) = fork::hook() {
-                self.errors += 1;
-                self.error = Some(format!("a forked child will share this process's metrics: {error}"));
+                self.fail(format!("a forked child will share this process's metrics: {error}"));
             }
         }
     }
@@ -297,11 +318,13 @@ impl Core {
     pub(crate) fn start(&mut self) {
         if !self.started {
             self.started = true;
-            if std::env::var_os("ONLOOKER_DISABLE").is_some_and(|value| value == "1") {
+            let trusted = !is_set_user_id();
+            let variable = |name| std::env::var_os(name).filter(|_| trusted);
+            if variable("ONLOOKER_DISABLE").is_some_and(|value| value == "1") {
                 self.state = State::Disabled;
             }
-            self.socket =
-                Some(std::env::var_os("ONLOOKER_SOCKET").map_or_else(|| DEFAULT_SOCKET.into(), PathBuf::from));
+            self.debug = variable("ONLOOKER_DEBUG").is_some_and(|value| value == "1");
+            self.socket = Some(variable("ONLOOKER_SOCKET").map_or_else(|| DEFAULT_SOCKET.into(), PathBuf::from));
         }
         if matches!(self.state, State::Disabled | State::Detached) || self.regions.is_empty() {
             return;
@@ -314,7 +337,7 @@ impl Core {
             let wake = Arc::new(fd);
             let thread_wake = wake.clone();
             let builder = std::thread::Builder::new().name("onlooker".into()).stack_size(STACK_BYTES);
-            without_signals(|| builder.spawn(move || thread::run(&thread_wake)))?;
+            without_signals(|| builder.spawn(move || guard_thread(&thread_wake)))?;
             Ok::<_, std::io::Error>(wake)
         });
         match spawned {
@@ -323,17 +346,31 @@ impl Core {
                 self.state = State::Waiting;
             }
             Err(error) => {
-                self.errors += 1;
-                self.error = Some(format!("cannot start the thread that registers metrics: {error}"));
+                self.fail(format!("cannot start the thread that registers metrics: {error}"));
             }
         }
     }
 
     fn wake(&self) {
-        if let Some(wake) = &self.wake {
+        // A program that closes all descriptors may have made the number another file's.
+        let ours = |wake: &OwnedFd| {
+            let link = std::fs::read_link(format!("/proc/self/fd/{}", wake.as_raw_fd()));
+            link.is_ok_and(|link| link.as_os_str() == "anon_inode:[eventfd]")
+        };
+        if let Some(wake) = self.wake.as_ref().filter(|wake| ours(wake)) {
             // It fails only where 2^64 wake-ups are pending already.
             let _pending = rustix::io::write(wake, &1u64.to_ne_bytes());
         }
+    }
+
+    /// The program has closed descriptors that are not its own (a daemon that closes all of them): the thread that found out ends, another begins.
+    pub(crate) fn descriptors_gone(&mut self) {
+        self.fail("the program closed the SDK's descriptors; connecting again".into());
+        self.noted.clear();
+        // Its number is closed, or means another file by now.
+        std::mem::forget(self.wake.take());
+        self.state = State::Waiting;
+        self.start();
     }
 
     /// In the child of a fork: the thread and its connection are the parent's.

@@ -4,7 +4,7 @@
 //! Connected it waits in poll without a time limit. Without an agent it waits for the socket to appear (inotify on the socket's directory, or on the
 //! nearest one above it that exists) and tries again by itself at most every 10 s.
 
-use crate::client::{Client, Given, Lost, Refusal, drain, is_ready, wait_for};
+use crate::client::{Client, Given, Lost, Refusal, drain, is_gone, is_ready, wait_for};
 use crate::region::{Attached, Inner, Standing};
 use crate::sdk::{Noted, SDK, State};
 use onlooker_region::Identity;
@@ -44,6 +44,12 @@ pub(crate) fn run(wake: &Arc<OwnedFd>) {
                 SDK.connected();
                 let mut session = Session { client, wake, later: HashMap::new() };
                 let Err(lost) = session.serve();
+                if matches!(lost, Lost::Descriptors) {
+                    // Not to be closed: the numbers may be another file's by now.
+                    std::mem::forget(session);
+                    leave();
+                    return gone(wake);
+                }
                 drop(session);
                 SDK.error(lost.to_string());
                 leave();
@@ -62,9 +68,14 @@ pub(crate) fn run(wake: &Arc<OwnedFd>) {
         let mut fds = vec![PollFd::new(wake, PollFlags::IN)];
         fds.extend(watch.iter().map(|watch| PollFd::new(&*watch.fd, PollFlags::IN)));
         wait_for(&mut fds, Some(timeout));
+        let gone_now = fds.iter().any(is_gone);
         let woken = is_ready(&fds[0]);
         let watched = fds.get(1).is_some_and(is_ready);
         drop(fds);
+        if gone_now {
+            std::mem::forget(watch);
+            return gone(wake);
+        }
         if woken {
             drain(wake);
         }
@@ -74,6 +85,12 @@ pub(crate) fn run(wake: &Arc<OwnedFd>) {
             (retry * 2).min(LAST_RETRY)
         };
     }
+}
+
+/// Ends this thread in favour of one with descriptors of its own.
+fn gone(wake: &Arc<OwnedFd>) {
+    std::mem::forget(wake.clone());
+    SDK.core().descriptors_gone();
 }
 
 /// After the connection is lost: nothing is published any more, the memory stays where it is for the moment.
@@ -136,6 +153,9 @@ impl Session<'_> {
             let next = self.later.values().min().map(|at| at.saturating_duration_since(Instant::now()));
             let mut fds = [PollFd::new(self.client.fd(), PollFlags::IN), PollFd::new(self.wake, PollFlags::IN)];
             wait_for(&mut fds, next);
+            if is_gone(&fds[0]) || is_gone(&fds[1]) {
+                return Err(Lost::Descriptors);
+            }
             if is_ready(&fds[0]) {
                 // The agent only answers; what comes unasked is the end.
                 return Err(Lost::Closed);

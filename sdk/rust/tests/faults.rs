@@ -186,9 +186,93 @@ fn the_program_goes_on_whatever_the_agent_answers() {
     counter.inc();
     assert_eq!((word(0), word(1)), (18 << 16 | 5 << 40, 62));
 
+    // A BPF array: what a slab of the kernel responder is.
+    drop(socket);
+    let socket = greeted(&listener);
+    receive(&socket).expect("create");
+    match bpf_array(64) {
+        Ok(array) => {
+            send(
+                &socket,
+                &region(|a| a["region"]["offset"] = json!(65536)),
+                &[array.try_clone().expect("a descriptor")],
+            );
+            assert_eq!(
+                receive(&socket).expect("remove")["op"],
+                "remove",
+                "the kernel maps nothing outside of the array"
+            );
+            says("Invalid argument");
+            drop(socket);
+            let socket = greeted(&listener);
+            receive(&socket).expect("create");
+            send(&socket, &region(|_| ()), &[array.try_clone().expect("a descriptor")]);
+            assert_eq!(receive(&socket).expect("publish")["op"], "publish");
+            send(&socket, br#"{"ok":true}"#, &[]);
+            assert!(onlooker_sdk::wait(PATIENCE));
+            assert_eq!(bpf_word(&array, 4, 1), 62);
+            counter.inc();
+            assert_eq!((bpf_word(&array, 4, 0), bpf_word(&array, 4, 1)), (17 << 16 | 5 << 40, 63));
+        }
+        Err(error) => {
+            assert_eq!(error.raw_os_error(), Some(libc::EPERM), "only rights may be missing: {error}");
+            drop(socket);
+            counter.inc();
+        }
+    }
+
+    // The program closes descriptors that are not its own: the SDK neither spins nor gives up.
+    let mut wakes = std::fs::read_dir("/proc/self/fd").expect("reads").filter_map(|entry| {
+        let path = entry.expect("an entry").path();
+        let link = std::fs::read_link(&path).ok()?;
+        (link.as_os_str() == "anon_inode:[eventfd]").then(|| path.file_name()?.to_str()?.parse::<i32>().ok()).flatten()
+    });
+    let wake = wakes.next().expect("the SDK has one");
+    drop(wakes);
+    // SAFETY: it is not ours to close, which is what is tested; no file of the test is opened until the SDK has noticed.
+    assert_eq!(unsafe { libc::close(wake) }, 0);
+    let socket = {
+        // The old connection ends with the agent's side of it.
+        let socket = greeted(&listener);
+        receive(&socket).expect("create");
+        drop(socket);
+        says("closed the SDK's descriptors");
+        greeted(&listener)
+    };
+    receive(&socket).expect("create");
+    send(&socket, &region(|a| a["region"]["id"] = json!(19)), &[good()]);
+    assert_eq!(receive(&socket).expect("publish"), json!({"op": "publish", "region": 19}));
+    send(&socket, br#"{"ok":true}"#, &[]);
+    assert!(onlooker_sdk::wait(PATIENCE));
+    assert_eq!(counter.value(), 63);
+
     // An ended region is removed.
     drop((shop, counter));
-    assert_eq!(receive(&socket).expect("remove"), json!({"op": "remove", "region": 18}));
+    assert_eq!(receive(&socket).expect("remove"), json!({"op": "remove", "region": 19}));
+}
+
+/// bpf(2) with the first bytes of its attributes.
+fn bpf(command: i64, attributes: &mut [u64]) -> std::io::Result<i64> {
+    // SAFETY: the attributes are as long as is said, and what they point at outlives the call.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_mut_ptr(), size_of_val(attributes)) };
+    if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// A mmapable array of blocks.
+fn bpf_array(blocks: u64) -> std::io::Result<OwnedFd> {
+    let (array, key_bytes, block_bytes, mmapable) = (2, 4 << 32, 1024, 1 << 10);
+    let fd = bpf(0, &mut [array | key_bytes, block_bytes | blocks << 32, mmapable])?;
+    let fd = i32::try_from(fd).expect("a descriptor");
+    // SAFETY: the call has just made it.
+    Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) })
+}
+
+/// Word `word` of block `block`.
+fn bpf_word(array: &OwnedFd, block: u32, word: usize) -> u64 {
+    let mut value = [0u64; 128];
+    let fd = u64::try_from(std::os::fd::AsRawFd::as_raw_fd(array)).expect("positive");
+    bpf(1, &mut [fd, std::ptr::from_ref(&block) as u64, value.as_mut_ptr() as u64, 0]).expect("looks up");
+    value[word]
 }
 
 fn says(expected: &str) {

@@ -20,6 +20,7 @@ onlooker_sdk::globals! {
 }
 
 #[test]
+#[allow(clippy::print_stdout, reason = "how long the switches took, for whoever looks")]
 fn additions_survive_fifty_agents() {
     let site = Site::new();
     use_socket(&site.socket());
