@@ -127,12 +127,20 @@ def bucket_range(g, i):
     return (1 << q) + (r << q - g), (1 << q) + (r + 1 << q - g) - 1
 
 
+def exported(stored, scale):
+    """schema.md, Form of `scale`: a scale that is the reciprocal of a whole number divides, so that 3 * 1e-9 is 3e-9."""
+    whole = round(1 / scale) if scale < 1 else 0
+    if 0 < whole < 2**53 and 1 / float(whole) == scale:
+        return float(stored) / whole
+    return float(stored) * scale
+
+
 def prometheus(g, n, counts, scale):
     """schema.md: [(le, cumulative count)] at the ranges that end at 2^k - 1, k = 0 .. n-1, then +Inf."""
     ends = [(bucket_range(g, i)[1], i) for i in range(buckets(g, n) - 1)]
     ends = [(end, i) for end, i in ends if end & end + 1 == 0]
     require([end for end, _ in ends] == [(1 << k) - 1 for k in range(n)], "power of two bounds")
-    rows = [[decimal_text(float(end) * scale), str(sum(counts[: i + 1]))] for end, i in ends]
+    rows = [[decimal_text(exported(end, scale)), str(sum(counts[: i + 1]))] for end, i in ends]
     return rows + [["+Inf", str(sum(counts))]]
 
 

@@ -252,7 +252,7 @@ def prometheus_vectors():
     for what, g, n, counts, scale, total in rows:
         dense = [counts.get(i, 0) for i in range(f.buckets(g, n))]
         out.append({"what": what, "g": g, "n": n, "scale": f.decimal_text(scale), "buckets": {str(i): str(c) for i, c in counts.items()},
-                    "sum": str(total), "cumulative": f.prometheus(g, n, dense, scale), "scaled_sum": f.decimal_text(total * scale)})  # fmt: skip
+                    "sum": str(total), "cumulative": f.prometheus(g, n, dense, scale), "scaled_sum": f.decimal_text(f.exported(total, scale))})  # fmt: skip
     return out
 
 

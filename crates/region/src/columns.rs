@@ -8,7 +8,7 @@ use crate::block::{Block, Identity, check_plain, guarded_place, plain_place};
 use crate::guard::{self, Reject};
 use crate::histogram::Shape;
 use crate::limits::BLOCK_BYTES;
-use crate::schema::{Field, Group, Kind, Schema, Type};
+use crate::schema::{Field, Group, Kind, Schema, Type, exported};
 use crate::table::{self, KeyPart, text_of};
 
 /// A stored value, not yet scaled.
@@ -39,9 +39,9 @@ impl Value {
     #[allow(clippy::cast_precision_loss)] // Prometheus' values are doubles
     pub fn scaled(&self, scale: f64) -> f64 {
         match self {
-            Self::U64(n) => *n as f64 * scale,
-            Self::I64(n) => *n as f64 * scale,
-            Self::F64(n) => n * scale,
+            Self::U64(n) => exported(*n as f64, scale),
+            Self::I64(n) => exported(*n as f64, scale),
+            Self::F64(n) => exported(*n, scale),
             Self::Text(_) => 1.0,
             Self::Histogram { buckets, .. } => buckets.iter().fold(0u64, |a, b| a.wrapping_add(*b)) as f64,
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Log-linear histograms (docs/format/schema.md, "Histograms"): mergeable, relative error at most 2^-grouping_power.
 
+use crate::schema::exported;
 use serde::{Deserialize, Serialize};
 
 /// Shape of a histogram; only histograms of equal shape can be merged.
@@ -83,7 +84,7 @@ impl Shape {
             count = count.wrapping_add(*bucket);
             let high = self.range(index).1;
             if high.wrapping_add(1).is_power_of_two() {
-                out.push(Cumulative { le: high as f64 * scale, count });
+                out.push(Cumulative { le: exported(high as f64, scale), count });
             }
         }
         out
