@@ -34,7 +34,7 @@ demo: build
 # --- gates -------------------------------------------------------------------------------------------------------------------------------
 
 .PHONY: test
-test: setup-test lint unit loom sdk-c lab-smoke
+test: setup-test lint unit loom sdk-c e2e lab-smoke
 	@echo 'make test: all passed'
 
 .PHONY: lint
@@ -59,6 +59,11 @@ loom:
 .PHONY: sdk-c
 sdk-c:
 	sdk/c/run-tests
+
+# Programs with known values in one network namespace, the reader in another.
+.PHONY: e2e
+e2e:
+	e2e/run
 
 # --- laboratory --------------------------------------------------------------------------------------------------------------------------
 
