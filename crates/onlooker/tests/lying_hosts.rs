@@ -198,8 +198,10 @@ fn torn_for_ever_and_churn_for_ever_end() {
     assert!(code == 0 && out.contains("node_up") && err.contains("identity"), "{err}");
 }
 
-/// A responder that changes its answers' bytes.
-fn liar(host: &Host, change: fn(&mut Vec<u8>, &mut TcpStream) -> bool) -> SocketAddr {
+/// Changes an answer's bytes; false ends the connection.
+type Change = fn(&mut Vec<u8>, &mut TcpStream) -> bool;
+
+fn liar(host: &Host, change: Change) -> SocketAddr {
     let memory = host.memory.clone();
     serve(move |stream| answer_stream(&memory, stream, change))
 }
@@ -207,7 +209,7 @@ fn liar(host: &Host, change: fn(&mut Vec<u8>, &mut TcpStream) -> bool) -> Socket
 #[test]
 fn streams_that_are_none_end_with_the_reason() {
     let (host, ..) = host();
-    let lies: [(fn(&mut Vec<u8>, &mut TcpStream) -> bool, &str); 6] = [
+    let lies: [(Change, &str); 6] = [
         (
             |bytes, _| {
                 bytes[0] ^= 0xff;

@@ -2,7 +2,7 @@
 //! The state machine of a cycle.
 
 use super::fetch::{Fetch, Span};
-use super::frame::{Problem, State, missed};
+use super::frame::State;
 use super::resolve::{Class, Classes, Wanted};
 use super::{Counters, Frame, Limits, ReadError, count, outcome_name, reason};
 use crate::{Completion, Outcome, Read};
@@ -17,7 +17,7 @@ use onlooker_wire::tcp_read::Refusal;
 const PAUSES_NS: [u64; 8] = [0, 0, 100_000, 500_000, 1_000_000, 2_000_000, 4_000_000, 8_000_000];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     Header,
     Entries,
     Schemas,
@@ -25,33 +25,33 @@ enum Step {
     Done,
 }
 
-type Filter = Box<dyn Fn(&RegionEntry, &Schema) -> bool + Send>;
+pub(super) type Filter = Box<dyn Fn(&RegionEntry, &Schema) -> bool + Send>;
 
 /// Follows one host.
 pub struct Session {
-    control: Control,
-    max_read_blocks: u32,
-    limits: Limits,
-    filter: Filter,
-    directory: Directory,
-    classes: Classes,
-    states: Vec<State>,
-    memory: Vec<Block>,
+    pub(super) control: Control,
+    pub(super) max_read_blocks: u32,
+    pub(super) limits: Limits,
+    pub(super) filter: Filter,
+    pub(super) directory: Directory,
+    pub(super) classes: Classes,
+    pub(super) states: Vec<State>,
+    pub(super) memory: Vec<Block>,
     /// Blocks of the memory's front that belong to `states`; scratch is behind.
-    held: u32,
-    entry_blocks: Vec<u32>,
-    fetch: Fetch,
-    step: Step,
-    tries: u32,
-    rounds: u32,
+    pub(super) held: u32,
+    pub(super) entry_blocks: Vec<u32>,
+    pub(super) fetch: Fetch,
+    pub(super) step: Step,
+    pub(super) tries: u32,
+    pub(super) rounds: u32,
     /// Bytes that this cycle may still cost.
-    budget: u64,
-    not_before_ns: u64,
-    asked_ns: u64,
-    deadline_ns: u64,
-    counters: Counters,
+    pub(super) budget: u64,
+    pub(super) not_before_ns: u64,
+    pub(super) asked_ns: u64,
+    pub(super) deadline_ns: u64,
+    pub(super) counters: Counters,
     /// Control blocks that were given up, with the reason.
-    control_refused: Vec<(u32, Reject)>,
+    pub(super) control_refused: Vec<(u32, Reject)>,
 }
 
 impl Session {
@@ -103,7 +103,7 @@ impl Session {
         self.begin_round(now_ns);
     }
 
-    fn begin_round(&mut self, now_ns: u64) {
+    pub(super) fn begin_round(&mut self, now_ns: u64) {
         self.rounds += 1;
         self.control_refused.clear();
         self.want(Step::Header, now_ns);
@@ -112,7 +112,7 @@ impl Session {
     }
 
     /// Begins a step with an empty batch.
-    fn want(&mut self, step: Step, now_ns: u64) {
+    pub(super) fn want(&mut self, step: Step, now_ns: u64) {
         self.step = step;
         self.tries = 1;
         self.not_before_ns = now_ns;
@@ -211,7 +211,7 @@ impl Session {
     }
 
     /// Begins the next try of the present step, after a pause; false where there is none left. The batch is empty then.
-    fn again(&mut self, now_ns: u64) -> bool {
+    pub(super) fn again(&mut self, now_ns: u64) -> bool {
         if self.tries >= self.limits.tries || now_ns >= self.deadline_ns {
             return false;
         }
@@ -224,7 +224,7 @@ impl Session {
     }
 
     /// Takes blocks from the budget.
-    fn spend(&mut self, blocks: u32) -> bool {
+    pub(super) fn spend(&mut self, blocks: u32) -> bool {
         match self.budget.checked_sub(u64::from(blocks) * BLOCK_BYTES as u64) {
             Some(left) => {
                 self.budget = left;
@@ -356,164 +356,6 @@ impl Session {
         }
         self.begin_regions(now_ns);
         Ok(())
-    }
-
-    /// Lays out the regions of the directory; what an earlier round of this cycle has read of unchanged ones is kept.
-    fn begin_regions(&mut self, now_ns: u64) {
-        let old = std::mem::take(&mut self.states);
-        let mut old_memory = std::mem::take(&mut self.memory);
-        let mut kept: Vec<&State> = old.iter().filter(|state| state.finished && state.problem.is_none()).collect();
-        kept.sort_unstable_by_key(|state| state.entry.identity.word());
-        if kept.is_empty() {
-            // The usual case keeps its allocation.
-            std::mem::swap(&mut self.memory, &mut old_memory);
-            self.memory.clear();
-        }
-        let entries: Vec<RegionEntry> = self.directory.regions().cloned().collect();
-        self.held = 0;
-        for entry in entries {
-            let known = kept.binary_search_by_key(&entry.identity.word(), |state| state.entry.identity.word());
-            if let Some(state) = known.ok().map(|index| kept[index]).filter(|state| state.entry == entry) {
-                let blocks = &old_memory[state.at as usize..][..state.blocks as usize];
-                self.memory.extend_from_slice(blocks);
-                self.states.push(State { at: self.held, ..state.clone() });
-                self.held += state.blocks;
-                continue;
-            }
-            let Some(state) = self.lay_out(entry) else { continue };
-            self.held += state.blocks;
-            self.memory.resize(self.held as usize, Block::default());
-            self.states.push(state);
-        }
-        self.want(Step::Regions, now_ns);
-        for state in self.states.iter().filter(|state| !state.finished) {
-            let RegionEntry { va, rkey, .. } = state.entry;
-            self.fetch.add(Span { va, rkey, at: state.at, blocks: state.blocks }, self.max_read_blocks);
-        }
-    }
-
-    /// The state of a region that is to be read; `None` where the filter does not want it.
-    fn lay_out(&mut self, entry: RegionEntry) -> Option<State> {
-        let (plan, mut problem) = match self.classes.get(entry.schema) {
-            Some(Class::Known(plan)) => (Some(plan.clone()), None),
-            Some(Class::Refused(why)) => (None, Some(Problem::Schema(why.clone()))),
-            None => (None, Some(Problem::Schema(format!("schema {} was not read", entry.schema)))),
-        };
-        let mut blocks = 0;
-        if let Some(plan) = &plan {
-            if !(self.filter)(&entry, plan.schema()) {
-                return None;
-            }
-            let (needed, got) = (plan.schema().blocks(), entry.bytes / BLOCK_BYTES as u64);
-            if got != u64::from(needed) {
-                problem = Some(Problem::Length { needed, got });
-            } else if self.spend(needed) {
-                blocks = needed;
-            } else {
-                problem = Some(Problem::Limit(self.limits.bytes));
-            }
-        }
-        Some(State {
-            entry,
-            plan,
-            at: self.held,
-            blocks,
-            finished: problem.is_some(),
-            problem,
-            refused: Vec::new(),
-            asked_ns: 0,
-            answered_ns: 0,
-        })
-    }
-
-    fn take_regions(&mut self, now_ns: u64) {
-        // Both lists are in the order of the memory.
-        let results: Vec<(Span, Outcome)> = self.fetch.results().collect();
-        let mut stale = false;
-        let mut again: Vec<(usize, Vec<u32>)> = Vec::new();
-        for (number, state) in self.states.iter_mut().enumerate().filter(|(_, state)| !state.finished) {
-            let range = state.at..state.at + state.blocks;
-            let begin = results.partition_point(|(span, _)| span.at + span.blocks <= range.start);
-            let mine = results[begin..].iter().take_while(|(span, _)| span.at < range.end);
-            let failed: Vec<(Span, Outcome)> = mine.filter(|(_, outcome)| *outcome != Outcome::Done).copied().collect();
-            state.answered_ns = now_ns;
-            state.asked_ns = self.asked_ns;
-            if let Some((_, outcome)) = failed.iter().find(|(_, o)| *o != Outcome::Refused(Refusal::Overloaded)) {
-                state.problem = Some(Problem::Read(*outcome));
-                state.finished = true;
-                stale |= *outcome == Outcome::Refused(Refusal::Access);
-                continue;
-            }
-            let blocks = |span: &Span| span.at.max(range.start)..(span.at + span.blocks).min(range.end);
-            let mut retry: Vec<u32> =
-                failed.iter().flat_map(|(span, _)| blocks(span)).map(|at| at - range.start).collect();
-            let schema = state.plan.as_ref().expect("only regions with a schema are read").schema();
-            let memory = &self.memory[range.start as usize..range.end as usize];
-            state.refused = missed(schema, state.entry.identity, memory);
-            if !failed.is_empty() {
-                state.problem = Some(Problem::Read(failed[0].1));
-            }
-            let unanswered = retry.len();
-            for refused in &state.refused {
-                if refused.reject.is_transient() {
-                    retry.push(u32::try_from(refused.block).unwrap_or(u32::MAX));
-                }
-                stale |= refused.reject == Reject::Identity && unanswered == 0;
-            }
-            retry.sort_unstable();
-            retry.dedup();
-            if retry.is_empty() {
-                state.finished = true;
-            } else {
-                again.push((number, retry));
-            }
-        }
-        if !again.is_empty() && self.again(now_ns) {
-            for (number, blocks) in again {
-                self.retry(number, &blocks);
-            }
-            if !self.fetch.is_empty() {
-                return;
-            }
-        }
-        self.states.iter_mut().for_each(|state| state.finished = true);
-        if stale && self.rounds < self.limits.rounds && now_ns < self.deadline_ns {
-            self.counters.rounds += 1;
-            self.forget_stale();
-            self.begin_round(now_ns);
-            return;
-        }
-        for state in &self.states {
-            state.reasons().for_each(|reason| count(&mut self.counters.refused, reason));
-        }
-        self.step = Step::Done;
-    }
-
-    /// Wants some blocks of a region once more.
-    fn retry(&mut self, number: usize, blocks: &[u32]) {
-        let cost = u32::try_from(blocks.len()).unwrap_or(u32::MAX);
-        if !self.spend(cost) {
-            self.states[number].finished = true;
-            return;
-        }
-        let state = &mut self.states[number];
-        // Whether the rest came is seen at the next look.
-        state.problem = None;
-        for refused in state.refused.iter().filter(|refused| refused.reject.is_transient()) {
-            count(&mut self.counters.retries, reason(refused.reject));
-        }
-        for block in blocks {
-            let va = state.entry.va + u64::from(*block) * BLOCK_BYTES as u64;
-            self.fetch.add(Span { va, rkey: state.entry.rkey, at: state.at + block, blocks: 1 }, self.max_read_blocks);
-        }
-    }
-
-    /// Regions that have become others, or were not read, are looked at anew in the next round.
-    fn forget_stale(&mut self) {
-        for state in &mut self.states {
-            let identity = state.refused.iter().any(|refused| refused.reject == Reject::Identity);
-            state.finished &= !identity;
-        }
     }
 
     /// The regions of the last cycle, in the directory's order; those that the filter did not want are left out.
