@@ -133,8 +133,8 @@ __asm__(".pushsection onlooker_data, 8000, \"aw\", %progbits\n\t.balign " ONLOOK
     ONLOOKER_DEFINE(ONLOOKER_GLOBAL, onlooker_counter_t, variable, [count], #variable, ONLOOKER_METRIC_COUNTER, ONLOOKER_U64, 1,   \
                     1.0, count, label, unit, __VA_ARGS__)
 #define ONLOOKER_UPDOWN_ARRAY(variable, count, label, unit, ...)                                                                 \
-    ONLOOKER_DEFINE(ONLOOKER_GLOBAL, onlooker_updown_t, variable, [count], #variable, ONLOOKER_METRIC_GAUGE, ONLOOKER_I64, 1, 1.0, count, \
-                    label, unit, __VA_ARGS__)
+    ONLOOKER_DEFINE(ONLOOKER_GLOBAL, onlooker_updown_t, variable, [count], #variable, ONLOOKER_METRIC_GAUGE, ONLOOKER_I64, 1, 1.0, \
+                    count, label, unit, __VA_ARGS__)
 #define ONLOOKER_GAUGE_ARRAY(variable, count, label, unit, ...)                                                                  \
     ONLOOKER_DEFINE(ONLOOKER_GLOBAL, onlooker_gauge_t, variable, [count], #variable, ONLOOKER_METRIC_GAUGE, ONLOOKER_I64, 0, 1.0, count, \
                     label, unit, __VA_ARGS__)
@@ -438,7 +438,8 @@ typedef struct onlooker_status_t {
 } onlooker_status_t;
 
 ONLOOKER_HIDDEN void onlooker_status(onlooker_status_t *status);
-/* Called with each error, mostly on the SDK's thread: do little, call nothing of the SDK. ONLOOKER_DEBUG=1 prints them to stderr. */
+/* Called with each error, mostly on the SDK's thread. That thread has none of the program's descriptors: keep the text, write it elsewhere.
+ * Call nothing of the SDK. ONLOOKER_DEBUG=1 prints errors to stderr. */
 ONLOOKER_HIDDEN void onlooker_on_error(void (*callback)(const char *message, void *context), void *context);
 /* Waits until every open region is published: 0, or -1 after the time. For tests and short-lived programs. */
 ONLOOKER_HIDDEN int onlooker_wait(int timeout_ms);
@@ -549,8 +550,8 @@ static void onl_unlock(onl_lock_t *lock) {
         (void)syscall(SYS_futex, &lock->state, 128 | 1 /* FUTEX_WAKE_PRIVATE */, 1, (void *)0, (void *)0, 0);
 }
 
-/* A descriptor and what it was when we made it: programs that close every descriptor they find (daemons do) must not make us talk
- * into, or close, a file of theirs that got the same number. */
+/* A descriptor and what it was when we made it: should it be looked up in another table of descriptors than the thread's (chapter J), in
+ * a forked child or where the thread could not get one of its own, it must not be taken for a file that has the same number there. */
 typedef struct onl_fd {
     int fd;
     dev_t device;
@@ -664,7 +665,7 @@ static struct {
     onl_lock_t lock, error_lock;
     int initialised, disabled, debug, in_library, follow, detached;
     onlooker_region_t *regions;
-    int thread_runs, stop;
+    int thread_runs, stop, tid, deaf;
     pthread_t thread;
     onl_fd_t connection, watch, wake_read, wake_write;
     int connected;
@@ -716,13 +717,13 @@ static size_t onl_page_bytes(void) {
 
 static size_t onl_round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
+/* A number from 960 on: what the program's error callback does on our thread, with a number of the program's, must not meet ours. */
 static void onl_fd_set(onl_fd_t *f, int fd) {
     struct stat st;
-    if (fd >= 0 && fd < 3) { /* never stand in for a closed stdin, stdout or stderr */
-        int higher = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-        (void)close(fd);
-        fd = higher;
-    }
+    int higher = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 960);
+    if (higher < 0 && fd >= 0) higher = fcntl(fd, F_DUPFD_CLOEXEC, 3); /* a low limit; but never stdin, stdout or stderr */
+    if (fd >= 0) (void)close(fd);
+    fd = higher;
     f->fd = -1;
     if (fd < 0) return;
     if (fstat(fd, &st) != 0) {
@@ -746,7 +747,19 @@ static void onl_fd_close(onl_fd_t *f) {
 
 /* Makes the SDK's thread look again. Caller holds onl.lock. */
 static void onl_wake(void) {
-    if (onl_fd_ok(&onl.wake_write)) (void)send(onl.wake_write.fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT); /* full means awake */
+    /* The pipe is in the thread's table of descriptors, not in ours. Opened both ways, so that writing can never raise SIGPIPE. */
+    char path[64];
+    struct stat st;
+    int fd;
+    if (!onl.thread_runs || onl.wake_read.fd < 0) return; /* not asleep yet: it looks before it sleeps */
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/fd/%d", onl.tid, onl.wake_read.fd);
+    fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return;
+    if (fstat(fd, &st) == 0 && st.st_dev == onl.wake_read.device && st.st_ino == onl.wake_read.inode) {
+        ssize_t written = write(fd, "", 1);
+        (void)written; /* full means awake */
+    }
+    (void)close(fd);
 }
 
 static void onl_announce(void) {
@@ -2123,17 +2136,18 @@ static short onl_sleep(int fd, short events, int timeout_ms) {
     uint64_t now_ns = onl_now_ns();
     int n;
     char bytes[64];
-    if (!onl_fd_ok(&onl.wake_read) || !onl_fd_ok(&onl.wake_write)) { /* the program closed them: daemons do */
+    if (!onl_fd_ok(&onl.wake_read) || !onl_fd_ok(&onl.wake_write)) {
         int ends[2];
         onl_fd_close(&onl.wake_read);
         onl_fd_close(&onl.wake_write);
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0) {
+        if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0) {
             onl_fd_set(&onl.wake_read, ends[0]);
             onl_fd_set(&onl.wake_write, ends[1]);
-        } else if (timeout_ms < 0 || timeout_ms > 1000) {
-            timeout_ms = 1000;
         }
+        onl_wake();
+        onl.deaf = onl.wake_read.fd < 0 || read(onl.wake_read.fd, bytes, sizeof bytes) != 1; /* /proc is missing, or no descriptors left */
     }
+    if (onl.deaf && (timeout_ms < 0 || timeout_ms > 1000)) timeout_ms = 1000;
     for (region = onl.regions; region; region = region->next) {
         int left_ms;
         if (!region->memory.slab || region->state != ONL_PENDING) continue;
@@ -2327,11 +2341,11 @@ static const char *onl_slab_fault(int fd, uint64_t end, onl_memory_t *memory) {
         if (!S_ISREG(st.st_mode) || !(seals & F_SEAL_SHRINK)) return "a memfd that is not sealed against shrinking";
         return st.st_size < 0 || (uint64_t)st.st_size < end ? "a slab that is shorter than the range" : (const char *)0;
     }
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    (void)snprintf(path, sizeof path, "/proc/thread-self/fd/%d", fd);
     n = readlink(path, target, sizeof target - 1);
     target[n > 0 ? n : 0] = 0;
     if (strcmp(target, "anon_inode:bpf-map") != 0) return "a descriptor that is neither a memfd nor a BPF map";
-    (void)snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+    (void)snprintf(path, sizeof path, "/proc/thread-self/fdinfo/%d", fd);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     n = fd < 0 ? -1 : read(fd, info, sizeof info - 1);
     if (fd >= 0) (void)close(fd);
@@ -2484,12 +2498,34 @@ static void onl_pause(int connect_failed) {
     }
 }
 
+/* Gives the thread a table of descriptors of its own, empty but for stderr where that is asked for: nothing of ours is then inherited by a
+ * fork, shows up among the program's descriptors, or can be closed by it (daemons close all they find); and the thread holds none of the
+ * program's open. poll(2) could not do without: woken, it looks its numbers up again, and may find other files under them. */
+#ifndef ONL_SYS_CLOSE_RANGE
+#define ONL_SYS_CLOSE_RANGE 436 /* Linux 5.9 */
+#endif
+static void onl_own_descriptors(void) {
+#ifndef ONL_TSAN /* which takes numbers for files */
+    const unsigned unshare_first = 2; /* CLOSE_RANGE_UNSHARE */
+    int fd, keep = onl.debug ? 2 : -1;
+    long most = sysconf(_SC_OPEN_MAX);
+    if (syscall(ONL_SYS_CLOSE_RANGE, keep + 1, ~0u, unshare_first) == 0) {
+        for (fd = 0; fd < keep; fd++) (void)close(fd);
+    } else if (syscall(SYS_unshare, 0x400 /* CLONE_FILES */) == 0) {
+        for (fd = 0; fd < (most > 0 && most < 65536 ? most : 65536); fd++)
+            if (fd != keep) (void)close(fd);
+    }
+#endif
+}
+
 static void *onl_run(void *unused) {
     int reached = 0;
     uint64_t settled_ns;
     (void)unused;
     (void)pthread_setname_np(pthread_self(), "onlooker");
+    onl_own_descriptors();
     onl_lock(&onl.lock);
+    onl.tid = (int)syscall(SYS_gettid);
     while (!onl.stop) {
         onlooker_region_t *region;
         if (!onl.connected) {
@@ -2624,7 +2660,7 @@ static void onl_fork_child(void) {
     onl_fd_close(&onl.watch);
     onl_fd_close(&onl.wake_read);
     onl_fd_close(&onl.wake_write);
-    onl.connected = onl.thread_runs = onl.backoff_ms = 0;
+    onl.connected = onl.thread_runs = onl.backoff_ms = onl.deaf = 0;
     onl.detached = !onl.follow;
     for (region = onl.regions; region; region = region->next) {
         for (group = region->groups; group; group = group->next) {

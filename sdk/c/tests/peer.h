@@ -9,6 +9,7 @@
 #include <linux/bpf.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +49,7 @@ typedef struct peer {
     unsigned char *memory; /* the slab, as a reader sees it */
     uint64_t next_offset, next_id;
     pthread_t thread;
-    int stop;
+    int stop, cut;
     peer_fault_t fault; /* atomic */
     int resume;         /* atomic: answer a create with the region's last range, resumed */
     peer_range_t ranges[2];                 /* last ranges of the section's region, and of the region called shop; atomic */
@@ -238,6 +239,16 @@ static void *peer_run(void *context) {
             polled[i].revents = 0;
         }
         if (poll(polled, PEER_CONNECTIONS + 2, -1) < 0) continue;
+        if (PEER_GET(peer->cut)) {
+            char byte;
+            if (read(peer->wake[0], &byte, 1) != 1) abort();
+            for (i = 0; i < PEER_CONNECTIONS; i++) {
+                if (peer->connections[i] >= 0) (void)close(peer->connections[i]);
+                peer->connections[i] = -1;
+            }
+            PEER_SET(peer->cut, 0);
+            continue;
+        }
         for (i = 0; i < PEER_CONNECTIONS; i++) {
             if (polled[i].fd < 0 || !polled[i].revents || peer_serve(peer, polled[i].fd)) continue;
             (void)close(polled[i].fd);
@@ -290,6 +301,13 @@ static void peer_start(peer_t *peer, const char *path, peer_fault_t fault) {
         perror("peer_start");
         abort();
     }
+}
+
+/* Closes all connections. */
+static inline void peer_cut(peer_t *peer) {
+    PEER_SET(peer->cut, 1);
+    if (write(peer->wake[1], "", 1) != 1) abort();
+    while (PEER_GET(peer->cut)) sched_yield();
 }
 
 static void peer_halt(peer_t *peer) {
