@@ -4,19 +4,16 @@
 use onlooker_region::columns::Value;
 use std::time::Duration;
 
-/// The fewest digits that read back to the same double, in the form of schema.md ("decimal text"): always with a fraction from 1e-5 to below 1e16,
-/// else with an exponent; as Prometheus writes what is no number.
+/// The format's decimal text (schema.md); as Prometheus writes what is no number.
 pub(crate) fn decimal(value: f64) -> String {
-    let size = value.abs();
-    if value.is_nan() {
+    if value.is_finite() {
+        onlooker_region::schema::decimal(value)
+    } else if value.is_nan() {
         "NaN".into()
-    } else if value.is_infinite() {
-        if value > 0.0 { "+Inf".into() } else { "-Inf".into() }
-    } else if size != 0.0 && !(1e-5..1e16).contains(&size) {
-        format!("{value:e}")
+    } else if value > 0.0 {
+        "+Inf".into()
     } else {
-        let text = value.to_string();
-        if text.contains('.') { text } else { text + ".0" }
+        "-Inf".into()
     }
 }
 
@@ -144,7 +141,7 @@ mod tests {
     fn integers_are_exact_unless_scaled() {
         assert_eq!(exact(&Value::U64(u64::MAX), 1.0), "18446744073709551615");
         assert_eq!(exact(&Value::I64(i64::MIN), 1.0), "-9223372036854775808");
-        assert_eq!(exact(&Value::U64(3), 1e-9), "3.0000000000000004e-9");
+        assert_eq!(exact(&Value::U64(3), 1e-9), "3e-9");
         assert_eq!(exact(&Value::F64(2.0), 1.0), "2.0");
     }
 

@@ -128,10 +128,10 @@ queue_depth{device="eth0",exported_pid="3",pid="4321",program="my shop"} -5
 # TYPE shop_latency_seconds histogram
 shop_latency_seconds_bucket{pid="4321",program="my shop",le="0.0"} 2
 shop_latency_seconds_bucket{pid="4321",program="my shop",le="1e-9"} 3
-shop_latency_seconds_bucket{pid="4321",program="my shop",le="3.0000000000000004e-9"} 3
-shop_latency_seconds_bucket{pid="4321",program="my shop",le="7.000000000000001e-9"} 3
+shop_latency_seconds_bucket{pid="4321",program="my shop",le="3e-9"} 3
+shop_latency_seconds_bucket{pid="4321",program="my shop",le="7e-9"} 3
 shop_latency_seconds_bucket{pid="4321",program="my shop",le="+Inf"} 7
-shop_latency_seconds_sum{pid="4321",program="my shop"} 1.0000000000000001e-7
+shop_latency_seconds_sum{pid="4321",program="my shop"} 1e-7
 shop_latency_seconds_count{pid="4321",program="my shop"} 7
 # HELP shop_requests_total Requests served.
 # TYPE shop_requests_total counter

@@ -7,7 +7,7 @@ use crate::number::{span, with_unit};
 use crate::output::{Table, shown};
 use onlooker_region::columns::Value;
 use onlooker_region::histogram::Shape;
-use onlooker_region::schema::Metric;
+use onlooker_region::schema::{Metric, exported};
 use onlooker_transport::clock::Relation;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -72,7 +72,7 @@ fn histogram(buckets: &[u64], shape: Shape, sum: u64, scale: f64, unit: &str) ->
     if count == 0 {
         return "n=0".into();
     }
-    let mean = with_unit(sum as f64 / count as f64 * scale, unit);
+    let mean = with_unit(exported(sum as f64 / count as f64, scale), unit);
     let [median, high] = [0.5, 0.99].map(|part| {
         let wanted = (count as f64 * part).ceil();
         let mut seen = 0u64;
@@ -82,9 +82,9 @@ fn histogram(buckets: &[u64], shape: Shape, sum: u64, scale: f64, unit: &str) ->
         });
         match found {
             Some(index) if index + 1 < buckets.len() => {
-                format!("<={}", with_unit(shape.range(index).1 as f64 * scale, unit))
+                format!("<={}", with_unit(exported(shape.range(index).1 as f64, scale), unit))
             }
-            _ => format!(">={}", with_unit(shape.range(buckets.len() - 1).0 as f64 * scale, unit)),
+            _ => format!(">={}", with_unit(exported(shape.range(buckets.len() - 1).0 as f64, scale), unit)),
         }
     });
     format!("n={count} mean={mean} p50{median} p99{high}")
@@ -116,11 +116,11 @@ fn rate(row: &Row, relation: &Relation, rates: &Rates, next: &mut HashMap<String
             let scale = if is_histogram { 1.0 } else { row.field.scale };
             match (difference, row.field.unit.as_str()) {
                 (None, _) => "reset".into(),
-                (Some(difference), "bytes") => with_unit(difference * scale / seconds, "bytes_per_second"),
+                (Some(difference), "bytes") => with_unit(exported(difference, scale) / seconds, "bytes_per_second"),
                 (Some(difference), "seconds") if !is_histogram => {
-                    format!("{} s/s", with_unit(difference * scale / seconds, ""))
+                    format!("{} s/s", with_unit(exported(difference, scale) / seconds, ""))
                 }
-                (Some(difference), _) => format!("{}/s", with_unit(difference * scale / seconds, "")),
+                (Some(difference), _) => format!("{}/s", with_unit(exported(difference, scale) / seconds, "")),
             }
         }
     };
