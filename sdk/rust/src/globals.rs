@@ -3,7 +3,7 @@
 //!
 //! All words of one [`crate::globals!`] stand in one static of whole pages. Before `main` (or before `dlopen` returns) a function in `.init_array` moves
 //! those pages, at the same addresses, into shared memory, while no second thread can have seen them; [`crate::start`] has them published as a foreign
-//! region. Zero bytes of the program file, about 30 us of its start.
+//! region. Zero bytes of the program file, eight system calls of its start.
 
 use crate::histogram::HistogramWords;
 use crate::placement::{Base, Place, Statics};

@@ -292,7 +292,8 @@ fn guard_thread(wake: &Arc<OwnedFd>) {
 
 impl Core {
     fn fail(&mut self, message: String) {
-        if self.debug {
+        // Each attempt to reach an agent that is not there fails in the same way.
+        if self.debug && self.error.as_ref() != Some(&message) {
             // Nothing can be said where there is no standard error.
             let _said = writeln!(std::io::stderr(), "onlooker: {message}");
         }

@@ -109,6 +109,12 @@ fn what_is_published_can_be_read_while_agents_come_and_go() {
     assert_eq!((status.state, status.regions, status.published, status.refused), (State::Connected, 2, 2, 0));
     assert_eq!((status.connections, status.switches), (4, 8));
 
+    // Being read wakes nobody here: the SDK's thread sleeps.
+    let before = switches_of_the_thread();
+    (0..20).for_each(|_| drop(agent.reader().named("shop")));
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(switches_of_the_thread(), before);
+
     // The region ends with its last handle.
     let mut reader = agent.reader();
     drop((shop, requests, open, workers, latency, cart));
@@ -125,4 +131,14 @@ fn restart(site: &Site, agent: common::Agent, pause: Duration) -> common::Agent 
     let agent = site.start();
     assert!(onlooker_sdk::wait(PATIENCE), "{:?}", onlooker_sdk::status());
     agent
+}
+
+/// How often the SDK's thread has slept and been woken.
+fn switches_of_the_thread() -> u64 {
+    let statuses = std::fs::read_dir("/proc/self/task")
+        .expect("reads")
+        .map(|task| std::fs::read_to_string(task.expect("a task").path().join("status")).expect("reads"));
+    let status = statuses.into_iter().find(|status| status.contains("Name:\tonlooker\n")).expect("the thread");
+    let switches = status.lines().filter(|line| line.contains("ctxt_switches"));
+    switches.map(|line| line.rsplit('\t').next().and_then(|n| n.parse::<u64>().ok()).expect("a number")).sum()
 }
