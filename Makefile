@@ -24,8 +24,7 @@ setup-build setup-test setup-lab: setup-%:
 
 .PHONY: build
 build: setup-build
-	$(CARGO) build --release -p onlooker
-	$(CARGO) build --profile agent -p onlooker-agent
+	scripts/build
 
 .PHONY: demo
 demo: build

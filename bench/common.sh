@@ -33,7 +33,7 @@ listen = "127.0.0.1:0"
 [tcp]
 listen = "127.0.0.1:0"
 END
-  target/agent/onlooker-agent run --config "$scratch/agent.toml" 2>"$scratch/agent.log" &
+  build/onlooker-agent run --config "$scratch/agent.toml" 2>"$scratch/agent.log" &
   agent_pid=$!
   pids+=("$agent_pid")
   export ONLOOKER_SOCKET=$scratch/agent.sock
