@@ -97,14 +97,10 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     let policy = resolve_policy(config)?;
     let state = StateDir::open(&config.agent.state_dir)?;
     state.secret()?;
-    let tls = if config.bootstrap.tls {
-        Some(bootstrap::tls_config(state.identity()?)?)
-    } else {
-        system::log(
-            "warning: [bootstrap] tls = false sends the join token in the clear; use it for demonstrations only",
-        );
-        None
-    };
+    for warning in config.warnings() {
+        system::log(&format!("warning: {warning}"));
+    }
+    let tls = config.bootstrap.tls.then(|| bootstrap::tls_config(state.identity()?).map_err(AgentError::from)).transpose()?;
     let signals = signals().map_err(system_error("receive signals"))?;
     let (registration_listener, listening) = listen::listen(&config.agent.socket)?;
     let tcp_listener = bind(config.tcp.listen, "tcp")?;

@@ -328,6 +328,26 @@ impl Config {
     }
 }
 
+/// What a program may need to leave its range after it has lost the agent (registration.md, End of a region), and a margin.
+const LEAVE_TIME: Span = Span::from_s(3);
+
+impl Config {
+    /// What is allowed but probably not meant.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.limits.grace.as_ns().saturating_add(self.limits.reuse_delay.as_ns()) < LEAVE_TIME.as_ns() {
+            warnings.push(format!(
+                "[limits] grace + reuse_delay is below {LEAVE_TIME}: a program that has just lost its connection may still write into memory that is given to another one of its user"
+            ));
+        }
+        if !self.bootstrap.tls {
+            warnings.push("[bootstrap] tls = false sends the join token in the clear; use it for demonstrations only".to_owned());
+        }
+        warnings
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,6 +356,13 @@ mod tests {
 
     fn parse(text: &str) -> Result<Config, ConfigError> {
         Config::parse(Path::new("agent.toml"), text)
+    }
+
+    #[test]
+    fn short_graces_and_plain_tokens_are_warned_of() {
+        assert!(Config::default().warnings().is_empty());
+        let config = parse("[limits]\ngrace = \"500ms\"\nreuse_delay = \"1s\"\n[bootstrap]\ntls = false\n").expect("allowed");
+        assert_eq!(config.warnings().len(), 2);
     }
 
     #[test]
