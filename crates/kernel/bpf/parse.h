@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * From a frame to a request. Two stages: `find_place` decides whether a frame is ours at all, reading headers only; everything it does not
+ * recognise goes to the stack untouched. `check_request` then takes or refuses what is ours, cheapest checks first, in the order of enum onlooker_exit.
+ * docs/format/wire.md names the fields and their sources.
+ */
+#ifndef ONLOOKER_PARSE_H
+#define ONLOOKER_PARSE_H
+
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+#include <bpf/bpf_endian.h>
+#include "crc.h"
+#include "maps.h"
+
+const volatile struct onlooker_config config = {};
+
+/* Beside enum onlooker_exit: the frame is not ours, or its headers are not in the linear part of the packet. */
+#define FRAME_PASS (-1)
+#define FRAME_SHORT (-2)
+
+#define ETHER_GROUP 0x01
+#define IPV4_VERSION_AND_LENGTH 0x45
+#define IPV4_FRAGMENT_OFFSET 0x1fff
+#define IPV4_DONT_FRAGMENT 0x4000
+#define IPV6_VERSION 0x60
+
+#define BTH_READ_REQUEST 0x0c
+#define BTH_READ_ANSWER_ONLY 0x10
+#define BTH_VERSION_MASK 0x0f
+#define BTH_PAD_MASK 0x30
+#define BTH_MIGRATION 0x40
+#define BTH_FULL_MEMBER 0xffff
+#define BTH_LIMITED_MEMBER 0x7fff
+
+struct tag {
+	__be16 tci;
+	__be16 ether_type;
+};
+
+struct bth {
+	__u8 opcode;
+	__u8 flags;
+	__be16 partition_key;
+	__be32 qpn; /* with resv8a in front */
+	__be32 psn; /* with the acknowledge request in front */
+};
+
+struct reth {
+	__be32 va[2];
+	__be32 rkey;
+	__be32 length_bytes;
+};
+
+#define REQUEST_UDP_BYTES (sizeof(struct udphdr) + sizeof(struct bth) + sizeof(struct reth) + 4)
+
+/* Where a frame's headers are, and between which addresses it travels. */
+struct place {
+	struct onlooker_address source;
+	struct onlooker_address destination;
+	__u32 l3_offset;
+	__u32 ipv6;
+};
+
+static __always_inline void map_ipv4(struct onlooker_address *address, __be32 ipv4)
+{
+	__u32 *halves = (__u32 *)address->bytes;
+
+	halves[0] = 0;
+	halves[1] = 0;
+	halves[2] = bpf_htonl(0xffff);
+	halves[3] = ipv4;
+}
+
+static __always_inline __u32 ip_bytes(__u32 ipv6)
+{
+	return ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
+}
+
+static __always_inline int is_tag(__be16 ether_type)
+{
+	return ether_type == bpf_htons(ETH_P_8021Q) || ether_type == bpf_htons(ETH_P_8021AD);
+}
+
+/*
+ * Finds out whether a frame is for our port: at most two tags, IPv4 without options or IPv6 without extension headers, no later fragment, UDP.
+ * A frame from or to a group address is not, whatever its IP addresses: no answer could go back.
+ */
+static __always_inline int find_place(void *data, void *end, struct place *place)
+{
+	struct ethhdr *ethernet = data;
+	void *l3 = ethernet + 1;
+	struct udphdr *udp;
+	__be16 ether_type;
+
+	if (l3 > end)
+		return FRAME_SHORT;
+	if ((ethernet->h_dest[0] | ethernet->h_source[0]) & ETHER_GROUP)
+		return FRAME_PASS;
+	ether_type = ethernet->h_proto;
+#pragma unroll
+	for (int tags = 0; tags < 2; tags++) {
+		struct tag *tag = l3;
+
+		if (!is_tag(ether_type))
+			break;
+		if ((void *)(tag + 1) > end)
+			return FRAME_SHORT;
+		ether_type = tag->ether_type;
+		l3 = tag + 1;
+	}
+	place->l3_offset = l3 - data;
+
+	if (ether_type == bpf_htons(ETH_P_IP)) {
+		struct iphdr *ip = l3;
+
+		if ((void *)(ip + 1) > end)
+			return FRAME_SHORT;
+		if (*(__u8 *)ip != IPV4_VERSION_AND_LENGTH || ip->protocol != IPPROTO_UDP ||
+		    ip->frag_off & bpf_htons(IPV4_FRAGMENT_OFFSET))
+			return FRAME_PASS;
+		map_ipv4(&place->source, ip->saddr);
+		map_ipv4(&place->destination, ip->daddr);
+		place->ipv6 = 0;
+		udp = (void *)(ip + 1);
+	} else if (ether_type == bpf_htons(ETH_P_IPV6)) {
+		struct ipv6hdr *ip = l3;
+
+		if ((void *)(ip + 1) > end)
+			return FRAME_SHORT;
+		if ((*(__u8 *)ip & 0xf0) != IPV6_VERSION || ip->nexthdr != IPPROTO_UDP)
+			return FRAME_PASS;
+		__builtin_memcpy(&place->source, &ip->saddr, sizeof(place->source));
+		__builtin_memcpy(&place->destination, &ip->daddr, sizeof(place->destination));
+		place->ipv6 = 1;
+		udp = (void *)(ip + 1);
+	} else {
+		return FRAME_PASS;
+	}
+	if ((void *)(udp + 1) > end)
+		return FRAME_SHORT;
+	if (udp->dest != bpf_htons(config.port))
+		return FRAME_PASS;
+	return ONLOOKER_GO_ON;
+}
+
+/* A frame for our port may still be for another host: a bridge port and a promiscuous device see those too. */
+static __always_inline int is_own(struct place *place)
+{
+	return bpf_map_lookup_elem(&own_addresses, &place->destination) != NULL;
+}
+
+/*
+ * Generic cell rate algorithm: `due` is when the next request comes at the sustained rate. True if the request is within the budget. When other
+ * processors keep changing `due`, the request is let through unaccounted: at most a few per instant and processor.
+ */
+static __always_inline int within_budget(__u64 *due, __u64 now_ns, __u64 interval_ns, __u64 burst_ns)
+{
+#pragma unroll
+	for (int attempt = 0; attempt < ONLOOKER_RATE_TRIES; attempt++) {
+		__u64 before = *(volatile __u64 *)due;
+		__u64 from = before > now_ns ? before : now_ns;
+
+		if (from - now_ns > burst_ns)
+			return 0;
+		if (__sync_val_compare_and_swap(due, before, from + interval_ns) == before)
+			return 1;
+	}
+	return 1;
+}
+
+/* Whether anybody may ask now, and whether this source may. */
+static __always_inline int check_source(struct place *place, __u64 now_ns)
+{
+	struct onlooker_prefix prefix = { .bits = 128, .address = place->source };
+	__u32 zero = 0;
+	__u64 *until_ns = bpf_map_lookup_elem(&lease, &zero);
+	__u64 *due;
+
+	if (!until_ns || now_ns >= *(volatile __u64 *)until_ns)
+		return ONLOOKER_LEASE;
+	if (!bpf_map_lookup_elem(&sources, &prefix))
+		return ONLOOKER_SOURCE;
+	if (config.source_interval_ns) {
+		due = bpf_map_lookup_elem(&rate, &place->source);
+		if (!due) {
+			/* Loses against another processor that does the same: then the first request of a source is not accounted. */
+			__u64 first = now_ns + config.source_interval_ns;
+
+			bpf_map_update_elem(&rate, &place->source, &first, BPF_NOEXIST);
+		} else if (!within_budget(due, now_ns, config.source_interval_ns, config.source_burst_ns)) {
+			return ONLOOKER_SOURCE_RATE;
+		}
+	}
+	if (config.cpu_interval_ns) {
+		due = bpf_map_lookup_elem(&cpu_rate, &zero);
+		if (due && !within_budget(due, now_ns, config.cpu_interval_ns, config.cpu_burst_ns))
+			return ONLOOKER_CPU_RATE;
+	}
+	return ONLOOKER_GO_ON;
+}
+
+/* Ones' complement sum of an IPv4 header, not complemented: 0xffff if its checksum is right (RFC 1071). */
+static __always_inline __u32 ipv4_sum(const __u32 *halves)
+{
+	__u64 sum = 0;
+
+#pragma unroll
+	for (int half = 0; half < 5; half++)
+		sum += halves[half];
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
+/* IP, UDP and transport lengths against each other and against the frame. */
+static __always_inline int check_lengths(void *l3, struct udphdr *udp, struct bth *bth, __u32 ipv6, __u32 received_bytes)
+{
+	__u32 ip_payload_bytes;
+
+	if (ipv6) {
+		struct ipv6hdr *ip = l3;
+
+		ip_payload_bytes = bpf_ntohs(ip->payload_len);
+	} else {
+		struct iphdr *ip = l3;
+
+		if (ip->frag_off != bpf_htons(IPV4_DONT_FRAGMENT))
+			return ONLOOKER_IPV4_FLAGS;
+		if (ipv4_sum(l3) != 0xffff)
+			return ONLOOKER_IPV4_CHECKSUM;
+		ip_payload_bytes = bpf_ntohs(ip->tot_len);
+		if (ip_payload_bytes < sizeof(*ip))
+			return ONLOOKER_IP_LENGTH;
+		ip_payload_bytes -= sizeof(*ip);
+	}
+	if (ip_payload_bytes < sizeof(*udp) || ip_payload_bytes + ip_bytes(ipv6) > received_bytes)
+		return ONLOOKER_IP_LENGTH;
+	if (bpf_ntohs(udp->len) != ip_payload_bytes)
+		return ONLOOKER_UDP_LENGTH;
+	if (ip_payload_bytes != REQUEST_UDP_BYTES)
+		return ONLOOKER_ROCE_LENGTH;
+	if (bth->flags & BTH_PAD_MASK)
+		return ONLOOKER_PAD_COUNT;
+	return ONLOOKER_GO_ON;
+}
+
+/* Sums the request's headers as the ICRC sees them: laid out in the scratch as crc.h says, 4 bytes further right than an answer's. */
+static __always_inline int check_icrc(void *l3, struct onlooker_scratch *s, __u32 ipv6, void *end)
+{
+	__u32 *halves = s->packet.halves;
+	__u32 *transport, first;
+
+	if (ipv6) {
+		__u32 *ip = l3;
+
+		if ((void *)(ip + 20) > end)
+			return ONLOOKER_TRUNCATED;
+		halves[4] = ~0u;
+		halves[5] = ip[0] | 0xffffff0f;
+		halves[6] = ip[1] | 0xff000000;
+#pragma unroll
+		for (int half = 2; half < 11; half++)
+			halves[5 + half] = ip[half];
+		halves[16] = ip[11] | 0xffff0000;
+		transport = ip + 12;
+		first = 2;
+	} else {
+		__u32 *ip = l3;
+
+		if ((void *)(ip + 15) > end)
+			return ONLOOKER_TRUNCATED;
+		halves[8] = 0;
+		halves[9] = ~0u;
+		halves[10] = ip[0] | 0x0000ff00;
+		halves[11] = ip[1];
+		halves[12] = ip[2] | 0xffff00ff;
+#pragma unroll
+		for (int half = 3; half < 6; half++)
+			halves[10 + half] = ip[half];
+		halves[16] = ip[6] | 0xffff0000;
+		transport = ip + 7;
+		first = 4;
+	}
+	halves[17] = transport[0];
+	halves[18] = transport[1] | 0x000000ff;
+#pragma unroll
+	for (int half = 2; half < 7; half++)
+		halves[17 + half] = transport[half];
+	if (transport[7] != ~onlooker_crc(s, 0, first, 12 - first))
+		return ONLOOKER_ICRC;
+	return ONLOOKER_GO_ON;
+}
+
+/* The region entry against what the request asks for; fills in where the data is. */
+static __always_inline int check_access(struct onlooker_request *request, struct onlooker_region **found)
+{
+	struct onlooker_region *region = bpf_map_lookup_elem(&regions, &request->rkey);
+	__u32 length_bytes = request->length_bytes;
+	__u64 offset_bytes;
+
+	if (!region)
+		return ONLOOKER_RKEY;
+	/* Below the region's address it wraps around to beyond its end. */
+	offset_bytes = request->va - region->va;
+	if (offset_bytes >= region->bytes || length_bytes > region->bytes - offset_bytes)
+		return ONLOOKER_RANGE;
+	if (length_bytes < 8 || length_bytes > config.max_read_bytes || length_bytes % 8 || offset_bytes % 8)
+		return ONLOOKER_PROFILE;
+	if (length_bytes < ONLOOKER_BLOCK_BYTES) {
+		if (region->kind != ONLOOKER_KIND_MEMORY || offset_bytes % ONLOOKER_BLOCK_BYTES + length_bytes > ONLOOKER_BLOCK_BYTES)
+			return ONLOOKER_PROFILE;
+	} else if (length_bytes % ONLOOKER_BLOCK_BYTES || offset_bytes % ONLOOKER_BLOCK_BYTES ||
+		   (region->kind != ONLOOKER_KIND_MEMORY && length_bytes != ONLOOKER_BLOCK_BYTES)) {
+		return ONLOOKER_PROFILE;
+	}
+	request->offset_bytes = offset_bytes;
+	request->kind = region->kind;
+	*found = region;
+	return ONLOOKER_GO_ON;
+}
+
+/*
+ * All checks of a frame that is ours; `received_bytes` is from the IP header to the frame's end, linear or not. On ONLOOKER_GO_ON the request is in
+ * the scratch and its region in `region`.
+ */
+static __always_inline int check_request(void *data, void *end, __u32 frame_bytes, struct place *place, struct onlooker_scratch *s,
+					 struct onlooker_region **region)
+{
+	struct onlooker_request *request = &s->request;
+	__u64 now_ns = bpf_ktime_get_boot_ns();
+	__u32 l3_offset = place->l3_offset;
+	__u32 ipv6 = place->ipv6;
+	struct udphdr *udp;
+	struct bth *bth;
+	struct reth *reth;
+	void *l3;
+	int exit = check_source(place, now_ns);
+
+	if (exit)
+		return exit;
+	if (l3_offset > sizeof(struct ethhdr) + 2 * sizeof(struct tag))
+		return ONLOOKER_TRUNCATED;
+	l3 = data + l3_offset;
+	udp = l3 + ip_bytes(ipv6);
+	bth = (void *)(udp + 1);
+	if ((void *)(bth + 1) > end)
+		return ONLOOKER_TRUNCATED;
+	if (bth->opcode != BTH_READ_REQUEST)
+		return ONLOOKER_OPCODE;
+	if (bth->flags & BTH_VERSION_MASK)
+		return ONLOOKER_TRANSPORT_VERSION;
+	if (bth->partition_key != bpf_htons(BTH_FULL_MEMBER) && bth->partition_key != bpf_htons(BTH_LIMITED_MEMBER))
+		return ONLOOKER_PARTITION_KEY;
+	exit = check_lengths(l3, udp, bth, ipv6, frame_bytes - l3_offset);
+	if (exit)
+		return exit;
+	reth = (void *)(bth + 1);
+	if ((void *)(reth + 1) + 4 > end)
+		return ONLOOKER_TRUNCATED;
+	request->now_ns = now_ns;
+	request->l3_offset = l3_offset;
+	request->ipv6 = ipv6;
+	request->va = (__u64)bpf_ntohl(reth->va[0]) << 32 | bpf_ntohl(reth->va[1]);
+	request->rkey = bpf_ntohl(reth->rkey);
+	request->length_bytes = bpf_ntohl(reth->length_bytes);
+	request->psn = bpf_ntohl(bth->psn) & 0xffffff;
+	request->qpn = bpf_ntohl(bth->qpn) & 0xffffff;
+	exit = check_access(request, region);
+	if (exit)
+		return exit;
+	return config.skip_icrc ? ONLOOKER_GO_ON : check_icrc(l3, s, ipv6, end);
+}
+
+#endif

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Compiles the BPF programs of `bpf/` into OUT_DIR, and writes the responder's skeleton there.
+
+use std::env;
+use std::path::PathBuf;
+
+use libbpf_cargo::SkeletonBuilder;
+
+/// The responder, which the crate loads, and what only tests and benches load, by its bytes.
+const OBJECTS: [(&str, bool); 3] = [("responder", true), ("test_collector", false), ("bench", false)];
+
+fn main() {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
+    println!("cargo::rerun-if-changed=bpf");
+    println!("cargo::rerun-if-env-changed=CLANG");
+    for (object, with_skeleton) in OBJECTS {
+        let source = format!("bpf/{object}.bpf.c");
+        // asm/types.h, which linux/types.h includes, lives beside the libraries of the architecture on Debian. v3: atomics and 32-bit registers.
+        let uapi = format!("-I/usr/include/{arch}-linux-gnu");
+        let mut builder = SkeletonBuilder::new();
+        builder
+            .source(&source)
+            .obj(out.join(format!("{object}.bpf.o")))
+            .clang(env::var_os("CLANG").unwrap_or_else(|| "clang".into()))
+            .clang_args(["-Wall", "-Wextra", "-Werror", "-mcpu=v3", "-mlittle-endian", &uapi]);
+        let built = if with_skeleton {
+            builder.build_and_generate(out.join(format!("{object}.skel.rs")))
+        } else {
+            builder.build()
+        };
+        built.unwrap_or_else(|error| {
+            panic!("{source}: {error:#}\nneeded: clang 14 or later and the kernel's headers (linux-libc-dev)")
+        });
+    }
+}

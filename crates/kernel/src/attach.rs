@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Between programs and devices: attached by pinned links (tcx, XDP) or, where the kernel has no tcx, by a filter on a clsact qdisc. One hook a device,
+//! since answers of two would overtake each other.
+
+use std::fs;
+use std::os::fd::AsFd as _;
+use std::path::Path;
+
+use libbpf_rs::{Link, ProgramHandle, TC_EGRESS, TC_INGRESS, TcHook, TcHookBuilder};
+use onlooker_wire::profile::answer_ip_bytes;
+
+use crate::device::Device;
+use crate::error::{Error, NEEDS_CAPABILITIES, Result, bpf, system};
+use crate::home::{Home, Pinned, pin};
+use crate::{netlink, probe, sys};
+
+/// Where packets are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Hook {
+    /// tc ingress: every driver, behind packet taps, no reset of the device. The default.
+    Tc,
+    /// XDP in the driver: cheapest under packet load. Unseen by tcpdump; some drivers reset the device when it is attached.
+    Xdp,
+}
+
+impl Hook {
+    const fn name(self) -> &'static str {
+        match self {
+            Hook::Tc => "tc",
+            Hook::Xdp => "xdp",
+        }
+    }
+}
+
+impl std::fmt::Display for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A program on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Attachment {
+    /// Where.
+    pub hook: Hook,
+    /// The device.
+    pub ifindex: u32,
+    /// The clsact filter that does it; `None`: a link.
+    pub filter: Option<Filter>,
+}
+
+/// A filter on a clsact qdisc.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Filter {
+    /// Its priority.
+    pub priority: u32,
+    /// Its handle.
+    pub handle: u32,
+    /// We made the qdisc.
+    pub own_qdisc: bool,
+}
+
+/// Beginnings of our programs' names, as the kernel tells them.
+const OUR_PROGRAMS: [&str; 2] = ["onlooker_tc", "onlooker_xdp"];
+
+impl Pinned {
+    /// Attaches to a device of the current network namespace and answers for its addresses from now on (and for those of the other devices that it is
+    /// attached to), given sources and a lease.
+    ///
+    /// # Errors
+    /// [`Error::NotEthernet`], [`Error::Mtu`]; [`Error::Taken`] if an Onlooker program is on the device, or any XDP program where ours is to go;
+    /// [`Error::System`] and [`Error::Bpf`] from the kernel.
+    pub fn attach(&self, device: &Device, hook: Hook) -> Result<Attachment> {
+        let largest = usize::try_from(self.config().max_read_bytes).unwrap_or(usize::MAX);
+        device.check(answer_ip_bytes(u32::try_from(largest).unwrap_or(u32::MAX), true))?;
+        refuse_taken(device, hook)?;
+        let attachment = match hook {
+            Hook::Xdp => self.attach_link(device, hook, sys::XDP, sys::XDP_NATIVE)?,
+            Hook::Tc if probe::has_tcx() => self.attach_link(device, hook, sys::TCX_INGRESS, 0)?,
+            Hook::Tc => self.attach_filter(device)?,
+        };
+        self.refresh_own_addresses()?;
+        Ok(attachment)
+    }
+
+    fn attach_link(&self, device: &Device, hook: Hook, attach_type: u32, flags: u32) -> Result<Attachment> {
+        let program = match hook {
+            Hook::Tc => self.tc(),
+            Hook::Xdp => self.xdp(),
+        };
+        let advice = match hook {
+            Hook::Tc => NEEDS_CAPABILITIES,
+            Hook::Xdp => "the driver must support XDP at this MTU; if it does not, use tc",
+        };
+        let link = sys::link_create(program.as_fd(), device.index(), attach_type, flags).map_err(system(
+            "attaching",
+            format!("{hook} program to {device}"),
+            advice,
+        ))?;
+        // Without a pin the link ends here, and with it the attachment.
+        pin(&link, &self.home().links().join(format!("{hook}_{}", device.index())))?;
+        Ok(Attachment { hook, ifindex: device.index(), filter: None })
+    }
+
+    fn attach_filter(&self, device: &Device) -> Result<Attachment> {
+        let had_qdisc = netlink::has_ingress_qdisc(device.index())?;
+        let object = || format!("clsact filter to {device}");
+        let mut hook = ingress(self.tc().handle(), device.index(), 0, 0);
+        if !had_qdisc {
+            hook.create().map_err(bpf("adding", format!("clsact qdisc to {device}"), NEEDS_CAPABILITIES))?;
+        }
+        let attached = hook.attach().map_err(bpf("adding", object(), NEEDS_CAPABILITIES))?;
+        let filter = Filter { priority: attached.get_priority(), handle: attached.get_handle(), own_qdisc: !had_qdisc };
+        let path = self.home().filters().join(filter_name(device.index(), filter));
+        if let Err(error) = fs::create_dir(&path) {
+            // Unremembered it would outlive a purge.
+            let _ = remove_filter(self.tc().handle(), device.index(), filter);
+            return Err(system("remembering", object(), "needs write access to the BPF file system (root)")(error));
+        }
+        Ok(Attachment { hook: Hook::Tc, ifindex: device.index(), filter: Some(filter) })
+    }
+
+    /// What is attached, by this or an earlier process. A device that is gone is still listed until it is detached.
+    #[must_use]
+    pub fn attachments(&self) -> Vec<Attachment> {
+        attachments(self.home())
+    }
+
+    /// Takes the program off a device; own addresses follow.
+    ///
+    /// # Errors
+    /// [`Error::System`] and [`Error::Bpf`] if that fails; what is gone already is no error.
+    pub fn detach(&self, attachment: &Attachment) -> Result<()> {
+        match attachment.filter {
+            None => {
+                let path = self.home().links().join(format!("{}_{}", attachment.hook, attachment.ifindex));
+                detach_link(&path).map_err(system("detaching", path.display().to_string(), NEEDS_CAPABILITIES))?;
+            }
+            Some(filter) => {
+                remove_filter(self.tc().handle(), attachment.ifindex, filter)?;
+                let _ = fs::remove_dir(self.home().filters().join(filter_name(attachment.ifindex, filter)));
+            }
+        }
+        self.refresh_own_addresses()
+    }
+
+    /// Answers for the addresses that the attached devices have now. To be called when addresses change.
+    ///
+    /// # Errors
+    /// [`Error::System`], [`Error::Netlink`], [`Error::Bpf`].
+    pub fn refresh_own_addresses(&self) -> Result<()> {
+        let devices: Vec<u32> = self.attachments().iter().map(|attachment| attachment.ifindex).collect();
+        let own: Vec<_> = netlink::addresses()?
+            .into_iter()
+            .filter(|(index, _)| devices.contains(index))
+            .map(|(_, own)| own)
+            .collect();
+        self.set_own_addresses(&own)
+    }
+}
+
+/// Never two of ours on a device, whoever loaded them, and never another XDP program replaced.
+fn refuse_taken(device: &Device, hook: Hook) -> Result<()> {
+    let taken = |owner: String, advice| Err(Error::Taken { hook, device: device.name().to_owned(), owner, advice });
+    let xdp = sys::xdp_programs(device.index()).map_err(system(
+        "querying",
+        format!("XDP of {device}"),
+        NEEDS_CAPABILITIES,
+    ))?;
+    for (id, mode) in xdp.into_iter().zip(["native", "generic", "offloaded"]).filter(|(id, _)| *id != 0) {
+        let name = name_of(id);
+        if is_ours(&name) {
+            return taken(
+                format!("an Onlooker responder ({mode} XDP program {name}, id {id})"),
+                "detach or purge it first",
+            );
+        }
+        if hook == Hook::Xdp {
+            return taken(
+                format!("{mode} XDP program {name} (id {id})"),
+                "a device has one XDP program: use tc, or stop the other program's owner",
+            );
+        }
+    }
+    let tcx = if probe::has_tcx() {
+        sys::tcx_programs(device.index()).map_err(system("querying", format!("tcx of {device}"), NEEDS_CAPABILITIES))?
+    } else {
+        Vec::new()
+    };
+    for id in tcx {
+        let name = name_of(id);
+        if is_ours(&name) {
+            return taken(format!("an Onlooker responder (tcx program {name}, id {id})"), "detach or purge it first");
+        }
+    }
+    Ok(())
+}
+
+fn name_of(id: u32) -> String {
+    let name = ProgramHandle::from_prog_id(id).map(|program| program.name().to_string_lossy().into_owned());
+    name.unwrap_or_else(|_| "of unknown name".to_owned())
+}
+
+fn is_ours(name: &str) -> bool {
+    OUR_PROGRAMS.iter().any(|ours| name.starts_with(ours))
+}
+
+fn ingress(program: &ProgramHandle, ifindex: u32, priority: u32, handle: u32) -> TcHook {
+    TcHookBuilder::new(program.as_fd())
+        .ifindex(i32::try_from(ifindex).unwrap_or(0))
+        .priority(priority)
+        .handle(handle)
+        .hook(TC_INGRESS)
+}
+
+fn filter_name(ifindex: u32, filter: Filter) -> String {
+    let qdisc = if filter.own_qdisc { "_qdisc" } else { "" };
+    format!("{ifindex}_{}_{}{qdisc}", filter.priority, filter.handle)
+}
+
+fn parse_filter_name(name: &str) -> Option<Attachment> {
+    let mut parts = name.split('_');
+    let mut number = || parts.next()?.parse::<u32>().ok();
+    let (ifindex, priority, handle) = (number()?, number()?, number()?);
+    let filter = Filter { priority, handle, own_qdisc: parts.next() == Some("qdisc") };
+    Some(Attachment { hook: Hook::Tc, ifindex, filter: Some(filter) })
+}
+
+fn parse_link_name(name: &str) -> Option<Attachment> {
+    let (hook, ifindex) = name.split_once('_')?;
+    let hook = [Hook::Tc, Hook::Xdp].into_iter().find(|known| known.name() == hook)?;
+    Some(Attachment { hook, ifindex: ifindex.parse().ok()?, filter: None })
+}
+
+fn attachments(home: &Home) -> Vec<Attachment> {
+    let names = |path: &Path| -> Vec<String> {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    };
+    let links = names(&home.links());
+    let filters = names(&home.filters());
+    let links = links.iter().filter_map(|name| parse_link_name(name));
+    links.chain(filters.iter().filter_map(|name| parse_filter_name(name))).collect()
+}
+
+/// Detaches even if another process holds the link open.
+fn detach_link(path: &Path) -> std::io::Result<()> {
+    if let Ok(link) = Link::open(path) {
+        // ENOLINK where the device is gone.
+        let _ = link.detach();
+    }
+    fs::remove_file(path)
+}
+
+/// Removes the filter if it is still ours, and the qdisc if we made it and nobody else has filters there.
+fn remove_filter(program: &ProgramHandle, ifindex: u32, filter: Filter) -> Result<()> {
+    let mut hook = ingress(program, ifindex, filter.priority, filter.handle);
+    match hook.query() {
+        Ok(id) if id == program.id() => {
+            hook.detach().map_err(bpf("removing", format!("clsact filter of device {ifindex}"), NEEDS_CAPABILITIES))?;
+        }
+        // Somebody else's by now, or gone with its device.
+        Ok(_) | Err(_) => {}
+    }
+    if filter.own_qdisc && netlink::has_ingress_qdisc(ifindex)? && !netlink::has_filters(ifindex)? {
+        hook.attach_point(TC_INGRESS | TC_EGRESS);
+        hook.destroy().map_err(bpf("removing", format!("clsact qdisc of device {ifindex}"), NEEDS_CAPABILITIES))?;
+    }
+    Ok(())
+}
+
+/// For a purge: as much as can be done, told in lines.
+pub(crate) fn detach_all(home: &Home) -> Vec<String> {
+    let mut done = Vec::new();
+    for attachment in attachments(home) {
+        let Attachment { hook, ifindex, filter } = attachment;
+        let result = match filter {
+            None => detach_link(&home.links().join(format!("{hook}_{ifindex}"))).map_err(|error| error.to_string()),
+            Some(filter) => ProgramHandle::from_pinned_path(home.program("tc"))
+                .map_err(|error| error.to_string())
+                .and_then(|program| remove_filter(&program, ifindex, filter).map_err(|error| error.to_string())),
+        };
+        done.push(match result {
+            Ok(()) => format!("detached {hook} from device {ifindex}"),
+            Err(error) => format!("{hook} of device {ifindex} was not detached: {error}"),
+        });
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attachments_survive_their_names() {
+        for own_qdisc in [false, true] {
+            let filter = Filter { priority: 49152, handle: 1, own_qdisc };
+            let attachment = Attachment { hook: Hook::Tc, ifindex: 7, filter: Some(filter) };
+            assert_eq!(parse_filter_name(&filter_name(7, filter)), Some(attachment));
+        }
+        assert_eq!(parse_link_name("xdp_12"), Some(Attachment { hook: Hook::Xdp, ifindex: 12, filter: None }));
+        for bad in ["", "tc", "tc_", "drv_1", "tc_x"] {
+            assert_eq!(parse_link_name(bad), None);
+        }
+        assert_eq!(parse_filter_name("1_2"), None);
+    }
+}

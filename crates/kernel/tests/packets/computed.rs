@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Computed blocks: by the test collector, an object of its own as others' collectors are.
+
+use std::time::Duration;
+
+use libbpf_rs::{Object, ObjectBuilder};
+use onlooker_kernel::{Error, Exit, Kind, Region};
+use onlooker_region::{Block, Identity, guard};
+use onlooker_wire::{Frame, Packet, Part, ReadAnswer};
+
+use crate::support::{Ask, Outcome, PORT, Rig, SIDES, Side, VA, unlimited};
+
+const COLLECTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/test_collector.bpf.o"));
+const SLOT: u32 = 7;
+const RKEY: u32 = 77;
+
+fn install(rig: &Rig) -> Object {
+    let mut object = ObjectBuilder::default().open_memory(COLLECTOR).unwrap();
+    rig.responder.adopt_maps(&mut object).unwrap();
+    let object = object.load().unwrap();
+    let program = |name: &str| object.progs().find(|program| program.name() == name).unwrap();
+    rig.responder.install_collector(SLOT, program("test_collect_tc"), program("test_collect_xdp")).unwrap();
+    object
+}
+
+fn computed(rig: &Rig) -> Identity {
+    let identity = Identity::first(0x12_3456, 0x65_4321);
+    let kind = Kind::Computed { collector: SLOT, identity: identity.word() };
+    rig.responder.add_region(RKEY, &Region { va: VA, blocks: 2, kind }).unwrap();
+    identity
+}
+
+#[test]
+fn a_computed_block_is_a_good_guarded_block_in_a_good_packet() {
+    let rig = Rig::new(&unlimited(PORT));
+    let _object = install(&rig);
+    let identity = computed(&rig);
+    let mut last_time_ns = 0;
+    let mut runs = 0;
+    for ask in [Ask::v4(), Ask::v6()] {
+        for side in SIDES {
+            let Outcome::Answer(answer) = rig.run(side, &ask.clone().rkey(RKEY).frame()) else { panic!("{side:?}") };
+            let frame = Frame::parse(&answer).unwrap();
+            let Packet::ReadAnswer(ReadAnswer { part: Part::Only(_), psn, payload, .. }) = frame.packet else {
+                panic!()
+            };
+            assert_eq!(psn, ask.request.psn);
+            let mut block = Block::default();
+            block.bytes_mut().copy_from_slice(payload);
+            let accepted = guard::check(&block, identity).unwrap();
+            let payload = accepted.payload();
+            runs += 1;
+            assert_eq!((payload[0], payload[123]), (runs, u64::from(RKEY)));
+            assert!(payload[1..123].iter().all(|word| *word == 0));
+            let time_ns = accepted.time_ns();
+            assert!(time_ns > last_time_ns);
+            last_time_ns = time_ns;
+        }
+    }
+}
+
+#[test]
+fn computed_regions_serve_whole_blocks_one_at_a_time() {
+    let rig = Rig::new(&onlooker_kernel::Config { max_read_bytes: 4096, ..unlimited(PORT) });
+    let _object = install(&rig);
+    computed(&rig);
+    for side in SIDES {
+        for (offset, length) in [(0, 8), (0, 2048), (8, 1024)] {
+            let frame = Ask::v4().rkey(RKEY).at(offset, length).frame();
+            let exit = if offset + u64::from(length) > 2048 { Exit::Range } else { Exit::Profile };
+            assert_eq!(rig.run(side, &frame), Outcome::Drop(exit), "{offset}+{length}");
+        }
+        // The test collector refuses block 1.
+        let second = Ask::v4().rkey(RKEY).at(1024, 1024).frame();
+        assert_eq!(rig.run(side, &second), Outcome::Drop(Exit::CollectorRefused));
+    }
+}
+
+#[test]
+fn without_a_collector_there_is_silence() {
+    let rig = Rig::new(&unlimited(PORT));
+    computed(&rig);
+    let frame = Ask::v6().rkey(RKEY).frame();
+    for side in SIDES {
+        assert_eq!(rig.run(side, &frame), Outcome::Drop(Exit::Collector));
+    }
+    let object = install(&rig);
+    // The table keeps the programs, not the object.
+    drop(object);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(matches!(rig.run(Side::Tc, &frame), Outcome::Answer(_)));
+    rig.responder.remove_collector(SLOT).unwrap();
+    assert_eq!(rig.run(Side::Tc, &frame), Outcome::Drop(Exit::Collector));
+    assert!(matches!(rig.responder.remove_collector(SLOT), Err(Error::Bpf { .. })));
+    for slot in [0, 64] {
+        let refused = rig.responder.install_collector(slot, rig.responder.tc(), rig.responder.xdp());
+        assert!(matches!(refused, Err(Error::Limit { .. })), "{slot}");
+    }
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The loaded programs on packets, by bpf_prog_test_run: no device, no namespace, but the real verifier, maps and memory. Needs root.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod computed;
+mod limits;
+mod named;
+mod oracle;
+mod tables;
+mod verifier;
