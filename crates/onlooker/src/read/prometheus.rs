@@ -163,6 +163,16 @@ shop_version{pid="4321",program="my shop",value="v1 \"x\"\\\n"} 1
     }
 
     #[test]
+    fn a_regions_label_gives_way_to_what_the_format_needs() {
+        let mut host = fixture::host();
+        let info = r#"{"name":"i","groups":[{"kind":"plain","blocks":1,"fields":[
+            {"name":"i","metric":"info","type":"text","bytes":8}]}]}"#;
+        host.region(12, "i", &[("value", "mine"), ("le", "mine")], info);
+        let (text, _) = exposition(&fixture::read(&host), &["i".into()]);
+        assert_eq!(text, "# TYPE i gauge\ni{exported_value=\"mine\",le=\"mine\",value=\"\"} 1\n");
+    }
+
+    #[test]
     fn any_label_value_stays_within_its_quotes() {
         bolero::check!().with_type::<String>().for_each(|value| {
             let text = series(&[("a".into(), value.clone())], None);

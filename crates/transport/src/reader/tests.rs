@@ -217,6 +217,39 @@ fn a_region_that_moved_meanwhile_is_found_again() {
 }
 
 #[test]
+fn an_identity_that_was_late_is_seen_in_the_next_round() {
+    let (host, plain, _) = shop();
+    plain.words.set(0, 0, 0);
+    let (words, identity) = (plain.words.clone(), plain.entry.identity);
+    let mut reads = 0;
+    host.memory.hook(move |_, read| {
+        reads += u32::from(read.rkey == CONTROL_RKEY && read.va == CONTROL_VA);
+        if reads == 2 {
+            words.set(0, 0, identity.word());
+        }
+        None
+    });
+    let reading = read_once(&host);
+    assert_eq!(reading.lines(), ["shop.a_total 42", "node.g 7"]);
+    assert!(reading.session.counters().refused.is_empty());
+}
+
+#[test]
+fn a_directory_block_that_was_given_up_is_read_in_the_next_cycle() {
+    let (host, ..) = shop();
+    let version = host.control_words.block(1)[0].load(Ordering::Relaxed);
+    host.control_words.set(1, 0, 1);
+    let mut reading = read_once(&host);
+    assert_eq!(reading.session.control_refused(), [(1, Reject::Busy)]);
+    assert!(reading.session.directory().regions().count() < 2);
+    // The header has not moved since.
+    host.control_words.set(1, 0, version);
+    reading.read().unwrap();
+    assert_eq!(reading.session.control_refused(), []);
+    assert_eq!(reading.lines(), ["shop.a_total 42", "node.g 7"]);
+}
+
+#[test]
 fn endless_churn_ends() {
     let (mut host, plain, _) = shop();
     let (mut entry, slot) = (plain.entry.clone(), plain.slot);

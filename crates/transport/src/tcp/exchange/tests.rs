@@ -96,6 +96,7 @@ fn a_late_answer_touches_nothing() {
     let rest = take(&mut exchange, &bytes, 100, &mut memory).unwrap();
     assert_eq!(rest, [Completion { id: 50, outcome: Outcome::Done }]);
     assert_eq!((memory[0], exchange.late()), (Block::default(), 1), "the caller may have given the block away");
+    assert_eq!(exchange.in_flight(), 0);
 }
 
 #[test]
