@@ -2,7 +2,6 @@
 //! The registration socket (docs/format/registration.md), the program's side. Nothing that an agent answers is trusted.
 
 use crate::region::Inner;
-use crate::sdk::{Noted, SDK};
 use onlooker_region::limits::{MAX_GENERATION, MAX_REGION_ID};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -40,8 +39,6 @@ pub(crate) enum Lost {
     Answer { op: &'static str, message: String },
     #[error("the agent refused `hello`: {0}")]
     Hello(String),
-    #[error("the program closed the SDK's descriptors")]
-    Descriptors,
 }
 
 /// A refusal: code and sentence.
@@ -58,12 +55,12 @@ pub(crate) struct Given {
     pub(crate) generation: u32,
     pub(crate) offset: u64,
     pub(crate) resumed: bool,
-    pub(crate) slab: Noted,
+    pub(crate) slab: OwnedFd,
 }
 
 /// A connection after `hello`.
 pub(crate) struct Client {
-    fd: Noted,
+    fd: OwnedFd,
     name: String,
 }
 
@@ -135,9 +132,9 @@ impl Client {
         };
         let address = address.map_err(failed("address"))?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let made = SDK.note(|| socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map(|fd| vec![fd]));
-        let fd = made.map_err(failed("socket"))?.pop().ok_or(Lost::Closed)?;
-        connect(&*fd, &address).map_err(failed("connect"))?;
+        let made = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let fd = made.map_err(failed("socket"))?;
+        connect(&fd, &address).map_err(failed("connect"))?;
         let client = Self { fd, name };
         let hello = Request::Hello { version: VERSION, sdk: concat!("rust ", env!("CARGO_PKG_VERSION")) };
         let (answer, _) = client.ask(&hello)?;
@@ -191,7 +188,7 @@ impl Client {
         Ok(if answer.ok { Ok(()) } else { Err(Refusal { code: answer.error, message: answer.message }) })
     }
 
-    fn ask(&self, request: &Request) -> Result<(Answer, Vec<Noted>), Lost> {
+    fn ask(&self, request: &Request) -> Result<(Answer, Vec<OwnedFd>), Lost> {
         let op = request.op();
         let failed = |operation| move |errno| Lost::System { operation, socket: self.name.clone(), errno };
         let bad = |message: String| Lost::Answer { op, message };
@@ -204,7 +201,7 @@ impl Client {
         }
         let end = Instant::now() + ANSWER_TIMEOUT;
         loop {
-            match send(&*self.fd, &packet, SendFlags::NOSIGNAL) {
+            match send(&self.fd, &packet, SendFlags::NOSIGNAL) {
                 Ok(_) => break,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => self.ready(PollFlags::OUT, end, op)?,
@@ -214,25 +211,11 @@ impl Client {
         let mut buffer = vec![0; MAX_ANSWER_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         loop {
-            let mut bytes = 0;
-            let mut flags = ReturnFlags::empty();
-            let received = SDK.note(|| {
-                let mut control = RecvAncillaryBuffer::new(&mut space);
-                let message = recvmsg(
-                    &*self.fd,
-                    &mut [IoSliceMut::new(&mut buffer)],
-                    &mut control,
-                    RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
-                )?;
-                (bytes, flags) = (message.bytes, message.flags);
-                let rights = control.drain().filter_map(|message| match message {
-                    RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-                    _ => None,
-                });
-                Ok(rights.flatten().collect())
-            });
-            let fds = match received {
-                Ok(fds) => fds,
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let mut into = [IoSliceMut::new(&mut buffer)];
+            let received = recvmsg(&self.fd, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT);
+            let message = match received {
+                Ok(message) => message,
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => {
                     self.ready(PollFlags::IN, end, op)?;
@@ -240,6 +223,12 @@ impl Client {
                 }
                 Err(errno) => return Err(failed("recvmsg")(errno)),
             };
+            let fds = control.drain().filter_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+                _ => None,
+            });
+            let fds = fds.flatten().collect();
+            let (bytes, flags) = (message.bytes, message.flags);
             if bytes == 0 {
                 return Err(Lost::Closed);
             }
@@ -256,7 +245,7 @@ impl Client {
         if left.is_zero() {
             return Err(Lost::Silent(op));
         }
-        wait_for(&mut [PollFd::new(&*self.fd, events)], Some(left));
+        wait_for(&mut [PollFd::new(&self.fd, events)], Some(left));
         Ok(())
     }
 }
@@ -273,15 +262,4 @@ pub(crate) fn wait_for(fds: &mut [PollFd], timeout: Option<Duration>) {
 /// Whether something happened there.
 pub(crate) fn is_ready(fd: &PollFd) -> bool {
     !fd.revents().is_empty()
-}
-
-/// Whether the number is no descriptor any more.
-pub(crate) fn is_gone(fd: &PollFd) -> bool {
-    fd.revents().contains(PollFlags::NVAL)
-}
-
-/// Empties an eventfd or an inotify queue.
-pub(crate) fn drain(fd: impl AsFd) {
-    let mut buffer = [0; 4096];
-    let _wakeups = rustix::io::read(fd, &mut buffer);
 }

@@ -37,6 +37,7 @@
 #[cfg(not(all(target_os = "linux", target_endian = "little", target_pointer_width = "64")))]
 compile_error!("onlooker-sdk needs Linux on a 64-bit little-endian machine");
 
+mod bell;
 mod builder;
 mod client;
 mod fork;

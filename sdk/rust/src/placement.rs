@@ -11,12 +11,14 @@
 use crate::region::Owner;
 use crate::turn::Turn;
 use crate::words::Word;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create, readlinkat};
+use rustix::fs::{
+    MemfdFlags, Mode, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create, readlinkat,
+};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap, mmap_anonymous, mremap_fixed, munmap};
 use rustix::param::page_size;
 use std::ops::Deref;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -92,9 +94,9 @@ pub(crate) fn check_slab(fd: impl AsFd, offset: u64, bytes: usize) -> Result<Mem
     }
     // A BPF array cannot change its size, and mmap refuses a range outside of it (kernel/bpf/arraymap.c, array_map_mmap).
     let number = fd.as_raw_fd();
-    let link = readlinkat(rustix::fs::CWD, format!("/proc/self/fd/{number}"), Vec::new());
+    let link = readlinkat(rustix::fs::CWD, format!("/proc/thread-self/fd/{number}"), Vec::new());
     if link.is_ok_and(|link| link.as_bytes() == b"anon_inode:bpf-map") {
-        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
+        let info = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{number}")).unwrap_or_default();
         let id = info.lines().find_map(|line| line.strip_prefix("map_id:")?.trim().parse().ok()).unwrap_or(0);
         return Ok((stat.st_dev, stat.st_ino, id));
     }
@@ -370,10 +372,22 @@ pub(crate) fn at_fork(
     if error == 0 { Ok(()) } else { Err(system("pthread_atfork", 0)(Errno::from_raw_os_error(error))) }
 }
 
-/// Closes a descriptor that a forked child inherited from the parent's thread, whose stack (and with it the owner) is not there any more.
-pub(crate) fn close_inherited(fd: RawFd) {
-    // SAFETY: in the child nobody owns this descriptor.
-    unsafe { rustix::io::close(fd) };
+/// Gives this thread a table of descriptors of its own, with nothing in it but /dev/null as standard streams (standard error stays where `debug` says).
+/// It neither holds the program's files open nor can the program, or a fork, touch what the thread opens.
+pub(crate) fn own_descriptors(debug: bool) -> Result<(), PlaceError> {
+    let (first, last, unshare) = (3u32, u32::MAX, 2u32);
+    // SAFETY: called first thing on a thread that has no descriptors of its own yet and shares none with others later (memory and a path only); the
+    // table is copied before anything is closed (CLOSE_RANGE_UNSHARE), so other threads keep theirs.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, unshare) };
+    if result != 0 {
+        let errno = std::io::Error::last_os_error().raw_os_error().map_or(Errno::NOSYS, Errno::from_raw_os_error);
+        return Err(system("close_range(CLOSE_RANGE_UNSHARE)", 0)(errno));
+    }
+    let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC, Mode::empty())
+        .map_err(system("open(/dev/null)", 0))?;
+    let replaced = rustix::stdio::dup2_stdin(&null).and_then(|()| rustix::stdio::dup2_stdout(&null));
+    let replaced = if debug { replaced } else { replaced.and_then(|()| rustix::stdio::dup2_stderr(&null)) };
+    replaced.map_err(system("dup2(/dev/null)", 0))
 }
 
 /// Starts something with every signal blocked in this thread, as threads inherit it: the program's handlers never run on the SDK's thread.

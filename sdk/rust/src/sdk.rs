@@ -3,13 +3,11 @@
 //!
 //! One lock, held for moments only; never while waiting for the agent or for a region's lock (a fork takes this one first, then the regions').
 
-use crate::placement::{close_inherited, is_set_user_id, without_signals};
+use crate::bell::Bell;
+use crate::placement::{is_set_user_id, without_signals};
 use crate::region::{Inner, Standing};
 use crate::{fork, thread};
-use rustix::event::{EventfdFlags, eventfd};
 use std::io::Write;
-use std::ops::Deref;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -79,14 +77,13 @@ pub(crate) struct Core {
     /// Without owners; the thread removes them from the agent.
     pub(crate) retired: Vec<Arc<Inner>>,
     /// Set when the thread is started.
-    pub(crate) socket: Option<PathBuf>,
+    socket: Option<PathBuf>,
     pub(crate) fork: Fork,
     started: bool,
     /// Errors go to standard error, too.
     debug: bool,
     hooked: bool,
-    wake: Option<Arc<OwnedFd>>,
-    noted: Vec<RawFd>,
+    thread: Option<Bell>,
     connections: u64,
     switches: u64,
     last_window: Duration,
@@ -111,8 +108,7 @@ pub(crate) static SDK: Sdk = Sdk {
         started: false,
         debug: false,
         hooked: false,
-        wake: None,
-        noted: Vec::new(),
+        thread: None,
         connections: 0,
         switches: 0,
         last_window: Duration::ZERO,
@@ -123,42 +119,9 @@ pub(crate) static SDK: Sdk = Sdk {
     changed: Condvar::new(),
 };
 
-/// A descriptor of the SDK's thread that the child of a fork knows to close.
-#[derive(Debug)]
-pub(crate) struct Noted(OwnedFd);
-
-impl Deref for Noted {
-    type Target = OwnedFd;
-
-    fn deref(&self) -> &OwnedFd {
-        &self.0
-    }
-}
-
-impl AsFd for Noted {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl Drop for Noted {
-    fn drop(&mut self) {
-        let number = self.0.as_raw_fd();
-        SDK.core().noted.retain(|noted| *noted != number);
-    }
-}
-
 impl Sdk {
     pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Makes descriptors while no fork can happen.
-    pub(crate) fn note<E>(&self, make: impl FnOnce() -> Result<Vec<OwnedFd>, E>) -> Result<Vec<Noted>, E> {
-        let mut core = self.core();
-        let made = make()?;
-        core.noted.extend(made.iter().map(AsRawFd::as_raw_fd));
-        Ok(made.into_iter().map(Noted).collect())
     }
 
     pub(crate) fn error(&self, mut message: String) {
@@ -207,7 +170,7 @@ impl Sdk {
     pub(crate) fn retire(&self, inner: &Arc<Inner>) {
         let mut core = self.core();
         core.regions.retain(|region| !Arc::ptr_eq(region, inner));
-        if core.wake.is_some() {
+        if core.thread.is_some() {
             core.retired.push(inner.clone());
             core.wake();
         }
@@ -281,10 +244,10 @@ impl Sdk {
 }
 
 /// The SDK's thread; a fault of ours must not be silent, and must not take the program down.
-fn guard_thread(wake: &Arc<OwnedFd>) {
-    if catch_unwind(AssertUnwindSafe(|| thread::run(wake))).is_err() {
+fn guard_thread(bell: &Bell) {
+    if catch_unwind(AssertUnwindSafe(|| thread::run(bell))).is_err() {
         let mut core = SDK.core();
-        core.wake = None;
+        core.thread = None;
         core.state = State::Waiting;
         core.fail("the SDK's thread has ended by a fault of the SDK: please report it".into());
     }
@@ -315,6 +278,11 @@ impl Core {
         }
     }
 
+    /// Where the agent's socket is, and whether errors are to be seen.
+    pub(crate) fn settings(&self) -> (PathBuf, bool) {
+        (self.socket.clone().unwrap_or_default(), self.debug)
+    }
+
     /// Starts the thread, or wakes it.
     pub(crate) fn start(&mut self) {
         if !self.started {
@@ -330,60 +298,31 @@ impl Core {
         if matches!(self.state, State::Disabled | State::Detached) || self.regions.is_empty() {
             return;
         }
-        if self.wake.is_some() {
+        if self.thread.is_some() {
             self.wake();
             return;
         }
-        let spawned = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(Into::into).and_then(|fd| {
-            let wake = Arc::new(fd);
-            let thread_wake = wake.clone();
-            let builder = std::thread::Builder::new().name("onlooker".into()).stack_size(STACK_BYTES);
-            without_signals(|| builder.spawn(move || guard_thread(&thread_wake)))?;
-            Ok::<_, std::io::Error>(wake)
-        });
-        match spawned {
-            Ok(wake) => {
-                self.wake = Some(wake);
+        let bell = Bell::default();
+        let its_own = bell.clone();
+        let builder = std::thread::Builder::new().name("onlooker".into()).stack_size(STACK_BYTES);
+        match without_signals(|| builder.spawn(move || guard_thread(&its_own))) {
+            Ok(_) => {
+                self.thread = Some(bell);
                 self.state = State::Waiting;
             }
-            Err(error) => {
-                self.fail(format!("cannot start the thread that registers metrics: {error}"));
-            }
+            Err(error) => self.fail(format!("cannot start the thread that registers metrics: {error}")),
         }
     }
 
     fn wake(&self) {
-        // A program that closes all descriptors may have made the number another file's.
-        let ours = |wake: &OwnedFd| {
-            let link = std::fs::read_link(format!("/proc/self/fd/{}", wake.as_raw_fd()));
-            link.is_ok_and(|link| link.as_os_str() == "anon_inode:[eventfd]")
-        };
-        if let Some(wake) = self.wake.as_ref().filter(|wake| ours(wake)) {
-            // It fails only where 2^64 wake-ups are pending already.
-            let _pending = rustix::io::write(wake, &1u64.to_ne_bytes());
+        if let Some(bell) = &self.thread {
+            bell.ring();
         }
     }
 
-    /// The program has closed descriptors that are not its own (a daemon that closes all of them): the thread that found out ends, another begins.
-    pub(crate) fn descriptors_gone(&mut self) {
-        self.fail("the program closed the SDK's descriptors; connecting again".into());
-        self.noted.clear();
-        // Its number is closed, or means another file by now.
-        std::mem::forget(self.wake.take());
-        self.state = State::Waiting;
-        self.start();
-    }
-
-    /// In the child of a fork: the thread and its connection are the parent's.
+    /// In the child of a fork: the thread and its descriptors are the parent's.
     pub(crate) fn become_child(&mut self) {
-        for fd in self.noted.drain(..) {
-            close_inherited(fd);
-        }
-        if let Some(wake) = self.wake.take() {
-            // The thread's share of it is lost with the thread: it would never be closed.
-            close_inherited(wake.as_raw_fd());
-            std::mem::forget(wake);
-        }
+        self.thread = None;
         self.retired.clear();
         (self.connections, self.switches, self.errors) = (0, 0, 0);
         (self.last_window, self.worst_window, self.error) = (Duration::ZERO, Duration::ZERO, None);

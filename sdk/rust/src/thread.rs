@@ -4,9 +4,11 @@
 //! Connected it waits in poll without a time limit. Without an agent it waits for the socket to appear (inotify on the socket's directory, or on the
 //! nearest one above it that exists) and tries again by itself at most every 10 s.
 
-use crate::client::{Client, Given, Lost, Refusal, drain, is_gone, is_ready, wait_for};
+use crate::bell::{Bell, Ear};
+use crate::client::{Client, Given, Lost, Refusal, is_ready, wait_for};
+use crate::placement::own_descriptors;
 use crate::region::{Attached, Inner, Standing};
-use crate::sdk::{Noted, SDK, State};
+use crate::sdk::{SDK, State};
 use onlooker_region::Identity;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::inotify;
@@ -21,6 +23,10 @@ use std::time::{Duration, Instant};
 
 const FIRST_RETRY: Duration = Duration::from_millis(10);
 const LAST_RETRY: Duration = Duration::from_secs(10);
+/// A connection that lasted for less is not tried again at once: an agent may come and go in a circle.
+const SETTLED: Duration = Duration::from_secs(1);
+/// How often the thread looks around where nobody can wake it.
+const DEAF: Duration = Duration::from_secs(1);
 /// A region that was refused for a reason that can pass is asked for again after so long.
 const REFUSED_RETRY: Duration = Duration::from_secs(10);
 /// An old connection of this process may be on its way out.
@@ -30,31 +36,34 @@ const DUPLICATE_RETRY: Duration = Duration::from_millis(200);
 const RETREAT: Duration = Duration::from_secs(2);
 
 /// The thread's life: as long as the process.
-pub(crate) fn run(wake: &Arc<OwnedFd>) {
-    let socket = SDK.core().socket.clone().unwrap_or_default();
+pub(crate) fn run(bell: &Bell) {
+    let (socket, debug) = SDK.core().settings();
+    if let Err(error) = own_descriptors(debug) {
+        SDK.error(format!("the SDK's thread shares the program's descriptors: {error}"));
+    }
+    let ear = match bell.hang() {
+        Ok(ear) => ear,
+        Err(error) => return SDK.error(format!("no pipe for the SDK's thread, nothing is published: {error}")),
+    };
     let mut retry = FIRST_RETRY;
     let mut lost_at: Option<Instant> = None;
     loop {
         // The watch comes first: a socket that appears after the attempt is seen.
-        let watch = Watch::new(&socket);
+        let mut watch = Watch::new(&socket);
         match Client::connect(&socket) {
             Ok(client) => {
-                retry = FIRST_RETRY;
                 drop(watch);
                 SDK.connected();
-                let mut session = Session { client, wake, later: HashMap::new() };
-                let Err(lost) = session.serve();
-                if matches!(lost, Lost::Descriptors) {
-                    // Not to be closed: the numbers may be another file's by now.
-                    std::mem::forget(session);
-                    leave();
-                    return gone(wake);
-                }
-                drop(session);
+                let began = Instant::now();
+                let Err(lost) = Session { client, ear: &ear, later: HashMap::new() }.serve();
                 SDK.error(lost.to_string());
                 leave();
                 lost_at = Some(Instant::now());
-                continue;
+                if began.elapsed() >= SETTLED {
+                    retry = FIRST_RETRY;
+                    continue;
+                }
+                watch = Watch::new(&socket);
             }
             Err(error) => SDK.error(error.to_string()),
         }
@@ -65,32 +74,18 @@ pub(crate) fn run(wake: &Arc<OwnedFd>) {
         }
         let until_retreat = lost_at.map(|at| RETREAT.saturating_sub(at.elapsed()));
         let timeout = until_retreat.map_or(retry, |left| retry.min(left));
-        let mut fds = vec![PollFd::new(wake, PollFlags::IN)];
-        fds.extend(watch.iter().map(|watch| PollFd::new(&*watch.fd, PollFlags::IN)));
+        let mut fds = vec![PollFd::new(&ear.reading, PollFlags::IN)];
+        fds.extend(watch.iter().map(|watch| PollFd::new(&watch.fd, PollFlags::IN)));
         wait_for(&mut fds, Some(timeout));
-        let gone_now = fds.iter().any(is_gone);
-        let woken = is_ready(&fds[0]);
         let watched = fds.get(1).is_some_and(is_ready);
         drop(fds);
-        if gone_now {
-            std::mem::forget(watch);
-            return gone(wake);
-        }
-        if woken {
-            drain(wake);
-        }
+        ear.listen();
         retry = if watched && watch.is_some_and(|watch| watch.concerns_the_socket()) {
             FIRST_RETRY
         } else {
             (retry * 2).min(LAST_RETRY)
         };
     }
-}
-
-/// Ends this thread in favour of one with descriptors of its own.
-fn gone(wake: &Arc<OwnedFd>) {
-    std::mem::forget(wake.clone());
-    SDK.core().descriptors_gone();
 }
 
 /// After the connection is lost: nothing is published any more, the memory stays where it is for the moment.
@@ -122,7 +117,7 @@ fn retreat() {
 /// A connection's time.
 struct Session<'a> {
     client: Client,
-    wake: &'a OwnedFd,
+    ear: &'a Ear,
     /// When refused regions are asked for again.
     later: HashMap<(String, String), Instant>,
 }
@@ -151,18 +146,14 @@ impl Session<'_> {
             }
             SDK.notify();
             let next = self.later.values().min().map(|at| at.saturating_duration_since(Instant::now()));
-            let mut fds = [PollFd::new(self.client.fd(), PollFlags::IN), PollFd::new(self.wake, PollFlags::IN)];
+            let next = if self.ear.deaf { Some(next.unwrap_or(DEAF).min(DEAF)) } else { next };
+            let mut fds = [PollFd::new(self.client.fd(), PollFlags::IN), PollFd::new(&self.ear.reading, PollFlags::IN)];
             wait_for(&mut fds, next);
-            if is_gone(&fds[0]) || is_gone(&fds[1]) {
-                return Err(Lost::Descriptors);
-            }
             if is_ready(&fds[0]) {
                 // The agent only answers; what comes unasked is the end.
                 return Err(Lost::Closed);
             }
-            if is_ready(&fds[1]) {
-                drain(self.wake);
-            }
+            self.ear.listen();
         }
     }
 
@@ -206,7 +197,7 @@ impl Session<'_> {
     /// Moves the region onto its range, unless it is there already.
     fn occupy(region: &Inner, given: &Given) -> Result<(), crate::placement::PlaceError> {
         let identity = Identity::first(given.id, given.generation);
-        let memory = crate::placement::check_slab(&*given.slab, given.offset, region.place.bytes())?;
+        let memory = crate::placement::check_slab(&given.slab, given.offset, region.place.bytes())?;
         let to = Attached { identity, memory, offset: given.offset };
         let mut live = region.live.take();
         match live.attached {
@@ -236,7 +227,7 @@ fn refused(region: &Inner, refusal: &Refusal) -> Option<Duration> {
 
 /// Watches for the socket to appear.
 struct Watch {
-    fd: Noted,
+    fd: OwnedFd,
     /// The directory entry that matters.
     name: OsString,
 }
@@ -245,7 +236,7 @@ impl Watch {
     /// On the nearest directory above the socket that exists; `None` where there is no inotify.
     fn new(socket: &Path) -> Option<Self> {
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
-        let fd = SDK.note(|| inotify::init(flags).map(|fd| vec![fd])).ok()?.pop()?;
+        let fd = inotify::init(flags).ok()?;
         let events = inotify::WatchFlags::CREATE
             | inotify::WatchFlags::MOVED_TO
             | inotify::WatchFlags::ATTRIB
@@ -255,7 +246,7 @@ impl Watch {
             let name = path.file_name()?.to_os_string();
             let parent = path.parent()?;
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            if inotify::add_watch(&*fd, parent, events).is_ok() {
+            if inotify::add_watch(&fd, parent, events).is_ok() {
                 return Some(Self { fd, name });
             }
             path = path.parent()?.to_path_buf();
@@ -264,7 +255,7 @@ impl Watch {
 
     fn concerns_the_socket(&self) -> bool {
         let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut reader = inotify::Reader::new(&*self.fd, &mut buffer);
+        let mut reader = inotify::Reader::new(&self.fd, &mut buffer);
         let mut concerns = false;
         // Ends when the queue is empty: the descriptor does not block.
         while let Ok(event) = reader.next() {
