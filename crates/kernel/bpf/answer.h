@@ -40,16 +40,12 @@ static __always_inline int answer_headers(void *data, void *end, struct onlooker
 	__u32 *halves = s->packet.halves;
 	__u32 udp_bytes = sizeof(struct udphdr) + transport_bytes;
 	__u32 traffic_class = config.dscp << 2 | ECN_CAPABLE;
-	__u32 l3_offset = s->request.l3_offset;
 	__u16 *ethernet = data;
 	__u32 *ip, *udp, ports;
 
-	if (l3_offset < sizeof(struct ethhdr) || l3_offset > sizeof(struct ethhdr) + 2 * sizeof(struct tag))
+	if ((void *)(ethernet + 6) > end)
 		return ONLOOKER_ROOM;
-	ip = data + l3_offset;
-	udp = (void *)ip + ip_bytes(s->request.ipv6);
-	if ((void *)(ethernet + 6) > end || (void *)(udp + 2) > end)
-		return ONLOOKER_ROOM;
+	ip = l3_header(data, s->request.l3_offset);
 #pragma unroll
 	for (int half = 0; half < 3; half++) {
 		__u16 destination = ethernet[half];
@@ -58,6 +54,9 @@ static __always_inline int answer_headers(void *data, void *end, struct onlooker
 		ethernet[3 + half] = destination;
 	}
 	if (s->request.ipv6) {
+		udp = ip + 10;
+		if ((void *)(udp + 2) > end)
+			return ONLOOKER_ROOM;
 		halves[0] = 0;
 		halves[1] = 0;
 		halves[2] = 0;
@@ -76,8 +75,13 @@ static __always_inline int answer_headers(void *data, void *end, struct onlooker
 			halves[10 + half] = source;
 		}
 	} else {
-		__u32 source = ip[3], destination = ip[4];
+		__u32 source, destination;
 
+		udp = ip + 5;
+		if ((void *)(udp + 2) > end)
+			return ONLOOKER_ROOM;
+		source = ip[3];
+		destination = ip[4];
 		/* Identification 0: an answer is never fragmented, and a requester on a socket could not know another one. */
 		halves[8] = ~0u;
 		ip[0] = IPV4_VERSION_AND_LENGTH | traffic_class << 8 | (__u32)bpf_htons(sizeof(struct iphdr) + udp_bytes) << 16;

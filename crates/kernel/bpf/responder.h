@@ -92,52 +92,46 @@ static __always_inline __u32 transport_offset(const struct onlooker_scratch *s)
 	return s->request.l3_offset + ip_bytes(s->request.ipv6) + sizeof(struct udphdr);
 }
 
-/* Bytes of the answer's transport part in a form that 6.1's verifier accepts as a helper's size. */
-static __always_inline __u64 bounded_transport_bytes(const struct onlooker_scratch *s)
-{
-	__u64 bytes = answer_transport_bytes(s->request.length_bytes);
-
-	asm volatile("" : "+r"(bytes));
-	if (bytes > answer_transport_bytes(ONLOOKER_MAX_READ_BYTES))
-		return 0;
-	asm volatile("" : "+r"(bytes));
-	return bytes;
-}
+#define MOST_TRANSPORT_BYTES (sizeof(struct bth) + 4 + ONLOOKER_MAX_READ_BYTES + 4)
 
 static __always_inline int tc_answer(struct __sk_buff *skb, struct onlooker_scratch *s, int computed)
 {
-	__u64 bytes = bounded_transport_bytes(s);
-	__u32 frame_bytes = transport_offset(s) + bytes;
+	__u64 bytes = answer_transport_bytes(s->request.length_bytes);
+	__u64 size_less_one;
 	int exit;
 
-	if (!bytes)
-		return ONLOOKER_STORE;
-	if (bpf_skb_change_tail(skb, frame_bytes, 0))
+	if (bpf_skb_change_tail(skb, transport_offset(s) + bytes, 0))
 		return ONLOOKER_ROOM;
 	exit = answer_headers((void *)(long)skb->data, (void *)(long)skb->data_end, s, bytes);
 	if (exit)
 		return exit;
 	answer_transport(s, computed);
-	if (bpf_skb_store_bytes(skb, transport_offset(s), &s->packet.words[ONLOOKER_TRANSPORT_WORD], bytes, 0))
+	/* 6.1's verifier wants a size's bounds freshly compared, and its least value by addition. */
+	size_less_one = bytes - 1;
+	asm volatile("" : "+r"(size_less_one));
+	if (size_less_one >= MOST_TRANSPORT_BYTES ||
+	    bpf_skb_store_bytes(skb, transport_offset(s), &s->packet.words[ONLOOKER_TRANSPORT_WORD], size_less_one + 1, 0))
 		return ONLOOKER_STORE;
 	return ONLOOKER_ANSWERED;
 }
 
 static __always_inline int xdp_answer(struct xdp_md *xdp, struct onlooker_scratch *s, int computed)
 {
-	__u64 bytes = bounded_transport_bytes(s);
+	__u64 bytes = answer_transport_bytes(s->request.length_bytes);
 	int have = xdp_frame_bytes(xdp);
+	__u64 size_less_one;
 	int exit;
 
-	if (!bytes)
-		return ONLOOKER_STORE;
 	if (bpf_xdp_adjust_tail(xdp, (int)(transport_offset(s) + bytes) - have))
 		return ONLOOKER_ROOM;
 	exit = answer_headers((void *)(long)xdp->data, (void *)(long)xdp->data_end, s, bytes);
 	if (exit)
 		return exit;
 	answer_transport(s, computed);
-	if (bpf_xdp_store_bytes(xdp, transport_offset(s), &s->packet.words[ONLOOKER_TRANSPORT_WORD], bytes))
+	size_less_one = bytes - 1;
+	asm volatile("" : "+r"(size_less_one));
+	if (size_less_one >= MOST_TRANSPORT_BYTES ||
+	    bpf_xdp_store_bytes(xdp, transport_offset(s), &s->packet.words[ONLOOKER_TRANSPORT_WORD], size_less_one + 1))
 		return ONLOOKER_STORE;
 	return ONLOOKER_ANSWERED;
 }
