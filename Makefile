@@ -44,7 +44,7 @@ lint:
 	$(CARGO) deny --log-level error check licenses bans sources
 	python3 docs/format/vectors.py --check
 	python3 crates/wire/tests/vectors/generate.py --check
-	shellcheck $$(git ls-files | xargs -d '\n' awk 'FNR == 1 && /^#!.*\/(ba|da)?sh/ { print FILENAME } FNR > 1 { nextfile }')
+	shellcheck -x $$(git ls-files | xargs -d '\n' awk 'FNR == 1 && /^#!.*\/(ba|da)?sh/ { print FILENAME } FNR > 1 { nextfile }')
 
 .PHONY: unit
 unit:

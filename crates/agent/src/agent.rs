@@ -100,7 +100,8 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     for warning in config.warnings() {
         system::log(&format!("warning: {warning}"));
     }
-    let tls = config.bootstrap.tls.then(|| bootstrap::tls_config(state.identity()?).map_err(AgentError::from)).transpose()?;
+    let tls =
+        config.bootstrap.tls.then(|| bootstrap::tls_config(state.identity()?).map_err(AgentError::from)).transpose()?;
     let signals = signals().map_err(system_error("receive signals"))?;
     let (registration_listener, listening) = listen::listen(&config.agent.socket)?;
     let tcp_listener = bind(config.tcp.listen, "tcp")?;

@@ -342,7 +342,9 @@ impl Config {
             ));
         }
         if !self.bootstrap.tls {
-            warnings.push("[bootstrap] tls = false sends the join token in the clear; use it for demonstrations only".to_owned());
+            warnings.push(
+                "[bootstrap] tls = false sends the join token in the clear; use it for demonstrations only".to_owned(),
+            );
         }
         warnings
     }
@@ -361,7 +363,8 @@ mod tests {
     #[test]
     fn short_graces_and_plain_tokens_are_warned_of() {
         assert!(Config::default().warnings().is_empty());
-        let config = parse("[limits]\ngrace = \"500ms\"\nreuse_delay = \"1s\"\n[bootstrap]\ntls = false\n").expect("allowed");
+        let config =
+            parse("[limits]\ngrace = \"500ms\"\nreuse_delay = \"1s\"\n[bootstrap]\ntls = false\n").expect("allowed");
         assert_eq!(config.warnings().len(), 2);
     }
 
