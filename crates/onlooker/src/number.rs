@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The format's decimal text (schema.md); as Prometheus writes what is no number.
 pub(crate) fn decimal(value: f64) -> String {
     if value.is_finite() {
-        onlooker_region::schema::decimal(value)
+        onlooker_region::number::decimal(value)
     } else if value.is_nan() {
         "NaN".into()
     } else if value > 0.0 {

@@ -8,7 +8,8 @@ use crate::block::{Block, Identity, check_plain, guarded_place, plain_place};
 use crate::guard::{self, Reject};
 use crate::histogram::Shape;
 use crate::limits::BLOCK_BYTES;
-use crate::schema::{Field, Group, Kind, Schema, Type, exported};
+use crate::number::exported;
+use crate::schema::{Field, Group, Kind, Schema, Type};
 use crate::table::{self, KeyPart, text_of};
 
 /// A stored value, not yet scaled.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Log-linear histograms (docs/format/schema.md, "Histograms"): mergeable, relative error at most 2^-grouping_power.
 
-use crate::schema::exported;
+use crate::number::exported;
 use serde::{Deserialize, Serialize};
 
 /// Shape of a histogram; only histograms of equal shape can be merged.

@@ -19,6 +19,7 @@ pub mod histogram;
 pub mod limits;
 #[cfg(not(loom))]
 pub mod map;
+pub mod number;
 pub mod schema;
 pub mod slab;
 pub mod sync;

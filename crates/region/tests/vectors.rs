@@ -8,7 +8,7 @@ use onlooker_region::control::{ControlWriter, Directory, Entry, Header, Place, a
 use onlooker_region::guard;
 use onlooker_region::histogram::{Shape, merge};
 use onlooker_region::limits::BLOCK_WORDS;
-use onlooker_region::schema::decimal;
+use onlooker_region::number::decimal;
 use onlooker_region::sync::{AtomicU64, Ordering};
 use onlooker_region::table::{KeyPart, KeyType, KeyValue, Layout, Table, pack_key, put_text};
 use onlooker_region::{Block, Schema, SchemaId};

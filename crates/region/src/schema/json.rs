@@ -4,6 +4,7 @@
 //! Derived readers also take a list for a structure, `null` for an absent value and the last of two equal keys; docs/format/schema.md refuses all three,
 //! so that one text cannot mean two things to two readers.
 
+use crate::number::decimal;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use std::collections::BTreeMap;
@@ -79,25 +80,4 @@ impl serde_json::ser::Formatter for Canonical {
     fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
         writer.write_all(decimal(value).as_bytes())
     }
-}
-
-/// A double's decimal text as canonical forms have it: the fewest digits that read back to it.
-#[must_use]
-pub fn decimal(value: f64) -> String {
-    let size = value.abs();
-    if size != 0.0 && !(1e-5..1e16).contains(&size) {
-        return format!("{value:e}");
-    }
-    let text = value.to_string();
-    if text.contains('.') { text } else { text + ".0" }
-}
-
-/// A stored value under a field's scale: a scale that is the reciprocal of a whole number divides, so that 3 ns are 3e-9 s and not
-/// 3.0000000000000004e-9 (docs/format/schema.md, `scale`).
-#[must_use]
-#[allow(clippy::float_cmp)] // exactly the reciprocal is meant
-pub fn exported(stored: f64, scale: f64) -> f64 {
-    const EXACT: f64 = (1u64 << 53) as f64;
-    let whole = (1.0 / scale).round();
-    if scale < 1.0 && whole < EXACT && 1.0 / whole == scale { stored / whole } else { stored * scale }
 }

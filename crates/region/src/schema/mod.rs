@@ -9,7 +9,6 @@ mod error;
 mod json;
 
 pub use error::{Place, Rule, SchemaError};
-pub use json::{decimal, exported};
 
 use crate::histogram::Shape;
 use crate::limits::{BLOCK_BYTES, GUARDED_SLOTS, MAX_SCHEMA_BYTES, PLAIN_SLOTS};
