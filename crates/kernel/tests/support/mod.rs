@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the tests share: a responder with some memory, requests to it, and what it should answer.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
-pub mod reference;
+pub(crate) mod reference;
 
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
@@ -14,32 +14,32 @@ use onlooker_wire::{Envelope, Ethernet, Mac, Packet, Psn, Qpn, ReadRequest, Tags
 
 use reference::{Expected, Reference};
 
-pub const PORT: u16 = 4791;
-pub const RESPONDER_MAC: Mac = Mac([2, 0, 0, 0, 0, 0xb2]);
-pub const REQUESTER_MAC: Mac = Mac([2, 0, 0, 0, 0, 0xa1]);
-pub const RESPONDER_IP4: &str = "10.1.2.4";
-pub const REQUESTER_IP4: &str = "10.1.2.3";
-pub const RESPONDER_IP6: &str = "fd00::b2";
-pub const REQUESTER_IP6: &str = "fd00::a1";
-pub const RKEY: u32 = 0xc0ff_ee11;
-pub const VA: u64 = 0xdead_beef_1234_5400;
-pub const SLAB_BLOCKS: u32 = 16;
+pub(crate) const PORT: u16 = 4791;
+pub(crate) const RESPONDER_MAC: Mac = Mac([2, 0, 0, 0, 0, 0xb2]);
+pub(crate) const REQUESTER_MAC: Mac = Mac([2, 0, 0, 0, 0, 0xa1]);
+pub(crate) const RESPONDER_IP4: &str = "10.1.2.4";
+pub(crate) const REQUESTER_IP4: &str = "10.1.2.3";
+pub(crate) const RESPONDER_IP6: &str = "fd00::b2";
+pub(crate) const REQUESTER_IP6: &str = "fd00::a1";
+pub(crate) const RKEY: u32 = 0xc0ff_ee11;
+pub(crate) const VA: u64 = 0xdead_beef_1234_5400;
+pub(crate) const SLAB_BLOCKS: u32 = 16;
 /// The region leaves the slab's first two blocks and its last one to others.
-pub const FIRST_BLOCK: u32 = 2;
-pub const REGION_BLOCKS: u32 = 13;
+pub(crate) const FIRST_BLOCK: u32 = 2;
+pub(crate) const REGION_BLOCKS: u32 = 13;
 
 /// Which program a frame is given to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub(crate) enum Side {
     Tc,
     Xdp,
 }
 
-pub const SIDES: [Side; 2] = [Side::Tc, Side::Xdp];
+pub(crate) const SIDES: [Side; 2] = [Side::Tc, Side::Xdp];
 
 /// What became of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// Left to the stack, unchanged.
     Pass,
     /// Dropped and counted.
@@ -50,21 +50,21 @@ pub enum Outcome {
 
 /// A request and all that is around it.
 #[derive(Debug, Clone)]
-pub struct Ask {
-    pub ethernet: Ethernet,
-    pub source: IpAddr,
-    pub destination: IpAddr,
-    pub source_port: u16,
-    pub port: u16,
-    pub request: ReadRequest,
+pub(crate) struct Ask {
+    pub(crate) ethernet: Ethernet,
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
+    pub(crate) source_port: u16,
+    pub(crate) port: u16,
+    pub(crate) request: ReadRequest,
 }
 
 impl Ask {
-    pub fn v4() -> Self {
+    pub(crate) fn v4() -> Self {
         Self::between(REQUESTER_IP4, RESPONDER_IP4)
     }
 
-    pub fn v6() -> Self {
+    pub(crate) fn v6() -> Self {
         Self::between(REQUESTER_IP6, RESPONDER_IP6)
     }
 
@@ -85,27 +85,27 @@ impl Ask {
         }
     }
 
-    pub fn tags(mut self, tags: Tags) -> Self {
+    pub(crate) fn tags(mut self, tags: Tags) -> Self {
         self.ethernet.tags = tags;
         self
     }
 
-    pub fn at(mut self, offset_bytes: u64, length_bytes: u32) -> Self {
+    pub(crate) fn at(mut self, offset_bytes: u64, length_bytes: u32) -> Self {
         self.request.va = VA.wrapping_add(offset_bytes);
         self.request.length_bytes = length_bytes;
         self
     }
 
-    pub fn rkey(mut self, rkey: u32) -> Self {
+    pub(crate) fn rkey(mut self, rkey: u32) -> Self {
         self.request.rkey = rkey;
         self
     }
 
-    pub fn envelope(&self) -> Envelope {
+    pub(crate) fn envelope(&self) -> Envelope {
         Envelope::socket((self.source, self.source_port).into(), (self.destination, self.port).into()).unwrap()
     }
 
-    pub fn frame(&self) -> Vec<u8> {
+    pub(crate) fn frame(&self) -> Vec<u8> {
         let mut frame = vec![0; 128];
         let length = Packet::from(self.request).write_frame(&self.ethernet, &self.envelope(), &mut frame).unwrap();
         frame.truncate(length);
@@ -114,24 +114,24 @@ impl Ask {
 }
 
 /// A loaded responder with one slab, one region and both test addresses, that answers both test requesters.
-pub struct Rig {
-    pub responder: Responder,
-    pub slab: Slab,
-    pub memory: SlabMapping,
+pub(crate) struct Rig {
+    pub(crate) responder: Responder,
+    pub(crate) slab: Slab,
+    pub(crate) memory: SlabMapping,
 }
 
 /// Runs share per-CPU scratch, and kernels before 6.11 may preempt one for another: one at a time.
-pub fn one_at_a_time() -> MutexGuard<'static, ()> {
+pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub fn unlimited(port: u16) -> Config {
+pub(crate) fn unlimited(port: u16) -> Config {
     Config { source_rate: None, cpu_rate: None, ..Config::new(port) }
 }
 
 impl Rig {
-    pub fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         let responder = Responder::load(config).unwrap_or_else(|error| panic!("{error}"));
         let slab = responder.create_slab(5, SLAB_BLOCKS).unwrap();
         let memory = slab.map(0, SLAB_BLOCKS, true).unwrap();
@@ -149,7 +149,7 @@ impl Rig {
     }
 
     /// What this responder should do, by the wire crate alone.
-    pub fn reference(&self) -> Reference {
+    pub(crate) fn reference(&self) -> Reference {
         let words = self.memory.words().iter();
         let slab: Vec<u8> = words.flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
         Reference {
@@ -161,7 +161,7 @@ impl Rig {
         }
     }
 
-    pub fn program(&self, side: Side) -> &Program {
+    pub(crate) fn program(&self, side: Side) -> &Program {
         match side {
             Side::Tc => self.responder.tc(),
             Side::Xdp => self.responder.xdp(),
@@ -169,7 +169,7 @@ impl Rig {
     }
 
     /// Gives a frame to a program; checks that exactly what the verdict says was counted.
-    pub fn run(&self, side: Side, frame: &[u8]) -> Outcome {
+    pub(crate) fn run(&self, side: Side, frame: &[u8]) -> Outcome {
         self.try_run(side, frame).expect("a frame that test_run takes")
     }
 
@@ -207,7 +207,7 @@ impl Rig {
     }
 
     /// Gives a frame to both programs and compares each with the reference.
-    pub fn agree(&self, reference: &Reference, frame: &[u8]) -> Outcome {
+    pub(crate) fn agree(&self, reference: &Reference, frame: &[u8]) -> Outcome {
         let (tc, xdp) = (self.try_run(Side::Tc, frame), self.run(Side::Xdp, frame));
         assert!(tc.is_none_or(|tc| tc == xdp), "tc and XDP differ");
         match (reference.respond(frame), &xdp) {
@@ -219,20 +219,20 @@ impl Rig {
     }
 }
 
-pub fn region() -> Region {
+pub(crate) fn region() -> Region {
     Region { va: VA, blocks: REGION_BLOCKS, kind: Kind::Memory { slab: 5, first_block: FIRST_BLOCK } }
 }
 
 /// The word `index` of the test slab: no two bytes of a neighbourhood alike.
-pub fn pattern(index: usize) -> u64 {
+pub(crate) fn pattern(index: usize) -> u64 {
     u64::try_from(index).unwrap().wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-pub fn exits(counters: &Counters) -> Vec<(Exit, u64)> {
+pub(crate) fn exits(counters: &Counters) -> Vec<(Exit, u64)> {
     counters.iter().filter(|(_, count)| *count != 0).collect()
 }
 
-pub fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -240,6 +240,6 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
-pub fn unhex(text: &str) -> Vec<u8> {
+pub(crate) fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }

@@ -9,23 +9,23 @@ use onlooker_wire::{Aeth, EtherType, Ethernet, Frame, Msn, Packet, Part, ReadAns
 
 /// What should become of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Expected {
+pub(crate) enum Expected {
     Pass,
     Drop,
     Answer(Vec<u8>),
 }
 
 /// A responder's state: everything in it is allowed to ask and in lease.
-pub struct Reference {
-    pub config: Config,
-    pub own: Vec<IpAddr>,
-    pub sources: Vec<IpAddr>,
-    pub regions: HashMap<u32, Region>,
-    pub slab: Vec<u8>,
+pub(crate) struct Reference {
+    pub(crate) config: Config,
+    pub(crate) own: Vec<IpAddr>,
+    pub(crate) sources: Vec<IpAddr>,
+    pub(crate) regions: HashMap<u32, Region>,
+    pub(crate) slab: Vec<u8>,
 }
 
 impl Reference {
-    pub fn respond(&self, frame: &[u8]) -> Expected {
+    pub(crate) fn respond(&self, frame: &[u8]) -> Expected {
         if !self.is_ours(frame).unwrap_or(false) {
             return Expected::Pass;
         }

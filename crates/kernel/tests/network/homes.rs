@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pins: what may be where, and what is refused.
+
+use std::path::Path;
+
+use onlooker_kernel::{Error, Home, Pinned};
+
+use crate::support::unlimited;
+use crate::world::{PORT, World};
+
+#[test]
+fn homes_are_on_bpffs_and_have_plain_names() {
+    let world = World::new();
+    for name in ["", "a/b", "..", "a.b", "a b", &"x".repeat(65)] {
+        assert!(matches!(Home::new(world.bpffs(), name), Err(Error::Name { .. })), "{name}");
+    }
+    assert!(matches!(Home::new(Path::new("/proc"), "a"), Err(Error::NoBpffs { .. })));
+    assert!(matches!(Home::new(Path::new("/no/such/place"), "a"), Err(Error::NoBpffs { .. })));
+}
+
+#[test]
+fn a_taken_home_is_refused_and_left_alone() {
+    let world = World::new();
+    let home = world.home("one");
+    let first = Pinned::load(&unlimited(PORT), &home).unwrap();
+    assert!(matches!(Pinned::load(&unlimited(PORT), &home), Err(Error::Exists { .. })));
+    let other = Pinned::load(&unlimited(PORT), &world.home("other")).unwrap();
+    first.home().purge().unwrap();
+    assert!(other.home().exists());
+    Pinned::open(other.home()).unwrap();
+}
+
+#[test]
+fn incomplete_and_foreign_pins_are_not_opened() {
+    let world = World::new();
+    let home = world.home("broken");
+    assert!(matches!(Pinned::open(&home), Err(Error::Bpf { operation: "opening", .. })));
+    let pinned = Pinned::load(&unlimited(PORT), &home).unwrap();
+    std::fs::remove_file(home.path().join("programs/finish_xdp")).unwrap();
+    assert!(matches!(Pinned::open(&home), Err(Error::Bpf { operation: "opening", .. })));
+    // A map of another shape under the settings' name.
+    std::fs::remove_file(home.path().join("settings")).unwrap();
+    std::fs::rename(home.path().join("maps/lease"), home.path().join("settings")).unwrap();
+    let error = Pinned::open(&home).unwrap_err();
+    assert!(matches!(error, Error::Incompatible { .. }), "{error}");
+    drop(pinned);
+    home.purge().unwrap();
+    assert!(!home.exists());
+}
+
+#[test]
+fn a_slab_s_place_is_taken_once_and_free_again() {
+    let world = World::new();
+    let responder = Pinned::load(&unlimited(PORT), &world.home("slabs")).unwrap();
+    for _ in 0..2 {
+        responder.create_slab(3, 8).unwrap();
+        assert!(matches!(responder.create_slab(3, 8), Err(Error::System { operation: "pinning", .. })));
+        assert_eq!((responder.slabs().unwrap(), responder.slab(3).unwrap().blocks()), (vec![3], 8));
+        responder.remove_slab(3).unwrap();
+        assert!(responder.slab(3).is_err() && responder.remove_slab(3).is_err());
+    }
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Real packets: a responder and a requester in network namespaces of their own, joined by a veth pair. Needs root, `ip` and `tc`.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod homes;
+mod life;
+mod reads;
+mod requester;
+mod tagged;
+mod world;
+mod xdp;
