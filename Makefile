@@ -62,11 +62,11 @@ sdk-c:
 # Programs with known values in one network namespace, the reader in another.
 .PHONY: e2e
 e2e:
-	e2e/run
+	@e2e/run || [ $$? = 77 ]
 
 # --- laboratory --------------------------------------------------------------------------------------------------------------------------
 
-# 77 is lab-smoke's loud skip: no QEMU can be had here.
+# 77 is a loud skip: no QEMU can be had here.
 .PHONY: lab-smoke
 lab-smoke:
 	-@scripts/setup lab
