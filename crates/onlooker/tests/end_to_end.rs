@@ -174,7 +174,7 @@ fn sampled_metrics_are_those_of_procfs() {
 #[test]
 fn a_program_is_read_with_its_labels_and_without_its_help() {
     let agent = Agent::start(true);
-    let mut shop = Command::new(built("onlooker", &["--example", "shop"], "examples/shop"))
+    let mut shop = Command::new(built("onlooker", &["--example", "watched"], "examples/watched"))
         .env("ONLOOKER_SOCKET", agent.dir.path().join("run/agent.sock"))
         .stdin(Stdio::piped())
         .spawn()
@@ -188,7 +188,7 @@ fn a_program_is_read_with_its_labels_and_without_its_help() {
     let requests = of("shop_requests_total")[0];
     assert_eq!((&requests["value"], &requests["help"]), (&u64::MAX.into(), &"Requests served.".into()));
     assert_eq!(requests["labels"]["pid"], shop.id().to_string());
-    assert_eq!(requests["labels"]["program"], "shop");
+    assert_eq!(requests["labels"]["program"], "watched");
     let jobs: Vec<_> =
         of("shop_jobs_total").iter().map(|s| (s["labels"]["worker"].clone(), s["value"].clone())).collect();
     assert_eq!(jobs, [("0".into(), 0.into()), ("1".into(), 5.into())]);
