@@ -13,7 +13,7 @@ use onlooker_region::limits::{BLOCK_BYTES, MAX_LABEL_VALUE_BYTES, MAX_LABELS};
 use onlooker_region::map::{Map, sealed_memfd};
 use onlooker_region::schema::{check_label, check_name};
 use onlooker_region::slab::{PAGE_BYTES, Range};
-use rustix::fs::{FallocateFlags, fallocate, fstatfs};
+use rustix::fs::{FallocateFlags, SealFlags, SeekFrom, fallocate, fcntl_get_seals, fstatfs, seek};
 
 use crate::config::Config;
 use crate::counters::{Counter, Counters};
@@ -389,7 +389,31 @@ fn adopted_memory(descriptor: &OwnedFd, offset: u64, bytes: u64) -> Result<Map, 
     let page = offset / PAGE_BYTES * PAGE_BYTES;
     let length = bytes.checked_add(offset - page).ok_or_else(|| bad("offset and length overflow".into()))?;
     let map = Map::of(descriptor, page, length, false).map_err(|error| bad(error.to_string()))?;
+    check_filled(descriptor, page, page + length)?;
     window(&map, offset - page, bytes)
+}
+
+/// A READ of a hole would allocate its page for the agent, beyond every quota. So every page must be there already, and stay: F_SEAL_FUTURE_WRITE
+/// forbids hole punching, also through mappings made before it (shmem_fallocate in mm/shmem.c). The seal is looked at first, so that what is found
+/// filled stays so.
+fn check_filled(descriptor: &OwnedFd, from: u64, to: u64) -> Result<(), Refusal> {
+    let bad = |message: String| Refusal::new(Code::BadDescriptor, message);
+    if !fcntl_get_seals(descriptor).is_ok_and(|seals| seals.contains(SealFlags::FUTURE_WRITE)) {
+        let message = "the memfd lacks F_SEAL_FUTURE_WRITE, without which pages could be taken out of it later: map it for writing, then add the seal";
+        return Err(bad(message.into()));
+    }
+    let failed = |errno| bad(format!("lseek: {errno}"));
+    // The position is shared with the program.
+    let position = seek(descriptor, SeekFrom::Current(0)).map_err(failed)?;
+    let hole = seek(descriptor, SeekFrom::Hole(from)).map_err(failed)?;
+    seek(descriptor, SeekFrom::Start(position)).map_err(failed)?;
+    if hole < to {
+        let message = format!(
+            "the memfd has a hole at byte {hole}: write to every page of bytes {from} to {to} before adopting them"
+        );
+        return Err(bad(message));
+    }
+    Ok(())
 }
 
 /// Gives a range's pages back to the system; it reads as zeros afterwards.

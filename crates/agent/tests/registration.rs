@@ -8,6 +8,7 @@ use onlooker_agent::units::Size;
 use onlooker_region::map::{Map, sealed_memfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use serde_json::json;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
 #[test]
@@ -223,6 +224,23 @@ fn users_whom_the_policy_does_not_allow() {
     eventually("all are gone", || (reader.counter("registration_connections") == 0).then_some(()));
 }
 
+/// A memfd of fixed size, sparse.
+fn memfd(bytes: u64) -> OwnedFd {
+    let memfd = memfd_create("adopted", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
+    ftruncate(&memfd, bytes).unwrap();
+    fcntl_add_seals(&memfd, SealFlags::SHRINK | SealFlags::GROW).unwrap();
+    memfd
+}
+
+/// A memfd that can be adopted, and its program's mapping.
+fn adoptable(bytes: u64) -> (OwnedFd, Map) {
+    let memfd = memfd(bytes);
+    let memory = Map::of(&memfd, 0, bytes, true).unwrap();
+    memory.words().iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    fcntl_add_seals(&memfd, SealFlags::FUTURE_WRITE).unwrap();
+    (memfd, memory)
+}
+
 #[test]
 fn descriptors_that_cannot_be_adopted() {
     let place = Place::new(|_| ());
@@ -234,7 +252,7 @@ fn descriptors_that_cannot_be_adopted() {
     let request = |offset: u64| json!({"op": "adopt", "name": "jvm", "schema": foreign, "offset": offset});
     assert_eq!(client.refused(&request(0)), "bad_request", "no descriptor");
     let create = json!({"op": "create", "name": "x", "schema": schema(1)});
-    let good = sealed_memfd("good", 8192).unwrap();
+    let (good, memory) = adoptable(8192);
     assert_eq!(refused(&client.adopt(&create, &good)), "bad_request", "one too many");
 
     let unsealed = memfd_create("unsealed", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
@@ -250,7 +268,23 @@ fn descriptors_that_cannot_be_adopted() {
     assert_eq!(refused(&client.adopt(&request(512), &good)), "bad_request");
     assert_eq!(refused(&client.adopt(&request(u64::MAX - 1023), &good)), "bad_descriptor");
 
-    let memory = Map::of(&good, 0, 8192, true).unwrap();
+    // A READ of a hole would take memory of the agent's.
+    let sparse = memfd(8192);
+    let pages = Map::of(&sparse, 0, 8192, true).unwrap();
+    pages.words()[0].store(1, Ordering::Relaxed);
+    let punchable = client.adopt(&request(0), &sparse);
+    assert!(punchable["message"].as_str().unwrap().contains("F_SEAL_FUTURE_WRITE"), "{punchable}");
+    fcntl_add_seals(&sparse, SealFlags::FUTURE_WRITE).unwrap();
+    let answer = client.adopt(&request(3 * 1024), &sparse);
+    assert_eq!(refused(&answer), "bad_descriptor");
+    assert!(answer["message"].as_str().unwrap().contains("hole at byte 4096"), "{answer}");
+    pages.words()[512].store(1, Ordering::Relaxed);
+    rustix::fs::seek(&sparse, rustix::fs::SeekFrom::Start(77)).unwrap();
+    let mut other = request(3 * 1024);
+    other["name"] = "filled".into();
+    assert_eq!(client.adopt(&other, &sparse)["ok"], true);
+    assert_eq!(rustix::fs::tell(&sparse).unwrap(), 77, "the program's position is as it was");
+
     memory.words()[5 * 128].store(77, Ordering::Relaxed);
     let answer = client.adopt(&request(5 * 1024), &good);
     assert_eq!((answer["ok"].as_bool(), answer["region"]["bytes"].as_u64()), (Some(true), Some(2048)), "{answer}");
@@ -259,14 +293,14 @@ fn descriptors_that_cannot_be_adopted() {
     memory.words()[5 * 128].store(78, Ordering::Relaxed);
     assert_eq!(reader.values("jvm")["test_value{}"], 78.0);
     bystander.check();
-    assert_eq!(bystander.counter("registration_requests_total{result=bad_descriptor}"), 6);
+    assert_eq!(bystander.counter("registration_requests_total{result=bad_descriptor}"), 8);
 }
 
 #[test]
 fn adopting_can_be_switched_off() {
     let place = Place::new(|config| config.policy.adopt = false);
     let agent = place.start();
-    let good = sealed_memfd("good", 8192).unwrap();
+    let (good, _memory) = adoptable(8192);
     let request = json!({"op": "adopt", "name": "jvm", "schema": schema(1)});
     assert_eq!(refused(&agent.client().adopt(&request, &good)), "denied");
 }

@@ -11,6 +11,7 @@ use onlooker_region::Block;
 use onlooker_region::control::{Directory as ReadDirectory, assemble_schema, schema_extent};
 use onlooker_region::limits::BLOCK_WORDS;
 use onlooker_wire::tcp_read::Read;
+use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use super::*;
 use crate::host::Host;
@@ -38,6 +39,17 @@ struct World {
     /// Values that were put into regions, by id and generation.
     values: BTreeMap<(u32, u32), u64>,
     reader: ReadDirectory,
+}
+
+/// Memory as it can be adopted, and the program's mapping of it.
+fn filled(bytes: u64) -> (OwnedFd, Map) {
+    let descriptor = memfd_create("adopted", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
+    ftruncate(&descriptor, bytes).unwrap();
+    fcntl_add_seals(&descriptor, SealFlags::SHRINK | SealFlags::GROW).unwrap();
+    let memory = Map::of(&descriptor, 0, bytes, true).unwrap();
+    memory.words().iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    fcntl_add_seals(&descriptor, SealFlags::FUTURE_WRITE).unwrap();
+    (descriptor, memory)
 }
 
 fn schema(number: u8) -> String {
@@ -88,8 +100,7 @@ impl World {
                 }
             }
             Step::Adopt { connection, name, schema: number, value } => {
-                let descriptor = sealed_memfd("adopted", 8 * 1024).unwrap();
-                let memory = Map::of(&descriptor, 0, 8 * 1024, true).unwrap();
+                let (descriptor, memory) = filled(8 * 1024);
                 memory.words()[BLOCK_WORDS + 1].store(u64::from(value), Ordering::Relaxed);
                 let request =
                     format!(r#"{{"op":"adopt","name":"n{}","schema":{},"offset":1024}}"#, name % 3, schema(number));
@@ -216,4 +227,16 @@ fn a_reader_finds_exactly_what_is_registered() {
                 && world.registration.texts.is_empty()
         );
     });
+}
+
+#[test]
+fn what_is_filled_stays_filled() {
+    let (descriptor, _memory) = filled(3 * 4096);
+    check_filled(&descriptor, 0, 3 * 4096).unwrap();
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    assert_eq!(
+        fallocate(&descriptor, punch, 0, 4096),
+        Err(rustix::io::Errno::PERM),
+        "the kernel keeps what the seal promises"
+    );
 }
