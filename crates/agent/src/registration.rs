@@ -335,7 +335,8 @@ fn parse_schema(json: &str) -> Result<(SchemaRef, SchemaText), Refusal> {
     Ok((SchemaRef { id: text.id, text_bytes, blocks: schema.blocks() }, text))
 }
 
-/// Checks name, instance and labels, and adds the agent's own: `program`, `pid`, `instance` (registration.md, create).
+/// Checks name, instance and labels, and adds the agent's own: `program`, `pid`, `instance` (registration.md, create). Readers may rely on `pid`, so that
+/// it cannot be given; `program` and `instance` are the program's word in any case: it can change its comm, too.
 fn complete_labels(name: &str, instance: &str, mut labels: Labels, program: &str, pid: u32) -> Result<Labels, Refusal> {
     let bad = |message: String| Refusal::new(Code::BadRequest, message);
     check_name(name).map_err(|error| bad(format!("name: {error}")))?;
@@ -349,6 +350,9 @@ fn complete_labels(name: &str, instance: &str, mut labels: Labels, program: &str
                 "labels: the value of `{label}` must be 1 to {MAX_LABEL_VALUE_BYTES} bytes without NUL"
             )));
         }
+    }
+    if labels.contains_key("pid") {
+        return Err(bad("labels: `pid` is the agent's to give: leave it out, or name yours otherwise".into()));
     }
     let pid = pid.to_string();
     for (label, value) in [("program", program), ("pid", &pid), ("instance", instance)] {

@@ -32,13 +32,14 @@ fn a_region_lives_from_create_to_remove() {
     assert!(entry.labels.contains(&("pid".into(), std::process::id().to_string())), "{:?}", entry.labels);
     assert!(entry.labels.iter().any(|(name, _)| name == "program"));
 
-    let update = json!({"op": "update", "region": region.id, "labels": {"shard": "3", "pid": "mine"}});
+    let update = json!({"op": "update", "region": region.id, "labels": {"shard": "3", "program": "mine"}});
     assert_eq!(client.ask(&update)["ok"], true);
     let labels = reader.region("shop").unwrap().labels;
-    assert!(
-        labels.contains(&("shard".into(), "3".into())) && labels.contains(&("pid".into(), "mine".into())),
-        "{labels:?}"
-    );
+    let pid = ("pid".to_owned(), std::process::id().to_string());
+    assert_eq!(labels, [pid, ("program".into(), "mine".into()), ("shard".into(), "3".into())]);
+    let forged = json!({"op": "update", "region": region.id, "labels": {"pid": "1"}});
+    assert_eq!(client.refused(&forged), "bad_request");
+    assert_eq!(reader.region("shop").unwrap().labels, labels);
 
     let mut other = schema(1);
     other["groups"][0]["fields"][0]["name"] = "test_other".into();
@@ -107,6 +108,8 @@ fn names_labels_and_schemas_that_break_a_rule() {
         ("a", long.as_str(), json!({})),
         ("a", "", json!({"__x": "y"})),
         ("a", "", json!({"x": ""})),
+        ("a", "", json!({"pid": "1"})),
+        ("a", "", json!({"pid": std::process::id().to_string()})),
         ("a", "", json!({"x": "a\0b"})),
         ("a", "", json!({"x": long})),
         ("a", "", json!({"x": "y".repeat(200), "z": "y".repeat(200)})),
