@@ -20,6 +20,8 @@ use crate::procfs::{self, CPU_MODES, LINE_BYTES, NETWORK_COLUMNS, Source, Stat};
 
 /// The kernel recomputes the load average every 5 s (LOAD_FREQ in kernel/sched/loadavg).
 const LOAD_RESOLUTION_NS: u64 = 5_000_000_000;
+/// CPU time that goes back by less is an estimate corrected, by more a CPU's new beginning (jumpBackSeconds in node_exporter).
+const CPU_RESET_S: u64 = 3;
 /// Fewest rows of the device table.
 const MIN_DEVICES: usize = 24;
 /// Most rows of the device table.
@@ -64,7 +66,7 @@ pub struct Sampled {
 }
 
 enum Content {
-    Cpu { ticks: Vec<u64>, first_stat_block: usize },
+    Cpu { ticks: Vec<u64>, first_stat_block: usize, reset_ticks: u64 },
     Load,
     Memory { names: Vec<Vec<u8>> },
     Network { table: Table<Map>, seen: Vec<[u64; DEVICE_WORDS]> },
@@ -123,7 +125,8 @@ impl Sampled {
         let content = match group {
             config::Group::Cpu => {
                 let first_stat_block = schema.groups[0].blocks as usize;
-                Content::Cpu { ticks: vec![0; first_stat_block * GUARDED_SLOTS], first_stat_block }
+                let reset_ticks = CPU_RESET_S * rustix::param::clock_ticks_per_second();
+                Content::Cpu { ticks: vec![0; first_stat_block * GUARDED_SLOTS], first_stat_block, reset_ticks }
             }
             config::Group::Load => Content::Load,
             config::Group::Memory => {
@@ -155,14 +158,15 @@ impl Sampled {
             commit(words, identity.at(index), now_ns, |payload| payload.set_all(0, values));
         };
         let read = match &mut self.content {
-            Content::Cpu { ticks, first_stat_block } => {
+            Content::Cpu { ticks, first_stat_block, reset_ticks } => {
                 let mut other = [0; 6];
                 let read = self.source.each_line(buffer, |line| match procfs::stat(line) {
                     Some(Stat::Cpu { cpu, ticks: new }) => {
                         // A CPU beyond those present at start has no place; one that is offline keeps its last values.
                         let end = cpu.saturating_mul(CPU_MODES.len()).saturating_add(CPU_MODES.len());
-                        if let Some(own) = end.checked_sub(CPU_MODES.len()).and_then(|from| ticks.get_mut(from..end)) {
-                            own.copy_from_slice(&new);
+                        let own = end.checked_sub(CPU_MODES.len()).and_then(|from| ticks.get_mut(from..end));
+                        if let Some(own) = own.and_then(|own| own.as_mut_array()) {
+                            *own = procfs::steady_ticks(own, &new, *reset_ticks);
                         }
                     }
                     Some(Stat::BootTime(value)) => other[0] = value,
@@ -388,6 +392,23 @@ mod tests {
                 && seen["node_procs_running{}"] >= 1.0
         );
         assert!(seen.contains_key("node_intr_total{}") && seen.contains_key("node_procs_blocked{}"));
+    }
+
+    #[test]
+    fn a_sample_keeps_what_was_more() {
+        let mut sampled = Sampled::new(config::Group::Cpu, 1, ME).unwrap();
+        let mut buffer = [0; LINE_BYTES];
+        sampled.sample(&mut buffer);
+        let Content::Cpu { ticks, .. } = &mut sampled.content else { panic!("not of CPUs") };
+        ticks[3] += 200;
+        let before = ticks[3];
+        sampled.sample(&mut buffer);
+        let Content::Cpu { ticks, .. } = &mut sampled.content else { panic!("not of CPUs") };
+        assert_eq!(ticks[3], before, "2 s back");
+        ticks[3] += 1_000_000;
+        sampled.sample(&mut buffer);
+        let Content::Cpu { ticks, .. } = &mut sampled.content else { panic!("not of CPUs") };
+        assert!(ticks[3] < before + 1_000_000, "a new beginning");
     }
 
     #[test]

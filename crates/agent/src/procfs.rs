@@ -95,6 +95,9 @@ pub const CPU_MODES: [(&str, &str); 10] = [
     ("node_cpu_guest_seconds_total", "nice"),
 ];
 
+/// Place of `iowait` in [`CPU_MODES`].
+const IOWAIT: usize = 4;
+
 /// What a line of /proc/stat says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stat {
@@ -145,6 +148,23 @@ pub fn stat(line: &[u8]) -> Option<Stat> {
         b"procs_blocked" => Some(Stat::Blocked(value)),
         _ => None,
     }
+}
+
+/// Ticks of a CPU to show, from those shown before and those read now. The kernel's idle and iowait of a tickless CPU are estimates and may be taken
+/// back (get_cpu_idle_time_us in kernel/time/tick-sched), which readers would take for the counter's reset. So a mode that went back keeps its value,
+/// as in node_exporter; where one fell by `reset_ticks` or more the CPU has begun anew, and all its modes are taken. Not so for iowait: a whole sleep can
+/// move from it to idle when the awaited I/O ends elsewhere.
+#[must_use]
+pub fn steady_ticks(
+    old: &[u64; CPU_MODES.len()],
+    new: &[u64; CPU_MODES.len()],
+    reset_ticks: u64,
+) -> [u64; CPU_MODES.len()] {
+    let anew = |mode: usize| mode != IOWAIT && old[mode].saturating_sub(new[mode]) >= reset_ticks;
+    if (0..CPU_MODES.len()).any(anew) {
+        return *new;
+    }
+    std::array::from_fn(|mode| old[mode].max(new[mode]))
 }
 
 /// The three load averages.
@@ -278,6 +298,33 @@ mod tests {
         for line in ["cpu  1 2 3 4", "cpu0 1", "cpu0 a b c d", "", "softirq 1 2", "ctxt", "ctxt -1"] {
             assert_eq!(stat(line.as_bytes()), None, "{line}");
         }
+    }
+
+    #[test]
+    fn cpu_times_do_not_step_back() {
+        let old = [100, 101, 102, 1000, 104, 105, 106, 107, 108, 109];
+        let with = |changes: &[(usize, u64)]| {
+            let mut ticks = old;
+            changes.iter().for_each(|(mode, value)| ticks[*mode] = *value);
+            ticks
+        };
+        for (read, shown) in [
+            (with(&[]), with(&[])),
+            (with(&[(0, 110), (3, 1001)]), with(&[(0, 110), (3, 1001)])),
+            // Idle and iowait a little back, the others on.
+            (with(&[(0, 110), (3, 999), (4, 103)]), with(&[(0, 110)])),
+            (with(&[(3, 701), (9, 0)]), with(&[])),
+            // Another count altogether.
+            (with(&[(0, 1), (3, 700), (4, 20)]), with(&[(0, 1), (3, 700), (4, 20)])),
+            (with(&[(5, 5)]), with(&[])),
+            ([0; 10], [0; 10]),
+        ] {
+            assert_eq!(steady_ticks(&old, &read, 300), shown, "{read:?}");
+        }
+        assert_eq!(steady_ticks(&[0; 10], &old, 300), old, "the first sample");
+        let (waited, busy) = (with(&[(4, 9000)]), with(&[(0, 9000)]));
+        assert_eq!(steady_ticks(&waited, &old, 300), waited, "iowait that turned out to be idle");
+        assert_eq!(steady_ticks(&busy, &old, 300), old, "a CPU that was hardly idle begins anew");
     }
 
     #[test]
