@@ -182,15 +182,15 @@ fn refuse_taken(device: &Device, hook: Hook) -> Result<()> {
             );
         }
     }
-    let tcx = if probe::has_tcx() {
-        sys::tcx_programs(device.index()).map_err(system("querying", format!("tcx of {device}"), NEEDS_CAPABILITIES))?
-    } else {
-        Vec::new()
-    };
-    for id in tcx {
+    let mut tc = netlink::ingress_programs(device.index())?;
+    if probe::has_tcx() {
+        let tcx = sys::tcx_programs(device.index());
+        tc.extend(tcx.map_err(system("querying", format!("tcx of {device}"), NEEDS_CAPABILITIES))?);
+    }
+    for id in tc {
         let name = name_of(id);
         if is_ours(&name) {
-            return taken(format!("an Onlooker responder (tcx program {name}, id {id})"), "detach or purge it first");
+            return taken(format!("an Onlooker responder (tc program {name}, id {id})"), "detach or purge it first");
         }
     }
     Ok(())

@@ -101,6 +101,19 @@ pub(crate) fn has_filters(ifindex: u32) -> Result<bool> {
     Ok(false)
 }
 
+/// Ids of the BPF programs that filter what comes in on a device's ingress or clsact qdisc.
+pub(crate) fn ingress_programs(ifindex: u32) -> Result<Vec<u32>> {
+    let messages = dump(GET_FILTER, NEW_FILTER, &tcmsg(ifindex, FILTER_PARENTS[0]), "filters")?;
+    Ok(messages.iter().filter_map(|message| parse_filter(message)).collect())
+}
+
+fn parse_filter(message: &[u8]) -> Option<u32> {
+    let attribute = |bytes, wanted| Attributes(bytes).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
+    // TCA_KIND, TCA_OPTIONS and in there TCA_BPF_ID of linux/rtnetlink.h and linux/pkt_cls.h.
+    let options = (attribute(message.get(20..)?, 1)? == b"bpf\0").then(|| attribute(message.get(20..)?, 2))??;
+    u32_at(attribute(options, 11)?, 0)
+}
+
 fn tcmsg(ifindex: u32, parent: u32) -> [u8; 20] {
     let mut body = [0; 20];
     body[4..8].copy_from_slice(&ifindex.to_ne_bytes());
@@ -214,7 +227,7 @@ mod tests {
             let _ = split_message(bytes).map(|(_, body, after)| assert!(body.len() + after.len() < bytes.len()));
             let values: usize = Attributes(bytes).map(|(_, value)| value.len() + 4).sum();
             assert!(values <= bytes.len() + 4);
-            let _ = (parse_link(bytes), parse_address(bytes));
+            let _ = (parse_link(bytes), parse_address(bytes), parse_filter(bytes));
         });
     }
 }
