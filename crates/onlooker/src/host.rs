@@ -75,8 +75,8 @@ pub(crate) enum HostError {
     Transport(#[from] Error),
     #[error(transparent)]
     Token(#[from] SourceError),
-    #[error("{target}: {source}")]
-    Drive { target: Target, source: Box<DriveError> },
+    #[error("{target}: READs at {address}: {source}")]
+    Drive { target: Target, address: SocketAddr, source: Box<DriveError> },
 }
 
 /// A connection to a host.
@@ -133,7 +133,10 @@ impl Connection {
             }
             other => other,
         }
-        .map_err(|source| HostError::Drive { target: self.target.clone(), source: Box::new(source) })
+        .map_err(|source| match self.told.tcp() {
+            Ok((_, address)) => HostError::Drive { target: self.target.clone(), address, source: Box::new(source) },
+            Err(error) => error.into(),
+        })
     }
 
     fn read_once(&mut self, prepare: &dyn Fn(&mut Session)) -> Result<(), DriveError> {

@@ -44,6 +44,11 @@ struct Agent {
 
 impl Agent {
     fn start(tls: bool) -> Self {
+        Self::start_with(tls, "")
+    }
+
+    /// `tcp`: more keys of the section `[tcp]`.
+    fn start_with(tls: bool, tcp: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         // Fixed for this agent's life, so that it can be started again at the same place.
         let bootstrap_port = {
@@ -53,7 +58,7 @@ impl Agent {
         let config = format!(
             "[agent]\nsocket = {:?}\nstate_dir = {:?}\nhost = \"web-3\"\n\
              [bootstrap]\nlisten = \"127.0.0.1:{bootstrap_port}\"\ntls = {tls}\n\
-             [tcp]\nlisten = \"127.0.0.1:0\"\n[sampled]\ninterval = \"50ms\"\n",
+             [tcp]\nlisten = \"127.0.0.1:0\"\n{tcp}\n[sampled]\ninterval = \"50ms\"\n",
             dir.path().join("run/agent.sock"),
             dir.path().join("state"),
         );
@@ -197,7 +202,7 @@ fn a_program_is_read_with_its_labels_and_without_its_help() {
     let prometheus = agent.read(&["shop_*", "--prometheus"]);
     let exposition = text(&prometheus.stdout);
     assert!(exposition.contains("# TYPE shop_latency_seconds histogram\n"), "{exposition}");
-    assert!(exposition.contains(&format!("shop_latency_seconds_count{{pid=\"{}\",program=\"shop\"}} 3\n", shop.id())));
+    assert!(exposition.contains(&format!("shop_latency_seconds_count{{pid=\"{}\",program=\"watched\"}} 3\n", shop.id())));
     let regions = agent.read(&["--regions"]);
     let line = text(&regions.stdout).lines().find(|line| line.contains(" shop ")).unwrap().to_owned();
     assert!(line.contains(&shop.id().to_string()) && line.ends_with("live"), "{line}");
@@ -255,6 +260,16 @@ fn wrong_tokens_say_what_to_do() {
     assert!(text(&output.stderr).contains("denies the token"), "{output:?}");
     fs::write(agent.token_file(), "onlk1.half").unwrap();
     assert!(text(&agent.read(&[]).stderr).contains("cut off"));
+}
+
+#[test]
+fn a_read_port_that_turns_us_away_is_named() {
+    let agent = Agent::start_with(true, "allow = [\"192.0.2.0/24\"]");
+    let output = agent.read(&[]);
+    let error = text(&output.stderr);
+    assert_eq!((code(&output), output.stdout.len()), (1, 0));
+    assert!(error.contains("READs at 127.0.0.1:") && error.contains("is [tcp] allow"), "{error}");
+    assert!(!error.contains(&format!("READs at {}", agent.host())), "the READ port, not the bootstrap's: {error}");
 }
 
 #[test]

@@ -21,8 +21,18 @@ pub enum DriveError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The connection is gone.
-    #[error("{0}; connect again")]
+    #[error("{}; {}", .0, what_next(.0))]
     Broken(#[from] Broken),
+}
+
+/// A responder that turns a source away can only close: the READ protocol has no word for it.
+fn what_next(broken: &Broken) -> &'static str {
+    match broken {
+        Broken::Closed => {
+            "connect again; if that ends in the same way: is [tcp] allow in its agent.toml open for this machine? On the host see onlooker_agent_tcp_connections_refused_total"
+        }
+        Broken::Garbage(_) | Broken::System { .. } => "connect again",
+    }
 }
 
 /// Reads the host once: directory, schemas, wanted regions. All of it ends at `deadline_ns` of the clock `now`.

@@ -108,7 +108,7 @@ pub enum Error {
         what: String,
     },
     /// The stream ended.
-    #[error("{peer} closed the connection before its {what} was complete; its log says why")]
+    #[error("{peer} closed the connection before its {what} was complete: {}", why_closed(.what))]
     Closed {
         /// Whom.
         peer: String,
@@ -123,6 +123,15 @@ pub enum Error {
         /// What it has.
         offered: String,
     },
+}
+
+/// An agent that turns a peer away before it has spoken cannot say why: over TLS an answer would cost it a handshake.
+fn why_closed(what: &str) -> &'static str {
+    if what == "TCP responder" {
+        "is [tcp] allow in its agent.toml open for this machine? On the host see onlooker_agent_tcp_connections_refused_total"
+    } else {
+        "it is busy, its [bootstrap] allow refuses this source, or this is no bootstrap port; try again in a few seconds, and on the host see onlooker_agent_bootstraps_total"
+    }
 }
 
 /// A foreign text without control characters, at most 200 characters.

@@ -71,6 +71,18 @@ fn a_copied_certificate_without_its_key_is_refused() {
 }
 
 #[test]
+fn an_endpoint_that_closes_at_once_may_be_busy_or_closed_to_us() {
+    for token in [Identity::new().token(), plain_token()] {
+        let error = ask(serve(drop), &token, PATIENCE).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, Error::Closed { .. }), "{text}");
+        for part in ["busy", "[bootstrap] allow", "no bootstrap port", "onlooker_agent_bootstraps_total"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}
+
+#[test]
 fn tls_and_plain_that_meet_are_told_apart() {
     let identity = Identity::new();
     let plain = endpoint(None, honest);

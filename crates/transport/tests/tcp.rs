@@ -173,4 +173,5 @@ fn dripping_and_dying_hosts_end_in_time() {
     assert!(begin.elapsed() < Duration::from_secs(3));
     let (_, end) = read_regions(serve(drop), &host, 10 * SECOND_NS);
     assert_eq!(end, Err(DriveError::Broken(Broken::Closed)));
+    assert!(end.unwrap_err().to_string().contains("is [tcp] allow in its agent.toml open for this machine?"));
 }
