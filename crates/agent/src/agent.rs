@@ -9,7 +9,7 @@ use std::sync::Arc;
 use onlooker_region::Schema;
 use onlooker_region::block::Identity;
 use onlooker_region::map::{Map, MapError};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
 use crate::bootstrap::{self, Announcement, Endpoint};
@@ -102,7 +102,8 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     }
     let tls =
         config.bootstrap.tls.then(|| bootstrap::tls_config(state.identity()?).map_err(AgentError::from)).transpose()?;
-    let signals = signals().map_err(system_error("receive signals"))?;
+    let stops = signals(&[SIGTERM, SIGINT]).map_err(system_error("receive signals"))?;
+    let hangups = signals(&[SIGHUP]).map_err(system_error("receive signals"))?;
     let (registration_listener, listening) = listen::listen(&config.agent.socket)?;
     let tcp_listener = bind(config.tcp.listen, "tcp")?;
     let bootstrap_listener = bind(config.bootstrap.listen, "bootstrap")?;
@@ -124,7 +125,8 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
         registration_listener,
         tcp_listener,
         bootstrap_listener,
-        signals,
+        stops,
+        hangups,
         registration: Registration::new(config, directory, policy, counters.clone()),
         responder: Responder::new(&config.tcp, served, sampler, counters.clone()),
         endpoint: Endpoint::new(announcement, state, tls, counters.clone()),
@@ -153,12 +155,14 @@ pub fn resolve_policy(config: &Config) -> Result<Policy, AgentError> {
     Policy::resolve(&config.policy, &read("/etc/passwd"), &read("/etc/group")).map_err(AgentError::Config)
 }
 
-fn signals() -> io::Result<UnixStream> {
+/// A stream that becomes readable with each of `signals`.
+fn signals(signals: &[i32]) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     theirs.set_nonblocking(true)?;
-    pipe::register(SIGTERM, theirs.try_clone()?)?;
-    pipe::register(SIGINT, theirs)?;
+    for signal in signals {
+        pipe::register(*signal, theirs.try_clone()?)?;
+    }
     Ok(ours)
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -28,6 +28,7 @@ use crate::protocol::{
 use crate::registration::{Registration, Reply};
 use crate::registry::ConnectionId;
 use crate::seqpacket;
+use crate::system;
 use crate::tcp::Responder;
 
 /// Events taken at once.
@@ -43,7 +44,8 @@ const REGISTRATION: u64 = 0;
 const TCP: u64 = 1;
 const BOOTSTRAP: u64 = 2;
 const TIMER: u64 = 3;
-const SIGNAL: u64 = 4;
+const STOP: u64 = 4;
+const HANGUP: u64 = 5;
 /// Tokens of a connection are twice its id (socket) and one more (process).
 const FIRST_CONNECTION: ConnectionId = 8;
 
@@ -73,7 +75,9 @@ pub struct Server {
     /// Bootstraps.
     pub bootstrap_listener: TcpListener,
     /// Readable when the agent shall stop.
-    pub signals: UnixStream,
+    pub stops: UnixStream,
+    /// Readable when somebody hopes that the agent reads its configuration again.
+    pub hangups: UnixStream,
     /// Requests.
     pub registration: Registration,
     /// READs.
@@ -115,7 +119,8 @@ impl Server {
         watch(&self.tcp_listener, TCP)?;
         watch(&self.bootstrap_listener, BOOTSTRAP)?;
         watch(&timer, TIMER)?;
-        watch(&self.signals, SIGNAL)?;
+        watch(&self.stops, STOP)?;
+        watch(&self.hangups, HANGUP)?;
         let mut state = Loop {
             server: self,
             epoll,
@@ -157,13 +162,19 @@ impl Loop {
                     TCP => self.accept_tcp(),
                     BOOTSTRAP => self.accept_bootstrap(),
                     TIMER => self.expire(),
-                    SIGNAL => return Ok(()),
+                    STOP => return Ok(()),
+                    HANGUP => self.hangup(),
                     token if token & 1 == 0 => self.packet(token / 2),
                     token => self.close(token / 2, Counter::ClosedProcess),
                 }
             }
             self.arm()?;
         }
+    }
+
+    fn hangup(&mut self) {
+        while matches!(self.server.hangups.read(&mut [0; 64]), Ok(1..)) {}
+        system::log("SIGHUP: the configuration is read at start only; restart the agent to use a new one");
     }
 
     /// Sets the timer to the next deadline, or stops it.

@@ -31,6 +31,21 @@ fn it_stops_cleanly_and_tells_the_service_manager() {
 }
 
 #[test]
+fn a_hangup_changes_nothing() {
+    let place = Place::new(|_| ());
+    let mut agent = place.start();
+    let mut bystander = Bystander::new(&agent);
+    for _ in 0..3 {
+        let pid = rustix::process::Pid::from_raw(i32::try_from(agent.pid()).unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+        bystander.check();
+    }
+    let (status, log) = agent.terminate();
+    assert!(status.success() && log.contains("SIGHUP: the configuration is read at start only"), "{log}");
+    assert!(!place.config.agent.socket.exists(), "a clean end");
+}
+
+#[test]
 fn killed_and_restarted_it_begins_anew() {
     let place = Place::new(|_| ());
     let mut agent = place.start();

@@ -29,6 +29,7 @@ fn the_unit_is_hardened_and_leaves_what_the_agent_needs() {
     let is =
         |key: &str, value: &str| assert_eq!(unit.get(key).map(Vec::as_slice), Some(&[value.to_owned()][..]), "{key}");
     is("Service.Type", "notify");
+    is("Service.Restart", "always");
     is("Service.NoNewPrivileges", "yes");
     is("Service.CapabilityBoundingSet", "");
     is("Service.ProtectSystem", "strict");
