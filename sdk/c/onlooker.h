@@ -666,7 +666,10 @@ static struct {
     int initialised, disabled, debug, in_library, follow, detached;
     onlooker_region_t *regions;
     int thread_runs, stop, tid, deaf;
-    pthread_t thread;
+    pid_t pid; /* whose thread it is */
+    pthread_t thread, ringer;
+    int ringer_runs;
+    int bell, heard; /* bell: futex, goes up when the thread is to look again; heard: up to where the ringer has passed it on */
     onl_fd_t connection, watch, wake_read, wake_write;
     int connected;
     int backoff_ms;
@@ -745,21 +748,11 @@ static void onl_fd_close(onl_fd_t *f) {
     f->fd = -1;
 }
 
-/* Makes the SDK's thread look again. Caller holds onl.lock. */
+/* Makes the SDK's thread look again. Caller holds onl.lock. A futex, since that needs nothing of the caller: the thread's descriptors are in
+ * a table of its own, which a program that has changed its user, its root or its limits cannot reach. The ringer (chapter J) passes it on. */
 static void onl_wake(void) {
-    /* The pipe is in the thread's table of descriptors, not in ours. Opened both ways, so that writing can never raise SIGPIPE. */
-    char path[64];
-    struct stat st;
-    int fd;
-    if (!onl.thread_runs || onl.wake_read.fd < 0) return; /* not asleep yet: it looks before it sleeps */
-    (void)snprintf(path, sizeof path, "/proc/self/task/%d/fd/%d", onl.tid, onl.wake_read.fd);
-    fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) return;
-    if (fstat(fd, &st) == 0 && st.st_dev == onl.wake_read.device && st.st_ino == onl.wake_read.inode) {
-        ssize_t written = write(fd, "", 1);
-        (void)written; /* full means awake */
-    }
-    (void)close(fd);
+    (void)__atomic_fetch_add(&onl.bell, 1, __ATOMIC_RELEASE);
+    (void)syscall(SYS_futex, &onl.bell, 128 | 1, INT_MAX, (void *)0, (void *)0, 0);
 }
 
 static void onl_announce(void) {
@@ -2144,8 +2137,7 @@ static short onl_sleep(int fd, short events, int timeout_ms) {
             onl_fd_set(&onl.wake_read, ends[0]);
             onl_fd_set(&onl.wake_write, ends[1]);
         }
-        onl_wake();
-        onl.deaf = onl.wake_read.fd < 0 || read(onl.wake_read.fd, bytes, sizeof bytes) != 1; /* /proc is missing, or no descriptors left */
+        onl.deaf = !onl.ringer_runs || onl.wake_read.fd < 0 || onl.wake_write.fd < 0; /* no descriptors left, or no thread */
     }
     if (onl.deaf && (timeout_ms < 0 || timeout_ms > 1000)) timeout_ms = 1000;
     for (region = onl.regions; region; region = region->next) {
@@ -2518,13 +2510,57 @@ static void onl_own_descriptors(void) {
 #endif
 }
 
+/* Starts a thread which, as the caller, has every signal blocked. 0, or an error. */
+static int onl_new_thread(pthread_t *thread, void *(*body)(void *), size_t stack_bytes) {
+    pthread_attr_t attributes;
+    int error;
+    (void)pthread_attr_init(&attributes);
+#if !defined(ONL_TSAN) && !defined(__SANITIZE_ADDRESS__)
+    (void)pthread_attr_setstacksize(&attributes, stack_bytes);
+#else
+    (void)stack_bytes;
+#endif
+    error = pthread_create(thread, &attributes, body, (void *)0);
+    if (error == EINVAL) error = pthread_create(thread, (pthread_attr_t *)0, body, (void *)0); /* much thread-local memory */
+    (void)pthread_attr_destroy(&attributes);
+    return error;
+}
+
+/* Waits for the futex, which poll cannot do, and tells the SDK's thread through a pipe in the table of descriptors that both have. A signal
+ * would do without this thread, but a signal is the program's as well: signalfd takes those that were sent to the process, wakes for each
+ * signal of any thread, and loses what is pending when the program sets that signal to be ignored. */
+static void *onl_ring(void *unused) {
+    (void)unused;
+    (void)pthread_setname_np(pthread_self(), "onlooker-bell");
+    onl_lock(&onl.lock);
+    for (;;) {
+        int heard = onl.heard;
+        if (onl.bell == heard) {
+            if (onl.stop) break; /* and that has been passed on */
+            onl_unlock(&onl.lock);
+            (void)syscall(SYS_futex, &onl.bell, 128 | 0, heard, (void *)0, (void *)0, 0);
+            onl_lock(&onl.lock);
+            continue;
+        }
+        onl.heard = onl.bell;
+        if (onl_fd_ok(&onl.wake_write)) {
+            ssize_t written = write(onl.wake_write.fd, "", 1);
+            (void)written; /* full means awake */
+        }
+    }
+    onl_unlock(&onl.lock);
+    return (void *)0;
+}
+
 static void *onl_run(void *unused) {
-    int reached = 0;
+    int reached = 0, ringer_runs;
     uint64_t settled_ns;
     (void)unused;
     (void)pthread_setname_np(pthread_self(), "onlooker");
     onl_own_descriptors();
+    ringer_runs = onl_new_thread(&onl.ringer, onl_ring, 32 * 1024) == 0;
     onl_lock(&onl.lock);
+    onl.ringer_runs = ringer_runs;
     onl.tid = (int)syscall(SYS_gettid);
     while (!onl.stop) {
         onlooker_region_t *region;
@@ -2557,25 +2593,22 @@ static void *onl_run(void *unused) {
     onl_fd_close(&onl.wake_read);
     onl_fd_close(&onl.wake_write);
     onl.connected = 0;
+    onl_wake();
     onl_unlock(&onl.lock);
+    if (ringer_runs) (void)pthread_join(onl.ringer, (void **)0);
     return (void *)0;
 }
 
 /* Caller holds onl.lock. */
 static void onl_start_thread(void) {
-    pthread_attr_t attributes;
     sigset_t all, before;
     int error;
     if (onl.thread_runs || onl.disabled || onl.detached) return;
+    onl.pid = getpid();
+    onl.tid = 0;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* inherited: no signal of the program's is handled on our thread */
-    (void)pthread_attr_init(&attributes);
-#if !defined(ONL_TSAN) && !defined(__SANITIZE_ADDRESS__)
-    (void)pthread_attr_setstacksize(&attributes, 128 * 1024);
-#endif
-    error = pthread_create(&onl.thread, &attributes, onl_run, (void *)0);
-    if (error == EINVAL) error = pthread_create(&onl.thread, (pthread_attr_t *)0, onl_run, (void *)0); /* much thread-local memory */
-    (void)pthread_attr_destroy(&attributes);
+    error = onl_new_thread(&onl.thread, onl_run, 128 * 1024);
     (void)pthread_sigmask(SIG_SETMASK, &before, (sigset_t *)0);
     if (error) onl_error("cannot start the SDK's thread (%s): nothing is published until another region is opened", strerror(error));
     else onl.thread_runs = 1;
@@ -2660,7 +2693,7 @@ static void onl_fork_child(void) {
     onl_fd_close(&onl.watch);
     onl_fd_close(&onl.wake_read);
     onl_fd_close(&onl.wake_write);
-    onl.connected = onl.thread_runs = onl.backoff_ms = onl.deaf = 0;
+    onl.connected = onl.thread_runs = onl.ringer_runs = onl.backoff_ms = onl.deaf = 0;
     onl.detached = !onl.follow;
     for (region = onl.regions; region; region = region->next) {
         for (group = region->groups; group; group = group->next) {
@@ -2870,7 +2903,9 @@ done:
 
 /* A library may be unloaded: no thread may run in it then. Its section's pages go with it; the agent sees the connection close. */
 __attribute__((destructor)) static void onl_destructor(void) {
-    int runs;
+    int runs, tid = __atomic_load_n(&onl.tid, __ATOMIC_RELAXED);
+    /* In the child of a raw clone there is no thread to wait for, and the lock may be held by the one that was not copied. */
+    if (onl.thread_runs && (onl.pid != getpid() || (tid && syscall(SYS_tgkill, onl.pid, tid, 0) != 0 && errno == ESRCH))) return;
     onl_lock(&onl.lock);
     runs = onl.in_library && onl.thread_runs;
     onl.stop = onl.in_library;

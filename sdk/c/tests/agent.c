@@ -10,6 +10,7 @@
 #include "peer.h"
 #include <dirent.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 ONLOOKER_COUNTER(section_total, "things", "Things counted", "kind", "section");
@@ -50,7 +51,7 @@ static int mappings(void) {
     return n;
 }
 
-/* Of the SDK's thread; and which signals it blocks. */
+/* Of the SDK's threads; and which signals the one that works blocks. */
 static unsigned long wakeups(unsigned long long *blocked) {
     char name[300], line[200], comm[32];
     unsigned long switches = 0;
@@ -68,7 +69,7 @@ static unsigned long wakeups(unsigned long long *blocked) {
             unsigned long long mask;
             if (sscanf(line, "Name: %31s", comm) == 1) continue;
             if (strcmp(comm, "onlooker") == 0 && sscanf(line, "SigBlk: %llx", &mask) == 1) *blocked = mask;
-            if (strcmp(comm, "onlooker") == 0 && sscanf(line, "voluntary_ctxt_switches: %lu", &n) == 1) switches += n;
+            if (strncmp(comm, "onlooker", 8) == 0 && sscanf(line, "voluntary_ctxt_switches: %lu", &n) == 1) switches += n;
         }
         fclose(f);
     }
@@ -441,6 +442,22 @@ static int child_joins_late(void) {
     return 0;
 }
 
+/* What it opens after it has given up its rights is published all the same: waking the thread needs none. */
+static int child_drops_rights(void) {
+    onlooker_region_t *late;
+    onlooker_counter_t *counter;
+    CHECK_EQUAL(onlooker_wait(10000), 0);
+    check_sleep_ms(50);
+    CHECK_EQUAL(prctl(PR_SET_DUMPABLE, 0), 0); /* /proc/self is root's now */
+    if (getuid() == 0) CHECK(setresgid(65534, 65534, 65534) == 0 && setresuid(65534, 65534, 65534) == 0);
+    check_sleep_ms(50); /* that has woken the thread, too */
+    late = onlooker_region("late");
+    onlooker_new_counter(late, &counter, "late_total", "", "");
+    CHECK_EQUAL(onlooker_open(late), 0);
+    CHECK_EQUAL(onlooker_wait(10000), 0);
+    return 0;
+}
+
 static uint64_t parents_range;
 
 static void *hold_group(void *stop) {
@@ -489,8 +506,10 @@ static void test_forks(void) {
     CHECK_EQUAL(in_child(child_publishes), 0);
     onlooker_follow_fork(ONLOOKER_FORK_FRESH);
     CHECK_EQUAL(in_child(child_publishes), 0);
-    onlooker_follow_fork(ONLOOKER_FORK_DETACH);
     CHECK_EQUAL(PEER_GET(peer.creates), creates + 6);
+    onlooker_follow_fork(ONLOOKER_FORK_KEEP);
+    CHECK_EQUAL(in_child(child_drops_rights), 0);
+    onlooker_follow_fork(ONLOOKER_FORK_DETACH);
     CHECK(PEER_GET(RANGE.offset) != parents_range);
     PEER_SET(RANGE.offset, parents_range);
     CHECK_EQUAL(now().published, 2); /* the parent's are where they were */

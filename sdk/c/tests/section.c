@@ -10,6 +10,8 @@
 #include "check.h"
 #include "peer.h"
 #include <dlfcn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #ifndef NO_COUNTERS
 ONLOOKER_COUNTER(main_total, "things", "Things");
@@ -82,6 +84,27 @@ static void test_declined(void) {
 }
 #endif
 
+static void no_more_files(int none) {
+    static struct rlimit before;
+    struct rlimit limit;
+    if (none) (void)getrlimit(RLIMIT_NOFILE, &before);
+    limit = before;
+    if (none) limit.rlim_cur = 0;
+    CHECK_EQUAL(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* A child that no fork handler has seen has none of the library's threads, and ends all the same. */
+static void library_in_raw_child(void) {
+    int status = -1;
+    long child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        (void)alarm(10);
+        exit(7);
+    }
+    CHECK_EQUAL(waitpid((pid_t)child, &status, 0), child);
+    CHECK_EQUAL(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 7);
+}
+
 static void test_library(const char *path, const char *file) {
     static peer_t peer;
     int round;
@@ -107,7 +130,12 @@ static void test_library(const char *path, const char *file) {
         CHECK(strstr(peer.request, "\"op\":\"create\",\"name\":\"libsection\""));
         CHECK_EQUAL(library_count(), 2); /* offset 0 of the library's section */
         CHECK_EQUAL(peer_section_word(&peer, 0), 2);
+        if (round == 1) library_in_raw_child();
+        if (round == 2) no_more_files(1); /* nothing that the thread is stopped by may need a descriptor, or /proc */
+        (void)alarm(10);
         CHECK_EQUAL(dlclose(library), 0);
+        (void)alarm(0);
+        if (round == 2) no_more_files(0);
         CHECK_SOON(PEER_GET(peer.closed) == closed + 1);
         CHECK(dlopen(file, RTLD_NOW | RTLD_NOLOAD) == (void *)0);
     }
