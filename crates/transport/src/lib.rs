@@ -16,6 +16,7 @@ pub mod drive;
 mod error;
 pub mod reader;
 mod requester;
+pub mod soft;
 pub mod tcp;
 mod tls;
 

@@ -28,7 +28,7 @@ pub enum Outcome {
     Done,
     /// The responder says no.
     Refused(Refusal),
-    /// Nothing came before the deadline. The memory is as it was and stays so, even if an answer still comes.
+    /// Not everything came before the deadline. The memory has all, some or none of the blocks and stays as it is, even if an answer still comes.
     Timeout,
     /// The requester broke while it was under way.
     Lost,
