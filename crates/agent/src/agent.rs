@@ -129,7 +129,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
         hangups,
         registration: Registration::new(config, directory, policy, counters.clone()),
         responder: Responder::new(&config.tcp, served, sampler, counters.clone()),
-        endpoint: Endpoint::new(announcement, state, tls, counters.clone()),
+        endpoint: Endpoint::new(announcement, config.bootstrap.allow.clone(), state, tls, counters.clone()),
         counters,
         max_connections: usize::try_from(for_programs).unwrap_or(usize::MAX),
     };

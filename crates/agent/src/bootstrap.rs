@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The bootstrap endpoint (docs/format/bootstrap.md): one question, one answer, over TLS.
 //!
-//! A thread a connection, at most 16 that answer and 4 that say `busy`, each for at most 5 s. The secret is read anew for each request.
+//! A thread a connection, at most 16 and 4 of one source, each for at most 5 s, and 1 s where nothing comes. Those who find no place get `busy` in plain mode, from
+//! the main thread; over TLS that would cost a handshake, so they are closed. The secret is read anew for each request.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use onlooker_bootstrap::{
     Answer, Code, Control, Failure, MAX_BOOTSTRAPS, REQUEST_TIMEOUT, Request, Responder, TCP, frame,
@@ -20,10 +21,14 @@ use crate::counters::{Counter, Counters};
 use crate::deadline::{DeadlineStream, is_timeout};
 use crate::host::{self, Host};
 use crate::identity::{Identity, StateDir};
+use crate::places::{Full, Places};
+use crate::prefix::{self, Prefix};
 use crate::rate::Rates;
 
-/// Beyond them so many are told that the agent is busy; the rest are closed.
-const MAX_BUSY: usize = 4;
+/// Bootstraps at once that one source gets.
+const MAX_OF_SOURCE: usize = 4;
+/// A peer that says nothing for so long is let go: places are few.
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bootstraps a second that one source gets: a handshake costs 0.3 ms of CPU, which nobody without a token shall use at will.
 const MAX_PER_SOURCE_PER_S: u32 = 100;
 /// The handshake's arithmetic needs more stack than the rest of the agent.
@@ -48,7 +53,8 @@ pub struct Endpoint {
     state: StateDir,
     tls: Option<Arc<ServerConfig>>,
     counters: Counters,
-    open: AtomicUsize,
+    allow: Vec<Prefix>,
+    places: Arc<Places>,
     rates: Mutex<Rates>,
 }
 
@@ -58,7 +64,6 @@ enum Outcome {
     Denied,
     BadRequest,
     Version,
-    Busy,
     Tls,
     Slow,
     Internal,
@@ -80,10 +85,11 @@ pub fn tls_config(identity: Identity) -> Result<Arc<ServerConfig>, rustls::Error
 }
 
 impl Endpoint {
-    /// An endpoint; [`Endpoint::accept`] gives it connections.
+    /// An endpoint for sources in `allow`; [`Endpoint::accept`] gives it connections.
     #[must_use]
     pub fn new(
         announcement: Announcement,
+        allow: Vec<Prefix>,
         state: StateDir,
         tls: Option<Arc<ServerConfig>>,
         counters: Counters,
@@ -93,55 +99,72 @@ impl Endpoint {
             state,
             tls,
             counters,
-            open: AtomicUsize::new(0),
+            allow,
+            places: Places::new(MAX_BOOTSTRAPS, MAX_OF_SOURCE),
             rates: Mutex::new(Rates::new(MAX_PER_SOURCE_PER_S)),
         })
     }
 
     /// Takes a connection, or closes it at once with a counter. Never blocks.
     pub fn accept(self: &Arc<Self>, stream: TcpStream, source: IpAddr) {
+        if !self.allow.iter().any(|prefix| prefix.contains(source)) {
+            return self.counters.add(Counter::BootstrapSource, 1);
+        }
         let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
-        let granted = rates.take(source.to_canonical(), 1, host::boot_time_ns());
+        let granted = rates.take(prefix::source(source), 1, host::boot_time_ns());
         drop(rates);
         if granted == 0 {
-            return self.counters.add(Counter::BootstrapBusy, 1);
+            return self.turn_away(stream, "this source has asked too often");
         }
-        let before = self.open.fetch_add(1, Ordering::Relaxed);
-        if before >= MAX_BOOTSTRAPS + MAX_BUSY {
-            self.open.fetch_sub(1, Ordering::Relaxed);
-            return self.counters.add(Counter::BootstrapBusy, 1);
-        }
+        let place = match self.places.take(source) {
+            Ok(place) => place,
+            Err(Full::Source) => return self.turn_away(stream, "4 bootstraps of this source are under way"),
+            Err(Full::All) => return self.turn_away(stream, "16 bootstraps are under way"),
+        };
         let own = self.clone();
         let thread = std::thread::Builder::new().name("bootstrap".into()).stack_size(STACK_BYTES);
         let spawned = thread.spawn(move || {
-            let outcome = own.serve(stream, before >= MAX_BOOTSTRAPS);
+            let _place = place;
+            let outcome = own.serve(stream);
             own.counters.add(
                 match outcome {
                     Outcome::Ok => Counter::BootstrapOk,
                     Outcome::Denied => Counter::BootstrapDenied,
                     Outcome::BadRequest => Counter::BootstrapBad,
                     Outcome::Version => Counter::BootstrapVersion,
-                    Outcome::Busy => Counter::BootstrapBusy,
                     Outcome::Tls => Counter::BootstrapTls,
                     Outcome::Slow => Counter::BootstrapSlow,
                     Outcome::Internal => Counter::BootstrapInternal,
                 },
                 1,
             );
-            own.open.fetch_sub(1, Ordering::Relaxed);
         });
         if spawned.is_err() {
-            self.open.fetch_sub(1, Ordering::Relaxed);
             self.counters.add(Counter::BootstrapInternal, 1);
         }
     }
 
-    fn serve(&self, stream: TcpStream, busy: bool) -> Outcome {
-        if stream.set_nonblocking(false).is_err() {
+    /// Closes a connection for which there is no place. A new socket has room for this little, and an answer in the clear needs no question.
+    fn turn_away(&self, mut stream: TcpStream, why: &str) {
+        self.counters.add(Counter::BootstrapBusy, 1);
+        let answer = frame::encode(&failure(Code::Busy, &format!("{why}: try again in a few seconds")));
+        if let (None, Ok(answer), Ok(())) = (&self.tls, answer, stream.set_nonblocking(true)) {
+            let _ = stream.write(&answer);
+            // What has come is taken, so that closing does not reset the connection before the answer is read (RFC 2525, 2.17).
+            let _ = stream.shutdown(Shutdown::Write);
+            let _ = stream.read(&mut [0; 1024]);
+        }
+    }
+
+    fn serve(&self, stream: TcpStream) -> Outcome {
+        if stream.set_nonblocking(false).is_err() || stream.set_read_timeout(Some(FIRST_BYTE_TIMEOUT)).is_err() {
             return Outcome::Internal;
         }
         let mut stream = DeadlineStream::new(stream, REQUEST_TIMEOUT);
-        let Some(tls) = &self.tls else { return self.converse(&mut stream, busy) };
+        if stream.stream().peek(&mut [0]).is_err_and(|error| is_timeout(&error)) {
+            return Outcome::Slow;
+        }
+        let Some(tls) = &self.tls else { return self.converse(&mut stream) };
         let Ok(mut connection) = ServerConnection::new(tls.clone()) else { return Outcome::Internal };
         while connection.is_handshaking() {
             if let Err(error) = connection.complete_io(&mut stream) {
@@ -150,17 +173,14 @@ impl Endpoint {
                 return if is_timeout(&error) { Outcome::Slow } else { Outcome::Tls };
             }
         }
-        let outcome = self.converse(&mut rustls::Stream::new(&mut connection, &mut stream), busy);
+        let outcome = self.converse(&mut rustls::Stream::new(&mut connection, &mut stream));
         connection.send_close_notify();
         let _ = connection.complete_io(&mut stream);
         outcome
     }
 
-    fn converse(&self, stream: &mut (impl Read + Write), busy: bool) -> Outcome {
+    fn converse(&self, stream: &mut (impl Read + Write)) -> Outcome {
         let (outcome, answer) = match read_message(stream) {
-            Ok(_) if busy => {
-                (Outcome::Busy, failure(Code::Busy, "16 bootstraps are under way: try again in a few seconds"))
-            }
             Ok(body) => self.judge(&body),
             Err(error) if is_timeout(&error) => return Outcome::Slow,
             Err(error) => (Outcome::BadRequest, failure(Code::BadRequest, &error.to_string())),

@@ -93,6 +93,8 @@ pub struct Agent {
 pub struct Bootstrap {
     /// Address and port; port 0 lets the system choose.
     pub listen: SocketAddr,
+    /// Sources that may ask.
+    pub allow: Vec<Prefix>,
     /// TLS 1.3; without it the token crosses the network in the clear.
     pub tls: bool,
 }
@@ -107,6 +109,8 @@ pub struct Tcp {
     pub allow: Vec<Prefix>,
     /// Connections at once; each has a thread.
     pub max_connections: u32,
+    /// Of these one source address (IPv6: one /64) may have so many.
+    pub max_connections_per_source: u32,
     /// READs a second that one source address gets answered.
     pub max_reads_per_s: u32,
     /// A connection without a request for so long is closed.
@@ -183,19 +187,23 @@ impl Default for Agent {
     }
 }
 
+fn prefixes(texts: &[&str]) -> Vec<Prefix> {
+    texts.iter().filter_map(|prefix| prefix.parse().ok()).collect()
+}
+
 impl Default for Bootstrap {
     fn default() -> Self {
-        Self { listen: SocketAddr::from(([127, 0, 0, 1], 7177)), tls: true }
+        Self { listen: SocketAddr::from(([127, 0, 0, 1], 7177)), allow: prefixes(&["0.0.0.0/0", "::/0"]), tls: true }
     }
 }
 
 impl Default for Tcp {
     fn default() -> Self {
-        let loopback = ["127.0.0.0/8", "::1/128"];
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 7178)),
-            allow: loopback.iter().filter_map(|prefix| prefix.parse().ok()).collect(),
+            allow: prefixes(&["127.0.0.0/8", "::1/128"]),
             max_connections: 64,
+            max_connections_per_source: 16,
             max_reads_per_s: 200_000,
             idle_timeout: Span::from_s(60),
         }
@@ -294,6 +302,13 @@ impl Config {
         if self.tcp.max_connections == 0 || self.tcp.max_connections > 1024 {
             return refuse("tcp.max_connections", &self.tcp.max_connections, "must be 1 to 1024");
         }
+        if self.tcp.max_connections_per_source == 0 {
+            return refuse(
+                "tcp.max_connections_per_source",
+                &self.tcp.max_connections_per_source,
+                "must be 1 or more; to serve nobody, empty tcp.allow",
+            );
+        }
         if self.tcp.max_reads_per_s == 0 {
             return refuse(
                 "tcp.max_reads_per_s",
@@ -316,6 +331,12 @@ impl Config {
         }
         if self.limits.reuse_delay > Span::from_s(3600) {
             return refuse("limits.reuse_delay", &self.limits.reuse_delay, "must be at most 1h");
+        }
+        // The agent, its token command and the programs have different working directories.
+        for (key, path) in [("agent.socket", &self.agent.socket), ("agent.state_dir", &self.agent.state_dir)] {
+            if !path.is_absolute() {
+                return refuse(key, &path.display(), "must be an absolute path: begin it with /");
+            }
         }
         if self.agent.socket.as_os_str().len() > 107 {
             return refuse(
@@ -346,6 +367,15 @@ impl Config {
                 "[bootstrap] tls = false sends the join token in the clear; use it for demonstrations only".to_owned(),
             );
         }
+        if !self.bootstrap.listen.ip().is_loopback() {
+            let elsewhere = "[bootstrap] listen lets readers of other machines learn where to READ, but";
+            if self.tcp.listen.ip().is_loopback() {
+                warnings
+                    .push(format!("{elsewhere} [tcp] listen = \"{}\" is loopback: none of them can", self.tcp.listen));
+            } else if self.tcp.allow.iter().all(Prefix::is_loopback) {
+                warnings.push(format!("{elsewhere} [tcp] allow has no address but loopback: all of them are closed"));
+            }
+        }
         warnings
     }
 }
@@ -366,6 +396,30 @@ mod tests {
         let config =
             parse("[limits]\ngrace = \"500ms\"\nreuse_delay = \"1s\"\n[bootstrap]\ntls = false\n").expect("allowed");
         assert_eq!(config.warnings().len(), 2);
+    }
+
+    #[test]
+    fn a_bootstrap_for_all_with_reads_for_nobody_is_warned_of() {
+        for (text, part) in [
+            ("[bootstrap]\nlisten = \"[::]:7177\"", Some("[tcp] listen = \"127.0.0.1:7178\" is loopback")),
+            (
+                "[bootstrap]\nlisten = \"10.0.0.1:7177\"\n[tcp]\nlisten = \"0.0.0.0:7178\"",
+                Some("[tcp] allow has no address"),
+            ),
+            (
+                "[bootstrap]\nlisten = \"0.0.0.0:7177\"\n[tcp]\nlisten = \"0.0.0.0:7178\"\nallow = []",
+                Some("[tcp] allow has no address"),
+            ),
+            (
+                "[bootstrap]\nlisten = \"0.0.0.0:7177\"\n[tcp]\nlisten = \"0.0.0.0:7178\"\nallow = [\"127.0.0.0/8\", \"10.0.0.0/8\"]",
+                None,
+            ),
+            ("[bootstrap]\nlisten = \"127.0.0.2:7177\"", None),
+        ] {
+            let warnings = parse(text).expect("allowed").warnings();
+            assert_eq!(warnings.len(), usize::from(part.is_some()), "{warnings:?}");
+            assert!(warnings.iter().zip(part).all(|(warning, part)| warning.contains(part)), "{warnings:?}");
+        }
     }
 
     #[test]
@@ -399,7 +453,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "agent.toml:6: unknown key `max_conections`: did you mean `max_connections`? \
-             (known: listen, allow, max_connections, max_reads_per_s, idle_timeout)"
+             (known: listen, allow, max_connections, max_connections_per_source, max_reads_per_s, idle_timeout)"
         );
     }
 
@@ -422,6 +476,11 @@ mod tests {
             ("[quota]\nbytes_per_user = 4096", "64KiB"),
             ("[quota]\nregions = 0", "1 to 7168"),
             ("[tcp]\nmax_connections = 0", "1 to 1024"),
+            ("[tcp]\nmax_connections_per_source = 0", "1 or more"),
+            ("[agent]\nsocket = \"run/agent.sock\"", "agent.socket = run/agent.sock: must be an absolute path"),
+            ("[agent]\nstate_dir = \"state\"", "agent.state_dir = state: must be an absolute path"),
+            ("[agent]\nsocket = \"\"", "absolute"),
+            ("[bootstrap]\nallow = [\"10.0.0.1\"]", "not an address prefix"),
             ("[sampled]\ninterval = \"1ms\"", "10ms to 1h"),
             ("[tcp]\nallow = [\"10.0.0.1/8\"]", "bits set behind its prefix"),
             ("[bootstrap]\nlisten = \"localhost\"", "socket address"),

@@ -48,6 +48,7 @@ counters! {
     TcpAccepted Counter "tcp_connections_total", "TCP connections accepted.";
     TcpRefusedSource Counter "tcp_connections_refused_total" "reason" = "source", "TCP connections closed before a byte was read.";
     TcpRefusedBusy Counter "tcp_connections_refused_total" "reason" = "busy", "TCP connections closed before a byte was read.";
+    TcpRefusedSourceBusy Counter "tcp_connections_refused_total" "reason" = "source_busy", "TCP connections closed before a byte was read.";
     TcpRefusedInternal Counter "tcp_connections_refused_total" "reason" = "internal", "TCP connections closed before a byte was read.";
     TcpClosedEnd Counter "tcp_connections_closed_total" "reason" = "end", "TCP connections that ended.";
     TcpClosedIdle Counter "tcp_connections_closed_total" "reason" = "idle", "TCP connections that ended.";
@@ -59,6 +60,7 @@ counters! {
     BootstrapBad Counter "bootstraps_total" "result" = "bad_request", "Bootstrap requests.";
     BootstrapVersion Counter "bootstraps_total" "result" = "version", "Bootstrap requests.";
     BootstrapBusy Counter "bootstraps_total" "result" = "busy", "Bootstrap requests.";
+    BootstrapSource Counter "bootstraps_total" "result" = "source", "Bootstrap requests.";
     BootstrapTls Counter "bootstraps_total" "result" = "tls", "Bootstrap requests.";
     BootstrapSlow Counter "bootstraps_total" "result" = "slow", "Bootstrap requests.";
     BootstrapInternal Counter "bootstraps_total" "result" = "internal", "Bootstrap requests.";

@@ -19,6 +19,7 @@ pub mod identity;
 pub mod listen;
 pub mod node;
 pub mod peer;
+pub mod places;
 pub mod policy;
 pub mod prefix;
 pub mod procfs;

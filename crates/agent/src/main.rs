@@ -11,6 +11,7 @@ use onlooker_agent::agent::{self, AgentError};
 use onlooker_agent::config::{Config, ConfigError};
 use onlooker_agent::identity::{IdentityError, StateDir};
 use onlooker_agent::listen::{self, ListenError};
+use onlooker_agent::prefix::Prefix;
 use onlooker_agent::system;
 
 /// Lets readers observe this host's memory: registers regions, keeps their directory, then sleeps.
@@ -81,14 +82,17 @@ fn act(arguments: &Arguments) -> Result<(), Failure> {
         }
         Command::CheckConfig => {
             agent::resolve_policy(&config)?;
-            let allow: Vec<String> = config.tcp.allow.iter().map(ToString::to_string).collect();
+            for warning in config.warnings() {
+                system::log(&format!("warning: {warning}"));
+            }
             say(&format!(
-                "configuration is fine\nregistration {}\nbootstrap {} ({})\nREADs over TCP {} for {}",
+                "configuration is fine\nregistration {}\nbootstrap {} ({}) for {}\nREADs over TCP {} for {}",
                 config.agent.socket.display(),
                 config.bootstrap.listen,
                 if config.bootstrap.tls { "TLS" } else { "plain: the token crosses the network in the clear" },
+                sources(&config.bootstrap.allow),
                 config.tcp.listen,
-                if allow.is_empty() { "nobody".to_owned() } else { allow.join(", ") },
+                sources(&config.tcp.allow),
             ))
         }
         Command::Purge => {
@@ -100,6 +104,11 @@ fn act(arguments: &Arguments) -> Result<(), Failure> {
             }
         }
     }
+}
+
+fn sources(allow: &[Prefix]) -> String {
+    let allow: Vec<String> = allow.iter().map(ToString::to_string).collect();
+    if allow.is_empty() { "nobody".to_owned() } else { allow.join(", ") }
 }
 
 fn say(text: &str) -> Result<(), Failure> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Address prefixes: which sources may read over TCP.
+//! Address prefixes: which sources may ask and read.
 //!
 //! An IPv4 peer of a dual-stack socket appears as `::ffff:a.b.c.d`; it is judged by its IPv4 address.
 
@@ -31,6 +31,21 @@ impl Prefix {
             }
             _ => false,
         }
+    }
+
+    /// Whether it holds loopback addresses only.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        self.address.is_loopback() && self.bits >= if self.address.is_ipv4() { 8 } else { 128 }
+    }
+}
+
+/// What counts as one source: an IPv4 address, or an IPv6 /64, of which one machine has all addresses.
+#[must_use]
+pub fn source(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & (u128::MAX << 64)).into()),
+        address @ IpAddr::V4(_) => address,
     }
 }
 
@@ -102,6 +117,32 @@ mod tests {
         for (text, address, expected) in cases {
             assert_eq!(prefix(text).contains(address.parse().expect("an address")), expected, "{text} {address}");
             assert_eq!(prefix(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_source_is_an_address_or_a_64() {
+        for (address, one) in [
+            ("10.1.2.3", "10.1.2.3"),
+            ("::ffff:10.1.2.3", "10.1.2.3"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("::1", "::"),
+        ] {
+            assert_eq!(source(address.parse().expect("an address")).to_string(), one);
+        }
+    }
+
+    #[test]
+    fn loopback_prefixes() {
+        for (text, expected) in [
+            ("127.0.0.0/8", true),
+            ("127.0.0.1/32", true),
+            ("::1/128", true),
+            ("0.0.0.0/0", false),
+            ("126.0.0.0/7", false),
+            ("::/127", false),
+        ] {
+            assert_eq!(prefix(text).is_loopback(), expected, "{text}");
         }
     }
 

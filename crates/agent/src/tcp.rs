@@ -6,7 +6,6 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use onlooker_wire::tcp_read::{
 use crate::counters::{Counter, Counters};
 use crate::deadline::{DeadlineStream, is_timeout};
 use crate::host;
+use crate::places::{Full, Places};
 use crate::prefix::Prefix;
 use crate::rate::Rates;
 use crate::sampler::Sampler;
@@ -38,9 +38,8 @@ pub struct Responder {
     sampler: Arc<Sampler>,
     counters: Counters,
     allow: Vec<Prefix>,
-    max_connections: u32,
     idle_time: Duration,
-    connections: AtomicU32,
+    places: Arc<Places>,
     rates: Mutex<Rates>,
 }
 
@@ -68,9 +67,8 @@ impl Responder {
             sampler,
             counters,
             allow: config.allow.clone(),
-            max_connections: config.max_connections,
             idle_time: config.idle_timeout.as_duration(),
-            connections: AtomicU32::new(0),
+            places: Places::new(config.max_connections as usize, config.max_connections_per_source as usize),
             rates: Mutex::new(Rates::new(config.max_reads_per_s)),
         })
     }
@@ -81,13 +79,15 @@ impl Responder {
         if !self.allow.iter().any(|prefix| prefix.contains(source)) {
             return self.counters.add(Counter::TcpRefusedSource, 1);
         }
-        if self.connections.fetch_add(1, Ordering::Relaxed) >= self.max_connections {
-            self.connections.fetch_sub(1, Ordering::Relaxed);
-            return self.counters.add(Counter::TcpRefusedBusy, 1);
-        }
+        let place = match self.places.take(source) {
+            Ok(place) => place,
+            Err(Full::All) => return self.counters.add(Counter::TcpRefusedBusy, 1),
+            Err(Full::Source) => return self.counters.add(Counter::TcpRefusedSourceBusy, 1),
+        };
         let own = self.clone();
         let thread = std::thread::Builder::new().name("tcp-read".into()).stack_size(STACK_BYTES);
         let spawned = thread.spawn(move || {
+            let _place = place;
             own.counters.add(Counter::TcpConnections, 1);
             let end = own.serve(stream, source);
             own.counters.sub_one(Counter::TcpConnections);
@@ -101,14 +101,10 @@ impl Responder {
                 },
                 1,
             );
-            own.connections.fetch_sub(1, Ordering::Relaxed);
         });
         match spawned {
             Ok(_) => self.counters.add(Counter::TcpAccepted, 1),
-            Err(_) => {
-                self.connections.fetch_sub(1, Ordering::Relaxed);
-                self.counters.add(Counter::TcpRefusedInternal, 1);
-            }
+            Err(_) => self.counters.add(Counter::TcpRefusedInternal, 1),
         }
     }
 
@@ -154,7 +150,13 @@ impl Responder {
         }
     }
 
-    fn answer(&self, stream: &mut DeadlineStream, request: &Request, source: IpAddr, out: &mut [u8]) -> io::Result<()> {
+    fn answer(
+        &self,
+        stream: &mut DeadlineStream,
+        request: &Request,
+        source: IpAddr,
+        out: &mut [u8],
+    ) -> io::Result<()> {
         let count = u32::from(request.header.count());
         let granted =
             self.rates.lock().unwrap_or_else(PoisonError::into_inner).take(source, count, host::boot_time_ns());

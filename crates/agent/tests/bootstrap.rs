@@ -3,12 +3,13 @@
 
 mod common;
 
-use common::reader::{bootstrap, connect, converse, exchange};
+use common::reader::{bootstrap, connect, connect_from, converse, exchange};
 use common::{Bystander, Place, eventually};
 use onlooker_bootstrap::{Fingerprint, Token};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 fn tls() -> Place {
     Place::new(|config| config.bootstrap.tls = true)
@@ -107,18 +108,88 @@ fn messages_that_promise_too_much_or_come_too_slowly() {
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).unwrap();
     assert!(String::from_utf8_lossy(&rest).contains("bad_request"));
-    // 16 that say nothing use up the places; those after them hear `busy`.
-    let silent: Vec<_> = (0..16).map(|_| connect(agent.bootstrap)).collect();
-    let busy = eventually("busy", || {
-        let answer = bootstrap(agent.bootstrap, &agent.token);
-        (answer["ok"] == false).then(|| answer["error"].clone())
-    });
-    assert_eq!(busy, "busy");
     bystander.check();
-    eventually("they are let go after 5 s", || {
-        (bystander.counter("bootstraps_total{result=slow}") == 16).then_some(())
+    assert_eq!(bystander.counter("bootstraps_total{result=bad_request}"), 1);
+    // One that drips: no single gap is long, the whole is.
+    let begin = Instant::now();
+    let mut drip = connect(agent.bootstrap);
+    drip.write_all(&200u32.to_le_bytes()).unwrap();
+    while begin.elapsed() < Duration::from_secs(20) && drip.write_all(&[0]).is_ok() {
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert!((4..9).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
+    assert_eq!(bystander.counter("bootstraps_total{result=slow}"), 1);
+}
+
+#[test]
+fn silence_is_cut_short_and_one_source_does_not_shut_out_others() {
+    let place = Place::new(|_| ());
+    let agent = place.start();
+    let mut bystander = Bystander::new(&agent);
+    let begin = Instant::now();
+    let silent: Vec<_> = (0..4).map(|_| connect_from([127, 0, 0, 2], agent.bootstrap)).collect();
+    // Accepted in order, so that the four have their places by now.
+    let mut fifth = connect_from([127, 0, 0, 2], agent.bootstrap);
+    let mut answer = String::new();
+    fifth.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("\"busy\"") && answer.contains("4 bootstraps of this source"), "{answer}");
+    assert_eq!(bootstrap(agent.bootstrap, &agent.token)["ok"], true, "another source");
+    bystander.check();
+    for mut stream in silent {
+        assert_eq!(stream.read(&mut [0; 8]).unwrap_or(0), 0, "let go");
+    }
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    eventually("they are counted", || (bystander.counter("bootstraps_total{result=slow}") == 4).then_some(()));
+    assert_eq!(bystander.counter("bootstraps_total{result=busy}"), 1);
+}
+
+#[test]
+fn all_places_taken_is_said() {
+    let place = Place::new(|_| ());
+    let agent = place.start();
+    let mut bystander = Bystander::new(&agent);
+    let mut talking = Vec::new();
+    for source in 2..6 {
+        for _ in 0..4 {
+            let mut stream = connect_from([127, 0, 0, source], agent.bootstrap);
+            stream.write_all(&[1]).unwrap();
+            talking.push(stream);
+        }
+    }
+    let answer = bootstrap(agent.bootstrap, &agent.token);
+    assert!(
+        answer["error"] == "busy" && answer["message"].as_str().unwrap().contains("16 bootstraps are under way"),
+        "{answer}"
+    );
+    bystander.check();
+    drop(talking);
+    eventually("there is room", || (bootstrap(agent.bootstrap, &agent.token)["ok"] == true).then_some(()));
+}
+
+#[test]
+fn sources_that_are_not_allowed_are_closed_unread() {
+    let place = Place::new(|config| {
+        config.bootstrap.allow = vec!["127.0.0.1/32".parse().unwrap()];
+        config.bootstrap.tls = true;
     });
+    let agent = place.start();
+    let mut bystander = Bystander::new(&agent);
+    let mut stream = connect_from([127, 0, 0, 2], agent.bootstrap);
+    assert_eq!(stream.read(&mut [0; 8]).unwrap_or(0), 0, "closed");
+    assert_eq!(bystander.counter("bootstraps_total{result=source}"), 1);
     assert_eq!(bootstrap(agent.bootstrap, &agent.token)["ok"], true);
+}
+
+#[test]
+fn over_tls_a_busy_agent_closes() {
+    let place = tls();
+    let agent = place.start();
+    let mut bystander = Bystander::new(&agent);
+    let silent: Vec<_> = (0..4).map(|_| connect_from([127, 0, 0, 2], agent.bootstrap)).collect();
+    let mut fifth = connect_from([127, 0, 0, 2], agent.bootstrap);
+    assert_eq!(fifth.read(&mut [0; 8]).unwrap_or(0), 0, "closed");
+    assert_eq!(bystander.counter("bootstraps_total{result=busy}"), 1);
+    assert_eq!(bootstrap(agent.bootstrap, &agent.token)["ok"], true, "another source");
     drop(silent);
 }
 

@@ -101,6 +101,7 @@ fn the_command_line() {
     };
     let (code, text) = run(&["check-config"]);
     assert!(code == Some(0) && text.contains("configuration is fine") && text.contains("plain"), "{text}");
+    assert!(text.contains("warning: [bootstrap] tls = false") && text.contains("(plain"), "{text}");
     let (code, text) = run(&["purge"]);
     assert!(code == Some(0) && text.contains("nothing to remove"), "{text}");
     fs::create_dir_all(place.config.agent.socket.parent().unwrap()).unwrap();
@@ -121,6 +122,11 @@ fn the_command_line() {
         let (code, text) = run(&[command]);
         assert_eq!(code, Some(2), "{text}");
         assert!(text.contains("agent.toml:3: unknown key `sokcet`: did you mean `socket`?"), "{text}");
+    }
+    fs::write(place.config_path(), "[agent]\nstate_dir = \"here\"\n").unwrap();
+    for command in ["run", "check-config", "token"] {
+        let (code, text) = run(&[command]);
+        assert!(code == Some(2) && text.contains("agent.state_dir = here: must be an absolute path"), "{text}");
     }
     fs::write(place.config_path(), "[policy]\nallow_users = [\"nobody-of-that-name\"]\n").unwrap();
     let (code, text) = run(&["check-config"]);

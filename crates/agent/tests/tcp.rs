@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::reader::connect;
+use common::reader::{connect, connect_from};
 use common::{Bystander, Place, eventually};
 use onlooker_agent::units::Span;
 use onlooker_wire::tcp_read::{self, Read as Wanted, Refusal};
@@ -96,10 +96,7 @@ fn sources_that_are_not_allowed_are_closed_unread() {
     let _ = stream.read_to_end(&mut rest);
     assert!(rest.is_empty());
     // From an allowed address the same agent answers, and has counted.
-    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None).unwrap();
-    rustix::net::bind(&socket, &std::net::SocketAddr::from(([127, 0, 0, 2], 0))).unwrap();
-    rustix::net::connect(&socket, &agent.tcp).unwrap();
-    let mut allowed = std::net::TcpStream::from(socket);
+    let mut allowed = connect_from([127, 0, 0, 2], agent.tcp);
     let mut request = [0; 64];
     let length = tcp_read::encode_request(1, &[Wanted { va: 0, rkey: 0, length_bytes: 1024 }], &mut request).unwrap();
     allowed.write_all(&request[..length]).unwrap();
@@ -144,6 +141,23 @@ fn connections_and_rates_are_limited() {
     drop(reader);
     std::thread::sleep(Duration::from_millis(1100));
     assert!(bystander.counter("tcp_reads_refused_total{reason=overloaded}") > 0);
+    bystander.check();
+}
+
+#[test]
+fn one_source_cannot_take_all_places() {
+    let place = Place::new(|config| config.tcp.max_connections_per_source = 3);
+    let agent = place.start();
+    let mut bystander = Bystander::new(&agent);
+    let _held = [agent.reader(), agent.reader()].map(|mut reader| {
+        reader.refresh();
+        reader
+    });
+    let mut fourth = connect(agent.tcp);
+    assert_eq!(fourth.read(&mut [0; 8]).unwrap_or(0), 0, "closed");
+    assert_eq!(bystander.counter("tcp_connections_refused_total{reason=source_busy}"), 1);
+    assert_eq!(connect_from([127, 0, 0, 2], agent.tcp).peer_addr().unwrap(), agent.tcp);
+    eventually("another source has a place", || (bystander.counter("tcp_connections_total") == 4).then_some(()));
     bystander.check();
 }
 

@@ -168,6 +168,17 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
+/// A connection from another address of this machine.
+pub(crate) fn connect_from(source: [u8; 4], to: SocketAddr) -> TcpStream {
+    let socket =
+        rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None).expect("a socket");
+    rustix::net::bind(&socket, &SocketAddr::from((source, 0))).expect("binds");
+    rustix::net::connect(&socket, &to).expect("connects");
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("sets");
+    stream
+}
+
 /// One bootstrap, by TLS if the token has a fingerprint.
 pub(crate) fn bootstrap(address: SocketAddr, token: &str) -> Value {
     let Token { fingerprint, secret } = Token::parse(token).expect("a token");
