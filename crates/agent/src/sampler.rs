@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When kernel metrics are sampled: only while a reader is connected.
+//! When kernel metrics are sampled: only while somebody is connected who has read.
 //!
-//! The sampler thread sleeps on a condition variable while nobody reads, so an idle agent has no wake-ups. A reader's arrival takes the first sample
-//! itself, before its first READ is answered.
+//! The sampler thread sleeps on a condition variable while nobody reads, so an idle agent has no wake-ups. A reader's first READ takes the first sample
+//! itself, before it is answered; who cannot name a region's key costs nothing.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -20,7 +20,7 @@ use crate::host;
 use crate::places::{Full, Places};
 use crate::prefix::Prefix;
 use crate::rate::Rates;
-use crate::sampler::Sampler;
+use crate::sampler::{Attached, Sampler};
 use crate::served::Served;
 
 /// Stack of a connection's thread; its buffers are on the heap.
@@ -112,7 +112,7 @@ impl Responder {
         if stream.set_nonblocking(false).is_err() || stream.set_nodelay(true).is_err() {
             return End::Error;
         }
-        let _attached = self.sampler.attach();
+        let mut attached = None;
         let mut stream = DeadlineStream::new(stream, self.idle_time);
         let mut request = vec![0; LONGEST_REQUEST_BYTES];
         let mut answer = vec![0; GATHER_BYTES];
@@ -140,7 +140,7 @@ impl Responder {
             };
             let (value, consumed_bytes) = decoded;
             stream.allow(ANSWER_TIME);
-            match self.answer(&mut stream, &value, source, &mut answer) {
+            match self.answer(&mut stream, &value, source, &mut attached, &mut answer) {
                 Ok(()) => {}
                 Err(error) if is_timeout(&error) => return End::Slow,
                 Err(_) => return End::Error,
@@ -155,6 +155,7 @@ impl Responder {
         stream: &mut DeadlineStream,
         request: &Request,
         source: IpAddr,
+        attached: &mut Option<Attached>,
         out: &mut [u8],
     ) -> io::Result<()> {
         let count = u32::from(request.header.count());
@@ -169,8 +170,13 @@ impl Responder {
                 used = 0;
             }
             let data = used + ITEM_HEADER_BYTES;
-            let outcome =
+            let mut outcome =
                 if number < granted { self.served.read(&read, &mut out[data..]) } else { Err(Refusal::Overloaded) };
+            if outcome.is_ok() && attached.is_none() {
+                // Only who has a key gets procfs sampled; the sample belongs into this very answer.
+                *attached = Some(self.sampler.attach());
+                outcome = self.served.read(&read, &mut out[data..]);
+            }
             let outcome = outcome.map(|()| read.length_bytes);
             match outcome {
                 Ok(length_bytes) => {

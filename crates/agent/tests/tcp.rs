@@ -224,3 +224,24 @@ fn kernel_metrics_are_sampled_while_somebody_reads() {
     assert!(samples <= 4, "{samples} samples while nobody read");
     assert_eq!(reader.counter("sample_errors_total"), 0);
 }
+
+#[test]
+fn who_has_no_key_gets_nothing_sampled() {
+    let place = Place::new(|config| config.sampled.interval = Span::from_ms(20));
+    let agent = place.start();
+    let _silent = connect(agent.tcp);
+    let mut guessing = connect(agent.tcp);
+    let mut request = [0; 64];
+    let length = tcp_read::encode_request(1, &[Wanted { va: 0, rkey: 7, length_bytes: 1024 }], &mut request).unwrap();
+    for _ in 0..10 {
+        guessing.write_all(&request[..length]).unwrap();
+        guessing.read_exact(&mut [0; 16]).unwrap();
+        std::thread::sleep(Duration::from_millis(30));
+    }
+    // The reader's own first READ takes the first sample, and is answered with it.
+    let mut reader = agent.reader();
+    let counters = reader.values("onlooker_agent");
+    let (samples, took_s) =
+        (counters["onlooker_agent_samples_total{}"], counters["onlooker_agent_sample_seconds_total{}"]);
+    assert!((1.0..8.0).contains(&samples) && took_s > 0.0, "{samples} samples");
+}
