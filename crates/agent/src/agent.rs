@@ -105,6 +105,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     let stops = signals(&[SIGTERM, SIGINT]).map_err(system_error("receive signals"))?;
     let hangups = signals(&[SIGHUP]).map_err(system_error("receive signals"))?;
     let (registration_listener, listening) = listen::listen(&config.agent.socket)?;
+    let state_lock = state.lock()?;
     let tcp_listener = bind(config.tcp.listen, "tcp")?;
     let bootstrap_listener = bind(config.bootstrap.listen, "bootstrap")?;
     let tcp_address = tcp_listener.local_addr().map_err(system_error("learn the TCP port"))?;
@@ -141,7 +142,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     system::notify("READY=1\nSTATUS=Serving");
     let ended = server.run().map_err(system_error("wait for events"));
     system::notify("STOPPING=1");
-    drop(listening);
+    drop((listening, state_lock));
     system::log("stopped");
     ended
 }

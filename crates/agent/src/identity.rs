@@ -10,6 +10,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use onlooker_bootstrap::{Fingerprint, Id, Secret, Token};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -31,6 +33,9 @@ pub enum IdentityError {
         /// What the system said.
         source: io::Error,
     },
+    /// Another agent has it.
+    #[error("another onlooker-agent uses the state directory {0}: stop it, or give this one another [agent] state_dir")]
+    InUse(PathBuf),
     /// A file has been changed by others.
     #[error("{path} is damaged: {what}; remove it to have a new one made (tokens given out before become invalid)")]
     Damaged {
@@ -78,6 +83,19 @@ impl StateDir {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Keeps other agents out until the result is dropped or the process ends. Commands that only use the files need no lock.
+    ///
+    /// # Errors
+    /// [`IdentityError::InUse`]; the directory cannot be opened.
+    pub fn lock(&self) -> Result<fs::File, IdentityError> {
+        let directory = fs::File::open(&self.path).map_err(file("open", &self.path))?;
+        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(directory),
+            Err(Errno::WOULDBLOCK) => Err(IdentityError::InUse(self.path.clone())),
+            Err(errno) => Err(file("lock", &self.path)(errno.into())),
+        }
     }
 
     /// The certificate and key, made at the first call.

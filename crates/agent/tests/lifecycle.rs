@@ -82,6 +82,18 @@ fn a_second_agent_is_refused_and_the_first_goes_on() {
         assert!(output.status.code() == Some(1) && text.contains(says), "{text}");
     }
     bystander.check();
+    let mut beside = Place::new(|_| ());
+    beside.config.agent.state_dir = place.config.agent.state_dir.clone();
+    fs::write(beside.config_path(), toml::to_string(&beside.config).unwrap()).unwrap();
+    let output = beside.command(&["run"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.code() == Some(1) && text.contains("another onlooker-agent uses the state directory"),
+        "{text}"
+    );
+    assert!(beside.command(&["token"]).output().unwrap().status.success(), "commands need no lock");
+    assert!(!beside.config.agent.socket.exists(), "it leaves no socket behind");
+    bystander.check();
     let mut other = Place::new(|_| ());
     other.config.tcp.listen = agent.tcp;
     fs::write(other.config_path(), toml::to_string(&other.config).unwrap()).unwrap();
