@@ -109,6 +109,7 @@ struct onlooker_request {
 
 struct onlooker_scratch {
 	struct onlooker_request request;
+	__u64 folded[6]; /* crc.h: between the two parts of a sum */
 	union {
 		__u64 words[ONLOOKER_PACKET_WORDS];
 		__u32 halves[2 * ONLOOKER_PACKET_WORDS];
@@ -132,7 +133,7 @@ ONLOOKER_OFFSET(onlooker_config, max_read_bytes, 32);
 ONLOOKER_OFFSET(onlooker_config, port, 36);
 ONLOOKER_OFFSET(onlooker_config, dscp, 38);
 ONLOOKER_SIZE(onlooker_request, 56);
-ONLOOKER_SIZE(onlooker_scratch, 56 + 8 * ONLOOKER_PACKET_WORDS);
+ONLOOKER_SIZE(onlooker_scratch, 56 + 48 + 8 * ONLOOKER_PACKET_WORDS);
 
 _Static_assert(ONLOOKER_MAX_READ_BYTES == 8 * ONLOOKER_MAX_READ_WORDS, "bytes and words of the largest READ differ");
 _Static_assert(ONLOOKER_BLOCK_BYTES == 8 * ONLOOKER_BLOCK_WORDS, "bytes and words of a block differ");

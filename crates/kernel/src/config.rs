@@ -79,8 +79,10 @@ impl Config {
         Ok(())
     }
 
-    /// `struct onlooker_config`.
-    pub(crate) fn to_bytes(self) -> [u8; CONFIG_BYTES] {
+    /// `struct onlooker_config` of `bpf/intf.h`; for the bench, which loads the programs in an object of its own.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 40] {
         let (source_interval, source_burst) = intervals(self.source_rate);
         let (cpu_interval, cpu_burst) = intervals(self.cpu_rate);
         let mut bytes = [0; CONFIG_BYTES];
