@@ -163,9 +163,7 @@ impl Sampled {
                 let read = self.source.each_line(buffer, |line| match procfs::stat(line) {
                     Some(Stat::Cpu { cpu, ticks: new }) => {
                         // A CPU beyond those present at start has no place; one that is offline keeps its last values.
-                        let end = cpu.saturating_mul(CPU_MODES.len()).saturating_add(CPU_MODES.len());
-                        let own = end.checked_sub(CPU_MODES.len()).and_then(|from| ticks.get_mut(from..end));
-                        if let Some(own) = own.and_then(|own| own.as_mut_array()) {
+                        if let Some(own) = ticks.as_chunks_mut::<{ CPU_MODES.len() }>().0.get_mut(cpu) {
                             *own = procfs::steady_ticks(own, &new, *reset_ticks);
                         }
                     }

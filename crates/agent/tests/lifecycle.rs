@@ -251,7 +251,7 @@ fn programs_beyond_the_limit_of_open_files_are_told() {
 #[test]
 fn with_no_descriptor_left_it_neither_spins_nor_stops() {
     let place = Place::new(|_| ());
-    let agent = place.start_with_files(24);
+    let agent = place.start_with_files(27);
     let mut reader = agent.reader();
     let flood: Vec<Client> = (0..100).map(|_| Client::silent(&agent.socket)).collect();
     eventually("those who cannot be taken are closed", || {
