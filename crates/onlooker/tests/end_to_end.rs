@@ -202,7 +202,9 @@ fn a_program_is_read_with_its_labels_and_without_its_help() {
     let prometheus = agent.read(&["shop_*", "--prometheus"]);
     let exposition = text(&prometheus.stdout);
     assert!(exposition.contains("# TYPE shop_latency_seconds histogram\n"), "{exposition}");
-    assert!(exposition.contains(&format!("shop_latency_seconds_count{{pid=\"{}\",program=\"watched\"}} 3\n", shop.id())));
+    assert!(
+        exposition.contains(&format!("shop_latency_seconds_count{{pid=\"{}\",program=\"watched\"}} 3\n", shop.id()))
+    );
     let regions = agent.read(&["--regions"]);
     let line = text(&regions.stdout).lines().find(|line| line.contains(" shop ")).unwrap().to_owned();
     assert!(line.contains(&shop.id().to_string()) && line.ends_with("live"), "{line}");
