@@ -5,6 +5,9 @@
  * COLLECTOR_FINISH; it must not touch the packet. On entry all words are zero but the time (word 1); version, identity and CRC are added by `finish`.
  *
  * The maps declared here are replaced by the responder's own when the object is loaded (Responder::adopt_maps), so declare no others by these names.
+ * The sections must be "tc" and "xdp" exactly: from 6.18 on the kernel allows tail calls only between programs of one expected attach type, and the
+ * responder's tc programs have none.
+ *
  * If nothing may be told, return collector_refuse_tc() or collector_refuse_xdp(): the request is dropped and counted.
  */
 #ifndef ONLOOKER_COLLECTOR_H

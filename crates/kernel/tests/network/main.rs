@@ -9,5 +9,6 @@ mod life;
 mod reads;
 mod requester;
 mod tagged;
+mod topologies;
 mod world;
 mod xdp;
