@@ -508,6 +508,15 @@ extern "C" {
 #define ONLOOKER_BACKOFF_MS 10000
 #endif
 
+/* A region that the agent refused for a reason that can pass (quota, internal) is asked for again after so long. */
+#ifndef ONLOOKER_REFUSED_MS
+#define ONLOOKER_REFUSED_MS 10000
+#endif
+/* Likewise `duplicate`, at first: an old connection of this process may be on its way out. Doubles up to the above. */
+#ifndef ONLOOKER_DUPLICATE_MS
+#define ONLOOKER_DUPLICATE_MS 200
+#endif
+
 /* docs/format/: block.md, schema.md, table.md, registration.md */
 #define ONL_BLOCK_BYTES 1024u
 #define ONL_BLOCK_WORDS 128u
@@ -565,7 +574,7 @@ typedef enum onl_region_state {
     ONL_PENDING,   /* wants to be registered */
     ONL_CREATED,   /* on a range of this connection's, not visible yet */
     ONL_PUBLISHED,
-    ONL_REFUSED,   /* by the agent; tried again on the next connection */
+    ONL_REFUSED,   /* by the agent; tried again at retry_at_ns, or on the next connection */
     ONL_PRIVATE    /* faulty, disabled or detached: never registered */
 } onl_region_state_t;
 
@@ -655,6 +664,8 @@ struct onlooker_region_t {
     uint64_t id;
     onl_memory_t memory;
     uint64_t retreat_at_ns; /* while pending on a range of a connection that broke: when to leave it */
+    uint64_t retry_at_ns;   /* while refused: when to ask again; 0: not on this connection */
+    int duplicate_ms;       /* how long to wait after another `duplicate` */
     char *request; /* JSON of the create request, made at open */
     size_t request_bytes;
 };
@@ -676,6 +687,7 @@ static struct {
     int changed;         /* futex: goes up when a region's state changes */
     uint64_t connections, switches, last_window_ns, worst_window_ns;
     char socket_path[108];
+    char refusal[32]; /* code of the last one */
     /* under error_lock */
     uint64_t errors;
     char error[256];
@@ -2121,8 +2133,15 @@ static void onl_retreat(onlooker_region_t *region) {
 
 /* ============================================================================================ I connection ===== */
 
-/* Poll without holding the lock: for the program's next request to wake us, for `fd` if it is not negative, for the time to retreat, or
- * for timeout_ms (-1: no limit). Returns the events of `fd`. */
+/* When something is to be done about a region by itself: to ask again, or to retreat. 0: never. */
+static uint64_t onl_due_ns(const onlooker_region_t *region) {
+    if (region->state == ONL_REFUSED) return onl.connected ? region->retry_at_ns : 0;
+    if (region->state == ONL_PENDING && region->memory.slab) return region->retreat_at_ns ? region->retreat_at_ns : 1;
+    return 0;
+}
+
+/* Poll without holding the lock: for the program's next request to wake us, for `fd` if it is not negative, for the time to retreat or
+ * to ask again for a refused region, or for timeout_ms (-1: no limit). Returns the events of `fd`. */
 static short onl_sleep(int fd, short events, int timeout_ms) {
     struct pollfd polled[2];
     onlooker_region_t *region;
@@ -2141,9 +2160,10 @@ static short onl_sleep(int fd, short events, int timeout_ms) {
     }
     if (onl.deaf && (timeout_ms < 0 || timeout_ms > 1000)) timeout_ms = 1000;
     for (region = onl.regions; region; region = region->next) {
+        uint64_t at_ns = onl_due_ns(region);
         int left_ms;
-        if (!region->memory.slab || region->state != ONL_PENDING) continue;
-        left_ms = now_ns >= region->retreat_at_ns ? 0 : (int)((region->retreat_at_ns - now_ns) / 1000000u) + 1;
+        if (!at_ns) continue;
+        left_ms = now_ns >= at_ns ? 0 : (int)((at_ns - now_ns) / 1000000u) + 1;
         if (timeout_ms < 0 || timeout_ms > left_ms) timeout_ms = left_ms;
     }
     polled[0].fd = onl.wake_read.fd;
@@ -2159,7 +2179,12 @@ static short onl_sleep(int fd, short events, int timeout_ms) {
         while (read(onl.wake_read.fd, bytes, sizeof bytes) > 0) continue;
     now_ns = onl_now_ns();
     for (region = onl.regions; region; region = region->next) {
-        if (!region->memory.slab || region->state != ONL_PENDING || now_ns < region->retreat_at_ns) continue;
+        uint64_t at_ns = onl_due_ns(region);
+        if (!at_ns || now_ns < at_ns) continue;
+        if (region->state == ONL_REFUSED) {
+            region->state = ONL_PENDING;
+            continue;
+        }
         region->retreat_at_ns = now_ns + 1000000000u; /* where it fails for lack of memory: again in a second */
         onl_retreat(region);
     }
@@ -2260,8 +2285,8 @@ static int onl_ask(const char *what, const char *request, size_t bytes, char *an
     if (ok < 0) {
         onl_error("the agent at %s answered a %s with something else than the protocol's JSON", onl.socket_path, what);
     } else if (ok == 0) {
-        char code[32], message[160];
-        onl_json_text(answer, answer + *answer_bytes, "error", code, sizeof code);
+        char *code = onl.refusal, message[160];
+        onl_json_text(answer, answer + *answer_bytes, "error", code, sizeof onl.refusal);
         onl_json_text(answer, answer + *answer_bytes, "message", message, sizeof message);
         onl_error("the agent refused a %s (%s): %s", what, code, message);
     }
@@ -2406,6 +2431,18 @@ static int onl_take_range(onlooker_region_t *region, const char *answer, size_t 
     return 1;
 }
 
+/* The agent said no: back to private memory. Reasons that can pass are asked about again. */
+static void onl_refused(onlooker_region_t *region) {
+    int after_ms = strcmp(onl.refusal, "quota") == 0 || strcmp(onl.refusal, "internal") == 0 ? ONLOOKER_REFUSED_MS : 0;
+    if (strcmp(onl.refusal, "duplicate") == 0) {
+        after_ms = region->duplicate_ms ? region->duplicate_ms : ONLOOKER_DUPLICATE_MS;
+        region->duplicate_ms = after_ms * 2 < ONLOOKER_REFUSED_MS ? after_ms * 2 : ONLOOKER_REFUSED_MS;
+    }
+    region->retry_at_ns = after_ms ? onl_now_ns() + (uint64_t)after_ms * 1000000u : 0;
+    region->state = ONL_REFUSED;
+    onl_retreat(region);
+}
+
 /* Creates and publishes. -1: the connection is of no use any more. */
 static int onl_register(onlooker_region_t *region) {
     static char answer[ONL_MAX_ANSWER_BYTES];
@@ -2414,8 +2451,7 @@ static int onl_register(onlooker_region_t *region) {
     int fd, resumed = 0, taken, asked = onl_ask("create", region->request, region->request_bytes, answer, &answer_bytes, &fd);
     if (asked < 0) return -1;
     if (asked == 0) {
-        region->state = ONL_REFUSED;
-        onl_retreat(region);
+        onl_refused(region);
         onl_announce();
         return 0;
     }
@@ -2429,8 +2465,12 @@ static int onl_register(onlooker_region_t *region) {
         if (fd >= 0) (void)close(fd);
         if (asked < 0) return -1;
     }
-    region->state = asked == 1 ? ONL_PUBLISHED : ONL_REFUSED;
-    if (asked == 0) onl_retreat(region);
+    if (asked == 1) {
+        region->state = ONL_PUBLISHED;
+        region->duplicate_ms = 0;
+    } else {
+        onl_refused(region);
+    }
     onl_announce();
     return 0;
 }

@@ -3,6 +3,8 @@
 #define ONLOOKER_ANSWER_MS 300
 #define ONLOOKER_RETREAT_MS 700
 #define ONLOOKER_BACKOFF_MS 40
+#define ONLOOKER_REFUSED_MS 400
+#define ONLOOKER_DUPLICATE_MS 50
 #define ONLOOKER_IMPLEMENTATION
 #include "../onlooker.h"
 
@@ -221,10 +223,12 @@ static void test_faults(void) {
         uint64_t errors = now().errors, value = onlooker_counter_value(requests), connections = now().connections;
         int fds, before = check_failed, silent_eof = fault == PEER_HELLO_EOF || fault == PEER_CREATE_EOF || fault == PEER_PUBLISH_EOF;
         peer_start(&peer, path, (peer_fault_t)fault);
-        if (fault == PEER_CREATE_REFUSED) {
+        if (fault == PEER_CREATE_REFUSED || fault == PEER_CREATE_DENIED) {
             CHECK_SOON(now().refused == 2);
-            check_sleep_ms(100);
-            CHECK_EQUAL(PEER_GET(peer.creates), 2); /* not asked again on this connection */
+            check_sleep_ms(fault == PEER_CREATE_DENIED ? 1000 : 100);
+            CHECK_EQUAL(PEER_GET(peer.creates), 2); /* not asked again so soon; a denied one not at all on this connection */
+        } else if (fault == PEER_CREATE_DUPLICATE) {
+            CHECK_SOON(PEER_GET(peer.creates) >= 4);
         } else if (fault == PEER_PUBLISH_REFUSED) {
             CHECK_SOON(now().refused == 2);
             CHECK_EQUAL(region->identity, 0);
@@ -241,10 +245,9 @@ static void test_faults(void) {
         CHECK_EQUAL(onlooker_counter_value(requests), value + 1);
         if (fault == PEER_HELLO_REFUSED) CHECK(strstr(now().error, "denied") && strstr(now().error, "not \"you\"?"));
         PEER_SET(peer.fault, PEER_GOOD);
-        if (fault == PEER_CREATE_REFUSED || fault == PEER_PUBLISH_REFUSED) { /* a new connection asks again */
-            peer_cut(&peer);
-        }
+        if (fault == PEER_CREATE_DENIED) peer_cut(&peer); /* a new connection asks again */
         CHECK_EQUAL(onlooker_wait(10000), 0);
+        if (fault >= PEER_CREATE_DUPLICATE && fault <= PEER_CREATE_REFUSED) CHECK_EQUAL(PEER_GET(peer.hellos), 1);
         fds = descriptors();
         CHECK_SOON(descriptors() <= fds);
         CHECK_EQUAL(peer_word(&peer, 0, 1), onlooker_counter_value(requests));

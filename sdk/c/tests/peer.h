@@ -29,7 +29,8 @@ typedef enum peer_fault {
     PEER_CREATE_EOF, PEER_CREATE_GARBAGE, PEER_CREATE_NO_REGION, PEER_CREATE_NO_DESCRIPTOR, PEER_CREATE_TWO_DESCRIPTORS,
     PEER_CREATE_MANY_DESCRIPTORS, PEER_CREATE_PIPE, PEER_CREATE_FILE, PEER_CREATE_UNSEALED, PEER_CREATE_SHORT, PEER_CREATE_READ_ONLY,
     PEER_CREATE_ODD_OFFSET, PEER_CREATE_FAR_OFFSET, PEER_CREATE_OVERFLOW, PEER_CREATE_OTHER_LENGTH, PEER_CREATE_SMALL_MAPPING,
-    PEER_CREATE_BAD_ID, PEER_CREATE_BAD_GENERATION, PEER_CREATE_NEGATIVE, PEER_CREATE_REFUSED,
+    PEER_CREATE_BAD_ID, PEER_CREATE_BAD_GENERATION, PEER_CREATE_NEGATIVE, PEER_CREATE_DENIED, PEER_CREATE_DUPLICATE,
+    PEER_CREATE_REFUSED,
     /* publish */
     PEER_PUBLISH_EOF, PEER_PUBLISH_GARBAGE, PEER_PUBLISH_REFUSED,
     /* any time */
@@ -180,6 +181,8 @@ static int peer_create(peer_t *peer, int to, peer_fault_t fault) {
     case PEER_CREATE_BAD_ID: id = 1 << 24; break;
     case PEER_CREATE_BAD_GENERATION: generation = 0; break;
     case PEER_CREATE_NEGATIVE: id = (uint64_t)0 - 1; break;
+    case PEER_CREATE_DENIED: peer_say(to, "{\"ok\":false,\"error\":\"denied\",\"message\":\"never\"}"); return 1;
+    case PEER_CREATE_DUPLICATE: peer_say(to, "{\"ok\":false,\"error\":\"duplicate\",\"message\":\"still there\"}"); return 1;
     case PEER_CREATE_REFUSED: peer_say(to, "{\"ok\":false,\"error\":\"quota\",\"message\":\"too much\"}"); return 1;
     case PEER_SILENT: return 1;
     default: break;
