@@ -417,7 +417,7 @@ ONLOOKER_HIDDEN uint64_t onlooker_histogram_cumulative(unsigned g, unsigned n, c
 /* ======================================================================================== 8 the SDK itself ===== */
 
 typedef enum onlooker_state {
-    ONLOOKER_IDLE = 0,      /* nothing to publish yet */
+    ONLOOKER_IDLE = 0,      /* nothing to publish yet, or not started (ONLOOKER_START_LATE) */
     ONLOOKER_DISABLED = 1,  /* ONLOOKER_DISABLE=1 */
     ONLOOKER_WAITING = 2,   /* no agent, or it does not answer properly; trying */
     ONLOOKER_CONNECTED = 3, /* an agent answers */
@@ -443,6 +443,10 @@ ONLOOKER_HIDDEN void onlooker_status(onlooker_status_t *status);
 ONLOOKER_HIDDEN void onlooker_on_error(void (*callback)(const char *message, void *context), void *context);
 /* Waits until every open region is published: 0, or -1 after the time. For tests and short-lived programs. */
 ONLOOKER_HIDDEN int onlooker_wait(int timeout_ms);
+
+/* Starts what publishes, where the implementation was compiled with ONLOOKER_START_LATE: then nothing of the SDK runs (no thread, no socket) before
+ * this is called or a region is opened, so that the program can give up rights or change its namespaces first. Otherwise not needed. */
+ONLOOKER_HIDDEN void onlooker_start(void);
 
 /* What forked children do; set it before the fork, or in the child to join in late. */
 #define ONLOOKER_FORK_DETACH 0 /* default: the child's copies are its own and published nowhere */
@@ -674,6 +678,7 @@ struct onlooker_region_t {
  * always except while it sleeps in poll. Order of locks: lock, gates, error_lock. `writer` locks are never taken under the others. */
 static struct {
     onl_lock_t lock, error_lock;
+    int late; /* not started yet */
     int initialised, disabled, debug, in_library, follow, detached;
     onlooker_region_t *regions;
     int thread_runs, stop, tid, deaf;
@@ -693,6 +698,8 @@ static struct {
     char error[256];
     void (*callback)(const char *, void *);
     void *callback_context;
+    char unsaid[2048]; /* for standard error, said when `lock` is free */
+    size_t unsaid_bytes;
 } onl;
 
 ONLOOKER_HIDDEN uint64_t onlooker_sink[ONLOOKER_SINK_WORDS];
@@ -702,6 +709,17 @@ static uint64_t onl_now_ns(void) {
     struct timespec now;
     if (clock_gettime(CLOCK_BOOTTIME, &now) != 0) return 0;
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Keeps a line for standard error until onl_leave(). */
+static void onl_note(const char *text) {
+    size_t room;
+    int n;
+    onl_lock(&onl.error_lock);
+    room = sizeof onl.unsaid - onl.unsaid_bytes;
+    n = snprintf(onl.unsaid + onl.unsaid_bytes, room, "onlooker: %s\n", text);
+    if (n > 0 && (size_t)n < room) onl.unsaid_bytes += (size_t)n;
+    onl_unlock(&onl.error_lock);
 }
 
 __attribute__((format(printf, 1, 2))) static void onl_error(const char *format, ...) {
@@ -721,7 +739,30 @@ __attribute__((format(printf, 1, 2))) static void onl_error(const char *format, 
     debug = onl.debug;
     onl_unlock(&onl.error_lock);
     if (callback) callback(text, context);
-    if (debug) (void)dprintf(2, "onlooker: %s\n", text);
+    if (debug) onl_note(text);
+    errno = saved;
+}
+
+/* Releases onl.lock, and then says what there is to say: whoever reads standard error may be slow, and nobody waits for that. What it cannot take
+ * at once (less than a page, so that a pipe that polls as writable takes all of it) is dropped. */
+static void onl_leave(void) {
+    char text[sizeof onl.unsaid];
+    struct pollfd polled;
+    size_t bytes;
+    int saved = errno;
+    onl_lock(&onl.error_lock);
+    bytes = onl.unsaid_bytes;
+    memcpy(text, onl.unsaid, bytes);
+    onl.unsaid_bytes = 0;
+    onl_unlock(&onl.error_lock);
+    onl_unlock(&onl.lock);
+    polled.fd = 2;
+    polled.events = POLLOUT;
+    polled.revents = 0;
+    if (bytes && poll(&polled, 1, 0) == 1 && (polled.revents & POLLOUT)) {
+        ssize_t written = write(2, text, bytes);
+        (void)written; /* nothing can be said where there is no standard error */
+    }
     errno = saved;
 }
 
@@ -2172,7 +2213,7 @@ static short onl_sleep(int fd, short events, int timeout_ms) {
     polled[1].fd = fd;
     polled[1].events = events;
     polled[1].revents = 0;
-    onl_unlock(&onl.lock);
+    onl_leave();
     n = poll(polled, 2, timeout_ms);
     onl_lock(&onl.lock);
     if (n > 0 && polled[0].revents && onl_fd_ok(&onl.wake_read))
@@ -2634,7 +2675,7 @@ static void *onl_run(void *unused) {
     onl_fd_close(&onl.wake_write);
     onl.connected = 0;
     onl_wake();
-    onl_unlock(&onl.lock);
+    onl_leave();
     if (ringer_runs) (void)pthread_join(onl.ringer, (void **)0);
     return (void *)0;
 }
@@ -2643,7 +2684,7 @@ static void *onl_run(void *unused) {
 static void onl_start_thread(void) {
     sigset_t all, before;
     int error;
-    if (onl.thread_runs || onl.disabled || onl.detached) return;
+    if (onl.thread_runs || onl.disabled || onl.detached || onl.late) return;
     onl.pid = getpid();
     onl.tid = 0;
     (void)sigfillset(&all);
@@ -2689,7 +2730,7 @@ static void onl_fork_copy(onlooker_region_t *region) {
     size_t i;
     uint32_t b;
     if (!region->mirror) return; /* already the child's: ordinary memory since an earlier fork */
-    if (onl.follow) {
+    if (onl.follow || onl.late) {
         fresh = onl_map_private(region->length, &mirror);
     } else {
         fresh = (uint64_t *)mmap((void *)0, region->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -2729,12 +2770,13 @@ static void onl_fork_child(void) {
     onlooker_region_t *region;
     onl_group_t *group;
     onl.error_lock = open_lock;
+    onl.unsaid_bytes = 0; /* the parent says it */
     onl_fd_close(&onl.connection);
     onl_fd_close(&onl.watch);
     onl_fd_close(&onl.wake_read);
     onl_fd_close(&onl.wake_write);
     onl.connected = onl.thread_runs = onl.ringer_runs = onl.backoff_ms = onl.deaf = 0;
-    onl.detached = !onl.follow;
+    onl.detached = !onl.follow && !onl.late; /* a program that daemonises first and starts then is not a child that comes late */
     for (region = onl.regions; region; region = region->next) {
         for (group = region->groups; group; group = group->next) {
             group->gate = group->writer = open_lock;
@@ -2747,7 +2789,7 @@ static void onl_fork_child(void) {
     onl.lock = open_lock;
     onl_lock(&onl.lock);
     if (onl.regions) onl_start_thread();
-    onl_unlock(&onl.lock);
+    onl_leave();
 }
 
 void onlooker_follow_fork(int mode) {
@@ -2766,7 +2808,7 @@ void onlooker_follow_fork(int mode) {
         }
         if (onl.regions) onl_start_thread();
     }
-    onl_unlock(&onl.lock);
+    onl_leave();
 }
 
 /* =============================================================================================== L section ===== */
@@ -2781,6 +2823,9 @@ static void onl_init(void) {
     const char *path = secure_getenv("ONLOOKER_SOCKET"), *disable = secure_getenv("ONLOOKER_DISABLE");
     if (onl.initialised) return;
     onl.initialised = 1;
+#ifdef ONLOOKER_START_LATE
+    onl.late = 1;
+#endif
     onl.connection.fd = onl.watch.fd = onl.wake_read.fd = onl.wake_write.fd = -1;
     onl.debug = secure_getenv("ONLOOKER_DEBUG") != (char *)0;
     onl.disabled = disable && disable[0] && strcmp(disable, "0") != 0;
@@ -2920,7 +2965,7 @@ __attribute__((constructor(101))) static void onl_constructor(void) {
         onl_error("section onlooker_data of %s does not own its pages (%lu bytes, pages of %lu): its counters are not published. "
                   "Compile the files that use ONLOOKER_COUNTER without -flto, or make the counters with onlooker_region().",
                   name, (unsigned long)length, (unsigned long)page);
-        if (!onl.debug) (void)dprintf(2, "onlooker: %s\n", onl.error);
+        if (!onl.debug) onl_note(onl.error);
         goto done;
     }
     region = onlooker_region(name);
@@ -2938,7 +2983,7 @@ __attribute__((constructor(101))) static void onl_constructor(void) {
     if (onl_section_place(region) != 0) onl_fault(region, "no memory for the section (%s)", strerror(errno));
     onl_enlist(region);
 done:
-    onl_unlock(&onl.lock);
+    onl_leave();
 }
 
 /* A library may be unloaded: no thread may run in it then. Its section's pages go with it; the agent sees the connection close. */
@@ -2950,7 +2995,7 @@ __attribute__((destructor)) static void onl_destructor(void) {
     runs = onl.in_library && onl.thread_runs;
     onl.stop = onl.in_library;
     onl_wake();
-    onl_unlock(&onl.lock);
+    onl_leave();
     if (runs) (void)pthread_join(onl.thread, (void **)0);
 }
 
@@ -3014,7 +3059,7 @@ int onlooker_open(onlooker_region_t *region) {
     onl_init();
     if (region->state != ONL_BUILDING) {
         result = region->state == ONL_PRIVATE && region->fault[0] ? -1 : 0;
-        onl_unlock(&onl.lock);
+        onl_leave();
         return result;
     }
     if (onl_layout(region)) {
@@ -3033,10 +3078,19 @@ int onlooker_open(onlooker_region_t *region) {
         }
         onl_make_request(region);
     }
+    onl.late = 0;
     onl_enlist(region);
     result = region->fault[0] ? -1 : 0;
-    onl_unlock(&onl.lock);
+    onl_leave();
     return result;
+}
+
+void onlooker_start(void) {
+    onl_lock(&onl.lock);
+    onl_init();
+    onl.late = 0;
+    if (onl.regions) onl_start_thread();
+    onl_leave();
 }
 
 void onlooker_status(onlooker_status_t *status) {
@@ -3051,7 +3105,7 @@ void onlooker_status(onlooker_status_t *status) {
     status->state = onl.disabled          ? ONLOOKER_DISABLED
                     : onl.detached        ? ONLOOKER_DETACHED
                     : onl.connected       ? ONLOOKER_CONNECTED
-                    : status->regions > 0 ? ONLOOKER_WAITING
+                    : status->regions > 0 && !onl.late ? ONLOOKER_WAITING
                                           : ONLOOKER_IDLE;
     status->connections = onl.connections;
     status->switches = onl.switches;
@@ -3061,7 +3115,7 @@ void onlooker_status(onlooker_status_t *status) {
     status->errors = onl.errors;
     memcpy(status->error, onl.error, sizeof status->error);
     onl_unlock(&onl.error_lock);
-    onl_unlock(&onl.lock);
+    onl_leave();
 }
 
 void onlooker_on_error(void (*callback)(const char *message, void *context), void *context) {

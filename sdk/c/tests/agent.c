@@ -461,6 +461,29 @@ static int child_drops_rights(void) {
     return 0;
 }
 
+/* Standard error that nobody reads holds nobody up. */
+static int child_with_full_stderr(void) {
+    int ends[2], normal = dup(2);
+    char page[4096];
+    onlooker_region_t *faulty;
+    memset(page, 'x', sizeof page);
+    CHECK(pipe2(ends, O_NONBLOCK) == 0);
+    while (write(ends[1], page, sizeof page) > 0) continue;
+    (void)fcntl(ends[1], F_SETFL, 0);
+    (void)dup2(ends[1], 2);
+    onl.debug = 1;
+    (void)alarm(10);
+    faulty = onlooker_region("not a name");
+    CHECK_EQUAL(onlooker_open(faulty), -1);
+    CHECK(now().errors > 0 && onl.unsaid_bytes == 0);
+    while (read(ends[0], page, sizeof page) > 0) continue;
+    faulty = onlooker_region("not a name either");
+    CHECK_EQUAL(onlooker_open(faulty), -1);
+    CHECK(read(ends[0], page, sizeof page) > 10 && memcmp(page, "onlooker: ", 10) == 0);
+    (void)dup2(normal, 2);
+    return 0;
+}
+
 static uint64_t parents_range;
 
 static void *hold_group(void *stop) {
@@ -504,6 +527,7 @@ static void test_forks(void) {
     __atomic_store_n(&stop, 1, __ATOMIC_SEQ_CST);
     (void)pthread_join(thread, (void **)0);
 
+    CHECK_EQUAL(in_child(child_with_full_stderr), 0);
     CHECK_EQUAL(in_child(child_joins_late), 0);
     onlooker_follow_fork(ONLOOKER_FORK_KEEP);
     CHECK_EQUAL(in_child(child_publishes), 0);

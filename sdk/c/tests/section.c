@@ -3,12 +3,14 @@
  *     section published          they are published, and increments go straight into the slab
  *     section disabled           ONLOOKER_DISABLE=1: nothing of the SDK runs, and the program counts all the same
  *     section declined           the section does not own its pages: says so, and the program counts all the same
+ *     section late               -DONLOOKER_START_LATE: no thread before onlooker_start(), in a daemon's child neither
  *     section library FILE       the program has none (-DNO_COUNTERS); the library FILE, loaded and unloaded again, has its own */
 #define ONLOOKER_IMPLEMENTATION
 #include "../onlooker.h"
 
 #include "check.h"
 #include "peer.h"
+#include <dirent.h>
 #include <dlfcn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -54,6 +56,46 @@ static void test_published(const char *path) {
     peer_stop(&peer);
     count_more(1);
     CHECK_EQUAL(onlooker_counter_value(&more_total), 7);
+}
+
+static int threads(void) {
+    DIR *d = opendir("/proc/self/task");
+    struct dirent *entry;
+    int n = 0;
+    while (d && (entry = readdir(d)) != (struct dirent *)0) n += entry->d_name[0] != '.';
+    if (d) closedir(d);
+    return n;
+}
+
+static void test_late(const char *path) {
+    static peer_t peer;
+    onlooker_status_t status;
+    int result = -1;
+    pid_t child;
+    onlooker_counter_add(&main_total, 7);
+    CHECK_EQUAL(threads(), 1);
+    onlooker_status(&status);
+    CHECK(status.state == ONLOOKER_IDLE && status.regions == 1);
+    child = fork(); /* a daemon */
+    if (child == 0) {
+        check_failed = 0;
+        CHECK_EQUAL(threads(), 1);
+        peer_start(&peer, path, PEER_GOOD);
+        CHECK_EQUAL(onlooker_wait(50), -1);
+        CHECK_EQUAL(PEER_GET(peer.hellos), 0);
+        onlooker_start();
+        CHECK_EQUAL(onlooker_wait(10000), 0);
+        onlooker_counter_add(&main_total, 1);
+        CHECK_EQUAL(peer_section_word(&peer, section_offset(&main_total)), 8);
+        onlooker_start(); /* nothing more */
+        CHECK_EQUAL(onlooker_wait(0), 0);
+        peer_stop(&peer);
+        _exit(check_failed != 0);
+    }
+    CHECK_EQUAL(waitpid(child, &result, 0), child);
+    CHECK_EQUAL(result, 0);
+    CHECK_EQUAL(onlooker_counter_value(&main_total), 7);
+    CHECK_EQUAL(threads(), 1);
 }
 
 static void test_disabled(void) {
@@ -156,6 +198,7 @@ int main(int argc, char **argv) {
     (void)snprintf(path, sizeof path, "%s", getenv("ONLOOKER_SOCKET"));
 #ifndef NO_COUNTERS
     if (strcmp(argv[1], "published") == 0) test_published(path);
+    if (strcmp(argv[1], "late") == 0) test_late(path);
     if (strcmp(argv[1], "disabled") == 0) test_disabled();
     if (strcmp(argv[1], "declined") == 0) test_declined();
 #else
