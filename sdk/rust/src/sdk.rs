@@ -7,7 +7,7 @@ use crate::bell::Bell;
 use crate::placement::{is_set_user_id, without_signals};
 use crate::region::{Inner, Standing};
 use crate::{fork, thread};
-use std::io::Write;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -90,6 +90,8 @@ pub(crate) struct Core {
     worst_window: Duration,
     errors: u64,
     error: Option<String>,
+    /// For standard error, until the lock is free.
+    unsaid: Vec<String>,
 }
 
 /// The SDK of this process.
@@ -115,6 +117,7 @@ pub(crate) static SDK: Sdk = Sdk {
         worst_window: Duration::ZERO,
         errors: 0,
         error: None,
+        unsaid: Vec::new(),
     }),
     changed: Condvar::new(),
 };
@@ -130,6 +133,22 @@ impl Sdk {
             message.truncate(end);
         }
         self.core().fail(message);
+        self.say();
+    }
+
+    /// Says what there is to say, without any lock: whoever reads standard error may be slow, and nobody waits for that. What it cannot take at once
+    /// is dropped.
+    fn say(&self) {
+        let unsaid = std::mem::take(&mut self.core().unsaid);
+        for message in unsaid {
+            let stderr = std::io::stderr();
+            // A pipe that polls as writable takes a page; a message is shorter (MAX_ERROR_BYTES).
+            let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
+            if poll(&mut ready, Some(&Timespec::default())).is_ok_and(|ready| ready > 0) {
+                // Nothing can be said where there is no standard error.
+                let _said = rustix::io::write(&stderr, format!("onlooker: {message}\n").as_bytes());
+            }
+        }
     }
 
     pub(crate) fn has(&self, name: &str, instance: &str) -> bool {
@@ -145,6 +164,8 @@ impl Sdk {
         core.regions.push(inner.clone());
         core.hook();
         core.start();
+        drop(core);
+        self.say();
         true
     }
 
@@ -159,11 +180,14 @@ impl Sdk {
         if core.started {
             core.start();
         }
+        drop(core);
+        self.say();
         true
     }
 
     pub(crate) fn start(&self) {
         self.core().start();
+        self.say();
     }
 
     /// Called when a region's last handle is gone.
@@ -240,6 +264,8 @@ impl Sdk {
             core.state = State::Idle;
             core.start();
         }
+        drop(core);
+        self.say();
     }
 }
 
@@ -250,6 +276,8 @@ fn guard_thread(bell: &Bell) {
         core.thread = None;
         core.state = State::Waiting;
         core.fail("the SDK's thread has ended by a fault of the SDK: please report it".into());
+        drop(core);
+        SDK.say();
     }
 }
 
@@ -257,8 +285,7 @@ impl Core {
     fn fail(&mut self, message: String) {
         // Each attempt to reach an agent that is not there fails in the same way.
         if self.debug && self.error.as_ref() != Some(&message) {
-            // Nothing can be said where there is no standard error.
-            let _said = writeln!(std::io::stderr(), "onlooker: {message}");
+            self.unsaid.push(message.clone());
         }
         self.errors += 1;
         self.error = Some(message);
@@ -324,6 +351,7 @@ impl Core {
     pub(crate) fn become_child(&mut self) {
         self.thread = None;
         self.retired.clear();
+        self.unsaid.clear(); // the parent says it
         (self.connections, self.switches, self.errors) = (0, 0, 0);
         (self.last_window, self.worst_window, self.error) = (Duration::ZERO, Duration::ZERO, None);
         if matches!(self.state, State::Waiting | State::Connected) {
