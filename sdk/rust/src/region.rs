@@ -85,6 +85,13 @@ pub(crate) struct Attached {
     pub(crate) offset: u64,
 }
 
+impl Attached {
+    /// Whether a range of so many bytes, as this one has, would share memory with it.
+    pub(crate) fn overlaps(&self, memory: MemoryId, offset: u64, bytes: usize) -> bool {
+        self.memory == memory && self.offset.abs_diff(offset) < bytes as u64
+    }
+}
+
 /// What changes, under the region's lock.
 pub(crate) struct Live {
     /// Second view of what backs the place; `None` where it cannot be exchanged.
@@ -421,5 +428,22 @@ impl<W: Word> Published for [W] {
     #[allow(private_interfaces)]
     fn handle(owner: &Arc<Owner>, token: Token<Self>) -> Array<W> {
         Array { owner: owner.clone(), token }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_one_slab_overlap_unless_one_ends_before_the_other() {
+        let slab = (1, 2, 0);
+        let at = Attached { identity: private_identity(), memory: slab, offset: 8192 };
+        for (offset, overlaps) in
+            [(0, false), (4096, true), (8192, true), (12288, true), (16384, false), (u64::MAX, false)]
+        {
+            assert_eq!(at.overlaps(slab, offset, 8192), overlaps, "{offset}");
+        }
+        assert!(!at.overlaps((1, 3, 0), 8192, 8192));
     }
 }

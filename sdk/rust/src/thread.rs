@@ -179,7 +179,7 @@ impl Session<'_> {
         if let Err(error) = Self::occupy(region, &given) {
             SDK.error(format!("region `{}`: {error}", region.name));
             if region.standing.get() != Standing::Private {
-                region.standing.set(Standing::Refused);
+                withdraw(region);
             }
             let _removed = self.client.remove(given.id)?;
             return Ok(Some(REFUSED_RETRY));
@@ -202,8 +202,8 @@ impl Session<'_> {
         let mut live = region.live.take();
         match live.attached {
             Some(attached) if attached == to && given.resumed => return Ok(()),
-            // The range that it stands in was taken from it and given to it anew: copying it onto itself would lose additions.
-            Some(attached) if (attached.memory, attached.offset) == (memory, given.offset) => {
+            // What it stands in was taken from it and given to it anew, as a whole or in part: copying it onto itself would lose additions.
+            Some(attached) if attached.overlaps(memory, given.offset, region.place.bytes()) => {
                 region.retreat(&mut live)?
             }
             _ => {}
@@ -215,9 +215,22 @@ impl Session<'_> {
     }
 }
 
+/// Refused: what it may stand in still, the range of an earlier connection or an unpublished one, will be given to others.
+fn withdraw(region: &Inner) {
+    let mut live = region.live.take();
+    let moved = if live.attached.is_some() { region.retreat(&mut live) } else { Ok(()) };
+    drop(live);
+    if let Err(error) = moved {
+        SDK.error(format!("region `{}` stays in memory that the agent may give away: {error}", region.name));
+    }
+    if region.standing.get() != Standing::Private {
+        region.standing.set(Standing::Refused);
+    }
+}
+
 fn refused(region: &Inner, refusal: &Refusal) -> Option<Duration> {
     SDK.error(format!("the agent refused region `{}`: {}: {}", region.name, refusal.code, refusal.message));
-    region.standing.set(Standing::Refused);
+    withdraw(region);
     match refusal.code.as_str() {
         "duplicate" => Some(DUPLICATE_RETRY),
         "quota" | "internal" => Some(REFUSED_RETRY),

@@ -191,7 +191,7 @@ fn the_program_goes_on_whatever_the_agent_answers() {
 
     // The same range as a new one: the values survive.
     drop(socket);
-    let socket = greeted(&listener);
+    let mut socket = greeted(&listener);
     receive(&socket).expect("create");
     let renewed = region(|a| a["region"]["id"] = json!(18));
     send(&socket, &renewed, &[memory.try_clone().expect("a descriptor")]);
@@ -200,6 +200,35 @@ fn the_program_goes_on_whatever_the_agent_answers() {
     assert!(onlooker_sdk::wait(PATIENCE));
     counter.inc();
     assert_eq!((word(0), word(1)), (18 << 16 | 5 << 40, 62));
+
+    // Neither a refusal nor an answer that cannot be used leaves the region in the range of the connection before.
+    for answer in
+        [br#"{"ok":false,"error":"denied","message":"no"}"#.to_vec(), region(|a| a["region"]["offset"] = json!(65536))]
+    {
+        drop(socket);
+        socket = greeted(&listener);
+        receive(&socket).expect("create");
+        let good = answer.windows(9).any(|part| part == b"\"ok\":true");
+        let fds: Vec<OwnedFd> = good.then(|| memory.try_clone().expect("a descriptor")).into_iter().collect();
+        send(&socket, &answer, &fds);
+        if good {
+            assert_eq!(receive(&socket).expect("remove")["op"], "remove");
+        }
+        says(if good { "outside of its slab" } else { "denied: no" });
+        eventually("a retreat", || (onlooker_sdk::status().refused == 1).then_some(()));
+        let (before, value) = (word(1), counter.value());
+        counter.inc();
+        assert_eq!((word(1), counter.value()), (before, value + 1));
+        counter.add(u64::MAX); // back, for the sums below
+        drop(socket);
+        // And in place again.
+        socket = greeted(&listener);
+        receive(&socket).expect("create");
+        send(&socket, &region(|a| a["region"]["id"] = json!(18)), &[memory.try_clone().expect("a descriptor")]);
+        assert_eq!(receive(&socket).expect("publish")["op"], "publish");
+        send(&socket, br#"{"ok":true}"#, &[]);
+        assert!(onlooker_sdk::wait(PATIENCE));
+    }
 
     // A BPF array: what a slab of the kernel responder is.
     drop(socket);
