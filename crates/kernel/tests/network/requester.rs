@@ -54,6 +54,22 @@ impl UdpRequester {
         }
     }
 
+    /// Sends without UDP checksum from now on, so that no device has one to finish.
+    pub(crate) fn without_checksum(self) -> Self {
+        let one: libc::c_int = 1;
+        let bytes = libc::socklen_t::try_from(size_of_val(&one)).unwrap();
+        let (level, option) = if self.responder.is_ipv4() {
+            (libc::SOL_SOCKET, libc::SO_NO_CHECK)
+        } else {
+            (libc::IPPROTO_UDP, libc::UDP_NO_CHECK6_TX)
+        };
+        // SAFETY: the option's value is an int, and `one` is one.
+        let result =
+            unsafe { libc::setsockopt(self.socket.as_raw_fd(), level, option, (&raw const one).cast(), bytes) };
+        assert_eq!(result, 0);
+        self
+    }
+
     /// One READ; `None` where no answer came in time.
     pub(crate) fn read(&mut self, va: u64, rkey: u32, length_bytes: u32) -> Option<Vec<u8>> {
         self.psn += 1;
