@@ -18,7 +18,7 @@
  *            A basics   B CRC-32   C JSON   D builder and layout   E guarded blocks   F tables   G histograms   H memory and the switch
  *            I connection   J thread   K fork   L section   M public calls
  *
- * Who writes what: values are written by the program's threads; identity words and the switch by the SDK's one thread (or, before
+ * Who writes what: values are written by the program's threads; identity words and the switch by the SDK's thread (or, before
  * it exists, by the thread that calls); readers only read. Counters lose nothing in a switch as long as they are changed by this
  * header's functions, or by other atomic additions.
  */

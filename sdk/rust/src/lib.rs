@@ -30,7 +30,7 @@
 //! # }
 //! ```
 //!
-//! Who writes what: values are written by the program's threads; identities and the exchange of memory by the SDK's one thread (`thread`); readers only
+//! Who writes what: values are written by the program's threads; identities and the exchange of memory by the SDK's thread (`thread`); readers only
 //! read. All unsafe code is in `placement`, and the two attributes that [`globals!`] needs.
 #![deny(unsafe_code)]
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The SDK's one thread, named "onlooker": finds the agent, registers regions, moves their memory; sleeps otherwise.
+//! The SDK's thread that works, named "onlooker" (the other only wakes it: `bell`): finds the agent, registers regions, moves their memory; sleeps otherwise.
 //!
 //! Connected it waits in poll without a time limit. Without an agent it waits for the socket to appear (inotify on the socket's directory, or on the
 //! nearest one above it that exists) and tries again by itself at most every 10 s.
