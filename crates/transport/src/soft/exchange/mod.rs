@@ -7,6 +7,7 @@
 //! the start: nothing is allocated per READ.
 
 mod flow;
+mod receive;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -17,10 +18,9 @@ use super::{Error, MAX_BATCH};
 use crate::{Completion, Outcome, Read};
 pub use flow::{Counters, FlowConfig};
 use flow::{Flow, Place};
-use onlooker_region::Block;
 use onlooker_wire::profile::BLOCK_BYTES;
-use onlooker_wire::tcp_read::{MAX_READ_BYTES, Refusal};
-use onlooker_wire::{Bth, NakCode, Packet as WirePacket, Part, Psn, Qpn, ReadRequest, Syndrome};
+use onlooker_wire::tcp_read::MAX_READ_BYTES;
+use onlooker_wire::{Packet as WirePacket, Psn, Qpn, ReadRequest};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use tables::{Packet, Pool, Reading, State};
@@ -328,112 +328,6 @@ impl Exchange {
         flow.counters.send_failed += 1;
     }
 
-    /// Takes a datagram in. `congested`: its IP header had a congestion mark.
-    ///
-    /// # Panics
-    /// If a READ under way names blocks outside of `memory`.
-    pub fn received(
-        &mut self,
-        from: SocketAddr,
-        datagram: &[u8],
-        congested: bool,
-        now_ns: u64,
-        memory: &mut [Block],
-        completions: &mut Vec<Completion>,
-    ) {
-        let Ok((bth, _)) = Bth::parse(datagram) else {
-            self.strays.malformed += 1;
-            return;
-        };
-        let index = self.by_qpn.get(&bth.destination.get()).copied();
-        let flow = index.and_then(|index| self.flows[index as usize].as_mut());
-        let Some(flow) = flow.filter(|flow| flow.peer.ip() == from.ip() && flow.peer.port() == from.port()) else {
-            self.strays.foreign += 1;
-            return;
-        };
-        let counters = &mut flow.counters;
-        let answer = match WirePacket::parse_datagram(&flow.incoming, datagram) {
-            Ok(answer) => answer,
-            Err(onlooker_wire::Error::Icrc { .. }) => {
-                counters.bad_icrc += 1;
-                return;
-            }
-            Err(_) => {
-                counters.malformed += 1;
-                return;
-            }
-        };
-        counters.congestion_marked += u64::from(congested);
-        let index = match flow.look_up(bth.psn) {
-            Place::Waiting(index) => index,
-            place => {
-                let counters = &mut flow.counters;
-                *match place {
-                    Place::Lost => &mut counters.late,
-                    Place::Answered => &mut counters.duplicate,
-                    Place::Unused | Place::Waiting(_) => &mut counters.unsent,
-                } += 1;
-                return;
-            }
-        };
-        let packet = self.packets[index];
-        if packet.state != State::Sent {
-            // Staged and not sent: nobody can have answered it.
-            flow.counters.unsent += 1;
-            return;
-        }
-        let counters = &mut flow.counters;
-        let outcome = match answer {
-            WirePacket::ReadAnswer(answer) if matches!(answer.part, Part::Only(_)) => {
-                if answer.payload.len() != packet.blocks as usize * BLOCK_BYTES as usize {
-                    counters.wrong_length += 1;
-                    return;
-                }
-                Ok(answer.payload)
-            }
-            WirePacket::Acknowledge(acknowledge) => match refusal(acknowledge.aeth.syndrome) {
-                Some(Some(refusal)) => Err(refusal),
-                Some(None) => {
-                    counters.not_ready += 1;
-                    return;
-                }
-                None => {
-                    counters.malformed += 1;
-                    return;
-                }
-            },
-            WirePacket::ReadAnswer(_) | WirePacket::ReadRequest(_) => {
-                counters.malformed += 1;
-                return;
-            }
-        };
-        flow.settle(packet.psn, Place::Answered);
-        flow.rtt.record(now_ns.saturating_sub(packet.sent_ns));
-        let reading = self.readings[packet.reading];
-        let counters = &mut flow.counters;
-        *match outcome {
-            _ if reading.ended => &mut counters.late,
-            Ok(_) => &mut counters.answered,
-            Err(_) => &mut counters.refused,
-        } += 1;
-        if !reading.ended {
-            match outcome {
-                Ok(payload) => {
-                    let begin = reading.at as usize + packet.offset_blocks as usize;
-                    let blocks = &mut memory[begin..][..packet.blocks as usize];
-                    for (block, bytes) in blocks.iter_mut().zip(payload.chunks_exact(BLOCK_BYTES as usize)) {
-                        block.bytes_mut().copy_from_slice(bytes);
-                    }
-                    if reading.packets == 1 {
-                        self.end(packet.reading, Outcome::Done, completions);
-                    }
-                }
-                Err(refusal) => self.end(packet.reading, Outcome::Refused(refusal), completions),
-            }
-        }
-        self.release(index);
-    }
-
     /// Lets time pass: READs past their deadline complete, packets past their time-out are queued again.
     pub fn advance(&mut self, now_ns: u64, completions: &mut Vec<Completion>) {
         self.now_ns = self.now_ns.max(now_ns);
@@ -554,18 +448,6 @@ impl Exchange {
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         u32::try_from((mixed ^ mixed >> 31) >> 40).expect("24 bits")
-    }
-}
-
-/// What a syndrome means for a READ: `Some(None)` is "not now", `None` no answer to a READ at all.
-fn refusal(syndrome: Syndrome) -> Option<Option<Refusal>> {
-    match syndrome {
-        Syndrome::Ack { .. } => None,
-        Syndrome::RnrNak { .. } | Syndrome::Nak(NakCode::PsnSequence) => Some(None),
-        Syndrome::Nak(NakCode::InvalidRequest) => Some(Some(Refusal::InvalidRequest)),
-        Syndrome::Nak(NakCode::RemoteAccess) => Some(Some(Refusal::Access)),
-        // The nearest that there is: the responder's own trouble, which may pass.
-        Syndrome::Nak(NakCode::RemoteOperational) => Some(Some(Refusal::Overloaded)),
     }
 }
 

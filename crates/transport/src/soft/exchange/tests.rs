@@ -4,8 +4,10 @@
 use super::*;
 use crate::soft::rtt::{RTO_FLOOR_NS, RTO_INITIAL_NS};
 use crate::soft::wheel::TICK_NS;
+use onlooker_region::Block;
 use onlooker_region::limits::BLOCK_BYTES as BLOCK;
-use onlooker_wire::{Acknowledge, Aeth, Envelope, Msn, ReadAnswer};
+use onlooker_wire::tcp_read::Refusal;
+use onlooker_wire::{Acknowledge, Aeth, Envelope, Msn, NakCode, Part, ReadAnswer, Syndrome};
 
 const LOCAL: &str = "10.0.0.1:40000";
 const MS: u64 = 1_000_000;
