@@ -99,6 +99,9 @@ fn a_bond() {
 #[test]
 fn a_device_without_ethernet_headers_is_refused() {
     let world = World::new();
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        run("modprobe", &["tun"]);
+    }
     run("ip", &["tuntap", "add", "dev", "tunnel1", "mode", "tun"]);
     let responder = world.responder(&unlimited(PORT));
     let error = responder.attach(&Device::named("tunnel1").unwrap(), Hook::Tc).unwrap_err();
