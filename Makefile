@@ -14,6 +14,8 @@ help:
 	@echo '  bench-torn         torn reads: guarded blocks and single words against hostile copies'
 	@echo '  bench-cost         what a counter, a commit and a histogram record cost the program'
 	@echo '  bench-agent        the idle agent: memory and context switches'
+	@echo '  bench-responder    ns of softirq for a READ answered by the BPF responder (root)'
+	@echo '  bench-requester    one soft requester thread beside its bare sockets'
 	@echo 'make lab           guests with other kernels and soft-RoCE: lab-smoke and lab-contract'
 	@echo 'make fuzz          the property harnesses for FUZZ_SECONDS (60) each'
 	@echo 'make audit         known vulnerabilities in dependencies (needs the network)'
@@ -76,11 +78,12 @@ lab-smoke:
 lab: setup-lab
 	lab/lab-smoke
 	lab/lab-contract
+	crates/kernel/tests/in-guest
 
 # --- benches -----------------------------------------------------------------------------------------------------------------------------
 
 .PHONY: bench
-bench: bench-torn bench-cost bench-agent
+bench: bench-torn bench-cost bench-agent bench-responder bench-requester
 
 .PHONY: bench-torn
 bench-torn: setup-build
@@ -94,6 +97,14 @@ bench-cost: setup-build
 .PHONY: bench-agent
 bench-agent: setup-build
 	bench/agent
+
+.PHONY: bench-responder
+bench-responder: setup-test
+	$(CARGO) run --release --quiet -p onlooker-kernel --example bench_responder
+
+.PHONY: bench-requester
+bench-requester: setup-test
+	$(CARGO) run --release --quiet -p onlooker-transport --example soft_rate
 
 # --- longer ------------------------------------------------------------------------------------------------------------------------------
 

@@ -157,9 +157,8 @@ fn bench() -> Result<bool, Box<dyn Error>> {
                 let pass = value <= bound;
                 passed &= pass;
                 let verdict = if pass { "pass" } else { "fail" };
-                println!(
-                    "RESULT {name} {value:.0} ns (expected <= {bound:.0}) {verdict}  quartiles {low:.0} to {high:.0}"
-                );
+                println!("{name}: quartiles {low:.0} to {high:.0} ns");
+                println!("RESULT {name} {value:.0} ns (expected <= {bound:.0}) {verdict}");
             }
             None => println!("{name} {value:.0} ns  quartiles {low:.0} to {high:.0}"),
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What our responders serve: whole, aligned blocks, one packet an answer. Requesters split larger reads.
+//! What our responders serve: whole, aligned blocks or words within one block, one packet an answer. Requesters split larger reads.
 
 use crate::aeth::{Aeth, NakCode};
 use crate::bth::Bth;
@@ -9,6 +9,8 @@ use crate::udp::Ports;
 
 /// Bytes of a block, the unit of alignment and length.
 pub const BLOCK_BYTES: u32 = 1024;
+/// Bytes of a word, the unit of alignment and length within a block.
+pub const WORD_BYTES: u32 = 8;
 /// Largest READ unless the endpoint says otherwise: fits an MTU of 1500 bytes.
 pub const DEFAULT_MAX_READ_BYTES: u32 = BLOCK_BYTES;
 /// Largest READ that any responder may offer: fits an MTU of 9000 bytes.
@@ -22,11 +24,11 @@ const _: () = assert!(answer_ip_bytes(DEFAULT_MAX_READ_BYTES, true) <= 1500);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ProfileError {
     /// No bytes asked for.
-    #[error("READ of 0 bytes: ask for at least one block of 1024 bytes")]
+    #[error("READ of 0 bytes: ask for at least one word of 8 bytes")]
     Empty,
-    /// Not whole blocks.
-    #[error("READ of {0} bytes: not a multiple of 1024; ask for whole blocks")]
-    NotBlocks(u32),
+    /// Neither whole blocks nor whole words of less than a block.
+    #[error("READ of {0} bytes: ask for a multiple of 8 below 1024, or of 1024")]
+    Length(u32),
     /// More than the responder serves in one packet.
     #[error("READ of {length_bytes} bytes: above the responder's {max_read_bytes}; split it")]
     TooLong {
@@ -35,9 +37,12 @@ pub enum ProfileError {
         /// As served.
         max_read_bytes: u32,
     },
-    /// Starts inside a block.
-    #[error("READ at offset {0} bytes: not a multiple of 1024; start at a block")]
+    /// Blocks that do not start at a block, or words that are not aligned.
+    #[error("READ at offset {0} bytes: whole blocks start at a multiple of 1024, words at a multiple of 8")]
     Unaligned(u64),
+    /// Less than a block, but in two of them.
+    #[error("READ at offset {0} bytes: reaches into the next block; read the blocks whole")]
+    Straddles(u64),
     /// Goes past the end of the address space.
     #[error("READ at offset {0} bytes: end of the range overflows 64 bits; correct the address")]
     Overflow(u64),
@@ -66,14 +71,19 @@ pub const fn profile_check(
     if length_bytes == 0 {
         return Err(ProfileError::Empty);
     }
-    if !length_bytes.is_multiple_of(BLOCK_BYTES) {
-        return Err(ProfileError::NotBlocks(length_bytes));
+    let whole_blocks = length_bytes.is_multiple_of(BLOCK_BYTES);
+    if !whole_blocks && (length_bytes > BLOCK_BYTES || !length_bytes.is_multiple_of(WORD_BYTES)) {
+        return Err(ProfileError::Length(length_bytes));
     }
     if length_bytes > max_read_bytes {
         return Err(ProfileError::TooLong { length_bytes, max_read_bytes });
     }
-    if !va_base_offset_bytes.is_multiple_of(BLOCK_BYTES as u64) {
+    let alignment = if whole_blocks { BLOCK_BYTES } else { WORD_BYTES };
+    if !va_base_offset_bytes.is_multiple_of(alignment as u64) {
         return Err(ProfileError::Unaligned(va_base_offset_bytes));
+    }
+    if !whole_blocks && va_base_offset_bytes % BLOCK_BYTES as u64 + length_bytes as u64 > BLOCK_BYTES as u64 {
+        return Err(ProfileError::Straddles(va_base_offset_bytes));
     }
     if va_base_offset_bytes.checked_add(length_bytes as u64).is_none() {
         return Err(ProfileError::Overflow(va_base_offset_bytes));
@@ -97,7 +107,11 @@ mod tests {
         assert_eq!(profile_check(0, 1024, 1024), Ok(()));
         assert_eq!(profile_check(7 << 10, 8192, 8192), Ok(()));
         assert_eq!(profile_check(0, 0, 1024), Err(ProfileError::Empty));
-        assert_eq!(profile_check(0, 1025, 8192), Err(ProfileError::NotBlocks(1025)));
+        assert_eq!(profile_check(1024 - 64, 64, 1024), Ok(()));
+        assert_eq!(profile_check(1024 - 56, 64, 1024), Err(ProfileError::Straddles(1024 - 56)));
+        assert_eq!(profile_check(4, 64, 1024), Err(ProfileError::Unaligned(4)));
+        assert_eq!(profile_check(0, 12, 1024), Err(ProfileError::Length(12)));
+        assert_eq!(profile_check(0, 1032, 8192), Err(ProfileError::Length(1032)));
         assert_eq!(
             profile_check(0, 2048, 1024),
             Err(ProfileError::TooLong { length_bytes: 2048, max_read_bytes: 1024 })

@@ -194,15 +194,21 @@ fn sequence_numbers_are_ordered_within_half_the_circle() {
 }
 
 #[test]
-fn profile_lets_only_whole_blocks_pass() {
-    check!().with_type::<(u64, u32, u32, bool)>().cloned().for_each(|(offset, length, max, blocks)| {
+fn profile_lets_only_whole_blocks_and_words_of_one_block_pass() {
+    check!().with_type::<(u64, u32, u32, u8)>().cloned().for_each(|(offset, length, max, kind)| {
         // Random numbers are hardly ever multiples of 1024.
-        let (offset, length) = if blocks { (offset << 10, (length % 20) << 10) } else { (offset, length) };
+        let (offset, length) = match kind % 3 {
+            0 => (offset << 10, (length % 20) << 10),
+            1 => (offset << 3, (length % 140) << 3),
+            _ => (offset, length),
+        };
         let max = max % 16384;
+        let blocks = length % 1024 == 0 && offset % 1024 == 0;
+        let words = length % 8 == 0 && offset % 8 == 0 && offset % 1024 + u64::from(length) < 1024;
+        let ends_a_block = length % 8 == 0 && length < 1024 && (offset % 1024) + u64::from(length) == 1024;
         let good = length > 0
             && length <= max
-            && length % 1024 == 0
-            && offset % 1024 == 0
+            && (blocks || words || ends_a_block)
             && u128::from(offset) + u128::from(length) < 1 << 64;
         assert_eq!(profile_check(offset, length, max).is_ok(), good);
     });
