@@ -33,7 +33,7 @@ pub(crate) fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> 
     let wrong = wrong.trim_matches('*');
     let mut near: Vec<(usize, &str)> = known
         .filter_map(|name| {
-            let edits = edits(wrong, name);
+            let edits = strsim::damerau_levenshtein(wrong, name);
             let near = edits <= 2.max(name.len() / 4);
             match (near, wrong.len() >= 3 && name.contains(wrong)) {
                 (true, _) => Some((edits, name)),
@@ -45,21 +45,6 @@ pub(crate) fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> 
     near.sort_unstable();
     near.dedup();
     near.into_iter().take(MOST).map(|(_, name)| name).collect()
-}
-
-/// Levenshtein distance over bytes.
-fn edits(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let replace = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replace.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
