@@ -4,9 +4,11 @@
 //! SO_PEERCRED tells who connected, whoever holds the socket by now. The pidfd tells when that process ends; between connect and pidfd_open
 //! the pid could be given to another process only if the first had ended, and then its socket is closed already.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
+use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::host::read_small;
@@ -27,21 +29,29 @@ pub struct Connected {
     pub pidfd: OwnedFd,
 }
 
+/// Why a peer was not identified: it cannot be seen, or the agent has no descriptor left to look with.
+fn refusal(what: &str, error: impl Into<io::Error>) -> Refusal {
+    let error = error.into();
+    let exhausted = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).map(Some).contains(&error.raw_os_error());
+    let (code, hint) = if exhausted {
+        (Code::Internal, "the agent is out of descriptors: try again, or raise LimitNOFILE")
+    } else {
+        (Code::Denied, "the process must live in the agent's pid namespace, or in one below it")
+    };
+    Refusal::new(code, format!("{what}: {error}; {hint}"))
+}
+
 /// Finds out who is connected.
 ///
 /// # Errors
-/// `denied` for a process that the agent cannot see or that is gone already.
+/// `denied` for a process that the agent cannot see or that is gone already, `internal` where the agent is out of descriptors.
 pub fn identify(socket: impl AsFd) -> Result<Connected, Refusal> {
-    let gone = |what: &str, error: &dyn std::fmt::Display| {
-        let hint = "the process must live in the agent's pid namespace, or in one below it";
-        Refusal::new(Code::Denied, format!("{what}: {error}; {hint}"))
-    };
-    let credentials = rustix::net::sockopt::socket_peercred(socket).map_err(|e| gone("SO_PEERCRED", &e))?;
-    let pidfd = pidfd_open(credentials.pid, PidfdFlags::empty()).map_err(|e| gone("pidfd_open", &e))?;
+    let credentials = rustix::net::sockopt::socket_peercred(socket).map_err(|e| refusal("SO_PEERCRED", e))?;
+    let pidfd = pidfd_open(credentials.pid, PidfdFlags::empty()).map_err(|e| refusal("pidfd_open", e))?;
     let pid = credentials.pid.as_raw_nonzero().get();
-    let stat = read_small(&format!("/proc/{pid}/stat")).map_err(|e| gone("process state", &e))?;
+    let stat = read_small(&format!("/proc/{pid}/stat")).map_err(|e| refusal("process state", e))?;
     let (program, start_ticks) =
-        process_stat(stat.as_bytes()).ok_or_else(|| gone("process state", &"not understood"))?;
+        process_stat(stat.as_bytes()).ok_or_else(|| refusal("process state", io::Error::other("not understood")))?;
     let mut groups = vec![credentials.gid.as_raw()];
     if let Ok(status) = read_small(&format!("/proc/{pid}/status"))
         && let Some(line) = status.lines().find_map(|line| line.strip_prefix("Groups:"))
@@ -60,6 +70,12 @@ pub fn identify(socket: impl AsFd) -> Result<Connected, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn our_own_shortage_is_not_the_peers_fault() {
+        assert_eq!(refusal("pidfd_open", Errno::MFILE).code, Code::Internal);
+        assert_eq!(refusal("pidfd_open", Errno::SRCH).code, Code::Denied);
+    }
 
     #[test]
     fn we_know_ourselves() {
