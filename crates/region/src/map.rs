@@ -2,7 +2,8 @@
 //! Shared mappings as words: the only unsafe code of this crate.
 //!
 //! A [`Map`] is a MAP_SHARED mapping whose bytes other processes change at will. It is only ever seen as `&[AtomicU64]`, never as `&T`.
-//! Sealed memfds ([`sealed_memfd`], [`check_sealed`]) cannot shrink, so an access within the length never faults.
+//! Sealed memfds ([`sealed_memfd`], [`check_sealed`]) cannot shrink, so an access within the length never faults. Mappings of other kinds of memory
+//! are made elsewhere, with the same promise, and become a `Map` by [`Map::shared`].
 #![allow(unsafe_code)]
 
 use crate::sync::AtomicU64;
@@ -97,12 +98,29 @@ impl Drop for Mapping {
     }
 }
 
+impl AsRef<[AtomicU64]> for Mapping {
+    fn as_ref(&self) -> &[AtomicU64] {
+        // SAFETY: the whole mapping lives as long as `self`, is page aligned, and its file cannot shrink (sealed). Any bit pattern is a valid u64,
+        // whoever writes it.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.words) }
+    }
+}
+
+/// Memory that outlives every handle to it.
+type Owner = Arc<dyn AsRef<[AtomicU64]> + Send + Sync>;
+
 /// A handle to a shared mapping or a window of it; the mapping goes with its last handle.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Map {
-    mapping: Arc<Mapping>,
+    owner: Owner,
     from: usize,
     words: usize,
+}
+
+impl std::fmt::Debug for Map {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Map").field("from", &self.from).field("words", &self.words).finish_non_exhaustive()
+    }
 }
 
 impl Map {
@@ -122,15 +140,20 @@ impl Map {
             .map_err(system("mmap", format!("{bytes} bytes at offset {offset}")))?;
         let address = NonNull::new(address.cast()).expect("mmap returns 0 only where it is asked to");
         let words = length / 8;
-        Ok(Self { mapping: Arc::new(Mapping { address, words }), from: 0, words })
+        Ok(Self::shared(Mapping { address, words }))
+    }
+
+    /// A handle to all words of `owner`, a mapping that somebody else has made, such as that of a BPF array.
+    #[must_use]
+    pub fn shared(owner: impl AsRef<[AtomicU64]> + Send + Sync + 'static) -> Self {
+        let words = owner.as_ref().len();
+        Self { owner: Arc::new(owner), from: 0, words }
     }
 
     /// The mapping's words. Storing into a mapping that is not writable kills the process (SIGSEGV).
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the whole mapping lives as long as `self`, is page aligned, and its file cannot shrink (sealed); `from` and `words` lie
-        // within it. Any bit pattern is a valid u64, whoever writes it.
-        unsafe { std::slice::from_raw_parts(self.mapping.address.as_ptr().add(self.from), self.words) }
+        &(*self.owner).as_ref()[self.from..][..self.words]
     }
 
     /// A part of it, in words.
@@ -140,7 +163,7 @@ impl Map {
     #[must_use]
     pub fn window(&self, words: Range<usize>) -> Self {
         assert!(words.start <= words.end && words.end <= self.words);
-        Self { mapping: self.mapping.clone(), from: self.from + words.start, words: words.len() }
+        Self { owner: self.owner.clone(), from: self.from + words.start, words: words.len() }
     }
 }
 
@@ -163,6 +186,13 @@ mod tests {
         assert_eq!((part.words()[0].load(Ordering::Relaxed), part.words().len()), (7, 512));
         assert_eq!(whole.window(500..600).window(12..13).words()[0].load(Ordering::Relaxed), 7);
         assert!(rustix::fs::ftruncate(&fd, 0).is_err(), "sealed");
+    }
+
+    #[test]
+    fn memory_of_another_kind_is_windowed_alike() {
+        let owner: Vec<AtomicU64> = (0..16).map(AtomicU64::new).collect();
+        let map = Map::shared(owner);
+        assert_eq!((map.words().len(), map.window(4..8).words()[1].load(Ordering::Relaxed)), (16, 5));
     }
 
     #[test]

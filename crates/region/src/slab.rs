@@ -66,6 +66,26 @@ impl Ranges {
         Some(Range { offset, bytes })
     }
 
+    /// Takes this very range, as a writer does that takes over a slab; false, and nothing taken, where part of it is not free.
+    pub fn take_at(&mut self, range: Range, now_ns: u64) -> bool {
+        self.wake(now_ns);
+        let Some(end) = range.offset.checked_add(range.bytes) else { return false };
+        let Some((&from, &room)) = self.free.range(..=range.offset).next_back() else { return false };
+        let whole =
+            range.bytes > 0 && range.offset.is_multiple_of(PAGE_BYTES) && range.bytes.is_multiple_of(PAGE_BYTES);
+        if !whole || end > from + room {
+            return false;
+        }
+        self.free.remove(&from);
+        for (offset, bytes) in [(from, range.offset - from), (end, from + room - end)] {
+            if bytes > 0 {
+                self.free.insert(offset, bytes);
+            }
+        }
+        self.used += range.bytes;
+        true
+    }
+
     /// Gives a range back; it rests until `until_ns`.
     pub fn give(&mut self, range: Range, until_ns: u64) {
         self.used -= range.bytes;
@@ -109,6 +129,24 @@ mod tests {
         ranges.give(b, 200);
         assert_eq!(ranges.take(2 * PAGE_BYTES, 200), Some(Range { offset: 0, bytes: 2 * PAGE_BYTES }));
         assert_eq!(ranges.take(u64::MAX, 200), None);
+    }
+
+    #[test]
+    fn a_given_range_is_taken_once_and_only_where_free() {
+        let page = |n: u64| n * PAGE_BYTES;
+        let mut ranges = Ranges::new(page(8));
+        assert!(ranges.take_at(Range { offset: page(2), bytes: page(2) }, 0));
+        for (offset, bytes) in [(2, 1), (3, 2), (1, 2), (0, 8), (7, 2), (8, 1), (0, 0)] {
+            assert!(!ranges.take_at(Range { offset: page(offset), bytes: page(bytes) }, 0), "{offset} {bytes}");
+        }
+        assert!(!ranges.take_at(Range { offset: 1, bytes: page(1) }, 0));
+        assert!(!ranges.take_at(Range { offset: u64::MAX - page(1) + 1, bytes: page(1) }, 0));
+        assert_eq!(ranges.take(page(2), 0), Some(Range { offset: 0, bytes: page(2) }));
+        assert!(ranges.take_at(Range { offset: page(7), bytes: page(1) }, 0));
+        assert_eq!(
+            (ranges.take(page(3), 0), ranges.used()),
+            (Some(Range { offset: page(4), bytes: page(3) }), page(8))
+        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::schema::SchemaId;
 use crate::table::{put_text, text_of};
 
 /// Words of an entry.
-pub(super) const ENTRY_WORDS: usize = 62;
+pub const ENTRY_WORDS: usize = 62;
 /// Entries of an entry block.
 pub(super) const ENTRIES_PER_BLOCK: usize = 2;
 /// Numbers in the change ring.
@@ -175,6 +175,36 @@ pub struct RegionEntry {
     pub labels: Vec<(String, String)>,
 }
 
+impl RegionEntry {
+    /// As it stands in an entry block.
+    ///
+    /// # Errors
+    /// [`ControlError::LabelsTooLong`].
+    pub fn to_words(&self) -> Result<[u64; ENTRY_WORDS], ControlError> {
+        let mut words = [0; ENTRY_WORDS];
+        words[0] = 1 | u64::from(self.orphan) << 8;
+        words[1] = self.identity.word();
+        words[2] = self.va;
+        words[3] = self.bytes;
+        words[4] = halves(self.rkey, self.responders);
+        words[5..7].copy_from_slice(&words16(self.schema.0));
+        words[7] = halves(self.pid, self.uid);
+        words[8] = self.created_ns;
+        put_text(&mut words[NAME_AT..LABELS_AT], &self.name);
+        words[LABELS_AT..].copy_from_slice(&pack_labels(&self.labels)?);
+        Ok(words)
+    }
+
+    /// The reverse of [`RegionEntry::to_words`]; `None` for what is not a region's entry, or cannot be right.
+    #[must_use]
+    pub fn from_words(words: &[u64; ENTRY_WORDS]) -> Option<Self> {
+        match Entry::decode(words) {
+            Entry::Region(region) => Some(region),
+            _ => None,
+        }
+    }
+}
+
 /// A schema's text as the directory has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaEntry {
@@ -213,18 +243,7 @@ impl Entry {
         let mut words = [0; ENTRY_WORDS];
         match self {
             Self::Free | Self::Refused(_) => {}
-            Self::Region(region) => {
-                words[0] = 1 | u64::from(region.orphan) << 8;
-                words[1] = region.identity.word();
-                words[2] = region.va;
-                words[3] = region.bytes;
-                words[4] = halves(region.rkey, region.responders);
-                words[5..7].copy_from_slice(&words16(region.schema.0));
-                words[7] = halves(region.pid, region.uid);
-                words[8] = region.created_ns;
-                put_text(&mut words[NAME_AT..LABELS_AT], &region.name);
-                words[LABELS_AT..].copy_from_slice(&pack_labels(&region.labels)?);
-            }
+            Self::Region(region) => return region.to_words(),
             Self::Schema(schema) => {
                 words[0] = 2;
                 words[2] = schema.va;

@@ -5,12 +5,14 @@
 
 mod entry;
 mod reader;
+mod resume;
 mod writer;
 
 pub use entry::{
-    Entry, Header, RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS, RegionEntry, SchemaEntry, pack_labels,
+    ENTRY_WORDS, Entry, Header, RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS, RegionEntry, SchemaEntry, pack_labels,
 };
 pub use reader::{Directory, assemble_schema, schema_extent};
+pub use resume::Resumed;
 pub use writer::{ControlWriter, Place};
 
 use crate::guard::Reject;

@@ -5,16 +5,16 @@ use crate::limits::BLOCK_WORDS;
 use crate::schema::{Schema, SchemaId};
 use crate::sync::{AtomicU64, Ordering};
 
-const PLACE: Place = Place { va: 0x7000_0000_0000, rkey: 99, responders: RESPONDER_TCP, incarnation: 5 };
+pub(super) const PLACE: Place = Place { va: 0x7000_0000_0000, rkey: 99, responders: RESPONDER_TCP, incarnation: 5 };
 
-type Words = Vec<AtomicU64>;
+pub(super) type Words = Vec<AtomicU64>;
 
-fn writer(blocks: usize) -> ControlWriter<Words> {
+pub(super) fn writer(blocks: usize) -> ControlWriter<Words> {
     let words = (0..blocks * BLOCK_WORDS).map(|_| AtomicU64::new(0)).collect();
     ControlWriter::new(words, PLACE, [1; 16], [2; 16], 1_000, 10)
 }
 
-fn schema() -> (Schema, String, SchemaId) {
+pub(super) fn schema() -> (Schema, String, SchemaId) {
     let schema =
         Schema::parse(r#"{"name":"shop","groups":[{"kind":"plain","blocks":2,"fields":[{"name":"a_total","metric":"counter","type":"u64"}]}]}"#)
             .unwrap();
@@ -23,7 +23,7 @@ fn schema() -> (Schema, String, SchemaId) {
     (schema, canonical, id)
 }
 
-fn region(id: u32, name: &str) -> RegionEntry {
+pub(super) fn region(id: u32, name: &str) -> RegionEntry {
     RegionEntry {
         identity: Identity::first(id, 7),
         va: 0x10_0000,
@@ -40,14 +40,14 @@ fn region(id: u32, name: &str) -> RegionEntry {
     }
 }
 
-fn block(memory: &[AtomicU64], index: u32) -> Block {
+pub(super) fn block(memory: &[AtomicU64], index: u32) -> Block {
     let mut block = Block::default();
     block.copy_from(&memory[index as usize * BLOCK_WORDS..][..BLOCK_WORDS]);
     block
 }
 
 /// What a reader does each cycle; returns the blocks it read.
-fn refresh(directory: &mut Directory, memory: &[AtomicU64]) -> Result<Vec<u32>, ControlError> {
+pub(super) fn refresh(directory: &mut Directory, memory: &[AtomicU64]) -> Result<Vec<u32>, ControlError> {
     let wanted = directory.header(&block(memory, 0))?;
     for index in &wanted {
         directory.entry_block(*index, &block(memory, *index))?;

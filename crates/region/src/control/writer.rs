@@ -24,23 +24,23 @@ pub struct Place {
     pub incarnation: u32,
 }
 
-struct StoredSchema {
-    slot: usize,
-    range: Range,
-    users: usize,
+pub(super) struct StoredSchema {
+    pub(super) slot: usize,
+    pub(super) range: Range,
+    pub(super) users: usize,
 }
 
 /// Writer of a control region in `M`: a mapping, or plain words in tests.
 pub struct ControlWriter<M> {
-    memory: M,
-    place: Place,
-    header: Header,
-    max_entry_blocks: u32,
+    pub(super) memory: M,
+    pub(super) place: Place,
+    pub(super) header: Header,
+    pub(super) max_entry_blocks: u32,
     /// Both entries of each entry block in use, as committed.
-    entries: Vec<[u64; ENTRY_WORDS]>,
-    free: BTreeSet<usize>,
-    schemas: HashMap<SchemaId, StoredSchema>,
-    schema_ranges: Ranges,
+    pub(super) entries: Vec<[u64; ENTRY_WORDS]>,
+    pub(super) free: BTreeSet<usize>,
+    pub(super) schemas: HashMap<SchemaId, StoredSchema>,
+    pub(super) schema_ranges: Ranges,
     reuse_delay_ns: u64,
 }
 
@@ -60,34 +60,37 @@ impl<M: AsRef<[AtomicU64]>> ControlWriter<M> {
         let words = memory.as_ref().len();
         let blocks = u32::try_from(words / BLOCK_WORDS).expect("checked below");
         assert!(words % BLOCK_WORDS == 0 && (16..=MAX_REGION_BLOCKS).contains(&blocks));
-        let max_entry_blocks = (blocks / 8).min(MAX_ENTRY_BLOCKS);
-        let schema_first = 1 + max_entry_blocks;
         let header = Header {
             generation: 0,
             host_id,
             boot_id,
             entry_blocks: 0,
             live: 0,
-            schema_first,
+            schema_first: 1 + max_entry_blocks(blocks),
             schema_blocks: 0,
             blocks,
             began_ns: now_ns,
             ring: [0; RING],
         };
-        let schema_bytes = u64::from(blocks - schema_first) * BLOCK_BYTES as u64;
-        let writer = Self {
+        let writer = Self::empty(memory, place, header, reuse_delay_ns);
+        writer.commit_header(now_ns);
+        writer
+    }
+
+    /// Without entries; `header` has sizes that belong together. Nothing is committed.
+    pub(super) fn empty(memory: M, place: Place, header: Header, reuse_delay_ns: u64) -> Self {
+        let schema_bytes = u64::from(header.blocks - header.schema_first) * BLOCK_BYTES as u64;
+        Self {
             memory,
             place,
+            max_entry_blocks: max_entry_blocks(header.blocks),
             header,
-            max_entry_blocks,
             entries: Vec::new(),
             free: BTreeSet::new(),
             schemas: HashMap::new(),
             schema_ranges: Ranges::new(schema_bytes),
             reuse_delay_ns,
-        };
-        writer.commit_header(now_ns);
-        writer
+        }
     }
 
     /// Where it is.
@@ -219,12 +222,12 @@ impl<M: AsRef<[AtomicU64]>> ControlWriter<M> {
         &self.memory
     }
 
-    fn count_schema_blocks(&mut self) {
+    pub(super) fn count_schema_blocks(&mut self) {
         let bytes = self.schema_ranges.used() / BLOCK_BYTES as u64;
         self.header.schema_blocks = u32::try_from(bytes).expect("within the region");
     }
 
-    fn put(&mut self, slot: usize, words: [u64; ENTRY_WORDS], now_ns: u64) {
+    pub(super) fn put(&mut self, slot: usize, words: [u64; ENTRY_WORDS], now_ns: u64) {
         self.entries[slot] = words;
         let pair = slot / ENTRIES_PER_BLOCK;
         let index = 1 + u32::try_from(pair).expect("at most MAX_ENTRY_BLOCKS");
@@ -238,7 +241,7 @@ impl<M: AsRef<[AtomicU64]>> ControlWriter<M> {
         self.commit_header(now_ns);
     }
 
-    fn commit_header(&self, now_ns: u64) {
+    pub(super) fn commit_header(&self, now_ns: u64) {
         commit(self.block(0), self.identity(0), now_ns, |payload| self.header.encode(payload));
     }
 
@@ -246,7 +249,12 @@ impl<M: AsRef<[AtomicU64]>> ControlWriter<M> {
         &self.memory.as_ref()[index as usize * BLOCK_WORDS..][..BLOCK_WORDS]
     }
 
-    fn identity(&self, index: u32) -> Identity {
+    pub(super) fn identity(&self, index: u32) -> Identity {
         Identity::first(CONTROL_REGION, self.place.incarnation).at(u16::try_from(index).expect("at most 65536 blocks"))
     }
+}
+
+/// An eighth for entries, the rest for schemas.
+pub(super) fn max_entry_blocks(blocks: u32) -> u32 {
+    (blocks / 8).min(MAX_ENTRY_BLOCKS)
 }
