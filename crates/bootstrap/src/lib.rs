@@ -15,7 +15,7 @@ mod token;
 
 pub use id::{Id, IdError, host_id};
 pub use message::{
-    Answer, AnswerError, Code, Control, Failure, MAX_READER_BYTES, Request, RequestError, Responder, TCP,
+    Answer, AnswerError, Code, Control, Failure, KERNEL, MAX_READER_BYTES, Request, RequestError, Responder, TCP,
 };
 pub use token::{Fingerprint, Secret, Token, TokenError};
 

@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 
 /// Kind of the responder that serves the TCP read.
 pub const TCP: &str = "tcp";
+/// Kind of the kernel responder.
+pub const KERNEL: &str = "kernel";
+/// Longest READ of a kernel responder that does not say how long: the profile's, one block.
+const KERNEL_MAX_READ_BYTES: u32 = 1024;
 /// Longest name of a reader.
 pub const MAX_READER_BYTES: usize = 128;
 /// Longest name of a host that a reader takes (the kernel's own limit is 64, DNS's 255).
@@ -118,7 +122,7 @@ pub struct Control {
 /// Who answers READs. Kinds that a reader does not know, and their keys, are passed over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Responder {
-    /// [`TCP`]; later others.
+    /// [`TCP`], [`KERNEL`]; later others.
     pub kind: String,
     /// Port; 0 where the kind has none.
     #[serde(default)]
@@ -277,7 +281,8 @@ impl Answer {
     /// Longest READ that `responder` answers, in whole blocks; at least 1.
     #[must_use]
     pub fn max_read_blocks(&self, responder: &Responder) -> u32 {
-        let bytes = responder.max_read_bytes.map_or(self.max_read_bytes, |own| own.min(self.max_read_bytes));
+        let unsaid = if responder.kind == KERNEL { KERNEL_MAX_READ_BYTES } else { self.max_read_bytes };
+        let bytes = responder.max_read_bytes.unwrap_or(unsaid).min(self.max_read_bytes);
         (bytes / 1024).max(1)
     }
 }
@@ -324,7 +329,19 @@ mod tests {
         let responders = r#"[{"kind":"verbs","lid":[1,2]},{"kind":"tcp","port":1,"max_read_bytes":5000,"new":{}}]"#;
         let got = changed("/responders", responders).unwrap();
         let tcp = got.responder(TCP).unwrap();
-        assert_eq!((tcp.port, got.max_read_blocks(tcp), got.responder("kernel")), (1, 4, None));
+        assert_eq!((tcp.port, got.max_read_blocks(tcp), got.responder(KERNEL)), (1, 4, None));
+    }
+
+    #[test]
+    fn a_kernel_responder_that_does_not_say_how_long_answers_one_block() {
+        for (responders, blocks) in [
+            (r#"[{"kind":"kernel","port":7179}]"#, 1),
+            (r#"[{"kind":"kernel","port":7179,"max_read_bytes":1024}]"#, 1),
+            (r#"[{"kind":"kernel","port":7179,"max_read_bytes":8192}]"#, 8),
+        ] {
+            let got = changed("/responders", responders).unwrap();
+            assert_eq!(got.max_read_blocks(got.responder(KERNEL).unwrap()), blocks, "{responders}");
+        }
     }
 
     #[test]
