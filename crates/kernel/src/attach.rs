@@ -71,9 +71,7 @@ impl Pinned {
     /// [`Error::NotEthernet`], [`Error::Mtu`]; [`Error::Taken`] if an Onlooker program is on the device, or any XDP program where ours is to go;
     /// [`Error::System`] and [`Error::Bpf`] from the kernel.
     pub fn attach(&self, device: &Device, hook: Hook) -> Result<Attachment> {
-        let largest = usize::try_from(self.config().max_read_bytes).unwrap_or(usize::MAX);
-        device.check(answer_ip_bytes(u32::try_from(largest).unwrap_or(u32::MAX), true))?;
-        refuse_taken(device, hook)?;
+        check(device, hook, self.config().max_read_bytes)?;
         let attachment = match hook {
             Hook::Xdp => self.attach_link(device, hook, sys::XDP, sys::XDP_NATIVE)?,
             Hook::Tc if probe::has_tcx() => self.attach_link(device, hook, sys::TCX_INGRESS, 0)?,
@@ -157,6 +155,15 @@ impl Pinned {
             .collect();
         self.set_own_addresses(&own)
     }
+}
+
+/// Whether a responder with READs of up to `max_read_bytes` could be attached to a device; looks, and changes nothing.
+///
+/// # Errors
+/// Why it would be refused: as [`Pinned::attach`].
+pub fn check(device: &Device, hook: Hook, max_read_bytes: u32) -> Result<()> {
+    device.check(answer_ip_bytes(max_read_bytes, true))?;
+    refuse_taken(device, hook)
 }
 
 /// Never two of ours on a device, whoever loaded them, and never another XDP program replaced.

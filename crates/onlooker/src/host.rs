@@ -1,19 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A host given by the user, and the connection to it: bootstrap, requester, session; made anew when its agent was.
 
+use crate::output;
 use crate::token::SourceError;
 use onlooker_bootstrap::{DEFAULT_PORT, Token};
+use onlooker_region::Block;
 use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, resolve};
 use onlooker_transport::clock::steady_ns;
-use onlooker_transport::drive::{DriveError, read_host};
+use onlooker_transport::drive::{DriveError, read_host, read_one};
 use onlooker_transport::reader::{Limits, ReadError, Session};
+use onlooker_transport::soft::{self, FlowConfig, SoftRequester};
 use onlooker_transport::tcp::TcpRequester;
-use onlooker_transport::{Error, Requester};
+use onlooker_transport::{Broken, Error, Outcome, Read, Requester, Via};
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
+/// Bytes of a block.
+const BLOCK_BYTES: u32 = 1024;
+/// Longest answer of any kernel responder (docs/responder.md).
+const LARGEST_MAX_READ_BYTES: u32 = 8 * BLOCK_BYTES;
+/// How long a kernel responder may take for its first answer: the requester knocks a dozen times meanwhile.
+const PATIENCE_MS: u64 = 1_000;
 /// Name and version told to agents.
 pub(crate) const READER: &str = concat!("onlooker ", env!("CARGO_PKG_VERSION"));
 
@@ -68,6 +77,17 @@ impl fmt::Display for Target {
     }
 }
 
+/// Which responder the user wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Choice {
+    /// The kernel responder if the host has one that answers, else TCP
+    Auto,
+    /// The kernel responder: no process of the host is woken
+    Kernel,
+    /// The host's agent, over TCP
+    Tcp,
+}
+
 /// Why a host could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HostError {
@@ -75,8 +95,41 @@ pub(crate) enum HostError {
     Transport(#[from] Error),
     #[error(transparent)]
     Token(#[from] SourceError),
-    #[error("{target}: READs at {address}: {source}")]
-    Drive { target: Target, address: SocketAddr, source: Box<DriveError> },
+    #[error(transparent)]
+    Soft(#[from] soft::Error),
+    #[error("{0}: {1}")]
+    Knock(SocketAddr, Broken),
+    #[error("{responder}: {}", silence(*.responder, *.own))]
+    Silent { responder: SocketAddr, own: Option<IpAddr> },
+    #[error("{target}: READs at {address} ({via}): {source}")]
+    Drive { target: Target, address: SocketAddr, via: Via, source: Box<DriveError> },
+}
+
+/// What stands behind silence, in the order of likelihood.
+fn silence(responder: SocketAddr, own: Option<IpAddr>) -> String {
+    let own = own.map_or_else(|| "this machine".to_owned(), |own| format!("this machine ({own})"));
+    format!(
+        "no answer from the kernel responder within {PATIENCE_MS} ms, and silence is its only refusal; check: [kernel] allow in the host's agent.toml is open for {own}; \
+         no firewall between drops UDP port {} or its answers; the responder's lease is not over (the agent renews it); \
+         `onlooker doctor` on the host shows what it drops",
+        responder.port()
+    )
+}
+
+/// How a reading was had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// At once.
+    Straight,
+    /// After the connection was made anew, since the first try ended like this.
+    Anew(DriveError),
+}
+
+/// The way to a host's memory.
+pub(crate) struct Way {
+    pub(crate) via: Via,
+    pub(crate) address: SocketAddr,
+    pub(crate) requester: Box<dyn Requester>,
 }
 
 /// A connection to a host.
@@ -84,11 +137,18 @@ pub(crate) struct Connection {
     target: Target,
     addresses: Vec<SocketAddr>,
     token: Token,
-    timeout: Duration,
-    limits: Limits,
+    options: Options,
     pub(crate) told: Bootstrapped,
     pub(crate) session: Session,
-    pub(crate) requester: TcpRequester,
+    pub(crate) way: Way,
+}
+
+/// How to connect and read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    pub(crate) choice: Choice,
+    pub(crate) timeout: Duration,
+    pub(crate) limits: Limits,
 }
 
 /// The addresses of a target.
@@ -96,17 +156,56 @@ pub(crate) fn addresses(target: &Target) -> Result<Vec<SocketAddr>, Error> {
     resolve(&target.host, target.port)
 }
 
-fn open(
-    addresses: &[SocketAddr],
-    token: &Token,
-    timeout: Duration,
-    limits: Limits,
-) -> Result<(Bootstrapped, TcpRequester, Session), Error> {
-    let told = bootstrap(addresses, token, READER, timeout)?;
-    let (responder, address) = told.tcp()?;
+/// To the host's agent.
+pub(crate) fn tcp(told: &Bootstrapped, timeout: Duration) -> Result<Way, HostError> {
+    let (responder, address) = told.responder(Via::Tcp)?;
     let requester = TcpRequester::connect(address, told.answer.max_read_blocks(responder), timeout)?;
-    let session = Session::new(&told.answer, requester.max_read_blocks(), limits);
-    Ok((told, requester, session))
+    Ok(Way { via: Via::Tcp, address, requester: Box::new(requester) })
+}
+
+/// To the host's kernel responder, if it answers.
+fn kernel(told: &Bootstrapped) -> Result<Way, HostError> {
+    let (requester, address) = soft(told)?;
+    Ok(Way { via: Via::Kernel, address, requester: Box::new(requester) })
+}
+
+/// A requester for the host's kernel responder that has been answered once.
+pub(crate) fn soft(told: &Bootstrapped) -> Result<(SoftRequester, SocketAddr), HostError> {
+    let (responder, address) = told.responder(Via::Kernel)?;
+    let max_read_bytes = (told.answer.max_read_blocks(responder) * BLOCK_BYTES).min(LARGEST_MAX_READ_BYTES);
+    let flow = FlowConfig { max_read_bytes, ..FlowConfig::default() };
+    let mut requester = SoftRequester::connect(address, soft::Config::default(), flow)?;
+    let control = told.answer.control;
+    let deadline_ns = steady_ns() + PATIENCE_MS * 1_000_000;
+    let knock = Read { id: u64::MAX, va: control.va, rkey: control.rkey, at: 0, blocks: 1, deadline_ns };
+    match read_one(&mut requester, knock, &mut [Block::default()], steady_ns) {
+        Ok(Outcome::Done) => Ok((requester, address)),
+        Ok(_) => Err(HostError::Silent { responder: address, own: requester.local_address().ok().map(|own| own.ip()) }),
+        Err(broken) => Err(HostError::Knock(address, broken)),
+    }
+}
+
+fn way(told: &Bootstrapped, options: Options) -> Result<Way, HostError> {
+    let is_announced = told.answer.responder(Via::Kernel.kind()).is_some();
+    match options.choice {
+        Choice::Kernel => kernel(told),
+        Choice::Tcp => tcp(told, options.timeout),
+        Choice::Auto if !is_announced => tcp(told, options.timeout),
+        Choice::Auto => match kernel(told) {
+            Err(error) if told.responder(Via::Tcp).is_ok() => {
+                output::note(&format!("{error}. Reading over TCP instead, which wakes the host's agent"));
+                tcp(told, options.timeout)
+            }
+            other => other,
+        },
+    }
+}
+
+fn open(addresses: &[SocketAddr], token: &Token, options: Options) -> Result<(Bootstrapped, Way, Session), HostError> {
+    let told = bootstrap(addresses, token, READER, options.timeout)?;
+    let way = way(&told, options)?;
+    let session = Session::new(&told.answer, way.via, way.requester.max_read_blocks(), options.limits);
+    Ok((told, way, session))
 }
 
 impl Connection {
@@ -114,35 +213,44 @@ impl Connection {
         target: &Target,
         addresses: Vec<SocketAddr>,
         token: Token,
-        timeout: Duration,
-        limits: Limits,
+        options: Options,
     ) -> Result<Self, HostError> {
-        let (told, requester, session) = open(&addresses, &token, timeout, limits)?;
-        Ok(Self { target: target.clone(), addresses, token, timeout, limits, told, session, requester })
+        let (told, way, session) = open(&addresses, &token, options)?;
+        Ok(Self { target: target.clone(), addresses, token, options, told, session, way })
     }
 
     /// Reads the host once. `prepare` is called with each new session, before its first reading.
-    pub(crate) fn read(&mut self, prepare: &dyn Fn(&mut Session)) -> Result<(), HostError> {
-        let first = self.read_once(prepare);
-        match first {
-            Err(DriveError::Read(ReadError::Gone(_) | ReadError::Lost) | DriveError::Broken(_)) => {
-                // The agent was restarted, or closed an idle connection: once more from the beginning.
-                let (told, requester, session) = open(&self.addresses, &self.token, self.timeout, self.limits)?;
-                (self.told, self.requester, self.session) = (told, requester, session);
-                self.read_once(prepare)
+    pub(crate) fn read(&mut self, prepare: &dyn Fn(&mut Session)) -> Result<Reading, HostError> {
+        match self.read_once(prepare) {
+            Ok(()) => Ok(Reading::Straight),
+            // The agent was restarted, or closed an idle connection: once more from the beginning.
+            Err(why) if self.is_stale(&why) => {
+                (self.told, self.way, self.session) = open(&self.addresses, &self.token, self.options)?;
+                self.read_once(prepare).map_err(|source| self.failed(source))?;
+                Ok(Reading::Anew(why))
             }
-            other => other,
+            Err(source) => Err(self.failed(source)),
         }
-        .map_err(|source| match self.told.tcp() {
-            Ok((_, address)) => HostError::Drive { target: self.target.clone(), address, source: Box::new(source) },
-            Err(error) => error.into(),
-        })
+    }
+
+    fn is_stale(&self, why: &DriveError) -> bool {
+        match why {
+            DriveError::Read(ReadError::Gone(_) | ReadError::Lost) | DriveError::Broken(_) => true,
+            // What was restarted elsewhere is only silent.
+            DriveError::Read(ReadError::Timeout) => self.way.via.is_silent(),
+            DriveError::Read(_) => false,
+        }
+    }
+
+    fn failed(&self, source: DriveError) -> HostError {
+        let Way { via, address, .. } = self.way;
+        HostError::Drive { target: self.target.clone(), address, via, source: Box::new(source) }
     }
 
     fn read_once(&mut self, prepare: &dyn Fn(&mut Session)) -> Result<(), DriveError> {
         prepare(&mut self.session);
-        let timeout_ns = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX);
-        read_host(&mut self.requester, &mut self.session, steady_ns().saturating_add(timeout_ns), steady_ns)
+        let timeout_ns = u64::try_from(self.options.timeout.as_nanos()).unwrap_or(u64::MAX);
+        read_host(&mut *self.way.requester, &mut self.session, steady_ns().saturating_add(timeout_ns), steady_ns)
     }
 }
 

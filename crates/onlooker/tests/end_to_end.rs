@@ -350,14 +350,14 @@ fn doctor_finds_a_healthy_host_healthy_and_a_dead_one_dead() {
     };
     let healthy = run(&agent);
     assert_eq!(healthy["ok"], true, "{healthy}");
-    for what in ["agent socket", "name", "bootstrap port", "token", "bootstrap", "control region", "READs"] {
+    for what in ["agent socket", "name", "bootstrap port", "token", "bootstrap", "tcp responder", "tcp regions", "tcp READs"] {
         assert_eq!(status(&healthy, what).as_deref(), Some("ok"), "{what}: {healthy}");
     }
     agent.stop();
     let dead = run(&agent);
     assert_eq!(dead["ok"], false);
     assert_eq!(status(&dead, "bootstrap port").as_deref(), Some("fail"), "{dead}");
-    assert_eq!(status(&dead, "READs"), None, "what needs a failed step is not tried");
+    assert_eq!(status(&dead, "tcp READs"), None, "what needs a failed step is not tried");
 }
 
 #[test]

@@ -7,8 +7,9 @@ use crate::clock::{Moment, Relation};
 use crate::deadline::DeadlineStream;
 use crate::error::{Error, escaped};
 use crate::tls::Pinned;
+use crate::via::Via;
 use onlooker_bootstrap::frame::{self, Decoded, FrameError};
-use onlooker_bootstrap::{Answer, AnswerError, Request, Responder, TCP, Token};
+use onlooker_bootstrap::{Answer, AnswerError, Request, Responder, Token};
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use std::io::{self, Read, Write};
@@ -29,16 +30,16 @@ pub struct Bootstrapped {
 }
 
 impl Bootstrapped {
-    /// The TCP responder and its address: the one that answered the bootstrap, with the responder's port.
+    /// A responder and its address: the one that answered the bootstrap, with the responder's port.
     ///
     /// # Errors
     /// [`Error::NoResponder`].
-    pub fn tcp(&self) -> Result<(&Responder, SocketAddr), Error> {
-        let responder = self.answer.responder(TCP).filter(|responder| responder.port != 0);
+    pub fn responder(&self, via: Via) -> Result<(&Responder, SocketAddr), Error> {
+        let responder = self.answer.responder(via.kind()).filter(|responder| responder.port != 0);
         let responder = responder.ok_or_else(|| {
             let kinds: Vec<_> = self.answer.responders.iter().map(|responder| escaped(&responder.kind)).collect();
             let offered = if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") };
-            Error::NoResponder { peer: self.peer.to_string(), offered }
+            Error::NoResponder { peer: self.peer.to_string(), wanted: via.kind(), offered }
         })?;
         let mut address = self.peer;
         address.set_port(responder.port);

@@ -4,7 +4,8 @@
 //! For programs that read one host at a time. A controller, which reads many, runs its own loop over the same two interfaces.
 
 use crate::reader::{ReadError, Session};
-use crate::{Broken, Completion, Read, Requester};
+use crate::{Broken, Completion, Outcome, Read, Requester};
+use onlooker_region::Block;
 use std::time::Duration;
 
 /// READs handed to the requester at once.
@@ -40,7 +41,7 @@ fn what_next(broken: &Broken) -> &'static str {
 /// # Errors
 /// [`DriveError`]. What could be read of single regions stands in the session even so.
 pub fn read_host(
-    requester: &mut impl Requester,
+    requester: &mut (impl Requester + ?Sized),
     session: &mut Session,
     deadline_ns: u64,
     mut now: impl FnMut() -> u64,
@@ -82,4 +83,31 @@ pub fn read_host(
         }
     }
     Ok(())
+}
+
+/// One READ into `memory`, and how it ended. For knocking and measuring; the requester must have nothing else under way.
+///
+/// # Errors
+/// The requester has broken.
+pub fn read_one(
+    requester: &mut (impl Requester + ?Sized),
+    read: Read,
+    memory: &mut [Block],
+    mut now: impl FnMut() -> u64,
+) -> Result<Outcome, Broken> {
+    let mut completions = Vec::with_capacity(1);
+    let mut taken = 0;
+    loop {
+        if taken == 0 {
+            taken = requester.submit(&[read])?;
+        }
+        requester.poll(memory, now(), &mut completions)?;
+        if let Some(completion) = completions.iter().find(|completion| completion.id == read.id) {
+            return Ok(completion.outcome);
+        }
+        if taken == 0 && now() >= read.deadline_ns {
+            return Ok(Outcome::Timeout);
+        }
+        requester.wait(MAX_SLEEP)?;
+    }
 }

@@ -115,11 +115,15 @@ pub enum Error {
         /// What was awaited.
         what: &'static str,
     },
-    /// The host has no responder that this reader can use.
-    #[error("{peer} offers no responder that this reader can use ({offered}); enable [tcp] in its agent.toml")]
+    /// The host has no such responder.
+    #[error(
+        "{peer} offers no {wanted} responder (it has: {offered}); enable [{wanted}] in its agent.toml, or read it another way"
+    )]
     NoResponder {
         /// Whom.
         peer: String,
+        /// Kind of responder.
+        wanted: &'static str,
         /// What it has.
         offered: String,
     },

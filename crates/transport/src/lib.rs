@@ -19,6 +19,8 @@ mod requester;
 pub mod soft;
 pub mod tcp;
 mod tls;
+mod via;
 
 pub use error::Error;
 pub use requester::{Broken, Completion, Outcome, Read, Requester};
+pub use via::Via;

@@ -35,7 +35,7 @@ fn the_pinned_certificate_is_accepted_and_the_answer_is_the_agents() {
     let told = ask(address, &identity.token(), PATIENCE).unwrap();
     assert_eq!(told.answer, Host::new(16).answer(7178));
     assert_eq!(told.peer, address);
-    let (responder, tcp) = told.tcp().unwrap();
+    let (responder, tcp) = told.responder(onlooker_transport::Via::Tcp).unwrap();
     assert_eq!((responder.port, tcp.ip(), tcp.port()), (7178, address.ip(), 7178));
 }
 
@@ -144,7 +144,7 @@ fn a_host_without_a_usable_responder_is_named() {
         answer.responders[0].kind = "verbs".into();
         frame::encode(&answer.encode()).unwrap()
     });
-    let error = ask(address, &plain_token(), PATIENCE).unwrap().tcp().unwrap_err();
+    let error = ask(address, &plain_token(), PATIENCE).unwrap().responder(onlooker_transport::Via::Tcp).unwrap_err();
     assert!(error.to_string().contains("verbs"), "{error}");
 }
 

@@ -12,7 +12,7 @@ use onlooker_transport::clock::steady_ns;
 use onlooker_transport::drive::read_host;
 use onlooker_transport::reader::{Limits, Session};
 use onlooker_transport::soft::{Config, Error, FlowConfig, Socket, SoftRequester};
-use onlooker_transport::{Completion, Outcome, Read, Requester};
+use onlooker_transport::{Completion, Outcome, Read, Requester, Via};
 use onlooker_wire::tcp_read::{Read as WireRead, Refusal};
 use onlooker_wire::{Acknowledge, Envelope, NakCode, Packet, ReadAnswer};
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery};
@@ -273,10 +273,12 @@ const SCHEMA: &str = r#"{"name":"shop","groups":[{"kind":"plain","blocks":200,"f
 #[test]
 fn a_host_is_read_like_over_tcp() {
     let mut host = Host::new(64);
+    host.region(2, "of_tcp", &[], SCHEMA);
+    host.responders = onlooker_region::control::RESPONDER_KERNEL;
     let region = host.region(1, "shop", &[], SCHEMA);
     region.words.set(0, 1, 42);
     let mut requester = connect(responder(&host.memory, localhost(true), 0, Box::new(honest)), 1024);
-    let mut session = Session::new(&host.answer(1), requester.max_read_blocks(), Limits::default());
+    let mut session = Session::new(&host.answer(1), Via::Kernel, requester.max_read_blocks(), Limits::default());
     read_host(&mut requester, &mut session, steady_ns() + 10 * SECOND_NS, steady_ns).unwrap();
     let mut values = Vec::new();
     session.frames().for_each(|frame| frame.decode(|sample| values.push(sample.scaled())));

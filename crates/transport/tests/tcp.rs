@@ -10,7 +10,7 @@ use onlooker_transport::clock::steady_ns;
 use onlooker_transport::drive::{DriveError, read_host};
 use onlooker_transport::reader::{Limits, Session};
 use onlooker_transport::tcp::TcpRequester;
-use onlooker_transport::{Broken, Completion, Outcome, Read, Requester};
+use onlooker_transport::{Broken, Completion, Outcome, Read, Requester, Via};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -130,7 +130,7 @@ fn streams_out_of_step_break_with_everything_lost() {
 
 fn read_regions(address: SocketAddr, host: &Host, timeout_ns: u64) -> (Session, Result<(), DriveError>) {
     let mut requester = connect(address);
-    let mut session = Session::new(&host.answer(1), 64, Limits::default());
+    let mut session = Session::new(&host.answer(1), Via::Tcp, 64, Limits::default());
     let end = read_host(&mut requester, &mut session, steady_ns() + timeout_ns, steady_ns);
     (session, end)
 }

@@ -59,7 +59,7 @@ fn btf(path: &Path) -> Check {
     if path.exists() {
         Check::ok("BTF", path.display().to_string())
     } else {
-        let advice = "the kernel responder needs a kernel with CONFIG_DEBUG_INFO_BTF; reads over TCP do not";
+        let advice = "computed kernel metrics need a kernel with CONFIG_DEBUG_INFO_BTF; without it they are sampled";
         Check::warn("BTF", format!("{} is missing", path.display()), advice)
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `onlooker doctor`: what this machine has, and whether a host can be read from here. Each line says what to do where something is amiss.
 //!
-//! Only looks: it changes nothing, loads nothing, and opens no port.
+//! Only looks: it changes nothing, leaves nothing in the kernel, and opens no port.
 
+mod kernel;
 mod local;
 mod remote;
 
@@ -45,7 +46,7 @@ enum Status {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Check {
     status: Status,
-    what: &'static str,
+    what: String,
     detail: String,
     /// What to do; empty where nothing is to be done.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -53,22 +54,23 @@ struct Check {
 }
 
 impl Check {
-    fn ok(what: &'static str, detail: impl Into<String>) -> Self {
-        Self { status: Status::Ok, what, detail: detail.into(), advice: String::new() }
+    fn ok(what: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { status: Status::Ok, what: what.into(), detail: detail.into(), advice: String::new() }
     }
 
-    fn warn(what: &'static str, detail: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { status: Status::Warn, what, detail: detail.into(), advice: advice.into() }
+    fn warn(what: impl Into<String>, detail: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { status: Status::Warn, what: what.into(), detail: detail.into(), advice: advice.into() }
     }
 
-    fn fail(what: &'static str, detail: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { status: Status::Fail, what, detail: detail.into(), advice: advice.into() }
+    fn fail(what: impl Into<String>, detail: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { status: Status::Fail, what: what.into(), detail: detail.into(), advice: advice.into() }
     }
 }
 
 /// Checks and prints.
 pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
     let mut checks = local::checks();
+    checks.extend(kernel::checks());
     if let Some(target) = &arguments.target {
         remote::checks(target, &arguments.token, arguments.timeout, &mut checks);
     }
@@ -93,7 +95,7 @@ fn write(out: &mut impl Write, checks: &[Check]) -> io::Result<()> {
             Status::Fail => "fail",
         };
         let advice = if advice.is_empty() { String::new() } else { format!(" - {advice}") };
-        writeln!(out, "{status:<5}{what}: {}{advice}", output::shown(detail))?;
+        writeln!(out, "{status:<5}{}: {}{advice}", output::shown(what), output::shown(detail))?;
     }
     Ok(())
 }

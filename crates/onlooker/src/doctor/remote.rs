@@ -2,20 +2,24 @@
 //! Checks of the way to a host, step by step; the first that fails ends them.
 
 use super::Check;
-use crate::host::{Connection, HostError, Target, addresses};
+use crate::host::{self, HostError, READER, Target, addresses};
 use crate::number::span;
+use crate::output::shown;
 use crate::token;
 use onlooker_bootstrap::Token;
 use onlooker_region::Block;
-use onlooker_transport::bootstrap::connect;
+use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, connect};
 use onlooker_transport::clock::steady_ns;
-use onlooker_transport::reader::Limits;
-use onlooker_transport::{Broken, Outcome, Read, Requester};
+use onlooker_transport::drive::{read_host, read_one};
+use onlooker_transport::reader::{Limits, Session, outcome_name};
+use onlooker_transport::{Outcome, Read, Requester, Via};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// READs whose median is told.
-const READS: usize = 100;
+/// READs whose times are told.
+const READS: u64 = 100;
+/// How long one of them may take.
+const READ_PATIENCE_NS: u64 = 250_000_000;
 /// Clock bound beyond which ages of sampled values mean little.
 const MAX_CLOCK_ERROR_NS: u64 = 10_000_000;
 
@@ -25,10 +29,11 @@ pub(super) fn checks(target: &Target, source: &token::Source, timeout: Duration,
     let _ = resolved(target, checks).and_then(|addresses| {
         reached(&addresses, timeout, checks)?;
         let token = token_of(&addresses, source, checks)?;
-        let mut connection = bootstrapped(target, addresses, token, timeout, checks)?;
-        control(&mut connection, checks)?;
-        latency(&mut connection, timeout, checks)?;
-        clock(&connection, checks);
+        let told = bootstrapped(&addresses, &token, timeout, checks)?;
+        for via in Via::ALL {
+            responder(&told, via, timeout, checks);
+        }
+        clock(&told, checks);
         Some(())
     });
 }
@@ -83,17 +88,18 @@ fn token_of(addresses: &[SocketAddr], source: &token::Source, checks: &mut Vec<C
 }
 
 fn bootstrapped(
-    target: &Target,
-    addresses: Vec<SocketAddr>,
-    token: Token,
+    addresses: &[SocketAddr],
+    token: &Token,
     timeout: Duration,
     checks: &mut Vec<Check>,
-) -> Option<Connection> {
-    match Connection::open(target, addresses, token, timeout, Limits::default()) {
-        Ok(connection) => {
-            let answer = &connection.told.answer;
-            checks.push(Check::ok("bootstrap", format!("host {}, agent {}", answer.host, answer.agent)));
-            Some(connection)
+) -> Option<Bootstrapped> {
+    match bootstrap(addresses, token, READER, timeout) {
+        Ok(told) => {
+            let kinds: Vec<_> = told.answer.responders.iter().map(|responder| shown(&responder.kind)).collect();
+            let (host, agent) = (&told.answer.host, &told.answer.agent);
+            checks
+                .push(Check::ok("bootstrap", format!("host {host}, agent {agent}, responders: {}", kinds.join(", "))));
+            Some(told)
         }
         Err(error) => {
             let advice = "`onlooker-agent token` on that host prints the token that it accepts";
@@ -103,77 +109,151 @@ fn bootstrapped(
     }
 }
 
-fn control(connection: &mut Connection, checks: &mut Vec<Check>) -> Option<()> {
-    match connection.read(&|session| session.select(|_, _| false)) {
-        Ok(()) => {
-            let directory = connection.session.directory();
-            let refused = connection.session.control_refused().len() + directory.refused().count();
-            let detail = format!("{} regions, {refused} entries refused", directory.regions().count());
-            checks.push(match refused {
-                0 => Check::ok("control region", detail),
-                _ => Check::warn("control region", detail, "`onlooker read --regions` says why"),
-            });
-            Some(())
-        }
-        Err(error) => {
-            let advice = match &error {
-                HostError::Drive { .. } => {
-                    "is [tcp] allow in agent.toml open for this machine, and its port reachable?"
+/// One of the host's responders: whether it answers, what it serves, how fast.
+fn responder(told: &Bootstrapped, via: Via, timeout: Duration, checks: &mut Vec<Check>) {
+    let what = format!("{via} responder");
+    if told.answer.responder(via.kind()).is_none() {
+        checks.push(match via {
+            Via::Kernel => Check::warn(
+                what,
+                "the host has none, so every READ wakes its agent",
+                "enable [kernel] in its agent.toml; `onlooker doctor` there says what is missing for it",
+            ),
+            Via::Tcp => Check::ok(what, "the host has none"),
+        });
+        return;
+    }
+    let failed = |error: HostError, checks: &mut Vec<Check>| {
+        let advice = match via {
+            Via::Kernel => "",
+            Via::Tcp => "is [tcp] allow in agent.toml open for this machine, and its port reachable?",
+        };
+        checks.push(Check::fail(format!("{via} responder"), error.to_string(), advice));
+    };
+    match via {
+        Via::Kernel => match host::soft(told) {
+            Ok((mut requester, address)) => {
+                checks.push(Check::ok(what, format!("{address} answers")));
+                served(told, via, &mut requester, timeout, checks);
+                let counters = requester.socket().exchange().counters(requester.flow());
+                let dropped = counters.bad_icrc + counters.wrong_length + counters.malformed + counters.unsent;
+                if counters.repeated + counters.late + dropped > 0 {
+                    checks.push(Check::warn(
+                        "kernel packets",
+                        format!(
+                            "of {} requests {} were repeated; {} answers came late, {dropped} were damaged or foreign",
+                            counters.sent, counters.repeated, counters.late
+                        ),
+                        "a lossy way, an overloaded processor, or the responder's budget: `onlooker doctor` on the host counts what it drops",
+                    ));
                 }
-                HostError::Transport(_) | HostError::Token(_) => "see the agent's log",
-            };
-            checks.push(Check::fail("control region", error.to_string(), advice));
-            None
-        }
+            }
+            Err(error) => failed(error, checks),
+        },
+        Via::Tcp => match host::tcp(told, timeout) {
+            Ok(mut way) => {
+                checks.push(Check::ok(what, format!("{} answers", way.address)));
+                served(told, via, &mut *way.requester, timeout, checks);
+            }
+            Err(error) => failed(error, checks),
+        },
     }
 }
 
-fn latency(connection: &mut Connection, timeout: Duration, checks: &mut Vec<Check>) -> Option<()> {
-    match measure(connection, timeout) {
-        Ok(mut took_ns) => {
+/// Reads everything once, and one block often.
+fn served(told: &Bootstrapped, via: Via, requester: &mut dyn Requester, timeout: Duration, checks: &mut Vec<Check>) {
+    let mut session = Session::new(&told.answer, via, requester.max_read_blocks(), Limits::default());
+    let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+    match read_host(requester, &mut session, steady_ns().saturating_add(timeout_ns), steady_ns) {
+        Ok(()) => regions(told, &session, checks),
+        Err(error) => {
+            let advice = match via {
+                Via::Kernel => {
+                    "the first READ was answered: the agent was restarted meanwhile, or the way is bad; try again"
+                }
+                Via::Tcp => "is [tcp] allow in agent.toml open for this machine, and its port reachable?",
+            };
+            checks.push(Check::fail(format!("{via} regions"), error.to_string(), advice));
+            return;
+        }
+    }
+    match measure(told, requester) {
+        Ok((mut took_ns, unanswered)) => {
             took_ns.sort_unstable();
-            let at = |part: usize| span(took_ns.get(took_ns.len() * part / 100).copied().unwrap_or(0).into());
-            let detail = format!("{READS} of one block: p50 {}, p90 {}", at(50), at(90));
-            checks.push(Check::ok("READs", detail));
-            Some(())
+            let at = |part: usize| span(took_ns.get((took_ns.len() - 1) * part / 100).copied().unwrap_or(0).into());
+            let detail = format!("{READS} of one block: min {}, p50 {}, max {}", at(0), at(50), at(100));
+            checks.push(if unanswered == 0 {
+                Check::ok(format!("{via} READs"), detail)
+            } else {
+                let advice = "lost on the way, or over the responder's budget";
+                Check::warn(format!("{via} READs"), format!("{detail}; {unanswered} got no answer in 250 ms"), advice)
+            });
         }
         Err(what) => {
-            checks.push(Check::fail("READs", what, "see the agent's log, and [tcp] max_reads_per_s"));
-            None
+            checks.push(Check::fail(format!("{via} READs"), what, "see the agent's log, and [tcp] max_reads_per_s"));
         }
     }
 }
 
-/// Times of single READs of the header, one after the other, ns.
-fn measure(connection: &mut Connection, timeout: Duration) -> Result<Vec<u64>, String> {
-    let control = connection.told.answer.control;
-    let requester = &mut connection.requester;
-    let mut memory = [Block::default()];
-    let mut took_ns = Vec::with_capacity(READS);
-    let mut completions = Vec::new();
-    let broken = |error: Broken| error.to_string();
-    let deadline_ns = steady_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
-    for number in 0..READS {
-        let begin_ns = steady_ns();
-        let read = Read { id: number as u64, va: control.va, rkey: control.rkey, at: 0, blocks: 1, deadline_ns };
-        requester.submit(&[read]).map_err(broken)?;
-        completions.clear();
-        while completions.is_empty() {
-            requester.wait(Duration::from_millis(20)).map_err(broken)?;
-            requester.poll(&mut memory, steady_ns(), &mut completions).map_err(broken)?;
+/// What the directory says of this responder, and how old its values are.
+fn regions(told: &Bootstrapped, session: &Session, checks: &mut Vec<Check>) {
+    let via = session.via();
+    let refused = session.control_refused().len() + session.directory().refused().count();
+    let all = session.directory().regions().count();
+    let (mut served, mut troubled, mut oldest) = (0, Vec::new(), None);
+    for frame in session.frames() {
+        served += 1;
+        let name = shown(&frame.entry().name);
+        if let Some(problem) = frame.problem() {
+            troubled.push(format!("{name}: {problem}"));
+        } else if let Some(refused) = frame.refused().first() {
+            troubled.push(format!("{name}: {}", refused.reject));
         }
-        match completions[0].outcome {
-            Outcome::Done => took_ns.push(steady_ns() - begin_ns),
-            other => {
-                return Err(format!("READ {number} ended as `{}`", onlooker_transport::reader::outcome_name(other)));
+        let answered_ns = frame.times_ns().1;
+        frame.decode(|sample| {
+            let age_ns = sample.time_ns.map(|time_ns| told.relation.age_ns(time_ns, answered_ns));
+            if let Some(age_ns) = age_ns.filter(|age_ns| oldest.as_ref().is_none_or(|(most, _)| age_ns > most)) {
+                oldest = Some((age_ns, name.clone()));
             }
-        }
+        });
     }
-    Ok(took_ns)
+    let oldest =
+        oldest.map_or_else(String::new, |(age_ns, name)| format!("; oldest value: {} (of {name})", span(age_ns)));
+    let detail = format!("{served} of {all} in the directory, {refused} entries refused{oldest}");
+    checks.push(match (troubled.first(), refused) {
+        (Some(first), _) => Check::warn(
+            format!("{via} regions"),
+            format!("{detail}; {} could not be read, {first}", troubled.len()),
+            "`onlooker read` says why for each",
+        ),
+        (None, 0) => Check::ok(format!("{via} regions"), detail),
+        (None, _) => Check::warn(format!("{via} regions"), detail, "`onlooker read --regions` says why"),
+    });
 }
 
-fn clock(connection: &Connection, checks: &mut Vec<Check>) {
-    let relation = &connection.told.relation;
+/// Times of single READs of the header, one after the other, ns; and how many were not answered.
+fn measure(told: &Bootstrapped, requester: &mut dyn Requester) -> Result<(Vec<u64>, u64), String> {
+    let control = told.answer.control;
+    let mut memory = [Block::default()];
+    let (mut took_ns, mut unanswered) = (Vec::new(), 0);
+    for id in 0..READS {
+        let begin_ns = steady_ns();
+        let deadline_ns = begin_ns.saturating_add(READ_PATIENCE_NS);
+        let read = Read { id, va: control.va, rkey: control.rkey, at: 0, blocks: 1, deadline_ns };
+        match read_one(requester, read, &mut memory, steady_ns).map_err(|broken| broken.to_string())? {
+            Outcome::Done => took_ns.push(steady_ns() - begin_ns),
+            Outcome::Timeout => unanswered += 1,
+            other => return Err(format!("READ {id} ended as `{}`", outcome_name(other))),
+        }
+        if unanswered > READS / 10 {
+            return Err(format!("{unanswered} of the first {} READs got no answer", id + 1));
+        }
+    }
+    Ok((took_ns, unanswered))
+}
+
+fn clock(told: &Bootstrapped, checks: &mut Vec<Check>) {
+    let relation = &told.relation;
     let error_ns = relation.error_ns(steady_ns());
     let detail = format!("the host's boot clock is known to +-{}", span(error_ns.into()));
     checks.push(if error_ns <= MAX_CLOCK_ERROR_NS {

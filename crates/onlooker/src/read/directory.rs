@@ -2,10 +2,11 @@
 //! What the directory says without reading regions: regions, and names of metrics.
 
 use crate::output::{Table, shown};
+use onlooker_region::control::RegionEntry;
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS};
-use onlooker_region::schema::{Field, Metric};
+use onlooker_region::schema::{Acquisition, Field, Metric, Schema};
 use onlooker_transport::reader::Session;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 /// Name of a metric's type.
@@ -35,29 +36,79 @@ pub(super) fn label_text(labels: &[(String, String)]) -> String {
     pairs.join(",")
 }
 
-/// The metrics of all schemas that match, with the first field of each name.
-pub(super) fn names<'a>(session: &'a Session, patterns: &[String]) -> BTreeMap<&'a str, &'a Field> {
-    let schemas = session.directory().regions().filter_map(|entry| session.schema(entry));
-    let fields = schemas.flat_map(|schema| &schema.groups).flat_map(|group| &group.fields);
+/// Name of how a group's values get there.
+pub(super) fn acquisition_name(acquisition: Acquisition) -> &'static str {
+    match acquisition {
+        Acquisition::Direct => "direct",
+        Acquisition::Computed => "computed",
+        Acquisition::Published => "published",
+        Acquisition::Sampled => "sampled",
+    }
+}
+
+/// How the values of a region get there: all ways that its groups have.
+pub(super) fn acquisitions(schema: Option<&Schema>) -> Vec<&'static str> {
+    let names: BTreeSet<_> =
+        schema.into_iter().flat_map(|schema| &schema.groups).map(|group| acquisition_name(group.acquisition)).collect();
+    names.into_iter().collect()
+}
+
+/// A metric of the directory.
+#[derive(Debug)]
+pub(super) struct Named<'a> {
+    /// The first of this name.
+    pub(super) field: &'a Field,
+    /// How it is acquired, and by which responders it is served (RESPONDER_* bits).
+    pub(super) ways: BTreeSet<(&'static str, u32)>,
+}
+
+/// The metrics of all schemas that match, by name.
+pub(super) fn names<'a>(session: &'a Session, patterns: &[String]) -> BTreeMap<&'a str, Named<'a>> {
     let mut names = BTreeMap::new();
-    for field in fields.filter(|field| super::is_wanted(patterns, &field.name)) {
-        names.entry(field.name.as_str()).or_insert(field);
+    let regions = session.directory().regions().filter_map(|entry| Some((entry, session.schema(entry)?)));
+    for (RegionEntry { responders, .. }, schema) in regions {
+        for group in &schema.groups {
+            for field in group.fields.iter().filter(|field| super::is_wanted(patterns, &field.name)) {
+                let named =
+                    names.entry(field.name.as_str()).or_insert_with(|| Named { field, ways: BTreeSet::default() });
+                named.ways.insert((acquisition_name(group.acquisition), *responders));
+            }
+        }
     }
     names
 }
 
-pub(super) fn list(out: &mut impl Write, names: &BTreeMap<&str, &Field>) -> io::Result<()> {
-    let mut table = Table::new(&["METRIC", "TYPE", "UNIT", "HELP"]);
-    for (name, field) in names {
-        let type_name = type_name(field.metric).to_owned();
-        table.row(vec![shown(name), type_name, shown(&field.unit), shown(&field.help)]);
+pub(super) fn list(out: &mut impl Write, names: &BTreeMap<&str, Named>) -> io::Result<()> {
+    let mut table = Table::new(&["METRIC", "TYPE", "UNIT", "ACQUISITION", "RESPONDERS", "HELP"]);
+    for (name, Named { field, ways }) in names {
+        for (acquisition, bits) in ways {
+            table.row(vec![
+                shown(name),
+                type_name(field.metric).to_owned(),
+                shown(&field.unit),
+                (*acquisition).to_owned(),
+                responders(*bits).join(","),
+                shown(&field.help),
+            ]);
+        }
     }
     table.write(out)
 }
 
 pub(super) fn regions(out: &mut impl Write, session: &Session) -> io::Result<()> {
-    let mut table =
-        Table::new(&[">ID", "REGION", "LABELS", ">PID", ">UID", ">BLOCKS", "CLASS", "SCHEMA", "RESPONDERS", "STATE"]);
+    let mut table = Table::new(&[
+        ">ID",
+        "REGION",
+        "LABELS",
+        ">PID",
+        ">UID",
+        ">BLOCKS",
+        "CLASS",
+        "SCHEMA",
+        "ACQUISITION",
+        "RESPONDERS",
+        "STATE",
+    ]);
     for entry in session.directory().regions() {
         let class = session.schema(entry).map_or_else(|| "?".to_owned(), |schema| shown(&schema.name));
         table.row(vec![
@@ -69,6 +120,7 @@ pub(super) fn regions(out: &mut impl Write, session: &Session) -> io::Result<()>
             (entry.bytes / 1024).to_string(),
             class,
             entry.schema.to_string(),
+            acquisitions(session.schema(entry)).join(","),
             responders(entry.responders).join(","),
             if entry.orphan { "orphan".into() } else { "live".into() },
         ]);
@@ -95,7 +147,7 @@ mod tests {
         let lines: Vec<_> = text.lines().map(words).collect();
         assert_eq!(lines[0][..4], ["ID", "REGION", "LABELS", "PID"]);
         assert_eq!(lines[1][..7], ["1", "shop", "pid=4321,program=\"my", "shop\"", "4321", "1000", "4"]);
-        assert_eq!(lines[1][9..], ["tcp", "live"]);
+        assert_eq!(lines[1][9..], ["direct", "tcp", "live"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use onlooker_region::schema::Schema;
 use onlooker_region::table::{KeyValue, Table, pack_key};
 use onlooker_transport::drive::read_host;
 use onlooker_transport::reader::{Limits, Session};
-use onlooker_transport::{Broken, Completion, Outcome, Read, Requester};
+use onlooker_transport::{Broken, Completion, Outcome, Read, Requester, Via};
 use std::time::Duration;
 
 #[path = "../../../transport/tests/common/memory.rs"]
@@ -92,7 +92,7 @@ impl Requester for Direct<'_> {
 
 /// A reading at 2 s of the reader's clock, which always says so.
 pub(crate) fn read(host: &Host) -> Session {
-    let mut session = Session::new(&host.answer(1), 64, Limits { tries: 1, ..Limits::default() });
+    let mut session = Session::new(&host.answer(1), Via::Tcp, 64, Limits { tries: 1, ..Limits::default() });
     read_host(&mut Direct(host, Vec::new()), &mut session, u64::MAX, || 2_000_000_000).unwrap();
     session
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The reading as JSON, for programs (docs/reading.md has the keys). Integers are exact; times are nanoseconds.
 
-use super::directory::{responders, type_name};
+use super::directory::{Named, acquisitions, responders, type_name};
 use super::samples::{Collected, Row};
 use crate::host::Connection;
 use onlooker_region::columns::Value;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::histogram::Shape;
-use onlooker_region::schema::Field;
 use onlooker_transport::bootstrap::Bootstrapped;
 use onlooker_transport::clock::{Relation, steady_ns};
 use onlooker_transport::reader::{Session, reason};
@@ -23,6 +22,8 @@ struct Host<'a> {
     host_id: String,
     boot_id: String,
     agent: &'a str,
+    /// Who answered the READs.
+    via: &'static str,
 }
 
 #[derive(Serialize)]
@@ -45,6 +46,7 @@ struct Region<'a> {
     blocks: u64,
     class: Option<&'a str>,
     schema: String,
+    acquisition: Vec<&'static str>,
     responders: Vec<&'static str>,
     created_utc_ns: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,7 +82,7 @@ struct Reading<'a> {
     reads: serde_json::Value,
 }
 
-fn host(told: &Bootstrapped) -> Host<'_> {
+fn host<'a>(told: &'a Bootstrapped, session: &Session) -> Host<'a> {
     let answer = &told.answer;
     Host {
         name: &answer.host,
@@ -88,6 +90,7 @@ fn host(told: &Bootstrapped) -> Host<'_> {
         host_id: answer.host_id.to_string(),
         boot_id: answer.boot_id.to_string(),
         agent: &answer.agent,
+        via: session.via().kind(),
     }
 }
 
@@ -111,6 +114,7 @@ fn region<'a>(entry: &'a RegionEntry, session: &'a Session, relation: &Relation)
         blocks: entry.bytes / 1024,
         class: session.schema(entry).map(|schema| schema.name.as_str()),
         schema: entry.schema.to_string(),
+        acquisition: acquisitions(session.schema(entry)),
         responders: responders(entry.responders),
         created_utc_ns: i64::try_from(relation.utc_ns(entry.created_ns)).ok(),
         problem: None,
@@ -177,7 +181,7 @@ fn document<'a>(told: &'a Bootstrapped, session: &'a Session, collected: &'a Col
     });
     let counters = session.counters();
     Reading {
-        host: host(told),
+        host: host(told, session),
         clock: clock(relation),
         regions: regions.collect(),
         samples: collected.rows.iter().map(|row| sample(row, relation)).collect(),
@@ -212,15 +216,19 @@ pub(super) fn reading(
 pub(super) fn regions(out: &mut impl Write, connection: &Connection) -> io::Result<()> {
     let (told, session) = (&connection.told, &connection.session);
     let regions: Vec<_> = session.directory().regions().map(|entry| region(entry, session, &told.relation)).collect();
-    line(out, &json!({"host": host(told), "clock": clock(&told.relation), "regions": regions}), true)
+    line(out, &json!({"host": host(told, session), "clock": clock(&told.relation), "regions": regions}), true)
 }
 
 /// Names of metrics.
-pub(super) fn names(out: &mut impl Write, names: &BTreeMap<&str, &Field>) -> io::Result<()> {
+pub(super) fn names(out: &mut impl Write, names: &BTreeMap<&str, Named>) -> io::Result<()> {
     let metrics: Vec<_> = names
         .iter()
-        .map(|(name, field)| {
-            json!({"name": name, "type": type_name(field.metric), "unit": field.unit, "help": field.help})
+        .map(|(name, Named { field, ways })| {
+            let served: Vec<_> = ways
+                .iter()
+                .map(|(acquisition, bits)| json!({"acquisition": acquisition, "responders": responders(*bits)}))
+                .collect();
+            json!({"name": name, "type": type_name(field.metric), "unit": field.unit, "help": field.help, "served": served})
         })
         .collect();
     line(out, &metrics, true)

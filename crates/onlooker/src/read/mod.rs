@@ -9,12 +9,13 @@ mod labels;
 mod problems;
 mod prometheus;
 mod samples;
+mod summary;
 mod table;
 
 #[cfg(test)]
 mod fixture;
 
-use crate::host::{Connection, Target, addresses};
+use crate::host::{Choice, Connection, Options, Reading, Target, addresses};
 use crate::number::parse_duration;
 use crate::suggest::matches;
 use crate::{End, Failure, output, token};
@@ -49,9 +50,15 @@ pub(crate) struct Arguments {
     /// Read again and again, with rates of counters
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     interval: Option<Duration>,
+    /// No values, but each second a line of JSON with what was read since the beginning, what was not, and how late
+    #[arg(long, requires = "interval", conflicts_with_all = ["json", "prometheus", "list", "regions"])]
+    summary: bool,
     /// End after so many readings
     #[arg(long, value_name = "N", requires = "interval", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+    /// Which of the host's responders to read from
+    #[arg(long, value_name = "RESPONDER", value_enum, default_value = "auto")]
+    via: Choice,
     /// Time for connecting, and for each reading
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     timeout: Duration,
@@ -86,18 +93,36 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
         );
     }
     let limits = Limits { bytes: arguments.max_mib << 20, ..Limits::default() };
-    let mut connection = Connection::open(&arguments.target, addresses, token, arguments.timeout, limits)?;
+    let options = Options { choice: arguments.via, timeout: arguments.timeout, limits };
+    let mut connection = Connection::open(&arguments.target, addresses, token, options)?;
     let (patterns, values) = (arguments.metrics.clone(), arguments.wants_values());
     let prepare = move |session: &mut Session| {
         let patterns = patterns.clone();
         session.select(move |_, schema| values && has_wanted(&patterns, schema));
     };
     let mut rates = table::Rates::default();
+    let mut summary = arguments.interval.filter(|_| arguments.summary).map(summary::Summary::new);
     let mut end = End::Done;
     let begin = Instant::now();
-    for number in 1u32.. {
-        match connection.read(&prepare) {
-            Ok(()) => end = show(arguments, &connection, &mut rates, number)?,
+    let mut due = Due::default();
+    for number in 1u64.. {
+        let late = arguments.interval.map_or(Duration::ZERO, |interval| due.late(interval, begin.elapsed()));
+        let started = Instant::now();
+        let result = connection.read(&prepare);
+        let took = started.elapsed();
+        if let Ok(Reading::Anew(why)) = &result {
+            output::note(&format!(
+                "gap of {} ms: {why}; bootstrapped again, reading over {}",
+                took.as_millis(),
+                connection.way.via
+            ));
+        }
+        if let Some(summary) = &mut summary {
+            summary.take(&connection, &result, late, took)?;
+        }
+        match result {
+            Ok(_) if summary.is_some() => {}
+            Ok(_) => end = show(arguments, &connection, &mut rates, number)?,
             Err(error) if number == 1 => return Err(error.into()),
             Err(error) => {
                 output::note(&error.to_string());
@@ -105,17 +130,50 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
             }
         }
         let Some(interval) = arguments.interval else { break };
-        if arguments.count.is_some_and(|count| u64::from(number) >= count) {
+        if arguments.count.is_some_and(|count| number >= count) {
             break;
         }
-        // Due times, not pauses, so that the readings do not drift.
-        let due = begin + interval.saturating_mul(number);
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let skipped = due.next(interval, begin.elapsed());
+        if let Some(summary) = &mut summary {
+            summary.skipped(skipped, took > interval);
+        }
+        std::thread::sleep(due.wait(interval, begin.elapsed()));
+    }
+    if let Some(summary) = &summary {
+        summary.write()?;
     }
     Ok(end)
 }
 
-fn show(arguments: &Arguments, connection: &Connection, rates: &mut table::Rates, number: u32) -> Result<End, Failure> {
+/// Times at which readings are due: multiples of the interval, not pauses, so that they do not drift. Those that went by meanwhile are skipped but for
+/// the last one, so that a slow reading is not followed by a burst.
+#[derive(Clone, Copy, Debug, Default)]
+struct Due(u64);
+
+impl Due {
+    /// Goes on to the next one to be done; returns how many were skipped.
+    fn next(&mut self, interval: Duration, elapsed: Duration) -> u64 {
+        let passed = u64::try_from(elapsed.as_nanos() / interval.as_nanos().max(1)).unwrap_or(u64::MAX);
+        let (before, next) = (self.0, (self.0 + 1).max(passed));
+        self.0 = next;
+        next - before - 1
+    }
+
+    fn at(self, interval: Duration) -> Duration {
+        let interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(interval_ns.saturating_mul(self.0))
+    }
+
+    fn wait(self, interval: Duration, elapsed: Duration) -> Duration {
+        self.at(interval).saturating_sub(elapsed)
+    }
+
+    fn late(self, interval: Duration, elapsed: Duration) -> Duration {
+        elapsed.saturating_sub(self.at(interval))
+    }
+}
+
+fn show(arguments: &Arguments, connection: &Connection, rates: &mut table::Rates, number: u64) -> Result<End, Failure> {
     let session = &connection.session;
     let patterns = &arguments.metrics;
     let mut out = output::stdout();
@@ -152,4 +210,25 @@ fn show(arguments: &Arguments, connection: &Connection, rates: &mut table::Rates
     out.flush()?;
     problems::of_regions(session, &collected);
     Ok(problems::verdict(session, patterns, |name| collected.has(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn due_times_do_not_drift_and_are_not_made_up_for() {
+        let (mut due, interval) = (Due::default(), Duration::from_millis(10));
+        let ms = Duration::from_millis;
+        assert_eq!((due.next(interval, ms(3)), due.wait(interval, ms(3))), (0, ms(7)));
+        assert_eq!((due.next(interval, ms(12)), due.wait(interval, ms(12))), (0, ms(8)));
+        // The reading due at 20 ms took until 27 ms: the next is in time.
+        assert_eq!((due.next(interval, ms(27)), due.wait(interval, ms(27))), (0, ms(3)));
+        // Until 58 ms: that of 40 ms is skipped, that of 50 ms begins late.
+        assert_eq!(
+            (due.next(interval, ms(58)), due.wait(interval, ms(58)), due.late(interval, ms(58))),
+            (1, ms(0), ms(8))
+        );
+        assert_eq!((due.next(interval, ms(59)), due.wait(interval, ms(59))), (0, ms(1)));
+    }
 }

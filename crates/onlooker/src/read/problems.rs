@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What could not be read, on standard error, and what that means for the exit code.
 
+use super::directory::responders;
 use super::has_wanted;
 use super::samples::Collected;
 use crate::End;
@@ -95,7 +96,15 @@ pub(super) fn verdict(session: &Session, patterns: &[String], got: impl Fn(&str)
         } else if !known.any(|name| got(name)) {
             let one = [pattern.clone()];
             let concerned = |frame: &Frame| frame.schema().is_some_and(|schema| has_wanted(&one, schema));
-            if session.frames().any(|frame| concerned(&frame) && is_troubled(&frame)) {
+            let regions = session.directory().regions();
+            let having = regions.filter(|entry| session.schema(entry).is_some_and(|schema| has_wanted(&one, schema)));
+            let elsewhere: Vec<u32> =
+                having.map(|entry| if session.serves(entry) { 0 } else { entry.responders }).collect();
+            if elsewhere.iter().all(|bits| *bits != 0) {
+                let others = responders(elsewhere.iter().fold(0, |all, bits| all | bits)).join(" or ");
+                note(&format!("`{}` is served by {others} only: --via {others}", shown(pattern)));
+                unread = true;
+            } else if session.frames().any(|frame| concerned(&frame) && is_troubled(&frame)) {
                 note(&format!("`{}` could not be read at all", shown(pattern)));
                 unread = true;
             } else {

@@ -28,6 +28,9 @@ pub enum Problem {
     /// A READ failed.
     #[error("a READ of it ended as `{}`", super::outcome_name(*.0))]
     Read(Outcome),
+    /// It gave no answer a moment ago.
+    #[error("a READ of it got no answer a moment ago; it is asked again every second")]
+    Resting,
     /// The host's limit is used up.
     #[error("the limit of {0} bytes for a host is used up; raise it or ask for fewer metrics")]
     Limit(u64),
@@ -157,6 +160,12 @@ pub(super) fn missed(schema: &Schema, first: Identity, blocks: &[Block]) -> Vec<
 }
 
 impl State {
+    /// Longest READ of it: a computed block is one answer (docs/responder.md), whatever else the responder may send at once.
+    pub(super) fn max_read_blocks(&self, most: u32) -> u32 {
+        let groups = self.plan.iter().flat_map(|plan| &plan.schema().groups);
+        if groups.into_iter().any(|group| group.kind == Kind::Computed) { 1 } else { most }
+    }
+
     /// Reasons of the refused blocks, with their numbers.
     pub(super) fn reasons(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.refused.iter().map(|refused| reason(refused.reject))

@@ -4,7 +4,7 @@
 use super::fetch::Span;
 use super::frame::{Problem, State, missed};
 use super::resolve::Class;
-use super::session::{Session, Step};
+use super::session::{REST_NS, Session, Step};
 use super::{count, reason};
 use crate::Outcome;
 use onlooker_region::control::RegionEntry;
@@ -17,14 +17,17 @@ impl Session {
     pub(super) fn begin_regions(&mut self, now_ns: u64) {
         let old = std::mem::take(&mut self.states);
         let mut old_memory = std::mem::take(&mut self.memory);
-        let mut kept: Vec<&State> = old.iter().filter(|state| state.finished && state.problem.is_none()).collect();
+        // What met with silence is not asked again in this cycle, unless its entry has changed.
+        let silence = self.via.is_silent().then_some(Problem::Read(Outcome::Timeout));
+        let is_kept = |state: &&State| state.finished && (state.problem.is_none() || state.problem == silence);
+        let mut kept: Vec<&State> = old.iter().filter(is_kept).collect();
         kept.sort_unstable_by_key(|state| state.entry.identity.word());
         if kept.is_empty() {
             // The usual case keeps its allocation.
             std::mem::swap(&mut self.memory, &mut old_memory);
             self.memory.clear();
         }
-        let entries: Vec<RegionEntry> = self.directory.regions().cloned().collect();
+        let entries: Vec<RegionEntry> = self.directory.regions().filter(|entry| self.serves(entry)).cloned().collect();
         self.held = 0;
         for entry in entries {
             let known = kept.binary_search_by_key(&entry.identity.word(), |state| state.entry.identity.word());
@@ -35,7 +38,7 @@ impl Session {
                 self.held += state.blocks;
                 continue;
             }
-            let Some(state) = self.lay_out(entry) else { continue };
+            let Some(state) = self.lay_out(entry, now_ns) else { continue };
             self.held += state.blocks;
             self.memory.resize(self.held as usize, Block::default());
             self.states.push(state);
@@ -43,12 +46,15 @@ impl Session {
         self.want(Step::Regions, now_ns);
         for state in self.states.iter().filter(|state| !state.finished) {
             let RegionEntry { va, rkey, .. } = state.entry;
-            self.fetch.add(Span { va, rkey, at: state.at, blocks: state.blocks }, self.max_read_blocks);
+            self.fetch.add(
+                Span { va, rkey, at: state.at, blocks: state.blocks },
+                state.max_read_blocks(self.max_read_blocks),
+            );
         }
     }
 
     /// The state of a region that is to be read; `None` where the filter does not want it.
-    fn lay_out(&mut self, entry: RegionEntry) -> Option<State> {
+    fn lay_out(&mut self, entry: RegionEntry, now_ns: u64) -> Option<State> {
         let (plan, mut problem) = match self.classes.get(entry.schema) {
             Some(Class::Known(plan)) => (Some(plan.clone()), None),
             Some(Class::Refused(why)) => (None, Some(Problem::Schema(why.clone()))),
@@ -62,6 +68,9 @@ impl Session {
             let (needed, got) = (plan.schema().blocks(), entry.bytes / BLOCK_BYTES as u64);
             if got != u64::from(needed) {
                 problem = Some(Problem::Length { needed, got });
+            } else if self.resting.get(&(entry.identity.word(), entry.rkey)).is_some_and(|until_ns| now_ns < *until_ns)
+            {
+                problem = Some(Problem::Resting);
             } else if self.spend(needed) {
                 blocks = needed;
             } else {
@@ -97,6 +106,11 @@ impl Session {
                 state.problem = Some(Problem::Read(*outcome));
                 state.finished = true;
                 stale |= *outcome == Outcome::Refused(Refusal::Access);
+                if *outcome == Outcome::Timeout && self.via.is_silent() {
+                    stale = true;
+                    self.resting
+                        .insert((state.entry.identity.word(), state.entry.rkey), now_ns.saturating_add(REST_NS));
+                }
                 continue;
             }
             let blocks = |span: &Span| span.at.max(range.start)..(span.at + span.blocks).min(range.end);
@@ -138,6 +152,7 @@ impl Session {
             self.begin_round(now_ns);
             return;
         }
+        self.resting.retain(|_, until_ns| now_ns < *until_ns);
         for state in &self.states {
             state.reasons().for_each(|reason| count(&mut self.counters.refused, reason));
         }

@@ -3,6 +3,7 @@
 
 use super::Limits;
 use super::fetch::Span;
+use crate::Via;
 use onlooker_bootstrap::Control;
 use onlooker_region::columns::Plan;
 use onlooker_region::control::{ControlError, Directory, Entry, SchemaEntry, assemble_schema, schema_extent};
@@ -57,7 +58,14 @@ impl Classes {
     }
 
     /// Drops what nobody refers to and finds the texts of what is new. They go to `memory_at` and behind; returns the blocks that they take.
-    pub(super) fn plan(&mut self, directory: &Directory, control: Control, memory_at: u32, budget: &mut u64) -> u32 {
+    pub(super) fn plan(
+        &mut self,
+        directory: &Directory,
+        control: Control,
+        via: Via,
+        memory_at: u32,
+        budget: &mut u64,
+    ) -> u32 {
         let used: HashSet<SchemaId> = directory.regions().map(|region| region.schema).collect();
         self.known.retain(|id, class| used.contains(id) && matches!(class, Class::Known(_)));
         let texts: HashMap<SchemaId, &SchemaEntry> = directory
@@ -79,6 +87,10 @@ impl Classes {
                 self.known.insert(id, refused(format!("schema {id} is not in the directory")));
                 continue;
             };
+            if entry.responders & via.bit() == 0 {
+                self.known.insert(id, refused(format!("schema {id} is not served by the {via} responder")));
+                continue;
+            }
             match schema_extent(entry, control.va, control.bytes) {
                 Err(error) => {
                     self.known.insert(id, refused(error.to_string()));

@@ -5,16 +5,22 @@ use super::fetch::{Fetch, Span};
 use super::frame::State;
 use super::resolve::{Class, Classes, Wanted};
 use super::{Counters, Frame, Limits, ReadError, count, outcome_name, reason};
-use crate::{Completion, Outcome, Read};
+use crate::{Completion, Outcome, Read, Via};
 use onlooker_bootstrap::{Answer, Control};
 use onlooker_region::control::{ControlError, Directory, RegionEntry};
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::{Block, Reject, Schema};
 use onlooker_wire::tcp_read::Refusal;
+use std::collections::HashMap;
 
 /// Pauses before the tries of what was torn or busy, ns. The first are at once, since a commit takes a microsecond; the last outlast a
 /// writer that lost its CPU for a scheduler tick in the middle of one.
 const PAUSES_NS: [u64; 8] = [0, 0, 100_000, 500_000, 1_000_000, 2_000_000, 4_000_000, 8_000_000];
+
+/// How long a READ to a responder that is [silent](Via::is_silent) is waited for: the requester has repeated it several times by then.
+const SILENCE_NS: u64 = 250_000_000;
+/// How long a region is left alone whose READs such a responder has not answered.
+pub(super) const REST_NS: u64 = 1_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -30,6 +36,7 @@ pub(super) type Filter = Box<dyn Fn(&RegionEntry, &Schema) -> bool + Send>;
 /// Follows one host.
 pub struct Session {
     pub(super) control: Control,
+    pub(super) via: Via,
     pub(super) max_read_blocks: u32,
     pub(super) limits: Limits,
     pub(super) filter: Filter,
@@ -52,20 +59,23 @@ pub struct Session {
     pub(super) counters: Counters,
     /// Control blocks that were given up, with the reason.
     pub(super) control_refused: Vec<(u32, Reject)>,
+    /// Regions (identity word and key) that were met with silence, and when to try again.
+    pub(super) resting: HashMap<(u64, u32), u64>,
 }
 
 impl Session {
-    /// For the host that gave `answer`, READ by a requester of READs of up to `max_read_blocks`.
+    /// For the host that gave `answer`, READ through `via` by a requester of READs of up to `max_read_blocks`. Regions that others serve are left out.
     ///
     /// # Panics
     /// If the limits allow no try, or no round.
     #[must_use]
-    pub fn new(answer: &Answer, max_read_blocks: u32, limits: Limits) -> Self {
+    pub fn new(answer: &Answer, via: Via, max_read_blocks: u32, limits: Limits) -> Self {
         assert!(limits.tries > 0 && limits.rounds > 0 && max_read_blocks > 0);
         // Blocks are numbered with 32 bits.
         let limits = Limits { bytes: limits.bytes.min(1 << 40), ..limits };
         Self {
             control: answer.control,
+            via,
             max_read_blocks,
             limits,
             filter: Box::new(|_, _| true),
@@ -85,7 +95,20 @@ impl Session {
             deadline_ns: 0,
             counters: Counters::default(),
             control_refused: Vec::new(),
+            resting: HashMap::new(),
         }
+    }
+
+    /// Who answers its READs.
+    #[must_use]
+    pub fn via(&self) -> Via {
+        self.via
+    }
+
+    /// Whether a region can be read by this session.
+    #[must_use]
+    pub fn serves(&self, entry: &RegionEntry) -> bool {
+        entry.responders & self.via.bit() != 0
     }
 
     /// From the next cycle on reads only the regions that `filter` wants.
@@ -134,7 +157,8 @@ impl Session {
     /// Appends READs to be submitted, at most `most`; none before [`Session::wake_ns`].
     pub fn wanted(&self, now_ns: u64, most: usize, reads: &mut Vec<Read>) {
         if now_ns >= self.not_before_ns {
-            self.fetch.wanted(most, self.deadline_ns, reads);
+            let patience_ns = if self.via.is_silent() { SILENCE_NS } else { u64::MAX };
+            self.fetch.wanted(most, self.deadline_ns.min(now_ns.saturating_add(patience_ns)), reads);
         }
     }
 
@@ -312,7 +336,7 @@ impl Session {
         }
         self.counters.entries += self.directory.refused().count() as u64;
         self.want(Step::Schemas, now_ns);
-        let blocks = self.classes.plan(&self.directory, self.control, self.held, &mut self.budget);
+        let blocks = self.classes.plan(&self.directory, self.control, self.via, self.held, &mut self.budget);
         self.scratch(blocks);
         self.want_schemas();
         Ok(())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::drive::{DriveError, read_host};
-use crate::{Broken, Completion, Read, Requester};
+use crate::{Broken, Completion, Read, Requester, Via};
 use memory::{CONTROL_RKEY, CONTROL_VA, Host, INCARNATION, Memory, PLACE, Region, write_blocks};
 use onlooker_region::block::Identity;
 use onlooker_region::control::{Entry, RegionEntry};
@@ -23,6 +23,8 @@ struct Direct {
     queue: Vec<Read>,
     now_ns: Arc<Counter>,
     silent: bool,
+    /// READs of this key get no answer, and are counted.
+    silent_for: Option<(u32, Arc<Counter>)>,
 }
 
 impl Requester for Direct {
@@ -36,12 +38,17 @@ impl Requester for Direct {
 
     fn submit(&mut self, reads: &[Read]) -> Result<usize, Broken> {
         self.queue.extend(reads);
+        if let Some((rkey, asked)) = &self.silent_for {
+            asked.fetch_add(reads.iter().filter(|read| read.rkey == *rkey).count() as u64, Ordering::Relaxed);
+        }
         Ok(reads.len())
     }
 
     fn poll(&mut self, memory: &mut [Block], now_ns: u64, completions: &mut Vec<Completion>) -> Result<(), Broken> {
-        let (silent, host) = (self.silent, self.memory.clone());
+        let (all, host) = (self.silent, self.memory.clone());
+        let key = self.silent_for.as_ref().map(|(rkey, _)| *rkey);
         self.queue.retain(|read| {
+            let silent = all || key == Some(read.rkey);
             if silent && now_ns < read.deadline_ns {
                 return true;
             }
@@ -82,8 +89,9 @@ impl Reading {
             queue: Vec::new(),
             now_ns: Arc::new(Counter::new(1_000)),
             silent: false,
+            silent_for: None,
         };
-        Self { session: Session::new(&host.answer(1), 64, limits), direct }
+        Self { session: Session::new(&host.answer(1), Via::Tcp, 64, limits), direct }
     }
 
     fn read(&mut self) -> Result<(), DriveError> {
@@ -346,7 +354,7 @@ fn a_restarted_agent_is_recognised() {
     host.memory.insert(CONTROL_RKEY, CONTROL_VA, fresh.control_words.clone());
     let mut answer = host.answer(1);
     answer.control.generation = 6;
-    reading.session = Session::new(&answer, 64, Limits::default());
+    reading.session = Session::new(&answer, Via::Tcp, 64, Limits::default());
     assert!(matches!(reading.read(), Err(DriveError::Read(ReadError::Gone(_)))));
 }
 
@@ -435,4 +443,111 @@ fn any_host_is_read_or_refused_within_its_limits() {
             assert!(reading.session.counters().blocks * 1024 <= 2 * (limits.bytes + 8 * 3 * 1024));
         },
     );
+}
+
+#[test]
+fn each_session_reads_what_its_own_responder_serves() {
+    use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP};
+    let mut host = Host::new(64);
+    for (id, name, responders) in [
+        (1, "sampled", RESPONDER_TCP),
+        (2, "computed", RESPONDER_KERNEL),
+        (3, "both", RESPONDER_TCP | RESPONDER_KERNEL),
+    ] {
+        host.responders = responders;
+        host.region(id, name, &[], GUARDED);
+    }
+    for (via, expected) in [(Via::Tcp, ["sampled.g 0", "both.g 0"]), (Via::Kernel, ["computed.g 0", "both.g 0"])] {
+        let mut reading = Reading::of(&host, Limits::default());
+        reading.session = Session::new(&host.answer(1), via, 64, Limits::default());
+        reading.read().unwrap();
+        assert_eq!(reading.lines(), expected);
+        let directory = reading.session.directory();
+        assert_eq!((directory.regions().count(), reading.session.via()), (3, via), "the directory has all");
+        assert!(directory.regions().all(|entry| reading.session.schema(entry).is_some()), "and says what they are");
+    }
+}
+
+/// Silent for READs of `rkey`, as a kernel responder is for what it does not know.
+fn silent_for(reading: &mut Reading, rkey: u32) -> Arc<Counter> {
+    let asked = Arc::new(Counter::new(0));
+    reading.direct.silent_for = Some((rkey, asked.clone()));
+    asked
+}
+
+fn over_kernel(host: &Host) -> Reading {
+    let mut reading = Reading::of(host, Limits::default());
+    reading.session = Session::new(&host.answer(1), Via::Kernel, 64, Limits::default());
+    reading
+}
+
+#[test]
+fn silence_about_one_region_costs_a_quarter_of_a_second_and_then_rest() {
+    let mut host = Host::new(64);
+    host.responders = onlooker_region::control::RESPONDER_KERNEL;
+    host.region(1, "good", &[], GUARDED);
+    let dumb = host.region(2, "dumb", &[], GUARDED);
+    let mut reading = over_kernel(&host);
+    let asked = silent_for(&mut reading, dumb.entry.rkey);
+    let (clock, count) = (reading.direct.now_ns.clone(), || asked.load(Ordering::Relaxed));
+    let problem = |reading: &Reading| reading.session.frames().nth(1).unwrap().problem().cloned();
+    let begin_ns = clock.load(Ordering::Relaxed);
+    reading.read().unwrap();
+    let took_ns = clock.load(Ordering::Relaxed) - begin_ns;
+    assert!((200_000_000..400_000_000).contains(&took_ns), "{took_ns}");
+    assert_eq!((problem(&reading), count()), (Some(Problem::Read(Outcome::Timeout)), 1));
+    assert_eq!(reading.session.counters().rounds, 1, "the directory was looked at again: it might have been stale");
+    let begin_ns = clock.load(Ordering::Relaxed);
+    reading.read().unwrap();
+    assert_eq!((problem(&reading), count()), (Some(Problem::Resting), 1));
+    assert!(clock.load(Ordering::Relaxed) - begin_ns < 1_000_000, "nothing was waited for");
+    assert_eq!(reading.lines(), ["good.g 0"]);
+    clock.fetch_add(1_000_000_000, Ordering::Relaxed);
+    reading.direct.silent_for = None;
+    reading.read().unwrap();
+    assert_eq!(reading.lines(), ["good.g 0", "dumb.g 0"]);
+}
+
+#[test]
+fn a_region_that_moved_is_found_after_silence() {
+    let mut host = Host::new(64);
+    host.responders = onlooker_region::control::RESPONDER_KERNEL;
+    let moved = host.region(1, "moved", &[], GUARDED);
+    let mut reading = over_kernel(&host);
+    silent_for(&mut reading, moved.entry.rkey);
+    reading.read().unwrap();
+    host.memory.insert(77, moved.entry.va, moved.words.clone());
+    let entry = RegionEntry { rkey: 77, ..moved.entry.clone() };
+    host.control.replace(moved.slot, &Entry::Region(entry), 9).unwrap();
+    reading.read().unwrap();
+    assert_eq!(reading.lines(), ["moved.g 0"]);
+}
+
+#[test]
+fn silence_about_the_directory_ends_soon_and_asks_for_a_bootstrap() {
+    let host = Host::new(64);
+    let mut reading = over_kernel(&host);
+    silent_for(&mut reading, CONTROL_RKEY);
+    let begin_ns = reading.direct.now_ns.load(Ordering::Relaxed);
+    assert_eq!(reading.read(), Err(DriveError::Read(ReadError::Timeout)));
+    assert!(reading.direct.now_ns.load(Ordering::Relaxed) - begin_ns < 400_000_000);
+}
+
+#[test]
+fn computed_regions_are_read_block_by_block() {
+    let schema = r#"{"name":"cpu","groups":[
+        {"kind":"computed","blocks":3,"acquisition":"computed","fields":[{"name":"c","metric":"gauge","type":"u64"}]}]}"#;
+    let mut host = Host::new(64);
+    host.region(1, "cpu", &[], schema);
+    host.region(2, "node", &[], r#"{"name":"m","groups":[{"kind":"plain","blocks":3,"fields":[]}]}"#);
+    let lengths = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let log = lengths.clone();
+    host.memory.hook(move |_, read| {
+        if read.rkey != CONTROL_RKEY {
+            log.lock().unwrap().push(read.length_bytes);
+        }
+        None
+    });
+    read_once(&host);
+    assert_eq!(*lengths.lock().unwrap(), [1024, 1024, 1024, 3072]);
 }

@@ -21,7 +21,7 @@ pub use exchange::{Counters, FlowConfig, FlowId, Strays};
 use exchange::{Exchange, Staged};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, MultiHeaders, RecvMsg, SockaddrStorage, recvmmsg};
 use onlooker_region::Block;
-use onlooker_wire::profile::{LARGEST_MAX_READ_BYTES, answer_ip_bytes};
+use onlooker_wire::profile::{BLOCK_BYTES, LARGEST_MAX_READ_BYTES, answer_ip_bytes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::addr::SocketAddrArg as _;
@@ -81,6 +81,18 @@ pub enum Error {
         credit_bytes: u32,
         /// One packet.
         max_read_bytes: u32,
+    },
+    /// Answers would not fit the way.
+    #[error(
+        "soft requester: the way to {peer} carries packets of {mtu_bytes} bytes, an answer of one block needs {needed_bytes}; raise the MTU, or read over TCP"
+    )]
+    Mtu {
+        /// The host's.
+        peer: SocketAddr,
+        /// Longest IP packet.
+        mtu_bytes: usize,
+        /// An answer's.
+        needed_bytes: usize,
     },
     /// Not one packet, or more than the tables hold.
     #[error(
@@ -366,19 +378,28 @@ pub struct SoftRequester {
 }
 
 impl SoftRequester {
-    /// From whichever of this machine's addresses leads to the host.
+    /// From whichever of this machine's addresses leads to the host, with answers no longer than fit the MTU of the way as far as this machine knows it.
     ///
     /// # Errors
-    /// [`Error::System`] if none does; those of [`Socket::new`] and [`Socket::add_flow`].
+    /// [`Error::System`] if none does, [`Error::Mtu`]; those of [`Socket::new`] and [`Socket::add_flow`].
     pub fn connect(peer: SocketAddr, config: Config, flow: FlowConfig) -> Result<Self, Error> {
         let any: SocketAddr = if peer.is_ipv4() { ([0; 4], 0).into() } else { ([0_u16; 8], 0).into() };
         // Connecting a datagram socket sends nothing; it looks up the route.
         let probe = UdpSocket::bind(any).and_then(|probe| {
             probe.connect(peer)?;
-            probe.local_addr()
+            Ok((probe.local_addr()?, options::path_mtu_bytes(&probe, peer)?))
         });
-        let mut local = probe.map_err(|source| Error::System { operation: "route look-up", address: peer, source })?;
+        let (mut local, mtu_bytes) =
+            probe.map_err(|source| Error::System { operation: "route look-up", address: peer, source })?;
         local.set_port(0);
+        let answer_bytes = |max_read_bytes| answer_ip_bytes(max_read_bytes, peer.is_ipv6());
+        let fits = (1..=flow.max_read_bytes / BLOCK_BYTES).rev().map(|blocks| blocks * BLOCK_BYTES);
+        let max_read_bytes = fits.into_iter().find(|bytes| answer_bytes(*bytes) <= mtu_bytes).ok_or(Error::Mtu {
+            peer,
+            mtu_bytes,
+            needed_bytes: answer_bytes(BLOCK_BYTES),
+        })?;
+        let flow = FlowConfig { max_read_bytes, ..flow };
         let mut socket = Socket::bind(local, config)?;
         let flow = socket.add_flow(peer, flow)?;
         Ok(Self { socket, flow })
@@ -394,6 +415,14 @@ impl SoftRequester {
     #[must_use]
     pub fn flow(&self) -> FlowId {
         self.flow
+    }
+
+    /// The address that the host sees.
+    ///
+    /// # Errors
+    /// The system call failed.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.socket.udp.local_addr()
     }
 }
 

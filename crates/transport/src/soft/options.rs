@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Options of the UDP socket: what the ICRC, missing checksums and bursts of answers need.
 
-use nix::sys::socket::{SetSockOpt as _, sockopt as nix_option};
-use nix::{libc, setsockopt_impl, sockopt_impl};
+use nix::sys::socket::{GetSockOpt as _, SetSockOpt as _, sockopt as nix_option};
+use nix::{getsockopt_impl, libc, setsockopt_impl, sockopt_impl};
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -22,6 +22,17 @@ sockopt_impl!(
     /// Answers come without a UDP checksum, which IPv6 drops otherwise (RFC 6935).
     NoChecksumReceived6, SetOnly, libc::IPPROTO_UDP, libc::UDP_NO_CHECK6_RX, bool
 );
+
+sockopt_impl!(
+    /// MTU of the way to the connected peer.
+    PathMtu6, GetOnly, libc::IPPROTO_IPV6, libc::IPV6_MTU, libc::c_int
+);
+
+/// Longest IP packet on the way to the peer of a connected socket, as far as this machine knows.
+pub(super) fn path_mtu_bytes(udp: &UdpSocket, peer: SocketAddr) -> io::Result<usize> {
+    let mtu = if peer.is_ipv4() { nix_option::IpMtu.get(udp) } else { PathMtu6.get(udp) };
+    Ok(usize::try_from(mtu?).unwrap_or(0))
+}
 
 /// Sets everything; returns how many bytes of answers the receive buffer holds. An error names the option.
 pub(super) fn set(udp: &UdpSocket, local: SocketAddr, credit_bytes: u32) -> Result<u32, (&'static str, io::Error)> {

@@ -3,7 +3,7 @@
 
 use onlooker_bootstrap::{Answer, Control, Id, Responder, TCP};
 use onlooker_region::block::{Identity, init_plain};
-use onlooker_region::control::{ControlWriter, Entry, Place, RESPONDER_TCP, RegionEntry};
+use onlooker_region::control::{ControlWriter, Entry, Place, RESPONDER_KERNEL, RESPONDER_TCP, RegionEntry};
 use onlooker_region::guard::commit;
 use onlooker_region::limits::BLOCK_WORDS;
 use onlooker_region::schema::Kind;
@@ -88,6 +88,8 @@ pub struct Host {
     pub memory: Arc<Memory>,
     pub control: ControlWriter<Shared>,
     pub control_words: Shared,
+    /// Who serves the regions that are made from now on.
+    pub responders: u32,
 }
 
 /// A region of a [`Host`].
@@ -97,8 +99,12 @@ pub struct Region {
     pub words: Shared,
 }
 
-pub const PLACE: Place =
-    Place { va: CONTROL_VA, rkey: CONTROL_RKEY, incarnation: INCARNATION, responders: RESPONDER_TCP };
+pub const PLACE: Place = Place {
+    va: CONTROL_VA,
+    rkey: CONTROL_RKEY,
+    incarnation: INCARNATION,
+    responders: RESPONDER_TCP | RESPONDER_KERNEL,
+};
 
 impl Host {
     pub fn new(control_blocks: usize) -> Self {
@@ -106,7 +112,7 @@ impl Host {
         let memory = Arc::new(Memory::default());
         memory.insert(CONTROL_RKEY, CONTROL_VA, control_words.clone());
         let control = ControlWriter::new(control_words.clone(), PLACE, [1; 16], [2; 16], 0, 1);
-        Self { memory, control, control_words }
+        Self { memory, control, control_words, responders: RESPONDER_TCP }
     }
 
     pub fn answer(&self, tcp_port: u16) -> Answer {
@@ -140,7 +146,7 @@ impl Host {
             va,
             bytes: u64::from(schema.blocks()) * 1024,
             rkey,
-            responders: RESPONDER_TCP,
+            responders: self.responders,
             schema: schema_id,
             pid: 4321,
             uid: 1000,
