@@ -4,14 +4,16 @@
 
 use std::fs;
 use std::os::fd::AsFd as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use libbpf_rs::{Link, ProgramHandle, TC_EGRESS, TC_INGRESS, TcHook, TcHookBuilder};
+use libbpf_rs::query::LinkTypeInfo;
+use libbpf_rs::{Link, MapCore as _, MapHandle, ProgramHandle, TC_EGRESS, TC_INGRESS, TcHook, TcHookBuilder};
 use onlooker_wire::profile::answer_ip_bytes;
 
 use crate::device::Device;
 use crate::error::{Error, NEEDS_CAPABILITIES, Result, bpf, system};
-use crate::home::{Home, Pinned, pin};
+use crate::home::{BPFFS_ADVICE, Home, Pinned, pin};
+use crate::responder::Programs;
 use crate::{netlink, probe, sys};
 
 /// Where packets are taken.
@@ -81,6 +83,18 @@ impl Pinned {
         Ok(attachment)
     }
 
+    /// [`Pinned::attach`] to tc by a filter on a clsact qdisc, as on kernels without tcx. For tests on kernels that have both.
+    ///
+    /// # Errors
+    /// As [`Pinned::attach`].
+    #[doc(hidden)]
+    pub fn attach_by_filter(&self, device: &Device) -> Result<Attachment> {
+        refuse_taken(device, Hook::Tc)?;
+        let attachment = self.attach_filter(device)?;
+        self.refresh_own_addresses()?;
+        Ok(attachment)
+    }
+
     fn attach_link(&self, device: &Device, hook: Hook, attach_type: u32, flags: u32) -> Result<Attachment> {
         let program = match hook {
             Hook::Tc => self.tc(),
@@ -112,7 +126,7 @@ impl Pinned {
         let path = self.home().filters().join(filter_name(device.index(), filter));
         if let Err(error) = fs::create_dir(&path) {
             // Unremembered it would outlive a purge.
-            let _ = remove_filter(self.tc().handle(), device.index(), filter);
+            let _ = remove_filter(self.home(), self.tc().handle(), device.index(), filter);
             return Err(system("remembering", object(), "needs write access to the BPF file system (root)")(error));
         }
         Ok(Attachment { hook: Hook::Tc, ifindex: device.index(), filter: Some(filter) })
@@ -131,23 +145,26 @@ impl Pinned {
     pub fn detach(&self, attachment: &Attachment) -> Result<()> {
         match attachment.filter {
             None => {
-                let path = self.home().links().join(format!("{}_{}", attachment.hook, attachment.ifindex));
+                let path = link_path(self.home(), attachment);
                 detach_link(&path).map_err(system("detaching", path.display().to_string(), NEEDS_CAPABILITIES))?;
             }
             Some(filter) => {
-                remove_filter(self.tc().handle(), attachment.ifindex, filter)?;
+                remove_filter(self.home(), self.tc().handle(), attachment.ifindex, filter)?;
                 let _ = fs::remove_dir(self.home().filters().join(filter_name(attachment.ifindex, filter)));
             }
         }
         self.refresh_own_addresses()
     }
 
-    /// Answers for the addresses that the attached devices have now. To be called when addresses change.
+    /// Answers for the addresses that the attached devices have now, and for those of the bridge, bond or VRF that they are ports of. To be called when
+    /// addresses change.
     ///
     /// # Errors
     /// [`Error::System`], [`Error::Netlink`], [`Error::Bpf`].
     pub fn refresh_own_addresses(&self) -> Result<()> {
-        let devices: Vec<u32> = self.attachments().iter().map(|attachment| attachment.ifindex).collect();
+        let attached: Vec<u32> = self.attachments().iter().map(|attachment| attachment.ifindex).collect();
+        let ports = netlink::links()?.into_iter().filter(|link| attached.contains(&link.index));
+        let devices: Vec<u32> = ports.flat_map(|link| [Some(link.index), link.master]).flatten().collect();
         let own: Vec<_> = netlink::addresses()?
             .into_iter()
             .filter(|(index, _)| devices.contains(index))
@@ -189,7 +206,8 @@ fn refuse_taken(device: &Device, hook: Hook) -> Result<()> {
             );
         }
     }
-    let mut tc = netlink::ingress_programs(device.index())?;
+    let filters = netlink::ingress_filters(device.index())?;
+    let mut tc: Vec<u32> = filters.iter().map(|filter| filter.program).collect();
     if probe::has_tcx() {
         let tcx = sys::tcx_programs(device.index());
         tc.extend(tcx.map_err(system("querying", format!("tcx of {device}"), NEEDS_CAPABILITIES))?);
@@ -239,7 +257,7 @@ fn parse_link_name(name: &str) -> Option<Attachment> {
     Some(Attachment { hook, ifindex: ifindex.parse().ok()?, filter: None })
 }
 
-fn attachments(home: &Home) -> Vec<Attachment> {
+pub(crate) fn attachments(home: &Home) -> Vec<Attachment> {
     let names = |path: &Path| -> Vec<String> {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
@@ -260,32 +278,119 @@ fn detach_link(path: &Path) -> std::io::Result<()> {
 }
 
 /// Removes the filter if it is still ours, and the qdisc if we made it and nobody else has filters there.
-fn remove_filter(program: &ProgramHandle, ifindex: u32, filter: Filter) -> Result<()> {
+fn remove_filter(home: &Home, program: &ProgramHandle, ifindex: u32, filter: Filter) -> Result<()> {
+    // Asking libbpf without one makes it print.
+    if !netlink::has_ingress_qdisc(ifindex)? {
+        return Ok(());
+    }
     let mut hook = ingress(program, ifindex, filter.priority, filter.handle);
     match hook.query() {
-        Ok(id) if id == program.id() => {
+        Ok(id) if id == program.id() || uses_maps_of(home, id) => {
             hook.detach().map_err(bpf("removing", format!("clsact filter of device {ifindex}"), NEEDS_CAPABILITIES))?;
         }
         // Somebody else's by now, or gone with its device.
         Ok(_) | Err(_) => {}
     }
-    if filter.own_qdisc && netlink::has_ingress_qdisc(ifindex)? && !netlink::has_filters(ifindex)? {
+    if filter.own_qdisc && !netlink::has_filters(ifindex)? {
         hook.attach_point(TC_INGRESS | TC_EGRESS);
         hook.destroy().map_err(bpf("removing", format!("clsact qdisc of device {ifindex}"), NEEDS_CAPABILITIES))?;
     }
     Ok(())
 }
 
+/// Whether a program, by its id, works on a home's maps: then it is of this home, whichever process loaded it and whether it is pinned or not.
+fn uses_maps_of(home: &Home, program: u32) -> bool {
+    let ours = MapHandle::from_pinned_path(home.map("counters")).ok().and_then(|map| Some(map.info().ok()?.info.id));
+    let program = ProgramHandle::from_prog_id(program).ok();
+    let uses = program.and_then(|program| sys::program_maps(program.as_fd()).ok()).unwrap_or_default();
+    ours.is_some_and(|ours| uses.contains(&ours))
+}
+
+fn link_path(home: &Home, attachment: &Attachment) -> PathBuf {
+    home.links().join(format!("{}_{}", attachment.hook, attachment.ifindex))
+}
+
+/// Remembers filters of this home that nothing remembers, since their loader died before it could. Whether it made the qdisc is forgotten: that stays.
+pub(crate) fn adopt_filters(home: &Home) -> Result<()> {
+    let known = attachments(home);
+    for ifindex in netlink::ingress_qdiscs()? {
+        for filter in netlink::ingress_filters(ifindex)? {
+            let (priority, handle) = (filter.priority, filter.handle);
+            let is_known = known.iter().any(|attachment| {
+                attachment.ifindex == ifindex
+                    && attachment.filter.is_some_and(|known| (known.priority, known.handle) == (priority, handle))
+            });
+            if !is_known && uses_maps_of(home, filter.program) {
+                let path = home.filters().join(filter_name(ifindex, Filter { priority, handle, own_qdisc: false }));
+                fs::create_dir(&path).map_err(system("remembering", path.display().to_string(), BPFFS_ADVICE))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether an attachment still is one: its device is there and has our program. A device that went to another network namespace is not.
+pub(crate) fn is_alive(home: &Home, attachment: &Attachment) -> Result<bool> {
+    let ifindex = attachment.ifindex;
+    let there = match attachment.filter {
+        None => {
+            let Ok(link) = Link::open(link_path(home, attachment)) else { return Ok(false) };
+            // 0 once the device is gone, even if another one has its index by now.
+            let of = link.info().ok().map(|info| match info.info {
+                LinkTypeInfo::Xdp(info) => info.ifindex,
+                LinkTypeInfo::Tcx(info) => info.ifindex,
+                _ => 0,
+            });
+            of == Some(ifindex)
+        }
+        Some(filter) => netlink::ingress_filters(ifindex)?.iter().any(|found| {
+            (found.priority, found.handle) == (filter.priority, filter.handle) && uses_maps_of(home, found.program)
+        }),
+    };
+    Ok(there && netlink::links()?.iter().any(|link| link.index == ifindex))
+}
+
+/// Puts a new program where an earlier one of this home is; every packet meets one of them. False if there is nothing to replace: the device is gone, or
+/// somebody removed the filter.
+pub(crate) fn replace_program(home: &Home, attachment: &Attachment, programs: &Programs) -> Result<bool> {
+    let program = match attachment.hook {
+        Hook::Tc => &programs.tc,
+        Hook::Xdp => &programs.xdp,
+    };
+    let object = || format!("{} program of device {}", attachment.hook, attachment.ifindex);
+    let Some(filter) = attachment.filter else {
+        let link = Link::open(link_path(home, attachment)).map_err(bpf("opening", object(), BPFFS_ADVICE))?;
+        return match sys::link_update(link.as_fd(), program.as_fd()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.raw_os_error() == Some(ENOLINK) => Ok(false),
+            Err(error) => Err(system("replacing", object(), NEEDS_CAPABILITIES)(error)),
+        };
+    };
+    let mut hook = ingress(program.handle(), attachment.ifindex, filter.priority, filter.handle);
+    let is_there =
+        netlink::has_ingress_qdisc(attachment.ifindex)? && hook.query().is_ok_and(|id| uses_maps_of(home, id));
+    if !is_there {
+        return Ok(false);
+    }
+    hook.replace(true).attach().map_err(bpf("replacing", object(), NEEDS_CAPABILITIES))?;
+    Ok(true)
+}
+
+/// `ENOLINK` of asm-generic/errno.h: the link's device is gone.
+const ENOLINK: i32 = 67;
+
 /// For a purge: as much as can be done, told in lines.
 pub(crate) fn detach_all(home: &Home) -> Vec<String> {
     let mut done = Vec::new();
+    // Best effort: without it only filters are missed whose loader was killed within one system call of making them.
+    let _ = adopt_filters(home);
     for attachment in attachments(home) {
         let Attachment { hook, ifindex, filter } = attachment;
         let result = match filter {
-            None => detach_link(&home.links().join(format!("{hook}_{ifindex}"))).map_err(|error| error.to_string()),
+            None => detach_link(&link_path(home, &attachment)).map_err(|error| error.to_string()),
             Some(filter) => ProgramHandle::from_pinned_path(home.program("tc"))
                 .map_err(|error| error.to_string())
-                .and_then(|program| remove_filter(&program, ifindex, filter).map_err(|error| error.to_string())),
+                .and_then(|program| remove_filter(home, &program, ifindex, filter).map_err(|error| error.to_string())),
         };
         done.push(match result {
             Ok(()) => format!("detached {hook} from device {ifindex}"),

@@ -54,8 +54,8 @@ pub enum Error {
         /// Directory of the pins.
         path: String,
     },
-    /// Pins of another version, or damaged ones.
-    #[error("{path}: {what}; purge it and load again")]
+    /// Pins of another version, damaged ones, or such as a replacement was interrupted in.
+    #[error("{path}: {what}; `ensure` mends it, or purge it and load again")]
     Incompatible {
         /// Pin.
         path: String,

@@ -2,7 +2,7 @@
 //! Where a responder lives while no process holds it: pins under `<bpffs>/onlooker/<name>/`.
 //!
 //! ```text
-//! settings                  configuration as loaded, and the version of this layout
+//! settings                  configuration as loaded, fingerprint of the programs, version of this layout: see `settings`
 //! maps/<map>  programs/<program>  slabs/<index>
 //! links/<hook>_<ifindex>    tcx and XDP attachments: removing the pin detaches
 //! filters/<ifindex>_<priority>_<handle>[_qdisc]
@@ -18,29 +18,25 @@ use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use libbpf_rs::libbpf_sys;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, ProgramHandle};
+use libbpf_rs::{MapCore, MapHandle, ProgramHandle};
 
 use crate::attach;
 use crate::config::Config;
-use crate::error::{CHECK_KERNEL_LOG, Error, NEEDS_CAPABILITIES, Result, bpf, system};
-use crate::intf::{BLOCK_BYTES, CONFIG_BYTES, Exit, MAX_COLLECTORS, MAX_REGIONS, MAX_SLABS, REGION_BYTES};
+use crate::error::{Error, Result, bpf, system};
+use crate::intf::{BLOCK_BYTES, Exit, MAX_COLLECTORS, MAX_REGIONS, MAX_SLABS, REGION_BYTES};
 use crate::program::Program;
 use crate::responder::{Maps, Programs, Responder};
+use crate::settings::Settings;
 use crate::slab::Slab;
 use crate::sys;
 
-/// Version of the layout of pins, maps and `bpf/intf.h`; a change of any raises it.
-const LAYOUT_VERSION: u64 = 1;
-const SETTINGS_BYTES: u32 = 48;
-const _: () = assert!(SETTINGS_BYTES as usize == 8 + CONFIG_BYTES);
 const REGION_SHAPE_BYTES: u32 = 40;
 const EXITS: u32 = 26;
 const _: () = assert!(REGION_SHAPE_BYTES as usize == REGION_BYTES && EXITS as usize == Exit::COUNT);
 /// `BPF_FS_MAGIC` of linux/magic.h.
 const BPFFS_MAGIC: i64 = 0xcafe_4a11;
 const MAX_NAME_BYTES: usize = 64;
-const BPFFS_ADVICE: &str = "needs write access to the BPF file system (root)";
+pub(crate) const BPFFS_ADVICE: &str = "needs write access to the BPF file system (root)";
 
 /// A directory for a responder's pins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,11 +85,11 @@ impl Home {
         self.path.join("filters")
     }
 
-    fn settings(&self) -> PathBuf {
+    pub(crate) fn settings(&self) -> PathBuf {
         self.path.join("settings")
     }
 
-    fn map(&self, name: &str) -> PathBuf {
+    pub(crate) fn map(&self, name: &str) -> PathBuf {
         self.path.join("maps").join(name)
     }
 
@@ -194,62 +190,31 @@ impl Pinned {
         for (name, program) in self.responder.programs.all() {
             pin(program, &self.home.program(name))?;
         }
-        let options = libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-            ..Default::default()
-        };
-        let settings = MapHandle::create(MapType::Array, Some("ol_settings"), 4, SETTINGS_BYTES, 1, &options)
-            .map_err(bpf("BPF_MAP_CREATE", "settings", NEEDS_CAPABILITIES))?;
-        let mut value = LAYOUT_VERSION.to_le_bytes().to_vec();
-        value.extend_from_slice(&self.responder.config.to_bytes());
-        settings.update(&[0; 4], &value, MapFlags::ANY).map_err(bpf("writing", "settings", CHECK_KERNEL_LOG))?;
+        let settings = Settings::of(&self.responder.config).create()?;
         // Last, so that its presence says that the rest is whole.
         pin(&settings, &self.home.settings())
     }
 
-    /// Takes over what another process pinned. The configuration is that of the loader.
+    /// Takes over what another process pinned, as it is. The configuration is that of its loader. [`Pinned::ensure`] is for those who want a certain one.
     ///
     /// # Errors
-    /// [`Error::Bpf`] if there is nothing, [`Error::Incompatible`] if it is another version's or incomplete.
+    /// [`Error::Bpf`] if there is nothing, [`Error::Incompatible`] if it is another version's, incomplete, or was being replaced by a process that died.
     pub fn open(home: &Home) -> Result<Self> {
-        let settings = open_map(&home.settings())?;
-        expect_shape(&home.settings(), &settings, 4, SETTINGS_BYTES, 1)?;
-        let value = settings
-            .lookup(&[0; 4], MapFlags::ANY)
-            .map_err(bpf("reading", "settings", CHECK_KERNEL_LOG))?
-            .unwrap_or_default();
-        let config = match value.split_first_chunk::<8>() {
-            Some((version, config)) if u64::from_le_bytes(*version) == LAYOUT_VERSION => config.try_into().ok(),
-            _ => None,
-        };
-        let Some(config) = config.map(Config::from_bytes) else {
-            let what = format!("not of layout version {LAYOUT_VERSION}");
+        let settings = Settings::read(&home.settings())?;
+        if settings.is_in_doubt() {
+            let what = "the replacement of its programs was interrupted".to_owned();
             return Err(Error::Incompatible { path: home.path.display().to_string(), what });
-        };
-        let maps = Maps::try_from_names(|name| open_map(&home.map(name)))?;
-        for (map, name, key, value, entries) in [
-            (&maps.slabs, "slabs", 4, 4, MAX_SLABS),
-            (&maps.regions, "regions", 4, REGION_SHAPE_BYTES, MAX_REGIONS),
-            (&maps.counters, "counters", 4, 8, EXITS),
-            (&maps.collectors_tc, "collectors_tc", 4, 4, MAX_COLLECTORS),
-        ] {
-            expect_shape(&home.map(name), map, key, value, entries)?;
         }
-        let program = |name| {
-            let path = home.program(name);
-            ProgramHandle::from_pinned_path(&path).map(Program::new).map_err(bpf(
-                "opening",
-                path.display().to_string(),
-                "the pins are incomplete: purge and load again",
-            ))
+        let responder = Responder {
+            config: Config::from_bytes(&settings.config),
+            maps: open_maps(home)?,
+            programs: open_programs(home)?,
         };
-        let programs = Programs {
-            tc: program("tc")?,
-            xdp: program("xdp")?,
-            finish_tc: program("finish_tc")?,
-            finish_xdp: program("finish_xdp")?,
-        };
-        Ok(Self { responder: Responder { config, maps, programs }, home: home.clone() })
+        Ok(Self::new(responder, home))
+    }
+
+    pub(crate) fn new(responder: Responder, home: &Home) -> Self {
+        Self { responder, home: home.clone() }
     }
 
     /// Its directory.
@@ -267,6 +232,17 @@ impl Pinned {
         pin(&slab, &self.home.slab(index))?;
         self.responder.put_slab(&slab)?;
         Ok(slab)
+    }
+
+    /// Puts slabs into the table that are pinned and not there: their making or removal was interrupted.
+    pub(crate) fn mend_slabs(&self) -> Result<()> {
+        for index in self.slabs()? {
+            let slab = self.slab(index)?;
+            if !self.responder.has_slab(&slab)? {
+                self.responder.put_slab(&slab)?;
+            }
+        }
+        Ok(())
     }
 
     /// A slab that this or an earlier process created.
@@ -305,12 +281,44 @@ impl Pinned {
     }
 }
 
-fn open_map(path: &Path) -> Result<MapHandle> {
+/// All pinned maps, of the shapes that this crate's programs have them in as far as its own accesses need it.
+pub(crate) fn open_maps(home: &Home) -> Result<Maps> {
+    let maps = Maps::try_from_names(|name| open_map(&home.map(name)))?;
+    for (map, name, key, value, entries) in [
+        (&maps.slabs, "slabs", 4, 4, MAX_SLABS),
+        (&maps.regions, "regions", 4, REGION_SHAPE_BYTES, MAX_REGIONS),
+        (&maps.counters, "counters", 4, 8, EXITS),
+        (&maps.collectors_tc, "collectors_tc", 4, 4, MAX_COLLECTORS),
+    ] {
+        expect_shape(&home.map(name), map, key, value, entries)?;
+    }
+    Ok(maps)
+}
+
+/// All pinned programs.
+pub(crate) fn open_programs(home: &Home) -> Result<Programs> {
+    let program = |name| {
+        let path = home.program(name);
+        ProgramHandle::from_pinned_path(&path).map(Program::new).map_err(bpf(
+            "opening",
+            path.display().to_string(),
+            "the pins are incomplete: `ensure` mends them, or purge and load again",
+        ))
+    };
+    Ok(Programs {
+        tc: program("tc")?,
+        xdp: program("xdp")?,
+        finish_tc: program("finish_tc")?,
+        finish_xdp: program("finish_xdp")?,
+    })
+}
+
+pub(crate) fn open_map(path: &Path) -> Result<MapHandle> {
     let advice = "no complete responder is pinned there: load one (after a purge if some pins are there)";
     MapHandle::from_pinned_path(path).map_err(bpf("opening", path.display().to_string(), advice))
 }
 
-fn expect_shape(path: &Path, map: &MapHandle, key: u32, value: u32, entries: u32) -> Result<()> {
+pub(crate) fn expect_shape(path: &Path, map: &MapHandle, key: u32, value: u32, entries: u32) -> Result<()> {
     let (found, expected) = ((map.key_size(), map.value_size(), map.max_entries()), (key, value, entries));
     if found == expected {
         return Ok(());

@@ -35,6 +35,8 @@ pub(crate) struct Link {
     pub(crate) hardware_type: u16,
     pub(crate) name: String,
     pub(crate) mtu_bytes: u32,
+    /// Index of the bridge, bond or VRF that it is a port of.
+    pub(crate) master: Option<u32>,
 }
 
 /// All devices of this network namespace.
@@ -45,12 +47,13 @@ pub(crate) fn links() -> Result<Vec<Link>> {
 
 fn parse_link(message: &[u8]) -> Option<Link> {
     let (header, attributes) = message.split_at_checked(16)?;
-    let mut link =
-        Link { index: u32_at(header, 4)?, hardware_type: u16_at(header, 2)?, name: String::new(), mtu_bytes: 0 };
+    let (index, hardware_type) = (u32_at(header, 4)?, u16_at(header, 2)?);
+    let mut link = Link { index, hardware_type, name: String::new(), mtu_bytes: 0, master: None };
     for (kind, value) in Attributes(attributes) {
         match kind {
             3 => link.name = String::from_utf8_lossy(value.split(|&byte| byte == 0).next()?).into_owned(),
             4 => link.mtu_bytes = u32_at(value, 0)?,
+            10 => link.master = u32_at(value, 0),
             _ => {}
         }
     }
@@ -85,10 +88,16 @@ fn ip_address(value: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Whether a device has an ingress or clsact qdisc.
+/// Indices of the devices that have an ingress or clsact qdisc.
+pub(crate) fn ingress_qdiscs() -> Result<Vec<u32>> {
+    let messages = dump(GET_QDISC, NEW_QDISC, &tcmsg(0, 0), "qdiscs")?;
+    let ingress = messages.iter().filter(|message| u32_at(message, 12) == Some(INGRESS));
+    Ok(ingress.filter_map(|message| u32_at(message, 4)).collect())
+}
+
+/// Whether a device has one.
 pub(crate) fn has_ingress_qdisc(ifindex: u32) -> Result<bool> {
-    let messages = dump(GET_QDISC, NEW_QDISC, &tcmsg(ifindex, 0), "qdiscs")?;
-    Ok(messages.iter().any(|message| u32_at(message, 4) == Some(ifindex) && u32_at(message, 12) == Some(INGRESS)))
+    Ok(ingress_qdiscs()?.contains(&ifindex))
 }
 
 /// Whether anything filters on a device's ingress or clsact qdisc.
@@ -101,17 +110,28 @@ pub(crate) fn has_filters(ifindex: u32) -> Result<bool> {
     Ok(false)
 }
 
-/// Ids of the BPF programs that filter what comes in on a device's ingress or clsact qdisc.
-pub(crate) fn ingress_programs(ifindex: u32) -> Result<Vec<u32>> {
+/// A BPF program on a device's ingress or clsact qdisc.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BpfFilter {
+    pub(crate) priority: u32,
+    pub(crate) handle: u32,
+    /// Id of the program.
+    pub(crate) program: u32,
+}
+
+/// The BPF programs that filter what comes in on a device's ingress or clsact qdisc.
+pub(crate) fn ingress_filters(ifindex: u32) -> Result<Vec<BpfFilter>> {
     let messages = dump(GET_FILTER, NEW_FILTER, &tcmsg(ifindex, FILTER_PARENTS[0]), "filters")?;
     Ok(messages.iter().filter_map(|message| parse_filter(message)).collect())
 }
 
-fn parse_filter(message: &[u8]) -> Option<u32> {
+fn parse_filter(message: &[u8]) -> Option<BpfFilter> {
     let attribute = |bytes, wanted| Attributes(bytes).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
     // TCA_KIND, TCA_OPTIONS and in there TCA_BPF_ID of linux/rtnetlink.h and linux/pkt_cls.h.
     let options = (attribute(message.get(20..)?, 1)? == b"bpf\0").then(|| attribute(message.get(20..)?, 2))??;
-    u32_at(attribute(options, 11)?, 0)
+    let program = u32_at(attribute(options, 11)?, 0)?;
+    // tcm_info has the priority above the protocol.
+    Some(BpfFilter { priority: u32_at(message, 16)? >> 16, handle: u32_at(message, 8)?, program })
 }
 
 fn tcmsg(ifindex: u32, parent: u32) -> [u8; 20] {

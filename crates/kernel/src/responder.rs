@@ -3,6 +3,7 @@
 
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
+use std::os::fd::AsFd as _;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -102,12 +103,34 @@ impl Responder {
     /// # Errors
     /// [`Error::Limit`] for the configuration, [`Error::Load`] with the verifier's last words, [`Error::Bpf`].
     pub fn load(config: &Config) -> Result<Self> {
-        config.check()?;
-        let (result, log) = with_log(|| load_programs(config));
-        let (maps, programs) = result.map_err(|source| Error::Load { source, log })?;
+        let (maps, programs) = Self::load_apart(config, None)?;
         let responder = Self { config: *config, maps, programs };
         responder.put_program(FINISH_SLOT, &responder.programs.finish_tc, &responder.programs.finish_xdp)?;
         Ok(responder)
+    }
+
+    /// Loads programs on the maps of an earlier responder, or on maps of their own. They take part in nothing yet.
+    pub(crate) fn load_apart(config: &Config, earlier: Option<&Maps>) -> Result<(Maps, Programs)> {
+        config.check()?;
+        let (result, log) = with_log(|| load_programs(config, earlier));
+        result.map_err(|source| Error::Load { source, log })
+    }
+
+    /// Whether maps are as this crate's programs declare them: type, sizes, flags. What differs, if not.
+    pub(crate) fn unlike_ours(maps: &Maps) -> Result<Option<String>> {
+        let mut object = MaybeUninit::uninit();
+        let open = ResponderSkelBuilder::default().open(&mut object);
+        let mut open = open.map_err(|source| Error::Load { source, log: String::new() })?;
+        for ours in open.open_object_mut().maps_mut() {
+            let name = ours.name().to_string_lossy().into_owned();
+            let Some((name, theirs)) = maps.all().into_iter().find(|(known, _)| *known == name) else { continue };
+            let expected = (ours.map_type(), ours.key_size(), ours.value_size(), ours.max_entries());
+            let found = (theirs.map_type(), theirs.key_size(), theirs.value_size(), theirs.max_entries());
+            if expected != found {
+                return Ok(Some(format!("map {name} is {found:?} (type, key, value, entries), not {expected:?}")));
+            }
+        }
+        Ok(None)
     }
 
     /// As loaded.
@@ -145,13 +168,19 @@ impl Responder {
     }
 
     pub(crate) fn put_slab(&self, slab: &Slab) -> Result<()> {
-        use std::os::fd::{AsFd as _, AsRawFd as _};
+        use std::os::fd::AsRawFd as _;
         let fd = slab.as_fd().as_raw_fd();
         self.maps.slabs.update(&slab.index().to_le_bytes(), &fd.to_le_bytes(), MapFlags::ANY).map_err(bpf(
             "inserting",
             format!("slab {}", slab.index()),
             CHECK_KERNEL_LOG,
         ))
+    }
+
+    /// Whether a slab is in its place in the table.
+    pub(crate) fn has_slab(&self, slab: &Slab) -> Result<bool> {
+        let there = lookup(&self.maps.slabs, "slabs", &slab.index().to_le_bytes())?;
+        Ok(there.and_then(|id| id.try_into().ok()).map(u32::from_le_bytes) == Some(slab.id()?))
     }
 
     /// Takes a slab out of the table. Its memory stays as long as anybody has it mapped.
@@ -304,7 +333,7 @@ pub(crate) fn boottime_ns() -> u64 {
     seconds * 1_000_000_000 + nanoseconds
 }
 
-fn load_programs(config: &Config) -> libbpf_rs::Result<(Maps, Programs)> {
+fn load_programs(config: &Config, earlier: Option<&Maps>) -> libbpf_rs::Result<(Maps, Programs)> {
     let mut object = MaybeUninit::uninit();
     let mut open = ResponderSkelBuilder::default().open(&mut object)?;
     let constants = open.maps.rodata_data.as_mut().ok_or_else(no_constants)?;
@@ -312,6 +341,14 @@ fn load_programs(config: &Config) -> libbpf_rs::Result<(Maps, Programs)> {
     constants.crc_tables = tables.slices;
     constants.crc_shift_guarded = tables.shift_guarded;
     constants.config = constants_of(config);
+    for mut map in open.open_object_mut().maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        // `.rodata` is each responder's own.
+        let known = earlier.and_then(|maps| maps.all().into_iter().find(|(known, _)| *known == name));
+        if let Some((_, handle)) = known {
+            map.reuse_fd(handle.as_fd())?;
+        }
+    }
     let skeleton = open.load()?;
     let maps = Maps {
         slabs: MapHandle::try_from(&*skeleton.maps.slabs)?,

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::{MapCore, MapHandle, MapType};
 
-use crate::error::{Error, NEEDS_CAPABILITIES, Result, bpf};
+use crate::error::{CHECK_KERNEL_LOG, Error, NEEDS_CAPABILITIES, Result, bpf};
 use crate::intf::{BLOCK_BYTES, MAX_SLABS};
 use crate::mapping::{PAGE_BLOCKS, SlabMapping};
 
@@ -47,6 +47,12 @@ impl Slab {
     #[must_use]
     pub fn index(&self) -> u32 {
         self.index
+    }
+
+    /// The kernel's id of its array.
+    pub(crate) fn id(&self) -> Result<u32> {
+        let object = || format!("slab {}", self.index);
+        self.map.info().map(|info| info.info.id).map_err(bpf("querying", object(), CHECK_KERNEL_LOG))
     }
 
     /// Its blocks.

@@ -40,6 +40,23 @@ pub(crate) fn link_create(program: BorrowedFd<'_>, ifindex: u32, attach_type: u3
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Puts another program of the same type into a link: every packet meets the old one or the new one. ENOLINK where the device is gone.
+pub(crate) fn link_update(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: both are open; null options are allowed.
+    check(unsafe { libbpf::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), std::ptr::null()) }).map(drop)
+}
+
+/// Ids of the maps that a program uses, at most 32 of them: our programs use fewer.
+pub(crate) fn program_maps(program: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
+    let mut ids = [0u32; 32];
+    let mut info =
+        libbpf::bpf_prog_info { nr_map_ids: 32, map_ids: ids.as_mut_ptr().addr() as u64, ..Default::default() };
+    let mut bytes = u32::try_from(size_of::<libbpf::bpf_prog_info>()).unwrap_or(u32::MAX);
+    // SAFETY: `map_ids` points at as many ids as `nr_map_ids` says, all other pointers are null, and all outlive the call.
+    check(unsafe { libbpf::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut bytes) })?;
+    Ok(ids.into_iter().take(usize::try_from(info.nr_map_ids).unwrap_or(0)).collect())
+}
+
 /// Ids of the programs at a device's tcx ingress hook. EINVAL where the kernel has no tcx (before 6.6).
 pub(crate) fn tcx_programs(ifindex: u32) -> io::Result<Vec<u32>> {
     let mut ids = [0u32; 64];

@@ -4,11 +4,14 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod devices;
 mod homes;
+mod killed;
 mod life;
 mod reads;
 mod requester;
 mod tagged;
 mod topologies;
+mod upgrade;
 mod world;
 mod xdp;

@@ -50,7 +50,8 @@ impl World {
         world
     }
 
-    fn connect(&self) {
+    /// The veth pair between both namespaces, with addresses.
+    pub(crate) fn connect(&self) {
         let peer = format!("/proc/{}/fd/{}", std::process::id(), self.requester.as_raw_fd());
         run("ip", &["link", "set", "lo", "up"]);
         run("ip", &["link", "add", RESPONDER_DEVICE, "type", "veth", "peer", "name", REQUESTER_DEVICE]);
