@@ -24,7 +24,7 @@ pub(super) fn checks() -> Vec<Check> {
     }
     let mut checks: Vec<Check> = probe::all().iter().map(probed).collect();
     checks.extend(pinned(Path::new(BPFFS)));
-    checks.extend(devices(Path::new("/sys/class/net")));
+    checks.extend(devices(&fs::read_to_string("/proc/net/dev").unwrap_or_default()));
     checks
 }
 
@@ -131,17 +131,12 @@ fn attached(what: String, attachment: &Attachment) -> Check {
     }
 }
 
-/// Devices of this network namespace: which could have a responder, and why not.
-fn devices(class: &Path) -> Vec<Check> {
-    let mut names: Vec<String> = fs::read_dir(class)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
-    names.sort_unstable();
-    let looked = names.iter().filter_map(|name| Device::named(name).ok());
-    looked
+/// Devices of this network namespace: which could have a responder, and why not. `table`: as /proc/net/dev, since /sys/class/net may be another
+/// namespace's.
+fn devices(table: &str) -> Vec<Check> {
+    let names = table.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim()));
+    names
+        .filter_map(|name| Device::named(name).ok())
         .map(|device| {
             let what = format!("device {device}");
             match attach::check(&device, Hook::Tc, MAX_READ_BYTES) {

@@ -6,6 +6,7 @@ use onlooker_region::block::{Identity, init_plain};
 use onlooker_region::control::{ControlWriter, Entry, Place, RESPONDER_KERNEL, RESPONDER_TCP, RegionEntry};
 use onlooker_region::guard::commit;
 use onlooker_region::limits::BLOCK_WORDS;
+use onlooker_region::map::Map;
 use onlooker_region::schema::Kind;
 use onlooker_region::sync::{AtomicU64, Ordering};
 use onlooker_region::{Schema, SchemaId};
@@ -19,15 +20,24 @@ pub const INCARNATION: u32 = 5;
 
 /// Words that reader and writer share.
 #[derive(Clone)]
-pub struct Shared(pub Arc<[AtomicU64]>);
+pub struct Shared(pub Map);
+
+/// Words of this process.
+struct Own(Box<[AtomicU64]>);
+
+impl AsRef<[AtomicU64]> for Own {
+    fn as_ref(&self) -> &[AtomicU64] {
+        &self.0
+    }
+}
 
 impl Shared {
     pub fn new(blocks: usize) -> Self {
-        Self((0..blocks * BLOCK_WORDS).map(|_| AtomicU64::new(0)).collect())
+        Self(Map::shared(Own((0..blocks * BLOCK_WORDS).map(|_| AtomicU64::new(0)).collect())))
     }
 
     pub fn block(&self, index: usize) -> &[AtomicU64] {
-        &self.0[index * BLOCK_WORDS..][..BLOCK_WORDS]
+        &self.0.words()[index * BLOCK_WORDS..][..BLOCK_WORDS]
     }
 
     pub fn set(&self, block: usize, word: usize, value: u64) {
@@ -37,7 +47,7 @@ impl Shared {
 
 impl AsRef<[AtomicU64]> for Shared {
     fn as_ref(&self) -> &[AtomicU64] {
-        &self.0
+        self.0.words()
     }
 }
 
@@ -78,7 +88,7 @@ impl Memory {
         let from =
             read.va.checked_sub(*va).map(|offset| usize::try_from(offset / 8).unwrap()).ok_or(Refusal::Access)?;
         let count = read.length_bytes as usize / 8;
-        let words = words.0.get(from..).and_then(|words| words.get(..count)).ok_or(Refusal::Access)?;
+        let words = words.0.words().get(from..).and_then(|words| words.get(..count)).ok_or(Refusal::Access)?;
         Ok(words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect())
     }
 }
@@ -90,6 +100,8 @@ pub struct Host {
     pub control_words: Shared,
     /// Who serves the regions that are made from now on.
     pub responders: u32,
+    /// Gives regions their memory.
+    pub allocate: Box<dyn FnMut(usize) -> Shared + Send>,
 }
 
 /// A region of a [`Host`].
@@ -108,15 +120,20 @@ pub const PLACE: Place = Place {
 
 impl Host {
     pub fn new(control_blocks: usize) -> Self {
-        let control_words = Shared::new(control_blocks);
+        Self::within(Shared::new(control_blocks), PLACE, Box::new(Shared::new))
+    }
+
+    /// With the control region in `control_words`, and regions in what `allocate` gives.
+    pub fn within(control_words: Shared, place: Place, allocate: Box<dyn FnMut(usize) -> Shared + Send>) -> Self {
         let memory = Arc::new(Memory::default());
-        memory.insert(CONTROL_RKEY, CONTROL_VA, control_words.clone());
-        let control = ControlWriter::new(control_words.clone(), PLACE, [1; 16], [2; 16], 0, 1);
-        Self { memory, control, control_words, responders: RESPONDER_TCP }
+        memory.insert(place.rkey, place.va, control_words.clone());
+        let control = ControlWriter::new(control_words.clone(), place, [1; 16], [2; 16], 0, 1);
+        Self { memory, control, control_words, responders: RESPONDER_TCP, allocate }
     }
 
     pub fn answer(&self, tcp_port: u16) -> Answer {
-        let bytes = self.control_words.0.len() as u64 * 8;
+        let place = self.control.place();
+        let bytes = self.control_words.0.words().len() as u64 * 8;
         Answer {
             agent: "0.1.0".into(),
             host: "test".into(),
@@ -124,7 +141,7 @@ impl Host {
             boot_id: Id([2; 16]),
             boot_clock_ns: 1_000_000_000_000,
             wall_clock_ns: 1_700_000_000_000_000_000,
-            control: Control { rkey: CONTROL_RKEY, va: CONTROL_VA, bytes, generation: INCARNATION },
+            control: Control { rkey: place.rkey, va: place.va, bytes, generation: place.incarnation },
             max_read_bytes: 65_536,
             responders: vec![Responder { kind: TCP.into(), port: tcp_port, max_read_bytes: None }],
         }
@@ -136,7 +153,7 @@ impl Host {
         let canonical = schema.canonical();
         let schema_id = SchemaId::of(&canonical);
         self.control.hold_schema(schema_id, &schema.name, &canonical, 1).unwrap();
-        let words = Shared::new(schema.blocks() as usize);
+        let words = (self.allocate)(schema.blocks() as usize);
         let identity = Identity::first(id, 7);
         write_blocks(&schema, identity, &words);
         let (rkey, va) = (id + 1_000, u64::from(id) << 32);

@@ -16,7 +16,12 @@ use std::sync::Arc;
 
 /// Serves connections at a port of its own until the test's process ends.
 pub fn serve(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    serve_at("127.0.0.1:0".parse().unwrap(), serve)
+}
+
+/// Serves connections at an address of the calling thread's network namespace.
+pub fn serve_at(address: SocketAddr, serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind(address).unwrap();
     let address = listener.local_addr().unwrap();
     let serve = Arc::new(serve);
     std::thread::spawn(move || {
@@ -68,8 +73,13 @@ pub fn answer_stream(
 
 /// An honest TCP responder.
 pub fn responder(memory: &Arc<Memory>) -> SocketAddr {
+    responder_at("127.0.0.1:0".parse().unwrap(), memory)
+}
+
+/// An honest TCP responder elsewhere.
+pub fn responder_at(address: SocketAddr, memory: &Arc<Memory>) -> SocketAddr {
     let memory = memory.clone();
-    serve(move |stream| answer_stream(&memory, stream, |_, _| true))
+    serve_at(address, move |stream| answer_stream(&memory, stream, |_, _| true))
 }
 
 /// A certificate with its key, as an agent makes one.
