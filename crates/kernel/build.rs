@@ -8,8 +8,17 @@ use std::path::PathBuf;
 
 use libbpf_cargo::SkeletonBuilder;
 
-/// The responder, which the crate loads, and what only tests and benches load, by its bytes.
-const OBJECTS: [(&str, bool); 3] = [("responder", true), ("test_collector", false), ("bench", false)];
+/// The responder, whose skeleton the crate uses, and what it, tests and benches load by its bytes. Objects are named by the last part.
+const OBJECTS: [(&str, bool); 8] = [
+    ("responder", true),
+    ("test_collector", false),
+    ("bench", false),
+    ("collect/discover", false),
+    ("collect/cpu", false),
+    ("collect/load", false),
+    ("collect/memory", false),
+    ("collect/counters", false),
+];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -18,6 +27,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CLANG");
     for (object, with_skeleton) in OBJECTS {
         let source = format!("bpf/{object}.bpf.c");
+        let object = object.rsplit('/').next().unwrap_or(object);
         // asm/types.h, which linux/types.h includes, lives beside the libraries of the architecture on Debian. v3: atomics and 32-bit registers.
         let uapi = format!("-I/usr/include/{arch}-linux-gnu");
         let mut builder = SkeletonBuilder::new();

@@ -153,6 +153,11 @@ pub(crate) fn system<E: Into<io::Error>>(
     move |source| Error::System { operation, object, source: source.into(), advice }
 }
 
+/// A part that a BPF object of this crate should have and has not.
+pub(crate) fn absent(part: &str) -> libbpf_rs::Error {
+    libbpf_rs::Error::from(io::Error::new(io::ErrorKind::InvalidData, format!("the BPF object has no {part}")))
+}
+
 /// Advice for what only lacks rights.
 pub(crate) const NEEDS_CAPABILITIES: &str = "needs CAP_BPF and CAP_NET_ADMIN (or root)";
 /// Advice for what should not fail once the responder is loaded.

@@ -17,10 +17,12 @@
 compile_error!("the block format and the BPF programs are little-endian; big-endian hosts are not supported");
 
 pub mod attach;
+pub mod collect;
 mod collector;
 mod config;
 mod counters;
 pub mod device;
+pub mod discover;
 mod error;
 pub mod home;
 pub mod intf;

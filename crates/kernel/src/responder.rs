@@ -404,7 +404,7 @@ fn keep_line(level: PrintLevel, line: String) {
 }
 
 /// Runs `load` with libbpf's output, the verifier's log included, kept instead of printed. One at a time, since libbpf's printer is the process's.
-fn with_log<T>(load: impl FnOnce() -> T) -> (T, String) {
+pub(crate) fn with_log<T>(load: impl FnOnce() -> T) -> (T, String) {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let before = set_print(Some((PrintLevel::Warn, keep_line)));

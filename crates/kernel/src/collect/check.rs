@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every metric against procfs, before it is served. procfs is read, the blocks are computed, procfs is read again: a value of the kernel must lie between
+//! both readings, give or take what procfs rounds. The world moves meanwhile, so a metric that failed is tried again; one that fails always is left out.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+
+use onlooker_region::block::Identity;
+use onlooker_region::columns::Plan;
+use onlooker_region::guard::commit;
+use onlooker_region::limits::BLOCK_WORDS;
+use onlooker_region::schema::Field;
+use onlooker_region::{Block, Schema};
+
+use super::object::Prepared;
+use super::procfs::{Procfs, Reading, series};
+use crate::error::Result;
+
+/// Most attempts: a loaded machine changes its memory and run queues between any two readings.
+const TRIES: u32 = 50;
+
+/// Outcome of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Equal to procfs: served.
+    Equal,
+    /// Unlike procfs, or not in procfs: left out.
+    Unlike,
+}
+
+/// A metric against procfs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Check {
+    /// Name and constant labels.
+    pub metric: String,
+    /// The kernel's value: of the element that does not agree, else of the first.
+    pub kernel: f64,
+    /// procfs's before and after.
+    pub procfs: (f64, f64),
+    /// What came of it.
+    pub verdict: Verdict,
+    /// What was compared, or why the metric is left out.
+    pub reason: String,
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match self.verdict {
+            Verdict::Equal => "equal",
+            Verdict::Unlike => "LEFT OUT",
+        };
+        let Self { metric, kernel, procfs: (before, after), reason, .. } = self;
+        write!(f, "{metric}: {verdict}: kernel {kernel}, procfs {before} to {after}; {reason}")
+    }
+}
+
+/// A computed value with all its labels.
+struct Element {
+    series: String,
+    value: f64,
+}
+
+/// A metric of a schema: what Prometheus sees as one. Arrays may be several fields.
+fn metrics(schema: &Schema) -> Vec<String> {
+    let mut metrics: Vec<String> = schema.groups.iter().flat_map(|group| &group.fields).map(metric_of).collect();
+    let mut seen = BTreeSet::new();
+    metrics.retain(|metric| seen.insert(metric.clone()));
+    metrics
+}
+
+fn metric_of(field: &Field) -> String {
+    series(&field.name, field.labels.iter().map(|(label, value)| (label.as_str(), value.as_str())))
+}
+
+/// Checks every metric.
+///
+/// # Errors
+/// The reason why nothing can be checked.
+pub(super) fn check(
+    prepared: &Prepared,
+    compute: &dyn Fn(u32) -> Result<Option<Vec<u64>>>,
+) -> std::result::Result<Vec<Check>, String> {
+    let plan = Plan::new(prepared.schema.clone());
+    let metrics = metrics(&prepared.schema);
+    let mut checks: Vec<Option<Check>> = vec![None; metrics.len()];
+    for _ in 0..TRIES {
+        let procfs = || (prepared.procfs)().map_err(|error| format!("procfs: {error}"));
+        let before = procfs()?;
+        let payloads: Vec<Vec<u64>> = (0..prepared.schema.blocks())
+            .map(|block| match compute(block) {
+                Ok(Some(payload)) => Ok(payload),
+                Ok(None) => Err(format!("the collector has nothing to say of block {block}")),
+                Err(error) => Err(error.to_string()),
+            })
+            .collect::<std::result::Result<_, _>>()?;
+        let after = procfs()?;
+        let elements = decode(&plan, &payloads);
+        for (metric, check) in metrics.iter().zip(&mut checks) {
+            if check.as_ref().is_none_or(|check| check.verdict != Verdict::Equal) {
+                let elements = elements.get(metric).map_or(&[][..], Vec::as_slice);
+                *check = Some(compare(metric, elements, &before, &after));
+            }
+        }
+        if checks.iter().flatten().all(|check| check.verdict == Verdict::Equal) {
+            break;
+        }
+    }
+    Ok(checks.into_iter().flatten().collect())
+}
+
+/// The schema without the metrics that failed.
+pub(super) fn keep(schema: &Schema, checks: &[Check]) -> Schema {
+    let mut kept = schema.clone();
+    for group in &mut kept.groups {
+        group.fields.retain(|field| {
+            let metric = metric_of(field);
+            checks.iter().any(|check| check.metric == metric && check.verdict == Verdict::Equal)
+        });
+    }
+    kept
+}
+
+/// The values of each metric.
+fn decode(plan: &Plan, payloads: &[Vec<u64>]) -> HashMap<String, Vec<Element>> {
+    let identity = Identity::first(1, 1);
+    let blocks: Vec<Block> = (0u16..)
+        .zip(payloads)
+        .map(|(index, payload)| {
+            let words: [AtomicU64; BLOCK_WORDS] = std::array::from_fn(|_| AtomicU64::new(0));
+            commit(&words, identity.at(index), 1, |to| to.set_all(0, payload));
+            let mut block = Block::default();
+            block.copy_from(&words);
+            block
+        })
+        .collect();
+    let mut values: HashMap<String, Vec<Element>> = HashMap::new();
+    let refused = plan.decode(identity, &blocks, |sample| {
+        let labels = sample.labels();
+        let key = series(&sample.field.name, labels.iter().map(|(label, value)| (label.as_str(), value.as_str())));
+        values.entry(metric_of(sample.field)).or_default().push(Element { series: key, value: sample.scaled() });
+    });
+    debug_assert!(refused.is_ok_and(|refused| refused.is_empty()));
+    values
+}
+
+/// A metric against both readings: each element where procfs has it, else their sum.
+fn compare(metric: &str, elements: &[Element], before: &Reading, after: &Reading) -> Check {
+    let both = |key: &str| Some((*before.get(key)?, *after.get(key)?));
+    let inside = |value: f64, (before, after): (Procfs, Procfs)| {
+        let (low, high) = (before.value.min(after.value), before.value.max(after.value));
+        value >= low - before.rounding && value <= high + after.rounding
+    };
+    let check = |kernel: f64, (before, after): (Procfs, Procfs), verdict, reason: String| {
+        let (procfs, metric) = ((before.value, after.value), metric.to_owned());
+        Check { metric, kernel, procfs, verdict, reason }
+    };
+    let mut compared = 0;
+    let mut first = None;
+    for Element { series, value } in elements {
+        let Some(procfs) = both(series) else { continue };
+        if !inside(*value, procfs) {
+            return check(*value, procfs, Verdict::Unlike, format!("{series} is unlike procfs"));
+        }
+        compared += 1;
+        first.get_or_insert((*value, procfs));
+    }
+    if let Some((value, procfs)) = first {
+        return check(value, procfs, Verdict::Equal, format!("{compared} of {} compared", elements.len()));
+    }
+    let nothing = Procfs { value: f64::NAN, rounding: 0.0 };
+    let Some(procfs) = both(metric) else {
+        return check(f64::NAN, (nothing, nothing), Verdict::Unlike, "procfs has no such value".to_owned());
+    };
+    let sum = elements.iter().map(|element| element.value).sum();
+    let count = elements.len();
+    if inside(sum, procfs) {
+        check(sum, procfs, Verdict::Equal, format!("the sum of {count}"))
+    } else {
+        check(sum, procfs, Verdict::Unlike, format!("the sum of {count} is unlike procfs"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(value: f64) -> Reading {
+        Reading::from([("m{cpu=\"0\"}".to_owned(), Procfs { value, rounding: 0.01 })])
+    }
+
+    fn elements(value: f64) -> Vec<Element> {
+        vec![Element { series: "m{cpu=\"0\"}".to_owned(), value }]
+    }
+
+    #[test]
+    fn a_value_between_both_readings_is_equal_and_any_other_is_left_out() {
+        let verdict = |value| compare("m{}", &elements(value), &reading(1.0), &reading(1.5)).verdict;
+        assert_eq!([0.995, 1.2, 1.509].map(verdict), [Verdict::Equal; 3]);
+        assert_eq!([0.98, 1.52, f64::NAN].map(verdict), [Verdict::Unlike; 3]);
+    }
+
+    #[test]
+    fn without_a_counterpart_the_sum_is_compared_and_without_one_for_the_sum_it_is_left_out() {
+        let sum = Reading::from([("m{}".to_owned(), Procfs { value: 5.0, rounding: 0.0 })]);
+        let two = [elements(2.0), elements(3.0)].into_iter().flatten().collect::<Vec<_>>();
+        assert_eq!(compare("m{}", &two, &sum, &sum).verdict, Verdict::Equal);
+        assert_eq!(compare("m{}", &two[..1], &sum, &sum).verdict, Verdict::Unlike);
+        assert_eq!(compare("m{}", &two, &Reading::new(), &sum).verdict, Verdict::Unlike);
+    }
+}

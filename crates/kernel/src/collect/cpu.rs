@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Group cpu: `bpf/collect/cpu.bpf.c`.
+
+use onlooker_region::Schema;
+use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Type};
+
+use super::intf::{CPU_SLOTS, CPUS_PER_BLOCK, Cpu, PAIR_SLOTS};
+use super::object::{Content, Prepared};
+use super::procfs;
+use crate::discover::Discovery;
+
+/// Beyond, the label values of the schema's arrays would not fit into MAX_SCHEMA_BYTES.
+pub(super) const MAX_CPUS: u32 = 512;
+
+const TIMES_HELP: &str = "Seconds the CPUs spent in each mode.";
+const GUEST_HELP: &str = "Seconds the CPUs spent in guests (VMs) for each mode.";
+
+/// Times in the order of enum cpu_usage_stat (linux/kernel_stat.h): metric, mode.
+const TIMES: [(&str, &str, &str); 10] = [
+    ("node_cpu_seconds_total", "user", TIMES_HELP),
+    ("node_cpu_seconds_total", "nice", TIMES_HELP),
+    ("node_cpu_seconds_total", "system", TIMES_HELP),
+    ("node_cpu_seconds_total", "softirq", TIMES_HELP),
+    ("node_cpu_seconds_total", "irq", TIMES_HELP),
+    ("node_cpu_seconds_total", "idle", TIMES_HELP),
+    ("node_cpu_seconds_total", "iowait", TIMES_HELP),
+    ("node_cpu_seconds_total", "steal", TIMES_HELP),
+    ("node_cpu_guest_seconds_total", "user", GUEST_HELP),
+    ("node_cpu_guest_seconds_total", "nice", GUEST_HELP),
+];
+const RUNNING: u32 = 10;
+const SWITCHES: u32 = 11;
+
+/// Finds each CPU's variables.
+///
+/// # Errors
+/// Why the group cannot be had.
+pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
+    let present = procfs::cpu_count().map_err(|error| format!("/sys/devices/system/cpu/present: {error}"))?;
+    let cpus = present.min(MAX_CPUS);
+    discovery.note_limit("CPUs", present, MAX_CPUS);
+    let places = discovery.cpus(cpus)?;
+    let cpustat = discovery.percpu("kernel_cpustat")?;
+    // Without it idle time moves in ticks.
+    let tick = discovery.percpu("tick_cpu_sched").ok();
+    let tick = tick.filter(|offset| discovery.idle_is_counted_by_tick(&places, *offset));
+    let elements = places.iter().map(|place| {
+        let variable = |offset: u64| place.base.wrapping_add(offset);
+        Cpu { runqueue: place.runqueue, cpustat: variable(cpustat), tick: tick.map_or(0, variable) }.to_bytes()
+    });
+    let contents = vec![Content { map: "cpus", elements: elements.collect() }];
+    let schema = schema(cpus, discovery.tick_ns()?, tick.is_some());
+    Ok(Prepared { object: OBJECT, contents, maps: &[], schema, procfs: Box::new(procfs::cpu) })
+}
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cpu.bpf.o"));
+
+fn schema(cpus: u32, tick_ns: u64, exact_idle: bool) -> Schema {
+    let mut fields = Vec::new();
+    for (slot, (name, mode, help)) in (0..).zip(TIMES) {
+        let mut field = Field::new(name, Metric::Counter, Type::U64, slot);
+        (field.unit, field.scale, field.help) = ("seconds".into(), 1e-9, help.into());
+        field.labels.insert("mode".into(), mode.into());
+        field.resolution_ns = if exact_idle && matches!(mode, "idle" | "iowait") { 1 } else { tick_ns };
+        push_for_all(&mut fields, field, cpus);
+    }
+    let mut field = Field::new("onlooker_run_queue_length", Metric::Gauge, Type::U64, RUNNING);
+    field.help = "Tasks that run or wait to run on the CPU.".into();
+    push_for_all(&mut fields, field, cpus);
+    let mut field = Field::new("onlooker_context_switches_total", Metric::Counter, Type::U64, SWITCHES);
+    field.help = "Context switches of the CPU.".into();
+    push_for_all(&mut fields, field, cpus);
+    let mut group = Group::new(Kind::Computed, cpus.div_ceil(CPUS_PER_BLOCK), fields);
+    group.acquisition = Acquisition::Computed;
+    Schema { name: super::Group::Cpu.region().into(), groups: vec![group] }
+}
+
+/// Two arrays, even CPUs and odd ones: `bpf/collect/intf.h` says why.
+fn push_for_all(fields: &mut Vec<Field>, field: Field, cpus: u32) {
+    for odd in 0..2.min(cpus) {
+        let values: Vec<String> = (odd..cpus).step_by(2).map(|cpu| cpu.to_string()).collect();
+        let count = u32::try_from(values.len()).unwrap_or(u32::MAX);
+        let array = Array { label: "cpu".into(), count, stride: PAIR_SLOTS, values: Some(values) };
+        fields.push(Field { slot: field.slot + odd * CPU_SLOTS, array: Some(array), ..field.clone() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_cpus_has_a_good_schema() {
+        for cpus in (1..20).chain([64, 127, MAX_CPUS]) {
+            let schema = schema(cpus, 4_000_000, true);
+            schema.check().unwrap_or_else(|error| panic!("{cpus} CPUs: {error}"));
+            assert_eq!(schema.blocks(), cpus.div_ceil(8));
+        }
+    }
+
+    #[test]
+    fn a_cpu_stands_in_the_block_and_slot_that_the_program_gives_it() {
+        let schema = schema(21, 4_000_000, true);
+        for field in &schema.groups[0].fields {
+            let array = field.array.as_ref().unwrap();
+            for (element, cpu) in (0..).zip(array.values.as_ref().unwrap()) {
+                let cpu: u32 = cpu.parse().unwrap();
+                let slot = field.slot + element * array.stride;
+                assert_eq!(slot / 124, cpu / 8);
+                let place = cpu % 8;
+                assert_eq!((slot % 124) - place / 2 * 31 - place % 2 * 15, field.slot % 15, "CPU {cpu}");
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The contract with the collectors' programs, from this side: `bpf/collect/intf.h` is the other, and asserts the same sizes.
+
+/// CPUs of a block of group cpu.
+pub(super) const CPUS_PER_BLOCK: u32 = 8;
+/// Slots that two CPUs share.
+pub(super) const PAIR_SLOTS: u32 = 31;
+/// Slots of a CPU.
+pub(super) const CPU_SLOTS: u32 = 15;
+
+/// CPUs of a block of group responder.
+pub(super) const RESPONDER_CPUS_PER_BLOCK: u32 = 4;
+/// Numbers of the program's list of memory statistics.
+pub(super) const STATS: u32 = 128;
+/// Of these, zone statistics come first.
+pub(super) const ZONE_STATS: u32 = 32;
+/// Items of group memory.
+pub(super) const MEMORY_ITEMS: usize = 48;
+
+/// `struct onlooker_memory_facts`.
+pub(super) struct MemoryFacts {
+    pub(super) zone_stat: u64,
+    pub(super) node_stat: u64,
+    pub(super) total_ram: u64,
+    pub(super) deferred: u64,
+    pub(super) total_reserve_pages: u64,
+    pub(super) watermark_low_pages: u64,
+    pub(super) zone_stats: u32,
+    pub(super) node_stats: u32,
+    pub(super) items: [[u8; 2]; MEMORY_ITEMS],
+    pub(super) available: [u8; 5],
+}
+
+impl MemoryFacts {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let words = [
+            self.zone_stat,
+            self.node_stat,
+            self.total_ram,
+            self.deferred,
+            self.total_reserve_pages,
+            self.watermark_low_pages,
+        ];
+        let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        bytes.extend([self.zone_stats, self.node_stats].into_iter().flat_map(u32::to_le_bytes));
+        bytes.extend(self.items.as_flattened());
+        bytes.extend(self.available);
+        bytes.extend([0; 3]);
+        bytes
+    }
+}
+
+/// `struct onlooker_cpu`.
+pub(super) struct Cpu {
+    pub(super) runqueue: u64,
+    pub(super) cpustat: u64,
+    pub(super) tick: u64,
+}
+
+impl Cpu {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        [self.runqueue, self.cpustat, self.tick].into_iter().flat_map(u64::to_le_bytes).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = include_str!("../../bpf/collect/intf.h");
+
+    fn defined(name: &str) -> u32 {
+        let line = HEADER.lines().find(|line| line.starts_with(&format!("#define {name} "))).unwrap();
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn numbers_and_sizes_are_those_of_the_header() {
+        assert_eq!(defined("COLLECT_CPUS_PER_BLOCK"), CPUS_PER_BLOCK);
+        assert_eq!(defined("COLLECT_PAIR_SLOTS"), PAIR_SLOTS);
+        assert_eq!(defined("COLLECT_CPU_SLOTS"), CPU_SLOTS);
+        assert_eq!(defined("COLLECT_RESPONDER_CPUS_PER_BLOCK"), RESPONDER_CPUS_PER_BLOCK);
+        assert_eq!(defined("COLLECT_STATS"), STATS);
+        assert_eq!(defined("COLLECT_ZONE_STATS"), ZONE_STATS);
+        assert_eq!(defined("COLLECT_MEMORY_ITEMS") as usize, MEMORY_ITEMS);
+        let memory = MemoryFacts {
+            zone_stat: 0,
+            node_stat: 0,
+            total_ram: 0,
+            deferred: 0,
+            total_reserve_pages: 0,
+            watermark_low_pages: 0,
+            zone_stats: 0,
+            node_stats: 0,
+            items: [[0; 2]; MEMORY_ITEMS],
+            available: [0; 5],
+        };
+        let size = |name: &str, bytes: usize| assert!(HEADER.contains(&format!("COLLECT_SIZE({name}, {bytes});")));
+        size("onlooker_cpu", Cpu { runqueue: 0, cpustat: 0, tick: 0 }.to_bytes().len());
+        size("onlooker_memory_facts", memory.to_bytes().len());
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Kernel memory through `bpf/collect/discover.bpf.c`: one run of a program a question, a map for question and answer.
+
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput};
+
+use crate::error::{CHECK_KERNEL_LOG, Error, Result, absent, bpf};
+use crate::responder::with_log;
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/discover.bpf.o"));
+/// Most bytes of one read: COLLECT_READ_BYTES.
+const READ_BYTES: usize = 4096;
+const DATA: usize = 56;
+/// Bytes of `struct onlooker_exchange`.
+const EXCHANGE_BYTES: usize = DATA + READ_BYTES;
+
+/// The loaded programs.
+pub(super) struct Reader {
+    object: Object,
+    exchange: MapHandle,
+}
+
+impl Reader {
+    pub(super) fn load() -> Result<Self> {
+        let (result, log) = with_log(|| {
+            let object = ObjectBuilder::default().open_memory(OBJECT)?.load()?;
+            let map = object.maps().find(|map| map.name() == "exchange");
+            let map = map.ok_or_else(|| absent("map `exchange`"))?;
+            let exchange = MapHandle::try_from(&map)?;
+            Ok((object, exchange))
+        });
+        let (object, exchange) = result.map_err(|source| Error::Load { source, log })?;
+        Ok(Self { object, exchange })
+    }
+
+    /// Runs a program on a question; gives its verdict and the answer.
+    fn ask(&self, name: &str, address: u64, bytes: u32, cpu: u32) -> Result<(u32, Vec<u8>)> {
+        let mut exchange = vec![0; EXCHANGE_BYTES];
+        exchange[..8].copy_from_slice(&address.to_le_bytes());
+        exchange[8..12].copy_from_slice(&bytes.to_le_bytes());
+        exchange[12..16].copy_from_slice(&cpu.to_le_bytes());
+        self.exchange.update(&[0; 4], &exchange, MapFlags::ANY).map_err(bpf(
+            "writing",
+            "exchange",
+            CHECK_KERNEL_LOG,
+        ))?;
+        let missing = || absent(name);
+        let output = self
+            .object
+            .progs_mut()
+            .find(|program| program.name() == name)
+            .ok_or_else(missing)
+            .and_then(|program| program.test_run(ProgramInput::default()))
+            .map_err(bpf("BPF_PROG_TEST_RUN", name, CHECK_KERNEL_LOG))?;
+        let answer =
+            self.exchange.lookup(&[0; 4], MapFlags::ANY).map_err(bpf("reading", "exchange", CHECK_KERNEL_LOG))?;
+        Ok((output.return_value, answer.filter(|answer| answer.len() == EXCHANGE_BYTES).unwrap_or(exchange)))
+    }
+
+    /// As [`Reader::ask`], where a verdict other than 0 is a reason.
+    fn find(&self, name: &str, cpu: u32, place: usize) -> std::result::Result<u64, String> {
+        match self.ask(name, 0, 0, cpu) {
+            Ok((0, answer)) => Ok(word(&answer, place)),
+            Ok((1, _)) => Err("this kernel has not the structures that lead there".to_owned()),
+            Ok((verdict, _)) => Err(format!("{name} gave up at step {verdict} on CPU {cpu}")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// `struct rq` of a CPU.
+    pub(super) fn runqueue(&self, cpu: u32) -> std::result::Result<u64, String> {
+        self.find("find_runqueue", cpu, 2)
+    }
+
+    /// `__per_cpu_offset[cpu]`.
+    pub(super) fn percpu_offset(&self, cpu: u32) -> std::result::Result<u64, String> {
+        self.find("find_percpu_offset", cpu, 3)
+    }
+
+    /// `struct net` of the caller.
+    #[allow(dead_code, reason = "for devices")]
+    pub(super) fn net(&self) -> std::result::Result<u64, String> {
+        self.find("find_net", 0, 4)
+    }
+
+    /// `idle_sleeptime` of a `struct tick_sched`.
+    pub(super) fn idle_sleep_ns(&self, tick: u64) -> Option<u64> {
+        match self.ask("read_idle_sleep", tick, 0, 0) {
+            Ok((0, answer)) => Some(word(&answer, DATA / 8)),
+            _ => None,
+        }
+    }
+
+    /// Jiffies and CLOCK_MONOTONIC in ns, at one instant.
+    pub(super) fn clocks(&self) -> Result<(u64, u64)> {
+        let (_, answer) = self.ask("clocks", 0, 0, 0)?;
+        Ok((word(&answer, 5), word(&answer, 6)))
+    }
+
+    /// Up to 4 KiB of kernel memory; `None` where the address is bad.
+    pub(super) fn read(&self, address: u64, bytes: usize) -> Option<Vec<u8>> {
+        let bytes = bytes.min(READ_BYTES);
+        match self.ask("read_memory", address, u32::try_from(bytes).ok()?, 0) {
+            Ok((0, answer)) => Some(answer[DATA..DATA + bytes].to_vec()),
+            _ => None,
+        }
+    }
+}
+
+fn word(bytes: &[u8], place: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|index| bytes[8 * place + index]))
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Groups load and memory.
+
+use onlooker_kernel::collect::Group;
+
+use crate::regions::{Collecting, between, eventually, file};
+use crate::support::SIDES;
+
+#[test]
+fn load_averages_are_those_of_proc_loadavg() {
+    let collecting = Collecting::new(&[Group::Load]);
+    for side in SIDES {
+        eventually("load averages", || {
+            let loads =
+                || file("/proc/loadavg").split(' ').take(3).map(|load| load.parse().unwrap()).collect::<Vec<f64>>();
+            let before = loads();
+            let values = collecting.read(Group::Load, side);
+            let after = loads();
+            assert_eq!(values.len(), 3);
+            for (index, name) in ["node_load1{}", "node_load5{}", "node_load15{}"].iter().enumerate() {
+                between(values[*name], before[index], after[index], 0.0051)
+                    .map_err(|reason| format!("{name}: {reason}"))?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// node_exporter's names of /proc/meminfo's lines, in bytes.
+fn meminfo(name: &str) -> f64 {
+    let text = file("/proc/meminfo");
+    let line = text.lines().find(|line| {
+        let own = line.split(':').next().unwrap().replace('(', "_").replace(')', "");
+        format!("node_memory_{own}_bytes{{}}") == name
+    });
+    let line = line.unwrap_or_else(|| panic!("/proc/meminfo has nothing for {name}"));
+    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() * 1024.0
+}
+
+#[test]
+fn memory_is_that_of_proc_meminfo() {
+    let collecting = Collecting::new(&[Group::Memory]);
+    let names = collecting.read(Group::Memory, SIDES[0]);
+    for name in ["MemTotal", "MemFree", "MemAvailable", "AnonPages", "Mapped", "Dirty", "Slab", "Active_file", "Shmem"]
+    {
+        assert!(names.contains_key(&format!("node_memory_{name}_bytes{{}}")), "{name} is missing");
+    }
+    assert!(names.len() >= 25, "{}", names.len());
+    for side in SIDES {
+        for name in names.keys().filter(|name| name.starts_with("node_memory")) {
+            eventually(name, || {
+                let before = meminfo(name);
+                let value = collecting.read(Group::Memory, side)[name];
+                between(value, before, meminfo(name), 0.0)
+            });
+        }
+        eventually("file pages", || {
+            let files = || {
+                ["Cached", "Buffers", "SwapCached"]
+                    .iter()
+                    .map(|part| meminfo(&format!("node_memory_{part}_bytes{{}}")))
+                    .sum()
+            };
+            let before = files();
+            let value = collecting.read(Group::Memory, side)["onlooker_memory_file_bytes{}"];
+            between(value, before, files(), 0.0)
+        });
+    }
+}
+
+#[test]
+fn memory_that_a_process_takes_is_seen() {
+    let collecting = Collecting::new(&[Group::Memory]);
+    let anonymous = || collecting.read(Group::Memory, SIDES[0])["node_memory_AnonPages_bytes{}"];
+    const TAKEN: f64 = (64 << 20) as f64;
+    eventually("64 MiB", || {
+        let before = anonymous();
+        let taken = vec![1u8; 64 << 20];
+        let with = anonymous();
+        assert_eq!(taken[4096], 1);
+        drop(taken);
+        let grown = with - before;
+        if grown > 0.8 * TAKEN && grown < 1.5 * TAKEN { Ok(()) } else { Err(format!("grown by {grown} bytes")) }
+    });
+}
