@@ -15,7 +15,9 @@ help:
 	@echo '  bench-cost         what a counter, a commit and a histogram record cost the program'
 	@echo '  bench-agent        the idle agent: memory and context switches'
 	@echo '  bench-responder    ns of softirq for a READ answered by the BPF responder (root)'
+	@echo '  bench-overhead     what a host that is read every 10 ms notices of it (root)'
 	@echo '  bench-requester    one soft requester thread beside its bare sockets'
+	@echo 'make soak-agent    the agent killed 100 times while it is read and a program counts (root)'
 	@echo 'make lab           guests with other kernels and soft-RoCE: lab-smoke and lab-contract'
 	@echo 'make fuzz          the property harnesses for FUZZ_SECONDS (60) each'
 	@echo 'make audit         known vulnerabilities in dependencies (needs the network)'
@@ -85,7 +87,7 @@ lab: setup-lab
 # --- benches -----------------------------------------------------------------------------------------------------------------------------
 
 .PHONY: bench
-bench: bench-torn bench-cost bench-agent bench-responder bench-requester
+bench: bench-torn bench-cost bench-agent bench-responder bench-requester bench-overhead
 
 .PHONY: bench-torn
 bench-torn: setup-build
@@ -103,6 +105,14 @@ bench-agent: setup-build
 .PHONY: bench-responder
 bench-responder: setup-test
 	$(CARGO) run --release --quiet -p onlooker-kernel --example bench_responder
+
+.PHONY: bench-overhead
+bench-overhead: setup-test
+	bench/overhead
+
+.PHONY: soak-agent
+soak-agent: setup-test
+	bench/soak-agent
 
 .PHONY: bench-requester
 bench-requester: setup-test
