@@ -11,6 +11,8 @@ in_reader=(nsenter --net="/run/netns/$reader")
 # Ahead of other work, so that lateness is not the reader's own.
 onlooker=("${in_reader[@]}" chrt -f 50 build/onlooker)
 agent_pid=
+bpf_stats=/proc/sys/kernel/bpf_stats_enabled
+bpf_stats_before=$(cat $bpf_stats)
 
 if [ "$(id -u)" != 0 ]; then
   echo '##############################################################################'
@@ -35,6 +37,7 @@ finish_kernel() {
   for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
   pids=()
   [ ! -f "$scratch/agent.toml" ] || "${in_watched[@]}" build/onlooker-agent purge --config "$scratch/agent.toml" >/dev/null 2>&1 || true
+  echo "$bpf_stats_before" >$bpf_stats
   ! mountpoint -q "$bpffs" || umount "$bpffs" || true
   ip netns del "$watched" 2>/dev/null || true
   ip netns del "$reader" 2>/dev/null || true

@@ -21,6 +21,10 @@ pub struct ProgramInfo {
     pub translated_insns: u32,
     /// Machine code, bytes; 0 where the JIT is off.
     pub jited_bytes: u32,
+    /// How often it ran while `kernel.bpf_stats_enabled` was 1, packets of others included.
+    pub runs: u64,
+    /// How long these runs took together.
+    pub run_time_ns: u64,
 }
 
 /// Outcome of [`Program::run`].
@@ -83,6 +87,8 @@ pub(crate) fn info_of(program: BorrowedFd<'_>) -> Result<ProgramInfo> {
         verified_insns: info.verified_insns,
         translated_insns: info.xlated_prog_len / 8,
         jited_bytes: info.jited_prog_len,
+        runs: info.run_cnt,
+        run_time_ns: info.run_time_ns,
     })
 }
 

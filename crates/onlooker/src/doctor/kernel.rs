@@ -10,20 +10,18 @@ use onlooker_transport::clock::steady_ns;
 use std::fs;
 use std::path::Path;
 
-/// Where the BPF file system is.
-const BPFFS: &str = "/sys/fs/bpf";
 /// Longest READ that a device is checked for where no responder says otherwise: the profile's.
 const MAX_READ_BYTES: u32 = 1024;
 /// A lease that ends sooner than the agent renews it will end.
 const SHORT_LEASE_NS: u64 = 3_600_000_000_000;
 
-/// All of them.
-pub(super) fn checks() -> Vec<Check> {
+/// All of them, for the BPF file system `bpffs`.
+pub(super) fn checks(bpffs: &Path) -> Vec<Check> {
     if !rustix::process::geteuid().is_root() {
         return vec![Check::ok("kernel responder", "not looked at: that needs root")];
     }
     let mut checks: Vec<Check> = probe::all().iter().map(probed).collect();
-    checks.extend(pinned(Path::new(BPFFS)));
+    checks.extend(pinned(bpffs));
     checks.extend(devices(&fs::read_to_string("/proc/net/dev").unwrap_or_default()));
     checks
 }
@@ -85,13 +83,23 @@ fn responder(bpffs: &Path, name: &str) -> Vec<Check> {
     match pinned.counters() {
         Ok(counters) => {
             checks.extend(counters.iter().filter(|(_, count)| *count > 0).map(|(exit, count)| match exit {
-                Exit::Answered => Check::ok(what(" answered"), format!("{count} READs")),
+                Exit::Answered => Check::ok(what(" answered"), format!("{count} READs{}", run_time(&pinned))),
                 exit => Check::warn(what(&format!(" dropped {exit}")), format!("{count} packets"), advice(exit)),
             }))
         }
         Err(error) => checks.push(Check::fail(what(" counters"), error.to_string(), "see the kernel log")),
     }
     checks
+}
+
+/// What its programs took, where the kernel has counted it.
+fn run_time(pinned: &Pinned) -> String {
+    let infos = pinned.programs().filter_map(|(_, program)| program.info().ok());
+    let (runs, ns) = infos.fold((0, 0), |(runs, ns), info| (runs + info.runs, ns + info.run_time_ns));
+    match u64::checked_div(ns, runs) {
+        Some(mean) => format!("; its programs ran {runs} times for {ns} ns, {mean} ns each (kernel.bpf_stats_enabled)"),
+        None => String::new(),
+    }
 }
 
 fn lease(what: String, until_ns: Result<u64, Error>, now_ns: u64) -> Check {

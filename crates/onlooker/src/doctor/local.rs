@@ -28,12 +28,12 @@ const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 const SOCKET: &str = "/run/onlooker/agent.sock";
 
 /// All of them, in the order of the report.
-pub(super) fn checks() -> Vec<Check> {
+pub(super) fn checks(bpf_file_system: &Path) -> Vec<Check> {
     let rdma = devices(Path::new("/sys/class/infiniband"));
     vec![
         kernel(&rustix::system::uname().release().to_string_lossy()),
         btf(Path::new("/sys/kernel/btf/vmlinux")),
-        bpffs(Path::new("/sys/fs/bpf")),
+        bpffs(bpf_file_system),
         memlock(getrlimit(Resource::Memlock).current, !rdma.is_empty()),
         clock_source(Path::new("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
         agent_socket(&std::env::var_os("ONLOOKER_SOCKET").map_or_else(|| SOCKET.into(), PathBuf::from)),

@@ -12,6 +12,7 @@ use crate::number::parse_duration;
 use crate::{End, Failure, output, token};
 use serde::Serialize;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What the user asks for.
@@ -22,6 +23,9 @@ pub(crate) struct Arguments {
     target: Option<Target>,
     #[command(flatten)]
     token: token::Source,
+    /// The BPF file system where this machine's agent pins its kernel responder
+    #[arg(long, value_name = "PATH", default_value = "/sys/fs/bpf")]
+    bpffs: PathBuf,
     /// One JSON document
     #[arg(long)]
     json: bool,
@@ -69,8 +73,8 @@ impl Check {
 
 /// Checks and prints.
 pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
-    let mut checks = local::checks();
-    checks.extend(kernel::checks());
+    let mut checks = local::checks(&arguments.bpffs);
+    checks.extend(kernel::checks(&arguments.bpffs));
     if let Some(target) = &arguments.target {
         remote::checks(target, &arguments.token, arguments.timeout, &mut checks);
     }
