@@ -5,6 +5,7 @@
 
 mod kernel;
 mod local;
+mod metrics;
 mod remote;
 
 use crate::host::Target;
@@ -26,6 +27,9 @@ pub(crate) struct Arguments {
     /// The BPF file system where this machine's agent pins its kernel responder
     #[arg(long, value_name = "PATH", default_value = "/sys/fs/bpf")]
     bpffs: PathBuf,
+    /// Check which kernel metrics could be computed here, each beside procfs
+    #[arg(long)]
+    metrics: bool,
     /// One JSON document
     #[arg(long)]
     json: bool,
@@ -75,6 +79,9 @@ impl Check {
 pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
     let mut checks = local::checks(&arguments.bpffs);
     checks.extend(kernel::checks(&arguments.bpffs));
+    if arguments.metrics {
+        checks.extend(metrics::checks());
+    }
     if let Some(target) = &arguments.target {
         remote::checks(target, &arguments.token, arguments.timeout, &mut checks);
     }

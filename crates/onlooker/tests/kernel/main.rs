@@ -301,3 +301,18 @@ fn doctor_looks_at_both_responders_and_at_the_pins() {
     let (code, out, _) = World::at_host(&["doctor"]);
     assert!(code == 1 && out.contains("fail responder test lease: over since"), "{out}");
 }
+
+#[test]
+fn doctor_compares_what_could_be_computed_with_procfs() {
+    if !is_possible() {
+        return;
+    }
+    let (_, out, err) = World::at_host(&["doctor", "--metrics", "--json"]);
+    let json: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {err}"));
+    let all = json["checks"].as_array().unwrap();
+    let with = |prefix: &str| all.iter().filter(|check| check["what"].as_str().unwrap().starts_with(prefix)).count();
+    assert!(with("computed ") >= 4 && with("kernel variable ") > 0, "{json:#}");
+    // On a kernel that has them all. Elsewhere the line says why not.
+    let load = all.iter().find(|check| check["what"] == "computed load").unwrap();
+    assert!(load["status"] == "warn" || with("metric node_load") >= 3, "{json:#}");
+}
