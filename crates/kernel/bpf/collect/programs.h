@@ -11,6 +11,7 @@
 #define ONLOOKER_COLLECT_PROGRAMS_H
 
 #include "base.h"
+#include "../crc.h"
 
 SEC("tc")
 int collect_tc(struct __sk_buff *skb)
@@ -60,6 +61,100 @@ int collect_once(void *context)
 		return 0;
 	clear_block(s);
 	return onlooker_collect(s, s->request.offset_bytes / ONLOOKER_BLOCK_BYTES);
+}
+
+/* The published twin: the same blocks in a slab, a block each time the timer fires. Its own scratch, since it may run beside the responder. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct onlooker_scratch);
+} publish_scratch SEC(".maps");
+
+/* The slab, in whose place this stands until the loader puts it here. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, ONLOOKER_BLOCK_BYTES);
+} published SEC(".maps");
+
+struct publication {
+	struct bpf_timer timer;
+	struct onlooker_publication_facts facts;
+};
+
+/* The timer lives as long as somebody holds or has pinned this map. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct publication);
+} publication SEC(".maps");
+
+#define CLOCK_MONOTONIC 1
+
+/*
+ * docs/format/block.md, Writer. The exchanges are the fences: on all machines they order the stores around them, and if one did not, readers would retry
+ * more often, no more than that.
+ */
+__noinline int onlooker_write_block(struct onlooker_scratch *s, __u32 index, __u64 identity)
+{
+	volatile __u64 *to = bpf_map_lookup_elem(&published, &index);
+	__u64 odd, even, *block;
+	__u32 version;
+
+	if (!s || !to)
+		return 0;
+	block = COLLECTOR_BLOCK(s);
+	version = (__u32)to[0] & ~1u;
+	odd = version | 1;
+	version += 2;
+	even = version ? version : 2;
+	block[0] = even;
+	block[2] = identity;
+	block[ONLOOKER_BLOCK_WORDS - 1] = even | (__u64)~onlooker_crc(s, ~0u, ONLOOKER_DATA_WORD, ONLOOKER_BLOCK_WORDS - 1) << 32;
+	to[ONLOOKER_BLOCK_WORDS - 1] = odd;
+	__sync_lock_test_and_set(&to[0], odd);
+#pragma unroll
+	for (int word = 1; word < ONLOOKER_BLOCK_WORDS - 1; word++)
+		to[word] = block[word];
+	__sync_lock_test_and_set(&to[ONLOOKER_BLOCK_WORDS - 1], block[ONLOOKER_BLOCK_WORDS - 1]);
+	to[0] = even;
+	return 1;
+}
+
+static int publish_block(void *map, __u32 *key, struct publication *p)
+{
+	__u32 zero = 0, block = p->facts.next;
+	struct onlooker_scratch *s = bpf_map_lookup_elem(&publish_scratch, &zero);
+
+	(void)map;
+	(void)key;
+	if (block >= p->facts.blocks)
+		block = 0;
+	if (s) {
+		clear_block(s);
+		COLLECTOR_BLOCK(s)[COLLECTOR_TIME] = bpf_ktime_get_boot_ns();
+		if (onlooker_collect(s, block) && onlooker_write_block(s, p->facts.first_block + block, p->facts.identity + block))
+			p->facts.runs++;
+	}
+	p->facts.next = block + 1;
+	bpf_timer_start(&p->timer, p->facts.interval_ns, 0);
+	return 0;
+}
+
+SEC("syscall")
+int publish(void *context)
+{
+	__u32 zero = 0;
+	struct publication *p = bpf_map_lookup_elem(&publication, &zero);
+
+	(void)context;
+	if (!p || bpf_timer_init(&p->timer, &publication, CLOCK_MONOTONIC) || bpf_timer_set_callback(&p->timer, publish_block))
+		return 1;
+	return bpf_timer_start(&p->timer, 0, 0) ? 1 : 0;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

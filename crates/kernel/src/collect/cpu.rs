@@ -5,7 +5,7 @@ use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Type};
 
 use super::intf::{CPU_SLOTS, CPUS_PER_BLOCK, Cpu, PAIR_SLOTS};
-use super::object::{Content, Prepared};
+use super::object::{Content, Image, Prepared};
 use super::procfs;
 use crate::discover::Discovery;
 
@@ -50,7 +50,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     });
     let contents = vec![Content { map: "cpus", elements: elements.collect() }];
     let schema = schema(cpus, discovery.tick_ns()?, tick.is_some());
-    Ok(Prepared { object: OBJECT, contents, maps: &[], schema, procfs: Box::new(procfs::cpu) })
+    Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(procfs::cpu) })
 }
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cpu.bpf.o"));

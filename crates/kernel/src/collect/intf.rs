@@ -50,6 +50,30 @@ impl MemoryFacts {
     }
 }
 
+/// Bytes of `struct publication` before its facts: the timer, which user space never sees.
+pub(super) const TIMER_BYTES: usize = 16;
+
+/// `struct onlooker_publication_facts`, as its loader writes it.
+pub(super) struct PublicationFacts {
+    pub(super) interval_ns: u64,
+    pub(super) identity: u64,
+    pub(super) first_block: u32,
+    pub(super) blocks: u32,
+}
+
+impl PublicationFacts {
+    pub(super) const BYTES: usize = 40;
+    /// Where `runs` stands.
+    pub(super) const RUNS: usize = 32;
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes: Vec<u8> = [self.interval_ns, self.identity].into_iter().flat_map(u64::to_le_bytes).collect();
+        bytes.extend([self.first_block, self.blocks].into_iter().flat_map(u32::to_le_bytes));
+        bytes.resize(Self::BYTES, 0);
+        bytes
+    }
+}
+
 /// `struct onlooker_cpu`.
 pub(super) struct Cpu {
     pub(super) runqueue: u64,
@@ -97,6 +121,7 @@ mod tests {
         };
         let size = |name: &str, bytes: usize| assert!(HEADER.contains(&format!("COLLECT_SIZE({name}, {bytes});")));
         size("onlooker_cpu", Cpu { runqueue: 0, cpustat: 0, tick: 0 }.to_bytes().len());
+        size("onlooker_publication_facts", PublicationFacts::BYTES);
         size("onlooker_memory_facts", memory.to_bytes().len());
     }
 }

@@ -4,7 +4,7 @@
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
-use super::object::{Content, Prepared};
+use super::object::{Content, Image, Prepared};
 use super::procfs;
 use crate::discover::{Discovery, Read};
 
@@ -25,7 +25,11 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     let is_it = |address: u64, read: &Read<'_>| is_avenrun(&read(address, 24)?, loads).then_some(address);
     let avenrun = discovery.global("avenrun", &["get_avenrun", "loadavg_proc_show"], is_it)?;
     let contents = vec![Content { map: "facts", elements: vec![avenrun.to_le_bytes().to_vec()] }];
-    Ok(Prepared { object: OBJECT, contents, maps: &[], schema: schema(), procfs: Box::new(procfs::load) })
+    Ok(Prepared {
+        image: Image { object: OBJECT, contents, maps: &[] },
+        schema: schema(),
+        procfs: Box::new(procfs::load),
+    })
 }
 
 /// On a machine that has been idle since boot the averages are 0, and so are many other places: nothing is decided then.

@@ -8,7 +8,7 @@ use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
 use super::intf::{MEMORY_ITEMS, MemoryFacts, STATS, ZONE_STATS};
-use super::object::{Content, Prepared};
+use super::object::{Content, Image, Prepared};
 use super::procfs;
 use crate::discover::{Discovery, Read};
 
@@ -125,7 +125,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     group.acquisition = Acquisition::Computed;
     let schema = Schema { name: super::Group::Memory.region().into(), groups: vec![group] };
     let contents = vec![Content { map: "facts", elements: vec![facts.to_bytes()] }];
-    Ok(Prepared { object: OBJECT, contents, maps: &[], schema, procfs: Box::new(procfs::memory) })
+    Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(procfs::memory) })
 }
 
 /// Kernels that set up their pages late count them as free in /proc/meminfo and not in vm_zone_stat.

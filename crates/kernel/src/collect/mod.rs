@@ -18,20 +18,21 @@ mod load;
 mod memory;
 mod object;
 mod procfs;
+mod publish;
 mod responder;
 
 use std::os::fd::AsFd as _;
 
-use libbpf_rs::{MapCore as _, Object, ProgramInput};
 use onlooker_region::Schema;
 
 use crate::discover::{Discovery, Finding};
-use crate::error::{CHECK_KERNEL_LOG, Error, Result, absent, bpf};
+use crate::error::{Error, Result};
 use crate::program::{ProgramInfo, info_of};
 use crate::responder::Responder;
 
 pub use check::{Check, Verdict};
-use object::{Prepared, Purpose};
+use object::{Image, Prepared, Purpose};
+pub use publish::{Publication, Published, stop_publishing};
 
 /// A group of metrics: one region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -120,6 +121,7 @@ pub struct InstalledGroup {
     pub checks: Vec<Check>,
     /// The programs for tc and XDP, as the kernel has them.
     pub programs: Vec<ProgramInfo>,
+    image: Image,
 }
 
 /// What [`install`] did.
@@ -184,8 +186,8 @@ pub fn survey(options: &Options) -> Result<Survey> {
     let mut groups = Vec::new();
     for &group in &options.groups {
         let result = prepare(None, &mut discovery, group).and_then(|prepared| {
-            let object = prepared.load(Purpose::Check).map_err(|error| error.to_string())?;
-            check::check(&prepared, &|block| compute(&object, block))
+            let object = prepared.image.load(Purpose::Check).map_err(|error| error.to_string())?;
+            check::check(&prepared, &|block| object::compute(&object, block))
         });
         groups.push(SurveyedGroup { group, result });
     }
@@ -212,8 +214,8 @@ fn install_group(
 ) -> std::result::Result<InstalledGroup, String> {
     let prepared = prepare(Some(responder), discovery, group)?;
     let text = |error: Error| error.to_string();
-    let object = prepared.load(Purpose::Serve(responder)).map_err(text)?;
-    let checks = check::check(&prepared, &|block| compute(&object, block))?;
+    let object = prepared.image.load(Purpose::Serve(responder)).map_err(text)?;
+    let checks = check::check(&prepared, &|block| object::compute(&object, block))?;
     let schema = check::keep(&prepared.schema, &checks);
     if schema.groups.iter().all(|group| group.fields.is_empty()) {
         let first = checks.iter().find(|check| check.verdict != Verdict::Equal);
@@ -237,20 +239,6 @@ fn install_group(
         schema,
         checks,
         programs,
-    })
-}
-
-/// The payload of a block, computed now, in this thread, by the same function that answers READs.
-fn compute(object: &Object, block: u32) -> Result<Option<Vec<u64>>> {
-    let once = object.maps().find(|map| map.name() == "once");
-    let program = object.progs_mut().find(|program| program.name() == "collect_once");
-    let (Some(once), Some(program)) = (once, program) else {
-        let source = absent("map `once` or program `collect_once`");
-        return Err(bpf("looking into", "a collector's object", "build it from bpf/collect")(source));
-    };
-    object::compute(&once, block, || {
-        let output = program.test_run(ProgramInput::default());
-        let output = output.map_err(bpf("BPF_PROG_TEST_RUN", "collect_once", CHECK_KERNEL_LOG))?;
-        Ok(output.return_value != 0)
+        image: prepared.image,
     })
 }

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A group made ready: its object, what goes into its maps, its schema and procfs's view of it.
 
-use libbpf_rs::{Map, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder};
+use std::os::fd::AsFd as _;
+
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput};
 use onlooker_region::Schema;
 
 use super::procfs::Reading;
 use crate::error::{CHECK_KERNEL_LOG, Error, Result, absent, bpf};
 use crate::responder::{Responder, with_log};
+use crate::slab::Slab;
+use crate::tables::crc_tables;
 
 /// What an object is loaded for: which of its programs, with whose maps.
 #[derive(Clone, Copy)]
@@ -15,38 +19,63 @@ pub(super) enum Purpose<'a> {
     Check,
     /// To answer READs of this responder.
     Serve(&'a Responder),
+    /// To write into this slab, with this responder's counters.
+    Publish(&'a Responder, &'a Slab),
 }
 
 impl Purpose<'_> {
+    /// Maps that it needs beside those of the group.
+    fn maps(self) -> &'static [&'static str] {
+        match self {
+            Self::Check => &["once"],
+            Self::Serve(_) => &["once", "scratch", "counters", "collectors_tc", "collectors_xdp"],
+            Self::Publish(..) => &["publish_scratch", "published", "publication"],
+        }
+    }
+
     fn programs(self) -> &'static [&'static str] {
         match self {
             Self::Check => &["collect_once"],
             Self::Serve(_) => &["collect_once", "collect_tc", "collect_xdp"],
+            Self::Publish(..) => &["publish"],
         }
     }
 }
 
 /// A map of the object and its elements, from key 0 on. The map has as many as there are.
+#[derive(Clone)]
 pub(super) struct Content {
     pub(super) map: &'static str,
     pub(super) elements: Vec<Vec<u8>>,
 }
 
-/// A group made ready to be loaded.
-pub(super) struct Prepared {
+/// An object and all that its loader writes: enough to load it again.
+pub(super) struct Image {
     /// Compiled from `bpf/collect/<group>.bpf.c`.
     pub(super) object: &'static [u8],
     /// All that the loader writes.
     pub(super) contents: Vec<Content>,
-    /// Maps that only READs and the check need, beside those of `contents`.
+    /// Maps that computing needs beside those of `contents`.
     pub(super) maps: &'static [&'static str],
+}
+
+impl std::fmt::Debug for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Addresses of the kernel are not for logs.
+        f.debug_struct("Image").field("bytes", &self.object.len()).finish_non_exhaustive()
+    }
+}
+
+/// A group made ready to be loaded.
+pub(super) struct Prepared {
+    pub(super) image: Image,
     /// With all metrics.
     pub(super) schema: Schema,
     /// What procfs says now.
     pub(super) procfs: Box<dyn Fn() -> std::io::Result<Reading>>,
 }
 
-impl Prepared {
+impl Image {
     /// Loads the programs that `purpose` needs and fills the maps.
     pub(super) fn load(&self, purpose: Purpose<'_>) -> Result<Object> {
         let (result, log) = with_log(|| self.try_load(purpose));
@@ -55,10 +84,7 @@ impl Prepared {
             Failure::Ours(error) => error,
         })?;
         for content in &self.contents {
-            let found = object.maps().find(|map| map.name() == content.map);
-            let missing = || absent("such map");
-            let map = found.ok_or_else(missing).and_then(|map| MapHandle::try_from(&map));
-            let map = map.map_err(bpf("opening", content.map, "build it from bpf/collect"))?;
+            let map = map_of(&object, content.map)?;
             for (key, element) in (0u32..).zip(&content.elements) {
                 let written = map.update(&key.to_le_bytes(), element, MapFlags::ANY);
                 written.map_err(bpf("writing", content.map, CHECK_KERNEL_LOG))?;
@@ -73,19 +99,33 @@ impl Prepared {
             let wanted = purpose.programs().iter().any(|name| program.name() == *name);
             program.set_autoload(wanted);
         }
-        if let Purpose::Serve(responder) = purpose {
-            responder.adopt_maps(&mut object).map_err(Failure::Ours)?;
-        }
         for mut map in object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             if let Some(content) = self.contents.iter().find(|content| content.map == name) {
                 map.set_max_entries(u32::try_from(content.elements.len()).unwrap_or(u32::MAX))?;
-            } else if matches!(purpose, Purpose::Check) && name != "once" && !self.maps.contains(&name.as_str()) {
+            } else if let (Purpose::Publish(_, slab), "published") = (purpose, name.as_str()) {
+                map.reuse_fd(slab.as_fd())?;
+            } else if let (Purpose::Publish(..), true) = (purpose, name.ends_with(".rodata")) {
+                let tables = crc_tables();
+                let words = tables.slices.iter().chain(&tables.shift_guarded).flatten();
+                let bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
+                let value = map.initial_value_mut().and_then(|value| value.get_mut(..bytes.len()));
+                value.ok_or_else(|| absent("room for the tables of bpf/crc.h"))?.copy_from_slice(&bytes);
+            } else if !purpose.maps().contains(&name.as_str()) && !self.maps.contains(&name.as_str()) {
                 map.set_autocreate(false)?;
             }
         }
+        if let Purpose::Serve(responder) | Purpose::Publish(responder, _) = purpose {
+            responder.adopt_maps(&mut object).map_err(Failure::Ours)?;
+        }
         Ok(object.load()?)
     }
+}
+
+/// A map of a loaded object.
+pub(super) fn map_of(object: &Object, name: &str) -> Result<MapHandle> {
+    let found = object.maps().find(|map| map.name() == name).ok_or_else(|| absent(name));
+    found.and_then(|map| MapHandle::try_from(&map)).map_err(bpf("opening", name, "build it from bpf/collect"))
 }
 
 enum Failure {
@@ -104,13 +144,13 @@ const OFFSET_BYTES: usize = 24;
 const BLOCK: usize = 56 + 48 + 8 * 10;
 const PAYLOAD_WORDS: std::ops::Range<usize> = 3..127;
 
-/// Puts the question for a block into map `once`, runs, and gives the payload; `None` where the collector had nothing to say.
-pub(super) fn compute(once: &Map<'_>, block: u32, run: impl FnOnce() -> Result<bool>) -> Result<Option<Vec<u64>>> {
-    let once = MapHandle::try_from(once).map_err(bpf("opening", "once", CHECK_KERNEL_LOG))?;
+/// The payload of a block, computed now, in this thread, by the same function that answers READs; `None` where it had nothing to say.
+pub(super) fn compute(object: &Object, block: u32) -> Result<Option<Vec<u64>>> {
+    let once = map_of(object, "once")?;
     let mut scratch = vec![0; once.value_size() as usize];
     scratch[OFFSET_BYTES..OFFSET_BYTES + 8].copy_from_slice(&(u64::from(block) * 1024).to_le_bytes());
     once.update(&[0; 4], &scratch, MapFlags::ANY).map_err(bpf("writing", "once", CHECK_KERNEL_LOG))?;
-    if !run()? {
+    if run(object, "collect_once")? == 0 {
         return Ok(None);
     }
     let scratch = once.lookup(&[0; 4], MapFlags::ANY).map_err(bpf("reading", "once", CHECK_KERNEL_LOG))?;
@@ -120,4 +160,11 @@ pub(super) fn compute(once: &Map<'_>, block: u32, run: impl FnOnce() -> Result<b
         scratch.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
     };
     Ok(Some(PAYLOAD_WORDS.map(word).collect()))
+}
+
+/// Runs a program of type `syscall` once; gives its verdict.
+pub(super) fn run(object: &Object, name: &str) -> Result<u32> {
+    let program = object.progs_mut().find(|program| program.name() == name).ok_or_else(|| absent(name));
+    let output = program.and_then(|program| program.test_run(ProgramInput::default()));
+    output.map(|output| output.return_value).map_err(bpf("BPF_PROG_TEST_RUN", name, CHECK_KERNEL_LOG))
 }

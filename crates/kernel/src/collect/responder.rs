@@ -8,7 +8,7 @@ use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Type};
 
 use super::intf::{PAIR_SLOTS, RESPONDER_CPUS_PER_BLOCK};
-use super::object::Prepared;
+use super::object::{Image, Prepared};
 use super::procfs::{self, Procfs, Reading, series};
 use crate::intf::Exit;
 use crate::responder::Responder;
@@ -27,9 +27,7 @@ pub(super) fn prepare(responder: Option<&Responder>) -> Result<Prepared, String>
     let counters = counters.map_err(|error| format!("counters: {error}"))?;
     let read = move || reading(counters.as_ref(), cpus);
     Ok(Prepared {
-        object: OBJECT,
-        contents: Vec::new(),
-        maps: &["counters"],
+        image: Image { object: OBJECT, contents: Vec::new(), maps: &["counters"] },
         schema: schema(cpus),
         procfs: Box::new(read),
     })

@@ -3,9 +3,14 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+#[allow(dead_code, reason = "shared with the network tests")]
+#[path = "../network/world.rs"]
+mod world;
 
 mod counters;
 mod cpu;
+mod life;
 mod load;
+mod publish;
 mod regions;
 mod verifier;
