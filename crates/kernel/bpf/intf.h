@@ -38,8 +38,8 @@ enum onlooker_exit {
 	ONLOOKER_SLAB = 21,              /* region entry names a slab or block that is not there */
 	ONLOOKER_COLLECTOR = 22,         /* region is computed and its collector is not installed */
 	ONLOOKER_COLLECTOR_REFUSED = 23, /* the collector had nothing to say */
-	ONLOOKER_ROOM = 24,              /* the packet could not grow to the answer's size (XDP: ask with padded requests, or use tc) */
-	ONLOOKER_STORE = 25,             /* the answer could not be written into the packet */
+	ONLOOKER_MTU = 24,               /* the answer would be longer than the device's MTU, which was lowered since the attachment */
+	ONLOOKER_ROOM = 25,              /* the packet could not grow to the answer's size (XDP: ask with padded requests, or use tc) */
 	ONLOOKER_EXITS = 26,
 };
 

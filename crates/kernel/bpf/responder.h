@@ -92,6 +92,17 @@ static __always_inline __u32 transport_offset(const struct onlooker_scratch *s)
 	return s->request.l3_offset + ip_bytes(s->request.ipv6) + sizeof(struct udphdr);
 }
 
+/*
+ * The device would drop a longer answer without a count of ours. Attaching checks that the longest one fits; but an MTU can be lowered later. The helper
+ * takes the length of the IP packet and does not count Ethernet header and tags.
+ */
+static __always_inline int beyond_mtu(void *context, const struct onlooker_scratch *s, __u32 transport_bytes)
+{
+	__u32 l3_bytes = ip_bytes(s->request.ipv6) + sizeof(struct udphdr) + transport_bytes;
+
+	return bpf_check_mtu(context, 0, &l3_bytes, 0, 0) != 0;
+}
+
 #define MOST_TRANSPORT_BYTES (sizeof(struct bth) + 4 + ONLOOKER_MAX_READ_BYTES + 4)
 
 static __always_inline int tc_answer(struct __sk_buff *skb, struct onlooker_scratch *s, int computed)
@@ -100,18 +111,23 @@ static __always_inline int tc_answer(struct __sk_buff *skb, struct onlooker_scra
 	__u64 size_less_one;
 	int exit;
 
+	if (beyond_mtu(skb, s, bytes))
+		return ONLOOKER_MTU;
 	if (bpf_skb_change_tail(skb, transport_offset(s) + bytes, 0))
 		return ONLOOKER_ROOM;
 	exit = answer_headers((void *)(long)skb->data, (void *)(long)skb->data_end, s, bytes);
 	if (exit)
 		return exit;
 	answer_transport(s, computed);
-	/* 6.1's verifier wants a size's bounds freshly compared, and its least value by addition. */
+	/*
+	 * Not seen to fail: the packet is linear, its own and long enough since it grew (net/core/filter.c, __bpf_skb_change_tail and bpf_skb_store_bytes).
+	 * 6.1's verifier wants a size's bounds freshly compared, and its least value by addition.
+	 */
 	size_less_one = bytes - 1;
 	asm volatile("" : "+r"(size_less_one));
 	if (size_less_one >= MOST_TRANSPORT_BYTES ||
 	    bpf_skb_store_bytes(skb, transport_offset(s), &s->packet.words[ONLOOKER_TRANSPORT_WORD], size_less_one + 1, 0))
-		return ONLOOKER_STORE;
+		return ONLOOKER_ROOM;
 	return ONLOOKER_ANSWERED;
 }
 
@@ -122,6 +138,8 @@ static __always_inline int xdp_answer(struct xdp_md *xdp, struct onlooker_scratc
 	__u64 size_less_one;
 	int exit;
 
+	if (beyond_mtu(xdp, s, bytes))
+		return ONLOOKER_MTU;
 	if (bpf_xdp_adjust_tail(xdp, (int)(transport_offset(s) + bytes) - have))
 		return ONLOOKER_ROOM;
 	exit = answer_headers((void *)(long)xdp->data, (void *)(long)xdp->data_end, s, bytes);
@@ -132,7 +150,7 @@ static __always_inline int xdp_answer(struct xdp_md *xdp, struct onlooker_scratc
 	asm volatile("" : "+r"(size_less_one));
 	if (size_less_one >= MOST_TRANSPORT_BYTES ||
 	    bpf_xdp_store_bytes(xdp, transport_offset(s), &s->packet.words[ONLOOKER_TRANSPORT_WORD], size_less_one + 1))
-		return ONLOOKER_STORE;
+		return ONLOOKER_ROOM;
 	return ONLOOKER_ANSWERED;
 }
 

@@ -72,10 +72,10 @@ pub enum Exit {
     Collector = 22,
     /// The collector had nothing to say.
     CollectorRefused = 23,
+    /// The answer would be longer than the device's MTU, which was lowered since the attachment.
+    Mtu = 24,
     /// The packet could not grow to the answer's size.
-    Room = 24,
-    /// The answer could not be written into the packet.
-    Store = 25,
+    Room = 25,
 }
 
 impl Exit {
@@ -106,8 +106,8 @@ impl Exit {
         Exit::Slab,
         Exit::Collector,
         Exit::CollectorRefused,
+        Exit::Mtu,
         Exit::Room,
-        Exit::Store,
     ];
 
     /// Its name as a label value, as in `bpf/intf.h` without the prefix and in lower case.
@@ -137,8 +137,8 @@ impl Exit {
             Exit::Slab => "slab",
             Exit::Collector => "collector",
             Exit::CollectorRefused => "collector_refused",
+            Exit::Mtu => "mtu",
             Exit::Room => "room",
-            Exit::Store => "store",
         }
     }
 }

@@ -5,6 +5,9 @@
 mod support;
 
 mod devices;
+mod faults;
+mod flood;
+mod foreign;
 mod homes;
 mod killed;
 mod life;

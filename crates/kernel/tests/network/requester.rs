@@ -70,6 +70,47 @@ impl UdpRequester {
         self
     }
 
+    /// How long to wait for an answer: half a second unless told.
+    pub(crate) fn patience(&mut self, time: Duration) {
+        self.socket.set_read_timeout(Some(time)).unwrap();
+    }
+
+    fn datagram(&mut self, va: u64, rkey: u32, length_bytes: u32) -> Vec<u8> {
+        self.psn += 1;
+        let request =
+            ReadRequest { destination: Qpn::wrapping(0x1234), psn: Psn::wrapping(self.psn), va, rkey, length_bytes };
+        let mut datagram = [0; 64];
+        let length = Packet::from(request).write_datagram(&self.to_responder, &mut datagram).unwrap();
+        datagram[..length].to_vec()
+    }
+
+    /// `count` READs in one call with UDP segmentation offload.
+    pub(crate) fn send_segmented(&mut self, va: u64, rkey: u32, length_bytes: u32, count: usize) {
+        let each: Vec<Vec<u8>> = (0..count).map(|_| self.datagram(va, rkey, length_bytes)).collect();
+        let size = libc::c_int::try_from(each[0].len()).unwrap();
+        let set = |size: libc::c_int| {
+            let bytes = libc::socklen_t::try_from(size_of_val(&size)).unwrap();
+            let (fd, value) = (self.socket.as_raw_fd(), (&raw const size).cast());
+            // SAFETY: the option's value is an int, and `size` is one.
+            assert_eq!(unsafe { libc::setsockopt(fd, libc::SOL_UDP, libc::UDP_SEGMENT, value, bytes) }, 0);
+        };
+        set(size);
+        self.socket.send_to(&each.concat(), self.responder).unwrap();
+        set(0);
+    }
+
+    /// Counts answers until none comes any more.
+    pub(crate) fn answers(&mut self) -> usize {
+        let mut buffer = [0; 10_000];
+        let mut count = 0;
+        while let Ok((length, _)) = self.socket.recv_from(&mut buffer) {
+            let answer = Packet::parse_datagram(&self.from_responder, &buffer[..length]).unwrap();
+            assert!(matches!(answer, Packet::ReadAnswer(_)));
+            count += 1;
+        }
+        count
+    }
+
     /// One READ; `None` where no answer came in time.
     pub(crate) fn read(&mut self, va: u64, rkey: u32, length_bytes: u32) -> Option<Vec<u8>> {
         self.psn += 1;
@@ -140,6 +181,46 @@ impl FrameSocket {
                 Self { socket }
             }
         })
+    }
+
+    /// One that receives nothing and hands frames straight to the device.
+    pub(crate) fn for_sending(world: &World) -> Self {
+        let this = Self::new(world);
+        let set = |level: libc::c_int, option: libc::c_int, value: *const libc::c_void, bytes: usize| {
+            let bytes = libc::socklen_t::try_from(bytes).unwrap();
+            // SAFETY: `value` points at `bytes` live bytes of the type that the option wants.
+            let result = unsafe { libc::setsockopt(this.socket.as_raw_fd(), level, option, value, bytes) };
+            assert_eq!(result, 0, "{}", io::Error::last_os_error());
+        };
+        let one: libc::c_int = 1;
+        set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, (&raw const one).cast(), size_of_val(&one));
+        // ret #0
+        let mut nothing = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 };
+        let program = libc::sock_fprog { len: 1, filter: &raw mut nothing };
+        set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, (&raw const program).cast(), size_of_val(&program));
+        this
+    }
+
+    /// Sends frames in one system call; returns how many the device took.
+    pub(crate) fn send_batch(&self, frames: &[Vec<u8>]) -> u64 {
+        let mut parts: Vec<libc::iovec> = frames
+            .iter()
+            .map(|frame| libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() })
+            .collect();
+        let mut messages: Vec<libc::mmsghdr> = parts
+            .iter_mut()
+            .map(|part| {
+                // SAFETY: zeros are a valid message without address and control data.
+                let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+                (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (part, 1);
+                message
+            })
+            .collect();
+        let count = u32::try_from(messages.len()).unwrap();
+        // SAFETY: there are `count` messages, each with one part that points into a live frame, which is only read.
+        let sent = unsafe { libc::sendmmsg(self.socket.as_raw_fd(), messages.as_mut_ptr(), count, 0) };
+        // ENOBUFS: the first of them was dropped by the device's queue.
+        u64::try_from(sent).unwrap_or(0)
     }
 
     pub(crate) fn send(&self, frame: &[u8]) {

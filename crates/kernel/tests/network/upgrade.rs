@@ -25,6 +25,8 @@ pub(crate) enum Way {
     Xdp,
 }
 
+pub(crate) const WAYS: [Way; 3] = [Way::Tc, Way::Filter, Way::Xdp];
+
 impl Way {
     pub(crate) fn hook(self) -> Hook {
         if self == Way::Xdp { Hook::Xdp } else { Hook::Tc }

@@ -8,5 +8,6 @@ mod computed;
 mod limits;
 mod named;
 mod oracle;
+mod sequences;
 mod tables;
 mod verifier;

@@ -185,7 +185,7 @@ fn advice(exit: Exit) -> &'static str {
             "a computed region has no collector, or it had nothing to say: see the agent's log"
         }
         Exit::Room => "answers could not grow in the packet: XDP on veth does this; use tc",
-        Exit::Store => "answers could not be written into packets: report this with the kernel's version",
+        Exit::Mtu => "answers are longer than the device's MTU, which was lowered since: raise it or read less at once",
     }
 }
 
