@@ -3,7 +3,7 @@
 //!
 //! A *gap* is a due reading of a region that gave no fresh valid frame: no answer, refused blocks, gone from the directory, another identity, an
 //! acquisition time that stood still in a computed group, or a whole reading that failed or had to bootstrap again first. A region is expected from
-//! its first frame on, for as long as the reading goes on.
+//! its first frame on, for as long as the reading goes on; one that is replaced by another incarnation is one gap, and the successor is expected then.
 
 use crate::host::{Connection, HostError, Reading};
 use crate::output;
@@ -58,7 +58,6 @@ impl Times {
 struct Known {
     name: String,
     labels: Vec<(String, String)>,
-    frames: u64,
     /// Acquisition time of its oldest computed block, when it last had a frame.
     computed_ns: Option<u64>,
     seen: bool,
@@ -75,6 +74,7 @@ pub(super) struct Summary {
     /// Due times that passed by because a reading took long, and because this process got no CPU in time.
     skipped: [u64; 2],
     regions: BTreeMap<u64, Known>,
+    frames: u64,
     gaps: BTreeMap<(String, &'static str), u64>,
     /// Of sessions that are over.
     reads_before: [u64; 2],
@@ -95,6 +95,7 @@ impl Summary {
             anew: 0,
             skipped: [0; 2],
             regions: BTreeMap::new(),
+            frames: 0,
             gaps: BTreeMap::new(),
             reads_before: [0; 2],
             reads: [0; 2],
@@ -168,7 +169,6 @@ impl Summary {
         let known = self.regions.entry(entry.identity.word()).or_insert_with(|| Known {
             name: entry.name.clone(),
             labels: entry.labels.clone(),
-            frames: 0,
             computed_ns: None,
             seen: true,
         });
@@ -179,7 +179,7 @@ impl Summary {
         });
         match trouble {
             None => {
-                known.frames += 1;
+                self.frames += 1;
                 known.computed_ns = computed_ns;
             }
             Some(why) if counts => self.gap(&entry.name, why),
@@ -190,11 +190,17 @@ impl Summary {
     /// Regions that gave nothing since they are not there.
     fn missing(&mut self, counts: bool) {
         let mut missing = Vec::new();
-        for known in self.regions.values().filter(|known| !known.seen) {
-            let again = |other: &&Known| other.seen && other.name == known.name && other.labels == known.labels;
-            let why = if self.regions.values().any(|other| again(&other)) { "identity" } else { "missing" };
-            missing.push((known.name.clone(), why));
+        let mut replaced = Vec::new();
+        for (identity, known) in self.regions.iter().filter(|(_, known)| !known.seen) {
+            let again = |other: &Known| other.seen && other.name == known.name && other.labels == known.labels;
+            let is_replaced = self.regions.values().any(again);
+            missing.push((known.name.clone(), if is_replaced { "identity" } else { "missing" }));
+            if is_replaced {
+                replaced.push(*identity);
+            }
         }
+        // From now on its successor is expected.
+        replaced.iter().for_each(|identity| drop(self.regions.remove(identity)));
         if counts {
             missing.iter().for_each(|(name, why)| self.gap(name, why));
         }
@@ -215,7 +221,7 @@ impl Summary {
             "anew": self.anew,
             "skipped": {"slow_reading": self.skipped[0], "late_reader": self.skipped[1]},
             "regions": self.regions.len(),
-            "frames": self.regions.values().map(|known| known.frames).sum::<u64>(),
+            "frames": self.frames,
             "gaps": self.gaps.values().sum::<u64>(),
             "gaps_by": gaps,
             "reads": self.reads_before[0] + self.reads[0],
