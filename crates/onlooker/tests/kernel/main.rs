@@ -247,6 +247,67 @@ fn counts_of_a_paced_reading_tell_gaps_from_frames() {
 }
 
 #[test]
+fn the_kernels_metrics_are_computed_at_each_reading_whatever_the_longest_read_is() {
+    if !is_possible() {
+        return;
+    }
+    for max_read_bytes in [1024, 8192] {
+        let mut world = World::with(max_read_bytes, 9000);
+        world.region(1, "shop", "shop_open", BOTH);
+        let groups = world.computed(10);
+        assert!(!groups.is_empty());
+        let (code, out, err) = world.onlooker(&["read", HOST_IP[0], "--json", "--via", "kernel"]);
+        let json: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((code, err.as_str(), names(&json).len()), (0, "", 1 + groups.len()));
+        for region in &json["regions"].as_array().unwrap()[1..] {
+            assert_eq!(region["acquisition"], serde_json::json!(["computed"]));
+            assert!(region["problem"].is_null() && region["refused"].is_null(), "{region}");
+        }
+        let samples = json["samples"].as_array().unwrap();
+        let computed: Vec<_> = samples.iter().filter(|sample| sample["region"].as_u64() >= Some(10)).collect();
+        assert!(computed.len() > 20, "{}", computed.len());
+        let (code, out, err) = world.onlooker(&[
+            "read",
+            HOST_IP[0],
+            "--via",
+            "kernel",
+            "--interval",
+            "10ms",
+            "--count",
+            "100",
+            "--summary",
+        ]);
+        let summary: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+        assert_eq!(
+            (code, err.as_str(), &summary["gaps"]),
+            (0, "", &0.into()),
+            "each reading has fresh times: {summary}"
+        );
+        assert_eq!(summary["frames"], 100 * (1 + groups.len()));
+    }
+}
+
+#[test]
+fn answers_are_no_longer_than_the_way_carries() {
+    if !is_possible() {
+        return;
+    }
+    const LONG: &str = r#"{"name":"long","groups":[{"kind":"plain","blocks":32,"fields":[{"name":"long","metric":"gauge","type":"u64"}]}]}"#;
+    for (mtu, expected) in [(1500, 32), (5000, 8), (9000, 4)] {
+        let mut world = World::with(8192, mtu);
+        world.region_of(1, "long", LONG, RESPONDER_KERNEL);
+        for ip in HOST_IP {
+            let before = world.pinned.counters().unwrap();
+            let (code, out, err) = world.onlooker(&["read", &bracketed(ip), "--json", "--via", "kernel"]);
+            let json: Value = serde_json::from_str(&out).unwrap();
+            assert_eq!((code, err.as_str(), value_of(&json, "long")), (0, "", Some(0)), "{ip} {mtu}");
+            let answered = world.pinned.counters().unwrap().since(&before).get(Exit::Answered);
+            assert!((expected..expected + 6).contains(&answered), "{ip} {mtu}: {answered}");
+        }
+    }
+}
+
+#[test]
 fn doctor_looks_at_both_responders_and_at_the_pins() {
     if !is_possible() {
         return;

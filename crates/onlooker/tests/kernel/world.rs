@@ -5,6 +5,7 @@
 use crate::common::memory::{CONTROL_RKEY, CONTROL_VA, Host, INCARNATION, Region, Shared};
 use crate::common::{plain_token, responder_at, serve_at};
 use onlooker_bootstrap::{Answer, KERNEL, Responder, frame};
+use onlooker_kernel::collect::{InstalledGroup, Options, install};
 use onlooker_kernel::{Config, Device, Home, Hook, Kind, Pinned, Prefix};
 use onlooker_region::control::{Place, RESPONDER_KERNEL, RESPONDER_TCP};
 use onlooker_region::limits::BLOCK_WORDS;
@@ -57,6 +58,11 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
+        Self::with(1024, 1500)
+    }
+
+    /// With a responder of longer READs, and an MTU of the reader's device.
+    pub(crate) fn with(max_read_bytes: u32, reader_mtu: u32) -> Self {
         let flags = UnshareFlags::NEWNET | UnshareFlags::NEWNS;
         // SAFETY: no file descriptor table is unshared, so every descriptor stays valid; only this thread's namespaces change.
         unsafe { unshare_unsafe(flags) }.expect("root");
@@ -68,10 +74,10 @@ impl World {
             OwnedFd::from(std::fs::File::open("/proc/thread-self/ns/net").unwrap())
         });
         let reader = reader.join().unwrap();
-        connect(&reader);
+        connect(&reader, reader_mtu);
 
         let home = Home::new(Path::new("/sys/fs/bpf"), "test").unwrap();
-        let config = Config { source_rate: None, cpu_rate: None, ..Config::new(PORT) };
+        let config = Config { source_rate: None, cpu_rate: None, max_read_bytes, ..Config::new(PORT) };
         let pinned = Pinned::load(&config, &home).unwrap_or_else(|error| panic!("{error}"));
         let slab = pinned.create_slab(SLAB, SLAB_BLOCKS).unwrap();
         let words = Map::shared(slab.map(0, SLAB_BLOCKS, true).unwrap());
@@ -82,7 +88,7 @@ impl World {
         pinned.set_lease(Duration::from_secs(7200)).unwrap();
         let used = Arc::new(Mutex::new(0));
         let host = host(&words, &used, CONTROL_RKEY, INCARNATION);
-        let answer = Arc::new(Mutex::new(told(&host)));
+        let answer = Arc::new(Mutex::new(told(&host, max_read_bytes)));
         let world = Self { reader, pinned, host, words, used, answer };
         world.publish(CONTROL_RKEY, CONTROL_VA, 0, CONTROL_BLOCKS);
         world.serve();
@@ -114,9 +120,14 @@ impl World {
 
     /// A region with one gauge, served as `responders` say.
     pub(crate) fn region(&mut self, id: u32, name: &str, metric: &str, responders: u32) -> Region {
+        self.region_of(id, name, &gauge(metric), responders)
+    }
+
+    /// A region of any schema.
+    pub(crate) fn region_of(&mut self, id: u32, name: &str, schema: &str, responders: u32) -> Region {
         let first_block = *self.used.lock().unwrap();
         self.host.responders = responders;
-        let region = self.host.region(id, name, &[], &gauge(metric));
+        let region = self.host.region(id, name, &[], schema);
         let (blocks, memory) = (*self.used.lock().unwrap() - first_block, &self.host.memory);
         if responders & RESPONDER_KERNEL != 0 {
             self.publish(region.entry.rkey, region.entry.va, first_block, blocks);
@@ -125,6 +136,18 @@ impl World {
             memory.remove(region.entry.rkey);
         }
         region
+    }
+
+    /// The kernel's own metrics: regions that have no memory and are computed at each READ.
+    pub(crate) fn computed(&mut self, first_id: u32) -> Vec<InstalledGroup> {
+        let installed = install(&self.pinned, &Options::default()).unwrap_or_else(|error| panic!("{error}"));
+        for (id, group) in (first_id..).zip(&installed.groups) {
+            let region = self.region_of(id, group.name, &group.schema.canonical(), RESPONDER_KERNEL);
+            let kind = Kind::Computed { collector: group.slot, identity: region.entry.identity.word() };
+            let computed = onlooker_kernel::Region { va: region.entry.va, blocks: group.blocks, kind };
+            self.pinned.add_region(region.entry.rkey, &computed).unwrap();
+        }
+        installed.groups
     }
 
     /// Publishes a region's memory under another key.
@@ -141,7 +164,7 @@ impl World {
         self.host = host(&self.words, &self.used, rkey, old.incarnation + 1);
         self.host.memory = memory;
         self.publish(rkey, CONTROL_VA, first_block, CONTROL_BLOCKS);
-        *self.answer.lock().unwrap() = told(&self.host);
+        *self.answer.lock().unwrap() = told(&self.host, self.pinned.config().max_read_bytes);
         self.pinned.remove_region(old.rkey).unwrap();
     }
 
@@ -209,28 +232,29 @@ fn host(words: &Map, used: &Arc<Mutex<u32>>, rkey: u32, incarnation: u32) -> Hos
     Host::within(control, place, Box::new(allocate))
 }
 
-fn told(host: &Host) -> Answer {
+fn told(host: &Host, max_read_bytes: u32) -> Answer {
     let mut answer = host.answer(TCP_PORT);
-    answer.responders.push(Responder { kind: KERNEL.into(), port: PORT, max_read_bytes: Some(1024) });
+    answer.responders.push(Responder { kind: KERNEL.into(), port: PORT, max_read_bytes: Some(max_read_bytes) });
     answer
 }
 
-fn connect(reader: &OwnedFd) {
+fn connect(reader: &OwnedFd, reader_mtu: u32) {
     let peer = format!("/proc/{}/fd/{}", std::process::id(), reader.as_raw_fd());
     run("ip", &["link", "set", "lo", "up"]);
     run("ip", &["link", "add", "ve1", "type", "veth", "peer", "name", "ve2"]);
     run("ip", &["link", "set", "ve2", "netns", &peer]);
-    bring_up("ve1", HOST_IP);
+    bring_up("ve1", HOST_IP, 9000);
     let namespace = reader.as_fd();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network)).unwrap();
-            bring_up("ve2", READER_IP);
+            bring_up("ve2", READER_IP, reader_mtu);
         });
     });
 }
 
-fn bring_up(device: &str, [v4, v6]: [&str; 2]) {
+fn bring_up(device: &str, [v4, v6]: [&str; 2], mtu: u32) {
+    run("ip", &["link", "set", device, "mtu", &mtu.to_string()]);
     run("ip", &["address", "add", &format!("{v4}/24"), "dev", device]);
     run("ip", &["address", "add", &format!("{v6}/64"), "dev", device, "nodad"]);
     run("ip", &["link", "set", device, "up"]);
