@@ -5,7 +5,7 @@
 //! run queue, which the caller's task group points at; and a global variable is an operand in the code of a function that uses it, accepted only if what
 //! is there equals procfs. Nothing is attached: programs of type `syscall` run in the loader's own context and answer through a map.
 //!
-//! A [`Discovery`] is used by one thread, for the time of one installation; what it found and how is in its [`Finding`]s. Cost: 60-150 ms, most of it
+//! A `Discovery` is used by one thread, for the time of one installation; what it found and how is in its [`Finding`]s. Cost: 60-150 ms, most of it
 //! BTF and kallsyms. Needs CAP_BPF, CAP_PERFMON and, to see addresses in kallsyms, CAP_SYSLOG; the kernel's BTF (CONFIG_DEBUG_INFO_BTF).
 
 mod operands;
