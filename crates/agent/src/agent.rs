@@ -6,27 +6,26 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use onlooker_region::Schema;
-use onlooker_region::block::Identity;
-use onlooker_region::map::{Map, MapError};
+use onlooker_region::map::MapError;
+use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
 use crate::bootstrap::{self, Announcement, Endpoint};
 use crate::config::Config;
-use crate::counters::{self, Counters};
-use crate::directory::{Directory, DirectoryError, Published, SchemaText};
+use crate::directory::DirectoryError;
 use crate::host::{self, Host};
 use crate::identity::{IdentityError, StateDir};
+use crate::kernel::upkeep::Upkeep;
+use crate::kernel::{self, KernelError};
 use crate::listen::{self, ListenError};
-use crate::node::Sampled;
+use crate::own::{self, Own};
 use crate::policy::Policy;
-use crate::protocol::{Labels, Refusal};
-use crate::registration::{FIRST_REGION_ID, Registration};
-use crate::sampler::Sampler;
+use crate::protocol::Refusal;
+use crate::registration::Registration;
 use crate::served::Served;
 use crate::server::Server;
-use crate::system;
+use crate::system::{self, KERNEL_CAPABILITIES};
 use crate::tcp::Responder;
 
 /// Descriptors that programs do not get: listeners, procfs files, bootstraps, slabs.
@@ -73,6 +72,9 @@ pub enum AgentError {
         /// Why.
         refusal: Refusal,
     },
+    /// The kernel responder's tables.
+    #[error("kernel responder: {0}; `onlooker-agent purge` removes it, then start again")]
+    Kernel(#[from] KernelError),
     /// Anything else of the system.
     #[error("cannot {operation}: {source}")]
     System {
@@ -83,7 +85,7 @@ pub enum AgentError {
     },
 }
 
-fn system_error(operation: &'static str) -> impl FnOnce(io::Error) -> AgentError {
+pub(crate) fn system_error(operation: &'static str) -> impl FnOnce(io::Error) -> AgentError {
     move |source| AgentError::System { operation, source }
 }
 
@@ -92,7 +94,9 @@ fn system_error(operation: &'static str) -> impl FnOnce(io::Error) -> AgentError
 /// # Errors
 /// [`AgentError`]; nothing is left behind then but the state directory and the socket's lock file.
 pub fn run(config: &Config) -> Result<(), AgentError> {
-    system::drop_privileges().map_err(system_error("drop capabilities"))?;
+    if !config.kernel.is_on() {
+        system::drop_privileges(CapabilitySet::empty()).map_err(system_error("drop capabilities"))?;
+    }
     let open_files = system::raise_open_files();
     let policy = resolve_policy(config)?;
     let state = StateDir::open(&config.agent.state_dir)?;
@@ -112,15 +116,39 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     let bootstrap_address = bootstrap_listener.local_addr().map_err(system_error("learn the bootstrap port"))?;
 
     let host = Host::read(&config.agent.host, &config.agent.state_dir).map_err(system_error("identify the host"))?;
+    // Behind the locks: nobody else has the responder's tables now. Before capabilities go: the first time, loading may need more than is kept.
+    let loaded = if config.kernel.is_on() { own::load(&config.kernel, &host) } else { None };
+    if config.kernel.is_on() {
+        let kept = if loaded.is_some() { KERNEL_CAPABILITIES } else { CapabilitySet::empty() };
+        system::drop_privileges(kept).map_err(system_error("drop capabilities"))?;
+    } else if kernel::load::is_pinned(&config.kernel) {
+        system::log(
+            "warning: a kernel responder of an earlier configuration is pinned and answers until its lease ends: remove it with `onlooker-agent purge`",
+        );
+    }
     let served = Arc::new(Served::default());
-    let mut directory = Directory::new(&host, served.clone(), config.limits.reuse_delay.as_ns(), host::boot_time_ns())?;
-    let mut ids = 1..FIRST_REGION_ID;
-    let counters = own_counters(&mut directory, &mut ids)?;
-    let sampler = sampler(config, &mut directory, &mut ids, &counters)?;
+    let mut regions = Own::begin(config, &host, served.clone(), loaded)?;
+    let counters = regions.counters()?;
+    let sampler = regions.sampler(config, &counters)?;
     sampler.start().map_err(system_error("start the sampler thread"))?;
+    let Own { directory, recovered, report, .. } = regions.end();
 
-    let control = directory.place();
-    let announcement = Announcement { host, control, control_bytes: directory.bytes(), tcp_port: tcp_address.port() };
+    let now_ns = host::boot_time_ns();
+    let kernel = directory.kernel().cloned();
+    let upkeep = kernel
+        .as_ref()
+        .zip(report)
+        .map(|(kernel, report)| Upkeep::new(kernel.clone(), &config.kernel, counters.clone(), report, now_ns));
+    let upkeep = upkeep.transpose().map_err(system_error("watch the kernel responder"))?;
+    let announcement = Announcement {
+        host,
+        control: directory.place(),
+        control_bytes: directory.bytes(),
+        tcp_port: tcp_address.port(),
+        kernel: kernel.as_ref().map(|kernel| (kernel.port(), kernel.max_read_bytes())),
+    };
+    let mut registration = Registration::new(config, directory, policy, counters.clone());
+    registration.restore(recovered, now_ns);
     let for_programs = open_files.saturating_sub(RESERVED_DESCRIPTORS + u64::from(config.tcp.max_connections)) / 2;
     let server = Server {
         registration_listener,
@@ -128,8 +156,9 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
         bootstrap_listener,
         stops,
         hangups,
-        registration: Registration::new(config, directory, policy, counters.clone()),
+        registration,
         responder: Responder::new(&config.tcp, served, sampler, counters.clone()),
+        upkeep,
         endpoint: Endpoint::new(announcement, config.bootstrap.allow.clone(), state, tls, counters.clone()),
         counters,
         max_connections: usize::try_from(for_programs).unwrap_or(usize::MAX),
@@ -169,63 +198,4 @@ fn signals(signals: &[i32]) -> io::Result<UnixStream> {
 
 fn bind(address: SocketAddr, section: &'static str) -> Result<TcpListener, AgentError> {
     TcpListener::bind(address).map_err(|source| AgentError::Bind { address, section, source })
-}
-
-fn own_counters(directory: &mut Directory, ids: &mut impl Iterator<Item = u32>) -> Result<Counters, AgentError> {
-    let identity = own_identity(ids)?;
-    let counters = Counters::new(identity)?;
-    publish_own(directory, counters::REGION, &counters::schema(), identity, counters.memory())?;
-    Ok(counters)
-}
-
-fn sampler(
-    config: &Config,
-    directory: &mut Directory,
-    ids: &mut impl Iterator<Item = u32>,
-    counters: &Counters,
-) -> Result<Arc<Sampler>, AgentError> {
-    let mut groups = config.sampled.groups.clone();
-    groups.sort_unstable();
-    groups.dedup();
-    let mut ready = Vec::new();
-    for group in groups {
-        let identity = own_identity(ids)?;
-        match Sampled::new(group, config.sampled.interval.as_ns(), identity) {
-            Ok(sampled) => {
-                publish_own(directory, sampled.name, &sampled.schema, identity, sampled.memory.clone())?;
-                ready.push(sampled);
-            }
-            Err(error) => system::log(&format!("warning: kernel metrics {group:?} are not served: {error}")),
-        }
-    }
-    Ok(Sampler::new(ready, config.sampled.interval.as_duration(), counters.clone()))
-}
-
-fn own_identity(ids: &mut impl Iterator<Item = u32>) -> Result<Identity, AgentError> {
-    let generation = host::random_generation().map_err(system_error("get random numbers"))?;
-    let id =
-        ids.next().ok_or_else(|| system_error("number the agent's own regions")(io::ErrorKind::OutOfMemory.into()))?;
-    Ok(Identity::first(id, generation))
-}
-
-fn publish_own(
-    directory: &mut Directory,
-    name: &'static str,
-    schema: &Schema,
-    identity: Identity,
-    memory: Map,
-) -> Result<(), AgentError> {
-    let now_ns = host::boot_time_ns();
-    let labels = Labels::new();
-    let published = Published {
-        id: identity.region,
-        generation: identity.generation,
-        name,
-        labels: &labels,
-        pid: std::process::id(),
-        uid: rustix::process::geteuid().as_raw(),
-        created_ns: now_ns,
-    };
-    let schema = SchemaText::of(schema);
-    directory.publish(&published, &schema, memory, now_ns).map_err(|refusal| AgentError::Own { name, refusal })
 }

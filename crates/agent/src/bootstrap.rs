@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use onlooker_bootstrap::{
-    Answer, Code, Control, Failure, MAX_BOOTSTRAPS, REQUEST_TIMEOUT, Request, Responder, TCP, frame,
+    Answer, Code, Control, Failure, KERNEL, MAX_BOOTSTRAPS, REQUEST_TIMEOUT, Request, Responder, TCP, frame,
 };
 use onlooker_region::control::Place;
 use onlooker_wire::tcp_read::MAX_READ_BYTES;
@@ -45,6 +45,8 @@ pub struct Announcement {
     pub control_bytes: u64,
     /// Port of the TCP responder.
     pub tcp_port: u16,
+    /// UDP port of the kernel responder and the longest READ that it answers, if there is one.
+    pub kernel: Option<(u16, u32)>,
 }
 
 /// The endpoint.
@@ -217,6 +219,12 @@ impl Endpoint {
 
 impl Announcement {
     fn answer(&self) -> Answer {
+        let tcp = Responder { kind: TCP.into(), port: self.tcp_port, max_read_bytes: None };
+        let kernel = self.kernel.map(|(port, max_read_bytes)| Responder {
+            kind: KERNEL.into(),
+            port,
+            max_read_bytes: Some(max_read_bytes),
+        });
         Answer {
             agent: env!("CARGO_PKG_VERSION").into(),
             host: self.host.name.clone(),
@@ -231,7 +239,7 @@ impl Announcement {
                 generation: self.control.incarnation,
             },
             max_read_bytes: MAX_READ_BYTES,
-            responders: vec![Responder { kind: TCP.into(), port: self.tcp_port, max_read_bytes: None }],
+            responders: std::iter::once(tcp).chain(kernel).collect(),
         }
     }
 }

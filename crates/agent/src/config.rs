@@ -15,6 +15,9 @@ use crate::prefix::Prefix;
 use crate::suggest;
 use crate::units::{Size, Span};
 
+pub mod kernel;
+pub use kernel::Kernel;
+
 /// Where the configuration is looked for when no path is given.
 pub const DEFAULT_PATH: &str = "/etc/onlooker/agent.toml";
 
@@ -65,6 +68,8 @@ pub struct Config {
     pub bootstrap: Bootstrap,
     /// `[tcp]`
     pub tcp: Tcp,
+    /// `[kernel]`
+    pub kernel: Kernel,
     /// `[policy]`
     pub policy: Policy,
     /// `[quota]`
@@ -345,6 +350,9 @@ impl Config {
                 "must be at most 107 bytes (sun_path in unix(7))",
             );
         }
+        if let Err((key, value, message)) = self.kernel.check() {
+            return refuse(key, &value, message);
+        }
         Ok(())
     }
 }
@@ -376,6 +384,7 @@ impl Config {
                 warnings.push(format!("{elsewhere} [tcp] allow has no address but loopback: all of them are closed"));
             }
         }
+        warnings.extend(self.kernel.warnings());
         warnings
     }
 }

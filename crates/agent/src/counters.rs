@@ -92,6 +92,8 @@ counters! {
     Samples Counter "samples_total", "Samples of kernel metrics.";
     SampleErrors Counter "sample_errors_total", "procfs files that could not be read.";
     SampleNs Counter "sample_seconds_total", "Time spent in taking samples.";
+    KernelErrors Counter "kernel_errors_total", "Operations on the kernel responder that failed; what they concern is served over TCP only.";
+    KernelLoads Counter "kernel_loads_total", "Times that the kernel responder was loaded or put right.";
     SampleRowsDropped Counter "sample_rows_dropped_total", "Devices that had no row in their table.";
 }
 
@@ -113,6 +115,18 @@ impl Counters {
         let memory = Map::of(sealed_memfd("onlooker-agent-counters", bytes)?, 0, bytes, true)?;
         init_plain(memory.words(), identity);
         Ok(Self { memory })
+    }
+
+    /// Counters in memory that is there already: `resumed` ones go on, but for gauges, which are of this process.
+    #[must_use]
+    pub fn over(memory: Map, identity: Identity, resumed: bool) -> Self {
+        if resumed {
+            let gauges = (0..).zip(DEFINITIONS).filter(|(_, definition)| definition.metric == Metric::Gauge);
+            gauges.for_each(|(slot, _)| memory.words()[plain_place(slot).1].store(0, Ordering::Relaxed));
+        } else {
+            init_plain(memory.words(), identity);
+        }
+        Self { memory }
     }
 
     /// The region's memory.
@@ -192,6 +206,9 @@ mod tests {
         counters.add(refused(Code::Quota), 2);
         counters.set(Counter::Regions, 9);
         counters.sub_one(Counter::Regions);
+        let counters = Counters::over(counters.memory(), Identity::first(1, 5), true);
+        assert_eq!((counters.get(Counter::Reads), counters.get(Counter::Regions)), (3, 0), "gauges begin anew");
+        counters.set(Counter::Regions, 8);
         let mut block = Block::default();
         block.copy_from(counters.memory().words());
         let plan = Plan::new(schema);

@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The control region and the table of what is served, kept in step: a region is in both or in neither.
+//! The control region and the tables of what is served, kept in step: a region is in all of them or in none.
 //!
 //! Owned by the main thread. A region becomes readable before its entry announces it and its entry goes before it stops being readable, so that
-//! a reader who follows the directory is never refused for the order of our stores.
+//! a reader who follows the directory is never refused for the order of our stores. With a kernel responder the control region lives in its memory and is taken
+//! over after a restart ([`Directory::resume`]); the ledger has what a region's entry does not say.
 
 use std::collections::HashMap;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use onlooker_region::block::Identity;
-use onlooker_region::control::{ControlError, ControlWriter, Entry, Place, RESPONDER_TCP, RegionEntry};
+use onlooker_region::control::{
+    ControlError, ControlWriter, Entry, Place, RESPONDER_KERNEL, RESPONDER_TCP, RegionEntry,
+};
 use onlooker_region::map::{Map, MapError, sealed_memfd};
 use onlooker_region::{Schema, SchemaId};
 
+use crate::counters::{Counter, Counters};
 use crate::host::{self, Host};
+use crate::kernel::ledger::{Keep, Record, Source, Stage};
+use crate::kernel::{Kernel, KernelError, Recovered};
 use crate::protocol::{Code, Labels, Refusal};
 use crate::served::{Address, Addresses, Served};
 
-/// Blocks of the control region: room for MAX_ENTRY_BLOCKS entry blocks and 28,671 schema blocks. Only what is used takes memory.
+/// Blocks of a control region in a memfd: room for MAX_ENTRY_BLOCKS entry blocks and 28,671 schema blocks. Only what is used takes memory.
 const CONTROL_BLOCKS: u64 = 32_768;
 
 /// Why the control region could not be made.
@@ -29,6 +36,9 @@ pub enum DirectoryError {
     /// Randomness.
     #[error("random numbers for the control region: {0}")]
     Random(#[from] io::Error),
+    /// The kernel responder.
+    #[error("control region: {0}")]
+    Kernel(#[from] KernelError),
 }
 
 /// What the directory is told of a region.
@@ -70,39 +80,106 @@ impl SchemaText {
     }
 }
 
+/// Who can serve a region, and how it is known again after a restart.
+#[derive(Debug)]
+pub enum Backing {
+    /// Memory that only this process serves.
+    Tcp(Map),
+    /// Memory in a slab of the kernel responder.
+    Slab(Map, Keep),
+    /// No memory: a collector of the kernel responder makes it.
+    Computed(Keep),
+}
+
 struct Slot {
     slot: usize,
     address: Address,
     entry: RegionEntry,
+    /// Of regions that the kernel responder serves.
+    keep: Option<Keep>,
+    removed: bool,
+}
+
+impl Slot {
+    fn record(&self) -> Option<Record> {
+        let stage =
+            if self.removed { Stage::Removed { slot: self.slot } } else { Stage::Published { slot: self.slot } };
+        Some(Record { entry: self.entry.clone(), stage, keep: self.keep.clone()? })
+    }
 }
 
 /// The directory.
 pub struct Directory {
     control: ControlWriter<Map>,
+    bytes: u64,
     served: Arc<Served>,
     addresses: Addresses,
     slots: HashMap<u32, Slot>,
+    kernel: Option<Rc<Kernel>>,
+    counters: Option<Counters>,
 }
 
 impl Directory {
-    /// An empty control region, readable at once.
+    /// An empty control region in a memfd, readable at once.
     ///
     /// # Errors
-    /// No memory or no randomness.
+    /// No memory, no randomness.
     pub fn new(host: &Host, served: Arc<Served>, reuse_delay_ns: u64, now_ns: u64) -> Result<Self, DirectoryError> {
         let bytes = CONTROL_BLOCKS * 1024;
         let memory = Map::of(sealed_memfd("onlooker-control", bytes)?, 0, bytes, true)?;
         let mut addresses = Addresses::default();
         let address = addresses.take(bytes)?;
-        let place = Place {
-            va: address.va,
-            rkey: address.rkey,
-            incarnation: host::random_generation()?,
-            responders: RESPONDER_TCP,
-        };
+        let incarnation = host::random_generation()?;
+        let place = Place { va: address.va, rkey: address.rkey, incarnation, responders: RESPONDER_TCP };
         let control = ControlWriter::new(memory.clone(), place, host.host_id.0, host.boot_id.0, reuse_delay_ns, now_ns);
         served.insert(address, memory);
-        Ok(Self { control, served, addresses, slots: HashMap::new() })
+        Ok(Self { control, bytes, served, addresses, slots: HashMap::new(), kernel: None, counters: None })
+    }
+
+    /// The control region in the kernel responder's memory: taken over with what of `recovered` can be, or begun anew. What goes on is left in `recovered`; regions of
+    /// programs that have ended shall have their orphan flag set there.
+    ///
+    /// # Errors
+    /// Tables that cannot be changed, memory that cannot be mapped, no randomness.
+    pub fn resume(
+        host: &Host,
+        served: Arc<Served>,
+        kernel: Rc<Kernel>,
+        recovered: &mut Recovered,
+        reuse_delay_ns: u64,
+        now_ns: u64,
+    ) -> Result<Self, DirectoryError> {
+        let memory = kernel.control_memory()?;
+        let bytes = memory.words().len() as u64 * 8;
+        let place = |kernel: &Kernel| {
+            let (address, incarnation) = kernel.control_place();
+            Place { va: address.va, rkey: address.rkey, incarnation, responders: RESPONDER_TCP | RESPONDER_KERNEL }
+        };
+        let (host_id, boot_id) = (host.host_id.0, host.boot_id.0);
+        let entries: Vec<(usize, RegionEntry)> =
+            recovered.records.iter().filter_map(|record| Some((record.slot()?, record.entry.clone()))).collect();
+        let resumed =
+            ControlWriter::resume(memory.clone(), place(&kernel), host_id, boot_id, reuse_delay_ns, now_ns, &entries);
+        let control = if let Some(resumed) = resumed {
+            drop_lost(&kernel, recovered, &resumed.lost);
+            resumed.writer
+        } else {
+            *recovered = Recovered::default();
+            kernel.begin()?;
+            ControlWriter::new(memory.clone(), place(&kernel), host_id, boot_id, reuse_delay_ns, now_ns)
+        };
+        let mut addresses = Addresses::default();
+        let (address, _) = kernel.control_place();
+        addresses.restore(address, bytes);
+        served.insert(address, memory);
+        kernel.add_control()?;
+        let slots = HashMap::new();
+        Ok(Self { control, bytes, served, addresses, slots, kernel: Some(kernel), counters: None })
+    }
+
+    /// Where failures are counted, from now on.
+    pub fn count_in(&mut self, counters: Counters) {
+        self.counters = Some(counters);
     }
 
     /// Where the control region is.
@@ -114,7 +191,45 @@ impl Directory {
     /// Its length in bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
-        CONTROL_BLOCKS * 1024
+        self.bytes
+    }
+
+    /// The kernel responder, if there is one.
+    #[must_use]
+    pub const fn kernel(&self) -> Option<&Rc<Kernel>> {
+        self.kernel.as_ref()
+    }
+
+    /// A region that an earlier agent has left, whose entry stands; `memory` makes it readable over TCP, too.
+    pub fn restore(&mut self, record: Record, memory: Option<Map>) {
+        let Some(slot) = record.slot() else { return };
+        let address = Address { va: record.entry.va, rkey: record.entry.rkey };
+        self.addresses.restore(address, record.entry.bytes);
+        if let Some(memory) = memory {
+            self.served.insert(address, memory);
+        }
+        let removed = matches!(record.stage, Stage::Removed { .. });
+        let Record { entry, keep, .. } = record;
+        self.slots.insert(entry.identity.region, Slot { slot, address, entry, keep: Some(keep), removed });
+    }
+
+    /// A region of the agent's own is another process's by now.
+    pub fn now_owned_by(&mut self, id: u32, pid: u32, now_ns: u64) {
+        let Some(mut slot) = self.slots.remove(&id) else { return };
+        if slot.entry.pid != pid {
+            slot.entry.pid = pid;
+            self.note(&slot, now_ns);
+            // The entry was encoded before, so that it fits again.
+            let _ = self.control.replace(slot.slot, &Entry::Region(slot.entry.clone()), now_ns);
+        }
+        self.slots.insert(id, slot);
+    }
+
+    /// Remembers a range that was given to a program, whose region is not announced yet.
+    pub fn reserve(&self, region: &Published, schema: SchemaId, keep: Keep, now_ns: u64) {
+        let Some(kernel) = &self.kernel else { return };
+        let entry = new_entry(region, schema, Address { va: 0, rkey: 0 }, keep.schema.region_bytes(), 0);
+        self.check(kernel.put(&Record { entry, stage: Stage::Hidden, keep }, now_ns));
     }
 
     /// Makes a region readable and announces it.
@@ -125,12 +240,11 @@ impl Directory {
         &mut self,
         region: &Published,
         schema: &SchemaText,
-        memory: Map,
+        backing: Backing,
         now_ns: u64,
     ) -> Result<(), Refusal> {
-        let bytes = memory.words().len() as u64 * 8;
         self.control.hold_schema(schema.id, &schema.name, &schema.canonical, now_ns).map_err(refusal)?;
-        match self.announce(region, schema.id, memory, bytes, now_ns) {
+        match self.announce(region, schema.id, backing, now_ns) {
             Ok(slot) => {
                 self.slots.insert(region.id, slot);
                 Ok(())
@@ -146,34 +260,50 @@ impl Directory {
         &mut self,
         region: &Published,
         schema: SchemaId,
-        memory: Map,
-        bytes: u64,
+        backing: Backing,
         now_ns: u64,
     ) -> Result<Slot, Refusal> {
+        let (memory, keep, wanted) = match backing {
+            Backing::Tcp(memory) => (Some(memory), None, RESPONDER_TCP),
+            Backing::Slab(memory, keep) => (Some(memory), Some(keep), RESPONDER_TCP | RESPONDER_KERNEL),
+            Backing::Computed(keep) => (None, Some(keep), RESPONDER_KERNEL),
+        };
+        let bytes = match (&memory, &keep) {
+            (Some(memory), _) => memory.words().len() as u64 * 8,
+            (None, Some(keep)) => keep.schema.region_bytes(),
+            (None, None) => 0,
+        };
         let address = self
             .addresses
             .take(bytes)
             .map_err(|error| Refusal::new(Code::Internal, format!("random address: {error}")))?;
-        let entry = RegionEntry {
-            identity: Identity::first(region.id, region.generation),
-            va: address.va,
-            bytes,
-            rkey: address.rkey,
-            responders: RESPONDER_TCP,
-            schema,
-            pid: region.pid,
-            uid: region.uid,
-            created_ns: region.created_ns,
-            orphan: false,
-            name: region.name.to_owned(),
-            labels: pairs(region.labels),
-        };
-        self.served.insert(address, memory);
+        let mut entry = new_entry(region, schema, address, bytes, wanted);
+        let mut kept = None;
+        if let (Some(kernel), Some(keep)) = (&self.kernel, keep) {
+            // The slot is not known yet, and for the responder's table it does not matter.
+            let record = Record { entry: entry.clone(), stage: Stage::Hidden, keep };
+            if self.check(kernel.add_region(&record)) {
+                kept = Some(record.keep);
+            } else {
+                entry.responders &= !RESPONDER_KERNEL;
+            }
+        }
+        if entry.responders == 0 {
+            self.addresses.give(address);
+            return Err(Refusal::new(Code::Internal, "the kernel responder's table of regions cannot be changed"));
+        }
+        if let Some(memory) = memory {
+            self.served.insert(address, memory);
+        }
         match self.control.add(&Entry::Region(entry.clone()), now_ns) {
-            Ok(slot) => Ok(Slot { slot, address, entry }),
+            Ok(slot) => {
+                let slot = Slot { slot, address, entry, keep: kept, removed: false };
+                // A kill before this loses the region that nobody was told of yet: its program asks again.
+                self.note(&slot, now_ns);
+                Ok(slot)
+            }
             Err(error) => {
-                self.served.remove(address.rkey);
-                self.addresses.give(address);
+                self.withdraw(address, kept.is_some());
                 Err(refusal(error))
             }
         }
@@ -191,40 +321,121 @@ impl Directory {
         orphan: bool,
         now_ns: u64,
     ) -> Result<(), Refusal> {
-        let slot = self
-            .slots
-            .get_mut(&id)
-            .ok_or_else(|| Refusal::new(Code::Internal, format!("region {id} is not in the directory")))?;
+        let missing = || Refusal::new(Code::Internal, format!("region {id} is not in the directory"));
+        let mut slot = self.slots.remove(&id).ok_or_else(missing)?;
+        let result = self.change(&mut slot, labels, schema, orphan, now_ns);
+        self.slots.insert(id, slot);
+        result
+    }
+
+    fn change(
+        &mut self,
+        slot: &mut Slot,
+        labels: Option<&Labels>,
+        schema: Option<&SchemaText>,
+        orphan: bool,
+        now_ns: u64,
+    ) -> Result<(), Refusal> {
         let mut entry = slot.entry.clone();
         entry.orphan = orphan;
         if let Some(labels) = labels {
             entry.labels = pairs(labels);
         }
+        entry.to_words().map_err(refusal)?;
         if let Some(schema) = schema {
             self.control.hold_schema(schema.id, &schema.name, &schema.canonical, now_ns).map_err(refusal)?;
             entry.schema = schema.id;
-        }
-        if let Err(error) = self.control.replace(slot.slot, &Entry::Region(entry.clone()), now_ns) {
-            if let Some(schema) = schema {
-                self.control.release_schema(schema.id, now_ns);
+            if let Some(keep) = &mut slot.keep {
+                keep.schema.id = schema.id;
+                keep.schema.text_bytes = u32::try_from(schema.canonical.len()).unwrap_or(u32::MAX);
             }
-            return Err(refusal(error));
+        }
+        // A program that comes back to its region finds its entry as it left it: nothing for readers to read.
+        let old = std::mem::replace(&mut slot.entry, entry);
+        if old != slot.entry {
+            self.note(slot, now_ns);
+            self.control.replace(slot.slot, &Entry::Region(slot.entry.clone()), now_ns).map_err(refusal)?;
         }
         if schema.is_some() {
-            self.control.release_schema(slot.entry.schema, now_ns);
+            self.control.release_schema(old.schema, now_ns);
         }
-        slot.entry = entry;
         Ok(())
+    }
+
+    /// A region whose program has removed it: an orphan that nobody may come back to, also after a restart.
+    pub fn removed(&mut self, id: u32, now_ns: u64) {
+        if let Some(slot) = self.slots.get_mut(&id) {
+            slot.removed = true;
+        }
+        // The entry was encoded before, so that it fits again.
+        let _ = self.update(id, None, None, true, now_ns);
     }
 
     /// Takes a region out of the directory and makes it unreadable. Unknown regions (never published) are fine.
     pub fn remove(&mut self, id: u32, now_ns: u64) {
-        if let Some(Slot { slot, address, entry }) = self.slots.remove(&id) {
+        if let Some(kernel) = &self.kernel {
+            kernel.forget(id);
+        }
+        if let Some(Slot { slot, address, entry, keep, .. }) = self.slots.remove(&id) {
             self.control.remove(slot, now_ns);
             self.control.release_schema(entry.schema, now_ns);
-            self.served.remove(address.rkey);
-            self.addresses.give(address);
+            self.withdraw(address, keep.is_some());
         }
+    }
+
+    /// Ends an address.
+    fn withdraw(&mut self, address: Address, in_kernel: bool) {
+        self.served.remove(address.rkey);
+        if let (Some(kernel), true) = (&self.kernel, in_kernel) {
+            kernel.remove_region(address.rkey);
+        }
+        self.addresses.give(address);
+    }
+
+    /// Writes a region's record. If that fails, the region ends with this process.
+    fn note(&self, slot: &Slot, now_ns: u64) {
+        if let (Some(kernel), Some(record)) = (&self.kernel, slot.record()) {
+            self.check(kernel.put(&record, now_ns));
+        }
+    }
+
+    fn check(&self, result: Result<(), KernelError>) -> bool {
+        if let (Err(_), Some(counters)) = (&result, &self.counters) {
+            counters.add(Counter::KernelErrors, 1);
+        }
+        result.is_ok()
+    }
+}
+
+/// Regions whose schema is damaged end here; their ranges rest.
+fn drop_lost(kernel: &Kernel, recovered: &mut Recovered, lost: &[usize]) {
+    let (gone, kept): (Vec<Record>, Vec<Record>) = std::mem::take(&mut recovered.records)
+        .into_iter()
+        .partition(|record| record.slot().is_none_or(|slot| lost.contains(&slot)));
+    recovered.records = kept;
+    for record in gone {
+        kernel.forget(record.number());
+        kernel.remove_region(record.entry.rkey);
+        if let Source::Slab { slab, range } = record.keep.source {
+            recovered.rest.push((slab, range));
+        }
+    }
+}
+
+fn new_entry(region: &Published, schema: SchemaId, address: Address, bytes: u64, responders: u32) -> RegionEntry {
+    RegionEntry {
+        identity: Identity::first(region.id, region.generation),
+        va: address.va,
+        bytes,
+        rkey: address.rkey,
+        responders,
+        schema,
+        pid: region.pid,
+        uid: region.uid,
+        created_ns: region.created_ns,
+        orphan: false,
+        name: region.name.to_owned(),
+        labels: pairs(region.labels),
     }
 }
 

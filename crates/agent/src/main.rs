@@ -8,8 +8,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use onlooker_agent::agent::{self, AgentError};
-use onlooker_agent::config::{Config, ConfigError};
+use onlooker_agent::config::{self, Config, ConfigError};
 use onlooker_agent::identity::{IdentityError, StateDir};
+use onlooker_agent::kernel::{self, KernelError};
 use onlooker_agent::listen::{self, ListenError};
 use onlooker_agent::prefix::Prefix;
 use onlooker_agent::system;
@@ -37,7 +38,19 @@ enum Command {
     },
     /// Check the configuration and say what it means
     CheckConfig,
-    /// Remove what a killed agent left behind
+    /// Load the kernel responder, or put right the one that is there ([kernel] in agent.toml), and exit; the agent does so itself
+    Load {
+        /// Report as JSON
+        #[arg(long)]
+        json: bool,
+        /// Remove a responder that cannot be taken over (other sizes, another layout), with all its regions
+        #[arg(long)]
+        replace: bool,
+        /// [kernel] as JSON from standard input instead of the configuration
+        #[arg(long, hide = true)]
+        settings_from_stdin: bool,
+    },
+    /// Remove what a stopped or killed agent left behind: the kernel responder with all its regions, and a stale socket
     Purge,
 }
 
@@ -51,6 +64,12 @@ enum Failure {
     Identity(#[from] IdentityError),
     #[error(transparent)]
     Listen(#[from] ListenError),
+    #[error("no kernel responder: {0}")]
+    Load(String),
+    #[error("settings on standard input: {0}")]
+    Settings(#[source] serde_json::Error),
+    #[error("the kernel responder is not removed: {0}")]
+    Purge(#[from] KernelError),
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
 }
@@ -70,8 +89,13 @@ fn main() -> ExitCode {
 }
 
 fn act(arguments: &Arguments) -> Result<(), Failure> {
+    let command = arguments.command.clone().unwrap_or(Command::Run);
+    if let Command::Load { json, replace, settings_from_stdin: true } = command {
+        let settings = serde_json::from_reader(io::stdin().lock()).map_err(Failure::Settings)?;
+        return load(&settings, json, replace);
+    }
     let config = Config::load(arguments.config.as_deref())?;
-    match arguments.command.clone().unwrap_or(Command::Run) {
+    match command {
         Command::Run => Ok(agent::run(&config)?),
         Command::Token { renew } => {
             let state = StateDir::open(&config.agent.state_dir)?;
@@ -93,17 +117,78 @@ fn act(arguments: &Arguments) -> Result<(), Failure> {
                 sources(&config.bootstrap.allow),
                 config.tcp.listen,
                 sources(&config.tcp.allow),
-            ))
+            ))?;
+            say(&kernel_summary(&config.kernel))
         }
-        Command::Purge => {
-            let socket = &config.agent.socket;
-            if listen::purge(socket)? {
-                say(&format!("removed the stale socket {}", socket.display()))
-            } else {
-                say(&format!("nothing to remove: no socket at {}", socket.display()))
+        Command::Load { json, replace, .. } => {
+            if !config.kernel.is_on() {
+                return Err(Failure::Load(
+                    "[kernel] devices is empty: name the devices that it shall answer on".into(),
+                ));
             }
+            load(&config.kernel, json, replace)
+        }
+        Command::Purge => purge(&config),
+    }
+}
+
+fn load(settings: &config::Kernel, json: bool, replace: bool) -> Result<(), Failure> {
+    let report = kernel::load::load(settings, replace);
+    if json {
+        say(&serde_json::to_string(&report).map_err(Failure::Settings)?)?;
+    } else if report.error.is_none() {
+        let state = match report.responder {
+            kernel::load::State::Loaded => "loaded",
+            kernel::load::State::Replaced => "has new programs in place; regions go on",
+            kernel::load::State::Reloaded => "loaded; one that could not be taken over was removed with its regions",
+            kernel::load::State::Kept | kernel::load::State::None => "is there",
+        };
+        say(&format!("kernel responder {} {state}", settings.name))?;
+        for device in &report.devices {
+            say(&device.to_string())?;
         }
     }
+    report.error.map_or(Ok(()), |error| Err(Failure::Load(error)))
+}
+
+fn purge(config: &Config) -> Result<(), Failure> {
+    let socket = &config.agent.socket;
+    // First, since it tells whether an agent lives, whose responder that is.
+    if listen::purge(socket)? {
+        say(&format!("removed the stale socket {}", socket.display()))?;
+    } else {
+        say(&format!("nothing to remove: no socket at {}", socket.display()))?;
+    }
+    let place = config.kernel.bpffs.join("onlooker").join(&config.kernel.name);
+    if !config.kernel.is_on() && !kernel::load::is_pinned(&config.kernel) {
+        return Ok(());
+    }
+    let done = kernel::load::purge(&config.kernel)?;
+    if done.is_empty() {
+        return say(&format!("nothing to remove: no kernel responder in {}", place.display()));
+    }
+    done.iter().try_for_each(|line| say(line))
+}
+
+fn kernel_summary(kernel: &config::Kernel) -> String {
+    if !kernel.is_on() {
+        return "kernel responder off ([kernel] devices is empty)".to_owned();
+    }
+    let hook = match kernel.hook {
+        config::kernel::Hook::Tc => "tc",
+        config::kernel::Hook::Xdp => "XDP",
+    };
+    format!(
+        "kernel responder on {} ({hook}), UDP port {} for {}, pins in {}/onlooker/{}; kernel memory {} for the control region ({} entries) and {} for each user",
+        kernel.devices.join(", "),
+        kernel.port,
+        sources(&kernel.allow),
+        kernel.bpffs.display(),
+        kernel.name,
+        kernel.control,
+        kernel.control_entries(),
+        kernel.slab,
+    )
 }
 
 fn sources(allow: &[Prefix]) -> String {

@@ -33,6 +33,25 @@ impl Prefix {
         }
     }
 
+    /// Its first address.
+    #[must_use]
+    pub const fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// Leading bits that count.
+    #[must_use]
+    pub const fn bits(&self) -> u8 {
+        self.bits
+    }
+
+    /// Whether it is an IPv6 prefix with `::ffff:0:0`, the first IPv4 address mapped into IPv6, in it.
+    #[must_use]
+    pub fn contains_mapped(&self) -> bool {
+        let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
+        matches!(self.address, IpAddr::V6(own) if own.to_bits() & mask == 0xffff_0000_0000 & mask)
+    }
+
     /// Whether it holds loopback addresses only.
     #[must_use]
     pub fn is_loopback(&self) -> bool {

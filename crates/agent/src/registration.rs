@@ -5,37 +5,32 @@
 //! it is given out, and given back to the system when the region ends.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use onlooker_region::Schema;
 use onlooker_region::control::pack_labels;
-use onlooker_region::limits::{BLOCK_BYTES, MAX_LABEL_VALUE_BYTES, MAX_LABELS};
-use onlooker_region::map::{Map, sealed_memfd};
+use onlooker_region::limits::{MAX_LABEL_VALUE_BYTES, MAX_LABELS};
 use onlooker_region::schema::{check_label, check_name};
-use onlooker_region::slab::{PAGE_BYTES, Range};
-use rustix::fs::{FallocateFlags, SealFlags, SeekFrom, fallocate, fcntl_get_seals, fstatfs, seek};
+use onlooker_region::slab::Range;
 
 use crate::config::Config;
 use crate::counters::{Counter, Counters};
-use crate::directory::{Directory, Published, SchemaText};
+use crate::directory::{Backing, Directory, Published, SchemaText};
 use crate::host;
+use crate::kernel::Recovered;
+use crate::kernel::ledger::{Keep, Record, Role, Source, Stage};
 use crate::policy::Policy;
 use crate::protocol::{
     Adopt, Answer, Code, Create, Labels, MAX_INSTANCE_BYTES, Refusal, RegionAnswer, Request, Update,
 };
-use crate::registry::{ConnectionId, Memory, Peer, Region, Registry, SchemaRef, State, Wanted};
+use crate::registry::{ConnectionId, Memory, Peer, Process, Region, Registry, Restored, SchemaRef, State, Wanted};
+use crate::system;
+
+mod memory;
+use memory::{Slab, adopted_memory};
 
 /// First id of programs' regions; those below are the agent's own.
 pub const FIRST_REGION_ID: u32 = 16;
-/// `f_type` of memfds that are not of huge pages (statfs(2)). Huge pages can be missing at the moment of access, which would kill the agent.
-const TMPFS_MAGIC: i64 = 0x0102_1994;
-
-struct Slab {
-    descriptor: OwnedFd,
-    memory: Map,
-    bytes: u64,
-}
-
 /// Everything that requests change.
 pub struct Registration {
     registry: Registry,
@@ -43,9 +38,13 @@ pub struct Registration {
     policy: Policy,
     counters: Counters,
     slab_bytes: u64,
+    /// How long a range that may still be written to is left alone.
+    rest_ns: u64,
     slabs: HashMap<u32, Slab>,
     /// Texts of hidden regions' schemas: from publish on the control region has them.
     texts: HashMap<u32, SchemaText>,
+    /// It has been said that slabs cannot be made in the kernel.
+    told: bool,
 }
 
 /// An answer and whether the user's slab goes with it.
@@ -66,8 +65,10 @@ impl Registration {
             policy,
             counters,
             slab_bytes: config.quota.bytes_per_user.as_bytes(),
+            rest_ns: config.limits.grace.as_ns().saturating_add(config.limits.reuse_delay.as_ns()),
             slabs: HashMap::new(),
             texts: HashMap::new(),
+            told: false,
         }
     }
 
@@ -114,7 +115,7 @@ impl Registration {
     /// The descriptor of a user's slab.
     #[must_use]
     pub fn slab(&self, uid: u32) -> Option<BorrowedFd<'_>> {
-        self.slabs.get(&uid).map(|slab| slab.descriptor.as_fd())
+        self.slabs.get(&uid).map(Slab::descriptor)
     }
 
     /// A connection or its process has ended.
@@ -174,7 +175,7 @@ impl Registration {
             offset: Some(range.offset),
             bytes: region.schema.region_bytes(),
             mapped_bytes: Some(range.bytes),
-            slab_bytes: Some(slab.bytes),
+            slab_bytes: Some(slab.bytes()),
             resumed: Some(created.resumed),
         };
         if created.resumed {
@@ -182,7 +183,13 @@ impl Registration {
             self.directory.update(created.id, Some(&labels), None, false, now_ns)?;
             self.counters.add(Counter::RegionsResumed, 1);
         } else {
-            if let Err(error) = zero(slab, range) {
+            let noted = slab.index().map(|index| keep(region, index, range));
+            let zeroed = slab.zero(range);
+            if let Some(keep) = noted {
+                self.directory.reserve(&published(region), text.id, keep, now_ns);
+            }
+            if let Err(error) = zeroed {
+                self.directory.remove(created.id, now_ns);
                 self.registry.forget(created.id, now_ns);
                 return Err(error);
             }
@@ -200,9 +207,13 @@ impl Registration {
         let (Memory::Slab(range), Some(slab)) = (region.memory, self.slabs.get(&region.owner.uid)) else {
             return Err(unknown_connection());
         };
-        let memory = window(&slab.memory, range.offset, region.schema.region_bytes())?;
+        let memory = slab.region(range, region.schema.region_bytes())?;
+        let backing = match slab.index() {
+            Some(index) => Backing::Slab(memory, keep(region, index, range)),
+            None => Backing::Tcp(memory),
+        };
         let text = self.texts.get(&id).ok_or_else(unknown_connection)?;
-        self.directory.publish(&published(region), text, memory, now_ns)?;
+        self.directory.publish(&published(region), text, backing, now_ns)?;
         self.registry.published(id);
         self.texts.remove(&id);
         Ok(Answer::Done)
@@ -240,10 +251,7 @@ impl Registration {
     fn remove(&mut self, connection: ConnectionId, id: u32, now_ns: u64) -> Result<Answer, Refusal> {
         match self.registry.remove(connection, id, now_ns)? {
             Some(region) => self.ended(&region, now_ns),
-            None => {
-                // As in `disconnect`.
-                let _ = self.directory.update(id, None, None, true, now_ns);
-            }
+            None => self.directory.removed(id, now_ns),
         }
         Ok(Answer::Done)
     }
@@ -268,7 +276,7 @@ impl Registration {
             self.ended(old, now_ns);
         }
         let region = self.registry.region(created.id).ok_or_else(unknown_connection)?;
-        if let Err(refusal) = self.directory.publish(&published(region), &text, memory, now_ns) {
+        if let Err(refusal) = self.directory.publish(&published(region), &text, Backing::Tcp(memory), now_ns) {
             self.registry.forget(created.id, now_ns);
             return Err(refusal);
         }
@@ -287,12 +295,79 @@ impl Registration {
     }
 
     fn ensure_slab(&mut self, uid: u32) -> Result<(), Refusal> {
-        if !self.slabs.contains_key(&uid) {
-            let descriptor = sealed_memfd(&format!("onlooker-slab-{uid}"), self.slab_bytes).map_err(internal)?;
-            let memory = Map::of(&descriptor, 0, self.slab_bytes, false).map_err(internal)?;
-            self.slabs.insert(uid, Slab { descriptor, memory, bytes: self.slab_bytes });
+        if self.slabs.contains_key(&uid) {
+            return Ok(());
         }
+        let in_kernel = self.directory.kernel().and_then(|kernel| match kernel.create_slab(uid) {
+            Ok(slab) => Some(Slab::Kernel(slab)),
+            Err(error) => {
+                self.counters.add(Counter::KernelErrors, 1);
+                if !std::mem::replace(&mut self.told, true) {
+                    system::log(&format!(
+                        "warning: user {uid} is served over TCP only: no slab in the kernel: {error}"
+                    ));
+                }
+                None
+            }
+        });
+        let slab = in_kernel.map_or_else(|| Slab::memfd(uid, self.slab_bytes), Ok)?;
+        self.registry.set_slab(uid, slab.bytes());
+        self.slabs.insert(uid, slab);
         Ok(())
+    }
+
+    /// Takes over what an earlier agent has left of programs' regions: orphans that their processes may come back to.
+    pub fn restore(&mut self, recovered: Recovered, now_ns: u64) {
+        let Recovered { records, rest } = recovered;
+        let mut count = 0;
+        for record in records {
+            let id = record.number();
+            if self.restore_region(record, now_ns).is_some() {
+                count += 1;
+            } else {
+                self.counters.add(Counter::KernelErrors, 1);
+                self.directory.remove(id, now_ns);
+            }
+        }
+        let until_ns = now_ns.saturating_add(self.rest_ns);
+        for (index, range) in rest {
+            let user = self.slabs.iter().find(|(_, slab)| slab.index() == Some(index)).map(|(uid, _)| *uid);
+            if let Some(uid) = user {
+                self.registry.rest(uid, range, until_ns);
+            }
+        }
+        if count > 0 {
+            system::log(&format!("{count} regions of an earlier agent go on"));
+        }
+        self.show();
+    }
+
+    fn restore_region(&mut self, record: Record, now_ns: u64) -> Option<()> {
+        let uid = record.entry.uid;
+        let Source::Slab { range, .. } = record.keep.source else { return None };
+        if !self.slabs.contains_key(&uid) {
+            let slab = Slab::Kernel(self.directory.kernel()?.slab(uid).ok()??);
+            self.registry.set_slab(uid, slab.bytes());
+            self.slabs.insert(uid, slab);
+        }
+        let memory = self.slabs.get(&uid)?.region(range, record.entry.bytes).ok()?;
+        let (entry, keep) = (&record.entry, &record.keep);
+        let owner =
+            Peer { process: Process { pid: entry.pid, start_ticks: keep.start_ticks }, uid, image: keep.image.clone() };
+        let restored = Restored {
+            id: entry.identity.region,
+            generation: entry.identity.generation,
+            name: entry.name.clone(),
+            instance: keep.instance.clone(),
+            labels: entry.labels.iter().cloned().collect(),
+            schema: keep.schema,
+            range,
+            owner,
+            removed: matches!(record.stage, Stage::Removed { .. }),
+            created_ns: entry.created_ns,
+        };
+        self.directory.restore(record, Some(memory));
+        self.registry.restore(restored, now_ns).then_some(())
     }
 
     /// A region is over: nobody finds it any more, then its memory goes.
@@ -300,19 +375,36 @@ impl Registration {
         self.texts.remove(&region.id);
         self.directory.remove(region.id, now_ns);
         if let (Memory::Slab(range), Some(slab)) = (region.memory, self.slabs.get(&region.owner.uid)) {
-            // It is zeroed again before it is given out, so a failure here costs memory only.
-            let _ = zero(slab, range);
+            slab.release(range);
         }
         self.counters.add(Counter::RegionsEnded, 1);
     }
 
     fn drop_slab(&mut self, uid: Option<u32>) {
-        uid.map(|uid| self.slabs.remove(&uid));
+        if let Some(uid) = uid
+            && let Some(Slab::Kernel(_)) = self.slabs.remove(&uid)
+            && let Some(kernel) = self.directory.kernel()
+            && kernel.remove_slab(uid).is_err()
+        {
+            self.counters.add(Counter::KernelErrors, 1);
+        }
     }
 
     fn show(&self) {
         self.counters.set(Counter::Regions, self.registry.len() as u64);
         self.counters.set(Counter::RegionBytes, self.registry.bytes());
+    }
+}
+
+/// What the ledger keeps of a program's region.
+fn keep(region: &Region, slab: u32, range: Range) -> Keep {
+    Keep {
+        source: Source::Slab { slab, range },
+        role: Role::Program,
+        start_ticks: region.owner.process.start_ticks,
+        schema: region.schema,
+        instance: region.instance.clone(),
+        image: region.owner.image.clone(),
     }
 }
 
@@ -366,65 +458,6 @@ fn complete_labels(name: &str, instance: &str, mut labels: Labels, program: &str
     let pairs: Vec<(String, String)> = labels.iter().map(|(label, value)| (label.clone(), value.clone())).collect();
     pack_labels(&pairs).map_err(|error| bad(format!("{error}: shorten them")))?;
     Ok(labels)
-}
-
-/// A window of a mapping, checked: ranges come from the registry, but a panic here would end the agent.
-fn window(memory: &Map, offset: u64, bytes: u64) -> Result<Map, Refusal> {
-    let words = |bytes: u64| usize::try_from(bytes / 8).map_err(internal);
-    let (from, to) = (words(offset)?, words(offset + bytes)?);
-    if to > memory.words().len() {
-        return Err(Refusal::new(Code::Internal, "a range outside of its slab"));
-    }
-    Ok(memory.window(from..to))
-}
-
-fn adopted_memory(descriptor: &OwnedFd, offset: u64, bytes: u64) -> Result<Map, Refusal> {
-    let bad = |message: String| Refusal::new(Code::BadDescriptor, message);
-    if !offset.is_multiple_of(BLOCK_BYTES as u64) {
-        return Err(Refusal::new(
-            Code::BadRequest,
-            format!("offset {offset} is not a multiple of {BLOCK_BYTES}: regions are whole blocks"),
-        ));
-    }
-    let kind = fstatfs(descriptor).map_err(|errno| bad(format!("fstatfs: {errno}")))?.f_type;
-    if kind != TMPFS_MAGIC {
-        return Err(bad("not a memfd of ordinary pages: make it with memfd_create, without MFD_HUGETLB".into()));
-    }
-    let page = offset / PAGE_BYTES * PAGE_BYTES;
-    let length = bytes.checked_add(offset - page).ok_or_else(|| bad("offset and length overflow".into()))?;
-    let map = Map::of(descriptor, page, length, false).map_err(|error| bad(error.to_string()))?;
-    check_filled(descriptor, page, page + length)?;
-    window(&map, offset - page, bytes)
-}
-
-/// A READ of a hole would allocate its page for the agent, beyond every quota. So every page must be there already, and stay: F_SEAL_FUTURE_WRITE
-/// forbids hole punching, also through mappings made before it (shmem_fallocate in mm/shmem.c). The seal is looked at first, so that what is found
-/// filled stays so.
-fn check_filled(descriptor: &OwnedFd, from: u64, to: u64) -> Result<(), Refusal> {
-    let bad = |message: String| Refusal::new(Code::BadDescriptor, message);
-    if !fcntl_get_seals(descriptor).is_ok_and(|seals| seals.contains(SealFlags::FUTURE_WRITE)) {
-        let message = "the memfd lacks F_SEAL_FUTURE_WRITE, without which pages could be taken out of it later: map it for writing, then add the seal";
-        return Err(bad(message.into()));
-    }
-    let failed = |errno| bad(format!("lseek: {errno}"));
-    // The position is shared with the program.
-    let position = seek(descriptor, SeekFrom::Current(0)).map_err(failed)?;
-    let hole = seek(descriptor, SeekFrom::Hole(from)).map_err(failed)?;
-    seek(descriptor, SeekFrom::Start(position)).map_err(failed)?;
-    if hole < to {
-        let message = format!(
-            "the memfd has a hole at byte {hole}: write to every page of bytes {from} to {to} before adopting them"
-        );
-        return Err(bad(message));
-    }
-    Ok(())
-}
-
-/// Gives a range's pages back to the system; it reads as zeros afterwards.
-fn zero(slab: &Slab, range: Range) -> Result<(), Refusal> {
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    fallocate(&slab.descriptor, flags, range.offset, range.bytes)
-        .map_err(|errno| Refusal::new(Code::Internal, format!("fallocate of {} bytes of a slab: {errno}", range.bytes)))
 }
 
 fn internal(error: impl std::fmt::Display) -> Refusal {

@@ -5,13 +5,14 @@
 //! main thread only. Invariants: live and resting ranges of a slab never overlap; no user exceeds a quota, orphans and resting ranges
 //! included; (region id, generation) names one region for ever. Cost: logarithmic in regions, except at the end of a connection (its regions).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use onlooker_region::limits::MAX_REGION_ID;
 use onlooker_region::slab::{PAGE_BYTES, Range, Ranges};
 
 use crate::config::{Limits, Quota};
 use crate::protocol::{Code, Labels, Refusal};
+use crate::units::Size;
 
 pub use user::SchemaRef;
 use user::{User, over};
@@ -116,6 +117,31 @@ pub struct Created {
     pub ended: Option<Region>,
 }
 
+/// A region that an earlier agent has left in a slab.
+#[derive(Debug, Clone)]
+pub struct Restored {
+    /// Region id.
+    pub id: u32,
+    /// Generation of its identities.
+    pub generation: u32,
+    /// Region name.
+    pub name: String,
+    /// Instance within the process.
+    pub instance: String,
+    /// Labels as published.
+    pub labels: Labels,
+    /// Its class.
+    pub schema: SchemaRef,
+    /// Its range.
+    pub range: Range,
+    /// Its owner.
+    pub owner: Peer,
+    /// Whether its program has removed it.
+    pub removed: bool,
+    /// When it was created, CLOCK_BOOTTIME ns.
+    pub created_ns: u64,
+}
+
 #[derive(Debug)]
 struct Connection {
     peer: Peer,
@@ -174,21 +200,66 @@ impl Registry {
         }
     }
 
+    /// A user whose slab has this size from now on; to be told before anything is taken from it.
+    pub fn set_slab(&mut self, uid: u32, bytes: u64) {
+        self.users.entry(uid).or_insert_with(|| User::new(bytes)).ranges = Ranges::new(bytes);
+    }
+
+    /// A range of a user's slab that is no region, but may still be written to until then.
+    pub fn rest(&mut self, uid: u32, range: Range, until_ns: u64) {
+        if let Some(user) = self.users.get_mut(&uid)
+            && user.ranges.take_at(range, 0)
+        {
+            user.ranges.give(range, until_ns);
+        }
+    }
+
+    /// A region that an earlier agent has left: an orphan, which its process may come back to unless it has removed it. After [`Registry::set_slab`] of its user;
+    /// quotas do not apply, what is there is there. Whether it could be: nothing else has its id, name or range.
+    pub fn restore(&mut self, region: Restored, now_ns: u64) -> bool {
+        let Restored { id, generation, name, instance, labels, schema, range, owner, removed, created_ns } = region;
+        let key = (owner.uid, owner.process, name.clone(), instance.clone());
+        let Some(user) = self.users.get_mut(&owner.uid) else { return false };
+        // Nobody comes back to a removed region, so that its name is free.
+        let taken = self.regions.contains_key(&id) || (!removed && self.names.contains_key(&key));
+        if taken || !user.ranges.take_at(range, now_ns) {
+            return false;
+        }
+        user.regions += 1;
+        user.add_schema(&schema);
+        if !removed {
+            self.names.insert(key, id);
+        }
+        let state = State::Hidden;
+        let memory = Memory::Slab(range);
+        let region = Region {
+            id,
+            generation,
+            name,
+            instance,
+            labels,
+            schema,
+            memory,
+            owner,
+            state,
+            created_ns,
+            connection: None,
+        };
+        self.regions.insert(id, region);
+        let limits = &self.limits;
+        let time = if removed { limits.reuse_delay } else { limits.grace };
+        self.orphan(id, now_ns.saturating_add(time.as_ns()), !removed);
+        self.next_id = self.next_id.max(if id >= MAX_REGION_ID { self.first_id } else { id + 1 });
+        true
+    }
+
     /// A connection begins.
     ///
     /// # Errors
     /// `quota`: the user has too many.
     pub fn connect(&mut self, id: ConnectionId, peer: Peer) -> Result<(), Refusal> {
         let slab_bytes = self.quota.bytes_per_user.as_bytes();
-        let user = self.users.entry(peer.uid).or_insert_with(|| User {
-            ranges: Ranges::new(slab_bytes),
-            regions: 0,
-            adopted_bytes: 0,
-            connections: 0,
-            schemas: HashMap::new(),
-            schema_bytes: 0,
-            resting_schemas: VecDeque::new(),
-        });
+        let user = self.users.entry(peer.uid).or_insert_with(|| User::new(slab_bytes));
         if user.connections >= self.quota.connections_per_user {
             let most = self.quota.connections_per_user;
             return Err(over(format!(
@@ -303,6 +374,14 @@ impl Registry {
                 owner.uid
             ))
         };
+        let slab = user.ranges.total();
+        if !wanted.adopted && slab < max_bytes.as_bytes() && taken.saturating_add(bytes) > slab {
+            let (slab, hint) = (Size::from_bytes(slab), "the operator can raise it, or [kernel] slab");
+            return Err(over(format!(
+                "{bytes} bytes do not fit: user {} has {taken} of a slab of {slab}; {hint}",
+                owner.uid
+            )));
+        }
         if taken.saturating_add(bytes) > max_bytes.as_bytes() {
             return Err(full());
         }

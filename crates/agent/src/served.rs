@@ -77,6 +77,19 @@ impl Addresses {
         }
     }
 
+    /// An address of a region that was there before. Whether nothing else has it.
+    pub fn restore(&mut self, address: Address, bytes: u64) -> bool {
+        let span = bytes.checked_next_multiple_of(VA_ALIGNMENT).and_then(|span| address.va.checked_add(span));
+        let Some(end) = span.filter(|_| !self.rkeys.contains_key(&address.rkey)) else { return false };
+        let before = self.spans.range(..end).next_back();
+        let free = before.is_none_or(|(_, other_end)| *other_end <= address.va);
+        if free {
+            self.spans.insert(address.va, end);
+            self.rkeys.insert(address.rkey, address.va);
+        }
+        free
+    }
+
     /// Gives an address back. It is not kept from reuse: it is random.
     pub fn give(&mut self, address: Address) {
         self.rkeys.remove(&address.rkey);
@@ -188,6 +201,9 @@ mod tests {
         }
         taken.sort_by_key(|(address, _)| address.va);
         assert!(taken.windows(2).all(|pair| pair[0].0.va + pair[0].1 <= pair[1].0.va));
+        assert!(taken.iter().all(|(address, bytes)| !addresses.restore(*address, *bytes)));
+        let mut again = Addresses::default();
+        assert!(taken.iter().all(|(address, bytes)| again.restore(*address, *bytes)));
         taken.iter().for_each(|(address, _)| addresses.give(*address));
         assert!(addresses.spans.is_empty() && addresses.rkeys.is_empty());
     }

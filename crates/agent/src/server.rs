@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The event loop: one epoll on the main thread for the registration socket, its connections, their processes, both TCP listeners, the deadline timer and signals.
+//! The event loop: one epoll on the main thread for the registration socket, its connections, their processes, both TCP listeners, the kernel responder's upkeep, the deadline timer and signals.
 //!
 //! Decisions are elsewhere ([`crate::registration`], [`crate::tcp`], [`crate::bootstrap`]); here bytes come and go. Nothing is polled: the timer is armed only
 //! while a deadline is pending, so that an idle agent has no wake-ups. One packet an event, so that no program can hold up the others.
@@ -21,6 +21,7 @@ use rustix::time::{
 use crate::bootstrap::Endpoint;
 use crate::counters::{Counter, Counters, refused};
 use crate::host::boot_time_ns;
+use crate::kernel::upkeep::Upkeep;
 use crate::peer::{self, Connected};
 use crate::protocol::{
     self, Answer, Code, MAX_BAD_PACKETS, MAX_PACKET_BYTES, Refusal, Request, VERSION, decode, encode,
@@ -46,6 +47,7 @@ const BOOTSTRAP: u64 = 2;
 const TIMER: u64 = 3;
 const STOP: u64 = 4;
 const HANGUP: u64 = 5;
+const KERNEL: u64 = 6;
 /// Tokens of a connection are twice its id (socket) and one more (process).
 const FIRST_CONNECTION: ConnectionId = 8;
 
@@ -84,6 +86,8 @@ pub struct Server {
     pub responder: Arc<Responder>,
     /// Bootstraps.
     pub endpoint: Arc<Endpoint>,
+    /// The kernel responder's, if there is one.
+    pub upkeep: Option<Upkeep>,
     /// Counters.
     pub counters: Counters,
     /// Programs that may be connected at once, by the limit of open files.
@@ -121,6 +125,9 @@ impl Server {
         watch(&timer, TIMER)?;
         watch(&self.stops, STOP)?;
         watch(&self.hangups, HANGUP)?;
+        if let Some(upkeep) = &self.upkeep {
+            watch(upkeep, KERNEL)?;
+        }
         let mut state = Loop {
             server: self,
             epoll,
@@ -149,6 +156,8 @@ impl<T: AsFd> AsFdDyn for T {
 impl Loop {
     fn run(&mut self) -> io::Result<()> {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
+        // Regions that an earlier agent has left have their deadlines already.
+        self.arm()?;
         loop {
             events.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None) {
@@ -164,6 +173,11 @@ impl Loop {
                     TIMER => self.expire(),
                     STOP => return Ok(()),
                     HANGUP => self.hangup(),
+                    KERNEL => {
+                        if let Some(upkeep) = &mut self.server.upkeep {
+                            upkeep.ready(boot_time_ns());
+                        }
+                    }
                     token if token & 1 == 0 => self.packet(token / 2),
                     token => self.close(token / 2, Counter::ClosedProcess),
                 }
@@ -179,7 +193,8 @@ impl Loop {
 
     /// Sets the timer to the next deadline, or stops it.
     fn arm(&mut self) -> io::Result<()> {
-        let deadline = self.server.registration.next_deadline_ns();
+        let kernel = self.server.upkeep.as_ref().map(Upkeep::next_deadline_ns);
+        let deadline = self.server.registration.next_deadline_ns().into_iter().chain(kernel).min();
         if deadline != self.armed_ns {
             let at = deadline.map_or(0, |ns| ns.max(1));
             let it_value = Timespec {
@@ -197,7 +212,11 @@ impl Loop {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.timer, &mut count);
         self.armed_ns = None;
-        self.server.registration.expire(boot_time_ns());
+        let now_ns = boot_time_ns();
+        self.server.registration.expire(now_ns);
+        if let Some(upkeep) = &mut self.server.upkeep {
+            upkeep.expire(now_ns);
+        }
     }
 
     fn accept_program(&mut self) {

@@ -2,6 +2,7 @@
 //! Where a responder lives while no process holds it: pins under `<bpffs>/onlooker/<name>/`.
 //!
 //! ```text
+//! ledger                    what the owner must know again after a restart (optional)
 //! settings                  configuration as loaded, fingerprint of the programs, version of this layout: see `settings`
 //! maps/<map>  programs/<program>  slabs/<index>
 //! links/<hook>_<ifindex>    tcx and XDP attachments: removing the pin detaches
@@ -83,6 +84,10 @@ impl Home {
 
     pub(crate) fn filters(&self) -> PathBuf {
         self.path.join("filters")
+    }
+
+    pub(crate) fn ledger(&self) -> PathBuf {
+        self.path.join("ledger")
     }
 
     pub(crate) fn settings(&self) -> PathBuf {

@@ -10,9 +10,11 @@ use bolero::TypeGenerator;
 use onlooker_region::Block;
 use onlooker_region::control::{Directory as ReadDirectory, assemble_schema, schema_extent};
 use onlooker_region::limits::BLOCK_WORDS;
+use onlooker_region::map::Map;
 use onlooker_wire::tcp_read::Read;
-use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
 
+use super::memory::check_filled;
 use super::*;
 use crate::host::Host;
 use crate::protocol::decode;

@@ -49,6 +49,19 @@ pub(super) struct User {
 }
 
 impl User {
+    /// With a slab of so many bytes and nothing else.
+    pub(super) fn new(slab_bytes: u64) -> Self {
+        Self {
+            ranges: Ranges::new(slab_bytes),
+            regions: 0,
+            adopted_bytes: 0,
+            connections: 0,
+            schemas: HashMap::new(),
+            schema_bytes: 0,
+            resting_schemas: VecDeque::new(),
+        }
+    }
+
     pub(super) fn taken(&self) -> u64 {
         self.ranges.used() + self.adopted_bytes
     }

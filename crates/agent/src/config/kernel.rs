@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `[kernel]` of agent.toml: the kernel responder, off unless devices are named.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Group, prefixes};
+use crate::prefix::Prefix;
+use crate::units::{Size, Span};
+
+/// Port of RDMA cards in RoCE mode and of soft-RoCE.
+const ROCE_PORT: u16 = 4791;
+/// IFNAMSIZ of linux/if.h, without the NUL.
+const MAX_DEVICE_BYTES: usize = 15;
+const BLOCK: u64 = 1024;
+const PAGE: u64 = 4096;
+
+/// Where packets are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Hook {
+    /// tc ingress.
+    Tc,
+    /// XDP in the driver.
+    Xdp,
+}
+
+/// The kernel responder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Kernel {
+    /// Network devices that it answers on; empty: there is none.
+    pub devices: Vec<String>,
+    /// Where on them.
+    pub hook: Hook,
+    /// UDP port that it owns there.
+    pub port: u16,
+    /// Sources that may READ.
+    pub allow: Vec<Prefix>,
+    /// Differentiated services code point of answers.
+    pub dscp: u8,
+    /// Largest READ.
+    pub max_read_bytes: Size,
+    /// READs a second that one source address gets answered.
+    pub source_reads_per_s: u32,
+    /// READs a second that one processor answers for all sources.
+    pub cpu_reads_per_s: u32,
+    /// Size of a user's slab. All of it is kernel memory at once.
+    pub slab: Size,
+    /// Size of the control region. All of it is kernel memory at once.
+    pub control: Size,
+    /// How long it answers after the agent is gone.
+    pub lease: Span,
+    /// A BPF file system.
+    pub bpffs: PathBuf,
+    /// Its directory there, under `onlooker/`.
+    pub name: String,
+    /// Kernel metrics computed when they are read.
+    pub groups: Vec<Group>,
+}
+
+impl Default for Kernel {
+    fn default() -> Self {
+        Self {
+            devices: Vec::new(),
+            hook: Hook::Tc,
+            port: 7179,
+            allow: prefixes(&["127.0.0.0/8", "::1/128"]),
+            dscp: 0,
+            max_read_bytes: Size::from_bytes(BLOCK),
+            source_reads_per_s: 100_000,
+            cpu_reads_per_s: 400_000,
+            slab: Size::from_mib(4),
+            control: Size::from_mib(2),
+            lease: Span::from_s(24 * 3600),
+            bpffs: "/sys/fs/bpf".into(),
+            name: "agent".into(),
+            groups: vec![Group::Cpu, Group::Load, Group::Memory, Group::Network],
+        }
+    }
+}
+
+/// A key, its value and what to set instead.
+type Refused = (&'static str, String, &'static str);
+
+impl Kernel {
+    /// Whether there is to be a kernel responder.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        !self.devices.is_empty()
+    }
+
+    /// Blocks of the control region.
+    #[must_use]
+    pub fn control_blocks(&self) -> u32 {
+        u32::try_from(self.control.as_bytes() / BLOCK).unwrap_or(u32::MAX)
+    }
+
+    /// Entries that the control region has: an eighth of its blocks are entry blocks, two entries each.
+    #[must_use]
+    pub fn control_entries(&self) -> u32 {
+        self.control_blocks() / 4
+    }
+
+    pub(super) fn check(&self) -> Result<(), Refused> {
+        let refuse = |key, value: &dyn ToString, message| Err((key, value.to_string(), message));
+        let mut seen = BTreeSet::new();
+        for device in &self.devices {
+            let whole = !device.is_empty() && device.len() <= MAX_DEVICE_BYTES && !device.contains(['/', ' ', ':']);
+            if !whole {
+                return refuse("kernel.devices", device, "must be names of network devices, as `ip link` shows them");
+            }
+            if !seen.insert(device) {
+                return refuse("kernel.devices", device, "is given twice: leave one out");
+            }
+        }
+        if self.port == 0 {
+            return refuse("kernel.port", &self.port, "must be 1 to 65535");
+        }
+        if self.dscp > 63 {
+            return refuse("kernel.dscp", &self.dscp, "must be 0 to 63");
+        }
+        let read = self.max_read_bytes.as_bytes();
+        if read == 0 || !read.is_multiple_of(BLOCK) || read > 8 * BLOCK {
+            return refuse("kernel.max_read_bytes", &self.max_read_bytes, "must be a multiple of 1KiB, at most 8KiB");
+        }
+        for (key, rate) in
+            [("kernel.source_reads_per_s", self.source_reads_per_s), ("kernel.cpu_reads_per_s", self.cpu_reads_per_s)]
+        {
+            if rate == 0 || rate > 1_000_000_000 {
+                return refuse(key, &rate, "must be 1 to 1000000000; to serve nobody, empty kernel.allow");
+            }
+        }
+        let slab = self.slab.as_bytes();
+        if slab == 0 || !slab.is_multiple_of(PAGE) || slab > 1 << 30 {
+            return refuse("kernel.slab", &self.slab, "must be a multiple of 4KiB, at most 1GiB");
+        }
+        let control = self.control.as_bytes();
+        if control < 64 * BLOCK || !control.is_multiple_of(PAGE) || control > 64 << 20 {
+            return refuse("kernel.control", &self.control, "must be a multiple of 4KiB from 64KiB to 64MiB");
+        }
+        if self.lease < Span::from_s(60) || self.lease > Span::from_s(30 * 24 * 3600) {
+            return refuse("kernel.lease", &self.lease, "must be 1min to 30d");
+        }
+        if !self.bpffs.is_absolute() {
+            return refuse("kernel.bpffs", &self.bpffs.display(), "must be an absolute path: begin it with /");
+        }
+        let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if self.name.is_empty() || self.name.len() > 64 || !self.name.bytes().all(good) {
+            return refuse("kernel.name", &self.name, "must be 1 to 64 letters, digits, - and _");
+        }
+        if self.allow.len() > 1024 {
+            return refuse("kernel.allow", &self.allow.len(), "must be at most 1024 prefixes: join some");
+        }
+        Ok(())
+    }
+
+    /// What is allowed but probably not meant.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if !self.is_on() {
+            return warnings;
+        }
+        if self.hook == Hook::Xdp {
+            warnings.push(
+                "[kernel] hook = \"xdp\": some drivers reset the device when it is attached, tcpdump sees neither requests nor answers, on veth use tc (docs/responder.md, Traps)".to_owned(),
+            );
+        }
+        if self.port == ROCE_PORT {
+            warnings.push(format!(
+                "[kernel] port = {ROCE_PORT} is taken by RDMA cards in RoCE mode and by soft-RoCE: requests to it may never arrive"
+            ));
+        }
+        if self.devices.iter().any(|device| device != "lo") && self.allow.iter().all(Prefix::is_loopback) {
+            warnings.push(
+                "[kernel] allow has no address but loopback: requests from other machines are dropped in silence"
+                    .to_owned(),
+            );
+        }
+        // IPv4 addresses are mapped into IPv6 in the responder's table (docs/responder.md, Traps).
+        if self.allow.iter().any(|prefix| prefix.address().is_ipv6() && prefix.bits() < 96 && prefix.contains_mapped())
+        {
+            warnings.push("[kernel] allow has an IPv6 prefix that holds ::ffff:0:0/96: the kernel responder lets all of IPv4 ask, too".to_owned());
+        }
+        warnings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(change: impl FnOnce(&mut Kernel)) -> Kernel {
+        let mut kernel = Kernel { devices: vec!["eth0".into()], ..Kernel::default() };
+        change(&mut kernel);
+        kernel
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_its_key() {
+        assert_eq!(Kernel::default().check(), Ok(()));
+        assert!(!Kernel::default().is_on() && with(|_| ()).is_on());
+        for (key, bad) in [
+            ("kernel.devices", with(|kernel| kernel.devices.push("eth0".into()))),
+            ("kernel.devices", with(|kernel| kernel.devices.push("a/b".into()))),
+            ("kernel.devices", with(|kernel| kernel.devices.push("a-name-that-is-too-long".into()))),
+            ("kernel.port", with(|kernel| kernel.port = 0)),
+            ("kernel.dscp", with(|kernel| kernel.dscp = 64)),
+            ("kernel.max_read_bytes", with(|kernel| kernel.max_read_bytes = Size::from_bytes(1500))),
+            ("kernel.max_read_bytes", with(|kernel| kernel.max_read_bytes = Size::from_bytes(9 * 1024))),
+            ("kernel.source_reads_per_s", with(|kernel| kernel.source_reads_per_s = 0)),
+            ("kernel.cpu_reads_per_s", with(|kernel| kernel.cpu_reads_per_s = u32::MAX)),
+            ("kernel.slab", with(|kernel| kernel.slab = Size::from_bytes(5000))),
+            ("kernel.control", with(|kernel| kernel.control = Size::from_bytes(4096))),
+            ("kernel.lease", with(|kernel| kernel.lease = Span::from_s(1))),
+            ("kernel.bpffs", with(|kernel| kernel.bpffs = "bpf".into())),
+            ("kernel.name", with(|kernel| kernel.name = "a/b".into())),
+        ] {
+            assert_eq!(bad.check().map_err(|(key, _, _)| key), Err(key));
+        }
+    }
+
+    #[test]
+    fn what_is_probably_not_meant_is_warned_of() {
+        let open = |kernel: &mut Kernel| kernel.allow = prefixes(&["10.0.0.0/8"]);
+        assert!(Kernel::default().warnings().is_empty());
+        assert!(with(open).warnings().is_empty());
+        assert_eq!(with(|_| ()).warnings().len(), 1, "loopback only");
+        assert!(with(|kernel| kernel.devices = vec!["lo".into()]).warnings().is_empty());
+        let careless = with(|kernel| {
+            kernel.allow = prefixes(&["::/0"]);
+            (kernel.hook, kernel.port) = (Hook::Xdp, 4791);
+        });
+        assert_eq!(careless.warnings().len(), 3);
+    }
+}

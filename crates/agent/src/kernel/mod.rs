@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The kernel responder as the agent keeps it: slabs, table of regions and ledger behind one handle.
+//!
+//! [`load`] puts programs, pins and attachments right in a process of its own, [`upkeep`] has it run again when devices change and renews the lease, [`ledger`] is what
+//! survives the agent, [`recover`] decides what of it goes on. Owned by the main thread. Maps are opened once; changing them through their descriptors needs no capability
+//! (since 5.19), making a slab needs CAP_BPF, which is in effect for just that.
+//!
+//! Invariants: a region is in the responder's table before its control entry is there and until it is gone; its ledger record is there from before its memory is given
+//! out until its end. Cost: a region 2-3 map updates (a few us), a slab 10 ms.
+
+pub mod child;
+pub mod ledger;
+pub mod load;
+pub mod recover;
+pub mod upkeep;
+pub mod watch;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use onlooker_kernel::{Home, Kind, Ledger, Pinned, Region, Slab, SlabMapping};
+use onlooker_region::map::Map;
+use onlooker_region::slab::{Range, Ranges};
+use rustix::thread::CapabilitySet;
+
+use crate::config;
+use crate::host::{self, Host};
+use crate::served::{Address, Addresses};
+use crate::system;
+
+use ledger::{FIRST_USER_SLAB, HEADER, Header, Record, SLABS};
+use recover::{Found, OWN_SLAB};
+
+/// Slab of the control region.
+pub const CONTROL_SLAB: u32 = 0;
+/// Blocks of the agent's own slab.
+pub const OWN_BLOCKS: u32 = 64;
+const BLOCK_BYTES: u64 = 1024;
+
+/// Why the kernel responder is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// Its loader, or a table of it.
+    #[error(transparent)]
+    Kernel(#[from] onlooker_kernel::Error),
+    /// Randomness, or a process that does not start.
+    #[error("cannot {operation}: {source}")]
+    System {
+        /// What was tried.
+        operation: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Something is missing that the loader makes.
+    #[error("{0}")]
+    Incomplete(&'static str),
+}
+
+/// What of an earlier agent goes on.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// Its regions.
+    pub records: Vec<Record>,
+    /// Ranges of users' slabs, by index, that a program may still write to although they are no regions.
+    pub rest: Vec<(u32, Range)>,
+}
+
+/// A slab of a user.
+#[derive(Debug)]
+pub struct UserSlab {
+    slab: Slab,
+    /// A mapping that can write: while there is one nobody can freeze the array, and so take its memory from later programs (bpf(2), `BPF_MAP_FREEZE`).
+    _unfrozen: SlabMapping,
+}
+
+impl UserSlab {
+    fn of(slab: Slab) -> Result<Self, KernelError> {
+        let _unfrozen = slab.map(0, onlooker_kernel::mapping::PAGE_BLOCKS, true)?;
+        Ok(Self { slab, _unfrozen })
+    }
+
+    /// Its place in the responder's table.
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.slab.index()
+    }
+
+    /// Its size.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.slab.blocks()) * BLOCK_BYTES
+    }
+
+    /// A range of it, writable.
+    ///
+    /// # Errors
+    /// As mmap has it.
+    pub fn map(&self, range: Range) -> Result<Map, KernelError> {
+        map(&self.slab, range)
+    }
+}
+
+impl AsFd for UserSlab {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.slab.as_fd()
+    }
+}
+
+/// Only what is used is mapped: every page of a mapped BPF array counts as resident at once.
+fn map(slab: &Slab, range: Range) -> Result<Map, KernelError> {
+    let blocks = |bytes: u64| u32::try_from(bytes / BLOCK_BYTES).unwrap_or(u32::MAX);
+    Ok(Map::shared(slab.map(blocks(range.offset), blocks(range.bytes), true)?))
+}
+
+/// The responder.
+#[derive(Debug)]
+pub struct Kernel {
+    pinned: Pinned,
+    ledger: Ledger,
+    own: Slab,
+    own_ranges: RefCell<Ranges>,
+    header: RefCell<Header>,
+    slab_blocks: u32,
+    boot_id: [u8; 16],
+}
+
+impl Kernel {
+    /// Opens what the loader has left and decides what of an earlier agent goes on: that is returned, the rest removed.
+    ///
+    /// # Errors
+    /// Nothing complete is pinned, or not of this version.
+    pub fn open(config: &config::Kernel, host: &Host) -> Result<(Self, Recovered), KernelError> {
+        let pinned = Pinned::open(&Home::new(&config.bpffs, &config.name)?)?;
+        let ledger = pinned.ledger()?.ok_or(KernelError::Incomplete("the responder has no ledger: load it again"))?;
+        let own = pinned.slab(OWN_SLAB)?;
+        let bytes = u64::from(own.blocks()) * BLOCK_BYTES;
+        let boot_id = host.boot_id.0;
+        let void = Header { boot_id, control: Address { va: 0, rkey: 0 }, incarnation: 1, slabs: BTreeMap::new() };
+        let kernel = Self {
+            pinned,
+            ledger,
+            own,
+            own_ranges: RefCell::new(Ranges::new(bytes)),
+            header: RefCell::new(void),
+            slab_blocks: u32::try_from(config.slab.as_bytes() / BLOCK_BYTES).unwrap_or(u32::MAX),
+            boot_id,
+        };
+        let recovered = kernel.recover()?;
+        Ok((kernel, recovered))
+    }
+
+    fn recover(&self) -> Result<Recovered, KernelError> {
+        let blocks = self.ledger.all()?;
+        let header = blocks.iter().find(|(number, _)| *number == HEADER).and_then(|(_, block)| Header::decode(block));
+        let regions: HashMap<u32, Region> = self.pinned.regions()?.into_iter().collect();
+        let valid = header.filter(|header| {
+            let control = self.control_region(header.control);
+            header.boot_id == self.boot_id && regions.get(&header.control.rkey) == Some(&control)
+        });
+        let Some(header) = valid else {
+            self.begin()?;
+            return Ok(Recovered::default());
+        };
+        let records = blocks.iter().filter(|(number, _)| *number != HEADER);
+        let records = records.filter_map(|(number, block)| {
+            let record = Record::decode(*number, block);
+            if record.is_none() {
+                self.ledger.remove(*number);
+            }
+            record
+        });
+        let mut slab_bytes = BTreeMap::new();
+        for index in self.pinned.slabs()? {
+            slab_bytes.insert(index, u64::from(self.pinned.slab(index)?.blocks()) * BLOCK_BYTES);
+        }
+        let found = Found {
+            records: records.collect(),
+            regions,
+            slabs: &header.slabs,
+            slab_bytes: &slab_bytes,
+            control_rkey: header.control.rkey,
+        };
+        let plan = recover::decide(found);
+        self.header.replace(header);
+        plan.forget.iter().for_each(|number| self.ledger.remove(*number));
+        plan.remove.iter().for_each(|rkey| self.remove_region(*rkey));
+        for record in plan.keep.iter().filter(|record| record.keep.role == ledger::Role::Own) {
+            if let ledger::Source::Slab { range, .. } = record.keep.source {
+                self.own_ranges.borrow_mut().take_at(range, 0);
+            }
+        }
+        self.remove_unused_slabs(&plan.keep)?;
+        Ok(Recovered { records: plan.keep, rest: plan.rest })
+    }
+
+    /// Slabs that nobody has (a kill while one was made or removed), or that have no region any more.
+    fn remove_unused_slabs(&self, kept: &[Record]) -> Result<(), KernelError> {
+        let used = |index: u32| {
+            kept.iter().any(|record| matches!(record.keep.source, ledger::Source::Slab { slab, .. } if slab == index))
+        };
+        for index in self.pinned.slabs()?.into_iter().filter(|index| *index >= FIRST_USER_SLAB && !used(*index)) {
+            self.header.borrow_mut().slabs.retain(|_, slab| *slab != index);
+            self.put_header()?;
+            let _ = self.pinned.remove_slab(index);
+        }
+        self.header.borrow_mut().slabs.retain(|_, slab| used(*slab));
+        self.put_header()
+    }
+
+    /// Begins anew: no regions, no users, another address of the control region.
+    ///
+    /// # Errors
+    /// A table that cannot be changed, no randomness.
+    pub fn begin(&self) -> Result<(), KernelError> {
+        for (rkey, _) in self.pinned.regions()? {
+            self.remove_region(rkey);
+        }
+        for (number, _) in self.ledger.all()? {
+            self.ledger.remove(number);
+        }
+        for index in self.pinned.slabs()?.into_iter().filter(|index| *index >= FIRST_USER_SLAB) {
+            let _ = self.pinned.remove_slab(index);
+        }
+        let random = |source| KernelError::System { operation: "get random numbers", source };
+        let bytes = u64::from(self.pinned.slab(CONTROL_SLAB)?.blocks()) * BLOCK_BYTES;
+        let header = Header {
+            boot_id: self.boot_id,
+            control: Addresses::default().take(bytes).map_err(random)?,
+            incarnation: host::random_generation().map_err(random)?,
+            slabs: BTreeMap::new(),
+        };
+        self.header.replace(header);
+        let own_bytes = u64::from(self.own.blocks()) * BLOCK_BYTES;
+        self.own_ranges.replace(Ranges::new(own_bytes));
+        self.put_header()
+    }
+
+    fn put_header(&self) -> Result<(), KernelError> {
+        Ok(self.ledger.put(HEADER, &self.header.borrow().encode(host::boot_time_ns()))?)
+    }
+
+    fn control_region(&self, address: Address) -> Region {
+        let blocks = self.pinned.slab(CONTROL_SLAB).map_or(0, |slab| slab.blocks());
+        Region { va: address.va, blocks, kind: Kind::Memory { slab: CONTROL_SLAB, first_block: 0 } }
+    }
+
+    /// The control region's memory, all of it.
+    ///
+    /// # Errors
+    /// As mmap has it.
+    pub fn control_memory(&self) -> Result<Map, KernelError> {
+        let slab = self.pinned.slab(CONTROL_SLAB)?;
+        map(&slab, Range { offset: 0, bytes: u64::from(slab.blocks()) * BLOCK_BYTES })
+    }
+
+    /// Its address and incarnation.
+    #[must_use]
+    pub fn control_place(&self) -> (Address, u32) {
+        let header = self.header.borrow();
+        (header.control, header.incarnation)
+    }
+
+    /// Makes the control region readable.
+    ///
+    /// # Errors
+    /// The table cannot be changed.
+    pub fn add_control(&self) -> Result<(), KernelError> {
+        let address = self.control_place().0;
+        Ok(self.pinned.add_region(address.rkey, &self.control_region(address))?)
+    }
+
+    /// Largest READ.
+    #[must_use]
+    pub fn max_read_bytes(&self) -> u32 {
+        self.pinned.config().max_read_bytes
+    }
+
+    /// UDP port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.pinned.config().port
+    }
+
+    /// Answers for so long from now on.
+    ///
+    /// # Errors
+    /// The table cannot be changed.
+    pub fn renew(&self, lease: Duration) -> Result<(), KernelError> {
+        self.pinned.set_lease(lease)?;
+        Ok(())
+    }
+
+    /// Makes a slab for a user.
+    ///
+    /// # Errors
+    /// No place, no memory, no right to.
+    pub fn create_slab(&self, uid: u32) -> Result<UserSlab, KernelError> {
+        let taken: Vec<u32> = self.header.borrow().slabs.values().copied().collect();
+        let index = (FIRST_USER_SLAB..SLABS).find(|index| !taken.contains(index));
+        let index = index.ok_or(KernelError::Incomplete(
+            "the responder's table of slabs is full: 62 users have one, others' regions are served over TCP",
+        ))?;
+        let slab = system::with_capabilities(CapabilitySet::BPF, || self.pinned.create_slab(index, self.slab_blocks))?;
+        // From here on a kill leaves an owner; before, a slab of nobody, which the next start removes.
+        self.header.borrow_mut().slabs.insert(uid, index);
+        self.put_header()?;
+        UserSlab::of(slab)
+    }
+
+    /// The slab that a user has, if it is there.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn slab(&self, uid: u32) -> Result<Option<UserSlab>, KernelError> {
+        let index = self.header.borrow().slabs.get(&uid).copied();
+        index.map(|index| UserSlab::of(self.pinned.slab(index)?)).transpose()
+    }
+
+    /// A user has no regions any more.
+    ///
+    /// # Errors
+    /// A table that cannot be changed; what is left is removed at the next start.
+    pub fn remove_slab(&self, uid: u32) -> Result<(), KernelError> {
+        let Some(index) = self.header.borrow_mut().slabs.remove(&uid) else { return Ok(()) };
+        self.put_header()?;
+        Ok(self.pinned.remove_slab(index)?)
+    }
+
+    /// Memory for a region of the agent's own.
+    ///
+    /// # Errors
+    /// There is no room, or it cannot be mapped.
+    pub fn own_memory(&self, bytes: u64) -> Result<(Range, Map), KernelError> {
+        let range = self.own_ranges.borrow_mut().take(bytes, host::boot_time_ns());
+        let range = range.ok_or(KernelError::Incomplete("the agent's own slab is full"))?;
+        let memory = map(&self.own, range)?;
+        memory.words().iter().for_each(|word| word.store(0, std::sync::atomic::Ordering::Relaxed));
+        Ok((range, memory))
+    }
+
+    /// Memory of a region of the agent's own that goes on.
+    ///
+    /// # Errors
+    /// It cannot be mapped.
+    pub fn own_range(&self, range: Range) -> Result<Map, KernelError> {
+        map(&self.own, range)
+    }
+
+    /// Makes a region readable, as its record has it.
+    ///
+    /// # Errors
+    /// The table is full.
+    pub fn add_region(&self, record: &Record) -> Result<(), KernelError> {
+        Ok(self.pinned.add_region(record.entry.rkey, &recover::expected(record))?)
+    }
+
+    /// Ends it.
+    pub fn remove_region(&self, rkey: u32) {
+        // ENOENT where it is gone, which is what is wanted.
+        let _ = self.pinned.remove_region(rkey);
+    }
+
+    /// Writes a record.
+    ///
+    /// # Errors
+    /// The ledger is full.
+    pub fn put(&self, record: &Record, now_ns: u64) -> Result<(), KernelError> {
+        let bytes = record.encode(now_ns).ok_or(KernelError::Incomplete("a region's names are too long"))?;
+        Ok(self.ledger.put(record.number(), &bytes)?)
+    }
+
+    /// Removes a record.
+    pub fn forget(&self, number: u32) {
+        self.ledger.remove(number);
+    }
+}
