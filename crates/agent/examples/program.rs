@@ -12,11 +12,20 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 
 use onlooker_agent::seqpacket;
+use onlooker_kernel::SlabMapping;
 use onlooker_region::block::{Identity, init_plain, plain_place};
 use onlooker_region::map::Map;
 use serde_json::{Value, json};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// A memfd, or where the agent has a kernel responder, a BPF array.
+fn map(slab: &OwnedFd, offset: u64, bytes: u64) -> Outcome<Map> {
+    Map::of(slab, offset, bytes, true).or_else(|_| {
+        let mapping = SlabMapping::of(slab, u32::try_from(offset / 1024)?, u32::try_from(bytes / 1024)?, true)?;
+        Ok(Map::shared(mapping))
+    })
+}
 
 struct Program {
     socket: OwnedFd,
@@ -38,7 +47,7 @@ impl Program {
         let (answer, descriptor) = self.ask(&request.to_string())?;
         if let (Some(descriptor), region) = (descriptor, &answer["region"]) {
             let number = |key: &str| region[key].as_u64().ok_or_else(|| format!("no {key} in {answer}"));
-            let memory = Map::of(&descriptor, number("offset")?, number("mapped_bytes")?, true)?;
+            let memory = map(&descriptor, number("offset")?, number("mapped_bytes")?)?;
             let identity = Identity::first(u32::try_from(number("id")?)?, u32::try_from(number("generation")?)?);
             init_plain(&memory.words()[..128], identity);
             self.region = Some((number("id")?, memory));

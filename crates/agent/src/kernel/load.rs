@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::net::IpAddr;
 
-use onlooker_kernel::{Attachment, Config, Device, Error, Home, Hook, Pinned, Prefix, Rate, probe};
+use onlooker_kernel::{Config, Device, Error, Home, Hook, Outcome, Pinned, Prefix, Rate, Reattached, Standing, probe};
 use rustix::fs::{FlockOperation, flock};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub(crate) mod reader;
+pub(crate) mod world;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use onlooker_agent::config::Config;
 use onlooker_agent::seqpacket;
 use onlooker_agent::units::Span;
+use onlooker_kernel::SlabMapping;
 use onlooker_region::block::{Identity, init_plain, plain_place};
 use onlooker_region::map::Map;
 use serde_json::{Value, json};
@@ -56,8 +58,13 @@ impl Place {
         config.limits.reuse_delay = Span::from_ms(100);
         change(&mut config);
         let place = Self { dir, config };
-        fs::write(place.config_path(), toml::to_string(&place.config).expect("serialises")).expect("writes");
+        place.write();
         place
+    }
+
+    /// Writes a changed configuration.
+    pub(crate) fn write(&self) {
+        fs::write(self.config_path(), toml::to_string(&self.config).expect("serialises")).expect("writes");
     }
 
     pub(crate) fn config_path(&self) -> PathBuf {
@@ -99,11 +106,12 @@ impl Place {
             assert!(log.len() > before, "the agent ended: {log}");
         }
         let address = |after: &str| -> SocketAddr {
-            let rest = &log[log.find(after).expect("in the log") + after.len()..];
+            let ready = &log[log.find("ready: ").expect("in the log")..];
+            let rest = &ready[ready.find(after).expect("in the log") + after.len()..];
             rest[..rest.find([' ', '\n']).expect("ends")].trim_end_matches(',').parse().expect("an address")
         };
         let (bootstrap, tcp) = (address("bootstrap "), address("over TCP "));
-        Agent { child, stderr, bootstrap, tcp, socket: self.config.agent.socket.clone(), token: self.token() }
+        Agent { child, stderr, bootstrap, tcp, socket: self.config.agent.socket.clone(), token: self.token(), log }
     }
 }
 
@@ -115,6 +123,8 @@ pub(crate) struct Agent {
     pub(crate) tcp: SocketAddr,
     pub(crate) socket: PathBuf,
     pub(crate) token: String,
+    /// What it said until it was ready.
+    pub(crate) log: String,
 }
 
 impl Agent {
@@ -143,6 +153,18 @@ impl Agent {
         let mut log = String::new();
         self.stderr.read_to_string(&mut log).expect("reads");
         (status, log)
+    }
+
+    /// Waits until it says something.
+    pub(crate) fn until(&mut self, text: &str) {
+        loop {
+            let mut line = String::new();
+            self.stderr.read_line(&mut line).expect("reads");
+            assert!(!line.is_empty(), "the agent ended before it said {text:?}");
+            if line.contains(text) {
+                return;
+            }
+        }
     }
 
     pub(crate) fn resident_kib(&self) -> u64 {
@@ -273,7 +295,11 @@ pub(crate) struct Published {
 impl Published {
     pub(crate) fn map(name: &str, region: &Value, slab: &OwnedFd) -> Self {
         let number = |key: &str| region[key].as_u64().unwrap_or_else(|| panic!("{key} of {region}"));
-        let memory = Map::of(slab, number("offset"), number("mapped_bytes"), true).expect("maps");
+        let memory = Map::of(slab, number("offset"), number("mapped_bytes"), true).unwrap_or_else(|_| {
+            let blocks = |key| u32::try_from(number(key) / 1024).expect("small");
+            let mapping = SlabMapping::of(slab, blocks("offset"), blocks("mapped_bytes"), true);
+            Map::shared(mapping.expect("a memfd or a BPF array"))
+        });
         let resumed = region["resumed"] == true;
         let mine = Self {
             name: name.into(),
@@ -343,8 +369,22 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn start(agent: &Agent, name: &str) -> Self {
+        Self::start_by(Command::new(Self::path()), agent, name)
+    }
+
+    /// As another user.
+    pub(crate) fn start_as(agent: &Agent, name: &str, uid: u32) -> Self {
+        let mut command = Command::new("setpriv");
+        command.arg(format!("--reuid={uid}")).args(["--clear-groups", "--"]).arg(Self::path());
+        Self::start_by(command, agent, name)
+    }
+
+    fn path() -> PathBuf {
         let directory = Path::new(env!("CARGO_BIN_EXE_onlooker-agent")).parent().expect("a directory");
-        let mut command = Command::new(directory.join("examples/program"));
+        directory.join("examples/program")
+    }
+
+    fn start_by(mut command: Command, agent: &Agent, name: &str) -> Self {
         command.arg(&agent.socket).arg(name).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("starts: built by `cargo test` and by `cargo build --examples`");
         let stdin = child.stdin.take().expect("piped");

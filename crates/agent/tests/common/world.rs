@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A network namespace and a BPF file system of one test, and a reader by the kernel responder. All of it belongs to the test's thread and its children, and is gone
+//! with them; nothing has a name outside.
+#![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use onlooker_bootstrap::Answer;
+use onlooker_kernel::{Home, Pinned};
+use onlooker_region::control::RegionEntry;
+use onlooker_transport::clock::steady_ns;
+use onlooker_transport::drive::read_host;
+use onlooker_transport::reader::{Limits, Session};
+use onlooker_transport::soft::{Config, FlowConfig, SoftRequester};
+use onlooker_transport::{Requester, Via};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+use super::{Agent, Place};
+
+pub(crate) struct World {
+    bpffs: tempfile::TempDir,
+}
+
+impl World {
+    /// `None`, said loudly, where this may not be made: the tests need root and BPF.
+    pub(crate) fn new() -> Option<Self> {
+        let flags = UnshareFlags::NEWNET | UnshareFlags::NEWNS;
+        // SAFETY: no file descriptor table is unshared, so every descriptor stays valid; only this thread's namespaces change.
+        if let Err(errno) = unsafe { unshare_unsafe(flags) } {
+            eprintln!("SKIPPED: no namespaces ({errno}): run the tests of the kernel responder as root");
+            return None;
+        }
+        run("mount", &["--make-rprivate", "/"]);
+        run("ip", &["link", "set", "lo", "up"]);
+        let bpffs = tempfile::tempdir().expect("a directory");
+        let mounted = Command::new("mount").args(["-t", "bpf", "bpf"]).arg(bpffs.path()).status().expect("mount");
+        if !mounted.success() {
+            eprintln!(
+                "SKIPPED: no BPF file system: run the tests of the kernel responder on a kernel with BPF, as root"
+            );
+            return None;
+        }
+        Some(Self { bpffs })
+    }
+
+    pub(crate) fn bpffs(&self) -> &Path {
+        self.bpffs.path()
+    }
+
+    /// A place whose agent has the kernel responder on `devices`.
+    pub(crate) fn place(&self, devices: &[&str], change: impl FnOnce(&mut onlooker_agent::config::Config)) -> Place {
+        Place::new(|config| {
+            config.kernel.devices = devices.iter().map(ToString::to_string).collect();
+            config.kernel.bpffs = self.bpffs().into();
+            config.kernel.slab = onlooker_agent::units::Size::from_bytes(64 << 10);
+            config.limits.grace = onlooker_agent::units::Span::from_s(3);
+            change(config);
+        })
+    }
+
+    pub(crate) fn home(&self) -> Home {
+        Home::new(self.bpffs(), "agent").expect("a BPF file system")
+    }
+
+    pub(crate) fn pinned(&self) -> Pinned {
+        Pinned::open(&self.home()).expect("a responder is pinned")
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // The directory under the mount would be busy; both go with the namespace if this fails.
+        let _ = Command::new("umount").arg(self.bpffs.path()).status();
+    }
+}
+
+/// Runs a command in the caller's namespaces; returns what it printed.
+pub(crate) fn run(command: &str, arguments: &[&str]) -> String {
+    let output = Command::new(command).args(arguments).output().unwrap_or_else(|error| panic!("{command}: {error}"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command} {arguments:?}: {error}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// A reader by the kernel responder, bootstrapped once: what it knows must stay right over restarts of the agent.
+pub(crate) struct KernelReader {
+    session: Session,
+    requester: SoftRequester,
+}
+
+/// A region as it was read: its entry, and the values of its first field by name.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) entry: RegionEntry,
+    pub(crate) values: Vec<(String, f64)>,
+}
+
+impl Seen {
+    pub(crate) fn value(&self, name: &str) -> f64 {
+        self.values.iter().find(|(field, _)| field == name).unwrap_or_else(|| panic!("{name} of {self:?}")).1
+    }
+}
+
+impl KernelReader {
+    pub(crate) fn connect(agent: &Agent) -> Self {
+        Self::connect_at(agent, "127.0.0.1")
+    }
+
+    pub(crate) fn connect_at(agent: &Agent, address: &str) -> Self {
+        let told = super::reader::bootstrap(agent.bootstrap, &agent.token);
+        let answer = Answer::decode(told.to_string().as_bytes()).expect("an answer");
+        let responder = answer.responder(onlooker_bootstrap::KERNEL).expect("the kernel responder is announced");
+        let peer = SocketAddr::new(address.parse().expect("an address"), responder.port);
+        let flow = FlowConfig { max_read_bytes: answer.max_read_blocks(responder) * 1024, ..FlowConfig::default() };
+        let requester = SoftRequester::connect(peer, Config::default(), flow).expect("a requester");
+        let session = Session::new(&answer, Via::Kernel, requester.max_read_blocks(), Limits::default());
+        Self { session, requester }
+    }
+
+    pub(crate) fn try_regions(&mut self) -> Result<Vec<Seen>, String> {
+        let deadline_ns = steady_ns() + u64::try_from(Duration::from_secs(5).as_nanos()).expect("small");
+        read_host(&mut self.requester, &mut self.session, deadline_ns, steady_ns).map_err(|error| error.to_string())?;
+        let mut regions = Vec::new();
+        for frame in self.session.frames() {
+            if let Some(problem) = frame.problem() {
+                return Err(format!("{}: {problem:?}", frame.entry().name));
+            }
+            let mut values = Vec::new();
+            frame.decode(|sample| values.push((sample.field.name.clone(), sample.scaled())));
+            regions.push(Seen { entry: frame.entry().clone(), values });
+        }
+        Ok(regions)
+    }
+
+    pub(crate) fn regions(&mut self) -> Vec<Seen> {
+        self.try_regions().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub(crate) fn region(&mut self, name: &str) -> Option<Seen> {
+        self.regions().into_iter().find(|region| region.entry.name == name)
+    }
+
+    pub(crate) fn value(&mut self, name: &str) -> f64 {
+        self.value_of(name, "test_value")
+    }
+
+    pub(crate) fn value_of(&mut self, name: &str, field: &str) -> f64 {
+        self.region(name).unwrap_or_else(|| panic!("no region {name}")).value(field)
+    }
+}
