@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::world::{KernelReader, World, run};
 use common::{Client, Place, Program, eventually};
@@ -285,6 +285,11 @@ impl Drop for Counting {
     }
 }
 
+fn until_connected(reader: &mut KernelReader) {
+    let mut connections = || reader.value_of("onlooker_agent", "onlooker_agent_registration_connections");
+    eventually("its connection", || (connections() == 1.0).then_some(()));
+}
+
 fn counts_through_kills(world: &World, program: &Path) {
     const KILLS: u64 = 20;
     let place = world.place(&["lo"], |_| ());
@@ -293,29 +298,40 @@ fn counts_through_kills(world: &World, program: &Path) {
     let mut reader = KernelReader::connect(&agent);
     let before = reader.region("count").expect("it is published");
     let mut last = 0.0;
+    let mut longest = Duration::ZERO;
     for kill in 0..KILLS {
-        // At various instants of registering again, too.
-        std::thread::sleep(Duration::from_millis(7 * kill));
+        if kill % 2 == 0 {
+            until_connected(&mut reader);
+            // An agent that comes and goes within a second is asked after growing pauses (C SDK), in which regions leave their ranges.
+            std::thread::sleep(Duration::from_millis(1100));
+        } else {
+            // At various instants of registering again.
+            std::thread::sleep(Duration::from_millis(20 * kill));
+        }
+        let killed = Instant::now();
         agent.kill();
         let now = reader.region("count").expect("it is read while there is no agent");
         assert!(now.value("count_total") >= last, "{now:?}, before {last}");
         last = now.value("count_total");
         agent = place.start();
+        longest = longest.max(killed.elapsed());
         let now = reader.region("count").expect("it goes on");
         assert_eq!(now.entry, before.entry);
         assert!(now.value("count_total") >= last, "{now:?}, before {last}");
         last = now.value("count_total");
     }
-    eventually("its connection", || {
-        (reader.value_of("onlooker_agent", "onlooker_agent_registration_connections") == 1.0).then_some(())
-    });
+    until_connected(&mut reader);
     // Past its grace: it was resumed.
     std::thread::sleep(Duration::from_secs(4));
     let [count, switches, connections] = program.stop();
     #[allow(clippy::cast_precision_loss)]
     let expected = count as f64;
-    assert!(connections > KILLS / 2, "{connections} connections");
-    assert_eq!(switches, 1, "onto its range once, and never off it");
+    assert!(connections >= KILLS / 2, "{connections} connections");
+    // SDKs leave their ranges after 2 s without an agent, which a loaded machine may take to start one.
+    assert!(
+        switches == 1 || longest > Duration::from_secs(1),
+        "{switches} moves, at most {longest:?} without an agent"
+    );
     assert_eq!(reader.value_of("count", "count_total"), expected, "no increment lost, none counted twice");
     assert_eq!(agent.reader().values("count")["count_total{}"], expected);
 }
