@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::directory::DirectoryError;
 use crate::host::{self, Host};
 use crate::identity::{IdentityError, StateDir};
+use crate::kernel::child::{self, Task};
 use crate::kernel::upkeep::Upkeep;
 use crate::kernel::{self, KernelError};
 use crate::listen::{self, ListenError};
@@ -118,6 +119,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     let host = Host::read(&config.agent.host, &config.agent.state_dir).map_err(system_error("identify the host"))?;
     // Behind the locks: nobody else has the responder's tables now. Before capabilities go: the first time, loading may need more than is kept.
     let loaded = if config.kernel.is_on() { own::load(&config.kernel, &host) } else { None };
+    let collecting = loaded.as_ref().map(|_| child::spawn(&config.kernel, Task::Collect));
     if config.kernel.is_on() {
         let kept = if loaded.is_some() { KERNEL_CAPABILITIES } else { CapabilitySet::empty() };
         system::drop_privileges(kept).map_err(system_error("drop capabilities"))?;
@@ -131,7 +133,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     let counters = regions.counters()?;
     let sampler = regions.sampler(config, &counters)?;
     sampler.start().map_err(system_error("start the sampler thread"))?;
-    let Own { directory, recovered, report, .. } = regions.end();
+    let (Own { directory, recovered, report, .. }, computed) = regions.end();
 
     let now_ns = host::boot_time_ns();
     let kernel = directory.kernel().cloned();
@@ -139,7 +141,10 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
         .as_ref()
         .zip(report)
         .map(|(kernel, report)| Upkeep::new(kernel.clone(), &config.kernel, counters.clone(), report, now_ns));
-    let upkeep = upkeep.transpose().map_err(system_error("watch the kernel responder"))?;
+    let mut upkeep = upkeep.transpose().map_err(system_error("watch the kernel responder"))?;
+    if let (Some(upkeep), Some(child)) = (&mut upkeep, collecting) {
+        upkeep.await_collectors(child);
+    }
     let announcement = Announcement {
         host,
         control: directory.place(),
@@ -159,6 +164,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
         registration,
         responder: Responder::new(&config.tcp, served, sampler, counters.clone()),
         upkeep,
+        computed,
         endpoint: Endpoint::new(announcement, config.bootstrap.allow.clone(), state, tls, counters.clone()),
         counters,
         max_connections: usize::try_from(for_programs).unwrap_or(usize::MAX),

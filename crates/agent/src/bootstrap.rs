@@ -24,6 +24,7 @@ use crate::identity::{Identity, StateDir};
 use crate::places::{Full, Places};
 use crate::prefix::{self, Prefix};
 use crate::rate::Rates;
+use crate::system;
 
 /// Bootstraps at once that one source gets.
 const MAX_OF_SOURCE: usize = 4;
@@ -126,6 +127,7 @@ impl Endpoint {
         let own = self.clone();
         let thread = std::thread::Builder::new().name("bootstrap".into()).stack_size(STACK_BYTES);
         let spawned = thread.spawn(move || {
+            system::drop_thread_capabilities();
             let _place = place;
             let outcome = own.serve(stream);
             own.counters.add(

@@ -213,6 +213,13 @@ impl Directory {
         self.slots.insert(entry.identity.region, Slot { slot, address, entry, keep: Some(keep), removed });
     }
 
+    /// A region's entry, and where its bytes come from if the kernel responder has it.
+    #[must_use]
+    pub fn entry(&self, id: u32) -> Option<(&RegionEntry, Option<Source>)> {
+        let slot = self.slots.get(&id)?;
+        Some((&slot.entry, slot.keep.as_ref().map(|keep| keep.source)))
+    }
+
     /// A region of the agent's own is another process's by now.
     pub fn now_owned_by(&mut self, id: u32, pid: u32, now_ns: u64) {
         let Some(mut slot) = self.slots.remove(&id) else { return };

@@ -46,6 +46,9 @@ enum Command {
         /// Remove a responder that cannot be taken over (other sizes, another layout), with all its regions
         #[arg(long)]
         replace: bool,
+        /// Install the computed kernel metrics in the responder that is there, nothing else
+        #[arg(long, conflicts_with = "replace")]
+        collect: bool,
         /// [kernel] as JSON from standard input instead of the configuration
         #[arg(long, hide = true)]
         settings_from_stdin: bool,
@@ -90,9 +93,9 @@ fn main() -> ExitCode {
 
 fn act(arguments: &Arguments) -> Result<(), Failure> {
     let command = arguments.command.clone().unwrap_or(Command::Run);
-    if let Command::Load { json, replace, settings_from_stdin: true } = command {
+    if let Command::Load { json, replace, collect, settings_from_stdin: true } = command {
         let settings = serde_json::from_reader(io::stdin().lock()).map_err(Failure::Settings)?;
-        return load(&settings, json, replace);
+        return load(&settings, json, replace, collect);
     }
     let config = Config::load(arguments.config.as_deref())?;
     match command {
@@ -120,20 +123,20 @@ fn act(arguments: &Arguments) -> Result<(), Failure> {
             ))?;
             say(&kernel_summary(&config.kernel))
         }
-        Command::Load { json, replace, .. } => {
+        Command::Load { json, replace, collect, .. } => {
             if !config.kernel.is_on() {
                 return Err(Failure::Load(
                     "[kernel] devices is empty: name the devices that it shall answer on".into(),
                 ));
             }
-            load(&config.kernel, json, replace)
+            load(&config.kernel, json, replace, collect)
         }
         Command::Purge => purge(&config),
     }
 }
 
-fn load(settings: &config::Kernel, json: bool, replace: bool) -> Result<(), Failure> {
-    let report = kernel::load::load(settings, replace);
+fn load(settings: &config::Kernel, json: bool, replace: bool, collect: bool) -> Result<(), Failure> {
+    let report = if collect { kernel::load::collect(settings) } else { kernel::load::load(settings, replace) };
     if json {
         say(&serde_json::to_string(&report).map_err(Failure::Settings)?)?;
     } else if report.error.is_none() {
@@ -143,7 +146,12 @@ fn load(settings: &config::Kernel, json: bool, replace: bool) -> Result<(), Fail
             kernel::load::State::Reloaded => "loaded; one that could not be taken over was removed with its regions",
             kernel::load::State::Kept | kernel::load::State::None => "is there",
         };
-        say(&format!("kernel responder {} {state}", settings.name))?;
+        if !collect {
+            say(&format!("kernel responder {} {state}", settings.name))?;
+        }
+        for collector in &report.collectors {
+            say(&collector.to_string())?;
+        }
         for device in &report.devices {
             say(&device.to_string())?;
         }

@@ -3,11 +3,13 @@
 //!
 //! An own region goes on under the same rkey, address, id and generation as long as its schema is the same; counters then go on, too.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use onlooker_region::Schema;
 use onlooker_region::block::Identity;
+use onlooker_region::control::RegionEntry;
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::map::Map;
 
@@ -16,13 +18,13 @@ use crate::config::{self, Config};
 use crate::counters::{self, Counters};
 use crate::directory::{Backing, Directory, Published, SchemaText};
 use crate::host::{self, Host, read_small};
-use crate::kernel::child;
+use crate::kernel::child::{self, Task};
 use crate::kernel::ledger::{Keep, Record, Role, Source};
-use crate::kernel::load::{Report, State};
+use crate::kernel::load::{CollectorState, Report, State};
 use crate::kernel::{Kernel, Recovered};
 use crate::node::Sampled;
 use crate::procfs::process_stat;
-use crate::protocol::Labels;
+use crate::protocol::{Labels, Refusal};
 use crate::registration::FIRST_REGION_ID;
 use crate::registry::SchemaRef;
 use crate::sampler::Sampler;
@@ -35,7 +37,7 @@ pub type Loaded = (Report, Kernel, Recovered);
 /// Runs the loader and opens what it has made. Where that fails the operator is told, and there is none.
 #[must_use]
 pub fn load(config: &config::Kernel, host: &Host) -> Option<Loaded> {
-    let report = child::run(config, true);
+    let report = child::run(config, Task::Replace);
     let opened = match &report.error {
         Some(error) => Err(error.clone()),
         None => Kernel::open(config, host).map_err(|error| error.to_string()),
@@ -109,17 +111,16 @@ impl Own {
         let schema = counters::schema();
         let text = SchemaText::of(&schema);
         let bytes = BLOCK_BYTES as u64;
-        let counters = if let Some((record, range)) = self.earlier_in_slab(counters::REGION, &text) {
-            let kernel = self.directory.kernel().cloned();
-            let memory = kernel.as_ref().map(|kernel| kernel.own_range(range)).transpose()?.map(|map| block(&map));
-            let memory = memory.unwrap_or_else(|| unreachable!("what was recovered has a responder"));
+        let kernel = self.directory.kernel().cloned();
+        let earlier = self.earlier_in_slab(counters::REGION, &text);
+        let counters = if let (Some(kernel), Some((record, range))) = (&kernel, earlier) {
+            let memory = block(&kernel.own_range(range)?);
             let identity = record.entry.identity;
             self.directory.restore(record, Some(memory.clone()));
             self.directory.now_owned_by(identity.region, std::process::id(), host::boot_time_ns());
             Counters::over(memory, identity, true)
         } else {
             let identity = self.identity()?;
-            let kernel = self.directory.kernel().cloned();
             let (counters, backing) = match kernel {
                 Some(kernel) => {
                     let (range, map) = kernel.own_memory(bytes)?;
@@ -170,24 +171,26 @@ impl Own {
         Ok(Sampler::new(ready, config.sampled.interval.as_duration(), counters.clone()))
     }
 
-    /// What an earlier agent had of its own and this one has not, ends.
+    /// What an earlier agent had of its own and this one has not, ends; but for computed regions, which go on until it is known what is computed now.
     #[must_use]
-    pub fn end(mut self) -> Self {
+    pub fn end(mut self) -> (Self, Computed) {
         let now_ns = host::boot_time_ns();
+        let mut regions = BTreeMap::new();
         for record in std::mem::take(&mut self.earlier) {
-            let number = record.number();
+            let (number, name, source) = (record.number(), record.entry.name.clone(), record.keep.source);
             self.directory.restore(record, None);
-            self.directory.remove(number, now_ns);
+            if matches!(source, Source::Computed { .. }) && !regions.contains_key(&name) {
+                regions.insert(name, number);
+            } else {
+                self.directory.remove(number, now_ns);
+            }
         }
-        self
+        let computed = Computed { regions, used: self.used.clone() };
+        (self, computed)
     }
 
     fn identity(&mut self) -> Result<Identity, AgentError> {
-        let generation = host::random_generation().map_err(system_error("get random numbers"))?;
-        let full = || system_error("number the agent's own regions")(std::io::ErrorKind::OutOfMemory.into());
-        let id = (1..FIRST_REGION_ID).find(|id| !self.used.contains(id)).ok_or_else(full)?;
-        self.used.push(id);
-        Ok(Identity::first(id, generation))
+        new_identity(&mut self.used)
     }
 
     fn publish(
@@ -197,19 +200,93 @@ impl Own {
         identity: Identity,
         backing: Backing,
     ) -> Result<(), AgentError> {
-        let now_ns = host::boot_time_ns();
-        let labels = Labels::new();
-        let published = Published {
-            id: identity.region,
-            generation: identity.generation,
-            name,
-            labels: &labels,
-            pid: std::process::id(),
-            uid: rustix::process::geteuid().as_raw(),
-            created_ns: now_ns,
-        };
-        self.directory.publish(&published, text, backing, now_ns).map_err(|refusal| AgentError::Own { name, refusal })
+        publish(&mut self.directory, name, text, identity, backing).map_err(|refusal| AgentError::Own { name, refusal })
     }
+}
+
+/// Regions of kernel metrics that the kernel responder computes.
+#[derive(Debug, Default)]
+pub struct Computed {
+    /// Ids by name.
+    regions: BTreeMap<String, u32>,
+    used: Vec<u32>,
+}
+
+impl Computed {
+    /// Publishes what is computed now. A region whose class is the same stays as it is; others end.
+    pub fn install(&mut self, directory: &mut Directory, collectors: &[CollectorState]) {
+        let now_ns = host::boot_time_ns();
+        let mut earlier = std::mem::take(&mut self.regions);
+        for collector in collectors.iter().filter(|collector| collector.error.is_none()) {
+            let installed = self.install_one(directory, collector, earlier.remove(&collector.name), now_ns);
+            if let Err(error) = installed {
+                system::log(&format!("warning: {} is not served by the kernel responder: {error}", collector.name));
+            }
+        }
+        for id in earlier.into_values() {
+            self.end(directory, id, now_ns);
+        }
+    }
+
+    fn install_one(
+        &mut self,
+        directory: &mut Directory,
+        collector: &CollectorState,
+        earlier: Option<u32>,
+        now_ns: u64,
+    ) -> Result<(), String> {
+        let schema = Schema::parse(&collector.schema).map_err(|error| error.to_string())?;
+        let text = SchemaText::of(&schema);
+        let source = Source::Computed { collector: collector.slot };
+        if let Some(id) = earlier {
+            let same = |(entry, standing): (&RegionEntry, _)| entry.schema == text.id && standing == Some(source);
+            if directory.entry(id).is_some_and(same) {
+                directory.now_owned_by(id, std::process::id(), now_ns);
+                self.regions.insert(collector.name.clone(), id);
+                return Ok(());
+            }
+            self.end(directory, id, now_ns);
+        }
+        let identity = new_identity(&mut self.used).map_err(|error| error.to_string())?;
+        let backing = Backing::Computed(keep(source, &schema, &text));
+        publish(directory, &collector.name, &text, identity, backing).map_err(|refusal| refusal.to_string())?;
+        self.regions.insert(collector.name.clone(), identity.region);
+        Ok(())
+    }
+
+    fn end(&mut self, directory: &mut Directory, id: u32, now_ns: u64) {
+        directory.remove(id, now_ns);
+        self.used.retain(|used| *used != id);
+    }
+}
+
+fn new_identity(used: &mut Vec<u32>) -> Result<Identity, AgentError> {
+    let generation = host::random_generation().map_err(system_error("get random numbers"))?;
+    let full = || system_error("number the agent's own regions")(std::io::ErrorKind::OutOfMemory.into());
+    let id = (1..FIRST_REGION_ID).find(|id| !used.contains(id)).ok_or_else(full)?;
+    used.push(id);
+    Ok(Identity::first(id, generation))
+}
+
+fn publish(
+    directory: &mut Directory,
+    name: &str,
+    text: &SchemaText,
+    identity: Identity,
+    backing: Backing,
+) -> Result<(), Refusal> {
+    let now_ns = host::boot_time_ns();
+    let labels = Labels::new();
+    let published = Published {
+        id: identity.region,
+        generation: identity.generation,
+        name,
+        labels: &labels,
+        pid: std::process::id(),
+        uid: rustix::process::geteuid().as_raw(),
+        created_ns: now_ns,
+    };
+    directory.publish(&published, text, backing, now_ns)
 }
 
 /// The first block of a range.

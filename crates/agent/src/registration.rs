@@ -72,6 +72,11 @@ impl Registration {
         }
     }
 
+    /// The directory, for the agent's own regions.
+    pub fn directory(&mut self) -> &mut Directory {
+        &mut self.directory
+    }
+
     /// A program has connected.
     ///
     /// # Errors

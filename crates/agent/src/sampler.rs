@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::counters::{Counter, Counters};
 use crate::node::Sampled;
 use crate::procfs::LINE_BYTES;
+use crate::system;
 
 /// Stack of the sampler thread: its buffers are on the heap.
 const STACK_BYTES: usize = 64 * 1024;
@@ -51,7 +52,10 @@ impl Sampler {
             return Ok(());
         }
         let own = self.clone();
-        std::thread::Builder::new().name("sampler".into()).stack_size(STACK_BYTES).spawn(move || own.run())?;
+        std::thread::Builder::new().name("sampler".into()).stack_size(STACK_BYTES).spawn(move || {
+            system::drop_thread_capabilities();
+            own.run();
+        })?;
         Ok(())
     }
 

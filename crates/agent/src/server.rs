@@ -22,6 +22,7 @@ use crate::bootstrap::Endpoint;
 use crate::counters::{Counter, Counters, refused};
 use crate::host::boot_time_ns;
 use crate::kernel::upkeep::Upkeep;
+use crate::own::Computed;
 use crate::peer::{self, Connected};
 use crate::protocol::{
     self, Answer, Code, MAX_BAD_PACKETS, MAX_PACKET_BYTES, Refusal, Request, VERSION, decode, encode,
@@ -88,6 +89,8 @@ pub struct Server {
     pub endpoint: Arc<Endpoint>,
     /// The kernel responder's, if there is one.
     pub upkeep: Option<Upkeep>,
+    /// The agent's computed regions.
+    pub computed: Computed,
     /// Counters.
     pub counters: Counters,
     /// Programs that may be connected at once, by the limit of open files.
@@ -174,8 +177,10 @@ impl Loop {
                     STOP => return Ok(()),
                     HANGUP => self.hangup(),
                     KERNEL => {
-                        if let Some(upkeep) = &mut self.server.upkeep {
-                            upkeep.ready(boot_time_ns());
+                        if let Some(upkeep) = &mut self.server.upkeep
+                            && let Some(collectors) = upkeep.ready(boot_time_ns())
+                        {
+                            self.server.computed.install(self.server.registration.directory(), &collectors);
                         }
                     }
                     token if token & 1 == 0 => self.packet(token / 2),

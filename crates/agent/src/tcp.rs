@@ -22,6 +22,7 @@ use crate::prefix::Prefix;
 use crate::rate::Rates;
 use crate::sampler::{Attached, Sampler};
 use crate::served::Served;
+use crate::system;
 
 /// Stack of a connection's thread; its buffers are on the heap.
 const STACK_BYTES: usize = 128 * 1024;
@@ -87,6 +88,7 @@ impl Responder {
         let own = self.clone();
         let thread = std::thread::Builder::new().name("tcp-read".into()).stack_size(STACK_BYTES);
         let spawned = thread.spawn(move || {
+            system::drop_thread_capabilities();
             let _place = place;
             own.counters.add(Counter::TcpConnections, 1);
             let end = own.serve(stream, source);

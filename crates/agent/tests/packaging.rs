@@ -51,18 +51,57 @@ fn the_unit_is_hardened_and_leaves_what_the_agent_needs() {
     assert!(config.agent.socket.starts_with("/run/onlooker") && config.agent.state_dir.ends_with("onlooker"));
 }
 
+fn drop_in() -> String {
+    fs::read_to_string(unit_path().with_file_name("onlooker-agent.service.d/kernel.conf")).unwrap()
+}
+
+#[test]
+fn the_kernel_responders_drop_in_gives_what_it_needs_and_no_more() {
+    let text = drop_in();
+    for line in [
+        "CapabilityBoundingSet=CAP_BPF CAP_NET_ADMIN CAP_PERFMON CAP_SYSLOG",
+        "ReadWritePaths=/sys/fs/bpf",
+        "User=root",
+        "NoNewPrivileges=yes",
+        "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}");
+    }
+    assert!(text.lines().any(|line| line.starts_with("SystemCallFilter=") && line.contains("bpf")));
+    let config = onlooker_agent::config::Config::default();
+    assert!(config.kernel.bpffs.starts_with("/sys/fs/bpf"));
+}
+
 #[test]
 fn systemd_accepts_the_unit() {
+    systemd_accepts(None);
+}
+
+#[test]
+fn systemd_accepts_the_unit_with_the_kernel_responders_drop_in() {
+    systemd_accepts(Some(drop_in()));
+}
+
+fn systemd_accepts(drop_in: Option<String>) {
     let copy = tempfile::tempdir().unwrap();
     let path = copy.path().join("onlooker-agent.service");
     let text = fs::read_to_string(unit_path()).unwrap();
     let here = text.replace("/usr/bin/onlooker-agent", env!("CARGO_BIN_EXE_onlooker-agent"));
     assert_ne!(here, text, "the unit starts the agent");
     fs::write(&path, here).unwrap();
+    let with_drop_in = drop_in.is_some();
+    if let Some(text) = drop_in {
+        let directory = copy.path().join("onlooker-agent.service.d");
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("kernel.conf"), text).unwrap();
+    }
     // Without systemd the first test has to do.
     let Ok(verify) = Command::new("systemd-analyze").arg("verify").arg(&path).output() else { return };
     let said = String::from_utf8_lossy(&verify.stderr).into_owned();
     assert!(verify.status.success() && !said.contains("onlooker-agent.service:"), "{said}");
+    if with_drop_in {
+        return;
+    }
     // Exposure in tenths of systemd's 0 to 10.
     let mut security = Command::new("systemd-analyze");
     let output =

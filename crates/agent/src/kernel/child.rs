@@ -11,18 +11,38 @@ use crate::config;
 /// This program, also where its file has been replaced by a newer one.
 const OURSELVES: &str = "/proc/self/exe";
 
+/// What the loader shall do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// [`super::load::load`], replacing what cannot be taken over.
+    Replace,
+    /// [`super::load::load`], for an agent that runs.
+    PutRight,
+    /// [`super::load::collect`].
+    Collect,
+}
+
+/// A report with all schemas is some 30 KiB; with this nobody waits.
+const PIPE_BYTES: usize = 1 << 20;
+
 /// Starts the loader.
 ///
 /// # Errors
 /// The process does not start.
-pub fn spawn(config: &config::Kernel, replace: bool) -> io::Result<Child> {
+pub fn spawn(config: &config::Kernel, task: Task) -> io::Result<Child> {
     let settings = serde_json::to_vec(config)?;
     let mut command = Command::new(OURSELVES);
     command.arg0("onlooker-agent").args(["load", "--json", "--settings-from-stdin"]);
-    if replace {
-        command.arg("--replace");
+    match task {
+        Task::Replace => drop(command.arg("--replace")),
+        Task::PutRight => {}
+        Task::Collect => drop(command.arg("--collect")),
     }
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    if let Some(stdout) = &child.stdout {
+        // Smaller where the system forbids it, which still is more than most reports.
+        let _ = rustix::pipe::fcntl_setpipe_size(stdout, PIPE_BYTES);
+    }
     if let Some(mut stdin) = child.stdin.take() {
         // Less than a pipe holds. If it ended before it read this, the report will be missing.
         let _ = stdin.write_all(&settings);
@@ -30,7 +50,7 @@ pub fn spawn(config: &config::Kernel, replace: bool) -> io::Result<Child> {
     Ok(child)
 }
 
-/// Waits for its end. A report is far less than a pipe holds, so that it never waits for us.
+/// Waits for its end.
 #[must_use]
 pub fn finish(child: Child) -> Report {
     let failed = |error: String| Report { error: Some(error), ..Report::default() };
@@ -43,8 +63,8 @@ pub fn finish(child: Child) -> Report {
 
 /// Runs the loader to its end.
 #[must_use]
-pub fn run(config: &config::Kernel, replace: bool) -> Report {
-    match spawn(config, replace) {
+pub fn run(config: &config::Kernel, task: Task) -> Report {
+    match spawn(config, task) {
         Ok(child) => finish(child),
         Err(error) => Report { error: Some(format!("starting the loader: {error}")), ..Report::default() },
     }

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::net::IpAddr;
 
+use onlooker_kernel::collect::{Group, Options, Verdict, install, remove};
 use onlooker_kernel::{Config, Device, Error, Home, Hook, Outcome, Pinned, Prefix, Rate, Reattached, Standing, probe};
 use rustix::fs::{FlockOperation, flock};
 use rustix::thread::{CapabilitySet, capabilities};
@@ -23,7 +24,27 @@ pub struct Report {
     pub responder: State,
     /// Configured devices, in that order.
     pub devices: Vec<DeviceState>,
+    /// Groups of kernel metrics that are computed now ([`collect`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub collectors: Vec<CollectorState>,
     /// Why there is no responder; the rest is empty then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A group of kernel metrics.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CollectorState {
+    /// Its region's name.
+    pub name: String,
+    /// The collector's slot.
+    pub slot: u32,
+    /// The region's class, canonical: metrics that agree with procfs. Empty where there is an error.
+    pub schema: String,
+    /// Metrics that are left out, or disagree.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
+    /// Why it is not computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -71,6 +92,17 @@ impl std::fmt::Display for DeviceState {
     }
 }
 
+impl std::fmt::Display for CollectorState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { name, left_out, error, .. } = self;
+        match error {
+            Some(error) => write!(f, "{name} is not computed: {error}"),
+            None if left_out.is_empty() => write!(f, "{name} is computed when it is read"),
+            None => write!(f, "{name} is computed when it is read, without {}", left_out.join(", ")),
+        }
+    }
+}
+
 /// Carries it out. `replace`: a responder that cannot be taken over is removed with all its regions; otherwise that is an error.
 #[must_use]
 pub fn load(config: &config::Kernel, replace: bool) -> Report {
@@ -93,7 +125,58 @@ fn put_right(config: &config::Kernel, replace: bool) -> Result<Report, KernelErr
     set_sources(&pinned, config)?;
     let devices = attach(&pinned, config)?;
     pinned.set_lease(config.lease.as_duration())?;
-    Ok(Report { responder, devices, error: None })
+    Ok(Report { responder, devices, ..Report::default() })
+}
+
+/// Puts the configured groups of kernel metrics into a responder that is there, each metric checked against procfs, and takes out the others. Half a second, in which
+/// those that are there go on.
+#[must_use]
+pub fn collect(config: &config::Kernel) -> Report {
+    let done = || -> Result<Report, KernelError> {
+        let home = Home::new(&config.bpffs, &config.name)?;
+        let _lock = lock(config)?;
+        let pinned = Pinned::open(&home)?;
+        // What the responder itself counts is of use to everybody.
+        let groups: Vec<Group> =
+            config.groups.iter().filter_map(|group| collector_of(*group)).chain([Group::Responder]).collect();
+        let unwanted: Vec<Group> = Group::ALL.into_iter().filter(|group| !groups.contains(group)).collect();
+        let installed = install(&pinned, &Options { groups })?;
+        remove(&pinned, &unwanted);
+        let good = installed.groups.iter().map(|group| CollectorState {
+            name: group.name.to_owned(),
+            slot: group.slot,
+            schema: group.schema.canonical(),
+            left_out: group
+                .checks
+                .iter()
+                .filter(|check| check.verdict != Verdict::Equal)
+                .map(|check| check.metric.clone())
+                .collect(),
+            error: None,
+        });
+        let refused = installed.refused.iter().map(|(group, reason)| CollectorState {
+            name: group.region().to_owned(),
+            slot: group.slot(),
+            schema: String::new(),
+            left_out: Vec::new(),
+            error: Some(reason.clone()),
+        });
+        Ok(Report { collectors: good.chain(refused).collect(), ..Report::default() })
+    };
+    done().unwrap_or_else(|error| Report { error: Some(explain(&error)), ..Report::default() })
+}
+
+/// The collector of a group, where there is one.
+fn collector_of(group: config::Group) -> Option<Group> {
+    Group::ALL.into_iter().find(|collector| {
+        let name = match group {
+            config::Group::Cpu => "cpu",
+            config::Group::Load => "load",
+            config::Group::Memory => "memory",
+            config::Group::Network => "network",
+        };
+        collector.name() == name
+    })
 }
 
 /// The directory is never removed, so that whoever has the lock has the place.

@@ -11,7 +11,8 @@ use std::rc::Rc;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::load::{DeviceState, Report};
+use super::child::Task;
+use super::load::{CollectorState, DeviceState, Report};
 use super::watch::{Known, Watch};
 use super::{Kernel, child};
 use crate::config;
@@ -38,7 +39,12 @@ pub struct Upkeep {
     renew_at_ns: u64,
     load_at_ns: Option<u64>,
     loader: Option<(Child, OwnedFd)>,
+    collecting: Option<(Child, OwnedFd)>,
 }
+
+const WATCH: u64 = 0;
+const LOADER: u64 = 1;
+const COLLECTING: u64 = 2;
 
 impl Upkeep {
     /// For a responder that was just put right.
@@ -54,7 +60,7 @@ impl Upkeep {
     ) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let watch = Watch::new().and_then(|watch| {
-            epoll::add(&epoll, &watch, EventData::new_u64(0), EventFlags::IN)?;
+            epoll::add(&epoll, &watch, EventData::new_u64(WATCH), EventFlags::IN)?;
             Ok(watch)
         });
         if let Err(error) = &watch {
@@ -75,7 +81,17 @@ impl Upkeep {
             renew_at_ns: now_ns.saturating_add(config.lease.as_ns() / RENEWALS),
             load_at_ns: None,
             loader: None,
+            collecting: None,
         })
+    }
+
+    /// A loader that installs collectors, started while there were still all capabilities; [`Upkeep::ready`] returns what it reports.
+    pub fn await_collectors(&mut self, child: io::Result<Child>) {
+        let watched = child.and_then(|child| Ok((self.watch_child(&child, COLLECTING)?, child)));
+        match watched {
+            Ok((pidfd, child)) => self.collecting = Some((child, pidfd)),
+            Err(error) => self.fail(format!("starting the loader of kernel metrics: {error}")),
+        }
     }
 
     /// When [`Upkeep::expire`] has something to do next.
@@ -105,8 +121,8 @@ impl Upkeep {
     }
 
     fn start(&mut self) {
-        let started = system::with_capabilities(KERNEL_CAPABILITIES, || child::spawn(&self.config, false));
-        let watched = started.and_then(|mut child| match self.watch_child(&child) {
+        let started = system::with_capabilities(KERNEL_CAPABILITIES, || child::spawn(&self.config, Task::PutRight));
+        let watched = started.and_then(|mut child| match self.watch_child(&child, LOADER) {
             Ok(pidfd) => Ok((child, pidfd)),
             Err(error) => {
                 let _ = child.kill();
@@ -120,28 +136,50 @@ impl Upkeep {
         }
     }
 
-    fn watch_child(&self, child: &Child) -> io::Result<OwnedFd> {
+    fn watch_child(&self, child: &Child, token: u64) -> io::Result<OwnedFd> {
         let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
-        epoll::add(&self.epoll, &pidfd, EventData::new_u64(1), EventFlags::IN)?;
+        epoll::add(&self.epoll, &pidfd, EventData::new_u64(token), EventFlags::IN)?;
         Ok(pidfd)
     }
 
-    /// Something has happened on our descriptor.
-    pub fn ready(&mut self, now_ns: u64) {
-        let mut events = Vec::with_capacity(2);
+    /// Something has happened on our descriptor. Returns what the collectors' loader reports, when it does.
+    pub fn ready(&mut self, now_ns: u64) -> Option<Vec<CollectorState>> {
+        let mut events = Vec::with_capacity(4);
         let zero = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
-        if epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&zero)).is_err() {
-            return;
-        }
+        epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&zero)).ok()?;
+        let mut collectors = None;
         for event in &events {
-            if event.data.u64() == 0 {
-                if self.watch.as_mut().is_some_and(|watch| watch.is_changed(&self.known)) {
-                    self.load_at_ns.get_or_insert(now_ns.saturating_add(SETTLE_NS));
+            match event.data.u64() {
+                WATCH => {
+                    if self.watch.as_mut().is_some_and(|watch| watch.is_changed(&self.known)) {
+                        self.load_at_ns.get_or_insert(now_ns.saturating_add(SETTLE_NS));
+                    }
                 }
-            } else if let Some((child, _pidfd)) = self.loader.take() {
-                self.take(child::finish(child));
+                LOADER => {
+                    if let Some((child, _pidfd)) = self.loader.take() {
+                        self.take(child::finish(child));
+                    }
+                }
+                _ => {
+                    if let Some((child, _pidfd)) = self.collecting.take() {
+                        collectors = self.take_collectors(child::finish(child));
+                    }
+                }
             }
         }
+        collectors
+    }
+
+    fn take_collectors(&mut self, report: Report) -> Option<Vec<CollectorState>> {
+        if let Some(error) = report.error {
+            self.counters.add(Counter::KernelErrors, 1);
+            system::log(&format!("warning: no kernel metrics are computed: {error}"));
+            return None;
+        }
+        for collector in report.collectors.iter().filter(|one| one.error.is_some() || !one.left_out.is_empty()) {
+            system::log(&format!("warning: {collector}"));
+        }
+        Some(report.collectors)
     }
 
     fn take(&mut self, report: Report) {

@@ -360,3 +360,38 @@ fn no_sequence_of_requests_breaks_an_invariant() {
         );
     });
 }
+
+#[test]
+fn what_an_earlier_agent_left_is_resumed_once_and_by_its_process_only() {
+    let mut registry = registry();
+    let restored = |id: u32, name: &str, offset: u64, removed: bool| Restored {
+        id,
+        generation: 9,
+        name: name.into(),
+        instance: String::new(),
+        labels: Labels::new(),
+        schema: schema(1, 3),
+        range: Range { offset, bytes: PAGE },
+        owner: peer(7, 100),
+        removed,
+        created_ns: 1,
+    };
+    assert!(!registry.restore(restored(9, "a", 0, false), 10), "a user without slab");
+    registry.set_slab(7, 8 * PAGE);
+    assert!(registry.restore(restored(9, "a", 0, false), 10));
+    assert!(!registry.restore(restored(9, "b", PAGE, false), 10), "one id");
+    assert!(!registry.restore(restored(10, "a", PAGE, false), 10), "one name");
+    assert!(!registry.restore(restored(10, "b", 0, false), 10), "one range");
+    assert!(registry.restore(restored(11, "b", PAGE, true), 10));
+    registry.rest(7, Range { offset: 2 * PAGE, bytes: PAGE }, 500);
+
+    registry.connect(1, peer(7, 100)).unwrap();
+    let again = registry.create(1, wanted("a", schema(1, 3)), 77, 20).unwrap();
+    assert!(again.resumed && again.id == 9);
+    let new = registry.create(1, wanted("b", schema(1, 3)), 78, 20).unwrap();
+    assert!(!new.resumed && new.id > 11, "nobody comes back to what was removed");
+    let Memory::Slab(range) = registry.region(new.id).unwrap().memory else { panic!("in the slab") };
+    assert_eq!(range.offset, 3 * PAGE, "what may be written to still is not given out");
+    let ended: Vec<u32> = registry.expire(30).iter().map(|(region, _)| region.id).collect();
+    assert_eq!(ended, [11], "after the reuse delay, not after the grace");
+}
