@@ -18,7 +18,7 @@ help:
 	@echo '  bench-overhead     what a host that is read every 10 ms notices of it (root)'
 	@echo '  bench-requester    one soft requester thread beside its bare sockets'
 	@echo 'make soak-agent    the agent killed 100 times while it is read and a program counts (root)'
-	@echo 'make lab           guests with other kernels and soft-RoCE: lab-smoke and lab-contract'
+	@echo 'make lab           guests with other kernels and soft-RoCE: lab-smoke, lab-contract, lab-devices, kernel tests'
 	@echo 'make fuzz          the property harnesses for FUZZ_SECONDS (60) each'
 	@echo 'make audit         known vulnerabilities in dependencies (needs the network)'
 
@@ -82,7 +82,13 @@ lab-smoke:
 lab: setup-lab
 	lab/lab-smoke
 	lab/lab-contract
+	lab/lab-devices
 	crates/kernel/tests/in-guest
+
+# Device types of the responder in guests, virtio-net between two of them included.
+.PHONY: lab-devices
+lab-devices: setup-lab
+	lab/lab-devices
 
 # --- benches -----------------------------------------------------------------------------------------------------------------------------
 
