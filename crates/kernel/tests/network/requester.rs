@@ -103,12 +103,16 @@ impl UdpRequester {
     pub(crate) fn answers(&mut self) -> usize {
         let mut buffer = [0; 10_000];
         let mut count = 0;
-        while let Ok((length, _)) = self.socket.recv_from(&mut buffer) {
+        loop {
+            let length = match self.socket.recv_from(&mut buffer) {
+                Ok((length, _)) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return count,
+            };
             let answer = Packet::parse_datagram(&self.from_responder, &buffer[..length]).unwrap();
             assert!(matches!(answer, Packet::ReadAnswer(_)));
             count += 1;
         }
-        count
     }
 
     /// One READ; `None` where no answer came in time.
@@ -127,6 +131,7 @@ impl UdpRequester {
                     length
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => panic!("{error}"),
             };
             match Packet::parse_datagram(&self.from_responder, &buffer[..length]).unwrap() {
