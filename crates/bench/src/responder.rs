@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The kernel responder in the watched namespace, over memory with known words.
+
+use crate::world::{ASKING, ASKING_XDP, BRIDGE_XDP_DEVICE, WATCHED_DEVICE, WATCHED_XDP_DEVICE, World};
+use anyhow::{Context, Result};
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
+use onlooker_kernel::{Attachment, Config, Device, Exit, Home, Hook, Kind, Pinned, Prefix, Region};
+use onlooker_region::Block;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// UDP port of the responder.
+pub(crate) const PORT: u16 = 4792;
+pub(crate) const RKEY: u32 = 0x0b5e_55ed;
+pub(crate) const VA: u64 = 0x4000_0000;
+pub(crate) const BLOCKS: u32 = 64;
+
+/// Loaded and pinned in the world's own BPF file system; attached or not.
+#[derive(Debug)]
+pub(crate) struct KernelResponder<'a> {
+    pinned: Pinned,
+    world: &'a World,
+    hook: Hook,
+    attachment: Option<Attachment>,
+    /// XDP on veth needs a program on the other end as well.
+    peer: Option<Pinned>,
+}
+
+impl<'a> KernelResponder<'a> {
+    /// On the watched devices: tc on the direct link, XDP on the one behind the bridge.
+    pub(crate) fn load(world: &'a World, hook: Hook) -> Result<Self> {
+        let pinned = Pinned::load(&Config::new(PORT), &home(world, &format!("bench-{hook}"))?)?;
+        let memory = pinned.create_slab(0, BLOCKS)?.map(0, BLOCKS, true)?;
+        for (index, word) in (0u64..).zip(memory.words()) {
+            word.store(known_word(index), Ordering::Relaxed);
+        }
+        let region = Region { va: VA, blocks: BLOCKS, kind: Kind::Memory { slab: 0, first_block: 0 } };
+        pinned.add_region(RKEY, &region)?;
+        for source in [ASKING, ASKING_XDP] {
+            pinned.allow(Prefix::host(source.parse()?))?;
+        }
+        pinned.set_lease(Duration::from_secs(24 * 3600))?;
+        let peer = match hook {
+            Hook::Tc => None,
+            Hook::Xdp => Some(pass_everything(world)?),
+        };
+        Ok(Self { pinned, world, hook, attachment: None, peer })
+    }
+
+    pub(crate) fn attach(&mut self) -> Result<()> {
+        let (pinned, hook) = (&self.pinned, self.hook);
+        let device = if hook == Hook::Tc { WATCHED_DEVICE } else { WATCHED_XDP_DEVICE };
+        let attach = || Ok(pinned.attach(&Device::named(device)?, hook)?);
+        self.attachment = Some(self.world.on_watched(attach)?);
+        Ok(())
+    }
+
+    pub(crate) fn detach(&mut self) -> Result<()> {
+        let Some(attachment) = self.attachment.take() else { return Ok(()) };
+        let pinned = &self.pinned;
+        self.world.on_watched(|| Ok(pinned.detach(&attachment)?))
+    }
+
+    /// How packets left it, by exit, for those that occurred.
+    pub(crate) fn exits(&self) -> Result<String> {
+        let counters = self.pinned.counters()?;
+        let some = counters.iter().filter(|(_, count)| *count > 0).map(|(exit, count)| format!("{exit:?} {count}"));
+        Ok(some.collect::<Vec<_>>().join(", "))
+    }
+
+    /// READs answered so far, by processor.
+    pub(crate) fn answered_by_core(&self) -> Result<Vec<u64>> {
+        let path = self.pinned.home().path().join("maps/counters");
+        let map = MapHandle::from_pinned_path(&path).with_context(|| path.display().to_string())?;
+        let values = map.lookup_percpu(&(Exit::Answered as u32).to_le_bytes(), MapFlags::ANY)?.unwrap_or_default();
+        Ok(values.into_iter().filter_map(|value| value.try_into().ok().map(u64::from_le_bytes)).collect())
+    }
+}
+
+impl Drop for KernelResponder<'_> {
+    fn drop(&mut self) {
+        // The file system that has the pins ends with this process; this makes the device free before.
+        let _ = self.detach();
+        let _ = self.pinned.home().purge();
+        if let Some(peer) = &self.peer {
+            let _ = peer.home().purge();
+        }
+    }
+}
+
+fn home(world: &World, name: &str) -> Result<Home> {
+    Ok(Home::new(&world.bpffs(), name)?)
+}
+
+/// A responder for no address passes every packet on.
+fn pass_everything(world: &World) -> Result<Pinned> {
+    let pinned = Pinned::load(&Config::new(PORT), &home(world, "bench-pass")?)?;
+    world.on_bridge(|| Ok(pinned.attach(&Device::named(BRIDGE_XDP_DEVICE)?, Hook::Xdp)?))?;
+    pinned.set_own_addresses(&[])?;
+    Ok(pinned)
+}
+
+/// What stands at word `index` of the memory.
+pub(crate) fn known_word(index: u64) -> u64 {
+    (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Whether a block is block `index` of the memory, by its first and last words.
+pub(crate) fn is_known_block(block: &Block, index: u64) -> bool {
+    block.0[0] == known_word(index * 128) && block.0[127] == known_word(index * 128 + 127)
+}
