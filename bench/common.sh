@@ -22,6 +22,13 @@ result() {
   [ $verdict = pass ] || failed=1
 }
 
+# in_session PROGRAM...: runs it in a session of its own, to which the program may give more weight, with its temporary files in the scratch directory.
+in_session() {
+  TMPDIR=$scratch setsid "$@" &
+  pids+=($!)
+  wait $!
+}
+
 # start_agent: an agent of this build on loopback, ports of the system's choice; sets agent_pid and ONLOOKER_SOCKET.
 start_agent() {
   cat >"$scratch/agent.toml" <<END

@@ -44,6 +44,10 @@ pub(crate) fn silent(program: &str) -> Command {
 }
 
 impl Running {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether it has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))

@@ -10,12 +10,14 @@ use std::os::fd::AsRawFd as _;
 use std::process::Command;
 
 const FLOOD_BYTES: usize = 64;
-const FLOOD_RATES: [u32; 9] = [100_000, 130_000, 160_000, 200_000, 250_000, 300_000, 400_000, 500_000, 0];
+/// Datagrams a second between which the flood's rate is looked for, in so many halvings.
+const FLOOD_RATES: (u32, u32) = (30_000, 600_000);
+const HALVINGS: u32 = 6;
 /// Additions that the sink's socket filter does for each datagram before it drops it: 1 to 2 us, as a firewall with some dozens of rules would take. Without
 /// them one core cannot send as many datagrams as the other can drop.
 const FILTER_STEPS: usize = 4000;
-/// The flood is high enough once ksoftirqd has this share of its core.
-const ENOUGH_PCT: f64 = 20.0;
+/// The flood is high enough once ksoftirqd has this share of its core; what is above is more than the core can take, and measures the queue in front of it.
+const ENOUGH_PCT: f64 = 3.0;
 
 /// What competes with the responder for its core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,31 +75,29 @@ pub(crate) struct Flood {
 }
 
 impl Flood {
-    /// Tries rates, 0.4 s each, and keeps the first that suffices; 0 is as many as one core sends.
+    /// Looks for the least rate that wakes ksoftirqd, 0.4 s for each try.
     pub(crate) fn calibrate(world: &World) -> Result<Self> {
         let sink = world.on_watched(|| Ok(UdpSocket::bind((WATCHED, 0))?))?;
         filter(&sink)?;
-        let mut flood = Self { sink, per_second: 0 };
-        for per_second in FLOOD_RATES {
-            flood.per_second = per_second;
+        let (mut low, mut high) = FLOOD_RATES;
+        let mut flood = Self { sink, per_second: high };
+        for _ in 0..HALVINGS {
+            let per_second = u32::midpoint(low, high);
             let _flooding = flood.start(per_second)?;
             sleep_ns(100_000_000);
             let meter = Ksoftirqd::now()?;
             sleep_ns(300_000_000);
             let pct = meter.pct()?;
-            println!(
-                "flood: {} datagrams/s: ksoftirqd/{WATCHED_CORE} has {pct:.0} % of its core",
-                rate_name(per_second)
-            );
-            if pct >= ENOUGH_PCT {
-                break;
-            }
+            println!("flood: {per_second} datagrams/s: ksoftirqd/{WATCHED_CORE} has {pct:.1} % of its core");
+            if pct >= ENOUGH_PCT { high = per_second } else { low = per_second }
         }
+        flood.per_second = high;
         Ok(flood)
     }
 
-    pub(crate) fn rate(&self) -> String {
-        rate_name(self.per_second)
+    /// Datagrams a second.
+    pub(crate) fn rate(&self) -> u32 {
+        self.per_second
     }
 
     fn start(&self, per_second: u32) -> Result<Running> {
@@ -128,10 +128,6 @@ fn filter(socket: &UdpSocket) -> Result<()> {
     };
     ensure!(result == 0, "socket filter: {}", std::io::Error::last_os_error());
     Ok(())
-}
-
-fn rate_name(per_second: u32) -> String {
-    if per_second == 0 { "all possible".to_owned() } else { per_second.to_string() }
 }
 
 /// How much of the watched core its ksoftirqd gets.
@@ -187,11 +183,9 @@ pub(crate) fn flood(target: &str, per_second: &str) -> Result<()> {
             if now_ns() - begin_ns > 600_000_000_000 {
                 break;
             }
-            if per_second > 0 {
-                let due_ns = begin_ns + sent * 1_000_000_000 / per_second;
-                while now_ns() < due_ns {
-                    std::hint::spin_loop();
-                }
+            let due_ns = begin_ns + sent * 1_000_000_000 / per_second;
+            while now_ns() < due_ns {
+                std::hint::spin_loop();
             }
         }
     }

@@ -35,10 +35,6 @@ impl<R: Requester> Reads<R> {
         Self { requester, target, memory, completions, run: 0 }
     }
 
-    pub(crate) fn requester(&self) -> &R {
-        &self.requester
-    }
-
     fn receive(&mut self) -> Result<()> {
         Ok(self.requester.poll(&mut self.memory, steady_ns(), &mut self.completions)?)
     }
