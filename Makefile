@@ -16,14 +16,16 @@ help:
 	@echo '  bench-agent        the idle agent: memory and context switches'
 	@echo '  bench-responder    ns of softirq for a READ answered by the BPF responder (root)'
 	@echo '  bench-overhead     what a host that is read every 10 ms notices of it (root)'
+	@echo '  bench-latency      a READ on an idle, saturated and flooded core, beside the agent over TCP and node_exporter (root)'
+	@echo '  bench-victim       what being monitored costs Redis: Onlooker, node_exporter, netdata (root; 25 minutes)'
 	@echo '  bench-requester    one soft requester thread beside its bare sockets'
 	@echo 'make soak-agent    the agent killed 100 times while it is read and a program counts (root)'
 	@echo 'make lab           guests with other kernels and soft-RoCE: lab-smoke, lab-contract, lab-devices, kernel tests'
 	@echo 'make fuzz          the property harnesses for FUZZ_SECONDS (60) each'
 	@echo 'make audit         known vulnerabilities in dependencies (needs the network)'
 
-.PHONY: setup-build setup-test setup-lab
-setup-build setup-test setup-lab: setup-%:
+.PHONY: setup-build setup-test setup-lab setup-bench
+setup-build setup-test setup-lab setup-bench: setup-%:
 	@scripts/setup $*
 
 .PHONY: build
@@ -93,7 +95,7 @@ lab-devices: setup-lab
 # --- benches -----------------------------------------------------------------------------------------------------------------------------
 
 .PHONY: bench
-bench: bench-torn bench-cost bench-agent bench-responder bench-requester bench-overhead
+bench: bench-torn bench-cost bench-agent bench-responder bench-requester bench-overhead bench-latency bench-victim
 
 .PHONY: bench-torn
 bench-torn: setup-build
@@ -115,6 +117,14 @@ bench-responder: setup-test
 .PHONY: bench-overhead
 bench-overhead: setup-test
 	bench/overhead
+
+.PHONY: bench-latency
+bench-latency: setup-bench
+	bench/latency
+
+.PHONY: bench-victim
+bench-victim: setup-bench
+	bench/victim
 
 .PHONY: soak-agent
 soak-agent: setup-test

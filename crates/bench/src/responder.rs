@@ -4,8 +4,9 @@
 use crate::world::{ASKING, ASKING_XDP, BRIDGE_XDP_DEVICE, WATCHED_DEVICE, WATCHED_XDP_DEVICE, World};
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
+use onlooker_kernel::collect::{Options, install};
 use onlooker_kernel::{Attachment, Config, Device, Exit, Home, Hook, Kind, Pinned, Prefix, Region};
-use onlooker_region::Block;
+use onlooker_region::{Block, Identity};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -14,6 +15,13 @@ pub(crate) const PORT: u16 = 4792;
 pub(crate) const RKEY: u32 = 0x0b5e_55ed;
 pub(crate) const VA: u64 = 0x4000_0000;
 pub(crate) const BLOCKS: u32 = 64;
+
+/// Blocks at [`VA`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Readable {
+    pub(crate) rkey: u32,
+    pub(crate) blocks: u32,
+}
 
 /// Loaded and pinned in the world's own BPF file system; attached or not.
 #[derive(Debug)]
@@ -59,6 +67,23 @@ impl<'a> KernelResponder<'a> {
         let Some(attachment) = self.attachment.take() else { return Ok(()) };
         let pinned = &self.pinned;
         self.world.on_watched(|| Ok(pinned.detach(&attachment)?))
+    }
+
+    /// Installs the collectors of all kernel groups that can be had here; returns a READ target for each, with its name and blocks.
+    pub(crate) fn install_collectors(&self) -> Result<Vec<(&'static str, Readable)>> {
+        let installed = install(&self.pinned, &Options::default())?;
+        for (group, reason) in &installed.refused {
+            println!("kernel group {group} cannot be had here: {reason}");
+        }
+        let mut targets = Vec::new();
+        for (index, group) in (1u32..).zip(&installed.groups) {
+            let rkey = RKEY + index;
+            let identity = Identity::first(index, 1).word();
+            let kind = Kind::Computed { collector: group.slot, identity };
+            self.pinned.add_region(rkey, &Region { va: VA, blocks: group.blocks, kind })?;
+            targets.push((group.name, Readable { rkey, blocks: group.blocks }));
+        }
+        Ok(targets)
     }
 
     /// How packets left it, by exit, for those that occurred.

@@ -74,7 +74,7 @@ pub(crate) fn draw(panels: &[Panel]) -> String {
 fn legend(svg: &mut String, panels: &[Panel]) {
     let Some(first) = panels.first() else { return };
     for (index, ((name, _), colour)) in first.curves.iter().zip(COLOURS).enumerate() {
-        let at = LEFT + index as f64 * 212.0;
+        let at = LEFT + [0.0, 200.0, 440.0, 660.0][index];
         let _ = writeln!(
             svg,
             "<line x1=\"{at}\" y1=\"48\" x2=\"{}\" y2=\"48\" stroke=\"{colour}\" stroke-width=\"3\"/><text x=\"{}\" y=\"52\">{name}</text>",

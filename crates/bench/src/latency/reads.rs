@@ -12,12 +12,15 @@ use std::time::Duration;
 const PLACES: usize = 4096;
 const DEADLINE_NS: u64 = 10_000_000_000;
 
+/// Whether a block is block `index` of what was asked for.
+pub(crate) type IsRight = Box<dyn Fn(&Block, u64) -> bool>;
+
 /// Which blocks are read, one after the other, and how one is known to be right.
 pub(crate) struct Target {
     pub(crate) va: u64,
     pub(crate) rkey: u32,
     pub(crate) blocks: u64,
-    pub(crate) is_right: Box<dyn Fn(&Block, u64) -> bool>,
+    pub(crate) is_right: IsRight,
 }
 
 pub(crate) struct Reads<R> {

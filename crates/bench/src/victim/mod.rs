@@ -14,7 +14,7 @@ use crate::world::World;
 use anyhow::{Context, Result, ensure};
 use client::{Client, Figures};
 use monitors::{Asked, Condition, Monitors};
-use statistics::{Interval, Random, bootstrap};
+use statistics::{Interval, MAX_RATIOS, Random, interval};
 
 const CONDITIONS: [Condition; 5] =
     [Condition::Control, Condition::Ours(10), Condition::Ours(100), Condition::NodeExporter, Condition::Netdata];
@@ -42,10 +42,10 @@ struct Series {
 pub(crate) fn run() -> Result<bool> {
     machine::check_cores()?;
     machine::raise_session();
-    let pairs = parameter("PAIRS", 60, 3)?.max(1);
-    let run_ns = parameter("RUN_MS", 2000, 600)? * 1_000_000;
+    let pairs = parameter("PAIRS", 60, 6)?.clamp(1, MAX_RATIOS as u64);
+    let run_ns = parameter("RUN_MS", 2000, 300)? * 1_000_000;
     let connections = usize::try_from(parameter("CONNECTIONS", 32, 32)?)?;
-    let blocks = u32::try_from(parameter("BLOCKS", 20, 20)?)?;
+    let blocks = u32::try_from(parameter("BLOCKS", 16, 16)?)?;
     let world = World::new()?;
     let redis = peers::redis(&world)?;
     let mut monitors = Monitors::start(&world, blocks)?;
@@ -61,7 +61,7 @@ pub(crate) fn run() -> Result<bool> {
         100.0 * (thread_cpu_ns() - client_ns) as f64 / wall_ns
     );
     println!(
-        "{pairs} pairs of runs of {} ms for each of {} conditions; {connections} connections; Onlooker reads {blocks} blocks a time",
+        "{pairs} pairs of runs of {} ms for each of {} conditions; {connections} connections",
         run_ns / 1_000_000,
         CONDITIONS.len()
     );
@@ -121,7 +121,7 @@ struct Effect {
 fn effect(series: &Series) -> Result<Effect> {
     let ratios = |figure: fn(&Figures) -> f64| -> Result<Interval> {
         let ratios: Vec<f64> = series.pairs.iter().map(|pair| figure(&pair.with) / figure(&pair.without)).collect();
-        bootstrap(&ratios).context("no pairs")
+        interval(&ratios).context("no pairs")
     };
     let throughput = ratios(|figures| figures.per_second)?;
     let tail = ratios(|figures| f64::from(figures.p999_ns))?;

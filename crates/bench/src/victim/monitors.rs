@@ -3,7 +3,7 @@
 
 use crate::machine::{ASKING_CORE, now_ns, pin, sleep_ns, thread_cpu_ns};
 use crate::peers::{self, Peer};
-use crate::responder::{KernelResponder, PORT, RKEY, VA};
+use crate::responder::{BLOCKS, KernelResponder, PORT, RKEY, Readable, VA};
 use crate::world::{WATCHED, World};
 use anyhow::{Context, Result, ensure};
 use onlooker_kernel::Hook;
@@ -56,7 +56,7 @@ pub(crate) struct Monitors<'a> {
     kernel: KernelResponder<'a>,
     node_exporter: Peer,
     netdata: Peer,
-    blocks: u32,
+    targets: Vec<Readable>,
 }
 
 /// A condition that holds until it is ended.
@@ -67,24 +67,33 @@ pub(crate) struct Active {
 }
 
 impl<'a> Monitors<'a> {
+    /// Onlooker reads `blocks` blocks of memory, as programs publish them, and all that the kernel computes.
     pub(crate) fn start(world: &'a World, blocks: u32) -> Result<Self> {
+        ensure!(blocks <= BLOCKS, "BLOCKS: at most {BLOCKS}");
+        let kernel = KernelResponder::load(world, Hook::Tc)?;
+        let mut targets = vec![Readable { rkey: RKEY, blocks }];
+        println!("Onlooker reads {blocks} blocks of memory");
+        for (name, target) in kernel.install_collectors()? {
+            println!("  and {} of {name}, computed at the READ", target.blocks);
+            targets.push(target);
+        }
         let mut node_exporter = peers::node_exporter(world)?;
         let mut netdata = peers::netdata(world)?;
         // It finds out about the machine first.
         sleep_ns(5_000 * MS);
         netdata.running.pause();
         node_exporter.running.pause();
-        Ok(Self { kernel: KernelResponder::load(world, Hook::Tc)?, node_exporter, netdata, blocks })
+        Ok(Self { kernel, node_exporter, netdata, targets })
     }
 
     pub(crate) fn begin(&mut self, condition: Condition) -> Result<Active> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (flag, blocks) = (stop.clone(), self.blocks);
+        let (flag, targets) = (stop.clone(), self.targets.clone());
         let thread = match condition {
             Condition::Control => None,
             Condition::Ours(interval_ms) => {
                 self.kernel.attach()?;
-                Some(std::thread::spawn(move || read_blocks(blocks, interval_ms * MS, &flag)))
+                Some(std::thread::spawn(move || read_blocks(&targets, interval_ms * MS, &flag)))
             }
             Condition::NodeExporter => {
                 self.node_exporter.running.resume();
@@ -93,8 +102,8 @@ impl<'a> Monitors<'a> {
             }
             Condition::Netdata => {
                 self.netdata.running.resume();
-                // Two of its rounds, after which it has caught up.
-                sleep_ns(1_700 * MS);
+                // One of its rounds, with which it catches up.
+                sleep_ns(1_000 * MS);
                 None
             }
         };
@@ -136,16 +145,20 @@ fn paced(interval_ns: u64, stop: &AtomicBool, mut cycle: impl FnMut() -> Result<
 }
 
 /// READs all blocks, each in a READ of its own, every so often.
-fn read_blocks(blocks: u32, interval_ns: u64, stop: &AtomicBool) -> Result<Asked> {
-    let flow = FlowConfig { max_read_bytes: 1024, credit_bytes: blocks.max(1) << 10 };
+fn read_blocks(targets: &[Readable], interval_ns: u64, stop: &AtomicBool) -> Result<Asked> {
+    let places = targets.iter().flat_map(|target| (0..target.blocks).map(|block| (target.rkey, block)));
+    let places: Vec<(u32, u32)> = places.collect();
+    let flow = FlowConfig { max_read_bytes: 1024, credit_bytes: u32::try_from(places.len())? << 10 };
     let mut requester = SoftRequester::connect(format!("{WATCHED}:{PORT}").parse()?, Config::default(), flow)?;
-    let mut memory = vec![Block::default(); usize::try_from(blocks)?];
+    let mut memory = vec![Block::default(); places.len()];
     let mut completions = Vec::new();
     paced(interval_ns, stop, || {
         let deadline_ns = steady_ns() + 1_000 * MS;
-        let read =
-            |at| Read { id: u64::from(at), va: VA + u64::from(at) * 1024, rkey: RKEY, at, blocks: 1, deadline_ns };
-        let reads: Vec<Read> = (0..blocks).map(read).collect();
+        let read = |(at, &(rkey, block)): (u32, &(u32, u32))| {
+            let va = VA + u64::from(block) * 1024;
+            Read { id: at.into(), va, rkey, at, blocks: 1, deadline_ns }
+        };
+        let reads: Vec<Read> = (0..).zip(&places).map(read).collect();
         let mut submitted = requester.submit(&reads)?;
         let (mut ended, mut failed) = (0, 0);
         while ended < reads.len() {

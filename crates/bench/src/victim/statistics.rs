@@ -16,26 +16,31 @@ impl Interval {
     }
 }
 
-const RESAMPLES: usize = 10_000;
+/// Chance of an interval to lie wholly on one side of the true median.
+const TAIL: f64 = 0.025;
+/// Beyond, 2^-n is no number any more.
+pub(crate) const MAX_RATIOS: usize = 1000;
 
-/// By bootstrap: medians of samples drawn with replacement, 10,000 times, the middle 95 % of them (percentile method, Efron 1979). The median, because
-/// disturbances by the rest of the machine are few, large, and to one side. Deterministic.
-pub(crate) fn bootstrap(ratios: &[f64]) -> Option<Interval> {
-    if ratios.is_empty() {
+/// The interval between the k-th smallest and the k-th largest ratio, with the largest k for which fair coins would put fewer than k of them on one side of
+/// the median in at most 2.5 % of cases (sign test; Conover, Practical Nonparametric Statistics, 3.2). It assumes nothing of the distribution. The median,
+/// because disturbances by the rest of the machine are few, large, and to one side. Fewer than 6 ratios say nothing: the interval is everything.
+pub(crate) fn interval(ratios: &[f64]) -> Option<Interval> {
+    let count = ratios.len();
+    if count == 0 || count > MAX_RATIOS {
         return None;
     }
-    let mut random = Random(0x2545_f491_4f6c_dd1d);
-    let mut drawn = vec![0.0; ratios.len()];
-    let mut medians = Vec::with_capacity(RESAMPLES);
-    for _ in 0..RESAMPLES {
-        for one in &mut drawn {
-            *one = ratios[random.below(ratios.len())];
-        }
-        medians.push(median(&mut drawn));
+    let mut sorted = ratios.to_vec();
+    let median = median(&mut sorted);
+    // The chance of exactly `index` of `count`, and of at most that many.
+    let mut exactly = 0.5f64.powi(i32::try_from(count).ok()?);
+    let (mut at_most, mut k) = (exactly, 0);
+    while at_most <= TAIL {
+        k += 1;
+        exactly *= (count - k + 1) as f64 / k as f64;
+        at_most += exactly;
     }
-    medians.sort_by(f64::total_cmp);
-    let (low, high) = (medians[RESAMPLES / 40], medians[RESAMPLES - 1 - RESAMPLES / 40]);
-    Some(Interval { median: median(&mut ratios.to_vec()), low, high })
+    let (low, high) = if k == 0 { (0.0, f64::INFINITY) } else { (sorted[k - 1], sorted[count - k]) };
+    Some(Interval { median, low, high })
 }
 
 /// Sorts; the middle, or the mean of both middles.
@@ -45,7 +50,7 @@ fn median(values: &mut [f64]) -> f64 {
     if values.len().is_multiple_of(2) { f64::midpoint(values[half - 1], values[half]) } else { values[half] }
 }
 
-/// xorshift64*: the order of runs and the draws of the bootstrap are the same each time.
+/// xorshift64*: the order of runs is the same each time.
 #[derive(Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -70,28 +75,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interval_narrows_with_the_root_of_the_number() {
-        // Ratios of 0.9, off by up to a tenth of it.
-        let mut random = Random(7);
-        let mut ratios = |count: usize| -> Vec<f64> {
-            (0..count).map(|_| 0.81 + 0.18 * random.below(1001) as f64 / 1000.0).collect()
-        };
-        let (few, many) = (bootstrap(&ratios(25)).unwrap(), bootstrap(&ratios(2500)).unwrap());
-        for interval in [few, many] {
-            assert!(interval.low <= interval.median && interval.median <= interval.high, "{interval:?}");
-            assert!(interval.low < 0.9 && interval.high > 0.89 && !interval.includes_one(), "{interval:?}");
+    fn ranks_are_those_of_the_tables() {
+        // Tables of the sign test: 6 ratios: 1st and 6th; 10: 2nd and 9th; 20: 6th and 15th; 60: 22nd and 39th.
+        for (count, low, high) in [(6, 1.0, 6.0), (10, 2.0, 9.0), (20, 6.0, 15.0), (60, 22.0, 39.0)] {
+            let ratios: Vec<f64> = (1..=count).rev().map(f64::from).collect();
+            let median = f64::from(count + 1) / 2.0;
+            assert_eq!(interval(&ratios), Some(Interval { median, low, high }), "{count}");
         }
-        let narrowing = (few.high - few.low) / (many.high - many.low);
-        assert!((4.0..25.0).contains(&narrowing), "{narrowing}");
-        assert_eq!(bootstrap(&[]), None);
-        assert!(bootstrap(&[0.9, 1.1, 0.95, 1.05]).unwrap().includes_one());
+        assert_eq!(interval(&[1.0; MAX_RATIOS]), Some(Interval { median: 1.0, low: 1.0, high: 1.0 }));
+        assert_eq!(interval(&[]), None);
+        assert!(interval(&[0.5; 5]).unwrap().includes_one(), "5 say nothing, however clear they look");
+        assert!(!interval(&[0.5; 6]).unwrap().includes_one());
     }
 
     #[test]
     fn disturbances_do_not_move_the_median() {
         let mut ratios = vec![1.0; 57];
         ratios.extend([0.3, 0.2, 0.1]);
-        assert_eq!(bootstrap(&ratios), Some(Interval { median: 1.0, low: 1.0, high: 1.0 }));
+        assert_eq!(interval(&ratios), Some(Interval { median: 1.0, low: 1.0, high: 1.0 }));
+    }
+
+    #[test]
+    fn nineteen_of_twenty_intervals_hold_the_truth() {
+        // Skewed: products of three, median near 0.1; the true one from many draws.
+        let mut random = Random(7);
+        let mut draw = || (0..3).map(|_| random.below(1_000_000) as f64 / 1e6).product::<f64>();
+        let mut many: Vec<f64> = (0..100_001).map(|_| draw()).collect();
+        let truth = median(&mut many);
+        let held = (0..1000).filter(|_| {
+            let ratios: Vec<f64> = (0..60).map(|_| draw()).collect();
+            interval(&ratios).is_some_and(|found| (found.low..=found.high).contains(&truth))
+        });
+        let held = held.count();
+        assert!((930..=990).contains(&held), "{held} of 1000");
     }
 
     #[test]
