@@ -107,3 +107,8 @@ until_read() {
   echo "bench: the host was not read as wanted ($wanted)" >&2
   exit 1
 }
+
+# show_regions: what until_read has read.
+show_regions() {
+  echo "regions over the kernel responder: $(jq -r '[.regions[] | .name + "(" + (.acquisition | join(",")) + ")"] | join(" ")' "$scratch/until.json")"
+}
