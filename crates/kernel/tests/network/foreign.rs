@@ -152,7 +152,9 @@ fn another_xdp_program_is_refused_by_its_name_and_no_obstacle_to_tc() {
         let ours = responder.attach(&device(), Hook::Tc).unwrap();
         assert!(UdpRequester::new(&world, false).read_at(0, 1024).is_some(), "{mode}");
         responder.detach(&ours).unwrap();
-        drop(theirs);
+        // Closing is not enough: a process that another test is just starting has the descriptor, too, until it executes.
+        // SAFETY: the link is open.
+        assert_eq!(unsafe { libbpf::bpf_link_detach(theirs.as_raw_fd()) }, 0);
     }
     responder.attach(&device(), Hook::Xdp).unwrap();
 }
