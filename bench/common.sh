@@ -3,16 +3,20 @@
 
 scratch=$(mktemp -d)
 pids=()
+session=
 failed=0
 
 finish() {
   local pid
+  trap '' INT TERM # a second one would end this half-way
   for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
   for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
+  # What a program in a session of ours had started and stopped when it was ended itself.
+  [ -z "$session" ] || for pid in $(ps -o pid= --sid "$session"); do kill -KILL "$pid" 2>/dev/null || true; done
   rm -rf "$scratch"
 }
 trap finish EXIT
-trap 'exit 130' INT TERM
+trap 'trap "" INT TERM; exit 130' INT TERM
 
 # result NAME VALUE UNIT OPERATOR BOUND: one line a figure; OPERATOR is <= or >= or =.
 result() {
@@ -26,6 +30,7 @@ result() {
 in_session() {
   TMPDIR=$scratch setsid "$@" &
   pids+=($!)
+  session=$!
   wait $!
 }
 
