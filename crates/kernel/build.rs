@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use libbpf_cargo::SkeletonBuilder;
 
 /// The responder, whose skeleton the crate uses, and what it, tests and benches load by its bytes. Objects are named by the last part.
-const OBJECTS: [(&str, bool); 8] = [
+const OBJECTS: [(&str, bool); 9] = [
     ("responder", true),
     ("test_collector", false),
     ("bench", false),
@@ -17,6 +17,7 @@ const OBJECTS: [(&str, bool); 8] = [
     ("collect/cpu", false),
     ("collect/load", false),
     ("collect/memory", false),
+    ("collect/network", false),
     ("collect/counters", false),
 ];
 

@@ -54,6 +54,52 @@ struct onlooker_memory_facts {
 	__u8 free, active_file, inactive_file, slab_reclaimable, misc_reclaimable, reserved[3];
 };
 
+/* How a device counts: a value of map `ways`, whose keys are the addresses of ndo_get_stats64 functions. */
+enum onlooker_way {
+	ONLOOKER_WAY_LSTATS = 1,         /* per CPU: packets and bytes, the same for both directions */
+	ONLOOKER_WAY_TSTATS = 2,         /* per CPU: packets and bytes of both directions */
+	ONLOOKER_WAY_TSTATS_IF_TYPED = 3, /* as TSTATS, if the device says that it keeps them */
+};
+
+/* Group network. Buckets of a namespace's devices by number (NETDEV_HASHENTRIES), and the devices looked at in one READ at most. */
+#define COLLECT_BUCKETS 256
+#define COLLECT_SCAN_DEVICES 16
+#define COLLECT_CHAIN_DEVICES 16
+#define COLLECT_ROWS_PER_BLOCK 16
+#define COLLECT_DEVICE_CPUS 8
+
+/* One for the namespace; map `namespace`. The loader writes `net` and `capacity`, the programs the rest. */
+struct onlooker_namespace {
+	__u64 net;
+	__u32 capacity; /* rows */
+	__u32 used;     /* rows that ever had a device */
+	__u32 busy;     /* somebody changes rows: others only read them */
+	__u32 sequence; /* dev_base_seq of the scan */
+	__u32 cursor;   /* bucket where the scan goes on */
+	__u32 uncovered; /* devices without a row, in the scan */
+};
+
+/* A device; map `rows`. */
+struct onlooker_row {
+	__u64 device; /* struct net_device; 0: free */
+	__u64 stats;
+	__u64 name[2];
+	__u32 ifindex;
+	__u32 generation;
+	__u32 way;
+	__u32 sequence; /* odd: being changed */
+};
+
+/* What a block of the region has; map `tables`. Value slot of metric m and the table's CPU c: m * width + c. */
+struct onlooker_table {
+	__u32 first_row;
+	__u32 rows;
+	__u32 row_words;
+	__u32 width;
+	__u32 first_cpu;
+	__u32 cpus;
+};
+
 /* A published twin; map `publication`. The programs write `next` and `runs`. */
 struct onlooker_publication_facts {
 	__u64 interval_ns; /* between two blocks */
@@ -85,6 +131,9 @@ struct onlooker_exchange {
 COLLECT_SIZE(onlooker_cpu, 24);
 COLLECT_SIZE(onlooker_load_facts, 8);
 COLLECT_SIZE(onlooker_memory_facts, 160);
+COLLECT_SIZE(onlooker_namespace, 32);
+COLLECT_SIZE(onlooker_row, 48);
+COLLECT_SIZE(onlooker_table, 24);
 COLLECT_SIZE(onlooker_publication_facts, 40);
 COLLECT_SIZE(onlooker_exchange, 56 + COLLECT_READ_BYTES);
 _Static_assert(4 * COLLECT_PAIR_SLOTS == 124 && 2 * COLLECT_CPU_SLOTS <= COLLECT_PAIR_SLOTS, "pairs of CPUs fill blocks exactly");

@@ -47,7 +47,19 @@ struct tick_sched___bits {
 	unsigned int idle_active : 1;
 };
 
-struct net;
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
+/* include/net/net_namespace.h */
+struct net {
+	unsigned int dev_base_seq;
+	struct hlist_head *dev_index_head;
+};
 
 struct nsproxy {
 	struct net *net_ns;
@@ -56,6 +68,51 @@ struct nsproxy {
 struct task_struct {
 	struct task_group *sched_task_group;
 	struct nsproxy *nsproxy;
+};
+
+/* include/linux/netdevice.h; lstats and tstats share a union. pcpu_stat_type is there from 6.7 on. */
+struct net_device_ops {
+	void *ndo_get_stats64;
+	void *ndo_get_stats;
+};
+
+struct net_device {
+	char name[16];
+	int ifindex;
+	const struct net_device_ops *netdev_ops;
+	struct {
+		struct net *net;
+	} nd_net;
+	struct hlist_node index_hlist;
+	void *lstats;
+	/* CO-RE tells enumerations from numbers, by kind and not by name. */
+	enum onlooker_stat_type { ONLOOKER_STAT_TYPE } pcpu_stat_type : 8;
+};
+
+/* The state was an enumeration and became a byte. */
+struct net_device___byte {
+	unsigned char reg_state;
+};
+
+struct net_device___enum {
+	enum onlooker_registration { ONLOOKER_REGISTRATION } reg_state : 8;
+};
+
+/* u64_stats_t is a structure of one number on 64-bit machines. */
+struct onlooker_u64_stats {
+	long v;
+};
+
+struct pcpu_lstats {
+	struct onlooker_u64_stats packets;
+	struct onlooker_u64_stats bytes;
+};
+
+struct pcpu_sw_netstats {
+	struct onlooker_u64_stats rx_packets;
+	struct onlooker_u64_stats rx_bytes;
+	struct onlooker_u64_stats tx_packets;
+	struct onlooker_u64_stats tx_bytes;
 };
 
 /* kernel/bpf: where a per-CPU array keeps its elements. */
@@ -67,6 +124,10 @@ struct bpf_array {
 
 /* TS_FLAG_IDLE_ACTIVE, a define in kernel/time/tick-sched.h. */
 #define TICK_IDLE_ACTIVE (1ul << 2)
+
+/* Of enum in struct net_device, and of enum netdev_stat_type. */
+#define NETREG_REGISTERED 1
+#define NETDEV_PCPU_STAT_TSTATS 2
 
 /* Reads a field of the structure at a kernel address that is only known as a number; non-zero where the address is bad. */
 #define READ_FIELD(to, type, address, field) \

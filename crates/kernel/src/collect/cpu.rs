@@ -48,7 +48,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
         let variable = |offset: u64| place.base.wrapping_add(offset);
         Cpu { runqueue: place.runqueue, cpustat: variable(cpustat), tick: tick.map_or(0, variable) }.to_bytes()
     });
-    let contents = vec![Content { map: "cpus", elements: elements.collect() }];
+    let contents = vec![Content::array("cpus", elements)];
     let schema = schema(cpus, discovery.tick_ns()?, tick.is_some());
     Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(procfs::cpu) })
 }

@@ -50,6 +50,44 @@ impl MemoryFacts {
     }
 }
 
+/// Rows of a block of group network, at most.
+pub(super) const ROWS_PER_BLOCK: u32 = 16;
+/// CPUs of a table of group network.
+pub(super) const DEVICE_CPUS: u32 = 8;
+/// Bytes of `struct onlooker_row`.
+pub(super) const ROW_BYTES: usize = 48;
+/// `enum onlooker_way`.
+pub(super) const WAY_LSTATS: u32 = 1;
+/// `enum onlooker_way`.
+pub(super) const WAY_TSTATS: u32 = 2;
+/// `enum onlooker_way`.
+pub(super) const WAY_TSTATS_IF_TYPED: u32 = 3;
+
+/// `struct onlooker_namespace`, as its loader writes it.
+pub(super) fn namespace_bytes(net: u64, capacity: u32) -> Vec<u8> {
+    let mut bytes = net.to_le_bytes().to_vec();
+    bytes.extend(capacity.to_le_bytes());
+    bytes.resize(32, 0);
+    bytes
+}
+
+/// `struct onlooker_table`.
+pub(super) struct TableFacts {
+    pub(super) first_row: u32,
+    pub(super) rows: u32,
+    pub(super) row_words: u32,
+    pub(super) width: u32,
+    pub(super) first_cpu: u32,
+    pub(super) cpus: u32,
+}
+
+impl TableFacts {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let words = [self.first_row, self.rows, self.row_words, self.width, self.first_cpu, self.cpus];
+        words.into_iter().flat_map(u32::to_le_bytes).collect()
+    }
+}
+
 /// Bytes of `struct publication` before its facts: the timer, which user space never sees.
 pub(super) const TIMER_BYTES: usize = 16;
 
@@ -121,6 +159,15 @@ mod tests {
         };
         let size = |name: &str, bytes: usize| assert!(HEADER.contains(&format!("COLLECT_SIZE({name}, {bytes});")));
         size("onlooker_cpu", Cpu { runqueue: 0, cpustat: 0, tick: 0 }.to_bytes().len());
+        assert_eq!(defined("COLLECT_ROWS_PER_BLOCK"), ROWS_PER_BLOCK);
+        assert_eq!(defined("COLLECT_DEVICE_CPUS"), DEVICE_CPUS);
+        let table = TableFacts { first_row: 0, rows: 0, row_words: 0, width: 0, first_cpu: 0, cpus: 0 };
+        size("onlooker_table", table.to_bytes().len());
+        size("onlooker_row", ROW_BYTES);
+        size("onlooker_namespace", namespace_bytes(0, 0).len());
+        for (name, way) in [("LSTATS", WAY_LSTATS), ("TSTATS", WAY_TSTATS), ("TSTATS_IF_TYPED", WAY_TSTATS_IF_TYPED)] {
+            assert!(HEADER.contains(&format!("ONLOOKER_WAY_{name} = {way},")), "{name}");
+        }
         size("onlooker_publication_facts", PublicationFacts::BYTES);
         size("onlooker_memory_facts", memory.to_bytes().len());
     }

@@ -24,7 +24,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     let loads = procfs::loads().map_err(|error| format!("/proc/loadavg: {error}"))?;
     let is_it = |address: u64, read: &Read<'_>| is_avenrun(&read(address, 24)?, loads).then_some(address);
     let avenrun = discovery.global("avenrun", &["get_avenrun", "loadavg_proc_show"], is_it)?;
-    let contents = vec![Content { map: "facts", elements: vec![avenrun.to_le_bytes().to_vec()] }];
+    let contents = vec![Content::array("facts", [avenrun.to_le_bytes().to_vec()])];
     Ok(Prepared {
         image: Image { object: OBJECT, contents, maps: &[] },
         schema: schema(),

@@ -124,7 +124,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     let mut group = Group::new(Kind::Computed, 1, fields);
     group.acquisition = Acquisition::Computed;
     let schema = Schema { name: super::Group::Memory.region().into(), groups: vec![group] };
-    let contents = vec![Content { map: "facts", elements: vec![facts.to_bytes()] }];
+    let contents = vec![Content::array("facts", [facts.to_bytes()])];
     Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(procfs::memory) })
 }
 

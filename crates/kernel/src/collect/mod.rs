@@ -16,6 +16,7 @@ mod cpu;
 mod intf;
 mod load;
 mod memory;
+mod network;
 mod object;
 mod procfs;
 mod publish;
@@ -23,6 +24,7 @@ mod responder;
 
 use std::os::fd::AsFd as _;
 
+use libbpf_rs::Object;
 use onlooker_region::Schema;
 
 use crate::discover::{Discovery, Finding};
@@ -43,13 +45,15 @@ pub enum Group {
     Load,
     /// Memory of the whole machine.
     Memory,
+    /// Network devices of the loader's namespace.
+    Network,
     /// The responder's own counters.
     Responder,
 }
 
 impl Group {
     /// All there are.
-    pub const ALL: [Self; 4] = [Self::Cpu, Self::Load, Self::Memory, Self::Responder];
+    pub const ALL: [Self; 5] = [Self::Cpu, Self::Load, Self::Memory, Self::Network, Self::Responder];
 
     /// As configurations name it.
     #[must_use]
@@ -58,6 +62,7 @@ impl Group {
             Self::Cpu => "cpu",
             Self::Load => "load",
             Self::Memory => "memory",
+            Self::Network => "network",
             Self::Responder => "responder",
         }
     }
@@ -69,6 +74,7 @@ impl Group {
             Self::Cpu => "node_cpu",
             Self::Load => "node_load",
             Self::Memory => "node_memory",
+            Self::Network => "node_network",
             Self::Responder => "onlooker_responder",
         }
     }
@@ -80,6 +86,7 @@ impl Group {
             Self::Cpu => 1,
             Self::Load => 2,
             Self::Memory => 3,
+            Self::Network => 4,
             Self::Responder => 5,
         }
     }
@@ -96,11 +103,13 @@ impl std::fmt::Display for Group {
 pub struct Options {
     /// Groups, each once.
     pub groups: Vec<Group>,
+    /// Network devices that there is to be room for; at least twice those of the present are.
+    pub devices: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { groups: Group::ALL.to_vec() }
+        Self { groups: Group::ALL.to_vec(), devices: 0 }
     }
 }
 
@@ -119,6 +128,8 @@ pub struct InstalledGroup {
     pub schema: Schema,
     /// Every metric, those that were left out too.
     pub checks: Vec<Check>,
+    /// Group network: devices that are there and have no row, since their drivers count in ways of their own. For these procfs has to be sampled.
+    pub uncovered: Vec<String>,
     /// The programs for tc and XDP, as the kernel has them.
     pub programs: Vec<ProgramInfo>,
     image: Image,
@@ -161,7 +172,7 @@ pub fn install(responder: &Responder, options: &Options) -> Result<Installed> {
     let mut discovery = Discovery::new()?;
     let mut installed = Installed { groups: Vec::new(), refused: Vec::new(), findings: Vec::new() };
     for &group in &options.groups {
-        match install_group(responder, &mut discovery, group) {
+        match install_group(responder, &mut discovery, options, group) {
             Ok(group) => installed.groups.push(group),
             Err(reason) => installed.refused.push((group, reason)),
         }
@@ -185,9 +196,11 @@ pub fn survey(options: &Options) -> Result<Survey> {
     let mut discovery = Discovery::new()?;
     let mut groups = Vec::new();
     for &group in &options.groups {
-        let result = prepare(None, &mut discovery, group).and_then(|prepared| {
+        let result = prepare(None, &mut discovery, options, group).and_then(|prepared| {
             let object = prepared.image.load(Purpose::Check).map_err(|error| error.to_string())?;
-            check::check(&prepared, &|block| object::compute(&object, block))
+            let checks = check::check(&prepared, &|block| object::compute(&object, block))?;
+            uncovered(&mut discovery, group, &prepared, &object)?;
+            Ok(checks)
         });
         groups.push(SurveyedGroup { group, result });
     }
@@ -197,25 +210,47 @@ pub fn survey(options: &Options) -> Result<Survey> {
 fn prepare(
     responder: Option<&Responder>,
     discovery: &mut Discovery,
+    options: &Options,
     group: Group,
 ) -> std::result::Result<Prepared, String> {
     match group {
         Group::Cpu => cpu::prepare(discovery),
         Group::Load => load::prepare(discovery),
         Group::Memory => memory::prepare(discovery),
+        Group::Network => network::prepare(discovery, options.devices),
         Group::Responder => responder::prepare(responder),
     }
+}
+
+/// Devices without a row, noted.
+fn uncovered(
+    discovery: &mut Discovery,
+    group: Group,
+    prepared: &Prepared,
+    object: &Object,
+) -> std::result::Result<Vec<String>, String> {
+    if group != Group::Network {
+        return Ok(Vec::new());
+    }
+    let devices = check::devices_without_row(prepared, &|block| object::compute(object, block))?;
+    if !devices.is_empty() {
+        let reason = format!("{}: they count in ways of their own; sample procfs for them", devices.join(", "));
+        discovery.note("devices without a row", Err(reason));
+    }
+    Ok(devices)
 }
 
 fn install_group(
     responder: &Responder,
     discovery: &mut Discovery,
+    options: &Options,
     group: Group,
 ) -> std::result::Result<InstalledGroup, String> {
-    let prepared = prepare(Some(responder), discovery, group)?;
+    let prepared = prepare(Some(responder), discovery, options, group)?;
     let text = |error: Error| error.to_string();
     let object = prepared.image.load(Purpose::Serve(responder)).map_err(text)?;
     let checks = check::check(&prepared, &|block| object::compute(&object, block))?;
+    let uncovered = uncovered(discovery, group, &prepared, &object)?;
     let schema = check::keep(&prepared.schema, &checks);
     if schema.groups.iter().all(|group| group.fields.is_empty()) {
         let first = checks.iter().find(|check| check.verdict != Verdict::Equal);
@@ -238,6 +273,7 @@ fn install_group(
         blocks: schema.blocks(),
         schema,
         checks,
+        uncovered,
         programs,
         image: prepared.image,
     })

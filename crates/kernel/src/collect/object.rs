@@ -42,11 +42,25 @@ impl Purpose<'_> {
     }
 }
 
-/// A map of the object and its elements, from key 0 on. The map has as many as there are.
+/// A map of the object, how many elements it has, and those that its loader writes, with their keys.
 #[derive(Clone)]
 pub(super) struct Content {
     pub(super) map: &'static str,
-    pub(super) elements: Vec<Vec<u8>>,
+    pub(super) capacity: u32,
+    pub(super) elements: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Content {
+    /// An array with all its elements.
+    pub(super) fn array(map: &'static str, elements: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let elements: Vec<_> = (0u32..).map(|key| key.to_le_bytes().to_vec()).zip(elements).collect();
+        Self { map, capacity: u32::try_from(elements.len()).unwrap_or(u32::MAX), elements }
+    }
+
+    /// A map that is filled by the programs.
+    pub(super) fn empty(map: &'static str, capacity: u32) -> Self {
+        Self { map, capacity, elements: Vec::new() }
+    }
 }
 
 /// An object and all that its loader writes: enough to load it again.
@@ -85,8 +99,8 @@ impl Image {
         })?;
         for content in &self.contents {
             let map = map_of(&object, content.map)?;
-            for (key, element) in (0u32..).zip(&content.elements) {
-                let written = map.update(&key.to_le_bytes(), element, MapFlags::ANY);
+            for (key, element) in &content.elements {
+                let written = map.update(key, element, MapFlags::ANY);
                 written.map_err(bpf("writing", content.map, CHECK_KERNEL_LOG))?;
             }
         }
@@ -102,7 +116,7 @@ impl Image {
         for mut map in object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             if let Some(content) = self.contents.iter().find(|content| content.map == name) {
-                map.set_max_entries(u32::try_from(content.elements.len()).unwrap_or(u32::MAX))?;
+                map.set_max_entries(content.capacity)?;
             } else if let (Purpose::Publish(_, slab), "published") = (purpose, name.as_str()) {
                 map.reuse_fd(slab.as_fd())?;
             } else if let (Purpose::Publish(..), true) = (purpose, name.ends_with(".rodata")) {

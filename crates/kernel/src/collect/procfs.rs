@@ -158,6 +158,42 @@ fn zones_of(text: &str) -> Zones {
     zones
 }
 
+/// Columns of /proc/net/dev behind the name that are collected: metric, place.
+const DEVICE_COLUMNS: [(&str, usize); 4] = [
+    ("node_network_receive_bytes_total", 0),
+    ("node_network_receive_packets_total", 1),
+    ("node_network_transmit_bytes_total", 8),
+    ("node_network_transmit_packets_total", 9),
+];
+
+/// Devices of the calling thread's network namespace and their counters.
+fn devices() -> io::Result<Vec<(String, Vec<u64>)>> {
+    let text = fs::read_to_string("/proc/thread-self/net/dev")?;
+    let lines = text.lines().skip(2).filter_map(|line| {
+        let (name, numbers) = line.split_once(':')?;
+        Some((name.trim().to_owned(), numbers.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()))
+    });
+    Ok(lines.collect())
+}
+
+/// Devices of the calling thread's network namespace.
+pub(super) fn device_names() -> io::Result<Vec<String>> {
+    Ok(devices()?.into_iter().map(|(name, _)| name).collect())
+}
+
+/// /proc/net/dev, which has sums over CPUs.
+pub(super) fn network() -> io::Result<Reading> {
+    let mut reading = Reading::new();
+    for (device, numbers) in devices()? {
+        for (metric, column) in DEVICE_COLUMNS {
+            #[allow(clippy::cast_precision_loss, reason = "as exported")]
+            let value = numbers.get(column).copied().unwrap_or(0) as f64;
+            reading.insert(series(metric, [("device", device.as_str())]), Procfs { value, rounding: 0.0 });
+        }
+    }
+    Ok(reading)
+}
+
 /// CPUs that are present, counted to the highest.
 pub(super) fn cpu_count() -> io::Result<u32> {
     let list = fs::read_to_string("/sys/devices/system/cpu/present")?;

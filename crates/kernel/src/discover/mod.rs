@@ -109,7 +109,6 @@ impl Discovery {
     ///
     /// # Errors
     /// Why it is not known.
-    #[allow(dead_code, reason = "for devices")]
     pub(crate) fn net(&mut self) -> std::result::Result<u64, String> {
         let result = self.reader.net();
         self.note("network namespace", result.clone().map(|_| "current->nsproxy->net_ns of the loader".to_owned()));
@@ -143,15 +142,8 @@ impl Discovery {
     }
 
     /// Address of a function.
-    #[allow(dead_code, reason = "for devices")]
     pub(crate) fn function(&self, name: &str) -> Option<u64> {
         self.symbols.address(name)
-    }
-
-    /// A kernel text, without its end.
-    #[allow(dead_code, reason = "for devices")]
-    pub(crate) fn read(&self, address: u64, bytes: usize) -> Option<Vec<u8>> {
-        self.reader.read(address, bytes)
     }
 }
 

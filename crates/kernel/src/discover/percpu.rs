@@ -46,7 +46,6 @@ impl Discovery {
     ///
     /// # Errors
     /// Why it is not known.
-    #[allow(dead_code, reason = "for devices")]
     pub(crate) fn percpu_offsets(&mut self, cpus: u32) -> Result<Vec<u64>, String> {
         let offsets = (0..cpus).map(|cpu| self.reader.percpu_offset(cpu)).collect::<Result<Vec<_>, _>>();
         let how = "distance of a per-CPU map's elements from its pointer";

@@ -77,7 +77,6 @@ impl Reader {
     }
 
     /// `struct net` of the caller.
-    #[allow(dead_code, reason = "for devices")]
     pub(super) fn net(&self) -> std::result::Result<u64, String> {
         self.find("find_net", 0, 4)
     }

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 
 /// All names that collectors ask for.
-pub(super) const WANTED: [&str; 14] = [
+pub(super) const WANTED: [&str; 15] = [
     "_totalram_pages",
     "avenrun",
     "deferred_pages",
@@ -19,6 +19,7 @@ pub(super) const WANTED: [&str; 14] = [
     "runqueues",
     "si_mem_available",
     "si_meminfo",
+    "veth_get_stats64",
     "vm_node_stat",
     "vm_zone_stat",
 ];
@@ -49,7 +50,7 @@ impl Symbols {
         while file.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
             if let Ok(text) = std::str::from_utf8(&line) {
                 let mut words = text.split_ascii_whitespace();
-                // Symbols of modules have a fourth word and come last; their functions end others' all the same.
+                // Symbols of modules come last, with a fourth word: of a name that both have, the kernel's own counts.
                 if let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) {
                     self.lines += 1;
                     let address = u64::from_str_radix(address, 16).unwrap_or(0);
@@ -58,7 +59,7 @@ impl Symbols {
                     } else {
                         self.data += 1;
                     }
-                    if words.next().is_none() && wanted.contains(&name) {
+                    if wanted.contains(&name) {
                         self.addresses.entry(name.to_owned()).or_insert(address);
                     }
                 }

@@ -33,7 +33,7 @@ fn load(bpffs: &Path) {
     pinned.allow(Prefix::host(REQUESTER_IP4.parse().unwrap())).unwrap();
     pinned.set_lease(Duration::from_secs(600)).unwrap();
     let slab = pinned.create_slab(0, 16).unwrap();
-    let installed = install(&pinned, &Options { groups: vec![Group::Cpu] }).unwrap();
+    let installed = install(&pinned, &Options { groups: vec![Group::Cpu], ..Options::default() }).unwrap();
     let group = &installed.groups[0];
     let kind = Kind::Computed { collector: group.slot, identity: identity().word() };
     pinned.add_region(RKEY, &Region { va: VA, blocks: group.blocks, kind }).unwrap();

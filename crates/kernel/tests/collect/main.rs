@@ -11,6 +11,7 @@ mod counters;
 mod cpu;
 mod life;
 mod load;
+mod network;
 mod publish;
 mod regions;
 mod verifier;

@@ -26,7 +26,7 @@ pub(crate) fn identity(group: &InstalledGroup) -> Identity {
 impl Collecting {
     pub(crate) fn new(groups: &[Group]) -> Self {
         let rig = Rig::new(&unlimited(PORT));
-        let options = Options { groups: groups.to_vec() };
+        let options = Options { groups: groups.to_vec(), ..Options::default() };
         let installed = install(&rig.responder, &options).unwrap_or_else(|error| panic!("{error}"));
         for group in &installed.groups {
             let kind = Kind::Computed { collector: group.slot, identity: identity(group).word() };

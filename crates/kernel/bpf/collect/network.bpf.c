@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Group network: devices of one namespace as rows of a table, with their counters per CPU. A row holds what was found of its device: each READ looks at the
+ * device again, and serves the row only if it is still the one of that number, in that namespace, registered, and of that name. When the namespace says
+ * that its list of devices has changed, READs look through it, a few devices each, and give rows to new ones.
+ *
+ * Rows are changed by one program at a time: whoever finds `busy` taken serves what is there and leaves changes to others.
+ */
+#include "base.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct onlooker_namespace);
+} namespace SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* set by the loader, as all below */
+	__type(key, __u32);
+	__type(value, struct onlooker_row);
+} rows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct onlooker_table);
+} tables SEC(".maps");
+
+/* __per_cpu_offset */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} offsets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8);
+	__type(key, __u64);
+	__type(value, __u32);
+} ways SEC(".maps");
+
+/* Row by device number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} row_of SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, 1);
+	__uint(key_size, 0);
+	__uint(value_size, sizeof(__u32));
+} free_rows SEC(".maps");
+
+static __always_inline struct onlooker_namespace *namespace_get(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&namespace, &zero);
+}
+
+/* 0: counted in a way that is not known here. */
+static __always_inline __u32 way_of(__u64 device)
+{
+	struct net_device *typed = (void *)device;
+	__u64 ops = 0, function = 0, old_function = 0;
+	__u32 type = 0, *way;
+
+	if (READ_FIELD(&ops, struct net_device, device, netdev_ops) || !ops ||
+	    READ_FIELD(&function, struct net_device_ops, ops, ndo_get_stats64) ||
+	    READ_FIELD(&old_function, struct net_device_ops, ops, ndo_get_stats))
+		return 0;
+	if (bpf_core_field_exists(typed->pcpu_stat_type))
+		type = BPF_CORE_READ_BITFIELD_PROBED(typed, pcpu_stat_type);
+	/* dev_get_stats of net/core/dev.c. */
+	if (!function)
+		return !old_function && type == NETDEV_PCPU_STAT_TSTATS ? ONLOOKER_WAY_TSTATS : 0;
+	way = bpf_map_lookup_elem(&ways, &function);
+	if (!way)
+		return 0;
+	if (*way == ONLOOKER_WAY_TSTATS_IF_TYPED)
+		return type == NETDEV_PCPU_STAT_TSTATS ? ONLOOKER_WAY_TSTATS : 0;
+	return *way;
+}
+
+/* A generation is never 0 once there was a device, and begins anywhere: rows of an earlier installation are not mistaken for these. */
+static __always_inline __u32 next_generation(__u32 generation)
+{
+	generation = generation ? generation + 1 : bpf_get_prandom_u32();
+	return generation ? generation : 1;
+}
+
+static __always_inline void change_begins(struct onlooker_row *row)
+{
+	__sync_lock_test_and_set(&row->sequence, row->sequence | 1);
+}
+
+static __always_inline void change_ends(struct onlooker_row *row)
+{
+	__sync_lock_test_and_set(&row->sequence, (row->sequence | 1) + 1);
+}
+
+/* Gives a row to a device that has none. */
+__noinline int onlooker_add_device(__u64 device)
+{
+	struct onlooker_namespace *space = namespace_get();
+	struct onlooker_row *row;
+	__u32 ifindex = 0, number = 0, way;
+	__u64 stats = 0;
+
+	if (!space || READ_FIELD(&ifindex, struct net_device, device, ifindex) || bpf_map_lookup_elem(&row_of, &ifindex))
+		return 0;
+	way = way_of(device);
+	if (!way || READ_FIELD(&stats, struct net_device, device, lstats) || !stats) {
+		space->uncovered++;
+		return 0;
+	}
+	if (bpf_map_pop_elem(&free_rows, &number)) {
+		if (space->used >= space->capacity) {
+			space->uncovered++;
+			return 0;
+		}
+		number = space->used++;
+	}
+	row = bpf_map_lookup_elem(&rows, &number);
+	if (!row || bpf_map_update_elem(&row_of, &ifindex, &number, BPF_ANY))
+		return 0;
+	change_begins(row);
+	row->device = device;
+	row->stats = stats;
+	row->ifindex = ifindex;
+	row->way = way;
+	row->name[0] = 0;
+	row->name[1] = 0;
+	bpf_probe_read_kernel_str(row->name, sizeof(row->name), (const void *)device + bpf_core_field_offset(((struct net_device *)0)->name));
+	row->generation = next_generation(row->generation);
+	change_ends(row);
+	return 1;
+}
+
+/* All devices of a bucket; returns how many there were. The heads of all buckets are in the scratch. */
+__noinline int onlooker_scan_bucket(struct onlooker_scratch *s, __u32 bucket)
+{
+	__u64 node;
+	int seen;
+
+	if (!s || bucket >= COLLECT_BUCKETS)
+		return 0;
+	node = COLLECT_ROOM(s)[bucket];
+	for (seen = 0; seen < COLLECT_CHAIN_DEVICES && node; seen++) {
+		onlooker_add_device(node - bpf_core_field_offset(((struct net_device *)0)->index_hlist));
+		if (READ_FIELD(&node, struct hlist_node, node, next))
+			break;
+	}
+	return seen;
+}
+
+struct scan {
+	struct onlooker_scratch *s;
+	__u32 cursor;
+	__u32 seen;
+};
+
+static long scan_next(__u32 index, struct scan *scan)
+{
+	(void)index;
+	if (scan->seen >= COLLECT_SCAN_DEVICES)
+		return 1;
+	scan->seen += onlooker_scan_bucket(scan->s, scan->cursor++);
+	return 0;
+}
+
+static __always_inline void scan_namespace(struct onlooker_scratch *s, struct onlooker_namespace *space)
+{
+	__u64 *heads = COLLECT_ROOM(s), list = 0;
+	struct scan scan = { .s = s };
+	__u32 sequence = 0;
+
+	READ_FIELD(&sequence, struct net, space->net, dev_base_seq);
+	if (sequence != space->sequence) {
+		space->sequence = sequence;
+		space->cursor = 0;
+		space->uncovered = 0;
+	}
+	if (space->cursor >= COLLECT_BUCKETS)
+		return;
+	if (READ_FIELD(&list, struct net, space->net, dev_index_head) ||
+	    bpf_probe_read_kernel(heads, COLLECT_BUCKETS * sizeof(__u64), (const void *)list))
+		return;
+	scan.cursor = space->cursor;
+	/* Not a for loop: the verifier walks this once. */
+	bpf_loop(COLLECT_BUCKETS - scan.cursor, scan_next, &scan, 0);
+	space->cursor = scan.cursor;
+}
+
+static __always_inline __u32 registration(__u64 device)
+{
+	struct net_device___byte *byte = (void *)device;
+	struct net_device___enum *bits = (void *)device;
+
+	if (bpf_core_field_exists(byte->reg_state))
+		return BPF_CORE_READ_BITFIELD_PROBED(byte, reg_state);
+	return BPF_CORE_READ_BITFIELD_PROBED(bits, reg_state);
+}
+
+/* Whether the device is still the one that the row was given to, but for its name. */
+static __always_inline int is_same(const struct onlooker_row *row, __u64 net)
+{
+	__u32 ifindex = 0;
+	__u64 own = 0;
+
+	return !READ_FIELD(&ifindex, struct net_device, row->device, ifindex) && ifindex == row->ifindex &&
+	       !READ_FIELD(&own, struct net_device, row->device, nd_net.net) && own == net &&
+	       registration(row->device) == NETREG_REGISTERED;
+}
+
+static __always_inline void put(struct onlooker_scratch *s, __u32 slot, __u64 value)
+{
+	/* Opaque, so that the verifier sees the bound of the very number that is used. */
+	asm volatile("" : "+r"(slot));
+	if (slot < COLLECTOR_SLOTS)
+		COLLECT_PAYLOAD(s)[slot] = value;
+}
+
+/* A device's counters on one CPU. A function of its own, so that the verifier walks it once. */
+__noinline int onlooker_put_counters(struct onlooker_scratch *s, __u64 address, __u32 way, __u32 slot, __u32 width)
+{
+	__u64 rx_packets = 0, rx_bytes = 0, tx_packets = 0, tx_bytes = 0;
+
+	if (!s)
+		return 0;
+	if (way == ONLOOKER_WAY_TSTATS) {
+		READ_FIELD(&rx_packets, struct pcpu_sw_netstats, address, rx_packets);
+		READ_FIELD(&rx_bytes, struct pcpu_sw_netstats, address, rx_bytes);
+		READ_FIELD(&tx_packets, struct pcpu_sw_netstats, address, tx_packets);
+		READ_FIELD(&tx_bytes, struct pcpu_sw_netstats, address, tx_bytes);
+	} else {
+		READ_FIELD(&rx_packets, struct pcpu_lstats, address, packets);
+		READ_FIELD(&rx_bytes, struct pcpu_lstats, address, bytes);
+		tx_packets = rx_packets;
+		tx_bytes = rx_bytes;
+	}
+	put(s, slot, rx_bytes);
+	put(s, slot + width, rx_packets);
+	put(s, slot + 2 * width, tx_bytes);
+	put(s, slot + 3 * width, tx_packets);
+	return 1;
+}
+
+#define ROW_LIVE (1ull << 32)
+
+/* A row of the answer; docs/format/table.md. */
+__noinline int onlooker_put_row(struct onlooker_scratch *s, __u32 block, __u32 place, __u32 own)
+{
+	struct onlooker_table *table = bpf_map_lookup_elem(&tables, &block);
+	struct onlooker_namespace *space = namespace_get();
+	struct onlooker_row row, *kept;
+	__u64 name[2] = {};
+	__u32 number, slot;
+
+	if (!s || !table || !space)
+		return 0;
+	number = table->first_row + place;
+	slot = place * table->row_words;
+	kept = bpf_map_lookup_elem(&rows, &number);
+	if (!kept)
+		return 0;
+	row.sequence = *(volatile __u32 *)&kept->sequence;
+	row.device = *(volatile __u64 *)&kept->device;
+	row.stats = *(volatile __u64 *)&kept->stats;
+	row.name[0] = *(volatile __u64 *)&kept->name[0];
+	row.name[1] = *(volatile __u64 *)&kept->name[1];
+	row.ifindex = *(volatile __u32 *)&kept->ifindex;
+	row.generation = *(volatile __u32 *)&kept->generation;
+	row.way = *(volatile __u32 *)&kept->way;
+	put(s, slot, row.generation);
+	if (!row.device || row.sequence & 1 || *(volatile __u32 *)&kept->sequence != row.sequence)
+		return 0;
+	if (!is_same(&row, space->net)) {
+		if (own) {
+			bpf_map_delete_elem(&row_of, &row.ifindex);
+			change_begins(kept);
+			kept->device = 0;
+			change_ends(kept);
+			bpf_map_push_elem(&free_rows, &number, BPF_ANY);
+			/* For those that found no free one. */
+			if (space->uncovered) {
+				space->uncovered = 0;
+				space->cursor = 0;
+			}
+		}
+		return 0;
+	}
+	bpf_probe_read_kernel_str(name, sizeof(name), (const void *)row.device + bpf_core_field_offset(((struct net_device *)0)->name));
+	if (name[0] != row.name[0] || name[1] != row.name[1]) {
+		if (!own)
+			return 0;
+		change_begins(kept);
+		kept->name[0] = name[0];
+		kept->name[1] = name[1];
+		row.generation = next_generation(row.generation);
+		kept->generation = row.generation;
+		change_ends(kept);
+	}
+	put(s, slot, row.generation | ROW_LIVE);
+	put(s, slot + 1, name[0]);
+	put(s, slot + 2, name[1]);
+	for (__u32 cpu = 0; cpu < COLLECT_DEVICE_CPUS; cpu++) {
+		__u32 key = table->first_cpu + cpu;
+		__u64 *offset;
+
+		if (cpu >= table->cpus)
+			break;
+		offset = bpf_map_lookup_elem(&offsets, &key);
+		if (!offset)
+			break;
+		onlooker_put_counters(s, row.stats + *offset, row.way, slot + 3 + cpu, table->width);
+	}
+	return 1;
+}
+
+__noinline int onlooker_collect(struct onlooker_scratch *s, __u32 block)
+{
+	struct onlooker_table *table = bpf_map_lookup_elem(&tables, &block);
+	struct onlooker_namespace *space = namespace_get();
+	__u32 own;
+
+	if (!s || !table || !space)
+		return 0;
+	own = !__sync_lock_test_and_set(&space->busy, 1);
+	if (own)
+		scan_namespace(s, space);
+	for (__u32 place = 0; place < COLLECT_ROWS_PER_BLOCK; place++) {
+		if (place >= table->rows)
+			break;
+		onlooker_put_row(s, block, place, own);
+	}
+	if (own)
+		__sync_lock_test_and_set(&space->busy, 0);
+	return 1;
+}
+
+#include "programs.h"
