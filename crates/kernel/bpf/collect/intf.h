@@ -77,6 +77,8 @@ struct onlooker_namespace {
 	__u32 sequence; /* dev_base_seq of the scan */
 	__u32 cursor;   /* bucket where the scan goes on */
 	__u32 uncovered; /* devices without a row, in the scan */
+	__u32 free;      /* rows on the list of free ones */
+	__u32 reserved;
 };
 
 /* A device; map `rows`. */
@@ -131,7 +133,7 @@ struct onlooker_exchange {
 COLLECT_SIZE(onlooker_cpu, 24);
 COLLECT_SIZE(onlooker_load_facts, 8);
 COLLECT_SIZE(onlooker_memory_facts, 160);
-COLLECT_SIZE(onlooker_namespace, 32);
+COLLECT_SIZE(onlooker_namespace, 40);
 COLLECT_SIZE(onlooker_row, 48);
 COLLECT_SIZE(onlooker_table, 24);
 COLLECT_SIZE(onlooker_publication_facts, 40);

@@ -52,11 +52,12 @@ struct {
 	__type(value, __u32);
 } row_of SEC(".maps");
 
+/* Rows whose device is gone, a stack of `free`: an array, since 6.1 lets sleepable programs (the loader's check) use no stack map. */
 struct {
-	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
-	__uint(key_size, 0);
-	__uint(value_size, sizeof(__u32));
+	__type(key, __u32);
+	__type(value, __u32);
 } free_rows SEC(".maps");
 
 static __always_inline struct onlooker_namespace *namespace_get(void)
@@ -107,6 +108,24 @@ static __always_inline void change_ends(struct onlooker_row *row)
 	__sync_lock_test_and_set(&row->sequence, (row->sequence | 1) + 1);
 }
 
+static __always_inline int take_row(struct onlooker_namespace *space, __u32 *number)
+{
+	__u32 last = space->free - 1, *row;
+
+	if (space->free) {
+		row = bpf_map_lookup_elem(&free_rows, &last);
+		if (!row)
+			return 0;
+		space->free = last;
+		*number = *row;
+		return 1;
+	}
+	if (space->used >= space->capacity)
+		return 0;
+	*number = space->used++;
+	return 1;
+}
+
 /* Gives a row to a device that has none. */
 __noinline int onlooker_add_device(__u64 device)
 {
@@ -122,12 +141,9 @@ __noinline int onlooker_add_device(__u64 device)
 		space->uncovered++;
 		return 0;
 	}
-	if (bpf_map_pop_elem(&free_rows, &number)) {
-		if (space->used >= space->capacity) {
-			space->uncovered++;
-			return 0;
-		}
-		number = space->used++;
+	if (!take_row(space, &number)) {
+		space->uncovered++;
+		return 0;
 	}
 	row = bpf_map_lookup_elem(&rows, &number);
 	if (!row || bpf_map_update_elem(&row_of, &ifindex, &number, BPF_ANY))
@@ -289,7 +305,8 @@ __noinline int onlooker_put_row(struct onlooker_scratch *s, __u32 block, __u32 p
 			change_begins(kept);
 			kept->device = 0;
 			change_ends(kept);
-			bpf_map_push_elem(&free_rows, &number, BPF_ANY);
+			if (bpf_map_update_elem(&free_rows, &space->free, &number, BPF_ANY) == 0)
+				space->free++;
 			/* For those that found no free one. */
 			if (space->uncovered) {
 				space->uncovered = 0;

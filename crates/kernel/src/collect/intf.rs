@@ -67,7 +67,7 @@ pub(super) const WAY_TSTATS_IF_TYPED: u32 = 3;
 pub(super) fn namespace_bytes(net: u64, capacity: u32) -> Vec<u8> {
     let mut bytes = net.to_le_bytes().to_vec();
     bytes.extend(capacity.to_le_bytes());
-    bytes.resize(32, 0);
+    bytes.resize(40, 0);
     bytes
 }
 

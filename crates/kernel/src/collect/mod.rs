@@ -105,11 +105,13 @@ pub struct Options {
     pub groups: Vec<Group>,
     /// Network devices that there is to be room for; at least twice those of the present are.
     pub devices: u32,
+    /// Whether addresses of variables may come from /proc/kallsyms where it has them; tests say no, to go the way of kernels without KALLSYMS_ALL.
+    pub data_symbols: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { groups: Group::ALL.to_vec(), devices: 0 }
+        Self { groups: Group::ALL.to_vec(), devices: 0, data_symbols: true }
     }
 }
 
@@ -169,7 +171,7 @@ pub struct Survey {
 /// # Errors
 /// [`Error::Load`], [`Error::Bpf`] where not even the programs that look for variables can be loaded or run.
 pub fn install(responder: &Responder, options: &Options) -> Result<Installed> {
-    let mut discovery = Discovery::new()?;
+    let mut discovery = Discovery::new(options.data_symbols)?;
     let mut installed = Installed { groups: Vec::new(), refused: Vec::new(), findings: Vec::new() };
     for &group in &options.groups {
         match install_group(responder, &mut discovery, options, group) {
@@ -193,7 +195,7 @@ pub fn remove(responder: &Responder, groups: &[Group]) {
 /// # Errors
 /// As [`install`].
 pub fn survey(options: &Options) -> Result<Survey> {
-    let mut discovery = Discovery::new()?;
+    let mut discovery = Discovery::new(options.data_symbols)?;
     let mut groups = Vec::new();
     for &group in &options.groups {
         let result = prepare(None, &mut discovery, options, group).and_then(|prepared| {

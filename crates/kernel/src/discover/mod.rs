@@ -47,15 +47,16 @@ pub(crate) struct Discovery {
 }
 
 impl Discovery {
-    /// Loads what reads the kernel's memory, and reads symbols and types.
+    /// Loads what reads the kernel's memory, and reads symbols and types. Without `data_symbols` it looks for variables as on a kernel without
+    /// KALLSYMS_ALL.
     ///
     /// # Errors
     /// [`crate::Error::Load`], [`crate::Error::Bpf`]: without these programs nothing can be found. All else ends as a finding.
-    pub(crate) fn new() -> Result<Self> {
+    pub(crate) fn new(data_symbols: bool) -> Result<Self> {
         let reader = Reader::load()?;
         let begin = reader.clocks()?;
         let types = Types::of_kernel();
-        let symbols = Symbols::read("/proc/kallsyms", &symbols::WANTED);
+        let symbols = Symbols::read("/proc/kallsyms", &symbols::WANTED, data_symbols);
         let mut discovery = Self { reader, symbols, types, findings: Vec::new(), begin };
         let btf = match &discovery.types {
             Ok(_) => Ok("/sys/kernel/btf/vmlinux".to_owned()),

@@ -35,17 +35,17 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// Reads the file; trouble is told by [`Symbols::summary`].
-    pub(super) fn read(path: &str, wanted: &[&str]) -> Self {
+    /// Reads the file; trouble is told by [`Symbols::summary`]. Without `data` only functions have addresses.
+    pub(super) fn read(path: &str, wanted: &[&str], data: bool) -> Self {
         let mut symbols = Self { addresses: HashMap::new(), functions: Vec::new(), lines: 0, data: 0, trouble: None };
         match File::open(path) {
-            Ok(file) => symbols.add(BufReader::new(file), wanted),
+            Ok(file) => symbols.add(BufReader::new(file), wanted, data),
             Err(error) => symbols.trouble = Some(format!("{path}: {error}; mount procfs, or build with KALLSYMS")),
         }
         symbols
     }
 
-    fn add(&mut self, mut file: impl BufRead, wanted: &[&str]) {
+    fn add(&mut self, mut file: impl BufRead, wanted: &[&str], data: bool) {
         let mut line = Vec::new();
         while file.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
             if let Ok(text) = std::str::from_utf8(&line) {
@@ -54,12 +54,13 @@ impl Symbols {
                 if let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) {
                     self.lines += 1;
                     let address = u64::from_str_radix(address, 16).unwrap_or(0);
-                    if matches!(kind, "t" | "T" | "w" | "W") {
+                    let function = matches!(kind, "t" | "T" | "w" | "W");
+                    if function {
                         self.functions.push(address);
-                    } else {
+                    } else if data {
                         self.data += 1;
                     }
-                    if wanted.contains(&name) {
+                    if (function || data) && wanted.contains(&name) {
                         self.addresses.entry(name.to_owned()).or_insert(address);
                     }
                 }
@@ -111,18 +112,22 @@ mod tests {
             ffffffffc0000000 t avenrun\t[module]\nnonsense\n";
         let mut symbols =
             Symbols { addresses: HashMap::new(), functions: Vec::new(), lines: 0, data: 0, trouble: None };
-        symbols.add(&text[..], &WANTED);
+        symbols.add(&text[..], &WANTED, true);
         assert_eq!(symbols.address("avenrun"), Some(0xffff_ffff_8200_0000));
         assert_eq!(symbols.function("get_avenrun"), Some((0xffff_ffff_8100_0000, 0x40)));
         assert_eq!(symbols.function("next"), None);
         assert!(symbols.summary().is_ok());
+        let mut functions =
+            Symbols { addresses: HashMap::new(), functions: Vec::new(), lines: 0, data: 0, trouble: None };
+        functions.add(&text[..text.iter().position(|byte| *byte == b'B').unwrap()], &WANTED, false);
+        assert_eq!((functions.address("avenrun"), functions.functions.len()), (None, 2));
     }
 
     #[test]
     fn hidden_addresses_are_told() {
         let mut symbols =
             Symbols { addresses: HashMap::new(), functions: Vec::new(), lines: 0, data: 0, trouble: None };
-        symbols.add(&b"0000000000000000 T get_avenrun\n"[..], &WANTED);
+        symbols.add(&b"0000000000000000 T get_avenrun\n"[..], &WANTED, true);
         assert_eq!(symbols.address("get_avenrun"), None);
         assert!(symbols.summary().unwrap_err().contains("kptr_restrict"));
     }
