@@ -168,7 +168,7 @@ impl Statistics {
         }
         let mut numbers = HashMap::new();
         let of_items = ITEMS.iter().flat_map(|(_, first, second)| std::iter::once(*first).chain(*second));
-        for (of, name) in of_items.chain(RECOGNISED.map(|(of, name, _)| (of, name))).chain([(NODE, "NR_LRU_BASE")]) {
+        for (of, name) in of_items.chain(RECOGNISED.map(|(of, name, ..)| (of, name))).chain([(NODE, "NR_LRU_BASE")]) {
             let first = if of == ZONE { 0 } else { ZONE_STATS };
             match discovery.enumerator(of, name) {
                 Ok(number) => {
@@ -217,12 +217,12 @@ impl Statistics {
         vmstat: &HashMap<String, u64>,
         agrees: impl Fn(u64, u64) -> bool,
     ) -> bool {
-        RECOGNISED.iter().filter(|(group, _, _)| *group == of).all(|(group, name, key)| {
+        RECOGNISED.iter().filter(|(group, ..)| *group == of).all(|(group, name, key, never_zero)| {
             let Some(number) = self.numbers.get(&(*group, *name)) else { return true };
             let at = 8 * (usize::from(*number) - first as usize);
             let value = list.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
             let (Some(value), Some(procfs)) = (value, vmstat.get(*key)) else { return false };
-            value > 0 && agrees(value, *procfs)
+            (value > 0 || !*never_zero) && agrees(value, *procfs)
         })
     }
 }
@@ -230,13 +230,14 @@ impl Statistics {
 /// Attempts at reading a list and /proc/vmstat while nothing moves.
 const RECOGNITION_TRIES: u32 = 20;
 
-/// What a list is recognised by: steady numbers that are never 0, and their names in /proc/vmstat.
-const RECOGNISED: [(&str, &str, &str); 7] = [
-    (ZONE, "NR_FREE_PAGES", "nr_free_pages"),
-    (ZONE, "NR_ZONE_INACTIVE_FILE", "nr_zone_inactive_file"),
-    (ZONE, "NR_ZONE_INACTIVE_ANON", "nr_zone_inactive_anon"),
-    (NODE, "NR_SLAB_UNRECLAIMABLE_B", "nr_slab_unreclaimable"),
-    (NODE, "NR_SLAB_RECLAIMABLE_B", "nr_slab_reclaimable"),
-    (NODE, "NR_KERNEL_STACK_KB", "nr_kernel_stack"),
-    (NODE, "NR_ANON_MAPPED", "nr_anon_pages"),
+/// What a list is recognised by: rather steady numbers, their names in /proc/vmstat, and whether they are never 0 (on a machine that runs from
+/// its initramfs there are no file pages).
+const RECOGNISED: [(&str, &str, &str, bool); 7] = [
+    (ZONE, "NR_FREE_PAGES", "nr_free_pages", true),
+    (ZONE, "NR_ZONE_INACTIVE_FILE", "nr_zone_inactive_file", false),
+    (ZONE, "NR_ZONE_INACTIVE_ANON", "nr_zone_inactive_anon", false),
+    (NODE, "NR_SLAB_UNRECLAIMABLE_B", "nr_slab_unreclaimable", true),
+    (NODE, "NR_SLAB_RECLAIMABLE_B", "nr_slab_reclaimable", true),
+    (NODE, "NR_KERNEL_STACK_KB", "nr_kernel_stack", true),
+    (NODE, "NR_ANON_MAPPED", "nr_anon_pages", true),
 ];
