@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Stores that were cut, flipped, filled up or left in the middle, against a model of what was appended.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use onlooker_store::{Appender, Config, DAMAGED, Full, Gap, Kind, Recovery, Sealed, Store, StoreError, TrackId};
+
+const RING_ROWS: u64 = 32;
+const TILE_ROWS: usize = 16;
+/// Appended to each track, and how many of them are whole tiles.
+const ROWS: u64 = 500;
+const DURABLE: u64 = 496;
+
+fn config(dir: &Path) -> Config {
+    Config {
+        dir: dir.join("log"),
+        hot: dir.join("hot"),
+        hot_bytes: 1 << 20,
+        ring_rows: RING_ROWS,
+        tile_rows: TILE_ROWS,
+        segment_bytes: 4 << 10,
+        max_bytes: 1 << 30,
+    }
+}
+
+fn time_ns(sequence: u64) -> u64 {
+    1_000_000_000 + sequence * 10_000_000
+}
+
+/// What row `sequence` of a track holds: checkable without a copy.
+fn values(track: TrackId, sequence: u64) -> [u64; 3] {
+    let mixed = sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(track.0);
+    #[allow(clippy::cast_precision_loss)]
+    [sequence * 7, mixed, (sequence as f64 / 8.0).to_bits()]
+}
+
+const KINDS: [Kind; 3] = [Kind::Integer, Kind::Integer, Kind::Float];
+
+/// All rows of a track; panics if one is wrong, out of order or there twice.
+fn rows(store: &Store, track: TrackId) -> (Vec<u64>, Vec<Gap>) {
+    let mut seen: Vec<u64> = Vec::new();
+    let gaps = store
+        .read(track, 0, u64::MAX, |sequence, time, row| {
+            assert_eq!((time, row), (time_ns(sequence), &values(track, sequence)[..]));
+            assert!(seen.last().is_none_or(|last| *last < sequence), "{sequence} after {seen:?}");
+            seen.push(sequence);
+        })
+        .unwrap();
+    (seen, gaps)
+}
+
+fn append(appender: &mut Appender, track: TrackId, sequence: u64) -> Result<u64, Full> {
+    appender.append(time_ns(sequence), &values(track, sequence))
+}
+
+struct Written {
+    dir: tempfile::TempDir,
+    /// Durable and appended rows by track.
+    tracks: BTreeMap<TrackId, (u64, u64)>,
+}
+
+/// Three tracks, 500 rows each of which 496 are durable, in several segments; closed as a kill would.
+fn written() -> Written {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, recovery) = Store::open(config(dir.path())).unwrap();
+    assert_eq!((recovery.tiles, recovery.damaged.len()), (0, 0));
+    let mut appenders: Vec<(TrackId, Appender)> = (0..3)
+        .map(|i| {
+            let id = store.define(&KINDS, format!("{{\"host\":\"h{i}\"}}").as_bytes()).unwrap();
+            (id, store.appender(id).unwrap())
+        })
+        .collect();
+    assert!(store.appender(appenders[0].0).is_none(), "one at a time");
+    for sequence in 1..=ROWS {
+        for (track, appender) in &mut appenders {
+            assert_eq!(append(appender, *track, sequence), Ok(sequence));
+        }
+        store.seal(false).unwrap();
+    }
+    let tracks = appenders.iter().map(|(track, _)| (*track, (DURABLE, ROWS))).collect();
+    assert!(appenders.iter().all(|(track, _)| store.durable_until_ns(*track) == Some(time_ns(DURABLE))));
+    Written { dir, tracks }
+}
+
+fn segments(dir: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = fs::read_dir(dir.join("log"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "olog"))
+        .collect();
+    paths.sort();
+    paths
+}
+
+fn copy_of(written: &Written) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    fs::create_dir(copy.path().join("log")).unwrap();
+    for path in segments(written.dir.path()) {
+        fs::copy(&path, copy.path().join("log").join(path.file_name().unwrap())).unwrap();
+    }
+    fs::copy(written.dir.path().join("hot"), copy.path().join("hot")).unwrap();
+    copy
+}
+
+fn open(dir: &Path) -> (Store, Recovery) {
+    Store::open(config(dir)).unwrap()
+}
+
+#[test]
+fn a_kill_loses_nothing_and_numbers_go_on() {
+    let written = written();
+    let (mut store, recovery) = open(written.dir.path());
+    assert_eq!(
+        (recovery.rows, recovery.hot_rows, recovery.lost_rows, recovery.damaged.len()),
+        (3 * DURABLE, 3 * 4, 0, 0)
+    );
+    for (track, (_, appended)) in &written.tracks {
+        assert_eq!(rows(&store, *track).0, (1..=*appended).collect::<Vec<_>>());
+        let mut appender = store.appender(*track).unwrap();
+        assert_eq!(append(&mut appender, *track, ROWS + 1), Ok(ROWS + 1));
+    }
+    assert_eq!(store.define(&KINDS, b"{\"host\":\"h1\"}").unwrap(), TrackId(2), "the same track as before");
+    assert_eq!(store.seal(true).unwrap(), Sealed { tiles: 3, rows: 15, dropped_segments: 0 });
+    drop(store);
+    fs::remove_file(written.dir.path().join("hot")).unwrap();
+    let (store, recovery) = open(written.dir.path());
+    assert_eq!((recovery.hot_rows, rows(&store, TrackId(1)).0), (0, (1..=ROWS + 1).collect()));
+}
+
+#[test]
+fn the_machine_lost_power_and_what_was_durable_is_there() {
+    let written = written();
+    fs::remove_file(written.dir.path().join("hot")).unwrap();
+    let (store, _) = open(written.dir.path());
+    for (track, (durable, _)) in &written.tracks {
+        assert_eq!(rows(&store, *track).0, (1..=*durable).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_cut_loses_only_what_lies_after_it() {
+    let written = written();
+    let paths = segments(written.dir.path());
+    assert!(paths.len() > 2);
+    let last = fs::read(paths.last().unwrap()).unwrap();
+    for cut in (0..last.len()).step_by(37) {
+        let copy = copy_of(&written);
+        let path = copy.path().join("log").join(paths.last().unwrap().file_name().unwrap());
+        fs::write(&path, &last[..cut]).unwrap();
+        let (store, recovery) = open(copy.path());
+        for (track, (_, appended)) in &written.tracks {
+            let (seen, _) = rows(&store, *track);
+            // The rings still have the last 32 rows, so that a cut of one tile costs nothing.
+            assert_eq!(seen.last(), Some(appended), "cut at {cut}");
+            let missing = appended - seen.len() as u64;
+            let gaps = store.gaps(*track, 0, u64::MAX).filter(|gap| gap.reason == DAMAGED).count();
+            assert_eq!(gaps > 0, missing > 0, "cut at {cut}: {missing} rows are missing, {gaps} gaps");
+        }
+        drop(store);
+        fs::remove_file(copy.path().join("hot")).unwrap();
+        let before: Vec<_> = (1..=3).map(|track| rows(&open(copy.path()).0, TrackId(track)).0).collect();
+        assert!(before.iter().all(|seen| seen.iter().copied().eq(1..=seen.len() as u64)), "cut at {cut}");
+        assert!(recovery.damaged.len() <= 1);
+    }
+}
+
+#[test]
+fn a_flipped_bit_costs_at_most_its_tile_and_is_told() {
+    let written = written();
+    let mut reached = [false; 2];
+    for (number, path) in segments(written.dir.path()).iter().enumerate() {
+        let bytes = fs::read(path).unwrap();
+        for at in (0..bytes.len()).step_by(53) {
+            let copy = copy_of(&written);
+            fs::remove_file(copy.path().join("hot")).unwrap();
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1 << (at % 8);
+            fs::write(copy.path().join("log").join(path.file_name().unwrap()), flipped).unwrap();
+            let (store, recovery) = open(copy.path());
+            assert_eq!(recovery.unknown_tiles, 0);
+            let mut missing = 0;
+            for (track, (durable, _)) in &written.tracks {
+                let (seen, _) = rows(&store, *track);
+                let lost = durable - seen.len() as u64;
+                missing += lost;
+                let until = seen.last().copied().unwrap_or(0);
+                if lost > 0 && until == *durable && seen[0] == 1 {
+                    assert_eq!(store.gaps(*track, 0, u64::MAX).count(), 1, "segment {number}, byte {at}");
+                }
+            }
+            assert!(missing == 0 || missing == TILE_ROWS as u64, "segment {number}, byte {at}: {missing} rows");
+            assert!(missing == 0 || recovery.damaged.len() == 1);
+            reached[usize::from(missing > 0)] = true;
+        }
+    }
+    assert_eq!(reached, [true; 2]);
+}
+
+#[test]
+fn a_tile_that_is_damaged_later_is_a_gap_of_the_read() {
+    let written = written();
+    let (store, _) = open(written.dir.path());
+    let path = &segments(written.dir.path())[0];
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 64].fill(0xff);
+    fs::write(path, bytes).unwrap();
+    let (rows, gaps): (Vec<_>, Vec<_>) = (1..=3).map(|track| rows(&store, TrackId(track))).unzip();
+    let gaps: Vec<Gap> = gaps.into_iter().flatten().collect();
+    assert!(!gaps.is_empty() && gaps.iter().all(|gap| gap.reason == DAMAGED));
+    assert_eq!(rows.iter().map(Vec::len).sum::<usize>(), 3 * 500 - gaps.len() * TILE_ROWS);
+}
+
+#[test]
+fn gaps_are_data() {
+    let written = written();
+    let (mut store, _) = open(written.dir.path());
+    let gap = Gap { track: TrackId(1), from_ns: 10, to_ns: 20, reason: "timeout".into() };
+    store.gap(gap.clone()).unwrap();
+    assert!(matches!(store.gap(Gap { track: TrackId(99), ..gap.clone() }), Err(StoreError::NoTrack(99))));
+    store.seal(false).unwrap();
+    drop(store);
+    let (store, _) = open(written.dir.path());
+    assert_eq!(store.gaps(TrackId(1), 15, 100).cloned().collect::<Vec<_>>(), [gap]);
+    assert_eq!(store.gaps(TrackId(1), 21, 100).count(), 0);
+}
+
+#[test]
+fn a_full_ring_refuses_and_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path());
+    let track = store.define(&KINDS, b"{}").unwrap();
+    let mut appender = store.appender(track).unwrap();
+    let taken = (1..=40).filter(|sequence| append(&mut appender, track, *sequence).is_ok()).count() as u64;
+    assert_eq!(taken, RING_ROWS);
+    store.seal(true).unwrap();
+    assert_eq!(append(&mut appender, track, 33), Ok(33));
+    assert_eq!(rows(&store, track).0, (1..=33).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_oldest_go_first_and_a_retired_track_with_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = Config { max_bytes: 40 << 10, ..config(dir.path()) };
+    let (mut store, _) = Store::open(small.clone()).unwrap();
+    let old = store.define(&KINDS, b"{\"old\":1}").unwrap();
+    let mut appender = store.appender(old).unwrap();
+    append(&mut appender, old, 1).unwrap();
+    store.retire(old, appender).unwrap();
+    assert_eq!(rows(&store, old).0, [1]);
+    let track = store.define(&KINDS, b"{\"new\":1}").unwrap();
+    let mut appender = store.appender(track).unwrap();
+    let mut dropped = 0;
+    for sequence in 1..=20_000 {
+        append(&mut appender, track, sequence).unwrap();
+        dropped += store.seal(false).unwrap().dropped_segments;
+    }
+    assert!(dropped > 2);
+    let size: u64 = segments(dir.path()).iter().map(|path| fs::metadata(path).unwrap().len()).sum();
+    assert!(size <= 48 << 10, "{size}");
+    assert!(matches!(store.read(old, 0, u64::MAX, |_, _, _| {}), Err(StoreError::NoTrack(_))));
+    let (seen, _) = rows(&store, track);
+    assert!(seen[0] > 1 && seen.iter().copied().eq(seen[0]..=20_000));
+    drop((appender, store));
+    let (store, recovery) = Store::open(small).unwrap();
+    assert_eq!((rows(&store, track).0, recovery.lost_rows), (seen, 0));
+    assert_eq!(store.gaps(track, 0, u64::MAX).count(), 0, "deleted is not damaged");
+}
+
+#[test]
+fn one_process_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_store, _) = open(dir.path());
+    assert!(matches!(Store::open(config(dir.path())), Err(StoreError::InUse(_))));
+}
+
+#[test]
+fn any_history_is_read_back() {
+    bolero::check!().with_iterations(40).with_type::<Vec<(u8, u8)>>().for_each(|steps| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = open(dir.path()).0;
+        let mut appended: BTreeMap<TrackId, u64> = BTreeMap::new();
+        let mut appenders: BTreeMap<TrackId, Appender> = BTreeMap::new();
+        for (what, which) in steps {
+            let meta = [b'm', which % 4];
+            match what % 8 {
+                0 => drop(store.seal(true).unwrap()),
+                1 => {
+                    appenders.clear();
+                    drop(store);
+                    store = open(dir.path()).0;
+                }
+                2 => {
+                    let track = store.define(&KINDS, &meta).unwrap();
+                    if let Some(appender) = appenders.remove(&track) {
+                        store.retire(track, appender).unwrap();
+                    }
+                }
+                _ => {
+                    let track = store.define(&KINDS, &meta).unwrap();
+                    let appender = appenders.entry(track).or_insert_with(|| store.appender(track).unwrap());
+                    let last = appended.entry(track).or_default();
+                    for _ in 0..what % 50 {
+                        if append(appender, track, *last + 1).is_ok() {
+                            *last += 1;
+                        }
+                    }
+                    store.seal(false).unwrap();
+                }
+            }
+            for (track, last) in &appended {
+                assert_eq!(rows(&store, *track).0, (1..=*last).collect::<Vec<_>>());
+            }
+        }
+    });
+}
