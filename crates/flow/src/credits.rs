@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How many bytes may be asked for and not answered, over all hosts.
+//!
+//! READs are paced by whoever asks, so congestion is the reader's own doing: it is many answers meeting at one port. Their total is bounded, and the bound
+//! gives way to the network: an answer marked CE (RFC 3168) or lost takes a part of it, once a round trip; each round trip without one gives a
+//! little back (additive increase, multiplicative decrease, RFC 5681 3.1 by its principle).
+
+/// Bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Never more than this: what receive buffers and switch buffers take, bytes.
+    pub most_bytes: u32,
+    /// Never less: a few packets, so that congestion elsewhere cannot stop the watching.
+    pub least_bytes: u32,
+    /// Given back in a round trip without congestion, bytes.
+    pub step_bytes: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { most_bytes: 4 << 20, least_bytes: 64 << 10, step_bytes: 64 << 10 }
+    }
+}
+
+/// The bound as it is now.
+#[derive(Clone, Debug)]
+pub struct Credits {
+    limits: Limits,
+    total_bytes: u32,
+    /// Until then the last change has not been felt yet.
+    settled_ns: u64,
+    congested: bool,
+    /// Times that it gave way.
+    pub decreases: u64,
+}
+
+impl Credits {
+    /// Begins with everything allowed.
+    ///
+    /// # Panics
+    /// If the least is more than the most.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        assert!(limits.least_bytes <= limits.most_bytes);
+        Self { limits, total_bytes: limits.most_bytes, settled_ns: 0, congested: false, decreases: 0 }
+    }
+
+    /// Bytes in flight of all flows together.
+    #[must_use]
+    pub fn total_bytes(&self) -> u32 {
+        self.total_bytes
+    }
+
+    /// An even share for each of the flows in a reading, at least `packet_bytes`: less than a packet is nothing.
+    #[must_use]
+    pub fn share_bytes(&self, active: usize, packet_bytes: u32) -> u32 {
+        let active = u32::try_from(active.max(1)).unwrap_or(u32::MAX);
+        (self.total_bytes / active).max(packet_bytes)
+    }
+
+    /// An answer came with a congestion mark, or is lost.
+    pub fn congestion(&mut self) {
+        self.congested = true;
+    }
+
+    /// To be called now and then, with the round trip time seen: takes back or gives.
+    pub fn advance(&mut self, now_ns: u64, round_trip_ns: u64) {
+        if now_ns < self.settled_ns {
+            return;
+        }
+        let Limits { most_bytes, least_bytes, step_bytes } = self.limits;
+        if std::mem::take(&mut self.congested) {
+            self.total_bytes = (self.total_bytes / 10 * 7).max(least_bytes);
+            self.decreases += 1;
+        } else {
+            self.total_bytes = self.total_bytes.saturating_add(step_bytes).min(most_bytes);
+        }
+        self.settled_ns = now_ns + round_trip_ns.max(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { most_bytes: 1 << 20, least_bytes: 8 << 10, step_bytes: 16 << 10 };
+
+    #[test]
+    fn it_gives_way_once_a_round_trip_and_comes_back() {
+        let mut credits = Credits::new(LIMITS);
+        for now_ns in 0..100 {
+            credits.congestion();
+            credits.advance(now_ns, 50);
+        }
+        assert_eq!((credits.decreases, credits.total_bytes()), (2, (1 << 20) / 10 * 7 / 10 * 7));
+        for turn in 0..100 {
+            credits.advance(1000 + turn * 50, 50);
+        }
+        assert_eq!(credits.total_bytes(), LIMITS.most_bytes);
+    }
+
+    #[test]
+    fn it_stays_between_its_limits() {
+        bolero::check!().with_type::<Vec<(bool, u16, u16)>>().for_each(|steps| {
+            let mut credits = Credits::new(LIMITS);
+            let mut now_ns = 0;
+            for (congested, pause, round_trip) in steps {
+                now_ns += u64::from(*pause);
+                if *congested {
+                    credits.congestion();
+                }
+                credits.advance(now_ns, u64::from(*round_trip));
+                assert!((LIMITS.least_bytes..=LIMITS.most_bytes).contains(&credits.total_bytes()));
+            }
+        });
+        let credits = Credits::new(LIMITS);
+        assert_eq!((credits.share_bytes(0, 1024), credits.share_bytes(1 << 20, 1024)), (1 << 20, 1024));
+    }
+}
