@@ -22,5 +22,5 @@ mod tls;
 mod via;
 
 pub use error::Error;
-pub use requester::{Broken, Completion, Outcome, Read, Requester};
+pub use requester::{Broken, Completion, Memory, Outcome, Read, Requester};
 pub use via::Via;

@@ -62,6 +62,22 @@ pub enum Broken {
     },
 }
 
+/// Where READs' blocks go, for requesters that many callers share.
+pub trait Memory {
+    /// The `blocks` blocks from `at` on, of the memory that the READ `id` was submitted for.
+    ///
+    /// # Panics
+    /// If they are not within it.
+    fn blocks(&mut self, id: u64, at: u32, blocks: u32) -> &mut [Block];
+}
+
+/// One memory for all READs.
+impl Memory for [Block] {
+    fn blocks(&mut self, _: u64, at: u32, blocks: u32) -> &mut [Block] {
+        &mut self[at as usize..][..blocks as usize]
+    }
+}
+
 /// Sends READs and hands their answers over.
 ///
 /// The caller owns the memory: one slice of blocks for all READs, given to each [`Requester::poll`] (its length may grow between two polls; blocks of

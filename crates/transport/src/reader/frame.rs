@@ -92,6 +92,13 @@ impl<'a> Frame<'a> {
         (self.state.asked_ns, self.state.answered_ns)
     }
 
+    /// Keeps it beyond the next cycle. What `kept` has allocated is used again.
+    pub fn keep(&self, kept: &mut Kept) {
+        kept.state.clone_from(self.state);
+        kept.memory.clear();
+        kept.memory.extend_from_slice(self.memory);
+    }
+
     /// Hands over every value of the accepted blocks. Of a computed group and its published twin only one is given: the computed one if all of it was
     /// accepted.
     pub fn decode(&self, mut sink: impl FnMut(Sample<'a>)) {
@@ -108,6 +115,27 @@ impl<'a> Frame<'a> {
                 sink(sample);
             }
         });
+    }
+}
+
+/// A region as some cycle found it.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    state: State,
+    memory: Vec<Block>,
+}
+
+impl From<Frame<'_>> for Kept {
+    fn from(frame: Frame<'_>) -> Self {
+        Self { state: frame.state.clone(), memory: frame.memory.to_vec() }
+    }
+}
+
+impl Kept {
+    /// It.
+    #[must_use]
+    pub fn frame(&self) -> Frame<'_> {
+        Frame { state: &self.state, memory: &self.memory }
     }
 }
 

@@ -2,8 +2,7 @@
 //! READs to kernel responders over an ordinary UDP socket (docs/soft-requester.md).
 //!
 //! A [`Socket`] is one I/O thread's: one UDP port, any number of [flows](exchange::FlowId) to hosts, one pool of credits. [`exchange::Exchange`] decides
-//! everything; this is the rim that moves datagrams in batches. [`Socket::requester`] lends one flow as a [`Requester`]; [`SoftRequester`] is a socket
-//! with a single flow, for programs that read one host.
+//! everything; this is the rim that moves datagrams in batches. [`SoftRequester`] is a socket with a single flow, for programs that read one host.
 //!
 //! Invariants: the socket is unconnected and sets "don't fragment", so that the kernel writes identification 0, which the ICRC covers; it is bound to
 //! one address, since the ICRC covers that too; what is in flight fits its receive buffer.
@@ -15,7 +14,7 @@ mod options;
 pub mod rtt;
 mod wheel;
 
-use crate::{Broken, Completion, Read, Requester};
+use crate::{Broken, Completion, Memory, Read, Requester};
 use arrayvec::ArrayVec;
 pub use exchange::{Counters, FlowConfig, FlowId, Strays};
 use exchange::{Exchange, Staged};
@@ -28,7 +27,7 @@ use rustix::net::addr::SocketAddrArg as _;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::time::Duration;
 
 /// Datagrams per system call.
@@ -225,7 +224,12 @@ impl Socket {
     ///
     /// # Panics
     /// If a READ under way names blocks outside of `memory`.
-    pub fn poll(&mut self, memory: &mut [Block], now_ns: u64, completions: &mut Vec<Completion>) -> Result<(), Broken> {
+    pub fn poll(
+        &mut self,
+        memory: &mut (impl Memory + ?Sized),
+        now_ns: u64,
+        completions: &mut Vec<Completion>,
+    ) -> Result<(), Broken> {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
@@ -263,7 +267,18 @@ impl Socket {
         }
     }
 
-    fn receive(&mut self, memory: &mut [Block], now_ns: u64, completions: &mut Vec<Completion>) -> Result<(), Broken> {
+    /// When [`Socket::poll`] has something to do even if nothing arrives: on the clock of its `now_ns`; `None`: not before the next READ.
+    #[must_use]
+    pub fn wake_ns(&self) -> Option<u64> {
+        if self.exchange.has_unsent() && !self.full { Some(0) } else { self.exchange.wake_ns() }
+    }
+
+    fn receive(
+        &mut self,
+        memory: &mut (impl Memory + ?Sized),
+        now_ns: u64,
+        completions: &mut Vec<Completion>,
+    ) -> Result<(), Broken> {
         for _ in 0..POLL_BATCHES {
             let mut slots = self.buffer.chunks_exact_mut(SLOT_BYTES);
             let mut slots: [_; MAX_BATCH] =
@@ -313,6 +328,13 @@ impl Socket {
                 Err(_) => self.exchange.send_failed(now_ns),
             }
         }
+    }
+}
+
+/// To wait for many sockets at once: readable when there is something to poll for.
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.udp.as_fd()
     }
 }
 

@@ -12,6 +12,7 @@ use onlooker_region::Block;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// Bytes that one poll takes from the socket at most, so that a fast host cannot hold the caller.
@@ -85,6 +86,13 @@ fn system(operation: &'static str, kind: io::ErrorKind) -> Broken {
     match kind {
         io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => Broken::Closed,
         kind => Broken::System { operation, kind },
+    }
+}
+
+/// To wait for many at once: readable when there is something to poll for.
+impl AsFd for TcpRequester {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 }
 

@@ -4,8 +4,7 @@
 use super::Exchange;
 use super::flow::{Counters, Flow, Place};
 use super::tables::{Packet, State};
-use crate::{Completion, Outcome};
-use onlooker_region::Block;
+use crate::{Completion, Memory, Outcome};
 use onlooker_wire::profile::BLOCK_BYTES;
 use onlooker_wire::tcp_read::Refusal;
 use onlooker_wire::{Bth, NakCode, Packet as WirePacket, Part, Psn, Syndrome};
@@ -25,7 +24,7 @@ impl Exchange {
         datagram: &[u8],
         congested: bool,
         now_ns: u64,
-        memory: &mut [Block],
+        memory: &mut (impl Memory + ?Sized),
         completions: &mut Vec<Completion>,
     ) {
         let Ok((bth, _)) = Bth::parse(datagram) else {
@@ -58,7 +57,7 @@ impl Exchange {
         index: u32,
         answer: Answer<'_>,
         now_ns: u64,
-        memory: &mut [Block],
+        memory: &mut (impl Memory + ?Sized),
         completions: &mut Vec<Completion>,
     ) {
         let packet = self.packets[index];
@@ -71,8 +70,7 @@ impl Exchange {
             _ if reading.ended => counters.late += 1,
             Ok(payload) => {
                 counters.answered += 1;
-                let begin = reading.at as usize + packet.offset_blocks as usize;
-                let blocks = &mut memory[begin..][..packet.blocks as usize];
+                let blocks = memory.blocks(reading.id, reading.at + packet.offset_blocks, packet.blocks);
                 for (block, bytes) in blocks.iter_mut().zip(payload.chunks_exact(BLOCK_BYTES as usize)) {
                     block.bytes_mut().copy_from_slice(bytes);
                 }
