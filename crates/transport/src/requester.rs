@@ -72,9 +72,9 @@ pub trait Memory {
 }
 
 /// One memory for all READs.
-impl Memory for [Block] {
+impl<T: AsMut<[Block]> + ?Sized> Memory for T {
     fn blocks(&mut self, _: u64, at: u32, blocks: u32) -> &mut [Block] {
-        &mut self[at as usize..][..blocks as usize]
+        &mut self.as_mut()[at as usize..][..blocks as usize]
     }
 }
 

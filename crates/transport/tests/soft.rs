@@ -251,7 +251,7 @@ fn many_hosts_share_a_socket_and_its_credit() {
             assert!(socket.exchange().flow_bytes_in_flight(*flow) <= 32 << 10);
         }
         assert!(socket.exchange().bytes_in_flight() <= 48 << 10);
-        socket.poll(&mut into[..], steady_ns(), &mut completions).unwrap();
+        socket.poll(&mut into, steady_ns(), &mut completions).unwrap();
         socket.wait(Duration::from_millis(10)).unwrap();
     }
     let (timed_out, done): (Vec<&Completion>, Vec<&Completion>) =

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One thread that reads all hosts, each at its pace.
+//!
+//! [`onlooker_flow::Schedule`] says whose reading begins; a host's [`Session`] says which READs it wants; soft requesters (one UDP socket for each of our
+//! addresses) and TCP connections carry them. The thread sleeps in epoll until an answer, a timer, or the connector has something for it.
+//!
+//! Owned by its thread; orders come through [`Orders`]. Cost: two system calls a batch of 64 READs and one epoll a turn; no allocation a READ.
+
+mod host;
+mod memory;
+mod sockets;
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use onlooker_flow::{Due, FlowId, Schedule};
+use onlooker_transport::clock::steady_ns;
+use onlooker_transport::reader::Limits;
+use onlooker_transport::{Completion, Read, soft};
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::connect::Connector;
+use crate::sink::{Gap, Sink, State};
+use crate::target::Target;
+use host::{Ended, Host};
+use sockets::{Sockets, Waiter};
+
+/// Name and version told to agents.
+pub const READER: &str = concat!("onlooker controller ", env!("CARGO_PKG_VERSION"));
+
+/// READs taken from a session at once.
+const BATCH: usize = 256;
+
+/// How the engine works.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Hosts in a reading at once, at most.
+    pub window: usize,
+    /// Bytes in flight from each of our addresses.
+    pub credit_bytes: u32,
+    /// Bytes in flight from one host.
+    pub host_credit_bytes: u32,
+    /// What one reading of a host may cost.
+    pub limits: Limits,
+    /// Threads for bootstraps.
+    pub connectors: usize,
+    /// How long a bootstrap may take, and at least how long a reading.
+    pub timeout: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let timeout = Duration::from_secs(2);
+        Self {
+            window: 128,
+            credit_bytes: 4 << 20,
+            host_credit_bytes: 256 << 10,
+            limits: Limits::default(),
+            connectors: 8,
+            timeout,
+        }
+    }
+}
+
+/// What the engine is told.
+enum Order {
+    Watch(Arc<Target>),
+    Forget(String),
+    Stop,
+}
+
+/// The way to tell the engine something, from any thread.
+#[derive(Clone)]
+pub struct Orders {
+    orders: Sender<Order>,
+    bell: Arc<OwnedFd>,
+}
+
+impl Orders {
+    /// Watches a host; one of the same name is replaced.
+    pub fn watch(&self, target: Arc<Target>) {
+        self.send(Order::Watch(target));
+    }
+
+    /// Watches a host no more.
+    pub fn forget(&self, name: &str) {
+        self.send(Order::Forget(name.to_owned()));
+    }
+
+    fn stop(&self) {
+        self.send(Order::Stop);
+    }
+
+    fn send(&self, order: Order) {
+        // An engine that is gone needs no orders.
+        let _ = self.orders.send(order);
+        ring(&self.bell);
+    }
+}
+
+fn ring(bell: &OwnedFd) {
+    // Full means that it has been rung.
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}
+
+/// Why there is no engine, or no more.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// A system call failed.
+    #[error("the reading thread cannot {operation}: {source}")]
+    System {
+        /// What was tried.
+        operation: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+fn system(operation: &'static str) -> impl FnOnce(std::io::Error) -> EngineError {
+    move |source| EngineError::System { operation, source }
+}
+
+/// A running engine's thread.
+pub struct Running<S> {
+    orders: Orders,
+    thread: JoinHandle<Result<S, EngineError>>,
+}
+
+impl<S: Sink + Send + 'static> Running<S> {
+    /// Starts an engine on a thread of its own, without hosts yet.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn start(config: Config, sink: S) -> Result<Self, EngineError> {
+        let (tell, told) = channel();
+        // Its sockets cannot change threads, so that it is made where it runs.
+        let run = move || {
+            let (engine, orders) = Engine::new(config, sink)?;
+            let _ = tell.send(orders);
+            engine.run()
+        };
+        let thread = thread::Builder::new().name("engine".into()).spawn(run).map_err(system("start a thread"))?;
+        match told.recv() {
+            Ok(orders) => Ok(Self { orders, thread }),
+            Err(_) => match join(thread) {
+                Err(error) => Err(error),
+                Ok(_) => Err(system("start")(std::io::ErrorKind::Other.into())),
+            },
+        }
+    }
+
+    /// The way to tell it something.
+    #[must_use]
+    pub fn orders(&self) -> &Orders {
+        &self.orders
+    }
+
+    /// Stops it and gives the sink back.
+    ///
+    /// # Errors
+    /// [`EngineError`]: it had stopped by itself.
+    pub fn stop(self) -> Result<S, EngineError> {
+        self.orders.stop();
+        join(self.thread)
+    }
+}
+
+fn join<S>(thread: JoinHandle<Result<S, EngineError>>) -> Result<S, EngineError> {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// The engine itself.
+struct Engine<S> {
+    config: Config,
+    sink: S,
+    schedule: Schedule,
+    hosts: Vec<Option<Host>>,
+    free: Vec<usize>,
+    by_name: HashMap<String, usize>,
+    by_flow: HashMap<FlowId, usize>,
+    /// Hosts in a reading.
+    active: Vec<usize>,
+    sockets: Sockets,
+    connector: Connector,
+    orders: Receiver<Order>,
+    bell: Arc<OwnedFd>,
+    waiter: Waiter,
+    generation: u32,
+    due: Vec<Due>,
+    reads: Vec<Read>,
+    completions: Vec<Completion>,
+}
+
+impl<S: Sink> Engine<S> {
+    fn new(config: Config, sink: S) -> Result<(Self, Orders), EngineError> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let bell = Arc::new(bell.map_err(|errno| system("make an eventfd")(errno.into()))?);
+        let waiter = Waiter::new().map_err(system("make an epoll"))?;
+        waiter.watch(bell.as_fd()).map_err(system("watch its eventfd"))?;
+        let wake = {
+            let bell = bell.clone();
+            move || ring(&bell)
+        };
+        let connector =
+            Connector::new(config.connectors, config.timeout, wake).map_err(system("start connector threads"))?;
+        let (send, orders) = channel();
+        let engine = Self {
+            config,
+            sink,
+            schedule: Schedule::new(config.window),
+            hosts: Vec::new(),
+            free: Vec::new(),
+            by_name: HashMap::new(),
+            by_flow: HashMap::new(),
+            active: Vec::new(),
+            sockets: Sockets::new(soft::Config { credit_bytes: config.credit_bytes }),
+            connector,
+            orders,
+            bell: bell.clone(),
+            waiter,
+            generation: 0,
+            due: Vec::new(),
+            reads: Vec::with_capacity(BATCH),
+            completions: Vec::with_capacity(BATCH),
+        };
+        Ok((engine, Orders { orders: send, bell }))
+    }
+
+    /// Reads until it is told to stop.
+    fn run(mut self) -> Result<S, EngineError> {
+        loop {
+            if !self.take_orders() {
+                return Ok(self.sink);
+            }
+            self.take_answers();
+            self.begin_due();
+            let moved = self.pump();
+            if !moved {
+                self.sleep()?;
+            }
+        }
+    }
+
+    /// False once it is to stop.
+    fn take_orders(&mut self) -> bool {
+        loop {
+            match self.orders.try_recv() {
+                Ok(Order::Watch(target)) => {
+                    self.forget(&target.name);
+                    self.watch(target);
+                }
+                Ok(Order::Forget(name)) => self.forget(&name),
+                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return false,
+                Err(TryRecvError::Empty) => return true,
+            }
+        }
+    }
+
+    fn watch(&mut self, target: Arc<Target>) {
+        let interval_ns = u64::try_from(target.interval.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let flow = self.schedule.add(interval_ns, steady_ns());
+        // Answers for a host that had this place before carry another number.
+        self.generation = self.generation.wrapping_add(1);
+        let index = self.free.pop().unwrap_or(self.hosts.len());
+        if index == self.hosts.len() {
+            self.hosts.push(None);
+        }
+        self.by_name.insert(target.name.clone(), index);
+        self.by_flow.insert(flow, index);
+        self.sink.state(&target, State::Connecting);
+        let host = Host::new(target.clone(), flow, index, self.generation);
+        self.connector.ask(host.ticket(), target, false);
+        self.hosts[index] = Some(host);
+    }
+
+    fn forget(&mut self, name: &str) {
+        let Some(index) = self.by_name.remove(name) else { return };
+        let Some(mut host) = self.hosts[index].take() else { return };
+        self.schedule.remove(host.flow);
+        self.by_flow.remove(&host.flow);
+        self.active.retain(|other| *other != index);
+        host.unlink(&mut self.sockets);
+        self.free.push(index);
+    }
+
+    fn take_answers(&mut self) {
+        while let Some((ticket, answer)) = self.connector.answer() {
+            let index = host::index_of(ticket);
+            let Some(host) = self.hosts.get_mut(index).and_then(Option::as_mut).filter(|host| host.ticket() == ticket)
+            else {
+                continue;
+            };
+            let linked = match answer {
+                Ok(connected) => host.link(connected, &mut self.sockets, &self.waiter, &self.config),
+                Err(error) => Err(error.to_string()),
+            };
+            let state = match linked {
+                Ok(via) => State::Reading(via),
+                Err(error) => {
+                    host.back_off(steady_ns());
+                    State::Failed(error)
+                }
+            };
+            self.sink.state(&host.target, state);
+        }
+    }
+
+    /// Begins the readings that are due; hosts that cannot be read have a gap instead, and are asked again when their pause is over.
+    fn begin_due(&mut self) {
+        let now_ns = steady_ns();
+        let mut due = std::mem::take(&mut self.due);
+        due.clear();
+        self.schedule.begin(now_ns, &mut due);
+        for due in &due {
+            let Some(index) = self.by_flow.get(&due.flow).copied() else { continue };
+            let Some(host) = self.hosts[index].as_mut() else { continue };
+            if due.missed > 0 {
+                let interval_ns = u64::try_from(host.target.interval.as_nanos()).unwrap_or(u64::MAX);
+                let from_ns = due.due_ns.saturating_sub(due.missed * interval_ns);
+                let to_ns = due.due_ns.saturating_sub(interval_ns);
+                self.sink.gap(&host.target, Gap { from_ns, to_ns, due_times: due.missed, reason: "late" });
+            }
+            if host.begin(*due, now_ns, self.config.timeout) {
+                self.active.push(index);
+                continue;
+            }
+            let gap = Gap { from_ns: due.due_ns, to_ns: due.due_ns, due_times: 1, reason: host.reason() };
+            self.sink.gap(&host.target, gap);
+            self.schedule.end(due.flow, now_ns);
+            if host.may_ask(now_ns) {
+                self.connector.ask(host.ticket(), host.target.clone(), host.avoids_kernel());
+            }
+        }
+        self.due = due;
+    }
+
+    /// Moves READs and answers; true if anything moved.
+    fn pump(&mut self) -> bool {
+        let mut moved = false;
+        for at in 0..self.active.len() {
+            if let Some(host) = self.hosts[self.active[at]].as_mut() {
+                moved |= host.submit(&mut self.sockets, steady_ns(), &mut self.reads);
+            }
+        }
+        let now_ns = steady_ns();
+        self.completions.clear();
+        self.sockets.poll(&mut memory::Hosts(&mut self.hosts), now_ns, &mut self.completions);
+        for completion in &self.completions {
+            let index = memory::host_of(completion.id);
+            if let Some(host) = self.hosts.get_mut(index).and_then(Option::as_mut) {
+                host.complete(*completion, now_ns);
+            }
+        }
+        moved |= !self.completions.is_empty();
+        let mut at = 0;
+        while at < self.active.len() {
+            let index = self.active[at];
+            let ended = self.hosts[index].as_mut().and_then(|host| {
+                moved |= host.poll_tcp(now_ns, &mut self.completions);
+                host.ended(now_ns)
+            });
+            match ended {
+                Some(ended) => {
+                    moved = true;
+                    self.active.swap_remove(at);
+                    self.end(index, ended, now_ns);
+                }
+                None => at += 1,
+            }
+        }
+        moved
+    }
+
+    fn end(&mut self, index: usize, ended: Ended, now_ns: u64) {
+        let Some(host) = self.hosts[index].as_mut() else { return };
+        self.schedule.end(host.flow, now_ns);
+        match ended {
+            Ended::Read => {
+                if let Some((target, reading)) = host.reading(now_ns) {
+                    self.sink.reading(target, &reading);
+                }
+            }
+            Ended::Failed { due_ns, reason, error, silent } => {
+                self.sink.gap(&host.target, Gap { from_ns: due_ns, to_ns: due_ns, due_times: 1, reason });
+                let Some(error) = error else { return };
+                host.unlink(&mut self.sockets);
+                self.sink.state(&host.target, if silent { State::Silent(error) } else { State::Failed(error) });
+                if host.may_ask(now_ns) {
+                    self.connector.ask(host.ticket(), host.target.clone(), host.avoids_kernel());
+                }
+            }
+        }
+    }
+
+    fn sleep(&mut self) -> Result<(), EngineError> {
+        let now_ns = steady_ns();
+        let timers = [self.schedule.next_ns(), self.sockets.wake_ns()];
+        let sessions =
+            self.active.iter().filter_map(|index| self.hosts[*index].as_ref().map(|host| host.wake_ns(now_ns)));
+        let until_ns = timers.into_iter().flatten().chain(sessions).min();
+        let timeout = until_ns.map(|until_ns| Duration::from_nanos(until_ns.saturating_sub(now_ns)));
+        self.waiter.wait(timeout).map_err(system("wait"))?;
+        let mut rung = [0; 8];
+        let _ = rustix::io::read(&self.bell, &mut rung);
+        Ok(())
+    }
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The controller: reads many hosts at a steady pace and hands on what they say.
+//!
+//! The way of a value: [`target`] says who is watched, [`connect`] bootstraps, [`engine`] paces the READs of all hosts on one thread and gives each finished
+//! reading to a [`Sink`]. Nothing that a host says can stop the others: hosts are read side by side, each within its deadline.
+#![forbid(unsafe_code)]
+
+pub mod connect;
+pub mod engine;
+mod sink;
+pub mod target;
+
+pub use engine::Running;
+pub use sink::{Gap, Reading, Sink, State};

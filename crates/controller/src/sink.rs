@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where readings go.
+
+use std::sync::Arc;
+
+use onlooker_transport::Via;
+use onlooker_transport::clock::Relation;
+use onlooker_transport::reader::Session;
+
+use crate::target::Target;
+
+/// How it goes with a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Bootstrap is under way.
+    Connecting,
+    /// It is read.
+    Reading(Via),
+    /// It was read and does not answer any more; it is asked again.
+    Silent(String),
+    /// It cannot be read; it is tried again.
+    Failed(String),
+}
+
+/// A finished reading of one host. Times are of the reader's steady clock.
+pub struct Reading<'a> {
+    /// When it was due.
+    pub due_ns: u64,
+    /// When it began.
+    pub began_ns: u64,
+    /// When it ended.
+    pub ended_ns: u64,
+    /// The host's regions: [`Session::frames`].
+    pub session: &'a Session,
+    /// The host's clock.
+    pub relation: &'a Relation,
+}
+
+/// Due times of one host at which nothing was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The first of them.
+    pub from_ns: u64,
+    /// The last of them.
+    pub to_ns: u64,
+    /// How many.
+    pub due_times: u64,
+    /// Why, in a word: what the store and the counters know it by.
+    pub reason: &'static str,
+}
+
+/// Takes what the engine reads. Called on its thread: must not block.
+pub trait Sink {
+    /// A reading has ended.
+    fn reading(&mut self, target: &Arc<Target>, reading: &Reading<'_>);
+    /// Due times were missed.
+    fn gap(&mut self, target: &Arc<Target>, gap: Gap);
+    /// A host's state has changed.
+    fn state(&mut self, target: &Arc<Target>, state: State);
+}

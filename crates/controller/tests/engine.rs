@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The engine against real agents: each host at its pace, whatever the others do.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use onlooker_bootstrap::Token;
+use onlooker_controller::engine::{Config, Orders};
+use onlooker_controller::target::{Choice, Target};
+use onlooker_controller::{Gap, Reading, Running, Sink, State};
+use onlooker_transport::Via;
+use tempfile::TempDir;
+
+const INTERVAL: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+enum Event {
+    Reading { due_ns: u64, regions: Vec<String>, values: usize },
+    Gap(Gap),
+    State(State),
+}
+
+struct Recorder(Sender<(String, Event)>);
+
+impl Recorder {
+    fn send(&self, target: &Target, event: Event) {
+        // The test may have seen enough.
+        let _ = self.0.send((target.name.clone(), event));
+    }
+}
+
+impl Sink for Recorder {
+    fn reading(&mut self, target: &Arc<Target>, reading: &Reading<'_>) {
+        assert!(reading.due_ns <= reading.began_ns && reading.began_ns <= reading.ended_ns);
+        let mut values = 0;
+        reading.session.frames().for_each(|frame| frame.decode(|_| values += 1));
+        let regions = reading.session.frames().map(|frame| frame.entry().name.clone()).collect();
+        self.send(target, Event::Reading { due_ns: reading.due_ns, regions, values });
+    }
+
+    fn gap(&mut self, target: &Arc<Target>, gap: Gap) {
+        self.send(target, Event::Gap(gap));
+    }
+
+    fn state(&mut self, target: &Arc<Target>, state: State) {
+        self.send(target, Event::State(state));
+    }
+}
+
+fn agent_binary() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        // .../target/debug/deps/engine-... -> .../target/debug
+        let test = std::env::current_exe().unwrap();
+        let profile = test.parent().and_then(Path::parent).expect("in a target directory");
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "onlooker-agent", "--bin", "onlooker-agent"]);
+        build.args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")]);
+        build.arg("--target-dir").arg(profile.parent().expect("the target directory"));
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(build.status().expect("runs").success(), "the agent does not build");
+        profile.join("onlooker-agent")
+    })
+}
+
+struct Agent {
+    dir: TempDir,
+    port: u16,
+    process: Option<Child>,
+}
+
+impl Agent {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let text = format!(
+            "[agent]\nsocket = {:?}\nstate_dir = {:?}\n[bootstrap]\nlisten = \"127.0.0.1:{port}\"\n\
+             [tcp]\nlisten = \"127.0.0.1:0\"\n[sampled]\ninterval = \"50ms\"\n",
+            dir.path().join("agent.sock"),
+            dir.path().join("state"),
+        );
+        fs::write(dir.path().join("agent.toml"), text).unwrap();
+        let mut agent = Self { dir, port, process: None };
+        agent.run();
+        agent
+    }
+
+    fn command(&self, subcommand: &str) -> Command {
+        let mut command = Command::new(agent_binary());
+        command.arg(subcommand).arg("--config").arg(self.dir.path().join("agent.toml"));
+        command
+    }
+
+    fn run(&mut self) {
+        let mut process = self.command("run").stderr(Stdio::piped()).spawn().unwrap();
+        let mut log = BufReader::new(process.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("ready: ") {
+            line.clear();
+            assert!(log.read_line(&mut line).unwrap() > 0, "the agent ended");
+        }
+        self.process = Some(process);
+    }
+
+    fn stop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    fn target(&self, name: &str) -> Arc<Target> {
+        let token = self.command("token").output().unwrap();
+        target(name, self.port, Token::parse(String::from_utf8(token.stdout).unwrap().trim()).unwrap())
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn target(name: &str, port: u16, token: Token) -> Arc<Target> {
+    Arc::new(Target {
+        name: name.into(),
+        host: "127.0.0.1".into(),
+        port,
+        token,
+        labels: BTreeMap::new(),
+        interval: INTERVAL,
+        choice: Choice::Auto,
+    })
+}
+
+/// An engine and what it tells.
+struct Watched {
+    engine: Option<Running<Recorder>>,
+    events: Receiver<(String, Event)>,
+}
+
+impl Watched {
+    fn start() -> Self {
+        let (send, events) = channel();
+        let config = Config { timeout: Duration::from_millis(500), ..Config::default() };
+        Self { engine: Some(Running::start(config, Recorder(send)).unwrap()), events }
+    }
+
+    fn orders(&self) -> &Orders {
+        self.engine.as_ref().expect("runs until dropped").orders()
+    }
+
+    /// The first event of a host for which `wanted` has an answer.
+    fn wait<T>(&self, host: &str, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match self.events.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok((name, event)) if name == host => {
+                    if let Some(found) = wanted(event) {
+                        return found;
+                    }
+                }
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => panic!("{host}: not seen in time"),
+            }
+        }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let ended = self.engine.take().map(Running::stop);
+        assert!(std::thread::panicking() || ended.is_some_and(|ended| ended.is_ok()));
+    }
+}
+
+#[test]
+fn each_host_is_read_at_its_pace_and_a_dead_one_harms_nobody() {
+    let (one, two) = (Agent::start(), Agent::start());
+    let running = Watched::start();
+    running.orders().watch(one.target("one"));
+    running.orders().watch(two.target("two"));
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    running.orders().watch(target("dead", nobody, one.target("one").token.clone()));
+    for host in ["one", "two"] {
+        running.wait(host, |event| matches!(event, Event::State(State::Reading(Via::Tcp))).then_some(()));
+    }
+    running.wait("dead", |event| matches!(event, Event::State(State::Failed(_))).then_some(()));
+    let mut due = BTreeMap::<String, Vec<u64>>::new();
+    let mut gaps = 0;
+    let end = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < end {
+        match running.events.recv_timeout(PATIENCE).unwrap() {
+            (host, Event::Reading { due_ns, regions, values }) => {
+                assert!(regions.contains(&"node_load".to_owned()) && values > 20, "{regions:?}: {values}");
+                due.entry(host).or_default().push(due_ns);
+            }
+            (host, Event::Gap(gap)) => gaps += u64::from(host == "dead") * gap.due_times,
+            (_, Event::State(_)) => {}
+        }
+    }
+    let interval_ns = u64::try_from(INTERVAL.as_nanos()).unwrap();
+    assert_eq!(due.keys().collect::<Vec<_>>(), ["one", "two"]);
+    for times in due.values() {
+        // All on the grid; how many of them are met depends on who else uses this machine.
+        assert!(times.windows(2).all(|pair| pair[1] > pair[0] && (pair[1] - pair[0]) % interval_ns == 0));
+        assert!(times.len() > 10, "{}", times.len());
+    }
+    assert!(gaps > 10, "{gaps}");
+}
+
+#[test]
+fn a_host_that_goes_has_gaps_with_a_reason_and_comes_back() {
+    let mut agent = Agent::start();
+    let running = Watched::start();
+    running.orders().watch(agent.target("host"));
+    running.wait("host", |event| matches!(event, Event::Reading { .. }).then_some(()));
+    agent.stop();
+    let reason = running.wait("host", |event| match event {
+        Event::Gap(gap) if gap.reason != "late" => Some(gap.reason),
+        _ => None,
+    });
+    assert!(["lost", "timeout", "connecting", "unreachable"].contains(&reason), "{reason}");
+    agent.run();
+    running.wait("host", |event| matches!(event, Event::State(State::Reading(_))).then_some(()));
+    running.wait("host", |event| matches!(event, Event::Reading { .. }).then_some(()));
+    running.orders().forget("host");
+    // What was on its way ends; then silence.
+    while running.events.recv_timeout(INTERVAL * 20).is_ok() {}
+    running.orders().watch(agent.target("host"));
+    running.wait("host", |event| matches!(event, Event::Reading { .. }).then_some(()));
+}
