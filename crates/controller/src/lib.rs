@@ -7,6 +7,8 @@
 
 pub mod connect;
 pub mod engine;
+pub mod keep;
+pub mod series;
 mod sink;
 pub mod target;
 

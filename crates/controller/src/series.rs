@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a host's values are called, and how they stand in a row.
+//!
+//! An *entity* is what is consistent in itself and lives and dies as one: a group of a region, or one row of a table. Its values make a row of words, the
+//! same from reading to reading, which the store keeps as it is; names, labels and types are worked out once, when the entity is first seen.
+
+use std::collections::BTreeMap;
+
+use onlooker_region::columns::{Sample, Value};
+use onlooker_region::control::RegionEntry;
+use onlooker_region::histogram::Shape;
+use onlooker_region::schema::{Acquisition, Group, Metric, Schema};
+use onlooker_store::Kind;
+use serde::{Deserialize, Serialize};
+
+/// Which entity of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntityKey {
+    /// Identity word of the region's block 0: region and generation.
+    pub region: u64,
+    /// Number of the group in the schema.
+    pub group: u32,
+    /// Number and generation of the table row.
+    pub row: Option<(u32, u32)>,
+}
+
+/// How a series' words are to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// One word, u64.
+    Unsigned,
+    /// One word, i64.
+    Signed,
+    /// One word, f64.
+    Float,
+    /// No words: the text is part of the description.
+    Text,
+    /// Buckets and the sum.
+    Histogram(Shape),
+}
+
+impl Form {
+    fn of(value: &Value) -> Self {
+        match value {
+            Value::U64(_) => Self::Unsigned,
+            Value::I64(_) => Self::Signed,
+            Value::F64(_) => Self::Float,
+            Value::Text(_) => Self::Text,
+            Value::Histogram { shape, .. } => Self::Histogram(*shape),
+        }
+    }
+
+    /// Words that a value takes.
+    #[must_use]
+    pub fn words(self) -> usize {
+        match self {
+            Self::Text => 0,
+            Self::Unsigned | Self::Signed | Self::Float => 1,
+            Self::Histogram(shape) => shape.slots(),
+        }
+    }
+}
+
+/// One series: what is said of it once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Metric name.
+    pub name: String,
+    /// All labels, the region's own and the target's too.
+    pub labels: BTreeMap<String, String>,
+    /// What it is to Prometheus.
+    pub metric: Metric,
+    /// Unit, or nothing.
+    pub unit: String,
+    /// Help, or nothing.
+    pub help: String,
+    /// What a stored number is to be multiplied with.
+    pub scale: f64,
+    /// How finely it really moves, ns; 0: no coarser than it is read.
+    pub resolution_ns: u64,
+    /// How values get there.
+    pub acquisition: Acquisition,
+    /// How to read its words.
+    pub form: Form,
+    /// First of its words in the row.
+    pub at: usize,
+}
+
+impl Series {
+    /// As Prometheus writes it, labels sorted.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = self.name.clone();
+        for (number, (name, value)) in self.labels.iter().enumerate() {
+            text.push(if number == 0 { '{' } else { ',' });
+            text.push_str(name);
+            text.push_str("=\"");
+            escape(value, &mut text);
+            text.push('"');
+        }
+        if !self.labels.is_empty() {
+            text.push('}');
+        }
+        text
+    }
+
+    /// Its words in a row.
+    #[must_use]
+    pub fn words<'a>(&self, row: &'a [u64]) -> &'a [u64] {
+        row.get(self.at..self.at + self.form.words()).unwrap_or(&[])
+    }
+
+    /// Its value in a row; `None` for a row that is too short.
+    #[must_use]
+    pub fn value(&self, row: &[u64]) -> Option<Value> {
+        let words = self.words(row);
+        Some(match self.form {
+            Form::Text => Value::Text(self.labels.get("value").cloned().unwrap_or_default()),
+            Form::Unsigned => Value::U64(*words.first()?),
+            Form::Signed => Value::I64(words.first()?.cast_signed()),
+            Form::Float => Value::F64(f64::from_bits(*words.first()?)),
+            Form::Histogram(shape) => {
+                let (sum, buckets) = words.split_last()?;
+                Value::Histogram { buckets: buckets.to_vec(), shape, sum: *sum }
+            }
+        })
+    }
+
+    /// The exported number of a row, as [`Value::scaled`] has it.
+    #[must_use]
+    pub fn number(&self, row: &[u64]) -> Option<f64> {
+        self.value(row).map(|value| value.scaled(self.scale))
+    }
+}
+
+/// Escapes a label value as the text format does.
+pub fn escape(value: &str, out: &mut String) {
+    for c in value.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            other => out.push(other),
+        }
+    }
+}
+
+/// Which group a sample is of.
+#[must_use]
+pub fn group_number(schema: &Schema, group: &Group) -> u32 {
+    let number = schema.groups.iter().position(|other| std::ptr::eq(other, group));
+    u32::try_from(number.unwrap_or(0)).unwrap_or(0)
+}
+
+/// Describes the series of an entity from its samples, in their order. `common` are labels of the target.
+#[must_use]
+pub fn describe(entry: &RegionEntry, common: &BTreeMap<String, String>, samples: &[Sample<'_>]) -> Vec<Series> {
+    let mut at = 0;
+    let describe = |sample: &Sample<'_>| {
+        let form = Form::of(&sample.value);
+        // What is closest to the value wins where labels have one name.
+        let mut labels = common.clone();
+        labels.extend(entry.labels.iter().cloned());
+        labels.extend(sample.labels());
+        if let Value::Text(text) = &sample.value {
+            labels.insert("value".into(), text.clone());
+        }
+        let field = sample.field;
+        let series = Series {
+            name: field.name.clone(),
+            labels,
+            metric: field.metric,
+            unit: field.unit.clone(),
+            help: field.help.clone(),
+            scale: field.scale,
+            resolution_ns: field.resolution_ns,
+            acquisition: sample.group.acquisition,
+            form,
+            at,
+        };
+        at += form.words();
+        series
+    };
+    samples.iter().map(describe).collect()
+}
+
+/// The words of an entity's samples.
+pub fn fill(samples: &[Sample<'_>], row: &mut Vec<u64>) {
+    row.clear();
+    for sample in samples {
+        match &sample.value {
+            Value::U64(value) => row.push(*value),
+            Value::I64(value) => row.push(value.cast_unsigned()),
+            Value::F64(value) => row.push(value.to_bits()),
+            Value::Text(_) => {}
+            Value::Histogram { buckets, sum, .. } => {
+                row.extend(buckets);
+                row.push(*sum);
+            }
+        }
+    }
+}
+
+/// Kinds of the columns that the store keeps of an entity.
+#[must_use]
+pub fn kinds(series: &[Series]) -> Vec<Kind> {
+    let kinds = series.iter().flat_map(|series| {
+        let kind = if series.form == Form::Float { Kind::Float } else { Kind::Integer };
+        std::iter::repeat_n(kind, series.form.words())
+    });
+    kinds.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onlooker_region::block::Identity;
+    use onlooker_region::columns::Plan;
+    use onlooker_region::guard::commit;
+    use onlooker_region::limits::BLOCK_WORDS;
+    use onlooker_region::{Block, SchemaId};
+    use std::sync::atomic::AtomicU64;
+
+    const ME: Identity = Identity { region: 3, generation: 4, index: 0 };
+
+    fn entry() -> RegionEntry {
+        RegionEntry {
+            identity: ME,
+            va: 0,
+            bytes: 1024,
+            rkey: 1,
+            responders: 1,
+            schema: SchemaId([0; 16]),
+            pid: 7,
+            uid: 0,
+            created_ns: 1,
+            orphan: false,
+            name: "shop".into(),
+            labels: vec![("program".into(), "a\"b\\".into()), ("dc".into(), "own".into())],
+        }
+    }
+
+    #[test]
+    fn rows_say_again_what_was_read() {
+        let schema = Schema::parse(
+            r#"{"name":"shop","groups":[{"kind":"guarded","blocks":1,"fields":[
+                {"name":"orders_total","metric":"counter","type":"u64","slot":0},
+                {"name":"level","metric":"gauge","type":"i64","slot":1},
+                {"name":"load","metric":"gauge","type":"f64","slot":2,"scale":2},
+                {"name":"seconds","metric":"histogram","type":"u64","slot":3,"histogram":{"grouping_power":1,"max_power":4}}]}]}"#,
+        )
+        .unwrap();
+        let words: Vec<AtomicU64> = (0..BLOCK_WORDS).map(|_| AtomicU64::new(0)).collect();
+        commit(&words, ME, 99, |payload| {
+            payload.set_all(0, &[5, (-3i64).cast_unsigned(), 1.5f64.to_bits(), 1, 0, 2]);
+        });
+        let mut block = Block::default();
+        block.copy_from(&words);
+        let plan = Plan::new(schema);
+        let mut samples = Vec::new();
+        let blocks = [block];
+        plan.decode(ME, &blocks, |sample| samples.push(sample)).unwrap();
+        let common = BTreeMap::from([("dc".to_owned(), "target".to_owned()), ("instance".to_owned(), "h".to_owned())]);
+        let series = describe(&entry(), &common, &samples);
+        let mut row = Vec::new();
+        fill(&samples, &mut row);
+        assert_eq!(series[0].text(), r#"orders_total{dc="own",instance="h",program="a\"b\\"}"#);
+        assert_eq!(row.len(), kinds(&series).len());
+        for (series, sample) in series.iter().zip(&samples) {
+            assert_eq!(series.value(&row).as_ref(), Some(&sample.value), "{}", series.name);
+        }
+        assert_eq!([series[1].number(&row), series[2].number(&row)], [Some(-3.0), Some(3.0)]);
+        assert_eq!(series[3].value(&row[..4]), None);
+        assert_eq!(group_number(plan.schema(), samples[0].group), 0);
+        let again: Vec<Series> = serde_json::from_str(&serde_json::to_string(&series).unwrap()).unwrap();
+        assert_eq!(again, series);
+    }
+}
