@@ -7,6 +7,7 @@
 
 pub mod connect;
 pub mod engine;
+pub mod fleet;
 pub mod keep;
 pub mod series;
 mod sink;

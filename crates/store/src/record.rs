@@ -20,7 +20,7 @@ pub const MAX_TILE_ROWS: usize = 4096;
 /// Largest number of columns of a track.
 pub const MAX_COLUMNS: usize = 65_536;
 /// Longest meta text of a definition.
-pub const MAX_META_BYTES: usize = 256 << 10;
+pub const MAX_META_BYTES: usize = 1 << 20;
 const MAGIC: [u8; 4] = *b"OLR1";
 
 /// Number of a track: a series of rows of one region, or of one table.

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//! All hosts as they are now: written by the reading thread, read by whoever shows them.
+//!
+//! A host's lock is held for one reading or one look; nobody waits for a disk or a network under it.
+
+mod entities;
+mod sink;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use hdrhistogram::Histogram;
+use onlooker_region::schema::Acquisition;
+use onlooker_transport::Via;
+use onlooker_transport::clock::{Moment, Relation, steady_ns};
+use onlooker_transport::reader;
+use tokio::sync::watch;
+
+use crate::sink::State;
+use crate::target::Target;
+pub use entities::{Entities, Entity};
+pub use sink::{FleetSink, Meta};
+
+/// Longest time that latency is told apart from, ns: a minute.
+const MAX_LATENCY_NS: u64 = 60_000_000_000;
+
+/// Hosts by name.
+#[derive(Default)]
+pub struct Fleet {
+    hosts: RwLock<BTreeMap<String, Arc<Host>>>,
+}
+
+impl Fleet {
+    /// All hosts, by name.
+    #[must_use]
+    pub fn hosts(&self) -> Vec<Arc<Host>> {
+        self.hosts.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// One host.
+    #[must_use]
+    pub fn host(&self, name: &str) -> Option<Arc<Host>> {
+        self.hosts.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// The host of a target; a new one where the target has changed.
+    pub(crate) fn enter(&self, target: &Arc<Target>) -> Arc<Host> {
+        let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
+        let known = hosts.get(&target.name).filter(|host| Arc::ptr_eq(&host.target, target));
+        if let Some(known) = known {
+            return known.clone();
+        }
+        let host = Arc::new(Host::new(target.clone()));
+        hosts.insert(target.name.clone(), host.clone());
+        host
+    }
+
+    /// Takes a host out.
+    pub fn leave(&self, name: &str) {
+        self.hosts.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+}
+
+/// A host.
+pub struct Host {
+    /// What it was entered as.
+    pub target: Arc<Target>,
+    shown: Mutex<Shown>,
+    /// Number of the last reading, and of state changes: whoever waits for news waits for this.
+    news: watch::Sender<u64>,
+}
+
+impl Host {
+    fn new(target: Arc<Target>) -> Self {
+        Self { target, shown: Mutex::new(Shown::new()), news: watch::Sender::new(0) }
+    }
+
+    /// What is known of it.
+    pub fn look(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells of each reading and change of state.
+    #[must_use]
+    pub fn news(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
+    }
+}
+
+/// A region as the last reading had it.
+#[derive(Clone, Debug)]
+pub struct Region {
+    /// Name.
+    pub name: String,
+    /// Labels.
+    pub labels: Vec<(String, String)>,
+    /// How its values get there.
+    pub acquisition: Vec<Acquisition>,
+    /// Who serves it: bits of the directory.
+    pub responders: u32,
+    /// Length.
+    pub bytes: u64,
+    /// Owner's process.
+    pub pid: u32,
+    /// Owner's user.
+    pub uid: u32,
+    /// The owner is gone.
+    pub orphan: bool,
+    /// Why the last reading had nothing of it, or not all.
+    pub problem: Option<String>,
+    /// Identity word.
+    pub identity: u64,
+}
+
+/// A gap that is worth showing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownGap {
+    /// UTC, ns.
+    pub from_ns: u64,
+    /// UTC, ns.
+    pub to_ns: u64,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// What is known of a host.
+pub struct Shown {
+    /// How it goes.
+    pub state: State,
+    /// Since when, UTC ns.
+    pub since_ns: u64,
+    /// Values.
+    pub entities: Entities,
+    /// Regions of the last reading.
+    pub regions: Vec<Region>,
+    /// The host's clock against ours, as well as it is known.
+    pub relation: Option<Relation>,
+    /// Readings that succeeded.
+    pub cycles: u64,
+    /// Readings that began more than an interval late, or not at all.
+    pub late: u64,
+    /// Due times without a reading, by reason.
+    pub gaps: BTreeMap<&'static str, u64>,
+    /// The last gap.
+    pub last_gap: Option<ShownGap>,
+    /// From the due time to the end of the reading, ns.
+    pub latency: Histogram<u64>,
+    /// From the due time to its beginning, ns.
+    pub lateness: Histogram<u64>,
+    /// What the session has counted, as of a moment ago.
+    pub reads: reader::Counters,
+    reads_at_ns: u64,
+}
+
+impl Shown {
+    fn new() -> Self {
+        let histogram = || Histogram::new_with_max(MAX_LATENCY_NS, 2).expect("valid bounds");
+        Self {
+            state: State::Connecting,
+            since_ns: Moment::now().utc_ns,
+            entities: Entities::default(),
+            regions: Vec::new(),
+            relation: None,
+            cycles: 0,
+            late: 0,
+            gaps: BTreeMap::new(),
+            last_gap: None,
+            latency: histogram(),
+            lateness: histogram(),
+            reads: reader::Counters::default(),
+            reads_at_ns: 0,
+        }
+    }
+
+    /// Who answers.
+    #[must_use]
+    pub fn via(&self) -> Option<Via> {
+        match self.state {
+            State::Reading(via) => Some(via),
+            _ => None,
+        }
+    }
+
+    /// Bound of the error of its times in UTC, ns.
+    #[must_use]
+    pub fn clock_error_ns(&self) -> Option<u64> {
+        self.relation.map(|relation| relation.error_ns(steady_ns()))
+    }
+}
