@@ -8,6 +8,7 @@
 pub mod connect;
 pub mod engine;
 pub mod fleet;
+pub mod http;
 pub mod keep;
 pub mod series;
 mod sink;

@@ -270,6 +270,12 @@ impl Arena {
         Some(ring)
     }
 
+    /// Bytes of the file that are in use.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.end as u64 * 8
+    }
+
     /// Gives a ring to another track of the same width; nobody may have an appender to it any more.
     #[must_use]
     pub fn reuse(&self, ring: &Ring, owner: Owner, sequence: u64) -> Ring {

@@ -427,6 +427,35 @@ impl Store {
         self.tracks.get(&id).map(|track| track.durable_until_ns)
     }
 
+    /// Bytes of the log.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.log.bytes()
+    }
+
+    /// Bytes of the hot file that rings take.
+    #[must_use]
+    pub fn hot_bytes(&self) -> u64 {
+        self.arena.used_bytes()
+    }
+
+    /// Time of the oldest row in the log, ns.
+    #[must_use]
+    pub fn oldest_ns(&self) -> Option<u64> {
+        self.tracks.values().filter_map(|track| track.tiles.first()).map(|tile| tile.head.from_ns).min()
+    }
+
+    /// Age at `now_ns` of the oldest row that is not durable, ns.
+    #[must_use]
+    pub fn durable_lag_ns(&self, now_ns: u64) -> Option<u64> {
+        let mut values = Vec::new();
+        let waiting = self.tracks.values().filter_map(|track| {
+            let ring = track.ring.as_ref().filter(|ring| ring.published() > track.durable)?;
+            Some(ring.copy(track.durable + 1, &mut values))
+        });
+        waiting.min().map(|oldest_ns| now_ns.saturating_sub(oldest_ns))
+    }
+
     /// All tracks, with what was said of them when they were defined.
     pub fn tracks(&self) -> impl Iterator<Item = (TrackId, &[Kind], &[u8])> {
         self.tracks.iter().map(|(id, track)| (*id, track.kinds.as_slice(), track.meta.as_slice()))

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What all answers have in common.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+/// An error as clients see it.
+#[derive(Debug)]
+pub(super) struct Failure {
+    status: StatusCode,
+    message: String,
+}
+
+impl Failure {
+    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self { status, message: message.into() }
+    }
+
+    pub(super) fn bad(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    pub(super) fn no_host(name: &str) -> Self {
+        let message = format!("no host `{name}` is watched; /api/v1/hosts lists those that are");
+        Self::new(StatusCode::NOT_FOUND, message)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.status, Json(json!({ "error": self.message }))).into_response()
+    }
+}
+
+/// Milliseconds, with their fraction, of nanoseconds.
+#[allow(clippy::cast_precision_loss)] // for charts
+pub(super) fn ms(ns: u64) -> f64 {
+    // Whole microseconds: a double has no more of a UTC time.
+    (ns / 1_000) as f64 / 1_000.0
+}
+
+/// Nanoseconds of milliseconds that a client gave.
+pub(super) fn ns(ms: f64) -> u64 {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
+    let us = (ms * 1_000.0).round() as u64;
+    us.saturating_mul(1_000)
+}
+
+/// The parameters of a query, each checked against those that the path knows.
+pub(super) fn parameters(query: Option<&str>, known: &[&str]) -> Result<Vec<(String, String)>, Failure> {
+    let pairs: Vec<(String, String)> = form_urlencoded::parse(query.unwrap_or_default().as_bytes())
+        .map(|(name, value)| (name.into_owned(), value.into_owned()))
+        .collect();
+    match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+        Some((name, _)) => Err(Failure::bad(format!("unknown parameter `{name}`; known are: {}", known.join(", ")))),
+        None => Ok(pairs),
+    }
+}
+
+/// The value of a parameter that comes at most once.
+pub(super) fn one<'a>(pairs: &'a [(String, String)], name: &str) -> Result<Option<&'a str>, Failure> {
+    let mut found = pairs.iter().filter(|(other, _)| other == name).map(|(_, value)| value.as_str());
+    let first = found.next();
+    if found.next().is_some() {
+        return Err(Failure::bad(format!("`{name}` is given twice")));
+    }
+    Ok(first)
+}
+
+/// A number within bounds.
+pub(super) fn number(pairs: &[(String, String)], name: &str, least: f64, most: f64) -> Result<Option<f64>, Failure> {
+    let Some(text) = one(pairs, name)? else { return Ok(None) };
+    let value = text.parse::<f64>().ok().filter(|value| (least..=most).contains(value));
+    match value {
+        Some(value) => Ok(Some(value)),
+        None => Err(Failure::bad(format!("`{name}` is `{text}`; a number from {least} to {most} is expected"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_checked() {
+        let pairs = parameters(Some("a=1&series=x%7Bb%3D%22c%22%7D&series=y"), &["a", "series"]).unwrap();
+        assert_eq!(pairs[1].1, "x{b=\"c\"}");
+        assert_eq!(number(&pairs, "a", 0.0, 2.0).unwrap(), Some(1.0));
+        assert!(number(&pairs, "a", 2.0, 3.0).is_err() && one(&pairs, "series").is_err());
+        assert!(one(&pairs, "b").unwrap().is_none());
+        assert!(parameters(Some("c=1"), &["a"]).unwrap_err().message.contains("known are: a"));
+        assert_eq!(ns(ms(1_795_300_000_000_123_000)), 1_795_300_000_000_123_000);
+        assert!(number(&[("a".into(), "NaN".into())], "a", 0.0, 1.0).is_err());
+    }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/api/v1/hosts`: how it goes with each host.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use hdrhistogram::Histogram;
+use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS};
+use onlooker_transport::clock::Moment;
+use serde_json::{Value, json};
+
+use super::Shared;
+use super::answer::{Failure, ms};
+use crate::fleet::{Host, Region, Shown};
+use crate::sink::State as HostState;
+
+pub(super) fn state_name(state: &HostState) -> &'static str {
+    match state {
+        HostState::Connecting => "connecting",
+        HostState::Reading(_) => "reading",
+        HostState::Silent(_) => "silent",
+        HostState::Failed(_) => "failed",
+    }
+}
+
+pub(super) async fn hosts(State(shared): State<Shared>) -> Json<Value> {
+    let hosts: Vec<Value> = shared.fleet.hosts().iter().map(|host| summary(host, &host.look())).collect();
+    Json(json!({ "hosts": hosts }))
+}
+
+pub(super) async fn host(State(shared): State<Shared>, Path(name): Path<String>) -> Result<Json<Value>, Failure> {
+    let host = shared.fleet.host(&name).ok_or_else(|| Failure::no_host(&name))?;
+    let shown = host.look();
+    let mut value = summary(&host, &shown);
+    let now_ns = Moment::now().utc_ns;
+    value["regions_list"] = shown.regions.iter().map(|region| region_value(region, &shown, now_ns)).collect();
+    Ok(Json(value))
+}
+
+fn summary(host: &Host, shown: &Shown) -> Value {
+    let target = &host.target;
+    let error = match &shown.state {
+        HostState::Silent(error) | HostState::Failed(error) => Some(error),
+        HostState::Connecting | HostState::Reading(_) => None,
+    };
+    let now_ns = Moment::now().utc_ns;
+    let us = |histogram: &Histogram<u64>, quantile| histogram.value_at_quantile(quantile) / 1_000;
+    let of = |counts: &std::collections::BTreeMap<&'static str, u64>, name| counts.get(name).copied().unwrap_or(0);
+    json!({
+        "name": target.name,
+        "address": format!("{}:{}", target.host, target.port),
+        "labels": target.labels,
+        "state": state_name(&shown.state),
+        "via": shown.via().map(|via| via.kind()),
+        "since_ms": ms(shown.since_ns),
+        "error": error,
+        "interval_ms": target.interval.as_secs_f64() * 1e3,
+        "age_ms": shown.newest_ns().map(|newest_ns| ms(now_ns.saturating_sub(newest_ns))),
+        "clock_error_ms": shown.clock_error_ns().map(ms),
+        "regions": shown.regions.len(),
+        "series": shown.entities.series(),
+        "cycles": shown.cycles,
+        "late": shown.late,
+        "gaps": shown.gaps,
+        "last_gap": shown.last_gap.as_ref().map(|gap| {
+            json!({ "from_ms": ms(gap.from_ns), "to_ms": ms(gap.to_ns), "reason": gap.reason })
+        }),
+        "reads": {
+            "done": shown.reads.reads,
+            "blocks": shown.reads.blocks,
+            "timed_out": of(&shown.reads.failed, "timeout"),
+            "refused": shown.reads.refused.values().sum::<u64>(),
+            "failed": shown.reads.failed,
+            "retries": shown.reads.retries,
+            "latency_us": {
+                "p50": us(&shown.latency, 0.5), "p90": us(&shown.latency, 0.9), "p99": us(&shown.latency, 0.99),
+                "max": shown.latency.max() / 1_000,
+            },
+        },
+        "lateness_us": {
+            "p50": us(&shown.lateness, 0.5), "p99": us(&shown.lateness, 0.99), "max": shown.lateness.max() / 1_000,
+        },
+    })
+}
+
+fn region_value(region: &Region, shown: &Shown, now_ns: u64) -> Value {
+    let mine = || shown.entities.iter().filter(|(key, _)| key.region == region.identity).map(|(_, entity)| entity);
+    let newest_ns = mine().map(|entity| entity.time_ns).max();
+    let bits = [(RESPONDER_KERNEL, "kernel"), (RESPONDER_TCP, "tcp"), (RESPONDER_VERBS, "verbs")];
+    let via: Vec<&str> = bits.iter().filter(|(bit, _)| region.responders & bit != 0).map(|(_, name)| *name).collect();
+    json!({
+        "name": region.name,
+        "labels": region.labels.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+        "acquisition": region.acquisition,
+        "via": via,
+        "bytes": region.bytes,
+        "pid": region.pid,
+        "uid": region.uid,
+        "orphan": region.orphan,
+        "age_ms": newest_ns.map(|newest_ns| ms(now_ns.saturating_sub(newest_ns))),
+        "problem": region.problem,
+        "series": mine().map(|entity| entity.series.len()).sum::<usize>(),
+    })
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The HTTP interface (docs/http.md).
+//!
+//! Handlers look at the fleet and at the store; none of them can hold up the reading thread for longer than one host's lock is held for a look.
+
+mod answer;
+mod hosts;
+mod live;
+mod metrics;
+mod range;
+mod series;
+mod status;
+mod ui;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use onlooker_store::Store;
+use subtle::ConstantTimeEq as _;
+
+use crate::fleet::Fleet;
+use crate::keep::Counters;
+use answer::Failure;
+
+/// What the handlers need.
+#[derive(Clone)]
+pub struct Shared {
+    /// The hosts.
+    pub fleet: Arc<Fleet>,
+    /// Rows.
+    pub store: Arc<Mutex<Store>>,
+    /// What the store has been doing.
+    pub counters: Arc<Counters>,
+    /// Limit of the log, bytes.
+    pub max_store_bytes: u64,
+    /// When the controller began, UTC ns.
+    pub started_ns: u64,
+    /// What clients must show, if anything.
+    pub token: Option<Arc<str>>,
+}
+
+/// Everything under `/`.
+pub fn router(shared: Shared) -> Router {
+    let api = Router::new()
+        .route("/metrics", get(metrics::metrics))
+        .route("/api/v1/status", get(status::status))
+        .route("/api/v1/hosts", get(hosts::hosts))
+        .route("/api/v1/hosts/{host}", get(hosts::host))
+        .route("/api/v1/hosts/{host}/series", get(series::series))
+        .route("/api/v1/hosts/{host}/range", get(range::range))
+        .route("/api/v1/live", get(live::live))
+        .layer(middleware::from_fn_with_state(shared.clone(), admit));
+    Router::new()
+        .merge(api)
+        .route("/healthz", get(async || "ok"))
+        .route("/readyz", get(status::ready))
+        .fallback(ui::file)
+        .layer(middleware::map_response(secure))
+        .with_state(shared)
+}
+
+/// Lets in who shows the token.
+async fn admit(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    let Some(token) = &shared.token else { return next.run(request).await };
+    let shown = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let shown = shown.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+    if shown.as_bytes().ct_eq(token.as_bytes()).into() {
+        return next.run(request).await;
+    }
+    let error = "a token is needed: `Authorization: Bearer TOKEN`, as [http] token_file of controller.toml has it";
+    Failure::new(StatusCode::UNAUTHORIZED, error).into_response()
+}
+
+/// Headers that every answer has: nothing is loaded from elsewhere, and nobody frames the dashboard.
+async fn secure(mut response: Response) -> Response {
+    let policy = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'";
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    response
+}
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address.
+    #[error(
+        "cannot listen on {address} ([http] listen): {source}; is another controller running, or the address not this machine's?"
+    )]
+    Bind {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Later.
+    #[error("HTTP: {0}")]
+    Serve(#[from] std::io::Error),
+}
+
+/// Binds; the address may have port 0.
+///
+/// # Errors
+/// [`ServeError::Bind`].
+pub async fn bind(address: SocketAddr) -> Result<tokio::net::TcpListener, ServeError> {
+    tokio::net::TcpListener::bind(address).await.map_err(|source| ServeError::Bind { address, source })
+}
+
+/// Serves until `stop` is ready.
+///
+/// # Errors
+/// [`ServeError::Serve`].
+pub async fn serve(
+    listener: tokio::net::TcpListener,
+    shared: Shared,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), ServeError> {
+    Ok(axum::serve(listener, router(shared)).with_graceful_shutdown(stop).await?)
+}

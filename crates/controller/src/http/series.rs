@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/api/v1/hosts/{host}/series`: what can be drawn.
+
+use axum::Json;
+use axum::extract::{Path, RawQuery, State};
+use onlooker_region::columns::Value as Sample;
+use serde_json::{Value, json};
+
+use super::Shared;
+use super::answer::{Failure, ms, number, one, parameters};
+use crate::fleet::Entity;
+use crate::series::Series;
+
+const DEFAULT_LIMIT: f64 = 200.0;
+const MAX_LIMIT: f64 = 10_000.0;
+
+pub(super) async fn series(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Value>, Failure> {
+    let pairs = parameters(query.as_deref(), &["search", "limit"])?;
+    let words: Vec<String> =
+        one(&pairs, "search")?.unwrap_or_default().split_whitespace().map(str::to_lowercase).collect();
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // within bounds
+    let limit = number(&pairs, "limit", 1.0, MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT) as usize;
+    let host = shared.fleet.host(&name).ok_or_else(|| Failure::no_host(&name))?;
+    let shown = host.look();
+    let all = shown.entities.iter().flat_map(|(_, entity)| entity.series.iter().map(move |series| (entity, series)));
+    let mut found = all.filter_map(|(entity, series)| {
+        let text = series.text();
+        let place = format!("{text} {}", series.help).to_lowercase();
+        words.iter().all(|word| place.contains(word.as_str())).then(|| describe(entity, series, &text))
+    });
+    let list: Vec<Value> = found.by_ref().take(limit).collect();
+    Ok(Json(json!({ "more": found.next().is_some(), "series": list })))
+}
+
+fn describe(entity: &Entity, series: &Series, text: &str) -> Value {
+    json!({
+        "series": text,
+        "name": series.name,
+        "labels": series.labels,
+        "type": series.metric,
+        "unit": series.unit,
+        "help": series.help,
+        "resolution_ms": ms(series.resolution_ns),
+        "acquisition": series.acquisition,
+        "region": entity.region,
+        "time_ms": ms(entity.time_ns),
+        "value": value(series, &entity.row),
+    })
+}
+
+/// A value as JSON: exact where the number is whole and not scaled.
+pub(super) fn value(series: &Series, row: &[u64]) -> Value {
+    match series.value(row) {
+        None => Value::Null,
+        Some(Sample::Text(text)) => Value::String(text),
+        Some(Sample::U64(number)) if series.scale.to_bits() == 1f64.to_bits() => number.into(),
+        Some(Sample::I64(number)) if series.scale.to_bits() == 1f64.to_bits() => number.into(),
+        // NaN and infinities have no JSON form.
+        Some(sample @ (Sample::U64(_) | Sample::I64(_) | Sample::F64(_))) => sample.scaled(series.scale).into(),
+        Some(Sample::Histogram { buckets, shape, sum }) => {
+            let cumulative = shape.cumulative(&buckets, series.scale);
+            json!({
+                "bounds": cumulative.iter().map(|bucket| bucket.le).collect::<Vec<_>>(),
+                "counts": cumulative.iter().map(|bucket| bucket.count).collect::<Vec<_>>(),
+                "count": buckets.iter().fold(0u64, |all, count| all.wrapping_add(*count)),
+                "sum": Sample::U64(sum).scaled(series.scale),
+            })
+        }
+    }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/api/v1/status` and `/readyz`: the controller itself.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use onlooker_transport::clock::Moment;
+use serde_json::{Value, json};
+
+use super::Shared;
+use super::answer::ms;
+use super::hosts::state_name;
+
+pub(super) async fn status(State(shared): State<Shared>) -> Json<Value> {
+    let now_ns = Moment::now().utc_ns;
+    let mut states = [("reading", 0), ("connecting", 0), ("silent", 0), ("failed", 0)];
+    let (mut cycles, mut reads, mut blocks) = (0, 0, 0);
+    for host in shared.fleet.hosts() {
+        let shown = host.look();
+        let name = state_name(&shown.state);
+        states.iter_mut().filter(|(state, _)| *state == name).for_each(|(_, count)| *count += 1);
+        cycles += shown.cycles;
+        reads += shown.reads.reads;
+        blocks += shown.reads.blocks;
+    }
+    let (bytes, hot_bytes, lag_ns, oldest_ns) = {
+        let store = shared.store.lock().unwrap_or_else(PoisonError::into_inner);
+        (store.bytes(), store.hot_bytes(), store.durable_lag_ns(now_ns), store.oldest_ns())
+    };
+    Json(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "started_ms": ms(shared.started_ns),
+        "now_ms": ms(now_ns),
+        "hosts": states.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+        "cycles": cycles,
+        "reads": reads,
+        "blocks": blocks,
+        "rows": shared.counters.rows.load(Ordering::Relaxed),
+        "store": {
+            "bytes": bytes,
+            "max_bytes": shared.max_store_bytes,
+            "hot_bytes": hot_bytes,
+            "durable_lag_ms": lag_ns.map(ms),
+            "oldest_ms": oldest_ns.map(ms),
+            "refused_rows": shared.counters.refused_rows.load(Ordering::Relaxed),
+            "dropped_segments": shared.counters.dropped_segments.load(Ordering::Relaxed),
+            "failed": shared.counters.last_error(),
+        },
+    }))
+}
+
+pub(super) async fn ready(State(shared): State<Shared>) -> (StatusCode, String) {
+    match shared.counters.last_error() {
+        None => (StatusCode::OK, "ok".into()),
+        Some(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("store: {error}")),
+    }
+}
