@@ -12,7 +12,6 @@ use onlooker_region::limits::MAX_REGION_BLOCKS;
 use serde::{Deserialize, Serialize};
 
 use crate::prefix::Prefix;
-use crate::suggest;
 use crate::units::{Size, Span};
 
 pub mod kernel;
@@ -268,10 +267,8 @@ impl Config {
     /// # Errors
     /// As [`Config::load`].
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let config: Self = toml::from_str(text).map_err(|error| {
-            let offset = error.span().map_or(0, |span| span.start.min(text.len()));
-            let line = text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count() + 1;
-            ConfigError::Parse { path: path.into(), line, message: suggest::explain(error.message()) }
+        let config: Self = onlooker_settings::parse(text).map_err(|onlooker_settings::Mistake { line, message }| {
+            ConfigError::Parse { path: path.into(), line, message }
         })?;
         config.check(path)?;
         Ok(config)

@@ -33,7 +33,6 @@ pub mod sampler;
 pub mod seqpacket;
 pub mod served;
 pub mod server;
-pub mod suggest;
 pub mod system;
 pub mod tcp;
-pub mod units;
+pub use onlooker_settings::units;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::suggest;
+use onlooker_settings::suggest;
 
 /// Protocol version of `hello`.
 pub const VERSION: u32 = 1;

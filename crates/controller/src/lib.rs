@@ -5,6 +5,7 @@
 //! reading to a [`Sink`]. Nothing that a host says can stop the others: hosts are read side by side, each within its deadline.
 #![forbid(unsafe_code)]
 
+pub mod config;
 pub mod connect;
 pub mod engine;
 pub mod fleet;

@@ -36,3 +36,31 @@ pub struct Target {
     /// How to read.
     pub choice: Choice,
 }
+
+/// `HOST` or `HOST:PORT`; IPv6 addresses with a port stand in brackets.
+///
+/// # Errors
+/// What is wrong.
+pub fn parse_address(text: &str) -> Result<(String, Option<u16>), &'static str> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, behind) = rest.split_once(']').ok_or("`]` is missing")?;
+            let port = match behind {
+                "" => None,
+                port => Some(port.strip_prefix(':').ok_or("`:PORT` or nothing is expected behind `]`")?),
+            };
+            (host, port)
+        }
+        // More than one colon: an IPv6 address without port.
+        None => match text.split_once(':') {
+            Some((host, port)) if !port.contains(':') => (host, Some(port)),
+            _ => (text, None),
+        },
+    };
+    if host.is_empty() || host.contains(char::is_whitespace) {
+        return Err("HOST or HOST:PORT is expected");
+    }
+    let port =
+        port.map(|port| port.parse().ok().filter(|port| *port != 0).ok_or("a port is 1 to 65535")).transpose()?;
+    Ok((host.to_owned(), port))
+}

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+//! controller.toml: what the operator decides, with defaults for all but the targets.
+//!
+//! The shipped `packaging/controller.toml` spells every default out; a test holds the two together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use onlooker_bootstrap::{DEFAULT_PORT, Token};
+use onlooker_settings::Mistake;
+use onlooker_settings::units::{Size, Span};
+use serde::{Deserialize, Serialize};
+
+use crate::target::{Choice, Target};
+use crate::{engine, target};
+
+/// Where the configuration is looked for when no path is given.
+pub const DEFAULT_PATH: &str = "/etc/onlooker/controller.toml";
+
+/// Why a configuration is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file cannot be read.
+    #[error("cannot read {what} {path}: {source}", path = path.display())]
+    Read {
+        /// What it is.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is not what controller.toml must be.
+    #[error("{path}:{line}: {message}", path = path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// The line of the mistake, from 1.
+        line: usize,
+        /// What is wrong and what to write instead.
+        message: String,
+    },
+    /// The values read well, but cannot be used.
+    #[error("{path}: {key}: {message}", path = path.display())]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// Section and key.
+        key: String,
+        /// What is wrong and what to write instead.
+        message: String,
+    },
+}
+
+/// All of controller.toml.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// `[http]`
+    pub http: Http,
+    /// `[read]`
+    pub read: Read,
+    /// `[store]`
+    pub store: Store,
+    /// `[[targets]]`
+    pub targets: Vec<Entry>,
+}
+
+/// The HTTP interface and dashboard.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Http {
+    /// Address and port; port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// File with the token that clients must show; empty: none.
+    pub token_file: PathBuf,
+}
+
+/// How hosts are read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Read {
+    /// Time between two readings of a host that says nothing else.
+    pub interval: Span,
+    /// Hosts in a reading at once, at most.
+    pub window: usize,
+    /// Bytes asked for and not answered, of all hosts.
+    pub credit: Size,
+    /// The same of one host.
+    pub host_credit: Size,
+    /// How long a bootstrap may take, and a reading at least.
+    pub timeout: Span,
+}
+
+/// Where rows are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Store {
+    /// Directory of the log, on a disk.
+    pub dir: PathBuf,
+    /// File of the newest rows, on a tmpfs.
+    pub hot_file: PathBuf,
+    /// Its size. Taken as it is used.
+    pub hot_bytes: Size,
+    /// Size of the log; the oldest goes first.
+    pub max_bytes: Size,
+}
+
+/// A host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// `HOST` or `HOST:PORT` of its bootstrap endpoint.
+    pub address: String,
+    /// What it is called; its address unless given.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// File with its join token.
+    pub token_file: PathBuf,
+    /// Labels for all its series.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Time between two readings; `[read] interval` unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Span>,
+    /// Who answers its READs.
+    #[serde(default)]
+    pub via: Via,
+}
+
+/// [`Choice`] as the file has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Via {
+    /// The kernel responder where there is one, else TCP.
+    #[default]
+    Auto,
+    /// The kernel responder.
+    Kernel,
+    /// The agent.
+    Tcp,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self { listen: SocketAddr::from(([127, 0, 0, 1], 7180)), token_file: PathBuf::new() }
+    }
+}
+
+impl Default for Read {
+    fn default() -> Self {
+        Self {
+            interval: Span::from_ms(100),
+            window: 128,
+            credit: Size::from_mib(4),
+            host_credit: Size::from_bytes(256 << 10),
+            timeout: Span::from_s(2),
+        }
+    }
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            dir: "/var/lib/onlooker-controller/store".into(),
+            hot_file: "/dev/shm/onlooker-controller.hot".into(),
+            hot_bytes: Size::from_mib(512),
+            max_bytes: Size::from_mib(10 << 10),
+        }
+    }
+}
+
+fn read(what: &'static str, path: &Path) -> Result<String, ConfigError> {
+    fs::read_to_string(path).map_err(|source| ConfigError::Read { what, path: path.into(), source })
+}
+
+impl Config {
+    /// Reads a file and checks it.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        Self::parse(path, &read("the configuration", path)?)
+    }
+
+    /// Parses and checks the text of the file `path`.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let config: Self = onlooker_settings::parse(text).map_err(|Mistake { line, message }| ConfigError::Parse {
+            path: path.into(),
+            line,
+            message,
+        })?;
+        config.check().map_err(|(key, message)| ConfigError::Value { path: path.into(), key, message })?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), (String, String)> {
+        let refuse = |key: &str, message: &str| Err((key.to_owned(), message.to_owned()));
+        let mut names = BTreeSet::new();
+        for (number, entry) in self.targets.iter().enumerate() {
+            let key = |key| format!("[[targets]] number {}, {key}", number + 1);
+            if let Err(message) = target::parse_address(&entry.address) {
+                return refuse(&key("address"), &format!("`{}`: {message}", entry.address));
+            }
+            if !names.insert(entry.name()) {
+                return refuse(&key("name"), &format!("`{}` is there already; give it another name", entry.name()));
+            }
+            if entry.interval.is_some_and(|interval| interval.as_ns() < MIN_INTERVAL_NS) {
+                return refuse(&key("interval"), "must be at least 1ms");
+            }
+            if let Some(label) = entry
+                .labels
+                .keys()
+                .find(|label| *label == "instance" || onlooker_region::schema::check_label(label).is_err())
+            {
+                return refuse(
+                    &key("labels"),
+                    &format!("`{label}` cannot be a label here; `instance` is the host's name"),
+                );
+            }
+        }
+        if self.read.interval.as_ns() < MIN_INTERVAL_NS {
+            return refuse("[read] interval", "must be at least 1ms");
+        }
+        if self.read.window == 0 {
+            return refuse("[read] window", "must be at least 1");
+        }
+        let (credit, host_credit) = (self.read.credit.as_bytes(), self.read.host_credit.as_bytes());
+        if credit > 256 << 20 || host_credit < 8 << 10 || host_credit > credit {
+            return refuse("[read] host_credit", "must be 8KiB to [read] credit, and that at most 256MiB");
+        }
+        if self.store.max_bytes.as_bytes() < 64 << 20 || self.store.hot_bytes.as_bytes() < 1 << 20 {
+            return refuse("[store] max_bytes", "must be at least 64MiB, and hot_bytes at least 1MiB");
+        }
+        Ok(())
+    }
+
+    /// The targets, with their tokens read.
+    ///
+    /// # Errors
+    /// [`ConfigError`], for the first token that cannot be had.
+    pub fn read_targets(&self, path: &Path) -> Result<Vec<Arc<Target>>, ConfigError> {
+        self.targets.iter().map(|entry| entry.target(path, self.read.interval)).collect()
+    }
+
+    /// The token that HTTP clients must show.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn http_token(&self, path: &Path) -> Result<Option<Arc<str>>, ConfigError> {
+        let file = &self.http.token_file;
+        if file.as_os_str().is_empty() {
+            return Ok(None);
+        }
+        let text = read("the HTTP token", file)?;
+        let token = text.trim();
+        if token.len() < 16 {
+            let message = format!("the token in {} is shorter than 16 characters; make a longer one", file.display());
+            return Err(ConfigError::Value { path: path.into(), key: "[http] token_file".into(), message });
+        }
+        Ok(Some(token.into()))
+    }
+
+    /// What the engine is told.
+    #[must_use]
+    pub fn engine(&self) -> engine::Config {
+        let bytes = |size: Size| u32::try_from(size.as_bytes()).unwrap_or(u32::MAX);
+        engine::Config {
+            window: self.read.window,
+            credit_bytes: bytes(self.read.credit),
+            host_credit_bytes: bytes(self.read.host_credit),
+            timeout: self.read.timeout.as_duration(),
+            ..engine::Config::default()
+        }
+    }
+
+    /// What the store is told.
+    #[must_use]
+    pub fn store(&self) -> onlooker_store::Config {
+        onlooker_store::Config {
+            dir: self.store.dir.clone(),
+            hot: self.store.hot_file.clone(),
+            hot_bytes: self.store.hot_bytes.as_bytes(),
+            ring_rows: RING_ROWS,
+            tile_rows: TILE_ROWS,
+            segment_bytes: SEGMENT_BYTES.min(self.store.max_bytes.as_bytes() / 4),
+            max_bytes: self.store.max_bytes.as_bytes(),
+        }
+    }
+}
+
+const MIN_INTERVAL_NS: u64 = 1_000_000;
+/// Rows of a ring: more than two seconds at 10 ms, so that a slow sync costs nothing.
+const RING_ROWS: u64 = 256;
+/// Rows of a tile.
+const TILE_ROWS: usize = 64;
+const SEGMENT_BYTES: u64 = 64 << 20;
+
+impl Entry {
+    fn name(&self) -> &str {
+        if self.name.is_empty() { &self.address } else { &self.name }
+    }
+
+    fn target(&self, config: &Path, interval: Span) -> Result<Arc<Target>, ConfigError> {
+        let text = read("the join token", &self.token_file)?;
+        let wrong = |message| ConfigError::Value { path: config.into(), key: "[[targets]] token_file".into(), message };
+        let token = Token::parse(text.trim()).map_err(|error| {
+            wrong(format!("{}: {error}; `onlooker-agent token` on the host prints it", self.token_file.display()))
+        })?;
+        let (host, port) = target::parse_address(&self.address).map_err(|message| wrong(message.to_owned()))?;
+        Ok(Arc::new(Target {
+            name: self.name().to_owned(),
+            host,
+            port: port.unwrap_or(DEFAULT_PORT),
+            token,
+            labels: self.labels.clone(),
+            interval: self.interval.unwrap_or(interval).as_duration(),
+            choice: match self.via {
+                Via::Auto => Choice::Auto,
+                Via::Kernel => Choice::Kernel,
+                Via::Tcp => Choice::Tcp,
+            },
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(Path::new("controller.toml"), text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_shipped_example_says_the_defaults() {
+        let text = include_str!("../../../packaging/controller.toml");
+        assert_eq!(parse(text).unwrap(), Config::default());
+        // The commented host is a good one, too.
+        let host = text
+            .lines()
+            .skip_while(|line| !line.starts_with("# [[targets]]"))
+            .map(|line| line.strip_prefix("# ").unwrap_or_default());
+        let host = host.collect::<Vec<_>>().join("\n");
+        assert_eq!(parse(&host).unwrap().targets.len(), 1);
+    }
+
+    #[test]
+    fn mistakes_say_what_to_write() {
+        let target = "[[targets]]\ntoken_file = \"/t\"\naddress = ";
+        for (text, part) in [
+            ("[http]\nlisten = \"x\"", "controller.toml:2"),
+            ("[read]\nintervall = \"1s\"", "did you mean `interval`"),
+            ("[read]\ninterval = \"10us\"", "at least 1ms"),
+            ("[store]\nmax_bytes = \"1MiB\"", "at least 64MiB"),
+            (&format!("{target}\"a:0\""), "number 1, address"),
+            (&format!("{target}\"a\"\n{target}\"a\""), "number 2, name: `a` is there already"),
+            (&format!("{target}\"a\"\nlabels = {{ instance = \"x\" }}"), "`instance` cannot be a label"),
+            (&format!("{target}\"a\"\nvia = \"udp\""), "known: auto, kernel, tcp"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_read_from_their_files() {
+        let config = parse("[[targets]]\naddress = \"a\"\ntoken_file = \"/nowhere/token\"").unwrap();
+        let error = config.read_targets(Path::new("c")).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/token"), "{error}");
+    }
+}
