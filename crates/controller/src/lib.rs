@@ -12,6 +12,7 @@ pub mod fleet;
 pub mod http;
 pub mod keep;
 pub mod series;
+pub mod service;
 mod sink;
 pub mod target;
 

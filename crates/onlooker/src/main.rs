@@ -4,6 +4,7 @@
 //! Exit codes of all subcommands: 0 done, 1 it could not be done (the message says what to do next), 2 wrong usage, 3 nothing matched.
 #![forbid(unsafe_code)]
 
+mod controller;
 mod doctor;
 mod host;
 mod number;
@@ -27,6 +28,8 @@ struct Arguments {
 enum Command {
     /// Read a host's metrics now
     Read(read::Arguments),
+    /// Watch hosts: read, keep and show what they say
+    Controller(controller::Arguments),
     /// Check what this machine, or the way to a host, needs
     Doctor(doctor::Arguments),
 }
@@ -47,6 +50,8 @@ enum End {
 enum Failure {
     #[error(transparent)]
     Host(#[from] host::HostError),
+    #[error(transparent)]
+    Controller(#[from] onlooker_controller::service::ServiceError),
     #[error("cannot write: {0}")]
     Output(#[from] std::io::Error),
 }
@@ -55,6 +60,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let end = match &arguments.command {
         Command::Read(arguments) => read::run(arguments),
+        Command::Controller(arguments) => controller::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
     };
     match end {

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The controller as a process: everything started, told, and stopped in order.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use onlooker_store::{Recovery, StoreError};
+use onlooker_transport::clock::Moment;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::{Config, ConfigError};
+use crate::engine::{EngineError, Running};
+use crate::fleet::{Fleet, FleetSink};
+use crate::http::{self, ServeError, Shared};
+use crate::keep::Keeper;
+
+/// Why the controller does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The store.
+    #[error("store: {0}")]
+    Store(#[from] StoreError),
+    /// The reading thread.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// HTTP.
+    #[error(transparent)]
+    Http(#[from] ServeError),
+    /// Anything else of the system.
+    #[error("cannot {operation}: {source}")]
+    System {
+        /// What was tried.
+        operation: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// Runs until SIGTERM or SIGINT. `say` is told what an operator wants to know; `ready` the address of the dashboard, once it is served.
+///
+/// # Errors
+/// [`ServiceError`]; what was read until then is in the store.
+pub fn run(
+    path: &Path,
+    config: &Config,
+    say: impl Fn(&str),
+    ready: impl FnOnce(SocketAddr),
+) -> Result<(), ServiceError> {
+    let targets = config.read_targets(path)?;
+    let token = config.http_token(path)?;
+    if token.is_none() && !config.http.listen.ip().is_loopback() {
+        say(&format!(
+            "warning: {} is no loopback address and [http] token_file is empty: everybody who reaches it sees everything",
+            config.http.listen
+        ));
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|source| ServiceError::System { operation: "start HTTP threads", source })?;
+    let listener = runtime.block_on(http::bind(config.http.listen))?;
+    let address = listener.local_addr().map_err(ServeError::from)?;
+    if let Some(parent) = config.store.hot_file.parent() {
+        let made = std::fs::create_dir_all(parent);
+        made.map_err(|source| ServiceError::System { operation: "make the directory of [store] hot_file", source })?;
+    }
+    let (keeper, tracks, recovery) = Keeper::start(config.store())?;
+    tell(&recovery, &say);
+    let fleet = Arc::new(Fleet::default());
+    let counters = keeper.counters();
+    let shared = Shared {
+        fleet: fleet.clone(),
+        store: keeper.store(),
+        counters: counters.clone(),
+        max_store_bytes: config.store.max_bytes.as_bytes(),
+        started_ns: Moment::now().utc_ns,
+        token,
+    };
+    let engine = Running::start(config.engine(), FleetSink::new(fleet, tracks, counters))?;
+    for target in &targets {
+        engine.orders().watch(target.clone());
+    }
+    say(&format!("watching {} hosts; dashboard http://{address}/", targets.len()));
+    ready(address);
+    let served = runtime.block_on(http::serve(listener, shared, stopped()));
+    // The sink goes before the store: what it has appended is sealed then.
+    drop(engine.stop()?);
+    drop(keeper);
+    // Open pages must not hold up the end.
+    runtime.shutdown_background();
+    say("stopped");
+    Ok(served?)
+}
+
+async fn stopped() {
+    let wait = async |kind| match signal(kind) {
+        Ok(mut signal) => drop(signal.recv().await),
+        // Without it only the default action stops us.
+        Err(_) => std::future::pending().await,
+    };
+    tokio::select! {
+        () = wait(SignalKind::terminate()) => {}
+        () = wait(SignalKind::interrupt()) => {}
+    }
+}
+
+fn tell(recovery: &Recovery, say: &impl Fn(&str)) {
+    if recovery.tiles + recovery.hot_rows > 0 {
+        say(&format!("store: {} rows in {} tiles, {} rows hot", recovery.rows, recovery.tiles, recovery.hot_rows));
+    }
+    for damaged in &recovery.damaged {
+        say(&format!(
+            "store: segment {} is damaged at byte {} ({} bytes: {}); what was in them is a gap now",
+            damaged.place.segment, damaged.place.offset, damaged.bytes, damaged.damage
+        ));
+    }
+    if recovery.lost_rows + recovery.unknown_tiles > 0 {
+        say(&format!(
+            "store: {} rows and {} tiles of unknown tracks were lost to damage",
+            recovery.lost_rows, recovery.unknown_tiles
+        ));
+    }
+}
