@@ -11,9 +11,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use onlooker_store::{Appender, Config, Gap, Kind, Recovery, Store, StoreError, TrackId};
+use onlooker_transport::clock::Moment;
 
-/// Time between two syncs: what a loss of power may cost at most.
+/// Time between two syncs. With the time that rows wait for a tile: what a loss of power may cost at most.
 const SEAL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Rows wait so long for a whole tile, which packs better.
+const MAX_LAG_NS: u64 = 1_000_000_000;
 
 enum Order {
     Define { tag: u64, columns: Vec<Kind>, meta: Vec<u8> },
@@ -156,8 +160,8 @@ fn run(store: &Mutex<Store>, counters: &Counters, todo: &Receiver<Order>, tell: 
             counters.failed(Some(&error));
         }
         if stop || Instant::now() >= next_seal {
-            // Rows of slow tracks wait for a whole tile in their ring, where the end of the process does not harm them.
-            match lock(store).seal(stop) {
+            let older_than_ns = if stop { u64::MAX } else { Moment::now().utc_ns.saturating_sub(MAX_LAG_NS) };
+            match lock(store).seal(older_than_ns) {
                 Ok(sealed) => {
                     counters.rows.fetch_add(sealed.rows, Ordering::Relaxed);
                     counters.dropped_segments.fetch_add(sealed.dropped_segments, Ordering::Relaxed);

@@ -236,7 +236,7 @@ impl Store {
     /// As [`Store::seal`]; the ring is kept then.
     pub fn retire(&mut self, id: TrackId, appender: Appender) -> Result<(), StoreError> {
         drop(appender);
-        self.seal_track(id, true)?;
+        self.seal_track(id, u64::MAX)?;
         self.sync()?;
         if let Some(track) = self.tracks.get_mut(&id) {
             track.appending = false;
@@ -264,15 +264,16 @@ impl Store {
         Ok(())
     }
 
-    /// Seals what fills a tile, with `all` whatever there is, and makes it durable. To be called about every second, and oftener where rings are short.
+    /// Seals what fills a tile and, however little it is, what is older than `older_than_ns` (0: nothing, `u64::MAX`: everything), and makes it durable. To be called
+    /// about every second, and oftener where rings are short.
     ///
     /// # Errors
     /// [`StoreError::Io`]: rows stay hot, and rings that fill refuse more. A full disk costs the oldest segments first.
-    pub fn seal(&mut self, all: bool) -> Result<Sealed, StoreError> {
+    pub fn seal(&mut self, older_than_ns: u64) -> Result<Sealed, StoreError> {
         let mut sealed = Sealed::default();
         let ids: Vec<TrackId> = self.tracks.keys().copied().collect();
         for id in ids {
-            let one = self.seal_track(id, all)?;
+            let one = self.seal_track(id, older_than_ns)?;
             sealed.tiles += one.tiles;
             sealed.rows += one.rows;
             sealed.dropped_segments += one.dropped_segments;
@@ -282,9 +283,9 @@ impl Store {
         Ok(sealed)
     }
 
-    fn seal_track(&mut self, id: TrackId, all: bool) -> Result<Sealed, StoreError> {
+    fn seal_track(&mut self, id: TrackId, older_than_ns: u64) -> Result<Sealed, StoreError> {
         let mut sealed = Sealed::default();
-        while let Some(tile) = self.next_tile(id, all) {
+        while let Some(tile) = self.next_tile(id, older_than_ns) {
             let track = &self.tracks[&id];
             let mut bytes = std::mem::take(&mut self.buffer);
             bytes.clear();
@@ -311,12 +312,14 @@ impl Store {
         Ok(sealed)
     }
 
-    fn next_tile(&self, id: TrackId, all: bool) -> Option<Tile> {
+    fn next_tile(&self, id: TrackId, older_than_ns: u64) -> Option<Tile> {
         let track = self.tracks.get(&id)?;
         let ring = track.ring.as_ref()?;
         let waiting = ring.published() - track.sealed;
         let rows = waiting.min(self.config.tile_rows.clamp(1, MAX_TILE_ROWS) as u64);
-        if rows == 0 || (!all && waiting < self.config.tile_rows as u64) {
+        let mut values = Vec::with_capacity(track.kinds.len());
+        let is_full = waiting >= self.config.tile_rows as u64;
+        if rows == 0 || (!is_full && ring.copy(track.sealed + 1, &mut values) >= older_than_ns) {
             return None;
         }
         let mut tile = Tile {
@@ -325,7 +328,6 @@ impl Store {
             times_ns: Vec::new(),
             columns: vec![Vec::with_capacity(usize::try_from(rows).ok()?); track.kinds.len()],
         };
-        let mut values = Vec::with_capacity(track.kinds.len());
         for sequence in tile.first..tile.first + rows {
             tile.times_ns.push(ring.copy(sequence, &mut values));
             for (column, value) in tile.columns.iter_mut().zip(&values) {

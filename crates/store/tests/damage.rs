@@ -77,7 +77,7 @@ fn written() -> Written {
         for (track, appender) in &mut appenders {
             assert_eq!(append(appender, *track, sequence), Ok(sequence));
         }
-        store.seal(false).unwrap();
+        store.seal(0).unwrap();
     }
     let tracks = appenders.iter().map(|(track, _)| (*track, (DURABLE, ROWS))).collect();
     assert!(appenders.iter().all(|(track, _)| store.durable_until_ns(*track) == Some(time_ns(DURABLE))));
@@ -122,7 +122,7 @@ fn a_kill_loses_nothing_and_numbers_go_on() {
         assert_eq!(append(&mut appender, *track, ROWS + 1), Ok(ROWS + 1));
     }
     assert_eq!(store.define(&KINDS, b"{\"host\":\"h1\"}").unwrap(), TrackId(2), "the same track as before");
-    assert_eq!(store.seal(true).unwrap(), Sealed { tiles: 3, rows: 15, dropped_segments: 0 });
+    assert_eq!(store.seal(u64::MAX).unwrap(), Sealed { tiles: 3, rows: 15, dropped_segments: 0 });
     drop(store);
     fs::remove_file(written.dir.path().join("hot")).unwrap();
     let (store, recovery) = open(written.dir.path());
@@ -220,7 +220,7 @@ fn gaps_are_data() {
     let gap = Gap { track: TrackId(1), from_ns: 10, to_ns: 20, reason: "timeout".into() };
     store.gap(gap.clone()).unwrap();
     assert!(matches!(store.gap(Gap { track: TrackId(99), ..gap.clone() }), Err(StoreError::NoTrack(99))));
-    store.seal(false).unwrap();
+    store.seal(0).unwrap();
     drop(store);
     let (store, _) = open(written.dir.path());
     assert_eq!(store.gaps(TrackId(1), 15, 100).cloned().collect::<Vec<_>>(), [gap]);
@@ -235,7 +235,7 @@ fn a_full_ring_refuses_and_loses_nothing() {
     let mut appender = store.appender(track).unwrap();
     let taken = (1..=40).filter(|sequence| append(&mut appender, track, *sequence).is_ok()).count() as u64;
     assert_eq!(taken, RING_ROWS);
-    store.seal(true).unwrap();
+    store.seal(u64::MAX).unwrap();
     assert_eq!(append(&mut appender, track, 33), Ok(33));
     assert_eq!(rows(&store, track).0, (1..=33).collect::<Vec<_>>());
 }
@@ -255,7 +255,7 @@ fn the_oldest_go_first_and_a_retired_track_with_them() {
     let mut dropped = 0;
     for sequence in 1..=20_000 {
         append(&mut appender, track, sequence).unwrap();
-        dropped += store.seal(false).unwrap().dropped_segments;
+        dropped += store.seal(0).unwrap().dropped_segments;
     }
     assert!(dropped > 2);
     let size: u64 = segments(dir.path()).iter().map(|path| fs::metadata(path).unwrap().len()).sum();
@@ -267,6 +267,19 @@ fn the_oldest_go_first_and_a_retired_track_with_them() {
     let (store, recovery) = Store::open(small).unwrap();
     assert_eq!((rows(&store, track).0, recovery.lost_rows), (seen, 0));
     assert_eq!(store.gaps(track, 0, u64::MAX).count(), 0, "deleted is not damaged");
+}
+
+#[test]
+fn old_rows_are_sealed_however_few_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path());
+    let track = store.define(&KINDS, b"{}").unwrap();
+    let mut appender = store.appender(track).unwrap();
+    append(&mut appender, track, 1).unwrap();
+    assert_eq!(store.durable_lag_ns(time_ns(1) + 7), Some(7));
+    assert_eq!(store.seal(time_ns(1)).unwrap().rows, 0);
+    assert_eq!(store.seal(time_ns(1) + 1).unwrap().rows, 1);
+    assert_eq!((store.durable_lag_ns(u64::MAX), store.oldest_ns()), (None, Some(time_ns(1))));
 }
 
 #[test]
@@ -286,7 +299,7 @@ fn any_history_is_read_back() {
         for (what, which) in steps {
             let meta = [b'm', which % 4];
             match what % 8 {
-                0 => drop(store.seal(true).unwrap()),
+                0 => drop(store.seal(u64::MAX).unwrap()),
                 1 => {
                     appenders.clear();
                     drop(store);
@@ -307,7 +320,7 @@ fn any_history_is_read_back() {
                             *last += 1;
                         }
                     }
-                    store.seal(false).unwrap();
+                    store.seal(0).unwrap();
                 }
             }
             for (track, last) in &appended {
