@@ -2,7 +2,7 @@
 //! Frames in, columns out: the hot ring and the warm log.
 //!
 //! A *track* is a series of rows of one width: one region of one host, or one table. Rows are appended to a ring on tmpfs ([`ring`]), which survives the end
-//! of the process; sealed by columns into tiles ([`column`], [`record`]) in an append-only log ([`log`]), which survives the machine's; read back from both by
+//! of the process; sealed by columns into tiles ([`mod@column`], [`record`]) in an append-only log ([`log`]), which survives the machine's; read back from both by
 //! [`Store`]. What a row means is its user's business: the store keeps a track's description as bytes.
 //!
 //! Cost: see the module docs; a row is copied and summed once when appended, encoded once when sealed.

@@ -205,7 +205,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Opens or makes the file and finds the rings that an earlier process left, without rows until [`Ring::recover`]. A file of another size or version is begun
+    /// Opens or makes the file and finds the rings that an earlier process left, without rows until they are recovered. A file of another size or version is begun
     /// anew.
     ///
     /// # Errors

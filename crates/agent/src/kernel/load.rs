@@ -140,7 +140,7 @@ pub fn collect(config: &config::Kernel) -> Report {
         let groups: Vec<Group> =
             config.groups.iter().filter_map(|group| collector_of(*group)).chain([Group::Responder]).collect();
         let unwanted: Vec<Group> = Group::ALL.into_iter().filter(|group| !groups.contains(group)).collect();
-        let installed = install(&pinned, &Options { groups })?;
+        let installed = install(&pinned, &Options { groups, ..Options::default() })?;
         remove(&pinned, &unwanted);
         let good = installed.groups.iter().map(|group| CollectorState {
             name: group.name.to_owned(),
@@ -151,6 +151,7 @@ pub fn collect(config: &config::Kernel) -> Report {
                 .iter()
                 .filter(|check| check.verdict != Verdict::Equal)
                 .map(|check| check.metric.clone())
+                .chain(group.uncovered.iter().cloned())
                 .collect(),
             error: None,
         });

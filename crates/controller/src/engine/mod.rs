@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One thread that reads all hosts, each at its pace.
 //!
-//! [`onlooker_flow::Schedule`] says whose reading begins; a host's [`Session`] says which READs it wants; soft requesters (one UDP socket for each of our
+//! [`onlooker_flow::Schedule`] says whose reading begins; a host's [`onlooker_transport::reader::Session`] says which READs it wants; soft requesters (one UDP socket for each of our
 //! addresses) and TCP connections carry them. The thread sleeps in epoll until an answer, a timer, or the connector has something for it.
 //!
 //! Owned by its thread; orders come through [`Orders`]. Cost: two system calls a batch of 64 READs and one epoll a turn; no allocation a READ.

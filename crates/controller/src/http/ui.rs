@@ -3,13 +3,11 @@
 
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use rust_embed::RustEmbed;
+use include_dir::{Dir, include_dir};
 
 use super::answer::Failure;
 
-#[derive(RustEmbed)]
-#[folder = "$ONLOOKER_UI_DIR"]
-struct Files;
+static FILES: Dir = include_dir!("$ONLOOKER_UI_DIR");
 
 /// Names with a hash of their content, which never change.
 const HASHED: &str = "assets/";
@@ -17,13 +15,26 @@ const HASHED: &str = "assets/";
 pub(super) async fn file(uri: Uri) -> Response {
     let path = uri.path().trim_start_matches('/');
     let path = if path.is_empty() { "index.html" } else { path };
-    let Some(file) = Files::get(path) else {
+    let Some(file) = FILES.get_file(path) else {
         let message = format!(
-            "nothing is at /{path}; the dashboard is at /, the interface at /api/v1, described in /openapi.json"
+            "nothing is at /{path}; the dashboard is at /, the interface at /api/v1 (docs/http.md describes it)"
         );
         return Failure::new(StatusCode::NOT_FOUND, message).into_response();
     };
     let kept = if path.starts_with(HASHED) { "public, max-age=31536000, immutable" } else { "no-cache" };
-    let kind = file.metadata.mimetype().to_owned();
-    ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, kept.to_owned())], file.data).into_response()
+    ([(header::CONTENT_TYPE, kind(path)), (header::CACHE_CONTROL, kept)], file.contents()).into_response()
+}
+
+fn kind(path: &str) -> &'static str {
+    match path.rsplit('.').next().unwrap_or_default() {
+        "html" => "text/html; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "json" | "map" => "application/json",
+        "png" => "image/png",
+        "ico" => "image/x-icon",
+        "woff2" => "font/woff2",
+        _ => "application/octet-stream",
+    }
 }
