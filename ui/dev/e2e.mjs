@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+// The dashboard in a real browser against the fixture: `npm run e2e`. SHOTS=DIR keeps screenshots; QUICK=1 measures frames for 4 s instead of 15 s.
+
+import { Harness } from "./harness.mjs";
+
+const t = await Harness.start();
+const text = (page, selector) => page.locator(selector).first().innerText();
+const chart = (page, name) => page.locator(`section.chart[aria-label^="${name}"]`);
+
+/** Colours in a vertical strip of a chart's canvas, `at` 0..1 of the plot's width: how many pixels are near `wanted`. */
+function pixelsNear(page, name, variable, from, to) {
+  return chart(page, name).locator("canvas").evaluate((canvas, [variable, from, to]) => {
+    const hex = getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
+    const wanted = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+    const over = canvas.parentElement.querySelector(".u-over").getBoundingClientRect();
+    const box = canvas.getBoundingClientRect();
+    const scale = canvas.width / box.width;
+    const x0 = (over.left - box.left + over.width * from) * scale;
+    const width = Math.max(1, over.width * (to - from) * scale);
+    const { data } = canvas.getContext("2d").getImageData(x0, (over.top - box.top) * scale, width, over.height * scale);
+    let near = 0;
+    for (let i = 0; i < data.length; i += 4) if (wanted.every((channel, c) => Math.abs(data[i + c] - channel) < 24)) near++;
+    return near;
+  }, [variable, from, to]);
+}
+
+/** Share of the plot's width at which the widest hatched stripe lies that touches neither edge, or null. */
+async function gapPlace(page, name) {
+  const COLUMNS = 400;
+  const hatched = [];
+  for (let i = 0; i < COLUMNS; i++) hatched.push((await pixelsNear(page, name, "--gap-line", i / COLUMNS, (i + 1) / COLUMNS)) > 3);
+  let best = null;
+  for (let from = 1; from < COLUMNS; from++) {
+    if (!hatched[from] || hatched[from - 1]) continue;
+    let to = from;
+    while (to < COLUMNS && hatched[to]) to++;
+    if (to < COLUMNS && to - from >= 4 && from > 0.2 * COLUMNS && (best === null || to - from > best.to - best.from)) best = { from, to };
+  }
+  return best === null ? null : { from: best.from / COLUMNS, to: best.to / COLUMNS };
+}
+
+async function fleet(page, scheme) {
+  await t.go(page, "#/");
+  await t.eventually(`fleet ${scheme}: 24 hosts`, async () => (await page.locator("tbody tr").count()) === 24);
+  t.check(`fleet ${scheme}: worst first`, (await text(page, "tbody tr:first-child td.c-state")).includes("failed"));
+  t.check(`fleet ${scheme}: counts by state`, (await text(page, ".chips .chip")).includes("21"), await text(page, ".chips .chip"));
+  const age = page.locator('tr[data-key="db-3"] td.c-age');
+  const before = await age.innerText();
+  await t.eventually(`fleet ${scheme}: a silent host's age counts up`, async () => (await age.innerText()) !== before);
+  await t.shot(page, `fleet-${scheme}`);
+}
+
+async function fleetFilters(page) {
+  await page.getByRole("button", { name: "Series" }).click();
+  t.check("sorting: by series, greatest first", (await page.locator("th.c-series").first().getAttribute("aria-sort")) === "descending" && (await text(page, "tbody tr:first-child th a")).startsWith("db-"));
+  await page.getByRole("button", { name: "role=web 8" }).click();
+  await page.getByRole("button", { name: "dc=b 8" }).click();
+  const narrowed = await page.locator("tbody tr").count();
+  t.check("labels filter: alternatives of one, both of two", narrowed > 0 && narrowed < 8, narrowed);
+  const url = page.url();
+  t.check("filters stand in the address", url.includes("label=role%3Dweb") && url.includes("sort=series.desc"), url);
+  await page.reload();
+  await t.eventually("a deep link keeps filters", async () => (await page.locator("tbody tr").count()) === narrowed);
+  await page.keyboard.press("Escape");
+  await t.eventually("Esc clears filters", async () => (await page.locator("tbody tr").count()) === 24);
+}
+
+async function keyboard(page) {
+  await t.go(page, "#/");
+  await t.eventually("keyboard: the table is there", async () => (await page.locator("tbody tr").count()) === 24);
+  await page.keyboard.press("/");
+  await page.keyboard.type("web");
+  await t.eventually("keyboard: / searches", async () => (await page.locator("tbody tr").count()) === 8);
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("j");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("k");
+  t.check("keyboard: j, k and arrows move", (await page.evaluate(() => document.activeElement.dataset.key)) === "web-2", await page.evaluate(() => document.activeElement.outerHTML.slice(0, 80)));
+  await t.shot(page, "fleet-keyboard");
+  await page.keyboard.press("Enter");
+  await t.eventually("keyboard: Enter opens the host", async () => page.url().includes("#/host/web-2"));
+  await t.eventually("keyboard: the host is shown", async () => (await text(page, "h1")) === "web-2");
+  await page.keyboard.press("?");
+  await t.eventually("keyboard: ? helps", async () => page.locator("dialog[open]").isVisible());
+  await t.shot(page, "help");
+  await page.keyboard.press("Escape");
+  await t.eventually("keyboard: Esc closes the help", async () => (await page.locator("dialog").count()) === 0);
+  t.check("keyboard: and nothing else", page.url().includes("web-2"));
+  await page.keyboard.press("Escape");
+  await t.eventually("keyboard: Esc goes back", async () => page.url().includes("#/") && !page.url().includes("host"));
+  await page.keyboard.press("r");
+  await t.eventually("keyboard: r for reads", async () => page.url().endsWith("#/reads"));
+}
+
+async function host(page, scheme) {
+  await t.go(page, "#/host/web-1?w=1m");
+  const eth0 = chart(page, "CPU by mode").locator(".legend .value").first();
+  await t.eventually(`host ${scheme}: charts have values`, async () => /\d/.test(await eth0.innerText()));
+  const before = await eth0.innerText();
+  await t.eventually(`host ${scheme}: values move`, async () => (await eth0.innerText()) !== before);
+  await page.evaluate(() => window.scrollTo(0, 0));
+  await page.waitForTimeout(1500);
+  await t.shot(page, `host-${scheme}`);
+}
+
+async function gap(page) {
+  const network = chart(page, "Network received");
+  await network.scrollIntoViewIfNeeded();
+  await page.waitForTimeout(500);
+  // Paused, so that nothing moves between looking for the gap and looking at it.
+  await page.keyboard.press(" ");
+  await page.waitForTimeout(300);
+  const place = await t.eventually("gap: there is one, hatched", () => gapPlace(page, "Network received"));
+  const middle = (place.from + place.to) / 2;
+  const third = (place.to - place.from) / 4;
+  const across = await pixelsNear(page, "Network received", "--line-0", middle - third, middle + third);
+  t.check("gap: no line across", across === 0, across);
+  t.check("gap: lines beside it", (await pixelsNear(page, "Network received", "--line-0", place.from - 0.15, place.from - 0.03)) > 0);
+  const box = await network.locator(".u-over").boundingBox();
+  await page.mouse.move(box.x + box.width * middle, box.y + 60);
+  await t.eventually("gap: its reason on hover", async () => (await network.locator(".tip").innerText()).includes("gap: timeout"));
+  t.check("gap: no value there", (await network.locator(".legend .value").first().innerText()) === "–");
+  t.check("the cursor is shared", (await chart(page, "Load average").locator(".tip").innerText()).includes("gap: timeout"));
+  await t.shot(page, "host-gap");
+  await page.mouse.move(box.x + box.width * (place.from - 0.08), box.y + 60);
+  await t.eventually("beside the gap there are values", async () => /\d/.test(await network.locator(".legend .value").first().innerText()));
+  await page.mouse.move(5, 5);
+  await page.keyboard.press(" ");
+}
+
+async function search(page) {
+  await page.evaluate(() => window.scrollTo(0, 0));
+  const charts = await page.locator("section.chart").count();
+  await page.keyboard.press("/");
+  await page.keyboard.type("requests_total shop");
+  await t.eventually("search: finds by words", async () => (await page.locator('[role="option"]').count()) === 1);
+  await t.shot(page, "search");
+  await page.keyboard.press("Enter");
+  await t.eventually("search: Enter adds a chart", async () => (await page.locator("section.chart").count()) === charts + 1);
+  await page.locator('input[role="combobox"]').fill("latency");
+  await page.locator('[role="option"]').first().click();
+  await t.eventually("search: a click adds a heat map", async () => (await page.locator("section.chart").count()) === charts + 2);
+  await page.locator('input[role="combobox"]').fill("queue_depth");
+  await page.locator('[role="option"]').first().click();
+  await t.eventually("search: a family in one chart", async () => (await chart(page, "app_queue_depth").locator(".legend .value").count()) === 16);
+  await page.keyboard.press("Escape");
+  await page.locator('input[role="combobox"]').blur();
+  await t.eventually("heat: cells are painted", async () => (await pixelsNear(page, "app_latency_seconds", "--heat-3", 0.3, 1)) > 10);
+  await t.eventually("heat: quantiles are told", async () => (await chart(page, "app_latency_seconds").locator(".readout").innerText()).includes("p99"));
+  const rate = chart(page, "app_requests_total").locator(".legend .value");
+  await rate.scrollIntoViewIfNeeded();
+  await t.eventually("the added chart has values", async () => /\d/.test(await rate.innerText()));
+  const rates = [];
+  for (let i = 0; i < 25; i++) {
+    rates.push(await rate.innerText());
+    await page.waitForTimeout(100);
+  }
+  // The fixture's program serves 100 to 900 a second, and begins anew every 20 s.
+  t.check("a reset counter's rate stays true", rates.every((shown) => shown === "–" || (parseFloat(shown) > 50 && parseFloat(shown) < 1000)), rates);
+  const lowest = await page.evaluate(async (name) => (await fetch(name)).json(), `api/v1/hosts/web-1/range?series=${encodeURIComponent('app_requests_total{pid="4321",program="shop"}')}&from_ms=${Date.now() - 60_000}&to_ms=${Date.now()}&points=600`);
+  t.check("and the window does have resets", lowest.series[0].last.some((value, i, all) => i > 0 && value < all[i - 1]));
+  await t.shot(page, "host-added");
+  const url = page.url();
+  t.check("added charts stand in the address", url.includes("c=app_requests_total") && url.includes("f=app_queue_depth"), url);
+  await page.reload();
+  await t.eventually("a deep link brings them back", async () => (await page.locator("section.chart").count()) === charts + 3);
+  await page.getByRole("button", { name: "Remove the chart app_queue_depth" }).click();
+  await t.eventually("charts can be removed", async () => (await page.locator("section.chart").count()) === charts + 2);
+}
+
+async function pauseAndWindows(page) {
+  await t.go(page, "#/host/web-1?w=10s");
+  const value = chart(page, "CPU by mode").locator(".legend .value").first();
+  await t.eventually("window: 10 s by deep link", async () => /\d/.test(await value.innerText()) && (await page.getByRole("button", { name: "10 s", exact: true }).getAttribute("aria-pressed")) === "true");
+  await page.keyboard.press(" ");
+  await page.waitForTimeout(300);
+  const picture = () => chart(page, "CPU by mode").locator("canvas").evaluate((canvas) => canvas.toDataURL());
+  const still = await picture();
+  await page.waitForTimeout(1200);
+  t.check("space pauses", (await picture()) === still && (await text(page, ".live")) === "paused");
+  await page.keyboard.press(" ");
+  await t.eventually("space goes on", async () => (await picture()) !== still && (await text(page, ".live")) === "live");
+  await t.shot(page, "host-10s");
+  for (const [key, label] of [["3", "10 min"], ["4", "1 h"], ["2", "1 min"]]) {
+    await page.keyboard.press(key);
+    await t.eventually(`window: ${label} by key`, async () => (await page.getByRole("button", { name: label, exact: true }).getAttribute("aria-pressed")) === "true" && (await chart(page, "Load average").locator(".badges").innerText()).includes(label === "1 h" ? "shown every 5" : label === "10 min" ? "shown every 1" : "shown every 100"));
+    await page.waitForTimeout(1500);
+    await t.shot(page, `host-${label.replace(" ", "")}`);
+  }
+  t.check("coarse values are told", (await chart(page, "Load average").locator(".badges").innerText()).includes("value moves every 5"));
+}
+
+async function silence(page) {
+  await t.go(page, "#/host/web-3?w=10s");
+  await t.eventually("silence: the host is read first", async () => (await text(page, ".live")) === "live");
+  await page.waitForTimeout(1500);
+  await t.play({ silence: "web-3" });
+  await t.eventually("silence: is said", async () => (await text(page, ".live")).startsWith("silent since"));
+  const seconds = async () => parseFloat(await text(page, ".facts dd"));
+  const first = await seconds();
+  await t.eventually("silence: age counts up", async () => (await seconds()) > first && (await text(page, ".facts dd")).includes("s"));
+  t.check("silence: charts are hatched", (await pixelsNear(page, "CPU by mode", "--gap-line", 0.85, 1)) > 20);
+  await page.waitForTimeout(2500);
+  await t.shot(page, "host-silent");
+  await t.play({ wake: "web-3" });
+  await t.eventually("silence: ends", async () => (await text(page, ".live")) === "live");
+}
+
+/** Share of columns of a plot that have a line, left of the newest second. */
+async function covered(page, name) {
+  let seen = 0;
+  for (let i = 10; i < 90; i++) if ((await pixelsNear(page, name, "--line-0", i / 100, (i + 1) / 100)) > 0) seen++;
+  return seen / 80;
+}
+
+async function holes(page) {
+  const name = "Processes running";
+  await t.go(page, "#/host/web-2?w=10s");
+  await t.eventually("holes: the host is live", async () => (await text(page, ".live")) === "live" && (await covered(page, name)) > 0.97);
+  await t.play({ skip: 2000 });
+  await t.eventually("holes: skipped rows are hatched", async () => (await pixelsNear(page, name, "--gap-line", 0.2, 1)) > 20);
+  await t.shot(page, "host-skipped");
+  await t.eventually("holes: and read again", async () => (await pixelsNear(page, name, "--gap-line", 0.1, 1)) === 0 && (await covered(page, name)) > 0.97);
+  await t.play({ drop: true });
+  await t.eventually("holes: a broken stream is said", async () => (await text(page, ".live")).startsWith("connection lost"));
+  await t.eventually("holes: it comes back, with what was missed", async () => (await text(page, ".live")) === "live" && (await covered(page, name)) > 0.97);
+}
+
+async function motion() {
+  const page = await t.page({ reducedMotion: "reduce" });
+  await t.go(page, "#/host/web-2?w=10s");
+  await t.eventually("reduced motion: live", async () => (await text(page, ".live")) === "live" && (await covered(page, "Processes running")) > 0.8);
+  const draws = await page.evaluate(() => new Promise((done) => {
+    let n = 0;
+    const context = document.querySelector("section.chart canvas").getContext("2d");
+    const clear = context.clearRect.bind(context);
+    context.clearRect = (...box) => { n++; clear(...box); };
+    setTimeout(() => done(n), 4000);
+  }));
+  t.check("reduced motion: charts step once a second", draws >= 2 && draws <= 6, draws);
+  await page.context().close();
+}
+
+async function reads(page, scheme) {
+  await t.go(page, "#/reads");
+  await t.eventually(`reads ${scheme}: 24 hosts`, async () => (await page.locator("tbody tr").count()) === 24);
+  t.check(`reads ${scheme}: slowest first`, (await text(page, "tbody tr:first-child")).includes("agent, TCP"));
+  t.check(`reads ${scheme}: gaps by reason`, (await text(page, 'tr[data-key="web-1"] td.c-gaps')).startsWith("timeout"));
+  const tile = page.locator(".tile .tile-value").nth(2);
+  const before = await tile.innerText();
+  await t.eventually(`reads ${scheme}: credits move`, async () => (await tile.innerText()) !== before);
+  await t.shot(page, `reads-${scheme}`);
+}
+
+async function troubles(page) {
+  await t.go(page, "#/");
+  await t.eventually("trouble: the fleet is there first", async () => (await page.locator("tbody tr").count()) === 24);
+  await t.play({ down: true });
+  await t.eventually("trouble: a lost controller is said, the table stays", async () => (await text(page, ".banner")).includes("cannot be reached") && (await page.locator("tbody tr").count()) === 24);
+  await t.shot(page, "controller-lost");
+  await t.go(page, "#/host/web-1");
+  await t.eventually("trouble: a page without data says so", async () => (await text(page, ".notice")).includes("Try again"));
+  await t.shot(page, "error");
+  await t.play({ down: false });
+  await t.eventually("trouble: and comes by itself", async () => (await page.locator("section.chart").count()) > 5);
+  await t.play({ empty: true });
+  await t.go(page, "#/");
+  await t.eventually("empty: how to join a host", async () => (await text(page, ".notice")).includes("onlooker-agent join http"));
+  await t.shot(page, "empty");
+  await t.play({ empty: false, token: "secret" });
+  await t.go(page, "#/");
+  await t.eventually("token: is asked for", async () => page.locator("#token").isVisible());
+  await page.locator("#token").fill("wrong");
+  await page.keyboard.press("Enter");
+  await t.eventually("token: a wrong one is refused with the reason", async () => (await text(page, "p.problem")).includes("wrong"));
+  await t.shot(page, "token");
+  await page.locator("#token").fill("secret");
+  await page.keyboard.press("Enter");
+  await t.eventually("token: the right one opens", async () => (await page.locator("tbody tr").count()) === 24);
+  await t.play({ token: null });
+  await t.go(page, "#/host/nobody");
+  await t.eventually("an unknown host is said", async () => (await text(page, ".notice")).includes("no host nobody"));
+  await t.go(page, "#/host/edge-1");
+  await t.eventually("a failed host says why", async () => (await text(page, ".host-head .problem")).includes("refuses the token"));
+  await t.shot(page, "host-failed");
+  await t.go(page, "#/nonsense");
+  await t.eventually("an unknown page is said", async () => (await text(page, ".notice")).includes("no such page"));
+}
+
+async function themeSwitch(page) {
+  await t.go(page, "#/");
+  const theme = () => page.evaluate(() => document.documentElement.dataset.theme);
+  t.check("theme: the system's", (await theme()) === "light");
+  await page.keyboard.press("t");
+  t.check("theme: t switches", (await theme()) === "dark");
+  await page.reload();
+  t.check("theme: is remembered", (await theme()) === "dark");
+  await page.getByRole("button", { name: "Light" }).click();
+  t.check("theme: the button switches", (await theme()) === "light");
+}
+
+async function phone() {
+  for (const scheme of ["light", "dark"]) {
+    const page = await t.page({ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, colorScheme: scheme });
+    for (const [name, hash, ready] of [["fleet", "#/", "tbody tr"], ["host", "#/host/web-1", ".legend .value"], ["reads", "#/reads", "tbody tr"]]) {
+      await t.go(page, hash);
+      await t.eventually(`phone ${scheme}: ${name}`, async () => (await page.locator(ready).count()) > 0);
+      await page.waitForTimeout(2500);
+      const [scroll, width] = await page.evaluate(() => [document.documentElement.scrollWidth, window.innerWidth]);
+      t.check(`phone ${scheme}: ${name} fits`, scroll <= width, scroll);
+      await t.shot(page, `phone-${name}-${scheme}`);
+    }
+    await page.context().close();
+  }
+}
+
+/** Distances between animation frames for a time, ascending, in ms. */
+async function frameDistances(page, ms) {
+  const deltas = await page.evaluate((ms) => new Promise((done) => {
+    const out = [];
+    let last = null;
+    const end = performance.now() + ms;
+    const frame = (now) => {
+      if (last !== null) out.push(now - last);
+      last = now;
+      if (now < end) requestAnimationFrame(frame);
+      else done(out);
+    };
+    requestAnimationFrame(frame);
+  }), ms);
+  return deltas;
+}
+
+const quantile = (values, q) => values.toSorted((a, b) => a - b)[Math.min(values.length - 1, Math.floor(q * values.length))];
+
+/** Distances of animation frames while 50 and more series come every 100 ms; beside a page that does nothing, on the same machine in the same minute. */
+async function frames(page) {
+  const ms = process.env.QUICK ? 4000 : 15_000;
+  const idle = [];
+  const live = [];
+  let draws = [];
+  let busy = 0;
+  for (let round = 0; round < 2; round++) {
+    await t.go(page, "#/nothing");
+    await page.waitForTimeout(1000);
+    idle.push(...await frameDistances(page, ms / 2));
+    await t.go(page, "#/host/web-1?w=10s&f=app_queue_depth");
+    const value = chart(page, "CPU by mode").locator(".legend .value").first();
+    await t.eventually("frames: charts are live", async () => /\d/.test(await value.innerText()) && (await text(page, ".live")) === "live");
+    await page.waitForTimeout(3000);
+    // Each drawing of a chart clears its canvas once.
+    await page.evaluate(() => {
+      window.draws = new Map();
+      const { prototype } = document.createElement("canvas").getContext("2d").constructor;
+      const clear = prototype.clearRect;
+      prototype.clearRect = function (...box) {
+        window.draws.set(this.canvas, (window.draws.get(this.canvas) ?? 0) + 1);
+        clear.apply(this, box);
+      };
+    });
+    const client = await page.context().newCDPSession(page);
+    await client.send("Performance.enable", { timeDomain: "threadTicks" });
+    const taskSeconds = async () => (await client.send("Performance.getMetrics")).metrics.find((item) => item.name === "TaskDuration").value;
+    const began = await taskSeconds();
+    live.push(...await frameDistances(page, ms));
+    busy += ((await taskSeconds()) - began) / (ms / 1000) / 2;
+    draws = (await page.evaluate(() => [...window.draws.values()])).map((n) => n / (ms / 1000));
+  }
+  console.log(`     ${draws.length} charts in view, each drawn ${Math.min(...draws).toFixed(1)} to ${Math.max(...draws).toFixed(1)} times a second`);
+  console.log(`     frames of an idle page: median ${quantile(idle, 0.5).toFixed(1)} ms, p99 ${quantile(idle, 0.99).toFixed(1)} ms; of the live page: p99 ${quantile(live, 0.99).toFixed(1)} ms, greatest ${Math.max(...live).toFixed(1)} ms`);
+  const result = (name, value, unit, bound) => {
+    console.log(`RESULT ${name} ${value.toFixed(1)} ${unit} (expected <= ${bound}) ${value <= bound ? "pass" : "fail"}`);
+    t.check(name, value <= bound, value);
+  };
+  result("ui_frame_median", quantile(live, 0.5), "ms", 17.5);
+  result("ui_frame_p99_over_idle", quantile(live, 0.99) - quantile(idle, 0.99), "ms", 50);
+  result("ui_main_thread_cpu", busy * 100, "%", 60);
+}
+
+const light = await t.page({ colorScheme: "light" });
+const dark = await t.page({ colorScheme: "dark" });
+await fleet(light, "light");
+await fleetFilters(light);
+await fleet(dark, "dark");
+await keyboard(light);
+await host(dark, "dark");
+await dark.context().close();
+await host(light, "light");
+await gap(light);
+await search(light);
+await pauseAndWindows(light);
+await silence(light);
+await holes(light);
+await motion();
+await reads(light, "light");
+const dark2 = await t.page({ colorScheme: "dark" });
+await reads(dark2, "dark");
+await dark2.context().close();
+await troubles(light);
+await themeSwitch(light);
+await phone();
+await frames(light);
+await t.finish();

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// Refuses dependencies, of whatever depth, whose licence is not one that Onlooker takes.
+
+import { readFile } from "node:fs/promises";
+
+const ALLOWED = new Set(["MIT", "ISC", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0"]);
+const { packages } = JSON.parse(await readFile(new URL("../package-lock.json", import.meta.url), "utf8"));
+const refused = Object.entries(packages).filter(([name, item]) => name !== "" && !ALLOWED.has(item.license));
+for (const [name, item] of refused) console.error(`${name}: licence ${item.license ?? "unknown"} is not one of ${[...ALLOWED].join(", ")}`);
+process.exit(refused.length === 0 ? 0 : 1);

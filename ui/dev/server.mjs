@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// A controller that is none: docs/http.md over the made-up hosts of model.mjs, for development and tests only. `node dev/server.mjs --serve dist [--port 8080]`.
+// POST /fixture {"silence":"web-2"} | {"wake":"web-2"} | {"empty":true} | {"down":true} | {"token":"secret"} changes what it plays;
+// {"drop":true} breaks all streams, {"skip":2000} loses their rows for so many ms, as for a page that is too slow.
+
+import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import { extname, join, normalize } from "node:path";
+import { Fleet, hash } from "./model.mjs";
+
+const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
+export const CSP = "default-src 'self'";
+
+class Refusal extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export function start(root, port = 0) {
+  const fleet = new Fleet(Date.now());
+  const play = { empty: false, down: false, token: null };
+  const server = createServer((request, response) => {
+    handle(fleet, play, root, request, response).catch((error) => {
+      const status = error instanceof Refusal ? error.status : 500;
+      if (!(error instanceof Refusal)) console.error(error);
+      response.writeHead(status, { "Content-Type": "application/json" }).end(JSON.stringify({ error: error.message }));
+    });
+  });
+  return new Promise((done) => server.listen(port, "127.0.0.1", () => done({ url: `http://127.0.0.1:${server.address().port}/`, close: () => { server.closeAllConnections(); server.close(); } })));
+}
+
+async function handle(fleet, play, root, request, response) {
+  const url = new URL(request.url, "http://x/");
+  const parts = url.pathname.split("/").filter(Boolean).map(decodeURIComponent);
+  if (url.pathname === "/fixture") return control(fleet, play, request, response);
+  if (url.pathname === "/login" && request.method === "POST") {
+    if (JSON.parse(await body(request)).token !== play.token) throw new Refusal(401, "the token is wrong: it stands in the controller's configuration");
+    return response.writeHead(204, { "Set-Cookie": "onlooker=1; HttpOnly; SameSite=Strict" }).end();
+  }
+  if (parts[0] !== "api") return file(root, url.pathname, response);
+  if (play.down) return request.destroy();
+  if (play.token !== null && !(request.headers.cookie ?? "").includes("onlooker=1")) throw new Refusal(401, "this controller asks for a token: log in");
+  const json = (value) => response.writeHead(200, { "Content-Type": "application/json", "Cache-Control": "no-store" }).end(JSON.stringify(value));
+  const [, , what, name, sub] = parts;
+  if (what === "status") return json(status(fleet, play));
+  if (what === "live") return live(fleet, url.searchParams, request, response);
+  if (what !== "hosts") throw new Refusal(404, `no such path ${url.pathname}`);
+  if (name === undefined) return json({ hosts: play.empty ? [] : [...fleet.hosts.values()].map((host) => summary(fleet, host)) });
+  const host = fleet.hosts.get(name);
+  if (host === undefined) throw new Refusal(404, `there is no host ${name}`);
+  if (sub === undefined) return json({ ...summary(fleet, host), regions_list: regions(fleet, host) });
+  if (sub === "series") return json(search(fleet, host, url.searchParams));
+  if (sub === "range") return json(range(fleet, host, url.searchParams));
+  throw new Refusal(404, `no such path ${url.pathname}`);
+}
+
+async function body(request) {
+  let text = "";
+  for await (const chunk of request) text += chunk;
+  return text;
+}
+
+async function control(fleet, play, request, response) {
+  const { silence, wake, drop, skip, ...rest } = JSON.parse(await body(request));
+  if (drop) for (const stream of streams) stream.response.destroy();
+  if (skip) for (const stream of streams) stream.skipUntil = Date.now() + skip;
+  if (silence) Object.assign(fleet.hosts.get(silence), { state: "silent", since: Date.now() });
+  if (wake) Object.assign(fleet.hosts.get(wake), { state: "reading", since: Date.now() });
+  Object.assign(play, rest);
+  response.writeHead(204).end();
+}
+
+async function file(root, path, response) {
+  const name = normalize(path === "/" ? "/index.html" : path);
+  try {
+    const content = await readFile(join(root, name));
+    response.writeHead(200, { "Content-Type": TYPES[extname(name)] ?? "application/octet-stream", "Content-Security-Policy": CSP, "X-Content-Type-Options": "nosniff" }).end(content);
+  } catch {
+    throw new Refusal(404, `no such file ${name}`);
+  }
+}
+
+function allow(parameters, ...known) {
+  for (const name of parameters.keys()) if (!known.includes(name)) throw new Refusal(400, `unknown parameter ${name}: known are ${known.join(", ")}`);
+}
+
+function status(fleet, play) {
+  const now = Date.now();
+  const hosts = { reading: 0, connecting: 0, silent: 0, failed: 0 };
+  if (!play.empty) for (const host of fleet.hosts.values()) hosts[host.state]++;
+  const wobble = Math.sin(now / 3000);
+  return {
+    version: "0.1.0", started_ms: fleet.epoch, now_ms: now, hosts, reads_per_s: 13_400 + 90 * wobble, blocks_per_s: 21_000 + 130 * wobble, rows_per_s: 2010 + 14 * wobble,
+    credits: { total_bytes: 4_194_304, in_flight_bytes: Math.round(61_440 + 20_000 * wobble), decreases: 2 },
+    store: { bytes: 1_834_567_890 + (now - fleet.started) * 90, max_bytes: 10_737_418_240, hot_bytes: 8_388_608, durable_lag_ms: 640 + 80 * wobble, oldest_ms: fleet.epoch, failed: null },
+  };
+}
+
+function summary(fleet, host) {
+  const now = Date.now();
+  const newest = fleet.newest(host, now);
+  const ran = Math.max(0, (newest ?? fleet.epoch) - fleet.epoch);
+  const cycles = host.via === null ? 0 : Math.floor(ran / host.interval);
+  const h = hash(host.name);
+  const p50 = host.via === "tcp" ? 160 + 40 * h : 38 + 9 * h;
+  const jitter = 1 + 0.03 * Math.sin(now / 2000 + 9 * h);
+  const gaps = host.name === "web-1" ? { timeout: fleet.gaps(host, fleet.epoch, now).length } : h > 0.75 ? { timeout: Math.round(4 * h), torn: 1 } : {};
+  const read = host.via !== null;
+  return {
+    name: host.name, address: host.address, labels: host.labels, state: host.state, via: host.via, since_ms: host.since, error: host.error, interval_ms: host.interval,
+    age_ms: newest === null ? null : now - newest, clock_error_ms: read ? 0.04 + 0.1 * h : null, regions: read ? 7 : 0, series: read ? fleet.seriesOf(host).length : 0, cycles,
+    late: read ? Math.floor(ran / 400_000 + 9 * h) : 0, gaps,
+    reads: {
+      done: cycles * 7, repeated: read ? Math.round(30 * h) : 0, timed_out: gaps.timeout ?? 0, refused: 0, retries: read ? { busy: Math.round(cycles / 9000), torn: Math.round(3 * h) } : {},
+      latency_us: read ? { p50: p50 * jitter, p90: p50 * 1.35 * jitter, p99: p50 * (2 + 2 * h) * jitter, max: 900 + 9000 * h } : null,
+    },
+    lateness_us: read ? { p50: 9 + 6 * h, p99: 60 + 90 * h, max: 500 + 3000 * h } : null,
+  };
+}
+
+function regions(fleet, host) {
+  if (host.via === null) return [];
+  const now = Date.now();
+  const names = [...new Set(fleet.seriesOf(host).map((item) => item.region))];
+  return names.map((name) => {
+    const members = fleet.seriesOf(host).filter((item) => item.region === name);
+    return {
+      name, labels: name === "shop" ? { pid: "4321", program: "shop" } : {}, acquisition: [members[0].acquisition], via: [host.via], bytes: 1024 * Math.ceil(members.length / 60), pid: name === "shop" ? 4321 : 812,
+      uid: name === "shop" ? 1000 : 0, orphan: false, age_ms: now - fleet.newest(host, now), problem: name === "node_info" && host.name === "web-2" ? "block 0: bad CRC, read 8 times" : null, series: members.length,
+    };
+  });
+}
+
+const publicPart = ({ at, ...rest }, value) => ({ ...rest, value: at === undefined ? null : value });
+
+function search(fleet, host, parameters) {
+  allow(parameters, "search", "limit");
+  const words = (parameters.get("search") ?? "").toLowerCase().split(/\s+/);
+  const limit = Number(parameters.get("limit") ?? 100);
+  if (host.via === null) return { series: [], more: false };
+  const found = fleet.seriesOf(host).filter((item) => words.every((word) => `${item.series} ${item.help}`.toLowerCase().includes(word)));
+  const t = fleet.newest(host, Date.now());
+  return { series: found.slice(0, limit).map((item) => publicPart(item, item.at(t))), more: found.length > limit };
+}
+
+function wanted(fleet, host, parameters) {
+  const byText = new Map(fleet.seriesOf(host).map((item) => [item.series, item]));
+  return parameters.getAll("series").map((text) => byText.get(text) ?? (() => { throw new Refusal(404, `${host.name} has no series ${text}`); })());
+}
+
+function range(fleet, host, parameters) {
+  allow(parameters, "series", "from_ms", "to_ms", "points");
+  const [from, to] = [Number(parameters.get("from_ms")), Number(parameters.get("to_ms"))];
+  const newest = fleet.newest(host, Date.now()) ?? 0;
+  const points = Number(parameters.get("points") ?? 1000);
+  if (!(points >= 1 && points <= 5000)) throw new Refusal(400, "points must be 1 to 5000");
+  const rows = (to - from) / host.interval;
+  const bucket = rows > points ? (to - from) / points : 0;
+  const times = [];
+  const step = Math.max(bucket, host.interval);
+  for (let t = Math.ceil(from / step) * step; t <= Math.min(to, newest); t += step) if (fleet.has(host, t)) times.push(t);
+  const gaps = fleet.gaps(host, from, to);
+  const bridged = (t0, t1) => t1 - t0 > step * 1.5;
+  const series = wanted(fleet, host, parameters).map((item) => {
+    const values = times.map((t) => item.at(t));
+    const base = { series: item.series, type: item.type, t_ms: times };
+    if (item.type === "histogram") {
+      const all = [...new Set(values.flatMap((value) => value.bounds))].sort((a, b) => (a ?? Infinity) - (b ?? Infinity));
+      const maps = values.map((value) => new Map(value.bounds.map((bound, k) => [bound, value.counts[k]])));
+      const counts = maps.map((map, i) => (i === 0 || bridged(times[i - 1], times[i]) ? null : all.map((bound) => (map.get(bound) ?? 0) - (maps[i - 1].get(bound) ?? 0))));
+      return { ...base, bounds: all, counts };
+    }
+    if (item.type === "counter") {
+      const rate = values.map((v, i) => (i === 0 || bridged(times[i - 1], times[i]) ? null : ((v >= values[i - 1] ? v - values[i - 1] : v) / (times[i] - times[i - 1])) * 1000));
+      return { ...base, last: values, rate };
+    }
+    const within = times.map((t, i) => (bucket === 0 ? [values[i]] : [0, 0.2, 0.4, 0.6, 0.8].map((part) => item.at(t - part * bucket))));
+    return { ...base, last: values, min: within.map((some) => Math.min(...some)), max: within.map((some) => Math.max(...some)) };
+  });
+  return { bucket_ms: bucket, series, gaps };
+}
+
+const streams = new Set();
+
+function live(fleet, parameters, request, response) {
+  allow(parameters, "host", "series", "every_ms");
+  const host = fleet.hosts.get(parameters.get("host") ?? "");
+  if (host === undefined) throw new Refusal(404, `there is no host ${parameters.get("host")}`);
+  const series = wanted(fleet, host, parameters);
+  const every = Math.max(10, Number(parameters.get("every_ms") ?? 100), host.interval);
+  response.writeHead(200, { "Content-Type": "text/event-stream", "Cache-Control": "no-store" });
+  const send = (name, data) => response.write(`event: ${name}\ndata: ${JSON.stringify(data)}\n\n`);
+  send("open", { series: series.map(({ series: text, type, unit }) => ({ series: text, type, unit })), interval_ms: host.interval });
+  let state = host.state;
+  let last = fleet.newest(host, Date.now());
+  if (state !== "reading") send("host", { state });
+  const stream = { response, skipUntil: 0 };
+  streams.add(stream);
+  let skipped = 0;
+  const timer = setInterval(() => {
+    if (host.state !== state) {
+      state = host.state;
+      send("host", { state });
+    }
+    const newest = fleet.newest(host, Date.now());
+    if (newest === null || host.state !== "reading") return;
+    if (Date.now() < stream.skipUntil) {
+      skipped += Math.round((newest - last) / every);
+      last = newest;
+      return;
+    }
+    if (skipped > 0) send("skipped", { rows: skipped });
+    skipped = 0;
+    // This process computes `range` in between; what is due meanwhile is sent afterwards, as a controller with threads would in time.
+    for (let t = last + every; t <= newest; t += every) {
+      if (!fleet.has(host, t)) continue;
+      for (const gap of fleet.gaps(host, last, t)) send("gap", gap);
+      last = t;
+      send("row", { t_ms: t, v: series.map((item) => item.at(t)) });
+    }
+  }, every);
+  request.on("close", () => {
+    clearInterval(timer);
+    streams.delete(stream);
+  });
+}
+
+const at = process.argv.indexOf("--serve");
+if (at > 0) {
+  const port = process.argv.indexOf("--port");
+  const running = await start(process.argv[at + 1], port > 0 ? Number(process.argv[port + 1]) : 8080);
+  console.log(`The fixture serves ${process.argv[at + 1]} at ${running.url}`);
+}

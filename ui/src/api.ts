@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The controller's HTTP interface (docs/http.md), typed and checked. The only module that knows paths and field names of the wire.
+
+import { type Check, anything, boolean, list, nullable, number, object, oneOf, optional, record, text } from "./check";
+
+export type HostState = "connecting" | "reading" | "silent" | "failed";
+export const HOST_STATES: readonly HostState[] = ["reading", "connecting", "silent", "failed"];
+
+export interface Status {
+  version: string;
+  started_ms: number;
+  now_ms: number;
+  hosts: Record<string, number>;
+  reads_per_s: number;
+  blocks_per_s: number;
+  rows_per_s: number;
+  credits: { total_bytes: number; in_flight_bytes: number; decreases: number };
+  store: {
+    bytes: number;
+    max_bytes: number;
+    hot_bytes: number;
+    durable_lag_ms: number | null;
+    oldest_ms: number | null;
+    failed: string | null;
+  };
+}
+
+export interface Host {
+  name: string;
+  address: string;
+  labels: Record<string, string>;
+  state: HostState;
+  via: string | null;
+  since_ms: number;
+  error: string | null;
+  interval_ms: number;
+  /** Of the newest values; null where nothing was ever read. */
+  age_ms: number | null;
+  clock_error_ms: number | null;
+  regions: number;
+  series: number;
+  cycles: number;
+  late: number;
+  gaps: Record<string, number>;
+  reads: {
+    done: number;
+    repeated: number;
+    timed_out: number;
+    refused: number;
+    retries: Record<string, number>;
+    latency_us: Quantiles & { p90: number };
+  };
+  lateness_us: Quantiles;
+}
+
+export interface Quantiles {
+  p50: number;
+  p99: number;
+  max: number;
+}
+
+export interface Region {
+  name: string;
+  labels: Record<string, string>;
+  acquisition: string[];
+  via: string[];
+  bytes: number;
+  pid: number;
+  uid: number;
+  orphan: boolean;
+  age_ms: number | null;
+  problem: string | null;
+  series: number;
+}
+
+export interface HostDetail extends Host {
+  regions_list: Region[];
+}
+
+export type SeriesType = "counter" | "gauge" | "histogram" | "info";
+
+export interface Series {
+  series: string;
+  name: string;
+  labels: Record<string, string>;
+  type: SeriesType;
+  unit: string;
+  help: string;
+  /** How finely the value really moves. */
+  resolution_ms: number;
+  acquisition: string;
+  region: string;
+  value: unknown;
+}
+
+export interface Gap {
+  from_ms: number;
+  to_ms: number;
+  reason: string;
+}
+
+/** Numbers or histograms, by the type of the series. */
+export interface RangeSeries {
+  series: string;
+  type: SeriesType;
+  t_ms: number[];
+  last: (number | null)[];
+  min: (number | null)[];
+  max: (number | null)[];
+  rate: (number | null)[];
+  bounds: (number | null)[];
+  counts: (number[] | null)[];
+}
+
+export interface Range {
+  bucket_ms: number;
+  series: RangeSeries[];
+  gaps: Gap[];
+}
+
+/** A histogram as `live` gives it: observations so far in each bucket that is not empty; `bounds` are upper bounds, null the open end. */
+export interface HistogramValue {
+  bounds: (number | null)[];
+  counts: number[];
+}
+
+export interface LiveOpen {
+  series: { series: string; type: SeriesType; unit: string }[];
+  interval_ms: number;
+}
+
+export interface LiveRow {
+  t_ms: number;
+  v: unknown[];
+}
+
+const noNumbers: (number | null)[] = [];
+const quantiles = { p50: number, p99: number, max: number };
+const noQuantiles = { p50: NaN, p99: NaN, max: NaN };
+const orNone = <T>(check: Check<T>, none: T): Check<T> => (value, path) => (value === null ? none : check(value, path));
+
+const status = object<Status>({
+  version: text,
+  started_ms: number,
+  now_ms: number,
+  hosts: record(number),
+  reads_per_s: number,
+  blocks_per_s: number,
+  rows_per_s: number,
+  credits: object({ total_bytes: number, in_flight_bytes: number, decreases: number }),
+  store: object({
+    bytes: number,
+    max_bytes: number,
+    hot_bytes: number,
+    durable_lag_ms: nullable(number),
+    oldest_ms: nullable(number),
+    failed: nullable(text),
+  }),
+});
+
+const hostFields: { [K in keyof Host]: Check<Host[K]> } = {
+  name: text,
+  address: text,
+  labels: record(text),
+  state: oneOf("connecting", "reading", "silent", "failed"),
+  via: nullable(text),
+  since_ms: number,
+  error: nullable(text),
+  interval_ms: number,
+  age_ms: nullable(number),
+  clock_error_ms: nullable(number),
+  regions: number,
+  series: number,
+  cycles: number,
+  late: number,
+  gaps: record(number),
+  reads: object({
+    done: number,
+    repeated: number,
+    timed_out: number,
+    refused: number,
+    retries: record(number),
+    latency_us: orNone(object({ ...quantiles, p90: number }), { ...noQuantiles, p90: NaN }),
+  }),
+  lateness_us: orNone(object(quantiles), noQuantiles),
+};
+
+const hosts = object<{ hosts: Host[] }>({ hosts: list(object<Host>(hostFields)) });
+
+const detail = object<HostDetail>({
+  ...hostFields,
+  regions_list: list(
+    object<Region>({
+      name: text,
+      labels: record(text),
+      acquisition: list(text),
+      via: list(text),
+      bytes: number,
+      pid: number,
+      uid: number,
+      orphan: boolean,
+      age_ms: nullable(number),
+      problem: nullable(text),
+      series: number,
+    }),
+  ),
+});
+
+const seriesType = oneOf("counter", "gauge", "histogram", "info");
+
+const seriesList = object<{ series: Series[]; more: boolean }>({
+  series: list(
+    object<Series>({
+      series: text,
+      name: text,
+      labels: record(text),
+      type: seriesType,
+      unit: text,
+      help: text,
+      resolution_ms: number,
+      acquisition: text,
+      region: text,
+      value: anything,
+    }),
+  ),
+  more: boolean,
+});
+
+const gap = object<Gap>({ from_ms: number, to_ms: number, reason: text });
+const numbersOrNull = optional(list(nullable(number)), noNumbers);
+
+const range = object<Range>({
+  bucket_ms: number,
+  series: list(
+    object<RangeSeries>({
+      series: text,
+      type: seriesType,
+      t_ms: list(number),
+      last: numbersOrNull,
+      min: numbersOrNull,
+      max: numbersOrNull,
+      rate: numbersOrNull,
+      bounds: numbersOrNull,
+      counts: optional(list(nullable(list(number))), []),
+    }),
+  ),
+  gaps: list(gap),
+});
+
+const liveOpen = object<LiveOpen>({
+  series: list(object({ series: text, type: seriesType, unit: text })),
+  interval_ms: number,
+});
+const liveRow = object<LiveRow>({ t_ms: number, v: list(anything) });
+const histogramValue = object<HistogramValue>({ bounds: list(nullable(number)), counts: list(number) });
+
+/** Checks one event of `live`; the name of the event chooses the check. */
+export const liveEvents = {
+  open: (data: string) => liveOpen(JSON.parse(data), "open"),
+  row: (data: string) => liveRow(JSON.parse(data), "row"),
+  gap: (data: string) => gap(JSON.parse(data), "gap"),
+  host: (data: string) => object<{ state: HostState }>({ state: hostFields.state })(JSON.parse(data), "host"),
+  skipped: (data: string) => object<{ rows: number }>({ rows: number })(JSON.parse(data), "skipped"),
+  histogram: (value: unknown) => histogramValue(value, "row.v"),
+};
+
+/** A request that failed. `status` is 0 where no answer came at all. */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+    this.name = "ApiError";
+  }
+}
+
+const REQUEST_TIMEOUT_MS = 10_000;
+
+async function request<T>(path: string, check: Check<T>, signal?: AbortSignal): Promise<T> {
+  const timeout = AbortSignal.timeout(REQUEST_TIMEOUT_MS);
+  const either = signal === undefined ? timeout : AbortSignal.any([signal, timeout]);
+  let answer: Response;
+  let body: string;
+  try {
+    answer = await fetch(path, { signal: either, headers: { Accept: "application/json" }, credentials: "same-origin" });
+    body = await answer.text();
+  } catch (error) {
+    if (signal?.aborted === true) throw error;
+    const why = timeout.aborted ? `gave no answer within ${REQUEST_TIMEOUT_MS / 1000} s` : "cannot be reached";
+    throw new ApiError(0, `The controller ${why}. Is it running, and does the network lead to it?`);
+  }
+  if (!answer.ok) {
+    throw new ApiError(answer.status, errorText(body) ?? `The controller answered ${answer.status} to ${path.split("?")[0] ?? path}.`);
+  }
+  return check(JSON.parse(body), "");
+}
+
+function errorText(body: string): string | null {
+  try {
+    return object<{ error: string }>({ error: text })(JSON.parse(body), "").error;
+  } catch {
+    return null; // A proxy's HTML, say: the status has to do.
+  }
+}
+
+function query(parameters: [string, string | number][]): string {
+  return parameters.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&");
+}
+
+/** Relative, so that the controller may be served below a prefix. */
+const BASE = "api/v1";
+
+export const getStatus = (signal?: AbortSignal): Promise<Status> => request(`${BASE}/status`, status, signal);
+
+export const getHosts = async (signal?: AbortSignal): Promise<Host[]> => (await request(`${BASE}/hosts`, hosts, signal)).hosts;
+
+export const getHost = (host: string, signal?: AbortSignal): Promise<HostDetail> =>
+  request(`${BASE}/hosts/${encodeURIComponent(host)}`, detail, signal);
+
+export function getSeries(host: string, search: string, limit: number, signal?: AbortSignal): Promise<{ series: Series[]; more: boolean }> {
+  return request(`${BASE}/hosts/${encodeURIComponent(host)}/series?${query([["search", search], ["limit", limit]])}`, seriesList, signal);
+}
+
+export interface Span {
+  from_ms: number;
+  to_ms: number;
+  points: number;
+}
+
+/** Series are asked for in as many requests as the length of a URL demands, one after the other. */
+export async function getRange(host: string, series: string[], span: Span, signal?: AbortSignal): Promise<Range> {
+  const whole: Range = { bucket_ms: 0, series: [], gaps: [] };
+  for (const part of chunks(series)) {
+    const parameters: [string, string | number][] = part.map((name) => ["series", name]);
+    parameters.push(["from_ms", span.from_ms], ["to_ms", span.to_ms], ["points", span.points]);
+    const got = await request(`${BASE}/hosts/${encodeURIComponent(host)}/range?${query(parameters)}`, range, signal);
+    whole.bucket_ms = Math.max(whole.bucket_ms, got.bucket_ms);
+    whole.series.push(...got.series);
+    whole.gaps = got.gaps; // The host's gaps, the same in every part.
+  }
+  return whole;
+}
+
+export function liveUrl(host: string, series: string[], everyMs: number): string {
+  const parameters: [string, string | number][] = [["host", host], ...series.map((name): [string, string] => ["series", name])];
+  parameters.push(["every_ms", everyMs]);
+  return `${BASE}/live?${query(parameters)}`;
+}
+
+/** Many servers and proxies refuse request lines beyond 8 KiB. */
+const MAX_QUERY_BYTES = 7000;
+
+/** Divides series so that each part fits into one URL. */
+export function chunks(series: string[]): string[][] {
+  const parts: string[][] = [];
+  let part: string[] = [];
+  let bytes = 0;
+  for (const name of series) {
+    const cost = encodeURIComponent(name).length + "&series=".length;
+    if (bytes + cost > MAX_QUERY_BYTES && part.length > 0) {
+      parts.push(part);
+      part = [];
+      bytes = 0;
+    }
+    part.push(name);
+    bytes += cost;
+  }
+  if (part.length > 0) parts.push(part);
+  return parts;
+}
+
+/** Exchanges the token for a cookie. */
+export async function login(token: string): Promise<void> {
+  const answer = await fetch("login", {
+    method: "POST",
+    credentials: "same-origin",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ token }),
+  });
+  if (!answer.ok) throw new ApiError(answer.status, errorText(await answer.text()) ?? `The controller refused the token (${answer.status}).`);
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Checks of foreign JSON: a controller of another version must lead to a message that names the field, never to "undefined" in a chart.
+
+/** What came is not what docs/http.md promises. `path` names the place, as in `hosts[3].state`. */
+export class ContractError extends Error {
+  constructor(path: string, wanted: string, got: unknown) {
+    const shown = got === undefined ? "nothing" : (JSON.stringify(got)).slice(0, 60);
+    super(`${path}: expected ${wanted}, got ${shown}. Do controller and dashboard have the same version?`);
+    this.name = "ContractError";
+  }
+}
+
+/** Reads a value at a path, or throws a ContractError. */
+export type Check<T> = (value: unknown, path: string) => T;
+
+export const number: Check<number> = (value, path) => {
+  if (typeof value !== "number") throw new ContractError(path, "a number", value);
+  return value;
+};
+
+export const text: Check<string> = (value, path) => {
+  if (typeof value !== "string") throw new ContractError(path, "a text", value);
+  return value;
+};
+
+export const boolean: Check<boolean> = (value, path) => {
+  if (typeof value !== "boolean") throw new ContractError(path, "true or false", value);
+  return value;
+};
+
+export const anything: Check<unknown> = (value) => value;
+
+export function oneOf<const T extends string>(...choices: T[]): Check<T> {
+  return (value, path) => {
+    if (!choices.includes(value as T)) throw new ContractError(path, choices.join(" or "), value);
+    return value as T;
+  };
+}
+
+export function nullable<T>(inner: Check<T>): Check<T | null> {
+  return (value, path) => (value === null ? null : inner(value, path));
+}
+
+/** A field that may be absent; `fallback` stands for it then. */
+export function optional<T>(inner: Check<T>, fallback: T): Check<T> {
+  return (value, path) => (value === undefined ? fallback : inner(value, path));
+}
+
+export function list<T>(inner: Check<T>): Check<T[]> {
+  return (value, path) => {
+    if (!Array.isArray(value)) throw new ContractError(path, "a list", value);
+    return value.map((item: unknown, index) => inner(item, `${path}[${index}]`));
+  };
+}
+
+export function record<T>(inner: Check<T>): Check<Record<string, T>> {
+  return (value, path) => {
+    if (typeof value !== "object" || value === null || Array.isArray(value)) throw new ContractError(path, "an object", value);
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, inner(item, `${path}.${key}`)]));
+  };
+}
+
+/** An object with these fields; fields that are not named are ignored, so that a newer controller may say more. */
+export function object<T extends object>(fields: { [K in keyof T]: Check<T[K]> }): Check<T> {
+  const names = Object.keys(fields) as (keyof T & string)[];
+  return (value, path) => {
+    if (typeof value !== "object" || value === null || Array.isArray(value)) throw new ContractError(path, "an object", value);
+    const out: Partial<T> = {};
+    for (const name of names) {
+      out[name] = fields[name]((value as Record<string, unknown>)[name], path === "" ? name : `${path}.${name}`);
+    }
+    return out as T;
+  };
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One host: its state, its charts, any metric by search, its regions.
+
+import { ApiError, type HostDetail, type Series, getHost, getSeries } from "../api";
+import { Board } from "../board";
+import type { Chart } from "../charts/chart";
+import { STANDARD_SEARCHES, chartOf, standard } from "../charts/standard";
+import { now, syncedStatus } from "../clock";
+import { h, notice, setClass, setHidden, setText } from "../dom";
+import { age, clockTime, count, duration, moment, reasons, sum } from "../format";
+import type { Binding } from "../keys";
+import type { LiveState } from "../live";
+import { poll } from "../poll";
+import { WINDOWS, type TimeWindow } from "../ranges";
+import { hostAddress, replaceParameters } from "../router";
+import { showState, showVia } from "../state";
+import { Banner, type Page, failure } from "./page";
+import { RegionList } from "./regions";
+import { MetricSearch } from "./search";
+
+const POLL_MS = 1000;
+const AGE_MS = 100;
+const MAX_SERIES = 1000;
+
+export function hostPage(name: string, parameters: URLSearchParams): Page {
+  const abort = new AbortController();
+  const banner = new Banner();
+  const message = h("div", {}, notice("loading", `Reading ${name} …`));
+  const grid = h("div", { class: "charts" });
+  const head = new Head(name);
+  const regions = new RegionList();
+  let detail: HostDetail | null = null;
+  let live: LiveState = "connecting";
+  let problem: string | null = null;
+
+  const board = new Board(name, WINDOWS.find((item) => item.key === parameters.get("w")) ?? WINDOWS[1]!, grid, {
+    live: (state) => { live = state; showLive(); },
+    problem: (text) => { problem = text; showBanner(null); },
+    host: () => showLive(),
+  });
+  const search = new MetricSearch(name, (series) => void choose(series));
+  const windowButtons = WINDOWS.map((item, i) => h("button", { type: "button", class: "chip", title: `Show the last ${item.label} (key ${i + 1})`, on: { click: () => setWindow(item) } }, item.label));
+  const pauseButton = h("button", { type: "button", class: "chip pause", title: "Stop and go on (space)", on: { click: () => setPaused(!board.paused) } }, "Pause");
+  const liveSign = h("span", { class: "live", role: "status" });
+  const toolbar = h("div", { class: "toolbar sticky" }, search.element, h("div", { class: "chips", role: "group", "aria-label": "Time window" }, ...windowButtons), pauseButton, liveSign);
+  const content = h("div", { hidden: true }, head.element, toolbar, grid, regions.element);
+
+  const added: { key: string; chart: Chart }[] = [];
+
+  /** The search shows only some of a name's series; a chart of the name is told how many there are. */
+  async function choose(series: Series[]): Promise<void> {
+    try {
+      addChart(series.length === 1 ? series : await family(series[0]!.name));
+      remember();
+    } catch (error) {
+      showBanner(error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  async function family(metric: string): Promise<Series[]> {
+    const { series } = await getSeries(name, metric, MAX_SERIES, abort.signal);
+    return series.filter((item) => item.name === metric);
+  }
+
+  function addChart(series: Series[]): void {
+    const key = series.length === 1 ? `c=${series[0]!.series}` : `f=${series[0]!.name}`;
+    const before = added.find((item) => item.key === key);
+    if (before !== undefined) {
+      reveal(before.chart);
+      return;
+    }
+    const chart = board.add(chartOf(series, key), () => {
+      board.remove(chart);
+      added.splice(added.findIndex((item) => item.chart === chart), 1);
+      remember();
+    });
+    // What was asked for stands first.
+    grid.prepend(chart.element);
+    added.push({ key, chart });
+    reveal(chart);
+  }
+
+  function reveal(chart: Chart): void {
+    chart.element.scrollIntoView({ block: "nearest" });
+    chart.element.classList.remove("fresh");
+    chart.element.getBoundingClientRect(); // Restarts the animation.
+    chart.element.classList.add("fresh");
+  }
+
+  function remember(): void {
+    const next = new URLSearchParams({ w: board.window.key });
+    for (const { key } of added) next.append(key.slice(0, 1), key.slice(2));
+    replaceParameters(next);
+  }
+
+  function setWindow(window: TimeWindow): void {
+    board.setWindow(window);
+    showControls();
+    remember();
+  }
+
+  function setPaused(paused: boolean): void {
+    board.setPaused(paused);
+    showControls();
+  }
+
+  function showControls(): void {
+    WINDOWS.forEach((item, i) => windowButtons[i]!.setAttribute("aria-pressed", String(item === board.window)));
+    pauseButton.setAttribute("aria-pressed", String(board.paused));
+    setText(pauseButton, board.paused ? "Go on" : "Pause");
+    showLive();
+  }
+
+  function showLive(): void {
+    if (board.charts.length === 0) {
+      setText(liveSign, detail === null ? "" : detail.state);
+      liveSign.dataset["state"] = "wait";
+      return;
+    }
+    const since = board.silentSince();
+    const text = board.paused ? "paused" : live === "lost" ? "connection lost, trying again" : live === "connecting" ? "connecting" : since !== null ? `silent since ${clockTime(since)}` : "live";
+    setText(liveSign, text);
+    liveSign.dataset["state"] = board.paused ? "paused" : live === "connecting" ? "wait" : live === "open" && since === null ? "live" : "bad";
+  }
+
+  function showBanner(stale: string | null): void {
+    banner.show(stale ?? problem);
+  }
+
+  /** False as long as there is nothing to show. */
+  async function begin(host: HostDetail): Promise<boolean> {
+    if (host.series === 0) {
+      grid.replaceChildren(notice("empty", "Not read yet", h("p", {}, host.error === null ? "Charts come as soon as the host is read." : "What stands in the way is said above; charts come as soon as the host is read.")));
+      return false;
+    }
+    // Times of charts are the controller's.
+    await syncedStatus(abort.signal);
+    const lists = await Promise.all(STANDARD_SEARCHES.map((text) => getSeries(name, text, MAX_SERIES, abort.signal)));
+    const found = new Map(lists.flatMap((list) => list.series).map((item) => [item.series, item]));
+    const specs = standard([...found.values()]);
+    grid.replaceChildren();
+    for (const spec of specs) board.add(spec, null);
+    for (const text of parameters.getAll("c")) {
+      const { series } = await getSeries(name, text, MAX_SERIES, abort.signal);
+      const exact = series.filter((item) => item.series === text);
+      if (exact.length > 0) addChart(exact);
+    }
+    for (const text of parameters.getAll("f")) {
+      const series = await family(text);
+      if (series.length > 0) addChart(series);
+    }
+    if (specs.length === 0 && added.length === 0) grid.append(notice("empty", "No kernel metrics here", h("p", {}, "This host gives none of the usual ones. Press / and search for what its programs publish.")));
+    window.scrollTo(0, 0);
+    return true;
+  }
+
+  let begun = false;
+  const polling = poll(
+    POLL_MS,
+    async (signal) => {
+      const got = await getHost(name, signal);
+      board.setHost(got.state, got.interval_ms, got.age_ms);
+      if (!begun) {
+        begun = await begin(got);
+      }
+      return got;
+    },
+    (got) => {
+      detail = got;
+      setHidden(content, false);
+      message.replaceChildren();
+      head.show(got);
+      regions.show(got.regions_list);
+      showBanner(null);
+      showLive();
+    },
+    (error) => {
+      if (detail === null) message.replaceChildren(error instanceof ApiError && error.status === 404 ? unknownHost(name) : failure(error, () => polling.soon()));
+      else showBanner(`${error.message} Trying again.`);
+    },
+  );
+  const ages = setInterval(() => {
+    head.showAge(Number.isNaN(board.newestMs) ? null : now() - board.newestMs, board.silentSince() !== null);
+    showLive();
+  }, AGE_MS);
+  showControls();
+
+  const bindings: Binding[] = [
+    { keys: ["/"], help: "Search metrics; Enter adds a chart", run: () => { search.focus(); return undefined; } },
+    { keys: [" "], help: "Pause, and go on", run: () => { setPaused(!board.paused); return undefined; } },
+    { keys: WINDOWS.map((_, i) => String(i + 1)), help: `Time window: ${WINDOWS.map((item) => item.label).join(", ")}`, run: (event) => { setWindow(WINDOWS[Number(event.key) - 1]!); return undefined; } },
+    { keys: ["Escape"], help: "Back to the fleet", run: () => { location.hash = "#/"; return undefined; } },
+  ];
+  return {
+    title: name,
+    element: h("div", { class: "page" }, banner.element, content, message),
+    bindings,
+    destroy: () => {
+      abort.abort();
+      polling.stop();
+      clearInterval(ages);
+      search.destroy();
+      board.destroy();
+    },
+  };
+}
+
+/** Name, state and the facts of one host. */
+class Head {
+  private readonly state = h("span");
+  private readonly labels = h("span", { class: "dim" });
+  private readonly error = h("p", { class: "problem", role: "alert", hidden: true });
+  private readonly facts = new Map<string, HTMLElement>();
+  readonly element: HTMLElement;
+
+  constructor(name: string) {
+    const list = h("dl", { class: "facts" });
+    for (const label of ["Age", "Read every", "Answered by", "Address", "Clock ±", "Series", "Regions", "Late", "Gaps", "Since"]) {
+      const value = h("dd", { class: "num" }, "–");
+      this.facts.set(label, value);
+      list.append(h("div", {}, h("dt", {}, label), value));
+    }
+    const title = h("h1", {}, h("a", { href: hostAddress(name) }, name));
+    this.element = h("header", { class: "host-head" }, h("div", { class: "host-title" }, title, this.state, this.labels), this.error, list);
+  }
+
+  show(host: HostDetail): void {
+    showState(this.state, host.state);
+    setText(this.labels, Object.entries(host.labels).map(([name, value]) => `${name}=${value}`).join(" · "));
+    setHidden(this.error, host.error === null);
+    setText(this.error, host.error ?? "");
+    showVia(this.fact("Answered by"), host.via);
+    const gaps = sum(host.gaps);
+    const shown: Record<string, string> = {
+      "Read every": duration(host.interval_ms),
+      Address: host.address,
+      "Clock ±": duration(host.clock_error_ms),
+      Series: count(host.series),
+      Regions: count(host.regions),
+      Late: count(host.late),
+      Gaps: gaps === 0 ? "0" : `${count(gaps)} (${reasons(host.gaps)})`,
+      Since: moment(host.since_ms, now()),
+    };
+    for (const [label, text] of Object.entries(shown)) setText(this.fact(label), text);
+  }
+
+  showAge(ms: number | null, bad: boolean): void {
+    setText(this.fact("Age"), age(ms));
+    setClass(this.fact("Age"), "bad", bad);
+  }
+
+  private fact(label: string): HTMLElement {
+    return this.facts.get(label)!;
+  }
+}
+
+function unknownHost(name: string): HTMLElement {
+  return notice("empty", `There is no host ${name}`, h("p", {}, "It may have been removed or renamed."), h("p", {}, h("a", { href: "#/" }, "To the fleet")));
+}
+

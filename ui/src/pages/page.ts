@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What every page is, and what pages have in common.
+
+import { ApiError, login } from "../api";
+import { h, notice, setText } from "../dom";
+import type { Binding } from "../keys";
+
+export interface Page {
+  title: string;
+  element: HTMLElement;
+  bindings: Binding[];
+  /** Once the element is in the document. */
+  shown?: () => void;
+  destroy: () => void;
+}
+
+/** An error in place of a page: what it is and what to do; for a missing token, where to give it. */
+export function failure(error: Error, retry: () => void): HTMLElement {
+  if (error instanceof ApiError && error.status === 401) return tokenForm();
+  const again = h("button", { type: "button", on: { click: retry } }, "Try again now");
+  return notice("error", "This cannot be shown", h("p", {}, error.message), h("p", {}, "It is tried again by itself."), again);
+}
+
+function tokenForm(): HTMLElement {
+  const field = h("input", { type: "password", id: "token", name: "token", autocomplete: "current-password", required: true });
+  const problem = h("p", { role: "alert", class: "problem" });
+  const submit = async (): Promise<void> => {
+    try {
+      await login(field.value);
+      location.reload();
+    } catch (error) {
+      setText(problem, error instanceof Error ? error.message : String(error));
+    }
+  };
+  const form = h(
+    "form",
+    { class: "token", on: { submit: (event) => { event.preventDefault(); void submit(); } } },
+    h("label", { for: "token" }, "Token"),
+    field,
+    h("button", { type: "submit" }, "Log in"),
+  );
+  return notice("error", "This controller asks for a token", h("p", {}, "It stands in the controller's configuration."), form, problem);
+}
+
+/** A thin line above a page that shows old data because the controller does not answer. */
+export class Banner {
+  readonly element = h("p", { class: "banner", role: "status", hidden: true });
+  show(message: string | null): void {
+    this.element.hidden = message === null;
+    setText(this.element, message ?? "");
+  }
+}
+
+/** A figure with its name. */
+export class Tile {
+  readonly value = h("span", { class: "tile-value num" }, "–");
+  readonly detail = h("span", { class: "tile-detail num" });
+  readonly element: HTMLElement;
+  private bar: HTMLElement | null = null;
+
+  constructor(label: string, title = "") {
+    this.element = h("div", { class: "tile", title: title === "" ? null : title }, h("span", { class: "tile-label" }, label), this.value, this.detail);
+  }
+
+  show(value: string, detail = "", share: number | null = null): void {
+    setText(this.value, value);
+    setText(this.detail, detail);
+    if (share === null) return;
+    if (this.bar === null) {
+      this.bar = h("span", { class: "meter-fill" });
+      this.element.append(h("span", { class: "meter", "aria-hidden": "true" }, this.bar));
+    }
+    this.bar.style.width = `${Math.min(100, Math.max(0, share * 100))}%`;
+  }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+import { describe, expect, it } from "vitest";
+import { type Series, type SeriesType, chunks } from "../src/api";
+import { assemble, fineness, nearest, ownValue } from "../src/charts/frame";
+import { chartOf, standard } from "../src/charts/standard";
+import { ContractError, list, number, object } from "../src/check";
+import { parse } from "../src/router";
+import { NumberTrack, type Track, division } from "../src/series";
+
+function series(name: string, labels: Record<string, string>, type: SeriesType = "gauge", rest: Partial<Series> = {}): Series {
+  const inner = Object.entries(labels).map(([key, value]) => `${key}="${value}"`).join(",");
+  return { series: inner === "" ? name : `${name}{${inner}}`, name, labels, type, unit: "", help: "", resolution_ms: 0.001, acquisition: "computed", region: "r", value: 1, ...rest };
+}
+
+const cpus = (cores: number): Series[] =>
+  Array.from({ length: cores }, (_, cpu) => ["user", "system", "idle", "iowait"].map((mode) => series("node_cpu_seconds_total", { cpu: String(cpu), mode }, "counter", { unit: "seconds" }))).flat();
+
+describe("standard charts", () => {
+  it("are those whose series there are", () => {
+    expect(standard([]).map((spec) => spec.id)).toEqual([]);
+    expect(standard([...cpus(2), series("node_load1", {})]).map((spec) => spec.id)).toEqual(["cpu-modes", "cpu-cores", "load"]);
+  });
+
+  it("show many cores as rows, and leave modes out where they are too many", () => {
+    const few = standard(cpus(8));
+    expect(few.map((spec) => [spec.id, spec.kind])).toEqual([["cpu-modes", "stack"], ["cpu-cores", "rows"]]);
+    const many = standard(cpus(128));
+    expect(many.map((spec) => spec.id)).toEqual(["cpu-cores"]);
+    expect(many[0]!.note).toContain("Modes are left out");
+  });
+
+  it("name lines by the labels in which they differ", () => {
+    const spec = chartOf([0, 1].map((shard) => series("depth", { pid: "1", shard: String(shard) })), "f");
+    expect([spec.detail, ...spec.lines.map((line) => line.label)]).toEqual(["2 series · pid=1", "shard 0", "shard 1"]);
+  });
+});
+
+describe("frames", () => {
+  const build = (cut: boolean) => {
+    const all = cpus(2);
+    const tracks = new Map<string, Track>();
+    for (const item of all) {
+      const track = new NumberTrack("counter", division(10_000, 100, 100), 0.001);
+      const rate = { user: 0.25, system: 0.125, idle: 0.5, iowait: 0.125 }[item.labels["mode"]!]!;
+      // One series has a reading less: it comes from another region.
+      for (let i = 0; i <= 5; i++) if (!(cut && i === 3 && item.labels["mode"] === "system")) track.add(i * 100, (rate * i) / 10);
+      tracks.set(item.series, track);
+    }
+    return { tracks, specs: standard(all) };
+  };
+
+  it("stack shares of all cores", () => {
+    const { tracks, specs } = build(false);
+    const frame = assemble(specs[0]!, tracks, 0, 1000, () => false);
+    expect(frame.lines.map((line) => line.values[2])).toEqual([0.25, 0.375, 0.5].map((value) => expect.closeTo(value) as number));
+    expect(ownValue(specs[0]!, frame, 1, 2)).toBeCloseTo(0.125);
+    expect(assemble(specs[1]!, tracks, 0, 1000, () => false).lines[0]!.values[2]).toBeCloseTo(0.375);
+  });
+
+  it("hold values of other times, but never across a break", () => {
+    const { tracks, specs } = build(true);
+    const held = assemble(specs[0]!, tracks, 0, 1000, () => false);
+    expect(held.lines[2]!.values[2]).toBeCloseTo(0.5);
+    const broken = assemble(specs[0]!, tracks, 0, 1000, (t0, t1) => t0 <= 250 && t1 >= 250);
+    expect(broken.lines[2]!.values[2]).toBeNaN();
+  });
+
+  it("find the nearest point", () => {
+    const times = Float64Array.from([10, 20, 40]);
+    expect([0, 14, 16, 31, 99].map((t) => nearest(times, t))).toEqual([0, 0, 1, 2, 2]);
+    expect(nearest(new Float64Array(0), 5)).toBe(-1);
+  });
+
+  it("say how fine values are", () => {
+    const load = chartOf([series("node_load1", {}, "gauge", { resolution_ms: 5000 })], "l");
+    expect(fineness(load, 10, 100)).toMatchObject({ stepped: true, resolutionMs: 5000, shownMs: 100, rateError: 0 });
+    const ticks = chartOf([series("node_cpu_seconds_total", {}, "counter", { resolution_ms: 4, unit: "seconds" })], "c");
+    expect(fineness(ticks, 10, 100)).toMatchObject({ stepped: false, rateError: 0.04 });
+    expect(fineness(ticks, 1000, 5000).rateError).toBe(0);
+  });
+});
+
+describe("addresses", () => {
+  it("name pages, hosts and parameters", () => {
+    expect(parse("").page).toBe("fleet");
+    expect(parse("#/reads")).toMatchObject({ page: "reads" });
+    const host = parse('#/host/web%2F3?w=1m&c=a%7Bb%3D%22%3F%22%7D');
+    expect([host.page, host.host, host.parameters.get("c")]).toEqual(["host", "web/3", 'a{b="?"}']);
+    expect(parse("#/other").page).toBe("unknown");
+  });
+
+  it("spread series over URLs", () => {
+    const names = Array.from({ length: 300 }, (_, i) => `node_cpu_seconds_total{cpu="${i}",mode="idle"}`);
+    const parts = chunks(names);
+    expect(parts.flat()).toEqual(names);
+    expect(parts.length).toBeGreaterThan(1);
+    for (const part of parts) expect(part.map((name) => `&series=${encodeURIComponent(name)}`).join("").length).toBeLessThanOrEqual(7000);
+  });
+});
+
+describe("the contract's checks", () => {
+  it("name the place of what does not fit", () => {
+    const check = object({ hosts: list(object({ age: number })) });
+    expect(check({ hosts: [{ age: 1, newer: true }] }, "")).toEqual({ hosts: [{ age: 1 }] });
+    expect(() => check({ hosts: [{ age: 1 }, {}] }, "")).toThrow(ContractError);
+    expect(() => check({ hosts: [{ age: 1 }, {}] }, "")).toThrow("hosts[1].age: expected a number, got nothing");
+  });
+});
