@@ -10,16 +10,18 @@ export QUICK
 help:
 	@echo 'make demo          a watched machine on this one: agent and a sample program in a namespace, read from outside'
 	@echo 'make test          every gate and test (set-up included)'
-	@echo 'make bench         all benches; each prints RESULT lines; QUICK=1 for under a minute each'
+	@echo 'make bench         all benches (an hour and a half); each prints RESULT lines; QUICK=1 for under a minute each'
 	@echo '  bench-torn         torn reads: guarded blocks and single words against hostile copies'
 	@echo '  bench-cost         what a counter, a commit and a histogram record cost the program'
 	@echo '  bench-agent        the idle agent: memory and context switches'
 	@echo '  bench-responder    ns of softirq for a READ answered by the BPF responder (root)'
+	@echo '  bench-collectors   ns of softirq for a block of computed kernel metrics (root)'
 	@echo '  bench-overhead     what a host that is read every 10 ms notices of it (root)'
 	@echo '  bench-latency      a READ on an idle, saturated and flooded core, beside the agent over TCP and node_exporter (root)'
 	@echo '  bench-victim       what being monitored costs Redis: Onlooker, node_exporter, netdata (root; 25 minutes)'
 	@echo '  bench-requester    one soft requester thread beside its bare sockets'
 	@echo 'make soak-agent    the agent killed 100 times while it is read and a program counts (root)'
+	@echo 'make ui            the dashboard: checked, tested, built'
 	@echo 'make lab           guests with other kernels and soft-RoCE: lab-smoke, lab-contract, lab-devices, kernel tests'
 	@echo 'make fuzz          the property harnesses for FUZZ_SECONDS (60) each'
 	@echo 'make audit         known vulnerabilities in dependencies (needs the network)'
@@ -30,6 +32,7 @@ setup-build setup-test setup-lab setup-bench: setup-%:
 
 .PHONY: build
 build: setup-build
+	scripts/ui build
 	scripts/build
 
 .PHONY: demo
@@ -38,10 +41,10 @@ demo: build
 
 # --- gates -------------------------------------------------------------------------------------------------------------------------------
 
-# The last three wait more than they compute, so two of them run at once.
+# The last four wait more than they compute, so two of them run at once.
 .PHONY: test
 test: setup-test lint unit e2e
-	@+$(MAKE) --no-print-directory --output-sync=target -j2 sdk-c loom lab-smoke
+	@+$(MAKE) --no-print-directory --output-sync=target -j2 sdk-c loom ui lab-smoke
 	@echo 'make test: all passed'
 
 .PHONY: lint
@@ -72,6 +75,11 @@ sdk-c:
 e2e:
 	@e2e/run || [ $$? = 77 ]
 
+# The dashboard's own checks and tests.
+.PHONY: ui
+ui:
+	scripts/ui test
+
 # --- laboratory --------------------------------------------------------------------------------------------------------------------------
 
 # 77 is a loud skip: no QEMU can be had here.
@@ -95,7 +103,7 @@ lab-devices: setup-lab
 # --- benches -----------------------------------------------------------------------------------------------------------------------------
 
 .PHONY: bench
-bench: bench-torn bench-cost bench-agent bench-responder bench-requester bench-overhead bench-latency bench-victim
+bench: bench-torn bench-cost bench-agent bench-responder bench-collectors bench-requester bench-overhead bench-latency bench-victim
 
 .PHONY: bench-torn
 bench-torn: setup-build
@@ -113,6 +121,10 @@ bench-agent: setup-build
 .PHONY: bench-responder
 bench-responder: setup-test
 	$(CARGO) run --release --quiet -p onlooker-kernel --example bench_responder
+
+.PHONY: bench-collectors
+bench-collectors: setup-test
+	$(CARGO) run --release --quiet -p onlooker-kernel --example bench_collectors
 
 .PHONY: bench-overhead
 bench-overhead: setup-test

@@ -70,15 +70,17 @@ pub fn run(
     tell(&recovery, &say);
     let fleet = Arc::new(Fleet::default());
     let counters = keeper.counters();
+    let engine = Running::start(config.engine(), FleetSink::new(fleet.clone(), tracks, counters.clone()))?;
     let shared = Shared {
-        fleet: fleet.clone(),
+        pressure: engine.pressure(),
+        rates: Arc::default(),
+        fleet,
         store: keeper.store(),
-        counters: counters.clone(),
+        counters,
         max_store_bytes: config.store.max_bytes.as_bytes(),
         started_ns: Moment::now().utc_ns,
         token,
     };
-    let engine = Running::start(config.engine(), FleetSink::new(fleet, tracks, counters))?;
     for target in &targets {
         engine.orders().watch(target.clone());
     }

@@ -30,6 +30,8 @@ pub struct Reading<'a> {
     pub began_ns: u64,
     /// When it ended.
     pub ended_ns: u64,
+    /// Requests that were lost and sent again since the host was connected.
+    pub repeated: u64,
     /// The host's regions: [`Session::frames`].
     pub session: &'a Session,
     /// The host's clock.

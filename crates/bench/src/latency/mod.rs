@@ -201,7 +201,9 @@ fn report(subjects: &mut [Subject], moved: &[Vec<u64>; 2]) -> Result<bool> {
             let p99 = percentile(&outcome.latencies_ns, 0.99).context("no samples")?;
             #[allow(clippy::cast_precision_loss, reason = "nanoseconds")]
             let ratio = p99 as f64 / *idle_p99.get_or_insert(p99) as f64;
-            println!("  {:12} {} ({ratio:.2} x idle's p99)", load.name(), figures(&mut outcome.latencies_ns));
+            // A lost answer is later than any.
+            let ratio = if p99 == u64::MAX { f64::INFINITY } else { ratio };
+            println!("  {:12} {} ({} idle's p99)", load.name(), figures(&mut outcome.latencies_ns), times(ratio));
             let late = figures(&mut outcome.lateness_ns);
             println!("  {:12}   {count} requests, {lost} lost, {wrong} wrong; sent late by {late}", "");
             println!("  {:12}   from sending: {}", "", figures(&mut since_sent));
@@ -217,7 +219,7 @@ fn report(subjects: &mut [Subject], moved: &[Vec<u64>; 2]) -> Result<bool> {
             ("kernel_tc", Load::Hogs(_)) => {
                 results.at_most(&format!("{name}_p99_ratio_{}", load.name()), *ratio, "x", KERNEL_RATIO_BOUND);
             }
-            _ => println!("{name}_p99_ratio_{} {ratio:.2} x", load.name()),
+            _ => println!("{name}_p99_ratio_{} {}", load.name(), times(*ratio)),
         }
     }
     for (name, by_core) in ["kernel_tc", "kernel_xdp"].iter().zip(moved) {
@@ -246,4 +248,8 @@ fn panel<'a>(subjects: &'a [Subject], index: usize, load: Load) -> figure::Panel
     let curves = subjects.iter().filter(|subject| shown.contains(&subject.name));
     let curves = curves.map(|subject| (subject.title, subject.outcomes[index].latencies_ns.as_slice())).collect();
     figure::Panel { title: load.title(), curves }
+}
+
+fn times(ratio: f64) -> String {
+    if ratio.is_infinite() { "lost, beyond any multiple of".to_owned() } else { format!("{ratio:.2} x") }
 }

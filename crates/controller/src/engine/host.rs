@@ -175,6 +175,14 @@ impl Host {
         true
     }
 
+    /// Its flow, if it is read by a soft requester.
+    pub(super) fn place(&self) -> Option<Place> {
+        match &self.link.as_ref()?.way {
+            Way::Soft(place) => Some(*place),
+            Way::Tcp(_) => None,
+        }
+    }
+
     /// The session's memory.
     pub(super) fn memory(&mut self) -> &mut [Block] {
         self.link.as_mut().map_or(&mut [], |link| link.session.memory())
@@ -269,12 +277,12 @@ impl Host {
     }
 
     /// The reading that has just ended well; the cycle is over.
-    pub(super) fn reading(&mut self, now_ns: u64) -> Option<(&Arc<Target>, Reading<'_>)> {
+    pub(super) fn reading(&mut self, now_ns: u64, repeated: u64) -> Option<(&Arc<Target>, Reading<'_>)> {
         let cycle = self.cycle.take()?;
         let link = self.link.as_ref()?;
         let (due_ns, began_ns) = (cycle.due.due_ns, cycle.began_ns);
         let (session, relation) = (&link.session, &link.told.relation);
-        Some((&self.target, Reading { due_ns, began_ns, ended_ns: now_ns, session, relation }))
+        Some((&self.target, Reading { due_ns, began_ns, ended_ns: now_ns, repeated, session, relation }))
     }
 
     /// When its session wants something, as far as time alone decides.

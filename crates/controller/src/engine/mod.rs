@@ -13,11 +13,12 @@ mod sockets;
 use std::collections::HashMap;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use onlooker_flow::{Due, FlowId, Schedule};
+use onlooker_flow::{Credits, Due, FlowId, Schedule};
 use onlooker_transport::clock::steady_ns;
 use onlooker_transport::reader::Limits;
 use onlooker_transport::{Completion, Read, soft};
@@ -34,6 +35,19 @@ pub const READER: &str = concat!("onlooker controller ", env!("CARGO_PKG_VERSION
 
 /// READs taken from a session at once.
 const BATCH: usize = 256;
+/// Credits are looked at so often, ns: a round trip of a network that is not congested.
+const CREDITS_INTERVAL_NS: u64 = 1_000_000;
+
+/// What is in flight, for who shows it.
+#[derive(Debug, Default)]
+pub struct Pressure {
+    /// Bytes that may be in flight from each of our addresses.
+    pub total_bytes: AtomicU64,
+    /// Bytes that are, from all.
+    pub in_flight_bytes: AtomicU64,
+    /// Times that congestion marks made the total give way.
+    pub decreases: AtomicU64,
+}
 
 /// How the engine works.
 #[derive(Clone, Copy, Debug)]
@@ -127,6 +141,7 @@ fn system(operation: &'static str) -> impl FnOnce(std::io::Error) -> EngineError
 /// A running engine's thread.
 pub struct Running<S> {
     orders: Orders,
+    pressure: Arc<Pressure>,
     thread: JoinHandle<Result<S, EngineError>>,
 }
 
@@ -137,15 +152,17 @@ impl<S: Sink + Send + 'static> Running<S> {
     /// [`EngineError`].
     pub fn start(config: Config, sink: S) -> Result<Self, EngineError> {
         let (tell, told) = channel();
+        let pressure = Arc::new(Pressure::default());
+        let shown = pressure.clone();
         // Its sockets cannot change threads, so that it is made where it runs.
         let run = move || {
-            let (engine, orders) = Engine::new(config, sink)?;
+            let (engine, orders) = Engine::new(config, sink, shown)?;
             let _ = tell.send(orders);
             engine.run()
         };
         let thread = thread::Builder::new().name("engine".into()).spawn(run).map_err(system("start a thread"))?;
         match told.recv() {
-            Ok(orders) => Ok(Self { orders, thread }),
+            Ok(orders) => Ok(Self { orders, pressure, thread }),
             Err(_) => match join(thread) {
                 Err(error) => Err(error),
                 Ok(_) => Err(system("start")(std::io::ErrorKind::Other.into())),
@@ -157,6 +174,12 @@ impl<S: Sink + Send + 'static> Running<S> {
     #[must_use]
     pub fn orders(&self) -> &Orders {
         &self.orders
+    }
+
+    /// What is in flight.
+    #[must_use]
+    pub fn pressure(&self) -> Arc<Pressure> {
+        self.pressure.clone()
     }
 
     /// Stops it and gives the sink back.
@@ -189,6 +212,9 @@ struct Engine<S> {
     orders: Receiver<Order>,
     bell: Arc<OwnedFd>,
     waiter: Waiter,
+    credits: Credits,
+    credits_at_ns: u64,
+    pressure: Arc<Pressure>,
     generation: u32,
     due: Vec<Due>,
     reads: Vec<Read>,
@@ -196,7 +222,7 @@ struct Engine<S> {
 }
 
 impl<S: Sink> Engine<S> {
-    fn new(config: Config, sink: S) -> Result<(Self, Orders), EngineError> {
+    fn new(config: Config, sink: S, pressure: Arc<Pressure>) -> Result<(Self, Orders), EngineError> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let bell = Arc::new(bell.map_err(|errno| system("make an eventfd")(errno.into()))?);
         let waiter = Waiter::new().map_err(system("make an epoll"))?;
@@ -222,6 +248,9 @@ impl<S: Sink> Engine<S> {
             orders,
             bell: bell.clone(),
             waiter,
+            credits: Credits::new(credit_limits(config.credit_bytes)),
+            credits_at_ns: 0,
+            pressure,
             generation: 0,
             due: Vec::new(),
             reads: Vec::with_capacity(BATCH),
@@ -239,6 +268,7 @@ impl<S: Sink> Engine<S> {
             self.take_answers();
             self.begin_due();
             let moved = self.pump();
+            self.give_credits();
             if !moved {
                 self.sleep()?;
             }
@@ -375,12 +405,30 @@ impl<S: Sink> Engine<S> {
         moved
     }
 
+    /// Lets the network have its say.
+    fn give_credits(&mut self) {
+        let now_ns = steady_ns();
+        if now_ns < self.credits_at_ns {
+            return;
+        }
+        self.credits_at_ns = now_ns + CREDITS_INTERVAL_NS;
+        if self.sockets.was_marked() {
+            self.credits.congestion();
+        }
+        self.credits.advance(now_ns, CREDITS_INTERVAL_NS);
+        self.sockets.set_credit_bytes(self.credits.total_bytes());
+        self.pressure.total_bytes.store(self.credits.total_bytes().into(), Ordering::Relaxed);
+        self.pressure.in_flight_bytes.store(self.sockets.bytes_in_flight(), Ordering::Relaxed);
+        self.pressure.decreases.store(self.credits.decreases, Ordering::Relaxed);
+    }
+
     fn end(&mut self, index: usize, ended: Ended, now_ns: u64) {
         let Some(host) = self.hosts[index].as_mut() else { return };
         self.schedule.end(host.flow, now_ns);
         match ended {
             Ended::Read => {
-                if let Some((target, reading)) = host.reading(now_ns) {
+                let repeated = host.place().map_or(0, |place| self.sockets.repeated(place));
+                if let Some((target, reading)) = host.reading(now_ns, repeated) {
                     self.sink.reading(target, &reading);
                 }
             }
@@ -408,4 +456,9 @@ impl<S: Sink> Engine<S> {
         let _ = rustix::io::read(&self.bell, &mut rung);
         Ok(())
     }
+}
+
+fn credit_limits(most_bytes: u32) -> onlooker_flow::Limits {
+    let defaults = onlooker_flow::Limits::default();
+    onlooker_flow::Limits { most_bytes, least_bytes: defaults.least_bytes.min(most_bytes), ..defaults }
 }

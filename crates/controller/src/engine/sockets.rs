@@ -22,11 +22,13 @@ pub(super) struct Place {
 pub(super) struct Sockets {
     config: soft::Config,
     sockets: HashMap<IpAddr, Socket>,
+    /// Congestion marks that were heeded.
+    marks: u64,
 }
 
 impl Sockets {
     pub(super) fn new(config: soft::Config) -> Self {
-        Self { config, sockets: HashMap::new() }
+        Self { config, sockets: HashMap::new(), marks: 0 }
     }
 
     /// Adds a flow to a host, on the socket of the address that leads there.
@@ -65,6 +67,26 @@ impl Sockets {
     /// As [`Socket::poll`], for all. A socket that breaks goes: its READs have completed as lost, and the next flow makes a new one.
     pub(super) fn poll(&mut self, memory: &mut impl Memory, now_ns: u64, completions: &mut Vec<Completion>) {
         self.sockets.retain(|_, socket| socket.poll(memory, now_ns, completions).is_ok());
+    }
+
+    /// Whether congestion marks came since the last call.
+    pub(super) fn was_marked(&mut self) -> bool {
+        let marks = self.sockets.values().map(|socket| socket.exchange().congestion_marks()).sum();
+        // A socket that broke has taken its marks along.
+        std::mem::replace(&mut self.marks, marks) < marks
+    }
+
+    pub(super) fn set_credit_bytes(&mut self, bytes: u32) {
+        self.sockets.values_mut().for_each(|socket| socket.set_credit_bytes(bytes));
+    }
+
+    pub(super) fn bytes_in_flight(&self) -> u64 {
+        self.sockets.values().map(|socket| u64::from(socket.exchange().bytes_in_flight())).sum()
+    }
+
+    /// Requests of a flow that were sent again.
+    pub(super) fn repeated(&self, place: Place) -> u64 {
+        self.sockets.get(&place.local).map_or(0, |socket| socket.exchange().counters(place.flow).repeated)
     }
 
     /// When [`Sockets::poll`] has something to do even if nothing arrives.

@@ -149,6 +149,8 @@ pub struct Shown {
     pub lateness: Histogram<u64>,
     /// What the session has counted, as of a moment ago.
     pub reads: reader::Counters,
+    /// Requests that were lost and sent again since the host was connected.
+    pub repeated: u64,
     reads_at_ns: u64,
 }
 
@@ -168,6 +170,7 @@ impl Shown {
             latency: histogram(),
             lateness: histogram(),
             reads: reader::Counters::default(),
+            repeated: 0,
             reads_at_ns: 0,
         }
     }

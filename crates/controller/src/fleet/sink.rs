@@ -95,6 +95,7 @@ impl Sink for FleetSink {
         let mut shown = host.look();
         let shown = &mut *shown;
         shown.cycles += 1;
+        shown.repeated = reading.repeated;
         let _ = shown.latency.record(reading.ended_ns - reading.due_ns);
         let _ = shown.lateness.record(reading.began_ns - reading.due_ns);
         if reading.ended_ns - shown.reads_at_ns >= COUNTERS_INTERVAL_NS {

@@ -67,6 +67,7 @@ fn summary(host: &Host, shown: &Shown) -> Value {
         "reads": {
             "done": shown.reads.reads,
             "blocks": shown.reads.blocks,
+            "repeated": shown.repeated,
             "timed_out": of(&shown.reads.failed, "timeout"),
             "refused": shown.reads.refused.values().sum::<u64>(),
             "failed": shown.reads.failed,

@@ -15,18 +15,20 @@ mod ui;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
+use axum::{Json, Router};
 use onlooker_store::Store;
 use subtle::ConstantTimeEq as _;
 
+use crate::engine::Pressure;
 use crate::fleet::Fleet;
 use crate::keep::Counters;
 use answer::Failure;
+pub use status::Rates;
 
 /// What the handlers need.
 #[derive(Clone)]
@@ -41,6 +43,10 @@ pub struct Shared {
     pub max_store_bytes: u64,
     /// When the controller began, UTC ns.
     pub started_ns: u64,
+    /// What is in flight.
+    pub pressure: Arc<Pressure>,
+    /// For rates: what was counted a while ago.
+    pub rates: Arc<Rates>,
     /// What clients must show, if anything.
     pub token: Option<Arc<str>>,
 }
@@ -60,21 +66,52 @@ pub fn router(shared: Shared) -> Router {
         .merge(api)
         .route("/healthz", get(async || "ok"))
         .route("/readyz", get(status::ready))
+        .route("/login", post(login))
         .fallback(ui::file)
         .layer(middleware::map_response(secure))
         .with_state(shared)
 }
 
+/// Name of the cookie that browsers show, whose event streams cannot send a header.
+const COOKIE: &str = "onlooker_token";
+
+fn is_token(token: &str, shown: &str) -> bool {
+    shown.as_bytes().ct_eq(token.as_bytes()).into()
+}
+
+/// Whether a request's headers show the token.
+fn shows(headers: &HeaderMap, token: &str) -> bool {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
+    let bearer = text(header::AUTHORIZATION).strip_prefix("Bearer ");
+    let cookies = text(header::COOKIE).split(';').filter_map(|pair| pair.trim().split_once('='));
+    let cookie = cookies.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value);
+    bearer.into_iter().chain(cookie).any(|shown| is_token(token, shown))
+}
+
 /// Lets in who shows the token.
 async fn admit(State(shared): State<Shared>, request: Request, next: Next) -> Response {
-    let Some(token) = &shared.token else { return next.run(request).await };
-    let shown = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let shown = shown.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
-    if shown.as_bytes().ct_eq(token.as_bytes()).into() {
+    if shared.token.as_ref().is_none_or(|token| shows(request.headers(), token)) {
         return next.run(request).await;
     }
     let error = "a token is needed: `Authorization: Bearer TOKEN`, as [http] token_file of controller.toml has it";
     Failure::new(StatusCode::UNAUTHORIZED, error).into_response()
+}
+
+/// `POST /login`.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Login {
+    token: String,
+}
+
+/// Gives a browser the cookie. Only over TLS or loopback is it worth more than the token itself, hence no `Secure`: a proxy in front adds it.
+async fn login(State(shared): State<Shared>, Json(Login { token: shown }): Json<Login>) -> Response {
+    let good = shared.token.as_ref().is_none_or(|token| is_token(token, &shown));
+    let cookie = HeaderValue::from_str(&format!("{COOKIE}={shown}; Path=/; HttpOnly; SameSite=Strict"));
+    match (good, cookie) {
+        (true, Ok(cookie)) => (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response(),
+        _ => Failure::new(StatusCode::UNAUTHORIZED, "that is not the token").into_response(),
+    }
 }
 
 /// Headers that every answer has: nothing is loaded from elsewhere, and nobody frames the dashboard.

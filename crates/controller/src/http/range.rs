@@ -111,9 +111,11 @@ fn answer(store: &Store, host: &str, wanted: &[String], span: Span) -> Result<Va
         found.rows.sort_by_key(|(time_ns, _)| *time_ns);
     }
     let most = found.values().map(|found| found.rows.len()).max().unwrap_or(0);
-    let bucket_ns = if most > span.points { (span.to_ns - span.from_ns).div_ceil(span.points as u64) } else { 0 };
+    // Whole milliseconds, and begun at multiples since 1970, so that requests for neighbouring times agree.
+    let wide_ns = (span.to_ns - span.from_ns).div_ceil(span.points as u64).next_multiple_of(1_000_000);
+    let bucket_ns = if most > span.points { wide_ns } else { 0 };
     let series: Vec<Value> =
-        wanted.iter().enumerate().map(|(at, text)| points(text, found.get(&at), &gaps, span, bucket_ns)).collect();
+        wanted.iter().enumerate().map(|(at, text)| points(text, found.get(&at), &gaps, bucket_ns)).collect();
     let gaps: Vec<Value> = gaps
         .iter()
         .map(|gap| json!({ "from_ms": ms(gap.from_ns), "to_ms": ms(gap.to_ns), "reason": gap.reason }))
@@ -132,35 +134,30 @@ fn tracks_of<'a>(store: &'a Store, host: &'a str) -> impl Iterator<Item = (Track
 }
 
 /// The rows of each bucket, or each row by itself.
-fn buckets(found: &Found, span: Span, bucket_ns: u64) -> impl Iterator<Item = &[(u64, Vec<u64>)]> {
-    let number = move |time_ns: u64| (time_ns - span.from_ns).checked_div(bucket_ns);
+fn buckets(found: &Found, bucket_ns: u64) -> impl Iterator<Item = &[(u64, Vec<u64>)]> {
+    let number = move |time_ns: u64| time_ns.checked_div(bucket_ns);
     found.rows.chunk_by(move |a, b| bucket_ns > 0 && number(a.0) == number(b.0))
 }
 
-fn points(text: &str, found: Option<&Found>, gaps: &[Gap], span: Span, bucket_ns: u64) -> Value {
+fn points(text: &str, found: Option<&Found>, gaps: &[Gap], bucket_ns: u64) -> Value {
     let Some(found) = found else { return json!({ "series": text, "type": null, "t_ms": [] }) };
     let mut value = json!({ "series": text, "type": found.series.metric, "unit": found.series.unit });
-    let times: Vec<f64> = buckets(found, span, bucket_ns).filter_map(|rows| rows.last()).map(|row| ms(row.0)).collect();
+    let times: Vec<f64> = buckets(found, bucket_ns).filter_map(|rows| rows.last()).map(|row| ms(row.0)).collect();
     value["t_ms"] = times.into();
     match found.series.form {
-        Form::Histogram(_) => heat(found, span, bucket_ns, &mut value),
+        Form::Histogram(_) => heat(found, bucket_ns, &mut value),
         Form::Text => {}
-        _ if found.series.metric == Metric::Counter => rates(found, gaps, span, bucket_ns, &mut value),
-        _ => extremes(found, span, bucket_ns, &mut value),
+        _ if found.series.metric == Metric::Counter => rates(found, gaps, bucket_ns, &mut value),
+        _ => extremes(found, bucket_ns, &mut value),
     }
     value
 }
 
-fn scaled(series: &Series, words: &[u64]) -> f64 {
-    // The words of this series alone.
-    Series { at: 0, ..series.clone() }.number(words).unwrap_or(f64::NAN)
-}
-
-fn extremes(found: &Found, span: Span, bucket_ns: u64, value: &mut Value) {
+fn extremes(found: &Found, bucket_ns: u64, value: &mut Value) {
     let one = Series { at: 0, ..found.series.clone() };
     let number = |words: &[u64]| one.number(words).unwrap_or(f64::NAN);
     let (mut last, mut min, mut max) = (Vec::new(), Vec::new(), Vec::new());
-    for rows in buckets(found, span, bucket_ns) {
+    for rows in buckets(found, bucket_ns) {
         let numbers = || rows.iter().map(|(_, words)| number(words));
         last.push(numbers().next_back());
         min.push(numbers().reduce(f64::min));
@@ -169,12 +166,12 @@ fn extremes(found: &Found, span: Span, bucket_ns: u64, value: &mut Value) {
     (value["last"], value["min"], value["max"]) = (last.into(), min.into(), max.into());
 }
 
-fn rates(found: &Found, gaps: &[Gap], span: Span, bucket_ns: u64, value: &mut Value) {
+fn rates(found: &Found, gaps: &[Gap], bucket_ns: u64, value: &mut Value) {
     let one = Series { at: 0, ..found.series.clone() };
     let number = |words: &[u64]| one.number(words).unwrap_or(f64::NAN);
     let (mut last, mut rate) = (Vec::new(), Vec::new());
     let mut before: Option<(u64, f64)> = None;
-    for rows in buckets(found, span, bucket_ns) {
+    for rows in buckets(found, bucket_ns) {
         let begun = before;
         let mut increase = 0.0;
         for (time_ns, words) in rows {
@@ -196,7 +193,7 @@ fn rates(found: &Found, gaps: &[Gap], span: Span, bucket_ns: u64, value: &mut Va
 }
 
 /// New observations by value, for a heat map.
-fn heat(found: &Found, span: Span, bucket_ns: u64, value: &mut Value) {
+fn heat(found: &Found, bucket_ns: u64, value: &mut Value) {
     let one = Series { at: 0, ..found.series.clone() };
     let counts_of = |words: &[u64]| match one.value(words) {
         Some(Sample::Histogram { buckets, .. }) => buckets,
@@ -204,7 +201,7 @@ fn heat(found: &Found, span: Span, bucket_ns: u64, value: &mut Value) {
     };
     let mut before: Option<Vec<u64>> = None;
     let mut new: Vec<Vec<u64>> = Vec::new();
-    for (_, words) in buckets(found, span, bucket_ns).filter_map(|rows| rows.last()) {
+    for (_, words) in buckets(found, bucket_ns).filter_map(|rows| rows.last()) {
         let counts = counts_of(words);
         new.push(match &before {
             // Begun anew: what is there is new.
@@ -216,8 +213,9 @@ fn heat(found: &Found, span: Span, bucket_ns: u64, value: &mut Value) {
     }
     let Form::Histogram(shape) = found.series.form else { return };
     let used: Vec<usize> = (0..shape.buckets()).filter(|at| new.iter().any(|counts| counts[*at] > 0)).collect();
-    let bound = |at: &usize| scaled(&Series { form: Form::Unsigned, ..found.series.clone() }, &[shape.range(*at).1]);
-    value["bounds"] = used.iter().map(bound).collect::<Vec<f64>>().into();
+    let bound = |number: u64| Sample::U64(number).scaled(found.series.scale);
+    value["lows"] = used.iter().map(|at| bound(shape.range(*at).0)).collect::<Vec<f64>>().into();
+    value["bounds"] = used.iter().map(|at| bound(shape.range(*at).1)).collect::<Vec<f64>>().into();
     value["counts"] =
         new.iter().map(|counts| used.iter().map(|at| counts[*at]).collect::<Vec<u64>>()).collect::<Vec<_>>().into();
 }

@@ -62,10 +62,12 @@ pub(super) fn value(series: &Series, row: &[u64]) -> Value {
         // NaN and infinities have no JSON form.
         Some(sample @ (Sample::U64(_) | Sample::I64(_) | Sample::F64(_))) => sample.scaled(series.scale).into(),
         Some(Sample::Histogram { buckets, shape, sum }) => {
-            let cumulative = shape.cumulative(&buckets, series.scale);
+            let used: Vec<usize> = (0..buckets.len()).filter(|at| buckets[*at] > 0).collect();
+            let bound = |number: u64| Sample::U64(number).scaled(series.scale);
             json!({
-                "bounds": cumulative.iter().map(|bucket| bucket.le).collect::<Vec<_>>(),
-                "counts": cumulative.iter().map(|bucket| bucket.count).collect::<Vec<_>>(),
+                "lows": used.iter().map(|at| bound(shape.range(*at).0)).collect::<Vec<_>>(),
+                "bounds": used.iter().map(|at| bound(shape.range(*at).1)).collect::<Vec<_>>(),
+                "counts": used.iter().map(|at| buckets[*at]).collect::<Vec<_>>(),
                 "count": buckets.iter().fold(0u64, |all, count| all.wrapping_add(*count)),
                 "sum": Sample::U64(sum).scaled(series.scale),
             })

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `/api/v1/status` and `/readyz`: the controller itself.
 
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
@@ -13,6 +14,33 @@ use serde_json::{Value, json};
 use super::Shared;
 use super::answer::ms;
 use super::hosts::state_name;
+
+/// Averages over at least this time are told as rates.
+const RATE_INTERVAL: Duration = Duration::from_secs(1);
+const COUNTED: usize = 3;
+
+/// What was counted at some time, and the rates until then.
+#[derive(Debug)]
+pub struct Rates(Mutex<(Instant, [u64; COUNTED], [f64; COUNTED])>);
+
+impl Default for Rates {
+    fn default() -> Self {
+        Self(Mutex::new((Instant::now(), [0; COUNTED], [0.0; COUNTED])))
+    }
+}
+
+impl Rates {
+    fn of(&self, counted: [u64; COUNTED]) -> [f64; COUNTED] {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let passed = last.0.elapsed();
+        if passed >= RATE_INTERVAL {
+            #[allow(clippy::cast_precision_loss)] // a rate for people
+            let rate = |at: usize| counted[at].saturating_sub(last.1[at]) as f64 / passed.as_secs_f64();
+            *last = (Instant::now(), counted, std::array::from_fn(rate));
+        }
+        last.2
+    }
+}
 
 pub(super) async fn status(State(shared): State<Shared>) -> Json<Value> {
     let now_ns = Moment::now().utc_ns;
@@ -26,6 +54,9 @@ pub(super) async fn status(State(shared): State<Shared>) -> Json<Value> {
         reads += shown.reads.reads;
         blocks += shown.reads.blocks;
     }
+    let rows = shared.counters.rows.load(Ordering::Relaxed);
+    let [reads_per_s, blocks_per_s, rows_per_s] = shared.rates.of([reads, blocks, rows]);
+    let pressure = |number: &AtomicU64| number.load(Ordering::Relaxed);
     let (bytes, hot_bytes, lag_ns, oldest_ns) = {
         let store = shared.store.lock().unwrap_or_else(PoisonError::into_inner);
         (store.bytes(), store.hot_bytes(), store.durable_lag_ns(now_ns), store.oldest_ns())
@@ -38,7 +69,15 @@ pub(super) async fn status(State(shared): State<Shared>) -> Json<Value> {
         "cycles": cycles,
         "reads": reads,
         "blocks": blocks,
-        "rows": shared.counters.rows.load(Ordering::Relaxed),
+        "rows": rows,
+        "reads_per_s": reads_per_s,
+        "blocks_per_s": blocks_per_s,
+        "rows_per_s": rows_per_s,
+        "credits": {
+            "total_bytes": pressure(&shared.pressure.total_bytes),
+            "in_flight_bytes": pressure(&shared.pressure.in_flight_bytes),
+            "decreases": pressure(&shared.pressure.decreases),
+        },
         "store": {
             "bytes": bytes,
             "max_bytes": shared.max_store_bytes,

@@ -40,6 +40,7 @@ impl Exchange {
         let accepted = match WirePacket::parse_datagram(&flow.incoming, datagram) {
             Ok(packet) => {
                 flow.counters.congestion_marked += u64::from(congested);
+                self.congestion_marks += u64::from(congested);
                 accept(flow, &self.packets.places, bth.psn, &packet)
             }
             Err(onlooker_wire::Error::Icrc { .. }) => Err(&mut flow.counters.bad_icrc),
