@@ -6,7 +6,7 @@ use crate::Outcome;
 use onlooker_region::block::check_plain;
 use onlooker_region::columns::{Plan, Refused, Sample};
 use onlooker_region::control::RegionEntry;
-use onlooker_region::schema::{Kind, Schema};
+use onlooker_region::schema::{Acquisition, Group, Kind, Schema};
 use onlooker_region::{Block, Identity, Reject, guard};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -191,7 +191,9 @@ impl State {
     /// Longest READ of it: a computed block is one answer (docs/responder.md), whatever else the responder may send at once.
     pub(super) fn max_read_blocks(&self, most: u32) -> u32 {
         let groups = self.plan.iter().flat_map(|plan| &plan.schema().groups);
-        if groups.into_iter().any(|group| group.kind == Kind::Computed) { 1 } else { most }
+        // A table can be computed, too: its kind says how it is laid out.
+        let is_computed = |group: &Group| group.kind == Kind::Computed || group.acquisition == Acquisition::Computed;
+        if groups.into_iter().any(is_computed) { 1 } else { most }
     }
 
     /// Reasons of the refused blocks, with their numbers.
