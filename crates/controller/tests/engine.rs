@@ -207,7 +207,8 @@ fn each_host_is_read_at_its_pace_and_a_dead_one_harms_nobody() {
     }
     let mut due = BTreeMap::<String, Vec<u64>>::new();
     let mut gaps = 0;
-    let end = Instant::now() + Duration::from_secs(1);
+    // Long enough that batches of READs have been numbered past 256.
+    let end = Instant::now() + Duration::from_secs(3);
     while Instant::now() < end {
         match running.events.recv_timeout(PATIENCE).unwrap() {
             (host, Event::Reading { due_ns, regions, values }) => {
@@ -223,7 +224,7 @@ fn each_host_is_read_at_its_pace_and_a_dead_one_harms_nobody() {
     for times in due.values() {
         // All on the grid; how many of them are met depends on who else uses this machine.
         assert!(times.windows(2).all(|pair| pair[1] > pair[0] && (pair[1] - pair[0]) % interval_ns == 0));
-        assert!(times.len() > 10, "{}", times.len());
+        assert!(times.len() > 75, "{}", times.len());
     }
     assert!(gaps > 10, "{gaps}");
 }

@@ -46,6 +46,9 @@ struct Link {
 struct Cycle {
     due: Due,
     began_ns: u64,
+    deadline_ns: u64,
+    /// When the session was last asked what it wants.
+    asked_ns: u64,
     failed: Option<Failure>,
 }
 
@@ -170,8 +173,9 @@ impl Host {
     pub(super) fn begin(&mut self, due: Due, now_ns: u64, timeout: Duration) -> bool {
         let Some(link) = &mut self.link else { return false };
         let timeout_ns = u64::try_from(timeout.max(self.target.interval).as_nanos()).unwrap_or(u64::MAX);
-        link.session.begin(now_ns, now_ns.saturating_add(timeout_ns));
-        self.cycle = Some(Cycle { due, began_ns: now_ns, failed: None });
+        let deadline_ns = now_ns.saturating_add(timeout_ns);
+        link.session.begin(now_ns, deadline_ns);
+        self.cycle = Some(Cycle { due, began_ns: now_ns, deadline_ns, asked_ns: now_ns, failed: None });
         true
     }
 
@@ -194,6 +198,7 @@ impl Host {
         if cycle.failed.is_some() || link.session.is_done() {
             return false;
         }
+        cycle.asked_ns = now_ns;
         reads.clear();
         link.session.wanted(now_ns, BATCH, reads);
         if reads.is_empty() {
@@ -285,8 +290,9 @@ impl Host {
         Some((&self.target, Reading { due_ns, began_ns, ended_ns: now_ns, repeated, session, relation }))
     }
 
-    /// When its session wants something, as far as time alone decides.
-    pub(super) fn wake_ns(&self, now_ns: u64) -> u64 {
-        self.link.as_ref().map_or(u64::MAX, |link| link.session.wake_ns(now_ns))
+    /// When it has something to do even if nothing arrives: what its session wants next, or the end of its patience.
+    pub(super) fn wake_ns(&self) -> u64 {
+        let (Some(link), Some(cycle)) = (&self.link, &self.cycle) else { return u64::MAX };
+        link.session.wake_ns(cycle.asked_ns).min(cycle.deadline_ns)
     }
 }

@@ -6,11 +6,12 @@ use onlooker_transport::Memory;
 
 use super::host::Host;
 
+/// As many as a session's own names have.
 const LOCAL_BITS: u32 = 40;
 
 /// A name for a READ of a host's session.
 pub(super) fn name(host: usize, local: u64) -> u64 {
-    debug_assert!(local >> LOCAL_BITS == 0, "a session has fewer READs than that");
+    debug_assert!(local >> LOCAL_BITS == 0, "as Session::wanted says");
     (host as u64) << LOCAL_BITS | local
 }
 

@@ -447,8 +447,7 @@ impl<S: Sink> Engine<S> {
     fn sleep(&mut self) -> Result<(), EngineError> {
         let now_ns = steady_ns();
         let timers = [self.schedule.next_ns(), self.sockets.wake_ns()];
-        let sessions =
-            self.active.iter().filter_map(|index| self.hosts[*index].as_ref().map(|host| host.wake_ns(now_ns)));
+        let sessions = self.active.iter().filter_map(|index| self.hosts[*index].as_ref().map(Host::wake_ns));
         let until_ns = timers.into_iter().flatten().chain(sessions).min();
         let timeout = until_ns.map(|until_ns| Duration::from_nanos(until_ns.saturating_sub(now_ns)));
         self.waiter.wait(timeout).map_err(system("wait"))?;

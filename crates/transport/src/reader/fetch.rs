@@ -12,6 +12,10 @@ pub(super) struct Span {
     pub(super) blocks: u32,
 }
 
+/// Bits of a READ's place in its batch, and as many of the batch's number above: whoever reads many hosts has the rest for the host's.
+const PLACE_BITS: u32 = 20;
+const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
+
 /// A batch. Ids carry the batch's number, so that completions of an earlier one are passed over.
 #[derive(Debug, Default)]
 pub(super) struct Fetch {
@@ -55,7 +59,7 @@ impl Fetch {
     pub(super) fn wanted(&self, most: usize, deadline_ns: u64, reads: &mut Vec<Read>) {
         let next = self.spans.iter().enumerate().skip(self.submitted).take(most);
         reads.extend(next.map(|(index, span)| Read {
-            id: u64::from(self.number) << 32 | index as u64,
+            id: self.id(index),
             va: span.va,
             rkey: span.rkey,
             at: span.at,
@@ -70,11 +74,16 @@ impl Fetch {
         debug_assert!(self.submitted <= self.spans.len());
     }
 
+    /// Name of the READ at a place. The session's limits keep a batch within a million READs.
+    fn id(&self, index: usize) -> u64 {
+        (u64::from(self.number) & PLACE_MASK) << PLACE_BITS | index as u64 & PLACE_MASK
+    }
+
     /// Takes a completion; false where it is none of this batch.
     #[allow(clippy::cast_possible_truncation)] // halves are meant
     pub(super) fn complete(&mut self, completion: Completion) -> bool {
-        let index = completion.id as u32 as usize;
-        if completion.id >> 32 != u64::from(self.number) {
+        let index = (completion.id & PLACE_MASK) as usize;
+        if completion.id != self.id(index) {
             return false;
         }
         match self.outcomes.get_mut(index) {
@@ -89,7 +98,7 @@ impl Fetch {
 
     #[allow(clippy::cast_possible_truncation)] // the low half is meant
     pub(super) fn blocks_of(&self, id: u64) -> u32 {
-        self.spans.get(id as u32 as usize).map_or(0, |span| span.blocks)
+        self.spans.get((id & PLACE_MASK) as usize).map_or(0, |span| span.blocks)
     }
 
     /// True where nothing is left to be submitted or awaited.
@@ -165,7 +174,7 @@ mod tests {
         let done = Completion { id: reads[0].id, outcome: Outcome::Done };
         assert!(!fetch.complete(done), "not submitted");
         fetch.submitted(1);
-        assert!(!fetch.complete(Completion { id: done.id ^ 1 << 32, ..done }));
+        assert!(!fetch.complete(Completion { id: done.id ^ 1 << PLACE_BITS, ..done }));
         assert!(!fetch.complete(Completion { id: done.id + 1, ..done }));
         assert!(fetch.complete(done) && !fetch.complete(done) && fetch.is_over());
     }

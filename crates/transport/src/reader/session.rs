@@ -71,8 +71,8 @@ impl Session {
     #[must_use]
     pub fn new(answer: &Answer, via: Via, max_read_blocks: u32, limits: Limits) -> Self {
         assert!(limits.tries > 0 && limits.rounds > 0 && max_read_blocks > 0);
-        // Blocks are numbered with 32 bits.
-        let limits = Limits { bytes: limits.bytes.min(1 << 40), ..limits };
+        // A batch has no more READs than blocks, and numbers them with 20 bits.
+        let limits = Limits { bytes: limits.bytes.min(1 << 30), ..limits };
         Self {
             control: answer.control,
             via,
@@ -154,7 +154,7 @@ impl Session {
         self.step == Step::Done
     }
 
-    /// Appends READs to be submitted, at most `most`; none before [`Session::wake_ns`].
+    /// Appends READs to be submitted, at most `most`; none before [`Session::wake_ns`]. Their ids are below 2^40.
     pub fn wanted(&self, now_ns: u64, most: usize, reads: &mut Vec<Read>) {
         if now_ns >= self.not_before_ns {
             let patience_ns = if self.via.is_silent() { SILENCE_NS } else { u64::MAX };
