@@ -4,6 +4,7 @@
 use crate::output;
 use crate::token::SourceError;
 use onlooker_bootstrap::{DEFAULT_PORT, Token};
+use onlooker_controller::target::parse_address;
 use onlooker_region::Block;
 use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, resolve};
 use onlooker_transport::clock::steady_ns;
@@ -34,36 +35,12 @@ pub(crate) struct Target {
 }
 
 impl FromStr for Target {
-    type Err = String;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (host, port) = match text.strip_prefix('[') {
-            Some(rest) => {
-                let (host, behind) = rest.split_once(']').ok_or("`]` is missing")?;
-                let port = match behind {
-                    "" => None,
-                    port => Some(port.strip_prefix(':').ok_or("`:PORT` or nothing is expected behind `]`")?),
-                };
-                (host, port)
-            }
-            // More than one colon: an IPv6 address without port.
-            None => match text.split_once(':') {
-                Some((host, port)) if !port.contains(':') => (host, Some(port)),
-                _ => (text, None),
-            },
-        };
-        if host.is_empty() || host.contains(char::is_whitespace) {
-            return Err("HOST or HOST:PORT is expected".into());
-        }
-        let port = match port {
-            None => DEFAULT_PORT,
-            Some(port) => port
-                .parse()
-                .ok()
-                .filter(|port| *port != 0)
-                .ok_or_else(|| format!("`{port}` is not a port: 1 to 65535"))?,
-        };
-        Ok(Self { host: host.to_owned(), port })
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (host, port) = parse_address(text)?;
+        let port = port.unwrap_or(DEFAULT_PORT);
+        Ok(Self { host, port })
     }
 }
 
