@@ -2,24 +2,19 @@
 //! The engine against real agents: each host at its pace, whatever the others do.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use onlooker_bootstrap::Token;
 use onlooker_controller::engine::{Config, Orders};
 use onlooker_controller::target::{Choice, Target};
 use onlooker_controller::{Gap, Reading, Running, Sink, State};
+use onlooker_testbed::{Agent, PATIENCE};
 use onlooker_transport::Via;
-use tempfile::TempDir;
 
 const INTERVAL: Duration = Duration::from_millis(20);
-const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 enum Event {
@@ -55,82 +50,6 @@ impl Sink for Recorder {
     }
 }
 
-fn agent_binary() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        // .../target/debug/deps/engine-... -> .../target/debug
-        let test = std::env::current_exe().unwrap();
-        let profile = test.parent().and_then(Path::parent).expect("in a target directory");
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--package", "onlooker-agent", "--bin", "onlooker-agent"]);
-        build.args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")]);
-        build.arg("--target-dir").arg(profile.parent().expect("the target directory"));
-        if profile.ends_with("release") {
-            build.arg("--release");
-        }
-        assert!(build.status().expect("runs").success(), "the agent does not build");
-        profile.join("onlooker-agent")
-    })
-}
-
-struct Agent {
-    dir: TempDir,
-    port: u16,
-    process: Option<Child>,
-}
-
-impl Agent {
-    fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let text = format!(
-            "[agent]\nsocket = {:?}\nstate_dir = {:?}\n[bootstrap]\nlisten = \"127.0.0.1:{port}\"\n\
-             [tcp]\nlisten = \"127.0.0.1:0\"\n[sampled]\ninterval = \"50ms\"\n",
-            dir.path().join("agent.sock"),
-            dir.path().join("state"),
-        );
-        fs::write(dir.path().join("agent.toml"), text).unwrap();
-        let mut agent = Self { dir, port, process: None };
-        agent.run();
-        agent
-    }
-
-    fn command(&self, subcommand: &str) -> Command {
-        let mut command = Command::new(agent_binary());
-        command.arg(subcommand).arg("--config").arg(self.dir.path().join("agent.toml"));
-        command
-    }
-
-    fn run(&mut self) {
-        let mut process = self.command("run").stderr(Stdio::piped()).spawn().unwrap();
-        let mut log = BufReader::new(process.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("ready: ") {
-            line.clear();
-            assert!(log.read_line(&mut line).unwrap() > 0, "the agent ended");
-        }
-        self.process = Some(process);
-    }
-
-    fn stop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill().unwrap();
-            process.wait().unwrap();
-        }
-    }
-
-    fn target(&self, name: &str) -> Arc<Target> {
-        let token = self.command("token").output().unwrap();
-        target(name, self.port, Token::parse(String::from_utf8(token.stdout).unwrap().trim()).unwrap())
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
 fn target(name: &str, port: u16, token: Token) -> Arc<Target> {
     Arc::new(Target {
         name: name.into(),
@@ -141,6 +60,10 @@ fn target(name: &str, port: u16, token: Token) -> Arc<Target> {
         interval: INTERVAL,
         choice: Choice::Auto,
     })
+}
+
+fn target_of(agent: &Agent, name: &str) -> Arc<Target> {
+    target(name, agent.port(), Token::parse(&agent.token()).unwrap())
 }
 
 /// An engine and what it tells.
@@ -188,10 +111,10 @@ impl Drop for Watched {
 fn each_host_is_read_at_its_pace_and_a_dead_one_harms_nobody() {
     let (one, two) = (Agent::start(), Agent::start());
     let running = Watched::start();
-    running.orders().watch(one.target("one"));
-    running.orders().watch(two.target("two"));
+    running.orders().watch(target_of(&one, "one"));
+    running.orders().watch(target_of(&two, "two"));
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    running.orders().watch(target("dead", nobody, one.target("one").token.clone()));
+    running.orders().watch(target("dead", nobody, target_of(&one, "one").token.clone()));
     // In whatever order.
     let mut settled = BTreeSet::new();
     while settled.len() < 3 {
@@ -233,9 +156,9 @@ fn each_host_is_read_at_its_pace_and_a_dead_one_harms_nobody() {
 fn a_host_that_goes_has_gaps_with_a_reason_and_comes_back() {
     let mut agent = Agent::start();
     let running = Watched::start();
-    running.orders().watch(agent.target("host"));
+    running.orders().watch(target_of(&agent, "host"));
     running.wait("host", |event| matches!(event, Event::Reading { .. }).then_some(()));
-    agent.stop();
+    agent.kill();
     let reason = running.wait("host", |event| match event {
         Event::Gap(gap) if gap.reason != "late" => Some(gap.reason),
         _ => None,
@@ -247,6 +170,6 @@ fn a_host_that_goes_has_gaps_with_a_reason_and_comes_back() {
     running.orders().forget("host");
     // What was on its way ends; then silence.
     while running.events.recv_timeout(INTERVAL * 20).is_ok() {}
-    running.orders().watch(agent.target("host"));
+    running.orders().watch(target_of(&agent, "host"));
     running.wait("host", |event| matches!(event, Event::Reading { .. }).then_some(()));
 }

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A real controller with a directory of its own.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use crate::{Process, binary};
+
+/// A controller. Dropping it kills it.
+#[derive(Debug)]
+pub struct Controller {
+    dir: TempDir,
+    process: Option<Process>,
+    address: SocketAddr,
+}
+
+impl Controller {
+    /// Starts one on loopback with a store of its own. `http` are further keys of `[http]`, `rest` further sections ([`crate::Agent::target`]).
+    #[must_use]
+    pub fn start(http: &str, rest: &str) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), http, rest)
+    }
+
+    /// As [`Controller::start`], in a directory that has files which the configuration names.
+    #[must_use]
+    pub fn start_in(dir: TempDir, http: &str, rest: &str) -> Self {
+        let path = |name: &str| dir.path().join(name);
+        let text = format!(
+            "[http]\nlisten = \"127.0.0.1:0\"\n{http}\n[store]\ndir = {:?}\nhot_file = {:?}\nhot_bytes = \"16MiB\"\nmax_bytes = \"64MiB\"\n{rest}",
+            path("store"),
+            path("hot"),
+        );
+        fs::write(path("controller.toml"), text).unwrap();
+        let mut controller = Self { dir, process: None, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
+        controller.start_again();
+        controller
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// Starts it again, killed before if it runs. The address is another one.
+    pub fn start_again(&mut self) {
+        self.process = None;
+        let mut command = std::process::Command::new(binary("onlooker", "onlooker"));
+        command.arg("controller").arg("--config").arg(self.dir.path().join("controller.toml"));
+        let (process, line) = Process::start(&mut command, "dashboard http");
+        let address = line.split("://").nth(1).expect("an address").trim().trim_end_matches('/');
+        self.address = address.parse().unwrap();
+        self.process = Some(process);
+    }
+
+    /// Where its HTTP is.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn process(&self) -> &Process {
+        self.process.as_ref().expect("it runs")
+    }
+
+    /// Takes its process, to end it in some way.
+    pub fn take_process(&mut self) -> Process {
+        self.process.take().expect("it runs")
+    }
+
+    /// Its files: `controller.toml`, `store`, `hot`.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+}

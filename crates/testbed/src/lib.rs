@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Real agents, controllers and network namespaces for tests. Only a dev-dependency; everything started here ends with its value, also when the test fails.
+#![forbid(unsafe_code)]
+#![allow(clippy::missing_panics_doc)] // a test's helper that fails has failed the test
+
+mod agent;
+mod controller;
+mod http;
+mod namespace;
+mod process;
+
+use std::time::{Duration, Instant};
+
+pub use agent::Agent;
+pub use controller::Controller;
+pub use http::{Answer, get, json, request};
+pub use namespace::Namespace;
+pub use process::{Process, binary};
+
+/// How long a test waits for what must come.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until `wanted` has something.
+pub fn until<T>(what: &str, mut wanted: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = wanted() {
+            return found;
+        }
+        assert!(Instant::now() < end, "{what}: not in time");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// False, and said aloud, where a test needs root and is not.
+#[must_use]
+pub fn is_root(what: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln_loudly(what);
+    }
+    root
+}
+
+#[allow(clippy::print_stderr)] // a skipped test must be seen
+fn eprintln_loudly(what: &str) {
+    eprintln!("##############################################################################");
+    eprintln!("## SKIPPED: NOT tested, it needs root: {what}");
+    eprintln!("##############################################################################");
+}

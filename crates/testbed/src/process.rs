@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Binaries of this workspace, and processes that are gone when their value is.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A binary of this workspace, built (once) into the target directory that the test itself is in.
+#[must_use]
+pub fn binary(package: &str, name: &str) -> PathBuf {
+    static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(path) = built.get(name) {
+        return path.clone();
+    }
+    // .../target/debug/deps/test-... -> .../target/debug
+    let test = std::env::current_exe().unwrap();
+    let profile = test.parent().and_then(Path::parent).expect("in a target directory");
+    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    build.args(["build", "--quiet", "--package", package, "--bin", name]);
+    build.args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")]);
+    build.arg("--target-dir").arg(profile.parent().expect("the target directory"));
+    if profile.ends_with("release") {
+        build.arg("--release");
+    }
+    assert!(build.status().expect("cargo runs").success(), "{name} does not build");
+    let path = profile.join(name);
+    built.insert(name.to_owned(), path.clone());
+    path
+}
+
+/// A process; killed and waited for when dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    log: Arc<Mutex<String>>,
+}
+
+impl Process {
+    /// Starts it and waits for a line of its standard error that contains `ready`; gives that line, too.
+    pub fn start(command: &mut Command, ready: &str) -> (Self, String) {
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let mut seen = String::new();
+        let line = loop {
+            let mut line = String::new();
+            if lines.read_line(&mut line).unwrap() == 0 {
+                let status = child.wait();
+                panic!("{:?} ended ({status:?}) before it said `{ready}`:\n{seen}", command.get_program());
+            }
+            seen.push_str(&line);
+            if line.contains(ready) {
+                break line;
+            }
+        };
+        let log = Arc::new(Mutex::new(seen));
+        let more = log.clone();
+        // Whoever writes to a closed pipe must not end of it.
+        std::thread::spawn(move || {
+            for line in lines.lines().map_while(Result::ok) {
+                let mut log = more.lock().unwrap_or_else(PoisonError::into_inner);
+                log.push_str(&line);
+                log.push('\n');
+            }
+        });
+        (Self { child, log }, line)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has said on standard error.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process");
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// SIGTERM, and its end.
+    pub fn terminate(mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.child.wait().unwrap()
+    }
+
+    /// Whether it has ended.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
