@@ -20,6 +20,7 @@ help:
 	@echo '  bench-latency      a READ on an idle, saturated and flooded core, beside the agent over TCP and node_exporter (root)'
 	@echo '  bench-victim       what being monitored costs Redis: Onlooker, node_exporter, netdata (root; 25 minutes)'
 	@echo '  bench-requester    one soft requester thread beside its bare sockets'
+	@echo 'make soak-fleet    24 hosts read every 10 ms for ten minutes: gaps, lateness, memory, bytes (root)'
 	@echo 'make soak-agent    the agent killed 100 times while it is read and a program counts (root)'
 	@echo 'make ui            the dashboard: checked, tested, built'
 	@echo 'make lab           guests with other kernels and soft-RoCE: lab-smoke, lab-contract, lab-devices, kernel tests'
@@ -141,6 +142,10 @@ bench-victim: setup-bench
 .PHONY: soak-agent
 soak-agent: setup-test
 	bench/soak-agent
+
+.PHONY: soak-fleet
+soak-fleet: setup-test
+	bench/soak-fleet
 
 .PHONY: bench-requester
 bench-requester: setup-test

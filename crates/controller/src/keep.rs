@@ -187,7 +187,10 @@ fn obey(store: &mut Store, order: Order, tell: &Sender<Made>) -> Result<(), Stor
             }
             Ok(())
         }
-        Order::Retire { track, appender } => store.retire(track, appender),
+        Order::Retire { track, appender } => {
+            store.retire(track, appender);
+            Ok(())
+        }
         Order::Gap(gap) => store.gap(gap),
         Order::Stop => Ok(()),
     }

@@ -7,19 +7,26 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 
 use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::{FallocateFlags, fallocate};
 
 /// A shared mapping of a whole file.
 pub(crate) struct Mapping {
     map: MmapRaw,
     /// Held with its lock: whoever else opened the file could truncate it.
-    _file: File,
+    file: File,
 }
 
 impl Mapping {
     /// Maps the first `bytes` of a file, which must be that long.
     pub(crate) fn of(file: File, bytes: usize) -> io::Result<Self> {
         let map = MmapOptions::new().len(bytes).map_raw(&file)?;
-        Ok(Self { map, _file: file })
+        Ok(Self { map, file })
+    }
+
+    /// Takes the room of some words from the file system, so that touching them cannot fail: a mapping of a file with holes ends the process with SIGBUS where
+    /// the file system is full. What is there stays.
+    pub(crate) fn allocate(&self, from_word: usize, words: usize) -> io::Result<()> {
+        Ok(fallocate(&self.file, FallocateFlags::empty(), from_word as u64 * 8, words as u64 * 8)?)
     }
 
     pub(crate) fn words(&self) -> &[AtomicU64] {

@@ -87,9 +87,9 @@ pub struct TileHead {
     pub first: u64,
     /// Rows.
     pub rows: u32,
-    /// Time of the first row, ns.
+    /// Earliest time of a row, ns: the first one's, unless a clock was set back.
     pub from_ns: u64,
-    /// Time of the last row, ns.
+    /// Latest time of a row, ns.
     pub to_ns: u64,
 }
 
@@ -118,8 +118,9 @@ pub fn encode(record: &Record, kinds: &[Kind], out: &mut Vec<u8>) {
         }
         Record::Tile(tile) => {
             out.extend([tile.track.0, count(tile.times_ns.len())].iter().flat_map(|half| half.to_le_bytes()));
-            let ends = [tile.first, tile.times_ns[0], tile.times_ns[tile.times_ns.len() - 1]];
-            out.extend(ends.iter().flat_map(|word| word.to_le_bytes()));
+            let times = || tile.times_ns.iter().copied();
+            let head = [tile.first, times().min().unwrap_or(0), times().max().unwrap_or(0)];
+            out.extend(head.iter().flat_map(|word| word.to_le_bytes()));
             out.extend(count(tile.columns.len()).to_le_bytes());
             column::encode(Kind::Integer, &tile.times_ns, out);
             for (column, kind) in tile.columns.iter().zip(kinds) {

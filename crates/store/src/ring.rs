@@ -12,7 +12,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -199,6 +199,7 @@ impl Ring {
 /// The file that all rings are in.
 pub struct Arena {
     memory: Arc<Mapping>,
+    path: PathBuf,
     /// Words in use.
     end: usize,
     limit: usize,
@@ -224,10 +225,11 @@ impl Arena {
         let memory = Arc::new(Mapping::of(file, length).map_err(failed("map"))?);
         let words = memory.words();
         let limit = words.len();
-        let mut arena = Self { memory: memory.clone(), end: FILE_HEADER_WORDS, limit };
+        let mut arena = Self { memory: memory.clone(), path: path.to_owned(), end: FILE_HEADER_WORDS, limit };
+        arena.allocate(0, FILE_HEADER_WORDS)?;
         let mut left = Vec::new();
         if words[0].load(Ordering::Relaxed) == FILE_MAGIC {
-            while let Some(found) = arena.next() {
+            while let Some(found) = arena.next()? {
                 left.push(found);
             }
         }
@@ -235,18 +237,30 @@ impl Arena {
         Ok((arena, left))
     }
 
+    /// Before anything there is touched.
+    fn allocate(&self, from_word: usize, words: usize) -> Result<(), StoreError> {
+        self.memory.allocate(from_word, words).map_err(io_error("take room for hot rows in", &self.path))
+    }
+
     /// The ring that begins where the arena ends, if one does.
-    fn next(&mut self) -> Option<Ring> {
-        let words = self.memory.words().get(self.end..)?.get(..RING_HEADER_WORDS)?;
+    fn next(&mut self) -> Result<Option<Ring>, StoreError> {
+        if self.limit - self.end < RING_HEADER_WORDS {
+            return Ok(None);
+        }
+        self.allocate(self.end, RING_HEADER_WORDS)?;
+        let words = &self.memory.words()[self.end..];
         let [magic, columns, rows, geometry, owner] = std::array::from_fn(|i| words[i].load(Ordering::Relaxed));
         if magic != RING_MAGIC || geometry != geometry_sum(columns, rows) || rows == 0 {
-            return None;
+            return Ok(None);
         }
-        let columns = usize::try_from(columns).ok()?;
-        let taken = ring_words(columns, rows).filter(|words| *words <= self.limit - self.end)?;
+        let Ok(columns) = usize::try_from(columns) else { return Ok(None) };
+        let Some(taken) = ring_words(columns, rows).filter(|words| *words <= self.limit - self.end) else {
+            return Ok(None);
+        };
+        self.allocate(self.end, taken)?;
         let ring = self.ring_at(self.end, columns, rows, Owner::from_word(owner));
         self.end += taken;
-        Some(ring)
+        Ok(Some(ring))
     }
 
     fn ring_at(&self, from: usize, columns: usize, rows: u64, owner: Owner) -> Ring {
@@ -254,9 +268,14 @@ impl Arena {
         Ring { memory: self.memory.clone(), from, columns, rows, numbers, owner }
     }
 
-    /// Makes a ring at the end, whose next row is number `sequence` + 1; `None` where there is no room.
-    pub fn ring(&mut self, owner: Owner, columns: usize, rows: u64, sequence: u64) -> Option<Ring> {
-        let taken = ring_words(columns, rows).filter(|words| rows > 0 && *words <= self.limit - self.end)?;
+    /// Makes a ring at the end, whose next row is number `sequence` + 1; `None` where the file has no room.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] where the file system has none.
+    pub fn ring(&mut self, owner: Owner, columns: usize, rows: u64, sequence: u64) -> Result<Option<Ring>, StoreError> {
+        let taken = ring_words(columns, rows).filter(|words| rows > 0 && *words <= self.limit - self.end);
+        let Some(taken) = taken else { return Ok(None) };
+        self.allocate(self.end, taken)?;
         let ring = self.ring_at(self.end, columns, rows, owner);
         let header = &self.memory.words()[self.end..][..RING_HEADER_WORDS];
         let geometry = [columns as u64, rows, geometry_sum(columns as u64, rows), owner.word()];
@@ -267,7 +286,7 @@ impl Arena {
         header[0].store(RING_MAGIC, Ordering::Release);
         ring.reset(sequence);
         self.end += taken;
-        Some(ring)
+        Ok(Some(ring))
     }
 
     /// Bytes of the file that are in use.
@@ -314,8 +333,8 @@ mod tests {
         let (mut arena, left) = Arena::open(&path, 1 << 20).unwrap();
         assert!(left.is_empty());
         assert!(matches!(Arena::open(&path, 1 << 20), Err(StoreError::InUse(_))));
-        let other = arena.ring(OTHER, 5, 10, 0).unwrap();
-        let ring = arena.ring(OWNER, 2, 4, 6).unwrap();
+        let other = arena.ring(OTHER, 5, 10, 0).unwrap().unwrap();
+        let ring = arena.ring(OWNER, 2, 4, 6).unwrap().unwrap();
         let mut appender = ring.appender();
         for i in 0..4 {
             assert_eq!(appender.append(100 + i, &[i, i * i]), Ok(7 + i));
@@ -342,7 +361,7 @@ mod tests {
         let other = arena.reuse(ring, OTHER, 8);
         assert_eq!(other.recover(8), None, "rows of the owner before");
         assert_eq!(other.appender().append(1, &[1, 2]), Ok(9));
-        assert!(arena.ring(OWNER, 1000, 1000, 0).is_none(), "no room");
+        assert!(arena.ring(OWNER, 1000, 1000, 0).unwrap().is_none(), "no room");
         drop((left, other, arena));
         let (_, left) = Arena::open(&path, 1 << 20).unwrap();
         assert_eq!((left.len(), left[1].recover(8)), (2, Some((9, 9))));
@@ -354,7 +373,7 @@ mod tests {
     fn one_thread_appends_while_another_seals() {
         let dir = tempfile::tempdir().unwrap();
         let (mut arena, _) = Arena::open(&dir.path().join("hot"), 1 << 20).unwrap();
-        let ring = arena.ring(OWNER, 3, 16, 0).unwrap();
+        let ring = arena.ring(OWNER, 3, 16, 0).unwrap().unwrap();
         let mut appender = ring.appender();
         let writer = std::thread::spawn(move || {
             let mut refused = 0u64;

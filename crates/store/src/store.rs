@@ -47,6 +47,8 @@ struct Track {
     meta: Vec<u8>,
     ring: Option<Ring>,
     appending: bool,
+    /// Its ring goes once it is sealed.
+    retired: bool,
     /// Last row that is in the log, durable or not.
     sealed: u64,
     /// Last row that is durable, and its time.
@@ -167,7 +169,8 @@ impl Store {
                         track.skip_to(owner.track, first, ring.copy(first, &mut values), recovery);
                         recovery.hot_rows += last - first + 1;
                     }
-                    track.ring = Some(ring);
+                    // Unless somebody asks for its appender until the next seal.
+                    (track.ring, track.retired) = (Some(ring), true);
                 }
                 None => {
                     recovery.unknown_rings += 1;
@@ -215,7 +218,7 @@ impl Store {
         let fits = |ring: &Ring| ring.columns() == columns && ring.capacity() == rows;
         let ring = match self.free_rings.iter().position(fits) {
             Some(at) => Some(self.arena.reuse(&self.free_rings.swap_remove(at), owner, track.sealed)),
-            None => self.arena.ring(owner, columns, rows, track.sealed),
+            None => self.arena.ring(owner, columns, rows, track.sealed)?,
         };
         track.ring = ring;
         let no_room = StoreError::HotMemory { tracks: count, limit_bytes: self.config.hot_bytes };
@@ -226,25 +229,29 @@ impl Store {
     pub fn appender(&mut self, id: TrackId) -> Option<Appender> {
         let track = self.tracks.get_mut(&id).filter(|track| !track.appending)?;
         let appender = track.ring.as_ref()?.appender();
-        track.appending = true;
+        (track.appending, track.retired) = (true, false);
         Some(appender)
     }
 
-    /// Ends a track's life in memory: what is hot is sealed, and its ring goes to another. Reading goes on. `appender` must be the track's own.
-    ///
-    /// # Errors
-    /// As [`Store::seal`]; the ring is kept then.
-    pub fn retire(&mut self, id: TrackId, appender: Appender) -> Result<(), StoreError> {
+    /// Ends a track's life in memory: with the next [`Store::seal`] what is hot is sealed, and its ring goes to another. Reading goes on, and whoever wants the
+    /// appender until then gets it. `appender` must be the track's own.
+    pub fn retire(&mut self, id: TrackId, appender: Appender) {
         drop(appender);
-        self.seal_track(id, u64::MAX)?;
-        self.sync()?;
         if let Some(track) = self.tracks.get_mut(&id) {
-            track.appending = false;
-            // Marked as nobody's, lest it be taken for the track's after a restart.
-            let ring = track.ring.take();
-            self.free_rings.extend(ring.map(|ring| self.arena.reuse(&ring, Owner::NOBODY, 0)));
+            (track.appending, track.retired) = (false, true);
         }
-        Ok(())
+    }
+
+    /// Gives away the rings of retired tracks that have nothing left to lose.
+    fn free_rings(&mut self) {
+        for track in self.tracks.values_mut().filter(|track| track.retired) {
+            if track.ring.as_ref().is_some_and(|ring| ring.published() == track.durable) {
+                track.retired = false;
+                // Marked as nobody's, lest it be taken for the track's after a restart.
+                let ring = track.ring.take();
+                self.free_rings.extend(ring.map(|ring| self.arena.reuse(&ring, Owner::NOBODY, 0)));
+            }
+        }
     }
 
     /// Records that there are no rows between two times, and why.
@@ -271,8 +278,9 @@ impl Store {
     /// [`StoreError::Io`]: rows stay hot, and rings that fill refuse more. A full disk costs the oldest segments first.
     pub fn seal(&mut self, older_than_ns: u64) -> Result<Sealed, StoreError> {
         let mut sealed = Sealed::default();
-        let ids: Vec<TrackId> = self.tracks.keys().copied().collect();
-        for id in ids {
+        let ages: Vec<(TrackId, u64)> =
+            self.tracks.iter().map(|(id, track)| (*id, if track.retired { u64::MAX } else { older_than_ns })).collect();
+        for (id, older_than_ns) in ages {
             let one = self.seal_track(id, older_than_ns)?;
             sealed.tiles += one.tiles;
             sealed.rows += one.rows;
@@ -280,6 +288,7 @@ impl Store {
         }
         sealed.dropped_segments += self.keep_within_bounds()?;
         self.sync()?;
+        self.free_rings();
         Ok(sealed)
     }
 
@@ -294,16 +303,18 @@ impl Store {
                 track: id,
                 first: tile.first,
                 rows: u32::try_from(rows).expect("at most MAX_TILE_ROWS"),
-                from_ns: tile.times_ns[0],
-                to_ns: tile.times_ns[rows - 1],
+                from_ns: tile.times_ns.iter().copied().min().unwrap_or(0),
+                to_ns: tile.times_ns.iter().copied().max().unwrap_or(0),
             };
+            let until_ns = tile.times_ns[rows - 1];
             encode(&Record::Tile(tile), &track.kinds, &mut bytes);
             let written = self.write(&bytes);
             self.buffer = bytes;
             let (place, dropped) = written?;
             let track = self.tracks.get_mut(&id).ok_or(StoreError::NoTrack(id.0))?;
             track.sealed = head.first + rows as u64 - 1;
-            track.sealed_until_ns = track.sealed_until_ns.max(head.to_ns);
+            // Of the last row, not the greatest: a clock may have been set back, and rows that come after that are not durable by then.
+            track.sealed_until_ns = until_ns;
             track.tiles.push(TileRef { head, place, skip: 0 });
             sealed.tiles += 1;
             sealed.rows += rows as u64;
@@ -429,6 +440,15 @@ impl Store {
         self.tracks.get(&id).map(|track| track.durable_until_ns)
     }
 
+    /// Time of a track's last row, durable or not, ns.
+    #[must_use]
+    pub fn newest_ns(&self, id: TrackId) -> Option<u64> {
+        let track = self.tracks.get(&id)?;
+        let last = track.ring.as_ref().map_or(0, Ring::published);
+        let hot = track.ring.as_ref().filter(|_| last > track.sealed).map(|ring| ring.copy(last, &mut Vec::new()));
+        hot.or_else(|| (track.sealed > 0).then_some(track.sealed_until_ns))
+    }
+
     /// Bytes of the log.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -486,7 +506,7 @@ impl Store {
         let mut values = Vec::with_capacity(track.kinds.len());
         let within = |time_ns: u64| (from_ns..=to_ns).contains(&time_ns);
         for TileRef { head, place, skip } in &track.tiles {
-            if head.from_ns.min(head.to_ns) > to_ns || head.to_ns.max(head.from_ns) < from_ns {
+            if head.from_ns > to_ns || head.to_ns < from_ns {
                 continue;
             }
             match self.log.read(*place)? {
@@ -556,7 +576,7 @@ fn index(track: &mut Track, recovery: &mut Recovery, head: TileHead, place: Plac
     track.skip_to(head.track, head.first, head.from_ns, recovery);
     let skip = track.sealed + 1 - head.first;
     track.sealed = last;
-    track.sealed_until_ns = track.sealed_until_ns.max(head.to_ns);
+    track.sealed_until_ns = head.to_ns;
     (track.durable, track.durable_until_ns) = (track.sealed, track.sealed_until_ns);
     track.tiles.push(TileRef { head, place, skip: usize::try_from(skip).unwrap_or(usize::MAX) });
     recovery.tiles += 1;

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watches a controller that reads a fleet and judges what it tells and stores; for bench/soak-fleet.
+
+Usage: fleet.py ADDRESS HOSTS SECONDS CONTROLLER_PID AGENT_PID...
+
+A host's due times are a grid of its interval, so that how many there were between two looks follows from the time between them alone: they must be readings and
+gaps, no more and no less, give or take what the looks themselves cut through. What is stored is read back through `range`: as many rows as there were readings,
+every hole covered by a gap, and every row of the hosts' beacons (bench/beacon.c) right in itself.
+"""
+
+import json
+import os
+import sys
+import time
+import urllib.parse
+import urllib.request
+
+INTERVAL_MS = 10.0
+PAGE_MS = 40_000
+TICK = os.sysconf("SC_CLK_TCK")
+MASK = (1 << 64) - 1
+
+address, hosts, seconds, controller = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+agents = [int(pid) for pid in sys.argv[5:]]
+
+
+def get(path, **query):
+    pairs = urllib.parse.urlencode(query, doseq=True)
+    with urllib.request.urlopen(f"http://{address}{path}?{pairs}" if pairs else f"http://{address}{path}", timeout=60) as answer:
+        return json.load(answer)
+
+
+def ticks(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def memory_kib(pid):
+    with open(f"/proc/{pid}/status") as file:
+        lines = dict(line.split(":", 1) for line in file)
+    return int(lines["VmRSS"].split()[0]), int(lines["RssAnon"].split()[0])
+
+
+class Look:
+    """What there is at one time."""
+
+    def __init__(self):
+        begin = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        answer = get("/api/v1/hosts")
+        end = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        self.steady_ms, self.slack_ms = (begin + end) / 2e6, (end - begin) / 1e6
+        self.utc_ms = time.time() * 1e3 - self.slack_ms / 2
+        self.hosts = {host["name"]: host for host in answer["hosts"]}
+        self.status = get("/api/v1/status")
+        self.ticks, self.agent_ticks = ticks(controller), [ticks(pid) for pid in agents]
+
+
+def slope(points):
+    """Least squares, per unit of x."""
+    n = len(points)
+    mean_x, mean_y = sum(x for x, _ in points) / n, sum(y for _, y in points) / n
+    spread = sum((x - mean_x) ** 2 for x, _ in points)
+    return sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread else 0.0
+
+
+def is_read(host):
+    return host["state"] == "reading" and host["via"] == "kernel" and host["cycles"] > 100
+
+
+for _ in range(600):
+    there = get("/api/v1/hosts")["hosts"]
+    if len(there) == hosts and all(is_read(host) for host in there):
+        break
+    time.sleep(0.1)
+else:
+    sys.exit(f"not all hosts are read: {[(host['name'], host['state'], host['error']) for host in there if not is_read(host)]}")
+time.sleep(3)
+first = Look()
+sizes, end = [], time.monotonic() + seconds
+while time.monotonic() < end:
+    sizes.append((time.monotonic() / 60, *memory_kib(controller)))
+    time.sleep(min(1.0, max(0.01, end - time.monotonic())))
+last = Look()
+time.sleep(3)  # until the rows are in the log
+
+passed_ms = last.steady_ms - first.steady_ms
+unaccounted = not_stored = uncovered = wrong = readings = missed = rows_seen = 0
+reasons, values = {}, 0
+shown = ["beacon_number", "beacon_boottime_ns", "beacon_check"]
+for name in sorted(last.hosts):
+    before, after = first.hosts[name], last.hosts[name]
+    cycles = after["cycles"] - before["cycles"]
+    gaps = {reason: count - before["gaps"].get(reason, 0) for reason, count in after["gaps"].items()}
+    for reason, count in gaps.items():
+        reasons[reason] = reasons.get(reason, 0) + count
+    due = passed_ms / INTERVAL_MS
+    slack = 2 + (first.slack_ms + last.slack_ms) / INTERVAL_MS
+    off = abs(cycles + sum(gaps.values()) - due)
+    if off > slack:
+        print(f"{name}: {due:.1f} due times, {cycles} readings, gaps {gaps}")
+        unaccounted += round(off)
+    readings, missed = readings + cycles, missed + sum(gaps.values())
+    values += cycles * after["series"]
+    found = get(f"/api/v1/hosts/{name}/series", search="node_load1 ", limit=1000)["series"]
+    load = next(series["series"] for series in found if series["name"] == "node_load1")
+    found = get(f"/api/v1/hosts/{name}/series", search="beacon", limit=1000)["series"]
+    beacon = [next(series["series"] for series in found if series["name"] == wanted) for wanted in shown]
+    times, holes, numbers = [], [], {}
+    from_ms = first.utc_ms - 1_000
+    while from_ms < last.utc_ms:
+        to_ms = min(from_ms + PAGE_MS, last.utc_ms)
+        page = get(f"/api/v1/hosts/{name}/range", series=[load, *beacon], from_ms=from_ms, to_ms=to_ms, points=5000)
+        assert page["bucket_ms"] == 0, "a page has every row"
+        times += page["series"][0]["t_ms"]
+        holes += [(gap["from_ms"], gap["to_ms"]) for gap in page["gaps"]]
+        number, boot, check = page["series"][1:]
+        for at, time_ms in enumerate(number["t_ms"]):
+            numbers[time_ms] = (int(number["last"][at]), int(boot["last"][at]), int(check["last"][at]))
+        from_ms = to_ms + 0.001
+    inside = sum(1 for time_ms in times if time_ms > first.utc_ms)
+    rows_seen += inside
+    if abs(inside - cycles) > slack:
+        print(f"{name}: {cycles} readings, {inside} rows")
+        not_stored += abs(inside - cycles)
+    for a, b in zip(times, times[1:]):
+        if b - a >= 2 * INTERVAL_MS + 1 and not any(f <= b and t >= a for f, t in holes):
+            print(f"{name}: no row from {a:.3f} to {b:.3f} and no gap")
+            uncovered += 1
+        wrong += b <= a
+    ordered = [numbers[time_ms] for time_ms in sorted(numbers)]
+    offsets = [time_ms - numbers[time_ms][1] / 1e6 for time_ms in sorted(numbers)]
+    # A commit's time comes right after the program's own look at the clock, unless it lost its CPU in between; UTC minus boot time is one number.
+    found = {
+        "whose check does not follow": sum(1 for number, _, check in ordered if check != (number * 0x9E3779B97F4A7C15 & MASK) >> 12),
+        "far from their time": sum(1 for offset in offsets if offset - min(offsets) > 500),
+        "out of order or twice": sum(1 for a, b in zip(ordered, ordered[1:]) if b[0] <= a[0]),
+        "of none": int(not ordered),
+    }
+    if any(found.values()):
+        print(f"{name}: rows of the beacon {found}")
+    wrong += sum(found.values())
+
+used = last.ticks - first.ticks
+each = [(b - a) / TICK / (passed_ms / 1e3) * 100 for a, b in zip(first.agent_ticks, last.agent_ticks)]
+late = [host["lateness_us"] for host in last.hosts.values()]
+took = [host["reads"]["latency_us"] for host in last.hosts.values()]
+median = lambda numbers: sorted(numbers)[len(numbers) // 2]
+settled = sizes[len(sizes) // 3:]
+growth = slope([(x, anonymous) for x, _, anonymous in settled])
+store = (first.status["store"], last.status["store"])
+regions, series = median([host["regions"] for host in last.hosts.values()]), median([host["series"] for host in last.hosts.values()])
+print(f"{readings} readings of {regions} regions and {series} series in {passed_ms / 1e3:.1f} s: {readings / passed_ms * 1e3:.0f} readings/s, "
+      f"{values / passed_ms * 1e3:.0f} values/s; {rows_seen} rows of one region read back")
+print(f"gaps: {missed} of {readings + missed} due times, by reason: {reasons}")
+print(f"lateness, us: p50 {median([l['p50'] for l in late])} (median host), p99 {max(l['p99'] for l in late)}, max {max(l['max'] for l in late)} (worst host)")
+print(f"due until read, us: p50 {median([t['p50'] for t in took])} (median host), p99 {max(t['p99'] for t in took)}, max {max(t['max'] for t in took)} (worst host)")
+print(f"controller: {used / TICK / (passed_ms / 1e3) * 100:.1f} % of a core; resident {sizes[-1][1] / 1024:.1f} MiB at the end, of which {sizes[-1][2] / 1024:.1f} MiB are its own")
+print(f"agents: {sum(b - a for a, b in zip(first.agent_ticks, last.agent_ticks))} ticks in all, at most {max(each):.3f} % of a core")
+print(f"store: {(store[1]['bytes'] - store[0]['bytes']) / 1e6:.1f} MB, refused rows {store[1]['refused_rows']}, failed {store[1]['failed']}")
+figures = {
+    "hosts": sum(1 for host in last.hosts.values() if is_read(host)),
+    "unaccounted": unaccounted,
+    "not_stored": not_stored,
+    "uncovered": uncovered,
+    "wrong": wrong,
+    "gap_ratio": round(missed / (readings + missed), 6),
+    "lateness_p99_us": max(l["p99"] for l in late),
+    "cpu_percent": round(used / TICK / (passed_ms / 1e3) * 100, 1),
+    "rss_mib": round(max(rss for _, rss, _ in sizes) / 1024, 1),
+    "slope_kib_per_min": round(growth, 1),
+    "bytes_per_value": round((store[1]["bytes"] - store[0]["bytes"]) / values, 3),
+    "agent_percent": round(max(each), 3),
+}
+for name, value in figures.items():
+    print("figure", name, value)
