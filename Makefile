@@ -8,7 +8,7 @@ export QUICK
 
 .PHONY: help
 help:
-	@echo 'make demo          a watched machine on this one: agent and a sample program in a namespace, read from outside'
+	@echo 'make demo          a watched machine on this one: agent and a sample program in a namespace, read from outside, and the dashboard over it'
 	@echo 'make test          every gate and test (set-up included)'
 	@echo 'make bench         all benches (an hour and a half); each prints RESULT lines; QUICK=1 for under a minute each'
 	@echo '  bench-torn         torn reads: guarded blocks and single words against hostile copies'
@@ -38,7 +38,7 @@ build: setup-build
 
 .PHONY: demo
 demo: build
-	scripts/demo
+	build/onlooker demo
 
 # --- gates -------------------------------------------------------------------------------------------------------------------------------
 

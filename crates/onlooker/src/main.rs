@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod controller;
+mod demo;
 mod doctor;
 mod host;
 mod number;
@@ -30,8 +31,12 @@ enum Command {
     Read(read::Arguments),
     /// Watch hosts: read, keep and show what they say
     Controller(controller::Arguments),
+    /// See it at work on this machine
+    Demo(demo::Arguments),
     /// Check what this machine, or the way to a host, needs
     Doctor(doctor::Arguments),
+    #[command(hide = true)]
+    Within(demo::within::Arguments),
 }
 
 /// How a subcommand ended that did not fail.
@@ -52,6 +57,8 @@ enum Failure {
     Host(#[from] host::HostError),
     #[error(transparent)]
     Controller(#[from] onlooker_controller::service::ServiceError),
+    #[error("demo: {0}")]
+    Demo(#[from] demo::DemoError),
     #[error("cannot write: {0}")]
     Output(#[from] std::io::Error),
 }
@@ -61,7 +68,9 @@ fn main() -> ExitCode {
     let end = match &arguments.command {
         Command::Read(arguments) => read::run(arguments),
         Command::Controller(arguments) => controller::run(arguments),
+        Command::Demo(arguments) => demo::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
+        Command::Within(arguments) => demo::within::run(arguments),
     };
     match end {
         Ok(End::Done) => ExitCode::SUCCESS,

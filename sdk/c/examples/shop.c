@@ -60,19 +60,29 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* How busy it is, 0 to 1: a rush every 20 s, and a short one every 7 s. */
+static double rush(void) {
+    double tide = (double)(now_ns() % 20000000000u) / 10e9, burst = (double)(now_ns() % 7000000000u) / 1e9;
+    return (tide < 1 ? tide : 2 - tide) * (burst < 1 ? 1.0 : 0.7);
+}
+
 static void serve(unsigned worker, unsigned *seed) {
     static const char *const names[] = {"ada", "grace", "hedy", "katherine", "margaret"};
     static till_values_t values;
     static pthread_mutex_t till_drawer = PTHREAD_MUTEX_INITIALIZER;
-    struct timespec work = {0, 0};
-    uint64_t began_ns = now_ns(), cents = 100 + (unsigned)rand_r(seed) % 5000;
+    struct timespec work = {0, 0}, pause = {0, 0};
+    uint64_t began_ns, cents = 100 + (unsigned)rand_r(seed) % 5000;
     const char *name = names[(unsigned)rand_r(seed) % 5];
+    double busy = rush();
     onlooker_key_t key;
     onlooker_row_t row;
 
+    pause.tv_nsec = (long)((1 - busy) * 8e6); /* until the next one comes */
+    nanosleep(&pause, (struct timespec *)0);
+    began_ns = now_ns();
     onlooker_counter_inc(&shop_visits_total);
     onlooker_updown_add(&shop_visitors, 1);
-    work.tv_nsec = 200000 + rand_r(seed) % 2000000;
+    work.tv_nsec = 200000 + (long)(busy * (double)(rand_r(seed) % 4000000)); /* the busier, the slower */
     nanosleep(&work, (struct timespec *)0);
 
     if (rand_r(seed) % 20 == 0) {
@@ -106,17 +116,18 @@ static void *work(void *context) {
 }
 
 int main(int argc, char **argv) {
-    int seconds = argc > 1 ? atoi(argv[1]) : 10, i;
+    int seconds = argc > 1 ? atoi(argv[1]) : 10, i, tenth;
     pthread_t workers[WORKERS];
     onlooker_status_t status;
     open_region();
     for (i = 0; i < WORKERS; i++)
         if (pthread_create(&workers[i], (pthread_attr_t *)0, work, (void *)(uintptr_t)i) != 0) return 1;
-    for (i = 0; i < seconds; i++) {
-        struct timespec second = {1, 0};
-        onlooker_gauge_f64_set(&shop_temperature_celsius, 19.0 + (double)(i % 20) / 10);
-        nanosleep(&second, (struct timespec *)0);
-    }
+    for (i = 0; i < seconds; i++)
+        for (tenth = 0; tenth < 10; tenth++) {
+            struct timespec pause = {0, 100000000};
+            onlooker_gauge_f64_set(&shop_temperature_celsius, 19.0 + 2 * rush());
+            nanosleep(&pause, (struct timespec *)0);
+        }
     __atomic_store_n(&stopped, 1, __ATOMIC_RELAXED);
     for (i = 0; i < WORKERS; i++) pthread_join(workers[i], (void **)0);
     onlooker_status(&status);

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration files of a demo's agents and controller.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often an agent without responder samples its kernel's values, and how often such a host is read.
+pub(super) const SAMPLED: Duration = Duration::from_millis(100);
+
+/// A duration as the files have it.
+fn span(time: Duration) -> String {
+    format!("{}ns", time.as_nanos())
+}
+
+/// An agent.
+#[derive(Debug)]
+pub(super) struct Agent<'a> {
+    /// Its files lie here.
+    pub(super) dir: &'a Path,
+    pub(super) listen: Ipv4Addr,
+    /// Who may read.
+    pub(super) reader: Ipv4Addr,
+    /// Where its responder's pins go; None: no responder.
+    pub(super) bpffs: Option<&'a Path>,
+    /// What it calls itself.
+    pub(super) host: &'a str,
+}
+
+impl Agent<'_> {
+    pub(super) fn socket(&self) -> PathBuf {
+        self.dir.join("agent.sock")
+    }
+
+    pub(super) fn toml(&self) -> String {
+        let Self { listen, reader, .. } = self;
+        let mut text = format!(
+            "[agent]\nsocket = {:?}\nstate_dir = {:?}\nhost = {:?}\n[bootstrap]\nlisten = \"{listen}:0\"\nallow = [\"{reader}/32\"]\n\
+             [tcp]\nlisten = \"{listen}:0\"\nallow = [\"{reader}/32\"]\n",
+            self.socket(),
+            self.dir.join("state"),
+            self.host,
+        );
+        // With a responder the agent is to sleep: what it samples is only for readers over TCP.
+        if let Some(bpffs) = self.bpffs {
+            let _ = write!(
+                text,
+                "[kernel]\ndevices = [\"eth0\"]\nallow = [\"{reader}/32\"]\nbpffs = {bpffs:?}\nname = \"demo\"\n"
+            );
+            text.push_str("[sampled]\ninterval = \"1s\"\n");
+        } else {
+            let _ = writeln!(text, "[sampled]\ninterval = \"{}\"", span(SAMPLED));
+        }
+        text
+    }
+}
+
+/// A host that the controller reads.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) name: &'static str,
+    pub(super) address: String,
+    pub(super) token: PathBuf,
+    pub(super) interval: Duration,
+    pub(super) role: &'static str,
+}
+
+/// controller.toml. The store is of the least size that it can have.
+pub(super) fn controller(dir: &Path, listen: SocketAddr, targets: &[Target]) -> String {
+    let mut text = format!(
+        "[http]\nlisten = \"{listen}\"\n[store]\ndir = {:?}\nhot_file = {:?}\nhot_bytes = \"32MiB\"\nmax_bytes = \"64MiB\"\n",
+        dir.join("store"),
+        dir.join("hot"),
+    );
+    for Target { name, address, token, interval, role } in targets {
+        let _ = write!(
+            text,
+            "[[targets]]\nname = \"{name}\"\naddress = \"{address}\"\ntoken_file = {token:?}\ninterval = \"{}\"\nlabels = {{ role = \"{role}\" }}\n",
+            span(*interval)
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onlooker_controller::config::Config;
+
+    #[test]
+    fn the_controller_takes_it() {
+        let target = Target {
+            name: "demo-host",
+            address: "198.18.77.2:7177".into(),
+            token: "/t".into(),
+            interval: Duration::from_millis(10),
+            role: "demo",
+        };
+        let text = controller(Path::new("/d"), SocketAddr::from(([127, 0, 0, 1], 7180)), &[target]);
+        let config = Config::parse(Path::new("c"), &text).unwrap();
+        assert_eq!(config.targets[0].interval.map(|interval| interval.as_ns()), Some(10_000_000));
+        assert!(config.store().max_bytes <= 64 << 20);
+    }
+}
