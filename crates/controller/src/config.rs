@@ -65,6 +65,8 @@ pub struct Config {
     pub read: Read,
     /// `[store]`
     pub store: Store,
+    /// `[joined]`
+    pub joined: Joined,
     /// `[[targets]]`
     pub targets: Vec<Entry>,
 }
@@ -77,6 +79,16 @@ pub struct Http {
     pub listen: SocketAddr,
     /// File with the token that clients must show; empty: none.
     pub token_file: PathBuf,
+    /// File with a token that may add hosts and do nothing else; empty: none.
+    pub join_token_file: PathBuf,
+}
+
+/// Hosts that were added while the controller ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Joined {
+    /// Where they are kept, with their tokens.
+    pub file: PathBuf,
 }
 
 /// How hosts are read.
@@ -144,9 +156,39 @@ pub enum Via {
     Tcp,
 }
 
+impl From<Via> for Choice {
+    fn from(via: Via) -> Self {
+        match via {
+            Via::Auto => Self::Auto,
+            Via::Kernel => Self::Kernel,
+            Via::Tcp => Self::Tcp,
+        }
+    }
+}
+
+impl From<Choice> for Via {
+    fn from(choice: Choice) -> Self {
+        match choice {
+            Choice::Auto => Self::Auto,
+            Choice::Kernel => Self::Kernel,
+            Choice::Tcp => Self::Tcp,
+        }
+    }
+}
+
 impl Default for Http {
     fn default() -> Self {
-        Self { listen: SocketAddr::from(([127, 0, 0, 1], 7180)), token_file: PathBuf::new() }
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7180)),
+            token_file: PathBuf::new(),
+            join_token_file: PathBuf::new(),
+        }
+    }
+}
+
+impl Default for Joined {
+    fn default() -> Self {
+        Self { file: "/var/lib/onlooker-controller/joined.json".into() }
     }
 }
 
@@ -214,16 +256,8 @@ impl Config {
             if entry.interval.is_some_and(|interval| interval.as_ns() < MIN_INTERVAL_NS) {
                 return refuse(&key("interval"), "must be at least 1ms");
             }
-            if let Some(label) = entry
-                .labels
-                .keys()
-                .find(|label| *label == "instance" || onlooker_region::schema::check_label(label).is_err())
-            {
-                return refuse(
-                    &key("labels"),
-                    &format!("`{label}` cannot be a label here; `instance` is the host's name"),
-                );
-            }
+            target::check_name(entry.name()).map_err(|message| (key("name"), message))?;
+            target::check_labels(&entry.labels).map_err(|message| (key("labels"), message))?;
         }
         if self.read.interval.as_ns() < MIN_INTERVAL_NS {
             return refuse("[read] interval", "must be at least 1ms");
@@ -254,17 +288,15 @@ impl Config {
     /// # Errors
     /// [`ConfigError`].
     pub fn http_token(&self, path: &Path) -> Result<Option<Arc<str>>, ConfigError> {
-        let file = &self.http.token_file;
-        if file.as_os_str().is_empty() {
-            return Ok(None);
-        }
-        let text = read("the HTTP token", file)?;
-        let token = text.trim();
-        if token.len() < 16 {
-            let message = format!("the token in {} is shorter than 16 characters; make a longer one", file.display());
-            return Err(ConfigError::Value { path: path.into(), key: "[http] token_file".into(), message });
-        }
-        Ok(Some(token.into()))
+        token(path, "[http] token_file", &self.http.token_file)
+    }
+
+    /// The token that may add hosts.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn join_token(&self, path: &Path) -> Result<Option<Arc<str>>, ConfigError> {
+        token(path, "[http] join_token_file", &self.http.join_token_file)
     }
 
     /// What the engine is told.
@@ -295,6 +327,20 @@ impl Config {
     }
 }
 
+/// The token in a file, if one is named.
+fn token(path: &Path, key: &str, file: &Path) -> Result<Option<Arc<str>>, ConfigError> {
+    if file.as_os_str().is_empty() {
+        return Ok(None);
+    }
+    let text = read("the HTTP token", file)?;
+    let token = text.trim();
+    if token.len() < 16 {
+        let message = format!("the token in {} is shorter than 16 characters; make a longer one", file.display());
+        return Err(ConfigError::Value { path: path.into(), key: key.into(), message });
+    }
+    Ok(Some(token.into()))
+}
+
 const MIN_INTERVAL_NS: u64 = 1_000_000;
 /// Rows of a ring: more than two seconds at 10 ms, so that a slow sync costs nothing.
 const RING_ROWS: u64 = 256;
@@ -321,11 +367,7 @@ impl Entry {
             token,
             labels: self.labels.clone(),
             interval: self.interval.unwrap_or(interval).as_duration(),
-            choice: match self.via {
-                Via::Auto => Choice::Auto,
-                Via::Kernel => Choice::Kernel,
-                Via::Tcp => Choice::Tcp,
-            },
+            choice: self.via.into(),
         }))
     }
 }

@@ -89,9 +89,14 @@ impl Drop for Connector {
     }
 }
 
+/// Bootstraps a target.
+pub(crate) fn ask(target: &Target, timeout: Duration) -> Result<Bootstrapped, Error> {
+    bootstrap(&resolve(&target.host, target.port)?, &target.token, crate::engine::READER, timeout)
+}
+
 fn connect(job: &Job, timeout: Duration) -> Result<Connected, Error> {
     let Job { target, avoid_kernel, .. } = job;
-    let told = bootstrap(&resolve(&target.host, target.port)?, &target.token, crate::engine::READER, timeout)?;
+    let told = ask(target, timeout)?;
     let has_kernel = told.answer.responder(Via::Kernel.kind()).is_some();
     let use_tcp = match target.choice {
         Choice::Tcp => true,

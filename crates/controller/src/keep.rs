@@ -4,6 +4,7 @@
 //! The reading thread never waits for a disk: it asks for a track, goes on without it, and appends to the ring once it has been given its appender. Rows that
 //! were read before that are not kept, and rows that find the ring full are counted.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +22,7 @@ const MAX_LAG_NS: u64 = 1_000_000_000;
 
 enum Order {
     Define { tag: u64, columns: Vec<Kind>, meta: Vec<u8> },
-    Retire { track: TrackId, appender: Appender },
+    Retire(Vec<(TrackId, Appender)>),
     Gap(Gap),
     Stop,
 }
@@ -80,9 +81,11 @@ impl Tracks {
         self.made.try_recv().ok()
     }
 
-    /// A track gets no more rows.
-    pub fn retire(&self, track: TrackId, appender: Appender) {
-        let _ = self.orders.send(Order::Retire { track, appender });
+    /// Tracks get no more rows.
+    pub fn retire(&self, tracks: Vec<(TrackId, Appender)>) {
+        if !tracks.is_empty() {
+            let _ = self.orders.send(Order::Retire(tracks));
+        }
     }
 
     /// There are no rows for a time.
@@ -149,13 +152,17 @@ impl Drop for Keeper {
     }
 }
 
+/// Who asked for tracks whose appender is with somebody who gives it back soon: a host that was forgotten and is watched again.
+type Waiting = HashMap<TrackId, u64>;
+
 fn run(store: &Mutex<Store>, counters: &Counters, todo: &Receiver<Order>, tell: &Sender<Made>) {
+    let mut waiting = Waiting::new();
     let mut next_seal = Instant::now() + SEAL_INTERVAL;
     loop {
         let order = todo.recv_timeout(next_seal.saturating_duration_since(Instant::now()));
         let stop = matches!(order, Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected));
         if let Ok(order) = order
-            && let Err(error) = obey(&mut lock(store), order, tell)
+            && let Err(error) = obey(&mut lock(store), order, &mut waiting, tell)
         {
             counters.failed(Some(&error));
         }
@@ -177,18 +184,26 @@ fn run(store: &Mutex<Store>, counters: &Counters, todo: &Receiver<Order>, tell: 
     }
 }
 
-fn obey(store: &mut Store, order: Order, tell: &Sender<Made>) -> Result<(), StoreError> {
+fn obey(store: &mut Store, order: Order, waiting: &mut Waiting, tell: &Sender<Made>) -> Result<(), StoreError> {
     match order {
         Order::Define { tag, columns, meta } => {
             let track = store.define(&columns, &meta)?;
-            if let Some(appender) = store.appender(track) {
+            match store.appender(track) {
                 // Whoever asked may be gone; the track then waits for the next one in vain until it is retired.
-                let _ = tell.send(Made { tag, track, appender });
+                Some(appender) => drop(tell.send(Made { tag, track, appender })),
+                None => drop(waiting.insert(track, tag)),
             }
             Ok(())
         }
-        Order::Retire { track, appender } => {
-            store.retire(track, appender);
+        Order::Retire(tracks) => {
+            for (track, appender) in tracks {
+                store.retire(track, appender);
+                if let Some(tag) = waiting.remove(&track)
+                    && let Some(appender) = store.appender(track)
+                {
+                    let _ = tell.send(Made { tag, track, appender });
+                }
+            }
             Ok(())
         }
         Order::Gap(gap) => store.gap(gap),

@@ -7,6 +7,7 @@
 
 pub mod config;
 pub mod connect;
+pub mod discovery;
 pub mod engine;
 pub mod fleet;
 pub mod http;
@@ -15,6 +16,7 @@ pub mod series;
 pub mod service;
 mod sink;
 pub mod target;
+pub mod trial;
 
 pub use engine::Running;
 pub use sink::{Gap, Reading, Sink, State};

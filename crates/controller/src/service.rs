@@ -8,8 +8,10 @@ use std::sync::Arc;
 use onlooker_store::{Recovery, StoreError};
 use onlooker_transport::clock::Moment;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
 
 use crate::config::{Config, ConfigError};
+use crate::discovery::{Book, JoinedError};
 use crate::engine::{EngineError, Running};
 use crate::fleet::{Fleet, FleetSink};
 use crate::http::{self, ServeError, Shared};
@@ -27,6 +29,9 @@ pub enum ServiceError {
     /// The reading thread.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// Hosts that were added.
+    #[error(transparent)]
+    Joined(#[from] JoinedError),
     /// HTTP.
     #[error(transparent)]
     Http(#[from] ServeError),
@@ -40,6 +45,9 @@ pub enum ServiceError {
     },
 }
 
+/// Hosts that are read at a time before they are accepted: each takes a thread meanwhile.
+const TRIALS: usize = 8;
+
 /// Runs until SIGTERM or SIGINT. `say` is told what an operator wants to know; `ready` the address of the dashboard, once it is served.
 ///
 /// # Errors
@@ -52,6 +60,7 @@ pub fn run(
 ) -> Result<(), ServiceError> {
     let targets = config.read_targets(path)?;
     let token = config.http_token(path)?;
+    let join_token = config.join_token(path)?;
     if token.is_none() && !config.http.listen.ip().is_loopback() {
         say(&format!(
             "warning: {} is no loopback address and [http] token_file is empty: everybody who reaches it sees everything",
@@ -71,6 +80,7 @@ pub fn run(
     let fleet = Arc::new(Fleet::default());
     let counters = keeper.counters();
     let engine = Running::start(config.engine(), FleetSink::new(fleet.clone(), tracks, counters.clone()))?;
+    let book = Arc::new(Book::open(&config.joined.file, engine.orders().clone())?);
     let shared = Shared {
         pressure: engine.pressure(),
         rates: Arc::default(),
@@ -80,11 +90,14 @@ pub fn run(
         max_store_bytes: config.store.max_bytes.as_bytes(),
         started_ns: Moment::now().utc_ns,
         token,
+        join_token,
+        book: book.clone(),
+        read_interval: config.read.interval.as_duration(),
+        read_timeout: config.read.timeout.as_duration(),
+        trials: Arc::new(Semaphore::new(TRIALS)),
     };
-    for target in &targets {
-        engine.orders().watch(target.clone());
-    }
-    say(&format!("watching {} hosts; dashboard http://{address}/", targets.len()));
+    let watched = book.set_config(targets);
+    say(&format!("watching {watched} hosts; dashboard http://{address}/"));
     ready(address);
     let served = runtime.block_on(http::serve(listener, shared, stopped()));
     // The sink goes before the store: what it has appended is sealed then.

@@ -59,4 +59,6 @@ pub trait Sink {
     fn gap(&mut self, target: &Arc<Target>, gap: Gap);
     /// A host's state has changed.
     fn state(&mut self, target: &Arc<Target>, state: State);
+    /// A host is watched no more, or another target takes its name: nothing follows for this one.
+    fn gone(&mut self, target: &Arc<Target>);
 }

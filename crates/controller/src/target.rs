@@ -37,6 +37,64 @@ pub struct Target {
     pub choice: Choice,
 }
 
+impl Target {
+    /// `HOST:PORT`, with brackets where the host is an IPv6 address.
+    #[must_use]
+    pub fn address(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// Shortest time between two readings.
+pub const MIN_INTERVAL: Duration = Duration::from_millis(1);
+/// Longest name of a host, bytes.
+pub const MAX_NAME_BYTES: usize = 256;
+/// Longest value of a label, bytes.
+pub const MAX_LABEL_BYTES: usize = 1024;
+/// Labels of a host at most.
+pub const MAX_LABELS: usize = 64;
+
+/// What a host may be called.
+///
+/// # Errors
+/// What is wrong.
+pub fn check_name(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains(char::is_control) || name.trim() != name {
+        let shown: String = name.chars().take(64).collect();
+        return Err(format!(
+            "{shown:?} cannot be a name: 1 to {MAX_NAME_BYTES} bytes without control characters, and no space at either end"
+        ));
+    }
+    Ok(())
+}
+
+/// What labels a host may have.
+///
+/// # Errors
+/// What is wrong.
+pub fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), String> {
+    if labels.len() > MAX_LABELS {
+        return Err(format!("{} labels; a host has at most {MAX_LABELS}", labels.len()));
+    }
+    for (name, value) in labels {
+        let shown: String = name.chars().take(64).collect();
+        if name == "instance" {
+            return Err("`instance` cannot be a label here; `instance` is the host's name".into());
+        }
+        if onlooker_region::schema::check_label(name).is_err() {
+            return Err(format!("{shown:?} cannot be a label: letters, digits and `_`, and no digit in front"));
+        }
+        if value.len() > MAX_LABEL_BYTES {
+            return Err(format!("the value of label {shown} is longer than {MAX_LABEL_BYTES} bytes"));
+        }
+    }
+    Ok(())
+}
+
 /// `HOST` or `HOST:PORT`; IPv6 addresses with a port stand in brackets.
 ///
 /// # Errors

@@ -21,6 +21,7 @@ enum Event {
     Reading { due_ns: u64, regions: Vec<String>, values: usize },
     Gap(Gap),
     State(State),
+    Gone,
 }
 
 struct Recorder(Sender<(String, Event)>);
@@ -47,6 +48,10 @@ impl Sink for Recorder {
 
     fn state(&mut self, target: &Arc<Target>, state: State) {
         self.send(target, Event::State(state));
+    }
+
+    fn gone(&mut self, target: &Arc<Target>) {
+        self.send(target, Event::Gone);
     }
 }
 
@@ -139,7 +144,7 @@ fn each_host_is_read_at_its_pace_and_a_dead_one_harms_nobody() {
                 due.entry(host).or_default().push(due_ns);
             }
             (host, Event::Gap(gap)) => gaps += u64::from(host == "dead") * gap.due_times,
-            (_, Event::State(_)) => {}
+            (_, Event::State(_) | Event::Gone) => {}
         }
     }
     let interval_ns = u64::try_from(INTERVAL.as_nanos()).unwrap();

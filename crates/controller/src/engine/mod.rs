@@ -314,6 +314,7 @@ impl<S: Sink> Engine<S> {
         self.by_flow.remove(&host.flow);
         self.active.retain(|other| *other != index);
         host.unlink(&mut self.sockets);
+        self.sink.gone(&host.target);
         self.free.push(index);
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use onlooker_region::columns::Sample;
 use onlooker_region::control::RegionEntry;
-use onlooker_transport::reader::Frame;
+use onlooker_transport::reader::{Frame, Session};
 
 use crate::series::{EntityKey, Series, describe, fill, group_number};
 
@@ -73,6 +73,14 @@ impl Entities {
             let at = entity.series.iter().position(|series| series.name == name && series.text() == text)?;
             Some((*key, at))
         })
+    }
+
+    /// What a session's last reading had, without labels of the host.
+    pub(crate) fn of(session: &Session) -> Self {
+        let mut entities = Self::default();
+        let labels = BTreeMap::new();
+        session.frames().for_each(|frame| entities.take(&frame, &labels, |_| 0, |_| {}));
+        entities
     }
 
     pub(super) fn begin(&mut self) {

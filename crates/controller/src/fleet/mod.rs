@@ -51,13 +51,19 @@ impl Fleet {
             return known.clone();
         }
         let host = Arc::new(Host::new(target.clone()));
-        hosts.insert(target.name.clone(), host.clone());
+        let before = hosts.insert(target.name.clone(), host.clone());
+        if let Some(before) = before {
+            before.tell();
+        }
         host
     }
 
     /// Takes a host out.
     pub fn leave(&self, name: &str) {
-        self.hosts.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        let left = self.hosts.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        if let Some(host) = left {
+            host.tell();
+        }
     }
 }
 
@@ -80,7 +86,12 @@ impl Host {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells of each reading and change of state.
+    /// Wakes whoever waits for news.
+    pub(crate) fn tell(&self) {
+        self.news.send_modify(|number| *number += 1);
+    }
+
+    /// Tells of each reading and change of state, and of its end: whoever waits looks then whether the fleet still has this host.
     #[must_use]
     pub fn news(&self) -> watch::Receiver<u64> {
         self.news.subscribe()

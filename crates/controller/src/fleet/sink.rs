@@ -13,7 +13,7 @@ use onlooker_transport::clock::{Moment, Relation};
 use onlooker_transport::reader::Frame;
 use serde::{Deserialize, Serialize};
 
-use super::{Entity, Fleet, Host, Region, Shown, ShownGap};
+use super::{Entity, Fleet, Region, Shown, ShownGap};
 use crate::keep::{Counters, Tracks};
 use crate::series::{EntityKey, Series, kinds};
 use crate::sink::{Gap, Reading, Sink, State};
@@ -82,7 +82,7 @@ impl FleetSink {
             match keep {
                 Some((tag, keep)) if *tag == made.tag => *keep = Keep::Rows(made.track, made.appender),
                 // The entity has gone meanwhile.
-                _ => self.tracks.retire(made.track, made.appender),
+                _ => self.tracks.retire(vec![(made.track, made.appender)]),
             }
         }
     }
@@ -122,7 +122,7 @@ impl Sink for FleetSink {
             shown.entities.take(&frame, &common, utc_ns, |news| {
                 if news.is_new {
                     if let Some((_, Keep::Rows(track, appender))) = kept.entities.remove(&news.key) {
-                        self.tracks.retire(track, appender);
+                        self.tracks.retire(vec![(track, appender)]);
                     }
                     self.next_tag += 1;
                     if let Ok(meta) = serde_json::to_vec(&Meta::of(target, news.key, news.entity)) {
@@ -140,10 +140,10 @@ impl Sink for FleetSink {
         }
         shown.entities.end(|key| {
             if let Some((_, Keep::Rows(track, appender))) = kept.entities.remove(&key) {
-                self.tracks.retire(track, appender);
+                self.tracks.retire(vec![(track, appender)]);
             }
         });
-        news(&host);
+        host.tell();
     }
 
     fn gap(&mut self, target: &Arc<Target>, gap: Gap) {
@@ -166,7 +166,7 @@ impl Sink for FleetSink {
                 kept.gap = Some(whole);
             }
         }
-        news(&host);
+        host.tell();
     }
 
     fn state(&mut self, target: &Arc<Target>, state: State) {
@@ -181,7 +181,25 @@ impl Sink for FleetSink {
             }
         }
         drop(shown);
-        news(&host);
+        host.tell();
+    }
+
+    fn gone(&mut self, target: &Arc<Target>) {
+        self.take_made();
+        // Tracks that are still being made are retired when they come.
+        self.tags.retain(|_, (host, _)| *host != target.name);
+        if let Some(mut kept) = self.kept.remove(&target.name) {
+            if let Some(gap) = kept.gap.take() {
+                // Up to the last due time: from now on nobody asks, and silence is no gap.
+                store_gap(&self.tracks, &kept, &gap);
+            }
+            let rows = kept.entities.into_values().filter_map(|(_, keep)| match keep {
+                Keep::Rows(track, appender) => Some((track, appender)),
+                Keep::Asked => None,
+            });
+            self.tracks.retire(rows.collect());
+        }
+        self.fleet.leave(&target.name);
     }
 }
 
@@ -203,10 +221,6 @@ fn store_gap(tracks: &Tracks, kept: &Kept, gap: &ShownGap) {
             tracks.gap(onlooker_store::Gap { track: *track, from_ns, to_ns, reason: reason.to_owned() });
         }
     }
-}
-
-fn news(host: &Host) {
-    host.news.send_modify(|number| *number += 1);
 }
 
 /// Labels for all series of a host.

@@ -28,6 +28,8 @@ const LEAST_EVERY_MS: f64 = 10.0;
 const MOST_EVERY_MS: f64 = 60_000.0;
 /// Series of one stream.
 const MAX_SERIES: usize = 2_000;
+/// A host that is not there after this time has been forgotten.
+const REPLACEMENT: Duration = Duration::from_millis(50);
 /// Events that a page may be behind.
 const QUEUE: usize = 256;
 
@@ -90,10 +92,18 @@ async fn follow(
             return;
         }
         tokio::select! {
-            changed = news.changed() => if changed.is_err() {
-                // Watched anew under the same name, or no more.
-                let Some(next) = shared.fleet.host(&host.target.name) else { return };
-                (news, host) = (next.news(), next);
+            _ = news.changed() => {
+                let mut now = shared.fleet.host(&host.target.name);
+                if now.is_none() {
+                    // A target that takes the place of another of its name is there at once.
+                    tokio::time::sleep(REPLACEMENT).await;
+                    now = shared.fleet.host(&host.target.name);
+                }
+                let Some(now) = now else { return };
+                if !Arc::ptr_eq(&now, &host) {
+                    (news, host) = (now.news(), now);
+                    news.mark_changed();
+                }
             },
             () = send.closed() => return,
         }

@@ -10,20 +10,24 @@ mod metrics;
 mod range;
 mod series;
 mod status;
+mod targets;
 mod ui;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use axum::extract::{Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use onlooker_store::Store;
 use subtle::ConstantTimeEq as _;
+use tokio::sync::Semaphore;
 
+use crate::discovery::Book;
 use crate::engine::Pressure;
 use crate::fleet::Fleet;
 use crate::keep::Counters;
@@ -49,7 +53,20 @@ pub struct Shared {
     pub rates: Arc<Rates>,
     /// What clients must show, if anything.
     pub token: Option<Arc<str>>,
+    /// What may add hosts besides.
+    pub join_token: Option<Arc<str>>,
+    /// Who is watched.
+    pub book: Arc<Book>,
+    /// Time between two readings of a host that says nothing else.
+    pub read_interval: Duration,
+    /// How long a bootstrap, and a reading, may take before a host is accepted.
+    pub read_timeout: Duration,
+    /// So many hosts are read at a time before they are accepted.
+    pub trials: Arc<Semaphore>,
 }
+
+/// Body of a request that changes targets.
+const MAX_CHANGE_BYTES: usize = 64 << 10;
 
 /// Everything under `/`.
 pub fn router(shared: Shared) -> Router {
@@ -61,8 +78,15 @@ pub fn router(shared: Shared) -> Router {
         .route("/api/v1/hosts/{host}/series", get(series::series))
         .route("/api/v1/hosts/{host}/range", get(range::range))
         .route("/api/v1/live", get(live::live))
+        .route("/api/v1/targets", get(targets::list))
         .layer(middleware::from_fn_with_state(shared.clone(), admit));
+    // They look at the request's token themselves.
+    let changes = Router::new()
+        .route("/api/v1/targets", post(targets::join))
+        .route("/api/v1/targets/{name}", delete(targets::leave))
+        .layer(DefaultBodyLimit::max(MAX_CHANGE_BYTES));
     Router::new()
+        .merge(changes)
         .merge(api)
         .route("/healthz", get(async || "ok"))
         .route("/readyz", get(status::ready))
@@ -159,5 +183,6 @@ pub async fn serve(
     shared: Shared,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
-    Ok(axum::serve(listener, router(shared)).with_graceful_shutdown(stop).await?)
+    let service = router(shared).into_make_service_with_connect_info::<SocketAddr>();
+    Ok(axum::serve(listener, service).with_graceful_shutdown(stop).await?)
 }

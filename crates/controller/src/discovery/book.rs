@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The book of targets: what each source wants, and what is watched because of it.
+//!
+//! Written by the configuration, by the files' thread and by HTTP, each under the lock and none for longer than one comparison (and, where hosts are added, one
+//! fsync); the difference between what is wanted and what is watched becomes orders. A target that several sources have goes to the first: configuration, added
+//! hosts, files in their order. Invariant: one name, one target; a target that did not change gets no order, hence no gap.
+//! Cost of a change: linear in the number of targets, a few microseconds each.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::joined::{Joined, JoinedError, MAX_JOINED};
+use crate::engine::Orders;
+use crate::target::Target;
+
+/// Takes the orders.
+pub trait Watcher: Send {
+    /// Watches a host; one of the same name is replaced.
+    fn watch(&self, target: &Arc<Target>);
+    /// Watches a host no more.
+    fn forget(&self, name: &str);
+}
+
+impl Watcher for Orders {
+    fn watch(&self, target: &Arc<Target>) {
+        Self::watch(self, target.clone());
+    }
+
+    fn forget(&self, name: &str) {
+        Self::forget(self, name);
+    }
+}
+
+/// Where a target comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// `[[targets]]` of controller.toml.
+    Config,
+    /// A file that `[[discovery]]` names.
+    File(Arc<Path>),
+    /// Added over HTTP.
+    Joined,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config => f.write_str("config"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Joined => f.write_str("joined"),
+        }
+    }
+}
+
+/// A target that a source has, or what it has instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its name, as far as it has one.
+    pub name: String,
+    /// Its address, as it was written.
+    pub address: String,
+    /// What is watched.
+    pub target: Option<Arc<Target>>,
+    /// Why it is not watched, or not as it stands there.
+    pub error: Option<String>,
+}
+
+impl Found {
+    fn good(target: &Arc<Target>) -> Self {
+        Self { name: target.name.clone(), address: target.address(), target: Some(target.clone()), error: None }
+    }
+}
+
+/// A line of the book.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// What was found.
+    pub found: Found,
+    /// Where.
+    pub source: Source,
+}
+
+/// Why a host is not added or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// Its name is another one's.
+    #[error("{}", taken(.name, .owner))]
+    Taken {
+        /// The name.
+        name: String,
+        /// Whose it is.
+        owner: Source,
+    },
+    /// No such host.
+    #[error("no host `{0}` was added; GET /api/v1/targets lists all")]
+    Unknown(String),
+    /// The token is not the host's.
+    #[error("that is not the join token of `{0}`; `onlooker-agent token` on the host prints it")]
+    Token(String),
+    /// Too many.
+    #[error("{MAX_JOINED} hosts have been added, which is the limit; list the others in a discovery file")]
+    Full,
+    /// The file.
+    #[error(transparent)]
+    Kept(#[from] JoinedError),
+}
+
+fn taken(name: &str, source: &Source) -> String {
+    match source {
+        Source::Config => format!("`{name}` is in [[targets]] of controller.toml; change it there"),
+        Source::File(path) => format!("`{name}` is in the discovery file {}; change it there", path.display()),
+        Source::Joined => {
+            format!("`{name}` was added with another address or token; give another name, or `\"replace\":true`")
+        }
+    }
+}
+
+/// The book.
+pub struct Book(Mutex<Inner>);
+
+struct Inner {
+    watcher: Box<dyn Watcher>,
+    config: Vec<Arc<Target>>,
+    joined: Joined,
+    /// By section, then by path.
+    files: Vec<(Arc<Path>, Vec<Found>)>,
+    watched: BTreeMap<String, Arc<Target>>,
+    lines: Vec<Line>,
+}
+
+impl Book {
+    /// A book of the hosts added before, which are in `joined`.
+    ///
+    /// # Errors
+    /// [`JoinedError`]: the file is damaged, or not to be read.
+    pub fn open(joined: &Path, watcher: impl Watcher + 'static) -> Result<Self, JoinedError> {
+        let inner = Inner {
+            watcher: Box::new(watcher),
+            config: Vec::new(),
+            joined: Joined::open(joined)?,
+            files: Vec::new(),
+            watched: BTreeMap::new(),
+            lines: Vec::new(),
+        };
+        Ok(Self(Mutex::new(inner)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The configuration's targets from now on. The number of hosts watched.
+    pub fn set_config(&self, targets: Vec<Arc<Target>>) -> usize {
+        let mut inner = self.lock();
+        inner.config = targets;
+        inner.apply()
+    }
+
+    /// The files' targets from now on, the first file first. The number of hosts watched.
+    pub fn set_files(&self, files: Vec<(Arc<Path>, Vec<Found>)>) -> usize {
+        let mut inner = self.lock();
+        inner.files = files;
+        inner.apply()
+    }
+
+    /// What is watched, and what is not although a source has it.
+    #[must_use]
+    pub fn lines(&self) -> Vec<Line> {
+        self.lock().lines.clone()
+    }
+
+    /// Whether `target` could be added now.
+    ///
+    /// # Errors
+    /// [`ChangeError::Taken`], [`ChangeError::Full`].
+    pub fn may_join(&self, target: &Target, replace: bool) -> Result<(), ChangeError> {
+        self.lock().may_join(target, replace)
+    }
+
+    /// Adds a host, or another one in its place; it is kept when this returns.
+    ///
+    /// # Errors
+    /// [`ChangeError`]; nothing has changed then.
+    pub fn join(&self, target: Arc<Target>, replace: bool) -> Result<(), ChangeError> {
+        let mut inner = self.lock();
+        inner.may_join(&target, replace)?;
+        let name = target.name.clone();
+        inner.joined.set(&name, Some(target))?;
+        inner.apply();
+        Ok(())
+    }
+
+    /// Removes a host that was added. `is_owner` is asked whether who wants this may.
+    ///
+    /// # Errors
+    /// [`ChangeError`]; nothing has changed then.
+    pub fn leave(&self, name: &str, is_owner: impl FnOnce(&Target) -> bool) -> Result<(), ChangeError> {
+        let mut inner = self.lock();
+        let Some(target) = inner.joined.get(name) else {
+            let line = inner.lines.iter().find(|line| line.found.target.as_ref().is_some_and(|t| t.name == name));
+            return Err(match line {
+                Some(line) => ChangeError::Taken { name: name.to_owned(), owner: line.source.clone() },
+                None => ChangeError::Unknown(name.to_owned()),
+            });
+        };
+        if !is_owner(target) {
+            return Err(ChangeError::Token(name.to_owned()));
+        }
+        inner.joined.set(name, None)?;
+        inner.apply();
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn may_join(&self, target: &Target, replace: bool) -> Result<(), ChangeError> {
+        let name = &target.name;
+        let taken = |owner| Err(ChangeError::Taken { name: name.clone(), owner });
+        match self.joined.get(name) {
+            Some(known) => {
+                let same = (&known.host, known.port, &known.token) == (&target.host, target.port, &target.token);
+                if same || replace { Ok(()) } else { taken(Source::Joined) }
+            }
+            None => {
+                let has = |line: &&Line| line.found.target.as_ref().is_some_and(|other| other.name == *name);
+                match self.lines.iter().find(has) {
+                    Some(line) => taken(line.source.clone()),
+                    None if self.joined.len() >= MAX_JOINED => Err(ChangeError::Full),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Compares what is wanted with what is watched.
+    fn apply(&mut self) -> usize {
+        let good = |source: &Source, target: &Arc<Target>| Line { found: Found::good(target), source: source.clone() };
+        let config = self.config.iter().map(|target| good(&Source::Config, target));
+        let joined = self.joined.hosts().map(|target| good(&Source::Joined, target));
+        let files = self.files.iter().flat_map(|(path, found)| {
+            found.iter().map(|found| Line { found: found.clone(), source: Source::File(path.clone()) })
+        });
+        let mut wanted: BTreeMap<String, (Arc<Target>, Source)> = BTreeMap::new();
+        let mut lines: Vec<Line> = Vec::new();
+        for mut line in config.chain(joined).chain(files) {
+            if let Some(target) = &mut line.found.target {
+                match wanted.get(&target.name) {
+                    // The same twice is once.
+                    Some((first, _)) if first == target => continue,
+                    Some((_, source)) => {
+                        let error = format!("the name is taken: it is in {source}, too, as another target");
+                        (line.found.error, line.found.target) = (Some(error), None);
+                    }
+                    None => {
+                        // Who has a target goes on having that very one.
+                        if let Some(watched) = self.watched.get(&target.name).filter(|watched| *watched == target) {
+                            *target = watched.clone();
+                        }
+                        wanted.insert(target.name.clone(), (target.clone(), line.source.clone()));
+                    }
+                }
+            }
+            lines.push(line);
+        }
+        for name in self.watched.keys().filter(|name| !wanted.contains_key(*name)) {
+            self.watcher.forget(name);
+        }
+        for (name, (target, _)) in &wanted {
+            if self.watched.get(name) != Some(target) {
+                self.watcher.watch(target);
+            }
+        }
+        self.watched = wanted.into_iter().map(|(name, (target, _))| (name, target)).collect();
+        self.lines = lines;
+        self.watched.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onlooker_bootstrap::{Secret, Token};
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    #[derive(Clone, Default)]
+    struct Told(Arc<Mutex<Vec<String>>>);
+
+    impl Told {
+        fn take(&self) -> Vec<String> {
+            std::mem::take(&mut self.0.lock().unwrap())
+        }
+    }
+
+    impl Watcher for Told {
+        fn watch(&self, target: &Arc<Target>) {
+            self.0.lock().unwrap().push(format!("watch {} {}", target.name, target.address()));
+        }
+
+        fn forget(&self, name: &str) {
+            self.0.lock().unwrap().push(format!("forget {name}"));
+        }
+    }
+
+    fn host(name: &str, port: u16) -> Arc<Target> {
+        Arc::new(Target {
+            name: name.into(),
+            host: "h".into(),
+            port,
+            token: Token { fingerprint: None, secret: Secret::new([7; 32]) },
+            labels: BTreeMap::new(),
+            interval: Duration::from_secs(1),
+            choice: crate::target::Choice::Auto,
+        })
+    }
+
+    fn file(path: &str, hosts: &[Arc<Target>]) -> (Arc<Path>, Vec<Found>) {
+        (PathBuf::from(path).into(), hosts.iter().map(Found::good).collect())
+    }
+
+    #[test]
+    fn only_differences_become_orders() {
+        let dir = tempfile::tempdir().unwrap();
+        let told = Told::default();
+        let book = Book::open(&dir.path().join("joined.json"), told.clone()).unwrap();
+        assert_eq!(book.set_config(vec![host("a", 1)]), 1);
+        assert_eq!(book.set_files(vec![file("/x", &[host("b", 1), host("c", 1)])]), 3);
+        assert_eq!(told.take(), ["watch a h:1", "watch b h:1", "watch c h:1"]);
+        // The same from another file, and twice; another address; one gone.
+        book.set_files(vec![file("/w", &[host("b", 1)]), file("/x", &[host("b", 1), host("c", 2)])]);
+        assert_eq!(told.take(), ["watch c h:2"]);
+        book.set_files(vec![file("/w", &[host("b", 1)])]);
+        assert_eq!(told.take(), ["forget c"]);
+        book.set_config(Vec::new());
+        assert_eq!(told.take(), ["forget a"]);
+        assert_eq!(book.lines().len(), 1);
+    }
+
+    #[test]
+    fn a_name_belongs_to_the_first_who_has_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("joined.json");
+        let told = Told::default();
+        let book = Book::open(&path, told.clone()).unwrap();
+        book.set_config(vec![host("a", 1)]);
+        book.set_files(vec![file("/x", &[host("a", 2), host("b", 2)])]);
+        assert_eq!(told.take(), ["watch a h:1", "watch b h:2"]);
+        let error = book.lines()[1].found.error.clone().unwrap();
+        assert!(error.contains("in config"), "{error}");
+        for (name, part) in [("a", "controller.toml"), ("b", "/x")] {
+            for replace in [false, true] {
+                let error = book.join(host(name, 3), replace).unwrap_err().to_string();
+                assert!(error.contains(part), "{error}");
+            }
+            assert!(matches!(book.leave(name, |_| true), Err(ChangeError::Taken { .. })));
+        }
+        book.join(host("c", 3), false).unwrap();
+        book.join(host("c", 3), false).unwrap();
+        assert_eq!(told.take(), ["watch c h:3"]);
+        assert!(matches!(book.join(host("c", 4), false), Err(ChangeError::Taken { owner: Source::Joined, .. })));
+        book.join(host("c", 4), true).unwrap();
+        assert!(matches!(book.leave("c", |_| false), Err(ChangeError::Token(_))));
+        assert!(matches!(book.leave("d", |_| true), Err(ChangeError::Unknown(_))));
+        assert_eq!(told.take(), ["watch c h:4"]);
+        // The configuration's gone: the file's turn.
+        book.set_config(Vec::new());
+        assert_eq!(told.take(), ["watch a h:2"]);
+        // After a restart.
+        let book = Book::open(&path, told.clone()).unwrap();
+        book.set_config(Vec::new());
+        assert_eq!(told.take(), ["watch c h:4"]);
+        book.leave("c", |target| target.port == 4).unwrap();
+        assert_eq!(told.take(), ["forget c"]);
+    }
+}
