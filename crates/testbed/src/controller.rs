@@ -29,9 +29,11 @@ impl Controller {
     pub fn start_in(dir: TempDir, http: &str, rest: &str) -> Self {
         let path = |name: &str| dir.path().join(name);
         let text = format!(
-            "[http]\nlisten = \"127.0.0.1:0\"\n{http}\n[store]\ndir = {:?}\nhot_file = {:?}\nhot_bytes = \"16MiB\"\nmax_bytes = \"64MiB\"\n{rest}",
+            "[http]\nlisten = \"127.0.0.1:0\"\n{http}\n[store]\ndir = {:?}\nhot_file = {:?}\nhot_bytes = \"16MiB\"\nmax_bytes = \"64MiB\"\n\
+             [joined]\nfile = {:?}\n{rest}",
             path("store"),
             path("hot"),
+            path("joined.json"),
         );
         fs::write(path("controller.toml"), text).unwrap();
         let mut controller = Self { dir, process: None, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
@@ -72,7 +74,7 @@ impl Controller {
         self.process.take().expect("it runs")
     }
 
-    /// Its files: `controller.toml`, `store`, `hot`.
+    /// Its files: `controller.toml`, `store`, `hot`, `joined.json`.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path()

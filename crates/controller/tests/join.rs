@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Hosts added to and taken from a real controller over HTTP.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+
+use onlooker_testbed::{Agent, Answer, Controller, request, until};
+use serde_json::{Value, json};
+
+const OPERATOR: &str = "operator-token-0123456789";
+const JOIN: &str = "join-token-0123456789";
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
+/// A controller with these tokens; `rest` are further sections.
+fn controller(http: bool, join: bool, rest: &str) -> Controller {
+    let dir = tempfile::tempdir().unwrap();
+    let mut keys = String::new();
+    for (key, token, wanted) in [("token_file", OPERATOR, http), ("join_token_file", JOIN, join)] {
+        if wanted {
+            let path = dir.path().join(key);
+            fs::write(&path, token).unwrap();
+            keys.push_str(&format!("{key} = {path:?}\n"));
+        }
+    }
+    Controller::start_in(dir, &keys, rest)
+}
+
+fn post(address: SocketAddr, headers: &str, body: &Value) -> Answer {
+    request(address, "POST", "/api/v1/targets", headers, &body.to_string())
+}
+
+fn delete(address: SocketAddr, name: &str, headers: &str, body: &str) -> u16 {
+    request(address, "DELETE", &format!("/api/v1/targets/{name}"), headers, body).status
+}
+
+fn targets(address: SocketAddr) -> Vec<Value> {
+    let answer = request(address, "GET", "/api/v1/targets", &bearer(OPERATOR), "");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    answer.json()["targets"].as_array().unwrap().clone()
+}
+
+fn cycles(address: SocketAddr, host: &str) -> Option<u64> {
+    let answer = request(address, "GET", &format!("/api/v1/hosts/{host}"), &bearer(OPERATOR), "");
+    (answer.status == 200).then(|| answer.json()["cycles"].as_u64().unwrap())
+}
+
+#[test]
+fn a_host_is_added_read_kept_over_a_kill_and_removed() {
+    let agent = Agent::start();
+    let mut controller = controller(true, true, "");
+    let address = controller.address();
+    let host = json!({"name": "web-3", "address": agent.address(), "token": agent.token(), "labels": {"dc": "a"}, "interval": "20ms"});
+    let mut dry = host.clone();
+    dry["dry_run"] = true.into();
+    let answer = post(address, &bearer(JOIN), &dry);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert!(targets(address).is_empty() && !controller.dir().join("joined.json").exists());
+
+    for _ in 0..3 {
+        let answer = post(address, &bearer(JOIN), &host);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let told = answer.json();
+        assert_eq!((&told["name"], &told["instance"], &told["via"]), (&"web-3".into(), &"web-3".into(), &"tcp".into()));
+        assert!(told["regions"].as_u64().unwrap() > 0 && told["series"].as_u64().unwrap() > 20, "{told}");
+        assert!(told["bootstrap_ms"].as_f64().unwrap() > 0.0 && told["read_ms"].as_f64().unwrap() > 0.0, "{told}");
+        assert!(told["notes"].as_array().unwrap().len() == 1, "that TCP wakes the agent: {told}");
+        assert!(!answer.body.contains(&agent.token()));
+    }
+    until("it is read", || cycles(address, "web-3").filter(|cycles| *cycles > 5));
+    let gaps = |address| request(address, "GET", "/api/v1/hosts/web-3", &bearer(OPERATOR), "").json()["gaps"].clone();
+    let lost =
+        |gaps: &Value| gaps.as_object().unwrap().keys().any(|reason| reason == "lost" || reason == "unreachable");
+    assert!(!lost(&gaps(address)), "asking again does not disturb it");
+    let listed = targets(address);
+    assert_eq!(
+        listed,
+        [
+            json!({"name": "web-3", "address": agent.address(), "labels": {"dc": "a"}, "interval_ms": 20.0, "via": "auto",
+                "from": "joined", "error": null})
+        ]
+    );
+
+    controller.start_again();
+    let address = controller.address();
+    assert_eq!(targets(address), listed);
+    until("it is read again", || cycles(address, "web-3").filter(|cycles| *cycles > 5));
+    assert!(!controller.process().log().contains(agent.token().rsplit('.').next().unwrap()), "no token is logged");
+
+    // The host's own token, and nobody else's, takes it away.
+    let other = Agent::start();
+    assert_eq!(delete(address, "web-3", "", ""), 401);
+    assert_eq!(delete(address, "web-3", &bearer(JOIN), ""), 401);
+    assert_eq!(delete(address, "web-3", "", &json!({"token": other.token()}).to_string()), 401);
+    assert_eq!(delete(address, "web-3", "", "{\"token\":\"x\"}"), 400);
+    assert_eq!(delete(address, "web-3", "", &json!({"token": agent.token()}).to_string()), 204);
+    assert_eq!(delete(address, "web-3", "", &json!({"token": agent.token()}).to_string()), 404);
+    until("it is watched no more", || cycles(address, "web-3").is_none().then_some(()));
+    controller.start_again();
+    assert!(targets(controller.address()).is_empty());
+}
+
+#[test]
+fn another_host_does_not_get_the_name_by_accident() {
+    let (agent, other) = (Agent::start(), Agent::start());
+    let fixed = format!("{}interval = \"50ms\"\n", agent.target("fixed"));
+    let controller = controller(true, true, &fixed);
+    let address = controller.address();
+    let host = |name: &str, agent: &Agent| json!({"name": name, "address": agent.address(), "token": agent.token(), "interval": "50ms"});
+    let operator = bearer(OPERATOR);
+    assert_eq!(post(address, &operator, &host("one", &agent)).status, 200);
+    let answer = post(address, &operator, &host("one", &other));
+    assert_eq!(answer.status, 409);
+    assert!(answer.body.contains("another address or token"), "{}", answer.body);
+    let mut replace = host("one", &other);
+    replace["replace"] = true.into();
+    assert_eq!(post(address, &operator, &replace).status, 200);
+    let port = format!(":{}", other.port());
+    until("the other one is read", || {
+        let host = request(address, "GET", "/api/v1/hosts/one", &operator, "").json();
+        (host["address"].as_str()?.ends_with(&port) && host["cycles"].as_u64()? > 3).then_some(())
+    });
+    // What the configuration has is the configuration's.
+    for replace in [false, true] {
+        let mut host = host("fixed", &other);
+        host["replace"] = replace.into();
+        let answer = post(address, &operator, &host);
+        assert_eq!(answer.status, 409);
+        assert!(answer.body.contains("controller.toml"), "{}", answer.body);
+    }
+    assert_eq!(delete(address, "fixed", &operator, ""), 409);
+    // The peer's address, where the host does not know its own.
+    let mut own = host("own", &agent);
+    own["address"] = format!(":{}", agent.port()).into();
+    let answer = post(address, &operator, &own);
+    assert_eq!(answer.json()["address"], agent.address(), "{}", answer.body);
+    assert_eq!(delete(address, "own", &operator, ""), 204);
+}
+
+#[test]
+fn who_may_not_is_told_what_to_do() {
+    let agent = Agent::start();
+    let host = json!({"name": "a", "address": agent.address(), "token": agent.token()});
+    let closed = controller(false, false, "");
+    let answer = post(closed.address(), &bearer(JOIN), &host);
+    assert_eq!(answer.status, 403);
+    assert!(answer.body.contains("join_token_file"), "{}", answer.body);
+
+    let controller = controller(true, true, "");
+    let address = controller.address();
+    let cookie = format!("Cookie: onlooker_token={OPERATOR}\r\n");
+    for headers in ["", &bearer("wrong"), &bearer(""), &cookie] {
+        let answer = post(address, headers, &host);
+        assert_eq!(answer.status, 401, "{headers}");
+        assert!(answer.body.contains("join_token_file"), "{}", answer.body);
+    }
+    // The join token adds hosts, and that is all.
+    for path in ["/api/v1/targets", "/api/v1/hosts", "/metrics"] {
+        assert_eq!(request(address, "GET", path, &bearer(JOIN), "").status, 401, "{path}");
+    }
+    let wrong = |change: &dyn Fn(&mut Value)| {
+        let mut host = host.clone();
+        change(&mut host);
+        let answer = post(address, &bearer(JOIN), &host);
+        assert_eq!(answer.status, 400, "{host}: {}", answer.body);
+        answer.json()["error"].as_str().unwrap().to_owned()
+    };
+    assert!(wrong(&|host| host["name"] = "".into()).contains("name"));
+    assert!(wrong(&|host| host["name"] = "a\nb".into()).contains("name"));
+    assert!(wrong(&|host| host["address"] = "a:0".into()).contains("address"));
+    assert!(wrong(&|host| host["token"] = "onlk1.x".into()).contains("token"));
+    assert!(wrong(&|host| host["interval"] = "10us".into()).contains("1ms"));
+    assert!(wrong(&|host| host["interval"] = 3.into()).contains("unit"));
+    assert!(wrong(&|host| host["labels"] = json!({"instance": "x"})).contains("instance"));
+    assert!(wrong(&|host| host["labels"] = json!({"a-b": "x"})).contains("a-b"));
+    assert!(wrong(&|host| host["what"] = 1.into()).contains("what"));
+    assert!(targets(address).is_empty());
+    let large = request(address, "POST", "/api/v1/targets", &bearer(JOIN), &" ".repeat(70_000));
+    assert_eq!(large.status, 413);
+}
+
+#[test]
+fn a_host_that_cannot_be_read_is_refused_in_time() {
+    let agent = Agent::start();
+    let controller = controller(false, true, "[read]\ntimeout = \"500ms\"\n");
+    let address = controller.address();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let other = Agent::start();
+    for (at, token) in [
+        (nobody.to_string(), agent.token()),
+        (silent.local_addr().unwrap().to_string(), agent.token()),
+        (agent.address(), other.token()),
+    ] {
+        let began = Instant::now();
+        let answer = post(address, &bearer(JOIN), &json!({"name": "a", "address": at, "token": token}));
+        assert_eq!(answer.status, 502, "{at}: {}", answer.body);
+        assert!(answer.body.contains("the test read of"), "{}", answer.body);
+        assert!(began.elapsed() < Duration::from_secs(2), "{at}: {:?}", began.elapsed());
+    }
+    assert!(!controller.dir().join("joined.json").exists());
+}
