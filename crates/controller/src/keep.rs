@@ -4,7 +4,9 @@
 //! The reading thread never waits for a disk: it asks for a track, goes on without it, and appends to the ring once it has been given its appender. Rows that
 //! were read before that are not kept, and rows that find the ring full are counted.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,12 +15,24 @@ use std::time::{Duration, Instant};
 
 use onlooker_store::{Appender, Config, Gap, Kind, Recovery, Store, StoreError, TrackId};
 use onlooker_transport::clock::Moment;
+use serde::Deserialize;
 
 /// Time between two syncs. With the time that rows wait for a tile: what a loss of power may cost at most.
 const SEAL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Rows wait so long for a whole tile, which packs better.
 const MAX_LAG_NS: u64 = 1_000_000_000;
+
+/// Orders that wait for the disk to work again, at most: then gaps are forgotten.
+const MAX_RETRIES: usize = 100_000;
+/// A full disk is told of again when it had room for so long.
+const CALM: Duration = Duration::from_secs(60);
+
+const STOPPED_FILE: &str = "stopped";
+/// Reason of the gap that a controller leaves which was told to stop.
+const STOPPED: &str = "stopped";
+/// Reason of the gap that one leaves which was killed, or whose machine was.
+const DOWN: &str = "controller_down";
 
 enum Order {
     Define { tag: u64, columns: Vec<Kind>, meta: Vec<u8> },
@@ -68,6 +82,16 @@ impl Counters {
 pub struct Tracks {
     orders: Sender<Order>,
     made: Receiver<Made>,
+    left: Left,
+}
+
+/// What a controller before this one has left in the store.
+#[derive(Debug, Default)]
+struct Left {
+    /// Time of the last row of each host, ns.
+    newest_ns: HashMap<String, u64>,
+    /// Why there is nothing after it.
+    reason: &'static str,
 }
 
 impl Tracks {
@@ -88,6 +112,11 @@ impl Tracks {
         }
     }
 
+    /// Time of the last row that a controller before this one has stored of a host, ns, and why there is none after it; told once.
+    pub fn take_left(&mut self, host: &str) -> Option<(u64, &'static str)> {
+        Some((self.left.newest_ns.remove(host)?, self.left.reason))
+    }
+
     /// There are no rows for a time.
     pub fn gap(&self, gap: Gap) {
         let _ = self.orders.send(Order::Gap(gap));
@@ -102,29 +131,58 @@ pub struct Keeper {
     thread: Option<JoinHandle<()>>,
 }
 
+/// A file in the store's directory says that the last controller ended as it was told to; it goes while one runs.
+fn left(store: &Store, dir: &Path) -> Left {
+    #[derive(Deserialize)]
+    struct Of {
+        host: String,
+    }
+    let reason = if fs::remove_file(dir.join(STOPPED_FILE)).is_ok() { STOPPED } else { DOWN };
+    let mut newest_ns: HashMap<String, u64> = HashMap::new();
+    for (track, _, meta) in store.tracks() {
+        if let (Ok(Of { host }), Some(time_ns)) = (serde_json::from_slice(meta), store.newest_ns(track)) {
+            let newest_ns = newest_ns.entry(host).or_default();
+            *newest_ns = time_ns.max(*newest_ns);
+        }
+    }
+    Left { newest_ns, reason }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Keeper {
-    /// Opens the store and starts its thread.
+    /// Opens the store and starts its thread. `say` is told what an operator wants to know of the disk, once.
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn start(config: Config) -> Result<(Self, Tracks, Recovery), StoreError> {
+    pub fn start(config: Config, say: impl Fn(&str) + Send + 'static) -> Result<(Self, Tracks, Recovery), StoreError> {
         let dir = config.dir.clone();
         let (store, recovery) = Store::open(config)?;
+        let left = left(&store, &dir);
         let store = Arc::new(Mutex::new(store));
         let counters = Arc::new(Counters::default());
         let (orders, todo) = channel();
         let (tell, made) = channel();
         let thread = {
             let (store, counters) = (store.clone(), counters.clone());
-            let work = move || run(&store, &counters, &todo, &tell);
+            let keeping = Keeping {
+                store,
+                counters,
+                tell,
+                say: Box::new(say),
+                retries: VecDeque::new(),
+                waiting: HashMap::new(),
+                has_failed: false,
+                dropped_at: None,
+                dir: dir.clone(),
+            };
+            let work = move || keeping.run(&todo);
             thread::Builder::new().name("store".into()).spawn(work)
         };
         let thread = thread.map_err(|source| StoreError::Io { operation: "start a thread for", path: dir, source })?;
-        let tracks = Tracks { orders: orders.clone(), made };
+        let tracks = Tracks { orders: orders.clone(), made, left };
         Ok((Self { store, counters, orders, thread: Some(thread) }, tracks, recovery))
     }
 
@@ -152,61 +210,120 @@ impl Drop for Keeper {
     }
 }
 
-/// Who asked for tracks whose appender is with somebody who gives it back soon: a host that was forgotten and is watched again.
-type Waiting = HashMap<TrackId, u64>;
-
-fn run(store: &Mutex<Store>, counters: &Counters, todo: &Receiver<Order>, tell: &Sender<Made>) {
-    let mut waiting = Waiting::new();
-    let mut next_seal = Instant::now() + SEAL_INTERVAL;
-    loop {
-        let order = todo.recv_timeout(next_seal.saturating_duration_since(Instant::now()));
-        let stop = matches!(order, Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected));
-        if let Ok(order) = order
-            && let Err(error) = obey(&mut lock(store), order, &mut waiting, tell)
-        {
-            counters.failed(Some(&error));
-        }
-        if stop || Instant::now() >= next_seal {
-            let older_than_ns = if stop { u64::MAX } else { Moment::now().utc_ns.saturating_sub(MAX_LAG_NS) };
-            match lock(store).seal(older_than_ns) {
-                Ok(sealed) => {
-                    counters.rows.fetch_add(sealed.rows, Ordering::Relaxed);
-                    counters.dropped_segments.fetch_add(sealed.dropped_segments, Ordering::Relaxed);
-                    counters.failed(None);
-                }
-                Err(error) => counters.failed(Some(&error)),
-            }
-            next_seal = Instant::now() + SEAL_INTERVAL;
-        }
-        if stop {
-            return;
-        }
-    }
+/// The thread's own.
+struct Keeping {
+    store: Arc<Mutex<Store>>,
+    counters: Arc<Counters>,
+    tell: Sender<Made>,
+    say: Box<dyn Fn(&str) + Send>,
+    /// What the disk did not take: it is tried again, and not forgotten for a while without room.
+    retries: VecDeque<Order>,
+    /// Who asked for tracks whose appender is with somebody who gives it back soon: a host that was forgotten and is watched again.
+    waiting: HashMap<TrackId, u64>,
+    has_failed: bool,
+    /// When a full disk last cost a segment.
+    dropped_at: Option<Instant>,
+    dir: PathBuf,
 }
 
-fn obey(store: &mut Store, order: Order, waiting: &mut Waiting, tell: &Sender<Made>) -> Result<(), StoreError> {
-    match order {
-        Order::Define { tag, columns, meta } => {
-            let track = store.define(&columns, &meta)?;
-            match store.appender(track) {
-                // Whoever asked may be gone; the track then waits for the next one in vain until it is retired.
-                Some(appender) => drop(tell.send(Made { tag, track, appender })),
-                None => drop(waiting.insert(track, tag)),
+impl Keeping {
+    fn run(mut self, todo: &Receiver<Order>) {
+        let mut next_seal = Instant::now() + SEAL_INTERVAL;
+        loop {
+            let order = todo.recv_timeout(next_seal.saturating_duration_since(Instant::now()));
+            let stop = matches!(order, Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected));
+            if let Ok(order) = order {
+                self.obey_or_retry(order);
             }
-            Ok(())
-        }
-        Order::Retire(tracks) => {
-            for (track, appender) in tracks {
-                store.retire(track, appender);
-                if let Some(tag) = waiting.remove(&track)
-                    && let Some(appender) = store.appender(track)
-                {
-                    let _ = tell.send(Made { tag, track, appender });
+            if stop || Instant::now() >= next_seal {
+                let older_than_ns = if stop { u64::MAX } else { Moment::now().utc_ns.saturating_sub(MAX_LAG_NS) };
+                let result = self.try_again().and_then(|()| self.seal(older_than_ns));
+                self.tell(result.as_ref().err());
+                if stop && result.is_ok() {
+                    // Without it the gap is only called something else.
+                    let _ = File::create(self.dir.join(STOPPED_FILE)).and_then(|file| file.sync_all());
                 }
+                next_seal = Instant::now() + SEAL_INTERVAL;
             }
-            Ok(())
+            if stop {
+                return;
+            }
         }
-        Order::Gap(gap) => store.gap(gap),
-        Order::Stop => Ok(()),
+    }
+
+    fn obey_or_retry(&mut self, mut order: Order) {
+        let store = self.store.clone();
+        if let Err(error) = self.obey(&mut lock(&store), &mut order) {
+            self.counters.failed(Some(&error));
+            if self.retries.len() < MAX_RETRIES {
+                self.retries.push_back(order);
+            }
+        }
+    }
+
+    fn try_again(&mut self) -> Result<(), StoreError> {
+        let store = self.store.clone();
+        let mut store = lock(&store);
+        while let Some(mut order) = self.retries.pop_front() {
+            if let Err(error) = self.obey(&mut store, &mut order) {
+                self.retries.push_front(order);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn seal(&mut self, older_than_ns: u64) -> Result<(), StoreError> {
+        let sealed = lock(&self.store).seal(older_than_ns)?;
+        self.counters.rows.fetch_add(sealed.rows, Ordering::Relaxed);
+        self.counters.dropped_segments.fetch_add(sealed.dropped_segments, Ordering::Relaxed);
+        if sealed.dropped_for_room > 0 {
+            if self.dropped_at.is_none_or(|at| at.elapsed() > CALM) {
+                (self.say)(
+                    "store: the disk is full: the oldest rows go, segment by segment, to make room for new ones",
+                );
+            }
+            self.dropped_at = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, error: Option<&StoreError>) {
+        self.counters.failed(error);
+        let had_failed = std::mem::replace(&mut self.has_failed, error.is_some());
+        match error {
+            Some(error) if !had_failed => (self.say)(&format!(
+                "store: {error}; it is tried again. Rows wait in memory meanwhile, and are gaps when there are too many"
+            )),
+            None if had_failed => (self.say)("store: works again"),
+            _ => {}
+        }
+    }
+
+    fn obey(&mut self, store: &mut Store, order: &mut Order) -> Result<(), StoreError> {
+        match order {
+            Order::Define { tag, columns, meta } => {
+                let track = store.define(columns, meta.as_slice())?;
+                match store.appender(track) {
+                    // Whoever asked may be gone; the track then waits for the next one in vain until it is retired.
+                    Some(appender) => drop(self.tell.send(Made { tag: *tag, track, appender })),
+                    None => drop(self.waiting.insert(track, *tag)),
+                }
+                Ok(())
+            }
+            Order::Retire(tracks) => {
+                for (track, appender) in tracks.drain(..) {
+                    store.retire(track, appender);
+                    if let Some(tag) = self.waiting.remove(&track)
+                        && let Some(appender) = store.appender(track)
+                    {
+                        let _ = self.tell.send(Made { tag, track, appender });
+                    }
+                }
+                Ok(())
+            }
+            Order::Gap(gap) => store.gap(gap.clone()),
+            Order::Stop => Ok(()),
+        }
     }
 }

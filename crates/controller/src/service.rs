@@ -55,7 +55,7 @@ const TRIALS: usize = 8;
 pub fn run(
     path: &Path,
     config: &Config,
-    say: impl Fn(&str),
+    say: impl Fn(&str) + Clone + Send + 'static,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServiceError> {
     let targets = config.read_targets(path)?;
@@ -75,7 +75,7 @@ pub fn run(
         let made = std::fs::create_dir_all(parent);
         made.map_err(|source| ServiceError::System { operation: "make the directory of [store] hot_file", source })?;
     }
-    let (keeper, tracks, recovery) = Keeper::start(config.store())?;
+    let (keeper, tracks, recovery) = Keeper::start(config.store(), say.clone())?;
     tell(&recovery, &say);
     let fleet = Arc::new(Fleet::default());
     let counters = keeper.counters();

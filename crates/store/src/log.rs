@@ -77,6 +77,11 @@ impl Log {
             .map_err(|found| StoreError::Version { path, found, known: VERSION })?;
             segments.push_back(Segment { number, bytes: bytes.len() as u64 });
         }
+        if let Some(last) = segments.back() {
+            // Whoever wrote it may have been killed before a sync: what was found whole counts as durable from now on.
+            let path = path(dir, last.number);
+            File::open(&path).and_then(|file| file.sync_data()).map_err(io_error("sync", &path))?;
+        }
         let number = segments.back().map_or(1, |last| last.number + 1);
         let file = create(dir, number)?;
         segments.push_back(Segment { number, bytes: 0 });

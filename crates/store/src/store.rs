@@ -85,8 +85,10 @@ pub struct Sealed {
     pub tiles: u64,
     /// Rows in them.
     pub rows: u64,
-    /// Segments deleted for want of room.
+    /// Segments deleted to keep within [`Config::max_bytes`] or for want of room.
     pub dropped_segments: u64,
+    /// Those of them for which the disk had no room, though the log was within its limit; since the seal before.
+    pub dropped_for_room: u64,
 }
 
 /// A store.
@@ -99,6 +101,9 @@ pub struct Store {
     by_meta: HashMap<Vec<u8>, TrackId>,
     next: u32,
     buffer: Vec<u8>,
+    dropped_for_room: u64,
+    /// The current segment's end may not be what was written, and no other one could be begun yet.
+    is_broken: bool,
 }
 
 /// Reason of the gap that damage leaves.
@@ -143,7 +148,18 @@ impl Store {
         });
         let (arena, rings) = Arena::open(&config.hot, config.hot_bytes)?;
         let by_meta = tracks.iter().map(|(id, track)| (track.meta.clone(), *id)).collect();
-        let mut store = Self { config, log, arena, free_rings: Vec::new(), tracks, by_meta, next, buffer: Vec::new() };
+        let mut store = Self {
+            config,
+            log,
+            arena,
+            free_rings: Vec::new(),
+            tracks,
+            by_meta,
+            next,
+            buffer: Vec::new(),
+            dropped_for_room: 0,
+            is_broken: false,
+        };
         store.adopt(rings, &mut recovery);
         store.log.append(&store.definitions())?;
         store.log.sync()?;
@@ -284,11 +300,12 @@ impl Store {
             let one = self.seal_track(id, older_than_ns)?;
             sealed.tiles += one.tiles;
             sealed.rows += one.rows;
-            sealed.dropped_segments += one.dropped_segments;
         }
-        sealed.dropped_segments += self.keep_within_bounds()?;
+        let dropped = self.keep_within_bounds()?;
         self.sync()?;
         self.free_rings();
+        sealed.dropped_for_room = std::mem::take(&mut self.dropped_for_room);
+        sealed.dropped_segments = dropped + sealed.dropped_for_room;
         Ok(sealed)
     }
 
@@ -310,7 +327,7 @@ impl Store {
             encode(&Record::Tile(tile), &track.kinds, &mut bytes);
             let written = self.write(&bytes);
             self.buffer = bytes;
-            let (place, dropped) = written?;
+            let place = written?;
             let track = self.tracks.get_mut(&id).ok_or(StoreError::NoTrack(id.0))?;
             track.sealed = head.first + rows as u64 - 1;
             // Of the last row, not the greatest: a clock may have been set back, and rows that come after that are not durable by then.
@@ -318,7 +335,6 @@ impl Store {
             track.tiles.push(TileRef { head, place, skip: 0 });
             sealed.tiles += 1;
             sealed.rows += rows as u64;
-            sealed.dropped_segments += dropped;
         }
         Ok(sealed)
     }
@@ -349,19 +365,21 @@ impl Store {
     }
 
     /// Appends records, in a new segment where they do not fit; makes room where the disk is full.
-    fn write(&mut self, records: &[u8]) -> Result<(Place, u64), StoreError> {
-        let mut dropped = 0;
+    fn write(&mut self, records: &[u8]) -> Result<Place, StoreError> {
         loop {
             let attempt = self.roll_for(records.len()).and_then(|()| self.log.append(records));
             match attempt {
-                Ok(place) => return Ok((place, dropped)),
-                Err(error) if is_disk_full(&error) && self.drop_oldest()? => dropped += 1,
+                Ok(place) => return Ok(place),
+                Err(error) if is_disk_full(&error) && self.drop_oldest()? => self.dropped_for_room += 1,
                 Err(error) => return Err(error),
             }
         }
     }
 
     fn roll_for(&mut self, bytes: usize) -> Result<(), StoreError> {
+        if self.is_broken {
+            self.leave_broken()?;
+        }
         if self.log.segment_bytes() + bytes as u64 <= self.config.segment_bytes {
             return Ok(());
         }
@@ -418,10 +436,18 @@ impl Store {
         } else {
             // The kernel may have dropped what it could not write, and will not say so again: seal it once more from the rings, elsewhere.
             self.tracks.values_mut().for_each(Track::forget_unsynced);
-            self.log.roll_unsynced()?;
-            self.log.append(&self.definitions())?;
+            self.is_broken = true;
+            self.leave_broken()?;
         }
         synced
+    }
+
+    /// Goes on in a segment that no failed sync has touched.
+    fn leave_broken(&mut self) -> Result<(), StoreError> {
+        self.log.roll_unsynced()?;
+        self.log.append(&self.definitions())?;
+        self.is_broken = false;
+        Ok(())
     }
 
     fn mark_durable(&mut self) {

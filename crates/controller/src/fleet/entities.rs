@@ -22,6 +22,8 @@ pub struct Entity {
     pub row: Vec<u64>,
     /// When the values were acquired, UTC ns.
     pub time_ns: u64,
+    /// The same as the host's clock had it: what tells a new row from one that was there before, whatever becomes of our own clock.
+    stamp_ns: u64,
     /// Name of its region.
     pub region: String,
     /// Number of the reading that had it last.
@@ -35,6 +37,14 @@ pub struct Entities {
     /// Regions of this reading.
     present: Vec<u64>,
     reading: u64,
+}
+
+/// When values were acquired.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Acquired {
+    pub(super) utc_ns: u64,
+    /// By the clock that timed it.
+    pub(super) stamp_ns: u64,
 }
 
 /// What a reading says of an entity.
@@ -79,7 +89,9 @@ impl Entities {
     pub(crate) fn of(session: &Session) -> Self {
         let mut entities = Self::default();
         let labels = BTreeMap::new();
-        session.frames().for_each(|frame| entities.take(&frame, &labels, |_| 0, |_| {}));
+        session
+            .frames()
+            .for_each(|frame| entities.take(&frame, &labels, |_| Acquired { utc_ns: 0, stamp_ns: 0 }, |_| {}));
         entities
     }
 
@@ -88,12 +100,12 @@ impl Entities {
         self.present.clear();
     }
 
-    /// Takes a region's values. `time_ns` gives UTC of a sample's acquisition. Entities of which a block is missing stay as they were.
+    /// Takes a region's values. `acquired` says when a sample was acquired. Entities of which a block is missing stay as they were.
     pub(super) fn take(
         &mut self,
         frame: &Frame<'_>,
         common: &BTreeMap<String, String>,
-        mut time_ns: impl FnMut(&Sample<'_>) -> u64,
+        mut acquired: impl FnMut(&Sample<'_>) -> Acquired,
         mut tell: impl FnMut(News<'_>),
     ) {
         let entry = frame.entry();
@@ -105,8 +117,8 @@ impl Entities {
         let same = |a: &Sample<'_>, b: &Sample<'_>| std::ptr::eq(a.group, b.group) && row_of(a) == row_of(b);
         for samples in samples.chunk_by(same) {
             let key = EntityKey { region, group: group_number(schema, samples[0].group), row: row_of(&samples[0]) };
-            let time_ns = time_ns(&samples[0]);
-            self.take_one(key, entry, common, samples, time_ns, &mut tell);
+            let acquired = acquired(&samples[0]);
+            self.take_one(key, entry, common, samples, acquired, &mut tell);
         }
     }
 
@@ -116,7 +128,7 @@ impl Entities {
         entry: &RegionEntry,
         common: &BTreeMap<String, String>,
         samples: &[Sample<'_>],
-        time_ns: u64,
+        acquired: Acquired,
         tell: &mut impl FnMut(News<'_>),
     ) {
         let reading = self.reading;
@@ -124,7 +136,7 @@ impl Entities {
         let entity = self.by_key.entry(key).or_insert_with(|| {
             is_new = true;
             let series = describe(entry, common, samples).into();
-            Entity { series, row: Vec::new(), time_ns: 0, region: entry.name.clone(), seen: reading }
+            Entity { series, row: Vec::new(), time_ns: 0, stamp_ns: 0, region: entry.name.clone(), seen: reading }
         });
         if samples.len() > entity.series.len() {
             // The first look at it missed a block.
@@ -134,9 +146,12 @@ impl Entities {
         if samples.len() < entity.series.len() {
             return;
         }
-        let has_moved = is_new || entity.time_ns != time_ns;
+        let has_moved = is_new || entity.stamp_ns != acquired.stamp_ns;
         fill(samples, &mut entity.row);
-        (entity.time_ns, entity.seen) = (time_ns, reading);
+        entity.seen = reading;
+        if has_moved {
+            (entity.time_ns, entity.stamp_ns) = (acquired.utc_ns, acquired.stamp_ns);
+        }
         tell(News { key, entity, is_new, has_moved });
     }
 

@@ -5,6 +5,8 @@
 
 mod entities;
 mod sink;
+mod track;
+mod utc;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -19,7 +21,7 @@ use tokio::sync::watch;
 use crate::sink::State;
 use crate::target::Target;
 pub use entities::{Entities, Entity};
-pub use sink::{FleetSink, Meta};
+pub use sink::{Clock, FleetSink, Meta};
 
 /// Longest time that latency is told apart from, ns: a minute.
 const MAX_LATENCY_NS: u64 = 60_000_000_000;

@@ -3,16 +3,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use onlooker_region::block::Identity;
 use onlooker_region::columns::Sample;
 use onlooker_region::schema::Acquisition;
-use onlooker_store::{Appender, TrackId};
 use onlooker_transport::clock::{Moment, Relation};
 use onlooker_transport::reader::Frame;
 use serde::{Deserialize, Serialize};
 
+use super::entities::Acquired;
+use super::track::{Hole, Track};
+use super::utc::Utc;
 use super::{Entity, Fleet, Region, Shown, ShownGap};
 use crate::keep::{Counters, Tracks};
 use crate::series::{EntityKey, Series, kinds};
@@ -23,6 +24,10 @@ use crate::target::Target;
 const COUNTERS_INTERVAL_NS: u64 = 1_000_000_000;
 /// A gap that goes on is stored in pieces of this length, ns.
 const MAX_GAP_PIECE_NS: u64 = 10_000_000_000;
+/// Entities that are first seen so long after a host's first reading were there before, ns: a region that was torn just then.
+const COMING_BACK_NS: u64 = 1_000_000_000;
+/// Reason of the gap between what the clock showed before it was set and after.
+const CLOCK_STEP: &str = "clock_step";
 
 /// What the store is told of a track.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,17 +49,14 @@ impl Meta {
     }
 }
 
-enum Keep {
-    Asked,
-    Rows(TrackId, Appender),
-}
-
 /// The tracks of one host.
 #[derive(Default)]
 struct Kept {
-    entities: HashMap<EntityKey, (u64, Keep)>,
+    entities: HashMap<EntityKey, Track>,
     /// A gap that goes on: it is stored when it ends, or in pieces.
     gap: Option<ShownGap>,
+    /// While the host's first readings bring its entities back: the time that no controller ran.
+    down: Option<Hole>,
 }
 
 /// The sink.
@@ -64,25 +66,74 @@ pub struct FleetSink {
     tracks: Tracks,
     kept: HashMap<String, Kept>,
     tags: HashMap<u64, (String, EntityKey)>,
+    /// Tracks of entities that were over before the store had made them, by tag.
+    leaving: HashMap<u64, Track>,
     next_tag: u64,
+    clock: Clock,
+    utc: Utc,
 }
+
+/// What tells the time.
+pub type Clock = Box<dyn Fn() -> Moment + Send>;
 
 impl FleetSink {
     /// Writes to `fleet` and to the store behind `tracks`.
     #[must_use]
     pub fn new(fleet: Arc<Fleet>, tracks: Tracks, counters: Arc<Counters>) -> Self {
-        Self { fleet, counters, tracks, kept: HashMap::new(), tags: HashMap::new(), next_tag: 0 }
+        Self::with_clock(fleet, tracks, counters, Box::new(Moment::now))
+    }
+
+    /// As [`FleetSink::new`], by another clock than the system's: its steady part must be the engine's, its UTC may be set.
+    #[must_use]
+    pub fn with_clock(fleet: Arc<Fleet>, tracks: Tracks, counters: Arc<Counters>, clock: Clock) -> Self {
+        let utc = Utc::new(clock());
+        let (kept, tags, leaving) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { fleet, counters, tracks, kept, tags, leaving, next_tag: 0, clock, utc }
+    }
+
+    /// Looks at the clock; where it was set, that is a gap of all that is kept.
+    fn follow_clock(&mut self) -> Moment {
+        let now = (self.clock)();
+        if let Some(step) = self.utc.follow(now) {
+            for kept in self.kept.values_mut() {
+                kept.store_gap(&self.tracks);
+                let hole = Hole { from_ns: step.from_ns, to_ns: step.to_ns, reason: CLOCK_STEP };
+                kept.entities.values_mut().for_each(|track| track.stepped(hole, &self.tracks));
+            }
+        }
+        now
+    }
+
+    fn forget_track(&mut self, track: Track) {
+        forget_track(track, &self.tracks, &mut self.leaving);
     }
 
     /// Takes the tracks that are ready by now.
     fn take_made(&mut self) {
         while let Some(made) = self.tracks.made() {
             let name = self.tags.remove(&made.tag);
-            let keep = name.and_then(|(host, key)| self.kept.get_mut(&host)?.entities.get_mut(&key));
-            match keep {
-                Some((tag, keep)) if *tag == made.tag => *keep = Keep::Rows(made.track, made.appender),
+            let track = name.and_then(|(host, key)| self.kept.get_mut(&host)?.entities.get_mut(&key));
+            match track.filter(|track| track.tag == made.tag) {
+                Some(track) => track.made(made.track, made.appender, &self.tracks, &self.counters),
                 // The entity has gone meanwhile.
-                _ => self.tracks.retire(vec![(made.track, made.appender)]),
+                None => {
+                    let mut track = self.leaving.remove(&made.tag).unwrap_or_else(|| Track::asked(made.tag));
+                    track.made(made.track, made.appender, &self.tracks, &self.counters);
+                    self.forget_track(track);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for FleetSink {
+    /// What was not stored yet is, as far as there are tracks for it.
+    fn drop(&mut self) {
+        self.take_made();
+        for (_, mut kept) in std::mem::take(&mut self.kept) {
+            kept.store_gap(&self.tracks);
+            for track in kept.entities.into_values() {
+                self.forget_track(track);
             }
         }
     }
@@ -91,6 +142,7 @@ impl FleetSink {
 impl Sink for FleetSink {
     fn reading(&mut self, target: &Arc<Target>, reading: &Reading<'_>) {
         self.take_made();
+        let now = self.follow_clock();
         let host = self.fleet.enter(target);
         let mut shown = host.look();
         let shown = &mut *shown;
@@ -103,54 +155,62 @@ impl Sink for FleetSink {
             shown.reads_at_ns = reading.ended_ns;
         }
         let common = common_labels(target);
-        let now = Moment::now();
+        let began_ns = self.utc.of(reading.began_ns.into());
         if !self.kept.contains_key(&target.name) {
-            self.kept.insert(target.name.clone(), Kept::default());
+            let left = self.tracks.take_left(&target.name);
+            let down = left.map(|(last_ns, reason)| match last_ns <= began_ns {
+                true => Hole { from_ns: last_ns, to_ns: began_ns, reason },
+                false => Hole { from_ns: began_ns, to_ns: last_ns, reason: CLOCK_STEP },
+            });
+            self.kept.insert(target.name.clone(), Kept { down, ..Kept::default() });
         }
         let Some(kept) = self.kept.get_mut(&target.name) else { return };
-        if let Some(gap) = kept.gap.take() {
-            store_gap(&self.tracks, kept, &gap);
-        }
+        kept.store_gap(&self.tracks);
+        kept.down = kept.down.filter(|down| began_ns.saturating_sub(down.to_ns) < COMING_BACK_NS);
+        let utc = self.utc;
         shown.entities.begin();
         shown.regions.clear();
         for frame in reading.session.frames() {
             let relation = shown.relation.get_or_insert(*reading.relation);
-            sharpen(relation, &frame, now);
+            sharpen(relation, &frame, &utc, now.steady_ns);
             shown.regions.push(region(&frame));
             let relation = *relation;
-            let utc_ns = |sample: &Sample<'_>| acquired_ns(sample, &frame, &relation);
-            shown.entities.take(&frame, &common, utc_ns, |news| {
+            let acquired = |sample: &Sample<'_>| acquired(sample, &frame, &relation, &utc);
+            shown.entities.take(&frame, &common, acquired, |news| {
                 if news.is_new {
-                    if let Some((_, Keep::Rows(track, appender))) = kept.entities.remove(&news.key) {
-                        self.tracks.retire(vec![(track, appender)]);
+                    if let Some(track) = kept.entities.remove(&news.key) {
+                        forget_track(track, &self.tracks, &mut self.leaving);
                     }
                     self.next_tag += 1;
                     if let Ok(meta) = serde_json::to_vec(&Meta::of(target, news.key, news.entity)) {
                         self.tracks.define(self.next_tag, kinds(&news.entity.series), meta);
                         self.tags.insert(self.next_tag, (target.name.clone(), news.key));
-                        kept.entities.insert(news.key, (self.next_tag, Keep::Asked));
+                        let mut track = Track::asked(self.next_tag);
+                        if let Some(down) = kept.down {
+                            track.hole(down, &self.tracks);
+                        }
+                        kept.entities.insert(news.key, track);
                     }
-                } else if news.has_moved
-                    && let Some((_, Keep::Rows(_, appender))) = kept.entities.get_mut(&news.key)
-                    && appender.append(news.entity.time_ns, &news.entity.row).is_err()
+                }
+                if news.has_moved
+                    && let Some(track) = kept.entities.get_mut(&news.key)
                 {
-                    self.counters.refused_rows.fetch_add(1, Ordering::Relaxed);
+                    track.append(news.entity.time_ns, &news.entity.row, &self.tracks, &self.counters);
                 }
             });
         }
         shown.entities.end(|key| {
-            if let Some((_, Keep::Rows(track, appender))) = kept.entities.remove(&key) {
-                self.tracks.retire(vec![(track, appender)]);
+            if let Some(track) = kept.entities.remove(&key) {
+                forget_track(track, &self.tracks, &mut self.leaving);
             }
         });
         host.tell();
     }
 
     fn gap(&mut self, target: &Arc<Target>, gap: Gap) {
+        self.follow_clock();
         let host = self.fleet.enter(target);
-        let now = Moment::now();
-        let utc_ns = |steady_ns: u64| now.utc_ns.saturating_sub(now.steady_ns.saturating_sub(steady_ns));
-        let (from_ns, to_ns) = (utc_ns(gap.from_ns), utc_ns(gap.to_ns));
+        let (from_ns, to_ns) = (self.utc.of(gap.from_ns.into()), self.utc.of(gap.to_ns.into()));
         let mut shown = host.look();
         *shown.gaps.entry(gap.reason).or_default() += gap.due_times;
         shown.late += if gap.reason == "late" { gap.due_times } else { 0 };
@@ -160,10 +220,10 @@ impl Sink for FleetSink {
         drop(shown);
         if let Some(kept) = self.kept.get_mut(&target.name) {
             let whole = joined(kept.gap.take(), &next, target);
-            if whole.to_ns - whole.from_ns >= MAX_GAP_PIECE_NS {
-                store_gap(&self.tracks, kept, &whole);
-            } else {
-                kept.gap = Some(whole);
+            let is_long = whole.to_ns.saturating_sub(whole.from_ns) >= MAX_GAP_PIECE_NS;
+            kept.gap = Some(whole);
+            if is_long {
+                kept.store_gap(&self.tracks);
             }
         }
         host.tell();
@@ -186,18 +246,18 @@ impl Sink for FleetSink {
 
     fn gone(&mut self, target: &Arc<Target>) {
         self.take_made();
-        // Tracks that are still being made are retired when they come.
-        self.tags.retain(|_, (host, _)| *host != target.name);
         if let Some(mut kept) = self.kept.remove(&target.name) {
-            if let Some(gap) = kept.gap.take() {
-                // Up to the last due time: from now on nobody asks, and silence is no gap.
-                store_gap(&self.tracks, &kept, &gap);
+            // Up to the last due time: from now on nobody asks, and silence is no gap.
+            kept.store_gap(&self.tracks);
+            let mut ended = Vec::new();
+            for track in kept.entities.into_values() {
+                if track.is_made() {
+                    ended.extend(track.end(&self.tracks));
+                } else {
+                    self.leaving.insert(track.tag, track);
+                }
             }
-            let rows = kept.entities.into_values().filter_map(|(_, keep)| match keep {
-                Keep::Rows(track, appender) => Some((track, appender)),
-                Keep::Asked => None,
-            });
-            self.tracks.retire(rows.collect());
+            self.tracks.retire(ended);
         }
         self.fleet.leave(&target.name);
     }
@@ -214,12 +274,22 @@ fn joined(gap: Option<ShownGap>, next: &ShownGap, target: &Target) -> ShownGap {
     }
 }
 
-fn store_gap(tracks: &Tracks, kept: &Kept, gap: &ShownGap) {
-    for (_, keep) in kept.entities.values() {
-        if let Keep::Rows(track, _) = keep {
-            let ShownGap { from_ns, to_ns, reason } = *gap;
-            tracks.gap(onlooker_store::Gap { track: *track, from_ns, to_ns, reason: reason.to_owned() });
+impl Kept {
+    /// Stores the gap that goes on, if there is one.
+    fn store_gap(&mut self, tracks: &Tracks) {
+        if let Some(ShownGap { from_ns, to_ns, reason }) = self.gap.take() {
+            self.entities.values_mut().for_each(|track| track.hole(Hole { from_ns, to_ns, reason }, tracks));
         }
+    }
+}
+
+/// No more rows for it; one that the store has not made yet is kept until then.
+fn forget_track(track: Track, tracks: &Tracks, leaving: &mut HashMap<u64, Track>) {
+    if track.is_made() {
+        let ended = track.end(tracks);
+        tracks.retire(ended.into_iter().collect());
+    } else {
+        leaving.insert(track.tag, track);
     }
 }
 
@@ -231,7 +301,7 @@ fn common_labels(target: &Target) -> BTreeMap<String, String> {
 }
 
 /// A computed block was made between asking and answering, which bounds the host's clock better the faster the answer was.
-fn sharpen(relation: &mut Relation, frame: &Frame<'_>, now: Moment) {
+fn sharpen(relation: &mut Relation, frame: &Frame<'_>, utc: &Utc, now_ns: u64) {
     let computed = |sample: &Sample<'_>| sample.group.acquisition == Acquisition::Computed;
     let mut host_ns = None;
     if frame.schema().is_some_and(|schema| schema.groups.iter().any(|g| g.acquisition == Acquisition::Computed)) {
@@ -239,24 +309,22 @@ fn sharpen(relation: &mut Relation, frame: &Frame<'_>, now: Moment) {
     }
     let Some(host_ns) = host_ns else { return };
     let (asked_ns, answered_ns) = frame.times_ns();
-    let moment = |steady_ns: u64| Moment {
-        steady_ns,
-        utc_ns: now.utc_ns.saturating_sub(now.steady_ns.saturating_sub(steady_ns)),
-    };
+    let moment = |steady_ns: u64| Moment { steady_ns, utc_ns: utc.of(steady_ns.into()) };
     let candidate = Relation::new(host_ns, moment(asked_ns), moment(answered_ns));
-    if candidate.error_ns(now.steady_ns) < relation.error_ns(now.steady_ns) {
+    if candidate.error_ns(now_ns) < relation.error_ns(now_ns) {
         *relation = candidate;
     }
 }
 
-/// UTC of a sample's acquisition; of values that carry no time, of the middle of their READ.
-fn acquired_ns(sample: &Sample<'_>, frame: &Frame<'_>, relation: &Relation) -> u64 {
+/// When a sample was acquired; for values that carry no time, the middle of their READ.
+fn acquired(sample: &Sample<'_>, frame: &Frame<'_>, relation: &Relation, utc: &Utc) -> Acquired {
     let (asked_ns, answered_ns) = frame.times_ns();
-    let utc_ns = match sample.time_ns {
-        Some(host_ns) => relation.utc_ns(host_ns),
-        None => relation.own_utc_ns(asked_ns / 2 + answered_ns / 2),
+    let middle_ns = asked_ns / 2 + answered_ns / 2;
+    let (steady_ns, stamp_ns) = match sample.time_ns {
+        Some(host_ns) => (relation.steady_ns(host_ns), host_ns),
+        None => (middle_ns.into(), middle_ns),
     };
-    u64::try_from(utc_ns.max(0)).unwrap_or(u64::MAX)
+    Acquired { utc_ns: utc.of(steady_ns), stamp_ns }
 }
 
 fn region(frame: &Frame<'_>) -> Region {

@@ -68,6 +68,8 @@ struct Span {
 struct Found {
     series: Series,
     rows: Vec<(u64, Vec<u64>)>,
+    /// Its rows up to this time are durable.
+    durable_until_ns: u64,
 }
 
 fn answer(store: &Store, host: &str, wanted: &[String], span: Span) -> Result<Value, Failure> {
@@ -85,7 +87,12 @@ fn answer(store: &Store, host: &str, wanted: &[String], span: Span) -> Result<Va
         }
         gaps.extend(store.gaps(track, span.from_ns, span.to_ns).cloned());
         for (at, series) in &mine {
-            found.entry(*at).or_insert_with(|| Found { series: (*series).clone(), rows: Vec::new() });
+            let mine = found.entry(*at).or_insert_with(|| Found {
+                series: (*series).clone(),
+                rows: Vec::new(),
+                durable_until_ns: 0,
+            });
+            mine.durable_until_ns = mine.durable_until_ns.max(store.durable_until_ns(track).unwrap_or(0));
         }
         let read = store.read(track, span.from_ns, span.to_ns, |_, time_ns, row| {
             for (at, series) in &mine {
@@ -144,6 +151,7 @@ fn points(text: &str, found: Option<&Found>, gaps: &[Gap], bucket_ns: u64) -> Va
     let mut value = json!({ "series": text, "type": found.series.metric, "unit": found.series.unit });
     let times: Vec<f64> = buckets(found, bucket_ns).filter_map(|rows| rows.last()).map(|row| ms(row.0)).collect();
     value["t_ms"] = times.into();
+    value["durable_until_ms"] = ms(found.durable_until_ns).into();
     match found.series.form {
         Form::Histogram(_) => heat(found, bucket_ns, &mut value),
         Form::Text => {}
