@@ -16,6 +16,7 @@ pub mod deadline;
 pub mod directory;
 pub mod host;
 pub mod identity;
+pub mod join;
 pub mod kernel;
 pub mod listen;
 pub mod node;

@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 use onlooker_agent::agent::{self, AgentError};
 use onlooker_agent::config::{self, Config, ConfigError};
 use onlooker_agent::identity::{IdentityError, StateDir};
+use onlooker_agent::join::{self, JoinError};
 use onlooker_agent::kernel::{self, KernelError};
 use onlooker_agent::listen::{self, ListenError};
 use onlooker_agent::prefix::Prefix;
@@ -53,6 +54,8 @@ enum Command {
         #[arg(long, hide = true)]
         settings_from_stdin: bool,
     },
+    /// Have this host watched by a controller: configuration, unit, start, registration; run again, it does what is left to do
+    Join(Box<join::Options>),
     /// Remove what a stopped or killed agent left behind: the kernel responder with all its regions, and a stale socket
     Purge,
 }
@@ -73,6 +76,8 @@ enum Failure {
     Settings(#[source] serde_json::Error),
     #[error("the kernel responder is not removed: {0}")]
     Purge(#[from] KernelError),
+    #[error(transparent)]
+    Join(#[from] JoinError),
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
 }
@@ -84,6 +89,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             system::log(&failure.to_string());
             match failure {
+                Failure::Join(error) if error.is_usage() => ExitCode::from(2),
                 Failure::Config(_) | Failure::Agent(AgentError::Config(_)) => ExitCode::from(2),
                 _ => ExitCode::from(1),
             }
@@ -96,6 +102,9 @@ fn act(arguments: &Arguments) -> Result<(), Failure> {
     if let Command::Load { json, replace, collect, settings_from_stdin: true } = command {
         let settings = serde_json::from_reader(io::stdin().lock()).map_err(Failure::Settings)?;
         return load(&settings, json, replace, collect);
+    }
+    if let Command::Join(options) = &command {
+        return Ok(join::run(options, arguments.config.as_deref())?);
     }
     let config = Config::load(arguments.config.as_deref())?;
     match command {
@@ -132,6 +141,8 @@ fn act(arguments: &Arguments) -> Result<(), Failure> {
             load(&config.kernel, json, replace, collect)
         }
         Command::Purge => purge(&config),
+        // Above: it has a configuration only when it is done.
+        Command::Join(_) => Ok(()),
     }
 }
 

@@ -17,6 +17,18 @@ pub struct Prefix {
 }
 
 impl Prefix {
+    /// One address.
+    #[must_use]
+    pub const fn host(address: IpAddr) -> Self {
+        Self { address, bits: if address.is_ipv4() { 32 } else { 128 } }
+    }
+
+    /// Whether all addresses of `other` begin with this prefix.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        self.bits <= other.bits && self.contains(other.address)
+    }
+
     /// Whether `address` begins with this prefix. Families never match each other.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
@@ -137,6 +149,19 @@ mod tests {
             assert_eq!(prefix(text).contains(address.parse().expect("an address")), expected, "{text} {address}");
             assert_eq!(prefix(text).to_string(), text);
         }
+    }
+
+    #[test]
+    fn wider_prefixes_cover_narrower_ones() {
+        for (wide, narrow, expected) in [
+            ("10.0.0.0/8", "10.1.0.0/16", true),
+            ("10.0.0.0/8", "10.0.0.0/8", true),
+            ("10.1.0.0/16", "10.0.0.0/8", false),
+            ("0.0.0.0/0", "::1/128", false),
+        ] {
+            assert_eq!(prefix(wide).covers(&prefix(narrow)), expected, "{wide} {narrow}");
+        }
+        assert_eq!(Prefix::host("::1".parse().expect("an address")), prefix("::1/128"));
     }
 
     #[test]

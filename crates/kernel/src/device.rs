@@ -34,6 +34,17 @@ impl Device {
         link.map(|link| Self { link }).ok_or_else(|| Error::NoDevice { name: format!("with index {index}") })
     }
 
+    /// Finds the device that has an address; the first, where several have it.
+    ///
+    /// # Errors
+    /// [`Error::System`] and [`Error::Netlink`] from the dump.
+    pub fn with_address(address: IpAddr) -> Result<Option<Self>> {
+        let Some((index, _)) = netlink::addresses()?.into_iter().find(|(_, own)| *own == address) else {
+            return Ok(None);
+        };
+        Self::indexed(index).map(Some)
+    }
+
     /// Its index, unique within the network namespace.
     #[must_use]
     pub fn index(&self) -> u32 {
@@ -89,6 +100,8 @@ mod tests {
     fn loopback_has_its_address_and_strangers_are_refused() {
         let lo = Device::named("lo").unwrap();
         assert_eq!(Device::indexed(lo.index()).unwrap(), lo);
+        assert_eq!(Device::with_address("127.0.0.1".parse().unwrap()).unwrap().as_ref(), Some(&lo));
+        assert_eq!(Device::with_address("192.0.2.1".parse().unwrap()).unwrap(), None);
         lo.check(1500).unwrap();
         assert!(matches!(lo.check(1 << 20), Err(Error::Mtu { needed_bytes: 0x0010_0000, .. })));
         assert!(matches!(Device::named("no such device"), Err(Error::NoDevice { .. })));

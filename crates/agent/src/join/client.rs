@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One HTTP request to the controller, over TLS where its URL says so. No proxy, since the way to the controller itself is what matters, and no redirects: the
+//! token goes to the host that was named and to no other.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use serde_json::Value;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+use super::JoinError;
+use super::url::Url;
+
+/// For all of a request: a test read has a few seconds at the controller.
+const TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_ANSWER_BYTES: u64 = 1 << 20;
+
+/// What to do with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// POST.
+    Post,
+    /// DELETE.
+    Delete,
+}
+
+/// What came back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// HTTP status.
+    pub status: u16,
+    /// The body; `null` where it is no JSON.
+    pub body: Value,
+}
+
+impl Answer {
+    /// The controller's own words on what is wrong.
+    #[must_use]
+    pub fn error(&self) -> String {
+        match self.body.get("error").and_then(Value::as_str) {
+            Some(text) => text.to_owned(),
+            None => format!("HTTP status {}", self.status),
+        }
+    }
+}
+
+/// The way to ask.
+#[derive(Debug)]
+pub struct Client {
+    url: Url,
+    agent: ureq::Agent,
+}
+
+impl Client {
+    /// One for a controller. `ca`: instead of the system's certificate authorities.
+    ///
+    /// # Errors
+    /// [`JoinError::Usage`]: no certificate authorities.
+    pub fn new(url: &Url, ca: Option<&Path>) -> Result<Self, JoinError> {
+        let mut config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .proxy(None)
+            .timeout_global(Some(TIMEOUT))
+            .user_agent(concat!("onlooker-agent/", env!("CARGO_PKG_VERSION")));
+        if url.tls {
+            let roots = authorities(ca)?;
+            let roots: Vec<Certificate<'static>> =
+                roots.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let tls = TlsConfig::builder()
+                .unversioned_rustls_crypto_provider(provider)
+                .root_certs(RootCerts::Specific(Arc::new(roots)));
+            config = config.tls_config(tls.build());
+        }
+        Ok(Self { url: url.clone(), agent: config.build().new_agent() })
+    }
+
+    /// Asks. `bearer`: the token to show, where there is one.
+    ///
+    /// # Errors
+    /// [`JoinError::Unreachable`]. Whatever status comes back is an answer.
+    pub fn ask(&self, method: Method, path: &str, bearer: Option<&str>, body: &Value) -> Result<Answer, JoinError> {
+        let url = self.url.of(path);
+        let failed =
+            |error: &ureq::Error| JoinError::Unreachable { url: self.url.to_string(), what: explain(error, &self.url) };
+        let mut request = match method {
+            Method::Post => self.agent.post(&url),
+            Method::Delete => self.agent.delete(&url).force_send_body(),
+        };
+        if let Some(bearer) = bearer {
+            request = request.header("Authorization", format!("Bearer {bearer}"));
+        }
+        let request = request.content_type("application/json");
+        let mut response = request.send(body.to_string()).map_err(|error| failed(&error))?;
+        let status = response.status().as_u16();
+        if let Some(place) = response.headers().get("Location").filter(|_| (300..400).contains(&status)) {
+            let place = String::from_utf8_lossy(place.as_bytes()).into_owned();
+            let what = format!("it answers with a redirection to {place}: give that URL, if you trust it");
+            return Err(JoinError::Unreachable { url: self.url.to_string(), what });
+        }
+        let text = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_string();
+        let text = text.map_err(|error| failed(&error))?;
+        Ok(Answer { status, body: serde_json::from_str(&text).unwrap_or(Value::Null) })
+    }
+}
+
+/// Certificate authorities: those of a file, else the system's.
+fn authorities(ca: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, JoinError> {
+    let Some(path) = ca else {
+        let found = rustls_native_certs::load_native_certs().certs;
+        if found.is_empty() {
+            return Err(JoinError::Usage(
+                "this system has no certificate authorities: install ca-certificates, or give the controller's with --ca FILE".to_owned(),
+            ));
+        }
+        return Ok(found);
+    };
+    let wrong = |error: String| JoinError::Usage(format!("--ca {}: {error}", path.display()));
+    let found: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?.collect();
+    let found = found.map_err(|error| wrong(error.to_string()))?;
+    if found.is_empty() { Err(wrong("no certificate in it; PEM is wanted".to_owned())) } else { Ok(found) }
+}
+
+fn explain(error: &ureq::Error, url: &Url) -> String {
+    use rustls::CertificateError::{Expired, NotValidForName, NotValidForNameContext, UnknownIssuer};
+    let tls = match error {
+        ureq::Error::Rustls(error) => Some(error.clone()),
+        ureq::Error::Io(error) => error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()).cloned(),
+        _ => None,
+    };
+    let next = match tls {
+        Some(rustls::Error::InvalidCertificate(UnknownIssuer)) => {
+            "no certificate authority that is known here signed its certificate: give the one that did with --ca FILE"
+        }
+        Some(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
+            "its certificate is for another name: use the name that the certificate has in the URL"
+        }
+        Some(rustls::Error::InvalidCertificate(Expired)) => "its certificate has expired; is this host's clock right?",
+        Some(rustls::Error::InvalidMessage(_)) => "that is no TLS: is it http:// instead of https://?",
+        Some(_) => "TLS is not possible with it",
+        None if !url.tls && matches!(error, ureq::Error::Protocol(_)) => {
+            "that is no HTTP: is it https:// instead of http://?"
+        }
+        None => "is this the controller's address, and is it well?",
+    };
+    format!("{error}; {next}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Answers one request with `answer` and returns what was asked.
+    fn exchange(
+        answer: &'static str,
+        ask: impl FnOnce(&Client) -> Result<Answer, JoinError>,
+    ) -> (Result<Answer, JoinError>, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = Url::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        std::thread::scope(|scope| {
+            let server = scope.spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut asked = Vec::new();
+                // The bodies of these tests end with the only brace.
+                while !asked.ends_with(b"}") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).unwrap();
+                    asked.push(byte[0]);
+                }
+                stream.write_all(answer.as_bytes()).unwrap();
+                String::from_utf8(asked).unwrap()
+            });
+            let result = ask(&Client::new(&url, None).unwrap());
+            (result, server.join().unwrap())
+        })
+    }
+
+    #[test]
+    fn a_request_has_its_token_and_body_and_any_status_is_an_answer() {
+        let answer = "HTTP/1.1 409 Conflict\r\nContent-Length: 17\r\nConnection: close\r\n\r\n{\"error\":\"taken\"}";
+        let body = serde_json::json!({"a": 1});
+        let (result, asked) =
+            exchange(answer, |client| client.ask(Method::Delete, "/api/v1/targets/web", Some("secret"), &body));
+        let result = result.unwrap();
+        assert_eq!((result.status, result.error().as_str()), (409, "taken"));
+        assert!(
+            asked.starts_with("DELETE /api/v1/targets/web HTTP/1.1\r\n") && asked.ends_with("\r\n\r\n{\"a\":1}"),
+            "{asked}"
+        );
+        assert!(asked.to_lowercase().contains("\r\nauthorization: bearer secret\r\n"), "{asked}");
+        let answer = "HTTP/1.1 500 No\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhm";
+        let (result, asked) = exchange(answer, |client| client.ask(Method::Post, "/", None, &body));
+        assert_eq!(result.unwrap().error(), "HTTP status 500");
+        assert!(asked.starts_with("POST / ") && !asked.to_lowercase().contains("authorization"), "{asked}");
+    }
+
+    #[test]
+    fn the_token_follows_no_redirection() {
+        let answer = "HTTP/1.1 307 Over there\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        let (result, _) =
+            exchange(answer, |client| client.ask(Method::Post, "/", Some("secret"), &serde_json::json!({})));
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("redirection to http://127.0.0.1:1/"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_http_and_no_certificate_is_told() {
+        let (result, _) =
+            exchange("SSH-2.0-x\r\n\r\n", |client| client.ask(Method::Post, "/", None, &serde_json::json!({})));
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("https:// instead"), "{error}");
+        let url = Url::parse("https://127.0.0.1:1").unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ca.pem");
+        std::fs::write(&path, "none").unwrap();
+        for path in [path.as_path(), Path::new("/no/such/ca.pem")] {
+            assert!(matches!(Client::new(&url, Some(path)), Err(JoinError::Usage(text)) if text.starts_with("--ca /")));
+        }
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a host asks of its controller (docs/http.md, Targets): to be added, which includes a test read, and to be removed.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::JoinError;
+use super::client::{Answer, Client, Method};
+use super::url::segment;
+
+const TARGETS: &str = "/api/v1/targets";
+
+/// A host as the controller is told of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Registration {
+    /// Its name there.
+    pub name: String,
+    /// Its bootstrap endpoint.
+    pub address: String,
+    /// The agent's join token.
+    pub token: String,
+    /// Labels of all its series.
+    pub labels: BTreeMap<String, String>,
+    /// How often it is read; as the controller has it if it does not stand here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<String>,
+    /// Take the name over.
+    pub replace: bool,
+    /// Try and keep nothing.
+    pub dry_run: bool,
+}
+
+/// What the test read was like.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Accepted {
+    /// The host's name.
+    pub name: String,
+    /// Where it is read.
+    pub address: String,
+    /// Who answers READs.
+    pub via: String,
+    /// Regions that there are.
+    pub regions: u64,
+    /// Series in them.
+    pub series: u64,
+    /// What the bootstrap took.
+    pub bootstrap_ms: f64,
+    /// What the first read took.
+    pub read_ms: f64,
+    /// What else the controller has to say.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// What the controller thinks of a host.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// The test read succeeded; the answer as it came, too.
+    Accepted(Box<Accepted>, Value),
+    /// The token is good, the test read failed.
+    Unread(String),
+}
+
+impl Registration {
+    /// Asks the controller to add the host.
+    ///
+    /// # Errors
+    /// [`JoinError::Unreachable`], [`JoinError::Refused`].
+    pub fn post(&self, client: &Client, bearer: &str) -> Result<Verdict, JoinError> {
+        let body = serde_json::to_value(self).unwrap_or_default();
+        let answer = client.ask(Method::Post, TARGETS, Some(bearer), &body)?;
+        match answer.status {
+            200 => match Accepted::deserialize(&answer.body) {
+                Ok(accepted) => Ok(Verdict::Accepted(Box::new(accepted), answer.body)),
+                Err(error) => Err(refused(&answer, format!("its answer is not understood ({error})"), UPGRADE)),
+            },
+            502 if answer.body.get("error").is_some() => Ok(Verdict::Unread(answer.error())),
+            status => Err(refused(&answer, answer.error(), advice(status))),
+        }
+    }
+}
+
+/// Asks the controller to forget a host; `token` is the agent's, which is the right to. Returns whether it knew it.
+///
+/// # Errors
+/// [`JoinError::Unreachable`], [`JoinError::Refused`].
+pub fn delete(client: &Client, name: &str, token: &str) -> Result<bool, JoinError> {
+    let body = serde_json::json!({"token": token});
+    let answer = client.ask(Method::Delete, &format!("{TARGETS}/{}", segment(name)), None, &body)?;
+    match answer.status {
+        200..300 => Ok(true),
+        404 => Ok(false),
+        401 | 403 => Err(refused(
+            &answer,
+            answer.error(),
+            "the agent's token is not the one it was joined with: remove the host there",
+        )),
+        status => Err(refused(&answer, answer.error(), advice(status))),
+    }
+}
+
+const UPGRADE: &str = "is this an Onlooker controller, and of a version that hosts can join?";
+
+fn refused(answer: &Answer, what: String, advice: &'static str) -> JoinError {
+    JoinError::Refused { status: answer.status, what, advice }
+}
+
+/// What to do about a status.
+fn advice(status: u16) -> &'static str {
+    match status {
+        400 => "correct what it names",
+        401 => "give the token of the controller's [http] join_token_file (or token_file)",
+        403 => "set [http] join_token_file in the controller's configuration, and restart it",
+        404 | 405 => UPGRADE,
+        409 => "choose another --name, or take it over with --replace",
+        413 | 429 | 503 => "try again in a while",
+        502 | 504 => "is a proxy before the controller, and the controller down?",
+        _ => "the controller's log may say more",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_is_what_the_controller_reads() {
+        let registration = Registration {
+            name: "web-3".into(),
+            address: "10.0.0.3:7177".into(),
+            token: "onlk1.a.b".into(),
+            labels: BTreeMap::from([("dc".to_owned(), "a".to_owned())]),
+            interval: None,
+            replace: false,
+            dry_run: true,
+        };
+        assert_eq!(
+            serde_json::to_value(&registration).unwrap(),
+            serde_json::json!({"name": "web-3", "address": "10.0.0.3:7177", "token": "onlk1.a.b", "labels": {"dc": "a"}, "replace": false, "dry_run": true})
+        );
+    }
+
+    #[test]
+    fn every_refusal_says_what_to_do() {
+        for (status, part) in
+            [(401, "join_token_file"), (403, "join_token_file"), (404, "Onlooker"), (409, "--replace"), (500, "log")]
+        {
+            assert!(advice(status).contains(part), "{status}");
+        }
+    }
+}

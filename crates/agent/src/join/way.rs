@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The way to the controller: the addresses at both ends of a connection to it, and the network device that READs will come in by.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::time::Duration;
+
+use onlooker_kernel::attach;
+use onlooker_kernel::{Device, Home, Hook, probe};
+
+use super::JoinError;
+use super::url::Url;
+use crate::config;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Both ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    /// This host's address.
+    pub local: IpAddr,
+    /// The controller's, the one that answered first.
+    pub controller: Vec<IpAddr>,
+}
+
+impl Way {
+    /// Connects to the controller and looks.
+    ///
+    /// # Errors
+    /// [`JoinError::Unreachable`].
+    pub fn find(url: &Url) -> Result<Self, JoinError> {
+        let unreachable = |what: String| JoinError::Unreachable { url: url.to_string(), what };
+        let resolved = (url.host.as_str(), url.port).to_socket_addrs();
+        let addresses: Vec<SocketAddr> = resolved
+            .map_err(|error| {
+                unreachable(format!("cannot resolve {}: {error}; check the name, or give an address", url.host))
+            })?
+            .collect();
+        let mut last = unreachable(format!("{} has no address", url.host));
+        for address in &addresses {
+            match TcpStream::connect_timeout(address, CONNECT_TIMEOUT).and_then(|stream| stream.local_addr()) {
+                Ok(local) => {
+                    let others = addresses.iter().filter(|other| *other != address);
+                    let controller = std::iter::once(address).chain(others).map(|address| address.ip().to_canonical());
+                    return Self::between(local.ip().to_canonical(), controller.collect()).map_err(unreachable);
+                }
+                Err(error) => last = unreachable(why_not(*address, &error)),
+            }
+        }
+        Err(last)
+    }
+
+    fn between(local: IpAddr, controller: Vec<IpAddr>) -> Result<Self, String> {
+        let reached = controller[0];
+        if reached.is_loopback() || reached == local {
+            // Packets to an own address stay on the loopback device, where they have a loopback source.
+            let loopback = if reached.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+            return Ok(Self { local: loopback, controller: vec![loopback] });
+        }
+        if matches!(local, IpAddr::V6(address) if address.is_unicast_link_local()) {
+            return Err(format!(
+                "the way to it begins at the link-local address {local}, which a controller cannot be told: give another URL"
+            ));
+        }
+        let mut addresses: Vec<IpAddr> = Vec::new();
+        for address in controller {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        Ok(Self { local, controller: addresses })
+    }
+}
+
+fn why_not(address: SocketAddr, error: &io::Error) -> String {
+    let next = match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            "nothing listens there: is the controller running, and is [http] listen in its controller.toml an address that others reach (127.0.0.1:7180 is the default)?"
+        }
+        io::ErrorKind::TimedOut => "no answer: check the address, and the firewalls on the way and at the controller",
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => {
+            "this host has no route to it: check the address, and `ip route get`"
+        }
+        _ => "check the address",
+    };
+    format!("{address}: {error}; {next}")
+}
+
+/// Whether an address is this host's.
+#[must_use]
+pub fn is_own(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
+}
+
+/// Where the kernel responder shall answer, or why there is none.
+///
+/// # Errors
+/// [`JoinError::Kernel`] where `device` was asked for and cannot be had.
+pub fn device(
+    device: Option<&str>,
+    local: IpAddr,
+    settings: &config::Kernel,
+) -> Result<Result<String, String>, JoinError> {
+    let found = match device {
+        Some(name) => Device::named(name).map_err(|error| error.to_string()),
+        None => Device::with_address(local).map_err(|error| error.to_string()).and_then(|found| {
+            found.ok_or_else(|| format!("no network device has the address {local}: name one with --device"))
+        }),
+    };
+    let usable = found.and_then(|found| obstacle(&found, settings).map_or_else(|| Ok(found.name().to_owned()), Err));
+    match (usable, device) {
+        (Err(what), Some(name)) => Err(JoinError::Kernel { device: name.to_owned(), what }),
+        (usable, _) => Ok(usable),
+    }
+}
+
+/// What stands in the way of a kernel responder, found by the same probes that the agent explains itself with.
+fn obstacle(device: &Device, settings: &config::Kernel) -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("looking whether BPF is to be had needs root".to_owned());
+    }
+    let missing: Vec<String> = probe::all()
+        .iter()
+        .filter(|probe| probe.required)
+        .filter_map(|probe| Some(format!("{} (Linux {}): {}", probe.name, probe.since, probe.found.as_ref().err()?)))
+        .collect();
+    if !missing.is_empty() {
+        return Some(format!("this kernel, or this container, does not let us have {}", missing.join(", ")));
+    }
+    let home = Home::new(&settings.bpffs, &settings.name);
+    let pinned = match &home {
+        Err(error) => return Some(error.to_string()),
+        // What is attached already is our own.
+        Ok(home) => home.exists(),
+    };
+    let hook = match settings.hook {
+        config::kernel::Hook::Tc => Hook::Tc,
+        config::kernel::Hook::Xdp => Hook::Xdp,
+    };
+    let max_read_bytes = u32::try_from(settings.max_read_bytes.as_bytes()).unwrap_or(u32::MAX);
+    if pinned { None } else { attach::check(device, hook, max_read_bytes).err().map(|error| error.to_string()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn the_way_to_ourselves_is_loopback() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let way = Way::find(&Url::parse(&format!("http://127.0.0.1:{port}")).unwrap()).unwrap();
+        assert_eq!(way, Way { local: Ipv4Addr::LOCALHOST.into(), controller: vec![Ipv4Addr::LOCALHOST.into()] });
+        let own: IpAddr = "10.0.0.3".parse().unwrap();
+        assert_eq!(Way::between(own, vec![own]).unwrap(), way);
+        drop(listener);
+        let error = Way::find(&Url::parse(&format!("http://127.0.0.1:{port}")).unwrap()).unwrap_err().to_string();
+        assert!(error.contains("nothing listens there"), "{error}");
+    }
+
+    #[test]
+    fn all_addresses_of_the_controller_count_once() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let way = Way::between(ip("10.0.0.3"), vec![ip("10.0.0.1"), ip("10.0.0.2"), ip("10.0.0.1")]).unwrap();
+        assert_eq!(way.controller, [ip("10.0.0.1"), ip("10.0.0.2")]);
+        assert!(Way::between(ip("fe80::3"), vec![ip("fe80::1")]).unwrap_err().contains("link-local"));
+        assert!(is_own(ip("127.0.0.1")) && !is_own(ip("192.0.2.1")));
+    }
+
+    #[test]
+    fn a_device_that_was_asked_for_must_be_there() {
+        let error = device(Some("no-such-dev"), Ipv4Addr::LOCALHOST.into(), &config::Kernel::default()).unwrap_err();
+        assert!(matches!(&error, JoinError::Kernel { device, .. } if device == "no-such-dev"), "{error}");
+        let none = device(None, "192.0.2.1".parse().unwrap(), &config::Kernel::default()).unwrap();
+        assert!(none.unwrap_err().contains("--device"));
+    }
+}
