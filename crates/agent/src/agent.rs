@@ -175,6 +175,8 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
         "ready: registration {socket}, bootstrap {bootstrap_address} ({mode}), READs over TCP {tcp_address}"
     ));
     system::notify("READY=1\nSTATUS=Serving");
+    // Most of the program has done its work: configuration, certificate, loading.
+    onlooker_kernel::resident::release_program();
     let ended = server.run().map_err(system_error("wait for events"));
     system::notify("STOPPING=1");
     drop((listening, state_lock));

@@ -33,6 +33,7 @@ pub mod probe;
 mod program;
 pub mod reattach;
 mod region;
+pub mod resident;
 mod responder;
 mod settings;
 mod skeleton;
