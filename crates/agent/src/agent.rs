@@ -133,7 +133,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     let counters = regions.counters()?;
     let sampler = regions.sampler(config, &counters)?;
     sampler.start().map_err(system_error("start the sampler thread"))?;
-    let (Own { directory, recovered, report, .. }, computed) = regions.end();
+    let (Own { mut directory, recovered, report, .. }, mut metrics) = regions.end(config, &counters);
 
     let now_ns = host::boot_time_ns();
     let kernel = directory.kernel().cloned();
@@ -142,8 +142,10 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
         .zip(report)
         .map(|(kernel, report)| Upkeep::new(kernel.clone(), &config.kernel, counters.clone(), report, now_ns));
     let mut upkeep = upkeep.transpose().map_err(system_error("watch the kernel responder"))?;
-    if let (Some(upkeep), Some(child)) = (&mut upkeep, collecting) {
-        upkeep.await_collectors(child);
+    if let (Some(upkeep), Some(child), Some(metrics)) = (&mut upkeep, collecting, &mut metrics)
+        && !upkeep.await_collectors(child)
+    {
+        metrics.install(&mut directory, &[]);
     }
     let announcement = Announcement {
         host,
@@ -164,7 +166,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
         registration,
         responder: Responder::new(&config.tcp, served, sampler, counters.clone()),
         upkeep,
-        computed,
+        metrics,
         endpoint: Endpoint::new(announcement, config.bootstrap.allow.clone(), state, tls, counters.clone()),
         counters,
         max_connections: usize::try_from(for_programs).unwrap_or(usize::MAX),

@@ -87,8 +87,8 @@ pub enum Backing {
     Tcp(Map),
     /// Memory in a slab of the kernel responder.
     Slab(Map, Keep),
-    /// No memory: a collector of the kernel responder makes it.
-    Computed(Keep),
+    /// Only the kernel responder: a collector of it, or memory in a slab that is not for readers over TCP.
+    Kernel(Keep),
 }
 
 struct Slot {
@@ -273,7 +273,7 @@ impl Directory {
         let (memory, keep, wanted) = match backing {
             Backing::Tcp(memory) => (Some(memory), None, RESPONDER_TCP),
             Backing::Slab(memory, keep) => (Some(memory), Some(keep), RESPONDER_TCP | RESPONDER_KERNEL),
-            Backing::Computed(keep) => (None, Some(keep), RESPONDER_KERNEL),
+            Backing::Kernel(keep) => (None, Some(keep), RESPONDER_KERNEL),
         };
         let bytes = match (&memory, &keep) {
             (Some(memory), _) => memory.words().len() as u64 * 8,

@@ -18,6 +18,7 @@ pub mod host;
 pub mod identity;
 pub mod join;
 pub mod kernel;
+pub mod leftovers;
 pub mod listen;
 pub mod node;
 pub mod own;

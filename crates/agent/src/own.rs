@@ -22,7 +22,8 @@ use crate::kernel::child::{self, Task};
 use crate::kernel::ledger::{Keep, Record, Role, Source};
 use crate::kernel::load::{CollectorState, Report, State};
 use crate::kernel::{Kernel, Recovered};
-use crate::node::Sampled;
+use crate::leftovers::Leftovers;
+use crate::node::{Covered, Draft, left_name};
 use crate::procfs::process_stat;
 use crate::protocol::{Labels, Refusal};
 use crate::registration::FIRST_REGION_ID;
@@ -71,7 +72,7 @@ pub struct Own {
     pub report: Option<Report>,
     /// Own regions of an earlier agent that have not been taken over (yet).
     earlier: Vec<Record>,
-    used: Vec<u32>,
+    ids: Ids,
 }
 
 impl Own {
@@ -89,7 +90,7 @@ impl Own {
         let Some((report, kernel, mut recovered)) = loaded else {
             let directory = Directory::new(host, served, reuse_delay_ns, now_ns)?;
             let recovered = Recovered::default();
-            return Ok(Self { directory, recovered, report: None, earlier: Vec::new(), used: Vec::new() });
+            return Ok(Self { directory, recovered, report: None, earlier: Vec::new(), ids: Ids::default() });
         };
         for record in recovered.records.iter_mut().filter(|record| record.keep.role == Role::Program) {
             record.entry.orphan |= !is_alive(record);
@@ -99,8 +100,8 @@ impl Own {
             std::mem::take(&mut recovered.records).into_iter().partition(|record| record.keep.role == Role::Own);
         recovered.records = programs;
         let earlier: Vec<Record> = earlier;
-        let used = earlier.iter().map(Record::number).collect();
-        Ok(Self { directory, recovered, report: Some(report), earlier, used })
+        let ids = Ids(earlier.iter().map(Record::number).collect());
+        Ok(Self { directory, recovered, report: Some(report), earlier, ids })
     }
 
     /// The agent's counters.
@@ -153,13 +154,10 @@ impl Own {
     /// # Errors
     /// No memory, no place in the directory.
     pub fn sampler(&mut self, config: &Config, counters: &Counters) -> Result<Arc<Sampler>, AgentError> {
-        let mut groups = config.sampled.groups.clone();
-        groups.sort_unstable();
-        groups.dedup();
         let mut ready = Vec::new();
-        for group in groups {
+        for group in groups(config) {
             let identity = self.identity()?;
-            match Sampled::new(group, config.sampled.interval.as_ns(), identity) {
+            match Draft::whole(group, config.sampled.interval.as_ns()).and_then(|draft| draft.alone(identity)) {
                 Ok(sampled) => {
                     let text = SchemaText::of(&sampled.schema);
                     self.publish(sampled.name, &text, identity, Backing::Tcp(sampled.memory.clone()))?;
@@ -171,26 +169,36 @@ impl Own {
         Ok(Sampler::new(ready, config.sampled.interval.as_duration(), counters.clone()))
     }
 
-    /// What an earlier agent had of its own and this one has not, ends; but for computed regions, which go on until it is known what is computed now.
+    /// What an earlier agent had of its own and this one has not, ends; but for computed regions and what was sampled beside them, which go on until it is known what
+    /// is computed now ([`Metrics::install`]).
     #[must_use]
-    pub fn end(mut self) -> (Self, Computed) {
-        let now_ns = host::boot_time_ns();
+    pub fn end(mut self, config: &Config, counters: &Counters) -> (Self, Option<Metrics>) {
         let mut regions = BTreeMap::new();
+        let mut left = BTreeMap::new();
+        let groups = if config.kernel.sample.as_ns() > 0 { groups(config) } else { Vec::new() };
         for record in std::mem::take(&mut self.earlier) {
             let (number, name, source) = (record.number(), record.entry.name.clone(), record.keep.source);
             self.directory.restore(record, None);
-            if matches!(source, Source::Computed { .. }) && !regions.contains_key(&name) {
-                regions.insert(name, number);
-            } else {
-                self.directory.remove(number, now_ns);
+            let earlier = match source {
+                Source::Computed { .. } => Some(&mut regions),
+                Source::Slab { .. } if groups.iter().any(|group| left_name(*group) == name) => Some(&mut left),
+                Source::Slab { .. } => None,
+            };
+            match earlier.filter(|earlier| !earlier.contains_key(&name)) {
+                Some(earlier) => drop(earlier.insert(name, number)),
+                None => self.ids.end(&mut self.directory, number),
             }
         }
-        let computed = Computed { regions, used: self.used.clone() };
-        (self, computed)
+        let metrics = self.directory.kernel().cloned().map(|kernel| Metrics {
+            computed: regions,
+            leftovers: Leftovers::new(kernel, groups, config.kernel.sample.as_ns(), counters.clone(), left),
+            ids: std::mem::take(&mut self.ids),
+        });
+        (self, metrics)
     }
 
     fn identity(&mut self) -> Result<Identity, AgentError> {
-        new_identity(&mut self.used)
+        self.ids.take()
     }
 
     fn publish(
@@ -204,28 +212,33 @@ impl Own {
     }
 }
 
-/// Regions of kernel metrics that the kernel responder computes.
-#[derive(Debug, Default)]
-pub struct Computed {
-    /// Ids by name.
-    regions: BTreeMap<String, u32>,
-    used: Vec<u32>,
+/// Kernel metrics for readers over the kernel responder: regions that it computes, and what the agent samples beside them.
+pub struct Metrics {
+    /// Ids of computed regions by name.
+    computed: BTreeMap<String, u32>,
+    /// What is sampled.
+    pub leftovers: Leftovers,
+    ids: Ids,
 }
 
-impl Computed {
-    /// Publishes what is computed now. A region whose class is the same stays as it is; others end.
+impl Metrics {
+    /// Publishes what is computed now, and what is left. A region whose class is the same stays as it is; others end.
     pub fn install(&mut self, directory: &mut Directory, collectors: &[CollectorState]) {
         let now_ns = host::boot_time_ns();
-        let mut earlier = std::mem::take(&mut self.regions);
+        let mut earlier = std::mem::take(&mut self.computed);
+        let mut covered = Covered::default();
         for collector in collectors.iter().filter(|collector| collector.error.is_none()) {
-            let installed = self.install_one(directory, collector, earlier.remove(&collector.name), now_ns);
-            if let Err(error) = installed {
-                system::log(&format!("warning: {} is not served by the kernel responder: {error}", collector.name));
+            match self.install_one(directory, collector, earlier.remove(&collector.name), now_ns) {
+                Ok(schema) => covered.add(&schema),
+                Err(error) => {
+                    system::log(&format!("warning: {} is not served by the kernel responder: {error}", collector.name));
+                }
             }
         }
         for id in earlier.into_values() {
-            self.end(directory, id, now_ns);
+            self.ids.end(directory, id);
         }
+        self.leftovers.install(directory, &mut self.ids, &covered, now_ns);
     }
 
     fn install_one(
@@ -234,7 +247,7 @@ impl Computed {
         collector: &CollectorState,
         earlier: Option<u32>,
         now_ns: u64,
-    ) -> Result<(), String> {
+    ) -> Result<Schema, String> {
         let schema = Schema::parse(&collector.schema).map_err(|error| error.to_string())?;
         let text = SchemaText::of(&schema);
         let source = Source::Computed { collector: collector.slot };
@@ -242,33 +255,65 @@ impl Computed {
             let same = |(entry, standing): (&RegionEntry, _)| entry.schema == text.id && standing == Some(source);
             if directory.entry(id).is_some_and(same) {
                 directory.now_owned_by(id, std::process::id(), now_ns);
-                self.regions.insert(collector.name.clone(), id);
-                return Ok(());
+                self.computed.insert(collector.name.clone(), id);
+                return Ok(schema);
             }
-            self.end(directory, id, now_ns);
+            self.ids.end(directory, id);
         }
-        let identity = new_identity(&mut self.used).map_err(|error| error.to_string())?;
-        let backing = Backing::Computed(keep(source, &schema, &text));
+        let identity = self.ids.take().map_err(|error| error.to_string())?;
+        let backing = Backing::Kernel(keep(source, &schema, &text));
         publish(directory, &collector.name, &text, identity, backing).map_err(|refusal| refusal.to_string())?;
-        self.regions.insert(collector.name.clone(), identity.region);
-        Ok(())
-    }
-
-    fn end(&mut self, directory: &mut Directory, id: u32, now_ns: u64) {
-        directory.remove(id, now_ns);
-        self.used.retain(|used| *used != id);
+        self.computed.insert(collector.name.clone(), identity.region);
+        Ok(schema)
     }
 }
 
-fn new_identity(used: &mut Vec<u32>) -> Result<Identity, AgentError> {
-    let generation = host::random_generation().map_err(system_error("get random numbers"))?;
-    let full = || system_error("number the agent's own regions")(std::io::ErrorKind::OutOfMemory.into());
-    let id = (1..FIRST_REGION_ID).find(|id| !used.contains(id)).ok_or_else(full)?;
-    used.push(id);
-    Ok(Identity::first(id, generation))
+/// Ids of the agent's own regions that are taken.
+#[derive(Debug, Default)]
+pub struct Ids(Vec<u32>);
+
+impl Ids {
+    /// An identity for a new region.
+    ///
+    /// # Errors
+    /// No randomness, no id.
+    pub fn take(&mut self) -> Result<Identity, AgentError> {
+        let generation = host::random_generation().map_err(system_error("get random numbers"))?;
+        let full = || system_error("number the agent's own regions")(std::io::ErrorKind::OutOfMemory.into());
+        let id = (1..FIRST_REGION_ID).find(|id| !self.0.contains(id)).ok_or_else(full)?;
+        self.0.push(id);
+        Ok(Identity::first(id, generation))
+    }
+
+    /// Gives an id back whose region was not published.
+    pub fn give(&mut self, id: u32) {
+        self.0.retain(|used| *used != id);
+    }
+
+    /// Ends a region of the agent's own, with its memory.
+    pub fn end(&mut self, directory: &mut Directory, id: u32) {
+        let source = directory.entry(id).and_then(|(_, source)| source);
+        directory.remove(id, host::boot_time_ns());
+        if let (Some(Source::Slab { range, .. }), Some(kernel)) = (source, directory.kernel()) {
+            kernel.give_own(range);
+        }
+        self.give(id);
+    }
 }
 
-fn publish(
+/// Configured groups of sampled metrics, each once.
+fn groups(config: &Config) -> Vec<config::Group> {
+    let mut groups = config.sampled.groups.clone();
+    groups.sort_unstable();
+    groups.dedup();
+    groups
+}
+
+/// Announces a region of the agent's own.
+///
+/// # Errors
+/// As [`Directory::publish`].
+pub fn publish(
     directory: &mut Directory,
     name: &str,
     text: &SchemaText,
@@ -294,7 +339,9 @@ fn block(map: &Map) -> Map {
     map.window(0..BLOCK_BYTES / 8)
 }
 
-fn keep(source: Source, schema: &Schema, text: &SchemaText) -> Keep {
+/// What the ledger is to know of a region of the agent's own.
+#[must_use]
+pub fn keep(source: Source, schema: &Schema, text: &SchemaText) -> Keep {
     let text_bytes = u32::try_from(text.canonical.len()).unwrap_or(u32::MAX);
     let schema = SchemaRef { id: text.id, text_bytes, blocks: schema.blocks() };
     Keep { source, role: Role::Own, start_ticks: 0, schema, instance: String::new(), image: String::new() }

@@ -83,7 +83,7 @@ impl Sampler {
         state.last = Some(begin);
         let State { groups, buffer, .. } = state;
         for group in groups {
-            let loss = group.sample(buffer);
+            let loss = group.sample(buffer, None);
             self.counters.add(Counter::SampleErrors, u64::from(loss.failed));
             self.counters.add(Counter::SampleRowsDropped, loss.rows_dropped);
         }

@@ -22,7 +22,7 @@ use crate::bootstrap::Endpoint;
 use crate::counters::{Counter, Counters, refused};
 use crate::host::boot_time_ns;
 use crate::kernel::upkeep::Upkeep;
-use crate::own::Computed;
+use crate::own::Metrics;
 use crate::peer::{self, Connected};
 use crate::protocol::{
     self, Answer, Code, MAX_BAD_PACKETS, MAX_PACKET_BYTES, Refusal, Request, VERSION, decode, encode,
@@ -89,8 +89,8 @@ pub struct Server {
     pub endpoint: Arc<Endpoint>,
     /// The kernel responder's, if there is one.
     pub upkeep: Option<Upkeep>,
-    /// The agent's computed regions.
-    pub computed: Computed,
+    /// Kernel metrics for its readers.
+    pub metrics: Option<Metrics>,
     /// Counters.
     pub counters: Counters,
     /// Programs that may be connected at once, by the limit of open files.
@@ -179,8 +179,9 @@ impl Loop {
                     KERNEL => {
                         if let Some(upkeep) = &mut self.server.upkeep
                             && let Some(collectors) = upkeep.ready(boot_time_ns())
+                            && let Some(metrics) = &mut self.server.metrics
                         {
-                            self.server.computed.install(self.server.registration.directory(), &collectors);
+                            metrics.install(self.server.registration.directory(), &collectors);
                         }
                     }
                     token if token & 1 == 0 => self.packet(token / 2),
@@ -199,7 +200,8 @@ impl Loop {
     /// Sets the timer to the next deadline, or stops it.
     fn arm(&mut self) -> io::Result<()> {
         let kernel = self.server.upkeep.as_ref().map(Upkeep::next_deadline_ns);
-        let deadline = self.server.registration.next_deadline_ns().into_iter().chain(kernel).min();
+        let sample = self.server.metrics.as_ref().and_then(|metrics| metrics.leftovers.next_deadline_ns());
+        let deadline = self.server.registration.next_deadline_ns().into_iter().chain(kernel).chain(sample).min();
         if deadline != self.armed_ns {
             let at = deadline.map_or(0, |ns| ns.max(1));
             let it_value = Timespec {
@@ -221,6 +223,9 @@ impl Loop {
         self.server.registration.expire(now_ns);
         if let Some(upkeep) = &mut self.server.upkeep {
             upkeep.expire(now_ns);
+        }
+        if let Some(metrics) = &mut self.server.metrics {
+            metrics.leftovers.expire(now_ns);
         }
     }
 
@@ -305,7 +310,13 @@ impl Loop {
     fn accept_bootstrap(&mut self) {
         for _ in 0..ACCEPTS {
             match self.server.bootstrap_listener.accept() {
-                Ok((stream, peer)) => self.server.endpoint.accept(stream, peer.ip()),
+                Ok((stream, peer)) => {
+                    self.server.endpoint.accept(stream, peer.ip());
+                    // A reader begins: what was left alone for want of readers shall be fresh.
+                    if let Some(metrics) = &mut self.server.metrics {
+                        metrics.leftovers.wake(boot_time_ns());
+                    }
+                }
                 Err(error) => {
                     let listener = &self.server.bootstrap_listener;
                     return shed(

@@ -5,6 +5,7 @@
 //! ledger                    what the owner must know again after a restart (optional)
 //! settings                  configuration as loaded, fingerprint of the programs, version of this layout: see `settings`
 //! maps/<map>  programs/<program>  slabs/<index>
+//! devices/<program or map>  of group network: which devices have a row
 //! links/<hook>_<ifindex>    tcx and XDP attachments: removing the pin detaches
 //! filters/<ifindex>_<priority>_<handle>[_qdisc]
 //!                           directories that remember clsact filters, which are no BPF objects; `_qdisc`: we made the qdisc too
@@ -84,6 +85,10 @@ impl Home {
 
     pub(crate) fn filters(&self) -> PathBuf {
         self.path.join("filters")
+    }
+
+    pub(crate) fn devices(&self) -> PathBuf {
+        self.path.join("devices")
     }
 
     pub(crate) fn ledger(&self) -> PathBuf {

@@ -118,6 +118,15 @@ pub(crate) fn test_run(
     Ok((options.retval, usize::try_from(options.data_size_out).unwrap_or(0), options.duration))
 }
 
+/// Runs a program of type `syscall`, which takes no packet; returns its verdict.
+pub(crate) fn run_syscall(program: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut options =
+        libbpf::bpf_test_run_opts { sz: options_bytes::<libbpf::bpf_test_run_opts>(), ..Default::default() };
+    // SAFETY: the options have no buffers and outlive the call; the program is open.
+    check(unsafe { libbpf::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) })?;
+    Ok(options.retval)
+}
+
 /// Pins a descriptor of a BPF object.
 pub(crate) fn pin(object: impl AsFd, path: &CStr) -> io::Result<()> {
     // SAFETY: the path is NUL-terminated and outlives the call; the object is open.

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::de::IntoDeserializer as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Group, prefixes};
 use crate::prefix::Prefix;
@@ -59,6 +60,18 @@ pub struct Kernel {
     pub name: String,
     /// Kernel metrics computed when they are read.
     pub groups: Vec<Group>,
+    /// How often what is not computed is sampled for readers over the kernel responder; 0: never.
+    #[serde(deserialize_with = "span_or_off")]
+    pub sample: Span,
+}
+
+/// A span, or `off`.
+fn span_or_off<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match text.as_str() {
+        "off" => Ok(Span::from_ns(0)),
+        text => Span::deserialize(text.into_deserializer()),
+    }
 }
 
 impl Default for Kernel {
@@ -78,6 +91,7 @@ impl Default for Kernel {
             bpffs: "/sys/fs/bpf".into(),
             name: "agent".into(),
             groups: vec![Group::Cpu, Group::Load, Group::Memory, Group::Network],
+            sample: Span::from_s(5),
         }
     }
 }
@@ -151,6 +165,13 @@ impl Kernel {
         if self.name.is_empty() || self.name.len() > 64 || !self.name.bytes().all(good) {
             return refuse("kernel.name", &self.name, "must be 1 to 64 letters, digits, - and _");
         }
+        if self.sample != Span::from_ns(0) && (self.sample < Span::from_ms(100) || self.sample > Span::from_s(3600)) {
+            return refuse(
+                "kernel.sample",
+                &self.sample,
+                "must be \"off\", or 100ms to 1h; sampling procfs costs about 0.2 ms of CPU each time",
+            );
+        }
         if self.allow.len() > 1024 {
             return refuse("kernel.allow", &self.allow.len(), "must be at most 1024 prefixes: join some");
         }
@@ -217,6 +238,8 @@ mod tests {
             ("kernel.lease", with(|kernel| kernel.lease = Span::from_s(1))),
             ("kernel.bpffs", with(|kernel| kernel.bpffs = "bpf".into())),
             ("kernel.name", with(|kernel| kernel.name = "a/b".into())),
+            ("kernel.sample", with(|kernel| kernel.sample = Span::from_ms(99))),
+            ("kernel.sample", with(|kernel| kernel.sample = Span::from_s(3601))),
         ] {
             assert_eq!(bad.check().map_err(|(key, _, _)| key), Err(key));
         }

@@ -142,6 +142,7 @@ pub fn collect(config: &config::Kernel) -> Report {
         let unwanted: Vec<Group> = Group::ALL.into_iter().filter(|group| !groups.contains(group)).collect();
         let installed = install(&pinned, &Options { groups, ..Options::default() })?;
         remove(&pinned, &unwanted);
+        installed.groups.iter().try_for_each(|group| group.pin_devices(&home))?;
         let good = installed.groups.iter().map(|group| CollectorState {
             name: group.name.to_owned(),
             slot: group.slot,

@@ -20,7 +20,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use onlooker_kernel::{Home, Kind, Ledger, Pinned, Region, Slab, SlabMapping};
+use onlooker_kernel::collect::DeviceRows;
+use onlooker_kernel::{Exit, Home, Kind, Ledger, Pinned, Region, Slab, SlabMapping};
 use onlooker_region::map::Map;
 use onlooker_region::slab::{Range, Ranges};
 use rustix::thread::CapabilitySet;
@@ -346,6 +347,27 @@ impl Kernel {
     /// It cannot be mapped.
     pub fn own_range(&self, range: Range) -> Result<Map, KernelError> {
         map(&self.own, range)
+    }
+
+    /// A range of the agent's own slab whose region has ended. Free at once: nobody else writes there, and readers tell another region's blocks by their identity.
+    pub fn give_own(&self, range: Range) {
+        self.own_ranges.borrow_mut().give(range, 0);
+    }
+
+    /// READs answered since the responder was loaded.
+    ///
+    /// # Errors
+    /// The counters cannot be read.
+    pub fn answered(&self) -> Result<u64, KernelError> {
+        Ok(self.pinned.counters()?.get(Exit::Answered))
+    }
+
+    /// Which network devices have a computed row, as its loader has left it.
+    ///
+    /// # Errors
+    /// Nothing is pinned, or it cannot be opened.
+    pub fn device_rows(&self) -> Result<DeviceRows, KernelError> {
+        Ok(system::with_capabilities(CapabilitySet::BPF, || DeviceRows::open(self.pinned.home()))?)
     }
 
     /// Makes a region readable, as its record has it.

@@ -85,13 +85,14 @@ impl Upkeep {
         })
     }
 
-    /// A loader that installs collectors, started while there were still all capabilities; [`Upkeep::ready`] returns what it reports.
-    pub fn await_collectors(&mut self, child: io::Result<Child>) {
+    /// A loader that installs collectors, started while there were still all capabilities; [`Upkeep::ready`] returns what it reports. False: there is none.
+    pub fn await_collectors(&mut self, child: io::Result<Child>) -> bool {
         let watched = child.and_then(|child| Ok((self.watch_child(&child, COLLECTING)?, child)));
         match watched {
             Ok((pidfd, child)) => self.collecting = Some((child, pidfd)),
             Err(error) => self.fail(format!("starting the loader of kernel metrics: {error}")),
         }
+        self.collecting.is_some()
     }
 
     /// When [`Upkeep::expire`] has something to do next.
@@ -142,7 +143,7 @@ impl Upkeep {
         Ok(pidfd)
     }
 
-    /// Something has happened on our descriptor. Returns what the collectors' loader reports, when it does.
+    /// Something has happened on our descriptor. Returns what the collectors' loader reports, when it does; nothing where it failed.
     pub fn ready(&mut self, now_ns: u64) -> Option<Vec<CollectorState>> {
         let mut events = Vec::with_capacity(4);
         let zero = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -162,7 +163,7 @@ impl Upkeep {
                 }
                 _ => {
                     if let Some((child, _pidfd)) = self.collecting.take() {
-                        collectors = self.take_collectors(child::finish(child));
+                        collectors = Some(self.take_collectors(child::finish(child)));
                     }
                 }
             }
@@ -170,16 +171,15 @@ impl Upkeep {
         collectors
     }
 
-    fn take_collectors(&mut self, report: Report) -> Option<Vec<CollectorState>> {
+    fn take_collectors(&self, report: Report) -> Vec<CollectorState> {
         if let Some(error) = report.error {
             self.counters.add(Counter::KernelErrors, 1);
             system::log(&format!("warning: no kernel metrics are computed: {error}"));
-            return None;
         }
         for collector in report.collectors.iter().filter(|one| one.error.is_some() || !one.left_out.is_empty()) {
             system::log(&format!("warning: {collector}"));
         }
-        Some(report.collectors)
+        report.collectors
     }
 
     fn take(&mut self, report: Report) {

@@ -50,6 +50,8 @@ impl MemoryFacts {
     }
 }
 
+/// Buckets of a namespace's devices: a scan that is there is complete.
+pub(super) const BUCKETS: u32 = 256;
 /// Rows of a block of group network, at most.
 pub(super) const ROWS_PER_BLOCK: u32 = 16;
 /// CPUs of a table of group network.
@@ -160,6 +162,7 @@ mod tests {
         let size = |name: &str, bytes: usize| assert!(HEADER.contains(&format!("COLLECT_SIZE({name}, {bytes});")));
         size("onlooker_cpu", Cpu { runqueue: 0, cpustat: 0, tick: 0 }.to_bytes().len());
         assert_eq!(defined("COLLECT_ROWS_PER_BLOCK"), ROWS_PER_BLOCK);
+        assert_eq!(defined("COLLECT_BUCKETS"), BUCKETS);
         assert_eq!(defined("COLLECT_DEVICE_CPUS"), DEVICE_CPUS);
         let table = TableFacts { first_row: 0, rows: 0, row_words: 0, width: 0, first_cpu: 0, cpus: 0 };
         size("onlooker_table", table.to_bytes().len());

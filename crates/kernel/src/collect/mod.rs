@@ -13,6 +13,7 @@
 
 mod check;
 mod cpu;
+mod devices;
 mod intf;
 mod load;
 mod memory;
@@ -29,10 +30,12 @@ use onlooker_region::Schema;
 
 use crate::discover::{Discovery, Finding};
 use crate::error::{Error, Result};
+use crate::home::Home;
 use crate::program::{ProgramInfo, info_of};
 use crate::responder::Responder;
 
 pub use check::{Check, Verdict};
+pub use devices::{DeviceKey, DeviceRows};
 use object::{Image, Prepared, Purpose};
 pub use publish::{Publication, Published, stop_publishing};
 
@@ -130,11 +133,23 @@ pub struct InstalledGroup {
     pub schema: Schema,
     /// Every metric, those that were left out too.
     pub checks: Vec<Check>,
-    /// Group network: devices that are there and have no row, since their drivers count in ways of their own. For these procfs has to be sampled.
+    /// Group network: devices that are there and have no row at installation, since their drivers count in ways of their own: procfs has to be
+    /// sampled for them. [`DeviceRows`] says it of now.
     pub uncovered: Vec<String>,
     /// The programs for tc and XDP, as the kernel has them.
     pub programs: Vec<ProgramInfo>,
     image: Image,
+    devices: Option<devices::Handles>,
+}
+
+impl InstalledGroup {
+    /// Group network: lets other processes ask which devices have a row now ([`DeviceRows`]), until the home is purged. Nothing for other groups.
+    ///
+    /// # Errors
+    /// [`Error::System`] from pinning.
+    pub fn pin_devices(&self, home: &Home) -> Result<()> {
+        self.devices.as_ref().map_or(Ok(()), |handles| handles.pin(home))
+    }
 }
 
 /// What [`install`] did.
@@ -260,6 +275,13 @@ fn install_group(
         return Err(format!("none of its metrics agrees with procfs; the first: {reason}"));
     }
     schema.check().map_err(|error| format!("its schema: {error}"))?;
+    if let Some(group) =
+        schema.groups.iter().zip(&prepared.schema.groups).find(|(kept, all)| kept.layout() != all.layout())
+    {
+        // Rows are as wide as their last column: without it readers would look for them elsewhere than the program puts them.
+        let last = group.1.fields.last().map_or("", |field| field.name.as_str());
+        return Err(format!("{last} disagrees with procfs, and rows cannot be without their last column"));
+    }
     let program = |name: &str| {
         let found = object.progs().find(|program| program.name() == name);
         found.ok_or_else(|| format!("the object of group {group} has no program {name}"))
@@ -267,6 +289,7 @@ fn install_group(
     let (tc, xdp) = (program("collect_tc")?, program("collect_xdp")?);
     let programs = [&tc, &xdp].map(|program| info_of(program.as_fd()));
     let programs = programs.into_iter().collect::<Result<Vec<_>>>().map_err(text)?;
+    let devices = (group == Group::Network).then(|| devices::Handles::of(&object)).transpose().map_err(text)?;
     responder.install_collector(group.slot(), tc, xdp).map_err(text)?;
     Ok(InstalledGroup {
         group,
@@ -278,5 +301,6 @@ fn install_group(
         uncovered,
         programs,
         image: prepared.image,
+        devices,
     })
 }

@@ -154,15 +154,15 @@ impl From<libbpf_rs::Error> for Failure {
 }
 
 /// Where the request's offset stands in `struct onlooker_scratch`, and its block.
-const OFFSET_BYTES: usize = 24;
-const BLOCK: usize = 56 + 48 + 8 * 10;
+pub(super) const OFFSET_AT: usize = 24;
+pub(super) const BLOCK_AT: usize = 56 + 48 + 8 * 10;
 const PAYLOAD_WORDS: std::ops::Range<usize> = 3..127;
 
 /// The payload of a block, computed now, in this thread, by the same function that answers READs; `None` where it had nothing to say.
 pub(super) fn compute(object: &Object, block: u32) -> Result<Option<Vec<u64>>> {
     let once = map_of(object, "once")?;
     let mut scratch = vec![0; once.value_size() as usize];
-    scratch[OFFSET_BYTES..OFFSET_BYTES + 8].copy_from_slice(&(u64::from(block) * 1024).to_le_bytes());
+    scratch[OFFSET_AT..OFFSET_AT + 8].copy_from_slice(&(u64::from(block) * 1024).to_le_bytes());
     once.update(&[0; 4], &scratch, MapFlags::ANY).map_err(bpf("writing", "once", CHECK_KERNEL_LOG))?;
     if run(object, "collect_once")? == 0 {
         return Ok(None);
@@ -170,7 +170,7 @@ pub(super) fn compute(object: &Object, block: u32) -> Result<Option<Vec<u64>>> {
     let scratch = once.lookup(&[0; 4], MapFlags::ANY).map_err(bpf("reading", "once", CHECK_KERNEL_LOG))?;
     let scratch = scratch.unwrap_or_default();
     let word = |index: usize| {
-        let at = BLOCK + 8 * index;
+        let at = BLOCK_AT + 8 * index;
         scratch.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
     };
     Ok(Some(PAYLOAD_WORDS.map(word).collect()))

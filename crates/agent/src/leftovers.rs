@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Leftovers: kernel metrics that no collector computes, sampled from procfs into the agent's slab for readers over the kernel responder.
+//!
+//! Part of the main thread's event loop: one deadline. What is computed is known from the collectors' loader, for devices asked at each sample ([`DeviceRows`]), so that a
+//! reader gets no series twice; its regions have names of their own (`node_memory_sampled`) and are not served over TCP, where the whole groups are. Nobody tells the
+//! agent that the kernel has answered READs, so it looks at the responder's counter when a sample is due: while there were none it takes none, and waits twice as
+//! long up to a minute. Blocks stay readable while there is no agent; their time tells their age. Cost: docs/agent.md.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Instant;
+
+use onlooker_kernel::collect::{DeviceKey, DeviceRows};
+use onlooker_region::map::Map;
+use rustix::thread::CapabilitySet;
+
+use crate::config::Group;
+use crate::counters::{Counter, Counters};
+use crate::directory::{Backing, Directory, SchemaText};
+use crate::kernel::Kernel;
+use crate::kernel::ledger::Source;
+use crate::kernel::recover::OWN_SLAB;
+use crate::node::{Covered, Draft, Loss, Sampled};
+use crate::own::{self, Ids};
+use crate::procfs::LINE_BYTES;
+use crate::system;
+use crate::units::Span;
+
+/// Longest pause between two looks at the counter while nobody reads.
+const LONGEST_PAUSE_NS: u64 = 60_000_000_000;
+
+/// The sampler for the kernel responder's readers.
+pub struct Leftovers {
+    kernel: Rc<Kernel>,
+    groups: Vec<Group>,
+    interval_ns: u64,
+    counters: Counters,
+    /// Ids by name of regions that an earlier agent has left.
+    earlier: BTreeMap<String, u32>,
+    sampled: Vec<Sampled>,
+    devices: Devices,
+    pace: Pace,
+}
+
+/// Network devices with a computed row.
+enum Devices {
+    /// Nobody wants to know, since all are sampled.
+    Unasked,
+    /// To be asked for; what was heard last, and whether it is worth anything.
+    Asked { rows: DeviceRows, names: Vec<DeviceKey>, are_known: bool },
+    /// They cannot be asked for: only what no device has computed is sampled.
+    Unknown,
+}
+
+impl Devices {
+    fn with_row(&self) -> Option<&[DeviceKey]> {
+        match self {
+            Self::Asked { names, are_known: true, .. } => Some(names),
+            Self::Unasked | Self::Unknown | Self::Asked { .. } => None,
+        }
+    }
+}
+
+impl Leftovers {
+    /// For these groups; an interval of 0, or no groups: never samples. `earlier` are in the directory until [`Leftovers::install`].
+    #[must_use]
+    pub fn new(
+        kernel: Rc<Kernel>,
+        groups: Vec<Group>,
+        interval_ns: u64,
+        counters: Counters,
+        earlier: BTreeMap<String, u32>,
+    ) -> Self {
+        let (devices, pace) = (Devices::Unasked, Pace::new(interval_ns));
+        Self { kernel, groups, interval_ns, counters, earlier, sampled: Vec::new(), devices, pace }
+    }
+
+    /// Takes what is left beside the `covered` metrics, samples it and publishes it. Regions of an earlier agent whose class is the same go on, others end.
+    pub fn install(&mut self, directory: &mut Directory, ids: &mut Ids, covered: &Covered, now_ns: u64) {
+        let mut drafts = Vec::new();
+        if self.interval_ns > 0 {
+            for group in &self.groups {
+                match Draft::left(*group, self.interval_ns, covered) {
+                    Ok(draft) => drafts.extend(draft.map(|draft| (SchemaText::of(&draft.schema), draft))),
+                    Err(error) => system::log(&format!("warning: what is left of {group:?} is not sampled: {error}")),
+                }
+            }
+        }
+        // First those that end, since their memory may be wanted.
+        let goes_on = |name: &str, id: u32| {
+            let entry = directory.entry(id);
+            entry.is_some_and(|(entry, _)| {
+                drafts.iter().any(|(text, draft)| draft.name == name && text.id == entry.schema)
+            })
+        };
+        let (mut go_on, end): (BTreeMap<String, u32>, BTreeMap<String, u32>) =
+            std::mem::take(&mut self.earlier).into_iter().partition(|(name, id)| goes_on(name, *id));
+        end.into_values().for_each(|id| ids.end(directory, id));
+        self.devices = self.ask_for_devices(&drafts);
+        let mut names = Vec::new();
+        for (text, draft) in drafts {
+            let metrics = draft.metrics();
+            let name = draft.name;
+            match self.install_one(directory, ids, &text, draft, go_on.remove(name), now_ns) {
+                Ok(()) => names.push(format!("{name} ({metrics} metrics)")),
+                Err(error) => system::log(&format!("warning: {name} is not served by the kernel responder: {error}")),
+            }
+        }
+        if names.is_empty() {
+            return;
+        }
+        let interval = Span::from_ns(self.interval_ns);
+        system::log(&format!("not computed, so sampled every {interval} while it is read: {}", names.join(", ")));
+        self.pace.begin(now_ns, self.answered());
+    }
+
+    fn ask_for_devices(&self, drafts: &[(SchemaText, Draft)]) -> Devices {
+        if !drafts.iter().any(|(_, draft)| draft.wants_devices()) {
+            return Devices::Unasked;
+        }
+        match self.kernel.device_rows() {
+            Ok(rows) => Devices::Asked { rows, names: Vec::new(), are_known: false },
+            Err(error) => {
+                self.counters.add(Counter::KernelErrors, 1);
+                system::log(&format!("warning: devices without a computed row are not sampled: {error}"));
+                Devices::Unknown
+            }
+        }
+    }
+
+    fn install_one(
+        &mut self,
+        directory: &mut Directory,
+        ids: &mut Ids,
+        text: &SchemaText,
+        draft: Draft,
+        earlier: Option<u32>,
+        now_ns: u64,
+    ) -> Result<(), String> {
+        let text_of = |error: &dyn std::fmt::Display| error.to_string();
+        let bytes = draft.bytes();
+        let whole = |map: &Map| map.window(0..usize::try_from(bytes / 8).unwrap_or(0));
+        let standing = earlier.and_then(|id| directory.entry(id)).map(|(entry, source)| (entry.identity, source));
+        if let Some((identity, Some(Source::Slab { range, .. }))) = standing {
+            let memory = whole(&self.kernel.own_range(range).map_err(|error| text_of(&error))?);
+            self.add(draft.over(memory, identity));
+            directory.now_owned_by(identity.region, std::process::id(), now_ns);
+            return Ok(());
+        }
+        let (range, map) = self.kernel.own_memory(bytes).map_err(|error| text_of(&error))?;
+        let identity = ids.take().map_err(|error| text_of(&error));
+        let published = identity.and_then(|identity| {
+            let source = Source::Slab { slab: OWN_SLAB, range };
+            let backing = Backing::Kernel(own::keep(source, &draft.schema, text));
+            let name = draft.name;
+            // Before anybody can read it.
+            self.add(draft.over(whole(&map), identity));
+            own::publish(directory, name, text, identity, backing).map_err(|refusal| {
+                ids.give(identity.region);
+                self.sampled.pop();
+                refusal.to_string()
+            })
+        });
+        published.inspect_err(|_| self.kernel.give_own(range))
+    }
+
+    /// A group from now on; its first sample.
+    fn add(&mut self, mut sampled: Sampled) {
+        self.hear_of_devices();
+        let loss = sampled.sample(&mut [0; LINE_BYTES], self.devices.with_row());
+        self.count(loss);
+        self.sampled.push(sampled);
+    }
+
+    /// When [`Leftovers::expire`] has something to do next, if ever.
+    #[must_use]
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        (!self.sampled.is_empty()).then_some(self.pace.next_ns)
+    }
+
+    /// A reader may begin: the next sample is due as soon as the last is as old as the interval.
+    pub fn wake(&mut self, now_ns: u64) {
+        if !self.sampled.is_empty() {
+            self.pace.wake(now_ns);
+        }
+    }
+
+    /// Does what is due.
+    pub fn expire(&mut self, now_ns: u64) {
+        if self.next_deadline_ns().is_some_and(|at| at <= now_ns) && self.pace.is_wanted(now_ns, self.answered()) {
+            self.sample();
+        }
+    }
+
+    fn sample(&mut self) {
+        let begin = Instant::now();
+        self.hear_of_devices();
+        let mut buffer = [0; LINE_BYTES];
+        for at in 0..self.sampled.len() {
+            let loss = self.sampled[at].sample(&mut buffer, self.devices.with_row());
+            self.count(loss);
+        }
+        self.counters.add(Counter::Samples, 1);
+        self.counters.add(Counter::SampleNs, u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    fn hear_of_devices(&mut self) {
+        if let Devices::Asked { rows, names, are_known } = &mut self.devices {
+            let heard = system::with_capabilities(CapabilitySet::BPF, || rows.names(names));
+            self.counters.add(Counter::KernelErrors, u64::from(heard.is_err()));
+            *are_known = heard.unwrap_or(false);
+        }
+    }
+
+    /// READs answered; without an answer the last number holds, and nothing is sampled for it.
+    fn answered(&self) -> u64 {
+        self.kernel.answered().unwrap_or_else(|_| {
+            self.counters.add(Counter::KernelErrors, 1);
+            self.pace.answered
+        })
+    }
+
+    fn count(&self, loss: Loss) {
+        self.counters.add(Counter::SampleErrors, u64::from(loss.failed));
+        self.counters.add(Counter::SampleRowsDropped, loss.rows_dropped);
+    }
+}
+
+/// When to sample.
+#[derive(Debug)]
+struct Pace {
+    interval_ns: u64,
+    pause_ns: u64,
+    sampled_ns: u64,
+    next_ns: u64,
+    /// READs answered when it was last looked.
+    answered: u64,
+    is_woken: bool,
+}
+
+impl Pace {
+    fn new(interval_ns: u64) -> Self {
+        Self { interval_ns, pause_ns: interval_ns, sampled_ns: 0, next_ns: u64::MAX, answered: 0, is_woken: false }
+    }
+
+    /// A sample was taken now; from here on it is looked who reads.
+    fn begin(&mut self, now_ns: u64, answered: u64) {
+        let next_ns = now_ns.saturating_add(self.interval_ns);
+        *self = Self { sampled_ns: now_ns, next_ns, answered, ..Self::new(self.interval_ns) };
+    }
+
+    fn wake(&mut self, now_ns: u64) {
+        self.is_woken = true;
+        self.next_ns = self.next_ns.min(self.sampled_ns.saturating_add(self.interval_ns).max(now_ns));
+    }
+
+    /// Whether to sample now that it is due: if there were READs since the last look, or somebody begins.
+    fn is_wanted(&mut self, now_ns: u64, answered: u64) -> bool {
+        let is_wanted = answered != self.answered || self.is_woken;
+        (self.answered, self.is_woken) = (answered, false);
+        if is_wanted {
+            (self.pause_ns, self.sampled_ns) = (self.interval_ns, now_ns);
+        } else {
+            self.pause_ns = self.pause_ns.saturating_mul(2).min(LONGEST_PAUSE_NS.max(self.interval_ns));
+        }
+        self.next_ns = now_ns.saturating_add(self.pause_ns);
+        is_wanted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_reads_and_pauses_grow_to_a_minute() {
+        const S: u64 = 1_000_000_000;
+        let mut pace = Pace::new(5 * S);
+        pace.begin(100 * S, 7);
+        let mut steps = Vec::new();
+        for _ in 0..6 {
+            let now_ns = pace.next_ns;
+            assert!(!pace.is_wanted(now_ns, 7));
+            steps.push((pace.next_ns - now_ns) / S);
+        }
+        assert_eq!(steps, [10, 20, 40, 60, 60, 60]);
+        let now_ns = pace.next_ns;
+        assert!(pace.is_wanted(now_ns, 8), "somebody has read");
+        assert_eq!(pace.next_ns, now_ns + 5 * S);
+        assert!(!pace.is_wanted(now_ns + 5 * S, 8));
+        // A reader that begins does not wait for the end of a pause, nor is there a sample for each of many.
+        pace.wake(now_ns + 6 * S);
+        assert_eq!(pace.next_ns, now_ns + 6 * S);
+        assert!(pace.is_wanted(now_ns + 6 * S, 8));
+        pace.wake(now_ns + 7 * S);
+        assert_eq!(pace.next_ns, now_ns + 11 * S);
+        // Intervals beyond a minute stay what they are.
+        let mut pace = Pace::new(90 * S);
+        pace.begin(0, 0);
+        assert!(!pace.is_wanted(90 * S, 0));
+        assert_eq!(pace.next_ns, 180 * S);
+    }
+}
