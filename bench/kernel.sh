@@ -71,6 +71,7 @@ allow = ["$READER_ADDRESS/32"]
 devices = ["eth0"]
 allow = ["$READER_ADDRESS/32"]
 bpffs = "$bpffs"
+sample = "${sample:-off}"
 [sampled]
 interval = "1h"
 END

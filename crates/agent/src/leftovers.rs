@@ -47,7 +47,7 @@ enum Devices {
     /// Nobody wants to know, since all are sampled.
     Unasked,
     /// To be asked for; what was heard last, and whether it is worth anything.
-    Asked { rows: DeviceRows, names: Vec<DeviceKey>, are_known: bool },
+    Asked { rows: Box<DeviceRows>, names: Vec<DeviceKey>, are_known: bool },
     /// They cannot be asked for: only what no device has computed is sampled.
     Unknown,
 }
@@ -119,7 +119,7 @@ impl Leftovers {
             return Devices::Unasked;
         }
         match self.kernel.device_rows() {
-            Ok(rows) => Devices::Asked { rows, names: Vec::new(), are_known: false },
+            Ok(rows) => Devices::Asked { rows: Box::new(rows), names: Vec::new(), are_known: false },
             Err(error) => {
                 self.counters.add(Counter::KernelErrors, 1);
                 system::log(&format!("warning: devices without a computed row are not sampled: {error}"));

@@ -3,6 +3,7 @@
 //! with them; nothing has a name outside.
 #![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use onlooker_bootstrap::Answer;
 use onlooker_kernel::{Home, Pinned};
 use onlooker_region::control::RegionEntry;
+use onlooker_region::schema::Acquisition;
 use onlooker_transport::clock::steady_ns;
 use onlooker_transport::drive::read_host;
 use onlooker_transport::reader::{Limits, Session};
@@ -104,6 +106,18 @@ impl Seen {
     }
 }
 
+/// A value as it was read.
+#[derive(Debug, Clone)]
+pub(crate) struct Series {
+    pub(crate) region: String,
+    pub(crate) name: String,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) value: f64,
+    pub(crate) time_ns: u64,
+    pub(crate) resolution_ns: u64,
+    pub(crate) acquisition: Acquisition,
+}
+
 impl KernelReader {
     pub(crate) fn connect(agent: &Agent) -> Self {
         Self::connect_at(agent, "127.0.0.1")
@@ -133,6 +147,26 @@ impl KernelReader {
             regions.push(Seen { entry: frame.entry().clone(), values });
         }
         Ok(regions)
+    }
+
+    /// Every value with its region, its labels and its time; regions that cannot be read are left out.
+    pub(crate) fn series(&mut self) -> Vec<Series> {
+        self.regions();
+        let mut all = Vec::new();
+        for frame in self.session.frames() {
+            frame.decode(|sample| {
+                all.push(Series {
+                    region: frame.entry().name.clone(),
+                    name: sample.field.name.clone(),
+                    labels: sample.labels().into_iter().collect(),
+                    value: sample.scaled(),
+                    time_ns: sample.time_ns.unwrap_or(0),
+                    resolution_ns: sample.field.resolution_ns,
+                    acquisition: sample.group.acquisition,
+                });
+            });
+        }
+        all
     }
 
     pub(crate) fn regions(&mut self) -> Vec<Seen> {
