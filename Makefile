@@ -20,6 +20,7 @@ help:
 	@echo '  bench-latency      a READ on an idle, saturated and flooded core, beside the agent over TCP and node_exporter (root)'
 	@echo '  bench-victim       what being monitored costs Redis: Onlooker, node_exporter, netdata (root; 25 minutes)'
 	@echo '  bench-requester    one soft requester thread beside its bare sockets'
+	@echo 'make crash-test    a controller killed 100 times, its store damaged 100 times: nothing durable lost, nothing wrong'
 	@echo 'make soak-fleet    24 hosts read every 10 ms for ten minutes: gaps, lateness, memory, bytes (root)'
 	@echo 'make soak-agent    the agent killed 100 times while it is read and a program counts (root)'
 	@echo 'make ui            the dashboard: checked, tested, built'
@@ -142,6 +143,10 @@ bench-victim: setup-bench
 .PHONY: soak-agent
 soak-agent: setup-test
 	bench/soak-agent
+
+.PHONY: crash-test
+crash-test: setup-test
+	bench/crash-test
 
 .PHONY: soak-fleet
 soak-fleet: setup-test

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kills a controller and damages its store, again and again, and judges what is there afterwards; for bench/crash-test.
+
+Usage: crash.py DIRECTORY KILLS DAMAGES SEED
+
+The hosts' beacons (bench/beacon.c) make every sample checkable by itself. Beside that, what the controller serves while it runs is noted here, with the times up to
+which it said that it was durable: that must be there after every kill, and after damage all of it that did not lie in what was cut or flipped.
+"""
+
+import json
+import os
+import pathlib
+import random
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+directory, kills, damages, seed = pathlib.Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+chance = random.Random(seed)
+MASK = (1 << 64) - 1
+INTERVAL_MS = 10.0
+PAGE_MS = 20_000
+NAMES = ["first", "second"]
+SERIES = ["beacon_number", "beacon_boottime_ns", "beacon_check"]
+TILE_ROWS = 64
+children = []
+
+
+def start(arguments, ready, log, **environment):
+    """Starts a program and waits for a line of its standard error; gives both."""
+    path = directory / log
+    with open(path, "wb") as errors:
+        child = subprocess.Popen(arguments, stderr=errors, stdout=errors, env={**os.environ, **environment})
+    children.append(child)
+    end = time.monotonic() + 60
+    while time.monotonic() < end and child.poll() is None:
+        for line in path.read_text().splitlines() if ready else [""]:
+            if ready in line:
+                return child, line
+        time.sleep(0.002)
+    sys.exit(f"{arguments[0]} did not say `{ready}`:\n{path.read_text()}")
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def world():
+    targets = ""
+    for name in NAMES:
+        home, port = directory / name, free_port()
+        home.mkdir()
+        (home / "agent.toml").write_text(
+            f'[agent]\nsocket = "{home}/agent.sock"\nstate_dir = "{home}/state"\n[bootstrap]\nlisten = "127.0.0.1:{port}"\n'
+            '[tcp]\nlisten = "127.0.0.1:0"\nmax_connections = 1000\nmax_connections_per_source = 1000\n[sampled]\ninterval = "100ms"\n')
+        start(["build/onlooker-agent", "run", "--config", str(home / "agent.toml")], "ready: ", f"{name}.log")
+        token = subprocess.run(["build/onlooker-agent", "token", "--config", str(home / "agent.toml")], check=True, capture_output=True)
+        (home / "token").write_bytes(token.stdout)
+        start([str(directory / "beacon"), "5", "20"], "", f"{name}-beacon.log", ONLOOKER_SOCKET=str(home / "agent.sock"))
+        targets += f'[[targets]]\naddress = "127.0.0.1:{port}"\nname = "{name}"\ntoken_file = "{home}/token"\ninterval = "10ms"\n'
+    (directory / "controller.toml").write_text(
+        f'[http]\nlisten = "127.0.0.1:0"\n[store]\ndir = "{directory}/store"\nhot_file = "{directory}/hot"\nhot_bytes = "16MiB"\n{targets}')
+
+
+class Controller:
+    """A run of the controller."""
+
+    def __init__(self):
+        begin = time.monotonic()
+        arguments = ["build/onlooker", "controller", "--config", str(directory / "controller.toml")]
+        self.process, line = start(arguments, "dashboard http", "controller.log")
+        self.address = line.split("http://")[1].strip().rstrip("/")
+        while any(not host["cycles"] for host in self.get("/api/v1/hosts")["hosts"]):
+            time.sleep(0.005)
+        self.recovery_ms = (time.monotonic() - begin) * 1e3
+
+    def get(self, path, **query):
+        pairs = urllib.parse.urlencode(query, doseq=True)
+        with urllib.request.urlopen(f"http://{self.address}{path}?{pairs}", timeout=60) as answer:
+            return json.load(answer)
+
+    def series(self, name):
+        """The text of the beacon's series; they need a reading that has its region."""
+        while True:
+            found = self.get(f"/api/v1/hosts/{name}/series", search="beacon", limit=1000)["series"]
+            texts = [next((one["series"] for one in found if one["name"] == wanted), None) for wanted in SERIES]
+            if all(texts):
+                return texts
+            time.sleep(0.02)
+
+    def rows(self, name, from_ms, to_ms):
+        """Rows by time, gaps, and the time up to which they are durable."""
+        rows, gaps, durable_ms = {}, [], 0
+        while from_ms < to_ms:
+            end_ms = min(from_ms + PAGE_MS, to_ms)
+            page = self.get(f"/api/v1/hosts/{name}/range", series=texts[name], from_ms=from_ms, to_ms=end_ms, points=5000)
+            assert page["bucket_ms"] == 0
+            if page["series"][0]["t_ms"]:
+                for time_ms, *values in zip(page["series"][0]["t_ms"], *(one["last"] for one in page["series"])):
+                    rows[time_ms] = tuple(int(value) for value in values)
+            durable_ms = max(durable_ms, page["series"][0].get("durable_until_ms") or 0)
+            gaps += [(gap["from_ms"], gap["to_ms"], gap["reason"]) for gap in page["gaps"]]
+            from_ms = end_ms
+        return rows, gaps, durable_ms
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        self.process.terminate()
+        assert self.process.wait(60) == 0
+
+
+def is_right(time_ms, row):
+    number, boot_ns, check = row
+    utc_ms = time.time() * 1e3 - time.clock_gettime(time.CLOCK_BOOTTIME) * 1e3 + boot_ns / 1e6
+    # A commit's time comes right after the program's own look at the clock, unless it lost its CPU in between.
+    return check == (number * 0x9E3779B97F4A7C15 & MASK) >> 12 and -50 < time_ms - utc_ms < 1_000
+
+
+class Record:
+    """What a host's rows must be."""
+
+    def __init__(self):
+        self.rows, self.durable_ms, self.seen_ms = {}, 0.0, 0.0
+
+
+def note(controller):
+    """Looks at the newest rows of all hosts."""
+    for name, record in records.items():
+        rows, _, durable_ms = controller.rows(name, max(record.seen_ms - 50, began_ms), time.time() * 1e3)
+        record.rows.update(rows)
+        record.durable_ms = max(record.durable_ms, durable_ms)
+        record.seen_ms = max(record.seen_ms, *rows, 0.0)
+
+
+def judge(controller, why, damaged):
+    """Compares all that is there with all that must be."""
+    global wrong, lost_durable, lost_by_kills, damage_without_gap, lost_to_damage
+    for name, record in records.items():
+        rows, gaps, _ = controller.rows(name, began_ms, time.time() * 1e3)
+        bad = [at for at, row in rows.items() if not is_right(at, row)]
+        bad += [at for at, row in record.rows.items() if at in rows and rows[at] != row]
+        numbers = [row[0] for _, row in sorted(rows.items())]
+        twice = sum(1 for a, b in zip(numbers, numbers[1:]) if b <= a)
+        if bad or twice:
+            print(f"{why}: {name}: {len(bad)} wrong rows, {twice} out of order or twice")
+        wrong += len(bad) + twice
+        missing = sorted(at for at in record.rows if at not in rows)
+        if damaged:
+            bare = [at for at in missing if not any(f - 0.01 <= at <= t + 0.01 for f, t, _ in gaps)]
+            if bare:
+                print(f"{why}: {name}: {len(bare)} of {len(missing)} lost rows are in no gap, the first at {bare[0]}")
+            damage_without_gap += len(bare)
+            lost_to_damage.append(len(missing))
+            for at in missing:
+                del record.rows[at]
+        else:
+            durable = sum(1 for at in missing if at <= record.durable_ms - 0.001)
+            if missing:
+                print(f"{why}: {name}: {len(missing)} rows are missing, {durable} of them were durable")
+            lost_durable += durable
+            lost_by_kills += len(missing)
+
+
+def gap_of(controller, reason, at_ms):
+    """Whether the time between the last row before an instant and the first one after it is a gap with this reason, on all hosts."""
+    end = time.monotonic() + 20
+    for name in records:
+        while True:
+            rows, gaps, _ = controller.rows(name, at_ms - 2_000, time.time() * 1e3)
+            before, after = max((at for at in rows if at <= at_ms), default=None), min((at for at in rows if at > at_ms), default=None)
+            told = [(f, t) for f, t, why in gaps if why == reason and f <= at_ms <= t]
+            # From the last row of any region of the host, which may be a little later than the beacon's.
+            if before and after and any(before - 0.01 <= f and t <= after + INTERVAL_MS * 5 for f, t in told):
+                break
+            if time.monotonic() > end:
+                print(f"{name}: the time from {before} over {at_ms} to {after} is no gap `{reason}` but {told}")
+                return False
+            time.sleep(0.05)
+    return True
+
+
+def damage():
+    """Cuts or flips one of the store's files; says what and where."""
+    segments = sorted(path for path in (directory / "store").glob("*.olog") if path.stat().st_size)
+    # The newest one and the hot file are what a crash would damage; the older ones what a disk does.
+    path = chance.choice([chance.choice(segments), segments[-1], directory / "hot"])
+    size = path.stat().st_size
+    kind = chance.choice(["cut", "flip"])
+    if kind == "cut":
+        at = chance.randrange(size)
+        os.truncate(path, at)
+    else:
+        with open(path, "r+b") as file:
+            # The hot file's front is in use, the rest a hole.
+            at = chance.randrange(min(size, 1 << 20) if path.name == "hot" else size)
+            file.seek(at)
+            byte = file.read(1)[0]
+            file.seek(at)
+            file.write(bytes([byte ^ 1 << chance.randrange(8)]))
+    return f"{kind} {path.name} at {at} of {size}"
+
+
+def run_for_a_while(controller):
+    end = time.monotonic() + chance.uniform(0.2, 1.5)
+    while time.monotonic() < end:
+        note(controller)
+        time.sleep(min(0.1, max(0.0, end - time.monotonic())))
+    note(controller)
+    # So that the moment of the kill has nothing to do with the looks.
+    time.sleep(chance.uniform(0, 0.05))
+
+
+try:
+    world()
+    began_ms = time.time() * 1e3 - 1_000
+    wrong = lost_durable = lost_by_kills = damage_without_gap = kills_without_gap = 0
+    lost_to_damage, recoveries = [], []
+    records = {name: Record() for name in NAMES}
+    controller = Controller()
+    texts = {name: controller.series(name) for name in NAMES}
+    for number in range(1, kills + 1):
+        run_for_a_while(controller)
+        controller.kill()
+        at_ms = time.time() * 1e3
+        time.sleep(chance.choice([0, 0, chance.uniform(0, 0.5)]))
+        controller = Controller()
+        recoveries.append(controller.recovery_ms)
+        kills_without_gap += not gap_of(controller, "controller_down", at_ms)
+        judge(controller, f"kill {number}", False)
+    for number in range(1, damages + 1):
+        run_for_a_while(controller)
+        controller.kill()
+        what = damage()
+        controller = Controller()
+        recoveries.append(controller.recovery_ms)
+        judge(controller, f"damage {number} ({what})", True)
+    run_for_a_while(controller)
+    controller.stop()
+    at_ms = time.time() * 1e3
+    controller = Controller()
+    kills_without_gap += not gap_of(controller, "stopped", at_ms)
+    judge(controller, "stop", False)
+    controller.stop()
+finally:
+    for child in children:
+        if child.poll() is None:
+            child.kill()
+        child.wait()
+
+recoveries.sort()
+total = sum(len(record.rows) for record in records.values())
+print(f"seed {seed}; {total} samples noted and there at the end; {sum(lost_to_damage)} lost to damage, all in gaps, at most {max(lost_to_damage, default=0)} of a host by one")
+print(f"recovery (start of the program until all hosts are read): median {recoveries[len(recoveries) // 2]:.0f} ms, max {recoveries[-1]:.0f} ms")
+for name, value in {
+    "kills": kills,
+    "damages": damages,
+    "lost_durable": lost_durable,
+    "lost_by_kills": lost_by_kills,
+    "wrong": wrong,
+    "damage_without_gap": damage_without_gap,
+    "kills_without_gap": kills_without_gap,
+    "recovery_median_ms": round(recoveries[len(recoveries) // 2]),
+    "recovery_max_ms": round(recoveries[-1]),
+}.items():
+    print("figure", name, value)
