@@ -7,6 +7,7 @@
 
 pub mod config;
 pub mod connect;
+pub mod derive;
 pub mod discovery;
 pub mod engine;
 pub mod fleet;

@@ -24,6 +24,17 @@ pub struct EntityKey {
     pub row: Option<(u32, u32)>,
 }
 
+impl EntityKey {
+    /// Region of what the controller itself knows of a host; no identity word is this one.
+    pub const OWN_REGION: u64 = u64::MAX;
+
+    /// Whether it is the controller's own.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.region == Self::OWN_REGION
+    }
+}
+
 /// How a series' words are to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -153,16 +164,32 @@ pub fn group_number(schema: &Schema, group: &Group) -> u32 {
     u32::try_from(number.unwrap_or(0)).unwrap_or(0)
 }
 
+/// Labels of a series: the target's, the region's, its own. What is closest to the value wins where labels have one name; but `instance` is the host, and
+/// another one's `instance` becomes `exported_instance`, as it would in Prometheus.
+#[must_use]
+pub fn labels_of(
+    entry: &RegionEntry,
+    common: &BTreeMap<String, String>,
+    own: impl IntoIterator<Item = (String, String)>,
+) -> BTreeMap<String, String> {
+    const HOST: &str = "instance";
+    let mut labels = common.clone();
+    labels.extend(entry.labels.iter().cloned().chain(own));
+    if let Some(host) = common.get(HOST)
+        && let Some(other) = labels.insert(HOST.into(), host.clone()).filter(|other| other != host)
+    {
+        labels.insert("exported_instance".into(), other);
+    }
+    labels
+}
+
 /// Describes the series of an entity from its samples, in their order. `common` are labels of the target.
 #[must_use]
 pub fn describe(entry: &RegionEntry, common: &BTreeMap<String, String>, samples: &[Sample<'_>]) -> Vec<Series> {
     let mut at = 0;
     let describe = |sample: &Sample<'_>| {
         let form = Form::of(&sample.value);
-        // What is closest to the value wins where labels have one name.
-        let mut labels = common.clone();
-        labels.extend(entry.labels.iter().cloned());
-        labels.extend(sample.labels());
+        let mut labels = labels_of(entry, common, sample.labels());
         if let Value::Text(text) = &sample.value {
             labels.insert("value".into(), text.clone());
         }
@@ -237,7 +264,11 @@ mod tests {
             created_ns: 1,
             orphan: false,
             name: "shop".into(),
-            labels: vec![("program".into(), "a\"b\\".into()), ("dc".into(), "own".into())],
+            labels: vec![
+                ("program".into(), "a\"b\\".into()),
+                ("dc".into(), "own".into()),
+                ("instance".into(), "one".into()),
+            ],
         }
     }
 
@@ -265,7 +296,7 @@ mod tests {
         let series = describe(&entry(), &common, &samples);
         let mut row = Vec::new();
         fill(&samples, &mut row);
-        assert_eq!(series[0].text(), r#"orders_total{dc="own",instance="h",program="a\"b\\"}"#);
+        assert_eq!(series[0].text(), r#"orders_total{dc="own",exported_instance="one",instance="h",program="a\"b\\"}"#);
         assert_eq!(row.len(), kinds(&series).len());
         for (series, sample) in series.iter().zip(&samples) {
             assert_eq!(series.value(&row).as_ref(), Some(&sample.value), "{}", series.name);

@@ -20,7 +20,8 @@ use tokio::sync::watch;
 
 use crate::sink::State;
 use crate::target::Target;
-pub use entities::{Entities, Entity};
+pub(crate) use entities::PATIENCE_READINGS;
+pub use entities::{Entities, Entity, rank};
 pub use sink::{Clock, FleetSink, Meta};
 
 /// Longest time that latency is told apart from, ns: a minute.
@@ -164,6 +165,8 @@ pub struct Shown {
     pub reads: reader::Counters,
     /// Requests that were lost and sent again since the host was connected.
     pub repeated: u64,
+    /// When the last reading ended, the controller's steady clock.
+    pub read_at_ns: Option<u64>,
     reads_at_ns: u64,
 }
 
@@ -184,6 +187,7 @@ impl Shown {
             lateness: histogram(),
             reads: reader::Counters::default(),
             repeated: 0,
+            read_at_ns: None,
             reads_at_ns: 0,
         }
     }

@@ -11,7 +11,7 @@ use onlooker_transport::clock::{Moment, Relation};
 use onlooker_transport::reader::Frame;
 use serde::{Deserialize, Serialize};
 
-use super::entities::Acquired;
+use super::entities::{Acquired, News};
 use super::track::{Hole, Track};
 use super::utc::Utc;
 use super::{Entity, Fleet, Region, Shown, ShownGap};
@@ -148,6 +148,7 @@ impl Sink for FleetSink {
         let shown = &mut *shown;
         shown.cycles += 1;
         shown.repeated = reading.repeated;
+        shown.read_at_ns = Some(reading.ended_ns);
         let _ = shown.latency.record(reading.ended_ns - reading.due_ns);
         let _ = shown.lateness.record(reading.began_ns - reading.due_ns);
         if reading.ended_ns - shown.reads_at_ns >= COUNTERS_INTERVAL_NS {
@@ -168,36 +169,42 @@ impl Sink for FleetSink {
         kept.store_gap(&self.tracks);
         kept.down = kept.down.filter(|down| began_ns.saturating_sub(down.to_ns) < COMING_BACK_NS);
         let utc = self.utc;
-        shown.entities.begin();
+        let boot = reading.session.directory().last_header().map(|header| header.boot_id);
+        shown.entities.begin(boot);
         shown.regions.clear();
+        let mut tell = |news: News<'_>| {
+            if news.is_new {
+                if let Some(track) = kept.entities.remove(&news.key) {
+                    forget_track(track, &self.tracks, &mut self.leaving);
+                }
+                self.next_tag += 1;
+                if let Ok(meta) = serde_json::to_vec(&Meta::of(target, news.key, news.entity)) {
+                    self.tracks.define(self.next_tag, kinds(&news.entity.series), meta);
+                    self.tags.insert(self.next_tag, (target.name.clone(), news.key));
+                    let mut track = Track::asked(self.next_tag);
+                    if let Some(down) = kept.down {
+                        track.hole(down, &self.tracks);
+                    }
+                    kept.entities.insert(news.key, track);
+                }
+            }
+            if news.has_moved
+                && let Some(track) = kept.entities.get_mut(&news.key)
+            {
+                track.append(news.entity.time_ns, &news.entity.row, &self.tracks, &self.counters);
+            }
+        };
         for frame in reading.session.frames() {
             let relation = shown.relation.get_or_insert(*reading.relation);
             sharpen(relation, &frame, &utc, now.steady_ns);
             shown.regions.push(region(&frame));
             let relation = *relation;
-            let acquired = |sample: &Sample<'_>| acquired(sample, &frame, &relation, &utc);
-            shown.entities.take(&frame, &common, acquired, |news| {
-                if news.is_new {
-                    if let Some(track) = kept.entities.remove(&news.key) {
-                        forget_track(track, &self.tracks, &mut self.leaving);
-                    }
-                    self.next_tag += 1;
-                    if let Ok(meta) = serde_json::to_vec(&Meta::of(target, news.key, news.entity)) {
-                        self.tracks.define(self.next_tag, kinds(&news.entity.series), meta);
-                        self.tags.insert(self.next_tag, (target.name.clone(), news.key));
-                        let mut track = Track::asked(self.next_tag);
-                        if let Some(down) = kept.down {
-                            track.hole(down, &self.tracks);
-                        }
-                        kept.entities.insert(news.key, track);
-                    }
-                }
-                if news.has_moved
-                    && let Some(track) = kept.entities.get_mut(&news.key)
-                {
-                    track.append(news.entity.time_ns, &news.entity.row, &self.tracks, &self.counters);
-                }
-            });
+            let acquired = |host_ns: Option<u64>| acquired(host_ns, &frame, &relation, &utc);
+            shown.entities.take(&frame, &common, acquired, &mut tell);
+        }
+        if let Some(relation) = &shown.relation {
+            let boot_ns = utc.of(relation.steady_ns(0));
+            shown.entities.boot(boot_ns, utc.of(now.steady_ns.into()), &common, &mut tell);
         }
         shown.entities.end(|key| {
             if let Some(track) = kept.entities.remove(&key) {
@@ -316,11 +323,11 @@ fn sharpen(relation: &mut Relation, frame: &Frame<'_>, utc: &Utc, now_ns: u64) {
     }
 }
 
-/// When a sample was acquired; for values that carry no time, the middle of their READ.
-fn acquired(sample: &Sample<'_>, frame: &Frame<'_>, relation: &Relation, utc: &Utc) -> Acquired {
+/// When values were acquired, by the host's clock if they say; else in the middle of their READ.
+fn acquired(host_ns: Option<u64>, frame: &Frame<'_>, relation: &Relation, utc: &Utc) -> Acquired {
     let (asked_ns, answered_ns) = frame.times_ns();
     let middle_ns = asked_ns / 2 + answered_ns / 2;
-    let (steady_ns, stamp_ns) = match sample.time_ns {
+    let (steady_ns, stamp_ns) = match host_ns {
         Some(host_ns) => (relation.steady_ns(host_ns), host_ns),
         None => (middle_ns.into(), middle_ns),
     };
@@ -355,6 +362,6 @@ impl Shown {
     /// Time of the newest values, UTC ns.
     #[must_use]
     pub fn newest_ns(&self) -> Option<u64> {
-        self.entities.iter().map(|(_, entity)| entity.time_ns).max()
+        self.entities.iter().filter(|(key, _)| !key.is_own()).map(|(_, entity)| entity.time_ns).max()
     }
 }

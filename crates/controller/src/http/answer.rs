@@ -69,6 +69,65 @@ pub(super) fn one<'a>(pairs: &'a [(String, String)], name: &str) -> Result<Optio
     Ok(first)
 }
 
+/// What a client wants to see: series by their texts, and by the names of their metrics.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    /// Texts.
+    pub(super) series: Vec<String>,
+    names: Vec<String>,
+    most: usize,
+}
+
+impl Wanted {
+    /// From `series=` and `match=`, at most `most` series together.
+    pub(super) fn of(pairs: &[(String, String)], most: usize) -> Result<Self, Failure> {
+        let all =
+            |name: &str| pairs.iter().filter(|(other, _)| other == name).map(|(_, value)| value.clone()).collect();
+        let wanted = Self { series: all("series"), names: all("match"), most };
+        if wanted.series.is_empty() && wanted.names.is_empty() {
+            return Err(Failure::bad("nothing is asked for; give `series=` or `match=`"));
+        }
+        if let Some(name) = wanted.names.iter().find(|name| name.is_empty() || name.trim_end_matches('*').contains('*'))
+        {
+            return Err(Failure::bad(format!(
+                "`match={name}`: the name of a metric is expected, or its front and `*`"
+            )));
+        }
+        wanted.check()?;
+        Ok(wanted)
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let (count, most) = (self.series.len(), self.most);
+        if count > most {
+            return Err(Failure::bad(format!("{count} series are asked for; at most {most} are possible")));
+        }
+        Ok(())
+    }
+
+    /// Whether the metric is asked for by name.
+    pub(super) fn matches(&self, name: &str) -> bool {
+        let matches = |wanted: &str| match wanted.strip_suffix('*') {
+            Some(front) => name.starts_with(front),
+            None => name == wanted,
+        };
+        self.names.iter().any(|wanted| matches(wanted))
+    }
+
+    /// Adds what there is of the names, given as name and text.
+    pub(super) fn expand<'a>(&mut self, all: impl Iterator<Item = (&'a str, &'a str)>) -> Result<(), Failure> {
+        if self.names.is_empty() {
+            return Ok(());
+        }
+        let mut found: Vec<&str> = all.filter(|(name, _)| self.matches(name)).map(|(_, text)| text).collect();
+        found.sort_unstable();
+        found.dedup();
+        found.retain(|text| !self.series.iter().any(|series| series == text));
+        self.series.extend(found.into_iter().map(str::to_owned));
+        self.check()
+    }
+}
+
 /// A number within bounds.
 pub(super) fn number(pairs: &[(String, String)], name: &str, least: f64, most: f64) -> Result<Option<f64>, Failure> {
     let Some(text) = one(pairs, name)? else { return Ok(None) };
@@ -93,5 +152,25 @@ mod tests {
         assert!(parameters(Some("c=1"), &["a"]).unwrap_err().message.contains("known are: a"));
         assert_eq!(ns(ms(1_795_300_000_000_123_000)), 1_795_300_000_000_123_000);
         assert!(number(&[("a".into(), "NaN".into())], "a", 0.0, 1.0).is_err());
+    }
+
+    #[test]
+    fn names_and_fronts_of_names_are_found() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let all = [("load1", "load1{b}"), ("load1", "load1{a}"), ("load15", "load15"), ("up", "up")];
+        let expanded = |pairs: &[(String, String)], most| {
+            let mut wanted = Wanted::of(pairs, most)?;
+            wanted.expand(all.into_iter())?;
+            Ok::<_, Failure>(wanted.series)
+        };
+        assert_eq!(expanded(&[pair("match", "load1")], 9).unwrap(), ["load1{a}", "load1{b}"]);
+        let both = [pair("series", "load15"), pair("match", "load*"), pair("match", "up")];
+        assert_eq!(expanded(&both, 4).unwrap(), ["load15", "load1{a}", "load1{b}", "up"]);
+        assert!(expanded(&both, 3).unwrap_err().message.contains("4 series"));
+        assert_eq!(expanded(&[pair("match", "none")], 9).unwrap(), [""; 0]);
+        for bad in ["", "a*b", "*a"] {
+            assert!(expanded(&[pair("match", bad)], 9).is_err(), "{bad}");
+        }
+        assert!(expanded(&[], 9).is_err());
     }
 }

@@ -17,7 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::Shared;
-use super::answer::{Failure, ms, number, one, parameters};
+use super::answer::{Failure, Wanted, ms, number, one, parameters};
 use super::hosts::state_name;
 use super::series::value;
 use crate::fleet::{Host, ShownGap};
@@ -37,23 +37,26 @@ pub(super) async fn live(
     State(shared): State<Shared>,
     RawQuery(query): RawQuery,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Failure> {
-    let pairs = parameters(query.as_deref(), &["host", "series", "every_ms"])?;
+    let pairs = parameters(query.as_deref(), &["host", "series", "match", "every_ms"])?;
     let name = one(&pairs, "host")?.ok_or_else(|| Failure::bad("`host` is missing"))?;
     let every_ms = number(&pairs, "every_ms", LEAST_EVERY_MS, MOST_EVERY_MS)?.unwrap_or(DEFAULT_EVERY_MS);
-    let wanted: Vec<String> =
-        pairs.iter().filter(|(name, _)| name == "series").map(|(_, series)| series.clone()).collect();
-    if wanted.is_empty() || wanted.len() > MAX_SERIES {
-        return Err(Failure::bad(format!("{} series are asked for; 1 to {MAX_SERIES} are possible", wanted.len())));
-    }
+    let mut wanted = Wanted::of(&pairs, MAX_SERIES)?;
     let host = shared.fleet.host(name).ok_or_else(|| Failure::no_host(name))?;
+    {
+        let shown = host.look();
+        let all = shown.entities.iter().flat_map(|(_, entity)| entity.shown());
+        wanted.expand(all.map(|(_, series, text)| (series.name.as_str(), &**text)))?;
+    }
     let (send, receive) = mpsc::channel(QUEUE);
-    tokio::spawn(follow(shared, host, wanted, Duration::from_secs_f64(every_ms / 1e3), send));
+    tokio::spawn(follow(shared, host, wanted.series, Duration::from_secs_f64(every_ms / 1e3), send));
     Ok(Sse::new(ReceiverStream::new(receive)).keep_alive(KeepAlive::default()))
 }
 
 struct Follower {
     wanted: Vec<String>,
     places: Vec<Option<(EntityKey, usize)>>,
+    /// [`crate::fleet::Entities::changes`] when they were found.
+    found: Option<u64>,
     state: &'static str,
     gap: Option<ShownGap>,
     times_ns: Vec<u64>,
@@ -73,6 +76,7 @@ async fn follow(
     let mut follower = Follower {
         wanted,
         places: vec![None; count],
+        found: None,
         state: "",
         gap: None,
         times_ns: vec![0; count],
@@ -103,6 +107,7 @@ async fn follow(
                 if !Arc::ptr_eq(&now, &host) {
                     (news, host) = (now.news(), now);
                     news.mark_changed();
+                    follower.found = None;
                 }
             },
             () = send.closed() => return,
@@ -146,11 +151,12 @@ impl Follower {
             }
             let (mut newest_ns, mut has_moved) = (0, false);
             let mut values = Vec::with_capacity(self.wanted.len());
+            let entities = &shown.entities;
+            if self.found != Some(entities.changes()) {
+                self.found = Some(entities.changes());
+                self.places = self.wanted.iter().map(|text| entities.find(text)).collect();
+            }
             for at in 0..self.wanted.len() {
-                let entities = &shown.entities;
-                let known = self.places[at]
-                    .filter(|(key, series)| entities.get(key).is_some_and(|entity| *series < entity.series.len()));
-                self.places[at] = known.or_else(|| entities.find(&self.wanted[at]));
                 let place = self.places[at].and_then(|(key, series)| Some((entities.get(&key)?, series)));
                 values.push(place.map_or(Value::Null, |(entity, series)| {
                     has_moved |= self.times_ns[at] != entity.time_ns;

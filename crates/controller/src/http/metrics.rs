@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `/metrics`: every host's current metrics and the controller's own, for a Prometheus that is already there.
 //!
-//! Text format 0.0.4, or OpenMetrics 1.0 for who accepts it. No timestamps: a scrape gets what is known now, and a host that is not read any more leaves
-//! (`onlooker_host_up` says so), as one that Prometheus could not scrape.
+//! Text format 0.0.4, or OpenMetrics 1.0 for who accepts it. No timestamps: a scrape gets what is known now, and a host that has not been read for a while leaves
+//! (`onlooker_host_up` says so), as one that Prometheus could not scrape. Nothing is there twice, whatever the watched programs call their metrics: the
+//! controller's own come first, then the hosts'; a sample or a family whose name is taken is left out.
 
+use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
+use std::hash::BuildHasher as _;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
@@ -14,11 +17,11 @@ use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
 use onlooker_region::columns::Value;
 use onlooker_region::schema::Metric;
+use onlooker_transport::clock::{Moment, steady_ns};
 
 use super::Shared;
-use crate::fleet::Host;
+use crate::fleet::{Host, Shown};
 use crate::series::{Series, escape};
-use crate::sink::State as HostState;
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -26,55 +29,80 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 pub(super) async fn metrics(State(shared): State<Shared>, headers: HeaderMap) -> impl IntoResponse {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let open = accept.contains("application/openmetrics-text");
-    let mut families = Families::default();
+    let mut families = Families { open, ..Families::default() };
+    own(&shared, &mut families);
     for host in shared.fleet.hosts() {
         families.host(&host);
     }
-    own(&shared, &mut families);
-    ([(header::CONTENT_TYPE, if open { OPEN_METRICS } else { TEXT })], families.write(open))
+    ([(header::CONTENT_TYPE, if open { OPEN_METRICS } else { TEXT })], families.write())
+}
+
+/// A host that has not been read for so long is not shown any more, or for three intervals if they are longer.
+const STALE_NS: u64 = 5_000_000_000;
+
+/// How long ago the host was read last, ns, and whether that is not too long.
+fn freshness(host: &Host, shown: &Shown) -> (Option<u64>, bool) {
+    let age_ns = shown.read_at_ns.map(|read_ns| steady_ns().saturating_sub(read_ns));
+    let interval_ns = u64::try_from(host.target.interval.as_nanos()).unwrap_or(u64::MAX);
+    (age_ns, age_ns.is_some_and(|age_ns| age_ns <= STALE_NS.max(interval_ns.saturating_mul(3))))
 }
 
 struct Family {
     metric: Metric,
     help: String,
     lines: String,
-    seen: HashSet<String>,
+    /// Hashes of the labels that are there.
+    seen: HashSet<u64>,
 }
 
 #[derive(Default)]
-struct Families(BTreeMap<String, Family>);
+struct Families {
+    families: BTreeMap<String, Family>,
+    /// Names of samples and of families that are taken.
+    names: HashSet<String>,
+    hasher: RandomState,
+    open: bool,
+}
 
 impl Families {
     fn host(&mut self, host: &Host) {
         let shown = host.look();
-        if !matches!(shown.state, HostState::Reading(_)) {
+        if !freshness(host, &shown).1 {
             return;
         }
         for (_, entity) in shown.entities.iter() {
-            for series in entity.series.iter() {
+            for (_, series, text) in entity.shown() {
                 if let Some(value) = series.value(&entity.row) {
-                    self.sample(series, &value);
+                    self.sample(series, &text[series.name.len()..], &value);
                 }
             }
         }
     }
 
+    /// The family of a name, unless it is another type's or its samples would be called as another family's.
     fn family(&mut self, name: &str, metric: Metric, help: &str) -> Option<&mut Family> {
-        let family = self.0.entry(name.to_owned()).or_insert_with(|| Family {
-            metric,
-            help: help.to_owned(),
-            lines: String::new(),
-            seen: HashSet::new(),
-        });
+        if !self.families.contains_key(name) {
+            let (declared, _) = declared(name, metric, self.open);
+            let mut names = vec![name.to_owned(), declared.to_owned()];
+            if metric == Metric::Histogram {
+                names.extend(["_bucket", "_sum", "_count"].map(|end| format!("{name}{end}")));
+            }
+            if names.iter().any(|taken| self.names.contains(taken)) {
+                return None;
+            }
+            self.names.extend(names);
+            let family = Family { metric, help: help.to_owned(), lines: String::new(), seen: HashSet::new() };
+            self.families.insert(name.to_owned(), family);
+        }
         // A name is one type for all; who says otherwise is left out.
-        (family.metric == metric).then_some(family)
+        self.families.get_mut(name).filter(|family| family.metric == metric)
     }
 
-    fn sample(&mut self, series: &Series, value: &Value) {
+    fn sample(&mut self, series: &Series, labels: &str, value: &Value) {
         let name = &series.name;
+        let hash = self.hasher.hash_one(labels);
         let Some(family) = self.family(name, series.metric, &series.help) else { return };
-        let labels = labels(&series.labels, None);
-        if !family.seen.insert(labels.clone()) {
+        if !family.seen.insert(hash) {
             return;
         }
         let lines = &mut family.lines;
@@ -99,14 +127,19 @@ impl Families {
     fn own(&mut self, name: &str, metric: Metric, help: &str, labels: &[(&str, &str)], value: f64) {
         let labels: BTreeMap<String, String> =
             labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        if let Some(family) = self.family(name, metric, help) {
-            let _ = writeln!(family.lines, "{name}{} {}", self::labels(&labels, None), number(value));
+        let labels = self::labels(&labels, None);
+        let hash = self.hasher.hash_one(&labels);
+        if let Some(family) = self.family(name, metric, help)
+            && family.seen.insert(hash)
+        {
+            let _ = writeln!(family.lines, "{name}{labels} {}", number(value));
         }
     }
 
-    fn write(&self, open: bool) -> String {
+    fn write(&self) -> String {
+        let open = self.open;
         let mut text = String::new();
-        for (name, family) in &self.0 {
+        for (name, family) in &self.families {
             let (name, kind) = declared(name, family.metric, open);
             if !family.help.is_empty() {
                 let mut help = String::new();
@@ -176,8 +209,18 @@ fn own(shared: &Shared, families: &mut Families) {
         let shown = host.look();
         let name = host.target.name.as_str();
         let instance = [("instance", name)];
-        let up = matches!(shown.state, HostState::Reading(_));
-        families.own("onlooker_host_up", Gauge, "Whether the host is being read.", &instance, f64::from(u8::from(up)));
+        let (age_ns, up) = freshness(&host, &shown);
+        let help = "Whether the host has been read in the last 5 s, or three intervals if they are longer, and its metrics are here.";
+        families.own("onlooker_host_up", Gauge, help, &instance, f64::from(u8::from(up)));
+        if let Some(age_ns) = age_ns {
+            let help = "Time since the last reading of the host ended.";
+            families.own("onlooker_host_age_seconds", Gauge, help, &instance, age_ns as f64 / 1e9);
+        }
+        if let Some(newest_ns) = shown.newest_ns() {
+            let age_s = Moment::now().utc_ns.saturating_sub(newest_ns) as f64 / 1e9;
+            let help = "Time since the host's newest values were acquired.";
+            families.own("onlooker_host_data_age_seconds", Gauge, help, &instance, age_s);
+        }
         let help = "Readings of the host that succeeded.";
         families.own("onlooker_host_readings_total", Counter, help, &instance, shown.cycles as f64);
         for (reason, count) in &shown.gaps {
@@ -215,4 +258,34 @@ fn own(shared: &Shared, families: &mut Families) {
     }
     let bytes = shared.store.lock().unwrap_or_else(PoisonError::into_inner).bytes();
     families.own("onlooker_controller_store_bytes", Gauge, "Size of the log.", &[], bytes as f64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(open: bool, families: &[(&str, Metric)]) -> String {
+        let mut all = Families { open, ..Families::default() };
+        for (name, metric) in families {
+            all.own(name, *metric, "", &[("instance", "a")], 1.0);
+            all.own(name, *metric, "", &[("instance", "a")], 2.0);
+        }
+        all.write()
+    }
+
+    #[test]
+    fn nothing_is_there_twice() {
+        use Metric::{Counter, Gauge, Histogram, Info};
+        let text = written(false, &[("a_total", Counter), ("a_total", Gauge), ("b", Gauge)]);
+        assert_eq!(text, "# TYPE a_total counter\na_total{instance=\"a\"} 1\n# TYPE b gauge\nb{instance=\"a\"} 1\n");
+        // A histogram's samples have names of their own.
+        for (first, second) in [(("h", Histogram), ("h_sum", Gauge)), (("h_bucket", Gauge), ("h", Histogram))] {
+            assert_eq!(written(false, &[first, second]).matches("# TYPE").count(), 1);
+        }
+        // OpenMetrics names a counter's family without `_total`, an info's without `_info`.
+        for second in [("a", Gauge), ("a_info", Info)] {
+            assert_eq!(written(true, &[("a_total", Counter), second]).matches("# TYPE").count(), 1);
+            assert_eq!(written(false, &[("a_total", Counter), second]).matches("# TYPE").count(), 2);
+        }
+    }
 }

@@ -13,8 +13,8 @@ use onlooker_transport::clock::Moment;
 use serde_json::{Value, json};
 
 use super::Shared;
-use super::answer::{Failure, ms, ns, number, one, parameters};
-use crate::fleet::Meta;
+use super::answer::{Failure, Wanted, ms, ns, number, one, parameters};
+use crate::fleet::{Meta, rank};
 use crate::series::{Form, Series};
 
 const DEFAULT_POINTS: f64 = 1_000.0;
@@ -29,26 +29,22 @@ pub(super) async fn range(
     Path(host): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Failure> {
-    let pairs = parameters(query.as_deref(), &["series", "from_ms", "to_ms", "points"])?;
+    let pairs = parameters(query.as_deref(), &["series", "match", "from_ms", "to_ms", "points"])?;
     let most_ms = ms(u64::MAX);
     let to_ns = number(&pairs, "to_ms", 0.0, most_ms)?.map_or_else(|| Moment::now().utc_ns, ns);
     let from_ns = number(&pairs, "from_ms", 0.0, most_ms)?.map_or(to_ns.saturating_sub(DEFAULT_SPAN_NS), ns);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // within bounds
     let points = number(&pairs, "points", 2.0, MAX_POINTS)?.unwrap_or(DEFAULT_POINTS) as usize;
     one(&pairs, "points")?;
-    let wanted: Vec<String> =
-        pairs.iter().filter(|(name, _)| name == "series").map(|(_, series)| series.clone()).collect();
+    let wanted = Wanted::of(&pairs, MAX_SERIES)?;
     if from_ns >= to_ns {
         return Err(Failure::bad("`from_ms` must lie before `to_ms`"));
-    }
-    if wanted.is_empty() || wanted.len() > MAX_SERIES {
-        return Err(Failure::bad(format!("{} series are asked for; 1 to {MAX_SERIES} are possible", wanted.len())));
     }
     let span = Span { from_ns, to_ns, points };
     // Reads files.
     let work = move || {
         let store = shared.store.lock().unwrap_or_else(PoisonError::into_inner);
-        answer(&store, &host, &wanted, span)
+        answer(&store, &host, wanted, span)
     };
     tokio::task::spawn_blocking(work).await.map_err(|error| internal(&error))?.map(Json)
 }
@@ -64,40 +60,72 @@ struct Span {
     points: usize,
 }
 
-/// Rows of one series: time and words.
-struct Found {
+/// A series and its rows: time and words.
+struct Rows {
     series: Series,
     rows: Vec<(u64, Vec<u64>)>,
+    /// They are durable up to this time.
+    durable_until_ns: u64,
+}
+
+/// What was found of a series.
+struct Found {
+    series: Series,
+    /// By rank: those of one rank are of one entity after the other.
+    rows: BTreeMap<u8, Vec<(u64, Vec<u64>)>>,
     /// Its rows up to this time are durable.
     durable_until_ns: u64,
 }
 
-fn answer(store: &Store, host: &str, wanted: &[String], span: Span) -> Result<Value, Failure> {
+impl Found {
+    /// One row of rows: where a better series of the same text has rows, from its first to its last, the others' do not count, as they are not shown live.
+    fn merged(self) -> Rows {
+        let mut all: Vec<(u64, Vec<u64>)> = Vec::new();
+        let mut taken: Vec<(u64, u64)> = Vec::new();
+        for mut rows in self.rows.into_values() {
+            rows.retain(|(time_ns, _)| !taken.iter().any(|(first, last)| (first..=last).contains(&time_ns)));
+            let times = || rows.iter().map(|(time_ns, _)| *time_ns);
+            taken.extend(times().min().zip(times().max()));
+            all.append(&mut rows);
+        }
+        all.sort_by_key(|(time_ns, _)| *time_ns);
+        Rows { series: self.series, rows: all, durable_until_ns: self.durable_until_ns }
+    }
+}
+
+fn answer(store: &Store, host: &str, mut wanted: Wanted, span: Span) -> Result<Value, Failure> {
+    let tracks: Vec<(TrackId, Meta)> = tracks_of(store, host).collect();
+    let texts: Vec<Vec<String>> =
+        tracks.iter().map(|(_, meta)| meta.series.iter().map(Series::text).collect()).collect();
+    let named = tracks.iter().zip(&texts).flat_map(|((_, meta), texts)| meta.series.iter().zip(texts));
+    wanted.expand(named.map(|(series, text)| (series.name.as_str(), text.as_str())))?;
+    let wanted = wanted.series;
     let mut found: BTreeMap<usize, Found> = BTreeMap::new();
     let mut gaps: Vec<Gap> = Vec::new();
     let mut budget = MAX_ROWS;
-    for (track, meta) in tracks_of(store, host) {
-        let mine: Vec<(usize, &Series)> = meta
-            .series
+    for ((track, meta), texts) in tracks.iter().zip(&texts) {
+        let mine: Vec<(usize, &Series)> = texts
             .iter()
-            .filter_map(|series| Some((wanted.iter().position(|wanted| *wanted == series.text())?, series)))
+            .zip(&meta.series)
+            .filter_map(|(text, series)| Some((wanted.iter().position(|wanted| wanted == text)?, series)))
             .collect();
         if mine.is_empty() {
             continue;
         }
-        gaps.extend(store.gaps(track, span.from_ns, span.to_ns).cloned());
+        gaps.extend(store.gaps(*track, span.from_ns, span.to_ns).cloned());
         for (at, series) in &mine {
             let mine = found.entry(*at).or_insert_with(|| Found {
                 series: (*series).clone(),
-                rows: Vec::new(),
+                rows: BTreeMap::new(),
                 durable_until_ns: 0,
             });
-            mine.durable_until_ns = mine.durable_until_ns.max(store.durable_until_ns(track).unwrap_or(0));
+            mine.durable_until_ns = mine.durable_until_ns.max(store.durable_until_ns(*track).unwrap_or(0));
         }
-        let read = store.read(track, span.from_ns, span.to_ns, |_, time_ns, row| {
+        let read = store.read(*track, span.from_ns, span.to_ns, |_, time_ns, row| {
             for (at, series) in &mine {
                 if let (Some(found), true) = (found.get_mut(at), budget > 0) {
-                    found.rows.push((time_ns, series.words(row).to_vec()));
+                    let rows = found.rows.entry(rank(series.acquisition, &meta.region)).or_default();
+                    rows.push((time_ns, series.words(row).to_vec()));
                     budget -= 1;
                 }
             }
@@ -114,9 +142,7 @@ fn answer(store: &Store, host: &str, wanted: &[String], span: Span) -> Result<Va
         earlier.to_ns = if same { earlier.to_ns.max(later.to_ns) } else { earlier.to_ns };
         same
     });
-    for found in found.values_mut() {
-        found.rows.sort_by_key(|(time_ns, _)| *time_ns);
-    }
+    let found: BTreeMap<usize, Rows> = found.into_iter().map(|(at, found)| (at, found.merged())).collect();
     let most = found.values().map(|found| found.rows.len()).max().unwrap_or(0);
     // Whole milliseconds, and begun at multiples since 1970, so that requests for neighbouring times agree.
     let wide_ns = (span.to_ns - span.from_ns).div_ceil(span.points as u64).next_multiple_of(1_000_000);
@@ -141,12 +167,12 @@ fn tracks_of<'a>(store: &'a Store, host: &'a str) -> impl Iterator<Item = (Track
 }
 
 /// The rows of each bucket, or each row by itself.
-fn buckets(found: &Found, bucket_ns: u64) -> impl Iterator<Item = &[(u64, Vec<u64>)]> {
+fn buckets(found: &Rows, bucket_ns: u64) -> impl Iterator<Item = &[(u64, Vec<u64>)]> {
     let number = move |time_ns: u64| time_ns.checked_div(bucket_ns);
     found.rows.chunk_by(move |a, b| bucket_ns > 0 && number(a.0) == number(b.0))
 }
 
-fn points(text: &str, found: Option<&Found>, gaps: &[Gap], bucket_ns: u64) -> Value {
+fn points(text: &str, found: Option<&Rows>, gaps: &[Gap], bucket_ns: u64) -> Value {
     let Some(found) = found else { return json!({ "series": text, "type": null, "t_ms": [] }) };
     let mut value = json!({ "series": text, "type": found.series.metric, "unit": found.series.unit });
     let times: Vec<f64> = buckets(found, bucket_ns).filter_map(|rows| rows.last()).map(|row| ms(row.0)).collect();
@@ -161,7 +187,7 @@ fn points(text: &str, found: Option<&Found>, gaps: &[Gap], bucket_ns: u64) -> Va
     value
 }
 
-fn extremes(found: &Found, bucket_ns: u64, value: &mut Value) {
+fn extremes(found: &Rows, bucket_ns: u64, value: &mut Value) {
     let one = Series { at: 0, ..found.series.clone() };
     let number = |words: &[u64]| one.number(words).unwrap_or(f64::NAN);
     let (mut last, mut min, mut max) = (Vec::new(), Vec::new(), Vec::new());
@@ -174,7 +200,7 @@ fn extremes(found: &Found, bucket_ns: u64, value: &mut Value) {
     (value["last"], value["min"], value["max"]) = (last.into(), min.into(), max.into());
 }
 
-fn rates(found: &Found, gaps: &[Gap], bucket_ns: u64, value: &mut Value) {
+fn rates(found: &Rows, gaps: &[Gap], bucket_ns: u64, value: &mut Value) {
     let one = Series { at: 0, ..found.series.clone() };
     let number = |words: &[u64]| one.number(words).unwrap_or(f64::NAN);
     let (mut last, mut rate) = (Vec::new(), Vec::new());
@@ -201,7 +227,7 @@ fn rates(found: &Found, gaps: &[Gap], bucket_ns: u64, value: &mut Value) {
 }
 
 /// New observations by value, for a heat map.
-fn heat(found: &Found, bucket_ns: u64, value: &mut Value) {
+fn heat(found: &Rows, bucket_ns: u64, value: &mut Value) {
     let one = Series { at: 0, ..found.series.clone() };
     let counts_of = |words: &[u64]| match one.value(words) {
         Some(Sample::Histogram { buckets, .. }) => buckets,

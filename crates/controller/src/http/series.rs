@@ -26,11 +26,11 @@ pub(super) async fn series(
     let limit = number(&pairs, "limit", 1.0, MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT) as usize;
     let host = shared.fleet.host(&name).ok_or_else(|| Failure::no_host(&name))?;
     let shown = host.look();
-    let all = shown.entities.iter().flat_map(|(_, entity)| entity.series.iter().map(move |series| (entity, series)));
-    let mut found = all.filter_map(|(entity, series)| {
-        let text = series.text();
+    let all = shown.entities.iter();
+    let all = all.flat_map(|(_, entity)| entity.shown().map(move |(_, series, text)| (entity, series, text)));
+    let mut found = all.filter_map(|(entity, series, text)| {
         let place = format!("{text} {}", series.help).to_lowercase();
-        words.iter().all(|word| place.contains(word.as_str())).then(|| describe(entity, series, &text))
+        words.iter().all(|word| place.contains(word.as_str())).then(|| describe(entity, series, text))
     });
     let list: Vec<Value> = found.by_ref().take(limit).collect();
     Ok(Json(json!({ "more": found.next().is_some(), "series": list })))
