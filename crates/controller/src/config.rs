@@ -81,6 +81,10 @@ pub struct Http {
     pub token_file: PathBuf,
     /// File with a token that may add hosts and do nothing else; empty: none.
     pub join_token_file: PathBuf,
+    /// Certificate of TLS, with its chain; empty: no TLS.
+    pub tls_certificate: PathBuf,
+    /// Its private key.
+    pub tls_key: PathBuf,
 }
 
 /// Hosts that were added while the controller ran.
@@ -182,6 +186,8 @@ impl Default for Http {
             listen: SocketAddr::from(([127, 0, 0, 1], 7180)),
             token_file: PathBuf::new(),
             join_token_file: PathBuf::new(),
+            tls_certificate: PathBuf::new(),
+            tls_key: PathBuf::new(),
         }
     }
 }
@@ -261,6 +267,9 @@ impl Config {
         }
         if self.read.interval.as_ns() < MIN_INTERVAL_NS {
             return refuse("[read] interval", "must be at least 1ms");
+        }
+        if self.http.tls_certificate.as_os_str().is_empty() != self.http.tls_key.as_os_str().is_empty() {
+            return refuse("[http] tls_key", "tls_certificate and tls_key go together: give both, or none");
         }
         if self.read.window == 0 {
             return refuse("[read] window", "must be at least 1");
@@ -398,6 +407,7 @@ mod tests {
         let target = "[[targets]]\ntoken_file = \"/t\"\naddress = ";
         for (text, part) in [
             ("[http]\nlisten = \"x\"", "controller.toml:2"),
+            ("[http]\ntls_key = \"/k\"", "[http] tls_key: tls_certificate and tls_key go together"),
             ("[read]\nintervall = \"1s\"", "did you mean `interval`"),
             ("[read]\ninterval = \"10us\"", "at least 1ms"),
             ("[store]\nmax_bytes = \"1MiB\"", "at least 64MiB"),

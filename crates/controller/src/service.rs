@@ -14,7 +14,7 @@ use crate::config::{Config, ConfigError};
 use crate::discovery::{Book, JoinedError};
 use crate::engine::{EngineError, Running};
 use crate::fleet::{Fleet, FleetSink};
-use crate::http::{self, ServeError, Shared};
+use crate::http::{self, ServeError, Shared, Tls, TlsError};
 use crate::keep::Keeper;
 
 /// Why the controller does not run.
@@ -35,6 +35,9 @@ pub enum ServiceError {
     /// HTTP.
     #[error(transparent)]
     Http(#[from] ServeError),
+    /// TLS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// Anything else of the system.
     #[error("cannot {operation}: {source}")]
     System {
@@ -61,11 +64,12 @@ pub fn run(
     let targets = config.read_targets(path)?;
     let token = config.http_token(path)?;
     let join_token = config.join_token(path)?;
-    if token.is_none() && !config.http.listen.ip().is_loopback() {
-        say(&format!(
-            "warning: {} is no loopback address and [http] token_file is empty: everybody who reaches it sees everything",
-            config.http.listen
-        ));
+    let tls = match (&config.http.tls_certificate, &config.http.tls_key) {
+        (certificate, key) if !certificate.as_os_str().is_empty() => Some(Tls::load(certificate, key)?),
+        _ => None,
+    };
+    if !config.http.listen.ip().is_loopback() {
+        warn(config.http.listen, token.is_some(), tls.is_some(), &say);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|source| ServiceError::System { operation: "start HTTP threads", source })?;
@@ -90,16 +94,29 @@ pub fn run(
         max_store_bytes: config.store.max_bytes.as_bytes(),
         started_ns: Moment::now().utc_ns,
         token,
+        tls: tls.clone(),
         join_token,
         book: book.clone(),
         read_interval: config.read.interval.as_duration(),
         read_timeout: config.read.timeout.as_duration(),
         trials: Arc::new(Semaphore::new(TRIALS)),
     };
+    let scheme = if tls.is_some() { "https" } else { "http" };
     let watched = book.set_config(targets);
-    say(&format!("watching {watched} hosts; dashboard http://{address}/"));
+    say(&format!("watching {watched} hosts; dashboard {scheme}://{address}/"));
     ready(address);
-    let served = runtime.block_on(http::serve(listener, shared, stopped()));
+    let served = runtime.block_on(async {
+        let renewals = async {
+            match &tls {
+                Some(tls) => tls.follow(&say).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            served = http::serve(listener, shared, stopped()) => served,
+            () = renewals => Ok(()),
+        }
+    });
     // The sink goes before the store: what it has appended is sealed then.
     drop(engine.stop()?);
     drop(keeper);
@@ -107,6 +124,21 @@ pub fn run(
     runtime.shutdown_background();
     say("stopped");
     Ok(served?)
+}
+
+/// What an address that others reach lacks.
+fn warn(listen: SocketAddr, has_token: bool, has_tls: bool, say: &impl Fn(&str)) {
+    if !has_token {
+        say(&format!(
+            "warning: {listen} is no loopback address and [http] token_file is empty: everybody who reaches it sees everything"
+        ));
+    }
+    if !has_tls {
+        say(&format!(
+            "warning: {listen} is no loopback address and [http] tls_certificate is empty: what is shown{} can be read on the way",
+            if has_token { ", and the token," } else { "" }
+        ));
+    }
 }
 
 async fn stopped() {

@@ -11,6 +11,7 @@ mod range;
 mod series;
 mod status;
 mod targets;
+mod tls;
 mod ui;
 
 use std::net::SocketAddr;
@@ -33,6 +34,7 @@ use crate::fleet::Fleet;
 use crate::keep::Counters;
 use answer::Failure;
 pub use status::Rates;
+pub use tls::{Tls, TlsError};
 
 /// What the handlers need.
 #[derive(Clone)]
@@ -53,6 +55,8 @@ pub struct Shared {
     pub rates: Arc<Rates>,
     /// What clients must show, if anything.
     pub token: Option<Arc<str>>,
+    /// Whether clients come by TLS.
+    pub tls: Option<Arc<Tls>>,
     /// What may add hosts besides.
     pub join_token: Option<Arc<str>>,
     /// Who is watched.
@@ -128,10 +132,11 @@ struct Login {
     token: String,
 }
 
-/// Gives a browser the cookie. Only over TLS or loopback is it worth more than the token itself, hence no `Secure`: a proxy in front adds it.
+/// Gives a browser the cookie; `Secure` where it came by TLS. (A proxy in front that does TLS adds it itself.)
 async fn login(State(shared): State<Shared>, Json(Login { token: shown }): Json<Login>) -> Response {
     let good = shared.token.as_ref().is_none_or(|token| is_token(token, &shown));
-    let cookie = HeaderValue::from_str(&format!("{COOKIE}={shown}; Path=/; HttpOnly; SameSite=Strict"));
+    let secure = if shared.tls.is_some() { "; Secure" } else { "" };
+    let cookie = HeaderValue::from_str(&format!("{COOKIE}={shown}; Path=/; HttpOnly; SameSite=Strict{secure}"));
     match (good, cookie) {
         (true, Ok(cookie)) => (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response(),
         _ => Failure::new(StatusCode::UNAUTHORIZED, "that is not the token").into_response(),
@@ -183,6 +188,12 @@ pub async fn serve(
     shared: Shared,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
+    if let Some(tls) = shared.tls.clone() {
+        let router = router(shared).layer(middleware::map_request(tls::name_peer));
+        let service = router.into_make_service_with_connect_info::<tls::Peer>();
+        let listener = tls::Secured::new(listener, tls);
+        return Ok(axum::serve(listener, service).with_graceful_shutdown(stop).await?);
+    }
     let service = router(shared).into_make_service_with_connect_info::<SocketAddr>();
     Ok(axum::serve(listener, service).with_graceful_shutdown(stop).await?)
 }
