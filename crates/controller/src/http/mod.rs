@@ -83,6 +83,7 @@ pub fn router(shared: Shared) -> Router {
         .route("/api/v1/hosts/{host}/range", get(range::range))
         .route("/api/v1/live", get(live::live))
         .route("/api/v1/targets", get(targets::list))
+        .route("/api/v1/openapi.json", get(openapi))
         .layer(middleware::from_fn_with_state(shared.clone(), admit));
     // They look at the request's token themselves.
     let changes = Router::new()
@@ -98,6 +99,11 @@ pub fn router(shared: Shared) -> Router {
         .fallback(ui::file)
         .layer(middleware::map_response(secure))
         .with_state(shared)
+}
+
+/// `/api/v1/openapi.json`.
+async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], include_str!("openapi.json")).into_response()
 }
 
 /// Name of the cookie that browsers show, whose event streams cannot send a header.

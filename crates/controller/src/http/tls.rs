@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-use axum::extract::connect_info::{ConnectInfo, Connected};
 use axum::extract::Request;
+use axum::extract::connect_info::{ConnectInfo, Connected};
 use axum::serve::{IncomingStream, Listener};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
