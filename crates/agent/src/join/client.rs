@@ -128,14 +128,14 @@ fn authorities(ca: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, JoinEr
 }
 
 fn explain(error: &ureq::Error, url: &Url) -> String {
-    use rustls::CertificateError::{Expired, NotValidForName, NotValidForNameContext, UnknownIssuer};
+    use rustls::CertificateError::{BadSignature, Expired, NotValidForName, NotValidForNameContext, UnknownIssuer};
     let tls = match error {
         ureq::Error::Rustls(error) => Some(error.clone()),
         ureq::Error::Io(error) => error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()).cloned(),
         _ => None,
     };
     let next = match tls {
-        Some(rustls::Error::InvalidCertificate(UnknownIssuer)) => {
+        Some(rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature)) => {
             "no certificate authority that is known here signed its certificate: give the one that did with --ca FILE"
         }
         Some(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
@@ -201,6 +201,53 @@ mod tests {
         let (result, asked) = exchange(answer, |client| client.ask(Method::Post, "/", None, &body));
         assert_eq!(result.unwrap().error(), "HTTP status 500");
         assert!(asked.starts_with("POST / ") && !asked.to_lowercase().contains("authorization"), "{asked}");
+    }
+
+    /// A server with a certificate of its own, for one request.
+    fn over_tls(ask: impl FnOnce(&Url, &Path) -> Result<Answer, JoinError>) -> Result<Answer, JoinError> {
+        let rcgen::CertifiedKey { cert, signing_key } =
+            rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let ca = dir.path().join("ca.pem");
+        std::fs::write(&ca, cert.pem()).unwrap();
+        let key = rustls::pki_types::PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+        let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], key)
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = Url::parse(&format!("https://{}", listener.local_addr().unwrap())).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut connection = rustls::ServerConnection::new(Arc::new(config)).unwrap();
+                let mut stream = rustls::Stream::new(&mut connection, &mut stream);
+                let mut asked = Vec::new();
+                let mut byte = [0];
+                // Whoever does not trust us goes away.
+                while !asked.ends_with(b"}") && stream.read_exact(&mut byte).is_ok() {
+                    asked.push(byte[0]);
+                }
+                let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+            });
+            ask(&url, &ca)
+        })
+    }
+
+    #[test]
+    fn a_certificate_must_be_signed_by_an_authority_that_was_given() {
+        let body = serde_json::json!({});
+        let ask =
+            |url: &Url, ca: &Path| Client::new(url, Some(ca)).unwrap().ask(Method::Post, "/", Some("secret"), &body);
+        assert_eq!(over_tls(ask).unwrap().status, 204);
+        let other = tempfile::tempdir().unwrap();
+        let other = other.path().join("other.pem");
+        let certificate = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap().cert;
+        std::fs::write(&other, certificate.pem()).unwrap();
+        let error = over_tls(|url, _| ask(url, &other)).unwrap_err().to_string();
+        assert!(error.contains("--ca FILE"), "{error}");
     }
 
     #[test]

@@ -111,8 +111,8 @@ fn refused(answer: &Answer, what: String, advice: &'static str) -> JoinError {
 fn advice(status: u16) -> &'static str {
     match status {
         400 => "correct what it names",
-        401 => "give the token of the controller's [http] join_token_file (or token_file)",
-        403 => "set [http] join_token_file in the controller's configuration, and restart it",
+        401 => "is the token that you gave this controller's?",
+        403 => "restart the controller then, and run this again",
         404 | 405 => UPGRADE,
         409 => "choose another --name, or take it over with --replace",
         413 | 429 | 503 => "try again in a while",
@@ -144,9 +144,7 @@ mod tests {
 
     #[test]
     fn every_refusal_says_what_to_do() {
-        for (status, part) in
-            [(401, "join_token_file"), (403, "join_token_file"), (404, "Onlooker"), (409, "--replace"), (500, "log")]
-        {
+        for (status, part) in [(401, "token"), (403, "restart"), (404, "Onlooker"), (409, "--replace"), (500, "log")] {
             assert!(advice(status).contains(part), "{status}");
         }
     }

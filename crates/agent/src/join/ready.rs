@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether an agent runs here and serves: it answers on its registration socket, and its bootstrap endpoint takes connections where the configuration says.
+//! Whether an agent runs here and serves as configured: it answers on its registration socket, its bootstrap endpoint takes connections where the configuration says, and
+//! it was started after the configuration was written last, which it reads but once.
 
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 
+use crate::host::{boot_time_ns, read_small, wall_time_ns};
+use crate::procfs::process_stat;
 use crate::seqpacket;
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -31,18 +35,38 @@ pub enum Found {
     },
 }
 
-/// Looks once.
+/// Looks once. `config`: the file that it must have read.
 #[must_use]
-pub fn look(socket: &Path, bootstrap: SocketAddr) -> Found {
-    let Some(pid) = greet(socket) else { return Found::Nobody };
+pub fn look(socket: &Path, bootstrap: SocketAddr, config: &Path) -> Found {
+    let Some(pid) = serving(socket) else { return Found::Nobody };
+    if !has_read(pid, config) {
+        return Found::Other { pid, what: format!("it was started before {} was changed", config.display()) };
+    }
     match TcpStream::connect_timeout(&reachable(bootstrap), ANSWER_TIMEOUT) {
         Ok(_) => Found::Ready { pid },
         Err(error) => Found::Other { pid, what: format!("its bootstrap endpoint is not at {bootstrap}: {error}") },
     }
 }
 
+/// Whether a process began after a file was changed. Yes where that cannot be told: the test read is the proof.
+fn has_read(pid: i32, config: &Path) -> bool {
+    let changed = fs::metadata(config).and_then(|file| file.modified());
+    let stat = read_small(&format!("/proc/{pid}/stat")).ok();
+    let began = stat.and_then(|stat| process_stat(stat.as_bytes()).map(|(_, ticks)| ticks));
+    let (Ok(changed), Some(ticks)) = (changed, began) else { return true };
+    let changed_ns =
+        changed.duration_since(UNIX_EPOCH).map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    let (now_ns, since_boot_ns) = (wall_time_ns(), boot_time_ns());
+    let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    // The end of the tick in which it began.
+    let began_ns = now_ns.saturating_sub(since_boot_ns).saturating_add((ticks + 1).saturating_mul(tick_ns));
+    // A file of the future was written before the clock was put right.
+    began_ns >= changed_ns || changed_ns > now_ns
+}
+
 /// The process that answers a greeting, whatever it answers: the policy may not want us.
-fn greet(socket: &Path) -> Option<i32> {
+#[must_use]
+pub fn serving(socket: &Path) -> Option<i32> {
     let socket = seqpacket::connected(socket).ok()?;
     set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIMEOUT)).ok()?;
     let hello = format!(r#"{{"op":"hello","version":1,"sdk":"join {}"}}"#, env!("CARGO_PKG_VERSION"));
@@ -52,24 +76,18 @@ fn greet(socket: &Path) -> Option<i32> {
     socket_peercred(&socket).ok().map(|credentials| credentials.pid.as_raw_nonzero().get())
 }
 
-/// Waits until one serves. One of the process `not` does not count: it has not read the configuration as it is now.
+/// Waits until one serves.
 ///
 /// # Errors
 /// What was found at the end.
-pub fn wait(socket: &Path, bootstrap: SocketAddr, not: Option<i32>, time: Duration) -> Result<i32, Found> {
+pub fn wait(socket: &Path, bootstrap: SocketAddr, config: &Path, time: Duration) -> Result<i32, Found> {
     let until = Instant::now() + time;
     loop {
-        let found = match look(socket, bootstrap) {
-            Found::Ready { pid } if Some(pid) != not => return Ok(pid),
-            Found::Ready { pid } => {
-                Found::Other { pid, what: "it was started before the configuration was changed".to_owned() }
-            }
-            found => found,
-        };
-        if Instant::now() >= until {
-            return Err(found);
+        match look(socket, bootstrap, config) {
+            Found::Ready { pid } => return Ok(pid),
+            found if Instant::now() >= until => return Err(found),
+            _ => std::thread::sleep(LOOK_AGAIN),
         }
-        std::thread::sleep(LOOK_AGAIN);
     }
 }
 
@@ -92,10 +110,31 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let bootstrap = "127.0.0.1:1".parse().unwrap();
         let socket = dir.path().join("agent.sock");
-        assert_eq!(look(&socket, bootstrap), Found::Nobody);
+        let config = dir.path().join("agent.toml");
+        assert_eq!(look(&socket, bootstrap, &config), Found::Nobody);
         let began = Instant::now();
-        assert_eq!(wait(&socket, bootstrap, None, Duration::from_millis(150)), Err(Found::Nobody));
+        assert_eq!(wait(&socket, bootstrap, &config, Duration::from_millis(150)), Err(Found::Nobody));
         assert!(began.elapsed() >= Duration::from_millis(150));
+    }
+
+    #[test]
+    fn a_process_has_read_what_was_there_before_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agent.toml");
+        let us = i32::try_from(std::process::id()).unwrap();
+        assert!(has_read(us, &path), "nothing to be read");
+        let file = fs::File::create(&path).unwrap();
+        // Later than the tick in which we began.
+        std::thread::sleep(Duration::from_millis(50));
+        fs::write(&path, "changed").unwrap();
+        assert!(!has_read(us, &path));
+        let day = Duration::from_secs(24 * 3600);
+        for (time, expected) in
+            [(std::time::SystemTime::now() - 365 * day, true), (std::time::SystemTime::now() + day, true)]
+        {
+            file.set_modified(time).unwrap();
+            assert_eq!(has_read(us, &path), expected, "{time:?}");
+        }
     }
 
     #[test]

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use onlooker_bootstrap::{Fingerprint, Secret, Token};
+use serde_json::Value;
 
 use super::arguments::{self, Options, TOKEN_VARIABLE};
 use super::client::Client;
@@ -26,6 +27,8 @@ use crate::{host, kernel, system};
 
 /// How long an agent may take to be ready, and whoever starts it where systemd does not.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long computed metrics are waited for; a second is usual.
+const METRICS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Files that all may read: the service has a user of its own.
 const PUBLIC: u32 = 0o644;
 
@@ -79,12 +82,11 @@ pub fn join(options: &Options, config: Option<&Path>, report: &mut Report) -> Re
         .unwrap_or_else(|| SocketAddr::new(wanted.listen, planned.config.bootstrap.listen.port()).to_string());
     let mut join = Join { options, report, path, url, bearer, client, record, state };
     join.ask_first(&address, &planned.config)?;
-    let old = ready::look(&planned.config.agent.socket, planned.config.bootstrap.listen);
-    let mut changed = join.configure(&planned, present.as_deref())?;
+    let changed = join.configure(&planned, present.as_deref())?;
     if service::is_systemd() {
-        changed |= join.serve(&planned.config, changed)?;
+        join.serve(&planned.config, changed)?;
     }
-    join.await_agent(&planned.config, old, changed)?;
+    join.await_agent(&planned.config, changed)?;
     if let Some(rules) = firewall::rules(&planned.config, &wanted.allow) {
         join.report.firewall(rules);
     }
@@ -144,6 +146,10 @@ impl Join<'_> {
         }
     }
 
+    fn look(&self, config: &Config) -> Found {
+        ready::look(&config.agent.socket, config.bootstrap.listen, &self.path)
+    }
+
     /// The agent's token, if it has one by now.
     fn token(&self, config: &Config) -> Option<String> {
         let there = ["identity.pem", "token-secret"].iter().all(|name| self.state.join(name).exists());
@@ -164,7 +170,7 @@ impl Join<'_> {
             }
         };
         let registration = self.registration(address, token, true);
-        let runs = matches!(ready::look(&config.agent.socket, config.bootstrap.listen), Found::Ready { .. });
+        let runs = matches!(self.look(config), Found::Ready { .. });
         match registration.post(&self.client, &self.bearer)? {
             Verdict::Accepted(accepted, answer) if self.options.dry_run => {
                 self.report.done(
@@ -232,8 +238,8 @@ impl Join<'_> {
         Ok(true)
     }
 
-    /// The unit: its files, and that it runs with the configuration as it is now. Returns whether it was (re)started.
-    fn serve(&mut self, config: &Config, mut changed: bool) -> Result<bool, JoinError> {
+    /// The unit: its files, and that it runs with the configuration as it is now, which was, or would be, `changed`.
+    fn serve(&mut self, config: &Config, changed: bool) -> Result<(), JoinError> {
         let program =
             std::env::current_exe().map_err(|error| JoinError::Usage(format!("where is this program? {error}")))?;
         let mut reload = false;
@@ -254,7 +260,7 @@ impl Join<'_> {
         }
         let enabled = service::asks(&["is-enabled", "--quiet", service::UNIT])?;
         let active = service::asks(&["is-active", "--quiet", service::UNIT])?;
-        changed |= reload;
+        let stale = changed || reload || !matches!(self.look(config), Found::Ready { .. });
         let mut commands: Vec<Vec<&str>> = Vec::new();
         if reload {
             commands.push(vec!["daemon-reload"]);
@@ -262,12 +268,12 @@ impl Join<'_> {
         if !enabled || !active {
             commands.push(vec!["enable", "--now", service::UNIT]);
         }
-        if active && changed {
+        if active && stale {
             commands.push(vec!["restart", service::UNIT]);
         }
         if commands.is_empty() {
             self.report.kept("service", format!("{} runs and is enabled", service::UNIT));
-            return Ok(false);
+            return Ok(());
         }
         if self.record.service.is_none() && !self.options.dry_run {
             self.record.service = Some(Service { enabled, active });
@@ -279,62 +285,43 @@ impl Join<'_> {
             }
             self.report.act("service", format!("run systemctl {}", command.join(" ")), Vec::new());
         }
-        Ok(false)
+        Ok(())
     }
 
-    /// Waits for an agent with the configuration as it is now. `old`: what was found before the configuration was `changed`.
-    fn await_agent(&mut self, config: &Config, old: Found, changed: bool) -> Result<(), JoinError> {
+    /// Waits for an agent with the configuration as it is now, which was, or would be, `changed`.
+    fn await_agent(&mut self, config: &Config, changed: bool) -> Result<(), JoinError> {
         let (socket, bootstrap) = (&config.agent.socket, config.bootstrap.listen);
-        let old = match old {
-            Found::Ready { pid } | Found::Other { pid, .. } => Some(pid),
-            Found::Nobody => None,
-        };
-        let not = old.filter(|_| changed && !service::is_systemd());
-        let how = self.how_to_start();
+        let (how, seconds) = (self.how_to_start(), READY_TIMEOUT.as_secs());
+        let found = self.look(config);
         if self.options.dry_run {
-            if !service::is_systemd() && (old.is_none() || changed) {
-                self.report.act(
-                    "agent",
-                    format!("wait for the agent; systemd does not run here: start it yourself: {how}"),
-                    Vec::new(),
-                );
+            if !service::is_systemd() && (changed || !matches!(found, Found::Ready { .. })) {
+                let text = format!("wait for the agent; systemd does not run here: start it yourself: {how}");
+                self.report.act("agent", text, Vec::new());
             }
             return Ok(());
         }
-        let seconds = READY_TIMEOUT.as_secs();
-        let pid = match ready::wait(socket, bootstrap, not, Duration::ZERO) {
-            Ok(pid) => pid,
-            Err(found) => {
-                if !service::is_systemd() {
-                    let text = match (&found, not) {
-                        (Found::Nobody, None) => {
-                            format!("systemd does not run here; waiting {seconds} s for you to start it: {how}")
-                        }
-                        (Found::Nobody, Some(_)) | (Found::Other { .. } | Found::Ready { .. }, _) => {
-                            format!(
-                                "the agent that runs has not read {}; waiting {seconds} s for you to start it anew: {how}",
-                                self.path.display()
-                            )
-                        }
-                    };
-                    system::log(&text);
-                }
-                ready::wait(socket, bootstrap, not, READY_TIMEOUT).map_err(|found| {
-                    JoinError::NoAgent(match found {
-                        Found::Nobody => format!(
-                            "nobody answers at {} after {seconds} s; start it: {how}; then run this again",
-                            socket.display()
-                        ),
-                        Found::Other { pid, what } => {
-                            format!("process {pid}: {what}; restart it ({how}), then run this again")
-                        }
-                        Found::Ready { pid } => {
-                            format!("process {pid} is an old one: restart it ({how}), then run this again")
-                        }
-                    })
-                })?
+        match &found {
+            Found::Ready { .. } => {}
+            _ if service::is_systemd() => {}
+            Found::Nobody => {
+                system::log(&format!(
+                    "systemd does not run here; waiting {seconds} s for you to start the agent: {how}"
+                ));
             }
-        };
+            Found::Other { pid, what } => {
+                system::log(&format!("process {pid}: {what}; waiting {seconds} s for you to start it anew: {how}"));
+            }
+        }
+        let ready = ready::wait(socket, bootstrap, &self.path, READY_TIMEOUT);
+        let pid = ready.map_err(|found| {
+            JoinError::NoAgent(match found {
+                Found::Other { pid, what } => format!("process {pid}: {what}; restart it ({how}), then run this again"),
+                _ => format!(
+                    "nobody answers at {} after {seconds} s; start it ({how}), then run this again",
+                    socket.display()
+                ),
+            })
+        })?;
         self.report.done("agent", format!("process {pid} serves {bootstrap}"), Vec::new());
         Ok(())
     }
@@ -367,6 +354,7 @@ impl Join<'_> {
         }
         match verdict? {
             Verdict::Accepted(accepted, answer) => {
+                let (accepted, answer) = self.with_kernel_metrics(address, config, accepted, answer);
                 self.report.done(
                     "join",
                     format!("the controller reads this host as {}: {}", accepted.name, summary(&accepted)),
@@ -383,6 +371,32 @@ impl Join<'_> {
                 Err(JoinError::Unread { what, advice })
             }
         }
+    }
+}
+
+impl Join<'_> {
+    /// An agent that has just begun still compares the computed metrics with procfs; what it has to offer is told when that is done.
+    fn with_kernel_metrics(
+        &self,
+        address: &str,
+        config: &Config,
+        accepted: Box<Accepted>,
+        answer: Value,
+    ) -> (Box<Accepted>, Value) {
+        let (mut last, until) = ((accepted, answer), Instant::now() + METRICS_TIMEOUT);
+        let Some(token) = self.token(config) else { return last };
+        while last.0.via == "kernel"
+            && last.0.regions <= 1
+            && !config.kernel.groups.is_empty()
+            && Instant::now() < until
+        {
+            std::thread::sleep(Duration::from_millis(500));
+            match self.registration(address, token.clone(), true).post(&self.client, &self.bearer) {
+                Ok(Verdict::Accepted(accepted, answer)) => last = (accepted, answer),
+                _ => break,
+            }
+        }
+        last
     }
 }
 

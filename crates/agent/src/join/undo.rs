@@ -99,8 +99,7 @@ impl Undo<'_> {
             }
             return Ok(true);
         }
-        let found = ready::look(&self.config.agent.socket, self.config.bootstrap.listen);
-        let (ready::Found::Ready { pid } | ready::Found::Other { pid, .. }) = found else { return Ok(true) };
+        let Some(pid) = ready::serving(&self.config.agent.socket) else { return Ok(true) };
         // One that ran before and for which nothing was written goes on.
         if self.record.files.is_empty() && self.record.kernel.is_none() {
             return Ok(true);
@@ -160,9 +159,7 @@ impl Undo<'_> {
 
     /// The kernel responder would answer until its lease ends.
     fn kernel(&mut self) {
-        if !self.dry_run
-            && matches!(ready::look(&self.config.agent.socket, self.config.bootstrap.listen), ready::Found::Nobody)
-        {
+        if !self.dry_run && ready::serving(&self.config.agent.socket).is_none() {
             // A killed agent's; nothing where it ended as it should.
             let _ = listen::purge(&self.config.agent.socket);
         }
@@ -176,7 +173,11 @@ impl Undo<'_> {
         }
         match kernel::load::purge(&settings) {
             Ok(done) if done.is_empty() => self.report.kept("kernel", "there is no kernel responder"),
-            Ok(done) => self.report.act("kernel", "remove the kernel responder", done),
+            Ok(mut done) => {
+                // A line a pin is for `purge`.
+                done.retain(|line| !line.starts_with("removed pin "));
+                self.report.act("kernel", "remove the kernel responder", done);
+            }
             Err(error) => {
                 self.left.push(format!("the kernel responder is not removed: {error}; then run this again"));
                 return;
