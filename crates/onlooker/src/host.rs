@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A host given by the user, and the connection to it: bootstrap, requester, session; made anew when its agent was.
 
-use crate::output;
 use crate::token::SourceError;
 use onlooker_bootstrap::{DEFAULT_PORT, Token};
 use onlooker_controller::target::parse_address;
@@ -107,6 +106,8 @@ pub(crate) struct Way {
     pub(crate) via: Via,
     pub(crate) address: SocketAddr,
     pub(crate) requester: Box<dyn Requester>,
+    /// Why it is not the kernel responder that was tried first. Whoever owns the terminal says it.
+    pub(crate) instead: Option<String>,
 }
 
 /// A connection to a host.
@@ -137,13 +138,13 @@ pub(crate) fn addresses(target: &Target) -> Result<Vec<SocketAddr>, Error> {
 pub(crate) fn tcp(told: &Bootstrapped, timeout: Duration) -> Result<Way, HostError> {
     let (responder, address) = told.responder(Via::Tcp)?;
     let requester = TcpRequester::connect(address, told.answer.max_read_blocks(responder), timeout)?;
-    Ok(Way { via: Via::Tcp, address, requester: Box::new(requester) })
+    Ok(Way { via: Via::Tcp, address, requester: Box::new(requester), instead: None })
 }
 
 /// To the host's kernel responder, if it answers.
 fn kernel(told: &Bootstrapped) -> Result<Way, HostError> {
     let (requester, address) = soft(told)?;
-    Ok(Way { via: Via::Kernel, address, requester: Box::new(requester) })
+    Ok(Way { via: Via::Kernel, address, requester: Box::new(requester), instead: None })
 }
 
 /// A requester for the host's kernel responder that has been answered once.
@@ -170,8 +171,8 @@ fn way(told: &Bootstrapped, options: Options) -> Result<Way, HostError> {
         Choice::Auto if !is_announced => tcp(told, options.timeout),
         Choice::Auto => match kernel(told) {
             Err(error) if told.responder(Via::Tcp).is_ok() => {
-                output::note(&format!("{error}. Reading over TCP instead, which wakes the host's agent"));
-                tcp(told, options.timeout)
+                let instead = format!("{error}. Reading over TCP instead, which wakes the host's agent");
+                Ok(Way { instead: Some(instead), ..tcp(told, options.timeout)? })
             }
             other => other,
         },

@@ -13,6 +13,7 @@ mod output;
 mod read;
 mod suggest;
 mod token;
+mod top;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -29,6 +30,8 @@ struct Arguments {
 enum Command {
     /// Read a host's metrics now
     Read(read::Arguments),
+    /// Look at a host live, in a terminal
+    Top(top::Arguments),
     /// Watch hosts: read, keep and show what they say
     Controller(controller::Arguments),
     /// See it at work on this machine
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let end = match &arguments.command {
         Command::Read(arguments) => read::run(arguments),
+        Command::Top(arguments) => top::run(arguments),
         Command::Controller(arguments) => controller::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),

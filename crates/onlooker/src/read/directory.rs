@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 /// Name of a metric's type.
-pub(super) fn type_name(metric: Metric) -> &'static str {
+pub(crate) fn type_name(metric: Metric) -> &'static str {
     match metric {
         Metric::Counter => "counter",
         Metric::Gauge => "gauge",
@@ -26,7 +26,7 @@ pub(super) fn responders(bits: u32) -> Vec<&'static str> {
 }
 
 /// Labels for people.
-pub(super) fn label_text(labels: &[(String, String)]) -> String {
+pub(crate) fn label_text(labels: &[(String, String)]) -> String {
     let quoted = |value: &str| {
         let shown = shown(value);
         let plain = !shown.is_empty() && !shown.contains([' ', '=', '"', ',']);
@@ -37,7 +37,7 @@ pub(super) fn label_text(labels: &[(String, String)]) -> String {
 }
 
 /// Name of how a group's values get there.
-pub(super) fn acquisition_name(acquisition: Acquisition) -> &'static str {
+pub(crate) fn acquisition_name(acquisition: Acquisition) -> &'static str {
     match acquisition {
         Acquisition::Direct => "direct",
         Acquisition::Computed => "computed",

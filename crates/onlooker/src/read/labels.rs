@@ -7,7 +7,7 @@ const PREFIX: &str = "exported_";
 /// Joins the region's labels with a sample's own, sorted by name. Where both have a name the region's keeps it, since the agent vouches for it, and the
 /// sample's gets the prefix, as Prometheus does with scraped labels. A region's label with the `reserved` name, which the format needs itself,
 /// gets the prefix, too.
-pub(super) fn joined(
+pub(crate) fn joined(
     region: &[(String, String)],
     own: Vec<(String, String)>,
     reserved: Option<&str>,

@@ -3,9 +3,9 @@
 //!
 //! Standard output has what was read and nothing else; what could not be read goes to standard error, with the reason.
 
-mod directory;
+pub(crate) mod directory;
 mod json;
-mod labels;
+pub(crate) mod labels;
 mod problems;
 mod prometheus;
 mod samples;
@@ -13,7 +13,7 @@ mod summary;
 mod table;
 
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 
 use crate::host::{Choice, Connection, Options, Reading, Target, addresses};
 use crate::number::parse_duration;
@@ -96,6 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
     let options = Options { choice: arguments.via, timeout: arguments.timeout, limits };
     let mut connection = Connection::open(&arguments.target, addresses, token, options)?;
     let (patterns, values) = (arguments.metrics.clone(), arguments.wants_values());
+    say_way(&connection);
     let prepare = move |session: &mut Session| {
         let patterns = patterns.clone();
         session.select(move |_, schema| values && has_wanted(&patterns, schema));
@@ -116,6 +117,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
                 took.as_millis(),
                 connection.way.via
             ));
+            say_way(&connection);
         }
         if let Some(summary) = &mut summary {
             summary.take(&connection, &result, late, took)?;
@@ -145,14 +147,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
     Ok(end)
 }
 
+/// Says why the kernel responder is not what answers, if it should have been.
+fn say_way(connection: &Connection) {
+    if let Some(instead) = &connection.way.instead {
+        output::note(instead);
+    }
+}
+
 /// Times at which readings are due: multiples of the interval, not pauses, so that they do not drift. Those that went by meanwhile are skipped but for
 /// the last one, so that a slow reading is not followed by a burst.
 #[derive(Clone, Copy, Debug, Default)]
-struct Due(u64);
+pub(crate) struct Due(u64);
 
 impl Due {
     /// Goes on to the next one to be done; returns how many were skipped.
-    fn next(&mut self, interval: Duration, elapsed: Duration) -> u64 {
+    pub(crate) fn next(&mut self, interval: Duration, elapsed: Duration) -> u64 {
         let passed = u64::try_from(elapsed.as_nanos() / interval.as_nanos().max(1)).unwrap_or(u64::MAX);
         let (before, next) = (self.0, (self.0 + 1).max(passed));
         self.0 = next;
@@ -164,7 +173,7 @@ impl Due {
         Duration::from_nanos(interval_ns.saturating_mul(self.0))
     }
 
-    fn wait(self, interval: Duration, elapsed: Duration) -> Duration {
+    pub(crate) fn wait(self, interval: Duration, elapsed: Duration) -> Duration {
         self.at(interval).saturating_sub(elapsed)
     }
 

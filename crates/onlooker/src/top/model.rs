@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+//! All that is known of the host: its series, its regions, how reading it goes. The reading thread writes it, the screen reads it; one lock around all.
+//!
+//! A series is found by its place in memory ([`Key`]), which costs no text; one that turns up at another place under the same name (its program or the
+//! agent began anew) goes on as the same row. What is not read any more stays for [`KEPT_NS`] and is dimmed. While the host is down nothing goes.
+
+use super::motion::Taken;
+use super::series::{Key, Series, text_of};
+use crate::host::{Connection, Reading};
+use onlooker_region::schema::{Group, Schema};
+use onlooker_transport::Via;
+use onlooker_transport::clock::Relation;
+use onlooker_transport::reader::{Frame, Problem, Session, outcome_name, reason};
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+/// How long a series stays that is not there any more.
+const KEPT_NS: u64 = 30_000_000_000;
+/// Series at most: what a host may make us keep.
+const MAX_SERIES: usize = 100_000;
+/// Time without a reading after which the screen says so, if the interval is not longer.
+const SILENT_NS: u64 = 1_000_000_000;
+
+/// How the host is reached.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub(super) name: String,
+    pub(super) agent: String,
+    pub(super) via: Via,
+    pub(super) address: String,
+    pub(super) relation: Relation,
+    /// Why it is not the kernel responder that answers, if it was wanted.
+    pub(super) instead: Option<String>,
+}
+
+/// Why there is nothing new.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Down {
+    pub(super) why: String,
+    pub(super) tries: u32,
+    /// When it is tried again.
+    pub(super) next_ns: u64,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Model {
+    /// As the user wrote it.
+    pub(super) target: String,
+    pub(super) interval: Duration,
+    pub(super) told: Option<Told>,
+    pub(super) series: Vec<Series>,
+    by_key: HashMap<Key, usize>,
+    by_text: HashMap<String, usize>,
+    next_id: u64,
+    /// Regions of the last reading, in the directory's order, and what was wrong with them.
+    pub(super) regions: Vec<(String, Option<String>)>,
+    pub(super) left_out: u64,
+    /// Due readings (of regions too) that gave nothing, by reason.
+    pub(super) gaps: BTreeMap<&'static str, u64>,
+    pub(super) readings: u64,
+    /// When the last reading ended.
+    pub(super) read_ns: u64,
+    /// The oldest value in it: age, name.
+    pub(super) oldest: Option<(u64, String)>,
+    pub(super) down: Option<Down>,
+    /// Reader's steady and wall clock at one instant.
+    pub(super) wall: (u64, u64),
+    /// Raised by every change.
+    pub(super) version: u64,
+}
+
+impl Model {
+    pub(super) fn new(target: String, interval: Duration, wall: (u64, u64)) -> Self {
+        Self {
+            target,
+            interval,
+            told: None,
+            series: Vec::new(),
+            by_key: HashMap::new(),
+            by_text: HashMap::new(),
+            next_id: 0,
+            regions: Vec::new(),
+            left_out: 0,
+            gaps: BTreeMap::new(),
+            readings: 0,
+            read_ns: 0,
+            oldest: None,
+            down: None,
+            wall,
+            version: 0,
+        }
+    }
+
+    /// A reading that ended well.
+    pub(super) fn read(&mut self, connection: &Connection, reading: &Reading, now_ns: u64) {
+        let told = &connection.told;
+        if self.readings == 0 || *reading != Reading::Straight {
+            self.told = Some(Told {
+                name: crate::output::shown(&told.answer.host),
+                agent: crate::output::shown(&told.answer.agent),
+                via: connection.way.via,
+                address: connection.way.address.to_string(),
+                relation: told.relation,
+                instead: connection.way.instead.clone(),
+            });
+        }
+        if let Reading::Anew(why) = reading {
+            self.gap(super::reader::reason_of(why), 1);
+        }
+        self.take(&connection.session, &told.relation, now_ns);
+    }
+
+    /// What a reading found.
+    pub(super) fn take(&mut self, session: &Session, relation: &Relation, now_ns: u64) {
+        self.regions.clear();
+        (self.read_ns, self.left_out, self.oldest) = (now_ns, 0, None);
+        let mut oldest: Option<(u64, usize)> = None;
+        for frame in session.frames() {
+            let trouble = trouble(&frame);
+            if let Some((why, _)) = trouble {
+                self.gap(why, 1);
+            }
+            self.regions.push((crate::output::shown(&frame.entry().name), trouble.map(|(_, text)| text)));
+            self.frame(&frame, relation, now_ns, &mut oldest);
+        }
+        self.oldest = oldest.map(|(age_ns, index)| (age_ns, self.series[index].name.clone()));
+        for (block, reject) in session.control_refused() {
+            let _ = block;
+            self.gap(reason(*reject), 1);
+        }
+        self.readings += 1;
+        self.down = None;
+        self.version += 1;
+        self.forget(now_ns);
+    }
+
+    fn frame(&mut self, frame: &Frame, relation: &Relation, now_ns: u64, oldest: &mut Option<(u64, usize)>) {
+        let (Some(schema), answered_ns) = (frame.schema(), frame.times_ns().1) else { return };
+        let step = self.step(now_ns);
+        let entry = frame.entry();
+        let mut last: (Option<&Group>, usize) = (None, 0);
+        frame.decode(|sample| {
+            if last.0.is_none_or(|group| !std::ptr::eq(group, sample.group)) {
+                last = (Some(sample.group), group_number(schema, sample.group));
+            }
+            let key = Key::of(entry, last.1, &sample);
+            let Some(index) = self.find(key, entry, &sample, now_ns) else {
+                self.left_out += 1;
+                return;
+            };
+            let series = &mut self.series[index];
+            let age_ns = sample.time_ns.map(|time_ns| relation.age_ns(time_ns, answered_ns));
+            let age_ns = age_ns.map(|age_ns| u64::try_from(age_ns.max(0)).unwrap_or(u64::MAX).min(answered_ns));
+            let acquired_ns = answered_ns - age_ns.unwrap_or(0);
+            if let Some(age_ns) = age_ns.filter(|age_ns| oldest.is_none_or(|(oldest, _)| *age_ns > oldest)) {
+                *oldest = Some((age_ns, index));
+            }
+            (series.value, series.read_ns, series.acquired_ns) = (sample.value, now_ns, age_ns.map(|_| acquired_ns));
+            let taken = Taken {
+                value: &series.value,
+                metric: series.metric,
+                scale: series.scale,
+                acquired_ns,
+                read_ns: now_ns,
+                step,
+            };
+            series.motion.take(taken);
+        });
+    }
+
+    fn find(
+        &mut self,
+        key: Key,
+        entry: &onlooker_region::control::RegionEntry,
+        sample: &onlooker_region::columns::Sample,
+        now_ns: u64,
+    ) -> Option<usize> {
+        if let Some(index) = self.by_key.get(&key) {
+            return Some(*index);
+        }
+        let (name, labels) = text_of(entry, sample);
+        let id = self.next_id;
+        let new = Series::new(id, key, entry, sample, name, &labels);
+        let text = new.text();
+        // The same name at another place: it goes on, unless both are there (then they are two).
+        let before = self.by_text.get(&text).copied();
+        let before =
+            before.filter(|index| self.series[*index].read_ns < now_ns && self.series[*index].metric == new.metric);
+        if let Some(index) = before {
+            let series = &mut self.series[index];
+            self.by_key.remove(&series.key);
+            series.key = key;
+            series.motion.anew();
+            self.by_key.insert(key, index);
+            return Some(index);
+        }
+        if self.series.len() >= MAX_SERIES {
+            return None;
+        }
+        self.next_id += 1;
+        let index = self.series.len();
+        self.series.push(new);
+        self.by_key.insert(key, index);
+        self.by_text.insert(text, index);
+        Some(index)
+    }
+
+    /// Drops what has been gone for long.
+    fn forget(&mut self, now_ns: u64) {
+        let kept_ns = KEPT_NS.max(self.interval_ns().saturating_mul(3));
+        let is_gone = |series: &Series| now_ns.saturating_sub(series.read_ns) > kept_ns;
+        if !self.series.iter().any(is_gone) {
+            return;
+        }
+        let keep: Vec<Series> =
+            std::mem::take(&mut self.series).into_iter().filter(|series| !is_gone(series)).collect();
+        self.series = keep;
+        self.by_key = self.series.iter().enumerate().map(|(index, series)| (series.key, index)).collect();
+        self.by_text = self.series.iter().enumerate().map(|(index, series)| (series.text(), index)).collect();
+    }
+
+    /// A due reading that gave nothing, and those that passed meanwhile.
+    pub(super) fn gap(&mut self, reason: &'static str, count: u64) {
+        *self.gaps.entry(reason).or_default() += count;
+        self.version += 1;
+    }
+
+    /// Reading has failed; it is tried again at `next_ns`.
+    pub(super) fn failed(&mut self, why: String, next_ns: u64) {
+        let tries = self.down.as_ref().map_or(0, |down| down.tries) + 1;
+        self.down = Some(Down { why, tries, next_ns });
+        self.version += 1;
+    }
+
+    fn interval_ns(&self) -> u64 {
+        u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Number of the sparkline's step at a time.
+    pub(super) fn step(&self, now_ns: u64) -> u64 {
+        now_ns / self.step_ns()
+    }
+
+    /// Length of a step: a second, or the interval in whole seconds.
+    pub(super) fn step_ns(&self) -> u64 {
+        self.interval_ns().div_ceil(1_000_000_000).max(1) * 1_000_000_000
+    }
+
+    /// Whether nothing has come for too long, and for how long (ns).
+    pub(super) fn silent_ns(&self, now_ns: u64) -> Option<u64> {
+        let silent_ns = now_ns.saturating_sub(self.read_ns);
+        let is_down = self.down.is_some() || silent_ns > SILENT_NS.max(self.interval_ns().saturating_mul(3));
+        is_down.then_some(silent_ns)
+    }
+
+    /// Whether a series was in the last reading.
+    pub(super) fn is_fresh(&self, series: &Series) -> bool {
+        series.read_ns == self.read_ns
+    }
+
+    /// Wall clock of an instant of the steady clock, ns since 1970.
+    pub(super) fn utc_ns(&self, steady_ns: u64) -> u64 {
+        self.wall.1.saturating_add(steady_ns).saturating_sub(self.wall.0)
+    }
+}
+
+fn group_number(schema: &Schema, group: &Group) -> usize {
+    schema.groups.iter().position(|other| std::ptr::eq(other, group)).unwrap_or(0)
+}
+
+/// Why a region gave less than it has: a word for counting, and a sentence.
+fn trouble(frame: &Frame) -> Option<(&'static str, String)> {
+    if let Some(problem) = frame.problem() {
+        let why = match problem {
+            Problem::Read(outcome) => outcome_name(*outcome),
+            Problem::Resting => "timeout",
+            Problem::Schema(_) => "schema",
+            Problem::Length { .. } => "length",
+            Problem::Limit(_) => "limit",
+        };
+        return Some((why, crate::output::shown(&problem.to_string())));
+    }
+    let first = frame.refused().first()?;
+    let why = reason(first.reject);
+    Some((why, format!("{} of its blocks were not accepted ({why})", frame.refused().len())))
+}

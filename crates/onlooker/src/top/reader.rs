@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The thread that reads the host: at due times while it answers, with growing pauses while it does not.
+
+use super::model::Model;
+use crate::host::{Connection, HostError, Options, Target};
+use crate::read::Due;
+use onlooker_bootstrap::Token;
+use onlooker_transport::Error;
+use onlooker_transport::clock::steady_ns;
+use onlooker_transport::drive::DriveError;
+use onlooker_transport::reader::{ReadError, Session};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Pause after the first failure; it doubles with each.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// Longest pause: somebody is waiting in front of the screen.
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+
+/// The thread, and what it has read.
+pub(super) struct Reader {
+    model: Arc<Mutex<Model>>,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Reader {
+    /// Reads the host once, so that a wrong token or address is told at once; then a thread goes on.
+    pub(super) fn start(
+        model: Model,
+        target: Target,
+        addresses: Vec<SocketAddr>,
+        token: Token,
+        options: Options,
+    ) -> Result<Self, HostError> {
+        let (model, stop) = (Arc::new(Mutex::new(model)), Arc::new(AtomicBool::new(false)));
+        let (send, first) = mpsc::sync_channel(1);
+        let thread = {
+            let (model, stop) = (model.clone(), stop.clone());
+            // The connection is made where it is used: it need not be able to move between threads.
+            std::thread::spawn(move || match connect(&model, &target, addresses, token, options) {
+                Ok(connection) => {
+                    let _ = send.send(Ok(()));
+                    go_on(&model, &stop, connection);
+                }
+                Err(error) => drop(send.send(Err(error))),
+            })
+        };
+        match first.recv() {
+            Ok(Ok(())) => Ok(Self { model, stop, thread }),
+            Ok(Err(error)) => Err(error),
+            Err(mpsc::RecvError) => Ok(Self { model, stop, thread }), // it has panicked, and said so
+        }
+    }
+
+    pub(super) fn model(&self) -> MutexGuard<'_, Model> {
+        lock(&self.model)
+    }
+
+    /// It should never end by itself.
+    pub(super) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+}
+
+impl Drop for Reader {
+    /// Not waited for: it may be in the middle of a silence.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.thread().unpark();
+    }
+}
+
+fn lock(model: &Mutex<Model>) -> MutexGuard<'_, Model> {
+    model.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// All series are wanted.
+fn prepare(session: &mut Session) {
+    session.select(|_, _| true);
+}
+
+fn connect(
+    model: &Mutex<Model>,
+    target: &Target,
+    addresses: Vec<SocketAddr>,
+    token: Token,
+    options: Options,
+) -> Result<Connection, HostError> {
+    let mut connection = Connection::open(target, addresses, token, options)?;
+    let reading = connection.read(&prepare)?;
+    lock(model).read(&connection, &reading, steady_ns());
+    Ok(connection)
+}
+
+fn go_on(model: &Mutex<Model>, stop: &AtomicBool, mut connection: Connection) {
+    let (begin, mut due, mut failures) = (Instant::now(), Due::default(), 0u32);
+    let interval = lock(model).interval;
+    loop {
+        let skipped = due.next(interval, begin.elapsed());
+        if failures == 0 && skipped > 0 {
+            lock(model).gap("late", skipped);
+        }
+        sleep(stop, due.wait(interval, begin.elapsed()));
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        match connection.read(&prepare) {
+            Ok(reading) => {
+                failures = 0;
+                lock(model).read(&connection, &reading, steady_ns());
+            }
+            Err(error) => {
+                let pause = pause(failures);
+                failures += 1;
+                let pause_ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
+                {
+                    let mut model = lock(model);
+                    model.gap(reason(&error), 1 + skipped);
+                    model.failed(error.to_string(), steady_ns().saturating_add(pause_ns));
+                }
+                sleep(stop, pause);
+            }
+        }
+    }
+}
+
+/// Until the time is over or the thread is to stop.
+fn sleep(stop: &AtomicBool, time: Duration) {
+    let begin = Instant::now();
+    while let Some(rest) = time.checked_sub(begin.elapsed()).filter(|rest| !rest.is_zero()) {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        std::thread::park_timeout(rest);
+    }
+}
+
+/// How long to wait after so many failures in a row before this one.
+fn pause(failures: u32) -> Duration {
+    FIRST_PAUSE.saturating_mul(1 << failures.min(16)).min(MAX_PAUSE)
+}
+
+/// A word for a failed reading, the controller's where it has one.
+fn reason(error: &HostError) -> &'static str {
+    match error {
+        HostError::Drive { source, .. } => reason_of(source),
+        HostError::Silent { .. } => "silent",
+        HostError::Transport(Error::Denied { .. } | Error::Certificate { .. }) | HostError::Token(_) => "denied",
+        HostError::Transport(Error::Busy { .. }) => "busy",
+        HostError::Transport(_) | HostError::Soft(_) | HostError::Knock(..) => "unreachable",
+    }
+}
+
+/// The same for a reading of a host that was connected.
+pub(super) fn reason_of(error: &DriveError) -> &'static str {
+    match error {
+        DriveError::Broken(_) | DriveError::Read(ReadError::Lost) => "lost",
+        DriveError::Read(ReadError::Gone(_)) => "gone",
+        DriveError::Read(ReadError::Timeout) => "timeout",
+        DriveError::Read(ReadError::Overloaded) => "overloaded",
+        DriveError::Read(ReadError::Control(_)) => "control",
+        DriveError::Read(ReadError::Limit(_)) => "limit",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_have_an_end() {
+        let pauses: Vec<u128> = (0..7).map(|failures| pause(failures).as_millis()).collect();
+        assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 5000, 5000]);
+        assert_eq!(pause(u32::MAX), MAX_PAUSE);
+    }
+
+    #[test]
+    fn a_sleeper_wakes_when_told_to_stop() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let sleeper = {
+            let stop = stop.clone();
+            std::thread::spawn(move || sleep(&stop, Duration::from_secs(60)))
+        };
+        stop.store(true, Ordering::Relaxed);
+        sleeper.thread().unpark();
+        sleeper.join().unwrap();
+    }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who is looked at, who answers, how well it goes.
+
+use super::super::model::Model;
+use super::super::theme::Theme;
+use super::{Pen, clock, wrapped};
+use crate::number::span;
+use onlooker_transport::Via;
+
+pub(super) fn draw(pen: &mut Pen, model: &Model, is_paused: bool, now_ns: u64, theme: Theme) {
+    let silent_ns = model.silent_ns(now_ns);
+    first(pen, model, is_paused, now_ns, theme);
+    // Where there is one line only, it is the alarm.
+    if let Some(silent_ns) = silent_ns {
+        let y = pen.area.height.saturating_sub(1).min(2);
+        down(pen, y, model, silent_ns, now_ns, theme);
+        if y == 2 {
+            state(pen, 1, model, now_ns, theme);
+        }
+        return;
+    }
+    state(pen, 1, model, now_ns, theme);
+    gaps(pen, 2, model, theme);
+}
+
+fn first(pen: &mut Pen, model: &Model, is_paused: bool, now_ns: u64, theme: Theme) {
+    let (name, who, style) = match &model.told {
+        None => (model.target.clone(), String::new(), theme.dim()),
+        Some(told) => match told.via {
+            Via::Kernel => (
+                told.name.clone(),
+                format!("kernel responder {}: no process of it wakes up", told.address),
+                theme.good(),
+            ),
+            Via::Tcp => {
+                (told.name.clone(), format!("its agent over TCP {}: each reading wakes it", told.address), theme.warn())
+            }
+        },
+    };
+    let x = pen.put(0, 0, &name, theme.strong());
+    let x = pen.put(x + 2, 0, &who, style);
+    let (now, style) = match is_paused {
+        true => (format!("PAUSED at {}", clock(model.utc_ns(now_ns))), theme.alarm()),
+        false => (clock(model.utc_ns(now_ns)), theme.dim()),
+    };
+    let end = pen.area.width;
+    pen.put_right(if is_paused { 0 } else { x + 2 }, end, 0, &now, style);
+}
+
+/// How it is read and how old that is.
+fn state(pen: &mut Pen, y: u16, model: &Model, now_ns: u64, theme: Theme) {
+    let mut pieces = vec![
+        (format!("read every {}", span(i128::try_from(model.interval.as_nanos()).unwrap_or(0))), theme.dim()),
+        ("   age ".into(), theme.dim()),
+        (span(i128::from(now_ns.saturating_sub(model.read_ns))), theme.strong()),
+    ];
+    if let Some((age_ns, name)) = &model.oldest {
+        let age_ns = age_ns + now_ns.saturating_sub(model.read_ns);
+        pieces.push((format!(", oldest {} ({name})", span(i128::from(age_ns))), theme.dim()));
+    }
+    if let Some(told) = &model.told {
+        pieces.push((format!("   clock +-{}", span(i128::from(told.relation.error_ns(now_ns)))), theme.dim()));
+    }
+    pieces.push((format!("   {} regions, {} series", model.regions.len(), model.series.len()), theme.dim()));
+    if model.left_out > 0 {
+        pieces.push((format!(", {} more left out", model.left_out), theme.warn()));
+    }
+    if let Some(told) = &model.told {
+        pieces.push((format!("   agent {}", told.agent), theme.dim()));
+    }
+    pen.line(y, &pieces);
+}
+
+fn gaps(pen: &mut Pen, y: u16, model: &Model, theme: Theme) {
+    let count: u64 = model.gaps.values().sum();
+    if count == 0 {
+        let x = pen.put(0, y, &format!("no gaps in {} readings", model.readings), theme.good());
+        if let Some(instead) = model.told.as_ref().and_then(|told| told.instead.as_ref()) {
+            pen.put(x + 3, y, instead, theme.warn());
+        }
+        return;
+    }
+    let reasons: Vec<String> = model.gaps.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+    let x =
+        pen.put(0, y, &format!("gaps {count} in {} readings: {}", model.readings, reasons.join(", ")), theme.warn());
+    if let Some((name, Some(text))) = model.regions.iter().find(|(_, trouble)| trouble.is_some()) {
+        pen.put(x, y, &format!("   region {name}: {text}"), theme.warn());
+    }
+}
+
+/// Since when there is nothing, and why.
+fn down(pen: &mut Pen, y: u16, model: &Model, silent_ns: u64, now_ns: u64, theme: Theme) {
+    let since = clock(model.utc_ns(model.read_ns));
+    let (next, why) = match &model.down {
+        None => ("asked, no answer yet".to_owned(), String::new()),
+        Some(down) if down.next_ns > now_ns => {
+            let wait = span(i128::from(down.next_ns - now_ns));
+            (format!("try {} in {wait}", down.tries + 1), format!(": {}", down.why))
+        }
+        Some(down) => (format!("try {} under way", down.tries + 1), format!(": {}", down.why)),
+    };
+    // Why comes last: it is the longest.
+    let text = format!(" NO DATA since {since} ({}), {next}{why}", span(i128::from(silent_ns)));
+    for (y, line) in (y..pen.area.height).zip(wrapped(&text, usize::from(pen.area.width))) {
+        pen.style_row(y, theme.alarm());
+        pen.put(0, y, &line, theme.alarm());
+    }
+}
