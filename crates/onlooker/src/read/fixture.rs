@@ -92,8 +92,13 @@ impl Requester for Direct<'_> {
 
 /// A reading at 2 s of the reader's clock, which always says so.
 pub(crate) fn read(host: &Host) -> Session {
+    read_at(host, 2_000_000_000)
+}
+
+/// A reading at another time.
+pub(crate) fn read_at(host: &Host, now_ns: u64) -> Session {
     let mut session = Session::new(&host.answer(1), Via::Tcp, 64, Limits { tries: 1, ..Limits::default() });
-    read_host(&mut Direct(host, Vec::new()), &mut session, u64::MAX, || 2_000_000_000).unwrap();
+    read_host(&mut Direct(host, Vec::new()), &mut session, u64::MAX, || now_ns).unwrap();
     session
 }
 

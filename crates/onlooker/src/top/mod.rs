@@ -76,7 +76,8 @@ pub(crate) struct Arguments {
 
 /// Shows the host until the user quits.
 pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
-    if !arguments.once && !(isatty(io::stdout()) && isatty(io::stdin())) {
+    let has_terminal = isatty(io::stdout()) && isatty(io::stdin());
+    if !arguments.once && !has_terminal {
         output::note(&format!(
             "top needs a terminal to draw on and to take keys from; use `onlooker read {0}` for values in a file or pipe, or `onlooker top {0} --once` for one frame",
             arguments.target

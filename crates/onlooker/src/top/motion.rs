@@ -138,7 +138,7 @@ impl Motion {
 
     fn remember(&mut self, step: u64, shown: f64) {
         let behind = step.saturating_sub(self.step);
-        if self.past.is_empty() || behind as usize > STEPS {
+        if self.past.is_empty() || behind > STEPS as u64 {
             self.past.clear();
             self.past.push_back(Some(shown));
         } else if behind == 0 {
