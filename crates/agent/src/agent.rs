@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use onlooker_region::map::MapError;
+use onlooker_settings::service;
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
@@ -176,11 +177,11 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     system::log(&format!(
         "ready: registration {socket}, bootstrap {bootstrap_address} ({mode}), READs over TCP {tcp_address}"
     ));
-    system::notify("READY=1\nSTATUS=Serving");
+    service::notify("READY=1\nSTATUS=Serving");
     // Most of the program has done its work: configuration, certificate, loading.
     onlooker_kernel::resident::release_program();
     let ended = server.run().map_err(system_error("wait for events"));
-    system::notify("STOPPING=1");
+    service::notify("STOPPING=1");
     drop((listening, state_lock));
     system::log("stopped");
     ended

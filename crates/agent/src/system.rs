@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The process and its service manager: privileges, limits, readiness, log.
+//! The process: privileges, limits, log.
 
 use std::io::{self, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{
@@ -65,18 +63,4 @@ pub fn raise_open_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
-}
-
-/// Tells the service manager something (sd_notify(3)); without one this does nothing.
-pub fn notify(state: &str) {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
-    let Ok(socket) = UnixDatagram::unbound() else { return };
-    let bytes = path.as_encoded_bytes();
-    let address = match bytes.strip_prefix(b"@") {
-        Some(name) => SocketAddr::from_abstract_name(name),
-        None => SocketAddr::from_pathname(&path),
-    };
-    if let Ok(address) = address {
-        let _ = socket.send_to_addr(state.as_bytes(), &address);
-    }
 }

@@ -214,7 +214,7 @@ impl Default for Store {
     fn default() -> Self {
         Self {
             dir: "/var/lib/onlooker-controller/store".into(),
-            hot_file: "/dev/shm/onlooker-controller.hot".into(),
+            hot_file: "/run/onlooker-controller/hot".into(),
             hot_bytes: Size::from_mib(512),
             max_bytes: Size::from_mib(10 << 10),
         }

@@ -104,6 +104,7 @@ pub fn run(
     let scheme = if tls.is_some() { "https" } else { "http" };
     let watched = book.set_config(targets);
     say(&format!("watching {watched} hosts; dashboard {scheme}://{address}/"));
+    onlooker_settings::service::notify(&format!("READY=1\nSTATUS=Watching {watched} hosts"));
     ready(address);
     let served = runtime.block_on(async {
         let renewals = async {
@@ -117,6 +118,7 @@ pub fn run(
             () = renewals => Ok(()),
         }
     });
+    onlooker_settings::service::notify("STOPPING=1");
     // The sink goes before the store: what it has appended is sealed then.
     drop(engine.stop()?);
     drop(keeper);

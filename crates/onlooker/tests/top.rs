@@ -192,6 +192,15 @@ fn signals_and_control_c_give_the_terminal_back() {
 }
 
 #[test]
+fn it_ends_with_its_terminal() {
+    let agent = Agent::start();
+    let mut top = Top::start(&agent, &[]);
+    let pid = top.pid();
+    top.terminal.kill().unwrap();
+    until("its end", || rustix::process::test_kill_process(pid).is_err().then_some(()));
+}
+
+#[test]
 fn a_host_that_dies_is_told_and_comes_back() {
     let mut agent = Agent::start();
     let mut top = Top::start(&agent, &[]);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Configuration files: TOML whose unknown keys are refused, whose quantities carry their units, and whose mistakes are told with file, line and what was meant.
+//! What agent and controller have in common as services: telling the service manager ([`service`]), and configuration files: TOML whose unknown keys are refused, whose quantities carry their units, and whose mistakes are told with file, line and what was meant.
 #![forbid(unsafe_code)]
 
+pub mod service;
 pub mod suggest;
 pub mod units;
 

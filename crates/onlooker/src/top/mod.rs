@@ -28,8 +28,9 @@ use ratatui::layout::Rect;
 use reader::Reader;
 use rustix::termios::isatty;
 use std::io::{self, Write as _};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use terminal::{Screen, Signals};
+use terminal::Screen;
 use theme::Theme;
 use view::{Action, Column, View};
 
@@ -102,20 +103,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
 
 fn live(reader: &Reader, mut view: View) -> Result<End, Failure> {
     let theme = Theme::of_environment();
-    let signals = Signals::watch()?;
+    terminal::obey_signals()?;
+    let went_on = terminal::went_on()?;
     let mut screen = Screen::take()?;
     let (mut drawn, mut version) = (None::<Instant>, 0);
     let mut is_wanted = true;
-    let ended_by = loop {
-        if let Some(signal) = signals.came() {
-            break Some(signal);
-        }
-        if reader.has_ended() || !Screen::is_ours() {
+    loop {
+        if reader.has_ended() {
             drop(screen);
             output::note("the reading thread has failed; that is a fault of this program");
             return Ok(End::Incomplete);
         }
-        if signals.went_on() {
+        if !Screen::is_ours() {
+            // A signal or a panic has given it back and is about to end us.
+            std::thread::sleep(FRAME);
+            continue;
+        }
+        if went_on.swap(false, Ordering::Relaxed) {
             screen.terminal.clear()?;
             is_wanted = true;
         }
@@ -144,7 +148,7 @@ fn live(reader: &Reader, mut view: View) -> Result<End, Failure> {
                 match action {
                     Action::None => {}
                     Action::Redraw => is_wanted = true,
-                    Action::Quit => break None,
+                    Action::Quit => return Ok(End::Done),
                     Action::Suspend => {
                         screen.suspend()?;
                         is_wanted = true;
@@ -154,12 +158,7 @@ fn live(reader: &Reader, mut view: View) -> Result<End, Failure> {
             Event::Resize(..) => is_wanted = true,
             _ => {}
         }
-    };
-    drop(screen);
-    if let Some(signal) = ended_by {
-        terminal::end_by(signal)?;
     }
-    Ok(End::Done)
 }
 
 /// One frame with all series, as text.

@@ -6,6 +6,7 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::crossterm::{cursor, execute};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+use signal_hook::iterator::Signals;
 use std::io::{self, Stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
@@ -67,34 +68,22 @@ fn give_back() {
     }
 }
 
-/// Signals that end us: noted here (a handler may do no more), obeyed once the terminal has been given back.
-pub(super) struct Signals {
-    ends: Vec<(i32, Arc<AtomicBool>)>,
-    went_on: Arc<AtomicBool>,
+/// Obeys the signals that end a program, after the terminal has been given back. By a thread of its own: after a hang-up the one that waits for keys may
+/// never come back from that.
+pub(super) fn obey_signals() -> io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGQUIT])?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            give_back();
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    });
+    Ok(())
 }
 
-impl Signals {
-    pub(super) fn watch() -> io::Result<Self> {
-        let watch = |signal| {
-            let flag = Arc::new(AtomicBool::new(false));
-            signal_hook::flag::register(signal, flag.clone()).map(|_| flag)
-        };
-        let ends = [SIGTERM, SIGINT, SIGHUP, SIGQUIT].map(|signal| watch(signal).map(|flag| (signal, flag)));
-        Ok(Self { ends: ends.into_iter().collect::<io::Result<_>>()?, went_on: watch(SIGCONT)? })
-    }
-
-    /// The signal that came, if one did.
-    pub(super) fn came(&self) -> Option<i32> {
-        self.ends.iter().find(|(_, flag)| flag.load(Ordering::Relaxed)).map(|(signal, _)| *signal)
-    }
-
-    /// Whether we were stopped from outside and go on now: the screen is another's until it is drawn anew.
-    pub(super) fn went_on(&self) -> bool {
-        self.went_on.swap(false, Ordering::Relaxed)
-    }
-}
-
-/// Ends as the signal would have ended us.
-pub(super) fn end_by(signal: i32) -> io::Result<()> {
-    signal_hook::low_level::emulate_default_handler(signal)
+/// Raised when we were stopped from outside and go on: what stands on the screen is another's then.
+pub(super) fn went_on() -> io::Result<Arc<AtomicBool>> {
+    let went_on = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGCONT, went_on.clone())?;
+    Ok(went_on)
 }

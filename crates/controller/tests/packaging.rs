@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The shipped unit: what it must say, and systemd's own opinion where systemd is installed; and what the process tells a service manager.
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use onlooker_controller::config::Config;
+use onlooker_testbed::binary;
+use rustix::process::{Pid, Signal, kill_process};
+
+fn unit_path() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/onlooker-controller.service"))
+}
+
+#[test]
+fn the_unit_is_hardened_and_has_the_directories_of_the_configuration() {
+    let text = fs::read_to_string(unit_path()).unwrap();
+    for line in [
+        "Type=notify",
+        "DynamicUser=yes",
+        "StateDirectory=onlooker-controller",
+        "RuntimeDirectory=onlooker-controller",
+        // The rings are to be there again after a restart.
+        "RuntimeDirectoryPreserve=yes",
+        "CapabilityBoundingSet=",
+        "NoNewPrivileges=yes",
+        "ProtectSystem=strict",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}");
+    }
+    // Of others' networks, it reads the host's.
+    assert!(!text.contains("PrivateNetwork=") && !text.contains("IPAddressDeny="));
+    let store = Config::default().store;
+    assert!(
+        store.dir.starts_with("/var/lib/onlooker-controller") && store.hot_file.starts_with("/run/onlooker-controller")
+    );
+}
+
+#[test]
+fn systemd_accepts_the_unit() {
+    let copy = tempfile::tempdir().unwrap();
+    let path = copy.path().join("onlooker-controller.service");
+    let text = fs::read_to_string(unit_path()).unwrap();
+    let here = text.replace("/usr/bin/onlooker", &binary("onlooker", "onlooker").display().to_string());
+    assert_ne!(here, text, "the unit starts the controller");
+    fs::write(&path, here).unwrap();
+    // Without systemd the first test has to do.
+    let Ok(verify) = Command::new("systemd-analyze").arg("verify").arg(&path).output() else { return };
+    let said = String::from_utf8_lossy(&verify.stderr).into_owned();
+    assert!(verify.status.success() && !said.contains("onlooker-controller.service:"), "{said}");
+    // Exposure in tenths of systemd's 0 to 10.
+    let mut security = Command::new("systemd-analyze");
+    let output =
+        security.args(["security", "--offline=true", "--threshold=15", "--no-pager"]).arg(&path).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn it_tells_the_service_manager_when_it_is_ready_and_when_it_stops() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let config = format!(
+        "[http]\nlisten = \"127.0.0.1:0\"\n[store]\ndir = {:?}\nhot_file = {:?}\nhot_bytes = \"1MiB\"\nmax_bytes = \"64MiB\"\n[joined]\nfile = {:?}\n",
+        at("store"),
+        at("hot"),
+        at("joined.json")
+    );
+    fs::write(at("controller.toml"), config).unwrap();
+    let manager = UnixDatagram::bind(at("notify")).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut command = Command::new(binary("onlooker", "onlooker"));
+    command.args(["controller", "--config"]).arg(at("controller.toml")).env("NOTIFY_SOCKET", at("notify"));
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let receive = || {
+        let mut buffer = [0; 256];
+        let got = manager.recv(&mut buffer).map(|length| String::from_utf8_lossy(&buffer[..length]).into_owned());
+        got.unwrap_or_default()
+    };
+    let ready = receive();
+    let asked = kill_process(Pid::from_child(&child), Signal::TERM);
+    let stopping = receive();
+    let _ = asked.is_err().then(|| child.kill());
+    let status = child.wait().unwrap();
+    assert_eq!((ready.as_str(), stopping.as_str()), ("READY=1\nSTATUS=Watching 0 hosts", "STOPPING=1"));
+    assert!(status.success(), "{status}");
+}
