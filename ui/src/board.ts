@@ -206,7 +206,7 @@ export class Board {
     for (const item of range.series) {
       const track = this.entries.get(item.series)?.track;
       if (track instanceof HistogramTrack) track.fill(item);
-      else track?.fill(item, range.bucket_ms);
+      else track?.fill(item, range.bucket_ms, this.isBroken);
       if (track !== undefined) this.sawValue(track.newest);
     }
   }
@@ -281,8 +281,15 @@ export class Board {
 
   private gap(gap: Gap): void {
     this.gaps.add(gap);
-    this.cut();
+    if (gap.to_ms - gap.from_ms >= this.shownMs) this.cut();
   }
+
+  /** Between two points that are shown. A gap that is shorter is marked, but takes no point away. */
+  private get shownMs(): number {
+    return Math.max(this.window.bucketMs, LIVE_EVERY_MS, this.intervalMs);
+  }
+
+  private readonly isBroken = (t0: number, t1: number): boolean => this.gaps.between(t0, t1, this.shownMs);
 
   private cut(): void {
     for (const track of this.tracks.values()) track.cut();
@@ -331,7 +338,7 @@ export class Board {
     if (due.length === 0) return;
     due.sort((a, b) => a.drawnAt - b.drawnAt);
     this.gaps.prune(to - 2 * this.window.ms);
-    const scene: Scene = { from: to - this.window.ms, to, tracks: this.tracks, gaps: this.gaps, silentSince: this.silentSince(), loading: this.unread.size > 0 || this.loads > 0, fineness: this.fineness };
+    const scene: Scene = { from: to - this.window.ms, to, tracks: this.tracks, gaps: this.gaps, shownMs: this.shownMs, silentSince: this.silentSince(), loading: this.unread.size > 0 || this.loads > 0, fineness: this.fineness };
     const began = performance.now();
     for (const chart of due.slice(0, atMost)) {
       chart.draw(scene);

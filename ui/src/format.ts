@@ -36,9 +36,11 @@ export function quantity(value: number | null, unit: string, perSecond = false):
   if (unit === "bytes") return scaled(value, BINARY, perSecond ? "B/s" : "B");
   if (unit === "seconds") return perSecond ? scaled(value, SI, "s/s") : duration(value * 1000);
   const short = ["", "1", "count", "number"].includes(unit) ? "" : unit;
-  if (perSecond) return scaled(value, SI.slice(0, 5), short === "" || short.length > 4 ? "/s" : `${short}/s`);
+  // Only symbols take prefixes: there are no kilojobs. The word stands beside the name.
+  const isWord = short === "" || short.length > 2;
+  if (perSecond) return scaled(value, SI.slice(0, 5), isWord ? "/s" : `${short}/s`);
   // Below one a count is not "milli-things".
-  if (short === "" || short.length > 4) return scaled(value, SI.slice(0, 5), "");
+  if (isWord) return scaled(value, SI.slice(0, 5), "");
   return scaled(value, SI, short);
 }
 

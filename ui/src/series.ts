@@ -126,8 +126,8 @@ export class NumberTrack {
     this.lastV = value;
   }
 
-  /** Takes what `range` gave; begins anew. */
-  fill(from: RangeSeries, bucketMs: number): void {
+  /** Takes what `range` gave; begins anew. `breaks` tells between which times there is no rate; the controller gives none over any gap, however short. */
+  fill(from: RangeSeries, bucketMs: number, breaks: (t0: number, t1: number) => boolean = () => true): void {
     this.ring.clear();
     this.lastT = -Infinity;
     this.cut();
@@ -141,16 +141,21 @@ export class NumberTrack {
       if (this.type === "gauge") {
         this.ring.push(t, last, from.min[i] ?? last, from.max[i] ?? last);
       } else if (ratesMeanSomething) {
-        const rate = from.rate[i] ?? NaN;
+        const rate = from.rate[i] ?? this.rateOver(t, last, breaks);
         if (!Number.isNaN(rate)) this.ring.push(t, rate, rate, rate);
         this.setBase(t);
       } else {
-        if (from.rate[i] === null) this.cut();
+        if (from.rate[i] === null && breaks(this.lastT, t)) this.cut();
         this.addCounter(t, last);
       }
       this.lastT = t;
       this.lastV = last;
     }
+  }
+
+  /** Over what is too short to be a gap in this window: a counter has counted on meanwhile. One that went down was reset at an unknown time. */
+  private rateOver(t: number, value: number, breaks: (t0: number, t1: number) => boolean): number {
+    return value >= this.lastV && !breaks(this.lastT, t) ? ((value - this.lastV) / (t - this.lastT)) * 1000 : NaN;
   }
 
   /** A gap: no rate may span it. */
@@ -305,9 +310,9 @@ export class Gaps {
     this.items.sort((a, b) => a.from_ms - b.from_ms);
   }
 
-  /** Whether a line from `t0` to `t1` would bridge a gap. */
-  between(t0: number, t1: number): boolean {
-    return this.items.some((gap) => gap.from_ms < t1 && gap.to_ms > t0);
+  /** Whether a line from `t0` to `t1` would bridge a gap of at least `shortestMs`. */
+  between(t0: number, t1: number, shortestMs = 0): boolean {
+    return this.items.some((gap) => gap.from_ms < t1 && gap.to_ms > t0 && gap.to_ms - gap.from_ms >= shortestMs);
   }
 
   at(t: number): Gap | null {

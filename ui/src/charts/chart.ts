@@ -11,7 +11,7 @@ import { type ChartSpec, type Fineness, type Frame, assemble, emptyFrame, neares
 import { HeatImage, octaves, paintHistogram, paintRows } from "./heat";
 import { Legend, paintOf } from "./legend";
 import { build } from "./paths";
-import { drawGaps, gapText } from "./gaps";
+import { drawGaps, gapAt } from "./gaps";
 
 const HEIGHT_PX = 176;
 
@@ -21,6 +21,8 @@ export interface Scene {
   to: number;
   tracks: ReadonlyMap<string, Track>;
   gaps: Gaps;
+  /** Between two points; shorter gaps are only marked. */
+  shownMs: number;
   /** Since when the host gives nothing; null while it does. */
   silentSince: number | null;
   /** The past is still being read. */
@@ -119,7 +121,7 @@ export class Chart {
   }
 
   private readonly breaks = (t0: number, t1: number): boolean =>
-    this.scene !== null && (t1 - t0 > 3 * Math.max(this.fine.shownMs, this.fine.resolutionMs) || this.scene.gaps.between(t0, t1));
+    this.scene !== null && (t1 - t0 > 3 * Math.max(this.fine.shownMs, this.fine.resolutionMs) || this.scene.gaps.between(t0, t1, this.scene.shownMs));
 
   private yRange(): { min: number; max: number } {
     if (this.spec.kind === "histogram") return { min: this.octaves[0], max: this.octaves[1] };
@@ -168,7 +170,7 @@ export class Chart {
       },
       scales: { x: { time: true, auto: false, range: (_, min, max) => [min, max] }, y: { auto: false, range: (_, min, max) => [min, max] } },
       axes: [
-        { ...base, space: 80, size: 24, values: (u, splits, _, __, step) => splits.map((ms) => (isCut(u, ms) ? "" : clockTime(ms, step))) },
+        { ...base, space: 80, size: 24, splits: (_, __, min, max, step) => marks(min, max, step), values: (u, splits, _, __, step) => splits.map((ms) => (isCut(u, ms) ? "" : clockTime(ms, step))) },
         {
           ...base,
           size: 64,
@@ -241,10 +243,11 @@ export class Chart {
     const left = plot.cursor.left ?? -1;
     const hovered = left >= 0;
     const t = hovered ? plot.posToVal(left, "x") : scene.to;
-    const hole = hovered ? gapText(scene, t) : null;
-    setHidden(this.tip, hole === null && !hovered);
+    const found = hovered ? gapAt(scene, t) : null;
+    const hole = found?.isHole === true ? found : null;
+    setHidden(this.tip, !hovered);
     if (hovered) {
-      setText(this.tip, hole === null ? clockTime(t, 100) : `${clockTime(t, 100)} – ${hole}`);
+      setText(this.tip, found === null ? clockTime(t, 100) : `${clockTime(t, 100)} – ${found.text}`);
       setClass(this.tip, "hole", hole !== null);
     }
     if (this.spec.kind === "histogram") this.showColumn(t, hole !== null);
@@ -293,6 +296,12 @@ export class Chart {
     const width = Math.floor(this.body.clientWidth);
     if (width > 0 && width !== this.plot.width) this.plot.setSize({ width, height: HEIGHT_PX });
   }
+}
+
+/** Multiples of the step. uPlot's own depend on the fraction of a second at which the axis begins, which moves. */
+function marks(min: number, max: number, step: number): number[] {
+  const first = Math.ceil(min / step);
+  return Array.from({ length: Math.max(0, Math.floor(max / step) - first + 1) }, (_, i) => (first + i) * step);
 }
 
 /** A label so near to the right edge would be cut off. */

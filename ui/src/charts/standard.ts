@@ -98,11 +98,37 @@ function memory(series: Series[]): ChartSpec | null {
 }
 
 function network(series: Series[], direction: "receive" | "transmit"): ChartSpec | null {
-  const found = named(series, `node_network_${direction}_bytes_total`).slice(0, MAX_LINES);
-  found.sort((a, b) => byNumber(a.labels["device"] ?? "", b.labels["device"] ?? ""));
-  const lines = found.map((item): LineSpec => ({ label: item.labels["device"] ?? item.series, inputs: [item.series] }));
+  const all = named(series, `node_network_${direction}_bytes_total`);
+  const deviceOf = (item: Series): string => item.labels["device"] ?? item.series;
+  // The loopback last: traffic that leaves the host matters more.
+  const devices = [...new Set(all.map(deviceOf))].sort((a, b) => Number(a === "lo") - Number(b === "lo") || byNumber(a, b)).slice(0, MAX_LINES);
+  const found: Series[] = [];
+  const lines = devices.map((device): LineSpec => {
+    const counted = all.filter((item) => deviceOf(item) === device);
+    // A device is counted by each core; where the sum is given as well, it is that.
+    const sums = counted.filter((item) => item.labels["cpu"] === undefined);
+    const inputs = sums.length > 0 ? sums.slice(0, 1) : counted;
+    found.push(...inputs);
+    return { label: device, inputs: inputs.map((item) => item.series), ...(inputs.length > 1 ? { combine: total } : {}) };
+  });
   const title = direction === "receive" ? "Network received" : "Network transmitted";
   return found.length === 0 ? null : { id: `network-${direction}`, title, kind: "lines", unit: "bytes", perSecond: true, series: found, lines, removable: false };
+}
+
+/** What to search for, so that `programs` finds its series. */
+export const PROGRAM_SEARCH = "program=";
+/** A page shows the beginning of what programs publish; search finds the rest. */
+const MAX_PROGRAM_CHARTS = 6;
+const PROGRAM_RANK: Record<Series["type"], number> = { histogram: 0, counter: 1, gauge: 2, info: 3 };
+
+/** A chart for each metric that programs publish by themselves: histograms first, then counters, then gauges; one name once. */
+export function programs(series: Series[], known: ReadonlySet<string>): { specs: ChartSpec[]; left: number } {
+  const own = series.filter((item) => item.labels["program"] !== undefined && item.labels["program"] !== "onlooker-agent" && item.type !== "info");
+  const names = [...new Set(own.map((item) => item.name))];
+  const rank = (name: string): number => PROGRAM_RANK[own.find((item) => item.name === name)!.type];
+  names.sort((a, b) => rank(a) - rank(b));
+  const specs = names.slice(0, MAX_PROGRAM_CHARTS).map((name) => chartOf(named(own, name), `program-${name}`, known));
+  return { specs, left: names.length - specs.length };
 }
 
 /** Labels without names: what tells series of one name apart. */
@@ -111,19 +137,20 @@ export function shortLabel(item: Series): string {
   return labels.length === 0 ? item.name : labels.join(" ");
 }
 
-/** One chart of one series, or of several that share a name. */
-export function chartOf(found: Series[], id: string): ChartSpec {
+/** One chart of one series, or of several that share a name. `known`: labels that need not be told, since all of the page has them. */
+export function chartOf(found: Series[], id: string, known: ReadonlySet<string> = new Set()): ChartSpec {
   const [first] = found;
   if (first === undefined) throw new Error("a chart needs a series");
   const shown = found.slice(0, first.type === "histogram" ? 1 : MAX_LINES);
   const single = shown.length === 1;
   const isCommon = (name: string): boolean => shown.every((item) => item.labels[name] === first.labels[name]);
-  const common = Object.entries(first.labels).filter(([name]) => isCommon(name)).map(([name, value]) => `${name}=${value}`);
+  const common = Object.entries(first.labels).filter(([name]) => isCommon(name) && !known.has(name)).map(([name, value]) => `${name}=${value}`);
+  const unit = first.unit === "" ? "" : first.type === "counter" ? `${first.unit}/s` : `in ${first.unit}`;
   const own = (item: Series): string => Object.entries(item.labels).filter(([name]) => !isCommon(name)).map(([name, value]) => `${name} ${value}`).join(" ");
   return {
     id,
     title: first.name,
-    detail: [single ? "" : `${shown.length} series`, ...common].filter((part) => part !== "").join(" · "),
+    detail: [unit, single ? "" : `${shown.length} series`, ...common].filter((part) => part !== "").join(" · "),
     kind: first.type === "histogram" ? "histogram" : "lines",
     unit: first.unit,
     perSecond: first.type === "counter",

@@ -4,7 +4,7 @@
 import { ApiError, type HostDetail, type Series, getHost, getSeries } from "../api";
 import { Board } from "../board";
 import type { Chart } from "../charts/chart";
-import { STANDARD_SEARCHES, chartOf, standard } from "../charts/standard";
+import { PROGRAM_SEARCH, STANDARD_SEARCHES, chartOf, programs, standard } from "../charts/standard";
 import { now, syncedStatus } from "../clock";
 import { h, notice, setClass, setHidden, setText } from "../dom";
 import { age, clockTime, count, duration, moment, reasons, sum } from "../format";
@@ -13,7 +13,7 @@ import type { LiveState } from "../live";
 import { poll } from "../poll";
 import { WINDOWS, type TimeWindow } from "../ranges";
 import { hostAddress, replaceParameters } from "../router";
-import { showState, showVia } from "../state";
+import { showState, viaHelp, viaLong } from "../state";
 import { Banner, type Page, failure } from "./page";
 import { RegionList } from "./regions";
 import { MetricSearch } from "./search";
@@ -30,6 +30,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   const head = new Head(name);
   const regions = new RegionList();
   let detail: HostDetail | null = null;
+  let labels: string[] = [];
   let live: LiveState = "connecting";
   let problem: string | null = null;
 
@@ -43,7 +44,8 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   const pauseButton = h("button", { type: "button", class: "chip pause", title: "Stop and go on (space)", on: { click: () => setPaused(!board.paused) } }, "Pause");
   const liveSign = h("span", { class: "live", role: "status" });
   const toolbar = h("div", { class: "toolbar sticky" }, search.element, h("div", { class: "chips", role: "group", "aria-label": "Time window" }, ...windowButtons), pauseButton, liveSign);
-  const content = h("div", { hidden: true }, head.element, toolbar, grid, regions.element);
+  const more = h("p", { class: "dim more-programs", hidden: true });
+  const content = h("div", { hidden: true }, head.element, toolbar, grid, more, regions.element);
 
   const added: { key: string; chart: Chart }[] = [];
 
@@ -62,6 +64,9 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     return series.filter((item) => item.name === metric);
   }
 
+  /** Labels of the host itself. */
+  const known = (): ReadonlySet<string> => new Set(["instance", ...labels]);
+
   function addChart(series: Series[]): void {
     const key = series.length === 1 ? `c=${series[0]!.series}` : `f=${series[0]!.name}`;
     const before = added.find((item) => item.key === key);
@@ -69,7 +74,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
       reveal(before.chart);
       return;
     }
-    const chart = board.add(chartOf(series, key), () => {
+    const chart = board.add(chartOf(series, key, known()), () => {
       board.remove(chart);
       added.splice(added.findIndex((item) => item.chart === chart), 1);
       remember();
@@ -135,21 +140,30 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     }
     // Times of charts are the controller's.
     await syncedStatus(abort.signal);
-    const lists = await Promise.all(STANDARD_SEARCHES.map((text) => getSeries(name, text, MAX_SERIES, abort.signal)));
+    const lists = await Promise.all([...STANDARD_SEARCHES, PROGRAM_SEARCH].map((text) => getSeries(name, text, MAX_SERIES, abort.signal)));
+    const ofPrograms = lists.pop()!.series;
     const found = new Map(lists.flatMap((list) => list.series).map((item) => [item.series, item]));
     const specs = standard([...found.values()]);
     grid.replaceChildren();
     for (const spec of specs) board.add(spec, null);
+    // What the address asks for is there already, and first.
+    const asked = parameters.getAll("f");
+    const { specs: own, left } = programs(ofPrograms.filter((item) => !asked.includes(item.name)), known());
+    for (const spec of own) {
+      const chart: Chart = board.add(spec, () => board.remove(chart));
+    }
+    setHidden(more, left === 0);
+    setText(more, `The programs on this host publish ${left} more metrics: press / and search.`);
     for (const text of parameters.getAll("c")) {
       const { series } = await getSeries(name, text, MAX_SERIES, abort.signal);
       const exact = series.filter((item) => item.series === text);
       if (exact.length > 0) addChart(exact);
     }
-    for (const text of parameters.getAll("f")) {
+    for (const text of asked) {
       const series = await family(text);
       if (series.length > 0) addChart(series);
     }
-    if (specs.length === 0 && added.length === 0) grid.append(notice("empty", "No kernel metrics here", h("p", {}, "This host gives none of the usual ones. Press / and search for what its programs publish.")));
+    if (specs.length + own.length === 0 && added.length === 0) grid.append(notice("empty", "No kernel metrics here", h("p", {}, "This host gives none of the usual ones. Press / and search for what its programs publish.")));
     window.scrollTo(0, 0);
     return true;
   }
@@ -160,6 +174,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     async (signal) => {
       const got = await getHost(name, signal);
       board.setHost(got.state, got.interval_ms, got.age_ms);
+      labels = Object.keys(got.labels);
       if (!begun) {
         begun = await begin(got);
       }
@@ -215,7 +230,7 @@ class Head {
 
   constructor(name: string) {
     const list = h("dl", { class: "facts" });
-    for (const label of ["Age", "Read every", "Answered by", "Address", "Clock ±", "Series", "Regions", "Late", "Gaps", "Since"]) {
+    for (const label of ["Age", "Read every", "Answered by", "Address", "Clock ±", "Series", "Regions", "Missed readings", "Since"]) {
       const value = h("dd", { class: "num" }, "–");
       this.facts.set(label, value);
       list.append(h("div", {}, h("dt", {}, label), value));
@@ -229,7 +244,8 @@ class Head {
     setText(this.labels, Object.entries(host.labels).map(([name, value]) => `${name}=${value}`).join(" · "));
     setHidden(this.error, host.error === null);
     setText(this.error, host.error ?? "");
-    showVia(this.fact("Answered by"), host.via);
+    setText(this.fact("Answered by"), viaLong(host.via));
+    this.fact("Answered by").title = viaHelp(host.via);
     const gaps = sum(host.gaps);
     const shown: Record<string, string> = {
       "Read every": duration(host.interval_ms),
@@ -237,8 +253,7 @@ class Head {
       "Clock ±": duration(host.clock_error_ms),
       Series: count(host.series),
       Regions: count(host.regions),
-      Late: count(host.late),
-      Gaps: gaps === 0 ? "0" : `${count(gaps)} (${reasons(host.gaps)})`,
+      "Missed readings": gaps === 0 ? "0" : `${count(gaps)} (${reasons(host.gaps)})`,
       Since: moment(host.since_ms, now()),
     };
     for (const [label, text] of Object.entries(shown)) setText(this.fact(label), text);

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+/// The one that reads.
+pub(super) const CONTROLLER: &str = "controller";
 /// How long a process may take to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long it may take to say that it is ready.
@@ -81,7 +83,8 @@ impl Process {
         let system = |operation, object: &Path, source| DemoError::System { operation, object: object.into(), source };
         let out = File::create(&log).map_err(|source| system("make", &log, source))?;
         let err = out.try_clone().map_err(|source| system("make", &log, source))?;
-        let mut command = within::command(net, program);
+        // The reader shares its cores with what it reads here, which it would not elsewhere: its lateness would be taken for the host's.
+        let mut command = within::command(net, name == CONTROLLER, program);
         command.args(arguments).envs(environment.iter().copied());
         command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
         let child = command.spawn().map_err(|source| system("start", program, source))?;

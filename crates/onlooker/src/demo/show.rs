@@ -4,7 +4,7 @@
 use super::api::{self, Moving};
 use super::ending::Ending;
 use super::place::Place;
-use super::process::Process;
+use super::process::{CONTROLLER, Process};
 use super::settings::{self, Agent, SAMPLED, Target};
 use super::tell::Teller;
 use super::watched::Watched;
@@ -171,7 +171,7 @@ impl Show {
             let path = config.display().to_string();
             let log = self.place.path("controller.log");
             let mut controller =
-                Process::start("controller", None, &program, &["controller", "--config", &path], &[], log)?;
+                Process::start(CONTROLLER, None, &program, &["controller", "--config", &path], &[], log)?;
             match controller.until_says("dashboard http://", ending) {
                 Ok(line) => {
                     self.keep(controller)?;
@@ -273,7 +273,7 @@ impl Show {
     fn look(&mut self, watched: &Watched, teller: &Teller) -> Result<(), DemoError> {
         for process in &mut self.processes {
             let Some(status) = process.has_just_ended() else { continue };
-            if process.name == "controller" {
+            if process.name == CONTROLLER {
                 return Err(process.failed(format!("ended ({status})")));
             }
             let what = match process.name {

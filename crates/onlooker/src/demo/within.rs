@@ -5,13 +5,16 @@
 
 use crate::Failure;
 use crate::demo::DemoError;
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setpriority_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// Of the nice values -20 to 19.
+const FIRST: i32 = -15;
 
 /// Run a program that ends with its parent
 #[derive(Debug, clap::Args)]
@@ -22,18 +25,24 @@ pub(crate) struct Arguments {
     /// Network namespace to be in
     #[arg(long)]
     net: Option<PathBuf>,
+    /// Ahead of other processes, where that is allowed (nice(2))
+    #[arg(long)]
+    first: bool,
     /// Program and its arguments
     #[arg(last = true, required = true)]
     program: Vec<std::ffi::OsString>,
 }
 
-/// The command that does `program` in this way; the caller adds the program's arguments. To be spawned by the main thread: the signal comes when
+/// The command that does `program` in this way, in the network namespace `net`; the caller adds the program's arguments. To be spawned by the main thread: the signal comes when
 /// the thread that spawned it ends.
-pub(super) fn command(net: Option<&Path>, program: &Path) -> Command {
+pub(super) fn command(net: Option<&Path>, first: bool, program: &Path) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg("within").arg("--parent").arg(std::process::id().to_string());
     if let Some(net) = net {
         command.arg("--net").arg(net);
+    }
+    if first {
+        command.arg("--first");
     }
     command.arg("--").arg(program);
     command
@@ -53,6 +62,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<crate::End, Failure> {
         let namespace = File::open(net).map_err(|error| system("open the network namespace", net, error))?;
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
             .map_err(|error| system("enter the network namespace", net, error.into()))?;
+    }
+    if arguments.first {
+        // Without the right to it, it is an ordinary process.
+        let _ = setpriority_process(None, FIRST);
     }
     let error = Command::new(program).args(&arguments.program[1..]).exec();
     Err(system("run", program, error).into())
