@@ -72,10 +72,11 @@ loom:
 sdk-c:
 	sdk/c/run-tests
 
-# Programs with known values in one network namespace, the reader in another.
+# Programs with known values in one network namespace, the reader in another; and the demo, seen in Chromium.
 .PHONY: e2e
 e2e:
 	@e2e/run || [ $$? = 77 ]
+	@e2e/demo || [ $$? = 77 ]
 
 # The dashboard's own checks and tests.
 .PHONY: ui

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the end-to-end test stands on: fixture and browser, checks that wait, screenshots where SHOTS names a directory.
+// What the end-to-end tests stand on: fixture and browser, checks that wait, screenshots where SHOTS names a directory.
 
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -16,9 +16,10 @@ export class Harness {
   problems = [];
   failures = [];
 
-  static async start() {
+  /** Over the fixture, or over `server`: something with a `url` that ends in a slash, and `close()`. */
+  static async start(server = null) {
     const harness = new Harness();
-    harness.server = await start("dist");
+    harness.server = server ?? (await start("dist"));
     harness.browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox", "--disable-gpu"] });
     if (process.env.SHOTS) await mkdir(process.env.SHOTS, { recursive: true });
     return harness;
@@ -85,7 +86,7 @@ export class Harness {
 
   async finish() {
     await this.browser.close();
-    this.server.close();
+    await this.server.close();
     for (const problem of this.problems) this.fail("nothing on the console", problem);
     console.log(`${this.passed} passed, ${this.failures.length} failed`);
     process.exitCode = this.failures.length === 0 ? 0 : 1;

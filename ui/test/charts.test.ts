@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { type Series, type SeriesType, chunks } from "../src/api";
 import { assemble, fineness, nearest, ownValue } from "../src/charts/frame";
-import { chartOf, standard } from "../src/charts/standard";
+import { chartOf, programs, standard } from "../src/charts/standard";
 import { ContractError, list, number, object } from "../src/check";
 import { parse } from "../src/router";
 import { NumberTrack, type Track, division } from "../src/series";
@@ -104,5 +104,31 @@ describe("the contract's checks", () => {
     expect(check({ hosts: [{ age: 1, newer: true }] }, "")).toEqual({ hosts: [{ age: 1 }] });
     expect(() => check({ hosts: [{ age: 1 }, {}] }, "")).toThrow(ContractError);
     expect(() => check({ hosts: [{ age: 1 }, {}] }, "")).toThrow("hosts[1].age: expected a number, got nothing");
+  });
+});
+
+describe("programs", () => {
+  const of = (name: string, type: Series["type"], region: string, more: Record<string, string> = {}): Series =>
+    ({ series: `${name}${JSON.stringify(more)}`, name, labels: { instance: "h", program: "shop", ...more }, type, unit: "", help: "", resolution_ms: 0, acquisition: "direct", region, value: 1 });
+
+  it("show a metric once, histograms first, and each region before the second of another", () => {
+    const counters = ["a", "b", "c", "d", "e", "f", "g"].map((name) => of(name, "counter", "first"));
+    const { specs, left } = programs([...counters, of("z", "counter", "second", { result: "paid" }), of("z", "counter", "second", { result: "refused" }), of("level", "gauge", "second"), of("h", "histogram", "second")], new Set(["instance"]));
+    expect(specs.map((spec) => spec.title)).toEqual(["h", "a", "z", "b", "c", "d"]);
+    expect([left, specs[2]!.lines.length, specs[2]!.detail]).toEqual([4, 2, "2 series · program=shop"]);
+  });
+
+  it("are not the agent, and not infos", () => {
+    expect(programs([of("x", "counter", "own", { program: "onlooker-agent" }), of("y", "info", "r")], new Set()).specs).toEqual([]);
+  });
+});
+
+describe("network", () => {
+  it("sums a device over its cores, or takes the sum that is given", () => {
+    const of = (labels: Record<string, string>): Series =>
+      ({ series: JSON.stringify(labels), name: "node_network_receive_bytes_total", labels, type: "counter", unit: "bytes", help: "", resolution_ms: 0, acquisition: "computed", region: "node_network", value: 1 });
+    const [chart] = standard([of({ device: "lo", cpu: "0" }), of({ device: "lo", cpu: "1" }), of({ device: "eth0" }), of({ device: "eth0", cpu: "0" })]);
+    expect(chart!.lines.map(({ label, inputs }) => [label, inputs.length])).toEqual([["eth0", 1], ["lo", 2]]);
+    expect(chart!.lines[1]!.combine!([1, 2])).toBe(3);
   });
 });

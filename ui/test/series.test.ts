@@ -175,3 +175,17 @@ describe("align", () => {
     expect([...align([], 0, 1, true).t]).toEqual([]);
   });
 });
+
+describe("a gap shorter than a point", () => {
+  it("is none between the points, though it is one in the list", () => {
+    const gaps = new Gaps();
+    gaps.add({ from_ms: 1000, to_ms: 1030, reason: "late" });
+    expect([gaps.between(900, 1100), gaps.between(900, 1100, 100), gaps.all.length]).toEqual([true, false, 1]);
+  });
+
+  it("takes no rate away that the counter's values give", () => {
+    const track = new NumberTrack("counter", each, 0.001);
+    track.fill(range({ type: "counter", t_ms: [0, 100, 200, 5000], last: [0, 10, 30, 40], rate: [null, 100, null, null] }), 100, (t0, t1) => t1 - t0 > 1000);
+    expect(points(track)).toEqual([[100, 100], [200, 200]]);
+  });
+});

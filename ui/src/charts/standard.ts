@@ -121,12 +121,13 @@ export const PROGRAM_SEARCH = "program=";
 const MAX_PROGRAM_CHARTS = 6;
 const PROGRAM_RANK: Record<Series["type"], number> = { histogram: 0, counter: 1, gauge: 2, info: 3 };
 
-/** A chart for each metric that programs publish by themselves: histograms first, then counters, then gauges; one name once. */
+/** A chart for each metric that programs publish by themselves, one name once: histograms first, then counters, then gauges, and of these the first of each region before the second. */
 export function programs(series: Series[], known: ReadonlySet<string>): { specs: ChartSpec[]; left: number } {
   const own = series.filter((item) => item.labels["program"] !== undefined && item.labels["program"] !== "onlooker-agent" && item.type !== "info");
-  const names = [...new Set(own.map((item) => item.name))];
-  const rank = (name: string): number => PROGRAM_RANK[own.find((item) => item.name === name)!.type];
-  names.sort((a, b) => rank(a) - rank(b));
+  const firsts = [...new Map(own.map((item) => [item.name, item])).values()];
+  const turn = (item: Series): number => firsts.filter((other) => other.region === item.region && other.type === item.type && other.name < item.name).length;
+  firsts.sort((a, b) => PROGRAM_RANK[a.type] - PROGRAM_RANK[b.type] || turn(a) - turn(b) || (a.name < b.name ? -1 : 1));
+  const names = firsts.map((item) => item.name);
   const specs = names.slice(0, MAX_PROGRAM_CHARTS).map((name) => chartOf(named(own, name), `program-${name}`, known));
   return { specs, left: names.length - specs.length };
 }

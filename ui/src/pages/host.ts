@@ -4,6 +4,7 @@
 import { ApiError, type HostDetail, type Series, getHost, getSeries } from "../api";
 import { Board } from "../board";
 import type { Chart } from "../charts/chart";
+import type { ChartSpec } from "../charts/frame";
 import { PROGRAM_SEARCH, STANDARD_SEARCHES, chartOf, programs, standard } from "../charts/standard";
 import { now, syncedStatus } from "../clock";
 import { h, notice, setClass, setHidden, setText } from "../dom";
@@ -48,6 +49,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   const content = h("div", { hidden: true }, head.element, toolbar, grid, more, regions.element);
 
   const added: { key: string; chart: Chart }[] = [];
+  const unasked = new Map<string, Chart>();
 
   /** The search shows only some of a name's series; a chart of the name is told how many there are. */
   async function choose(series: Series[]): Promise<void> {
@@ -67,8 +69,24 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   /** Labels of the host itself. */
   const known = (): ReadonlySet<string> => new Set(["instance", ...labels]);
 
+  const keyOf = (series: Series[]): string => (series.length === 1 ? `c=${series[0]!.series}` : `f=${series[0]!.name}`);
+
+  /** A program's chart that nobody has asked for. */
+  function addUnasked(spec: ChartSpec): void {
+    const key = keyOf(spec.series);
+    unasked.set(key, board.add(spec, () => removeUnasked(key)));
+  }
+
+  function removeUnasked(key: string): void {
+    const chart = unasked.get(key);
+    if (chart !== undefined) board.remove(chart);
+    unasked.delete(key);
+  }
+
   function addChart(series: Series[]): void {
-    const key = series.length === 1 ? `c=${series[0]!.series}` : `f=${series[0]!.name}`;
+    const key = keyOf(series);
+    // The same below would be told twice.
+    removeUnasked(key);
     const before = added.find((item) => item.key === key);
     if (before !== undefined) {
       reveal(before.chart);
@@ -146,12 +164,8 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     const specs = standard([...found.values()]);
     grid.replaceChildren();
     for (const spec of specs) board.add(spec, null);
-    // What the address asks for is there already, and first.
-    const asked = parameters.getAll("f");
-    const { specs: own, left } = programs(ofPrograms.filter((item) => !asked.includes(item.name)), known());
-    for (const spec of own) {
-      const chart: Chart = board.add(spec, () => board.remove(chart));
-    }
+    const { specs: own, left } = programs(ofPrograms, known());
+    own.forEach(addUnasked);
     setHidden(more, left === 0);
     setText(more, `The programs on this host publish ${left} more metrics: press / and search.`);
     for (const text of parameters.getAll("c")) {
@@ -159,7 +173,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
       const exact = series.filter((item) => item.series === text);
       if (exact.length > 0) addChart(exact);
     }
-    for (const text of asked) {
+    for (const text of parameters.getAll("f")) {
       const series = await family(text);
       if (series.length > 0) addChart(series);
     }
