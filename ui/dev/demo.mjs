@@ -59,12 +59,15 @@ async function moves(what, name) {
     const shown = await values(name);
     return shown.some((value) => /\d/.test(value)) ? shown.join(" ") : null;
   };
+  // What is out of view is not drawn.
+  await chart(page, name).scrollIntoViewIfNeeded();
   const before = await t.eventually(`${what}: ${name} has values`, read);
   await t.eventually(`${what}: they move`, async () => ((await read()) ?? before) !== before);
 }
 
 /** The same of what its canvas shows. */
 async function redraws(what, name) {
+  await chart(page, name).scrollIntoViewIfNeeded();
   const picture = () => chart(page, name).locator("canvas").evaluate((canvas) => canvas.toDataURL());
   const before = await picture();
   await t.eventually(`${what}: ${name} is drawn anew`, async () => (await picture()) !== before);
@@ -85,9 +88,9 @@ async function host() {
   const facts = await text(".facts");
   for (const part of ["10\u202fms", "its kernel in softirq; no process woken"]) t.check(`host: says “${part}”`, facts.includes(part), facts);
   for (const name of ["CPU busy", "Run queue", "Memory", "Load average"]) await t.eventually(`host: ${name} has values`, async () => (await values(name)).some((value) => /\d/.test(value)));
+  await chart(page, "shop_visits_total").scrollIntoViewIfNeeded();
   await t.eventually("host: lines are drawn", async () => (await pixelsNear(page, "shop_visits_total", "--line-0", 0, 1)) > 20);
   await redraws("host", "CPU by mode");
-  await chart(page, "shop_visits_total").scrollIntoViewIfNeeded();
   await redraws("host", "shop_visits_total");
   const badges = await chart(page, "shop_visits_total").locator(".badges").innerText();
   t.check("host: a chart tells its resolution", badges === "read every 10\u202fms · shown every 100\u202fms", badges);
@@ -130,14 +133,18 @@ async function gap() {
   await page.waitForTimeout(2500);
   await page.keyboard.press(" ");
   await page.waitForTimeout(300);
-  const place = await t.eventually("gap: hatched", () => gapPlace(page, name));
+  await t.eventually("gap: hatched", () => gapPlace(page, name));
   const box = await chart(page, name).locator(".u-over").boundingBox();
-  await page.mouse.move(box.x + (box.width * (place.from + place.to)) / 2, box.y + 60);
-  const tip = await t.eventually("gap: its reason on hover", async () => {
-    const shown = await chart(page, name).locator(".tip").innerText();
-    return /gap: (unreachable|timeout|silent|connecting)/.test(shown) && shown;
-  });
-  console.log(`     ${tip}`);
+  // A busy machine may have made other gaps, which say so.
+  const tips = new Set();
+  const isPulled = (tip) => /gap: (unreachable|timeout|silent|connecting)/.test(tip);
+  for (let x = box.width - 1; x > 0 && ![...tips].some(isPulled); x -= 3) {
+    await page.mouse.move(box.x + x, box.y + 60);
+    tips.add(await chart(page, name).locator(".tip").innerText());
+  }
+  const gaps = [...tips].filter((tip) => tip.includes("gap"));
+  t.check("gap: its reason on hover", gaps.some(isPulled), gaps);
+  console.log(`     ${gaps.find(isPulled)}`);
   await t.shot(page, "host-gap");
   await page.mouse.move(5, 5);
   await page.keyboard.press(" ");
