@@ -94,6 +94,7 @@ async function host() {
   await redraws("host", "shop_visits_total");
   const badges = await chart(page, "shop_visits_total").locator(".badges").innerText();
   t.check("host: a chart tells its resolution", badges === "read every 10\u202fms · shown every 100\u202fms", badges);
+  t.check("host: says whose it is", (await chart(page, "shop_visits_total").getAttribute("aria-label")).includes("program=shop"));
   const ticks = await chart(page, "Load average").locator(".badges").innerText();
   t.check("host: and what does not move so finely", ticks.includes("value moves every"), ticks);
 }

@@ -205,7 +205,7 @@ export class Board {
     for (const gap of range.gaps) this.gaps.add(gap);
     for (const item of range.series) {
       const track = this.entries.get(item.series)?.track;
-      if (track instanceof HistogramTrack) track.fill(item);
+      if (track instanceof HistogramTrack) track.fill(item, this.isBroken);
       else track?.fill(item, range.bucket_ms, this.isBroken);
       if (track !== undefined) this.sawValue(track.newest);
     }

@@ -243,14 +243,15 @@ export class HistogramTrack {
     }
   }
 
-  fill(from: RangeSeries): void {
+  /** What was counted during a gap came at nobody knows which time of it: the point after it is left out. */
+  fill(from: RangeSeries, breaks: (t0: number, t1: number) => boolean = () => false): void {
     this.columns.length = 0;
     this.cut();
     this.lastT = -Infinity;
     from.t_ms.forEach((t, i) => {
       const counts = from.counts[i];
       if (counts == null || !(t > this.lastT)) return;
-      this.push(column(t, new Map(from.bounds.map((bound, k) => [bound ?? Infinity, counts[k] ?? 0]))));
+      if (!breaks(this.lastT, t)) this.push(column(t, new Map(from.bounds.map((bound, k) => [bound ?? Infinity, counts[k] ?? 0]))));
       this.lastT = t;
     });
   }

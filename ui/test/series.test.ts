@@ -189,3 +189,11 @@ describe("a gap shorter than a point", () => {
     expect(points(track)).toEqual([[100, 100], [200, 200]]);
   });
 });
+
+describe("a histogram after a gap", () => {
+  it("does not show as new what was counted at an unknown time", () => {
+    const track = new HistogramTrack(each);
+    track.fill(range({ type: "histogram", bounds: [1, 2], t_ms: [0, 100, 5000, 5100], counts: [[1, 1], [2, 0], [90, 70], [1, 2]] }), (t0, t1) => t1 - t0 > 1000 && t0 >= 0);
+    expect(track.columns.map((item) => item.t)).toEqual([0, 100, 5100]);
+  });
+});

@@ -39,7 +39,7 @@ function tokenForm(): HTMLElement {
     field,
     h("button", { type: "submit" }, "Log in"),
   );
-  return notice("error", "This controller asks for a token", h("p", {}, "It stands in the controller's configuration."), form, problem);
+  return notice("empty", "This controller asks for a token", h("p", {}, "It is in the file that [http] token_file names in the controller’s configuration."), form, problem);
 }
 
 /** A thin line above a page that shows old data because the controller does not answer. */
