@@ -72,11 +72,12 @@ loom:
 sdk-c:
 	sdk/c/run-tests
 
-# Programs with known values in one network namespace, the reader in another; and the demo, seen in Chromium.
+# Programs with known values in one network namespace, the reader in another; the demo, seen in Chromium; a stock Prometheus on a controller that reads two hosts.
 .PHONY: e2e
 e2e:
 	@e2e/run || [ $$? = 77 ]
 	@e2e/demo || [ $$? = 77 ]
+	@e2e/prometheus || [ $$? = 77 ]
 
 # The dashboard's own checks and tests.
 .PHONY: ui
