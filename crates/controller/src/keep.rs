@@ -49,6 +49,8 @@ pub struct Made {
     pub track: TrackId,
     /// For its rows.
     pub appender: Appender,
+    /// Its hot rows were lost with their file: the time of the last row that is left, ns.
+    pub left_ns: Option<u64>,
 }
 
 /// What the store has been doing.
@@ -90,6 +92,8 @@ pub struct Tracks {
 struct Left {
     /// Time of the last row of each host, ns.
     newest_ns: HashMap<String, u64>,
+    /// Time of the last row of each track that may have had others after it in hot memory, which is gone.
+    bare_ns: HashMap<TrackId, u64>,
     /// Why there is nothing after it.
     reason: &'static str,
 }
@@ -139,13 +143,17 @@ fn left(store: &Store, dir: &Path) -> Left {
     }
     let reason = if fs::remove_file(dir.join(STOPPED_FILE)).is_ok() { STOPPED } else { DOWN };
     let mut newest_ns: HashMap<String, u64> = HashMap::new();
+    let mut bare_ns = HashMap::new();
     for (track, _, meta) in store.tracks() {
         if let (Ok(Of { host }), Some(time_ns)) = (serde_json::from_slice(meta), store.newest_ns(track)) {
+            if reason == DOWN && !store.is_hot(track) {
+                bare_ns.insert(track, time_ns);
+            }
             let newest_ns = newest_ns.entry(host).or_default();
             *newest_ns = time_ns.max(*newest_ns);
         }
     }
-    Left { newest_ns, reason }
+    Left { newest_ns, bare_ns, reason }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -160,7 +168,8 @@ impl Keeper {
     pub fn start(config: Config, say: impl Fn(&str) + Send + 'static) -> Result<(Self, Tracks, Recovery), StoreError> {
         let dir = config.dir.clone();
         let (store, recovery) = Store::open(config)?;
-        let left = left(&store, &dir);
+        let mut left = left(&store, &dir);
+        let bare_ns = std::mem::take(&mut left.bare_ns);
         let store = Arc::new(Mutex::new(store));
         let counters = Arc::new(Counters::default());
         let (orders, todo) = channel();
@@ -174,6 +183,7 @@ impl Keeper {
                 say: Box::new(say),
                 retries: VecDeque::new(),
                 waiting: HashMap::new(),
+                bare_ns,
                 has_failed: false,
                 dropped_at: None,
                 dir: dir.clone(),
@@ -220,6 +230,7 @@ struct Keeping {
     retries: VecDeque<Order>,
     /// Who asked for tracks whose appender is with somebody who gives it back soon: a host that was forgotten and is watched again.
     waiting: HashMap<TrackId, u64>,
+    bare_ns: HashMap<TrackId, u64>,
     has_failed: bool,
     /// When a full disk last cost a segment.
     dropped_at: Option<Instant>,
@@ -306,7 +317,10 @@ impl Keeping {
                 let track = store.define(columns, meta.as_slice())?;
                 match store.appender(track) {
                     // Whoever asked may be gone; the track then waits for the next one in vain until it is retired.
-                    Some(appender) => drop(self.tell.send(Made { tag: *tag, track, appender })),
+                    Some(appender) => {
+                        let left_ns = self.bare_ns.remove(&track);
+                        let _ = self.tell.send(Made { tag: *tag, track, appender, left_ns });
+                    }
                     None => drop(self.waiting.insert(track, *tag)),
                 }
                 Ok(())
@@ -317,7 +331,7 @@ impl Keeping {
                     if let Some(tag) = self.waiting.remove(&track)
                         && let Some(appender) = store.appender(track)
                     {
-                        let _ = self.tell.send(Made { tag, track, appender });
+                        let _ = self.tell.send(Made { tag, track, appender, left_ns: None });
                     }
                 }
                 Ok(())

@@ -475,6 +475,12 @@ impl Store {
         hot.or_else(|| (track.sealed > 0).then_some(track.sealed_until_ns))
     }
 
+    /// Whether a track has rows in hot memory or room for them.
+    #[must_use]
+    pub fn is_hot(&self, id: TrackId) -> bool {
+        self.tracks.get(&id).is_some_and(|track| track.ring.is_some())
+    }
+
     /// Bytes of the log.
     #[must_use]
     pub fn bytes(&self) -> u64 {

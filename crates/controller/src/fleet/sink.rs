@@ -114,11 +114,11 @@ impl FleetSink {
             let name = self.tags.remove(&made.tag);
             let track = name.and_then(|(host, key)| self.kept.get_mut(&host)?.entities.get_mut(&key));
             match track.filter(|track| track.tag == made.tag) {
-                Some(track) => track.made(made.track, made.appender, &self.tracks, &self.counters),
+                Some(track) => track.made(made, &self.tracks, &self.counters),
                 // The entity has gone meanwhile.
                 None => {
                     let mut track = self.leaving.remove(&made.tag).unwrap_or_else(|| Track::asked(made.tag));
-                    track.made(made.track, made.appender, &self.tracks, &self.counters);
+                    track.made(made, &self.tracks, &self.counters);
                     self.forget_track(track);
                 }
             }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use onlooker_store::{Appender, Gap, TrackId};
 
-use crate::keep::{Counters, Tracks};
+use crate::keep::{Counters, Made, Tracks};
 
 /// Rows that wait for their track: two and a half seconds at 10 ms, as the store's rings.
 const MAX_WAITING_ROWS: usize = 256;
@@ -48,8 +48,12 @@ impl Track {
     }
 
     /// The store has made it.
-    pub(super) fn made(&mut self, track: TrackId, appender: Appender, tracks: &Tracks, counters: &Counters) {
-        self.to = Some((track, appender));
+    pub(super) fn made(&mut self, made: Made, tracks: &Tracks, counters: &Counters) {
+        self.to = Some((made.track, made.appender));
+        // The first one is the time that no controller ran, if there was one: it began where this track's rows end, if those after that are lost.
+        if let (Some(first), Some(left_ns)) = (self.holes.first_mut(), made.left_ns) {
+            first.from_ns = first.from_ns.min(left_ns);
+        }
         for hole in std::mem::take(&mut self.holes) {
             self.hole(hole, tracks);
         }
