@@ -14,6 +14,7 @@ use onlooker_settings::Mistake;
 use onlooker_settings::units::{Size, Span};
 use serde::{Deserialize, Serialize};
 
+use crate::discovery::relabel;
 use crate::target::{Choice, Target};
 use crate::{engine, target};
 
@@ -69,6 +70,8 @@ pub struct Config {
     pub joined: Joined,
     /// `[[targets]]`
     pub targets: Vec<Entry>,
+    /// `[[discovery]]`
+    pub discovery: Vec<Discovery>,
 }
 
 /// The HTTP interface and dashboard.
@@ -145,6 +148,63 @@ pub struct Entry {
     /// Who answers its READs.
     #[serde(default)]
     pub via: Via,
+}
+
+/// Files that say who is watched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Discovery {
+    /// The files; the last segment of a path may have one `*`.
+    pub files: Vec<PathBuf>,
+    /// File with the join token of each host that names no other; `{instance}` stands for its name.
+    #[serde(default)]
+    pub token_file: PathBuf,
+    /// Time between two readings; `[read] interval` unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Span>,
+    /// Who answers the READs.
+    #[serde(default)]
+    pub via: Via,
+    /// Files and tokens are read again this often, changed or not.
+    #[serde(default = "refresh")]
+    pub refresh: Span,
+    /// Rules, in order.
+    #[serde(default)]
+    pub relabel: Vec<relabel::Rule>,
+}
+
+fn refresh() -> Span {
+    Span::from_s(30)
+}
+
+impl Discovery {
+    fn check(&self) -> Result<(), (String, String)> {
+        let refuse = |key: &str, message: String| Err((key.to_owned(), message));
+        if self.files.is_empty() {
+            return refuse("files", "at least one path is needed".into());
+        }
+        for path in &self.files {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let dir = path.parent().and_then(Path::to_str).unwrap_or("*");
+            let is_known = [".json", ".yml", ".yaml"].iter().any(|ending| name.ends_with(ending));
+            if !path.is_absolute() || !is_known || dir.contains('*') || name.matches('*').count() > 1 {
+                let message = "must be an absolute path that ends in .json, .yml or .yaml, with one `*` at most, in its last segment";
+                return refuse("files", format!("`{}` {message}", path.display()));
+            }
+        }
+        if self.interval.is_some_and(|interval| interval.as_ns() < MIN_INTERVAL_NS) {
+            return refuse("interval", "must be at least 1ms".into());
+        }
+        if self.refresh.as_ns() < 1_000_000_000 {
+            return refuse("refresh", "must be at least 1s".into());
+        }
+        for (number, rule) in self.relabel.iter().enumerate() {
+            if let Err((key, message)) = rule.compile() {
+                return refuse(&format!("relabel number {}, {key}", number + 1), message);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// [`Choice`] as the file has it.
@@ -264,6 +324,10 @@ impl Config {
             }
             target::check_name(entry.name()).map_err(|message| (key("name"), message))?;
             target::check_labels(&entry.labels).map_err(|message| (key("labels"), message))?;
+        }
+        for (number, discovery) in self.discovery.iter().enumerate() {
+            let named = |(key, message)| (format!("[[discovery]] number {}, {key}", number + 1), message);
+            discovery.check().map_err(named)?;
         }
         if self.read.interval.as_ns() < MIN_INTERVAL_NS {
             return refuse("[read] interval", "must be at least 1ms");
@@ -399,7 +463,9 @@ mod tests {
             .skip_while(|line| !line.starts_with("# [[targets]]"))
             .map(|line| line.strip_prefix("# ").unwrap_or_default());
         let host = host.collect::<Vec<_>>().join("\n");
-        assert_eq!(parse(&host).unwrap().targets.len(), 1);
+        let examples = parse(&host).unwrap();
+        assert_eq!((examples.targets.len(), examples.discovery.len()), (1, 1));
+        assert_eq!((examples.discovery[0].refresh, examples.discovery[0].relabel.len()), (refresh(), 1));
     }
 
     #[test]
@@ -415,6 +481,15 @@ mod tests {
             (&format!("{target}\"a\"\n{target}\"a\""), "number 2, name: `a` is there already"),
             (&format!("{target}\"a\"\nlabels = {{ instance = \"x\" }}"), "`instance` cannot be a label"),
             (&format!("{target}\"a\"\nvia = \"udp\""), "known: auto, kernel, tcp"),
+            ("[[discovery]]\nfiles = []", "[[discovery]] number 1, files"),
+            ("[[discovery]]\nfiles = [\"/a/*/b.json\"]", "number 1, files: `/a/*/b.json`"),
+            ("[[discovery]]\nfiles = [\"b.json\"]", "absolute"),
+            ("[[discovery]]\nfiles = [\"/a/b.txt\"]", ".yaml"),
+            ("[[discovery]]\nfiles = [\"/a.yml\"]\nrefresh = \"1ms\"", "at least 1s"),
+            (
+                "[[discovery]]\nfiles = [\"/a.yml\"]\n[[discovery.relabel]]\nregex = \"(\"",
+                "relabel number 1, target_label",
+            ),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

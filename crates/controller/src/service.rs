@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use onlooker_store::{Recovery, StoreError};
 use onlooker_transport::clock::Moment;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 
 use crate::config::{Config, ConfigError};
-use crate::discovery::{Book, JoinedError};
+use crate::discovery::{Book, JoinedError, Say, Sources, SourcesError};
 use crate::engine::{EngineError, Running};
 use crate::fleet::{Fleet, FleetSink};
 use crate::http::{self, ServeError, Shared, Tls, TlsError};
@@ -32,6 +32,9 @@ pub enum ServiceError {
     /// Hosts that were added.
     #[error(transparent)]
     Joined(#[from] JoinedError),
+    /// Other targets.
+    #[error(transparent)]
+    Targets(#[from] SourcesError),
     /// HTTP.
     #[error(transparent)]
     Http(#[from] ServeError),
@@ -58,10 +61,12 @@ const TRIALS: usize = 8;
 pub fn run(
     path: &Path,
     config: &Config,
-    say: impl Fn(&str) + Clone + Send + 'static,
+    say: impl Fn(&str) + Send + Sync + 'static,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServiceError> {
-    let targets = config.read_targets(path)?;
+    let say: Say = Arc::new(say);
+    // Before anything is made: a mistake is told and nothing has happened.
+    config.read_targets(path)?;
     let token = config.http_token(path)?;
     let join_token = config.join_token(path)?;
     let tls = match (&config.http.tls_certificate, &config.http.tls_key) {
@@ -79,7 +84,10 @@ pub fn run(
         let made = std::fs::create_dir_all(parent);
         made.map_err(|source| ServiceError::System { operation: "make the directory of [store] hot_file", source })?;
     }
-    let (keeper, tracks, recovery) = Keeper::start(config.store(), say.clone())?;
+    let (keeper, tracks, recovery) = Keeper::start(config.store(), {
+        let say = say.clone();
+        move |text: &str| say(text)
+    })?;
     tell(&recovery, &say);
     let fleet = Arc::new(Fleet::default());
     let counters = keeper.counters();
@@ -102,14 +110,20 @@ pub fn run(
         trials: Arc::new(Semaphore::new(TRIALS)),
     };
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let watched = book.set_config(targets);
+    let sources = Arc::new(Sources::start(path, config, book.clone(), say.clone())?);
+    let hangup = {
+        let _inside = runtime.enter();
+        signal(SignalKind::hangup())
+    };
+    let reloads = runtime.spawn(reload(hangup, sources.clone()));
+    let watched = book.watched();
     say(&format!("watching {watched} hosts; dashboard {scheme}://{address}/"));
     onlooker_settings::service::notify(&format!("READY=1\nSTATUS=Watching {watched} hosts"));
     ready(address);
     let served = runtime.block_on(async {
         let renewals = async {
             match &tls {
-                Some(tls) => tls.follow(&say).await,
+                Some(tls) => tls.follow(&*say).await,
                 None => std::future::pending().await,
             }
         };
@@ -119,6 +133,8 @@ pub fn run(
         }
     });
     onlooker_settings::service::notify("STOPPING=1");
+    reloads.abort();
+    drop(sources);
     // The sink goes before the store: what it has appended is sealed then.
     drop(engine.stop()?);
     drop(keeper);
@@ -129,7 +145,7 @@ pub fn run(
 }
 
 /// What an address that others reach lacks.
-fn warn(listen: SocketAddr, has_token: bool, has_tls: bool, say: &impl Fn(&str)) {
+fn warn(listen: SocketAddr, has_token: bool, has_tls: bool, say: &Say) {
     if !has_token {
         say(&format!(
             "warning: {listen} is no loopback address and [http] token_file is empty: everybody who reaches it sees everything"
@@ -140,6 +156,16 @@ fn warn(listen: SocketAddr, has_token: bool, has_tls: bool, say: &impl Fn(&str))
             "warning: {listen} is no loopback address and [http] tls_certificate is empty: what is shown{} can be read on the way",
             if has_token { ", and the token," } else { "" }
         ));
+    }
+}
+
+/// Reads targets again with each SIGHUP.
+async fn reload(hangup: std::io::Result<Signal>, sources: Arc<Sources>) {
+    let Ok(mut hangup) = hangup else { return };
+    while hangup.recv().await.is_some() {
+        let sources = sources.clone();
+        // Reads files.
+        let _ = tokio::task::spawn_blocking(move || sources.reload()).await;
     }
 }
 
@@ -155,7 +181,7 @@ async fn stopped() {
     }
 }
 
-fn tell(recovery: &Recovery, say: &impl Fn(&str)) {
+fn tell(recovery: &Recovery, say: &Say) {
     if recovery.tiles + recovery.hot_rows > 0 {
         say(&format!("store: {} rows in {} tiles, {} rows hot", recovery.rows, recovery.tiles, recovery.hot_rows));
     }

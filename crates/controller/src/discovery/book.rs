@@ -82,6 +82,19 @@ pub struct Line {
     pub source: Source,
 }
 
+/// A target file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Where it is.
+    pub path: Arc<Path>,
+    /// What its last good contents come to.
+    pub found: Vec<Found>,
+    /// Targets that rules have dropped.
+    pub dropped: usize,
+    /// Why its present contents are not used.
+    pub error: Option<String>,
+}
+
 /// Why a host is not added or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
@@ -125,7 +138,8 @@ struct Inner {
     config: Vec<Arc<Target>>,
     joined: Joined,
     /// By section, then by path.
-    files: Vec<(Arc<Path>, Vec<Found>)>,
+    files: Vec<Listed>,
+    failures: BTreeMap<&'static str, u64>,
     watched: BTreeMap<String, Arc<Target>>,
     lines: Vec<Line>,
 }
@@ -141,6 +155,7 @@ impl Book {
             config: Vec::new(),
             joined: Joined::open(joined)?,
             files: Vec::new(),
+            failures: BTreeMap::new(),
             watched: BTreeMap::new(),
             lines: Vec::new(),
         };
@@ -158,11 +173,24 @@ impl Book {
         inner.apply()
     }
 
-    /// The files' targets from now on, the first file first. The number of hosts watched.
-    pub fn set_files(&self, files: Vec<(Arc<Path>, Vec<Found>)>) -> usize {
+    /// The files' targets from now on, the first file first, and how often files could not be used, by reason. The number of hosts watched.
+    pub fn set_files(&self, files: Vec<Listed>, failures: BTreeMap<&'static str, u64>) -> usize {
         let mut inner = self.lock();
-        inner.files = files;
+        (inner.files, inner.failures) = (files, failures);
         inner.apply()
+    }
+
+    /// The target files, and how often one could not be used, by reason.
+    #[must_use]
+    pub fn files(&self) -> (Vec<Listed>, BTreeMap<&'static str, u64>) {
+        let inner = self.lock();
+        (inner.files.clone(), inner.failures.clone())
+    }
+
+    /// The number of hosts watched.
+    #[must_use]
+    pub fn watched(&self) -> usize {
+        self.lock().watched.len()
     }
 
     /// What is watched, and what is not although a source has it.
@@ -239,7 +267,7 @@ impl Inner {
         let good = |source: &Source, target: &Arc<Target>| Line { found: Found::good(target), source: source.clone() };
         let config = self.config.iter().map(|target| good(&Source::Config, target));
         let joined = self.joined.hosts().map(|target| good(&Source::Joined, target));
-        let files = self.files.iter().flat_map(|(path, found)| {
+        let files = self.files.iter().flat_map(|Listed { path, found, .. }| {
             found.iter().map(|found| Line { found: found.clone(), source: Source::File(path.clone()) })
         });
         let mut wanted: BTreeMap<String, (Arc<Target>, Source)> = BTreeMap::new();
@@ -316,8 +344,13 @@ mod tests {
         })
     }
 
-    fn file(path: &str, hosts: &[Arc<Target>]) -> (Arc<Path>, Vec<Found>) {
-        (PathBuf::from(path).into(), hosts.iter().map(Found::good).collect())
+    fn file(path: &str, hosts: &[Arc<Target>]) -> Listed {
+        let found = hosts.iter().map(Found::good).collect();
+        Listed { path: PathBuf::from(path).into(), found, dropped: 0, error: None }
+    }
+
+    fn set_files(book: &Book, files: &[Listed]) -> usize {
+        book.set_files(files.to_vec(), BTreeMap::new())
     }
 
     #[test]
@@ -326,12 +359,12 @@ mod tests {
         let told = Told::default();
         let book = Book::open(&dir.path().join("joined.json"), told.clone()).unwrap();
         assert_eq!(book.set_config(vec![host("a", 1)]), 1);
-        assert_eq!(book.set_files(vec![file("/x", &[host("b", 1), host("c", 1)])]), 3);
+        assert_eq!(set_files(&book, &[file("/x", &[host("b", 1), host("c", 1)])]), 3);
         assert_eq!(told.take(), ["watch a h:1", "watch b h:1", "watch c h:1"]);
         // The same from another file, and twice; another address; one gone.
-        book.set_files(vec![file("/w", &[host("b", 1)]), file("/x", &[host("b", 1), host("c", 2)])]);
+        set_files(&book, &[file("/w", &[host("b", 1)]), file("/x", &[host("b", 1), host("c", 2)])]);
         assert_eq!(told.take(), ["watch c h:2"]);
-        book.set_files(vec![file("/w", &[host("b", 1)])]);
+        set_files(&book, &[file("/w", &[host("b", 1)])]);
         assert_eq!(told.take(), ["forget c"]);
         book.set_config(Vec::new());
         assert_eq!(told.take(), ["forget a"]);
@@ -345,7 +378,7 @@ mod tests {
         let told = Told::default();
         let book = Book::open(&path, told.clone()).unwrap();
         book.set_config(vec![host("a", 1)]);
-        book.set_files(vec![file("/x", &[host("a", 2), host("b", 2)])]);
+        set_files(&book, &[file("/x", &[host("a", 2), host("b", 2)])]);
         assert_eq!(told.take(), ["watch a h:1", "watch b h:2"]);
         let error = book.lines()[1].found.error.clone().unwrap();
         assert!(error.contains("in config"), "{error}");

@@ -8,6 +8,7 @@ use std::time::Duration;
 use onlooker_flow::{Due, FlowId};
 use onlooker_region::Block;
 use onlooker_transport::bootstrap::Bootstrapped;
+use onlooker_transport::clock::steady_ns;
 use onlooker_transport::reader::{ReadError, Session};
 use onlooker_transport::soft::FlowConfig;
 use onlooker_transport::tcp::TcpRequester;
@@ -25,6 +26,8 @@ const BLOCK_BYTES: u32 = 1024;
 const FIRST_PAUSE_NS: u64 = 250_000_000;
 /// Longest pause.
 const MAX_PAUSE_NS: u64 = 30_000_000_000;
+/// A link that lasts so long has been a good one. Those that break before make the host wait: who answers once and closes is not to be asked in a tight loop.
+const STABLE_NS: u64 = 5_000_000_000;
 /// Readings in a row that a kernel responder may leave unanswered before the host is asked anew.
 const MAX_SILENCES: u32 = 2;
 
@@ -41,6 +44,7 @@ struct Link {
     silences: u32,
     /// Whether any reading has succeeded.
     proven: bool,
+    since_ns: u64,
 }
 
 struct Cycle {
@@ -110,6 +114,11 @@ impl Host {
         self.avoid_kernel
     }
 
+    /// The last try did not succeed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failures > 0
+    }
+
     /// The connector has brought an answer.
     pub(super) fn link(
         &mut self,
@@ -135,7 +144,7 @@ impl Host {
             }
         };
         let session = Session::new(&told.answer, via, max_read_blocks, config.limits);
-        self.link = Some(Link { told, session, way, silences: 0, proven: false });
+        self.link = Some(Link { told, session, way, silences: 0, proven: false, since_ns: steady_ns() });
         Ok(via)
     }
 
@@ -255,7 +264,10 @@ impl Host {
             if !link.session.is_done() {
                 return None;
             }
-            (link.silences, link.proven, self.failures) = (0, true, 0);
+            (link.silences, link.proven) = (0, true);
+            if now_ns.saturating_sub(link.since_ns) >= STABLE_NS {
+                self.failures = 0;
+            }
             return Some(Ended::Read);
         };
         let (reason, error, silent) = match &failure {
@@ -273,8 +285,8 @@ impl Host {
             Failure::Read(error @ ReadError::Limit(_)) => ("limit", Some(error.to_string()), false),
         };
         let (due_ns, proven) = (cycle.due.due_ns, link.proven);
-        if error.is_some() && !proven {
-            // It has bootstrapped and cannot be read: not to be asked in a tight loop.
+        // It has bootstrapped and cannot be read, or not for long: not to be asked in a tight loop.
+        if error.is_some() && (!proven || now_ns.saturating_sub(link.since_ns) < STABLE_NS) {
             self.back_off(now_ns);
         }
         self.cycle = None;

@@ -74,7 +74,7 @@ impl Default for Config {
             credit_bytes: 4 << 20,
             host_credit_bytes: 256 << 10,
             limits: Limits::default(),
-            connectors: 8,
+            connectors: 12,
             timeout,
         }
     }
@@ -303,7 +303,7 @@ impl<S: Sink> Engine<S> {
         self.by_flow.insert(flow, index);
         self.sink.state(&target, State::Connecting);
         let host = Host::new(target.clone(), flow, index, self.generation);
-        self.connector.ask(host.ticket(), target, false);
+        self.connector.ask(host.ticket(), target, false, false);
         self.hosts[index] = Some(host);
     }
 
@@ -363,7 +363,7 @@ impl<S: Sink> Engine<S> {
             self.sink.gap(&host.target, gap);
             self.schedule.end(due.flow, now_ns);
             if host.may_ask(now_ns) {
-                self.connector.ask(host.ticket(), host.target.clone(), host.avoids_kernel());
+                self.connector.ask(host.ticket(), host.target.clone(), host.avoids_kernel(), host.has_failed());
             }
         }
         self.due = due;
@@ -439,7 +439,7 @@ impl<S: Sink> Engine<S> {
                 host.unlink(&mut self.sockets);
                 self.sink.state(&host.target, if silent { State::Silent(error) } else { State::Failed(error) });
                 if host.may_ask(now_ns) {
-                    self.connector.ask(host.ticket(), host.target.clone(), host.avoids_kernel());
+                    self.connector.ask(host.ticket(), host.target.clone(), host.avoids_kernel(), host.has_failed());
                 }
             }
         }

@@ -256,6 +256,16 @@ fn own(shared: &Shared, families: &mut Families) {
     ] {
         families.own(name, Counter, help, &[], value as f64);
     }
+    for (reason, count) in shared.book.files().1 {
+        let help = "Times that a target file could not be used.";
+        families.own(
+            "onlooker_controller_target_file_failures_total",
+            Counter,
+            help,
+            &[("reason", reason)],
+            count as f64,
+        );
+    }
     let bytes = shared.store.lock().unwrap_or_else(PoisonError::into_inner).bytes();
     families.own("onlooker_controller_store_bytes", Gauge, "Size of the log.", &[], bytes as f64);
 }

@@ -175,7 +175,15 @@ pub(super) async fn leave(
 
 pub(super) async fn list(State(shared): State<Shared>) -> Json<Value> {
     let targets: Vec<Value> = shared.book.lines().iter().map(line).collect();
-    Json(json!({ "targets": targets }))
+    let (files, _) = shared.book.files();
+    let files: Vec<Value> = files
+        .iter()
+        .map(|file| {
+            let watched = file.found.iter().filter(|found| found.target.is_some()).count();
+            json!({ "path": *file.path, "targets": watched, "dropped": file.dropped, "error": file.error })
+        })
+        .collect();
+    Json(json!({ "targets": targets, "files": files }))
 }
 
 fn line(line: &Line) -> Value {

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration's targets and target files, at the start and again after SIGHUP.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::book::Book;
+use super::resolve::Section;
+use super::watch::{Files, Say};
+use crate::config::{Config, ConfigError};
+
+/// What controller.toml has of targets.
+pub struct Sources {
+    path: PathBuf,
+    book: Arc<Book>,
+    files: Files,
+    say: Say,
+    /// As it is in force.
+    config: Mutex<Config>,
+}
+
+/// Why targets do not come from a configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum SourcesError {
+    /// The configuration, or a token.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The thread for target files.
+    #[error("cannot watch target files: {0}")]
+    Files(#[from] io::Error),
+}
+
+fn sections(config: &Config) -> Vec<Section> {
+    let interval: Duration = config.read.interval.as_duration();
+    config.discovery.iter().map(|discovery| Section::new(discovery, interval)).collect()
+}
+
+impl Sources {
+    /// Has everything watched that `config`, read from `path`, names.
+    ///
+    /// # Errors
+    /// [`SourcesError`]. Target files that cannot be used are none.
+    pub fn start(path: &Path, config: &Config, book: Arc<Book>, say: Say) -> Result<Self, SourcesError> {
+        book.set_config(config.read_targets(path)?);
+        let files = Files::start(book.clone(), sections(config), say.clone())?;
+        Ok(Self { path: path.into(), book, files, say, config: Mutex::new(config.clone()) })
+    }
+
+    /// Reads the configuration again. One that cannot be used changes nothing, and that is told.
+    pub fn reload(&self) {
+        let path = self.path.display();
+        let read = Config::load(&self.path).and_then(|config| Ok((config.read_targets(&self.path)?, config)));
+        let (targets, new) = match read {
+            Ok(read) => read,
+            Err(error) => return (self.say)(&format!("{error}; the targets stay as they were")),
+        };
+        let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        self.book.set_config(targets);
+        self.files.set(sections(&new));
+        let rest = |config: &Config| Config { targets: Vec::new(), discovery: Vec::new(), ..config.clone() };
+        let more = if rest(&new) == rest(&config) { "" } else { "; what else has changed there needs a restart" };
+        (self.say)(&format!("{path}: [[targets]] and [[discovery]] were read again{more}"));
+        *config = Config { targets: new.targets, discovery: new.discovery, ..config.clone() };
+    }
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A thousand targets of which three hundred are bad, in every way that a socket can be: the others do not notice.
+//!
+//! 700 names are one real agent, over TCP, every second. The bad ones are 75 each of: dead (closed port), slow (accepts, never says anything), flapping (accepts, sometimes
+//! says something, closes), lying (garbage without end).
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use onlooker_testbed::{Agent, Controller, json};
+use serde_json::{Value, json};
+
+const GOOD: usize = 700;
+const EACH: usize = 75;
+/// Bootstraps are TLS handshakes, of an unoptimised program on a machine that others use.
+const PATIENCE: Duration = Duration::from_secs(90);
+const WATCH: Duration = Duration::from_secs(10);
+
+/// Serves a port with threads of its own; counts connections.
+fn serve(answer: impl Fn(TcpStream, u64) + Send + Sync + 'static) -> (SocketAddr, Arc<AtomicU64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = count.clone();
+    let answer = Arc::new(answer);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let number = counted.fetch_add(1, Ordering::Relaxed);
+            let answer = answer.clone();
+            std::thread::spawn(move || answer(stream, number));
+        }
+    });
+    (address, count)
+}
+
+fn status(process: u32, key: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+    line.trim_start_matches(':').split_whitespace().next().unwrap().parse().unwrap()
+}
+
+struct Run {
+    all_read: Duration,
+    /// Median of the good hosts' p99, and the readings of each in [`WATCH`].
+    lateness_us: u64,
+    least_readings: u64,
+    threads: (u64, u64),
+    resident_kib: u64,
+    tries_per_s: f64,
+}
+
+fn good(address: SocketAddr) -> Vec<Value> {
+    let hosts = json(address, "/api/v1/hosts")["hosts"].as_array().unwrap().clone();
+    hosts.into_iter().filter(|host| host["name"].as_str().unwrap().starts_with("good")).collect()
+}
+
+fn run(agent: &Agent, bad: &[SocketAddr], tries: &dyn Fn() -> u64) -> Run {
+    let dir = tempfile::tempdir().unwrap();
+    let group = |name: String, address: String| json!({"targets": [address], "labels": {"instance": name}});
+    let mut groups: Vec<Value> = Vec::new();
+    // The bad ones first: whoever goes through the list meets them first.
+    for (kind, address) in bad.iter().enumerate() {
+        groups.extend((0..EACH).map(|i| group(format!("bad-{kind}-{i}"), address.to_string())));
+    }
+    groups.extend((0..GOOD).map(|i| group(format!("good-{i}"), agent.address())));
+    let path = dir.path().join("targets.json");
+    fs::write(&path, Value::from(groups).to_string()).unwrap();
+    let token = agent.token_file();
+    let rest = format!(
+        "[read]\ninterval = \"1s\"\n[[discovery]]\nfiles = [{path:?}]\ntoken_file = {token:?}\nvia = \"tcp\"\n"
+    );
+    let began = Instant::now();
+    let controller = Controller::start_in(dir, "", &rest);
+    let (address, pid) = (controller.address(), controller.process().pid());
+    let threads = status(pid, "Threads");
+    let all_read = loop {
+        let read = good(address).iter().filter(|host| host["cycles"].as_u64() > Some(0)).count();
+        if read == GOOD {
+            break began.elapsed();
+        }
+        assert!(began.elapsed() < PATIENCE, "{read} of {GOOD} are read");
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    let cycles = |hosts: &[Value]| -> Vec<u64> { hosts.iter().map(|host| host["cycles"].as_u64().unwrap()).collect() };
+    let (before, tried, since) = (cycles(&good(address)), tries(), Instant::now());
+    std::thread::sleep(WATCH);
+    let hosts = good(address);
+    let least_readings = cycles(&hosts).iter().zip(&before).map(|(after, before)| after - before).min().unwrap();
+    #[allow(clippy::cast_precision_loss)] // a rate for people
+    let tries_per_s = (tries() - tried) as f64 / since.elapsed().as_secs_f64();
+    let mut lateness: Vec<u64> = hosts.iter().map(|host| host["lateness_us"]["p50"].as_u64().unwrap()).collect();
+    lateness.sort_unstable();
+    let (now, resident_kib) = (status(pid, "Threads"), status(pid, "VmRSS"));
+    Run {
+        all_read,
+        lateness_us: lateness[GOOD / 2],
+        least_readings,
+        threads: (threads, now),
+        resident_kib,
+        tries_per_s,
+    }
+}
+
+#[test]
+#[allow(clippy::print_stdout)] // what was measured
+fn seven_hundred_good_hosts_do_not_notice_three_hundred_bad_ones() {
+    let agent = Agent::start();
+    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (slow, slow_tries) = serve(|mut stream, _| drop(stream.read_to_end(&mut Vec::new())));
+    let (flapping, flapping_tries) = serve(|mut stream, number| {
+        if number % 3 == 0 {
+            let _ = stream.read(&mut [0; 64]);
+            let _ = stream.write_all(b"\x16\x03\x03");
+        }
+    });
+    let (lying, lying_tries) = serve(|mut stream, _| while stream.write_all(&[0x5a; 16 << 10]).is_ok() {});
+    let tries = [slow_tries, flapping_tries, lying_tries];
+    let total = || tries.iter().map(|tries| tries.load(Ordering::Relaxed)).sum::<u64>();
+    let alone = run(&agent, &[], &|| 0);
+    let among = run(&agent, &[dead, slow, flapping, lying], &total);
+    for (name, run) in [("alone", &alone), ("among_bad", &among)] {
+        println!(
+            "{name}: all read after {:?}, lateness p50 {} us, at least {} readings in {WATCH:?}, threads {:?}, {} KiB resident, {:.1} tries/s",
+            run.all_read, run.lateness_us, run.least_readings, run.threads, run.resident_kib, run.tries_per_s
+        );
+    }
+    // 150 silent first tries of a quarter of a second on 12 threads, and what noise there is.
+    assert!(among.all_read < alone.all_read * 2 + Duration::from_secs(20), "{:?}", among.all_read);
+    assert!(among.least_readings + 3 >= alone.least_readings, "{} {}", among.least_readings, alone.least_readings);
+    assert!(among.lateness_us < alone.lateness_us * 4 + 20_000, "{} {}", among.lateness_us, alone.lateness_us);
+    // Each of 225 backs off; at its longest that is once in 30 s.
+    assert!(among.tries_per_s < 60.0, "{}", among.tries_per_s);
+    // HTTP's threads for work that blocks come and go.
+    assert!(among.threads.1 <= alone.threads.1 + 4 && among.threads.1 < 40, "{:?} {:?}", among.threads, alone.threads);
+    assert!(among.resident_kib < alone.resident_kib + (64 << 10), "{} {}", among.resident_kib, alone.resident_kib);
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A host that is forgotten leaves nothing open and no gap; one that comes again under its name goes on with its history.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use onlooker_bootstrap::Token;
+use onlooker_controller::engine::Config;
+use onlooker_controller::fleet::{Fleet, FleetSink};
+use onlooker_controller::keep::Keeper;
+use onlooker_controller::target::{Choice, Target};
+use onlooker_controller::{Running, State};
+use onlooker_store::{Kind, TrackId};
+use onlooker_testbed::{Agent, until};
+use onlooker_transport::clock::Moment;
+
+/// Number, columns, meta, times of the rows.
+type Track = (TrackId, Vec<Kind>, Vec<u8>, Vec<u64>);
+
+const INTERVAL: Duration = Duration::from_millis(20);
+
+fn target(agent: &Agent, interval: Duration) -> Arc<Target> {
+    Arc::new(Target {
+        name: "host".into(),
+        host: "127.0.0.1".into(),
+        port: agent.port(),
+        token: Token::parse(&agent.token()).unwrap(),
+        labels: BTreeMap::new(),
+        interval,
+        choice: Choice::Auto,
+    })
+}
+
+#[test]
+fn a_forgotten_host_leaves_nothing_open_and_no_gap() {
+    let agent = Agent::start();
+    let dir = tempfile::tempdir().unwrap();
+    let config = onlooker_store::Config {
+        dir: dir.path().join("store"),
+        hot: dir.path().join("hot"),
+        hot_bytes: 16 << 20,
+        ring_rows: 256,
+        tile_rows: 64,
+        segment_bytes: 16 << 20,
+        max_bytes: 64 << 20,
+    };
+    let (keeper, tracks, _) = Keeper::start(config, |_| {}).unwrap();
+    let store = keeper.store();
+    let fleet = Arc::new(Fleet::default());
+    let engine = Running::start(Config::default(), FleetSink::new(fleet.clone(), tracks, keeper.counters())).unwrap();
+    // Rows of all tracks, each track with its definition.
+    let all = || -> Vec<Track> {
+        let store = store.lock().unwrap_or_else(PoisonError::into_inner);
+        let tracks: Vec<_> = store.tracks().map(|(id, kinds, meta)| (id, kinds.to_vec(), meta.to_vec())).collect();
+        let rows = |id| {
+            let mut times_ns = Vec::new();
+            store.read(id, 0, u64::MAX, |_, time_ns, _| times_ns.push(time_ns)).unwrap();
+            times_ns
+        };
+        tracks.into_iter().map(|(id, kinds, meta)| (id, kinds, meta, rows(id))).collect()
+    };
+    let total = || all().iter().map(|(_, _, _, rows)| rows.len()).sum::<usize>();
+
+    engine.orders().watch(target(&agent, INTERVAL));
+    until("rows", || (total() > 200).then_some(()));
+    engine.orders().forget("host");
+    until("it leaves the fleet", || fleet.host("host").is_none().then_some(()));
+    let forgotten_ns = Moment::now().utc_ns;
+    let before = all();
+    until("all tracks are given back", || {
+        let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = before.iter().filter(|(id, kinds, meta, _)| {
+            assert_eq!(store.define(kinds, meta).unwrap(), *id);
+            match store.appender(*id) {
+                Some(appender) => {
+                    store.retire(*id, appender);
+                    false
+                }
+                None => true,
+            }
+        });
+        (open.count() == 0).then_some(())
+    });
+    std::thread::sleep(Duration::from_millis(700));
+
+    // The same name again, twice at once and at another pace: the tracks are the same ones and go on.
+    for millis in [30, 40, 50] {
+        engine.orders().watch(target(&agent, Duration::from_millis(millis)));
+    }
+    let watched_ns = Moment::now().utc_ns;
+    let goes_on = || {
+        let now = all();
+        let grown = |(id, _, _, rows): &Track| {
+            now.iter().any(|(other, _, _, later)| other == id && later.len() > rows.len() && later.starts_with(rows))
+        };
+        // Some rows never change again: the load's do.
+        before.iter().filter(|track| grown(track)).count() > 2 && total() > 400
+    };
+    until("the same tracks go on", || goes_on().then_some(()));
+    let host = fleet.host("host").unwrap();
+    assert_eq!(host.target.interval, Duration::from_millis(50));
+    assert!(matches!(host.look().state, State::Reading(_)));
+    engine.stop().unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let store = store.lock().unwrap_or_else(PoisonError::into_inner);
+    for (id, ..) in &before {
+        let in_between: Vec<_> = store
+            .gaps(*id, forgotten_ns + 50_000_000, watched_ns)
+            .filter(|gap| gap.to_ns > forgotten_ns + 50_000_000 && gap.from_ns < watched_ns)
+            .collect();
+        assert!(in_between.is_empty(), "nobody asked then: {in_between:?}");
+    }
+}
