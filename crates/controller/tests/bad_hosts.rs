@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A thousand targets of which three hundred are bad, in every way that a socket can be: the others do not notice.
 //!
-//! 700 names are one real agent, over TCP, every second. The bad ones are 75 each of: dead (closed port), slow (accepts, never says anything), flapping (accepts, sometimes
+//! 700 names are one real agent, over TCP, every second (unoptimised: every ten). The bad ones are 75 each of: dead (closed port), slow (accepts, never says anything), flapping (accepts, sometimes
 //! says something, closes), lying (garbage without end).
 
 use std::fs;
@@ -17,8 +17,10 @@ use serde_json::{Value, json};
 const GOOD: usize = 700;
 const EACH: usize = 75;
 /// Bootstraps are TLS handshakes, of an unoptimised program on a machine that others use.
-const PATIENCE: Duration = Duration::from_secs(90);
-const WATCH: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(180);
+/// An unoptimised controller does not read 700 hosts a second; how late it then is says nothing about the bad ones.
+const INTERVAL_S: u64 = if cfg!(debug_assertions) { 10 } else { 1 };
+const WATCH: Duration = Duration::from_secs(INTERVAL_S * 3 + 7);
 
 /// Serves a port with threads of its own; counts connections.
 fn serve(answer: impl Fn(TcpStream, u64) + Send + Sync + 'static) -> (SocketAddr, Arc<AtomicU64>) {
@@ -71,7 +73,7 @@ fn run(agent: &Agent, bad: &[SocketAddr], tries: &dyn Fn() -> u64) -> Run {
     fs::write(&path, Value::from(groups).to_string()).unwrap();
     let token = agent.token_file();
     let rest = format!(
-        "[read]\ninterval = \"1s\"\n[[discovery]]\nfiles = [{path:?}]\ntoken_file = {token:?}\nvia = \"tcp\"\n"
+        "[read]\ninterval = \"{INTERVAL_S}s\"\n[[discovery]]\nfiles = [{path:?}]\ntoken_file = {token:?}\nvia = \"tcp\"\n"
     );
     let began = Instant::now();
     let controller = Controller::start_in(dir, "", &rest);
@@ -130,7 +132,7 @@ fn seven_hundred_good_hosts_do_not_notice_three_hundred_bad_ones() {
     }
     // 150 silent first tries of a quarter of a second on 12 threads, and what noise there is.
     assert!(among.all_read < alone.all_read * 2 + Duration::from_secs(20), "{:?}", among.all_read);
-    assert!(among.least_readings + 3 >= alone.least_readings, "{} {}", among.least_readings, alone.least_readings);
+    assert!(among.least_readings + 1 >= alone.least_readings, "{} {}", among.least_readings, alone.least_readings);
     assert!(among.lateness_us < alone.lateness_us * 4 + 20_000, "{} {}", among.lateness_us, alone.lateness_us);
     // Each of 225 backs off; at its longest that is once in 30 s.
     assert!(among.tries_per_s < 60.0, "{}", among.tries_per_s);
