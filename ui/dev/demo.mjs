@@ -86,7 +86,7 @@ async function soon() {
 
 async function host() {
   const facts = await text(".facts");
-  for (const part of ["10\u202fms", "its kernel in softirq; no process woken"]) t.check(`host: says “${part}”`, facts.includes(part), facts);
+  for (const part of ["10\u202fms", "its kernel in softirq; a read wakes no process"]) t.check(`host: says “${part}”`, facts.includes(part), facts);
   for (const name of ["CPU busy", "Run queue", "Memory", "Load average"]) await t.eventually(`host: ${name} has values`, async () => (await values(name)).some((value) => /\d/.test(value)));
   await chart(page, "shop_visits_total").scrollIntoViewIfNeeded();
   await t.eventually("host: lines are drawn", async () => (await pixelsNear(page, "shop_visits_total", "--line-0", 0, 1)) > 20);

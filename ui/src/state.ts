@@ -29,13 +29,13 @@ export function viaText(via: string | null): string {
 
 /** The same where there is room for what it means. */
 export function viaLong(via: string | null): string {
-  if (via === "kernel") return "its kernel in softirq; no process woken";
+  if (via === "kernel") return "its kernel in softirq; a read wakes no process";
   if (via === "tcp") return "its agent’s process, over TCP";
   return viaText(via);
 }
 
 export function viaHelp(via: string | null): string {
-  if (via === "kernel") return "The kernel answers in softirq: no process wakes on the host";
+  if (via === "kernel") return "The kernel answers in softirq: a read wakes no process on the host";
   if (via === "tcp") return "The agent answers over TCP: a process wakes on the host for every READ";
   return "Nobody answers";
 }

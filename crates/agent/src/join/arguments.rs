@@ -16,7 +16,7 @@ const MAX_TOKEN_BYTES: usize = 4096;
 /// Arguments of `onlooker-agent join`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
-    /// The controller: http://HOST[:PORT] or https://HOST[:PORT]
+    /// The controller: `http://HOST[:PORT]` or `https://HOST[:PORT]`
     #[arg(required_unless_present = "undo")]
     pub url: Option<String>,
     /// The controller's token, or @FILE with it. Written here it can be seen by all users in the process list: better give @FILE, or set ONLOOKER_JOIN_TOKEN and leave this out

@@ -42,11 +42,11 @@ impl Agent<'_> {
             self.dir.join("state"),
             self.host,
         );
-        // With a responder the agent is to sleep: what it samples is only for readers over TCP.
+        // The agent samples once a second what its responder cannot compute (devices, caches): more often than it would, so that charts move.
         if let Some(bpffs) = self.bpffs {
             let _ = write!(
                 text,
-                "[kernel]\ndevices = [\"eth0\"]\nallow = [\"{reader}/32\"]\nbpffs = {bpffs:?}\nname = \"demo\"\n"
+                "[kernel]\ndevices = [\"eth0\"]\nallow = [\"{reader}/32\"]\nbpffs = {bpffs:?}\nname = \"demo\"\nsample = \"1s\"\n"
             );
             text.push_str("[sampled]\ninterval = \"1s\"\n");
         } else {

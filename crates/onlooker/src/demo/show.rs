@@ -242,7 +242,7 @@ impl Show {
         for target in &self.targets {
             let via = api::host(address, target.name).and_then(|found| found["via"].as_str().map(str::to_owned));
             let how = match via.as_deref() {
-                Some("kernel") => "answered in softirq by a BPF program: no process there is woken",
+                Some("kernel") => "answered in softirq by a BPF program: a read wakes no process there",
                 _ => "answered by its agent's process over TCP",
             };
             let ms = target.interval.as_secs_f64() * 1e3;
