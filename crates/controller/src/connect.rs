@@ -2,7 +2,7 @@
 //! Bootstraps, which block, on a few threads for all hosts: a thousand dead hosts do not make a thousand threads.
 //!
 //! Two lanes, so that hosts which accept connections and say nothing do not hold up those that are well. A host that has not failed before is tried briskly, for
-//! [`BRISK`] at most; if that was too short it goes to the patient lane, where whoever has failed before is, too, and the whole timeout counts. Patient tries have at most
+//! `BRISK` at most; if that was too short it goes to the patient lane, where whoever has failed before is, too, and the whole timeout counts. Patient tries have at most
 //! two threads of three. So a first try waits for first tries only: n silent hosts among them cost n x 0.25 s / threads.
 
 use std::collections::VecDeque;

@@ -2,7 +2,7 @@
 //! One reading of a host before it is accepted: bootstrap, directory, schemas, regions, as the engine would read it.
 //!
 //! Blocking, on the thread of the caller. It ends within twice the timeout (bootstrap and reading have one each) and, where the kernel responder keeps silent,
-//! [`PATIENCE_NS`]; only a resolver of names that hangs takes longer.
+//! `PATIENCE_NS`; only a resolver of names that hangs takes longer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@
 //! it, or `sum()` over the metric would count twice; the other sums have names of their own.
 //!
 //! Invariants: a sum has all CPUs of its schema, of one row generation, or there is none in that reading; it is never made of blocks older than those before;
-//! and a sum of counters falls only where all of it began anew ([`sums`]).
+//! and a sum of counters falls only where all of it began anew (`sums`).
 
 mod sums;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who is watched (docs/targets.md): sources of targets, and the orders that follow from them.
 //!
-//! The way of a target: [`watch`] reads files when they change, [`state`] says which contents count, [`file`] parses them, [`resolve`] makes targets of them by
-//! [`relabel`]; the [`Book`] adds those of the configuration and those [added](joined) over HTTP, and tells the engine the difference.
+//! The way of a target: [`watch`] reads files when they change, [`state`] says which contents count, [`mod@file`] parses them, [`resolve`] makes targets of them by
+//! [`relabel`]; the [`Book`] adds those of the configuration and those added (`joined`) over HTTP, and tells the engine the difference.
 
 mod book;
 pub mod file;

@@ -2,7 +2,7 @@
 //! The thread that looks at target files: when inotify says that something has changed in their directories, and every `refresh` whether it says so or not (it misses
 //! changes on network file systems, and behind symbolic links into other directories).
 //!
-//! Every look reads the files whole and compares contents; times of files are not trusted, since two writes may have the same. Looks are [`SETTLE`] apart at least,
+//! Every look reads the files whole and compares contents; times of files are not trusted, since two writes may have the same. Looks are `SETTLE` apart at least,
 //! which also is how long contents must stay to count ([`super::state`]). Cost: nothing while nothing changes, then a reading of all files and their tokens.
 
 use std::collections::BTreeSet;
