@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The HTTP interface of a real controller over a real agent.
+
+mod many;
+mod openapi;
+mod tls;
