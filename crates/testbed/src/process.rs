@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A binary of this workspace, built (once) into the target directory that the test itself is in.
+/// A binary of this workspace, built (once) into the target directory that the test itself is in. With `ONLOOKER_BUILT` set it has been built: cargo would build what it
+/// depends on again, with the features of this one package.
 #[must_use]
 pub fn binary(package: &str, name: &str) -> PathBuf {
     static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
@@ -20,6 +21,10 @@ pub fn binary(package: &str, name: &str) -> PathBuf {
     // .../target/debug/deps/test-... -> .../target/debug
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(Path::parent).expect("in a target directory");
+    let path = profile.join(name);
+    if std::env::var_os("ONLOOKER_BUILT").is_some_and(|built| !built.is_empty()) && path.exists() {
+        return path;
+    }
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build.args(["build", "--quiet", "--package", package, "--bin", name]);
     build.args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")]);
@@ -28,7 +33,6 @@ pub fn binary(package: &str, name: &str) -> PathBuf {
         build.arg("--release");
     }
     assert!(build.status().expect("cargo runs").success(), "{name} does not build");
-    let path = profile.join(name);
     built.insert(name.to_owned(), path.clone());
     path
 }

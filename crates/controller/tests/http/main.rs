@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The HTTP interface of a real controller over a real agent.
+#![allow(clippy::print_stdout)] // figures
 
 mod many;
 mod openapi;
