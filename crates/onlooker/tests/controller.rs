@@ -84,7 +84,7 @@ fn only_who_shows_the_token_sees_anything() {
     for (path, status, part) in [
         ("/healthz", 200, "ok"),
         ("/api/v1/hosts/nobody", 404, "no host `nobody`"),
-        ("/api/v1/hosts/web%203/range", 400, "0 series are asked for"),
+        ("/api/v1/hosts/web%203/range", 400, "nothing is asked for"),
         ("/api/v1/hosts/web%203/range?serie=x", 400, "unknown parameter `serie`"),
         ("/api/v1/live?host=web%203&series=x&every_ms=1", 400, "a number from 10"),
         ("/nothing", 404, "nothing is at /nothing"),
