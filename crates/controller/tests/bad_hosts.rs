@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A thousand targets of which three hundred are bad, in every way that a socket can be: the others do not notice.
 //!
-//! 700 names are one real agent, over TCP, every second (unoptimised: every ten). The bad ones are 75 each of: dead (closed port), slow (accepts, never says anything), flapping (accepts, sometimes
+//! 700 names are seven real agents (one lets nobody bootstrap more than four times at once), over TCP, every second (unoptimised: every five). The bad ones are 75 each of: dead (closed port), slow (accepts, never says anything), flapping (accepts, sometimes
 //! says something, closes), lying (garbage without end).
 
 use std::fs;
@@ -15,11 +15,12 @@ use onlooker_testbed::{Agent, Controller, json};
 use serde_json::{Value, json};
 
 const GOOD: usize = 700;
+const AGENTS: usize = 7;
 const EACH: usize = 75;
 /// Bootstraps are TLS handshakes, of an unoptimised program on a machine that others use.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// An unoptimised controller does not read 700 hosts a second; how late it then is says nothing about the bad ones.
-const INTERVAL_S: u64 = if cfg!(debug_assertions) { 10 } else { 1 };
+const INTERVAL_S: u64 = if cfg!(debug_assertions) { 5 } else { 1 };
 const WATCH: Duration = Duration::from_secs(INTERVAL_S * 3 + 7);
 
 /// Serves a port with threads of its own; counts connections.
@@ -60,7 +61,7 @@ fn good(address: SocketAddr) -> Vec<Value> {
     hosts.into_iter().filter(|host| host["name"].as_str().unwrap().starts_with("good")).collect()
 }
 
-fn run(agent: &Agent, bad: &[SocketAddr], tries: &dyn Fn() -> u64) -> Run {
+fn run(agents: &[Agent], bad: &[SocketAddr], tries: &dyn Fn() -> u64) -> Run {
     let dir = tempfile::tempdir().unwrap();
     let group = |name: String, address: String| json!({"targets": [address], "labels": {"instance": name}});
     let mut groups: Vec<Value> = Vec::new();
@@ -68,10 +69,14 @@ fn run(agent: &Agent, bad: &[SocketAddr], tries: &dyn Fn() -> u64) -> Run {
     for (kind, address) in bad.iter().enumerate() {
         groups.extend((0..EACH).map(|i| group(format!("bad-{kind}-{i}"), address.to_string())));
     }
-    groups.extend((0..GOOD).map(|i| group(format!("good-{i}"), agent.address())));
+    groups.extend((0..GOOD).map(|i| {
+        let agent = &agents[i % agents.len()];
+        let labels = json!({"instance": format!("good-{i}"), "__token_file__": agent.token_file()});
+        json!({"targets": [agent.address()], "labels": labels})
+    }));
     let path = dir.path().join("targets.json");
     fs::write(&path, Value::from(groups).to_string()).unwrap();
-    let token = agent.token_file();
+    let token = agents[0].token_file();
     let rest = format!(
         "[read]\ninterval = \"{INTERVAL_S}s\"\n[[discovery]]\nfiles = [{path:?}]\ntoken_file = {token:?}\nvia = \"tcp\"\n"
     );
@@ -110,7 +115,7 @@ fn run(agent: &Agent, bad: &[SocketAddr], tries: &dyn Fn() -> u64) -> Run {
 #[test]
 #[allow(clippy::print_stdout)] // what was measured
 fn seven_hundred_good_hosts_do_not_notice_three_hundred_bad_ones() {
-    let agent = Agent::start();
+    let agents: Vec<Agent> = (0..AGENTS).map(|_| Agent::start()).collect();
     let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (slow, slow_tries) = serve(|mut stream, _| drop(stream.read_to_end(&mut Vec::new())));
     let (flapping, flapping_tries) = serve(|mut stream, number| {
@@ -122,8 +127,8 @@ fn seven_hundred_good_hosts_do_not_notice_three_hundred_bad_ones() {
     let (lying, lying_tries) = serve(|mut stream, _| while stream.write_all(&[0x5a; 16 << 10]).is_ok() {});
     let tries = [slow_tries, flapping_tries, lying_tries];
     let total = || tries.iter().map(|tries| tries.load(Ordering::Relaxed)).sum::<u64>();
-    let alone = run(&agent, &[], &|| 0);
-    let among = run(&agent, &[dead, slow, flapping, lying], &total);
+    let alone = run(&agents, &[], &|| 0);
+    let among = run(&agents, &[dead, slow, flapping, lying], &total);
     for (name, run) in [("alone", &alone), ("among_bad", &among)] {
         println!(
             "{name}: all read after {:?}, lateness p50 {} us, at least {} readings in {WATCH:?}, threads {:?}, {} KiB resident, {:.1} tries/s",
