@@ -131,9 +131,10 @@ for name in sorted(last.hosts):
     ordered = [numbers[time_ms] for time_ms in sorted(numbers)]
     offsets = [time_ms - numbers[time_ms][1] / 1e6 for time_ms in sorted(numbers)]
     # A commit's time comes right after the program's own look at the clock, unless it lost its CPU in between; UTC minus boot time is one number.
+    least = min(offsets, default=0)
     found = {
         "whose check does not follow": sum(1 for number, _, check in ordered if check != (number * 0x9E3779B97F4A7C15 & MASK) >> 12),
-        "far from their time": sum(1 for offset in offsets if offset - min(offsets) > 500),
+        "far from their time": sum(1 for offset in offsets if offset - least > 500),
         "out of order or twice": sum(1 for a, b in zip(ordered, ordered[1:]) if b[0] <= a[0]),
         "of none": int(not ordered),
     }
