@@ -3,11 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use onlooker_testbed::{Agent, Controller, Namespace, get, is_root, json, until};
+use onlooker_testbed::{Agent, Controller, Namespace, get, is_root, request, until};
 use serde_json::Value;
 
 fn host(controller: &Controller, name: &str) -> Value {
-    json(controller.address(), &format!("/api/v1/hosts/{name}"))
+    // Nothing of it while it is not watched yet.
+    let answer = request(controller.address(), "GET", &format!("/api/v1/hosts/{name}"), "", "");
+    if answer.status == 404 { Value::Null } else { answer.json() }
 }
 
 fn due_times(host: &Value) -> u64 {
