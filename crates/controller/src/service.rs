@@ -117,6 +117,10 @@ pub fn run(
     };
     let reloads = runtime.spawn(reload(hangup, sources.clone()));
     let watched = book.watched();
+    let stopped = {
+        let _inside = runtime.enter();
+        stopped()
+    };
     say(&format!("watching {watched} hosts; dashboard {scheme}://{address}/"));
     onlooker_settings::service::notify(&format!("READY=1\nSTATUS=Watching {watched} hosts"));
     ready(address);
@@ -128,7 +132,7 @@ pub fn run(
             }
         };
         tokio::select! {
-            served = http::serve(listener, shared, stopped()) => served,
+            served = http::serve(listener, shared, stopped) => served,
             () = renewals => Ok(()),
         }
     });
@@ -169,15 +173,19 @@ async fn reload(hangup: std::io::Result<Signal>, sources: Arc<Sources>) {
     }
 }
 
-async fn stopped() {
-    let wait = async |kind| match signal(kind) {
+/// Ends when we are told to. From the call on, not only once it is awaited: whoever hears that we are ready may stop us at once.
+fn stopped() -> impl Future<Output = ()> {
+    let [terminate, interrupt] = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
+    let wait = async |signal: std::io::Result<Signal>| match signal {
         Ok(mut signal) => drop(signal.recv().await),
         // Without it only the default action stops us.
         Err(_) => std::future::pending().await,
     };
-    tokio::select! {
-        () = wait(SignalKind::terminate()) => {}
-        () = wait(SignalKind::interrupt()) => {}
+    async move {
+        tokio::select! {
+            () = wait(terminate) => {}
+            () = wait(interrupt) => {}
+        }
     }
 }
 
