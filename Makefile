@@ -47,7 +47,7 @@ demo: build
 
 # The last four wait more than they compute, so two of them run at once.
 .PHONY: test
-test: setup-test lint unit
+test: setup-test ui-dist lint unit
 	@+$(MAKE) --no-print-directory e2e ONLOOKER_BUILT=1
 	@+$(MAKE) --no-print-directory --output-sync=target -j2 sdk-c loom ui lab-smoke
 	@echo 'make test: all passed'
@@ -62,8 +62,13 @@ lint:
 	python3 crates/wire/tests/vectors/generate.py --check
 	shellcheck -x $$(git ls-files | xargs -d '\n' awk 'FNR == 1 && /^#!.*\/(ba|da)?sh/ { print FILENAME } FNR > 1 { nextfile }')
 
+# The dashboard, which becomes part of the binary that tests start.
+.PHONY: ui-dist
+ui-dist:
+	scripts/ui build
+
 .PHONY: unit
-unit:
+unit: ui-dist
 	ONLOOKER_BUILT=1 $(CARGO) test --workspace
 
 # The guard protocol under the model checker: every interleaving of one writer and one reader.
