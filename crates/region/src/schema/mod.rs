@@ -374,6 +374,16 @@ impl Schema {
         self.groups.iter().map(|group| group.blocks).sum()
     }
 
+    /// The shortest time in which a value can move by design, ns; 0: at any time.
+    #[must_use]
+    pub fn moves_every_ns(&self) -> u64 {
+        let of_group = |group: &Group| {
+            let resolution_ns = group.fields.iter().map(|field| field.resolution_ns).min().unwrap_or(u64::MAX);
+            resolution_ns.max(group.max_age_ns)
+        };
+        self.groups.iter().map(of_group).min().unwrap_or(0)
+    }
+
     /// Groups with the block at which each begins.
     pub fn placed_groups(&self) -> impl Iterator<Item = (u32, &Group)> {
         self.groups.iter().scan(0, |next, group| {

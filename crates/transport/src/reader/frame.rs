@@ -30,7 +30,7 @@ pub enum Problem {
     Read(Outcome),
     /// It gave no answer a moment ago.
     #[error("a READ of it got no answer a moment ago; it is asked again every second")]
-    Resting,
+    Silent,
     /// The host's limit is used up.
     #[error("the limit of {0} bytes for a host is used up; raise it or ask for fewer metrics")]
     Limit(u64),
@@ -39,11 +39,15 @@ pub enum Problem {
 /// A region's state within a cycle.
 #[derive(Clone, Debug)]
 pub(super) struct State {
-    pub(super) entry: RegionEntry,
+    pub(super) entry: Arc<RegionEntry>,
     pub(super) plan: Option<Arc<Plan>>,
     /// First block in the session's memory.
     pub(super) at: u32,
     pub(super) blocks: u32,
+    /// It is left alone in this cycle: its values cannot have moved yet.
+    pub(super) resting: bool,
+    /// How long it may be left alone, ns.
+    pub(super) rest_ns: u64,
     /// Nothing more is to be read for it in this cycle.
     pub(super) finished: bool,
     pub(super) problem: Option<Problem>,
@@ -64,7 +68,7 @@ pub struct Frame<'a> {
 impl<'a> Frame<'a> {
     /// Its directory entry.
     #[must_use]
-    pub fn entry(&self) -> &'a RegionEntry {
+    pub fn entry(&self) -> &'a Arc<RegionEntry> {
         &self.state.entry
     }
 
@@ -72,6 +76,12 @@ impl<'a> Frame<'a> {
     #[must_use]
     pub fn schema(&self) -> Option<&'a Schema> {
         self.state.plan.as_ref().map(|plan| plan.schema())
+    }
+
+    /// Whether it was not read, since its values cannot have moved yet ([`super::Session::rest`]); what an earlier cycle read still stands.
+    #[must_use]
+    pub fn is_resting(&self) -> bool {
+        self.state.resting
     }
 
     /// Why nothing was read, if so.
@@ -102,7 +112,7 @@ impl<'a> Frame<'a> {
     /// Hands over every value of the accepted blocks. Of a computed group and its published twin only one is given: the computed one if all of it was
     /// accepted.
     pub fn decode(&self, mut sink: impl FnMut(Sample<'a>)) {
-        if self.state.problem.is_some() {
+        if self.state.problem.is_some() || self.state.resting {
             return;
         }
         let Some(plan) = &self.state.plan else { return };

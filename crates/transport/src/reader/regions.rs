@@ -4,13 +4,14 @@
 use super::fetch::Span;
 use super::frame::{Problem, State, missed};
 use super::resolve::Class;
-use super::session::{REST_NS, Session, Step};
+use super::session::{SILENT_NS, Session, Step};
 use super::{count, reason};
 use crate::Outcome;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::{Block, Reject};
 use onlooker_wire::tcp_read::Refusal;
+use std::sync::Arc;
 
 impl Session {
     /// Lays out the regions of the directory; what an earlier round of this cycle has read of unchanged ones is kept.
@@ -27,25 +28,26 @@ impl Session {
             std::mem::swap(&mut self.memory, &mut old_memory);
             self.memory.clear();
         }
-        let entries: Vec<RegionEntry> = self.directory.regions().filter(|entry| self.serves(entry)).cloned().collect();
+        let entries = std::mem::take(&mut self.entries);
         self.held = 0;
-        for entry in entries {
+        for entry in &entries {
             let known = kept.binary_search_by_key(&entry.identity.word(), |state| state.entry.identity.word());
-            if let Some(state) = known.ok().map(|index| kept[index]).filter(|state| state.entry == entry) {
+            if let Some(state) = known.ok().map(|index| kept[index]).filter(|state| state.entry == *entry) {
                 let blocks = &old_memory[state.at as usize..][..state.blocks as usize];
                 self.memory.extend_from_slice(blocks);
                 self.states.push(State { at: self.held, ..state.clone() });
                 self.held += state.blocks;
                 continue;
             }
-            let Some(state) = self.lay_out(entry, now_ns) else { continue };
+            let Some(state) = self.lay_out(entry.clone(), now_ns) else { continue };
             self.held += state.blocks;
             self.memory.resize(self.held as usize, Block::default());
             self.states.push(state);
         }
+        self.entries = entries;
         self.want(Step::Regions, now_ns);
         for state in self.states.iter().filter(|state| !state.finished) {
-            let RegionEntry { va, rkey, .. } = state.entry;
+            let RegionEntry { va, rkey, .. } = *state.entry;
             self.fetch.add(
                 Span { va, rkey, at: state.at, blocks: state.blocks },
                 state.max_read_blocks(self.max_read_blocks),
@@ -54,13 +56,14 @@ impl Session {
     }
 
     /// The state of a region that is to be read; `None` where the filter does not want it.
-    fn lay_out(&mut self, entry: RegionEntry, now_ns: u64) -> Option<State> {
-        let (plan, mut problem) = match self.classes.get(entry.schema) {
-            Some(Class::Known(plan)) => (Some(plan.clone()), None),
-            Some(Class::Refused(why)) => (None, Some(Problem::Schema(why.clone()))),
-            None => (None, Some(Problem::Schema(format!("schema {} was not read", entry.schema)))),
+    fn lay_out(&mut self, entry: Arc<RegionEntry>, now_ns: u64) -> Option<State> {
+        let (plan, rest_ns, mut problem) = match self.classes.get(entry.schema) {
+            Some(Class::Known(plan, rest_ns)) => (Some(plan.clone()), *rest_ns, None),
+            Some(Class::Refused(why)) => (None, 0, Some(Problem::Schema(why.clone()))),
+            None => (None, 0, Some(Problem::Schema(format!("schema {} was not read", entry.schema)))),
         };
-        let mut blocks = 0;
+        let (mut blocks, mut resting) = (0, false);
+        let key = (entry.identity.word(), entry.rkey);
         if let Some(plan) = &plan {
             if !(self.filter)(&entry, plan.schema()) {
                 return None;
@@ -68,9 +71,10 @@ impl Session {
             let (needed, got) = (plan.schema().blocks(), entry.bytes / BLOCK_BYTES as u64);
             if got != u64::from(needed) {
                 problem = Some(Problem::Length { needed, got });
-            } else if self.resting.get(&(entry.identity.word(), entry.rkey)).is_some_and(|until_ns| now_ns < *until_ns)
-            {
-                problem = Some(Problem::Resting);
+            } else if self.silent.get(&key).is_some_and(|until_ns| now_ns < *until_ns) {
+                problem = Some(Problem::Silent);
+            } else if rest_ns > 0 && self.resting.get(&key).is_some_and(|until_ns| now_ns < *until_ns) {
+                resting = true;
             } else if self.spend(needed) {
                 blocks = needed;
             } else {
@@ -82,7 +86,9 @@ impl Session {
             plan,
             at: self.held,
             blocks,
-            finished: problem.is_some(),
+            resting,
+            rest_ns,
+            finished: problem.is_some() || resting,
             problem,
             refused: Vec::new(),
             asked_ns: 0,
@@ -108,8 +114,8 @@ impl Session {
                 stale |= *outcome == Outcome::Refused(Refusal::Access);
                 if *outcome == Outcome::Timeout && self.via.is_silent() {
                     stale = true;
-                    self.resting
-                        .insert((state.entry.identity.word(), state.entry.rkey), now_ns.saturating_add(REST_NS));
+                    self.silent
+                        .insert((state.entry.identity.word(), state.entry.rkey), now_ns.saturating_add(SILENT_NS));
                 }
                 continue;
             }
@@ -152,8 +158,14 @@ impl Session {
             self.begin_round(now_ns);
             return;
         }
+        self.silent.retain(|_, until_ns| now_ns < *until_ns);
         self.resting.retain(|_, until_ns| now_ns < *until_ns);
         for state in &self.states {
+            let is_good = state.problem.is_none() && state.refused.is_empty();
+            if self.rests && state.rest_ns > 0 && !state.resting && is_good {
+                let key = (state.entry.identity.word(), state.entry.rkey);
+                self.resting.insert(key, state.asked_ns.saturating_add(state.rest_ns));
+            }
             state.reasons().for_each(|reason| count(&mut self.counters.refused, reason));
         }
         self.step = Step::Done;

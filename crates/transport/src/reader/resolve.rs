@@ -11,6 +11,9 @@ use onlooker_region::{Block, SchemaId};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+/// Longest rest of a region that moves seldom, ns.
+const MAX_REST_NS: u64 = 1_000_000_000;
+
 /// A schema's text on its way.
 #[derive(Debug)]
 pub(super) struct Wanted {
@@ -38,8 +41,8 @@ impl Wanted {
 /// What is known of a schema id.
 #[derive(Clone, Debug)]
 pub(super) enum Class {
-    /// Decodes its regions; kept as long as the directory refers to it.
-    Known(Arc<Plan>),
+    /// Decodes its regions, which have rest for so long, ns; kept as long as the directory refers to it.
+    Known(Arc<Plan>, u64),
     /// Cannot be had, and why; looked for again in the next round.
     Refused(String),
 }
@@ -67,7 +70,7 @@ impl Classes {
         budget: &mut u64,
     ) -> u32 {
         let used: HashSet<SchemaId> = directory.regions().map(|region| region.schema).collect();
-        self.known.retain(|id, class| used.contains(id) && matches!(class, Class::Known(_)));
+        self.known.retain(|id, class| used.contains(id) && matches!(class, Class::Known(..)));
         let texts: HashMap<SchemaId, &SchemaEntry> = directory
             .entries()
             .iter()
@@ -116,7 +119,10 @@ impl Classes {
         for wanted in std::mem::take(&mut self.wanted) {
             let blocks = &memory[wanted.at as usize..][..wanted.blocks as usize];
             let class = match assemble_schema(&wanted.entry, incarnation, wanted.first, blocks) {
-                Ok(schema) => Class::Known(Arc::new(Plan::new(schema))),
+                Ok(schema) => {
+                    let rest_ns = (schema.moves_every_ns() / 4).min(MAX_REST_NS);
+                    Class::Known(Arc::new(Plan::new(schema)), rest_ns)
+                }
                 Err(ControlError::Block { reject, .. }) if reject.is_transient() => {
                     again.push((wanted, super::reason(reject)));
                     continue;
@@ -126,6 +132,11 @@ impl Classes {
             self.known.insert(wanted.entry.id, class);
         }
         again
+    }
+
+    /// Whether none was refused.
+    pub(super) fn are_known(&self) -> bool {
+        self.known.values().all(|class| matches!(class, Class::Known(..)))
     }
 
     pub(super) fn refuse(&mut self, id: SchemaId, why: String) {

@@ -12,6 +12,7 @@ use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::{Block, Reject, Schema};
 use onlooker_wire::tcp_read::Refusal;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Pauses before the tries of what was torn or busy, ns. The first are at once, since a commit takes a microsecond; the last outlast a
 /// writer that lost its CPU for a scheduler tick in the middle of one.
@@ -20,7 +21,7 @@ const PAUSES_NS: [u64; 8] = [0, 0, 100_000, 500_000, 1_000_000, 2_000_000, 4_000
 /// How long a READ to a responder that is [silent](Via::is_silent) is waited for: the requester has repeated it several times by then.
 const SILENCE_NS: u64 = 250_000_000;
 /// How long a region is left alone whose READs such a responder has not answered.
-pub(super) const REST_NS: u64 = 1_000_000_000;
+pub(super) const SILENT_NS: u64 = 1_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -41,6 +42,10 @@ pub struct Session {
     pub(super) limits: Limits,
     pub(super) filter: Filter,
     pub(super) directory: Directory,
+    /// Its regions that this session serves.
+    pub(super) entries: Vec<Arc<RegionEntry>>,
+    /// Whether these, and all their schemas, are as the directory has them.
+    pub(super) settled: bool,
     pub(super) classes: Classes,
     pub(super) states: Vec<State>,
     pub(super) memory: Vec<Block>,
@@ -60,6 +65,10 @@ pub struct Session {
     /// Control blocks that were given up, with the reason.
     pub(super) control_refused: Vec<(u32, Reject)>,
     /// Regions (identity word and key) that were met with silence, and when to try again.
+    pub(super) silent: HashMap<(u64, u32), u64>,
+    /// Whether regions are left alone that cannot have moved.
+    pub(super) rests: bool,
+    /// Those (as above), and until when.
     pub(super) resting: HashMap<(u64, u32), u64>,
 }
 
@@ -80,6 +89,8 @@ impl Session {
             limits,
             filter: Box::new(|_, _| true),
             directory: Directory::new(answer.control.generation),
+            entries: Vec::new(),
+            settled: false,
             classes: Classes::default(),
             states: Vec::new(),
             memory: Vec::new(),
@@ -95,6 +106,8 @@ impl Session {
             deadline_ns: 0,
             counters: Counters::default(),
             control_refused: Vec::new(),
+            silent: HashMap::new(),
+            rests: false,
             resting: HashMap::new(),
         }
     }
@@ -114,6 +127,12 @@ impl Session {
     /// From the next cycle on reads only the regions that `filter` wants.
     pub fn select(&mut self, filter: impl Fn(&RegionEntry, &Schema) -> bool + Send + 'static) {
         self.filter = Box::new(filter);
+    }
+
+    /// From the next cycle on leaves a region alone for a quarter of the time in which its values can move by its schema, a second at most
+    /// ([`Frame::is_resting`]): for who reads much more often than that, and keeps what was read.
+    pub fn rest(&mut self) {
+        self.rests = true;
     }
 
     /// Begins a cycle that ends at `deadline_ns`. READs of an unfinished one must have completed: the memory is laid out anew.
@@ -310,6 +329,7 @@ impl Session {
             return Ok(());
         }
         let mut again = Vec::new();
+        self.settled &= self.entry_blocks.is_empty();
         for (at, index) in (self.held as usize..).zip(std::mem::take(&mut self.entry_blocks)) {
             match self.directory.entry_block(index, &self.memory[at]) {
                 Ok(()) => {}
@@ -334,11 +354,15 @@ impl Session {
         if self.control_refused.is_empty() {
             self.directory.complete();
         }
-        self.counters.entries += self.directory.refused().count() as u64;
         self.want(Step::Schemas, now_ns);
-        let blocks = self.classes.plan(&self.directory, self.control, self.via, self.held, &mut self.budget);
-        self.scratch(blocks);
-        self.want_schemas();
+        if !self.settled {
+            self.counters.entries += self.directory.refused().count() as u64;
+            let blocks = self.classes.plan(&self.directory, self.control, self.via, self.held, &mut self.budget);
+            self.scratch(blocks);
+            self.want_schemas();
+            let served = self.directory.regions().filter(|entry| self.serves(entry));
+            self.entries = served.cloned().map(Arc::new).collect();
+        }
         Ok(())
     }
 
@@ -378,6 +402,7 @@ impl Session {
                 self.classes.refuse(wanted.id(), format!("schema {}: a block of it stayed `{why}`", wanted.id()));
             }
         }
+        self.settled = self.control_refused.is_empty() && self.classes.are_known();
         self.begin_regions(now_ns);
         Ok(())
     }
@@ -400,7 +425,7 @@ impl Session {
     #[must_use]
     pub fn schema(&self, entry: &RegionEntry) -> Option<&Schema> {
         match self.classes.get(entry.schema) {
-            Some(Class::Known(plan)) => Some(plan.schema()),
+            Some(Class::Known(plan, _)) => Some(plan.schema()),
             _ => None,
         }
     }

@@ -499,7 +499,7 @@ fn silence_about_one_region_costs_a_quarter_of_a_second_and_then_rest() {
     assert_eq!(reading.session.counters().rounds, 1, "the directory was looked at again: it might have been stale");
     let begin_ns = clock.load(Ordering::Relaxed);
     reading.read().unwrap();
-    assert_eq!((problem(&reading), count()), (Some(Problem::Resting), 1));
+    assert_eq!((problem(&reading), count()), (Some(Problem::Silent), 1));
     assert!(clock.load(Ordering::Relaxed) - begin_ns < 1_000_000, "nothing was waited for");
     assert_eq!(reading.lines(), ["good.g 0"]);
     clock.fetch_add(1_000_000_000, Ordering::Relaxed);
@@ -550,4 +550,34 @@ fn computed_regions_are_read_block_by_block() {
     });
     read_once(&host);
     assert_eq!(*lengths.lock().unwrap(), [1024, 1024, 1024, 3072]);
+}
+
+const SLOW: &str = r#"{"name":"slow","groups":[{"kind":"guarded","blocks":1,"acquisition":"sampled","max_age_ns":2000000,"fields":[{"name":"s","metric":"gauge","type":"u64"}]}]}"#;
+
+#[test]
+fn what_cannot_have_moved_is_left_alone_for_a_quarter_of_its_time_where_that_is_wanted() {
+    let mut host = Host::new(64);
+    let slow = host.region(1, "slow", &[], SLOW);
+    let quick = host.region(2, "node", &[], GUARDED);
+    let write = |value: u64| {
+        for region in [&slow, &quick] {
+            commit(region.words.block(0), region.entry.identity, 5, |p| p.set(0, value));
+        }
+    };
+    write(1);
+    let mut reading = Reading::of(&host, Limits::default());
+    let read = |reading: &mut Reading, ns: u64, value: u64| {
+        reading.direct.now_ns.fetch_add(ns, Ordering::Relaxed);
+        write(value);
+        reading.read().unwrap();
+        let resting = reading.session.frames().filter(Frame::is_resting).count();
+        (resting, reading.lines().join(", "))
+    };
+    assert_eq!(read(&mut reading, 0, 1), (0, "slow.s 1, node.g 1".into()));
+    assert_eq!(read(&mut reading, 1, 2), (0, "slow.s 2, node.g 2".into()), "nobody has asked for rest");
+    reading.session.rest();
+    assert_eq!(read(&mut reading, 1, 3), (0, "slow.s 3, node.g 3".into()));
+    assert_eq!(read(&mut reading, 499_000, 4), (1, "node.g 4".into()));
+    assert_eq!(read(&mut reading, 1_001, 5), (0, "slow.s 5, node.g 5".into()));
+    assert_eq!(read(&mut reading, 1, 6), (1, "node.g 6".into()));
 }

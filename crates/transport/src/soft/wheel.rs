@@ -13,8 +13,6 @@ const NONE: u32 = u32::MAX;
 
 /// Ticks are so long, ns.
 pub(super) const TICK_NS: u64 = 1 << TICK_SHIFT;
-/// A timer may be armed so far ahead, ns.
-pub(super) const HORIZON_NS: u64 = (SLOTS as u64 - 2) << TICK_SHIFT;
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
@@ -102,6 +100,9 @@ fn slot_of(tick: u64) -> u32 {
 mod tests {
     use super::*;
     use std::collections::HashMap;
+
+    /// A timer may be armed so far ahead, ns.
+    const HORIZON_NS: u64 = (SLOTS as u64 - 2) << TICK_SHIFT;
 
     fn pop_all(wheel: &mut Wheel, now_ns: u64) -> Vec<u32> {
         let mut fired: Vec<u32> = std::iter::from_fn(|| wheel.pop(now_ns)).collect();

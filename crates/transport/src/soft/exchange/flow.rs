@@ -83,10 +83,21 @@ pub(super) enum Place {
     Unused,
     /// Sent; the packet waits for its answer.
     Waiting(u32),
-    /// Given up as lost.
-    Lost,
+    /// Given up as lost; when it was sent, in [`sent_at`]'s units.
+    Lost(u32),
+    /// Too long ago to be told.
+    Forgotten,
     /// Answered.
     Answered,
+}
+
+/// Units of about a millisecond: what is late took that long, and four bytes last for 52 days.
+const SENT_SHIFT: u32 = 20;
+
+/// A time in these units, come round.
+#[allow(clippy::cast_possible_truncation)] // meant
+pub(super) fn sent_at(now_ns: u64) -> u32 {
+    (now_ns >> SENT_SHIFT) as u32
 }
 
 #[derive(Debug)]
@@ -167,9 +178,15 @@ impl Flow {
         match self.window[self.index(psn)] {
             (known, place) if known == psn => place,
             // Behind the window: half the circle of 2^24 is taken as the past (IBA 9.7.1).
-            _ if psn.distance_from(self.next_psn) < 0 => Place::Lost,
+            _ if psn.distance_from(self.next_psn) < 0 => Place::Forgotten,
             _ => Place::Unused,
         }
+    }
+
+    /// An answer to what was given up: the path is slower than was thought.
+    pub(super) fn learn(&mut self, psn: Psn, sent: u32, now_ns: u64) {
+        self.rtt.record(u64::from(sent_at(now_ns).wrapping_sub(sent)) << SENT_SHIFT);
+        self.settle(psn, Place::Answered);
     }
 
     fn index(&self, psn: Psn) -> usize {

@@ -17,7 +17,7 @@ use super::wheel::Wheel;
 use super::{Error, MAX_BATCH};
 use crate::{Completion, Outcome, Read};
 pub use flow::{Counters, FlowConfig};
-use flow::{Flow, Place};
+use flow::{Flow, Place, sent_at};
 use onlooker_wire::profile::{BLOCK_BYTES, LARGEST_MAX_READ_BYTES};
 use onlooker_wire::tcp_read::MAX_READ_BYTES;
 use onlooker_wire::{Packet as WirePacket, Psn, Qpn, ReadRequest};
@@ -373,7 +373,7 @@ impl Exchange {
     fn lost(&mut self, index: u32) {
         let packet = &mut self.packets[index];
         let flow = self.flows[packet.flow as usize].as_mut().expect("a flow outlives its packets");
-        flow.settle(packet.psn, Place::Lost);
+        flow.settle(packet.psn, Place::Lost(sent_at(packet.sent_ns)));
         let reading = self.readings[packet.reading];
         if reading.ended {
             self.release(index);

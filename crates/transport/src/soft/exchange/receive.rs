@@ -41,7 +41,7 @@ impl Exchange {
             Ok(packet) => {
                 flow.counters.congestion_marked += u64::from(congested);
                 self.congestion_marks += u64::from(congested);
-                accept(flow, &self.packets.places, bth.psn, &packet)
+                accept(flow, &self.packets.places, bth.psn, &packet, now_ns)
             }
             Err(onlooker_wire::Error::Icrc { .. }) => Err(&mut flow.counters.bad_icrc),
             Err(_) => Err(&mut flow.counters.malformed),
@@ -94,14 +94,18 @@ fn accept<'a, 'f>(
     packets: &[Packet],
     psn: Psn,
     answer: &WirePacket<'a>,
+    now_ns: u64,
 ) -> Result<(u32, Answer<'a>), &'f mut u64> {
     let place = flow.look_up(psn);
+    if let Place::Lost(sent) = place {
+        flow.learn(psn, sent, now_ns);
+    }
     let Counters { late, duplicate, unsent, wrong_length, not_ready, malformed, .. } = &mut flow.counters;
     let index = match place {
         // Staged and not sent: nobody can have answered it.
         Place::Waiting(index) if packets[index as usize].state == State::Queued => return Err(unsent),
         Place::Waiting(index) => index,
-        Place::Lost => return Err(late),
+        Place::Lost(_) | Place::Forgotten => return Err(late),
         Place::Answered => return Err(duplicate),
         Place::Unused => return Err(unsent),
     };

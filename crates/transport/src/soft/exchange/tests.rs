@@ -393,6 +393,7 @@ fn a_lost_request_is_repeated_with_another_number_and_its_late_answer_is_told_ap
     assert_eq!((ended, counters.answered, counters.sent), (1, 1, 2));
     let (ended, counters) = take(&second, at + 3 * MS);
     assert_eq!((ended, counters.duplicate, counters.congestion_marked), (1, 1, 3));
+    assert_eq!(exchange.rtt(flow).samples(), 2, "the late one, too");
     assert_eq!(exchange.rtt(flow).min_ns(), Some(2 * MS), "measured from its own sending");
     let wake = exchange.wake_ns();
     assert_eq!((wake, exchange.bytes_in_flight()), (None, 0));
@@ -400,7 +401,7 @@ fn a_lost_request_is_repeated_with_another_number_and_its_late_answer_is_told_ap
 
 #[test]
 fn repeats_come_further_and_further_apart() {
-    let (mut exchange, flow, _) = one_read(START_NS + 2_000 * MS);
+    let (mut exchange, flow, _) = one_read(START_NS + 3_000 * MS);
     let (mut completions, mut sent) = (Vec::new(), vec![START_NS]);
     while completions.is_empty() {
         let at = exchange.wake_ns().unwrap();
@@ -411,11 +412,34 @@ fn repeats_come_further_and_further_apart() {
         exchange.sent(exchange.staged.len(), at);
     }
     let gaps: Vec<u64> = sent.windows(2).map(|pair| (pair[1] - pair[0]) / MS).collect();
-    assert_eq!(gaps[..4], [20, 40, 80, 100]);
-    assert!(gaps[4..].iter().all(|gap| *gap == 100) && gaps.len() > 15, "{gaps:?}");
+    assert_eq!(gaps, [20, 40, 80, 160, 320, 640, 1000]);
     assert_eq!(completions, [Completion { id: 0, outcome: Outcome::Timeout }]);
     assert_eq!(exchange.counters(flow).repeated, gaps.len() as u64);
     assert!(exchange.bytes_in_flight() == 1024, "the last packet may still be answered");
+}
+
+#[test]
+fn a_path_that_is_slower_than_the_first_time_outs_is_learnt_from_answers_that_are_late() {
+    let (mut exchange, flow, first) = one_read(u64::MAX);
+    let rtt_ns = 150 * MS;
+    let (mut memory, mut completions) = (vec![Block::default()], Vec::new());
+    let mut on_their_way = vec![(START_NS + rtt_ns, first)];
+    while completions.is_empty() {
+        let answer_ns = on_their_way.first().map_or(u64::MAX, |(at, _)| *at);
+        let now_ns = answer_ns.min(exchange.wake_ns().unwrap());
+        if now_ns == answer_ns {
+            let (_, request) = on_their_way.remove(0);
+            exchange.received(peer(0), &answer(peer(0), &request), false, now_ns, &mut memory, &mut completions);
+        }
+        exchange.advance(now_ns, &mut completions);
+        on_their_way.extend(exchange.stage().iter().map(|staged| (now_ns + rtt_ns, parse(staged))));
+        exchange.sent(exchange.staged.len(), now_ns);
+        assert!(now_ns < START_NS + 2 * rtt_ns, "{:?}", exchange.counters(flow));
+    }
+    let counters = *exchange.counters(flow);
+    assert_eq!((completions[0].outcome, counters.repeated), (Outcome::Done, 3));
+    // From now on it waits long enough.
+    assert!(exchange.rtt(flow).rto_ns(0) > rtt_ns && exchange.rtt(flow).smoothed_ns() > rtt_ns * 9 / 10);
 }
 
 #[test]
