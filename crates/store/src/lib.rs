@@ -10,6 +10,8 @@
 
 pub mod column;
 mod error;
+mod gaps;
+mod index;
 pub mod log;
 mod mapping;
 pub mod record;
@@ -20,4 +22,4 @@ pub use column::Kind;
 pub use error::{Damage, StoreError};
 pub use record::{Gap, TrackId};
 pub use ring::{Appender, Full};
-pub use store::{Config, DAMAGED, Recovery, Sealed, Store};
+pub use store::{Config, DAMAGED, Recovery, Rows, Sealed, Store};

@@ -16,8 +16,8 @@ use rustix::fs::{FlockOperation, flock};
 use crate::error::{Damage, StoreError, io_error};
 use crate::record::{self, Frame, HEADER_BYTES, Record};
 
-/// Version of the log's format.
-pub const VERSION: u32 = 1;
+/// Version of the log's format. 1 had no leaves, and is read, too.
+pub const VERSION: u32 = 2;
 const EXTENSION: &str = "olog";
 
 /// Where a record is.
@@ -187,22 +187,10 @@ impl Log {
         Ok(())
     }
 
-    /// Reads a record that [`Log::append`] or [`Log::open`] gave the place of.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`]; the inner error for bytes that are not what was written.
-    pub fn read(&self, place: Place) -> Result<Result<Record, Damage>, StoreError> {
-        let path = path(&self.dir, place.segment);
-        let file = File::open(&path).map_err(io_error("open", &path))?;
-        let mut header = [0; HEADER_BYTES];
-        file.read_exact_at(&mut header, place.offset).map_err(io_error("read", &path))?;
-        let frame = match Frame::parse(&header) {
-            Ok(frame) => frame,
-            Err(damage) => return Ok(Err(damage)),
-        };
-        let mut payload = vec![0; frame.payload_bytes];
-        file.read_exact_at(&mut payload, place.offset + HEADER_BYTES as u64).map_err(io_error("read", &path))?;
-        Ok(frame.check(&payload).and_then(|()| frame.decode(&payload)))
+    /// Reads what is in the log, beside whoever writes it.
+    #[must_use]
+    pub fn reader(&self) -> Reader {
+        Reader { dir: self.dir.clone(), open: None }
     }
 
     fn begin(&mut self) -> Result<(), StoreError> {
@@ -210,6 +198,59 @@ impl Log {
         let mut bytes = Vec::new();
         record::encode(&Record::Segment { version: VERSION, number }, &[], &mut bytes);
         self.append(&bytes).map(|_| ())
+    }
+}
+
+/// Reads records. Segments may be deleted meanwhile.
+#[derive(Debug)]
+pub struct Reader {
+    dir: PathBuf,
+    /// The segment that was read last.
+    open: Option<(u32, File)>,
+}
+
+impl Reader {
+    /// Reads a record that [`Log::append`] or [`Log::open`] gave the place of; `None` where its segment is not there any more.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`]; the inner error for bytes that are not what was written.
+    pub fn read(&mut self, place: Place) -> Result<Option<Result<Record, Damage>>, StoreError> {
+        let path = path(&self.dir, place.segment);
+        let Some(file) = self.segment(place.segment, &path)? else { return Ok(None) };
+        let mut header = [0; HEADER_BYTES];
+        file.read_exact_at(&mut header, place.offset).map_err(io_error("read", &path))?;
+        let frame = match Frame::parse(&header) {
+            Ok(frame) => frame,
+            Err(damage) => return Ok(Some(Err(damage))),
+        };
+        let mut payload = vec![0; frame.payload_bytes];
+        file.read_exact_at(&mut payload, place.offset + HEADER_BYTES as u64).map_err(io_error("read", &path))?;
+        Ok(Some(frame.check(&payload).and_then(|()| frame.decode(&payload))))
+    }
+
+    /// Gives every whole record of a segment to `visit`; false where it is not there any more.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn look_through(&self, segment: u32, mut visit: impl FnMut(Place, &Frame, &[u8])) -> Result<bool, StoreError> {
+        let path = path(&self.dir, segment);
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            read => read.map_err(io_error("read", &path))?,
+        };
+        let whole = |place, result: Found| result.map_or((), |(frame, payload)| visit(place, frame, payload));
+        scan(segment, &bytes, whole).map_err(|found| StoreError::Version { path, found, known: VERSION })?;
+        Ok(true)
+    }
+
+    fn segment(&mut self, number: u32, path: &Path) -> Result<Option<&File>, StoreError> {
+        if self.open.as_ref().is_none_or(|(open, _)| *open != number) {
+            match File::open(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                file => self.open = Some((number, file.map_err(io_error("open", path))?)),
+            }
+        }
+        Ok(self.open.as_ref().map(|(_, file)| file))
     }
 }
 
@@ -251,7 +292,7 @@ fn scan(number: u32, bytes: &[u8], mut visit: impl FnMut(Place, Found)) -> Resul
         let (length, result) = one(&bytes[at..]);
         if let (0, Ok((frame, payload))) = (at, &result)
             && let Ok(Record::Segment { version, .. }) = frame.decode(payload)
-            && version != VERSION
+            && !(1..=VERSION).contains(&version)
         {
             return Err(version);
         }

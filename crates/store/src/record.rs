@@ -50,6 +50,8 @@ pub enum Record {
     Tile(Tile),
     /// Rows that are not there.
     Gap(Gap),
+    /// Where tiles of a track are: a table with a row for each.
+    Leaf(Tile),
 }
 
 /// Consecutive rows of a track.
@@ -97,11 +99,12 @@ const SEGMENT: u8 = 1;
 const DEFINITION: u8 = 2;
 const TILE: u8 = 3;
 const GAP: u8 = 4;
+const LEAF: u8 = 5;
 const TILE_HEAD_BYTES: usize = 36;
 
 /// Appends a whole record.
 ///
-/// `kinds` are the columns' kinds of a tile, and unused otherwise.
+/// `kinds` are the columns' kinds of a tile or leaf, and unused otherwise.
 pub fn encode(record: &Record, kinds: &[Kind], out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + HEADER_BYTES, 0);
@@ -116,7 +119,7 @@ pub fn encode(record: &Record, kinds: &[Kind], out: &mut Vec<u8>) {
             out.extend(meta);
             DEFINITION
         }
-        Record::Tile(tile) => {
+        Record::Tile(tile) | Record::Leaf(tile) => {
             out.extend([tile.track.0, count(tile.times_ns.len())].iter().flat_map(|half| half.to_le_bytes()));
             let times = || tile.times_ns.iter().copied();
             let head = [tile.first, times().min().unwrap_or(0), times().max().unwrap_or(0)];
@@ -126,7 +129,7 @@ pub fn encode(record: &Record, kinds: &[Kind], out: &mut Vec<u8>) {
             for (column, kind) in tile.columns.iter().zip(kinds) {
                 column::encode(*kind, column, out);
             }
-            TILE
+            if matches!(record, Record::Leaf(_)) { LEAF } else { TILE }
         }
         Record::Gap(gap) => {
             out.extend(gap.track.0.to_le_bytes());
@@ -193,6 +196,12 @@ impl Frame {
         self.kind == TILE
     }
 
+    /// Whether it lists tiles.
+    #[must_use]
+    pub fn is_leaf(&self) -> bool {
+        self.kind == LEAF
+    }
+
     /// Checks a payload against the frame's sum.
     ///
     /// # Errors
@@ -216,6 +225,7 @@ impl Frame {
                 Ok(Record::Definition { track, columns, meta: meta.to_vec() })
             }
             TILE => decode_tile(payload).map(Record::Tile),
+            LEAF => decode_tile(payload).map(Record::Leaf),
             GAP => {
                 let (track, from_ns, to_ns) = (TrackId(input.half()?), input.word()?, input.word()?);
                 let reason = String::from_utf8_lossy(input.0).into_owned();

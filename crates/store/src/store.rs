@@ -1,17 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rings, log and index put together: rows go in hot, are sealed into tiles, and become durable with the next sync.
 //!
-//! One owner. Appending is elsewhere ([`Appender`], a thread each); sealing, defining and reading are here. Durable means fdatasynced, and is exported by track.
+//! One owner. Appending is elsewhere ([`Appender`], a thread each); defining and sealing are here, the rest in `store/`. Durable means fdatasynced, and is exported by track.
 //! Invariants: a row's sequence number is never given twice; rows are durable in the order of their numbers; what is lost (damage, a full disk) becomes a gap.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod open;
+mod read;
+
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::column::Kind;
 use crate::error::StoreError;
-use crate::log::{Damaged, Log, Place, is_disk_full};
+use crate::gaps::{Gaps, Shared};
+use crate::index::{Index, TileRef, encode_leaf};
+use crate::log::{Log, Place, is_disk_full};
 use crate::record::{Gap, MAX_COLUMNS, MAX_META_BYTES, MAX_TILE_ROWS, Record, Tile, TileHead, TrackId, encode};
 use crate::ring::{Appender, Arena, Owner, Ring};
+
+pub use open::Recovery;
+pub use read::Rows;
 
 /// Where and how large a store is.
 #[derive(Clone, Debug)]
@@ -32,19 +41,10 @@ pub struct Config {
     pub max_bytes: u64,
 }
 
-/// Rows that the log has of a track.
-#[derive(Clone, Copy, Debug)]
-struct TileRef {
-    head: TileHead,
-    place: Place,
-    /// Rows at its beginning that an earlier tile has, too: it was sealed again after a failed sync.
-    skip: usize,
-}
-
 #[derive(Default)]
 struct Track {
     kinds: Vec<Kind>,
-    meta: Vec<u8>,
+    meta: Arc<[u8]>,
     ring: Option<Ring>,
     appending: bool,
     /// Its ring goes once it is sealed.
@@ -55,27 +55,8 @@ struct Track {
     durable: u64,
     durable_until_ns: u64,
     sealed_until_ns: u64,
-    tiles: Vec<TileRef>,
-    gaps: Vec<Gap>,
-}
-
-/// What opening found.
-#[derive(Debug, Default)]
-pub struct Recovery {
-    /// Tiles that are whole.
-    pub tiles: u64,
-    /// Rows in them.
-    pub rows: u64,
-    /// Tiles of tracks that no whole definition tells of.
-    pub unknown_tiles: u64,
-    /// Rows that were hot and are there again.
-    pub hot_rows: u64,
-    /// Rings of tracks that the log does not know any more.
-    pub unknown_rings: u64,
-    /// Bytes of the log that are no records.
-    pub damaged: Vec<Damaged>,
-    /// Rows that are missing between whole tiles; each such hole is a gap of its track by now.
-    pub lost_rows: u64,
+    index: Index,
+    gaps: Gaps,
 }
 
 /// What one [`Store::seal`] did.
@@ -98,7 +79,8 @@ pub struct Store {
     arena: Arena,
     free_rings: Vec<Ring>,
     tracks: BTreeMap<TrackId, Track>,
-    by_meta: HashMap<Vec<u8>, TrackId>,
+    by_meta: HashMap<Arc<[u8]>, TrackId>,
+    shared_gaps: Shared,
     next: u32,
     buffer: Vec<u8>,
     dropped_for_room: u64,
@@ -110,92 +92,6 @@ pub struct Store {
 pub const DAMAGED: &str = "damaged";
 
 impl Store {
-    /// Opens or makes a store and recovers what is there.
-    ///
-    /// # Errors
-    /// [`StoreError`]. Damage is no error: see [`Recovery`].
-    pub fn open(config: Config) -> Result<(Self, Recovery), StoreError> {
-        let mut recovery = Recovery::default();
-        let mut tracks = BTreeMap::new();
-        let mut in_use = BTreeSet::new();
-        let (log, damaged) = Log::open(&config.dir, |place, frame, payload| {
-            if frame.is_tile() {
-                if let Ok(head) = TileHead::parse(payload) {
-                    in_use.insert(place.segment);
-                    index(track(&mut tracks, head.track), &mut recovery, head, place);
-                }
-                return;
-            }
-            match frame.decode(payload) {
-                Ok(Record::Definition { track: id, columns, meta }) => {
-                    let track = track(&mut tracks, id);
-                    (track.kinds, track.meta) = (columns, meta);
-                }
-                Ok(Record::Gap(gap)) => {
-                    in_use.insert(place.segment);
-                    track(&mut tracks, gap.track).gaps.push(gap);
-                }
-                _ => {}
-            }
-        })?;
-        in_use.extend(damaged.iter().map(|damaged| damaged.place.segment));
-        recovery.damaged = damaged;
-        let next = tracks.last_key_value().map_or(1, |(id, _)| id.0 + 1);
-        tracks.retain(|_, track: &mut Track| {
-            let known = !track.meta.is_empty();
-            recovery.unknown_tiles += if known { 0 } else { track.tiles.len() as u64 };
-            known
-        });
-        let (arena, rings) = Arena::open(&config.hot, config.hot_bytes)?;
-        let by_meta = tracks.iter().map(|(id, track)| (track.meta.clone(), *id)).collect();
-        let mut store = Self {
-            config,
-            log,
-            arena,
-            free_rings: Vec::new(),
-            tracks,
-            by_meta,
-            next,
-            buffer: Vec::new(),
-            dropped_for_room: 0,
-            is_broken: false,
-        };
-        store.adopt(rings, &mut recovery);
-        store.log.append(&store.definitions())?;
-        store.log.sync()?;
-        store.log.retain(|segment| in_use.contains(&segment))?;
-        Ok((store, recovery))
-    }
-
-    fn adopt(&mut self, rings: Vec<Ring>, recovery: &mut Recovery) {
-        for ring in rings {
-            let owner = ring.owner();
-            if owner == Owner::NOBODY {
-                self.free_rings.push(ring);
-                continue;
-            }
-            self.next = self.next.max(owner.track.0.saturating_add(1));
-            let known = self.tracks.get_mut(&owner.track).filter(|track| {
-                track.ring.is_none() && track.kinds.len() == ring.columns() && meta_crc(&track.meta) == owner.meta_crc
-            });
-            match known {
-                Some(track) => {
-                    if let Some((first, last)) = ring.recover(track.sealed) {
-                        let mut values = Vec::new();
-                        track.skip_to(owner.track, first, ring.copy(first, &mut values), recovery);
-                        recovery.hot_rows += last - first + 1;
-                    }
-                    // Unless somebody asks for its appender until the next seal.
-                    (track.ring, track.retired) = (Some(ring), true);
-                }
-                None => {
-                    recovery.unknown_rings += 1;
-                    self.free_rings.push(self.arena.reuse(&ring, Owner::NOBODY, 0));
-                }
-            }
-        }
-    }
-
     /// The track that `meta` describes; made where there is none. `meta` is any text that tells tracks apart, and is not empty.
     ///
     /// # Errors
@@ -217,8 +113,8 @@ impl Store {
         self.write(&bytes)?;
         self.next += 1; // 2^32 tracks would take a hundred terabytes of definitions
         let track = track(&mut self.tracks, id);
-        (track.kinds, track.meta) = (columns.to_vec(), meta.to_vec());
-        self.by_meta.insert(meta.to_vec(), id);
+        (track.kinds, track.meta) = (columns.to_vec(), meta.into());
+        self.by_meta.insert(track.meta.clone(), id);
         self.ensure_ring(id)?;
         Ok(id)
     }
@@ -282,7 +178,7 @@ impl Store {
         encode(&Record::Gap(gap.clone()), &[], &mut bytes);
         self.write(&bytes)?;
         if let Some(track) = self.tracks.get_mut(&gap.track) {
-            track.gaps.push(gap);
+            track.gaps.push(&gap, &mut self.shared_gaps);
         }
         Ok(())
     }
@@ -303,6 +199,7 @@ impl Store {
         }
         let dropped = self.keep_within_bounds()?;
         self.sync()?;
+        self.put_tiles_away();
         self.free_rings();
         sealed.dropped_for_room = std::mem::take(&mut self.dropped_for_room);
         sealed.dropped_segments = dropped + sealed.dropped_for_room;
@@ -332,7 +229,7 @@ impl Store {
             track.sealed = head.first + rows as u64 - 1;
             // Of the last row, not the greatest: a clock may have been set back, and rows that come after that are not durable by then.
             track.sealed_until_ns = until_ns;
-            track.tiles.push(TileRef { head, place, skip: 0 });
+            track.index.tiles.push(TileRef::new(&head, place));
             sealed.tiles += 1;
             sealed.rows += rows as u64;
         }
@@ -414,13 +311,13 @@ impl Store {
         let dropped = self.log.drop_oldest()?;
         let oldest = self.log.oldest();
         for track in self.tracks.values_mut() {
-            track.tiles.retain(|tile| tile.place.segment >= oldest);
-            let kept_from_ns = track.tiles.first().map_or(track.sealed_until_ns, |tile| tile.head.from_ns);
-            track.gaps.retain(|gap| gap.to_ns >= kept_from_ns);
+            track.index.keep_from(oldest);
+            let kept_from_ns = track.index.oldest_ns().unwrap_or(track.sealed_until_ns);
+            track.gaps.keep_from(kept_from_ns);
         }
         let by_meta = &mut self.by_meta;
         self.tracks.retain(|_, track| {
-            let over = track.ring.is_none() && track.tiles.is_empty() && track.gaps.is_empty();
+            let over = track.ring.is_none() && track.index.count() == 0 && track.gaps.is_empty();
             if over {
                 by_meta.remove(&track.meta);
             }
@@ -460,108 +357,19 @@ impl Store {
         }
     }
 
-    /// Time up to which a track's rows are durable, ns.
-    #[must_use]
-    pub fn durable_until_ns(&self, id: TrackId) -> Option<u64> {
-        self.tracks.get(&id).map(|track| track.durable_until_ns)
-    }
-
-    /// Time of a track's last row, durable or not, ns.
-    #[must_use]
-    pub fn newest_ns(&self, id: TrackId) -> Option<u64> {
-        let track = self.tracks.get(&id)?;
-        let last = track.ring.as_ref().map_or(0, Ring::published);
-        let hot = track.ring.as_ref().filter(|_| last > track.sealed).map(|ring| ring.copy(last, &mut Vec::new()));
-        hot.or_else(|| (track.sealed > 0).then_some(track.sealed_until_ns))
-    }
-
-    /// Whether a track has rows in hot memory or room for them.
-    #[must_use]
-    pub fn is_hot(&self, id: TrackId) -> bool {
-        self.tracks.get(&id).is_some_and(|track| track.ring.is_some())
-    }
-
-    /// Bytes of the log.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.log.bytes()
-    }
-
-    /// Bytes of the hot file that rings take.
-    #[must_use]
-    pub fn hot_bytes(&self) -> u64 {
-        self.arena.used_bytes()
-    }
-
-    /// Time of the oldest row in the log, ns.
-    #[must_use]
-    pub fn oldest_ns(&self) -> Option<u64> {
-        self.tracks.values().filter_map(|track| track.tiles.first()).map(|tile| tile.head.from_ns).min()
-    }
-
-    /// Age at `now_ns` of the oldest row that is not durable, ns.
-    #[must_use]
-    pub fn durable_lag_ns(&self, now_ns: u64) -> Option<u64> {
-        let mut values = Vec::new();
-        let waiting = self.tracks.values().filter_map(|track| {
-            let ring = track.ring.as_ref().filter(|ring| ring.published() > track.durable)?;
-            Some(ring.copy(track.durable + 1, &mut values))
-        });
-        waiting.min().map(|oldest_ns| now_ns.saturating_sub(oldest_ns))
-    }
-
-    /// All tracks, with what was said of them when they were defined.
-    pub fn tracks(&self) -> impl Iterator<Item = (TrackId, &[Kind], &[u8])> {
-        self.tracks.iter().map(|(id, track)| (*id, track.kinds.as_slice(), track.meta.as_slice()))
-    }
-
-    /// A track's gaps that touch a time.
-    pub fn gaps(&self, id: TrackId, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Gap> {
-        let gaps = self.tracks.get(&id).map_or(&[][..], |track| &track.gaps);
-        gaps.iter().filter(move |gap| gap.from_ns <= to_ns && gap.to_ns >= from_ns)
-    }
-
-    /// Gives all rows of a track between two times (both included) to `visit`: sequence number, time and values, in the order in which they were appended.
-    /// Tiles that turn out to be damaged are returned as gaps.
-    ///
-    /// # Errors
-    /// [`StoreError::NoTrack`], [`StoreError::Io`].
-    pub fn read(
-        &self,
-        id: TrackId,
-        from_ns: u64,
-        to_ns: u64,
-        mut visit: impl FnMut(u64, u64, &[u64]),
-    ) -> Result<Vec<Gap>, StoreError> {
-        let track = self.tracks.get(&id).ok_or(StoreError::NoTrack(id.0))?;
-        let mut damaged = Vec::new();
-        let mut values = Vec::with_capacity(track.kinds.len());
-        let within = |time_ns: u64| (from_ns..=to_ns).contains(&time_ns);
-        for TileRef { head, place, skip } in &track.tiles {
-            if head.from_ns > to_ns || head.to_ns < from_ns {
-                continue;
-            }
-            match self.log.read(*place)? {
-                Ok(Record::Tile(tile)) if tile.track == id && tile.columns.len() == track.kinds.len() => {
-                    let rows = tile.times_ns.iter().enumerate().skip(*skip);
-                    for (row, time_ns) in rows.filter(|(_, time_ns)| within(**time_ns)) {
-                        values.clear();
-                        values.extend(tile.columns.iter().map(|column| column[row]));
-                        visit(tile.first + row as u64, *time_ns, &values);
-                    }
-                }
-                _ => damaged.push(Gap { track: id, from_ns: head.from_ns, to_ns: head.to_ns, reason: DAMAGED.into() }),
+    /// Lists in the log what tracks have many tiles of in memory. Only memory depends on it: what cannot be written now is tried again with the next seal.
+    fn put_tiles_away(&mut self) {
+        let due: Vec<TrackId> =
+            self.tracks.iter().filter(|(_, track)| track.index.due().is_some()).map(|(id, _)| *id).collect();
+        for id in due {
+            while let Some(tiles) = self.tracks.get(&id).and_then(|track| track.index.due()).map(<[_]>::to_vec) {
+                let mut bytes = Vec::new();
+                encode_leaf(id, &tiles, &mut bytes);
+                let Ok(place) = self.roll_for(bytes.len()).and_then(|()| self.log.append(&bytes)) else { return };
+                let Some(track) = self.tracks.get_mut(&id) else { return };
+                let Some(()) = track.index.put_away(&tiles, place) else { return };
             }
         }
-        if let Some(ring) = &track.ring {
-            for sequence in track.sealed + 1..=ring.published() {
-                let time_ns = ring.copy(sequence, &mut values);
-                if within(time_ns) {
-                    visit(sequence, time_ns, &values);
-                }
-            }
-        }
-        Ok(damaged)
     }
 }
 
@@ -582,35 +390,8 @@ fn track(tracks: &mut BTreeMap<TrackId, Track>, id: TrackId) -> &mut Track {
 }
 
 impl Track {
-    /// The next row that there is has number `first`; rows before it that are not there were lost to damage, unless they were deleted with their segment.
-    fn skip_to(&mut self, id: TrackId, first: u64, from_ns: u64, recovery: &mut Recovery) {
-        let missing = first.saturating_sub(self.sealed + 1);
-        if missing > 0 && self.sealed > 0 {
-            recovery.lost_rows += missing;
-            let gap = Gap { track: id, from_ns: self.sealed_until_ns, to_ns: from_ns, reason: DAMAGED.into() };
-            self.gaps.push(gap);
-        }
-        self.sealed = self.sealed.max(first - 1);
-    }
-
     fn forget_unsynced(&mut self) {
-        self.tiles.retain(|tile| tile.head.first <= self.durable);
+        self.index.tiles.retain(|tile| tile.first <= self.durable);
         (self.sealed, self.sealed_until_ns) = (self.durable, self.durable_until_ns);
     }
-}
-
-/// Takes a tile that was found in the log into the index.
-fn index(track: &mut Track, recovery: &mut Recovery, head: TileHead, place: Place) {
-    let last = head.first + u64::from(head.rows) - 1;
-    if last <= track.sealed {
-        return;
-    }
-    track.skip_to(head.track, head.first, head.from_ns, recovery);
-    let skip = track.sealed + 1 - head.first;
-    track.sealed = last;
-    track.sealed_until_ns = head.to_ns;
-    (track.durable, track.durable_until_ns) = (track.sealed, track.sealed_until_ns);
-    track.tiles.push(TileRef { head, place, skip: usize::try_from(skip).unwrap_or(usize::MAX) });
-    recovery.tiles += 1;
-    recovery.rows += u64::from(head.rows) - skip;
 }

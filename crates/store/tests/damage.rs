@@ -3,15 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use onlooker_store::{Appender, Config, DAMAGED, Full, Gap, Kind, Recovery, Sealed, Store, StoreError, TrackId};
 
 const RING_ROWS: u64 = 32;
-const TILE_ROWS: usize = 16;
+const TILE_ROWS: usize = 8;
 /// Appended to each track, and how many of them are whole tiles.
-const ROWS: u64 = 500;
-const DURABLE: u64 = 496;
+const ROWS: u64 = 1012;
+const DURABLE: u64 = 1008;
 
 fn config(dir: &Path) -> Config {
     Config {
@@ -61,7 +62,7 @@ struct Written {
     tracks: BTreeMap<TrackId, (u64, u64)>,
 }
 
-/// Three tracks, 500 rows each of which 496 are durable, in several segments; closed as a kill would.
+/// Three tracks, so many rows each of which all but the last few are durable, in several segments, half of them in leaves; closed as a kill would.
 fn written() -> Written {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, recovery) = Store::open(config(dir.path())).unwrap();
@@ -210,7 +211,92 @@ fn a_tile_that_is_damaged_later_is_a_gap_of_the_read() {
     let (rows, gaps): (Vec<_>, Vec<_>) = (1..=3).map(|track| rows(&store, TrackId(track))).unzip();
     let gaps: Vec<Gap> = gaps.into_iter().flatten().collect();
     assert!(!gaps.is_empty() && gaps.iter().all(|gap| gap.reason == DAMAGED));
-    assert_eq!(rows.iter().map(Vec::len).sum::<usize>(), 3 * 500 - gaps.len() * TILE_ROWS);
+    assert_eq!(rows.iter().map(|rows| rows.len() as u64).sum::<u64>(), 3 * ROWS - (gaps.len() * TILE_ROWS) as u64);
+}
+
+/// Files and places of the records that list tiles (kind 5, docs/store.md).
+fn leaves(dir: &Path) -> Vec<(PathBuf, usize)> {
+    let mut found = Vec::new();
+    for path in segments(dir) {
+        let bytes = fs::read(&path).unwrap();
+        found.extend(
+            (0..bytes.len()).step_by(8).filter(|at| bytes[*at..].starts_with(b"OLR1\x05")).map(|at| (path.clone(), at)),
+        );
+    }
+    found
+}
+
+fn overwrite(path: &Path, at: usize, bytes: &[u8]) {
+    let mut all = fs::read(path).unwrap();
+    all[at..at + bytes.len()].copy_from_slice(bytes);
+    fs::write(path, all).unwrap();
+}
+
+#[test]
+fn a_leaf_only_saves_looking() {
+    let written = written();
+    assert!(leaves(written.dir.path()).len() >= 9, "tiles of three tracks over several segments");
+    let whole = |store: &Store| {
+        for track in written.tracks.keys() {
+            let (seen, gaps) = rows(store, *track);
+            assert_eq!((seen.len() as u64, gaps), (ROWS, vec![]));
+        }
+    };
+    // Lost while the store is open.
+    let (store, _) = open(written.dir.path());
+    for (path, at) in leaves(written.dir.path()) {
+        overwrite(&path, at + 40, &[0xff; 8]);
+    }
+    whole(&store);
+    drop(store);
+    // Lost before; the tiles are listed anew by the next seal.
+    let before = leaves(written.dir.path()).len();
+    let (mut store, recovery) = open(written.dir.path());
+    assert_eq!((recovery.damaged.len(), recovery.lost_rows), (before, 0));
+    whole(&store);
+    store.seal(0).unwrap();
+    assert!(leaves(written.dir.path()).len() > before);
+    whole(&store);
+    // With a tile gone, too, its rows are a gap and no others are missing.
+    for (path, at) in leaves(written.dir.path()) {
+        overwrite(&path, at + 40, &[0xff; 8]);
+    }
+    let (first, track) = (&segments(written.dir.path())[0], TrackId(2));
+    let bytes = fs::read(first).unwrap();
+    let tile = |at: &usize| bytes[*at..].starts_with(b"OLR1\x03") && bytes[at + 24] == 2;
+    let second = (0..bytes.len() - 24).step_by(8).filter(tile).nth(1).unwrap();
+    overwrite(first, second + 64, &[0xff; 8]);
+    let (seen, gaps) = rows(&store, track);
+    let expected: Vec<u64> = (1..=8).chain(17..=ROWS).collect();
+    assert_eq!(seen, expected);
+    let gap = Gap { track, from_ns: time_ns(8), to_ns: time_ns(17), reason: DAMAGED.into() };
+    assert_eq!(gaps, [gap]);
+}
+
+#[test]
+fn rows_are_read_beside_the_store() {
+    let written = written();
+    let (store, _) = open(written.dir.path());
+    let track = TrackId(1);
+    let (rows, few) = (store.rows(track, 0, u64::MAX).unwrap(), store.rows(track, 0, u64::MAX).unwrap());
+    // The oldest segment goes before anybody has read it.
+    fs::remove_file(&segments(written.dir.path())[0]).unwrap();
+    drop(store);
+    let mut seen = Vec::new();
+    let gaps = rows.read(|sequence, _, values| {
+        assert_eq!(values, self::values(track, sequence));
+        seen.push(sequence);
+        ControlFlow::Continue(())
+    });
+    assert_eq!(gaps.unwrap(), [], "what was deleted is no damage");
+    assert!(seen[0] > 1 && seen == (seen[0]..=ROWS).collect::<Vec<_>>(), "{seen:?}");
+    let mut count = 0;
+    let enough = |_, _, _: &[u64]| {
+        count += 1;
+        if count < 5 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    few.read(enough).unwrap();
+    assert_eq!(count, 5);
 }
 
 #[test]
@@ -223,7 +309,7 @@ fn gaps_are_data() {
     store.seal(0).unwrap();
     drop(store);
     let (store, _) = open(written.dir.path());
-    assert_eq!(store.gaps(TrackId(1), 15, 100).cloned().collect::<Vec<_>>(), [gap]);
+    assert_eq!(store.gaps(TrackId(1), 15, 100).collect::<Vec<_>>(), [gap]);
     assert_eq!(store.gaps(TrackId(1), 21, 100).count(), 0);
 }
 
