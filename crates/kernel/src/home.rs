@@ -6,6 +6,8 @@
 //! settings                  configuration as loaded, fingerprint of the programs, version of this layout: see `settings`
 //! maps/<map>  programs/<program>  slabs/<index>
 //! devices/<program or map>  of group network: which devices have a row
+//! connections/<link or map> TCP sockets: see `connections`
+//! scheduler/<link or map>   how long tasks wait for a CPU: see `scheduler`
 //! links/<hook>_<ifindex>    tcx and XDP attachments: removing the pin detaches
 //! filters/<ifindex>_<priority>_<handle>[_qdisc]
 //!                           directories that remember clsact filters, which are no BPF objects; `_qdisc`: we made the qdisc too
@@ -89,6 +91,14 @@ impl Home {
 
     pub(crate) fn devices(&self) -> PathBuf {
         self.path.join("devices")
+    }
+
+    pub(crate) fn connections(&self) -> PathBuf {
+        self.path.join("connections")
+    }
+
+    pub(crate) fn scheduler(&self) -> PathBuf {
+        self.path.join("scheduler")
     }
 
     pub(crate) fn ledger(&self) -> PathBuf {

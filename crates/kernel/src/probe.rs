@@ -27,7 +27,7 @@ pub struct Probe {
 /// All probes, in the order in which their absence hurts. Cached.
 pub fn all() -> &'static [Probe] {
     static PROBES: OnceLock<Vec<Probe>> = OnceLock::new();
-    PROBES.get_or_init(|| vec![slabs(), sources(), boot_clock(), grow_tc(), store_xdp(), tail_calls(), tcx()])
+    PROBES.get_or_init(|| vec![slabs(), sources(), boot_clock(), grow_tc(), store_xdp(), tail_calls(), memory(), tcx()])
 }
 
 /// Whether the tcx hook is there; without it tc programs are attached to a clsact qdisc.
@@ -37,6 +37,9 @@ pub fn has_tcx() -> bool {
 }
 
 const TCX: &str = "tcx";
+const MEMORY: &str = "bpf_probe_read_kernel";
+/// Of the running kernel (CONFIG_DEBUG_INFO_BTF).
+pub const BTF: &str = "/sys/kernel/btf/vmlinux";
 const NO_RESPONDER: &str = "no kernel responder: use the TCP responder";
 
 /// Mappable arrays of different length in one array of maps.
@@ -74,6 +77,26 @@ fn store_xdp() -> Probe {
 /// The way to collectors and back.
 fn tail_calls() -> Probe {
     helper("bpf_tail_call", "4.2", libbpf::BPF_PROG_TYPE_SCHED_CLS, libbpf::BPF_FUNC_tail_call)
+}
+
+/// The kernel's own memory, for collectors. Refused in lockdown mode "confidentiality" (LOCKDOWN_BPF_READ_KERNEL, `bpf_base_func_proto` in kernel/bpf/helpers.c) and without
+/// CAP_PERFMON.
+fn memory() -> Probe {
+    let (program_type, function) = (libbpf::BPF_PROG_TYPE_SCHED_CLS, libbpf::BPF_FUNC_probe_read_kernel);
+    let without = "kernel metrics are sampled from procfs instead of computed at the READ";
+    Probe { required: false, without, ..helper(MEMORY, "5.5", program_type, function) }
+}
+
+/// Whether programs of this process may read the kernel's memory.
+#[must_use]
+pub fn reads_memory() -> bool {
+    all().iter().any(|probe| probe.name == MEMORY && probe.found.is_ok())
+}
+
+/// Whether the kernel tells its types, by which collectors find its variables.
+#[must_use]
+pub fn has_btf() -> bool {
+    std::path::Path::new(BTF).exists()
 }
 
 /// Links at the tc hooks: nobody else's filters are touched, and a pin holds them.

@@ -23,6 +23,10 @@ fn options_bytes<T>() -> libbpf::size_t {
 pub(crate) const TCX_INGRESS: u32 = libbpf::BPF_TCX_INGRESS;
 /// `SEC("xdp")`.
 pub(crate) const XDP: u32 = libbpf::BPF_XDP;
+/// `SEC("iter/tcp")`.
+pub(crate) const TRACE_ITER: u32 = libbpf::BPF_TRACE_ITER;
+/// `SEC("tp_btf/...")`.
+pub(crate) const TRACE_RAW_TP: u32 = libbpf::BPF_TRACE_RAW_TP;
 /// The driver runs the program, not the stack.
 pub(crate) const XDP_NATIVE: u32 = libbpf::XDP_FLAGS_DRV_MODE;
 

@@ -11,4 +11,7 @@
 /* Words behind the answer's block that nobody else uses while a block is computed. */
 #define COLLECT_ROOM(scratch) (COLLECTOR_BLOCK(scratch) + 2 * ONLOOKER_BLOCK_WORDS)
 
+/* Where a CPU's slots begin in a block of eight: two CPUs share COLLECT_PAIR_SLOTS. */
+#define COLLECT_SLOT_OF_EIGHT(place) ((place) / 2 * COLLECT_PAIR_SLOTS + (place) % 2 * COLLECT_CPU_SLOTS)
+
 #endif

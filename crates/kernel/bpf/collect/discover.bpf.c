@@ -134,4 +134,51 @@ int find_net(void *context)
 	return e->net ? 0 : 2;
 }
 
+/* struct proto of the socket whose descriptor, one of the caller's, is in `address`. */
+SEC("syscall")
+int find_proto(void *context)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct onlooker_exchange *e = exchange_get();
+	struct file **files, *file = NULL;
+	struct socket *socket = NULL;
+
+	(void)context;
+	if (!e)
+		return 1;
+	files = BPF_CORE_READ(task, files, fdt, fd);
+	if (bpf_probe_read_kernel(&file, sizeof(file), files + e->address) || !file)
+		return 2;
+	socket = (void *)BPF_CORE_READ(file, private_data);
+	*(__u64 *)e->data = (__u64)BPF_CORE_READ(socket, sk, __sk_common.skc_prot);
+	return 0;
+}
+
+/* struct task_struct of the caller. */
+SEC("syscall")
+int find_task(void *context)
+{
+	struct onlooker_exchange *e = exchange_get();
+
+	(void)context;
+	if (!e)
+		return 1;
+	*(__u64 *)e->data = bpf_get_current_task();
+	return 0;
+}
+
+/* struct super_block of the caller's root: one of the list of all of them. */
+SEC("syscall")
+int find_super_block(void *context)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct onlooker_exchange *e = exchange_get();
+
+	(void)context;
+	if (!e)
+		return 1;
+	*(__u64 *)e->data = (__u64)BPF_CORE_READ(task, fs, root.mnt, mnt_sb);
+	return 0;
+}
+
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -58,8 +58,11 @@ struct onlooker_memory_facts {
 enum onlooker_way {
 	ONLOOKER_WAY_LSTATS = 1,         /* per CPU: packets and bytes, the same for both directions */
 	ONLOOKER_WAY_TSTATS = 2,         /* per CPU: packets and bytes of both directions */
-	ONLOOKER_WAY_TSTATS_IF_TYPED = 3, /* as TSTATS, if the device says that it keeps them */
+	ONLOOKER_WAY_VETH = 3, /* per CPU: what it sent, the other end what it received; and what queues count */
 };
+
+/* Receive queues of a veth that are looked at; of those with more there is no row. */
+#define COLLECT_VETH_QUEUES 8
 
 /* Group network. Buckets of a namespace's devices by number (NETDEV_HASHENTRIES), and the devices looked at in one READ at most. */
 #define COLLECT_BUCKETS 256
@@ -102,15 +105,74 @@ struct onlooker_table {
 	__u32 cpus;
 };
 
-/* A published twin; map `publication`. The programs write `next` and `runs`. */
+/* Blocks that a published twin's timer writes each time it fires, at most. */
+#define COLLECT_TURN_BLOCKS 8
+
+/* A published twin; map `publication`. The programs write `next`, `runs` and `spent_ns`. */
 struct onlooker_publication_facts {
-	__u64 interval_ns; /* between two blocks */
+	__u64 interval_ns; /* between two turns, which begin at multiples of it */
 	__u64 identity;    /* of block 0 */
 	__u32 first_block; /* in the slab */
 	__u32 blocks;
 	__u32 next;
+	__u32 turn_blocks; /* in a turn */
+	__u64 runs;        /* blocks written */
+	__u64 spent_ns;    /* on them */
+};
+
+/* Group stat; four CPUs a block, COLLECT_PAIR_SLOTS each. An element of map `stat_cpus`; 0: there is none. */
+#define COLLECT_STAT_CPUS_PER_BLOCK 4
+
+struct onlooker_stat_cpu {
+	__u64 kstat;          /* struct kernel_stat */
+	__u64 irq_stat;       /* irq_cpustat_t */
+	__u64 pending;        /* __softirq_pending */
+	__u64 hot;            /* struct pcpu_hot */
+	__u64 runqueue;       /* struct rq */
+	__u64 mce_exceptions; /* mce_exception_count */
+	__u64 mce_polls;      /* mce_poll_count */
+	__u64 files;          /* part of nr_files, 4 bytes */
+	__u64 processes;      /* process_counts */
+};
+
+/* Map `stat_facts`. */
+struct onlooker_stat_facts {
+	__u64 total_forks; /* 0: not found; so with the others */
+	__u64 threads;     /* nr_threads, 4 bytes */
+	__u64 most_files;  /* files_stat, max_files */
+	__u64 files;       /* count of nr_files */
+};
+
+/* Group schedstat; eight CPUs a block. An element of map `schedstat_cpus`. */
+struct onlooker_schedstat_cpu {
+	__u64 runqueue; /* struct rq */
+};
+
+/* Group vmstat; eight CPUs a block. An element of map `vmstat_cpus`. */
+struct onlooker_vmstat_cpu {
+	__u64 events; /* struct vm_event_state */
+};
+
+#define COLLECT_VMSTAT_EVENTS 8
+
+/* Map `vmstat_facts`: enumerators of the events in the order of their slots. */
+struct onlooker_vmstat_facts {
+	__u32 numbers[COLLECT_VMSTAT_EVENTS];
+	__u32 events; /* of `numbers` */
 	__u32 reserved;
-	__u64 runs;
+};
+
+/* Group pressure; the totals are block 0, eight CPUs a block follow. An element of map `pressure_cpus`. */
+struct onlooker_pressure_cpu {
+	__u64 group; /* struct psi_group_cpu */
+};
+
+#define COLLECT_PRESSURE_STATES 8
+
+/* Map `pressure_facts`: numbers of enum psi_states in the order of the slots; COLLECT_NONE: the kernel has not got it. */
+struct onlooker_pressure_facts {
+	__u64 group; /* struct psi_group of the system */
+	__u8 states[COLLECT_PRESSURE_STATES];
 };
 
 /* What discovery asks and is answered; map `exchange`. */
@@ -128,6 +190,82 @@ struct onlooker_exchange {
 	__u8 data[COLLECT_READ_BYTES];
 };
 
+/* Group netstat: two CPUs a block, 62 slots each; at most so many lists a CPU, and so many numbers in one of them and in all. */
+#define COLLECT_NETSTAT_SLOTS 62
+#define COLLECT_MIBS 12
+#define COLLECT_MIB_WORDS 160
+#define COLLECT_MIB_ROOM 480
+
+/* A part of one of the namespace's SNMP lists. */
+struct onlooker_mib {
+	__u64 first; /* address of its first number, less the CPU's offset */
+	__u32 words;
+	__u32 at; /* where they go in the program's room */
+};
+
+/* A network namespace, and by what it is told from a later one at the same address. */
+struct onlooker_space {
+	__u64 net;
+	__u64 cookie;
+};
+
+/* Map `facts`. Slot i of a CPU is number items[i] of the room; number 0 is always 0. */
+struct onlooker_netstat_facts {
+	struct onlooker_space space;
+	struct onlooker_mib mibs[COLLECT_MIBS];
+	__u16 items[COLLECT_NETSTAT_SLOTS];
+	__u16 reserved[2];
+};
+
+/* Group sockstat: numbers of the whole namespace or machine, in block 0, and of each CPU, in the others. */
+#define COLLECT_SOCKSTAT_WHOLES 12
+#define COLLECT_SOCKSTAT_PARTS 12
+
+/* A number: its address (of a CPU's: less the CPU's offset; 0: there is none), its width in bytes, and what is to be added. */
+struct onlooker_number {
+	__u64 address;
+	__u64 beside; /* address of 8 bytes that are counted with CPU 0; 0: none */
+	__u32 width;
+	__s32 add;
+};
+
+struct onlooker_sockstat_facts {
+	struct onlooker_space space;
+	struct onlooker_number wholes[COLLECT_SOCKSTAT_WHOLES];
+	struct onlooker_number parts[COLLECT_SOCKSTAT_PARTS];
+};
+
+/* Group disk. Block devices looked at in one READ at most, and how long a look is put off for one that is not ready. */
+#define COLLECT_SCAN_DISKS 16
+#define COLLECT_SCAN_PAUSE_NS 1000000000
+#define COLLECT_DISK_CPUS 6
+/* Words of a disk's name as it stands in its row. */
+#define COLLECT_DISK_NAME_WORDS 4
+
+/* The list of all block devices; map `disks`. The loader writes `list` and `capacity`, the programs the rest. */
+struct onlooker_disks {
+	__u64 list;       /* list_head of the inodes */
+	__u64 first;      /* its first when the scan began: new ones come in front */
+	__u64 cursor;     /* where the scan goes on; 0: it is complete */
+	__u64 scanned_ns; /* when it began */
+	__u32 capacity;   /* rows */
+	__u32 used;       /* rows that ever had a disk */
+	__u32 busy;       /* somebody changes rows: others only read them */
+	__u32 free;       /* rows on the list of free ones */
+	__u32 waiting;    /* the scan met one that has no row yet */
+	__u32 reserved;
+};
+
+/* A disk; map `rows`. */
+struct onlooker_disk {
+	__u64 device; /* struct block_device; 0: free */
+	__u64 name[COLLECT_DISK_NAME_WORDS];
+	__u32 number; /* dev_t */
+	__u32 generation;
+	__u32 sequence; /* odd: being changed */
+	__u32 reserved;
+};
+
 #define COLLECT_SIZE(type, bytes) _Static_assert(sizeof(struct type) == (bytes), #type " has another size in src/collect/intf.rs")
 
 COLLECT_SIZE(onlooker_cpu, 24);
@@ -136,8 +274,23 @@ COLLECT_SIZE(onlooker_memory_facts, 160);
 COLLECT_SIZE(onlooker_namespace, 40);
 COLLECT_SIZE(onlooker_row, 48);
 COLLECT_SIZE(onlooker_table, 24);
-COLLECT_SIZE(onlooker_publication_facts, 40);
+COLLECT_SIZE(onlooker_publication_facts, 48);
+COLLECT_SIZE(onlooker_stat_cpu, 72);
+COLLECT_SIZE(onlooker_stat_facts, 32);
+COLLECT_SIZE(onlooker_schedstat_cpu, 8);
+COLLECT_SIZE(onlooker_vmstat_cpu, 8);
+COLLECT_SIZE(onlooker_vmstat_facts, 40);
+COLLECT_SIZE(onlooker_pressure_cpu, 8);
+COLLECT_SIZE(onlooker_pressure_facts, 16);
 COLLECT_SIZE(onlooker_exchange, 56 + COLLECT_READ_BYTES);
+COLLECT_SIZE(onlooker_mib, 16);
+COLLECT_SIZE(onlooker_space, 16);
+COLLECT_SIZE(onlooker_netstat_facts, 16 + 16 * COLLECT_MIBS + 128);
+COLLECT_SIZE(onlooker_number, 24);
+COLLECT_SIZE(onlooker_sockstat_facts, 16 + 24 * (COLLECT_SOCKSTAT_WHOLES + COLLECT_SOCKSTAT_PARTS));
+_Static_assert(COLLECT_SOCKSTAT_PARTS <= COLLECT_CPU_SLOTS, "the numbers of a CPU take more slots than it has");
+COLLECT_SIZE(onlooker_disks, 56);
+COLLECT_SIZE(onlooker_disk, 56);
 _Static_assert(4 * COLLECT_PAIR_SLOTS == 124 && 2 * COLLECT_CPU_SLOTS <= COLLECT_PAIR_SLOTS, "pairs of CPUs fill blocks exactly");
 
 #endif

@@ -67,6 +67,47 @@ static __always_inline struct onlooker_namespace *namespace_get(void)
 	return bpf_map_lookup_elem(&namespace, &zero);
 }
 
+static __always_inline __u32 registration(__u64 device)
+{
+	struct net_device___byte *byte = (void *)device;
+	struct net_device___enum *bits = (void *)device;
+
+	if (bpf_core_field_exists(byte->reg_state))
+		return BPF_CORE_READ_BITFIELD_PROBED(byte, reg_state);
+	return BPF_CORE_READ_BITFIELD_PROBED(bits, reg_state);
+}
+
+/* netdev_priv of include/linux/netdevice.h: behind the structure, on a multiple of 32. */
+static __always_inline __u64 veth_of(__u64 device)
+{
+	return device + ((bpf_core_type_size(struct net_device) + 31) & ~31ull);
+}
+
+static __always_inline __u32 receive_queues(__u64 device)
+{
+	__u32 queues = 0;
+
+	if (device && READ_FIELD(&queues, struct net_device, device, real_num_rx_queues))
+		return COLLECT_VETH_QUEUES + 1;
+	return queues;
+}
+
+/* The other end, as long as it is there. */
+static __always_inline __u64 veth_peer(__u64 device)
+{
+	__u64 peer = 0;
+
+	READ_FIELD(&peer, struct veth_priv, veth_of(device), peer);
+	return peer && registration(peer) == NETREG_REGISTERED ? peer : 0;
+}
+
+static __always_inline int is_known_veth(__u64 device)
+{
+	if (!bpf_core_type_exists(struct veth_priv))
+		return 0;
+	return receive_queues(device) <= COLLECT_VETH_QUEUES && receive_queues(veth_peer(device)) <= COLLECT_VETH_QUEUES;
+}
+
 /* 0: counted in a way that is not known here. */
 static __always_inline __u32 way_of(__u64 device)
 {
@@ -86,8 +127,9 @@ static __always_inline __u32 way_of(__u64 device)
 	way = bpf_map_lookup_elem(&ways, &function);
 	if (!way)
 		return 0;
-	if (*way == ONLOOKER_WAY_TSTATS_IF_TYPED)
-		return type == NETDEV_PCPU_STAT_TSTATS ? ONLOOKER_WAY_TSTATS : 0;
+	/* Before 6.7 it does not say how it counts. */
+	if (*way == ONLOOKER_WAY_VETH && (type != NETDEV_PCPU_STAT_TSTATS || !is_known_veth(device)))
+		return 0;
 	return *way;
 }
 
@@ -216,16 +258,6 @@ static __always_inline void scan_namespace(struct onlooker_scratch *s, struct on
 	space->cursor = scan.cursor;
 }
 
-static __always_inline __u32 registration(__u64 device)
-{
-	struct net_device___byte *byte = (void *)device;
-	struct net_device___enum *bits = (void *)device;
-
-	if (bpf_core_field_exists(byte->reg_state))
-		return BPF_CORE_READ_BITFIELD_PROBED(byte, reg_state);
-	return BPF_CORE_READ_BITFIELD_PROBED(bits, reg_state);
-}
-
 /* Whether the device is still the one that the row was given to, but for its name. */
 static __always_inline int is_same(const struct onlooker_row *row, __u64 net)
 {
@@ -234,7 +266,7 @@ static __always_inline int is_same(const struct onlooker_row *row, __u64 net)
 
 	return !READ_FIELD(&ifindex, struct net_device, row->device, ifindex) && ifindex == row->ifindex &&
 	       !READ_FIELD(&own, struct net_device, row->device, nd_net.net) && own == net &&
-	       registration(row->device) == NETREG_REGISTERED;
+	       registration(row->device) == NETREG_REGISTERED && (row->way != ONLOOKER_WAY_VETH || is_known_veth(row->device));
 }
 
 static __always_inline void put(struct onlooker_scratch *s, __u32 slot, __u64 value)
@@ -245,28 +277,149 @@ static __always_inline void put(struct onlooker_scratch *s, __u32 slot, __u64 va
 		COLLECT_PAYLOAD(s)[slot] = value;
 }
 
-/* A device's counters on one CPU. A function of its own, so that the verifier walks it once. */
-__noinline int onlooker_put_counters(struct onlooker_scratch *s, __u64 address, __u32 way, __u32 slot, __u32 width)
+/* What is being counted; in the scratch, since functions take five arguments. */
+struct counting {
+	__u64 device, stats, core, peer, peer_stats, offset;
+	__u32 way, slot, width, once;
+};
+
+#define COUNTING(s) ((struct counting *)COLLECT_ROOM(s))
+
+/* In the order of the schema's fields. */
+struct counters {
+	__u64 rx_dropped, tx_dropped, rx_bytes, rx_packets, tx_bytes, tx_packets;
+};
+
+#define COUNTERS(s) ((struct counters *)(COLLECT_ROOM(s) + 32))
+
+static __always_inline void begin_counting(struct onlooker_scratch *s, const struct onlooker_row *row)
 {
-	__u64 rx_packets = 0, rx_bytes = 0, tx_packets = 0, tx_bytes = 0;
+	struct counting *on = COUNTING(s);
+
+	on->device = row->device;
+	on->stats = row->stats;
+	on->way = row->way;
+	on->core = 0;
+	on->peer = 0;
+	on->peer_stats = 0;
+	if (bpf_core_field_exists(((struct net_device *)0)->core_stats))
+		READ_FIELD(&on->core, struct net_device, row->device, core_stats);
+	if (row->way == ONLOOKER_WAY_VETH && bpf_core_type_exists(struct veth_priv)) {
+		on->peer = veth_peer(row->device);
+		if (on->peer)
+			READ_FIELD(&on->peer_stats, struct net_device, on->peer, lstats);
+	}
+}
+
+/* What a veth's queues count: of its own (veth_get_stats64 of drivers/net/veth.c), and of the other end's. */
+__noinline int onlooker_add_queues(struct onlooker_scratch *s, __u64 device, __u32 is_peer)
+{
+	__u64 queue = 0, packets, bytes, dropped, refused, unsent;
+	__u32 queues = receive_queues(device);
+
+	if (!s || !bpf_core_type_exists(struct veth_priv) || READ_FIELD(&queue, struct veth_priv, veth_of(device), rq) || !queue)
+		return 0;
+	for (__u32 at = 0; at < COLLECT_VETH_QUEUES; at++) {
+		if (at >= queues)
+			break;
+		packets = bytes = dropped = refused = unsent = 0;
+		READ_FIELD(&packets, struct veth_rq, queue, stats.vs.xdp_packets);
+		READ_FIELD(&bytes, struct veth_rq, queue, stats.vs.xdp_bytes);
+		READ_FIELD(&dropped, struct veth_rq, queue, stats.vs.rx_drops);
+		READ_FIELD(&refused, struct veth_rq, queue, stats.vs.xdp_tx_err);
+		READ_FIELD(&unsent, struct veth_rq, queue, stats.vs.peer_tq_xdp_xmit_err);
+		if (is_peer) {
+			COUNTERS(s)->tx_packets += packets;
+			COUNTERS(s)->tx_bytes += bytes;
+			COUNTERS(s)->rx_dropped += refused;
+			COUNTERS(s)->tx_dropped += unsent;
+		} else {
+			COUNTERS(s)->rx_packets += packets;
+			COUNTERS(s)->rx_bytes += bytes;
+			COUNTERS(s)->rx_dropped += dropped + unsent;
+			COUNTERS(s)->tx_dropped += refused;
+		}
+		queue += bpf_core_type_size(struct veth_rq);
+	}
+	return 1;
+}
+
+/* What the device counts once: it stands with the first CPU's. */
+static __always_inline void add_once(struct onlooker_scratch *s)
+{
+	struct counting *on = COUNTING(s);
+	struct counters *to = COUNTERS(s);
+	__u64 value = 0;
+
+	if (on->way == ONLOOKER_WAY_TSTATS) {
+		/* dev_get_tstats64 of net/core/dev.c begins with these; /proc/net/dev counts what was missed as dropped. */
+		READ_FIELD(&value, struct net_device, on->device, stats.rx_dropped);
+		to->rx_dropped += value;
+		READ_FIELD(&value, struct net_device, on->device, stats.rx_missed_errors);
+		to->rx_dropped += value;
+		READ_FIELD(&value, struct net_device, on->device, stats.tx_dropped);
+		to->tx_dropped += value;
+		READ_FIELD(&value, struct net_device, on->device, stats.rx_bytes);
+		to->rx_bytes += value;
+		READ_FIELD(&value, struct net_device, on->device, stats.rx_packets);
+		to->rx_packets += value;
+		READ_FIELD(&value, struct net_device, on->device, stats.tx_bytes);
+		to->tx_bytes += value;
+		READ_FIELD(&value, struct net_device, on->device, stats.tx_packets);
+		to->tx_packets += value;
+	} else if (on->way == ONLOOKER_WAY_VETH && bpf_core_type_exists(struct veth_priv)) {
+		READ_FIELD(&value, struct veth_priv, veth_of(on->device), dropped.counter);
+		to->tx_dropped += value;
+		onlooker_add_queues(s, on->device, 0);
+		if (on->peer)
+			onlooker_add_queues(s, on->peer, 1);
+	}
+}
+
+/* A device's counters on one CPU. A function of its own, so that the verifier walks it once. */
+__noinline int onlooker_put_counters(struct onlooker_scratch *s)
+{
+	struct counting *on;
+	struct counters *to;
+	__u64 address, value = 0;
 
 	if (!s)
 		return 0;
-	if (way == ONLOOKER_WAY_TSTATS) {
-		READ_FIELD(&rx_packets, struct pcpu_sw_netstats, address, rx_packets);
-		READ_FIELD(&rx_bytes, struct pcpu_sw_netstats, address, rx_bytes);
-		READ_FIELD(&tx_packets, struct pcpu_sw_netstats, address, tx_packets);
-		READ_FIELD(&tx_bytes, struct pcpu_sw_netstats, address, tx_bytes);
+	on = COUNTING(s);
+	to = COUNTERS(s);
+	__builtin_memset(to, 0, sizeof(*to));
+	address = on->stats + on->offset;
+	if (on->way == ONLOOKER_WAY_LSTATS) {
+		READ_FIELD(&to->rx_packets, struct pcpu_lstats, address, packets);
+		READ_FIELD(&to->rx_bytes, struct pcpu_lstats, address, bytes);
+		to->tx_packets = to->rx_packets;
+		to->tx_bytes = to->rx_bytes;
 	} else {
-		READ_FIELD(&rx_packets, struct pcpu_lstats, address, packets);
-		READ_FIELD(&rx_bytes, struct pcpu_lstats, address, bytes);
-		tx_packets = rx_packets;
-		tx_bytes = rx_bytes;
+		READ_FIELD(&to->rx_packets, struct pcpu_sw_netstats, address, rx_packets);
+		READ_FIELD(&to->rx_bytes, struct pcpu_sw_netstats, address, rx_bytes);
+		READ_FIELD(&to->tx_packets, struct pcpu_sw_netstats, address, tx_packets);
+		READ_FIELD(&to->tx_bytes, struct pcpu_sw_netstats, address, tx_bytes);
 	}
-	put(s, slot, rx_bytes);
-	put(s, slot + width, rx_packets);
-	put(s, slot + 2 * width, tx_bytes);
-	put(s, slot + 3 * width, tx_packets);
+	if (on->peer_stats) {
+		address = on->peer_stats + on->offset;
+		if (!READ_FIELD(&value, struct pcpu_sw_netstats, address, tx_packets))
+			to->rx_packets += value;
+		if (!READ_FIELD(&value, struct pcpu_sw_netstats, address, tx_bytes))
+			to->rx_bytes += value;
+	}
+	if (on->core) {
+		address = on->core + on->offset;
+		READ_FIELD(&to->rx_dropped, struct net_device_core_stats, address, rx_dropped);
+		READ_FIELD(&to->tx_dropped, struct net_device_core_stats, address, tx_dropped);
+	}
+	if (on->once)
+		add_once(s);
+	put(s, on->slot, to->rx_dropped);
+	put(s, on->slot + on->width, to->tx_dropped);
+	put(s, on->slot + 2 * on->width, to->rx_bytes);
+	put(s, on->slot + 3 * on->width, to->rx_packets);
+	put(s, on->slot + 4 * on->width, to->tx_bytes);
+	put(s, on->slot + 5 * on->width, to->tx_packets);
 	return 1;
 }
 
@@ -329,6 +482,7 @@ __noinline int onlooker_put_row(struct onlooker_scratch *s, __u32 block, __u32 p
 	put(s, slot, row.generation | ROW_LIVE);
 	put(s, slot + 1, name[0]);
 	put(s, slot + 2, name[1]);
+	begin_counting(s, &row);
 	for (__u32 cpu = 0; cpu < COLLECT_DEVICE_CPUS; cpu++) {
 		__u32 key = table->first_cpu + cpu;
 		__u64 *offset;
@@ -338,7 +492,11 @@ __noinline int onlooker_put_row(struct onlooker_scratch *s, __u32 block, __u32 p
 		offset = bpf_map_lookup_elem(&offsets, &key);
 		if (!offset)
 			break;
-		onlooker_put_counters(s, row.stats + *offset, row.way, slot + 3 + cpu, table->width);
+		COUNTING(s)->offset = *offset;
+		COUNTING(s)->slot = slot + 3 + cpu;
+		COUNTING(s)->width = table->width;
+		COUNTING(s)->once = !key;
+		onlooker_put_counters(s);
 	}
 	return 1;
 }

@@ -36,7 +36,7 @@ pub struct Check {
     pub metric: String,
     /// The kernel's value: of the element that does not agree, else of the first.
     pub kernel: f64,
-    /// procfs's before and after.
+    /// procfs's before and after; not numbers where it has none.
     pub procfs: (f64, f64),
     /// What came of it.
     pub verdict: Verdict,
@@ -116,6 +116,7 @@ pub(super) fn check(
 /// The reason why nothing can be said.
 pub(super) fn devices_without_row(
     prepared: &Prepared,
+    present: Vec<String>,
     compute: &dyn Fn(u32) -> Result<Option<Vec<u64>>>,
 ) -> std::result::Result<Vec<String>, String> {
     let payloads: Vec<Vec<u64>> = (0..prepared.schema.blocks())
@@ -129,7 +130,6 @@ pub(super) fn devices_without_row(
         let name = metrics.first().and_then(|metric| metric.split_once('{')).map_or("", |(name, _)| name);
         covered.contains(&series(name, [("device", device.as_str())]))
     };
-    let present = super::procfs::device_names().map_err(|error| format!("/proc/thread-self/net/dev: {error}"))?;
     Ok(present.into_iter().filter(|device| !has_row(device)).collect())
 }
 
@@ -177,6 +177,9 @@ fn decode(plan: &Plan, payloads: &[Vec<u64>]) -> HashMap<String, Vec<Element>> {
 fn compare(metric: &str, elements: &[Element], before: &Reading, after: &Reading) -> Check {
     let both = |key: &str| Some((*before.get(key)?, *after.get(key)?));
     let inside = |value: f64, (before, after): (Procfs, Procfs)| {
+        if before.value.is_nan() {
+            return (0.0..=before.rounding).contains(&value);
+        }
         let (low, high) = (before.value.min(after.value), before.value.max(after.value));
         value >= low - before.rounding && value <= high + after.rounding
     };
@@ -201,7 +204,11 @@ fn compare(metric: &str, elements: &[Element], before: &Reading, after: &Reading
             first.get_or_insert((*value, procfs));
         }
         if let Some((value, procfs)) = first {
-            return check(value, procfs, Verdict::Equal, format!("{compared} of {} {what}", values.len()));
+            let mut reason = format!("{compared} of {} {what}", values.len());
+            if procfs.0.value.is_nan() {
+                reason += &format!(" 0 to {}, all that can be checked: procfs has none", procfs.0.rounding);
+            }
+            return check(value, procfs, Verdict::Equal, reason);
         }
     }
     let nothing = Procfs { value: f64::NAN, rounding: 0.0 };
@@ -225,6 +232,14 @@ mod tests {
         let verdict = |value| compare("m{}", &elements(value), &reading(1.0), &reading(1.5)).verdict;
         assert_eq!([0.995, 1.2, 1.509].map(verdict), [Verdict::Equal; 3]);
         assert_eq!([0.98, 1.52, f64::NAN].map(verdict), [Verdict::Unlike; 3]);
+    }
+
+    #[test]
+    fn what_procfs_has_not_is_held_to_its_bounds() {
+        let bounds = Reading::from([("m{cpu=\"0\"}".to_owned(), Procfs::none(1.0))]);
+        let verdict = |value| compare("m{}", &elements(value), &bounds, &bounds).verdict;
+        assert_eq!([0.0, 1.0].map(verdict), [Verdict::Equal; 2]);
+        assert_eq!([-0.5, 1.5, f64::NAN].map(verdict), [Verdict::Unlike; 3]);
     }
 
     #[test]

@@ -36,7 +36,7 @@ const SWITCHES: u32 = 11;
 /// # Errors
 /// Why the group cannot be had.
 pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
-    let present = procfs::cpu_count().map_err(|error| format!("/sys/devices/system/cpu/present: {error}"))?;
+    let present = discovery.cpu_count()?;
     let cpus = present.min(MAX_CPUS);
     discovery.note_limit("CPUs", present, MAX_CPUS);
     let places = discovery.cpus(cpus)?;
@@ -76,7 +76,7 @@ fn schema(cpus: u32, tick_ns: u64, exact_idle: bool) -> Schema {
 }
 
 /// Two arrays, even CPUs and odd ones: `bpf/collect/intf.h` says why.
-fn push_for_all(fields: &mut Vec<Field>, field: Field, cpus: u32) {
+pub(super) fn push_for_all(fields: &mut Vec<Field>, field: Field, cpus: u32) {
     for odd in 0..2.min(cpus) {
         let values: Vec<String> = (odd..cpus).step_by(2).map(|cpu| cpu.to_string()).collect();
         let count = u32::try_from(values.len()).unwrap_or(u32::MAX);

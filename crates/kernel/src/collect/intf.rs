@@ -63,7 +63,7 @@ pub(super) const WAY_LSTATS: u32 = 1;
 /// `enum onlooker_way`.
 pub(super) const WAY_TSTATS: u32 = 2;
 /// `enum onlooker_way`.
-pub(super) const WAY_TSTATS_IF_TYPED: u32 = 3;
+pub(super) const WAY_VETH: u32 = 3;
 
 /// `struct onlooker_namespace`, as its loader writes it.
 pub(super) fn namespace_bytes(net: u64, capacity: u32) -> Vec<u8> {
@@ -99,18 +99,56 @@ pub(super) struct PublicationFacts {
     pub(super) identity: u64,
     pub(super) first_block: u32,
     pub(super) blocks: u32,
+    pub(super) turn_blocks: u32,
 }
 
+/// Most blocks of a turn.
+pub(super) const TURN_BLOCKS: u32 = 8;
+
 impl PublicationFacts {
-    pub(super) const BYTES: usize = 40;
+    pub(super) const BYTES: usize = 48;
     /// Where `runs` stands.
     pub(super) const RUNS: usize = 32;
+    /// Where `spent_ns` stands.
+    pub(super) const SPENT: usize = 40;
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes: Vec<u8> = [self.interval_ns, self.identity].into_iter().flat_map(u64::to_le_bytes).collect();
-        bytes.extend([self.first_block, self.blocks].into_iter().flat_map(u32::to_le_bytes));
+        bytes.extend([self.first_block, self.blocks, 0, self.turn_blocks].into_iter().flat_map(u32::to_le_bytes));
         bytes.resize(Self::BYTES, 0);
         bytes
+    }
+}
+
+/// A number that no statistic has.
+pub(super) const NONE: u8 = 0xff;
+/// Events of group vmstat, at most.
+pub(super) const VMSTAT_EVENTS: usize = 8;
+/// States of group pressure, at most.
+pub(super) const PRESSURE_STATES: usize = 8;
+
+/// CPUs of a block of group stat.
+pub(super) const STAT_CPUS_PER_BLOCK: u32 = 4;
+
+/// `struct onlooker_stat_cpu`.
+#[derive(Default)]
+pub(super) struct StatCpu {
+    pub(super) kstat: u64,
+    pub(super) irq_stat: u64,
+    pub(super) pending: u64,
+    pub(super) hot: u64,
+    pub(super) runqueue: u64,
+    pub(super) mce_exceptions: u64,
+    pub(super) mce_polls: u64,
+    pub(super) files: u64,
+    pub(super) processes: u64,
+}
+
+impl StatCpu {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let Self { kstat, irq_stat, pending, hot, runqueue, mce_exceptions, mce_polls, files, processes } = *self;
+        let words = [kstat, irq_stat, pending, hot, runqueue, mce_exceptions, mce_polls, files, processes];
+        words.into_iter().flat_map(u64::to_le_bytes).collect()
     }
 }
 
@@ -125,6 +163,106 @@ impl Cpu {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         [self.runqueue, self.cpustat, self.tick].into_iter().flat_map(u64::to_le_bytes).collect()
     }
+}
+
+/// Slots of a CPU in group netstat.
+pub(super) const NETSTAT_SLOTS: usize = 62;
+/// Lists that group netstat reads on a CPU, at most.
+pub(super) const MIBS: usize = 12;
+/// Numbers of such a list, at most.
+pub(super) const MIB_WORDS: u32 = 160;
+/// Numbers of all of them.
+pub(super) const MIB_ROOM: u32 = 480;
+
+/// `struct onlooker_space`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Space {
+    pub(crate) net: u64,
+    pub(crate) cookie: u64,
+}
+
+impl Space {
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        [self.net, self.cookie].into_iter().flat_map(u64::to_le_bytes).collect()
+    }
+}
+
+/// `struct onlooker_mib`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mib {
+    pub(super) first: u64,
+    pub(super) words: u32,
+    pub(super) at: u32,
+}
+
+/// `struct onlooker_netstat_facts`.
+pub(super) struct NetstatFacts {
+    pub(super) space: Space,
+    pub(super) mibs: Vec<Mib>,
+    pub(super) items: [u16; NETSTAT_SLOTS],
+}
+
+impl NetstatFacts {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.space.to_bytes();
+        for place in 0..MIBS {
+            let Mib { first, words, at } = self.mibs.get(place).copied().unwrap_or(Mib { first: 0, words: 0, at: 0 });
+            bytes.extend(first.to_le_bytes());
+            bytes.extend([words, at].into_iter().flat_map(u32::to_le_bytes));
+        }
+        bytes.extend(self.items.into_iter().flat_map(u16::to_le_bytes));
+        bytes.extend([0; 4]);
+        bytes
+    }
+}
+
+/// Numbers of group sockstat that are kept once.
+pub(super) const SOCKSTAT_WHOLES: usize = 12;
+/// Numbers of group sockstat of a CPU.
+pub(super) const SOCKSTAT_PARTS: usize = 12;
+
+/// `struct onlooker_number`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Number {
+    pub(super) address: u64,
+    pub(super) beside: u64,
+    pub(super) width: u32,
+    pub(super) add: i32,
+}
+
+/// `struct onlooker_sockstat_facts`.
+pub(super) struct SockstatFacts {
+    pub(super) space: Space,
+    pub(super) wholes: [Number; SOCKSTAT_WHOLES],
+    pub(super) parts: [Number; SOCKSTAT_PARTS],
+}
+
+impl SockstatFacts {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.space.to_bytes();
+        for Number { address, beside, width, add } in self.wholes.iter().chain(&self.parts) {
+            bytes.extend([address, beside].into_iter().flat_map(|word| word.to_le_bytes()));
+            bytes.extend(width.to_le_bytes());
+            bytes.extend(add.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// CPUs of a table of group disk.
+pub(super) const DISK_CPUS: u32 = 6;
+/// Bytes of a disk's name in its row.
+pub(super) const DISK_NAME_BYTES: u32 = 32;
+/// Bytes of `struct onlooker_disk`.
+pub(super) const DISK_BYTES: usize = 56;
+
+/// `struct onlooker_disks`, as its loader writes it.
+pub(super) fn disks_bytes(list: u64, capacity: u32) -> Vec<u8> {
+    let mut bytes = list.to_le_bytes().to_vec();
+    bytes.resize(32, 0);
+    bytes.extend(capacity.to_le_bytes());
+    bytes.resize(56, 0);
+    bytes
 }
 
 #[cfg(test)]
@@ -161,6 +299,14 @@ mod tests {
         };
         let size = |name: &str, bytes: usize| assert!(HEADER.contains(&format!("COLLECT_SIZE({name}, {bytes});")));
         size("onlooker_cpu", Cpu { runqueue: 0, cpustat: 0, tick: 0 }.to_bytes().len());
+        assert!(HEADER.contains(&format!("#define COLLECT_NONE {NONE:#x}\n")));
+        assert_eq!(defined("COLLECT_VMSTAT_EVENTS") as usize, VMSTAT_EVENTS);
+        size("onlooker_vmstat_facts", 4 * VMSTAT_EVENTS + 8);
+        assert_eq!(defined("COLLECT_PRESSURE_STATES") as usize, PRESSURE_STATES);
+        size("onlooker_pressure_facts", 8 + PRESSURE_STATES);
+        assert_eq!(defined("COLLECT_STAT_CPUS_PER_BLOCK"), STAT_CPUS_PER_BLOCK);
+        size("onlooker_stat_cpu", StatCpu::default().to_bytes().len());
+        size("onlooker_stat_facts", super::super::stat::facts_bytes(0, super::super::totals::Totals::default()).len());
         assert_eq!(defined("COLLECT_ROWS_PER_BLOCK"), ROWS_PER_BLOCK);
         assert_eq!(defined("COLLECT_BUCKETS"), BUCKETS);
         assert_eq!(defined("COLLECT_DEVICE_CPUS"), DEVICE_CPUS);
@@ -168,10 +314,43 @@ mod tests {
         size("onlooker_table", table.to_bytes().len());
         size("onlooker_row", ROW_BYTES);
         size("onlooker_namespace", namespace_bytes(0, 0).len());
-        for (name, way) in [("LSTATS", WAY_LSTATS), ("TSTATS", WAY_TSTATS), ("TSTATS_IF_TYPED", WAY_TSTATS_IF_TYPED)] {
+        for (name, way) in [("LSTATS", WAY_LSTATS), ("TSTATS", WAY_TSTATS), ("VETH", WAY_VETH)] {
             assert!(HEADER.contains(&format!("ONLOOKER_WAY_{name} = {way},")), "{name}");
         }
+        assert_eq!(defined("COLLECT_TURN_BLOCKS"), TURN_BLOCKS);
         size("onlooker_publication_facts", PublicationFacts::BYTES);
         size("onlooker_memory_facts", memory.to_bytes().len());
+    }
+
+    #[test]
+    fn sockstat_is_as_in_the_header() {
+        assert_eq!(defined("COLLECT_SOCKSTAT_WHOLES") as usize, SOCKSTAT_WHOLES);
+        assert_eq!(defined("COLLECT_SOCKSTAT_PARTS") as usize, SOCKSTAT_PARTS);
+        let (space, one) = (Space { net: 0, cookie: 0 }, Number::default());
+        let facts = SockstatFacts { space, wholes: [one; SOCKSTAT_WHOLES], parts: [one; SOCKSTAT_PARTS] };
+        assert!(HEADER.contains("COLLECT_SIZE(onlooker_number, 24);"));
+        assert_eq!(facts.to_bytes().len(), 16 + 24 * (SOCKSTAT_WHOLES + SOCKSTAT_PARTS));
+    }
+
+    #[test]
+    fn disk_is_as_in_the_header() {
+        assert_eq!(
+            (defined("COLLECT_DISK_CPUS"), 8 * defined("COLLECT_DISK_NAME_WORDS")),
+            (DISK_CPUS, DISK_NAME_BYTES)
+        );
+        assert!(HEADER.contains(&format!("COLLECT_SIZE(onlooker_disk, {DISK_BYTES});")));
+        assert!(HEADER.contains(&format!("COLLECT_SIZE(onlooker_disks, {});", disks_bytes(0, 0).len())));
+    }
+
+    #[test]
+    fn netstat_is_as_in_the_header() {
+        assert_eq!(defined("COLLECT_NETSTAT_SLOTS") as usize, NETSTAT_SLOTS);
+        assert_eq!(defined("COLLECT_MIBS") as usize, MIBS);
+        assert_eq!((defined("COLLECT_MIB_WORDS"), defined("COLLECT_MIB_ROOM")), (MIB_WORDS, MIB_ROOM));
+        let space = Space { net: 0, cookie: 0 };
+        assert!(HEADER.contains("COLLECT_SIZE(onlooker_space, 16);") && space.to_bytes().len() == 16);
+        assert!(HEADER.contains("COLLECT_SIZE(onlooker_netstat_facts, 16 + 16 * COLLECT_MIBS + 128);"));
+        let facts = NetstatFacts { space, mibs: Vec::new(), items: [0; NETSTAT_SLOTS] };
+        assert_eq!(facts.to_bytes().len(), 16 + 16 * MIBS + 128);
     }
 }

@@ -14,14 +14,25 @@
 mod check;
 mod cpu;
 mod devices;
-mod intf;
+mod disk;
+pub(crate) mod intf;
 mod load;
+mod local;
 mod memory;
+mod netstat;
 mod network;
-mod object;
-mod procfs;
+pub(crate) mod object;
+mod percpu;
+mod pressure;
+pub(crate) mod procfs;
 mod publish;
 mod responder;
+mod schedstat;
+mod sockstat;
+mod softnet;
+mod stat;
+mod totals;
+mod vmstat;
 
 use std::os::fd::AsFd as _;
 
@@ -31,13 +42,15 @@ use onlooker_region::Schema;
 use crate::discover::{Discovery, Finding};
 use crate::error::{Error, Result};
 use crate::home::Home;
+use crate::measure;
 use crate::program::{ProgramInfo, info_of};
 use crate::responder::Responder;
 
 pub use check::{Check, Verdict};
 pub use devices::{DeviceKey, DeviceRows};
+pub use local::Local;
 use object::{Image, Prepared, Purpose};
-pub use publish::{Publication, Published, stop_publishing};
+pub use publish::{Publication, Published, Twin, stop_publishing};
 
 /// A group of metrics: one region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,11 +65,41 @@ pub enum Group {
     Network,
     /// The responder's own counters.
     Responder,
+    /// Counters of the network protocols of the loader's namespace.
+    Netstat,
+    /// Backlogs of received packets of each CPU.
+    Softnet,
+    /// Sockets of the loader's namespace.
+    Sockstat,
+    /// Interrupts, softirqs, forks.
+    Stat,
+    /// Times that tasks ran and waited on each CPU.
+    Schedstat,
+    /// Stalls for want of CPU, memory and I/O.
+    Pressure,
+    /// Events of the memory.
+    Vmstat,
+    /// Disks.
+    Disk,
 }
 
 impl Group {
     /// All there are.
-    pub const ALL: [Self; 5] = [Self::Cpu, Self::Load, Self::Memory, Self::Network, Self::Responder];
+    pub const ALL: [Self; 13] = [
+        Self::Cpu,
+        Self::Load,
+        Self::Memory,
+        Self::Network,
+        Self::Responder,
+        Self::Netstat,
+        Self::Softnet,
+        Self::Sockstat,
+        Self::Stat,
+        Self::Schedstat,
+        Self::Pressure,
+        Self::Vmstat,
+        Self::Disk,
+    ];
 
     /// As configurations name it.
     #[must_use]
@@ -67,6 +110,14 @@ impl Group {
             Self::Memory => "memory",
             Self::Network => "network",
             Self::Responder => "responder",
+            Self::Netstat => "netstat",
+            Self::Softnet => "softnet",
+            Self::Sockstat => "sockstat",
+            Self::Stat => "stat",
+            Self::Schedstat => "schedstat",
+            Self::Pressure => "pressure",
+            Self::Vmstat => "vmstat",
+            Self::Disk => "disk",
         }
     }
 
@@ -79,6 +130,25 @@ impl Group {
             Self::Memory => "node_memory",
             Self::Network => "node_network",
             Self::Responder => "onlooker_responder",
+            Self::Netstat => "node_netstat",
+            Self::Softnet => "node_softnet",
+            Self::Sockstat => "node_sockstat",
+            Self::Stat => "node_stat",
+            Self::Schedstat => "node_schedstat",
+            Self::Pressure => "node_pressure",
+            Self::Vmstat => "node_vmstat",
+            Self::Disk => "node_disk",
+        }
+    }
+
+    /// Why the running kernel keeps nothing of the group, where it is built or started without it. Then [`install`] refuses the group with this reason.
+    #[must_use]
+    pub fn absence(self) -> Option<String> {
+        match self {
+            Self::Schedstat => schedstat::absence(),
+            Self::Pressure => pressure::absence(),
+            Self::Disk => disk::absence(),
+            _ => None,
         }
     }
 
@@ -91,6 +161,14 @@ impl Group {
             Self::Memory => 3,
             Self::Network => 4,
             Self::Responder => 5,
+            Self::Netstat => 16,
+            Self::Softnet => 17,
+            Self::Sockstat => 18,
+            Self::Stat => 8,
+            Self::Schedstat => 9,
+            Self::Pressure => 10,
+            Self::Vmstat => 11,
+            Self::Disk => 19,
         }
     }
 }
@@ -133,8 +211,8 @@ pub struct InstalledGroup {
     pub schema: Schema,
     /// Every metric, those that were left out too.
     pub checks: Vec<Check>,
-    /// Group network: devices that are there and have no row at installation, since their drivers count in ways of their own: procfs has to be
-    /// sampled for them. [`DeviceRows`] says it of now.
+    /// Groups network and disk: devices that are there and have no row at installation, since their drivers count in ways of their own: procfs has to be
+    /// sampled for them. [`DeviceRows`] says it of now, for network.
     pub uncovered: Vec<String>,
     /// The programs for tc and XDP, as the kernel has them.
     pub programs: Vec<ProgramInfo>,
@@ -170,6 +248,8 @@ pub struct SurveyedGroup {
     pub group: Group,
     /// Its metrics against procfs, or why it cannot be had here.
     pub result: std::result::Result<Vec<Check>, String>,
+    /// What its dearest block takes, ns, median, caches warm; of groups that can be had.
+    pub cost_ns: Option<u64>,
 }
 
 /// What [`survey`] found.
@@ -186,7 +266,10 @@ pub struct Survey {
 /// # Errors
 /// [`Error::Load`], [`Error::Bpf`] where not even the programs that look for variables can be loaded or run.
 pub fn install(responder: &Responder, options: &Options) -> Result<Installed> {
-    let mut discovery = Discovery::new(options.data_symbols)?;
+    install_all(responder, options, Discovery::new(options.data_symbols)?)
+}
+
+fn install_all(responder: &Responder, options: &Options, mut discovery: Discovery) -> Result<Installed> {
     let mut installed = Installed { groups: Vec::new(), refused: Vec::new(), findings: Vec::new() };
     for &group in &options.groups {
         match install_group(responder, &mut discovery, options, group) {
@@ -196,6 +279,15 @@ pub fn install(responder: &Responder, options: &Options) -> Result<Installed> {
     }
     installed.findings = discovery.into_findings();
     Ok(installed)
+}
+
+/// Installs collectors as on a machine with `cpus` CPUs, each of those that are not there being one that is. To measure what a block costs on larger
+/// machines: nothing is compared with procfs, and what is answered is of no use. Counters of the responder itself have no more CPUs than there are.
+///
+/// # Errors
+/// As [`install`].
+pub fn install_as_if(responder: &Responder, options: &Options, cpus: u32) -> Result<Installed> {
+    install_all(responder, options, Discovery::as_if(cpus)?)
 }
 
 /// Takes the collectors of these groups out of a responder again; those that are not installed are passed over.
@@ -213,13 +305,16 @@ pub fn survey(options: &Options) -> Result<Survey> {
     let mut discovery = Discovery::new(options.data_symbols)?;
     let mut groups = Vec::new();
     for &group in &options.groups {
+        let mut cost_ns = None;
         let result = prepare(None, &mut discovery, options, group).and_then(|prepared| {
-            let object = prepared.image.load(Purpose::Check).map_err(|error| error.to_string())?;
+            let object = prepared.image.load(Purpose::Measure).map_err(|error| error.to_string())?;
             let checks = check::check(&prepared, &|block| object::compute(&object, block))?;
             uncovered(&mut discovery, group, &prepared, &object)?;
+            let costs = (0..prepared.schema.blocks()).map(|block| measure::run_ns(&object, "collect_tc", block));
+            cost_ns = costs.collect::<Result<Vec<_>>>().map_err(|error| error.to_string())?.into_iter().max();
             Ok(checks)
         });
-        groups.push(SurveyedGroup { group, result });
+        groups.push(SurveyedGroup { group, result, cost_ns });
     }
     Ok(Survey { groups, findings: discovery.into_findings() })
 }
@@ -230,12 +325,23 @@ fn prepare(
     options: &Options,
     group: Group,
 ) -> std::result::Result<Prepared, String> {
+    if let Some(reason) = group.absence() {
+        return Err(reason);
+    }
     match group {
         Group::Cpu => cpu::prepare(discovery),
         Group::Load => load::prepare(discovery),
         Group::Memory => memory::prepare(discovery),
         Group::Network => network::prepare(discovery, options.devices),
         Group::Responder => responder::prepare(responder),
+        Group::Netstat => netstat::prepare(discovery),
+        Group::Softnet => softnet::prepare(discovery),
+        Group::Sockstat => sockstat::prepare(discovery),
+        Group::Stat => stat::prepare(discovery),
+        Group::Schedstat => schedstat::prepare(discovery),
+        Group::Pressure => pressure::prepare(discovery),
+        Group::Vmstat => vmstat::prepare(discovery),
+        Group::Disk => disk::prepare(discovery),
     }
 }
 
@@ -246,13 +352,15 @@ fn uncovered(
     prepared: &Prepared,
     object: &Object,
 ) -> std::result::Result<Vec<String>, String> {
-    if group != Group::Network {
-        return Ok(Vec::new());
-    }
-    let devices = check::devices_without_row(prepared, &|block| object::compute(object, block))?;
+    let present = match group {
+        Group::Network => procfs::device_names().map_err(|error| format!("/proc/thread-self/net/dev: {error}"))?,
+        Group::Disk => procfs::disk_names().map_err(|error| format!("/proc/diskstats: {error}"))?,
+        _ => return Ok(Vec::new()),
+    };
+    let devices = check::devices_without_row(prepared, present, &|block| object::compute(object, block))?;
     if !devices.is_empty() {
         let reason = format!("{}: they count in ways of their own; sample procfs for them", devices.join(", "));
-        discovery.note("devices without a row", Err(reason));
+        discovery.note(if group == Group::Disk { "disks without a row" } else { "devices without a row" }, Err(reason));
     }
     Ok(devices)
 }
@@ -266,9 +374,14 @@ fn install_group(
     let prepared = prepare(Some(responder), discovery, options, group)?;
     let text = |error: Error| error.to_string();
     let object = prepared.image.load(Purpose::Serve(responder)).map_err(text)?;
-    let checks = check::check(&prepared, &|block| object::compute(&object, block))?;
-    let uncovered = uncovered(discovery, group, &prepared, &object)?;
-    let schema = check::keep(&prepared.schema, &checks);
+    let (checks, uncovered, schema) = if discovery.is_real() {
+        let checks = check::check(&prepared, &|block| object::compute(&object, block))?;
+        let uncovered = uncovered(discovery, group, &prepared, &object)?;
+        let schema = check::keep(&prepared.schema, &checks);
+        (checks, uncovered, schema)
+    } else {
+        (Vec::new(), Vec::new(), prepared.schema.clone())
+    };
     if schema.groups.iter().all(|group| group.fields.is_empty()) {
         let first = checks.iter().find(|check| check.verdict != Verdict::Equal);
         let reason = first.map_or_else(|| "it has no metrics here".to_owned(), |check| format!("{check}"));

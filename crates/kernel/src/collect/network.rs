@@ -6,7 +6,7 @@ use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Ty
 use onlooker_region::table::{KeyPart, KeyType};
 
 use super::intf::{
-    DEVICE_CPUS, ROW_BYTES, ROWS_PER_BLOCK, TableFacts, WAY_LSTATS, WAY_TSTATS, WAY_TSTATS_IF_TYPED, namespace_bytes,
+    DEVICE_CPUS, ROW_BYTES, ROWS_PER_BLOCK, TableFacts, WAY_LSTATS, WAY_TSTATS, WAY_VETH, namespace_bytes,
 };
 use super::object::{Content, Image, Prepared};
 use super::procfs;
@@ -22,9 +22,15 @@ const NAME_BYTES: u32 = 16;
 
 /// Functions that make a device's statistics, and how those count that use them.
 const WAYS: [(&str, u32); 3] =
-    [("loopback_get_stats64", WAY_LSTATS), ("dev_get_tstats64", WAY_TSTATS), ("veth_get_stats64", WAY_TSTATS_IF_TYPED)];
+    [("loopback_get_stats64", WAY_LSTATS), ("dev_get_tstats64", WAY_TSTATS), ("veth_get_stats64", WAY_VETH)];
 
-const METRICS: [(&str, &str, &str); 4] = [
+/// Beyond, the schema of all columns would be longer than MAX_SCHEMA_BYTES: drops are sampled then.
+const MAX_CPUS_WITH_DROPS: u32 = 400;
+
+/// In the order of the program's columns: name, unit, help.
+const METRICS: [(&str, &str, &str); 6] = [
+    ("node_network_receive_drop_total", "", "Network device statistic receive_drop, by the CPU that counted."),
+    ("node_network_transmit_drop_total", "", "Network device statistic transmit_drop, by the CPU that counted."),
     ("node_network_receive_bytes_total", "bytes", "Network device statistic receive_bytes, by the CPU that counted."),
     ("node_network_receive_packets_total", "", "Network device statistic receive_packets, by the CPU that counted."),
     ("node_network_transmit_bytes_total", "bytes", "Network device statistic transmit_bytes, by the CPU that counted."),
@@ -40,7 +46,7 @@ pub(super) fn prepare(discovery: &mut Discovery, devices: u32) -> Result<Prepare
     let present = u32::try_from(present.len()).unwrap_or(u32::MAX);
     let capacity = devices.max(present.saturating_mul(2)).clamp(MIN_DEVICES, MAX_DEVICES);
     discovery.note_limit("network devices", present, MAX_DEVICES);
-    let cpus = procfs::cpu_count().map_err(|error| format!("/sys/devices/system/cpu/present: {error}"))?;
+    let cpus = discovery.cpu_count()?;
     let cpus = cpus.min(super::cpu::MAX_CPUS);
     let net = discovery.net()?;
     let offsets = discovery.percpu_offsets(cpus)?;
@@ -74,7 +80,8 @@ fn tables(cpus: u32, capacity: u32) -> (Schema, Vec<TableFacts>) {
         let count = (cpus - first_cpu).min(DEVICE_CPUS);
         // Of one CPU's counters 17 rows would fit a block, and it has 16 at most.
         let width = count.max(2);
-        let fields = (0..).zip(METRICS).map(|(metric, (name, unit, help))| {
+        let kept = (0..).zip(METRICS).filter(|(_, (name, ..))| cpus <= MAX_CPUS_WITH_DROPS || !name.contains("_drop_"));
+        let fields = kept.map(|(metric, (name, unit, help))| {
             let mut field = Field::new(name, Metric::Counter, Type::U64, metric * width);
             field.unit = unit.into();
             if first_cpu == 0 {
@@ -112,7 +119,7 @@ mod tests {
 
     #[test]
     fn any_number_of_cpus_has_a_good_schema_of_small_blocks() {
-        for cpus in (1..20).chain([64, 200, 512]) {
+        for cpus in (1..20).chain([64, 200, MAX_CPUS_WITH_DROPS, 512]) {
             let (schema, facts) = tables(cpus, 100);
             schema.check().unwrap_or_else(|error| panic!("{cpus} CPUs: {error}"));
             assert_eq!(schema.blocks() as usize, facts.len());
@@ -121,7 +128,7 @@ mod tests {
             }
             for table in &facts {
                 assert!(table.rows >= 1 && table.rows * table.row_words <= 124, "{cpus} CPUs");
-                assert!(3 + 3 * table.width + table.cpus == table.row_words, "{cpus} CPUs");
+                assert!(3 + 5 * table.width + table.cpus == table.row_words, "{cpus} CPUs");
             }
             assert_eq!(facts.iter().filter(|table| table.first_row == 0).count(), cpus.div_ceil(8) as usize);
         }

@@ -14,9 +14,11 @@ use crate::tables::crc_tables;
 
 /// What an object is loaded for: which of its programs, with whose maps.
 #[derive(Clone, Copy)]
-pub(super) enum Purpose<'a> {
+pub(crate) enum Purpose<'a> {
     /// Only to compute blocks in this process.
     Check,
+    /// To be measured in this process, on maps of its own.
+    Measure,
     /// To answer READs of this responder.
     Serve(&'a Responder),
     /// To write into this slab, with this responder's counters.
@@ -28,6 +30,7 @@ impl Purpose<'_> {
     fn maps(self) -> &'static [&'static str] {
         match self {
             Self::Check => &["once"],
+            Self::Measure => &["once", "scratch", "counters", "collectors_tc"],
             Self::Serve(_) => &["once", "scratch", "counters", "collectors_tc", "collectors_xdp"],
             Self::Publish(..) => &["publish_scratch", "published", "publication"],
         }
@@ -36,6 +39,7 @@ impl Purpose<'_> {
     fn programs(self) -> &'static [&'static str] {
         match self {
             Self::Check => &["collect_once"],
+            Self::Measure => &["collect_once", "collect_tc"],
             Self::Serve(_) => &["collect_once", "collect_tc", "collect_xdp"],
             Self::Publish(..) => &["publish"],
         }
@@ -44,15 +48,15 @@ impl Purpose<'_> {
 
 /// A map of the object, how many elements it has, and those that its loader writes, with their keys.
 #[derive(Clone)]
-pub(super) struct Content {
-    pub(super) map: &'static str,
-    pub(super) capacity: u32,
-    pub(super) elements: Vec<(Vec<u8>, Vec<u8>)>,
+pub(crate) struct Content {
+    pub(crate) map: &'static str,
+    pub(crate) capacity: u32,
+    pub(crate) elements: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Content {
     /// An array with all its elements.
-    pub(super) fn array(map: &'static str, elements: impl IntoIterator<Item = Vec<u8>>) -> Self {
+    pub(crate) fn array(map: &'static str, elements: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let elements: Vec<_> = (0u32..).map(|key| key.to_le_bytes().to_vec()).zip(elements).collect();
         Self { map, capacity: u32::try_from(elements.len()).unwrap_or(u32::MAX), elements }
     }
@@ -64,13 +68,13 @@ impl Content {
 }
 
 /// An object and all that its loader writes: enough to load it again.
-pub(super) struct Image {
+pub(crate) struct Image {
     /// Compiled from `bpf/collect/<group>.bpf.c`.
-    pub(super) object: &'static [u8],
+    pub(crate) object: &'static [u8],
     /// All that the loader writes.
-    pub(super) contents: Vec<Content>,
+    pub(crate) contents: Vec<Content>,
     /// Maps that computing needs beside those of `contents`.
-    pub(super) maps: &'static [&'static str],
+    pub(crate) maps: &'static [&'static str],
 }
 
 impl std::fmt::Debug for Image {
@@ -91,7 +95,7 @@ pub(super) struct Prepared {
 
 impl Image {
     /// Loads the programs that `purpose` needs and fills the maps.
-    pub(super) fn load(&self, purpose: Purpose<'_>) -> Result<Object> {
+    pub(crate) fn load(&self, purpose: Purpose<'_>) -> Result<Object> {
         let (result, log) = with_log(|| self.try_load(purpose));
         let object = result.map_err(|failure| match failure {
             Failure::Libbpf(source) => Error::Load { source, log },
@@ -137,7 +141,7 @@ impl Image {
 }
 
 /// A map of a loaded object.
-pub(super) fn map_of(object: &Object, name: &str) -> Result<MapHandle> {
+pub(crate) fn map_of(object: &Object, name: &str) -> Result<MapHandle> {
     let found = object.maps().find(|map| map.name() == name).ok_or_else(|| absent(name));
     found.and_then(|map| MapHandle::try_from(&map)).map_err(bpf("opening", name, "build it from bpf/collect"))
 }
@@ -154,12 +158,12 @@ impl From<libbpf_rs::Error> for Failure {
 }
 
 /// Where the request's offset stands in `struct onlooker_scratch`, and its block.
-pub(super) const OFFSET_AT: usize = 24;
+pub(crate) const OFFSET_AT: usize = 24;
 pub(super) const BLOCK_AT: usize = 56 + 48 + 8 * 10;
 const PAYLOAD_WORDS: std::ops::Range<usize> = 3..127;
 
 /// The payload of a block, computed now, in this thread, by the same function that answers READs; `None` where it had nothing to say.
-pub(super) fn compute(object: &Object, block: u32) -> Result<Option<Vec<u64>>> {
+pub(crate) fn compute(object: &Object, block: u32) -> Result<Option<Vec<u64>>> {
     let once = map_of(object, "once")?;
     let mut scratch = vec![0; once.value_size() as usize];
     scratch[OFFSET_AT..OFFSET_AT + 8].copy_from_slice(&(u64::from(block) * 1024).to_le_bytes());

@@ -2,8 +2,10 @@
 //! What procfs says of the metrics that collectors compute: what they are checked against.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::sync::OnceLock;
 
 /// Values by series, and how far from the true value each may be.
 pub(super) type Reading = HashMap<String, Procfs>;
@@ -11,10 +13,23 @@ pub(super) type Reading = HashMap<String, Procfs>;
 /// A value of procfs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Procfs {
-    /// As exported.
+    /// As exported; not a number where procfs has none.
     pub(super) value: f64,
-    /// What rounding may have taken off or added.
+    /// What rounding may have taken off or added; where procfs has none, the most that the value can be.
     pub(super) rounding: f64,
+}
+
+impl Procfs {
+    /// A number that procfs prints as it is.
+    #[allow(clippy::cast_precision_loss, reason = "as exported")]
+    pub(super) fn exact(value: u64) -> Self {
+        Self { value: value as f64, rounding: 0.0 }
+    }
+
+    /// procfs has no such value: all that can be said is that it is 0 to `most`.
+    pub(super) fn none(most: f64) -> Self {
+        Self { value: f64::NAN, rounding: most }
+    }
 }
 
 /// A series by name and labels, in one form for kernel and procfs.
@@ -82,6 +97,38 @@ pub(super) fn load() -> io::Result<Reading> {
     let series =
         names.into_iter().zip(loads()?).map(|(name, value)| (series(name, []), Procfs { value, rounding: 0.01 }));
     Ok(series.collect())
+}
+
+/// Threads: behind the slash of /proc/loadavg.
+pub(super) fn threads() -> io::Result<u64> {
+    let text = fs::read_to_string("/proc/loadavg")?;
+    let word = text.split_ascii_whitespace().nth(3).and_then(|word| word.split_once('/')?.1.parse().ok());
+    word.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Open files and the most that there can be: /proc/sys/fs/file-nr. It is kept open, since it counts itself, and between two looks the kernel is to have as many.
+pub(super) fn files() -> io::Result<(u64, u64)> {
+    static FILE: OnceLock<File> = OnceLock::new();
+    let path = "/proc/sys/fs/file-nr";
+    let file = match FILE.get() {
+        Some(file) => file,
+        None => {
+            let opened = File::open(path)?;
+            FILE.get_or_init(|| opened)
+        }
+    };
+    let mut buffer = [0; 96];
+    let length = file.read_at(&mut buffer, 0)?;
+    let text = String::from_utf8_lossy(&buffer[..length]);
+    let mut numbers = text.split_ascii_whitespace().map_while(|word| word.parse().ok());
+    let mut next = |skip: usize| numbers.nth(skip).ok_or(io::ErrorKind::InvalidData);
+    Ok((next(0)?, next(1)?))
+}
+
+/// Processes that /proc shows: all there are, in the first pid namespace and without hidepid.
+pub(super) fn processes() -> io::Result<u64> {
+    let is_process = |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit);
+    Ok(fs::read_dir("/proc")?.flatten().filter(is_process).count() as u64)
 }
 
 /// Lines of a name and a number.
@@ -159,9 +206,11 @@ fn zones_of(text: &str) -> Zones {
 }
 
 /// Columns of /proc/net/dev behind the name that are collected: metric, place.
-const DEVICE_COLUMNS: [(&str, usize); 4] = [
+const DEVICE_COLUMNS: [(&str, usize); 6] = [
     ("node_network_receive_bytes_total", 0),
     ("node_network_receive_packets_total", 1),
+    ("node_network_receive_drop_total", 3),
+    ("node_network_transmit_drop_total", 11),
     ("node_network_transmit_bytes_total", 8),
     ("node_network_transmit_packets_total", 9),
 ];
@@ -194,8 +243,137 @@ pub(super) fn network() -> io::Result<Reading> {
     Ok(reading)
 }
 
+/// /proc/net/snmp, netstat and snmp6 of the calling thread's namespace, as node_netstat_*.
+pub(super) fn netstat() -> io::Result<Reading> {
+    let mut reading = Reading::new();
+    let mut add = |name: String, value: &str| {
+        if let Ok(value) = value.parse() {
+            reading.insert(series(&format!("node_netstat_{name}"), []), Procfs { value, rounding: 0.0 });
+        }
+    };
+    for path in ["/proc/thread-self/net/snmp", "/proc/thread-self/net/netstat"] {
+        let text = fs::read_to_string(path)?;
+        let lines: Vec<&str> = text.lines().collect();
+        // A line of names, a line of values.
+        for pair in lines.chunks_exact(2) {
+            let (Some((protocol, names)), Some((_, values))) = (pair[0].split_once(':'), pair[1].split_once(':'))
+            else {
+                continue;
+            };
+            for (name, value) in names.split_ascii_whitespace().zip(values.split_ascii_whitespace()) {
+                add(format!("{protocol}_{name}"), value);
+            }
+        }
+    }
+    // Not there without IPv6.
+    for line in fs::read_to_string("/proc/thread-self/net/snmp6").unwrap_or_default().lines() {
+        let mut words = line.split_ascii_whitespace();
+        if let (Some(name), Some(value)) = (words.next(), words.next())
+            && let Some((protocol, name)) = name.split_once('6')
+        {
+            add(format!("{protocol}6_{name}"), value);
+        }
+    }
+    Ok(reading)
+}
+
+/// /proc/net/softnet_stat: hexadecimal columns, a line a CPU that is online, whose number is the 13th column.
+pub(super) fn softnet() -> io::Result<Reading> {
+    let text = fs::read_to_string("/proc/net/softnet_stat")?;
+    let mut reading = Reading::new();
+    for (line, at) in text.lines().zip(0u32..) {
+        let columns: Vec<u32> =
+            line.split_ascii_whitespace().map_while(|word| u32::from_str_radix(word, 16).ok()).collect();
+        let cpu = columns.get(12).copied().unwrap_or(at).to_string();
+        for (metric, _, column, _) in super::softnet::METRICS {
+            if let Some(value) = columns.get(column) {
+                let value = Procfs { value: f64::from(*value), rounding: 0.0 };
+                reading.insert(series(metric, [("cpu", cpu.as_str())]), value);
+            }
+        }
+    }
+    Ok(reading)
+}
+
+/// /proc/net/sockstat and sockstat6 of the calling thread's namespace, as node_sockstat_*.
+pub(super) fn sockstat() -> io::Result<Reading> {
+    let mut text = fs::read_to_string("/proc/thread-self/net/sockstat")?;
+    // Not there without IPv6.
+    text.push_str(&fs::read_to_string("/proc/thread-self/net/sockstat6").unwrap_or_default());
+    #[allow(clippy::cast_precision_loss, reason = "4096 or so")]
+    let page_bytes = rustix::param::page_size() as f64;
+    let mut reading = Reading::new();
+    let mut add = |name: String, value: f64| {
+        reading.insert(series(&format!("node_sockstat_{name}"), []), Procfs { value, rounding: 0.0 });
+    };
+    for line in text.lines() {
+        let Some((protocol, rest)) = line.split_once(':') else { continue };
+        let words: Vec<&str> = rest.split_ascii_whitespace().collect();
+        for pair in words.chunks_exact(2) {
+            let Ok(value) = pair[1].parse::<f64>() else { continue };
+            if pair[0] == "mem" {
+                add(format!("{protocol}_mem_bytes"), value * page_bytes);
+            }
+            add(format!("{protocol}_{}", pair[0]), value);
+        }
+    }
+    Ok(reading)
+}
+
+/// node_exporter's default `--collector.diskstats.device-exclude`: ^(ram|loop|fd|(h|s|v|xv)d[a-z]|nvme\d+n\d+p)\d+$.
+fn is_shown_disk(name: &str) -> bool {
+    let stem = name.trim_end_matches(|last: char| last.is_ascii_digit());
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let nvme = || {
+        let rest = stem.strip_prefix("nvme")?.strip_suffix('p')?;
+        let (controller, namespace) = rest.split_once('n')?;
+        Some(digits(controller) && digits(namespace))
+    };
+    let drive = || {
+        let letter = ["hd", "sd", "vd", "xvd"].iter().find_map(|front| stem.strip_prefix(front))?;
+        Some(letter.len() == 1 && letter.bytes().all(|byte| byte.is_ascii_lowercase()))
+    };
+    let excluded = matches!(stem, "ram" | "loop" | "fd") || nvme() == Some(true) || drive() == Some(true);
+    stem.len() == name.len() || !excluded
+}
+
+/// The lines of /proc/diskstats that node_exporter shows: name, and what is behind it.
+fn diskstats() -> io::Result<Vec<(String, Vec<u64>)>> {
+    let text = fs::read_to_string("/proc/diskstats")?;
+    let lines = text.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace().skip(2);
+        let name = words.next().filter(|name| is_shown_disk(name))?;
+        Some((name.to_owned(), words.filter_map(|word| word.parse().ok()).collect()))
+    });
+    Ok(lines.collect())
+}
+
+/// Disks that node_exporter shows.
+pub(super) fn disk_names() -> io::Result<Vec<String>> {
+    Ok(diskstats()?.into_iter().map(|(name, _)| name).collect())
+}
+
+/// /proc/diskstats, which has sums over CPUs, and times in whole ms.
+pub(super) fn disks() -> io::Result<Reading> {
+    use super::disk::{METRICS, Unit};
+    let mut reading = Reading::new();
+    for (device, numbers) in diskstats()? {
+        for (metric, unit, column, _) in METRICS {
+            #[allow(clippy::cast_precision_loss, reason = "as exported")]
+            let value = numbers.get(column).copied().unwrap_or(0) as f64;
+            let (value, rounding) = match unit {
+                Unit::SectorBytes => (value * 512.0, 0.0),
+                Unit::Time | Unit::Busy => (value / 1e3, 0.001),
+                Unit::Count | Unit::Sectors | Unit::Now => (value, 0.0),
+            };
+            reading.insert(series(metric, [("device", device.as_str())]), Procfs { value, rounding });
+        }
+    }
+    Ok(reading)
+}
+
 /// CPUs that are present, counted to the highest.
-pub(super) fn cpu_count() -> io::Result<u32> {
+pub(crate) fn cpu_count() -> io::Result<u32> {
     let list = fs::read_to_string("/sys/devices/system/cpu/present")?;
     let last = list.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<u32>().ok());
     last.map(|last| last + 1).ok_or_else(|| io::ErrorKind::InvalidData.into())
@@ -204,6 +382,29 @@ pub(super) fn cpu_count() -> io::Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn disks_are_those_that_node_exporter_shows() {
+        for shown in [
+            "sda",
+            "vda",
+            "xvda",
+            "sdaa1",
+            "nvme0n1",
+            "nvme12n3",
+            "mmcblk0",
+            "mmcblk0p1",
+            "zram0",
+            "dm-0",
+            "md127",
+            "sr0",
+        ] {
+            assert!(is_shown_disk(shown), "{shown}");
+        }
+        for hidden in ["ram0", "loop12", "fd0", "sda1", "hdb12", "vdz3", "xvda1", "nvme0n1p1", "nvme12n3p14"] {
+            assert!(!is_shown_disk(hidden), "{hidden}");
+        }
+    }
 
     #[test]
     fn zones_add_up_their_reserves_and_watermarks() {

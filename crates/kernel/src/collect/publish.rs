@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Published twins: a timer of the kernel writes a group's blocks into a slab, one block each time it fires, by the same function that computes them for
-//! READs. The timer is part of a map: it ends when nobody holds that map any more, which is why a home pins it, and why [`crate::Home::purge`] ends it.
+//! Published twins: a timer of the kernel writes a group's blocks into a slab, at most eight each time it fires, by the same function that computes them for
+//! READs. Timers fire at multiples of their interval, so that twins of one interval share an interrupt. The timer is part of a map: it ends when nobody holds that map any more, which is why a home pins it, and why [`crate::Home::purge`] ends it.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle, ProgramHandle};
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Kind};
 
-use super::intf::{PublicationFacts, TIMER_BYTES};
+use super::intf::{PublicationFacts, TIMER_BYTES, TURN_BLOCKS};
 use super::object::{self, Purpose};
 use super::{Group, InstalledGroup};
 use crate::error::{CHECK_KERNEL_LOG, Error, Result, absent, bpf, system};
-use crate::home::{Home, pin};
+use crate::home::{Home, open_map, pin};
 use crate::responder::Responder;
 use crate::slab::Slab;
+use crate::sys;
 
 /// Shortest time between two blocks of a twin: a block takes up to 5 us, and a twin is to cost no more than a twentieth of a processor.
 const SHORTEST_STEP: Duration = Duration::from_micros(100);
+const MAP: &str = "publication";
+const PROGRAM: &str = "publish";
 const ADVICE: &str = "needs write access to the BPF file system (root)";
 
 /// Where a twin goes and how often it is written.
@@ -51,10 +55,22 @@ impl Published {
     /// # Errors
     /// [`Error::Bpf`].
     pub fn written(&self) -> Result<u64> {
-        let value = self.map.lookup(&[0; 4], MapFlags::ANY).map_err(bpf("reading", "publication", CHECK_KERNEL_LOG))?;
-        let at = TIMER_BYTES + PublicationFacts::RUNS;
-        let runs = value.as_ref().and_then(|value| value.get(at..at + 8)?.try_into().ok());
-        Ok(runs.map_or(0, u64::from_le_bytes))
+        self.fact(PublicationFacts::RUNS)
+    }
+
+    /// What they took, without the interrupts.
+    ///
+    /// # Errors
+    /// [`Error::Bpf`].
+    pub fn spent(&self) -> Result<Duration> {
+        self.fact(PublicationFacts::SPENT).map(Duration::from_nanos)
+    }
+
+    fn fact(&self, at: usize) -> Result<u64> {
+        let value = self.map.lookup(&[0; 4], MapFlags::ANY).map_err(bpf("reading", MAP, CHECK_KERNEL_LOG))?;
+        let at = TIMER_BYTES + at;
+        let word = value.as_ref().and_then(|value| value.get(at..at + 8)?.try_into().ok());
+        Ok(word.map_or(0, u64::from_le_bytes))
     }
 }
 
@@ -79,38 +95,107 @@ impl InstalledGroup {
     /// [`Error::Limit`] for intervals under 100 us a block and for blocks beyond the slab's end, [`Error::Load`], [`Error::Bpf`], [`Error::System`].
     pub fn publish(&self, responder: &Responder, publication: &Publication<'_>) -> Result<Published> {
         let Publication { interval, slab, first_block, identity, home } = *publication;
-        let step = interval / self.blocks.max(1);
-        if step < SHORTEST_STEP {
-            let value = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
-            let limits = format!("at least 100 for each of its {} blocks", self.blocks);
-            return Err(Error::Limit { what: "interval of a published group, us,", value, limits });
-        }
-        if first_block.checked_add(self.blocks).is_none_or(|end| end > slab.blocks()) {
-            let limits =
-                format!("with {} blocks from there on it must end within the slab's {}", self.blocks, slab.blocks());
-            return Err(Error::Limit { what: "first block of a published group", value: first_block.into(), limits });
-        }
+        let facts = facts(interval, self.blocks, (first_block, slab.blocks()), identity)?;
         let object = self.image.load(Purpose::Publish(responder, slab))?;
-        let map = object::map_of(&object, "publication")?;
-        let interval_ns = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX);
-        let facts = PublicationFacts { interval_ns, identity, first_block, blocks: self.blocks };
-        let mut value = vec![0; TIMER_BYTES];
-        value.extend(facts.to_bytes());
-        map.update(&[0; 4], &value, MapFlags::ANY).map_err(bpf("writing", "publication", CHECK_KERNEL_LOG))?;
+        let map = object::map_of(&object, MAP)?;
+        write(&map, &facts)?;
         if let Some(home) = home {
             // Two writers of one block would spoil it: the old one ends first.
             stop_publishing(home, self.group)?;
-            let path = pin_path(home, self.group);
-            let directory = path.parent().unwrap_or(&path);
-            fs::create_dir_all(directory).map_err(system("creating", directory.display().to_string(), ADVICE))?;
-            pin(&map, &path)?;
+            pin_one(&map, &pin_path(home, self.group))?;
         }
-        if object::run(&object, "publish")? != 0 {
-            let advice = "the kernel refused a timer: see the kernel log";
-            return Err(bpf("starting", "the timer of a published group", advice)(absent("timer that starts")));
-        }
+        started(object::run(&object, PROGRAM)?)?;
         Ok(Published { schema: self.published_schema(interval), map })
     }
+
+    /// Pins the group's twin so that another process can start it ([`Twin`]), which knows where in the slab it belongs; it writes nothing before. One that is pinned
+    /// there ends.
+    ///
+    /// # Errors
+    /// [`Error::Load`], [`Error::Bpf`], [`Error::System`].
+    pub fn pin_twin(&self, responder: &Responder, slab: &Slab, home: &Home) -> Result<()> {
+        let object = self.image.load(Purpose::Publish(responder, slab))?;
+        let program = object.progs_mut().find(|program| program.name() == PROGRAM).ok_or_else(|| absent(PROGRAM));
+        let program = program.and_then(|program| ProgramHandle::try_from(&program));
+        let program = program.map_err(bpf("opening", PROGRAM, CHECK_KERNEL_LOG))?;
+        stop_publishing(home, self.group)?;
+        pin_one(&object::map_of(&object, MAP)?, &pin_path(home, self.group))?;
+        pin_one(&program, &program_path(home, self.group))
+    }
+}
+
+/// A twin as an installer has pinned it ([`InstalledGroup::pin_twin`]).
+#[derive(Debug)]
+pub struct Twin {
+    program: ProgramHandle,
+    map: MapHandle,
+}
+
+impl Twin {
+    /// Opens what is pinned. Needs CAP_BPF where the kernel forbids BPF to others.
+    ///
+    /// # Errors
+    /// [`Error::Bpf`] if there is nothing.
+    pub fn open(home: &Home, group: Group) -> Result<Self> {
+        let path = program_path(home, group);
+        let advice = "no twin of the group is pinned there: install it";
+        let program = ProgramHandle::from_pinned_path(&path);
+        let program = program.map_err(bpf("opening", path.display().to_string(), advice))?;
+        Ok(Self { program, map: open_map(&pin_path(home, group))? })
+    }
+
+    /// Starts to write `blocks` blocks of the slab that it was pinned for, from the first of `place` on, of as many as the second says; it goes on until the pins are
+    /// removed. Needs CAP_BPF as [`Twin::open`]. Once: a twin that writes already is to be pinned anew.
+    ///
+    /// # Errors
+    /// As [`InstalledGroup::publish`].
+    pub fn start(&self, interval: Duration, blocks: u32, place: (u32, u32), identity: u64) -> Result<()> {
+        write(&self.map, &facts(interval, blocks, place, identity)?)?;
+        let verdict = sys::run_syscall(self.program.as_fd());
+        started(verdict.map_err(system("BPF_PROG_TEST_RUN", PROGRAM, "needs CAP_BPF"))?)
+    }
+}
+
+fn facts(
+    interval: Duration,
+    blocks: u32,
+    (first_block, slab_blocks): (u32, u32),
+    identity: u64,
+) -> Result<PublicationFacts> {
+    let step = interval / blocks.max(1);
+    if step < SHORTEST_STEP {
+        let value = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
+        let limits = format!("at least 100 for each of its {blocks} blocks");
+        return Err(Error::Limit { what: "interval of a published group, us,", value, limits });
+    }
+    if first_block.checked_add(blocks).is_none_or(|end| end > slab_blocks) {
+        let limits = format!("with {blocks} blocks from there on it must end within the slab's {slab_blocks}");
+        return Err(Error::Limit { what: "first block of a published group", value: first_block.into(), limits });
+    }
+    // As few turns as their greatest length allows.
+    let turns = blocks.div_ceil(TURN_BLOCKS).max(1);
+    let interval_ns = u64::try_from((interval / turns).as_nanos()).unwrap_or(u64::MAX);
+    Ok(PublicationFacts { interval_ns, identity, first_block, blocks, turn_blocks: blocks.div_ceil(turns) })
+}
+
+fn write(map: &MapHandle, facts: &PublicationFacts) -> Result<()> {
+    let mut value = vec![0; TIMER_BYTES];
+    value.extend(facts.to_bytes());
+    map.update(&[0; 4], &value, MapFlags::ANY).map_err(bpf("writing", MAP, CHECK_KERNEL_LOG))
+}
+
+fn started(verdict: u32) -> Result<()> {
+    if verdict == 0 {
+        return Ok(());
+    }
+    let advice = "the kernel refused a timer: see the kernel log";
+    Err(bpf("starting", "the timer of a published group", advice)(absent("timer that starts")))
+}
+
+fn pin_one(object: impl AsFd, path: &Path) -> Result<()> {
+    let directory = path.parent().unwrap_or(path);
+    fs::create_dir_all(directory).map_err(system("creating", directory.display().to_string(), ADVICE))?;
+    pin(object, path)
 }
 
 /// Ends the twin of a group that is pinned there, if there is one.
@@ -118,14 +203,21 @@ impl InstalledGroup {
 /// # Errors
 /// [`Error::System`] if the pin cannot be removed.
 pub fn stop_publishing(home: &Home, group: Group) -> Result<()> {
-    let path = pin_path(home, group);
-    match fs::remove_file(&path) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(system("removing", path.display().to_string(), ADVICE)(error)),
+    for path in [pin_path(home, group), program_path(home, group)] {
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(system("removing", path.display().to_string(), ADVICE)(error));
+            }
+            _ => {}
+        }
     }
+    Ok(())
 }
 
 fn pin_path(home: &Home, group: Group) -> PathBuf {
     home.path().join("publications").join(group.name())
+}
+
+fn program_path(home: &Home, group: Group) -> PathBuf {
+    home.path().join("publications").join(format!("{}_publish", group.name()))
 }

@@ -14,11 +14,16 @@ mod reader;
 mod symbols;
 mod types;
 
+use std::collections::HashMap;
+use std::os::fd::AsRawFd as _;
 use std::time::Duration;
+
+use libbpf_rs::btf::Btf;
 
 use crate::error::Result;
 
 pub(crate) use operands::Read;
+pub(crate) use percpu::CpuPlace;
 use reader::Reader;
 use symbols::Symbols;
 use types::Types;
@@ -37,6 +42,15 @@ const HZ_INTERVAL: Duration = Duration::from_millis(100);
 /// Values of CONFIG_HZ.
 const HZ: [u64; 5] = [100, 250, 300, 1000, 1024];
 
+/// Steps along the kernel's list of protocols: there are some fifty.
+const MAX_PROTOCOLS: usize = 256;
+/// Steps along the kernel's list of mounted file systems.
+const MAX_FILE_SYSTEMS: u32 = 16_384;
+/// Ancestors of a task: as many as nested namespaces of processes have, many times over.
+const MAX_ANCESTORS: u32 = 4096;
+/// Of `name` in struct proto.
+const PROTOCOL_NAME_BYTES: usize = 32;
+
 /// What is known about the running kernel.
 pub(crate) struct Discovery {
     reader: Reader,
@@ -44,6 +58,7 @@ pub(crate) struct Discovery {
     types: std::result::Result<Types, String>,
     findings: Vec<Finding>,
     begin: (u64, u64),
+    as_if_cpus: Option<u32>,
 }
 
 impl Discovery {
@@ -53,11 +68,23 @@ impl Discovery {
     /// # Errors
     /// [`crate::Error::Load`], [`crate::Error::Bpf`]: without these programs nothing can be found. All else ends as a finding.
     pub(crate) fn new(data_symbols: bool) -> Result<Self> {
+        Self::begin(&symbols::WANTED, data_symbols)
+    }
+
+    /// The same with the addresses of further symbols, as far as kallsyms lists them.
+    ///
+    /// # Errors
+    /// As [`Discovery::new`].
+    pub(crate) fn with_symbols(more: &[&str]) -> Result<Self> {
+        Self::begin(&[&symbols::WANTED[..], more].concat(), true)
+    }
+
+    fn begin(wanted: &[&str], data_symbols: bool) -> Result<Self> {
         let reader = Reader::load()?;
         let begin = reader.clocks()?;
         let types = Types::of_kernel();
-        let symbols = Symbols::read("/proc/kallsyms", &symbols::WANTED, data_symbols);
-        let mut discovery = Self { reader, symbols, types, findings: Vec::new(), begin };
+        let symbols = Symbols::read("/proc/kallsyms", wanted, data_symbols);
+        let mut discovery = Self { reader, symbols, types, findings: Vec::new(), begin, as_if_cpus: None };
         let btf = match &discovery.types {
             Ok(_) => Ok("/sys/kernel/btf/vmlinux".to_owned()),
             Err(reason) => Err(reason.clone()),
@@ -66,6 +93,19 @@ impl Discovery {
         let symbols = discovery.symbols.summary();
         discovery.note("kallsyms", symbols);
         Ok(discovery)
+    }
+
+    /// The same, as on a machine with `cpus` CPUs: those that are not there are those that are, over and over.
+    ///
+    /// # Errors
+    /// As [`Discovery::new`].
+    pub(crate) fn as_if(cpus: u32) -> Result<Self> {
+        Ok(Self { as_if_cpus: Some(cpus), ..Self::new(true)? })
+    }
+
+    /// Whether what is found is this machine.
+    pub(crate) fn is_real(&self) -> bool {
+        self.as_if_cpus.is_none()
     }
 
     /// All that was found or missed up to now.
@@ -106,6 +146,166 @@ impl Discovery {
         types.enumerator(of, name).ok_or_else(|| format!("BTF has no {name} in enum {of}"))
     }
 
+    /// Numbers of enumerators of enumerations without a name; those that BTF has not are left out.
+    ///
+    /// # Errors
+    /// Why none is known.
+    pub(crate) fn unnamed_enumerators(
+        &mut self,
+        names: &[&'static str],
+    ) -> std::result::Result<HashMap<&'static str, u32>, String> {
+        self.types.as_ref().map(|types| types.unnamed_enumerators(names)).map_err(Clone::clone)
+    }
+
+    /// Where a member of a structure stands, in bytes. `path` leads through structures within it.
+    ///
+    /// # Errors
+    /// Why it is not known.
+    pub(crate) fn offset(&self, of: &str, path: &[&str]) -> std::result::Result<u64, String> {
+        let types = self.types.as_ref().map_err(Clone::clone)?;
+        types.offset(of, path).ok_or_else(|| format!("BTF has no {} in struct {of}", path.join(".")))
+    }
+
+    /// The kernel's types.
+    ///
+    /// # Errors
+    /// Why they are not known.
+    pub(crate) fn btf(&self) -> std::result::Result<&Btf<'static>, String> {
+        self.types.as_ref().map(Types::btf).map_err(Clone::clone)
+    }
+
+    /// Up to 4 KiB of the kernel's memory; `None` where the address is bad.
+    pub(crate) fn read(&self, address: u64, bytes: usize) -> Option<Vec<u8>> {
+        self.reader.read(address, bytes)
+    }
+
+    /// Address of the first task of all, `init_task`: the ancestor of the loader that is its own parent.
+    ///
+    /// # Errors
+    /// Why it is not known.
+    pub(crate) fn init_task(&mut self) -> std::result::Result<u64, String> {
+        let found = self.walk_ancestors();
+        let how = |found: &(u64, u32)| format!("{} parents above the loader", found.1);
+        self.note("init_task", found.as_ref().map(how).map_err(Clone::clone));
+        found.map(|(address, _)| address)
+    }
+
+    fn walk_ancestors(&self) -> std::result::Result<(u64, u32), String> {
+        let (parent_at, pid_at) =
+            (self.offset("task_struct", &["real_parent"])?, self.offset("task_struct", &["pid"])?);
+        let mut task = self.reader.task().ok_or("no way to the loader's own task")?;
+        for step in 0..MAX_ANCESTORS {
+            let parent = self.word(task + parent_at)?;
+            if parent == task {
+                let pid = self.read(task + pid_at, 4).ok_or("a task's number cannot be read")?;
+                return if pid == [0; 4] {
+                    Ok((task, step))
+                } else {
+                    Err("a task without parent is not the first".into())
+                };
+            }
+            task = parent;
+        }
+        Err(format!("more than {MAX_ANCESTORS} ancestors"))
+    }
+
+    /// A number of 64 bits, in the kernel's memory.
+    ///
+    /// # Errors
+    /// That the address is bad.
+    pub(crate) fn word(&self, address: u64) -> std::result::Result<u64, String> {
+        let bytes = self.reader.read(address, 8).and_then(|bytes| bytes.try_into().ok());
+        bytes
+            .map(u64::from_le_bytes)
+            .ok_or_else(|| "the kernel's memory cannot be read where a structure should be".to_owned())
+    }
+
+    /// The protocols that sockets may have (proto_list of net/core/sock.c), by name: those reached from TCP's, which a socket of ours leads to.
+    ///
+    /// # Errors
+    /// Why they are not known.
+    pub(crate) fn protocols(&mut self) -> std::result::Result<HashMap<String, u64>, String> {
+        let found = self.walk_protocols();
+        let how = |found: &HashMap<String, u64>| format!("proto_list from TCP's on, {} of them", found.len());
+        self.note("protocols", found.as_ref().map(how).map_err(Clone::clone));
+        found
+    }
+
+    fn walk_protocols(&self) -> std::result::Result<HashMap<String, u64>, String> {
+        let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None);
+        let socket = socket.map_err(|errno| format!("a TCP socket: {errno}"))?;
+        let descriptor = u64::from(socket.as_raw_fd().unsigned_abs());
+        let first = self.reader.proto(descriptor).ok_or("no way from a socket to its protocol")?;
+        let (name_at, node_at) = (self.offset("proto", &["name"])?, self.offset("proto", &["node"])?);
+        let mut found = HashMap::new();
+        let mut at = first;
+        for _ in 0..MAX_PROTOCOLS {
+            let name = self.reader.read(at + name_at, PROTOCOL_NAME_BYTES).ok_or("a protocol's name cannot be read")?;
+            let name = String::from_utf8_lossy(name.split(|byte| *byte == 0).next().unwrap_or(&[])).into_owned();
+            found.entry(name).or_insert(at);
+            // The head of the list, met once, stands in no protocol: its name is nobody's.
+            at = self.word(at + node_at)?.wrapping_sub(node_at);
+            if at == first {
+                return Ok(found);
+            }
+        }
+        Err(format!("more than {MAX_PROTOCOLS} protocols"))
+    }
+
+    /// Address of the list of all block devices' inodes: of the file system `bdev`, found in the kernel's list of file systems from the root's on.
+    ///
+    /// # Errors
+    /// Why it is not known.
+    pub(crate) fn block_devices(&mut self) -> std::result::Result<u64, String> {
+        let found = self.walk_file_systems();
+        let how = |steps: &(u64, u32)| format!("file system bdev, {} behind the root's", steps.1);
+        self.note("block devices", found.as_ref().map(how).map_err(Clone::clone));
+        found.map(|(address, _)| address)
+    }
+
+    fn walk_file_systems(&self) -> std::result::Result<(u64, u32), String> {
+        let member = |name| self.offset("super_block", &[name]);
+        let (next_at, type_at, inodes_at) = (member("s_list")?, member("s_type")?, member("s_inodes")?);
+        let name_at = self.offset("file_system_type", &["name"])?;
+        let first = self.reader.super_block().ok_or("no way from a task to its file system")?;
+        let is_it = |address: u64| {
+            let name = self.word(self.word(address + type_at).ok()? + name_at).ok()?;
+            self.reader.read(name, 5).map(|name| name == b"bdev\0")
+        };
+        let mut at = first;
+        for step in 0..MAX_FILE_SYSTEMS {
+            // The head of the list, met once, stands in none: what is read of it is nobody's.
+            if is_it(at) == Some(true) {
+                return Ok((at + inodes_at, step));
+            }
+            at = self.word(at + next_at)?.wrapping_sub(next_at);
+            if at == first {
+                break;
+            }
+        }
+        Err(format!("not among the first {MAX_FILE_SYSTEMS} file systems"))
+    }
+
+    /// Address of a per-CPU variable, less a CPU's `__per_cpu_offset`: as the pointers are that alloc_percpu gives.
+    ///
+    /// # Errors
+    /// Why it is not known.
+    pub(crate) fn percpu_pointer(&mut self, name: &str) -> std::result::Result<u64, String> {
+        let base = self.cpus(1)?.first().map_or(0, |place| place.base);
+        let first = self.percpu_offsets(1)?.first().copied().unwrap_or(0);
+        Ok(base.wrapping_add(self.percpu(name)?).wrapping_sub(first))
+    }
+
+    /// Address and cookie of the caller's network namespace: the cookie is never given to another one.
+    ///
+    /// # Errors
+    /// Why they are not known.
+    pub(crate) fn net_and_cookie(&mut self) -> std::result::Result<(u64, u64), String> {
+        let net = self.net()?;
+        let cookie = self.word(net + self.offset("net", &["net_cookie"])?)?;
+        Ok((net, cookie))
+    }
+
     /// Address of the caller's network namespace.
     ///
     /// # Errors
@@ -140,6 +340,11 @@ impl Discovery {
     /// Whether the kernel has a function that is not always inlined.
     pub(crate) fn has_function(&self, name: &str) -> bool {
         self.symbols.address(name).is_some()
+    }
+
+    /// Address of one of the symbols asked for; `None` where kallsyms does not list it.
+    pub(crate) fn symbol(&self, name: &str) -> Option<u64> {
+        self.symbols.address(name)
     }
 
     /// Address of a function.

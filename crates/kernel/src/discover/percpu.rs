@@ -2,7 +2,10 @@
 //! Per-CPU variables. A CPU's copy of a variable is at its base plus the variable's offset in BTF; the base is the CPU's run queue less the offset of
 //! `runqueues`.
 
+use libbpf_rs::btf::TypeId;
+
 use super::Discovery;
+use crate::collect::procfs;
 
 /// Where a CPU keeps its variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,13 +17,28 @@ pub(crate) struct CpuPlace {
 }
 
 impl Discovery {
+    /// CPUs that are present, counted to the highest.
+    ///
+    /// # Errors
+    /// Why it is not known.
+    pub(crate) fn cpu_count(&self) -> Result<u32, String> {
+        let present = procfs::cpu_count().map_err(|error| format!("/sys/devices/system/cpu/present: {error}"))?;
+        Ok(self.as_if_cpus.unwrap_or(present))
+    }
+
+    /// What `of` says of CPUs 0 to `cpus` - 1.
+    fn for_each_cpu(&self, cpus: u32, of: impl Fn(u32) -> Result<u64, String>) -> Result<Vec<u64>, String> {
+        let there = if self.is_real() { cpus } else { procfs::cpu_count().map_err(|error| error.to_string())? };
+        (0..cpus).map(|cpu| of(cpu % there.max(1))).collect()
+    }
+
     /// Bases of CPUs 0 to `cpus` - 1.
     ///
     /// # Errors
     /// Why they are not known.
     pub(crate) fn cpus(&mut self, cpus: u32) -> Result<Vec<CpuPlace>, String> {
         let offset = self.percpu("runqueues")?;
-        let by_task_group = (0..cpus).map(|cpu| self.reader.runqueue(cpu)).collect::<Result<Vec<_>, _>>();
+        let by_task_group = self.for_each_cpu(cpus, |cpu| self.reader.runqueue(cpu));
         let (runqueues, how) = match by_task_group {
             Ok(runqueues) => (runqueues, "task group of the loader, checked by rq->cpu"),
             Err(first) => match self.runqueues_by_symbol(cpus) {
@@ -39,7 +57,7 @@ impl Discovery {
 
     fn runqueues_by_symbol(&self, cpus: u32) -> Result<Vec<u64>, String> {
         let symbol = self.symbols.address("runqueues").ok_or("kallsyms does not list runqueues")?;
-        (0..cpus).map(|cpu| Ok(symbol.wrapping_add(self.reader.percpu_offset(cpu)?))).collect()
+        self.for_each_cpu(cpus, |cpu| Ok(symbol.wrapping_add(self.reader.percpu_offset(cpu)?)))
     }
 
     /// What alloc_percpu's pointers need added, by CPU.
@@ -47,7 +65,7 @@ impl Discovery {
     /// # Errors
     /// Why it is not known.
     pub(crate) fn percpu_offsets(&mut self, cpus: u32) -> Result<Vec<u64>, String> {
-        let offsets = (0..cpus).map(|cpu| self.reader.percpu_offset(cpu)).collect::<Result<Vec<_>, _>>();
+        let offsets = self.for_each_cpu(cpus, |cpu| self.reader.percpu_offset(cpu));
         let how = "distance of a per-CPU map's elements from its pointer";
         self.note("__per_cpu_offset", offsets.clone().map(|_| how.to_owned()));
         offsets
@@ -62,6 +80,25 @@ impl Discovery {
         let found = types.percpu(name).ok_or_else(|| format!("BTF has no per-CPU variable {name}"));
         self.note(name, found.clone().map(|offset| format!("BTF, offset {offset:#x} in .data..percpu")));
         found
+    }
+
+    /// Offset and type of a per-CPU variable, if BTF has it.
+    ///
+    /// # Errors
+    /// It has several of that name, or nothing at all.
+    pub(crate) fn percpu_variable(&self, name: &str) -> Result<Option<(u64, TypeId)>, String> {
+        match self.types.as_ref().map_err(Clone::clone)?.percpu_variables(name)[..] {
+            [] => Ok(None),
+            [one] => Ok(Some(one)),
+            _ => Err(format!("BTF has several per-CPU variables {name}")),
+        }
+    }
+
+    /// Offset of a per-CPU variable that not all kernels have.
+    pub(crate) fn percpu_if_any(&mut self, name: &str) -> Option<u64> {
+        let offset = self.types.as_ref().ok()?.percpu(name)?;
+        self.note(name, Ok(format!("BTF, offset {offset:#x} in .data..percpu")));
+        Some(offset)
     }
 
     /// Whether the tick keeps idle times (NO_HZ): `tick_cpu_sched` stands at `offset`.

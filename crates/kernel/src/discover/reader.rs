@@ -95,6 +95,30 @@ impl Reader {
         Ok((word(&answer, 5), word(&answer, 6)))
     }
 
+    /// `struct proto` of a socket of this process.
+    pub(super) fn proto(&self, socket: u64) -> Option<u64> {
+        match self.ask("find_proto", socket, 0, 0) {
+            Ok((0, answer)) => Some(word(&answer, DATA / 8)).filter(|address| *address > 0),
+            _ => None,
+        }
+    }
+
+    /// `struct task_struct` of this thread.
+    pub(super) fn task(&self) -> Option<u64> {
+        match self.ask("find_task", 0, 0, 0) {
+            Ok((0, answer)) => Some(word(&answer, DATA / 8)).filter(|address| *address > 0),
+            _ => None,
+        }
+    }
+
+    /// `struct super_block` of this process's root.
+    pub(super) fn super_block(&self) -> Option<u64> {
+        match self.ask("find_super_block", 0, 0, 0) {
+            Ok((0, answer)) => Some(word(&answer, DATA / 8)).filter(|address| *address > 0),
+            _ => None,
+        }
+    }
+
     /// Up to 4 KiB of kernel memory; `None` where the address is bad.
     pub(super) fn read(&self, address: u64, bytes: usize) -> Option<Vec<u8>> {
         let bytes = bytes.min(READ_BYTES);

@@ -6,19 +6,31 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 
 /// All names that collectors ask for.
-pub(super) const WANTED: [&str; 15] = [
+pub(super) const WANTED: [&str; 27] = [
     "_totalram_pages",
+    "alloc_empty_file",
     "avenrun",
+    "blk_mq_in_flight",
     "deferred_pages",
     "deferred_pages_count",
     "dev_get_tstats64",
+    "files_stat",
     "get_avenrun",
     "loadavg_proc_show",
     "loopback_get_stats64",
     "meminfo_proc_show",
+    "nr_files",
+    "nr_threads",
+    "proc_nr_files",
+    "psi_cpu_show",
+    "psi_io_show",
+    "psi_memory_show",
+    "psi_system",
     "runqueues",
+    "show_stat",
     "si_mem_available",
     "si_meminfo",
+    "total_forks",
     "veth_get_stats64",
     "vm_node_stat",
     "vm_zone_stat",

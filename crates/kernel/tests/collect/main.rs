@@ -9,9 +9,16 @@ mod world;
 
 mod counters;
 mod cpu;
+mod disk;
 mod life;
 mod load;
+mod netstat;
 mod network;
+mod pressure;
 mod publish;
 mod regions;
+mod schedstat;
+mod sockets;
+mod stat;
 mod verifier;
+mod vmstat;

@@ -12,11 +12,17 @@ use crate::regions::{Collecting, between, eventually, file, identity};
 use crate::support::{SIDES, Side};
 use crate::world::run;
 
-const COLUMNS: [(&str, usize); 4] =
-    [("receive_bytes", 0), ("receive_packets", 1), ("transmit_bytes", 8), ("transmit_packets", 9)];
+const COLUMNS: [(&str, usize); 6] = [
+    ("receive_bytes", 0),
+    ("receive_packets", 1),
+    ("receive_drop", 3),
+    ("transmit_bytes", 8),
+    ("transmit_packets", 9),
+    ("transmit_drop", 11),
+];
 
 /// The test's thread gets a namespace of its own, which is gone when it ends.
-fn own_namespace() {
+pub(crate) fn own_namespace() {
     // SAFETY: only this thread's namespace changes; no file descriptor table is unshared.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.expect("the tests need root (CAP_SYS_ADMIN)");
     run("ip", &["link", "set", "lo", "up"]);
@@ -99,6 +105,61 @@ fn counters_of_devices_are_those_of_proc_net_dev() {
             assert!(rows["lo"].1["receive_bytes"] > 30_000.0 && rows["collectbr1"].1["transmit_packets"] > 0.0);
             Ok(())
         });
+    }
+}
+
+/// From 6.7 on veth says how it counts.
+fn veth_is_known() -> bool {
+    let release = file("/proc/sys/kernel/osrelease");
+    let mut numbers = release.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(7))
+}
+
+#[test]
+fn both_ends_of_a_veth_have_rows_whichever_way_their_queues_work() {
+    own_namespace();
+    run("ip", &["link", "add", "collectve1", "type", "veth", "peer", "name", "collectve2"]);
+    run("ip", &["address", "add", "10.88.7.1/24", "dev", "collectve1"]);
+    for device in ["collectve1", "collectve2"] {
+        run("ip", &["link", "set", device, "up"]);
+    }
+    let send = || {
+        for port in 0..40 {
+            // Nobody is there: it asks for the address, on the wire.
+            let _ = UdpSocket::bind("0.0.0.0:0").unwrap().send_to(&[1; 300], ("10.88.7.9", 9 + port));
+        }
+    };
+    let collecting = Collecting::new(&[Group::Network]);
+    for queues in ["off", "on"] {
+        // With GRO the receiving end has queues, and counts what came through them by queue.
+        let set = std::process::Command::new("ethtool").args(["-K", "collectve2", "gro", queues]).output();
+        if !set.is_ok_and(|set| set.status.success()) {
+            continue;
+        }
+        for side in SIDES {
+            run("ip", &["neighbour", "flush", "dev", "collectve1"]);
+            send();
+            eventually("veth", || {
+                let before = procfs();
+                let rows = rows(&collecting, side);
+                let after = procfs();
+                assert_eq!(rows.contains_key("collectve1"), veth_is_known());
+                for device in ["collectve1", "collectve2"].iter().filter(|device| rows.contains_key(**device)) {
+                    for (metric, column) in COLUMNS {
+                        between(rows[*device].1[metric], before[*device][column], after[*device][column], 0.0)
+                            .map_err(|reason| format!("{device} {metric}: {reason}"))?;
+                    }
+                }
+                Ok(())
+            });
+        }
+        let rows = rows(&collecting, SIDES[0]);
+        if veth_is_known() {
+            assert!(
+                rows["collectve1"].1["transmit_packets"] > 0.0 && rows["collectve2"].1["receive_bytes"] > 0.0,
+                "{rows:?}"
+            );
+        }
     }
 }
 

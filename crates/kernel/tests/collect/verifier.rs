@@ -17,7 +17,8 @@ fn collectors_stay_far_below_the_verifier_s_limit() {
         "{:10} {:14} {:>14} {:>16} {:>12}",
         "group", "program", "verified_insns", "translated_insns", "jited_bytes"
     );
-    assert_eq!(installed.groups.len(), Group::ALL.len(), "{:?}", installed.refused);
+    let there = Group::ALL.into_iter().filter(|group| group.absence().is_none()).count();
+    assert_eq!(installed.groups.len(), there, "{:?}", installed.refused);
     for group in &installed.groups {
         for info in &group.programs {
             println!(

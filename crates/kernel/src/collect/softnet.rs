@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Group softnet: `bpf/collect/softnet.bpf.c`. What /proc/net/softnet_stat has, and how long each CPU's backlog is now.
+
+use onlooker_region::Schema;
+use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
+
+use super::cpu::{MAX_CPUS, push_for_all};
+use super::intf::CPUS_PER_BLOCK;
+use super::object::{Content, Image, Prepared};
+use super::procfs;
+use crate::discover::Discovery;
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/softnet.bpf.o"));
+
+/// In the order of the program's slots: name, what it is, column of /proc/net/softnet_stat, help.
+pub(super) const METRICS: [(&str, Metric, usize, &str); 6] = [
+    ("node_softnet_processed_total", Metric::Counter, 0, "Number of processed packets"),
+    ("node_softnet_dropped_total", Metric::Counter, 1, "Number of dropped packets"),
+    ("node_softnet_times_squeezed_total", Metric::Counter, 2, "Number of times processing packets ran out of quota"),
+    ("node_softnet_received_rps_total", Metric::Counter, 9, "Number of times cpu woken up received_rps"),
+    ("node_softnet_flow_limit_count_total", Metric::Counter, 10, "Number of times flow limit has been reached"),
+    ("onlooker_softnet_backlog_length", Metric::Gauge, 11, "Packets that wait in the CPU's backlog."),
+];
+
+/// Finds each CPU's `softnet_data`.
+///
+/// # Errors
+/// Why the group cannot be had.
+pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
+    let cpus = discovery.cpu_count()?;
+    let cpus = cpus.min(MAX_CPUS);
+    let places = discovery.cpus(cpus)?;
+    let offset = discovery.percpu("softnet_data")?;
+    let elements = places.iter().map(|place| place.base.wrapping_add(offset).to_le_bytes().to_vec());
+    let contents = vec![Content::array("backlogs", elements)];
+    let image = Image { object: OBJECT, contents, maps: &[] };
+    Ok(Prepared { image, schema: schema(cpus), procfs: Box::new(procfs::softnet) })
+}
+
+fn schema(cpus: u32) -> Schema {
+    let mut fields = Vec::new();
+    for (slot, (name, metric, _, help)) in (0..).zip(METRICS) {
+        let mut field = Field::new(name, metric, Type::U64, slot);
+        field.help = help.into();
+        push_for_all(&mut fields, field, cpus);
+    }
+    let mut group = Group::new(Kind::Computed, cpus.div_ceil(CPUS_PER_BLOCK), fields);
+    group.acquisition = Acquisition::Computed;
+    Schema { name: super::Group::Softnet.region().into(), groups: vec![group] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_cpus_has_a_good_schema() {
+        for cpus in (1..20).chain([64, MAX_CPUS]) {
+            schema(cpus).check().unwrap_or_else(|error| panic!("{cpus} CPUs: {error}"));
+        }
+    }
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Group stat: `bpf/collect/stat.bpf.c`. Interrupts, softirqs, forks and tasks that wait for I/O, which /proc/stat has as sums; and which softirqs wait on
+//! each CPU at the instant of the READ, which procfs does not tell: the sign of a CPU that has more to do than its run queue shows.
+//!
+//! The CPU that answers has taken its own bits before it runs the responder (handle_softirqs of kernel/softirq.c): what is seen there has come since.
+
+use std::fs;
+use std::io;
+
+use onlooker_region::Schema;
+use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
+
+use super::intf::{PAIR_SLOTS, STAT_CPUS_PER_BLOCK, StatCpu};
+use super::object::{Content, Image, Prepared};
+use super::percpu::{cpus, four_a_block};
+use super::procfs::{self, Procfs, Reading, series};
+use super::totals::Totals;
+use crate::discover::{Discovery, Read};
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stat.bpf.o"));
+/// In the order of linux/interrupt.h, named as in /proc/softirqs.
+const SOFTIRQS: [&str; 10] =
+    ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+const INTERRUPTS: &str = "onlooker_interrupts_total";
+const SOFTIRQS_TOTAL: &str = "node_softirqs_functions_total";
+const PENDING: &str = "onlooker_softirq_pending";
+const IOWAIT: &str = "onlooker_iowait_tasks";
+const FORKS: &str = "node_forks_total";
+const FORKS_SLOT: u32 = PAIR_SLOTS - 1;
+const THREADS: &str = "node_processes_threads";
+const PROCESSES: &str = "node_processes_pids";
+const FILES: &str = "node_filefd_allocated";
+const MOST_FILES: &str = "node_filefd_maximum";
+
+/// Finds each CPU's variables.
+///
+/// # Errors
+/// Why the group cannot be had.
+pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
+    let places = cpus(discovery)?;
+    let kstat = discovery.percpu("kstat")?;
+    let irq_stat = discovery.percpu_if_any("irq_stat");
+    let (pending, hot) = (discovery.percpu_if_any("__softirq_pending"), discovery.percpu_if_any("pcpu_hot"));
+    let checks = ["mce_exception_count", "mce_poll_count"].map(|name| discovery.percpu_if_any(name));
+    let total_forks = forks(discovery);
+    let cpus = u32::try_from(places.len()).unwrap_or(u32::MAX);
+    let totals = Totals::find(discovery, cpus);
+    let process_counts = discovery.percpu("process_counts").ok();
+    let offsets = if totals.file_parts > 0 { discovery.percpu_offsets(cpus)? } else { vec![0; places.len()] };
+    let elements = places.iter().zip(offsets).map(|(place, offset)| {
+        let variable = |offset: Option<u64>| offset.map_or(0, |offset| place.base.wrapping_add(offset));
+        StatCpu {
+            kstat: variable(Some(kstat)),
+            irq_stat: variable(irq_stat),
+            pending: variable(pending),
+            hot: variable(hot),
+            runqueue: place.runqueue,
+            mce_exceptions: variable(checks[0]),
+            mce_polls: variable(checks[1]),
+            files: if totals.file_parts > 0 { totals.file_parts.wrapping_add(offset) } else { 0 },
+            processes: variable(process_counts),
+        }
+        .to_bytes()
+    });
+    let facts = facts_bytes(total_forks.unwrap_or(0), totals);
+    let contents = vec![Content::array("stat_cpus", elements), Content::array("stat_facts", [facts])];
+    let is_known = |metric: &str| match metric {
+        FORKS => total_forks.is_some(),
+        THREADS => totals.threads > 0,
+        PROCESSES => process_counts.is_some(),
+        FILES => totals.files > 0,
+        MOST_FILES => totals.most_files > 0,
+        _ => true,
+    };
+    Ok(Prepared {
+        image: Image { object: OBJECT, contents, maps: &[] },
+        schema: schema(cpus, is_known),
+        procfs: Box::new(move || reading(cpus)),
+    })
+}
+
+/// `struct onlooker_stat_facts`.
+pub(super) fn facts_bytes(total_forks: u64, totals: Totals) -> Vec<u8> {
+    let words = [total_forks, totals.threads, totals.most_files, totals.files];
+    words.into_iter().flat_map(u64::to_le_bytes).collect()
+}
+
+/// `total_forks`, which show_stat of fs/proc/stat.c prints; processes may begin between any two looks at it.
+fn forks(discovery: &mut Discovery) -> Option<u64> {
+    let is_it = |address: u64, read: &Read<'_>| {
+        let now = || Some(u64::from_le_bytes(read(address, 8)?.try_into().ok()?));
+        // Roughly first, which rules out all but the right one.
+        let printed = processes()?;
+        if now()?.abs_diff(printed) > 1 + printed / 100 {
+            return None;
+        }
+        let (before, value, after) = (processes()?, now()?, processes()?);
+        (before <= value && value <= after).then_some(address)
+    };
+    discovery.global("total_forks", &["show_stat"], is_it).ok()
+}
+
+fn processes() -> Option<u64> {
+    procfs::numbers("/proc/stat").ok()?.get("processes").copied()
+}
+
+/// /proc/stat and /proc/softirqs.
+fn reading(cpus: u32) -> io::Result<Reading> {
+    let mut reading = Reading::new();
+    let stat = procfs::numbers("/proc/stat")?;
+    for (word, metric) in [("intr", INTERRUPTS), ("procs_blocked", IOWAIT), ("processes", FORKS)] {
+        if let Some(value) = stat.get(word) {
+            reading.insert(series(metric, []), Procfs::exact(*value));
+        }
+    }
+    // What a machine does not show (hidepid, another pid namespace) is left out, or unlike.
+    let files = procfs::files().ok();
+    for (metric, value) in [
+        (THREADS, procfs::threads().ok()),
+        (PROCESSES, procfs::processes().ok()),
+        (FILES, files.map(|(open, _)| open)),
+        (MOST_FILES, files.map(|(_, most)| most)),
+    ] {
+        if let Some(value) = value {
+            reading.insert(series(metric, []), Procfs::exact(value));
+        }
+    }
+    softirqs(&fs::read_to_string("/proc/softirqs")?, &mut reading);
+    for cpu in 0..cpus {
+        for kind in SOFTIRQS {
+            let key = series(PENDING, [("cpu", cpu.to_string().as_str()), ("type", kind)]);
+            reading.insert(key, Procfs::none(1.0));
+        }
+    }
+    Ok(reading)
+}
+
+/// A line of CPUs, then a line a type.
+fn softirqs(text: &str, reading: &mut Reading) {
+    let mut lines = text.lines();
+    let cpus: Vec<&str> =
+        lines.next().unwrap_or("").split_ascii_whitespace().filter_map(|cpu| cpu.strip_prefix("CPU")).collect();
+    for line in lines {
+        let Some((kind, counts)) = line.split_once(':') else { continue };
+        for (cpu, count) in cpus.iter().zip(counts.split_ascii_whitespace().map_while(|count| count.parse().ok())) {
+            reading.insert(series(SOFTIRQS_TOTAL, [("cpu", *cpu), ("type", kind.trim())]), Procfs::exact(count));
+        }
+    }
+}
+
+fn schema(cpus: u32, is_known: impl Fn(&str) -> bool) -> Schema {
+    let make = |name: &str, metric, slot, help: &str| {
+        let mut field = Field::new(name, metric, Type::U64, slot);
+        field.help = help.into();
+        field
+    };
+    let mut fields = vec![four_a_block(make(INTERRUPTS, Metric::Counter, 0, "Interrupts serviced by the CPU."), cpus)];
+    let of_types = [
+        (SOFTIRQS_TOTAL, Metric::Counter, 1, "Softirq counts per CPU."),
+        (PENDING, Metric::Gauge, 11, "Whether softirqs of the type wait on the CPU at this instant."),
+    ];
+    for (name, metric, first, help) in of_types {
+        for (slot, kind) in (first..).zip(SOFTIRQS) {
+            let mut field = make(name, metric, slot, help);
+            field.labels.insert("type".into(), kind.into());
+            fields.push(four_a_block(field, cpus));
+        }
+    }
+    let help = "Tasks of the CPU that wait for I/O.";
+    fields.push(four_a_block(make(IOWAIT, Metric::Gauge, 21, help), cpus));
+    let parts = [(FILES, 22, "File descriptor statistics: allocated."), (PROCESSES, 23, "Number of PIDs")];
+    for (name, slot, help) in parts {
+        // A part can be negative: what one CPU began, another may have ended.
+        let field = Field { kind: Type::I64, ..make(name, Metric::Gauge, slot, help) };
+        fields.push(four_a_block(field, cpus));
+    }
+    fields.push(make(FORKS, Metric::Counter, FORKS_SLOT, "Total number of forks."));
+    fields.push(make(THREADS, Metric::Gauge, FORKS_SLOT - 1, "Allocated threads in system"));
+    fields.push(make(MOST_FILES, Metric::Gauge, FORKS_SLOT - 2, "File descriptor statistics: maximum."));
+    fields.retain(|field| is_known(&field.name));
+    let mut group = Group::new(Kind::Computed, cpus.div_ceil(STAT_CPUS_PER_BLOCK), fields);
+    group.acquisition = Acquisition::Computed;
+    Schema { name: super::Group::Stat.region().into(), groups: vec![group] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cpu::MAX_CPUS;
+    use super::super::percpu::tests::{of_four, stands_where_the_program_puts_it};
+    use super::*;
+
+    #[test]
+    fn any_number_of_cpus_has_a_good_schema_with_each_value_in_its_place() {
+        for cpus in (1..20).chain([64, 127, MAX_CPUS]) {
+            let schema = schema(cpus, |_| true);
+            schema.check().unwrap_or_else(|error| panic!("{cpus} CPUs: {error}"));
+            assert_eq!(schema.blocks(), cpus.div_ceil(4));
+            stands_where_the_program_puts_it(&schema, 0, 4, of_four);
+        }
+        assert!(!schema(2, |name| name != FORKS).groups[0].fields.iter().any(|field| field.name == FORKS));
+    }
+
+    #[test]
+    fn softirqs_are_read_by_cpu_and_type() {
+        let mut reading = Reading::new();
+        softirqs(
+            "                    CPU0       CPU2\n      HI:          1          2\n  NET_RX:         30         40\n",
+            &mut reading,
+        );
+        let value = |cpu, kind| reading[&series(SOFTIRQS_TOTAL, [("cpu", cpu), ("type", kind)])].value;
+        assert_eq!((value("0", "HI"), value("2", "HI"), value("2", "NET_RX")), (1.0, 2.0, 40.0));
+        assert_eq!(reading.len(), 4);
+    }
+}
