@@ -28,6 +28,7 @@ use crate::registration::Registration;
 use crate::served::Served;
 use crate::server::Server;
 use crate::system::{self, KERNEL_CAPABILITIES};
+use crate::tables::cgroups;
 use crate::tcp::Responder;
 
 /// Descriptors that programs do not get: listeners, procfs files, bootstraps, slabs.
@@ -120,7 +121,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     let host = Host::read(&config.agent.host, &config.agent.state_dir).map_err(system_error("identify the host"))?;
     // Behind the locks: nobody else has the responder's tables now. Before capabilities go: the first time, loading may need more than is kept.
     let loaded = if config.kernel.is_on() { own::load(&config.kernel, &host) } else { None };
-    let collecting = loaded.as_ref().map(|_| child::spawn(&config.kernel, Task::Collect));
+    let collecting = loaded.as_ref().map(|_| child::spawn(&config.kernel, collecting_task(config)));
     if config.kernel.is_on() {
         let kept = if loaded.is_some() { KERNEL_CAPABILITIES } else { CapabilitySet::empty() };
         system::drop_privileges(kept).map_err(system_error("drop capabilities"))?;
@@ -129,12 +130,18 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
             "warning: a kernel responder of an earlier configuration is pinned and answers until its lease ends: remove it with `onlooker-agent purge`",
         );
     }
+    if loaded.is_none()
+        && let Some(line) = kernel::user::unserved(&config.kernel)
+    {
+        system::log(&line);
+    }
     let served = Arc::new(Served::default());
     let mut regions = Own::begin(config, &host, served.clone(), loaded)?;
     let counters = regions.counters()?;
     let sampler = regions.sampler(config, &counters)?;
     sampler.start().map_err(system_error("start the sampler thread"))?;
-    let (Own { mut directory, recovered, report, .. }, mut metrics) = regions.end(config, &counters);
+    let tables = regions.tables(config, &counters);
+    let (Own { mut directory, recovered, report, .. }, mut metrics) = regions.end(config, &counters, sampler.clone());
 
     let now_ns = host::boot_time_ns();
     let kernel = directory.kernel().cloned();
@@ -143,7 +150,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
         .zip(report)
         .map(|(kernel, report)| Upkeep::new(kernel.clone(), &config.kernel, counters.clone(), report, now_ns));
     let mut upkeep = upkeep.transpose().map_err(system_error("watch the kernel responder"))?;
-    if let (Some(upkeep), Some(child), Some(metrics)) = (&mut upkeep, collecting, &mut metrics)
+    if let (Some(upkeep), Some(child)) = (&mut upkeep, collecting)
         && !upkeep.await_collectors(child)
     {
         metrics.install(&mut directory, &[]);
@@ -157,7 +164,9 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     };
     let mut registration = Registration::new(config, directory, policy, counters.clone());
     registration.restore(recovered, now_ns);
-    let for_programs = open_files.saturating_sub(RESERVED_DESCRIPTORS + u64::from(config.tcp.max_connections)) / 2;
+    let for_tables = if config.cgroups.enabled { cgroups::most_open() } else { 0 };
+    let reserved = RESERVED_DESCRIPTORS + for_tables + u64::from(config.tcp.max_connections);
+    let for_programs = open_files.saturating_sub(reserved) / 2;
     let server = Server {
         registration_listener,
         tcp_listener,
@@ -168,6 +177,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
         responder: Responder::new(&config.tcp, served, sampler, counters.clone()),
         upkeep,
         metrics,
+        tables,
         endpoint: Endpoint::new(announcement, config.bootstrap.allow.clone(), state, tls, counters.clone()),
         counters,
         max_connections: usize::try_from(for_programs).unwrap_or(usize::MAX),
@@ -205,6 +215,11 @@ fn signals(signals: &[i32]) -> io::Result<UnixStream> {
         pipe::register(*signal, theirs.try_clone()?)?;
     }
     Ok(ours)
+}
+
+fn collecting_task(config: &Config) -> Task {
+    let wanted = &config.connections;
+    if wanted.enabled { Task::CollectWithConnections(wanted.short_lived) } else { Task::Collect }
 }
 
 fn bind(address: SocketAddr, section: &'static str) -> Result<TcpListener, AgentError> {

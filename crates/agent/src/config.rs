@@ -14,8 +14,13 @@ use serde::{Deserialize, Serialize};
 use crate::prefix::Prefix;
 use crate::units::{Size, Span};
 
+pub mod acquisition;
+pub mod group;
 pub mod kernel;
+pub use group::Group;
 pub use kernel::Kernel;
+pub mod tables;
+pub use tables::{Cgroups, Connections, Processes};
 
 /// Where the configuration is looked for when no path is given.
 pub const DEFAULT_PATH: &str = "/etc/onlooker/agent.toml";
@@ -75,6 +80,12 @@ pub struct Config {
     pub quota: Quota,
     /// `[sampled]`
     pub sampled: Sampled,
+    /// `[connections]`
+    pub connections: Connections,
+    /// `[cgroups]`
+    pub cgroups: Cgroups,
+    /// `[processes]`
+    pub processes: Processes,
     /// `[limits]`
     pub limits: Limits,
 }
@@ -157,22 +168,14 @@ pub struct Quota {
 pub struct Sampled {
     /// Which groups.
     pub groups: Vec<Group>,
-    /// Time between two samples.
+    /// Time between two samples; 0: each request takes one of its own.
+    #[serde(deserialize_with = "span_or_read")]
     pub interval: Span,
 }
 
-/// A group of sampled kernel metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Group {
-    /// /proc/stat
-    Cpu,
-    /// /proc/loadavg
-    Load,
-    /// /proc/meminfo
-    Memory,
-    /// /proc/net/dev
-    Network,
+/// A span, or `read`.
+fn span_or_read<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
+    kernel::span_or(deserializer, "read")
 }
 
 /// Times of the life of a region.
@@ -235,7 +238,7 @@ impl Default for Quota {
 
 impl Default for Sampled {
     fn default() -> Self {
-        Self { groups: vec![Group::Cpu, Group::Load, Group::Memory, Group::Network], interval: Span::from_s(1) }
+        Self { groups: Group::ALL.to_vec(), interval: Span::from_s(1) }
     }
 }
 
@@ -321,11 +324,12 @@ impl Config {
         if self.tcp.idle_timeout < Span::from_s(1) {
             return refuse("tcp.idle_timeout", &self.tcp.idle_timeout, "must be 1s or more");
         }
-        if sampled.interval < Span::from_ms(10) || sampled.interval > Span::from_s(3600) {
+        let is_per_read = sampled.interval == Span::from_ns(0);
+        if !is_per_read && (sampled.interval < Span::from_ms(10) || sampled.interval > Span::from_s(3600)) {
             return refuse(
                 "sampled.interval",
                 &sampled.interval,
-                "must be 10ms to 1h; sampling procfs costs about 0.2 ms of CPU each time",
+                "must be 10ms to 1h, or \"read\"; sampling costs about 0.5 ms of CPU each time",
             );
         }
         if self.limits.grace > Span::from_s(3600) {
@@ -347,7 +351,13 @@ impl Config {
                 "must be at most 107 bytes (sun_path in unix(7))",
             );
         }
-        if let Err((key, value, message)) = self.kernel.check() {
+        if let Err((key, value, message)) = self
+            .kernel
+            .check()
+            .and_then(|()| self.connections.check())
+            .and_then(|()| self.cgroups.check())
+            .and_then(|()| self.processes.check())
+        {
             return refuse(key, &value, message);
         }
         Ok(())

@@ -95,6 +95,7 @@ counters! {
     KernelErrors Counter "kernel_errors_total", "Operations on the kernel responder that failed; what they concern is served over TCP only.";
     KernelLoads Counter "kernel_loads_total", "Times that the kernel responder was loaded or put right.";
     SampleRowsDropped Counter "sample_rows_dropped_total", "Devices that had no row in their table.";
+    CollectorsChecked Gauge "collectors_checked_boottime_seconds", "When what the kernel responder computes was last compared with procfs, by CLOCK_BOOTTIME; 0: it computes nothing.";
 }
 
 const _: () = assert!(DEFINITIONS.len() <= onlooker_region::limits::PLAIN_SLOTS, "one block");
@@ -183,7 +184,7 @@ pub fn schema() -> Schema {
         if definition.name.ends_with("_bytes_total") || definition.name.ends_with("_bytes") {
             field.unit = "bytes".into();
         }
-        if definition.name.ends_with("_seconds_total") {
+        if definition.name.ends_with("_seconds_total") || definition.name.ends_with("_seconds") {
             (field.unit, field.scale) = ("seconds".into(), 1e-9);
         }
         field

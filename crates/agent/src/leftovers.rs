@@ -20,9 +20,8 @@ use crate::directory::{Backing, Directory, SchemaText};
 use crate::kernel::Kernel;
 use crate::kernel::ledger::Source;
 use crate::kernel::recover::OWN_SLAB;
-use crate::node::{Covered, Draft, Loss, Sampled};
+use crate::node::{Covered, Draft, Loss, Set};
 use crate::own::{self, Ids};
-use crate::procfs::LINE_BYTES;
 use crate::system;
 use crate::units::Span;
 
@@ -37,7 +36,9 @@ pub struct Leftovers {
     counters: Counters,
     /// Ids by name of regions that an earlier agent has left.
     earlier: BTreeMap<String, u32>,
-    sampled: Vec<Sampled>,
+    /// What is computed.
+    covered: Covered,
+    set: Set,
     devices: Devices,
     pace: Pace,
 }
@@ -72,25 +73,29 @@ impl Leftovers {
         earlier: BTreeMap<String, u32>,
     ) -> Self {
         let (devices, pace) = (Devices::Unasked, Pace::new(interval_ns));
-        Self { kernel, groups, interval_ns, counters, earlier, sampled: Vec::new(), devices, pace }
+        let (covered, set) = (Covered::default(), Set::default());
+        Self { kernel, groups, interval_ns, counters, earlier, covered, set, devices, pace }
     }
 
     /// Takes what is left beside the `covered` metrics, samples it and publishes it. Regions of an earlier agent whose class is the same go on, others end.
     pub fn install(&mut self, directory: &mut Directory, ids: &mut Ids, covered: &Covered, now_ns: u64) {
+        self.covered = covered.clone();
         let mut drafts = Vec::new();
+        let mut absent = Vec::new();
         if self.interval_ns > 0 {
             for group in &self.groups {
-                match Draft::left(*group, self.interval_ns, covered) {
+                match self.set.draft_left(*group, self.interval_ns, covered) {
                     Ok(draft) => drafts.extend(draft.map(|draft| (SchemaText::of(&draft.schema), draft))),
-                    Err(error) => system::log(&format!("warning: what is left of {group:?} is not sampled: {error}")),
+                    Err(error) => absent.push(format!("{group}: {error}")),
                 }
             }
         }
+        own::tell(&absent, drafts.iter().map(|(_, draft)| draft));
         // First those that end, since their memory may be wanted.
         let goes_on = |name: &str, id: u32| {
             let entry = directory.entry(id);
             entry.is_some_and(|(entry, _)| {
-                drafts.iter().any(|(text, draft)| draft.name == name && text.id == entry.schema)
+                drafts.iter().any(|(text, draft)| draft.name() == name && text.id == entry.schema)
             })
         };
         let (mut go_on, end): (BTreeMap<String, u32>, BTreeMap<String, u32>) =
@@ -99,9 +104,8 @@ impl Leftovers {
         self.devices = self.ask_for_devices(&drafts);
         let mut names = Vec::new();
         for (text, draft) in drafts {
-            let metrics = draft.metrics();
-            let name = draft.name;
-            match self.install_one(directory, ids, &text, draft, go_on.remove(name), now_ns) {
+            let (metrics, name) = (draft.metrics(), draft.name().to_owned());
+            match self.install_one(directory, ids, &text, draft, go_on.remove(&name), now_ns) {
                 Ok(()) => names.push(format!("{name} ({metrics} metrics)")),
                 Err(error) => system::log(&format!("warning: {name} is not served by the kernel responder: {error}")),
             }
@@ -152,12 +156,12 @@ impl Leftovers {
         let published = identity.and_then(|identity| {
             let source = Source::Slab { slab: OWN_SLAB, range };
             let backing = Backing::Kernel(own::keep(source, &draft.schema, text));
-            let name = draft.name;
+            let (name, group) = (draft.name().to_owned(), draft.group);
             // Before anybody can read it.
             self.add(draft.over(whole(&map), identity));
-            own::publish(directory, name, text, identity, backing).map_err(|refusal| {
+            own::publish(directory, &name, text, identity, backing).map_err(|refusal| {
                 ids.give(identity.region);
-                self.sampled.pop();
+                self.set.remove(group);
                 refusal.to_string()
             })
         });
@@ -165,43 +169,75 @@ impl Leftovers {
     }
 
     /// A group from now on; its first sample.
-    fn add(&mut self, mut sampled: Sampled) {
+    fn add(&mut self, sampled: crate::node::Sampled) {
         self.hear_of_devices();
-        let loss = sampled.sample(&mut [0; LINE_BYTES], self.devices.with_row());
+        let group = sampled.group;
+        self.set.put(sampled);
+        let loss = self.set.sample_one(group, self.devices.with_row());
         self.count(loss);
-        self.sampled.push(sampled);
+    }
+
+    /// Regions of groups that have other series now: another file system, another interrupt.
+    fn renew(&mut self, directory: &mut Directory, ids: &mut Ids, now_ns: u64) {
+        for group in self.set.take_changed() {
+            let draft = match self.set.draft_left(group, self.interval_ns, &self.covered) {
+                Ok(draft) => draft,
+                Err(error) => {
+                    system::log(&format!("{group} is not sampled any more: {error}"));
+                    None
+                }
+            };
+            let text = draft.as_ref().map(|draft| SchemaText::of(&draft.schema));
+            let standing = self.set.groups().iter().find(|sampled| sampled.group == group);
+            let standing = standing.map(|sampled| (SchemaText::of(&sampled.schema).id, sampled.identity().region));
+            if let Some((schema, id)) = standing {
+                if text.as_ref().is_some_and(|text| text.id == schema) {
+                    continue;
+                }
+                self.set.remove(group);
+                ids.end(directory, id);
+            }
+            if let Some((draft, text)) = draft.zip(text)
+                && let Err(error) = self.install_one(directory, ids, &text, draft, None, now_ns)
+            {
+                system::log(&format!(
+                    "warning: {} is not served by the kernel responder: {error}",
+                    group.left_region()
+                ));
+            }
+        }
     }
 
     /// When [`Leftovers::expire`] has something to do next, if ever.
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        (!self.sampled.is_empty()).then_some(self.pace.next_ns)
+        (!self.set.groups().is_empty()).then_some(self.pace.next_ns)
     }
 
     /// A reader may begin: the next sample is due as soon as the last is as old as the interval.
     pub fn wake(&mut self, now_ns: u64) {
-        if !self.sampled.is_empty() {
+        if !self.set.groups().is_empty() {
             self.pace.wake(now_ns);
         }
     }
 
     /// Does what is due.
-    pub fn expire(&mut self, now_ns: u64) {
-        if self.next_deadline_ns().is_some_and(|at| at <= now_ns) && self.pace.is_wanted(now_ns, self.answered()) {
-            self.sample();
+    pub fn expire(&mut self, directory: &mut Directory, ids: &mut Ids, now_ns: u64) {
+        let is_due = self.next_deadline_ns().is_some_and(|at| at <= now_ns);
+        if is_due && self.pace.is_wanted(now_ns, self.answered()) && self.sample() {
+            self.renew(directory, ids, now_ns);
         }
     }
 
-    fn sample(&mut self) {
+    /// Samples what is worth it by now; whether a group has other series than its region has places for.
+    fn sample(&mut self) -> bool {
         let begin = Instant::now();
         self.hear_of_devices();
-        let mut buffer = [0; LINE_BYTES];
-        for at in 0..self.sampled.len() {
-            let loss = self.sampled[at].sample(&mut buffer, self.devices.with_row());
-            self.count(loss);
-        }
+        let loss = self.set.sample(crate::host::boot_time_ns(), self.devices.with_row());
+        self.count(loss);
         self.counters.add(Counter::Samples, 1);
         self.counters.add(Counter::SampleNs, u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        loss.changed
     }
 
     fn hear_of_devices(&mut self) {
@@ -221,14 +257,14 @@ impl Leftovers {
     }
 
     fn count(&self, loss: Loss) {
-        self.counters.add(Counter::SampleErrors, u64::from(loss.failed));
+        self.counters.add(Counter::SampleErrors, loss.failed);
         self.counters.add(Counter::SampleRowsDropped, loss.rows_dropped);
     }
 }
 
 /// When to sample.
 #[derive(Debug)]
-struct Pace {
+pub(crate) struct Pace {
     interval_ns: u64,
     pause_ns: u64,
     sampled_ns: u64,
@@ -239,23 +275,35 @@ struct Pace {
 }
 
 impl Pace {
-    fn new(interval_ns: u64) -> Self {
+    /// When to look next.
+    pub(crate) const fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// The next look is not before then.
+    pub(crate) fn not_before(&mut self, at_ns: u64) {
+        self.next_ns = self.next_ns.max(at_ns);
+        // A reader that begins waits as long.
+        self.sampled_ns = self.sampled_ns.max(at_ns.saturating_sub(self.interval_ns));
+    }
+
+    pub(crate) fn new(interval_ns: u64) -> Self {
         Self { interval_ns, pause_ns: interval_ns, sampled_ns: 0, next_ns: u64::MAX, answered: 0, is_woken: false }
     }
 
     /// A sample was taken now; from here on it is looked who reads.
-    fn begin(&mut self, now_ns: u64, answered: u64) {
+    pub(crate) fn begin(&mut self, now_ns: u64, answered: u64) {
         let next_ns = now_ns.saturating_add(self.interval_ns);
         *self = Self { sampled_ns: now_ns, next_ns, answered, ..Self::new(self.interval_ns) };
     }
 
-    fn wake(&mut self, now_ns: u64) {
+    pub(crate) fn wake(&mut self, now_ns: u64) {
         self.is_woken = true;
         self.next_ns = self.next_ns.min(self.sampled_ns.saturating_add(self.interval_ns).max(now_ns));
     }
 
     /// Whether to sample now that it is due: if there were READs since the last look, or somebody begins.
-    fn is_wanted(&mut self, now_ns: u64, answered: u64) -> bool {
+    pub(crate) fn is_wanted(&mut self, now_ns: u64, answered: u64) -> bool {
         let is_wanted = answered != self.answered || self.is_woken;
         (self.answered, self.is_woken) = (answered, false);
         if is_wanted {

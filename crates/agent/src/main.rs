@@ -11,6 +11,7 @@ use onlooker_agent::agent::{self, AgentError};
 use onlooker_agent::config::{self, Config, ConfigError};
 use onlooker_agent::identity::{IdentityError, StateDir};
 use onlooker_agent::join::{self, JoinError};
+use onlooker_agent::kernel::child::Task;
 use onlooker_agent::kernel::{self, KernelError};
 use onlooker_agent::listen::{self, ListenError};
 use onlooker_agent::prefix::Prefix;
@@ -50,14 +51,34 @@ enum Command {
         /// Install the computed kernel metrics in the responder that is there, nothing else
         #[arg(long, conflicts_with = "replace")]
         collect: bool,
+        /// With --collect: install the iterator of TCP connections, too
+        #[arg(long, requires = "collect")]
+        connections: bool,
+        /// With --connections: notice connections that end between two runs
+        #[arg(long, requires = "connections")]
+        short_lived: bool,
         /// [kernel] as JSON from standard input instead of the configuration
         #[arg(long, hide = true)]
         settings_from_stdin: bool,
+    },
+    /// Collectors of one's own (docs/user-collectors.md)
+    Collectors {
+        #[command(subcommand)]
+        action: Collectors,
     },
     /// Have this host watched by a controller: configuration, unit, start, registration; run again, it does what is left to do
     Join(Box<join::Options>),
     /// Remove what a stopped or killed agent left behind: the kernel responder with all its regions, and a stale socket
     Purge,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum Collectors {
+    /// Say of files whether they would be taken, what they read and what a block costs; install nothing
+    Check {
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +93,8 @@ enum Failure {
     Listen(#[from] ListenError),
     #[error("no kernel responder: {0}")]
     Load(String),
+    #[error("{0} of these collectors would be refused")]
+    Collectors(usize),
     #[error("settings on standard input: {0}")]
     Settings(#[source] serde_json::Error),
     #[error("the kernel responder is not removed: {0}")]
@@ -99,9 +122,9 @@ fn main() -> ExitCode {
 
 fn act(arguments: &Arguments) -> Result<(), Failure> {
     let command = arguments.command.clone().unwrap_or(Command::Run);
-    if let Command::Load { json, replace, collect, settings_from_stdin: true } = command {
+    if let Command::Load { json, replace, collect, connections, short_lived, settings_from_stdin: true } = command {
         let settings = serde_json::from_reader(io::stdin().lock()).map_err(Failure::Settings)?;
-        return load(&settings, json, replace, collect);
+        return load(&settings, json, wanted(replace, collect, connections, short_lived));
     }
     if let Command::Join(options) = &command {
         return Ok(join::run(options, arguments.config.as_deref())?);
@@ -132,22 +155,37 @@ fn act(arguments: &Arguments) -> Result<(), Failure> {
             ))?;
             say(&kernel_summary(&config.kernel))
         }
-        Command::Load { json, replace, collect, .. } => {
+        Command::Load { json, replace, collect, connections, short_lived, .. } => {
             if !config.kernel.is_on() {
                 return Err(Failure::Load(
                     "[kernel] devices is empty: name the devices that it shall answer on".into(),
                 ));
             }
-            load(&config.kernel, json, replace, collect)
+            load(&config.kernel, json, wanted(replace, collect, connections, short_lived))
         }
+        Command::Collectors { action: Collectors::Check { files } } => check_collectors(&config.kernel, &files),
         Command::Purge => purge(&config),
         // Above: it has a configuration only when it is done.
         Command::Join(_) => Ok(()),
     }
 }
 
-fn load(settings: &config::Kernel, json: bool, replace: bool, collect: bool) -> Result<(), Failure> {
-    let report = if collect { kernel::load::collect(settings) } else { kernel::load::load(settings, replace) };
+fn wanted(replace: bool, collect: bool, connections: bool, short_lived: bool) -> Task {
+    match (collect, connections) {
+        (true, true) => Task::CollectWithConnections(short_lived),
+        (true, false) => Task::Collect,
+        (false, _) if replace => Task::Replace,
+        (false, _) => Task::PutRight,
+    }
+}
+
+fn load(settings: &config::Kernel, json: bool, task: Task) -> Result<(), Failure> {
+    let (report, collect) = match task {
+        Task::Replace => (kernel::load::load(settings, true), false),
+        Task::PutRight => (kernel::load::load(settings, false), false),
+        Task::Collect => (kernel::load::collect(settings, None), true),
+        Task::CollectWithConnections(short_lived) => (kernel::load::collect(settings, Some(short_lived)), true),
+    };
     if json {
         say(&serde_json::to_string(&report).map_err(Failure::Settings)?)?;
     } else if report.error.is_none() {
@@ -168,6 +206,27 @@ fn load(settings: &config::Kernel, json: bool, replace: bool, collect: bool) -> 
         }
     }
     report.error.map_or(Ok(()), |error| Err(Failure::Load(error)))
+}
+
+fn check_collectors(config: &config::Kernel, files: &[PathBuf]) -> Result<(), Failure> {
+    let checked = onlooker_kernel::user::check(files, config.collector_budget.as_duration());
+    let mut refused = 0;
+    for collector in checked {
+        match collector {
+            Ok(collector) => {
+                let costs: Vec<String> = collector.cost_ns.iter().map(ToString::to_string).collect();
+                let (file, region) = (collector.file.display(), &collector.region);
+                let (blocks, budget) = (collector.schema.blocks(), config.collector_budget);
+                say(&format!("{file}: region {region}, {blocks} blocks of {} ns (budget {budget})", costs.join(", ")))?;
+                collector.lines.iter().try_for_each(|line| say(&format!("  {line}")))?;
+            }
+            Err(refusal) => {
+                refused += 1;
+                system::log(&format!("refused: {refusal}"));
+            }
+        }
+    }
+    if refused == 0 { Ok(()) } else { Err(Failure::Collectors(refused)) }
 }
 
 fn purge(config: &Config) -> Result<(), Failure> {

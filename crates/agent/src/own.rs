@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use onlooker_region::Schema;
 use onlooker_region::block::Identity;
-use onlooker_region::control::RegionEntry;
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::map::Map;
 
@@ -21,9 +20,9 @@ use crate::host::{self, Host, read_small};
 use crate::kernel::child::{self, Task};
 use crate::kernel::ledger::{Keep, Record, Role, Source};
 use crate::kernel::load::{CollectorState, Report, State};
-use crate::kernel::{Kernel, Recovered};
+use crate::kernel::{Kernel, Recovered, user};
 use crate::leftovers::Leftovers;
-use crate::node::{Covered, Draft, left_name};
+use crate::node::{Covered, Draft, NodeError, Set};
 use crate::procfs::process_stat;
 use crate::protocol::{Labels, Refusal};
 use crate::registration::FIRST_REGION_ID;
@@ -31,6 +30,7 @@ use crate::registry::SchemaRef;
 use crate::sampler::Sampler;
 use crate::served::Served;
 use crate::system;
+use crate::tables::Tables;
 
 /// A responder that is there: what the loader said, the handle to it, and what of an earlier agent goes on.
 pub type Loaded = (Report, Kernel, Recovered);
@@ -100,7 +100,8 @@ impl Own {
             std::mem::take(&mut recovered.records).into_iter().partition(|record| record.keep.role == Role::Own);
         recovered.records = programs;
         let earlier: Vec<Record> = earlier;
-        let ids = Ids(earlier.iter().map(Record::number).collect());
+        // Programs', too: an older agent gave them ids that are for own regions now.
+        let ids = Ids(earlier.iter().chain(&recovered.records).map(Record::number).collect());
         Ok(Self { directory, recovered, report: Some(report), earlier, ids })
     }
 
@@ -154,25 +155,40 @@ impl Own {
     /// # Errors
     /// No memory, no place in the directory.
     pub fn sampler(&mut self, config: &Config, counters: &Counters) -> Result<Arc<Sampler>, AgentError> {
-        let mut ready = Vec::new();
+        let (mut set, mut absent, interval_ns) = (Set::default(), Vec::new(), config.sampled.interval.as_ns());
         for group in groups(config) {
-            let identity = self.identity()?;
-            match Draft::whole(group, config.sampled.interval.as_ns()).and_then(|draft| draft.alone(identity)) {
+            let draft = set.draft(group, interval_ns);
+            let sampled = draft.and_then(|draft| {
+                tell(&[], [&draft]);
+                let identity = self.identity().map_err(|error| std::io::Error::other(error.to_string()))?;
+                draft.alone(identity)
+            });
+            match sampled {
                 Ok(sampled) => {
                     let text = SchemaText::of(&sampled.schema);
-                    self.publish(sampled.name, &text, identity, Backing::Tcp(sampled.memory.clone()))?;
-                    ready.push(sampled);
+                    let backing = Backing::Tcp(sampled.memory().clone());
+                    self.publish(group.region(), &text, sampled.identity(), backing)?;
+                    set.put(sampled);
                 }
-                Err(error) => system::log(&format!("warning: kernel metrics {group:?} are not served: {error}")),
+                Err(error) => absent.push(format!("{group}: {error}")),
             }
         }
-        Ok(Sampler::new(ready, config.sampled.interval.as_duration(), counters.clone()))
+        // What is left of them over the kernel responder is told there.
+        tell(&absent, []);
+        Sampler::new(set, config.sampled.interval.as_duration(), counters.clone())
+            .map_err(system_error("make a descriptor for the sampler"))
+    }
+
+    /// Tables of what the host has many of.
+    #[must_use]
+    pub fn tables(&mut self, config: &Config, counters: &Counters) -> Tables {
+        Tables::install(config, &mut self.directory, &mut self.ids, counters)
     }
 
     /// What an earlier agent had of its own and this one has not, ends; but for computed regions and what was sampled beside them, which go on until it is known what
     /// is computed now ([`Metrics::install`]).
     #[must_use]
-    pub fn end(mut self, config: &Config, counters: &Counters) -> (Self, Option<Metrics>) {
+    pub fn end(mut self, config: &Config, counters: &Counters, sampler: Arc<Sampler>) -> (Self, Metrics) {
         let mut regions = BTreeMap::new();
         let mut left = BTreeMap::new();
         let groups = if config.kernel.sample.as_ns() > 0 { groups(config) } else { Vec::new() };
@@ -181,7 +197,8 @@ impl Own {
             self.directory.restore(record, None);
             let earlier = match source {
                 Source::Computed { .. } => Some(&mut regions),
-                Source::Slab { .. } if groups.iter().any(|group| left_name(*group) == name) => Some(&mut left),
+                Source::Slab { .. } if groups.iter().any(|group| group.left_region() == name) => Some(&mut left),
+                Source::Slab { .. } if config.kernel.is_published(&name) => Some(&mut regions),
                 Source::Slab { .. } => None,
             };
             match earlier.filter(|earlier| !earlier.contains_key(&name)) {
@@ -189,11 +206,18 @@ impl Own {
                 None => self.ids.end(&mut self.directory, number),
             }
         }
-        let metrics = self.directory.kernel().cloned().map(|kernel| Metrics {
+        let leftovers = self
+            .directory
+            .kernel()
+            .cloned()
+            .map(|kernel| Leftovers::new(kernel, groups, config.kernel.sample.as_ns(), counters.clone(), left));
+        let metrics = Metrics {
             computed: regions,
-            leftovers: Leftovers::new(kernel, groups, config.kernel.sample.as_ns(), counters.clone(), left),
+            leftovers,
+            sampler,
+            sampled_interval_ns: config.sampled.interval.as_ns(),
             ids: std::mem::take(&mut self.ids),
-        });
+        };
         (self, metrics)
     }
 
@@ -212,12 +236,16 @@ impl Own {
     }
 }
 
-/// Kernel metrics for readers over the kernel responder: regions that it computes, and what the agent samples beside them.
+/// Regions of kernel metrics as they come and go: those that the kernel responder computes and what the agent samples beside them, and those that it samples for readers
+/// over TCP.
 pub struct Metrics {
     /// Ids of computed regions by name.
     computed: BTreeMap<String, u32>,
-    /// What is sampled.
-    pub leftovers: Leftovers,
+    /// What is sampled for the kernel responder's readers, if there is one.
+    leftovers: Option<Leftovers>,
+    /// What is sampled for readers over TCP. Readable when [`Metrics::renew`] has something to do.
+    pub sampler: Arc<Sampler>,
+    sampled_interval_ns: u64,
     ids: Ids,
 }
 
@@ -229,6 +257,8 @@ impl Metrics {
         let mut covered = Covered::default();
         for collector in collectors.iter().filter(|collector| collector.error.is_none()) {
             match self.install_one(directory, collector, earlier.remove(&collector.name), now_ns) {
+                // A user's collector is no substitute for what the agent samples, whatever its metrics are called.
+                Ok(_) if user::is_user(collector) => {}
                 Ok(schema) => covered.add(&schema),
                 Err(error) => {
                     system::log(&format!("warning: {} is not served by the kernel responder: {error}", collector.name));
@@ -238,7 +268,39 @@ impl Metrics {
         for id in earlier.into_values() {
             self.ids.end(directory, id);
         }
-        self.leftovers.install(directory, &mut self.ids, &covered, now_ns);
+        if let Some(leftovers) = &mut self.leftovers {
+            leftovers.install(directory, &mut self.ids, &covered, now_ns);
+        }
+    }
+
+    /// When [`Metrics::expire`] has something to do next, if ever.
+    #[must_use]
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        self.leftovers.as_ref().and_then(Leftovers::next_deadline_ns)
+    }
+
+    /// A reader may begin.
+    pub fn wake(&mut self, now_ns: u64) {
+        if let Some(leftovers) = &mut self.leftovers {
+            leftovers.wake(now_ns);
+        }
+    }
+
+    /// Does what is due.
+    pub fn expire(&mut self, directory: &mut Directory, now_ns: u64) {
+        if let Some(leftovers) = &mut self.leftovers {
+            leftovers.expire(directory, &mut self.ids, now_ns);
+        }
+    }
+
+    /// Makes the regions of sampled groups anew that have other series now.
+    pub fn renew(&mut self, directory: &mut Directory) {
+        let Self { sampler, ids, sampled_interval_ns, .. } = self;
+        sampler.renew(|set, group| {
+            if let Err(error) = renew(set, group, *sampled_interval_ns, directory, ids) {
+                system::log(&format!("warning: {group} is not served over TCP any more: {error}"));
+            }
+        });
     }
 
     fn install_one(
@@ -250,21 +312,108 @@ impl Metrics {
     ) -> Result<Schema, String> {
         let schema = Schema::parse(&collector.schema).map_err(|error| error.to_string())?;
         let text = SchemaText::of(&schema);
-        let source = Source::Computed { collector: collector.slot };
-        if let Some(id) = earlier {
-            let same = |(entry, standing): (&RegionEntry, _)| entry.schema == text.id && standing == Some(source);
-            if directory.entry(id).is_some_and(same) {
+        let standing = earlier.and_then(|id| directory.entry(id)).filter(|(entry, _)| entry.schema == text.id);
+        let standing = standing.map(|(entry, source)| (entry.identity, source));
+        if let (Some(id), Some((identity, Some(source)))) = (earlier, standing) {
+            let goes_on = match (collector.published_ns, source) {
+                (None, Source::Computed { collector: slot }) => slot == collector.slot,
+                (Some(ns), Source::Slab { range, .. }) => {
+                    let started = start_twin(directory, collector, range, &schema, (ns, identity.word()));
+                    started.inspect_err(|error| system::log(&format!("warning: {}: {error}", collector.name))).is_ok()
+                }
+                _ => false,
+            };
+            if goes_on {
                 directory.now_owned_by(id, std::process::id(), now_ns);
                 self.computed.insert(collector.name.clone(), id);
                 return Ok(schema);
             }
+        }
+        if let Some(id) = earlier {
             self.ids.end(directory, id);
         }
         let identity = self.ids.take().map_err(|error| error.to_string())?;
+        let id = identity.region;
+        let source = match collector.published_ns {
+            None => Ok(Source::Computed { collector: collector.slot }),
+            Some(ns) => take_for_twin(directory, collector, &schema, (ns, identity.word())),
+        };
+        let source = source.inspect_err(|_| self.ids.give(id))?;
         let backing = Backing::Kernel(keep(source, &schema, &text));
         publish(directory, &collector.name, &text, identity, backing).map_err(|refusal| refusal.to_string())?;
-        self.computed.insert(collector.name.clone(), identity.region);
+        self.computed.insert(collector.name.clone(), id);
         Ok(schema)
+    }
+}
+
+/// Memory for a published group, into which the kernel writes from now on.
+fn take_for_twin(
+    directory: &Directory,
+    collector: &CollectorState,
+    schema: &Schema,
+    every: (u64, u64),
+) -> Result<Source, String> {
+    let kernel = directory.kernel().ok_or("there is no kernel responder")?;
+    let bytes = u64::from(schema.blocks()) * BLOCK_BYTES as u64;
+    let (range, _) = kernel.own_memory(bytes).map_err(|error| error.to_string())?;
+    match start_twin(directory, collector, range, schema, every) {
+        Ok(()) => Ok(Source::Slab { slab: crate::kernel::recover::OWN_SLAB, range }),
+        Err(error) => {
+            kernel.give_own(range);
+            Err(error)
+        }
+    }
+}
+
+fn start_twin(
+    directory: &Directory,
+    collector: &CollectorState,
+    range: onlooker_region::slab::Range,
+    schema: &Schema,
+    every: (u64, u64),
+) -> Result<(), String> {
+    let kernel = directory.kernel().ok_or("there is no kernel responder")?;
+    kernel.start_twin(&collector.name, range, schema, every).map_err(|error| error.to_string())
+}
+
+/// Puts a group's new region in the place of the old one, where its class is another one.
+fn renew(
+    set: &mut Set,
+    group: config::Group,
+    interval_ns: u64,
+    directory: &mut Directory,
+    ids: &mut Ids,
+) -> Result<(), String> {
+    let draft = set.draft(group, interval_ns);
+    let standing = set.groups().iter().find(|sampled| sampled.group == group);
+    let standing = standing.map(|sampled| (SchemaText::of(&sampled.schema).id, sampled.identity().region));
+    let text = draft.as_ref().ok().map(|draft| SchemaText::of(&draft.schema));
+    if standing.is_some() && standing.map(|(schema, _)| schema) == text.as_ref().map(|text| text.id) {
+        return Ok(());
+    }
+    if let Some((_, id)) = standing {
+        set.remove(group);
+        ids.end(directory, id);
+    }
+    let identity = ids.take().map_err(|error| error.to_string())?;
+    let put = |error: &dyn std::fmt::Display| error.to_string();
+    let sampled = draft.and_then(|draft| draft.alone(identity)).map_err(|error: NodeError| put(&error));
+    let published = sampled.and_then(|sampled| {
+        let (text, backing) = (SchemaText::of(&sampled.schema), Backing::Tcp(sampled.memory().clone()));
+        publish(directory, group.region(), &text, identity, backing).map_err(|refusal| put(&refusal))?;
+        set.put(sampled);
+        Ok(())
+    });
+    published.inspect_err(|_| ids.give(identity.region))
+}
+
+/// Tells the operator, once, which groups this host has not got, and what there is to say of those that it has.
+pub fn tell<'a>(absent: &[String], drafts: impl IntoIterator<Item = &'a Draft>) {
+    for draft in drafts {
+        draft.notes.iter().for_each(|note| system::log(&format!("{}: {note}", draft.group)));
+    }
+    if !absent.is_empty() {
+        system::log(&format!("kernel metrics that this host has not got: {}", absent.join("; ")));
     }
 }
 

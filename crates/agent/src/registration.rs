@@ -30,7 +30,7 @@ mod memory;
 use memory::{Slab, adopted_memory};
 
 /// First id of programs' regions; those below are the agent's own.
-pub const FIRST_REGION_ID: u32 = 16;
+pub const FIRST_REGION_ID: u32 = 256;
 /// Everything that requests change.
 pub struct Registration {
     registry: Registry,

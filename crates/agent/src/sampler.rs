@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When kernel metrics are sampled: only while somebody is connected who has read.
+//! When kernel metrics are sampled for readers over TCP: only while one is connected who has read.
 //!
 //! The sampler thread sleeps on a condition variable while nobody reads, so an idle agent has no wake-ups. A reader's first READ takes the first sample
-//! itself, before it is answered; who cannot name a region's key costs nothing.
+//! itself, before it is answered; who cannot name a region's key costs nothing. A group whose series have changed needs another region, which is the main thread's to make
+//! ([`Sampler::renew`]): a descriptor becomes readable for it.
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::config::Group;
 use crate::counters::{Counter, Counters};
-use crate::node::Sampled;
-use crate::procfs::LINE_BYTES;
+use crate::host::boot_time_ns;
+use crate::node::Set;
 use crate::system;
 
 /// Stack of the sampler thread: its buffers are on the heap.
@@ -18,8 +23,7 @@ const STACK_BYTES: usize = 64 * 1024;
 struct State {
     readers: u32,
     last: Option<Instant>,
-    groups: Vec<Sampled>,
-    buffer: Box<[u8; LINE_BYTES]>,
+    set: Set,
 }
 
 /// The sampler.
@@ -28,6 +32,8 @@ pub struct Sampler {
     arrived: Condvar,
     interval: Duration,
     counters: Counters,
+    /// Readable while there are groups to be made anew.
+    changed: OwnedFd,
 }
 
 /// A reader's presence; sampling goes on while there is one.
@@ -37,18 +43,21 @@ pub struct Attached {
 
 impl Sampler {
     /// A sampler of these groups; nothing is read before [`Sampler::attach`].
-    #[must_use]
-    pub fn new(groups: Vec<Sampled>, interval: Duration, counters: Counters) -> Arc<Self> {
-        let state = State { readers: 0, last: None, groups, buffer: Box::new([0; LINE_BYTES]) };
-        Arc::new(Self { state: Mutex::new(state), arrived: Condvar::new(), interval, counters })
+    ///
+    /// # Errors
+    /// No descriptor to be had.
+    pub fn new(set: Set, interval: Duration, counters: Counters) -> std::io::Result<Arc<Self>> {
+        let state = State { readers: 0, last: None, set };
+        let changed = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Arc::new(Self { state: Mutex::new(state), arrived: Condvar::new(), interval, counters, changed }))
     }
 
-    /// Starts the thread; without groups there is none.
+    /// Starts the thread; without groups, and where each READ samples, there is none.
     ///
     /// # Errors
     /// No thread to be had.
     pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
-        if self.lock().groups.is_empty() {
+        if self.is_per_read() || self.lock().set.groups().is_empty() {
             return Ok(());
         }
         let own = self.clone();
@@ -64,7 +73,7 @@ impl Sampler {
     pub fn attach(self: &Arc<Self>) -> Attached {
         let mut state = self.lock();
         state.readers += 1;
-        if state.last.is_none_or(|last| last.elapsed() >= self.interval) {
+        if !state.set.is_fresh(boot_time_ns()) {
             self.sample(&mut state);
         }
         if state.readers == 1 {
@@ -74,6 +83,28 @@ impl Sampler {
         Attached { sampler: self.clone() }
     }
 
+    /// Whether each request is to find samples of its own moment ([`Sampler::sample_now`]); nobody else takes any then.
+    #[must_use]
+    pub fn is_per_read(&self) -> bool {
+        self.interval.is_zero()
+    }
+
+    /// Samples what is worth sampling so often, in the calling thread.
+    pub fn sample_now(&self) {
+        self.sample(&mut self.lock());
+    }
+
+    /// What has changed is handed to `renew`, group by group, which may put other regions in their places.
+    pub fn renew(&self, mut renew: impl FnMut(&mut Set, Group)) {
+        let _ = rustix::io::read(&self.changed, &mut [0; 8]);
+        let mut state = self.lock();
+        for group in state.set.take_changed() {
+            renew(&mut state.set, group);
+            let loss = state.set.sample_one(group, None);
+            self.counters.add(Counter::SampleErrors, loss.failed);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -81,11 +112,12 @@ impl Sampler {
     fn sample(&self, state: &mut State) {
         let begin = Instant::now();
         state.last = Some(begin);
-        let State { groups, buffer, .. } = state;
-        for group in groups {
-            let loss = group.sample(buffer, None);
-            self.counters.add(Counter::SampleErrors, u64::from(loss.failed));
-            self.counters.add(Counter::SampleRowsDropped, loss.rows_dropped);
+        let loss = state.set.sample(boot_time_ns(), None);
+        self.counters.add(Counter::SampleErrors, loss.failed);
+        self.counters.add(Counter::SampleRowsDropped, loss.rows_dropped);
+        if loss.changed {
+            // Readable already: as good.
+            let _ = rustix::io::write(&self.changed, &1u64.to_ne_bytes());
         }
         self.counters.add(Counter::Samples, 1);
         self.counters.add(Counter::SampleNs, u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
@@ -111,5 +143,11 @@ impl Sampler {
 impl Drop for Attached {
     fn drop(&mut self) {
         self.sampler.lock().readers -= 1;
+    }
+}
+
+impl AsFd for Sampler {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.changed.as_fd()
     }
 }

@@ -31,6 +31,7 @@ use crate::registration::{Registration, Reply};
 use crate::registry::ConnectionId;
 use crate::seqpacket;
 use crate::system;
+use crate::tables::Tables;
 use crate::tcp::Responder;
 
 /// Events taken at once.
@@ -49,6 +50,7 @@ const TIMER: u64 = 3;
 const STOP: u64 = 4;
 const HANGUP: u64 = 5;
 const KERNEL: u64 = 6;
+const SAMPLER: u64 = 7;
 /// Tokens of a connection are twice its id (socket) and one more (process).
 const FIRST_CONNECTION: ConnectionId = 8;
 
@@ -89,8 +91,10 @@ pub struct Server {
     pub endpoint: Arc<Endpoint>,
     /// The kernel responder's, if there is one.
     pub upkeep: Option<Upkeep>,
-    /// Kernel metrics for its readers.
-    pub metrics: Option<Metrics>,
+    /// Regions of kernel metrics.
+    pub metrics: Metrics,
+    /// Tables.
+    pub tables: Tables,
     /// Counters.
     pub counters: Counters,
     /// Programs that may be connected at once, by the limit of open files.
@@ -128,6 +132,7 @@ impl Server {
         watch(&timer, TIMER)?;
         watch(&self.stops, STOP)?;
         watch(&self.hangups, HANGUP)?;
+        watch(&self.metrics.sampler, SAMPLER)?;
         if let Some(upkeep) = &self.upkeep {
             watch(upkeep, KERNEL)?;
         }
@@ -179,11 +184,12 @@ impl Loop {
                     KERNEL => {
                         if let Some(upkeep) = &mut self.server.upkeep
                             && let Some(collectors) = upkeep.ready(boot_time_ns())
-                            && let Some(metrics) = &mut self.server.metrics
                         {
-                            metrics.install(self.server.registration.directory(), &collectors);
+                            self.server.metrics.install(self.server.registration.directory(), &collectors);
+                            self.server.tables.wake(boot_time_ns());
                         }
                     }
+                    SAMPLER => self.server.metrics.renew(self.server.registration.directory()),
                     token if token & 1 == 0 => self.packet(token / 2),
                     token => self.close(token / 2, Counter::ClosedProcess),
                 }
@@ -200,8 +206,10 @@ impl Loop {
     /// Sets the timer to the next deadline, or stops it.
     fn arm(&mut self) -> io::Result<()> {
         let kernel = self.server.upkeep.as_ref().map(Upkeep::next_deadline_ns);
-        let sample = self.server.metrics.as_ref().and_then(|metrics| metrics.leftovers.next_deadline_ns());
-        let deadline = self.server.registration.next_deadline_ns().into_iter().chain(kernel).chain(sample).min();
+        let sample = self.server.metrics.next_deadline_ns();
+        let table = self.server.tables.next_deadline_ns();
+        let deadlines = self.server.registration.next_deadline_ns().into_iter().chain(kernel).chain(sample);
+        let deadline = deadlines.chain(table).min();
         if deadline != self.armed_ns {
             let at = deadline.map_or(0, |ns| ns.max(1));
             let it_value = Timespec {
@@ -224,9 +232,8 @@ impl Loop {
         if let Some(upkeep) = &mut self.server.upkeep {
             upkeep.expire(now_ns);
         }
-        if let Some(metrics) = &mut self.server.metrics {
-            metrics.leftovers.expire(now_ns);
-        }
+        self.server.metrics.expire(self.server.registration.directory(), now_ns);
+        self.server.tables.expire(now_ns);
     }
 
     fn accept_program(&mut self) {
@@ -313,9 +320,8 @@ impl Loop {
                 Ok((stream, peer)) => {
                     self.server.endpoint.accept(stream, peer.ip());
                     // A reader begins: what was left alone for want of readers shall be fresh.
-                    if let Some(metrics) = &mut self.server.metrics {
-                        metrics.leftovers.wake(boot_time_ns());
-                    }
+                    self.server.metrics.wake(boot_time_ns());
+                    self.server.tables.wake(boot_time_ns());
                 }
                 Err(error) => {
                     let listener = &self.server.bootstrap_listener;

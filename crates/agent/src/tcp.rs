@@ -165,6 +165,7 @@ impl Responder {
             self.rates.lock().unwrap_or_else(PoisonError::into_inner).take(source, count, host::boot_time_ns());
         out[..HEADER_BYTES].copy_from_slice(&request.header.to_bytes());
         let mut used = HEADER_BYTES;
+        let mut is_sampled = !self.sampler.is_per_read();
         for (number, read) in (0..).zip(request.reads()) {
             let longest = ITEM_HEADER_BYTES + if read.check_length().is_ok() { read.length_bytes as usize } else { 0 };
             if used + longest > out.len() {
@@ -177,6 +178,11 @@ impl Responder {
             if outcome.is_ok() && attached.is_none() {
                 // Only who has a key gets procfs sampled; the sample belongs into this very answer.
                 *attached = Some(self.sampler.attach());
+                is_sampled = true;
+                outcome = self.served.read(&read, &mut out[data..]);
+            } else if outcome.is_ok() && !is_sampled {
+                self.sampler.sample_now();
+                is_sampled = true;
                 outcome = self.served.read(&read, &mut out[data..]);
             }
             let outcome = outcome.map(|()| read.length_bytes);

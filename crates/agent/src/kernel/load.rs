@@ -7,15 +7,18 @@
 use std::fs::File;
 use std::net::IpAddr;
 
-use onlooker_kernel::collect::{Group, Options, Verdict, install, remove};
+use onlooker_kernel::collect::{Group, Options, Verdict, install, remove, stop_publishing};
 use onlooker_kernel::{Config, Device, Error, Home, Hook, Outcome, Pinned, Prefix, Rate, Reattached, Standing, probe};
+use onlooker_kernel::{connections, scheduler};
 use rustix::fs::{FlockOperation, flock};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
 use super::recover::OWN_SLAB;
-use super::{CONTROL_SLAB, KernelError, OWN_BLOCKS};
+use super::{CONTROL_SLAB, KernelError, own_blocks, user};
 use crate::config;
+use crate::config::acquisition::Acquisition;
+use crate::units::Span;
 
 /// What there is now.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -27,6 +30,9 @@ pub struct Report {
     /// Groups of kernel metrics that are computed now ([`collect`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collectors: Vec<CollectorState>,
+    /// Why there are no TCP connections although they are wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<String>,
     /// Why there is no responder; the rest is empty then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -41,6 +47,13 @@ pub struct CollectorState {
     pub slot: u32,
     /// The region's class, canonical: metrics that agree with procfs. Empty where there is an error.
     pub schema: String,
+    /// What its dearest block takes, ns, where that was measured: users' collectors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_ns: Option<u64>,
+    /// The kernel is to write it into memory so often, ns ([`super::Kernel::start_twin`]); the class is that of what it writes then. 0: at each event of the scheduler
+    /// ([`onlooker_kernel::scheduler`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_ns: Option<u64>,
     /// Metrics that are left out, or disagree.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
@@ -94,12 +107,18 @@ impl std::fmt::Display for DeviceState {
 
 impl std::fmt::Display for CollectorState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { name, left_out, error, .. } = self;
-        match error {
-            Some(error) => write!(f, "{name} is not computed: {error}"),
-            None if left_out.is_empty() => write!(f, "{name} is computed when it is read"),
-            None => write!(f, "{name} is computed when it is read, without {}", left_out.join(", ")),
+        let Self { name, left_out, error, published_ns, cost_ns, .. } = self;
+        match (error, published_ns) {
+            (Some(error), Some(0)) => return write!(f, "{name} is not there: {error}"),
+            (Some(error), _) => return write!(f, "{name} is not computed: {error}"),
+            (None, None) => write!(f, "{name} is computed when it is read")?,
+            (None, Some(0)) => write!(f, "{name} is written at every wake-up and every switch of tasks")?,
+            (None, Some(ns)) => write!(f, "{name} is published every {}", Span::from_ns(*ns))?,
         }
+        if let Some(ns) = cost_ns {
+            write!(f, ", {ns} ns a block")?;
+        }
+        if left_out.is_empty() { Ok(()) } else { write!(f, ", without {}", left_out.join(", ")) }
     }
 }
 
@@ -113,7 +132,12 @@ fn put_right(config: &config::Kernel, replace: bool) -> Result<Report, KernelErr
     let home = Home::new(&config.bpffs, &config.name)?;
     let _lock = lock(config)?;
     let (pinned, responder) = open_or_load(config, &home, replace)?;
-    for (index, blocks) in [(CONTROL_SLAB, config.control_blocks()), (OWN_SLAB, OWN_BLOCKS)] {
+    if replace {
+        // The agent that begins may give their memory to others. Those that go on are started anew once all is installed.
+        Group::ALL.into_iter().try_for_each(|group| stop_publishing(&home, group))?;
+        scheduler::remove(&home)?;
+    }
+    for (index, blocks) in [(CONTROL_SLAB, config.control_blocks()), (OWN_SLAB, own_blocks())] {
         if !pinned.slabs()?.contains(&index) {
             pinned.create_slab(index, blocks)?;
         }
@@ -128,25 +152,47 @@ fn put_right(config: &config::Kernel, replace: bool) -> Result<Report, KernelErr
     Ok(Report { responder, devices, ..Report::default() })
 }
 
-/// Puts the configured groups of kernel metrics into a responder that is there, each metric checked against procfs, and takes out the others. Half a second, in which
-/// those that are there go on.
+/// Puts the configured groups of kernel metrics into a responder that is there, each metric checked against procfs, and users' collectors ([`user`]), and takes out the
+/// others. Half a second, in which those that are there go on.
+///
+/// `short_lived`: TCP connections are wanted, too; `true`: with those that end between two runs.
 #[must_use]
-pub fn collect(config: &config::Kernel) -> Report {
-    let done = || -> Result<Report, KernelError> {
+pub fn collect(config: &config::Kernel, short_lived: Option<bool>) -> Report {
+    let mut connections = None;
+    let mut done = || -> Result<Report, KernelError> {
         let home = Home::new(&config.bpffs, &config.name)?;
         let _lock = lock(config)?;
         let pinned = Pinned::open(&home)?;
-        // What the responder itself counts is of use to everybody.
-        let groups: Vec<Group> =
-            config.groups.iter().filter_map(|group| collector_of(*group)).chain([Group::Responder]).collect();
+        // A kernel without it has everything else all the same.
+        let done = match short_lived {
+            Some(short_lived) => connections::install(&home, short_lived),
+            None => connections::remove(&home),
+        };
+        connections = done.err().map(|error| explain_tracing(&error.into()));
+        let groups = config.computed_groups();
         let unwanted: Vec<Group> = Group::ALL.into_iter().filter(|group| !groups.contains(group)).collect();
         let installed = install(&pinned, &Options { groups, ..Options::default() })?;
         remove(&pinned, &unwanted);
         installed.groups.iter().try_for_each(|group| group.pin_devices(&home))?;
+        let interval_of = |group: Group| match config.acquisition_of(group) {
+            Acquisition::Published(interval) => Some(interval),
+            Acquisition::Computed | Acquisition::Sampled => None,
+        };
+        for group in Group::ALL {
+            stop_publishing(&home, group)?;
+        }
+        for group in installed.groups.iter().filter(|group| interval_of(group.group).is_some()) {
+            group.pin_twin(&pinned, &pinned.slab(OWN_SLAB)?, &home)?;
+        }
         let good = installed.groups.iter().map(|group| CollectorState {
             name: group.name.to_owned(),
             slot: group.slot,
-            schema: group.schema.canonical(),
+            schema: match interval_of(group.group) {
+                Some(interval) => group.published_schema(interval.as_duration()).canonical(),
+                None => group.schema.canonical(),
+            },
+            published_ns: interval_of(group.group).map(Span::as_ns),
+            cost_ns: None,
             left_out: group
                 .checks
                 .iter()
@@ -156,29 +202,51 @@ pub fn collect(config: &config::Kernel) -> Report {
                 .collect(),
             error: None,
         });
+        let hidden = installed.findings.iter().find(|finding| finding.name == "kallsyms");
+        let hidden = hidden.and_then(|finding| finding.result.as_ref().err());
         let refused = installed.refused.iter().map(|(group, reason)| CollectorState {
             name: group.region().to_owned(),
             slot: group.slot(),
             schema: String::new(),
+            published_ns: None,
+            cost_ns: None,
             left_out: Vec::new(),
-            error: Some(reason.clone()),
+            // What is behind it, where the kernel has the group.
+            error: Some(match hidden {
+                Some(hidden) if group.absence().is_none() => format!("{hidden}; {reason}"),
+                _ => reason.clone(),
+            }),
         });
-        Ok(Report { collectors: good.chain(refused).collect(), ..Report::default() })
+        let mut collectors: Vec<CollectorState> = good.chain(refused).collect();
+        let schemas = installed.groups.iter().flat_map(|group| &group.schema.groups);
+        let taken = schemas.flat_map(|group| &group.fields).map(|field| field.name.clone()).collect();
+        let ledger = pinned.ledger()?.map_or_else(|| Ok(Vec::new()), |ledger| ledger.all())?;
+        collectors.extend(user::collect(config, &pinned, ledger, taken));
+        collectors.extend(latency(config, &pinned, &home)?);
+        Ok(Report { collectors, ..Report::default() })
     };
-    done().unwrap_or_else(|error| Report { error: Some(explain(&error)), ..Report::default() })
+    let report = done();
+    let report = report.unwrap_or_else(|error| Report { error: Some(explain_tracing(&error)), ..Report::default() });
+    Report { connections, ..report }
 }
 
-/// The collector of a group, where there is one.
-fn collector_of(group: config::Group) -> Option<Group> {
-    Group::ALL.into_iter().find(|collector| {
-        let name = match group {
-            config::Group::Cpu => "cpu",
-            config::Group::Load => "load",
-            config::Group::Memory => "memory",
-            config::Group::Network => "network",
-        };
-        collector.name() == name
-    })
+/// How long tasks wait, where that is wanted. A kernel without it has everything else all the same.
+fn latency(config: &config::Kernel, pinned: &Pinned, home: &Home) -> Result<Option<CollectorState>, KernelError> {
+    scheduler::remove(home)?;
+    if !config.scheduler_latency {
+        return Ok(None);
+    }
+    let slab = pinned.slab(OWN_SLAB)?;
+    let installed = scheduler::install(home, &slab).and_then(|()| scheduler::cpus());
+    Ok(Some(CollectorState {
+        name: scheduler::REGION.to_owned(),
+        slot: 0,
+        schema: installed.as_ref().map_or_else(|_| String::new(), |cpus| scheduler::schema(*cpus).canonical()),
+        cost_ns: None,
+        published_ns: Some(0),
+        left_out: Vec::new(),
+        error: installed.err().map(|error| error.to_string()),
+    }))
 }
 
 /// The directory is never removed, so that whoever has the lock has the place.
@@ -232,7 +300,7 @@ fn is_like(pinned: &Pinned, config: &config::Kernel) -> bool {
         Ok(_) => true,
         Err(_) => false,
     };
-    has(CONTROL_SLAB, config.control_blocks()) && has(OWN_SLAB, OWN_BLOCKS) && pinned.ledger().is_ok()
+    has(CONTROL_SLAB, config.control_blocks()) && has(OWN_SLAB, own_blocks()) && pinned.ledger().is_ok()
 }
 
 fn set_sources(pinned: &Pinned, config: &config::Kernel) -> Result<(), KernelError> {
@@ -274,16 +342,47 @@ fn attach(pinned: &Pinned, config: &config::Kernel) -> Result<Vec<DeviceState>, 
     Ok(states)
 }
 
+/// Capabilities that this process has not got, and what to do.
+fn lacks(all: &[(&str, CapabilitySet)]) -> Option<String> {
+    let mut has = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+    if has.contains(CapabilitySet::SYS_ADMIN) {
+        // bpf_capable and perfmon_capable in include/linux/capability.h.
+        has |= CapabilitySet::BPF | CapabilitySet::PERFMON;
+    }
+    let lacking: Vec<&str> = all.iter().filter(|(_, one)| !has.contains(*one)).map(|(name, _)| *name).collect();
+    let lacking = (!lacking.is_empty()).then(|| lacking.join(" and no "))?;
+    Some(format!(
+        "this process has no {lacking}: run it as root, or with packaging/onlooker-agent.service.d/kernel.conf"
+    ))
+}
+
+/// Why programs that read the kernel's memory cannot be had: a line where the reason is known, else all that was said.
+fn explain_tracing(error: &KernelError) -> String {
+    if let Some(lacks) = lacks(&[("CAP_BPF", CapabilitySet::BPF), ("CAP_PERFMON", CapabilitySet::PERFMON)]) {
+        lacks
+    } else if !probe::has_btf() {
+        format!(
+            "this kernel has no BTF ({} is not there: CONFIG_DEBUG_INFO_BTF), by which its variables are found",
+            probe::BTF
+        )
+    } else if !probe::reads_memory() {
+        "this kernel lets no program read its memory: it is in lockdown mode \"confidentiality\" (/sys/kernel/security/lockdown)".to_owned()
+    } else {
+        explain(error)
+    }
+}
+
 /// What failed, and what of it this process or this kernel lacks.
 fn explain(error: &KernelError) -> String {
-    let has = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
-    let all = [("CAP_BPF", CapabilitySet::BPF), ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN)];
-    let lacking: Vec<&str> = all.iter().filter(|(_, one)| !has.contains(*one)).map(|(name, _)| *name).collect();
-    if !lacking.is_empty() {
-        return format!(
-            "{error}; this process has no {}: run it as root, or with packaging/onlooker-agent.service.d/kernel.conf",
-            lacking.join(" and no ")
-        );
+    // Without CAP_PERFMON the verifier lets no offset into a packet be computed (allow_ptr_leaks and bypass_spec_v1 in kernel/bpf/verifier.c).
+    let all = [
+        ("CAP_BPF", CapabilitySet::BPF),
+        ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN),
+        ("CAP_PERFMON", CapabilitySet::PERFMON),
+    ];
+    if let Some(lacks) = lacks(&all) {
+        // Of what was said the rest is the verifier's.
+        return format!("{}; {lacks}", error.to_string().lines().next().unwrap_or_default());
     }
     let missing: Vec<String> = probe::all()
         .iter()

@@ -13,6 +13,7 @@ pub mod ledger;
 pub mod load;
 pub mod recover;
 pub mod upkeep;
+pub mod user;
 pub mod watch;
 
 use std::cell::RefCell;
@@ -20,14 +21,19 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use onlooker_kernel::collect::DeviceRows;
+use onlooker_kernel::collect::{DeviceRows, Group, Twin};
+use onlooker_kernel::scheduler::{self, CPU_BLOCKS, Latency};
 use onlooker_kernel::{Exit, Home, Kind, Ledger, Pinned, Region, Slab, SlabMapping};
+use onlooker_region::Schema;
+use onlooker_region::block::Identity;
+use onlooker_region::limits::BLOCK_WORDS;
 use onlooker_region::map::Map;
 use onlooker_region::slab::{Range, Ranges};
 use rustix::thread::CapabilitySet;
 
 use crate::config;
 use crate::host::{self, Host};
+use crate::procfs::cpu_count;
 use crate::served::{Address, Addresses};
 use crate::system;
 
@@ -36,8 +42,21 @@ use recover::{Found, OWN_SLAB};
 
 /// Slab of the control region.
 pub const CONTROL_SLAB: u32 = 0;
-/// Blocks of the agent's own slab.
-pub const OWN_BLOCKS: u32 = 64;
+/// Slab of tables, the last one of those that users could have. Regions in it do not outlive their agent: a successor finds an owner without a right to it
+/// ([`recover`]), takes them out and removes the slab.
+pub const TABLES_SLAB: u32 = SLABS - 1;
+/// Blocks of the agent's own slab: what every host has, and what the CPUs of this one add (interrupts, above all). Of it only regions are mapped.
+#[must_use]
+pub fn own_blocks() -> u32 {
+    let present = host::read_small("/sys/devices/system/cpu/present").ok();
+    let cpus = present.and_then(|list| cpu_count(&list)).and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or(1);
+    OWN_BLOCKS + cpus.min(MOST_CPUS).saturating_mul(OWN_BLOCKS_PER_CPU)
+}
+
+const OWN_BLOCKS: u32 = 192;
+/// A multiple of four, which is a page: interrupts, and how long tasks wait.
+const OWN_BLOCKS_PER_CPU: u32 = 8;
+const MOST_CPUS: u32 = 1024;
 const BLOCK_BYTES: u64 = 1024;
 
 /// Why the kernel responder is not used.
@@ -299,9 +318,9 @@ impl Kernel {
     /// No place, no memory, no right to.
     pub fn create_slab(&self, uid: u32) -> Result<UserSlab, KernelError> {
         let taken: Vec<u32> = self.header.borrow().slabs.values().copied().collect();
-        let index = (FIRST_USER_SLAB..SLABS).find(|index| !taken.contains(index));
+        let index = (FIRST_USER_SLAB..TABLES_SLAB).find(|index| !taken.contains(index));
         let index = index.ok_or(KernelError::Incomplete(
-            "the responder's table of slabs is full: 62 users have one, others' regions are served over TCP",
+            "the responder's table of slabs is full: 61 users have one, others' regions are served over TCP",
         ))?;
         let slab = system::with_capabilities(CapabilitySet::BPF, || self.pinned.create_slab(index, self.slab_blocks))?;
         // From here on a kill leaves an owner; before, a slab of nobody, which the next start removes.
@@ -327,6 +346,26 @@ impl Kernel {
         let Some(index) = self.header.borrow_mut().slabs.remove(&uid) else { return Ok(()) };
         self.put_header()?;
         Ok(self.pinned.remove_slab(index)?)
+    }
+
+    /// Makes the slab of tables, of at least so many bytes; one that an earlier agent has left ends.
+    ///
+    /// # Errors
+    /// No memory, no right to.
+    pub fn create_tables(&self, bytes: u64) -> Result<Slab, KernelError> {
+        if self.pinned.slabs()?.contains(&TABLES_SLAB) {
+            self.pinned.remove_slab(TABLES_SLAB)?;
+        }
+        let blocks = u32::try_from(bytes / BLOCK_BYTES).unwrap_or(u32::MAX);
+        Ok(system::with_capabilities(CapabilitySet::BPF, || self.pinned.create_slab(TABLES_SLAB, blocks))?)
+    }
+
+    /// A range of it.
+    ///
+    /// # Errors
+    /// As mmap has it.
+    pub fn map_tables(&self, slab: &Slab, range: Range) -> Result<Map, KernelError> {
+        map(slab, range)
     }
 
     /// Memory for a region of the agent's own.
@@ -368,6 +407,48 @@ impl Kernel {
     /// Nothing is pinned, or it cannot be opened.
     pub fn device_rows(&self) -> Result<DeviceRows, KernelError> {
         Ok(system::with_capabilities(CapabilitySet::BPF, || DeviceRows::open(self.pinned.home()))?)
+    }
+
+    /// Has the kernel write a group's twin, which its loader has pinned, into a range of the agent's own slab, so often.
+    ///
+    /// # Errors
+    /// Nothing is pinned, or the kernel refuses.
+    pub fn start_twin(
+        &self,
+        region: &str,
+        range: Range,
+        schema: &Schema,
+        every: (u64, u64),
+    ) -> Result<(), KernelError> {
+        let (interval_ns, identity) = every;
+        let first_block = u32::try_from(range.offset / BLOCK_BYTES).unwrap_or(u32::MAX);
+        let place = (first_block, self.own.blocks());
+        if region == scheduler::REGION {
+            return self.start_latency(range, schema, place, identity);
+        }
+        let group = Group::ALL.into_iter().find(|group| group.region() == region);
+        let group = group.ok_or(KernelError::Incomplete("no group of this name is published"))?;
+        let start = || {
+            let twin = Twin::open(self.pinned.home(), group)?;
+            twin.start(Duration::from_nanos(interval_ns), schema.blocks(), place, identity)
+        };
+        Ok(system::with_capabilities(CapabilitySet::BPF, start)?)
+    }
+
+    /// Has the programs on the scheduler's tracepoints count there.
+    fn start_latency(
+        &self,
+        range: Range,
+        schema: &Schema,
+        place: (u32, u32),
+        identity: u64,
+    ) -> Result<(), KernelError> {
+        let first = Identity::from_word(identity).ok_or(KernelError::Incomplete("a region has no identity"))?;
+        let words = schema.blocks() as usize * BLOCK_WORDS;
+        let memory = map(&self.own, range)?;
+        scheduler::identify(&memory.words()[..words.min(memory.words().len())], first);
+        let start = || Latency::open(self.pinned.home())?.start(schema.blocks() / CPU_BLOCKS, place);
+        Ok(system::with_capabilities(CapabilitySet::BPF, start)?)
     }
 
     /// Makes a region readable, as its record has it.

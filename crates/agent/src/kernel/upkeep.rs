@@ -14,9 +14,10 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::child::Task;
 use super::load::{CollectorState, DeviceState, Report};
 use super::watch::{Known, Watch};
-use super::{Kernel, child};
+use super::{Kernel, child, user};
 use crate::config;
 use crate::counters::{Counter, Counters};
+use crate::host;
 use crate::system::{self, KERNEL_CAPABILITIES};
 
 /// Renewals in a lease.
@@ -176,9 +177,18 @@ impl Upkeep {
             self.counters.add(Counter::KernelErrors, 1);
             system::log(&format!("warning: no kernel metrics are computed: {error}"));
         }
+        if let Some(error) = report.connections {
+            self.counters.add(Counter::KernelErrors, 1);
+            system::log(&format!("warning: TCP connections are not read: {error}"));
+        }
         for collector in report.collectors.iter().filter(|one| one.error.is_some() || !one.left_out.is_empty()) {
             system::log(&format!("warning: {collector}"));
         }
+        let is_news =
+            |one: &&CollectorState| one.left_out.is_empty() && (one.published_ns.is_some() || user::is_user(one));
+        let is_computed = report.collectors.iter().any(|one| one.error.is_none());
+        self.counters.set(Counter::CollectorsChecked, if is_computed { host::boot_time_ns() } else { 0 });
+        report.collectors.iter().filter(is_news).for_each(|collector| system::log(&collector.to_string()));
         report.collectors
     }
 

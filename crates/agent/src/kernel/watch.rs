@@ -12,6 +12,7 @@ use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 
 use super::load::DeviceState;
+use crate::netlink::{attributes, split_message, u32_at};
 
 /// `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV6_IFADDR`.
 const GROUPS: u32 = 0x1 | 0x10 | 0x100;
@@ -19,7 +20,6 @@ const NEW_LINK: u16 = 16;
 const DELETE_LINK: u16 = 17;
 const NEW_ADDRESS: u16 = 20;
 const DELETE_ADDRESS: u16 = 21;
-const HEADER_BYTES: usize = 16;
 /// As the kernel sizes its own messages at most.
 const RECEIVE_BYTES: usize = 32 << 10;
 /// Messages taken at once.
@@ -87,31 +87,8 @@ impl Known {
     }
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-/// Type and body of the first message, and what follows it.
-fn split_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
-    let length = usize::try_from(u32_at(bytes, 0)?).ok()?;
-    let body = bytes.get(HEADER_BYTES..length)?;
-    Some((u16_at(bytes, 4)?, body, bytes.get(length.next_multiple_of(4)..).unwrap_or_default()))
-}
-
-fn attribute(mut bytes: &[u8], wanted: u16) -> Option<&[u8]> {
-    loop {
-        let length = usize::from(u16_at(bytes, 0)?);
-        let value = bytes.get(4..length)?;
-        // Two bits of the type are flags.
-        if u16_at(bytes, 2)? & 0x3fff == wanted {
-            return Some(value);
-        }
-        bytes = bytes.get(length.next_multiple_of(4)..)?;
-    }
+fn attribute(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
+    attributes(bytes).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
 }
 
 fn ip_address(value: &[u8]) -> Option<IpAddr> {

@@ -2,17 +2,21 @@
 //! Samples against procfs.
 
 use super::*;
-use crate::config;
+use crate::config::Group as Which;
+use crate::host;
+use crate::procfs::{self, CPU_MODES, Stat};
 use onlooker_region::Block;
 use onlooker_region::columns::Plan;
-use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
-use std::collections::BTreeMap;
+use onlooker_region::map::sealed_memfd;
+use onlooker_region::schema::{Acquisition, Kind, Metric, Type};
+use onlooker_region::table::put_text;
 
 const ME: Identity = Identity { region: 2, generation: 9, index: 0 };
+const DEVICE_WORDS: usize = 2;
 
 fn read(sampled: &Sampled) -> BTreeMap<String, f64> {
     let blocks: Vec<Block> = sampled
-        .memory
+        .memory()
         .words()
         .chunks_exact(BLOCK_WORDS)
         .map(|words| {
@@ -32,23 +36,59 @@ fn read(sampled: &Sampled) -> BTreeMap<String, f64> {
     seen
 }
 
-fn sampled(group: config::Group) -> BTreeMap<String, f64> {
-    let mut sampled = Draft::whole(group, 1_000_000_000).unwrap().alone(ME).unwrap();
+/// A group's file by itself.
+pub(super) fn with_context<T>(act: impl FnOnce(&Ask, &mut Context) -> T) -> T {
     let mut buffer = [0; LINE_BYTES];
-    assert_eq!(sampled.sample(&mut buffer, None), Loss::default());
-    assert!(
-        sampled
-            .schema
-            .groups
-            .iter()
-            .all(|group| group.acquisition == Acquisition::Sampled && group.max_age_ns == 1_000_000_000)
-    );
-    read(&sampled)
+    let mut scrapes = Scrapes::default();
+    let mut context = Context {
+        now_ns: 1,
+        buffer: &mut buffer,
+        computed: None,
+        loss: Loss::default(),
+        scrapes: &mut scrapes,
+        notes: Vec::new(),
+    };
+    act(&Ask { computed: None }, &mut context)
+}
+
+/// A group's values after a sample, which must find what was found before.
+pub(super) fn values_of(made: Made) -> BTreeMap<String, f64> {
+    let Made { groups, mut sampler } = made;
+    let schema = Schema { name: "group".into(), groups };
+    schema.check().unwrap();
+    let bytes = u64::from(schema.blocks()) * 1024;
+    let memory = Map::of(sealed_memfd("test", bytes).unwrap(), 0, bytes, true).unwrap();
+    let place = Place::new(memory, ME, &schema);
+    with_context(|_, context| {
+        sampler.begin(&place, &schema, 1);
+        sampler.sample(&place, context).unwrap();
+        assert_eq!(context.loss, Loss::default());
+    });
+    let (sampled_ns, made_ns) = (1, 1);
+    read(&Sampled { group: Which::Host, schema, place, interval_ns: 1, sampled_ns, made_ns, sampler })
+}
+
+/// One group in a set of its own, sampled.
+fn set_of(group: Which) -> Set {
+    let mut set = Set::default();
+    let sampled = set.draft(group, 1_000_000_000).unwrap().alone(ME).unwrap();
+    set.put(sampled);
+    assert_eq!(set.sample_one(group, None), Loss::default());
+    set
+}
+
+fn sampled(group: Which) -> BTreeMap<String, f64> {
+    let set = set_of(group);
+    let sampled = &set.groups()[0];
+    let interval_ns = group.shortest_interval().as_ns().max(1_000_000_000);
+    let is_told = |one: &Group| one.acquisition == Acquisition::Sampled && one.max_age_ns == interval_ns;
+    assert!(sampled.schema.groups.iter().all(is_told));
+    read(sampled)
 }
 
 #[test]
 fn cpu_times_are_the_kernels() {
-    let seen = sampled(config::Group::Cpu);
+    let seen = sampled(Which::Cpu);
     let text = std::fs::read_to_string("/proc/stat").unwrap();
     for line in text.lines() {
         match procfs::stat(line.as_bytes()) {
@@ -73,25 +113,8 @@ fn cpu_times_are_the_kernels() {
 }
 
 #[test]
-fn a_sample_keeps_what_was_more() {
-    let mut sampled = Draft::whole(config::Group::Cpu, 1).unwrap().alone(ME).unwrap();
-    let mut buffer = [0; LINE_BYTES];
-    sampled.sample(&mut buffer, None);
-    let Content::Cpu { ticks, .. } = &mut sampled.content else { panic!("not of CPUs") };
-    ticks[3] += 200;
-    let before = ticks[3];
-    sampled.sample(&mut buffer, None);
-    let Content::Cpu { ticks, .. } = &mut sampled.content else { panic!("not of CPUs") };
-    assert_eq!(ticks[3], before, "2 s back");
-    ticks[3] += 1_000_000;
-    sampled.sample(&mut buffer, None);
-    let Content::Cpu { ticks, .. } = &mut sampled.content else { panic!("not of CPUs") };
-    assert!(ticks[3] < before + 1_000_000, "a new beginning");
-}
-
-#[test]
 fn memory_is_in_bytes() {
-    let seen = sampled(config::Group::Memory);
+    let seen = sampled(Which::Memory);
     let text = std::fs::read_to_string("/proc/meminfo").unwrap();
     let total: f64 = text.lines().next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap();
     assert!((seen["node_memory_MemTotal_bytes{}"] - total * 1024.0).abs() < 0.5);
@@ -100,40 +123,13 @@ fn memory_is_in_bytes() {
 
 #[test]
 fn loads_and_devices() {
-    let seen = sampled(config::Group::Load);
+    let seen = sampled(Which::Load);
     assert_eq!(seen.keys().map(String::as_str).collect::<Vec<_>>(), ["node_load15{}", "node_load1{}", "node_load5{}"]);
-    let seen = sampled(config::Group::Network);
+    let seen = sampled(Which::Network);
     assert!(seen.contains_key("node_network_receive_bytes_total{device=lo}"), "{seen:?}");
-    assert!(seen.len().is_multiple_of(16));
-}
-
-#[test]
-fn a_machine_of_many_cpus_fits() {
-    for cpus in [1, 12, 13, 4096] {
-        let schema = Schema { name: "node_cpu".into(), groups: draft::cpu_groups(cpus).into() };
-        schema.check().unwrap();
-    }
-}
-
-#[test]
-fn a_device_that_comes_again_is_another_one() {
-    let mut sampled = Draft::whole(config::Group::Network, 1).unwrap().alone(ME).unwrap();
-    let Content::Network { tables, .. } = &mut sampled.content else { panic!("not a table") };
-    let table = &mut tables[0].table;
-    let mut key = [0; DEVICE_WORDS];
-    put_text(&mut key, "lo");
-    table.upsert(&[1, 1], 1, |_| ()).unwrap();
-    let mut buffer = [0; LINE_BYTES];
-    sampled.sample(&mut buffer, None);
-    let Content::Network { tables, .. } = &mut sampled.content else { panic!("not a table") };
-    let table = &mut tables[0].table;
-    assert_eq!(table.generation(&[1, 1]), None, "gone from the file, gone from the table");
-    let first = table.generation(&key).unwrap();
-    table.remove(&key, 2);
-    sampled.sample(&mut buffer, None);
-    let Content::Network { tables, .. } = &mut sampled.content else { panic!("not a table") };
-    let table = &mut tables[0].table;
-    assert_eq!(table.generation(&key), Some(first + 1));
+    let of_lo = |name: &str| seen[&format!("node_network_{name}{{device=lo}}")];
+    assert!((of_lo("mtu_bytes") - 65536.0).abs() < 0.5 && of_lo("up") < 0.5 && of_lo("carrier") > 0.5);
+    assert!(!seen.contains_key("node_network_speed_bytes{device=lo}"));
 }
 
 /// Metrics that are computed, as a collector's loader tells them.
@@ -148,19 +144,21 @@ fn covered(metrics: &[(&str, Option<(&str, &str)>)]) -> Covered {
     covered
 }
 
-fn left(group: config::Group, covered: &Covered, computed: Option<&[DeviceKey]>) -> BTreeMap<String, f64> {
-    let mut sampled = Draft::left(group, 5_000_000_000, covered).unwrap().unwrap().alone(ME).unwrap();
-    assert_eq!(sampled.name, left_name(group));
+fn left(group: Which, covered: &Covered, computed: Option<&[DeviceKey]>) -> BTreeMap<String, f64> {
+    let mut set = Set::default();
+    let sampled = set.draft_left(group, 5_000_000_000, covered).unwrap().unwrap().alone(ME).unwrap();
+    assert_eq!(sampled.schema.name, group.left_region());
     let fields = sampled.schema.groups.iter().flat_map(|group| &group.fields);
     assert!(fields.map(|field| field.resolution_ns).all(|resolution_ns| resolution_ns == 5_000_000_000));
-    assert_eq!(sampled.sample(&mut [0; LINE_BYTES], computed), Loss::default());
-    read(&sampled)
+    set.put(sampled);
+    assert_eq!(set.sample_one(group, computed), Loss::default());
+    read(&set.groups()[0])
 }
 
 #[test]
 fn what_is_computed_is_not_sampled() {
     let all_modes: Vec<_> = CPU_MODES.iter().map(|(name, mode)| (*name, Some(("mode", *mode)))).collect();
-    let seen = left(config::Group::Cpu, &covered(&all_modes), None);
+    let seen = left(Which::Cpu, &covered(&all_modes), None);
     let names: Vec<&str> = seen.keys().map(String::as_str).collect();
     let others = ["boot_time_seconds", "context_switches_total", "forks_total", "intr_total", "procs_blocked"];
     assert_eq!(
@@ -173,18 +171,18 @@ fn what_is_computed_is_not_sampled() {
             .collect::<Vec<_>>()
     );
     // A mode that failed its check.
-    let seen = left(config::Group::Cpu, &covered(&all_modes[1..]), None);
+    let seen = left(Which::Cpu, &covered(&all_modes[1..]), None);
     assert!(seen.contains_key("node_cpu_seconds_total{mode=user,cpu=0}") && seen.contains_key("node_intr_total{}"));
     assert!(!seen.keys().any(|name| name.contains("mode=nice")), "{seen:?}");
 
-    let seen = left(config::Group::Memory, &covered(&[("node_memory_MemTotal_bytes", None)]), None);
+    let seen = left(Which::Memory, &covered(&[("node_memory_MemTotal_bytes", None)]), None);
     let lines = std::fs::read_to_string("/proc/meminfo").unwrap().lines().count();
     assert_eq!((seen.len(), seen.contains_key("node_memory_MemTotal_bytes{}")), (lines - 1, false));
     assert!(seen.contains_key("node_memory_Cached_bytes{}"));
 
     let loads = [("node_load1", None), ("node_load5", None), ("node_load15", None)];
-    assert!(Draft::left(config::Group::Load, 1, &covered(&loads)).unwrap().is_none());
-    let seen = left(config::Group::Load, &covered(&loads[..2]), None);
+    assert!(Set::default().draft_left(Which::Load, 1, &covered(&loads)).unwrap().is_none());
+    let seen = left(Which::Load, &covered(&loads[..2]), None);
     assert_eq!(seen.keys().collect::<Vec<_>>(), ["node_load15{}"]);
 }
 
@@ -199,33 +197,78 @@ fn devices_with_a_computed_row_keep_what_it_has_not() {
     let mut lo = [0; DEVICE_WORDS];
     put_text(&mut lo, "lo");
     let columns = |computed_rows: Option<&[DeviceKey]>| {
-        let seen = left(config::Group::Network, &computed, computed_rows);
+        let seen = left(Which::Network, &computed, computed_rows);
         seen.keys().filter(|name| name.ends_with("{device=lo}")).count()
     };
-    assert_eq!(columns(Some(&[lo])), 12);
-    assert_eq!(columns(Some(&[])), 16);
-    assert_eq!(columns(None), 12, "not known: rather none than twice");
+    // 17 counters, state of two columns, and a carrier.
+    assert_eq!(columns(Some(&[lo])), 16);
+    assert_eq!(columns(Some(&[])), 20);
+    assert_eq!(columns(None), 16, "not known: rather none than twice");
 
-    let mut sampled = Draft::left(config::Group::Network, 1, &computed).unwrap().unwrap().alone(ME).unwrap();
+    let mut set = Set::default();
+    let sampled = set.draft_left(Which::Network, 1, &computed).unwrap().unwrap().alone(ME).unwrap();
+    set.put(sampled);
     let mut lines = |rows: Option<&[DeviceKey]>| {
-        sampled.sample(&mut [0; LINE_BYTES], rows);
-        read(&sampled).keys().filter(|name| name.ends_with("{device=lo}")).count()
+        set.sample_one(Which::Network, rows);
+        read(&set.groups()[0]).keys().filter(|name| name.ends_with("{device=lo}")).count()
     };
-    assert_eq!([lines(Some(&[])), lines(None), lines(Some(&[lo])), lines(Some(&[]))], [16, 16, 12, 16]);
+    assert_eq!([lines(Some(&[])), lines(None), lines(Some(&[lo])), lines(Some(&[]))], [20, 20, 16, 20]);
 }
 
 #[test]
-fn what_is_left_of_many_devices_fits_the_agents_slab() {
-    let columns = |left: usize| -> Vec<usize> { (0..left).collect() };
-    for tables in [vec![(columns(16), false)], vec![(columns(12), false), (columns(4), true)]] {
-        let mut last = 0;
-        for devices in [0, 5, 16, 17, 40, 200, 3000] {
-            let rows = draft::left_rows(devices, &tables);
-            assert!(rows >= last && rows >= 32, "{devices} devices, {rows} rows");
-            last = rows;
-            let blocks: u32 = tables.iter().map(|(columns, _)| draft::network_group(columns, rows).blocks).sum();
-            assert!(blocks <= 48, "{devices} devices, {blocks} blocks");
-        }
-        assert!(last >= 256);
+fn every_group_that_is_here_gives_what_it_has_drafted() {
+    for group in Which::ALL {
+        let mut set = Set::default();
+        let draft = match set.draft(group, 1_000_000_000) {
+            Ok(draft) => draft,
+            // No sensors in a virtual machine, no schedstat where the kernel has none.
+            Err(error) => {
+                assert!(matches!(group, Which::Sensors | Which::Schedstat | Which::Scrape), "{group}: {error}");
+                continue;
+            }
+        };
+        set.put(draft.alone(ME).unwrap());
+        let loss = set.sample_one(group, None);
+        assert_eq!((loss.failed, loss.rows_dropped), (0, 0), "{group}");
+        assert!(!read(&set.groups()[0]).is_empty(), "{group}");
     }
+}
+
+#[test]
+fn samples_are_told_of_by_collector() {
+    let mut set = Set::default();
+    for group in [Which::Load, Which::Memory, Which::Scrape] {
+        let sampled = set.draft(group, 1_000_000_000).unwrap().alone(ME).unwrap();
+        set.put(sampled);
+        set.sample_one(group, None);
+    }
+    let seen = read(&set.groups()[2]);
+    let names: Vec<&str> = seen.keys().map(String::as_str).collect();
+    let expected = ["loadavg", "meminfo"].map(|name| format!("node_scrape_collector_success{{collector={name}}}"));
+    assert!(expected.iter().all(|name| names.contains(&name.as_str()) && (seen[name] - 1.0).abs() < 0.1), "{names:?}");
+    assert_eq!(names.len(), 4);
+    assert!(seen["node_scrape_collector_duration_seconds{collector=meminfo}"] > 1e-7);
+}
+
+#[test]
+fn groups_are_sampled_as_often_as_they_are_worth() {
+    const S: u64 = 1_000_000_000;
+    let mut set = Set::default();
+    for group in [Which::Load, Which::Processes] {
+        let sampled = set.draft(group, S).unwrap().alone(ME).unwrap();
+        set.put(sampled);
+    }
+    let begin_ns = host::boot_time_ns();
+    assert!(!set.is_fresh(begin_ns));
+    set.sample(begin_ns, None);
+    assert!(set.is_fresh(host::boot_time_ns()));
+    let times = |set: &Set| [set.groups()[0].sampled_ns, set.groups()[1].sampled_ns];
+    let first = times(&set);
+    set.sample(first[1] + S / 2, None);
+    assert_eq!(times(&set), first, "none is due");
+    set.sample(first[1] + S, None);
+    let second = times(&set);
+    assert!(second[0] > first[0] && second[1] == first[1], "{first:?} {second:?}");
+    set.sample(first[1] + 29 * S, None);
+    assert!(times(&set)[1] > first[1]);
 }

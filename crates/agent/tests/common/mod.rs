@@ -96,6 +96,15 @@ impl Place {
         self.start_by(command)
     }
 
+    /// With these capabilities only, as a service manager's bounding set has it.
+    pub(crate) fn start_with_capabilities(&self, names: &[&str]) -> Agent {
+        let mut command = Command::new("setpriv");
+        command.arg(format!("--bounding-set=-all,+{}", names.join(",+"))).arg("--");
+        let run = self.command(&["run"]);
+        command.arg(run.get_program()).args(run.get_args());
+        self.start_by(command)
+    }
+
     fn start_by(&self, mut command: Command) -> Agent {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("starts");
         let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
@@ -155,22 +164,25 @@ impl Agent {
         (status, log)
     }
 
-    /// Waits until it says something.
-    pub(crate) fn until(&mut self, text: &str) {
+    /// Waits until it says something; returns what it has said since it was asked last.
+    pub(crate) fn until(&mut self, text: &str) -> String {
+        let mut said = String::new();
         loop {
-            let mut line = String::new();
-            self.stderr.read_line(&mut line).expect("reads");
-            assert!(!line.is_empty(), "the agent ended before it said {text:?}");
-            if line.contains(text) {
-                return;
+            let before = said.len();
+            self.stderr.read_line(&mut said).expect("reads");
+            assert!(said.len() > before, "the agent ended before it said {text:?}: {said}");
+            if said[before..].contains(text) {
+                return said;
             }
         }
     }
 
+    /// What it holds of memory, its own and shared. Not its text: the kernel drops and reads that again as it likes.
     pub(crate) fn resident_kib(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("reads");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
-        line.split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("a number")
+        let kib =
+            |line: &str| line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("a number");
+        status.lines().filter(|line| line.starts_with("RssAnon:") || line.starts_with("RssShmem:")).map(kib).sum()
     }
 
     /// Voluntary and other context switches of all its threads.

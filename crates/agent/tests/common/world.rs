@@ -144,9 +144,22 @@ impl KernelReader {
             }
             let mut values = Vec::new();
             frame.decode(|sample| values.push((sample.field.name.clone(), sample.scaled())));
-            regions.push(Seen { entry: frame.entry().clone(), values });
+            regions.push(Seen { entry: RegionEntry::clone(frame.entry()), values });
         }
         Ok(regions)
+    }
+
+    /// Each region's values by name, or why it could not be read.
+    pub(crate) fn outcomes(&mut self) -> BTreeMap<String, Result<Vec<(String, f64)>, String>> {
+        let deadline_ns = steady_ns() + u64::try_from(Duration::from_secs(2).as_nanos()).expect("small");
+        read_host(&mut self.requester, &mut self.session, deadline_ns, steady_ns).expect("the directory is read");
+        let outcomes = self.session.frames().map(|frame| {
+            let mut values = Vec::new();
+            frame.decode(|sample| values.push((sample.field.name.clone(), sample.scaled())));
+            let outcome = frame.problem().map_or(Ok(values), |problem| Err(format!("{problem:?}")));
+            (frame.entry().name.clone(), outcome)
+        });
+        outcomes.collect()
     }
 
     /// Every value with its region, its labels and its time; regions that cannot be read are left out.
