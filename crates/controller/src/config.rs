@@ -112,6 +112,8 @@ pub struct Read {
     pub host_credit: Size,
     /// How long a bootstrap may take, and a reading at least.
     pub timeout: Span,
+    /// Names of regions that are not read.
+    pub skip: Vec<String>,
 }
 
 /// Where rows are kept.
@@ -266,6 +268,7 @@ impl Default for Read {
             credit: Size::from_mib(4),
             host_credit: Size::from_bytes(256 << 10),
             timeout: Span::from_s(2),
+            skip: engine::Config::default().skip.to_vec(),
         }
     }
 }
@@ -335,6 +338,14 @@ impl Config {
         if self.http.tls_certificate.as_os_str().is_empty() != self.http.tls_key.as_os_str().is_empty() {
             return refuse("[http] tls_key", "tls_certificate and tls_key go together: give both, or none");
         }
+        for name in &self.read.skip {
+            if onlooker_region::schema::check_name(name).is_err() {
+                return refuse(
+                    "[read] skip",
+                    &format!("`{name}` is no name of a region; `onlooker read HOST --regions` lists them"),
+                );
+            }
+        }
         if self.read.window == 0 {
             return refuse("[read] window", "must be at least 1");
         }
@@ -381,6 +392,7 @@ impl Config {
             credit_bytes: bytes(self.read.credit),
             host_credit_bytes: bytes(self.read.host_credit),
             timeout: self.read.timeout.as_duration(),
+            skip: self.read.skip.clone().into(),
             ..engine::Config::default()
         }
     }
@@ -476,6 +488,7 @@ mod tests {
             ("[http]\ntls_key = \"/k\"", "[http] tls_key: tls_certificate and tls_key go together"),
             ("[read]\nintervall = \"1s\"", "did you mean `interval`"),
             ("[read]\ninterval = \"10us\"", "at least 1ms"),
+            ("[read]\nskip = [\"tcp connections\"]", "[read] skip: `tcp connections` is no name"),
             ("[store]\nmax_bytes = \"1MiB\"", "at least 64MiB"),
             (&format!("{target}\"a:0\""), "number 1, address"),
             (&format!("{target}\"a\"\n{target}\"a\""), "number 2, name: `a` is there already"),

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use onlooker_store::{Appender, Config, Gap, Kind, Recovery, Store, StoreError, TrackId};
 use onlooker_transport::clock::Moment;
-use serde::Deserialize;
+
+use crate::meta::Meta;
 
 /// Time between two syncs. With the time that rows wait for a tile: what a loss of power may cost at most.
 const SEAL_INTERVAL: Duration = Duration::from_millis(500);
@@ -35,7 +36,7 @@ const STOPPED: &str = "stopped";
 const DOWN: &str = "controller_down";
 
 enum Order {
-    Define { tag: u64, columns: Vec<Kind>, meta: Vec<u8> },
+    Define { tag: u64, columns: Vec<Kind>, meta: Meta },
     Retire(Vec<(TrackId, Appender)>),
     Gap(Gap),
     Stop,
@@ -58,6 +59,8 @@ pub struct Made {
 pub struct Counters {
     /// Rows sealed.
     pub rows: AtomicU64,
+    /// Values taken, in rows.
+    pub values: AtomicU64,
     /// Rows that found their ring full.
     pub refused_rows: AtomicU64,
     /// Segments that were deleted, the oldest, to keep within the limit or the disk.
@@ -100,7 +103,7 @@ struct Left {
 
 impl Tracks {
     /// Asks for a track; [`Tracks::made`] will have it.
-    pub fn define(&self, tag: u64, columns: Vec<Kind>, meta: Vec<u8>) {
+    pub fn define(&self, tag: u64, columns: Vec<Kind>, meta: Meta) {
         let _ = self.orders.send(Order::Define { tag, columns, meta });
     }
 
@@ -137,15 +140,11 @@ pub struct Keeper {
 
 /// A file in the store's directory says that the last controller ended as it was told to; it goes while one runs.
 fn left(store: &Store, dir: &Path) -> Left {
-    #[derive(Deserialize)]
-    struct Of {
-        host: String,
-    }
     let reason = if fs::remove_file(dir.join(STOPPED_FILE)).is_ok() { STOPPED } else { DOWN };
     let mut newest_ns: HashMap<String, u64> = HashMap::new();
     let mut bare_ns = HashMap::new();
     for (track, _, meta) in store.tracks() {
-        if let (Ok(Of { host }), Some(time_ns)) = (serde_json::from_slice(meta), store.newest_ns(track)) {
+        if let (Some(host), Some(time_ns)) = (Meta::host_of(meta), store.newest_ns(track)) {
             if reason == DOWN && !store.is_hot(track) {
                 bare_ns.insert(track, time_ns);
             }
@@ -314,7 +313,7 @@ impl Keeping {
     fn obey(&mut self, store: &mut Store, order: &mut Order) -> Result<(), StoreError> {
         match order {
             Order::Define { tag, columns, meta } => {
-                let track = store.define(columns, meta.as_slice())?;
+                let track = store.define(columns, &meta.pack())?;
                 match store.appender(track) {
                     // Whoever asked may be gone; the track then waits for the next one in vain until it is retired.
                     Some(appender) => {

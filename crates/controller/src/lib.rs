@@ -13,10 +13,12 @@ pub mod engine;
 pub mod fleet;
 pub mod http;
 pub mod keep;
+pub mod meta;
 pub mod series;
 pub mod service;
 mod sink;
 pub mod target;
+pub mod text;
 pub mod trial;
 
 pub use engine::Running;

@@ -13,6 +13,8 @@ use onlooker_region::schema::{Acquisition, Group, Metric, Schema};
 use onlooker_store::Kind;
 use serde::{Deserialize, Serialize};
 
+use crate::text::{Labels, Text};
+
 /// Which entity of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityKey {
@@ -77,15 +79,15 @@ impl Form {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// Metric name.
-    pub name: String,
+    pub name: Text,
     /// All labels, the region's own and the target's too.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Labels,
     /// What it is to Prometheus.
     pub metric: Metric,
     /// Unit, or nothing.
-    pub unit: String,
+    pub unit: Text,
     /// Help, or nothing.
-    pub help: String,
+    pub help: Text,
     /// What a stored number is to be multiplied with.
     pub scale: f64,
     /// How finely it really moves, ns; 0: no coarser than it is read.
@@ -102,7 +104,7 @@ impl Series {
     /// As Prometheus writes it, labels sorted.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut text = self.name.clone();
+        let mut text = self.name.to_string();
         for (number, (name, value)) in self.labels.iter().enumerate() {
             text.push(if number == 0 { '{' } else { ',' });
             text.push_str(name);
@@ -110,7 +112,7 @@ impl Series {
             escape(value, &mut text);
             text.push('"');
         }
-        if !self.labels.is_empty() {
+        if text.len() > self.name.len() {
             text.push('}');
         }
         text
@@ -127,7 +129,7 @@ impl Series {
     pub fn value(&self, row: &[u64]) -> Option<Value> {
         let words = self.words(row);
         Some(match self.form {
-            Form::Text => Value::Text(self.labels.get("value").cloned().unwrap_or_default()),
+            Form::Text => Value::Text(self.labels.get("value").unwrap_or_default().to_owned()),
             Form::Unsigned => Value::U64(*words.first()?),
             Form::Signed => Value::I64(words.first()?.cast_signed()),
             Form::Float => Value::F64(f64::from_bits(*words.first()?)),
@@ -187,6 +189,7 @@ pub fn labels_of(
 #[must_use]
 pub fn describe(entry: &RegionEntry, common: &BTreeMap<String, String>, samples: &[Sample<'_>]) -> Vec<Series> {
     let mut at = 0;
+    let mut before: Option<Labels> = None;
     let describe = |sample: &Sample<'_>| {
         let form = Form::of(&sample.value);
         let mut labels = labels_of(entry, common, sample.labels());
@@ -194,12 +197,14 @@ pub fn describe(entry: &RegionEntry, common: &BTreeMap<String, String>, samples:
             labels.insert("value".into(), text.clone());
         }
         let field = sample.field;
+        let labels = Labels::from(&labels).shared_with(before.as_ref());
+        before = Some(labels.clone());
         let series = Series {
-            name: field.name.clone(),
+            name: field.name.as_str().into(),
             labels,
             metric: field.metric,
-            unit: field.unit.clone(),
-            help: field.help.clone(),
+            unit: field.unit.as_str().into(),
+            help: field.help.as_str().into(),
             scale: field.scale,
             resolution_ns: field.resolution_ns,
             acquisition: sample.group.acquisition,

@@ -79,8 +79,12 @@ struct Watched {
 
 impl Watched {
     fn start() -> Self {
+        Self::start_with(Config::default())
+    }
+
+    fn start_with(config: Config) -> Self {
         let (send, events) = channel();
-        let config = Config { timeout: Duration::from_millis(500), ..Config::default() };
+        let config = Config { timeout: Duration::from_millis(500), ..config };
         Self { engine: Some(Running::start(config, Recorder(send)).unwrap()), events }
     }
 
@@ -110,6 +114,20 @@ impl Drop for Watched {
         let ended = self.engine.take().map(Running::stop);
         assert!(std::thread::panicking() || ended.is_some_and(|ended| ended.is_ok()));
     }
+}
+
+#[test]
+fn regions_that_are_skipped_are_not_read() {
+    let agent = Agent::start();
+    let skip = ["node_load".to_owned(), "no_such_region".to_owned()];
+    let running = Watched::start_with(Config { skip: skip.into(), ..Config::default() });
+    running.orders().watch(target_of(&agent, "one"));
+    let regions = running.wait("one", |event| match event {
+        Event::Reading { regions, .. } if !regions.is_empty() => Some(regions),
+        _ => None,
+    });
+    assert!(regions.contains(&"node_cpu".to_owned()) && !regions.contains(&"node_load".to_owned()), "{regions:?}");
+    assert_eq!(Config::default().skip.as_ref(), ["tcp_connections"]);
 }
 
 #[test]

@@ -62,3 +62,56 @@ fn hosts_are_read_in_softirq_while_their_agents_die() {
         assert!(metrics.contains(&format!("onlooker_host_up{{instance=\"{name}\"}} 1")), "{metrics}");
     }
 }
+
+/// Values of a host's series whose name and labels begin so.
+fn values(metrics: &str, series: &str) -> Vec<f64> {
+    let lines = metrics.lines().filter(|line| line.starts_with(series) && line.contains("instance=\"one\""));
+    lines.map(|line| line.rsplit_once("} ").unwrap().1.split(' ').next().unwrap().parse().unwrap()).collect()
+}
+
+/// The number behind a word at the beginning of a line.
+fn procfs(path: &str, word: &str) -> f64 {
+    let text = std::fs::read_to_string(path).unwrap();
+    let line = text.lines().find(|line| line.split(' ').next() == Some(word));
+    line.unwrap_or_else(|| panic!("{path} has no {word}")).split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_cpus_count_in_the_kernel_is_shown_as_node_exporter_has_it() {
+    if !is_root("a controller over the kernel responder") {
+        return;
+    }
+    let one = Namespace::new();
+    let agent = Agent::start_kernel(&one, "");
+    let controller = Controller::start("", &[agent.target("one"), "interval = \"10ms\"\n".into()].concat());
+    let metrics = || get(controller.address(), "/metrics");
+    until("sums over CPUs", || (!values(&metrics(), "node_vmstat_pgfault{").is_empty()).then_some(()));
+    for (series, path, word) in [
+        ("node_intr_total{", "/proc/stat", "intr"),
+        ("node_forks_total{", "/proc/stat", "processes"),
+        ("node_context_switches_total{", "/proc/stat", "ctxt"),
+        ("node_vmstat_pgfault{", "/proc/vmstat", "pgfault"),
+        ("node_vmstat_oom_kill{", "/proc/vmstat", "oom_kill"),
+    ] {
+        until(series, || {
+            let before = procfs(path, word);
+            std::thread::sleep(Duration::from_millis(100));
+            let seen = values(&metrics(), series);
+            assert!(seen.len() <= 1, "{series} is there {} times", seen.len());
+            (*seen.first()? >= before && *seen.first()? <= procfs(path, word)).then_some(())
+        });
+    }
+    let metrics = metrics();
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(values(&metrics, "node_procs_blocked{").len(), 1);
+    assert_eq!(values(&metrics, "node_softirqs_total{").len(), 10);
+    for whole in ["node_filefd_allocated{", "node_processes_pids{"] {
+        assert_eq!(values(&metrics, whole).len(), 1, "{whole}");
+    }
+    assert_eq!(values(&metrics, "onlooker_interrupts_total{").len(), cpus);
+    assert_eq!(values(&metrics, "onlooker_softirq_pending{").len(), 10 * cpus);
+    if std::fs::read("/proc/pressure/cpu").is_ok() {
+        assert_eq!(values(&metrics, "node_pressure_cpu_waiting_seconds_total{").len(), 1);
+        assert_eq!(values(&metrics, "onlooker_pressure_in_progress{").len(), 5 * cpus);
+    }
+}

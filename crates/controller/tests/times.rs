@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use onlooker_bootstrap::Token;
 use onlooker_controller::Running;
 use onlooker_controller::engine::Config;
-use onlooker_controller::fleet::{Fleet, FleetSink, Meta};
+use onlooker_controller::fleet::{Fleet, FleetSink};
 use onlooker_controller::keep::Keeper;
+use onlooker_controller::meta::Meta;
 use onlooker_controller::target::{Choice, Target};
 use onlooker_store::{Store, TrackId};
 use onlooker_testbed::{Agent, until};
@@ -70,10 +71,9 @@ impl World {
 
     /// Waits for readings, and gives the time of the newest values.
     fn read(&self, more: u64) -> u64 {
-        static BEFORE: AtomicU64 = AtomicU64::new(0);
         let cycles = || self.fleet.host("host").map_or(0, |host| host.look().cycles);
-        BEFORE.store(cycles(), Ordering::Relaxed);
-        until("readings", || (cycles() >= BEFORE.load(Ordering::Relaxed) + more).then_some(()));
+        let before = cycles();
+        until("readings", || (cycles() >= before + more).then_some(()));
         self.fleet.host("host").and_then(|host| host.look().newest_ns()).unwrap()
     }
 }
@@ -97,7 +97,7 @@ fn times(store: &Store, at_least: usize) -> Vec<(TrackId, Vec<u64>)> {
 }
 
 fn reasons(store: &Store, track: TrackId) -> Vec<String> {
-    store.gaps(track, 0, u64::MAX).map(|gap| gap.reason.clone()).collect()
+    store.gaps(track, 0, u64::MAX).map(|gap| gap.reason).collect()
 }
 
 #[test]
@@ -165,12 +165,11 @@ fn the_time_without_a_controller_is_a_gap_that_says_why() {
             assert!(times.iter().all(|time_ns| *time_ns <= gap.from_ns || *time_ns + 100_000_000 >= gap.to_ns));
             assert!(gap.from_ns < gap.to_ns);
         }
-        let meta: Meta =
-            serde_json::from_slice(store.tracks().find(|(id, _, _)| *id == track).map(|(_, _, meta)| meta).unwrap())
-                .unwrap();
+        let (_, _, meta) = store.tracks().find(|(id, _, _)| *id == track).unwrap();
+        let meta = Meta::unpack(meta).unwrap();
         seen.insert(meta.region);
     }
-    assert!(seen.contains("node_load"), "{seen:?}");
+    assert!(seen.contains("node_memory"), "{seen:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@
 
 mod sums;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use onlooker_region::SchemaId;
 use onlooker_region::columns::Sample;
@@ -25,32 +25,76 @@ pub use sums::{Sum, Summed};
 const CPU: &str = "cpu";
 
 /// Metrics that are a sum over CPUs elsewhere and shown beside their parts: the parts' name, the sum's, its help.
-const BESIDE: [(&str, &str, &str); 2] = [
+const BESIDE: [(&str, &str, &str); 5] = [
     ("onlooker_context_switches_total", "node_context_switches_total", "Total number of context switches."),
     // nr_running() of the kernel, which /proc/stat shows as procs_running, is this sum: struct rq, nr_running.
     ("onlooker_run_queue_length", "node_procs_running", "Number of processes in runnable state."),
+    ("onlooker_interrupts_total", "node_intr_total", "Total number of interrupts serviced."),
+    // nr_iowait() of the kernel, which /proc/stat shows as procs_blocked, is this sum: struct rq, nr_iowait.
+    ("onlooker_iowait_tasks", "node_procs_blocked", "Number of processes blocked waiting for I/O to complete."),
+    (SOFTIRQS, "node_softirqs_total", "Number of softirq calls."),
 ];
 
-/// Metrics whose sum has their own name and replaces them.
-const INSTEAD: [&str; 2] = ["node_network_receive_", "node_network_transmit_"];
+/// Metrics whose sum has their own name and replaces them: how their names begin, and how the sum's help does; `None`: it is the part's.
+const INSTEAD: &[(&str, Option<&str>)] = &[
+    ("node_network_receive_", Some("Network device statistic receive_")),
+    ("node_network_transmit_", Some("Network device statistic transmit_")),
+    ("node_netstat_", Some("Statistic ")),
+    ("node_sockstat_", None),
+    ("node_vmstat_", Some("/proc/vmstat information field ")),
+    ("node_disk_", None),
+    ("node_filefd_allocated", None),
+    ("node_processes_pids", None),
+];
 
-/// What a metric is summed up as: name and help.
-fn rule(field: &Field) -> Option<(bool, String, String)> {
+/// By CPU and `type` as in /proc/softirqs; node_exporter has the sums by `vector`, in names of its own.
+const SOFTIRQS: &str = "node_softirqs_functions_total";
+
+/// Metrics that a CPU hands to another one when it goes offline (vm_events_fold_cpu of mm/vmstat.c), so that their sum does not fall then.
+const HANDED_OVER: &str = "node_vmstat_";
+
+/// What a metric is summed up as.
+struct Rule {
+    /// The parts are not shown beside it.
+    replaces: bool,
+    name: String,
+    help: String,
+    labels: BTreeMap<String, String>,
+}
+
+fn rule(field: &Field) -> Option<Rule> {
     let name = field.name.as_str();
     if let Some((_, sum, help)) = BESIDE.iter().find(|(part, _, _)| *part == name) {
-        return Some((false, (*sum).to_owned(), (*help).to_owned()));
+        let labels = if name == SOFTIRQS { vector(&field.labels) } else { field.labels.clone() };
+        return Some(Rule { replaces: false, name: (*sum).to_owned(), help: (*help).to_owned(), labels });
     }
-    INSTEAD.iter().find(|front| name.starts_with(**front)).map(|_| {
-        let statistic = name.trim_start_matches("node_network_").trim_end_matches("_total");
-        (true, name.to_owned(), format!("Network device statistic {statistic}."))
+    INSTEAD.iter().find_map(|(front, help)| {
+        let statistic = name.strip_prefix(front)?.trim_end_matches("_total");
+        let help = help.map_or_else(|| field.help.clone(), |help| format!("{help}{statistic}."));
+        Some(Rule { replaces: true, name: name.to_owned(), help, labels: field.labels.clone() })
     })
+}
+
+/// procfs's name of a softirq as node_exporter writes it.
+fn vector(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let rename = |(label, value): (&String, &String)| match (label.as_str(), value.as_str()) {
+        ("type", "IRQ_POLL") => ("vector".to_owned(), "block_iopoll".to_owned()),
+        ("type", kind) => ("vector".to_owned(), kind.to_ascii_lowercase()),
+        _ => (label.clone(), value.clone()),
+    };
+    labels.iter().map(rename).collect()
 }
 
 /// A field that is to be summed up: numbers of the kernel by CPU. Nobody else's metrics are touched, whatever they are called.
 fn summable<'a>(group: &Group, field: &'a Field) -> Option<&'a onlooker_region::schema::Array> {
     let array = field.array.as_ref().filter(|array| array.label == CPU)?;
     let kernels = matches!(group.acquisition, Acquisition::Computed | Acquisition::Published);
-    let number = field.kind == Type::U64 && matches!(field.metric, Metric::Counter | Metric::Gauge);
+    // Parts of a gauge can be negative: what one CPU began, another may have ended.
+    let number = match field.kind {
+        Type::U64 => matches!(field.metric, Metric::Counter | Metric::Gauge),
+        Type::I64 => field.metric == Metric::Gauge,
+        _ => false,
+    };
     (kernels && number).then_some(array)
 }
 
@@ -61,12 +105,16 @@ pub enum Fate {
     Shown,
     /// They are replaced by their sums.
     Replaced,
+    /// Some are: [`Region::kept`].
+    Partly,
 }
 
 /// The sums of one region.
 pub struct Region {
     name: String,
     fates: Vec<Fate>,
+    /// Of each group: which of its fields are replaced.
+    replaced: Vec<Vec<bool>>,
     /// Which set of sums a group feeds.
     feeds: Vec<Option<usize>>,
     sets: Vec<Sums>,
@@ -78,6 +126,7 @@ impl Region {
         let mut region = Self {
             name: name.to_owned(),
             fates: vec![Fate::Shown; schema.groups.len()],
+            replaced: vec![Vec::new(); schema.groups.len()],
             feeds: vec![None; schema.groups.len()],
             sets: Vec::new(),
             seen: 0,
@@ -85,21 +134,21 @@ impl Region {
         let mut members: Vec<(Vec<String>, bool, Vec<usize>)> = Vec::new();
         for (number, group) in schema.groups.iter().enumerate() {
             let mut names: Vec<String> = Vec::new();
-            let mut replaced = 0;
-            for field in group.fields.iter().filter(|field| summable(group, field).is_some()) {
-                if let Some((instead, sum, _)) = rule(field) {
-                    replaced += usize::from(instead);
-                    if !names.contains(&sum) {
-                        names.push(sum);
-                    }
-                }
+            let mut replaced = Vec::with_capacity(group.fields.len());
+            for field in &group.fields {
+                let rule = summable(group, field).and_then(|_| rule(field));
+                replaced.push(rule.as_ref().is_some_and(|rule| rule.replaces));
+                names.extend(rule.map(|rule| rule.name).filter(|name| !names.contains(name)));
             }
-            // A group goes as a whole, or its sums could not replace it.
-            let whole = replaced == group.fields.len();
-            if names.is_empty() || (replaced > 0 && !whole) {
+            if names.is_empty() {
                 continue;
             }
-            region.fates[number] = if whole { Fate::Replaced } else { Fate::Shown };
+            region.fates[number] = match (replaced.contains(&true), replaced.contains(&false)) {
+                (true, true) => Fate::Partly,
+                (true, false) => Fate::Replaced,
+                (false, _) => Fate::Shown,
+            };
+            region.replaced[number] = replaced;
             // CPUs that are spread over groups are summed up together; a published twin repeats its group.
             let is_twin = group.twin_of.is_some();
             match members.iter_mut().find(|(other, twin, _)| *other == names && *twin == is_twin) {
@@ -122,6 +171,21 @@ impl Region {
             self.sets[set].take(group, samples);
         }
         self.fates.get(group).copied().unwrap_or(Fate::Shown)
+    }
+
+    /// Those of a group's samples, or of one row's, that their sums do not replace.
+    #[must_use]
+    pub fn kept<'a>(&self, group: usize, samples: &[Sample<'a>]) -> Vec<Sample<'a>> {
+        let replaced = self.replaced.get(group).map_or(&[][..], Vec::as_slice);
+        // Samples come field by field, in the order of the schema.
+        let mut at = 0;
+        let is_kept = |sample: &&Sample<'a>| {
+            while sample.group.fields.get(at).is_some_and(|field| !std::ptr::eq(field, sample.field)) {
+                at += 1;
+            }
+            !replaced.get(at).is_some_and(|replaced| *replaced)
+        };
+        samples.iter().filter(is_kept).cloned().collect()
     }
 
     /// Ends the reading of the region: hands over the sums that are whole.

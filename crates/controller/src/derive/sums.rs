@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 
 use onlooker_region::columns::{Sample, Value};
-use onlooker_region::schema::{Acquisition, Metric, Schema};
+use onlooker_region::schema::{Acquisition, Metric, Schema, Type};
 
-use super::{rule, summable};
+use super::{HANDED_OVER, Rule, rule, summable};
 use crate::fleet::PATIENCE_READINGS;
 
 /// A metric that is summed up.
@@ -21,6 +21,10 @@ pub struct Summed {
     pub help: String,
     /// Counter or gauge.
     pub metric: Metric,
+    /// A CPU that goes offline hands its part to another: what falls there is not lost.
+    pub is_handed_over: bool,
+    /// Whether its word is a signed number.
+    pub signed: bool,
     /// Unit.
     pub unit: String,
     /// What it is to be multiplied with.
@@ -31,6 +35,13 @@ pub struct Summed {
     pub acquisition: Acquisition,
     /// Labels of all parts.
     pub labels: BTreeMap<String, String>,
+}
+
+impl Summed {
+    /// Whether what a part had counted stays in the sum when it begins anew.
+    fn is_kept(&self) -> bool {
+        self.metric == Metric::Counter && !self.is_handed_over
+    }
 }
 
 /// Sums of one reading, whole.
@@ -94,18 +105,20 @@ impl Sums {
         for number in groups {
             let group = &schema.groups[*number];
             for field in &group.fields {
-                let part = summable(group, field).zip(rule(field)).map(|(array, (_, name, help))| {
-                    let metric = metrics.iter().position(|other| other.name == name && other.labels == field.labels);
+                let part = summable(group, field).zip(rule(field)).map(|(array, Rule { name, help, labels, .. })| {
+                    let metric = metrics.iter().position(|other| other.name == name && other.labels == labels);
                     let metric = metric.unwrap_or_else(|| {
                         metrics.push(Summed {
+                            is_handed_over: name.starts_with(HANDED_OVER),
                             name,
                             help,
                             metric: field.metric,
+                            signed: field.kind == Type::I64,
                             unit: field.unit.clone(),
                             scale: field.scale,
                             resolution_ns: field.resolution_ns,
                             acquisition: group.acquisition,
-                            labels: field.labels.clone(),
+                            labels,
                         });
                         metrics.len() - 1
                     });
@@ -146,11 +159,14 @@ impl Sums {
                 at += 1;
             }
             let Some(Some(part)) = parts.get(at) else { continue };
-            let (Some(place), Value::U64(value)) = (part.places.get(sample.element as usize), &sample.value) else {
-                continue;
+            let word = match &sample.value {
+                Value::U64(value) => *value,
+                Value::I64(value) => value.cast_unsigned(),
+                _ => continue,
             };
+            let Some(place) = part.places.get(sample.element as usize) else { continue };
             let time_ns = sample.time_ns.unwrap_or(0);
-            row.next[part.metric * width + place] = *value;
+            row.next[part.metric * width + place] = word;
             row.next_times[*place] = time_ns;
             row.filled += 1;
             // A copy from before: what it lacks would be taken for a fall.
@@ -197,7 +213,7 @@ impl Sums {
                 let mine = at * width..(at + 1) * width;
                 let next = &row.next[mine.clone()];
                 let last = row.last.get(mine).unwrap_or(&[]);
-                if metric.metric == Metric::Counter {
+                if metric.is_kept() {
                     row.base[at] = carried(row.base[at], last, next);
                 }
                 row.words[at] = next.iter().fold(row.base[at], |sum, part| sum.wrapping_add(*part));
@@ -232,7 +248,7 @@ impl Sums {
                 for (cpu, count) in old.cpus.iter().zip(&before.last[at * old.cpus.len()..]) {
                     match self.cpus.iter().position(|other| other == cpu) {
                         Some(place) => row.last[at * width + place] = *count,
-                        None if metric.metric == Metric::Counter => row.base[at] = row.base[at].wrapping_add(*count),
+                        None if metric.is_kept() => row.base[at] = row.base[at].wrapping_add(*count),
                         None => {}
                     }
                 }

@@ -143,7 +143,10 @@ impl Host {
                 (Via::Kernel, Way::Soft(place), sockets.max_read_blocks(place))
             }
         };
-        let session = Session::new(&told.answer, via, max_read_blocks, config.limits);
+        let mut session = Session::new(&told.answer, via, max_read_blocks, config.limits);
+        let skip = config.skip.clone();
+        session.select(move |entry, _| !skip.contains(&entry.name));
+        session.rest();
         self.link = Some(Link { told, session, way, silences: 0, proven: false, since_ns: steady_ns() });
         Ok(via)
     }

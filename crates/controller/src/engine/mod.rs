@@ -50,7 +50,7 @@ pub struct Pressure {
 }
 
 /// How the engine works.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Hosts in a reading at once, at most.
     pub window: usize,
@@ -64,6 +64,8 @@ pub struct Config {
     pub connectors: usize,
     /// How long a bootstrap may take, and at least how long a reading.
     pub timeout: Duration,
+    /// Names of regions that are not read.
+    pub skip: Arc<[String]>,
 }
 
 impl Default for Config {
@@ -76,6 +78,8 @@ impl Default for Config {
             limits: Limits::default(),
             connectors: 12,
             timeout,
+            // A row for each connection, each a track in the store: what ports have of them is what is kept.
+            skip: ["tcp_connections".to_owned()].into(),
         }
     }
 }
@@ -235,7 +239,7 @@ impl<S: Sink> Engine<S> {
             Connector::new(config.connectors, config.timeout, wake).map_err(system("start connector threads"))?;
         let (send, orders) = channel();
         let engine = Self {
-            config,
+            config: config.clone(),
             sink,
             schedule: Schedule::new(config.window),
             hosts: Vec::new(),

@@ -15,6 +15,7 @@ use onlooker_transport::reader::{Frame, Session};
 
 use crate::derive::{Derived, Fate, Sum};
 use crate::series::{EntityKey, Form, Series, describe, fill, group_number, labels_of};
+use crate::text::Labels;
 
 /// A row that does not come any more is shown so long, in readings: a block that is torn now and then must not make it flicker.
 pub(crate) const PATIENCE_READINGS: u64 = 16;
@@ -59,8 +60,8 @@ pub struct Entity {
     stamp_ns: u64,
     /// Name of its region.
     pub region: String,
-    /// Number of the reading that had it last.
-    pub seen: u64,
+    /// Number of its region's reading that had it last.
+    seen: u64,
 }
 
 impl Entity {
@@ -87,6 +88,15 @@ struct Place {
     at: usize,
 }
 
+/// How often a region was there.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looks {
+    /// Number of the host's last reading that had it.
+    present: u64,
+    /// Readings that looked into it.
+    readings: u64,
+}
+
 /// All of a host.
 #[derive(Debug, Default)]
 pub struct Entities {
@@ -97,8 +107,7 @@ pub struct Entities {
     /// Grows with each entity that comes, goes or changes: places that were found are good for as long as it stays.
     changes: u64,
     derived: Derived,
-    /// Regions of this reading.
-    present: Vec<u64>,
+    regions: HashMap<u64, Looks>,
     reading: u64,
 }
 
@@ -159,10 +168,29 @@ impl Entities {
         entities
     }
 
+    /// The clock was set: what is there now was acquired by so much earlier or later than it was said to be.
+    pub(super) fn shift(&mut self, by_ns: i64) {
+        self.by_key.values_mut().for_each(|entity| entity.time_ns = entity.time_ns.saturating_add_signed(by_ns));
+    }
+
+    /// A region is there in this reading, which looks into it or leaves it alone.
+    fn enter(&mut self, region: u64, is_read: bool) {
+        let looks = self.regions.entry(region).or_default();
+        looks.present = self.reading;
+        looks.readings += u64::from(is_read);
+    }
+
     pub(super) fn begin(&mut self, boot: Option<[u8; 16]>) {
         self.reading += 1;
-        self.present.clear();
         self.derived.begin(boot);
+    }
+
+    /// A region is there, and was not read.
+    pub(super) fn rest(&mut self, frame: &Frame<'_>) {
+        self.enter(frame.entry().identity.word(), false);
+        if let Some(schema) = frame.schema() {
+            self.derived.region(frame.entry(), schema);
+        }
     }
 
     /// Takes a region's values. `acquired` says when values were acquired, from what the host says of it. Entities of which a block is missing stay as they were.
@@ -175,7 +203,7 @@ impl Entities {
     ) {
         let entry = frame.entry();
         let region = entry.identity.word();
-        self.present.push(region);
+        self.enter(region, true);
         let Some(schema) = frame.schema() else { return };
         let mut samples = Vec::new();
         frame.decode(|sample| samples.push(sample));
@@ -184,7 +212,10 @@ impl Entities {
         let same = |a: &Sample<'_>, b: &Sample<'_>| std::ptr::eq(a.group, b.group) && row_of(a) == row_of(b);
         for samples in samples.chunk_by(same) {
             let group = group_number(schema, samples[0].group);
-            if sums.take(group as usize, samples) == Fate::Shown {
+            let fate = sums.take(group as usize, samples);
+            let kept = if fate == Fate::Partly { sums.kept(group as usize, samples) } else { Vec::new() };
+            let samples = if fate == Fate::Partly { &kept } else { samples };
+            if fate != Fate::Replaced {
                 let key = EntityKey { region, group, row: row_of(&samples[0]) };
                 let row = |row: &mut Vec<u64>| fill(samples, row);
                 let series = || describe(entry, common, samples);
@@ -211,7 +242,7 @@ impl Entities {
         common: &BTreeMap<String, String>,
         tell: &mut impl FnMut(News<'_>),
     ) {
-        self.present.push(OWN_KEY.region);
+        self.enter(OWN_KEY.region, true);
         #[allow(clippy::cast_precision_loss)] // seconds
         let exact_s = boot_ns as f64 / 1e9;
         let shown = self.by_key.get(&OWN_KEY).and_then(|entity| entity.row.first()).map(|word| f64::from_bits(*word));
@@ -245,7 +276,7 @@ impl Entities {
             self.by_key.insert(key, Entity::new(series().into(), region));
             self.index(key);
         }
-        let reading = self.reading;
+        let reading = self.regions.get(&key.region).map_or(0, |looks| looks.readings);
         let Some(entity) = self.by_key.get_mut(&key).filter(|entity| count == entity.series.len()) else { return };
         let has_moved = is_new || entity.stamp_ns != acquired.stamp_ns;
         row(&mut entity.row);
@@ -265,7 +296,7 @@ impl Entities {
         let region = entity.region.clone();
         for (at, (text, series)) in texts.iter().zip(series.iter()).enumerate() {
             let place = Place { rank: rank(series.acquisition, &region), entered: Reverse(self.entered), key, at };
-            let places = self.by_text.entry(text.clone()).or_default();
+            let places = self.by_text.entry(text.clone()).or_insert_with(|| Vec::with_capacity(1));
             places.push(place);
             places.sort_unstable();
             show_first(&mut self.by_key, places);
@@ -289,9 +320,11 @@ impl Entities {
 
     /// Ends a reading: what is over goes, and is told.
     pub(super) fn end(&mut self, mut gone: impl FnMut(EntityKey)) {
-        let (present, reading) = (&self.present, self.reading);
+        let reading = self.reading;
+        self.regions.retain(|_, looks| looks.present == reading);
+        let regions = &self.regions;
         let stays = |key: &EntityKey, entity: &Entity| {
-            present.contains(&key.region) && reading - entity.seen <= PATIENCE_READINGS
+            regions.get(&key.region).is_some_and(|looks| looks.readings - entity.seen <= PATIENCE_READINGS)
         };
         let over: Vec<EntityKey> =
             self.by_key.iter().filter(|(key, entity)| !stays(key, entity)).map(|(key, _)| *key).collect();
@@ -312,15 +345,15 @@ fn show_first(entities: &mut BTreeMap<EntityKey, Entity>, places: &[Place]) {
 
 fn describe_sum(entry: &RegionEntry, common: &BTreeMap<String, String>, sum: &Sum<'_>) -> Vec<Series> {
     let series = |(at, metric): (usize, &crate::derive::Summed)| Series {
-        name: metric.name.clone(),
-        labels: labels_of(entry, common, sum.row_labels.iter().cloned().chain(metric.labels.clone())),
+        name: metric.name.as_str().into(),
+        labels: Labels::from(&labels_of(entry, common, sum.row_labels.iter().cloned().chain(metric.labels.clone()))),
         metric: metric.metric,
-        unit: metric.unit.clone(),
-        help: metric.help.clone(),
+        unit: metric.unit.as_str().into(),
+        help: metric.help.as_str().into(),
         scale: metric.scale,
         resolution_ns: metric.resolution_ns,
         acquisition: metric.acquisition,
-        form: Form::Unsigned,
+        form: if metric.signed { Form::Signed } else { Form::Unsigned },
         at,
     };
     sum.metrics.iter().enumerate().map(series).collect()
@@ -329,7 +362,7 @@ fn describe_sum(entry: &RegionEntry, common: &BTreeMap<String, String>, sum: &Su
 fn boot_series(common: &BTreeMap<String, String>) -> Series {
     Series {
         name: BOOT_TIME.into(),
-        labels: common.clone(),
+        labels: common.into(),
         metric: Metric::Gauge,
         unit: "seconds".into(),
         help: BOOT_TIME_HELP.into(),

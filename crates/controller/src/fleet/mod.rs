@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use hdrhistogram::Histogram;
+use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::Acquisition;
 use onlooker_transport::Via;
 use onlooker_transport::clock::{Moment, Relation, steady_ns};
@@ -22,7 +23,7 @@ use crate::sink::State;
 use crate::target::Target;
 pub(crate) use entities::PATIENCE_READINGS;
 pub use entities::{Entities, Entity, rank};
-pub use sink::{Clock, FleetSink, Meta};
+pub use sink::{Clock, FleetSink};
 
 /// Longest time that latency is told apart from, ns: a minute.
 const MAX_LATENCY_NS: u64 = 60_000_000_000;
@@ -104,26 +105,12 @@ impl Host {
 /// A region as the last reading had it.
 #[derive(Clone, Debug)]
 pub struct Region {
-    /// Name.
-    pub name: String,
-    /// Labels.
-    pub labels: Vec<(String, String)>,
+    /// Its directory entry.
+    pub entry: Arc<RegionEntry>,
     /// How its values get there.
     pub acquisition: Vec<Acquisition>,
-    /// Who serves it: bits of the directory.
-    pub responders: u32,
-    /// Length.
-    pub bytes: u64,
-    /// Owner's process.
-    pub pid: u32,
-    /// Owner's user.
-    pub uid: u32,
-    /// The owner is gone.
-    pub orphan: bool,
     /// Why the last reading had nothing of it, or not all.
     pub problem: Option<String>,
-    /// Identity word.
-    pub identity: u64,
 }
 
 /// A gap that is worth showing.

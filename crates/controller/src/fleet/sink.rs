@@ -4,19 +4,18 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use onlooker_region::block::Identity;
 use onlooker_region::columns::Sample;
 use onlooker_region::schema::Acquisition;
 use onlooker_transport::clock::{Moment, Relation};
 use onlooker_transport::reader::Frame;
-use serde::{Deserialize, Serialize};
 
 use super::entities::{Acquired, News};
 use super::track::{Hole, Track};
 use super::utc::Utc;
-use super::{Entity, Fleet, Region, Shown, ShownGap};
+use super::{Fleet, Region, Shown, ShownGap};
 use crate::keep::{Counters, Tracks};
-use crate::series::{EntityKey, Series, kinds};
+use crate::meta::Meta;
+use crate::series::{EntityKey, kinds};
 use crate::sink::{Gap, Reading, Sink, State};
 use crate::target::Target;
 
@@ -28,26 +27,6 @@ const MAX_GAP_PIECE_NS: u64 = 10_000_000_000;
 const COMING_BACK_NS: u64 = 1_000_000_000;
 /// Reason of the gap between what the clock showed before it was set and after.
 const CLOCK_STEP: &str = "clock_step";
-
-/// What the store is told of a track.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Meta {
-    /// Name of the host.
-    pub host: String,
-    /// Name of the region.
-    pub region: String,
-    /// Which entity; another one has another track.
-    pub entity: (u64, u32, Option<(u32, u32)>),
-    /// What stands in its rows.
-    pub series: Vec<Series>,
-}
-
-impl Meta {
-    fn of(target: &Target, EntityKey { region, group, row }: EntityKey, entity: &Entity) -> Self {
-        let series = entity.series.to_vec();
-        Self { host: target.name.clone(), region: entity.region.clone(), entity: (region, group, row), series }
-    }
-}
 
 /// The tracks of one host.
 #[derive(Default)]
@@ -94,12 +73,16 @@ impl FleetSink {
     /// Looks at the clock; where it was set, that is a gap of all that is kept.
     fn follow_clock(&mut self) -> Moment {
         let now = (self.clock)();
+        let before_ns = self.utc.of(now.steady_ns.into());
         if let Some(step) = self.utc.follow(now) {
             for kept in self.kept.values_mut() {
                 kept.store_gap(&self.tracks);
                 let hole = Hole { from_ns: step.from_ns, to_ns: step.to_ns, reason: CLOCK_STEP };
                 kept.entities.values_mut().for_each(|track| track.stepped(hole, &self.tracks));
             }
+            // What is sampled seldom would be from the future, or as old as the step, until it is sampled again.
+            let by_ns = self.utc.of(now.steady_ns.into()).cast_signed() - before_ns.cast_signed();
+            self.fleet.hosts().iter().for_each(|host| host.look().entities.shift(by_ns));
         }
         now
     }
@@ -171,22 +154,20 @@ impl Sink for FleetSink {
         let utc = self.utc;
         let boot = reading.session.directory().last_header().map(|header| header.boot_id);
         shown.entities.begin(boot);
-        shown.regions.clear();
         let mut tell = |news: News<'_>| {
             if news.is_new {
                 if let Some(track) = kept.entities.remove(&news.key) {
                     forget_track(track, &self.tracks, &mut self.leaving);
                 }
                 self.next_tag += 1;
-                if let Ok(meta) = serde_json::to_vec(&Meta::of(target, news.key, news.entity)) {
-                    self.tracks.define(self.next_tag, kinds(&news.entity.series), meta);
-                    self.tags.insert(self.next_tag, (target.name.clone(), news.key));
-                    let mut track = Track::asked(self.next_tag);
-                    if let Some(down) = kept.down {
-                        track.hole(down, &self.tracks);
-                    }
-                    kept.entities.insert(news.key, track);
+                let meta = Meta::of(&target.name, news.key, &news.entity.region, &news.entity.series);
+                self.tracks.define(self.next_tag, kinds(&news.entity.series), meta);
+                self.tags.insert(self.next_tag, (target.name.clone(), news.key));
+                let mut track = Track::asked(self.next_tag);
+                if let Some(down) = kept.down {
+                    track.hole(down, &self.tracks);
                 }
+                kept.entities.insert(news.key, track);
             }
             if news.has_moved
                 && let Some(track) = kept.entities.get_mut(&news.key)
@@ -194,14 +175,19 @@ impl Sink for FleetSink {
                 track.append(news.entity.time_ns, &news.entity.row, &self.tracks, &self.counters);
             }
         };
-        for frame in reading.session.frames() {
+        for (at, frame) in reading.session.frames().enumerate() {
+            show(&mut shown.regions, at, &frame);
+            if frame.is_resting() {
+                shown.entities.rest(&frame);
+                continue;
+            }
             let relation = shown.relation.get_or_insert(*reading.relation);
             sharpen(relation, &frame, &utc, now.steady_ns);
-            shown.regions.push(region(&frame));
             let relation = *relation;
             let acquired = |host_ns: Option<u64>| acquired(host_ns, &frame, &relation, &utc);
             shown.entities.take(&frame, &common, acquired, &mut tell);
         }
+        shown.regions.truncate(reading.session.frames().count());
         if let Some(relation) = &shown.relation {
             let boot_ns = utc.of(relation.steady_ns(0));
             shown.entities.boot(boot_ns, utc.of(now.steady_ns.into()), &common, &mut tell);
@@ -338,8 +324,14 @@ fn acquired(host_ns: Option<u64>, frame: &Frame<'_>, relation: &Relation, utc: &
     Acquired { utc_ns: utc.of(steady_ns), stamp_ns }
 }
 
-fn region(frame: &Frame<'_>) -> Region {
-    let entry = frame.entry();
+/// Puts a region in its place of the list. That is most often as it was.
+fn show(regions: &mut Vec<Region>, at: usize, frame: &Frame<'_>) {
+    let is_good = frame.problem().is_none() && frame.refused().is_empty();
+    let is_as_it_was = |old: &Region| is_good && old.problem.is_none() && Arc::ptr_eq(&old.entry, frame.entry());
+    if regions.get(at).is_some_and(is_as_it_was) {
+        return;
+    }
+    regions.truncate(at);
     let mut acquisition: Vec<Acquisition> = Vec::new();
     for group in frame.schema().map_or(&[][..], |schema| &schema.groups) {
         if !acquisition.contains(&group.acquisition) {
@@ -348,18 +340,8 @@ fn region(frame: &Frame<'_>) -> Region {
     }
     let refused = frame.refused().first();
     let refused = refused.map(|refused| format!("block {} was not accepted: {}", refused.block, refused.reject));
-    Region {
-        name: entry.name.clone(),
-        labels: entry.labels.clone(),
-        acquisition,
-        responders: entry.responders,
-        bytes: entry.bytes,
-        pid: entry.pid,
-        uid: entry.uid,
-        orphan: entry.orphan,
-        problem: frame.problem().map(ToString::to_string).or(refused),
-        identity: Identity::word(entry.identity),
-    }
+    let problem = frame.problem().map(ToString::to_string).or(refused);
+    regions.push(Region { entry: frame.entry().clone(), acquisition, problem });
 }
 
 impl Shown {

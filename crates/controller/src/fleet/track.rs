@@ -82,6 +82,7 @@ impl Track {
             None => false,
         };
         if is_taken {
+            counters.values.fetch_add(row.len() as u64, Ordering::Relaxed);
             self.tell_refused(time_ns, tracks);
         } else {
             counters.refused_rows.fetch_add(1, Ordering::Relaxed);

@@ -4,6 +4,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use hdrhistogram::Histogram;
+use onlooker_region::block::Identity;
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS};
 use onlooker_transport::clock::Moment;
 use serde_json::{Value, json};
@@ -84,19 +85,21 @@ fn summary(host: &Host, shown: &Shown) -> Value {
 }
 
 fn region_value(region: &Region, shown: &Shown, now_ns: u64) -> Value {
-    let mine = || shown.entities.iter().filter(|(key, _)| key.region == region.identity).map(|(_, entity)| entity);
+    let entry = &region.entry;
+    let identity = Identity::word(entry.identity);
+    let mine = || shown.entities.iter().filter(|(key, _)| key.region == identity).map(|(_, entity)| entity);
     let newest_ns = mine().map(|entity| entity.time_ns).max();
     let bits = [(RESPONDER_KERNEL, "kernel"), (RESPONDER_TCP, "tcp"), (RESPONDER_VERBS, "verbs")];
-    let via: Vec<&str> = bits.iter().filter(|(bit, _)| region.responders & bit != 0).map(|(_, name)| *name).collect();
+    let via: Vec<&str> = bits.iter().filter(|(bit, _)| entry.responders & bit != 0).map(|(_, name)| *name).collect();
     json!({
-        "name": region.name,
-        "labels": region.labels.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+        "name": entry.name,
+        "labels": entry.labels.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
         "acquisition": region.acquisition,
         "via": via,
-        "bytes": region.bytes,
-        "pid": region.pid,
-        "uid": region.uid,
-        "orphan": region.orphan,
+        "bytes": entry.bytes,
+        "pid": entry.pid,
+        "uid": entry.uid,
+        "orphan": entry.orphan,
         "age_ms": newest_ns.map(|newest_ns| ms(now_ns.saturating_sub(newest_ns))),
         "problem": region.problem,
         "series": mine().map(|entity| entity.series.len()).sum::<usize>(),

@@ -45,7 +45,7 @@ pub(super) async fn live(
     {
         let shown = host.look();
         let all = shown.entities.iter().flat_map(|(_, entity)| entity.shown());
-        wanted.expand(all.map(|(_, series, text)| (series.name.as_str(), &**text)))?;
+        wanted.expand(all.map(|(_, series, text)| (&*series.name, &**text)))?;
     }
     let (send, receive) = mpsc::channel(QUEUE);
     tokio::spawn(follow(shared, host, wanted.series, Duration::from_secs_f64(every_ms / 1e3), send));
@@ -124,7 +124,7 @@ impl Follower {
             .map(|text| {
                 let series =
                     shown.entities.find(text).and_then(|(key, at)| Some(&shown.entities.get(&key)?.series[at]));
-                json!({ "series": text, "type": series.map(|s| s.metric), "unit": series.map(|s| s.unit.as_str()) })
+                json!({ "series": text, "type": series.map(|s| s.metric), "unit": series.map(|s| &*s.unit) })
             })
             .collect();
         let interval_ms = host.target.interval.as_secs_f64() * 1e3;

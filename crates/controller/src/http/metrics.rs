@@ -110,10 +110,10 @@ impl Families {
             Value::Histogram { buckets, shape, sum } => {
                 let count = buckets.iter().fold(0u64, |all, count| all.wrapping_add(*count));
                 for bucket in shape.cumulative(buckets, series.scale) {
-                    let labels = self::labels(&series.labels, Some(bucket.le));
+                    let labels = self::labels(series.labels.iter(), Some(bucket.le));
                     let _ = writeln!(lines, "{name}_bucket{labels} {}", bucket.count);
                 }
-                let all = self::labels(&series.labels, Some(f64::INFINITY));
+                let all = self::labels(series.labels.iter(), Some(f64::INFINITY));
                 let sum = Value::U64(*sum).scaled(series.scale);
                 writeln!(lines, "{name}_bucket{all} {count}\n{name}_sum{labels} {sum}\n{name}_count{labels} {count}")
             }
@@ -125,9 +125,8 @@ impl Families {
     }
 
     fn own(&mut self, name: &str, metric: Metric, help: &str, labels: &[(&str, &str)], value: f64) {
-        let labels: BTreeMap<String, String> =
-            labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let labels = self::labels(&labels, None);
+        let labels: BTreeMap<&str, &str> = labels.iter().copied().collect();
+        let labels = self::labels(labels.into_iter(), None);
         let hash = self.hasher.hash_one(&labels);
         if let Some(family) = self.family(name, metric, help)
             && family.seen.insert(hash)
@@ -185,17 +184,17 @@ fn number(value: f64) -> String {
     }
 }
 
-fn labels(labels: &BTreeMap<String, String>, le: Option<f64>) -> String {
-    let le = le.map(number);
-    let pairs = labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+fn labels<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>, le: Option<f64>) -> String {
     let mut text = String::new();
-    for (name, value) in pairs.chain(le.iter().map(|le| ("le", le.as_str()))) {
+    let mut put = |name: &str, value: &str| {
         text.push(if text.is_empty() { '{' } else { ',' });
         text.push_str(name);
         text.push_str("=\"");
         escape(value, &mut text);
         text.push('"');
-    }
+    };
+    labels.for_each(|(name, value)| put(name, value));
+    le.iter().for_each(|le| put("le", &number(*le)));
     if !text.is_empty() {
         text.push('}');
     }
@@ -238,6 +237,7 @@ fn own(shared: &Shared, families: &mut Families) {
     let counters = &shared.counters;
     for (name, help, value) in [
         ("onlooker_controller_rows_total", "Rows written to the log.", counters.rows.load(Ordering::Relaxed)),
+        ("onlooker_controller_values_total", "Values taken, in rows.", counters.values.load(Ordering::Relaxed)),
         (
             "onlooker_controller_refused_rows_total",
             "Rows that found their ring full of rows that wait for the disk.",

@@ -2,7 +2,8 @@
 //! `/api/v1/hosts/{host}/range`: what was stored, in no more points than a chart has.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
+use std::ops::ControlFlow;
+use std::sync::{Mutex, PoisonError};
 
 use axum::Json;
 use axum::extract::{Path, RawQuery, State};
@@ -14,13 +15,14 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use super::answer::{Failure, Wanted, ms, ns, number, one, parameters};
-use crate::fleet::{Meta, rank};
+use crate::fleet::rank;
+use crate::meta::Meta;
 use crate::series::{Form, Series};
 
 const DEFAULT_POINTS: f64 = 1_000.0;
 const MAX_POINTS: f64 = 5_000.0;
 const MAX_SERIES: usize = 200;
-/// Rows that one answer looks at, so that nobody can hold the store with a year of 10 ms.
+/// Rows that one answer looks at, so that nobody can ask for a year of 10 ms.
 const MAX_ROWS: usize = 20_000_000;
 const DEFAULT_SPAN_NS: u64 = 60_000_000_000;
 
@@ -42,10 +44,7 @@ pub(super) async fn range(
     }
     let span = Span { from_ns, to_ns, points };
     // Reads files.
-    let work = move || {
-        let store = shared.store.lock().unwrap_or_else(PoisonError::into_inner);
-        answer(&store, &host, wanted, span)
-    };
+    let work = move || answer(&shared.store, &host, wanted, span);
     tokio::task::spawn_blocking(work).await.map_err(|error| internal(&error))?.map(Json)
 }
 
@@ -93,44 +92,37 @@ impl Found {
     }
 }
 
-fn answer(store: &Store, host: &str, mut wanted: Wanted, span: Span) -> Result<Value, Failure> {
-    let tracks: Vec<(TrackId, Meta)> = tracks_of(store, host).collect();
-    let texts: Vec<Vec<String>> =
-        tracks.iter().map(|(_, meta)| meta.series.iter().map(Series::text).collect()).collect();
-    let named = tracks.iter().zip(&texts).flat_map(|((_, meta), texts)| meta.series.iter().zip(texts));
-    wanted.expand(named.map(|(series, text)| (series.name.as_str(), text.as_str())))?;
-    let wanted = wanted.series;
+/// A track with series that are asked for.
+struct Taken {
+    /// Of its region.
+    region: String,
+    /// Where they are among those that are asked for.
+    series: Vec<(usize, Series)>,
+    rows: onlooker_store::Rows,
+}
+
+fn answer(store: &Mutex<Store>, host: &str, mut wanted: Wanted, span: Span) -> Result<Value, Failure> {
     let mut found: BTreeMap<usize, Found> = BTreeMap::new();
     let mut gaps: Vec<Gap> = Vec::new();
+    let taken = take(store, host, &mut wanted, span, &mut found, &mut gaps)?;
+    let wanted = wanted.series;
+    // From here on without the store: it goes on while files are read.
     let mut budget = MAX_ROWS;
-    for ((track, meta), texts) in tracks.iter().zip(&texts) {
-        let mine: Vec<(usize, &Series)> = texts
-            .iter()
-            .zip(&meta.series)
-            .filter_map(|(text, series)| Some((wanted.iter().position(|wanted| wanted == text)?, series)))
-            .collect();
-        if mine.is_empty() {
-            continue;
-        }
-        gaps.extend(store.gaps(*track, span.from_ns, span.to_ns).cloned());
-        for (at, series) in &mine {
-            let mine = found.entry(*at).or_insert_with(|| Found {
-                series: (*series).clone(),
-                rows: BTreeMap::new(),
-                durable_until_ns: 0,
-            });
-            mine.durable_until_ns = mine.durable_until_ns.max(store.durable_until_ns(*track).unwrap_or(0));
-        }
-        let read = store.read(*track, span.from_ns, span.to_ns, |_, time_ns, row| {
+    for Taken { region, series: mine, rows } in taken {
+        let read = rows.read(|_, time_ns, row| {
             for (at, series) in &mine {
-                if let (Some(found), true) = (found.get_mut(at), budget > 0) {
-                    let rows = found.rows.entry(rank(series.acquisition, &meta.region)).or_default();
+                if let Some(found) = found.get_mut(at) {
+                    let rows = found.rows.entry(rank(series.acquisition, &region)).or_default();
                     rows.push((time_ns, series.words(row).to_vec()));
-                    budget -= 1;
+                    budget = budget.saturating_sub(1);
                 }
             }
+            if budget > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         gaps.extend(read.map_err(|error: StoreError| internal(&error))?);
+        if budget == 0 {
+            break;
+        }
     }
     if budget == 0 {
         let message = format!("more than {MAX_ROWS} rows lie in this time; ask for a shorter one or for fewer series");
@@ -156,14 +148,50 @@ fn answer(store: &Store, host: &str, mut wanted: Wanted, span: Span) -> Result<V
     Ok(json!({ "bucket_ms": ms(bucket_ns), "series": series, "gaps": gaps }))
 }
 
+/// Under the store's lock: which tracks have what is asked for, how far they are durable, and their gaps.
+fn take(
+    store: &Mutex<Store>,
+    host: &str,
+    wanted: &mut Wanted,
+    span: Span,
+    found: &mut BTreeMap<usize, Found>,
+    gaps: &mut Vec<Gap>,
+) -> Result<Vec<Taken>, Failure> {
+    let store = store.lock().unwrap_or_else(PoisonError::into_inner);
+    let tracks: Vec<(TrackId, Meta)> = tracks_of(&store, host).collect();
+    let texts: Vec<Vec<String>> =
+        tracks.iter().map(|(_, meta)| meta.series.iter().map(Series::text).collect()).collect();
+    let named = tracks.iter().zip(&texts).flat_map(|((_, meta), texts)| meta.series.iter().zip(texts));
+    wanted.expand(named.map(|(series, text)| (&*series.name, text.as_str())))?;
+    let mut taken = Vec::new();
+    for ((track, meta), texts) in tracks.into_iter().zip(&texts) {
+        let series: Vec<(usize, Series)> = texts
+            .iter()
+            .zip(meta.series)
+            .filter_map(|(text, series)| Some((wanted.series.iter().position(|wanted| wanted == text)?, series)))
+            .collect();
+        if series.is_empty() {
+            continue;
+        }
+        gaps.extend(store.gaps(track, span.from_ns, span.to_ns));
+        for (at, series) in &series {
+            let mine = found.entry(*at).or_insert_with(|| Found {
+                series: series.clone(),
+                rows: BTreeMap::new(),
+                durable_until_ns: 0,
+            });
+            mine.durable_until_ns = mine.durable_until_ns.max(store.durable_until_ns(track).unwrap_or(0));
+        }
+        let rows = store.rows(track, span.from_ns, span.to_ns).map_err(|error| internal(&error))?;
+        taken.push(Taken { region: meta.region, series, rows });
+    }
+    Ok(taken)
+}
+
 /// The tracks that the store has of a host.
-fn tracks_of<'a>(store: &'a Store, host: &'a str) -> impl Iterator<Item = (TrackId, Meta)> + 'a {
-    // As `Meta` is written: looked at before it is parsed, since a store has many hosts.
-    let front = format!("{{\"host\":{},", Value::from(host));
-    store.tracks().filter_map(move |(track, _, meta)| {
-        let mine = meta.starts_with(front.as_bytes());
-        mine.then(|| serde_json::from_slice(meta).ok()).flatten().map(|meta| (track, meta))
-    })
+fn tracks_of<'a>(store: &'a Store, host: &str) -> impl Iterator<Item = (TrackId, Meta)> + 'a {
+    let is_mine = Meta::is_of(host);
+    store.tracks().filter_map(move |(track, _, meta)| Some((track, is_mine(meta).then(|| Meta::unpack(meta))??)))
 }
 
 /// The rows of each bucket, or each row by itself.

@@ -84,6 +84,7 @@ pub(super) async fn status(State(shared): State<Shared>) -> Json<Value> {
             "hot_bytes": hot_bytes,
             "durable_lag_ms": lag_ns.map(ms),
             "oldest_ms": oldest_ns.map(ms),
+            "values": shared.counters.values.load(Ordering::Relaxed),
             "refused_rows": shared.counters.refused_rows.load(Ordering::Relaxed),
             "dropped_segments": shared.counters.dropped_segments.load(Ordering::Relaxed),
             "failed": shared.counters.last_error(),

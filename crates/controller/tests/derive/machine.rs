@@ -216,11 +216,11 @@ impl Machine {
     }
 }
 
-fn parse(json: &serde_json::Value) -> Schema {
+pub(crate) fn parse(json: &serde_json::Value) -> Schema {
     Schema::parse(&json.to_string()).unwrap()
 }
 
-fn entry(name: &str, identity: Identity, plan: &Plan) -> RegionEntry {
+pub(crate) fn entry(name: &str, identity: Identity, plan: &Plan) -> RegionEntry {
     RegionEntry {
         identity,
         va: 0,
@@ -238,7 +238,7 @@ fn entry(name: &str, identity: Identity, plan: &Plan) -> RegionEntry {
 }
 
 /// The blocks of a schema: those of time 0 are not written. `word` gives a group's payload word.
-fn blocks_of(
+pub(crate) fn blocks_of(
     schema: &Schema,
     time: impl Fn(usize) -> u64,
     word: impl Fn(usize, usize) -> Option<u64>,

@@ -2,6 +2,8 @@
 //! Sums over CPUs: whole or not at all, and counters that fall only where the thing itself has begun anew.
 
 mod machine;
+mod named;
+mod parts;
 
 use machine::{Counting, Machine, allocations, feed, samples};
 

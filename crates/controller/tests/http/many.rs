@@ -115,7 +115,8 @@ fn two_hundred_pages_and_one_that_does_not_read() {
 
 /// A page that does not read: the kernel's buffers fill, then the queue, then rows are lost, counted, and others come once it reads.
 fn slow(controller: &Controller, series: &[String]) {
-    let short: Vec<String> = series.iter().filter(|text| text.starts_with("node_load1{")).cloned().collect();
+    let short: Vec<String> =
+        series.iter().filter(|text| text.starts_with("node_memory_MemFree_bytes{")).cloned().collect();
     let page = open(controller.address(), &(query(&short, 1_000) + "every_ms=10"));
     page.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     let (_, before) = usage(controller);
