@@ -73,11 +73,16 @@ struct Top {
 
 impl Top {
     fn start(agent: &Agent, environment: &[(&str, &str)]) -> Self {
+        Self::start_after(agent, environment, "")
+    }
+
+    /// After these words of the shell.
+    fn start_after(agent: &Agent, environment: &[(&str, &str)], before: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name).display().to_string();
         let command = format!(
-            "stty rows {ROWS} cols {COLUMNS}; stty -a >{before}; (sh -c 'echo $$ >{pid}; exec {onlooker} top {host} --token-file {token}'; echo $? >{status}); stty -a >{after}; sleep 60",
-            before = at("before"),
+            "{before} stty rows {ROWS} cols {COLUMNS}; stty -a >{settings}; (sh -c 'echo $$ >{pid}; exec {onlooker} top {host} --token-file {token}'; echo $? >{status}); stty -a >{after}; sleep 60",
+            settings = at("before"),
             after = at("after"),
             pid = at("pid"),
             status = at("status"),
@@ -194,10 +199,13 @@ fn signals_and_control_c_give_the_terminal_back() {
 #[test]
 fn it_ends_with_its_terminal() {
     let agent = Agent::start();
-    let mut top = Top::start(&agent, &[]);
-    let pid = top.pid();
-    top.terminal.kill().unwrap();
-    until("its end", || rustix::process::test_kill_process(pid).is_err().then_some(()));
+    // The shell gets the hang-up and passes it on, or, as under nohup, keeps it to itself.
+    for before in ["", "trap '' HUP;"] {
+        let mut top = Top::start_after(&agent, &[], before);
+        let pid = top.pid();
+        top.terminal.kill().unwrap();
+        until("its end", || rustix::process::test_kill_process(pid).is_err().then_some(()));
+    }
 }
 
 #[test]

@@ -4,12 +4,13 @@
 //! Loads the collectors for a moment, attached to nothing; needs root and takes a second or two.
 
 use super::Check;
+use super::served::Row;
 use onlooker_kernel::collect::{Options, SurveyedGroup, Verdict, survey};
 
 const SAMPLED: &str = "it is not computed here; the agent samples it from procfs, for readers over TCP";
 
-/// All of them.
-pub(super) fn checks() -> Vec<Check> {
+/// All of them, and a row a metric.
+pub(super) fn checks(rows: &mut Vec<Row>) -> Vec<Check> {
     if !rustix::process::geteuid().is_root() {
         return vec![Check::fail(
             "computed metrics",
@@ -28,6 +29,15 @@ pub(super) fn checks() -> Vec<Check> {
             Err(why) => Check::warn(what, why.as_str(), "metrics that need it are sampled from procfs instead"),
         }
     });
+    for surveyed in &survey.groups {
+        rows.extend(surveyed.result.iter().flatten().map(|metric| {
+            let (before, after) = metric.procfs;
+            let said = format!("kernel {}, procfs {before} to {after}; {}", metric.kernel, metric.reason);
+            let is_equal = metric.verdict == Verdict::Equal;
+            let cost_ns = surveyed.cost_ns.filter(|_| is_equal);
+            Row::surveyed(&metric.metric, surveyed.group.region().to_owned(), is_equal, said, cost_ns)
+        }));
+    }
     findings.chain(survey.groups.iter().flat_map(group)).collect()
 }
 

@@ -7,6 +7,7 @@ mod kernel;
 mod local;
 mod metrics;
 mod remote;
+mod served;
 
 use crate::host::Target;
 use crate::number::parse_duration;
@@ -27,7 +28,7 @@ pub(crate) struct Arguments {
     /// The BPF file system where this machine's agent pins its kernel responder
     #[arg(long, value_name = "PATH", default_value = "/sys/fs/bpf")]
     bpffs: PathBuf,
-    /// Check which kernel metrics could be computed here, each beside procfs
+    /// Tell each metric of that host, with how it gets there, its self-check, its cost and its age; without a host, which kernel metrics could be computed here, each beside procfs
     #[arg(long)]
     metrics: bool,
     /// One JSON document
@@ -79,20 +80,31 @@ impl Check {
 pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
     let mut checks = local::checks(&arguments.bpffs);
     checks.extend(kernel::checks(&arguments.bpffs));
-    if arguments.metrics {
-        checks.extend(metrics::checks());
+    let mut rows = Vec::new();
+    if arguments.metrics && arguments.target.is_none() {
+        checks.extend(metrics::checks(&mut rows));
     }
     if let Some(target) = &arguments.target {
-        remote::checks(target, &arguments.token, arguments.timeout, &mut checks);
+        rows = remote::checks(target, &arguments.token, arguments.timeout, &mut checks);
+        if !arguments.metrics {
+            rows.clear();
+        }
     }
     let is_fine = checks.iter().all(|check| check.status != Status::Fail);
     let mut out = output::stdout();
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &serde_json::json!({"ok": is_fine, "checks": checks}))
-            .map_err(io::Error::from)?;
+        let mut document = serde_json::json!({"ok": is_fine, "checks": checks});
+        if arguments.metrics {
+            document["metrics"] = serde_json::to_value(&rows).map_err(io::Error::from)?;
+        }
+        serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
         writeln!(out)?;
     } else {
         write(&mut out, &checks)?;
+        if !rows.is_empty() {
+            writeln!(out)?;
+            served::write(&mut out, &rows)?;
+        }
     }
     out.flush()?;
     Ok(if is_fine { End::Done } else { End::Incomplete })

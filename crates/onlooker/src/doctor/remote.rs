@@ -2,6 +2,7 @@
 //! Checks of the way to a host, step by step; the first that fails ends them.
 
 use super::Check;
+use super::served::{self, Row};
 use crate::host::{self, HostError, READER, Target, addresses};
 use crate::number::span;
 use crate::output::shown;
@@ -23,19 +24,21 @@ const READ_PATIENCE_NS: u64 = 250_000_000;
 /// Clock bound beyond which ages of sampled values mean little.
 const MAX_CLOCK_ERROR_NS: u64 = 10_000_000;
 
-/// Appends the checks.
-pub(super) fn checks(target: &Target, source: &token::Source, timeout: Duration, checks: &mut Vec<Check>) {
+/// Appends the checks; returns what the first responder that answers serves, metric by metric.
+pub(super) fn checks(target: &Target, source: &token::Source, timeout: Duration, checks: &mut Vec<Check>) -> Vec<Row> {
+    let mut rows = Vec::new();
     // Each step needs the one before.
     let _ = resolved(target, checks).and_then(|addresses| {
         reached(&addresses, timeout, checks)?;
         let token = token_of(&addresses, source, checks)?;
         let told = bootstrapped(&addresses, &token, timeout, checks)?;
         for via in Via::ALL {
-            responder(&told, via, timeout, checks);
+            responder(&told, via, timeout, checks, &mut rows);
         }
         clock(&told, checks);
         Some(())
     });
+    rows
 }
 
 fn resolved(target: &Target, checks: &mut Vec<Check>) -> Option<Vec<SocketAddr>> {
@@ -110,7 +113,7 @@ fn bootstrapped(
 }
 
 /// One of the host's responders: whether it answers, what it serves, how fast.
-fn responder(told: &Bootstrapped, via: Via, timeout: Duration, checks: &mut Vec<Check>) {
+fn responder(told: &Bootstrapped, via: Via, timeout: Duration, checks: &mut Vec<Check>, rows: &mut Vec<Row>) {
     let what = format!("{via} responder");
     if told.answer.responder(via.kind()).is_none() {
         checks.push(match via {
@@ -134,7 +137,7 @@ fn responder(told: &Bootstrapped, via: Via, timeout: Duration, checks: &mut Vec<
         Via::Kernel => match host::soft(told) {
             Ok((mut requester, address)) => {
                 checks.push(Check::ok(what, format!("{address} answers")));
-                served(told, via, &mut requester, timeout, checks);
+                served(told, via, &mut requester, timeout, checks, rows);
                 let counters = requester.socket().exchange().counters(requester.flow());
                 let dropped = counters.bad_icrc + counters.wrong_length + counters.malformed + counters.unsent;
                 if counters.repeated + counters.late + dropped > 0 {
@@ -153,7 +156,7 @@ fn responder(told: &Bootstrapped, via: Via, timeout: Duration, checks: &mut Vec<
         Via::Tcp => match host::tcp(told, timeout) {
             Ok(mut way) => {
                 checks.push(Check::ok(what, format!("{} answers", way.address)));
-                served(told, via, &mut *way.requester, timeout, checks);
+                served(told, via, &mut *way.requester, timeout, checks, rows);
             }
             Err(error) => failed(error, checks),
         },
@@ -161,11 +164,24 @@ fn responder(told: &Bootstrapped, via: Via, timeout: Duration, checks: &mut Vec<
 }
 
 /// Reads everything once, and one block often.
-fn served(told: &Bootstrapped, via: Via, requester: &mut dyn Requester, timeout: Duration, checks: &mut Vec<Check>) {
+fn served(
+    told: &Bootstrapped,
+    via: Via,
+    requester: &mut dyn Requester,
+    timeout: Duration,
+    checks: &mut Vec<Check>,
+    rows: &mut Vec<Row>,
+) {
     let mut session = Session::new(&told.answer, via, requester.max_read_blocks(), Limits::default());
     let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
     match read_host(requester, &mut session, steady_ns().saturating_add(timeout_ns), steady_ns) {
-        Ok(()) => regions(told, &session, checks),
+        Ok(()) => {
+            regions(told, &session, checks);
+            // The kernel responder comes first, and what it does not serve over TCP is not new.
+            if rows.is_empty() {
+                *rows = served::rows(told, &session);
+            }
+        }
         Err(error) => {
             let advice = match via {
                 Via::Kernel => {

@@ -47,6 +47,9 @@ pub(crate) struct Arguments {
     /// The host's directory, without reading the regions
     #[arg(long, conflicts_with_all = ["prometheus", "interval", "metrics"])]
     regions: bool,
+    /// Only these regions; `*` and `?` as in a shell, may be given several times [default: all]
+    #[arg(long, value_name = "NAME", conflicts_with = "regions")]
+    region: Vec<String>,
     /// Read again and again, with rates of counters
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     interval: Option<Duration>,
@@ -96,10 +99,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
     let options = Options { choice: arguments.via, timeout: arguments.timeout, limits };
     let mut connection = Connection::open(&arguments.target, addresses, token, options)?;
     let (patterns, values) = (arguments.metrics.clone(), arguments.wants_values());
+    let regions = arguments.region.clone();
     say_way(&connection);
     let prepare = move |session: &mut Session| {
-        let patterns = patterns.clone();
-        session.select(move |_, schema| values && has_wanted(&patterns, schema));
+        let (patterns, regions) = (patterns.clone(), regions.clone());
+        session
+            .select(move |entry, schema| values && is_wanted(&regions, &entry.name) && has_wanted(&patterns, schema));
     };
     let mut rates = table::Rates::default();
     let mut summary = arguments.interval.filter(|_| arguments.summary).map(summary::Summary::new);
@@ -218,6 +223,9 @@ fn show(arguments: &Arguments, connection: &Connection, rates: &mut table::Rates
     }
     out.flush()?;
     problems::of_regions(session, &collected);
+    if !problems::has_regions(session, &arguments.region) {
+        return Ok(End::NothingMatched);
+    }
     Ok(problems::verdict(session, patterns, |name| collected.has(name)))
 }
 

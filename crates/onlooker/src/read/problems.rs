@@ -70,6 +70,15 @@ fn fields(session: &Session) -> impl Iterator<Item = &Field> {
     schemas.flat_map(|schema| &schema.groups).flat_map(|group| &group.fields)
 }
 
+/// Whether each of these patterns names a region; says which does not.
+pub(super) fn has_regions(session: &Session, patterns: &[String]) -> bool {
+    let names: BTreeSet<&str> = session.directory().regions().map(|entry| entry.name.as_str()).collect();
+    let unknown = patterns.iter().filter(|pattern| !names.iter().any(|name| matches(pattern, name)));
+    let unknown =
+        unknown.inspect(|pattern| note(&format!("no region matches `{}`: --regions shows all", shown(pattern))));
+    unknown.count() == 0
+}
+
 /// Whether everything asked for was there; says what was not. `got` tells whether there is output for a metric.
 pub(super) fn verdict(session: &Session, patterns: &[String], got: impl Fn(&str) -> bool) -> End {
     let directory = of_directory(session);
@@ -139,6 +148,18 @@ mod tests {
         assert_eq!(verdict_of(&session, &["shop_*", "queue_depth"]), End::Done);
         assert_eq!(verdict_of(&session, &["queue_dept"]), End::NothingMatched);
         assert_eq!(verdict_of(&session, &["queue_depth", "nothing_like_it"]), End::NothingMatched);
+    }
+
+    #[test]
+    fn regions_that_are_not_there_are_told() {
+        let host = fixture::host();
+        let session = fixture::read(&host);
+        let has = |patterns: &[&str]| {
+            let patterns: Vec<String> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
+            has_regions(&session, &patterns)
+        };
+        assert!(has(&[]) && has(&["shop"]) && has(&["sh*"]));
+        assert!(!has(&["shop", "shops"]));
     }
 
     #[test]

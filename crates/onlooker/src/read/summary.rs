@@ -158,7 +158,7 @@ impl Summary {
         let entry = frame.entry();
         let trouble = match (frame.problem(), frame.refused().first()) {
             (Some(Problem::Read(outcome)), _) => Some(outcome_name(*outcome)),
-            (Some(Problem::Resting), _) => Some("timeout"),
+            (Some(Problem::Silent), _) => Some("timeout"),
             (Some(Problem::Schema(_)), _) => Some("schema"),
             (Some(Problem::Length { .. }), _) => Some("length"),
             (Some(Problem::Limit(_)), _) => Some("limit"),

@@ -104,6 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
 fn live(reader: &Reader, mut view: View) -> Result<End, Failure> {
     let theme = Theme::of_environment();
     terminal::obey_signals()?;
+    terminal::obey_hang_up();
     let went_on = terminal::went_on()?;
     let mut screen = Screen::take()?;
     let (mut drawn, mut version) = (None::<Instant>, 0);

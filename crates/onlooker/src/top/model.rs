@@ -274,7 +274,7 @@ fn trouble(frame: &Frame) -> Option<(&'static str, String)> {
     if let Some(problem) = frame.problem() {
         let why = match problem {
             Problem::Read(outcome) => outcome_name(*outcome),
-            Problem::Resting => "timeout",
+            Problem::Silent => "timeout",
             Problem::Schema(_) => "schema",
             Problem::Length { .. } => "length",
             Problem::Limit(_) => "limit",

@@ -5,6 +5,7 @@ use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::crossterm::{cursor, execute};
+use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 use std::io::{self, Stdout};
@@ -79,6 +80,24 @@ pub(super) fn obey_signals() -> io::Result<()> {
         }
     });
     Ok(())
+}
+
+/// Ends as by SIGHUP when the terminal hangs up. The signal itself goes to the session's leader; where that ignores it (a shell under nohup), it comes to nobody
+/// else, and waiting for keys would return at once for ever.
+pub(super) fn obey_hang_up() {
+    std::thread::spawn(|| {
+        let output = io::stdout();
+        loop {
+            // Hang-up and error are told without being asked for.
+            let mut terminal = [PollFd::new(&output, PollFlags::empty())];
+            let told = poll(&mut terminal, None);
+            if told.is_ok() || told.is_err_and(|error| error != rustix::io::Errno::INTR) {
+                break;
+            }
+        }
+        give_back();
+        let _ = signal_hook::low_level::emulate_default_handler(SIGHUP);
+    });
 }
 
 /// Raised when we were stopped from outside and go on: what stands on the screen is another's then.

@@ -183,7 +183,7 @@ fn a_stale_key_is_found_in_the_directory_without_a_bootstrap() {
     let mut readings = Readings::of(&world, &["--via", "kernel"]);
     assert_eq!(value_of(&readings.next(), "moved"), Some(0));
     // Without a word in the directory: silence about this one, while the other is read on.
-    world.rekey(&moved, 65, 77);
+    world.rekey(&moved, world::CONTROL_BLOCKS + 1, 77);
     let reading = readings.until("the problem is told", |reading| !reading["regions"][1]["problem"].is_null());
     assert_eq!((value_of(&reading, "first"), value_of(&reading, "moved")), (Some(0), None));
     commit(moved.words.block(0), moved.entry.identity, 1, |payload| payload.set(0, 4711));

@@ -25,8 +25,9 @@ pub(crate) const PORT: u16 = 7179;
 const BOOTSTRAP_PORT: u16 = 7177;
 const TCP_PORT: u16 = 7178;
 const SLAB: u32 = 0;
-const SLAB_BLOCKS: u32 = 512;
-const CONTROL_BLOCKS: u32 = 64;
+const SLAB_BLOCKS: u32 = 1024;
+/// Room for the classes of all computed groups.
+pub(crate) const CONTROL_BLOCKS: u32 = 256;
 
 pub(crate) const GAUGE: &str = r#"{"name":"node","groups":[{"kind":"guarded","blocks":1,"fields":[{"name":"GAUGE","metric":"gauge","type":"u64"}]}]}"#;
 
