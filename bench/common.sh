@@ -18,10 +18,10 @@ finish() {
 trap finish EXIT
 trap 'trap "" INT TERM; exit 130' INT TERM
 
-# result NAME VALUE UNIT OPERATOR BOUND: one line a figure; OPERATOR is <= or >= or =.
+# result NAME VALUE UNIT OPERATOR BOUND: one line a figure; OPERATOR is <= or >= or =. What is no number is no figure, and fails.
 result() {
   local verdict=fail
-  awk -v v="$2" -v op="$4" -v b="$5" 'BEGIN { exit !((op == "<=" && v <= b) || (op == ">=" && v >= b) || (op == "=" && v == b)) }' && verdict=pass
+  awk -v v="$2" -v op="$4" -v b="$5" 'BEGIN { exit !(v ~ /^[-+]?[0-9.]+([eE][-+]?[0-9]+)?$/ && ((op == "<=" && v <= b) || (op == ">=" && v >= b) || (op == "=" && v == b))) }' && verdict=pass
   echo "RESULT $1 $2 $3 (expected $4 $5) $verdict"
   [ $verdict = pass ] || failed=1
 }

@@ -155,7 +155,14 @@ def judge(controller, why, damaged):
         wrong += len(bad) + twice
         missing = sorted(at for at in record.rows if at not in rows)
         if damaged:
-            bare = [at for at in missing if not any(f - 0.01 <= at <= t + 0.01 for f, t, _ in gaps)]
+            # The store is told of a gap a moment after the rows that end it are shown.
+            end = time.monotonic() + 20
+            while True:
+                bare = [at for at in missing if not any(f - 0.01 <= at <= t + 0.01 for f, t, _ in gaps)]
+                if not bare or time.monotonic() > end:
+                    break
+                time.sleep(0.05)
+                _, gaps, _ = controller.rows(name, began_ms, time.time() * 1e3)
             if bare:
                 print(f"{why}: {name}: {len(bare)} of {len(missing)} lost rows are in no gap, the first at {bare[0]}")
             damage_without_gap += len(bare)

@@ -151,7 +151,7 @@ impl Ksoftirqd {
 }
 
 /// This program with other arguments.
-fn itself(arguments: &[&str]) -> Result<Command> {
+pub(crate) fn itself(arguments: &[&str]) -> Result<Command> {
     let path = std::env::current_exe().context("finding this program")?;
     let mut command = silent(&path.to_string_lossy());
     command.args(arguments);

@@ -4,7 +4,7 @@
 use crate::world::{ASKING, ASKING_XDP, BRIDGE_XDP_DEVICE, WATCHED_DEVICE, WATCHED_XDP_DEVICE, World};
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
-use onlooker_kernel::collect::{Options, install};
+use onlooker_kernel::collect::{InstalledGroup, Options, install};
 use onlooker_kernel::{Attachment, Config, Device, Exit, Home, Hook, Kind, Pinned, Prefix, Region};
 use onlooker_region::{Block, Identity};
 use std::sync::atomic::Ordering;
@@ -71,19 +71,30 @@ impl<'a> KernelResponder<'a> {
 
     /// Installs the collectors of all kernel groups that can be had here; returns a READ target for each, with its name and blocks.
     pub(crate) fn install_collectors(&self) -> Result<Vec<(&'static str, Readable)>> {
-        let installed = install(&self.pinned, &Options::default())?;
+        let groups = self.install_groups(&Options::default())?;
+        Ok(groups.into_iter().map(|(group, rkey)| (group.name, Readable { rkey, blocks: group.blocks })).collect())
+    }
+
+    /// Installs collectors of those groups that can be had here; each with the rkey of its region at [`VA`], whose number is the rkey's distance from [`RKEY`].
+    pub(crate) fn install_groups(&self, options: &Options) -> Result<Vec<(InstalledGroup, u32)>> {
+        let installed = install(&self.pinned, options)?;
         for (group, reason) in &installed.refused {
             println!("kernel group {group} cannot be had here: {reason}");
         }
         let mut targets = Vec::new();
-        for (index, group) in (1u32..).zip(&installed.groups) {
+        for (index, group) in (1u32..).zip(installed.groups) {
             let rkey = RKEY + index;
             let identity = Identity::first(index, 1).word();
             let kind = Kind::Computed { collector: group.slot, identity };
             self.pinned.add_region(rkey, &Region { va: VA, blocks: group.blocks, kind })?;
-            targets.push((group.name, Readable { rkey, blocks: group.blocks }));
+            targets.push((group, rkey));
         }
         Ok(targets)
+    }
+
+    /// What is loaded.
+    pub(crate) fn pinned(&self) -> &Pinned {
+        &self.pinned
     }
 
     /// How packets left it, by exit, for those that occurred.

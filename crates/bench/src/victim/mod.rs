@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `make bench-victim`: what being monitored costs redis-server on the watched core, in interleaved pairs of runs without and with each monitor.
 
-mod client;
+pub(crate) mod client;
 mod monitors;
-mod statistics;
+pub(crate) mod statistics;
 
 use crate::machine::{
     self, ASKING_CORE, CoreTicks, WATCHED_CORE, now_ns, parameter, run_time_ns, sleep_ns, thread_cpu_ns,
