@@ -18,15 +18,22 @@ help:
 	@echo '  bench-agent        the idle agent: memory and context switches'
 	@echo '  bench-responder    ns of softirq for a READ answered by the BPF responder (root)'
 	@echo '  bench-collectors   ns of softirq for a block of computed kernel metrics (root)'
+	@echo '  bench-kernel-cost  a full sample of kernel metrics: computed, published, sampled, and by node_exporter (root)'
 	@echo '  bench-overhead     what a host that is read every 10 ms notices of it (root)'
+	@echo '  bench-parity       every metric of the node-exporter dashboard beside node_exporter: how it is acquired, whether it is equal'
+	@echo '  bench-accuracy     how far readings are from the truth, by the way of acquiring them (root)'
+	@echo '  bench-granularity  what being read costs a floating-point program, by the way of acquiring values (root)'
 	@echo '  bench-latency      a READ on an idle, saturated and flooded core, beside the agent over TCP and node_exporter (root)'
 	@echo '  bench-victim       what being monitored costs Redis: Onlooker, node_exporter, netdata (root; 25 minutes)'
+	@echo '  bench-scheduler-latency  what counting how long tasks wait costs them, and Redis (root; ten minutes)'
+	@echo '  bench-tables       16,384 TCP connections and 40 control groups as tables, beside ss and a C program; a host with 100,000 sockets (root)'
 	@echo '  bench-requester    one soft requester thread beside its bare sockets'
 	@echo 'make crash-test    a controller killed 100 times, its store damaged 100 times: nothing durable lost, nothing wrong'
 	@echo 'make soak-fleet    24 hosts read every 10 ms for ten minutes: gaps, lateness, memory, bytes (root)'
 	@echo 'make soak-agent    the agent killed 100 times while it is read and a program counts (root)'
 	@echo 'make ui            the dashboard: checked, tested, built'
-	@echo 'make lab           guests with other kernels and soft-RoCE: lab-smoke, lab-contract, lab-devices, kernel tests'
+	@echo 'make lab           guests with other kernels and soft-RoCE: lab-smoke, lab-contract, lab-devices, kernel tests, lab-kernel'
+	@echo '  lab-kernel         the agent on Debian 6.1 and 6.12: every metric beside node_exporter, containers, faults (root; 15 minutes)'
 	@echo 'make fuzz          the property harnesses for FUZZ_SECONDS (60) each'
 	@echo 'make audit         known vulnerabilities in dependencies (needs the network)'
 
@@ -80,12 +87,14 @@ loom:
 sdk-c:
 	sdk/c/run-tests
 
-# Programs with known values in one network namespace, the reader in another; the demo, seen in Chromium; a stock Prometheus on a controller that reads two hosts.
+# Programs with known values in one network namespace, the reader in another; the demo, seen in Chromium; a stock Prometheus on a controller that reads two hosts;
+# every metric of the node-exporter dashboard.
 .PHONY: e2e
 e2e:
 	@e2e/run || [ $$? = 77 ]
 	@e2e/demo || [ $$? = 77 ]
 	@e2e/prometheus || [ $$? = 77 ]
+	@e2e/parity
 
 # The dashboard's own checks and tests.
 .PHONY: ui
@@ -106,6 +115,12 @@ lab: setup-lab
 	lab/lab-contract
 	lab/lab-devices
 	crates/kernel/tests/in-guest
+	@$(MAKE) --no-print-directory lab-kernel
+
+# Kernel metrics of the real agent in guests, beside node_exporter; containers; faults.
+.PHONY: lab-kernel
+lab-kernel: setup-lab setup-bench
+	@lab/lab-kernel || [ $$? = 77 ]
 
 # Device types of the responder in guests, virtio-net between two of them included.
 .PHONY: lab-devices
@@ -115,7 +130,7 @@ lab-devices: setup-lab
 # --- benches -----------------------------------------------------------------------------------------------------------------------------
 
 .PHONY: bench
-bench: bench-torn bench-cost bench-agent bench-responder bench-collectors bench-requester bench-overhead bench-latency bench-victim
+bench: bench-torn bench-cost bench-agent bench-responder bench-collectors bench-kernel-cost bench-parity bench-requester bench-overhead bench-tables bench-accuracy bench-granularity bench-latency bench-scheduler-latency bench-victim
 
 .PHONY: bench-torn
 bench-torn: setup-build
@@ -138,13 +153,38 @@ bench-responder: setup-test
 bench-collectors: setup-test
 	$(CARGO) run --release --quiet -p onlooker-kernel --example bench_collectors
 
+.PHONY: bench-kernel-cost
+bench-kernel-cost: setup-bench
+	bench/kernel-cost
+
 .PHONY: bench-overhead
 bench-overhead: setup-test
 	bench/overhead
 
+.PHONY: bench-parity
+bench-parity: setup-bench
+	bench/parity
+
+.PHONY: bench-accuracy
+bench-accuracy: setup-bench
+	bench/accuracy
+
+.PHONY: bench-granularity
+bench-granularity: setup-bench
+	bench/granularity
+
+.PHONY: bench-tables
+bench-tables: setup-test
+	bench/tables
+	bench/sockets
+
 .PHONY: bench-latency
 bench-latency: setup-bench
 	bench/latency
+
+.PHONY: bench-scheduler-latency
+bench-scheduler-latency: setup-bench
+	bench/scheduler-latency
 
 .PHONY: bench-victim
 bench-victim: setup-bench

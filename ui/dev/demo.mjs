@@ -256,7 +256,7 @@ async function measure() {
     const address = new URL(request.url());
     if (address.pathname.endsWith("/live")) series = Math.max(series, address.searchParams.getAll("series").length);
   });
-  await t.go(page, `${HOST}?w=10s&f=onlooker_responder_drops_total&f=onlooker_agent_reads_refused_total&f=node_cpu_seconds_total`);
+  await t.go(page, `${HOST}?w=10s&f=onlooker_responder_packets_total&f=node_softirqs_total&f=node_cpu_seconds_total`);
   await moves("frames", "CPU by mode");
   await page.waitForTimeout(4000);
   const client = await page.context().newCDPSession(page);
