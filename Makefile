@@ -76,7 +76,7 @@ ui-dist:
 
 .PHONY: unit
 unit: ui-dist
-	ONLOOKER_BUILT=1 $(CARGO) test --workspace
+	ONLOOKER_BUILT=1 $(CARGO) test --workspace --no-fail-fast
 
 # The guard protocol under the model checker: every interleaving of one writer and one reader.
 .PHONY: loom
