@@ -128,7 +128,8 @@ fn silence_is_cut_short_and_one_source_does_not_shut_out_others() {
     let mut bystander = Bystander::new(&agent);
     let begin = Instant::now();
     let silent: Vec<_> = (0..4).map(|_| connect_from([127, 0, 0, 2], agent.bootstrap)).collect();
-    // Accepted in order, so that the four have their places by now.
+    // The last step of a handshake is a softirq's, perhaps another CPU's: then the fifth would be before the fourth.
+    std::thread::sleep(Duration::from_millis(100));
     let mut fifth = connect_from([127, 0, 0, 2], agent.bootstrap);
     let mut answer = String::new();
     fifth.read_to_string(&mut answer).unwrap();
@@ -156,11 +157,11 @@ fn all_places_taken_is_said() {
             talking.push(stream);
         }
     }
-    let answer = bootstrap(agent.bootstrap, &agent.token);
-    assert!(
-        answer["error"] == "busy" && answer["message"].as_str().unwrap().contains("16 bootstraps are under way"),
-        "{answer}"
-    );
+    // The last of them may be accepted after us: a handshake's last step is a softirq's, perhaps another CPU's.
+    let answer = eventually("all places are taken", || {
+        Some(bootstrap(agent.bootstrap, &agent.token)).filter(|answer| answer["error"] == "busy")
+    });
+    assert!(answer["message"].as_str().unwrap().contains("16 bootstraps are under way"), "{answer}");
     bystander.check();
     drop(talking);
     eventually("there is room", || (bootstrap(agent.bootstrap, &agent.token)["ok"] == true).then_some(()));

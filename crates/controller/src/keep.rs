@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The thread that owns the store: makes tracks, seals, syncs, answers.
 //!
-//! The reading thread never waits for a disk: it asks for a track, goes on without it, and appends to the ring once it has been given its appender. Rows that
+//! The processing thread never waits for a disk: it asks for a track, goes on without it, and appends to the ring once it has been given its appender. Rows that
 //! were read before that are not kept, and rows that find the ring full are counted.
 
 use std::collections::{HashMap, VecDeque};
@@ -83,7 +83,7 @@ impl Counters {
     }
 }
 
-/// The reading thread's side.
+/// The processing thread's side.
 pub struct Tracks {
     orders: Sender<Order>,
     made: Receiver<Made>,

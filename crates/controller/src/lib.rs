@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The controller: reads many hosts at a steady pace and hands on what they say.
 //!
-//! The way of a value: [`target`] says who is watched, [`connect`] bootstraps, [`engine`] paces the READs of all hosts on one thread and gives each finished
-//! reading to a [`Sink`]. Nothing that a host says can stop the others: hosts are read side by side, each within its deadline.
+//! The way of a value: [`target`] says who is watched, [`connect`] bootstraps, [`engine`] paces the READs of all hosts on one thread and hands each finished
+//! reading to the processor, a thread that gives it to a [`Sink`]: [`fleet`], which derives and shows, and [`keep`], which stores. Nothing that a host says can stop the others: hosts are read side by side, each within its deadline.
 #![forbid(unsafe_code)]
 
 pub mod config;
@@ -14,6 +14,7 @@ pub mod fleet;
 pub mod http;
 pub mod keep;
 pub mod meta;
+mod processor;
 pub mod series;
 pub mod service;
 mod sink;

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use onlooker_store::{Recovery, StoreError};
 use onlooker_transport::clock::Moment;
@@ -51,6 +52,8 @@ pub enum ServiceError {
     },
 }
 
+/// The engine is looked at so often.
+const ENGINE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Hosts that are read at a time before they are accepted: each takes a thread meanwhile.
 const TRIALS: usize = 8;
 
@@ -134,6 +137,8 @@ pub fn run(
         tokio::select! {
             served = http::serve(listener, shared, stopped) => served,
             () = renewals => Ok(()),
+            // Who reads nothing must not look alive; why it ended is said below.
+            () = ended(&engine) => Ok(()),
         }
     });
     onlooker_settings::service::notify("STOPPING=1");
@@ -146,6 +151,14 @@ pub fn run(
     runtime.shutdown_background();
     say("stopped");
     Ok(served?)
+}
+
+/// Ends when the engine has stopped by itself.
+async fn ended(engine: &Running<FleetSink>) {
+    let mut ticks = tokio::time::interval(ENGINE_LOOK_INTERVAL);
+    while !engine.has_ended() {
+        ticks.tick().await;
+    }
 }
 
 /// What an address that others reach lacks.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use onlooker_transport::Via;
 use onlooker_transport::clock::Relation;
-use onlooker_transport::reader::Session;
+use onlooker_transport::reader::{Counters, Frames};
 
 use crate::target::Target;
 
@@ -23,7 +23,8 @@ pub enum State {
 }
 
 /// A finished reading of one host. Times are of the reader's steady clock.
-pub struct Reading<'a> {
+#[derive(Debug)]
+pub struct Reading {
     /// When it was due.
     pub due_ns: u64,
     /// When it began.
@@ -32,10 +33,14 @@ pub struct Reading<'a> {
     pub ended_ns: u64,
     /// Requests that were lost and sent again since the host was connected.
     pub repeated: u64,
-    /// The host's regions: [`Session::frames`].
-    pub session: &'a Session,
+    /// The host's regions.
+    pub frames: Frames,
+    /// Boot id of the host.
+    pub boot: Option<[u8; 16]>,
+    /// What the session has counted; told once a second.
+    pub counters: Option<Counters>,
     /// The host's clock.
-    pub relation: &'a Relation,
+    pub relation: Relation,
 }
 
 /// Due times of one host at which nothing was read.
@@ -51,10 +56,10 @@ pub struct Gap {
     pub reason: &'static str,
 }
 
-/// Takes what the engine reads. Called on its thread: must not block.
+/// Takes what the engine reads, in order, on the processor's thread. One that takes long makes readings gaps of the reason `behind`.
 pub trait Sink {
     /// A reading has ended.
-    fn reading(&mut self, target: &Arc<Target>, reading: &Reading<'_>);
+    fn reading(&mut self, target: &Arc<Target>, reading: &Reading);
     /// Due times were missed.
     fn gap(&mut self, target: &Arc<Target>, gap: Gap);
     /// A host's state has changed.

@@ -6,12 +6,12 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use onlooker_testbed::{Agent, Controller, json};
+use onlooker_testbed::{Agent, Controller, free_port, json};
 use serde_json::{Value, json};
 
 const GOOD: usize = 700;
@@ -116,7 +116,7 @@ fn run(agents: &[Agent], bad: &[SocketAddr], tries: &dyn Fn() -> u64) -> Run {
 #[allow(clippy::print_stdout)] // what was measured
 fn seven_hundred_good_hosts_do_not_notice_three_hundred_bad_ones() {
     let agents: Vec<Agent> = (0..AGENTS).map(|_| Agent::start()).collect();
-    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let dead = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
     let (slow, slow_tries) = serve(|mut stream, _| drop(stream.read_to_end(&mut Vec::new())));
     let (flapping, flapping_tries) = serve(|mut stream, number| {
         if number % 3 == 0 {

@@ -2,7 +2,6 @@
 //! The engine against real agents: each host at its pace, whatever the others do.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use onlooker_bootstrap::Token;
 use onlooker_controller::engine::{Config, Orders};
 use onlooker_controller::target::{Choice, Target};
 use onlooker_controller::{Gap, Reading, Running, Sink, State};
-use onlooker_testbed::{Agent, PATIENCE};
+use onlooker_testbed::{Agent, PATIENCE, free_port};
 use onlooker_transport::Via;
 
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -34,11 +33,11 @@ impl Recorder {
 }
 
 impl Sink for Recorder {
-    fn reading(&mut self, target: &Arc<Target>, reading: &Reading<'_>) {
+    fn reading(&mut self, target: &Arc<Target>, reading: &Reading) {
         assert!(reading.due_ns <= reading.began_ns && reading.began_ns <= reading.ended_ns);
         let mut values = 0;
-        reading.session.frames().for_each(|frame| frame.decode(|_| values += 1));
-        let regions = reading.session.frames().map(|frame| frame.entry().name.clone()).collect();
+        reading.frames.iter().for_each(|frame| frame.decode(|_| values += 1));
+        let regions = reading.frames.iter().map(|frame| frame.entry().name.clone()).collect();
         self.send(target, Event::Reading { due_ns: reading.due_ns, regions, values });
     }
 
@@ -136,8 +135,7 @@ fn each_host_is_read_at_its_pace_and_a_dead_one_harms_nobody() {
     let running = Watched::start();
     running.orders().watch(target_of(&one, "one"));
     running.orders().watch(target_of(&two, "two"));
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    running.orders().watch(target("dead", nobody, target_of(&one, "one").token.clone()));
+    running.orders().watch(target("dead", free_port(), target_of(&one, "one").token.clone()));
     // In whatever order.
     let mut settled = BTreeSet::new();
     while settled.len() < 3 {

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-use onlooker_testbed::{Agent, Answer, Controller, request, until};
+use onlooker_testbed::{Agent, Answer, Controller, free_port, request, until};
 use serde_json::{Value, json};
 
 const OPERATOR: &str = "operator-token-0123456789";
@@ -188,10 +188,10 @@ fn a_host_that_cannot_be_read_is_refused_in_time() {
     let controller = controller(false, true, "[read]\ntimeout = \"500ms\"\n");
     let address = controller.address();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = format!("127.0.0.1:{}", free_port());
     let other = Agent::start();
     for (at, token) in [
-        (nobody.to_string(), agent.token()),
+        (nobody, agent.token()),
         (silent.local_addr().unwrap().to_string(), agent.token()),
         (agent.address(), other.token()),
     ] {

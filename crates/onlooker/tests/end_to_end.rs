@@ -55,10 +55,7 @@ impl Agent {
     fn start_with(tls: bool, tcp: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         // Fixed for this agent's life, so that it can be started again at the same place.
-        let bootstrap_port = {
-            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            listener.local_addr().unwrap().port()
-        };
+        let bootstrap_port = onlooker_testbed::free_port();
         let config = format!(
             "[agent]\nsocket = {:?}\nstate_dir = {:?}\nhost = \"web-3\"\n\
              [bootstrap]\nlisten = \"127.0.0.1:{bootstrap_port}\"\ntls = {tls}\n\
@@ -174,6 +171,8 @@ fn sampled_metrics_are_those_of_procfs() {
     assert_eq!(idle.len(), cpus);
     assert!((0..cpus).all(|cpu| idle.iter().any(|sample| sample["labels"]["cpu"].as_str() == Some(&*cpu.to_string()))));
     assert!(of("node_network_receive_bytes_total").iter().any(|sample| sample["labels"]["device"] == "lo"));
+    let received = of("node_network_receive_bytes_total");
+    assert!(received.iter().all(|sample| sample["row"]["generation"].is_u64()) && total.get("row").is_none());
     let age_ns = total["age_ns"].as_i64().unwrap();
     assert!((-1_000_000_000..20_000_000_000).contains(&age_ns), "{age_ns}");
     let now_ns = i64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos()).unwrap();

@@ -2,13 +2,13 @@
 //! A real agent with a directory of its own.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::{Namespace, Process, binary};
+use crate::{Namespace, Process, binary, free_port};
 
 /// An agent. Dropping it kills it; its kernel responder, if it has one, is purged.
 #[derive(Debug)]
@@ -31,10 +31,9 @@ impl Agent {
     /// On loopback, with `more` sections of agent.toml besides `[agent]`, `[bootstrap]`, `[tcp]`.
     #[must_use]
     pub fn start_with(more: &str) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         Self::on(
             Ipv4Addr::LOCALHOST.into(),
-            port,
+            free_port(),
             "listen = \"127.0.0.1:0\"\nmax_connections = 1000\nmax_connections_per_source = 1000\n",
             more,
             Vec::new(),

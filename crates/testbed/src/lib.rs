@@ -7,6 +7,7 @@ mod agent;
 mod controller;
 mod http;
 mod namespace;
+mod port;
 mod process;
 
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ pub use agent::Agent;
 pub use controller::Controller;
 pub use http::{Answer, get, json, request};
 pub use namespace::Namespace;
+pub use port::free_port;
 pub use process::{Process, binary};
 
 /// How long a test waits for what must come.

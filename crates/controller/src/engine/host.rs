@@ -9,7 +9,7 @@ use onlooker_flow::{Due, FlowId};
 use onlooker_region::Block;
 use onlooker_transport::bootstrap::Bootstrapped;
 use onlooker_transport::clock::steady_ns;
-use onlooker_transport::reader::{ReadError, Session};
+use onlooker_transport::reader::{Frames, ReadError, Session};
 use onlooker_transport::soft::FlowConfig;
 use onlooker_transport::tcp::TcpRequester;
 use onlooker_transport::{Broken, Completion, Read, Requester as _, Via};
@@ -17,6 +17,7 @@ use onlooker_transport::{Broken, Completion, Read, Requester as _, Via};
 use super::sockets::{Place, Sockets, Waiter};
 use super::{BATCH, Config, memory};
 use crate::connect::Connected;
+use crate::processor::Share;
 use crate::sink::Reading;
 use crate::target::Target;
 
@@ -28,6 +29,8 @@ const FIRST_PAUSE_NS: u64 = 250_000_000;
 const MAX_PAUSE_NS: u64 = 30_000_000_000;
 /// A link that lasts so long has been a good one. Those that break before make the host wait: who answers once and closes is not to be asked in a tight loop.
 const STABLE_NS: u64 = 5_000_000_000;
+/// The session's counters are told so often, ns.
+const COUNTERS_INTERVAL_NS: u64 = 1_000_000_000;
 /// Readings in a row that a kernel responder may leave unanswered before the host is asked anew.
 const MAX_SILENCES: u32 = 2;
 
@@ -44,6 +47,8 @@ struct Link {
     silences: u32,
     /// Whether any reading has succeeded.
     proven: bool,
+    /// When the session's counters were last told.
+    counted_ns: u64,
     since_ns: u64,
 }
 
@@ -76,6 +81,8 @@ pub(super) struct Host {
     generation: u32,
     link: Option<Link>,
     cycle: Option<Cycle>,
+    /// Its readings that the processor has not finished.
+    pub(super) share: Share,
     /// The connector has it.
     asked: bool,
     failures: u32,
@@ -98,6 +105,7 @@ impl Host {
             generation,
             link: None,
             cycle: None,
+            share: Share::default(),
             asked: true,
             failures: 0,
             not_before_ns: 0,
@@ -147,7 +155,7 @@ impl Host {
         let skip = config.skip.clone();
         session.select(move |entry, _| !skip.contains(&entry.name));
         session.rest();
-        self.link = Some(Link { told, session, way, silences: 0, proven: false, since_ns: steady_ns() });
+        self.link = Some(Link { told, session, way, silences: 0, proven: false, counted_ns: 0, since_ns: steady_ns() });
         Ok(via)
     }
 
@@ -296,13 +304,34 @@ impl Host {
         Some(Ended::Failed { due_ns, reason, error, silent })
     }
 
-    /// The reading that has just ended well; the cycle is over.
-    pub(super) fn reading(&mut self, now_ns: u64, repeated: u64) -> Option<(&Arc<Target>, Reading<'_>)> {
+    /// The reading that has just ended well, in `frames`; the cycle is over.
+    pub(super) fn reading(&mut self, now_ns: u64, repeated: u64, mut frames: Frames) -> Option<Reading> {
         let cycle = self.cycle.take()?;
-        let link = self.link.as_ref()?;
-        let (due_ns, began_ns) = (cycle.due.due_ns, cycle.began_ns);
-        let (session, relation) = (&link.session, &link.told.relation);
-        Some((&self.target, Reading { due_ns, began_ns, ended_ns: now_ns, repeated, session, relation }))
+        let link = self.link.as_mut()?;
+        link.session.take(&mut frames);
+        let is_time = now_ns.saturating_sub(link.counted_ns) >= COUNTERS_INTERVAL_NS;
+        let counters = is_time.then(|| {
+            link.counted_ns = now_ns;
+            link.session.counters().clone()
+        });
+        Some(Reading {
+            due_ns: cycle.due.due_ns,
+            began_ns: cycle.began_ns,
+            ended_ns: now_ns,
+            repeated,
+            frames,
+            boot: link.session.directory().last_header().map(|header| header.boot_id),
+            counters,
+            relation: link.told.relation,
+        })
+    }
+
+    /// The reading went to nobody: what it read is to be read again.
+    pub(super) fn was_dropped(&mut self) {
+        if let Some(link) = &mut self.link {
+            link.session.wake();
+            link.counted_ns = 0;
+        }
     }
 
     /// When it has something to do even if nothing arrives: what its session wants next, or the end of its patience.

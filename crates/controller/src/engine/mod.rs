@@ -4,7 +4,7 @@
 //! [`onlooker_flow::Schedule`] says whose reading begins; a host's [`onlooker_transport::reader::Session`] says which READs it wants; soft requesters (one UDP socket for each of our
 //! addresses) and TCP connections carry them. The thread sleeps in epoll until an answer, a timer, or the connector has something for it.
 //!
-//! Owned by its thread; orders come through [`Orders`]. Cost: two system calls a batch of 64 READs and one epoll a turn; no allocation a READ.
+//! What it has read goes to the [`crate::processor`]'s thread. Owned by its thread; orders come through [`Orders`]. Cost: two system calls a batch of 64 READs and one epoll a turn; no allocation a READ.
 
 mod host;
 mod memory;
@@ -12,6 +12,7 @@ mod sockets;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -25,6 +26,7 @@ use onlooker_transport::{Completion, Read, soft};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::connect::Connector;
+use crate::processor::Processor;
 use crate::sink::{Gap, Sink, State};
 use crate::target::Target;
 use host::{Ended, Host};
@@ -37,6 +39,8 @@ pub const READER: &str = concat!("onlooker controller ", env!("CARGO_PKG_VERSION
 const BATCH: usize = 256;
 /// Credits are looked at so often, ns: a round trip of a network that is not congested.
 const CREDITS_INTERVAL_NS: u64 = 1_000_000;
+/// What the processor has no room for is told again so often, ns.
+const TOLD_INTERVAL_NS: u64 = 1_000_000;
 
 /// What is in flight, for who shows it.
 #[derive(Debug, Default)]
@@ -146,11 +150,12 @@ fn system(operation: &'static str) -> impl FnOnce(std::io::Error) -> EngineError
 pub struct Running<S> {
     orders: Orders,
     pressure: Arc<Pressure>,
-    thread: JoinHandle<Result<S, EngineError>>,
+    thread: JoinHandle<Result<(), EngineError>>,
+    processor: JoinHandle<S>,
 }
 
 impl<S: Sink + Send + 'static> Running<S> {
-    /// Starts an engine on a thread of its own, without hosts yet.
+    /// Starts an engine and the processor that has the sink, each on a thread of its own, without hosts yet.
     ///
     /// # Errors
     /// [`EngineError`].
@@ -158,18 +163,19 @@ impl<S: Sink + Send + 'static> Running<S> {
         let (tell, told) = channel();
         let pressure = Arc::new(Pressure::default());
         let shown = pressure.clone();
+        let (told_of, processor) = Processor::start(sink).map_err(system("start a thread"))?;
         // Its sockets cannot change threads, so that it is made where it runs.
         let run = move || {
-            let (engine, orders) = Engine::new(config, sink, shown)?;
+            let (engine, orders) = Engine::new(config, told_of, shown)?;
             let _ = tell.send(orders);
             engine.run()
         };
         let thread = thread::Builder::new().name("engine".into()).spawn(run).map_err(system("start a thread"))?;
         match told.recv() {
-            Ok(orders) => Ok(Self { orders, pressure, thread }),
-            Err(_) => match join(thread) {
+            Ok(orders) => Ok(Self { orders, pressure, thread, processor }),
+            Err(_) => match thread.join().unwrap_or_else(|panic| resume_unwind(panic)) {
                 Err(error) => Err(error),
-                Ok(_) => Err(system("start")(std::io::ErrorKind::Other.into())),
+                Ok(()) => Err(system("start")(std::io::ErrorKind::Other.into())),
             },
         }
     }
@@ -192,18 +198,23 @@ impl<S: Sink + Send + 'static> Running<S> {
     /// [`EngineError`]: it had stopped by itself.
     pub fn stop(self) -> Result<S, EngineError> {
         self.orders.stop();
-        join(self.thread)
+        // Both, before either's panic goes on: the sink must not outlive what it writes to.
+        let (ended, sink) = (self.thread.join(), self.processor.join());
+        ended.unwrap_or_else(|panic| resume_unwind(panic))?;
+        Ok(sink.unwrap_or_else(|panic| resume_unwind(panic)))
+    }
+
+    /// It has stopped by itself; [`Running::stop`] says why.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
     }
 }
 
-fn join<S>(thread: JoinHandle<Result<S, EngineError>>) -> Result<S, EngineError> {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
 /// The engine itself.
-struct Engine<S> {
+struct Engine {
     config: Config,
-    sink: S,
+    processor: Processor,
     schedule: Schedule,
     hosts: Vec<Option<Host>>,
     free: Vec<usize>,
@@ -225,8 +236,8 @@ struct Engine<S> {
     completions: Vec<Completion>,
 }
 
-impl<S: Sink> Engine<S> {
-    fn new(config: Config, sink: S, pressure: Arc<Pressure>) -> Result<(Self, Orders), EngineError> {
+impl Engine {
+    fn new(config: Config, processor: Processor, pressure: Arc<Pressure>) -> Result<(Self, Orders), EngineError> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let bell = Arc::new(bell.map_err(|errno| system("make an eventfd")(errno.into()))?);
         let waiter = Waiter::new().map_err(system("make an epoll"))?;
@@ -240,7 +251,7 @@ impl<S: Sink> Engine<S> {
         let (send, orders) = channel();
         let engine = Self {
             config: config.clone(),
-            sink,
+            processor,
             schedule: Schedule::new(config.window),
             hosts: Vec::new(),
             free: Vec::new(),
@@ -264,10 +275,10 @@ impl<S: Sink> Engine<S> {
     }
 
     /// Reads until it is told to stop.
-    fn run(mut self) -> Result<S, EngineError> {
+    fn run(mut self) -> Result<(), EngineError> {
         loop {
-            if !self.take_orders() {
-                return Ok(self.sink);
+            if !self.take_orders() || self.processor.is_gone() {
+                return Ok(());
             }
             self.take_answers();
             self.begin_due();
@@ -305,7 +316,7 @@ impl<S: Sink> Engine<S> {
         }
         self.by_name.insert(target.name.clone(), index);
         self.by_flow.insert(flow, index);
-        self.sink.state(&target, State::Connecting);
+        self.processor.state(&target, State::Connecting);
         let host = Host::new(target.clone(), flow, index, self.generation);
         self.connector.ask(host.ticket(), target, false, false);
         self.hosts[index] = Some(host);
@@ -318,7 +329,7 @@ impl<S: Sink> Engine<S> {
         self.by_flow.remove(&host.flow);
         self.active.retain(|other| *other != index);
         host.unlink(&mut self.sockets);
-        self.sink.gone(&host.target);
+        self.processor.gone(&host.target);
         self.free.push(index);
     }
 
@@ -340,7 +351,7 @@ impl<S: Sink> Engine<S> {
                     State::Failed(error)
                 }
             };
-            self.sink.state(&host.target, state);
+            self.processor.state(&host.target, state);
         }
     }
 
@@ -357,14 +368,14 @@ impl<S: Sink> Engine<S> {
                 let interval_ns = u64::try_from(host.target.interval.as_nanos()).unwrap_or(u64::MAX);
                 let from_ns = due.due_ns.saturating_sub(due.missed * interval_ns);
                 let to_ns = due.due_ns.saturating_sub(interval_ns);
-                self.sink.gap(&host.target, Gap { from_ns, to_ns, due_times: due.missed, reason: "late" });
+                self.processor.gap(&host.target, Gap { from_ns, to_ns, due_times: due.missed, reason: "late" });
             }
             if host.begin(*due, now_ns, self.config.timeout) {
                 self.active.push(index);
                 continue;
             }
             let gap = Gap { from_ns: due.due_ns, to_ns: due.due_ns, due_times: 1, reason: host.reason() };
-            self.sink.gap(&host.target, gap);
+            self.processor.gap(&host.target, gap);
             self.schedule.end(due.flow, now_ns);
             if host.may_ask(now_ns) {
                 self.connector.ask(host.ticket(), host.target.clone(), host.avoids_kernel(), host.has_failed());
@@ -433,15 +444,17 @@ impl<S: Sink> Engine<S> {
         match ended {
             Ended::Read => {
                 let repeated = host.place().map_or(0, |place| self.sockets.repeated(place));
-                if let Some((target, reading)) = host.reading(now_ns, repeated) {
-                    self.sink.reading(target, &reading);
+                if let Some(reading) = host.reading(now_ns, repeated, self.processor.spare())
+                    && !self.processor.reading(&host.target, reading, &host.share)
+                {
+                    host.was_dropped();
                 }
             }
             Ended::Failed { due_ns, reason, error, silent } => {
-                self.sink.gap(&host.target, Gap { from_ns: due_ns, to_ns: due_ns, due_times: 1, reason });
+                self.processor.gap(&host.target, Gap { from_ns: due_ns, to_ns: due_ns, due_times: 1, reason });
                 let Some(error) = error else { return };
                 host.unlink(&mut self.sockets);
-                self.sink.state(&host.target, if silent { State::Silent(error) } else { State::Failed(error) });
+                self.processor.state(&host.target, if silent { State::Silent(error) } else { State::Failed(error) });
                 if host.may_ask(now_ns) {
                     self.connector.ask(host.ticket(), host.target.clone(), host.avoids_kernel(), host.has_failed());
                 }
@@ -453,7 +466,9 @@ impl<S: Sink> Engine<S> {
         let now_ns = steady_ns();
         let timers = [self.schedule.next_ns(), self.sockets.wake_ns()];
         let sessions = self.active.iter().filter_map(|index| self.hosts[*index].as_ref().map(Host::wake_ns));
-        let until_ns = timers.into_iter().flatten().chain(sessions).min();
+        let told_ns = if self.processor.flush() { u64::MAX } else { now_ns + TOLD_INTERVAL_NS };
+        let until_ns = timers.into_iter().flatten().chain(sessions).chain([told_ns]).min();
+        let until_ns = until_ns.filter(|until_ns| *until_ns < u64::MAX);
         let timeout = until_ns.map(|until_ns| Duration::from_nanos(until_ns.saturating_sub(now_ns)));
         self.waiter.wait(timeout).map_err(system("wait"))?;
         let mut rung = [0; 8];

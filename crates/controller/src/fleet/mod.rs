@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All hosts as they are now: written by the reading thread, read by whoever shows them.
+//! All hosts as they are now: written by the processing thread, read by whoever shows them.
 //!
 //! A host's lock is held for one reading or one look; nobody waits for a disk or a network under it.
 
@@ -75,6 +75,8 @@ impl Fleet {
 pub struct Host {
     /// What it was entered as.
     pub target: Arc<Target>,
+    /// Labels of all its series.
+    labels: BTreeMap<String, String>,
     shown: Mutex<Shown>,
     /// Number of the last reading, and of state changes: whoever waits for news waits for this.
     news: watch::Sender<u64>,
@@ -82,7 +84,9 @@ pub struct Host {
 
 impl Host {
     fn new(target: Arc<Target>) -> Self {
-        Self { target, shown: Mutex::new(Shown::new()), news: watch::Sender::new(0) }
+        let mut labels = target.labels.clone();
+        labels.insert("instance".into(), target.name.clone());
+        Self { target, labels, shown: Mutex::new(Shown::new()), news: watch::Sender::new(0) }
     }
 
     /// What is known of it.
@@ -154,7 +158,6 @@ pub struct Shown {
     pub repeated: u64,
     /// When the last reading ended, the controller's steady clock.
     pub read_at_ns: Option<u64>,
-    reads_at_ns: u64,
 }
 
 impl Shown {
@@ -175,7 +178,6 @@ impl Shown {
             reads: reader::Counters::default(),
             repeated: 0,
             read_at_ns: None,
-            reads_at_ns: 0,
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Takes what the engine reads into the fleet and the store.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use onlooker_region::columns::Sample;
@@ -19,8 +19,6 @@ use crate::series::{EntityKey, kinds};
 use crate::sink::{Gap, Reading, Sink, State};
 use crate::target::Target;
 
-/// The session's counters are copied so often, ns.
-const COUNTERS_INTERVAL_NS: u64 = 1_000_000_000;
 /// A gap that goes on is stored in pieces of this length, ns.
 const MAX_GAP_PIECE_NS: u64 = 10_000_000_000;
 /// Entities that are first seen so long after a host's first reading were there before, ns: a region that was torn just then.
@@ -70,11 +68,11 @@ impl FleetSink {
         Self { fleet, counters, tracks, kept, tags, leaving, next_tag: 0, clock, utc }
     }
 
-    /// Looks at the clock; where it was set, that is a gap of all that is kept.
-    fn follow_clock(&mut self) -> Moment {
+    /// Looks at the clock; where it was set, that is a gap of all that is kept. `at_ns` is when what is told now happened.
+    fn follow_clock(&mut self, at_ns: u64) {
         let now = (self.clock)();
         let before_ns = self.utc.of(now.steady_ns.into());
-        if let Some(step) = self.utc.follow(now) {
+        if let Some(step) = self.utc.follow(now, at_ns) {
             for kept in self.kept.values_mut() {
                 kept.store_gap(&self.tracks);
                 let hole = Hole { from_ns: step.from_ns, to_ns: step.to_ns, reason: CLOCK_STEP };
@@ -84,7 +82,6 @@ impl FleetSink {
             let by_ns = self.utc.of(now.steady_ns.into()).cast_signed() - before_ns.cast_signed();
             self.fleet.hosts().iter().for_each(|host| host.look().entities.shift(by_ns));
         }
-        now
     }
 
     fn forget_track(&mut self, track: Track) {
@@ -123,9 +120,9 @@ impl Drop for FleetSink {
 }
 
 impl Sink for FleetSink {
-    fn reading(&mut self, target: &Arc<Target>, reading: &Reading<'_>) {
+    fn reading(&mut self, target: &Arc<Target>, reading: &Reading) {
         self.take_made();
-        let now = self.follow_clock();
+        self.follow_clock(reading.began_ns);
         let host = self.fleet.enter(target);
         let mut shown = host.look();
         let shown = &mut *shown;
@@ -134,11 +131,9 @@ impl Sink for FleetSink {
         shown.read_at_ns = Some(reading.ended_ns);
         let _ = shown.latency.record(reading.ended_ns - reading.due_ns);
         let _ = shown.lateness.record(reading.began_ns - reading.due_ns);
-        if reading.ended_ns - shown.reads_at_ns >= COUNTERS_INTERVAL_NS {
-            shown.reads.clone_from(reading.session.counters());
-            shown.reads_at_ns = reading.ended_ns;
+        if let Some(counters) = &reading.counters {
+            shown.reads.clone_from(counters);
         }
-        let common = common_labels(target);
         let began_ns = self.utc.of(reading.began_ns.into());
         if !self.kept.contains_key(&target.name) {
             let left = self.tracks.take_left(&target.name);
@@ -152,8 +147,7 @@ impl Sink for FleetSink {
         kept.store_gap(&self.tracks);
         kept.down = kept.down.filter(|down| began_ns.saturating_sub(down.to_ns) < COMING_BACK_NS);
         let utc = self.utc;
-        let boot = reading.session.directory().last_header().map(|header| header.boot_id);
-        shown.entities.begin(boot);
+        shown.entities.begin(reading.boot);
         let mut tell = |news: News<'_>| {
             if news.is_new {
                 if let Some(track) = kept.entities.remove(&news.key) {
@@ -175,22 +169,22 @@ impl Sink for FleetSink {
                 track.append(news.entity.time_ns, &news.entity.row, &self.tracks, &self.counters);
             }
         };
-        for (at, frame) in reading.session.frames().enumerate() {
+        for (at, frame) in reading.frames.iter().enumerate() {
             show(&mut shown.regions, at, &frame);
             if frame.is_resting() {
                 shown.entities.rest(&frame);
                 continue;
             }
-            let relation = shown.relation.get_or_insert(*reading.relation);
-            sharpen(relation, &frame, &utc, now.steady_ns);
+            let relation = shown.relation.get_or_insert(reading.relation);
+            sharpen(relation, &frame, &utc, reading.ended_ns);
             let relation = *relation;
             let acquired = |host_ns: Option<u64>| acquired(host_ns, &frame, &relation, &utc);
-            shown.entities.take(&frame, &common, acquired, &mut tell);
+            shown.entities.take(&frame, &host.labels, acquired, &mut tell);
         }
-        shown.regions.truncate(reading.session.frames().count());
+        shown.regions.truncate(reading.frames.iter().count());
         if let Some(relation) = &shown.relation {
             let boot_ns = utc.of(relation.steady_ns(0));
-            shown.entities.boot(boot_ns, utc.of(now.steady_ns.into()), &common, &mut tell);
+            shown.entities.boot(boot_ns, utc.of(reading.ended_ns.into()), &host.labels, &mut tell);
         }
         shown.entities.end(|key| {
             if let Some(track) = kept.entities.remove(&key) {
@@ -201,7 +195,7 @@ impl Sink for FleetSink {
     }
 
     fn gap(&mut self, target: &Arc<Target>, gap: Gap) {
-        self.follow_clock();
+        self.follow_clock(gap.from_ns);
         let host = self.fleet.enter(target);
         let (from_ns, to_ns) = (self.utc.of(gap.from_ns.into()), self.utc.of(gap.to_ns.into()));
         let mut shown = host.look();
@@ -284,13 +278,6 @@ fn forget_track(track: Track, tracks: &Tracks, leaving: &mut HashMap<u64, Track>
     } else {
         leaving.insert(track.tag, track);
     }
-}
-
-/// Labels for all series of a host.
-fn common_labels(target: &Target) -> BTreeMap<String, String> {
-    let mut labels = target.labels.clone();
-    labels.insert("instance".into(), target.name.clone());
-    labels
 }
 
 /// A computed block was made between asking and answering, which bounds the host's clock better the faster the answer was.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The track of one entity, as the reading thread sees it: rows and gaps go in, wherever the store is with it.
+//! The track of one entity, as the processing thread sees it: rows and gaps go in, wherever the store is with it.
 //!
 //! Until the store has made the track, its rows wait here, a bounded number. What the store cannot take (it is behind, or its disk is full) is counted and
 //! becomes a gap. Rows are in order of time, but where the clock was set.

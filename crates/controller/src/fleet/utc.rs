@@ -42,8 +42,8 @@ impl Utc {
         u64::try_from((steady_ns.saturating_add(self.offset_ns)).max(0)).unwrap_or(u64::MAX)
     }
 
-    /// Looks at the system's clock.
-    pub(crate) fn follow(&mut self, now: Moment) -> Option<Step> {
+    /// Looks at the system's clock. A step is that of what is told from now on, which happened at `at_ns` by our steady clock.
+    pub(crate) fn follow(&mut self, now: Moment, at_ns: u64) -> Option<Step> {
         let passed_ns = now.steady_ns.saturating_sub(self.at_ns);
         self.at_ns = now.steady_ns;
         let off_ns = offset_ns(now) - self.offset_ns;
@@ -52,9 +52,10 @@ impl Utc {
             self.offset_ns += off_ns.clamp(-most_ns, most_ns);
             return None;
         }
-        let shown_ns = self.of(now.steady_ns.into());
+        let shown_ns = self.of(at_ns.into());
         self.offset_ns = offset_ns(now);
-        Some(Step { from_ns: shown_ns.min(now.utc_ns), to_ns: shown_ns.max(now.utc_ns) })
+        let shows_ns = self.of(at_ns.into());
+        Some(Step { from_ns: shown_ns.min(shows_ns), to_ns: shown_ns.max(shows_ns) })
     }
 }
 
@@ -63,6 +64,10 @@ mod tests {
     use super::*;
 
     const HOUR_NS: u64 = 3_600_000_000_000;
+
+    fn follow(utc: &mut Utc, now: Moment) -> Option<Step> {
+        utc.follow(now, now.steady_ns)
+    }
 
     fn at(steady_ns: u64, utc_ns: u64) -> Moment {
         Moment { steady_ns, utc_ns }
@@ -73,17 +78,21 @@ mod tests {
         let mut utc = Utc::new(at(1_000, 10 * HOUR_NS));
         assert_eq!(utc.of(2_000), 10 * HOUR_NS + 1_000);
         // 300 us off after a second: within what a slew can do. 50 ms off: followed a millisecond a second.
-        assert_eq!(utc.follow(at(1_000_001_000, 10 * HOUR_NS + 1_000_300_000)), None);
+        assert_eq!(follow(&mut utc, at(1_000_001_000, 10 * HOUR_NS + 1_000_300_000)), None);
         assert_eq!(utc.of(1_000_001_000), 10 * HOUR_NS + 1_000_300_000);
-        assert_eq!(utc.follow(at(2_000_001_000, 10 * HOUR_NS + 2_050_300_000)), None);
+        assert_eq!(follow(&mut utc, at(2_000_001_000, 10 * HOUR_NS + 2_050_300_000)), None);
         assert_eq!(utc.of(2_000_001_000), 10 * HOUR_NS + 2_001_300_000);
         // Set back by an hour, then on by two.
         let now = at(2_000_001_000, 9 * HOUR_NS);
-        assert_eq!(utc.follow(now), Some(Step { from_ns: 9 * HOUR_NS, to_ns: 10 * HOUR_NS + 2_001_300_000 }));
-        assert_eq!((utc.follow(now), utc.of(2_000_001_000)), (None, 9 * HOUR_NS));
-        let step = utc.follow(at(2_000_001_000, 11 * HOUR_NS));
+        assert_eq!(follow(&mut utc, now), Some(Step { from_ns: 9 * HOUR_NS, to_ns: 10 * HOUR_NS + 2_001_300_000 }));
+        assert_eq!((follow(&mut utc, now), utc.of(2_000_001_000)), (None, 9 * HOUR_NS));
+        let step = follow(&mut utc, at(2_000_001_000, 11 * HOUR_NS));
         assert_eq!(step, Some(Step { from_ns: 9 * HOUR_NS, to_ns: 11 * HOUR_NS }));
         assert_eq!(utc.of(i128::MIN), 0);
+        // What happened half a second before the clock was set back, and is told after it.
+        let (before_ns, now) = (1_500_001_000, at(2_000_001_000, 9 * HOUR_NS));
+        let step = utc.follow(now, before_ns);
+        assert_eq!(step, Some(Step { from_ns: 9 * HOUR_NS - 500_000_000, to_ns: 11 * HOUR_NS - 500_000_000 }));
     }
 
     /// Without a step, later instants never have earlier times, whatever the system's clock does.
@@ -96,7 +105,7 @@ mod tests {
             for (passed, off) in moves {
                 steady_ns += u64::from(*passed) * 1_000;
                 let now = at(steady_ns, (HOUR_NS + steady_ns).saturating_add_signed(i64::from(*off)));
-                let step = utc.follow(now);
+                let step = follow(&mut utc, now);
                 let time_ns = utc.of(steady_ns.into());
                 assert!(step.is_some() || time_ns >= last_ns);
                 assert!(step.is_none_or(|step| step.to_ns - step.from_ns >= 100_000_000));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The HTTP interface (docs/http.md).
 //!
-//! Handlers look at the fleet and at the store; none of them can hold up the reading thread for longer than one host's lock is held for a look.
+//! Handlers look at the fleet and at the store; none of them can hold up the processing thread for longer than one host's lock is held for a look.
 
 mod answer;
 mod hosts;

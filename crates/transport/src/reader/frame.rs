@@ -128,6 +128,35 @@ impl<'a> Frame<'a> {
     }
 }
 
+/// All regions as a cycle found them, out of the session ([`super::Session::take`]): for who looks at them while the next cycle is under way.
+#[derive(Debug, Default)]
+pub struct Frames {
+    pub(super) states: Vec<State>,
+    pub(super) memory: Vec<Block>,
+}
+
+impl Frames {
+    /// The regions, as [`super::Session::frames`] has them.
+    pub fn iter(&self) -> impl Iterator<Item = Frame<'_>> {
+        self.states.iter().map(|state| {
+            let memory = &self.memory[state.at as usize..][..state.blocks as usize];
+            Frame { state, memory }
+        })
+    }
+
+    /// Bytes that it holds on to.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.memory.capacity() * size_of::<Block>() + self.states.capacity() * size_of::<State>()
+    }
+
+    /// Bytes of them that the last cycle needed.
+    #[must_use]
+    pub fn used_bytes(&self) -> usize {
+        size_of_val(&self.memory[..]) + size_of_val(&self.states[..])
+    }
+}
+
 /// A region as some cycle found it.
 #[derive(Clone, Debug)]
 pub struct Kept {

@@ -17,7 +17,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use frame::{Frame, Kept, Problem};
+pub use frame::{Frame, Frames, Kept, Problem};
 pub use session::Session;
 
 use crate::Outcome;

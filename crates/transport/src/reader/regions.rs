@@ -16,8 +16,8 @@ use std::sync::Arc;
 impl Session {
     /// Lays out the regions of the directory; what an earlier round of this cycle has read of unchanged ones is kept.
     pub(super) fn begin_regions(&mut self, now_ns: u64) {
-        let old = std::mem::take(&mut self.states);
-        let mut old_memory = std::mem::take(&mut self.memory);
+        let old = std::mem::take(&mut self.frames.states);
+        let mut old_memory = std::mem::take(&mut self.frames.memory);
         // What met with silence is not asked again in this cycle, unless its entry has changed.
         let silence = self.via.is_silent().then_some(Problem::Read(Outcome::Timeout));
         let is_kept = |state: &&State| state.finished && (state.problem.is_none() || state.problem == silence);
@@ -25,8 +25,8 @@ impl Session {
         kept.sort_unstable_by_key(|state| state.entry.identity.word());
         if kept.is_empty() {
             // The usual case keeps its allocation.
-            std::mem::swap(&mut self.memory, &mut old_memory);
-            self.memory.clear();
+            std::mem::swap(&mut self.frames.memory, &mut old_memory);
+            self.frames.memory.clear();
         }
         let entries = std::mem::take(&mut self.entries);
         self.held = 0;
@@ -34,19 +34,19 @@ impl Session {
             let known = kept.binary_search_by_key(&entry.identity.word(), |state| state.entry.identity.word());
             if let Some(state) = known.ok().map(|index| kept[index]).filter(|state| state.entry == *entry) {
                 let blocks = &old_memory[state.at as usize..][..state.blocks as usize];
-                self.memory.extend_from_slice(blocks);
-                self.states.push(State { at: self.held, ..state.clone() });
+                self.frames.memory.extend_from_slice(blocks);
+                self.frames.states.push(State { at: self.held, ..state.clone() });
                 self.held += state.blocks;
                 continue;
             }
             let Some(state) = self.lay_out(entry.clone(), now_ns) else { continue };
             self.held += state.blocks;
-            self.memory.resize(self.held as usize, Block::default());
-            self.states.push(state);
+            self.frames.memory.resize(self.held as usize, Block::default());
+            self.frames.states.push(state);
         }
         self.entries = entries;
         self.want(Step::Regions, now_ns);
-        for state in self.states.iter().filter(|state| !state.finished) {
+        for state in self.frames.states.iter().filter(|state| !state.finished) {
             let RegionEntry { va, rkey, .. } = *state.entry;
             self.fetch.add(
                 Span { va, rkey, at: state.at, blocks: state.blocks },
@@ -101,7 +101,7 @@ impl Session {
         let results: Vec<(Span, Outcome)> = self.fetch.results().collect();
         let mut stale = false;
         let mut again: Vec<(usize, Vec<u32>)> = Vec::new();
-        for (number, state) in self.states.iter_mut().enumerate().filter(|(_, state)| !state.finished) {
+        for (number, state) in self.frames.states.iter_mut().enumerate().filter(|(_, state)| !state.finished) {
             let range = state.at..state.at + state.blocks;
             let begin = results.partition_point(|(span, _)| span.at + span.blocks <= range.start);
             let mine = results[begin..].iter().take_while(|(span, _)| span.at < range.end);
@@ -123,7 +123,7 @@ impl Session {
             let mut retry: Vec<u32> =
                 failed.iter().flat_map(|(span, _)| blocks(span)).map(|at| at - range.start).collect();
             let schema = state.plan.as_ref().expect("only regions with a schema are read").schema();
-            let memory = &self.memory[range.start as usize..range.end as usize];
+            let memory = &self.frames.memory[range.start as usize..range.end as usize];
             state.refused = missed(schema, state.entry.identity, memory);
             if !failed.is_empty() {
                 state.problem = Some(Problem::Read(failed[0].1));
@@ -151,7 +151,7 @@ impl Session {
                 return;
             }
         }
-        self.states.iter_mut().for_each(|state| state.finished = true);
+        self.frames.states.iter_mut().for_each(|state| state.finished = true);
         if stale && self.rounds < self.limits.rounds && now_ns < self.deadline_ns {
             self.counters.rounds += 1;
             self.forget_stale();
@@ -160,7 +160,7 @@ impl Session {
         }
         self.silent.retain(|_, until_ns| now_ns < *until_ns);
         self.resting.retain(|_, until_ns| now_ns < *until_ns);
-        for state in &self.states {
+        for state in &self.frames.states {
             let is_good = state.problem.is_none() && state.refused.is_empty();
             if self.rests && state.rest_ns > 0 && !state.resting && is_good {
                 let key = (state.entry.identity.word(), state.entry.rkey);
@@ -175,10 +175,10 @@ impl Session {
     fn retry(&mut self, number: usize, blocks: &[u32]) {
         let cost = u32::try_from(blocks.len()).unwrap_or(u32::MAX);
         if !self.spend(cost) {
-            self.states[number].finished = true;
+            self.frames.states[number].finished = true;
             return;
         }
-        let state = &mut self.states[number];
+        let state = &mut self.frames.states[number];
         // Whether the rest came is seen at the next look.
         state.problem = None;
         for refused in state.refused.iter().filter(|refused| refused.reject.is_transient()) {
@@ -192,7 +192,7 @@ impl Session {
 
     /// Regions that have become others, or were not read, are looked at anew in the next round.
     fn forget_stale(&mut self) {
-        for state in &mut self.states {
+        for state in &mut self.frames.states {
             let identity = state.refused.iter().any(|refused| refused.reject == Reject::Identity);
             state.finished &= !identity;
         }

@@ -2,9 +2,8 @@
 //! The state machine of a cycle.
 
 use super::fetch::{Fetch, Span};
-use super::frame::State;
 use super::resolve::{Class, Classes, Wanted};
-use super::{Counters, Frame, Limits, ReadError, count, outcome_name, reason};
+use super::{Counters, Frame, Frames, Limits, ReadError, count, outcome_name, reason};
 use crate::{Completion, Outcome, Read, Via};
 use onlooker_bootstrap::{Answer, Control};
 use onlooker_region::control::{ControlError, Directory, RegionEntry};
@@ -47,9 +46,9 @@ pub struct Session {
     /// Whether these, and all their schemas, are as the directory has them.
     pub(super) settled: bool,
     pub(super) classes: Classes,
-    pub(super) states: Vec<State>,
-    pub(super) memory: Vec<Block>,
-    /// Blocks of the memory's front that belong to `states`; scratch is behind.
+    /// What the cycle has so far; scratch is behind it in its memory.
+    pub(super) frames: Frames,
+    /// Blocks of the memory's front that belong to its states.
     pub(super) held: u32,
     pub(super) entry_blocks: Vec<u32>,
     pub(super) fetch: Fetch,
@@ -92,8 +91,7 @@ impl Session {
             entries: Vec::new(),
             settled: false,
             classes: Classes::default(),
-            states: Vec::new(),
-            memory: Vec::new(),
+            frames: Frames::default(),
             held: 0,
             entry_blocks: Vec::new(),
             fetch: Fetch::default(),
@@ -135,12 +133,17 @@ impl Session {
         self.rests = true;
     }
 
+    /// What was read last is lost to whoever keeps it: the next cycle leaves nothing alone.
+    pub fn wake(&mut self) {
+        self.resting.clear();
+    }
+
     /// Begins a cycle that ends at `deadline_ns`. READs of an unfinished one must have completed: the memory is laid out anew.
     pub fn begin(&mut self, now_ns: u64, deadline_ns: u64) {
         self.deadline_ns = deadline_ns;
         self.budget = self.limits.bytes;
         self.rounds = 0;
-        self.states.clear();
+        self.frames.states.clear();
         self.held = 0;
         self.begin_round(now_ns);
     }
@@ -164,7 +167,7 @@ impl Session {
 
     /// Makes room for `blocks` behind what is held.
     fn scratch(&mut self, blocks: u32) {
-        self.memory.resize((self.held + blocks) as usize, Block::default());
+        self.frames.memory.resize((self.held + blocks) as usize, Block::default());
     }
 
     /// Whether the cycle is over.
@@ -194,7 +197,7 @@ impl Session {
 
     /// The memory that READs go to.
     pub fn memory(&mut self) -> &mut [Block] {
-        &mut self.memory
+        &mut self.frames.memory
     }
 
     /// Length of a READ of the present batch.
@@ -292,7 +295,7 @@ impl Session {
             self.fetch.add(header_span, 1);
             return Ok(());
         }
-        match self.directory.header(&self.memory[self.held as usize]) {
+        match self.directory.header(&self.frames.memory[self.held as usize]) {
             Ok(wanted) => {
                 // The entry blocks lie within the control region that bootstrap told, or READs would go elsewhere.
                 let blocks = self.control.bytes / BLOCK_BYTES as u64;
@@ -331,7 +334,7 @@ impl Session {
         let mut again = Vec::new();
         self.settled &= self.entry_blocks.is_empty();
         for (at, index) in (self.held as usize..).zip(std::mem::take(&mut self.entry_blocks)) {
-            match self.directory.entry_block(index, &self.memory[at]) {
+            match self.directory.entry_block(index, &self.frames.memory[at]) {
                 Ok(()) => {}
                 Err(ControlError::Block { reject, .. }) if reject.is_transient() => again.push((index, reject)),
                 Err(ControlError::Block { reject, .. }) => self.control_refused.push((index, reject)),
@@ -386,7 +389,7 @@ impl Session {
                 }
             }
         }
-        again.extend(self.classes.take(self.control.generation, &self.memory));
+        again.extend(self.classes.take(self.control.generation, &self.frames.memory));
         if !again.is_empty() {
             let blocks: u32 = again.iter().map(|(wanted, _)| wanted.span().blocks).sum();
             if self.spend(blocks) && self.again(now_ns) {
@@ -409,10 +412,19 @@ impl Session {
 
     /// The regions of the last cycle, in the directory's order; those that the filter did not want are left out.
     pub fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
-        self.states.iter().map(|state| {
-            let memory = &self.memory[state.at as usize..][..state.blocks as usize];
-            Frame { state, memory }
-        })
+        self.frames.iter()
+    }
+
+    /// Moves them out, and takes what `frames` had allocated in their place. The cycle is over; until the next one there are no regions here.
+    ///
+    /// # Panics
+    /// In the middle of a cycle.
+    pub fn take(&mut self, frames: &mut Frames) {
+        assert!(self.is_done(), "READs go to this memory");
+        std::mem::swap(&mut self.frames, frames);
+        self.frames.states.clear();
+        self.frames.memory.clear();
+        self.held = 0;
     }
 
     /// The host's directory.

@@ -4,6 +4,7 @@ use crate::drive::{DriveError, read_host};
 use crate::{Broken, Completion, Read, Requester, Via};
 use memory::{CONTROL_RKEY, CONTROL_VA, Host, INCARNATION, Memory, PLACE, Region, write_blocks};
 use onlooker_region::block::Identity;
+use onlooker_region::columns::Value;
 use onlooker_region::control::{Entry, RegionEntry};
 use onlooker_region::guard::commit;
 use onlooker_region::sync::Ordering;
@@ -255,6 +256,31 @@ fn a_directory_block_that_was_given_up_is_read_in_the_next_cycle() {
     reading.read().unwrap();
     assert_eq!(reading.session.control_refused(), []);
     assert_eq!(reading.lines(), ["shop.a_total 42", "node.g 7"]);
+}
+
+#[test]
+fn frames_that_were_taken_out_outlive_the_next_cycle() {
+    let (host, plain, _) = shop();
+    let mut reading = read_once(&host);
+    let mut frames = Frames::default();
+    reading.session.take(&mut frames);
+    assert_eq!(reading.session.frames().count(), 0);
+    plain.words.set(0, 1, 43);
+    reading.read().unwrap();
+    let values = |frame: Frame<'_>| {
+        let mut values = Vec::new();
+        frame.decode(|sample| values.push(sample.value));
+        values
+    };
+    let (old, new): (Vec<_>, Vec<_>) =
+        (frames.iter().map(values).collect(), reading.session.frames().map(values).collect());
+    assert_eq!((old.len(), &old[1]), (2, &new[1]));
+    assert!(old[0].contains(&Value::U64(42)) && new[0].contains(&Value::U64(43)), "{old:?} {new:?}");
+    // What they had allocated is used again, and nothing of it is seen.
+    reading.session.take(&mut frames);
+    reading.read().unwrap();
+    assert_eq!(frames.iter().map(values).collect::<Vec<_>>(), new);
+    assert_eq!(reading.lines(), ["shop.a_total 43", "node.g 7"]);
 }
 
 #[test]

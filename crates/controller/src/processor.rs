@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The thread on which readings are decoded, derived and stored, behind a bounded ring: one host's values must not make the next host's reading late.
+//!
+//! The engine never waits for it. A host has [`MAX_OF_HOST`] readings in the ring at most, so that one whose values take long costs itself, and all together
+//! [`MAX_BYTES`] of frames; what does not fit becomes a gap of the reason [`BEHIND`]. What else is to be told waits, in order. Frames go round: a sink's last
+//! reading is the memory of a session's next one.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use onlooker_transport::reader::Frames;
+
+use crate::sink::{Gap, Reading, Sink, State};
+use crate::target::Target;
+
+/// Events in the ring.
+const RING: usize = 1024;
+/// Readings of one host in it.
+const MAX_OF_HOST: usize = 16;
+/// Bytes of frames in it. A host's only reading is taken all the same: its session had that memory anyway.
+const MAX_BYTES: usize = 64 << 20;
+/// Frames that wait to be used again, and bytes of one that is kept for it.
+const SPARE: usize = 64;
+const MAX_SPARE_BYTES: usize = 256 << 10;
+/// So many events may wait beside the ring before a host's gaps become one, whatever their reasons: the first is the cause.
+const MAX_WAITING: usize = 8 * RING;
+/// Reason of the gap that a reading leaves which the processor could not take.
+const BEHIND: &str = "behind";
+
+/// A host's readings in the ring: as many clones as there are.
+pub(crate) type Share = Arc<()>;
+
+enum Event {
+    Reading(Box<Reading>, Share),
+    Gap(Gap),
+    State(State),
+    Gone,
+}
+
+type Told = (Arc<Target>, Event);
+
+/// The engine's side.
+pub(crate) struct Processor {
+    ring: SyncSender<Told>,
+    waiting: Waiting,
+    bytes: Arc<AtomicUsize>,
+    spare: Receiver<Frames>,
+    is_gone: bool,
+}
+
+/// What did not fit the ring: no readings.
+#[derive(Default)]
+struct Waiting {
+    events: VecDeque<Told>,
+    /// Events that have left it.
+    left: usize,
+    /// Number of each host's last event, by the place of its target.
+    last: HashMap<usize, usize>,
+}
+
+impl Waiting {
+    fn push(&mut self, target: &Arc<Target>, event: Event) {
+        self.last.insert(Arc::as_ptr(target).addr(), self.left + self.events.len());
+        self.events.push_back((target.clone(), event));
+    }
+
+    fn pop(&mut self) -> Option<Told> {
+        let told = self.events.pop_front()?;
+        self.left += 1;
+        if self.events.is_empty() {
+            self.last.clear();
+        }
+        Some(told)
+    }
+
+    fn put_back(&mut self, (target, event): Told) {
+        self.left -= 1;
+        self.last.entry(Arc::as_ptr(&target).addr()).or_insert(self.left);
+        self.events.push_front((target, event));
+    }
+
+    /// The gap that ends a host's events here.
+    fn last_gap(&mut self, target: &Arc<Target>) -> Option<&mut Gap> {
+        let number = self.last.get(&Arc::as_ptr(target).addr())?;
+        match self.events.get_mut(number.checked_sub(self.left)?) {
+            Some((_, Event::Gap(gap))) => Some(gap),
+            _ => None,
+        }
+    }
+}
+
+impl Processor {
+    /// Starts the thread; it ends with what [`Processor`] has told, and gives the sink back.
+    pub(crate) fn start<S: Sink + Send + 'static>(sink: S) -> std::io::Result<(Self, JoinHandle<S>)> {
+        let (ring, told) = sync_channel(RING);
+        let (give, spare) = sync_channel(SPARE);
+        let bytes = Arc::new(AtomicUsize::new(0));
+        let processor = Self { ring, waiting: Waiting::default(), bytes: bytes.clone(), spare, is_gone: false };
+        let work = move || run(sink, &told, &bytes, &give);
+        Ok((processor, thread::Builder::new().name("processor".into()).spawn(work)?))
+    }
+
+    /// Memory for a session's next reading.
+    pub(crate) fn spare(&self) -> Frames {
+        self.spare.try_recv().unwrap_or_default()
+    }
+
+    /// False: it became a gap.
+    pub(crate) fn reading(&mut self, target: &Arc<Target>, reading: Reading, share: &Share) -> bool {
+        let due_ns = reading.due_ns;
+        let bytes = reading.frames.bytes();
+        let of_host = Arc::strong_count(share) - 1;
+        let fits = of_host == 0 || self.bytes.load(Ordering::Relaxed) + bytes <= MAX_BYTES;
+        if fits && of_host < MAX_OF_HOST && self.flush() {
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+            match self.ring.try_send((target.clone(), Event::Reading(Box::new(reading), share.clone()))) {
+                Ok(()) => return true,
+                Err(TrySendError::Full(_)) => {}
+                Err(TrySendError::Disconnected(_)) => self.is_gone = true,
+            }
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        self.gap(target, Gap { from_ns: due_ns, to_ns: due_ns, due_times: 1, reason: BEHIND });
+        false
+    }
+
+    pub(crate) fn gap(&mut self, target: &Arc<Target>, gap: Gap) {
+        let is_full = self.waiting.events.len() >= MAX_WAITING;
+        match self.waiting.last_gap(target) {
+            // Nothing of this host was told in between.
+            Some(last) if last.reason == gap.reason || is_full => {
+                last.to_ns = gap.to_ns;
+                last.due_times += gap.due_times;
+            }
+            _ => self.tell(target, Event::Gap(gap)),
+        }
+    }
+
+    pub(crate) fn state(&mut self, target: &Arc<Target>, state: State) {
+        self.tell(target, Event::State(state));
+    }
+
+    pub(crate) fn gone(&mut self, target: &Arc<Target>) {
+        self.tell(target, Event::Gone);
+    }
+
+    fn tell(&mut self, target: &Arc<Target>, event: Event) {
+        self.waiting.push(target, event);
+        self.flush();
+    }
+
+    /// Sends what waits; true if nothing does any more.
+    pub(crate) fn flush(&mut self) -> bool {
+        while let Some(told) = self.waiting.pop() {
+            match self.ring.try_send(told) {
+                Ok(()) => {}
+                Err(TrySendError::Full(told)) => {
+                    self.waiting.put_back(told);
+                    return false;
+                }
+                Err(TrySendError::Disconnected(_)) => self.is_gone = true,
+            }
+        }
+        true
+    }
+
+    /// The thread has ended before its time: its sink has panicked.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+}
+
+impl Drop for Processor {
+    /// Ends the thread, once it knows all.
+    fn drop(&mut self) {
+        while let Some(told) = self.waiting.pop() {
+            // Waits for room.
+            let _ = self.ring.send(told);
+        }
+    }
+}
+
+fn run<S: Sink>(mut sink: S, told: &Receiver<Told>, bytes: &AtomicUsize, spare: &SyncSender<Frames>) -> S {
+    while let Ok((target, event)) = told.recv() {
+        match event {
+            Event::Reading(reading, share) => {
+                sink.reading(&target, &reading);
+                let frames = reading.frames;
+                let held = frames.bytes();
+                bytes.fetch_sub(held, Ordering::Relaxed);
+                drop(share);
+                // What has much more room than its host needs would make all others as large.
+                if held <= MAX_SPARE_BYTES && frames.used_bytes() * 4 >= held {
+                    // There may be enough of them.
+                    let _ = spare.try_send(frames);
+                }
+            }
+            Event::Gap(gap) => sink.gap(&target, gap),
+            Event::State(state) => sink.state(&target, state),
+            Event::Gone => sink.gone(&target),
+        }
+    }
+    sink
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Choice;
+    use onlooker_bootstrap::{Secret, Token};
+    use onlooker_transport::clock::{Moment, Relation};
+    use std::collections::BTreeMap;
+    use std::sync::mpsc::{Sender, channel};
+    use std::time::Duration;
+
+    /// Waits for a word in its first reading.
+    struct Held {
+        word: Receiver<()>,
+        told: Sender<String>,
+    }
+
+    impl Sink for Held {
+        fn reading(&mut self, _: &Arc<Target>, reading: &Reading) {
+            self.told.send(format!("reading {}", reading.due_ns)).unwrap();
+            if reading.due_ns == 0 {
+                self.word.recv().unwrap();
+            }
+        }
+
+        fn gap(&mut self, target: &Arc<Target>, gap: Gap) {
+            let Gap { from_ns, to_ns, due_times, reason } = gap;
+            self.told.send(format!("{} {reason} {due_times} {from_ns}..{to_ns}", target.name)).unwrap();
+        }
+
+        fn state(&mut self, target: &Arc<Target>, _: State) {
+            self.told.send(format!("{} state", target.name)).unwrap();
+        }
+
+        fn gone(&mut self, target: &Arc<Target>) {
+            self.told.send(format!("{} gone", target.name)).unwrap();
+        }
+    }
+
+    fn target(name: &str) -> Arc<Target> {
+        Arc::new(Target {
+            name: name.into(),
+            host: "host".into(),
+            port: 1,
+            token: Token { fingerprint: None, secret: Secret::new([0; 32]) },
+            labels: BTreeMap::new(),
+            interval: Duration::from_millis(10),
+            choice: Choice::Auto,
+        })
+    }
+
+    fn reading(due_ns: u64) -> Reading {
+        let now = Moment { steady_ns: 0, utc_ns: 0 };
+        let (frames, relation) = (Frames::default(), Relation::new(0, now, now));
+        Reading { due_ns, began_ns: 0, ended_ns: 0, repeated: 0, frames, boot: None, counters: None, relation }
+    }
+
+    #[test]
+    fn who_is_behind_costs_gaps_and_makes_nobody_wait() {
+        let ((speak, word), (told, heard)) = (channel(), channel());
+        let (mut processor, thread) = Processor::start(Held { word, told }).unwrap();
+        let (one, two) = (target("one"), target("two"));
+        let (share, all) = (Share::default(), Share::default());
+        assert!(processor.reading(&one, reading(0), &share));
+        assert_eq!(heard.recv().unwrap(), "reading 0");
+        // One host's share: the first is under way.
+        let shared = MAX_OF_HOST as u64;
+        let taken = (1..shared + 2).filter(|due_ns| processor.reading(&one, reading(*due_ns), &share)).count();
+        assert_eq!(taken, MAX_OF_HOST - 1);
+        // The ring has two gaps, too. Others fill it, each with one reading.
+        let others = RING as u64 - shared - 1;
+        assert!((0..others).all(|at| processor.reading(&two, reading(1_000 + at), &Share::default())));
+        assert!(!processor.reading(&two, reading(8_000), &all) && !processor.reading(&two, reading(8_001), &all));
+        assert!(!processor.flush());
+        processor.gap(&one, Gap { from_ns: 9_000, to_ns: 9_001, due_times: 2, reason: "late" });
+        processor.gap(&one, Gap { from_ns: 9_002, to_ns: 9_002, due_times: 1, reason: "late" });
+        processor.gap(&two, Gap { from_ns: 8_002, to_ns: 8_002, due_times: 1, reason: BEHIND });
+        processor.state(&two, State::Connecting);
+        processor.gone(&two);
+        speak.send(()).unwrap();
+        drop(processor);
+        thread.join().unwrap();
+        let heard: Vec<String> = heard.iter().collect();
+        let readings = |range: std::ops::Range<u64>| range.map(|due_ns| format!("reading {due_ns}"));
+        let expected = readings(1..shared)
+            .chain([format!("one behind 1 {shared}..{shared}"), format!("one behind 1 {0}..{0}", shared + 1)])
+            .chain(readings(1_000..1_000 + others))
+            .chain(["two behind 3 8000..8002", "one late 3 9000..9002", "two state", "two gone"].map(String::from));
+        assert_eq!(heard, expected.collect::<Vec<_>>());
+    }
+}
