@@ -10,6 +10,8 @@ use crate::record::{Record, Tile, TileHead, TrackId, encode};
 
 /// Tiles that a track has in memory before they go into a leaf.
 pub(crate) const LEAF_TILES: usize = 64;
+/// Tiles of a segment that is complete which are worth a leaf: tracks with a row every few seconds have a tile for each, and would keep 64 of them for minutes.
+const LEAST_TILES: usize = 8;
 const COLUMNS: usize = 6;
 
 /// A tile in the log.
@@ -116,8 +118,9 @@ impl Index {
 
     /// Tiles that are due for a leaf, all of one segment; to be given to [`Index::put_away`].
     pub(crate) fn due(&self) -> Option<&[TileRef]> {
-        let segments = self.tiles.chunk_by(|a, b| a.place.segment == b.place.segment);
-        (self.tiles.len() >= LEAF_TILES).then_some(segments)?.next()
+        let oldest = self.tiles.chunk_by(|a, b| a.place.segment == b.place.segment).next()?;
+        let is_complete = oldest.len() < self.tiles.len() && oldest.len() >= LEAST_TILES;
+        (is_complete || self.tiles.len() >= LEAF_TILES).then_some(oldest)
     }
 
     /// Replaces the oldest tiles in memory by the leaf at `place`; `None` where it lists others than these.
@@ -208,5 +211,16 @@ mod tests {
         assert!(index.leaves[0].is_of(&due) && !index.leaves[0].is_of(&due[1..]));
         index.keep_from(2);
         assert_eq!((index.count(), index.leaves.len()), (1, 0));
+    }
+
+    #[test]
+    fn few_tiles_go_into_a_leaf_when_their_segment_is_complete() {
+        let next = TileRef { first: 1_000, ..tiles(1, 2)[0] };
+        for (count, due) in [(7, None), (8, Some(8))] {
+            let mut index = Index { leaves: Vec::new(), tiles: tiles(count, 1) };
+            assert_eq!(index.due(), None);
+            index.tiles.push(next);
+            assert_eq!(index.due().map(<[_]>::len), due);
+        }
     }
 }
