@@ -159,7 +159,7 @@ pub(crate) fn absent(part: &str) -> libbpf_rs::Error {
 }
 
 /// Advice for what only lacks rights.
-pub(crate) const NEEDS_CAPABILITIES: &str = "needs CAP_BPF and CAP_NET_ADMIN (or root)";
+pub(crate) const NEEDS_CAPABILITIES: &str = "needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (or root)";
 /// Advice for what should not fail once the responder is loaded.
 pub(crate) const CHECK_KERNEL_LOG: &str =
     "see the kernel log; if the maps were changed from outside, purge and load again";

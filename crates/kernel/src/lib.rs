@@ -10,7 +10,7 @@
 //!
 //! Cost of the control plane: a region or source is one map update (microseconds); a slab 9 ms to insert and 12 ms to remove (RCU); loading 50-100 ms.
 //!
-//! Needs CAP_BPF, CAP_NET_ADMIN and, to read other programs' names, CAP_SYS_ADMIN; a mounted bpffs; Linux 6.1. [`probe`] tells what is missing.
+//! Needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and, to read other programs' names, CAP_SYS_ADMIN; a mounted bpffs; Linux 6.1. [`probe`] tells what is missing.
 #![deny(unsafe_code)]
 
 #[cfg(not(target_endian = "little"))]

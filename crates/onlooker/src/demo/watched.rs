@@ -22,7 +22,7 @@ impl Watched {
     /// Makes what this user may make.
     pub(super) fn make(place: &mut Place) -> Result<Self, DemoError> {
         if !rustix::process::geteuid().is_root() {
-            let missing = "not root: no network namespace and no BPF responder (they need CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_BPF)";
+            let missing = "not root: no network namespace and no BPF responder (they need CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON)";
             return Ok(Self { missing: vec![missing.into()], ..Self::default() });
         }
         let (namespace, device) = (place.namespace(), place.device());

@@ -70,6 +70,9 @@ struct Sample<'a> {
     age_ns: Option<i64>,
     resolution_ns: u64,
     region: u32,
+    /// In tables: which row, and which of its lives. A row's number is used again, its generation is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    row: Option<serde_json::Value>,
 }
 
 #[derive(Serialize)]
@@ -169,6 +172,7 @@ fn sample<'a>(row: &'a Row, relation: &Relation) -> Sample<'a> {
         age_ns: i64::try_from(age_ns).ok(),
         resolution_ns: row.field.resolution_ns,
         region: row.entry.identity.region,
+        row: row.row.map(|(number, generation)| json!({"number": number, "generation": generation})),
     }
 }
 
