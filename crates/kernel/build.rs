@@ -36,6 +36,8 @@ const OBJECTS: &[(&str, bool)] = &[
 const REFUSED: &[&str] = &[
     "good",
     "flaky",
+    "filled",
+    "headers",
     "helper",
     "loop",
     "backward",

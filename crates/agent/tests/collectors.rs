@@ -120,7 +120,7 @@ fn one_that_faults_and_bad_ones_cost_nobody_else_anything() {
         "loop.toml is not computed: object: program fill_tc: instruction ",
         "calls helper 181 (bpf_loop)",
         "member.toml is not computed: [[value]] 1 (bad_member): from: init_task is struct task_struct, which has no member pit; it has: pid",
-        "taken.toml is not computed: metric good_pid is told by another region already",
+        "taken.toml is not computed: metric good_pid is told by another file already",
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }

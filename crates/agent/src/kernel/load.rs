@@ -221,7 +221,7 @@ pub fn collect(config: &config::Kernel, short_lived: Option<bool>) -> Report {
         let schemas = installed.groups.iter().flat_map(|group| &group.schema.groups);
         let taken = schemas.flat_map(|group| &group.fields).map(|field| field.name.clone()).collect();
         let ledger = pinned.ledger()?.map_or_else(|| Ok(Vec::new()), |ledger| ledger.all())?;
-        collectors.extend(user::collect(config, &pinned, ledger, taken));
+        collectors.extend(user::collect(config, &pinned, ledger, &taken));
         collectors.extend(latency(config, &pinned, &home)?);
         Ok(Report { collectors, ..Report::default() })
     };

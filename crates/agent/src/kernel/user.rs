@@ -28,7 +28,7 @@ pub(super) fn collect(
     config: &config::Kernel,
     responder: &Responder,
     ledger: Vec<(u32, super::ledger::Bytes)>,
-    mut taken: BTreeSet<String>,
+    taken: &BTreeSet<String>,
 ) -> Vec<CollectorState> {
     let files = match list(&config.collectors) {
         Ok(files) => files,
@@ -38,7 +38,7 @@ pub(super) fn collect(
     let mut good: Vec<Checked> = Vec::new();
     for checked in check(&files, config.collector_budget.as_duration()) {
         let checked = checked.map_err(|refusal| (refusal.file, refusal.reason));
-        match checked.and_then(|checked| claim(&mut taken, checked)) {
+        match checked.and_then(|checked| claim(taken, checked)) {
             Ok(checked) => good.push(checked),
             Err((file, reason)) => states.push(refused(file.display().to_string(), reason)),
         }
@@ -110,15 +110,12 @@ fn refused(name: String, reason: String) -> CollectorState {
 }
 
 /// A metric has one region: readers would have two answers to one question.
-fn claim(taken: &mut BTreeSet<String>, checked: Checked) -> Result<Checked, (PathBuf, String)> {
-    let fields = checked.schema.groups.iter().flat_map(|group| &group.fields);
-    let names: BTreeSet<String> = fields.map(|field| field.name.clone()).collect();
-    if let Some(name) = names.iter().find(|name| taken.contains(*name)) {
-        let reason = format!("metric {name} is told by another region already: give it another name");
-        return Err((checked.file, reason));
+fn claim(taken: &BTreeSet<String>, checked: Checked) -> Result<Checked, (PathBuf, String)> {
+    let told = checked.metrics().find(|name| taken.contains(*name));
+    match told.map(|name| format!("metric {name} is told by another region already: give it another name")) {
+        Some(reason) => Err((checked.file, reason)),
+        None => Ok(checked),
     }
-    taken.extend(names);
-    Ok(checked)
 }
 
 /// What an earlier agent's regions name.

@@ -1,5 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Collectors for tests (build.rs compiles one for each name): each does one thing that it must not; FLAKY and GOOD are let in. */
+#if defined(REFUSED_FILLED) || defined(REFUSED_HEADERS)
+/* Without the headers: maps of the responder's names, as the object likes them. */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+int refuse_tc(void *context);
+
+struct {
+#if defined(REFUSED_FILLED)
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 64);
+	__uint(key_size, sizeof(__u32));
+	__array(values, int(void *));
+} collectors_tc SEC(".maps") = { .values = { [0] = (void *)&refuse_tc } };
+#else
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} scratch SEC(".maps");
+#endif
+
+SEC("tc") int refuse_tc(void *context)
+{
+	(void)context;
+	return 2;
+}
+
+SEC("xdp") int refuse_xdp(void *context)
+{
+	(void)context;
+	return 1;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+#else
 #include "collector.h"
 
 #if defined(REFUSED_HASH)
@@ -171,4 +207,5 @@ int elsewhere(struct __sk_buff *skb)
 	(void)skb;
 	return 1;
 }
+#endif
 #endif

@@ -62,8 +62,10 @@ impl Symbols {
         while file.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
             if let Ok(text) = std::str::from_utf8(&line) {
                 let mut words = text.split_ascii_whitespace();
-                // Symbols of modules come last, with a fourth word: of a name that both have, the kernel's own counts.
-                if let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) {
+                // Symbols of modules have a fourth word; modules go, and something else is at their addresses then.
+                if let (Some(address), Some(kind), Some(name), None) =
+                    (words.next(), words.next(), words.next(), words.next())
+                {
                     self.lines += 1;
                     let address = u64::from_str_radix(address, 16).unwrap_or(0);
                     let function = matches!(kind, "t" | "T" | "w" | "W");

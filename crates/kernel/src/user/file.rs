@@ -197,8 +197,11 @@ impl Value {
         if self.count == Some(0) || self.count.is_some_and(|count| count > MAX_BLOCKS * SLOTS) {
             return Err(format!("count: must be 1 to {} (what {MAX_BLOCKS} blocks hold)", MAX_BLOCKS * SLOTS));
         }
-        if of_object && self.count.is_none() && (self.stride.is_some() || self.label.is_some()) {
-            return Err("stride and label are for arrays: give count, too".into());
+        if of_object
+            && self.count.is_none()
+            && (self.stride.is_some() || self.label.is_some() || self.label_values.is_some())
+        {
+            return Err("stride, label and label_values are for arrays: give count, too".into());
         }
         if self.stride == Some(0) {
             return Err("stride: must be 1 or more".into());

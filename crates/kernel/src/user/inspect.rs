@@ -86,9 +86,12 @@ const PSEUDO_MAP_FD: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;
 const PSEUDO_BTF_ID: u8 = 3;
 
+/// What libbpf makes of an instruction whose member this kernel has not: a call that nobody may come to, as the verifier makes sure (bpf_core_field_exists() before it).
+const UNRESOLVED: i32 = 0x0bad_2310;
+
 /// `struct onlooker_scratch`: where the block begins, and where it ends.
 const BLOCK_AT: i64 = 56 + 48 + 8 * 10;
-const SCRATCH_BYTES: i64 = 56 + 48 + 8 * 1035;
+pub(super) const SCRATCH_BYTES: i64 = 56 + 48 + 8 * 1035;
 /// Word 1, words 3 to 126, and from two blocks behind the block's begin on.
 const WRITABLE: [(i64, i64); 3] =
     [(BLOCK_AT + 8, BLOCK_AT + 16), (BLOCK_AT + 24, BLOCK_AT + 127 * 8), (BLOCK_AT + 2 * 1024, SCRATCH_BYTES)];
@@ -122,7 +125,7 @@ impl Value {
     }
 
     fn is_followed(self) -> bool {
-        self.context || self.scratch
+        self.context || self.frame || self.scratch
     }
 }
 
@@ -228,6 +231,10 @@ impl Looker {
         if code != LD_IMM64 {
             return Err("reads the packet (BPF_LD): that is not a collector's".into());
         }
+        if self.maps.is_none() && src != 0 {
+            // What libbpf relocates is 0 in a file; anything else would reach whatever the loader has open under that number.
+            return Err("names a map or a function by a number: only the loader may".into());
+        }
         let exact = match src {
             // In a file, what is to be relocated is 0 like this, too.
             0 => None,
@@ -287,9 +294,15 @@ impl Looker {
             return Ok(());
         }
         if value.is_followed() {
-            return Err("keeps its context or the scratch's address where it cannot be followed".into());
+            return Err(
+                "keeps its context, or the address of its stack or of the scratch, where it cannot be followed".into(),
+            );
         }
         if is_atomic {
+            // A fetch would bring back what was put there, which nobody followed.
+            if to.frame {
+                return Err("is an atomic operation on the stack: nobody else sees that, use a plain one".into());
+            }
             // ADD, OR, AND, XOR and with FETCH; XCHG; CMPXCHG.
             match imm {
                 0x00 | 0x40 | 0x50 | 0xa0 => {}
@@ -360,6 +373,9 @@ impl Looker {
             0 => {}
             1 => return Err("calls a function of its own, or of the kernel (kfunc): mark functions static __always_inline; kfuncs are not for collectors".into()),
             _ => return Err("calls a function of the kernel (kfunc): not for collectors".into()),
+        }
+        if imm == UNRESOLVED {
+            return Ok(0);
         }
         let Some(helper) = ALLOWED.iter().find(|helper| helper.number == imm) else {
             let name = OTHERS

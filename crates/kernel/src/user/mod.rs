@@ -16,6 +16,7 @@ mod resolve;
 mod table;
 mod trusted;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -73,7 +74,7 @@ enum Loadable {
     Object(Inspected),
 }
 
-/// Checks collectors' files: each on its own, but that no two have a name. Nothing is installed, nothing is left behind.
+/// Checks collectors' files: each on its own, but that no two have a name or tell a metric. Nothing is installed, nothing is left behind.
 #[must_use]
 pub fn check(files: &[PathBuf], budget: Duration) -> Vec<std::result::Result<Checked, Refusal>> {
     let read: Vec<_> = files.iter().map(|file| (file, read(file))).collect();
@@ -84,6 +85,7 @@ pub fn check(files: &[PathBuf], budget: Duration) -> Vec<std::result::Result<Che
         discovery = Discovery::with_symbols(&roots).map_err(|error| error.to_string());
     }
     let mut names: Vec<String> = Vec::new();
+    let mut metrics: BTreeSet<String> = BTreeSet::new();
     let mut checked = Vec::new();
     for (file, read) in read {
         let result = read.and_then(|definition| {
@@ -92,7 +94,13 @@ pub fn check(files: &[PathBuf], budget: Duration) -> Vec<std::result::Result<Che
                 return Err(format!("name = {:?}: another file has this name", definition.name));
             }
             names.push(region);
-            check_one(file, &definition, &mut discovery, budget)
+            let checked = check_one(file, &definition, &mut discovery, budget)?;
+            let own: BTreeSet<String> = checked.metrics().map(str::to_owned).collect();
+            if let Some(metric) = own.intersection(&metrics).next() {
+                return Err(format!("metric {metric} is told by another file already: give it another name"));
+            }
+            metrics.extend(own);
+            Ok(checked)
         });
         checked.push(result.map_err(|reason| Refusal { file: file.clone(), reason }));
     }
@@ -163,6 +171,11 @@ impl Loadable {
 }
 
 impl Checked {
+    /// Names of what it tells.
+    pub fn metrics(&self) -> impl Iterator<Item = &str> {
+        self.schema.groups.iter().flat_map(|group| &group.fields).map(|field| field.name.as_str())
+    }
+
     /// Puts its programs into a slot of a responder; what is there goes. It stays until [`Responder::remove_collector`] or the responder's end.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
-use libbpf_rs::{MapCore as _, MapFlags, MapType, Object, ObjectBuilder, OpenObject, ProgramType};
+use libbpf_rs::{MapCore as _, MapFlags, MapType, Object, ObjectBuilder, OpenMap, OpenObject, ProgramType};
 
 use super::file::Definition;
 use super::inspect::{self, Insn, Side};
@@ -12,6 +12,8 @@ use super::resolve::{self, Base};
 use crate::collect::object::map_of;
 use crate::discover::Discovery;
 use crate::error::{CHECK_KERNEL_LOG, Error, bpf};
+use crate::home::EXITS;
+use crate::intf::MAX_COLLECTORS;
 use crate::responder::{Responder, with_log};
 
 /// Bytes of an object's own maps together, those of each CPU counted for each.
@@ -19,7 +21,13 @@ pub const MAX_MAP_BYTES: u64 = 1 << 20;
 /// Addresses that are found for an object, those of each CPU counted for each.
 pub const MAX_ADDRESSES: usize = 4096;
 /// Of the responder's maps, those that a collector needs (`bpf/collector.h`): where it writes, where it counts a refusal, where it goes on to.
-const SHARED: [&str; 4] = ["scratch", "counters", "collectors_tc", "collectors_xdp"];
+const SHARED: [Shared; 4] = [
+    Shared { name: "scratch", kind: MapType::PercpuArray, value_bytes: inspect::SCRATCH_BYTES, entries: 1 },
+    Shared { name: "counters", kind: MapType::PercpuArray, value_bytes: 8, entries: EXITS },
+    Shared { name: COLLECTORS[0], kind: MapType::ProgArray, value_bytes: 4, entries: MAX_COLLECTORS },
+    Shared { name: COLLECTORS[1], kind: MapType::ProgArray, value_bytes: 4, entries: MAX_COLLECTORS },
+];
+const COLLECTORS: [&str; 2] = ["collectors_tc", "collectors_xdp"];
 /// `bpf/maps.h` declares these, too; nobody else's programs have to do with them.
 const WITHHELD: [&str; 7] = ["slabs", "regions", "own_addresses", "sources", "rate", "cpu_rate", "lease"];
 const ADDRESSES: &str = "addresses";
@@ -29,6 +37,23 @@ const MAP_FLAGS: u32 = 1 << 7 | 1 << 10;
 const LOG_LINES: usize = 12;
 /// Where a map that wants to be pinned would be: nothing can be there.
 const NOWHERE: &str = "/proc/onlooker";
+
+/// A map of the responder, as `bpf/maps.h` declares it.
+struct Shared {
+    name: &'static str,
+    kind: MapType,
+    value_bytes: i64,
+    entries: u32,
+}
+
+impl Shared {
+    fn is_as_declared(&self, map: &OpenMap<'_>) -> bool {
+        map.map_type() == self.kind
+            && map.key_size() == 4
+            && i64::from(map.value_size()) == self.value_bytes
+            && map.max_entries() == self.entries
+    }
+}
 
 /// An object that was looked at: enough to load it.
 pub(super) struct Inspected {
@@ -125,7 +150,15 @@ fn check_maps(object: &OpenObject) -> Result<(), String> {
     let mut bytes = 0u64;
     for map in object.maps() {
         let name = map.name().to_string_lossy().into_owned();
-        if SHARED.contains(&name.as_str()) || WITHHELD.contains(&name.as_str()) {
+        if let Some(shared) = SHARED.iter().find(|shared| shared.name == name) {
+            if !shared.is_as_declared(&map) {
+                return Err(format!(
+                    "object: map {name} is not the responder's: compile it with this version's headers"
+                ));
+            }
+            continue;
+        }
+        if WITHHELD.contains(&name.as_str()) {
             continue;
         }
         let copies = match map.map_type() {
@@ -136,10 +169,25 @@ fn check_maps(object: &OpenObject) -> Result<(), String> {
         if map.map_flags() & !MAP_FLAGS != 0 {
             return Err(format!("object: map {name} has flags {:#x}: none but BPF_F_RDONLY_PROG", map.map_flags()));
         }
-        bytes += u64::from(map.max_entries()) * u64::from(map.value_size().next_multiple_of(8)) * copies;
+        let value_bytes = (u64::from(map.value_size())).next_multiple_of(8);
+        bytes = bytes.saturating_add(u64::from(map.max_entries()).saturating_mul(value_bytes).saturating_mul(copies));
     }
     if bytes > MAX_MAP_BYTES {
         return Err(format!("object: its maps take {} KiB: at most {} KiB", bytes >> 10, MAX_MAP_BYTES >> 10));
+    }
+    Ok(())
+}
+
+/// The responder's tables of programs are not an object's to fill.
+fn check_collectors(object: &Object) -> Result<(), String> {
+    for name in COLLECTORS {
+        let Some(map) = object.maps().find(|map| map.name() == name) else { continue };
+        let is_filled = |slot: u32| map.lookup(&slot.to_le_bytes(), MapFlags::ANY).map(|program| program.is_some());
+        for slot in 0..MAX_COLLECTORS {
+            if is_filled(slot).map_err(|error| format!("object: map {name}: {error}"))? {
+                return Err(format!("object: fills {name}: that is the loader's"));
+            }
+        }
     }
     Ok(())
 }
@@ -177,7 +225,7 @@ fn addresses(definition: &Definition, discovery: &mut Result<Discovery, String>)
 }
 
 impl Inspected {
-    /// Loads it, on the maps of `responder` or on maps of its own, and looks at it again as it was loaded. It has not run then.
+    /// Loads it, on maps of its own (first) or on those of `responder`, and looks at it again as it was loaded. It has not run then.
     ///
     /// # Errors
     /// The verifier's, libbpf's or the inspection's words.
@@ -196,6 +244,10 @@ impl Inspected {
             let maps = inspect::Maps { scratch, collectors: map_fd(collectors) };
             inspect::inspect(&insns, side, Some(maps)).map_err(|reason| refused(name, &reason))?;
         }
+        if responder.is_none() {
+            // libbpf fills them as the object says, the responder's own as well, before anybody has looked at the programs: so this comes first.
+            check_collectors(&object)?;
+        }
         self.write_addresses(&object).map_err(|error| error.to_string())?;
         Ok(object)
     }
@@ -206,7 +258,7 @@ impl Inspected {
             let name = map.name().to_string_lossy().into_owned();
             if WITHHELD.contains(&name.as_str()) {
                 map.set_autocreate(false)?;
-            } else if SHARED.contains(&name.as_str())
+            } else if SHARED.iter().any(|shared| shared.name == name)
                 && let Some(responder) = responder
                 && let Some((_, ours)) = responder.maps.all().into_iter().find(|(ours, _)| *ours == name)
             {

@@ -97,6 +97,9 @@ pub(super) fn root(discovery: &mut Discovery, path: &Path, symbol_type: Option<&
                     names.sort_unstable();
                     format!("the kernel has no protocol {protocol:?}; it has: {}", names.join(", "))
                 })?;
+                if discovery.word(*address + discovery.offset("proto", &["owner"])?)? != 0 {
+                    return Err(format!("protocol {protocol} belongs to a module: it may go, and its address with it"));
+                }
                 of(discovery, *address, "struct proto", false)?
             } else if let Some((offset, kind)) = discovery.percpu_variable(name)? {
                 Root { base: Base::PerCpu(offset), kind, is_symbol: false, is_net: false }

@@ -60,6 +60,7 @@ fn what_is_not_on_the_list_is_refused_before_it_is_loaded() {
         (object!("hash"), "map own is of type Hash: only arrays"),
         (object!("large"), "its maps take 2048 KiB: at most 1024 KiB"),
         (object!("section"), "exactly one SEC(\"xdp\") program"),
+        (object!("headers"), "map scratch is not the responder's"),
         (object!("extra"), "program elsewhere is in section \"cgroup/skb\""),
     ] {
         let error = check(&files, bytes, BUDGET).map(drop).expect_err(name);
@@ -78,6 +79,7 @@ fn what_only_shows_when_it_is_loaded_is_refused_before_it_runs() {
         (object!("regions"), "is not loaded"),
         (object!("verifier"), "is not loaded"),
         (object!("pinned"), "is not loaded"),
+        (object!("filled"), "fills collectors_tc: that is the loader's"),
     ] {
         let error = check(&files, bytes, BUDGET).map(drop).expect_err(name);
         assert!(error.starts_with("object: ") && error.contains(part), "{name}: {error}, not {part}");

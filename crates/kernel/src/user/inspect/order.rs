@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! In which order instructions can come, and that none comes twice.
 
-use super::{CALL, EXIT, Insn, JA, JCOND, JMP, JMP32, LD_IMM64, OPERATION, explain};
+use super::{CALL, EXIT, Insn, JA, JCOND, JMP, JMP32, LD_IMM64, OPERATION, SOURCE_REGISTER, UNRESOLVED, explain};
 
 /// The instructions that paths from the first one lead to, each behind all that lead to it.
 ///
@@ -57,8 +57,12 @@ pub(super) fn edges(insns: &[Insn], index: usize) -> Result<[Option<usize>; 2], 
     Ok(match insn.code & OPERATION {
         _ if !is_jump => [Some(there(i64::from(insn.code == LD_IMM64))?), None],
         CALL | EXIT if is_32 => return refuse("is unknown"),
+        CALL if insn.src == 0 && insn.imm == UNRESOLVED => [None, None],
         CALL => [Some(there(0)?), None],
         EXIT => [None, None],
+        JA if insn.code & SOURCE_REGISTER != 0 => {
+            return refuse("jumps to a computed address: compile without jump tables (-mcpu=v3)");
+        }
         JA => [Some(there(if is_32 { insn.imm.into() } else { insn.offset.into() })?), None],
         JCOND => return refuse("is a loop (may_goto): nothing may be repeated"),
         _ => [Some(there(0)?), Some(there(insn.offset.into())?)],
