@@ -4,7 +4,7 @@
 //! [`onlooker_flow::Schedule`] says whose reading begins; a host's [`onlooker_transport::reader::Session`] says which READs it wants; soft requesters (one UDP socket for each of our
 //! addresses) and TCP connections carry them. The thread sleeps in epoll until an answer, a timer, or the connector has something for it.
 //!
-//! What it has read goes to the [`crate::processor`]'s thread. Owned by its thread; orders come through [`Orders`]. Cost: two system calls a batch of 64 READs and one epoll a turn; no allocation a READ.
+//! What it has read goes to the processor's thread. Owned by its thread; orders come through [`Orders`]. Cost: two system calls a batch of 64 READs and one epoll a turn; no allocation a READ.
 
 mod host;
 mod memory;
