@@ -252,13 +252,10 @@ fn a_host_is_watched_after_one_command_and_nothing_is_left_after_another() {
     );
     world.unchanged_since(&once, &again);
     assert_eq!(world.names(), ["web-1"]);
-    // The name of a host is not another's.
-    let (code, taken) = said(
-        &world
-            .agent(&["join", "--name", "web-1", "--address", &format!("{CONTROLLER}:7177"), "--dry-run", &url(), TOKEN])
-            .output()
-            .unwrap(),
-    );
+    // The name of a host is not another's, who has another token.
+    world.write("/mnt/other.toml", "[agent]\nstate_dir = \"/mnt/other\"\n");
+    let other = ["join", "--config", "/mnt/other.toml", "--name", "web-1", "--dry-run", &url(), TOKEN];
+    let (code, taken) = said(&world.agent(&other).output().unwrap());
     assert_eq!(code, 1, "{taken}");
     assert!(taken.contains("(409)") && taken.contains("--replace"), "{taken}");
 

@@ -114,9 +114,11 @@ fn another_host_does_not_get_the_name_by_accident() {
     assert_eq!(post(address, &operator, &host("one", &agent)).status, 200);
     let answer = post(address, &operator, &host("one", &other));
     assert_eq!(answer.status, 409);
-    assert!(answer.body.contains("another address or token"), "{}", answer.body);
+    assert!(answer.body.contains("another token"), "{}", answer.body);
     let mut replace = host("one", &other);
     replace["replace"] = true.into();
+    // The token that every host has does not take another's place.
+    assert_eq!(post(address, &bearer(JOIN), &replace).status, 409);
     assert_eq!(post(address, &operator, &replace).status, 200);
     let port = format!(":{}", other.port());
     until("the other one is read", || {

@@ -114,7 +114,9 @@ fn advice(status: u16) -> &'static str {
         401 => "is the token that you gave this controller's?",
         403 => "restart the controller then, and run this again",
         404 | 405 => UPGRADE,
-        409 => "choose another --name, or take it over with --replace",
+        409 => {
+            "choose another --name; if the name is this host's, take it over with --replace and the token of the controller's [http] token_file"
+        }
         413 | 429 | 503 => "try again in a while",
         502 | 504 => "is a proxy before the controller, and the controller down?",
         _ => "the controller's log may say more",

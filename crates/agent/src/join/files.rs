@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Files of the system that a join writes: whole or not at all, durable, with their directories.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use super::JoinError;
@@ -29,21 +29,66 @@ pub fn read(path: &Path) -> Result<Option<String>, JoinError> {
     }
 }
 
-/// Puts a text into place. Whoever looks sees the old file or the new one, also after a loss of power. A file that is there keeps its owner and mode.
+/// The text of a file that nobody but us can have written; `None` where there is none.
 ///
 /// # Errors
-/// It cannot be written.
+/// It cannot be read, is a link, or is not ours alone.
+pub fn read_own(path: &Path) -> Result<Option<String>, JoinError> {
+    let no_link = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    let mut file = match OpenOptions::new().read(true).custom_flags(no_link).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed("read", path)(error)),
+    };
+    let there = file.metadata().map_err(failed("read", path))?;
+    if !there.is_file() || there.uid() != rustix::process::geteuid().as_raw() || there.mode() & 0o022 != 0 {
+        return Err(failed("trust", path)(io::Error::other("it is not ours, or others can write it")));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(failed("read", path))?;
+    Ok(Some(text))
+}
+
+/// Mode of a file that is there.
+#[must_use]
+pub fn mode(path: &Path) -> Option<u32> {
+    fs::symlink_metadata(path).ok().map(|there| there.mode() & 0o777)
+}
+
+/// That a file may be replaced: it is one, or there is nothing.
+///
+/// # Errors
+/// It is a link, which is its author's to change (a masked unit is one, too), or nothing that has a text.
+pub fn is_replaceable(path: &Path) -> Result<(), JoinError> {
+    let what = match fs::symlink_metadata(path) {
+        Ok(there) if there.is_symlink() => "it is a link: change what it leads to (a masked unit: systemctl unmask)",
+        Ok(there) if !there.is_file() => "it is no file",
+        _ => return Ok(()),
+    };
+    Err(failed("replace", path)(io::Error::other(what)))
+}
+
+/// Puts a text into place. Whoever looks sees the old file or the new one, also after a loss of power. A file that is there keeps its owner and mode; another
+/// has this mode, whatever the umask.
+///
+/// # Errors
+/// It cannot be written; it is a link.
 pub fn write(path: &Path, text: &str, mode: u32) -> Result<(), JoinError> {
+    is_replaceable(path)?;
     let temporary = beside(path, TEMPORARY);
     // Left by one that was interrupted.
     let _ = fs::remove_file(&temporary);
     let mut options = OpenOptions::new();
     let mut file =
         options.write(true).create_new(true).mode(mode).open(&temporary).map_err(failed("create", &temporary))?;
-    if let Ok(there) = fs::metadata(path) {
-        let kept = fchown(&file, Some(there.uid()), Some(there.gid()));
-        kept.and_then(|()| file.set_permissions(there.permissions())).map_err(failed("write", &temporary))?;
-    }
+    let permissions = match fs::symlink_metadata(path) {
+        Ok(there) => {
+            fchown(&file, Some(there.uid()), Some(there.gid())).map_err(failed("write", &temporary))?;
+            there.permissions()
+        }
+        Err(_) => Permissions::from_mode(mode),
+    };
+    file.set_permissions(permissions).map_err(failed("write", &temporary))?;
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed("write", &temporary))?;
     fs::rename(&temporary, path).map_err(failed("replace", path))?;
     sync_directory(path)
@@ -87,14 +132,15 @@ pub fn missing(directory: &Path) -> Vec<PathBuf> {
     missing
 }
 
-/// Makes one directory.
+/// Makes one directory, of this mode whatever the umask.
 ///
 /// # Errors
 /// It cannot be made.
 pub fn make_directory(path: &Path, mode: u32) -> Result<(), JoinError> {
     match DirBuilder::new().mode(mode).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed("create", path)(error)),
-        _ => Ok(()),
+        Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode)).map_err(failed("create", path)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(failed("create", path)(error)),
     }
 }
 
@@ -119,7 +165,7 @@ pub fn remove_directory(path: &Path) -> Result<bool, JoinError> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -138,6 +184,13 @@ mod tests {
         remove(&path).unwrap();
         let error = write(&dir.path().join("no/where"), "", 0o600).unwrap_err().to_string();
         assert!(error.contains("no/where"), "{error}");
+        symlink("a", dir.path().join("link")).unwrap();
+        let error = write(&dir.path().join("link"), "", 0o600).unwrap_err().to_string();
+        assert!(error.contains("is a link"), "{error}");
+        // Whatever the umask.
+        write(&path, "", 0o666).unwrap();
+        make_directory(&dir.path().join("open"), 0o777).unwrap();
+        assert_eq!((mode(&path), mode(&dir.path().join("open"))), (Some(0o666), Some(0o777)));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a join did: `join.json` in the agent's state directory, 0600, so that `--undo` undoes exactly that.
+//! What a join did: `join.json` beside agent.toml, 0600 and root's, so that `--undo` undoes exactly that. Not in the agent's state directory: that is the
+//! service's, and root would write files as the service says.
 //!
 //! Written before each step that it describes, so that an interrupted join can be undone, too: whoever undoes finds each thing done or not done. Holds no
-//! secret but the texts of configuration files; the host is removed from the controller with the agent's own token, which lies beside it.
+//! secret but the texts of configuration files; the host is removed from the controller with the agent's own token, which lies in its state directory.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::JoinError;
 use super::files;
 
-/// Its name in the state directory.
-pub const NAME: &str = "join.json";
+const NAME: &str = "join.json";
 const VERSION: u32 = 1;
 
 /// All of it.
@@ -84,13 +84,19 @@ impl Default for Record {
 }
 
 impl Record {
-    /// Reads it from a state directory.
+    /// Where it is, for an agent with this configuration file.
+    #[must_use]
+    pub fn path(config: &Path) -> PathBuf {
+        config.with_file_name(NAME)
+    }
+
+    /// Reads that of an agent with this configuration file.
     ///
     /// # Errors
-    /// It cannot be read, or is not one.
-    pub fn load(state_dir: &Path) -> Result<Option<Self>, JoinError> {
-        let path = state_dir.join(NAME);
-        let Some(text) = files::read(&path)? else { return Ok(None) };
+    /// It cannot be read, is not one, or others than we can write it.
+    pub fn load(config: &Path) -> Result<Option<Self>, JoinError> {
+        let path = Self::path(config);
+        let Some(text) = files::read_own(&path)? else { return Ok(None) };
         let damaged = |what: String| JoinError::Record { path: path.clone(), what };
         let record: Self = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
         if record.version != VERSION {
@@ -99,17 +105,29 @@ impl Record {
         Ok(Some(record))
     }
 
-    /// Writes it, making the state directory where it is not there.
+    /// Writes it, making its directory where that is not there.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn save(&mut self, state_dir: &Path) -> Result<(), JoinError> {
-        for directory in files::missing(state_dir) {
-            files::make_directory(&directory, if directory == state_dir { 0o700 } else { 0o755 })?;
-            self.directories.push(directory);
+    pub fn save(&mut self, config: &Path) -> Result<(), JoinError> {
+        let path = Self::path(config);
+        for directory in path.parent().map(files::missing).unwrap_or_default() {
+            files::make_directory(&directory, 0o755)?;
+            self.note_directories([directory]);
         }
-        let text = serde_json::to_string_pretty(self).unwrap_or_default();
-        files::write(&state_dir.join(NAME), &format!("{text}\n"), 0o600)
+        let text = serde_json::to_string_pretty(self).map_err(|error| {
+            JoinError::Usage(format!("a path that is no UTF-8 cannot be kept in {}: {error}", path.display()))
+        })?;
+        files::write(&path, &format!("{text}\n"), 0o600)
+    }
+
+    /// Notes directories that are about to be made.
+    pub fn note_directories(&mut self, directories: impl IntoIterator<Item = PathBuf>) {
+        for directory in directories {
+            if !self.directories.contains(&directory) {
+                self.directories.push(directory);
+            }
+        }
     }
 
     /// What this wrote to `path`, if it did.
@@ -154,26 +172,33 @@ mod tests {
     #[test]
     fn a_record_is_kept_with_the_directories_that_it_needed() {
         let dir = tempfile::tempdir().unwrap();
-        let state = dir.path().join("lib/onlooker");
-        assert_eq!(Record::load(&state).unwrap(), None);
+        let config = dir.path().join("etc/onlooker/agent.toml");
+        assert_eq!(Record::load(&config).unwrap(), None);
         let mut record = Record::default();
         record.note_controller(Joined { url: "http://a:1".into(), ca: None, name: "web".into() });
         record.note_controller(Joined { url: "http://a:1".into(), ca: Some("/ca.pem".into()), name: "web".into() });
         record.note_controller(Joined { url: "http://b:1".into(), ca: None, name: "web".into() });
-        record.save(&state).unwrap();
-        assert_eq!(record.directories, [dir.path().join("lib"), state.clone()]);
+        record.save(&config).unwrap();
+        assert_eq!(record.directories, [dir.path().join("etc"), dir.path().join("etc/onlooker")]);
         assert_eq!(record.joined.len(), 2);
-        assert_eq!(Record::load(&state).unwrap(), Some(record.clone()));
-        record.save(&state).unwrap();
+        assert_eq!(Record::load(&config).unwrap(), Some(record.clone()));
+        record.save(&config).unwrap();
         assert_eq!(record.directories.len(), 2, "made once");
-        assert_eq!(fs::metadata(state.join(NAME)).unwrap().permissions().mode() & 0o777, 0o600);
+        let path = Record::path(&config);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         for text in
             ["{}", "{\"version\":9,\"joined\":[],\"files\":[],\"directories\":[],\"service\":null,\"kernel\":null}"]
         {
-            fs::write(state.join(NAME), text).unwrap();
-            let error = Record::load(&state).unwrap_err().to_string();
+            fs::write(&path, text).unwrap();
+            let error = Record::load(&config).unwrap_err().to_string();
             assert!(error.contains(NAME), "{error}");
         }
+        // What others could have written is not done.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
+        assert!(Record::load(&config).unwrap_err().to_string().contains("others can write it"));
+        fs::rename(&path, dir.path().join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("elsewhere"), &path).unwrap();
+        assert!(Record::load(&config).is_err());
     }
 
     #[test]

@@ -60,10 +60,10 @@ pub fn fresh(path: &Path, wanted: &Wanted) -> Result<Planned, ConfigError> {
 /// # Errors
 /// It does not parse, before the changes or (written in a way that [`edit`] does not know) after them.
 pub fn adapted(path: &Path, text: &str, wanted: &Wanted) -> Result<Planned, ConfigError> {
-    let config = Config::parse(path, text)?;
-    let (changes, notes) = changes(&config, wanted);
+    let before = Config::parse(path, text)?;
+    let (changes, notes) = changes(&before, wanted);
     if changes.is_empty() {
-        return Ok(Planned { text: text.to_owned(), config, notes });
+        return Ok(Planned { text: text.to_owned(), config: before, notes });
     }
     let text = edit(text, &changes);
     let by_hand = |what: String| {
@@ -77,7 +77,15 @@ pub fn adapted(path: &Path, text: &str, wanted: &Wanted) -> Result<Planned, Conf
     };
     let config =
         Config::parse(path, &text).map_err(|error| by_hand(format!("changed here, this would not parse ({error})")))?;
-    if !self::changes(&config, wanted).0.is_empty() {
+    // That, and nothing else.
+    let mut expected = before;
+    expected.bootstrap.listen = config.bootstrap.listen;
+    expected.bootstrap.allow.clone_from(&config.bootstrap.allow);
+    expected.tcp.listen = config.tcp.listen;
+    expected.tcp.allow.clone_from(&config.tcp.allow);
+    expected.kernel.devices.clone_from(&config.kernel.devices);
+    expected.kernel.allow.clone_from(&config.kernel.allow);
+    if !self::changes(&config, wanted).0.is_empty() || config != expected {
         return Err(by_hand("changed here, this would not say what is needed".to_owned()));
     }
     Ok(Planned { text, config, notes })
@@ -194,6 +202,10 @@ mod tests {
         let text = "tcp.listen = \"127.0.0.1:7178\"\n";
         let error = adapted(Path::new(PATH), text, &wanted()).unwrap_err().to_string();
         assert!(error.contains("by hand") && error.contains("[tcp] listen = \"10.0.0.3:7178\""), "{error}");
+        // A list whose last element shares the line of its bracket would take what follows along.
+        let text = "[tcp]\nallow = [\"192.0.2.0/24\",\n  \"198.51.100.0/24\"]\n[kernel]\ndevices = [\"eth0\"]\nallow = [\"192.0.2.0/24\",\n  \"198.51.100.0/24\"]\nport = 4800\ngroups = [\n  \"cpu\",\n]\n";
+        let error = adapted(Path::new(PATH), text, &wanted()).unwrap_err().to_string();
+        assert!(error.contains("by hand"), "{error}");
         let error = adapted(Path::new(PATH), "[tpc]\n", &wanted()).unwrap_err().to_string();
         assert!(error.contains("did you mean `tcp`"), "{error}");
     }

@@ -75,7 +75,9 @@ pub fn join(options: &Options, config: Option<&Path>, report: &mut Report) -> Re
         Some(text) => settings::adapted(&path, text, &wanted)?,
     };
     let state = planned.config.agent.state_dir.clone();
-    let record = Record::load(&state)?.unwrap_or_default();
+    let mut record = Record::load(&path)?.unwrap_or_default();
+    // The agent makes it, or systemd for it.
+    record.note_directories(files::missing(&state));
     let address = options
         .address
         .clone()
@@ -223,16 +225,17 @@ impl Join<'_> {
                 self.report.act(step, format!("write {shown}"), details);
             }
         }
+        files::is_replaceable(path)?;
         if self.options.dry_run {
             return Ok(true);
         }
         let directories = path.parent().map(files::missing).unwrap_or_default();
-        self.record.directories.extend(directories.iter().cloned());
+        self.record.note_directories(directories.iter().cloned());
         self.record.note_file(path, text, present);
-        self.record.save(&self.state)?;
+        self.record.save(&self.path)?;
         directories.iter().try_for_each(|directory| files::make_directory(directory, 0o755))?;
         if let Some(before) = self.record.wrote(path).and_then(|written| written.before.as_deref()) {
-            files::write(&files::backup(path), before, PUBLIC)?;
+            files::write(&files::backup(path), before, files::mode(path).unwrap_or(PUBLIC))?;
         }
         files::write(path, text, PUBLIC)?;
         Ok(true)
@@ -262,7 +265,8 @@ impl Join<'_> {
         let active = service::asks(&["is-active", "--quiet", service::UNIT])?;
         let stale = changed || reload || !matches!(self.look(config), Found::Ready { .. });
         let mut commands: Vec<Vec<&str>> = Vec::new();
-        if reload {
+        // Also where an earlier run was interrupted before it.
+        if reload || (active && stale) {
             commands.push(vec!["daemon-reload"]);
         }
         if !enabled || !active {
@@ -277,7 +281,7 @@ impl Join<'_> {
         }
         if self.record.service.is_none() && !self.options.dry_run {
             self.record.service = Some(Service { enabled, active });
-            self.record.save(&self.state)?;
+            self.record.save(&self.path)?;
         }
         for command in commands {
             if !self.options.dry_run {
@@ -345,12 +349,18 @@ impl Join<'_> {
         let ca = self.options.ca.as_deref().and_then(|ca| std::path::absolute(ca).ok());
         let before = self.record.joined.clone();
         self.record.note_controller(Joined { url: self.url.to_string(), ca, name: name.clone() });
-        self.record.save(&self.state)?;
+        self.record.save(&self.path)?;
         let verdict = self.registration(address, token, false).post(&self.client, &self.bearer);
-        if !matches!(verdict, Ok(Verdict::Accepted(..)) | Err(JoinError::Unreachable { .. })) {
-            // It has answered that it has not kept anything.
+        let is_kept_out = match &verdict {
+            Ok(Verdict::Accepted(..)) => false,
+            Ok(Verdict::Unread(_)) => true,
+            Err(JoinError::Refused { status, .. }) => [400, 401, 403, 409, 413, 507].contains(status),
+            Err(_) => false,
+        };
+        // Otherwise it may have kept the host all the same, a proxy between us.
+        if is_kept_out {
             self.record.joined = before;
-            self.record.save(&self.state)?;
+            self.record.save(&self.path)?;
         }
         match verdict? {
             Verdict::Accepted(accepted, answer) => {

@@ -15,13 +15,15 @@ use crate::config::{self, Config, DEFAULT_PATH};
 use crate::identity::StateDir;
 use crate::{kernel, listen};
 
-/// What the agent, its token command and we keep in the state directory.
-const STATE: [&str; 4] = ["identity.pem", "token-secret", "machine-id", record::NAME];
+/// What the agent and its token command keep in the state directory.
+const STATE: [&str; 3] = ["identity.pem", "token-secret", "machine-id"];
 
 struct Undo<'a> {
     dry_run: bool,
     report: &'a mut Report,
     record: Record,
+    /// agent.toml.
+    path: PathBuf,
     state: PathBuf,
     config: Config,
     /// What could not be undone.
@@ -33,13 +35,15 @@ struct Undo<'a> {
 /// # Errors
 /// [`JoinError`]; [`JoinError::NotUndone`] where something is left, with what to do.
 pub fn undo(dry_run: bool, config: Option<&Path>, report: &mut Report) -> Result<(), JoinError> {
-    let (_, config) = config_at(config.unwrap_or(Path::new(DEFAULT_PATH)))?;
+    let path = std::path::absolute(config.unwrap_or(Path::new(DEFAULT_PATH)))
+        .map_err(|error| JoinError::Usage(format!("--config: {error}")))?;
+    let (_, config) = config_at(&path)?;
     let state = config.agent.state_dir.clone();
-    let Some(record) = Record::load(&state)? else {
-        report.kept("undo", format!("nothing to undo: {} is not there", state.join(record::NAME).display()));
+    let Some(record) = Record::load(&path)? else {
+        report.kept("undo", format!("nothing to undo: {} is not there", Record::path(&path).display()));
         return Ok(());
     };
-    let mut undo = Undo { dry_run, report, record, state, config, left: Vec::new() };
+    let mut undo = Undo { dry_run, report, record, path, state, config, left: Vec::new() };
     undo.controllers()?;
     if undo.service()? {
         undo.files()?;
@@ -49,7 +53,7 @@ pub fn undo(dry_run: bool, config: Option<&Path>, report: &mut Report) -> Result
         return undo.state();
     }
     if !dry_run {
-        undo.record.save(&undo.state)?;
+        undo.record.save(&undo.path)?;
     }
     Err(JoinError::NotUndone(undo.left.join("; ")))
 }
@@ -64,15 +68,14 @@ impl Undo<'_> {
                 continue;
             }
             let token = StateDir::open(&self.state)?.token(self.config.bootstrap.tls)?;
-            let parsed =
-                Url::parse(url).map_err(|what| JoinError::Record { path: self.state.join(record::NAME), what })?;
+            let parsed = Url::parse(url).map_err(|what| JoinError::Record { path: Record::path(&self.path), what })?;
             let removed =
                 Client::new(&parsed, ca.as_deref()).and_then(|client| controller::delete(&client, name, &token));
             match removed {
                 Ok(true) => self.report.act("controller", format!("remove {name} from {url}"), Vec::new()),
                 Ok(false) => self.report.kept("controller", format!("{url} does not know {name}")),
                 Err(error) => {
-                    self.left.push(format!("{name} is still watched by {url}: {error}; run this again, or remove it there (DELETE /api/v1/targets/{name})"));
+                    self.left.push(format!("{name} is still watched by {url}: {error}; run this again, or have it removed there (DELETE /api/v1/targets/{name}), if it is this host still"));
                     continue;
                 }
             }
@@ -96,6 +99,11 @@ impl Undo<'_> {
                     service::does(&command)?;
                 }
                 self.report.act("service", format!("run systemctl {}", command.join(" ")), Vec::new());
+            }
+            // Done: not to be tried again when what follows fails, for then there may be no unit any more.
+            self.record.service = before.active.then_some(record::Service { enabled: true, active: true });
+            if !self.dry_run {
+                self.record.save(&self.path)?;
             }
             return Ok(true);
         }
@@ -189,8 +197,10 @@ impl Undo<'_> {
     /// The record itself, and the directories that were made for it and for files.
     fn state(mut self) -> Result<(), JoinError> {
         let made = self.record.directories.contains(&self.state);
-        let names = if made { &STATE[..] } else { &[record::NAME][..] };
-        let there: Vec<PathBuf> = names.iter().map(|name| self.state.join(name)).filter(|path| path.exists()).collect();
+        let names = if made { &STATE[..] } else { &[] };
+        // The record last: until then this can be run again.
+        let all = names.iter().map(|name| self.state.join(name)).chain([Record::path(&self.path)]);
+        let there: Vec<PathBuf> = all.filter(|path| path.exists()).collect();
         let shown: Vec<String> = there.iter().map(|path| path.display().to_string()).collect();
         self.report.act("state", format!("remove {}", shown.join(", ")), Vec::new());
         if made {
@@ -199,7 +209,6 @@ impl Undo<'_> {
         if self.dry_run {
             return Ok(());
         }
-        // The record last: until then this can be run again.
         for path in &there {
             files::remove(path)?;
         }

@@ -125,7 +125,9 @@ fn taken(name: &str, source: &Source) -> String {
         Source::Config => format!("`{name}` is in [[targets]] of controller.toml; change it there"),
         Source::File(path) => format!("`{name}` is in the discovery file {}; change it there", path.display()),
         Source::Joined => {
-            format!("`{name}` was added with another address or token; give another name, or `\"replace\":true`")
+            format!(
+                "`{name}` was added with another token; give another name, or `\"replace\":true` and the token of [http] token_file"
+            )
         }
     }
 }
@@ -248,8 +250,8 @@ impl Inner {
         let taken = |owner| Err(ChangeError::Taken { name: name.clone(), owner });
         match self.joined.get(name) {
             Some(known) => {
-                let same = (&known.host, known.port, &known.token) == (&target.host, target.port, &target.token);
-                if same || replace { Ok(()) } else { taken(Source::Joined) }
+                // The token is the host: its address may be another one now.
+                if known.token == target.token || replace { Ok(()) } else { taken(Source::Joined) }
             }
             None => {
                 let has = |line: &&Line| line.found.target.as_ref().is_some_and(|other| other.name == *name);
@@ -332,12 +334,13 @@ mod tests {
         }
     }
 
+    /// Another host for each port.
     fn host(name: &str, port: u16) -> Arc<Target> {
         Arc::new(Target {
             name: name.into(),
             host: "h".into(),
             port,
-            token: Token { fingerprint: None, secret: Secret::new([7; 32]) },
+            token: Token { fingerprint: None, secret: Secret::new([u8::try_from(port).unwrap(); 32]) },
             labels: BTreeMap::new(),
             interval: Duration::from_secs(1),
             choice: crate::target::Choice::Auto,
@@ -394,16 +397,19 @@ mod tests {
         assert_eq!(told.take(), ["watch c h:3"]);
         assert!(matches!(book.join(host("c", 4), false), Err(ChangeError::Taken { owner: Source::Joined, .. })));
         book.join(host("c", 4), true).unwrap();
+        // The same host, found elsewhere now.
+        let moved = Arc::new(Target { host: "moved".into(), ..(*host("c", 4)).clone() });
+        book.join(moved, false).unwrap();
         assert!(matches!(book.leave("c", |_| false), Err(ChangeError::Token(_))));
         assert!(matches!(book.leave("d", |_| true), Err(ChangeError::Unknown(_))));
-        assert_eq!(told.take(), ["watch c h:4"]);
+        assert_eq!(told.take(), ["watch c h:4", "watch c moved:4"]);
         // The configuration's gone: the file's turn.
         book.set_config(Vec::new());
         assert_eq!(told.take(), ["watch a h:2"]);
         // After a restart.
         let book = Book::open(&path, told.clone()).unwrap();
         book.set_config(Vec::new());
-        assert_eq!(told.take(), ["watch c h:4"]);
+        assert_eq!(told.take(), ["watch c moved:4"]);
         book.leave("c", |target| target.port == 4).unwrap();
         assert_eq!(told.take(), ["forget c"]);
     }

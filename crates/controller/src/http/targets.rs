@@ -118,19 +118,22 @@ pub(super) async fn join(
     body: Bytes,
 ) -> Result<Json<Value>, Failure> {
     may_join(&shared, &headers)?;
+    let operator = is_operator(&shared, &headers);
     let join: Join = serde_json::from_slice(&body).map_err(|error| Failure::bad(format!("the body: {error}")))?;
     let peer = peer.map(|Extension(ConnectInfo(peer))| peer);
     let target = Arc::new(target(&join, peer, &shared).map_err(Failure::bad)?);
+    // Every host has the token that adds hosts: with that alone none takes another's place.
+    let replace = join.replace && operator;
     let permit = shared.trials.clone().acquire_owned().await;
     let work = move || {
         let _permit = permit;
         // What cannot be accepted need not be read; and again afterwards, for meanwhile another may have come.
-        shared.book.may_join(&target, join.replace)?;
+        shared.book.may_join(&target, replace)?;
         let report = trial::read(&target, shared.read_timeout).map_err(|error| {
             Failure::new(StatusCode::BAD_GATEWAY, format!("the test read of {} failed: {error}", target.address()))
         })?;
         if !join.dry_run {
-            shared.book.join(target.clone(), join.replace)?;
+            shared.book.join(target.clone(), replace)?;
         }
         Ok(Json(json!({
             "name": target.name,
