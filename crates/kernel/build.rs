@@ -30,6 +30,7 @@ const OBJECTS: &[(&str, bool)] = &[
     ("collect/vmstat", false),
     ("collect/disk", false),
     ("user/descriptor", false),
+    ("user/passed", false),
 ];
 
 /// What `bpf/user/refused.bpf.c` is compiled as for tests: `refused_<name>.bpf.o`.
@@ -38,6 +39,7 @@ const REFUSED: &[&str] = &[
     "flaky",
     "filled",
     "headers",
+    "never",
     "helper",
     "loop",
     "backward",

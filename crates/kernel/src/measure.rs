@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How long a collector takes: its own programs run on a packet by BPF_PROG_TEST_RUN, on maps of its own, before it may take part in anything. The tail call at its end
-//! finds an empty table there and comes back: what is measured is the collector alone.
+//! finds an empty table there and comes back, or (a user's object) a program that does nothing: what is measured is the collector alone.
 
 use std::os::fd::AsFd as _;
 
@@ -8,7 +8,7 @@ use libbpf_rs::{MapCore as _, MapFlags, Object, num_possible_cpus};
 
 use crate::collect::object::{OFFSET_AT, map_of};
 use crate::error::{CHECK_KERNEL_LOG, Result, absent, bpf};
-use crate::program;
+use crate::program::{self, Run};
 
 /// Runs are measured together, a median is taken of so many measurements.
 const ROUNDS: usize = 11;
@@ -16,8 +16,22 @@ const RUNS: u32 = 200;
 /// An Ethernet frame that nobody looks at.
 const FRAME: [u8; 64] = [0; 64];
 
+/// What the program `name` says of block `block`.
+pub(crate) fn verdict(object: &Object, name: &str, block: u32) -> Result<u32> {
+    Ok(run(object, name, block, 1)?.verdict)
+}
+
 /// ns a run of the program `name` takes for block `block`, median.
 pub(crate) fn run_ns(object: &Object, name: &str, block: u32) -> Result<u64> {
+    let mut rounds = Vec::with_capacity(ROUNDS);
+    for _ in 0..ROUNDS {
+        rounds.push(u64::from(run(object, name, block, RUNS)?.duration_ns));
+    }
+    rounds.sort_unstable();
+    Ok(rounds[ROUNDS / 2])
+}
+
+fn run(object: &Object, name: &str, block: u32, runs: u32) -> Result<Run> {
     let scratch = map_of(object, "scratch")?;
     let cpus = num_possible_cpus().map_err(bpf("counting", "CPUs", CHECK_KERNEL_LOG))?;
     let mut value = vec![0; scratch.value_size() as usize];
@@ -26,10 +40,5 @@ pub(crate) fn run_ns(object: &Object, name: &str, block: u32) -> Result<u64> {
     scratch.update_percpu(&[0; 4], &values, MapFlags::ANY).map_err(bpf("writing", "scratch", CHECK_KERNEL_LOG))?;
     let program = object.progs().find(|program| program.name() == name).ok_or_else(|| absent(name));
     let program = program.map_err(bpf("finding", name, CHECK_KERNEL_LOG))?;
-    let mut rounds = Vec::with_capacity(ROUNDS);
-    for _ in 0..ROUNDS {
-        rounds.push(u64::from(program::run(program.as_fd(), &FRAME, RUNS)?.duration_ns));
-    }
-    rounds.sort_unstable();
-    Ok(rounds[ROUNDS / 2])
+    program::run(program.as_fd(), &FRAME, runs)
 }

@@ -54,7 +54,7 @@ pub struct Options {
     /// Change a configuration or unit file that is there and does not suit; the old one is kept beside it as *.before-join
     #[arg(long)]
     pub force: bool,
-    /// Take over the name if the controller has it with another token (a host made anew): needs the token of the controller's [http] token_file
+    /// Take over the name if the controller has it with another token (a host made anew): needs the controller's own token, that of its token_file
     #[arg(long)]
     pub replace: bool,
     /// Print one JSON object, at the end

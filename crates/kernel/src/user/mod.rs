@@ -32,7 +32,7 @@ use crate::measure;
 use crate::program::{ProgramInfo, info_of};
 use crate::responder::Responder;
 use file::Definition;
-use object::Inspected;
+use object::{Inspected, Passed};
 
 pub use file::{MAX_BLOCKS, MAX_VALUES, REGION_PREFIX};
 pub use inspect::{MAX_INSNS, MAX_READ_BYTES};
@@ -148,12 +148,27 @@ impl Loadable {
             }
             Self::Object(inspected) => (inspected.load(None)?, vec![inspected.tc.as_str(), inspected.xdp.as_str()]),
         };
-        let mut costs = Vec::new();
+        let _passed = match self {
+            Self::Table(_) => None,
+            Self::Object(_) => Some(Passed::behind(&object)?),
+        };
+        // All of them first: one that refuses takes no time.
         for block in 0..blocks {
             if matches!(self, Self::Table(_)) {
                 let computed = compute(&object, block).map_err(|error| error.to_string())?;
                 computed.ok_or_else(|| format!("block {block} cannot be read now, though each of its values could"))?;
+                continue;
             }
+            for (name, passed) in programs.iter().zip(Passed::VERDICTS) {
+                if measure::verdict(&object, name, block).map_err(|error| error.to_string())? != passed {
+                    return Err(format!(
+                        "object: program {name} refuses block {block} now, so what it takes cannot be measured: see what it looks for"
+                    ));
+                }
+            }
+        }
+        let mut costs = Vec::new();
+        for block in 0..blocks {
             let mut longest = 0;
             for name in &programs {
                 longest = longest.max(measure::run_ns(&object, name, block).map_err(|error| error.to_string())?);
@@ -161,7 +176,7 @@ impl Loadable {
             let budget_ns = u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX);
             if longest > budget_ns {
                 return Err(format!(
-                    "block {block} takes {longest} ns (median), and the budget is {budget_ns} ns ([kernel] collector_budget): take fewer values, or such as stand side by side"
+                    "block {block} takes {longest} ns (median), and the budget is {budget_ns} ns ([kernel] collector_budget): take fewer values, or such as stand side by side (an object: read less)"
                 ));
             }
             costs.push(longest);

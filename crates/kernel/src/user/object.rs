@@ -35,6 +35,7 @@ const ADDRESSES: &str = "addresses";
 const MAP_FLAGS: u32 = 1 << 7 | 1 << 10;
 /// Lines of a log in a message.
 const LOG_LINES: usize = 12;
+static PASSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/passed.bpf.o"));
 /// Where a map that wants to be pinned would be: nothing can be there.
 const NOWHERE: &str = "/proc/onlooker";
 
@@ -222,6 +223,31 @@ fn addresses(definition: &Definition, discovery: &mut Result<Discovery, String>)
         }
     }
     Ok(found)
+}
+
+/// What stands in the finishing slot while an object is measured (`bpf/user/passed.bpf.c`).
+pub(super) struct Passed(#[allow(dead_code, reason = "its programs live as long")] Object);
+
+impl Passed {
+    /// Verdicts of its programs, by side.
+    pub(super) const VERDICTS: [u32; 2] = [0, 2]; // TC_ACT_OK, XDP_PASS
+
+    /// Puts it behind an object that was loaded on maps of its own.
+    ///
+    /// # Errors
+    /// libbpf's words.
+    pub(super) fn behind(object: &Object) -> Result<Self, String> {
+        let (passed, log) = with_log(|| open(PASSED).and_then(OpenObject::load));
+        let passed = passed.map_err(|error| format!("object: cannot be measured: {error}{}", tail(&log)))?;
+        for (table, program) in COLLECTORS.into_iter().zip(["passed_tc", "passed_xdp"]) {
+            // One that never tries to finish has no table, perhaps.
+            let Some(table) = object.maps().find(|map| map.name() == table) else { continue };
+            let program = passed.progs().find(|found| found.name() == program).ok_or("passed.bpf.c lacks a program")?;
+            let put = table.update(&0u32.to_le_bytes(), &program.as_fd().as_raw_fd().to_le_bytes(), MapFlags::ANY);
+            put.map_err(|error| format!("object: cannot be measured: {error}"))?;
+        }
+        Ok(Self(passed))
+    }
 }
 
 impl Inspected {

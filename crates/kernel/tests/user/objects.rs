@@ -79,6 +79,7 @@ fn what_only_shows_when_it_is_loaded_is_refused_before_it_runs() {
         (object!("regions"), "is not loaded"),
         (object!("verifier"), "is not loaded"),
         (object!("pinned"), "is not loaded"),
+        (object!("never"), "refuses block 0 now"),
         (object!("filled"), "fills collectors_tc: that is the loader's"),
     ] {
         let error = check(&files, bytes, BUDGET).map(drop).expect_err(name);
