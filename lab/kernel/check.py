@@ -25,7 +25,7 @@ EXPORTER = f"""mkdir -p /tmp/textfiles; prometheus-node-exporter --collector.net
   --web.listen-address={ADDRESS}:{EXPORTER_PORT} --log.level=error --collector.textfile.directory=/tmp/textfiles --collector.processes --collector.tcpstat \
   --collector.interrupts --collector.systemd >/tmp/exporter.log 2>&1 &"""
 # So that values move: the disk, page cache, processes, sockets, packets.
-MOTION = f"""nice -n 19 /bin/sh -c 'while :; do dd if=/dev/vda of=/dev/null bs=64k count=16 iflag=direct; dd if=/dev/zero of=/dev/vda bs=64k count=16 seek=64; sync
+MOTION = f"""/bin/sh -c 'renice -n 19 -p $$; while :; do dd if=/dev/vda of=/dev/null bs=64k count=16 iflag=direct; dd if=/dev/zero of=/dev/vda bs=64k count=16 seek=64; sync
 ping -q -c 2 {guest.READER}; ls -R /sys/class >/dev/null; sleep 1; done' >/dev/null 2>&1 &"""
 
 

@@ -254,9 +254,9 @@ def again(agent, verdict):
 
 
 def churn(agent, verdict, seconds):
-    """A thousand groups a minute (a shell by its path, since busybox's nice would take its own), a process in each, while they are read. No row is one that ended, or another's."""
+    """A thousand groups a minute, a process in each, while they are read. No row is one that ended, or another's."""
     run(f"mkdir {ROOT}/churn && echo '+cpu +memory +pids' >{ROOT}/churn/cgroup.subtree_control")
-    run(f"""rm -f /tmp/churned; nice -n 5 /bin/sh -c 'n=0
+    run(f"""rm -f /tmp/churned; /bin/sh -c 'renice -n 5 -p $$; n=0
 while [ ! -e /tmp/churned ]; do
   n=$((n + 1)); g={ROOT}/churn/job-$n; mkdir $g
   sh -c "echo \\$\\$ >$g/cgroup.procs; exec sleep 0.3" &

@@ -164,7 +164,7 @@ ip link set hot0 down; ip link set hot0 name hot9; ip link set hot9 up; ip link 
             run("ip link del hot9 && ip link del hot0")
             compare_devices(agent, verdict, f"round {number}: removed")
         # As fast as it goes: what is there must be of the device that has the name, each of which lives for less than a second.
-        run("""rm -f /tmp/churned; nice -n 5 /bin/sh -c 'n=0; while [ ! -e /tmp/churned ]; do n=$((n + 1))
+        run("""rm -f /tmp/churned; /bin/sh -c 'renice -n 5 -p $$; n=0; while [ ! -e /tmp/churned ]; do n=$((n + 1))
 ip link add hot0 type veth peer name hot1 netns hot; ip addr add 192.0.2.1/24 dev hot0; ip link set hot0 up; ip -n hot addr add 192.0.2.2/24 dev hot1; ip -n hot link set hot1 up
 ping -q -c 1 -w 1 192.0.2.2; ip link set hot0 down; ip link set hot0 name hot5; ip link set hot5 up; ip link del hot5; done; echo $n >/tmp/churned' >/dev/null 2>&1 &""")
         end, readings = time.time() + 10, 0
