@@ -150,21 +150,15 @@ def tolerance(name, value):
 
 
 def look(history):
-    """What the controller has now, with the times of acquisition."""
-    before = time.time()
-    host = json.loads(fetch(f"{CONTROLLER}/api/v1/hosts/host"))
-    ages = {}
-    for region in host.get("regions_list", []):
-        if region["age_ms"] is not None:
-            ages[region["name"]] = region["age_ms"] / 1000
+    """What the controller has now, each value with the time of its acquisition (a list of ages asked for before would be of other values, where somebody is slow)."""
     series = json.loads(fetch(f"{CONTROLLER}/api/v1/hosts/host/series?search=&limit=10000"))["series"]
     for one in series:
         name = one["name"]
-        if name.startswith(("node_", "process_")) and one["region"] in ages and isinstance(one["value"], (int, float)):
+        if name.startswith(("node_", "process_")) and one["time_ms"] and isinstance(one["value"], (int, float)):
             labels = frozenset((k, v) for k, v in one["labels"].items() if k != "instance")
             known = history.setdefault((name, labels), {"how": one["acquisition"], "points": []})
             known["how"] = one["acquisition"]
-            at = before - ages[one["region"]]
+            at = one["time_ms"] / 1000
             # A sampled value is looked at once.
             if not known["points"] or at - known["points"][-1][0] > 0.2:
                 known["points"].append((at, one["value"]))
