@@ -5,9 +5,12 @@
 //! opened again between two runs is another row generation. What ports have transferred is summed from what each connection has gained since the last run: a connection that
 //! nobody has seen counts with all it has. What one transfers between the last run that saw it and its end is missed, unless ends are noticed (`short_lived`).
 //!
-//! Memory: 160 B a row in the slab, as much again in the agent, and 48 B for each connection's last totals.
+//! Memory: 160 B a row in the slab, as much again in the agent, and 48 B for each connection's last totals. A connection is found by its cookie, whose row is known then: the
+//! key, which has what other hosts choose, is hashed (SipHash) only when a connection gets its row.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::Ipv6Addr;
 
 use onlooker_kernel::connections::{Connections, ESTABLISHED, Ended, LISTEN, Record};
 use onlooker_region::Schema;
@@ -15,8 +18,9 @@ use onlooker_region::histogram::Shape;
 use onlooker_region::schema::{Field, Metric, Type};
 use onlooker_region::table::Layout;
 
+use super::hash::ByProduct;
 use super::schema::{Column, address, array, counter, fields, gauge, number, summary, table};
-use super::sheet::{Sheet, Unplaced};
+use super::sheet::{NO_ROW, Sheet, Unplaced};
 use super::{Ground, Region, Source, TOLD_SLOTS, Told};
 use crate::config;
 
@@ -135,7 +139,9 @@ fn totals(record: &Record) -> Totals {
 /// A connection at the last run that saw it.
 #[derive(Debug, Clone, Copy)]
 struct Tracked {
-    run: u64,
+    run: u32,
+    /// Where it was put then, if it was.
+    row: u32,
     totals: Totals,
 }
 
@@ -152,6 +158,11 @@ struct Port {
 impl Port {
     const NEW: Self =
         Self { states: [0; STATES.len()], queue: 0, queue_limit: 0, gained: [0; TOTALS], rtt: [0; RTT_SLOTS] };
+
+    /// Begins a run: forgets all but what has been gained and not written yet.
+    fn begin(&mut self) {
+        *self = Self { gained: self.gained, ..Self::NEW };
+    }
 
     fn gain(&mut self, totals: Totals, before: Totals) {
         for (gained, (now, before)) in self.gained.iter_mut().zip(totals.into_iter().zip(before)) {
@@ -219,10 +230,12 @@ pub struct Table<S> {
     summary: Ground,
     most_ports: usize,
     most_tracked: usize,
-    tracked: HashMap<u64, Tracked>,
-    seen: HashMap<u16, Port>,
+    tracked: HashMap<u64, Tracked, ByProduct>,
+    /// Ports that somebody listens on.
+    seen: HashMap<u16, Port, ByProduct>,
+    others: Port,
     waiting: Vec<Record>,
-    run: u64,
+    run: u32,
     new: u64,
     short: u64,
     told: Told,
@@ -245,8 +258,9 @@ impl<S: Sockets> Table<S> {
             most_ports,
             // Ports are to be right for more connections than there are rows.
             most_tracked: rows * 2,
-            tracked: HashMap::new(),
-            seen: HashMap::new(),
+            tracked: HashMap::default(),
+            seen: HashMap::default(),
+            others: Port::NEW,
             waiting: Vec::new(),
             run: 0,
             new: 0,
@@ -256,7 +270,7 @@ impl<S: Sockets> Table<S> {
     }
 
     fn write_ports(&mut self, now_ns: u64) {
-        let mut others = self.seen.remove(&OTHERS).unwrap_or(Port::NEW);
+        let mut others = std::mem::replace(&mut self.others, Port::NEW);
         let mut ranked: Vec<(u64, u16)> = self
             .seen
             .iter()
@@ -291,8 +305,9 @@ impl<S: Sockets> Table<S> {
     }
 }
 
-fn place(connections: &mut Sheet<KEY_WORDS>, record: &Record) -> Result<bool, Unplaced> {
-    let placed = connections.put(&key(record), record.cookie)?;
+/// Puts a connection into its row, whose number it returns; `row`: where it was before.
+fn place(connections: &mut Sheet<KEY_WORDS>, record: &Record, row: u32) -> Result<u32, Unplaced> {
+    let placed = connections.put_at(row, &key(record), record.cookie)?;
     placed.values.copy_from_slice(&[
         record.state.into(),
         record.bytes_acked,
@@ -308,29 +323,33 @@ fn place(connections: &mut Sheet<KEY_WORDS>, record: &Record) -> Result<bool, Un
         record.unacknowledged.into(),
         record.lost.into(),
     ]);
-    Ok(placed.is_new)
+    Ok(placed.row)
 }
 
 fn key(record: &Record) -> [u64; KEY_WORDS] {
-    let words = |address: std::net::Ipv6Addr| {
+    let words = |address: Ipv6Addr| {
         let octets = address.octets();
-        [0, 8].map(|from| u64::from_le_bytes(std::array::from_fn(|at| octets[from + at])))
+        let (halves, _) = octets.as_chunks::<8>();
+        (u64::from_le_bytes(halves[0]), u64::from_le_bytes(halves[1]))
     };
-    let ([a, b], [c, d]) = (words(record.local), words(record.remote));
+    let ((a, b), (c, d)) = (words(record.local), words(record.remote));
     [a, b, record.local_port.into(), c, d, record.remote_port.into()]
 }
 
 /// The port that a connection belongs to.
-fn port_of<'a>(seen: &'a mut HashMap<u16, Port>, record: &Record) -> &'a mut Port {
-    let port = if seen.contains_key(&record.local_port) { record.local_port } else { OTHERS };
-    seen.entry(port).or_insert(Port::NEW)
+fn port_of<'a>(seen: &'a mut HashMap<u16, Port, ByProduct>, others: &'a mut Port, record: &Record) -> &'a mut Port {
+    seen.get_mut(&record.local_port).unwrap_or(others)
 }
 
 impl<S: Sockets> Source for Table<S> {
     fn run(&mut self, now_ns: u64) -> Result<(), String> {
-        let Self { sockets, connections, tracked, seen, waiting, told, new, short, most_tracked, .. } = self;
-        self.run += 1;
+        let Self { sockets, connections, tracked, seen, others, waiting, told, new, short, most_tracked, .. } = self;
+        self.run = self.run.wrapping_add(1);
         let run = self.run;
+        // What a run that failed has left: nothing is to count twice, and what connections have gained, which is in `tracked` already, once.
+        seen.values_mut().for_each(Port::begin);
+        others.begin();
+        waiting.clear();
         connections.begin();
         let mut states = [0; STATES.len()];
         let mut twice = 0;
@@ -345,7 +364,7 @@ impl<S: Sockets> Source for Table<S> {
                 port.queue += u64::from(record.receive_queue);
                 port.queue_limit += u64::from(record.send_queue);
             }
-            let port = port_of(seen, record);
+            let port = port_of(seen, others, record);
             if let Some(count) = port.states.get_mut(state) {
                 *count += 1;
             }
@@ -356,36 +375,40 @@ impl<S: Sockets> Source for Table<S> {
                 port.observe(record.srtt_us);
             }
             let totals = totals(record);
-            if let Some(before) = tracked.get_mut(&record.cookie) {
-                port.gain(totals, before.totals);
-                *before = Tracked { run, totals };
-            } else if tracked.len() < *most_tracked {
-                port.gain(totals, [0; TOTALS]);
-                tracked.insert(record.cookie, Tracked { run, totals });
-                *new += 1;
-            }
-            match place(connections, record) {
-                Ok(_) => {}
+            let has_room = tracked.len() < *most_tracked;
+            // Who is not tracked gains nothing: all that it has would count in each run.
+            let mut untracked = Tracked { run, row: NO_ROW, totals };
+            let known = match tracked.entry(record.cookie) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(vacant) if has_room => {
+                    *new += 1;
+                    vacant.insert(Tracked { totals: [0; TOTALS], ..untracked })
+                }
+                Entry::Vacant(_) => &mut untracked,
+            };
+            port.gain(totals, known.totals);
+            (known.run, known.totals) = (run, totals);
+            match place(connections, record, known.row) {
+                Ok(row) => known.row = row,
                 Err(Unplaced::Full) if waiting.len() < *most_tracked => waiting.push(*record),
                 Err(Unplaced::Full | Unplaced::Twice) => twice += 1,
             }
         })?;
         let ended = sockets.each_ended(&mut |record| {
-            let port = port_of(seen, record);
-            let before = tracked.get_mut(&record.cookie);
-            if before.is_none() {
+            let port = port_of(seen, others, record);
+            let totals = totals(record);
+            if let Some(known) = tracked.get_mut(&record.cookie) {
+                port.gain(totals, known.totals);
+                known.totals = totals;
+            } else {
+                port.gain(totals, [0; TOTALS]);
                 port.observe(record.srtt_us);
                 *short += 1;
             }
-            let mut none = Tracked { run, totals: [0; TOTALS] };
-            let before = before.unwrap_or(&mut none);
-            let totals = totals(record);
-            port.gain(totals, before.totals);
-            before.totals = totals;
         })?;
         tracked.retain(|_, tracked| tracked.run == run);
         connections.sweep(|_, _| ());
-        let without = waiting.drain(..).filter(|record| place(connections, record).is_err()).count();
+        let without = waiting.drain(..).filter(|record| place(connections, record, NO_ROW).is_err()).count();
         connections.commit(now_ns);
         told.rows = connections.len() as u64;
         told.missing = without as u64 + twice;

@@ -10,6 +10,7 @@
 
 pub mod cgroups;
 pub mod connections;
+mod hash;
 pub mod processes;
 mod schema;
 pub mod sheet;

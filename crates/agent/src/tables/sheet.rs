@@ -20,10 +20,13 @@ use onlooker_region::table::Layout;
 const LIVE: u64 = 1 << 32;
 const GENERATION: u64 = 0xffff_ffff;
 
+/// For [`Sheet::put_at`]: the entity's row is not known.
+pub const NO_ROW: u32 = u32::MAX;
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Owner {
     entity: u64,
-    /// The last run that put it.
+    /// The last run that put it, from 1 on; 0: the row is free.
     run: u64,
 }
 
@@ -39,6 +42,8 @@ pub enum Unplaced {
 /// A row that was put.
 #[derive(Debug)]
 pub struct Placed<'a> {
+    /// Its row, for [`Sheet::put_at`].
+    pub row: u32,
     /// Its values, as the last run left them; all 0 where it is new.
     pub values: &'a mut [u64],
     /// Whether its entity had no row before.
@@ -114,23 +119,32 @@ impl<const K: usize> Sheet<K> {
     /// # Errors
     /// [`Unplaced`].
     pub fn put(&mut self, key: &[u64; K], entity: u64) -> Result<Placed<'_>, Unplaced> {
+        self.put_at(NO_ROW, key, entity)
+    }
+
+    /// The same, with the row that the entity had when it was last put: while it has it still, its key is compared, not hashed.
+    ///
+    /// # Errors
+    /// [`Unplaced`].
+    pub fn put_at(&mut self, row: u32, key: &[u64; K], entity: u64) -> Result<Placed<'_>, Unplaced> {
         let (words, run) = (self.layout.row_words(), self.run);
-        let (row, is_new) = match self.index.entry(*key) {
-            Entry::Occupied(known) => {
-                let row = *known.get() as usize;
-                let owner = self.owners[row];
-                if owner.run == run && owner.entity != entity {
-                    return Err(Unplaced::Twice);
+        let (row, is_new) = if self.is_row_of(row, key, entity) {
+            (row, false)
+        } else {
+            match self.index.entry(*key) {
+                Entry::Occupied(known) => {
+                    let owner = self.owners[*known.get() as usize];
+                    if owner.run == run && owner.entity != entity {
+                        return Err(Unplaced::Twice);
+                    }
+                    (*known.get(), owner.entity != entity)
                 }
-                (row, owner.entity != entity)
-            }
-            Entry::Vacant(place) => {
-                let row = self.free.pop().ok_or(Unplaced::Full)?;
-                (*place.insert(row) as usize, true)
+                Entry::Vacant(place) => (*place.insert(self.free.pop().ok_or(Unplaced::Full)?), true),
             }
         };
-        self.owners[row] = Owner { entity, run };
-        let all = &mut self.words[row * words..][..words];
+        let at = row as usize;
+        self.owners[at] = Owner { entity, run };
+        let all = &mut self.words[at * words..][..words];
         if is_new {
             // 0 means "never used".
             let generation = ((all[0] + 1) & GENERATION).max(1);
@@ -138,7 +152,15 @@ impl<const K: usize> Sheet<K> {
             all[1..=K].copy_from_slice(key);
             all[1 + K..].fill(0);
         }
-        Ok(Placed { values: &mut all[1 + K..], is_new })
+        Ok(Placed { row, values: &mut all[1 + K..], is_new })
+    }
+
+    /// Whether a row is live, of this entity and under this key: a socket that is connected anew keeps its cookie.
+    fn is_row_of(&self, row: u32, key: &[u64; K], entity: u64) -> bool {
+        let at = row as usize;
+        let Some(owner) = self.owners.get(at) else { return false };
+        let is_owner = owner.run != 0 && owner.entity == entity;
+        is_owner && self.words[at * self.layout.row_words()..][1..=K] == key[..]
     }
 
     /// Whether a key has a row.
@@ -151,19 +173,19 @@ impl<const K: usize> Sheet<K> {
     pub fn sweep(&mut self, mut ended: impl FnMut(&[u64; K], &[u64])) {
         let (words, run, per_block) = (self.layout.row_words(), self.run, self.layout.rows_per_block());
         let Self { index, owners, words: all, free, emptied, .. } = self;
-        index.retain(|key, row| {
-            let at = *row as usize;
-            if owners[at].run == run {
-                return true;
+        for (at, (owner, row_words)) in owners.iter_mut().zip(all.chunks_exact_mut(words)).enumerate() {
+            if owner.run == 0 || owner.run == run {
+                continue;
             }
-            let row_words = &mut all[at * words..][..words];
-            ended(key, &row_words[1 + K..]);
+            if let Some((key, row)) = row_words[1..].first_chunk::<K>().and_then(|key| index.remove_entry(key)) {
+                ended(&key, &row_words[1 + K..]);
+                free.push(row);
+            }
+            *owner = Owner::default();
             row_words[0] &= GENERATION;
             row_words[1..].fill(0);
-            free.push(*row);
             emptied[at / per_block] = true;
-            false
-        });
+        }
     }
 
     /// Writes all blocks with live rows, and those that had one before.
@@ -269,5 +291,35 @@ pub(super) mod tests {
         assert_eq!(sheet.len(), 5);
         assert_eq!(run(&mut sheet, &[(7, 1), (7, 2)]).0, [Unplaced::Twice]);
         assert_eq!(read(&memory), [(7, 3, 1)]);
+    }
+
+    #[test]
+    fn a_known_row_is_taken_only_while_it_is_the_entitys_under_its_key() {
+        let (memory, mut sheet) = sheet(6);
+        let put = |sheet: &mut Sheet<1>, row, key, entity| {
+            let Placed { row, values, is_new } = sheet.put_at(row, &[key], entity)?;
+            values[0] += 1;
+            Ok::<_, Unplaced>((row, is_new))
+        };
+        sheet.begin();
+        let (row, is_new) = put(&mut sheet, NO_ROW, 1, 10).unwrap();
+        assert!(is_new);
+        assert_eq!(put(&mut sheet, row + 1, 0, 0), Ok((row + 1, true)), "a free row is nobody's, although it is all 0");
+        sheet.begin();
+        let kept = std::mem::take(&mut sheet.index);
+        assert_eq!(put(&mut sheet, row, 1, 10), Ok((row, false)), "the index is not asked");
+        sheet.index = kept;
+        assert_eq!(put(&mut sheet, row, 1, 11), Err(Unplaced::Twice), "another entity");
+        let (other, is_new) = put(&mut sheet, row, 2, 10).unwrap();
+        assert!(is_new && other != row, "another key");
+        sheet.sweep(|_, _| ());
+        sheet.commit(2);
+        assert_eq!(read(&memory), [(1, 1, 2), (2, 1, 1)]);
+        sheet.begin();
+        assert_eq!(put(&mut sheet, row, 1, 11), Ok((row, true)), "the key is another entity's now");
+        assert_eq!(put(&mut sheet, row, 1, 10), Err(Unplaced::Twice));
+        sheet.begin();
+        sheet.sweep(|_, _| ());
+        assert!(put(&mut sheet, row, 1, 11).unwrap().1, "it was free in between");
     }
 }

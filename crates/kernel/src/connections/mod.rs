@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::PathBuf;
 
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder};
+use libbpf_rs::{MapCore as _, MapFlags, Object, ObjectBuilder};
 
 use crate::error::{CHECK_KERNEL_LOG, Error, Result, bpf, system};
 use crate::home::{BPFFS_ADVICE, Home, open_map, pin};
@@ -96,12 +96,11 @@ pub struct Ended {
     pub dropped: u64,
 }
 
-/// What a loader has installed, to be run and read. Holds nothing open between runs but the queue.
+/// What a loader has installed, to be run and read. Holds nothing open between runs: a loader that comes later puts others in the place of all of it.
 #[derive(Debug)]
 pub struct Connections {
     iterator: PathBuf,
     directory: PathBuf,
-    ended: Option<(MapHandle, MapHandle)>,
     buffer: Box<[u8]>,
 }
 
@@ -111,7 +110,7 @@ impl Connections {
     pub fn new(home: &Home) -> Self {
         let directory = home.connections();
         let iterator = directory.join(ITERATOR);
-        Self { iterator, directory, ended: None, buffer: vec![0; READ_BYTES].into() }
+        Self { iterator, directory, buffer: vec![0; READ_BYTES].into() }
     }
 
     /// Runs the iterator: `take` gets each socket of the calling thread's network namespace. Returns how many there were.
@@ -146,13 +145,11 @@ impl Connections {
     /// # Errors
     /// [`Error::Bpf`].
     pub fn each_ended(&mut self, mut take: impl FnMut(&Record)) -> Result<Ended> {
-        if self.ended.is_none() {
-            if !self.directory.join(QUEUE).exists() {
-                return Ok(Ended::default());
-            }
-            self.ended = Some((open_map(&self.directory.join(QUEUE))?, open_map(&self.directory.join(FACTS))?));
+        let path = self.directory.join(QUEUE);
+        if !path.exists() {
+            return Ok(Ended::default());
         }
-        let Some((queue, facts)) = &self.ended else { return Ok(Ended::default()) };
+        let (queue, facts) = (open_map(&path)?, open_map(&self.directory.join(FACTS))?);
         for _ in 0..MOST_ENDED {
             let value = queue.lookup_and_delete(&[]).map_err(bpf("reading", QUEUE, CHECK_KERNEL_LOG))?;
             let Some(record) = value.as_deref().and_then(|value| value.first_chunk()) else { break };

@@ -60,10 +60,15 @@ impl Record {
     /// From the bytes of one.
     #[must_use]
     pub fn decode(bytes: &[u8; RECORD_BYTES]) -> Self {
-        let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        let double = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        let address = |at: usize| Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|i| bytes[at + i]));
+        // Each field as a whole: built to be small, a loop over its bytes would stay one.
+        let (halves, _) = bytes.as_chunks::<2>();
+        let (words, _) = bytes.as_chunks::<4>();
+        let (doubles, _) = bytes.as_chunks::<8>();
+        let (addresses, _) = bytes.as_chunks::<16>();
+        let half = |at: usize| u16::from_le_bytes(halves[at / 2]);
+        let word = |at: usize| u32::from_le_bytes(words[at / 4]);
+        let double = |at: usize| u64::from_le_bytes(doubles[at / 8]);
+        let address = |at: usize| Ipv6Addr::from(addresses[at / 16]);
         Self {
             local: address(0),
             remote: address(16),
@@ -90,5 +95,38 @@ impl Record {
     #[must_use]
     pub fn is_connection(&self) -> bool {
         !matches!(self.state, LISTEN | TIME_WAIT | NEW_SYN_RECEIVED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_where_the_kernels_side_has_them() {
+        let bytes: [u8; RECORD_BYTES] = std::array::from_fn(|at| u8::try_from(at).unwrap());
+        let number = |at: usize, length: usize| {
+            bytes[at..at + length].iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
+        };
+        let record = Record::decode(&bytes);
+        assert_eq!(record.local.octets()[..], bytes[..16]);
+        assert_eq!(record.remote.octets()[..], bytes[16..32]);
+        assert_eq!((u64::from(record.local_port), u64::from(record.remote_port)), (number(32, 2), number(34, 2)));
+        assert_eq!([record.cookie, record.bytes_acked, record.bytes_received], [40, 48, 56].map(|at| number(at, 8)));
+        let words = [
+            record.state,
+            record.retransmits,
+            record.srtt_us,
+            record.rttvar_us,
+            record.congestion_window,
+            record.receive_queue,
+            record.send_queue,
+            record.segments_sent,
+            record.segments_received,
+            record.unacknowledged,
+            record.lost,
+        ];
+        let places = [36, 64, 68, 72, 76, 80, 84, 88, 92, 96, 100];
+        assert_eq!(words.map(u64::from), places.map(|at| number(at, 4)));
     }
 }

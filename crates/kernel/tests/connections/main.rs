@@ -153,6 +153,13 @@ fn connections_that_end_leave_a_last_record() {
     let mut again = 0;
     connections.each_ended(|_| again += 1).expect("reads");
     assert_eq!(again, 0, "each is told once");
+    install(&home, true).unwrap_or_else(|error| panic!("{error}"));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
+    let client = TcpStream::connect(("127.0.0.1", port(listener.local_addr()))).expect("connects");
+    drop(listener.accept().expect("accepts"));
+    drop(client);
+    let told = connections.each_ended(|_| again += 1).expect("reads");
+    assert_eq!((told.seen, again), (2, 2), "a loader that came later has put other maps there");
     remove(&home).expect("removes");
     assert!(Connections::new(&home).each(|_| ()).is_err(), "nothing is left to be run");
     assert!(!home.path().join("connections").exists());

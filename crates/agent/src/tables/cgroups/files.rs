@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which files of a control group have which values, in both versions of cgroups (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/ of the kernel), and how they are read.
 //!
-//! Pure. What does not parse is left at what it was; a file that is not there (a controller that is not on) leaves 0.
+//! Pure. What is not there is 0, and so is what does not parse: a controller that is turned off takes away its files, and its lines of cpu.stat.
 
 use super::super::schema::{Column, counter, gauge};
 
@@ -177,8 +177,20 @@ fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
+/// Sets a file's slots to 0.
+pub fn clear(format: Format, values: &mut [u64; NUMBERS]) {
+    match format {
+        Format::Number(slot) => values[slot] = 0,
+        Format::Named(wanted) => wanted.iter().for_each(|(_, slot, _)| values[*slot] = 0),
+        Format::Pressure(first) => values[first..first + 2].fill(0),
+        Format::Devices(wanted) => wanted.iter().for_each(|(_, slot)| values[*slot] = 0),
+        Format::Operations(reads, writes) => (values[reads], values[writes]) = (0, 0),
+    }
+}
+
 /// Puts what a file says into its slots.
 pub fn take(format: Format, text: &[u8], values: &mut [u64; NUMBERS]) {
+    clear(format, values);
     let lines = || text.split(|byte| *byte == b'\n');
     let words = |line| <[u8]>::split(line, |byte| *byte == b' ');
     match format {
@@ -210,7 +222,6 @@ pub fn take(format: Format, text: &[u8], values: &mut [u64; NUMBERS]) {
             }
         }
         Format::Devices(wanted) => {
-            wanted.iter().for_each(|(_, slot)| values[*slot] = 0);
             for word in lines().flat_map(words) {
                 let Some(at) = word.iter().position(|byte| *byte == b'=') else { continue };
                 let found = wanted.iter().find(|(name, _)| name.as_bytes() == &word[..at]);
@@ -220,7 +231,6 @@ pub fn take(format: Format, text: &[u8], values: &mut [u64; NUMBERS]) {
             }
         }
         Format::Operations(reads, writes) => {
-            (values[reads], values[writes]) = (0, 0);
             for line in lines() {
                 let mut words = words(line).skip(1);
                 let slot = match words.next() {
@@ -319,17 +329,23 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_changes_nothing() {
-        let mut values = [9; NUMBERS];
-        for file in V1.iter().chain(V2) {
-            for text in
-                [&b"\xff\xfe\n\n \0"[..], b"", b"some total=\nfull total=x\nusage_usec -1\nanon 99999999999999999999\n"]
-            {
-                take(file.format, text, &mut values);
-            }
+    fn nonsense_is_0() {
+        for text in
+            [&b"\xff\xfe\n\n \0"[..], b"", b"some total=\nfull total=x\nusage_usec -1\nanon 99999999999999999999\n"]
+        {
+            let mut values = [9; NUMBERS];
+            V1.iter().chain(V2).for_each(|file| take(file.format, text, &mut values));
+            values[WORKING_SET] = 0;
+            assert_eq!(values, [0; NUMBERS]);
         }
-        let sums = [READ_BYTES, WRITTEN_BYTES, READS, WRITES];
-        let changed: Vec<usize> = (0..NUMBERS).filter(|slot| values[*slot] != 9).collect();
-        assert_eq!(changed, sums, "sums over no devices are 0");
+    }
+
+    #[test]
+    fn lines_that_go_leave_0() {
+        let mut values = [0; NUMBERS];
+        take(V2[0].format, b"usage_usec 30\nnr_periods 4\nthrottled_usec 9\n", &mut values);
+        assert_eq!(values[..6], [30_000, 0, 0, 4, 0, 9_000]);
+        take(V2[0].format, b"usage_usec 31\n", &mut values);
+        assert_eq!(values[..6], [31_000, 0, 0, 0, 0, 0], "without the controller cpu.stat has only what was used");
     }
 }

@@ -42,6 +42,8 @@ const MOST_LEVELS: usize = 24;
 const MOST_LOOKED_AT: usize = 4;
 /// Descriptors that stay open, of all groups together, at most.
 const MOST_OPEN: u64 = 2048;
+/// A group's files that are not there are looked for again in each run of so many: a controller may be turned on, a runtime makes version 1's directories one by one.
+const ABSENT_RUNS: u64 = 16;
 /// Longest file: memory.stat has 2 KiB, io.stat 100 B a device.
 const FILE_BYTES: usize = 16 << 10;
 
@@ -125,7 +127,7 @@ enum Handle {
     Open(File),
     /// Opened when it is read.
     Closed,
-    /// Not there when it was looked for first.
+    /// Not there, or not readable, when it was looked at last.
     Absent,
 }
 
@@ -237,10 +239,11 @@ impl Table {
             *open -= group.open();
             *group = Group::new(found, files.len());
         }
-        let is_first = group.run == 0;
+        // Groups do so in different runs.
+        let looks_again = run.wrapping_add(found.inode).is_multiple_of(ABSENT_RUNS);
         let mut any = false;
         for (file, handle) in files.iter().zip(&mut group.handles) {
-            if matches!(handle, Handle::Absent) {
+            if matches!(handle, Handle::Absent) && !looks_again {
                 continue;
             }
             let mut read = |file: &File| read_whole(file, buffer);
@@ -252,24 +255,25 @@ impl Table {
                     match File::open(&path) {
                         Ok(opened) => {
                             let got = read(&opened);
-                            if *open < *most_open && got.is_ok() {
-                                *open += 1;
-                                *handle = Handle::Open(opened);
-                            }
+                            let stays_open = *open < *most_open && got.is_ok();
+                            *open += usize::from(stays_open);
+                            *handle = if stays_open { Handle::Open(opened) } else { Handle::Closed };
                             got
                         }
-                        Err(error) => {
-                            if is_first && error.kind() == io::ErrorKind::NotFound {
-                                *handle = Handle::Absent;
-                            }
-                            Err(error)
-                        }
+                        // The agent's own want, of descriptors say: the file may well be there, with what it had.
+                        Err(error) if error.kind() != io::ErrorKind::NotFound => continue,
+                        Err(error) => Err(error),
                     }
                 }
             };
             if let Ok(bytes) = got {
                 any = true;
                 files::take(file.format, &buffer[..bytes], &mut group.values);
+            } else {
+                // A descriptor whose file was taken away with its controller reads ENODEV for ever.
+                *open -= usize::from(matches!(handle, Handle::Open(_)));
+                *handle = Handle::Absent;
+                files::clear(file.format, &mut group.values);
             }
         }
         files::finish(&mut group.values);

@@ -265,6 +265,119 @@ fn a_renamed_group_has_its_new_name_and_its_own_files() {
     assert_eq!((fixture.table.open, fixture.missing()), (4, 0), "files of the old names are closed");
 }
 
+const MEMORY: &str = "container_memory_usage_bytes";
+const CPU: &str = "container_cpu_usage_seconds_total";
+
+/// Runs until a value is not 0, at most as many as it may take until files are looked for again.
+fn value_in_time(fixture: &mut Fixture, name: &str, metric: &str) -> f64 {
+    let mut now = 0.0;
+    for _ in 0..ABSENT_RUNS {
+        now = row(&fixture.run(), name)[metric];
+        if now > 0.0 {
+            break;
+        }
+    }
+    now
+}
+
+#[test]
+fn a_file_that_comes_later_is_found() {
+    let mut fixture = Fixture::new(16);
+    for hierarchy in ["memory", "cpuacct"] {
+        fixture.write(hierarchy, "cgroup.procs", "");
+    }
+    for name in ["a", "b", "c"] {
+        fixture.write(&format!("memory/{name}"), "memory.usage_in_bytes", "100\n");
+    }
+    let rows = fixture.run();
+    assert!(row(&rows, "none a")[CPU].abs() < 1e-9);
+    for name in ["a", "b", "c"] {
+        fixture.write(&format!("cpuacct/{name}"), "cpuacct.usage", "2000000000\n");
+        let label = format!("none {name}");
+        assert!((value_in_time(&mut fixture, &label, CPU) - 2.0).abs() < 1e-9, "{name}");
+    }
+    assert_eq!(fixture.table.open, 6);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_any_more_leaves_0_until_it_is_back() {
+    let mut fixture = Fixture::new(4);
+    fixture.write("", "cgroup.controllers", "memory pids\n");
+    fixture.write("", "memory.current", "4096\n");
+    fixture.write("", "pids.current", "3\n");
+    fixture.run();
+    assert_eq!(fixture.table.open, 2);
+    // A directory opens and cannot be read, as a descriptor of cgroupfs whose file was taken away.
+    let at = files::V2.iter().position(|file| file.name == "memory.current").unwrap();
+    let group = fixture.table.groups.values_mut().next().unwrap();
+    group.handles[at] = Handle::Open(File::open("/").unwrap());
+    fs::remove_file(fixture.root.path().join("memory.current")).unwrap();
+    for _ in 0..2 * ABSENT_RUNS {
+        let rows = fixture.run();
+        let values = row(&rows, "none /");
+        assert!(values[MEMORY].abs() < 1e-9 && values["container_memory_working_set_bytes"].abs() < 1e-9);
+        assert!((values["container_threads"] - 3.0).abs() < 1e-9, "other files are read all the same");
+        assert_eq!(fixture.table.open, 1);
+    }
+    fixture.write("", "memory.current", "8192\n");
+    assert!((value_in_time(&mut fixture, "none /", MEMORY) - 8192.0).abs() < 1e-9);
+    assert_eq!(fixture.table.open, 2);
+    // Gone while its descriptor is not kept: opened in each run.
+    fixture.table.most_open = 0;
+    let group = fixture.table.groups.values_mut().next().unwrap();
+    group.handles[at] = Handle::Closed;
+    fs::remove_file(fixture.root.path().join("memory.current")).unwrap();
+    assert!(row(&fixture.run(), "none /")[MEMORY].abs() < 1e-9);
+}
+
+/// What a descriptor is worth whose file was taken away only the kernel says. Version 1: the group is removed from one of its hierarchies.
+#[test]
+fn a_controller_that_the_kernel_turns_off_and_on() {
+    let root = PathBuf::from("/sys/fs/cgroup");
+    let Ok(tree) = Tree::at(&root) else { return };
+    let (is_v2, name) = (tree == Tree::V2, format!("onlk-controller-{}", std::process::id()));
+    if !is_v2 && !["memory", "pids"].iter().all(|hierarchy| tree.roots().contains(hierarchy)) {
+        return;
+    }
+    let part = format!("{name}-part");
+    let upper = root.join(&name);
+    let (group, limited) = if is_v2 {
+        (upper.join(&part), upper.join(&part))
+    } else {
+        (root.join("memory").join(&part), root.join("pids").join(&part))
+    };
+    let turn = |is_on: bool| -> io::Result<()> {
+        match (is_v2, is_on) {
+            (true, true) => fs::write(upper.join("cgroup.subtree_control"), "+pids")?,
+            (true, false) => fs::write(upper.join("cgroup.subtree_control"), "-pids")?,
+            (false, true) => fs::create_dir(&limited)?,
+            (false, false) => fs::remove_dir(&limited)?,
+        }
+        if is_on { fs::write(limited.join("pids.max"), "7") } else { Ok(()) }
+    };
+    let remove = || {
+        for dir in [&limited, &group, &upper] {
+            drop(fs::remove_dir(dir));
+        }
+    };
+    // Not root, or no such controller.
+    if fs::create_dir_all(&group).and_then(|()| turn(true)).is_err() {
+        remove();
+        return;
+    }
+    let mut fixture = Fixture::at(root, tempfile::tempdir().unwrap(), 2048);
+    let (label, limit) = (format!("none {part}"), "container_threads_max");
+    let first = row(&fixture.run(), &label)[limit];
+    let turned_off = turn(false);
+    let off = row(&fixture.run(), &label)[limit];
+    let turned_on = turn(true);
+    let on = value_in_time(&mut fixture, &label, limit);
+    remove();
+    assert!(turned_off.is_ok() && turned_on.is_ok(), "{turned_off:?} {turned_on:?}");
+    let expected = [7.0, 0.0, 7.0];
+    assert!(std::iter::zip([first, off, on], expected).all(|(a, b)| (a - b).abs() < 1e-9), "{first} {off} {on}");
+}
+
 #[test]
 fn without_cgroups_the_run_says_so() {
     let mut fixture = Fixture::new(4);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Connections that tests make up.
 
-use std::net::Ipv6Addr;
-
 use onlooker_region::Block;
 use onlooker_region::block::Identity;
 use onlooker_region::columns::Plan;
@@ -16,18 +14,20 @@ use super::*;
 struct Made {
     now: Vec<Record>,
     ended: Vec<Record>,
+    /// Whether sockets, and ends, cannot be read to the end.
+    fails: [bool; 2],
 }
 
 impl Sockets for Made {
     fn each(&mut self, take: &mut dyn FnMut(&Record)) -> Result<(), String> {
         self.now.iter().for_each(take);
-        Ok(())
+        if self.fails[0] { Err("made up".into()) } else { Ok(()) }
     }
 
     fn each_ended(&mut self, take: &mut dyn FnMut(&Record)) -> Result<Ended, String> {
         let seen = self.ended.len() as u64;
         self.ended.drain(..).for_each(|record| take(&record));
-        Ok(Ended { seen, dropped: 0 })
+        if self.fails[1] { Err("made up".into()) } else { Ok(Ended { seen, dropped: 0 }) }
     }
 }
 
@@ -170,6 +170,77 @@ fn a_tuple_that_is_used_again_is_another_row() {
     assert!(near(acked(&fixture, 2), 2000.0));
     fixture.run(&[]);
     assert!(fixture.read(0).is_empty());
+}
+
+#[test]
+fn a_connection_keeps_its_row_and_is_found_there() {
+    let mut fixture = Fixture::new(12, 4);
+    let others: Vec<Record> = (0..5).map(|at| record(80, 5000 + at, u64::from(at) + 10)).collect();
+    fixture.run(&[others.as_slice(), &[record(80, 4000, 1)]].concat());
+    let row_of = |fixture: &Fixture, cookie: u64| {
+        let found: Vec<(usize, u64, u64)> =
+            fixture.table.connections.live().filter(|(.., entity)| *entity == cookie).collect();
+        assert_eq!(found.len(), 1, "{found:?}");
+        (found[0].0, found[0].1)
+    };
+    let first = row_of(&fixture, 1);
+    for number in 1..5_u16 {
+        let now = Record { bytes_acked: 1000 + u64::from(number), ..record(80, 4000, 1) };
+        // Others end one by one, and it comes first or last.
+        let rest = &others[usize::from(number)..];
+        fixture.run(&if number.is_multiple_of(2) { [&[now], rest].concat() } else { [rest, &[now]].concat() });
+        assert_eq!(row_of(&fixture, 1), first);
+        assert_eq!(fixture.table.tracked[&1].row as usize, first.0, "so that no key is hashed");
+        let acked = fixture.value(0, &format!("onlooker_tcp_connection_acked_bytes_total {ROW} 1"));
+        assert!(near(acked, 1000.0 + f64::from(number)));
+    }
+}
+
+#[test]
+fn a_tuple_that_is_used_again_is_not_taken_for_the_row_that_is_known() {
+    let mut fixture = Fixture::new(12, 4);
+    let (old, new) = (record(80, 4000, 1), record(80, 4000, 2));
+    fixture.run(&[old]);
+    fixture.run(&[old]);
+    // The run sees both: the tuple is the first one's.
+    fixture.run(&[new, old]);
+    let state = |generation| format!("onlooker_tcp_connection_state {ROW} {generation}");
+    fixture.value(0, &state(2));
+    assert!(near(fixture.value(1, "onlooker_table_rows "), 1.0));
+    assert!(near(fixture.value(1, "onlooker_table_rows_missing "), 1.0));
+    fixture.run(&[old]);
+    fixture.value(0, &state(3));
+    // A socket that is connected to another port keeps its cookie.
+    fixture.run(&[Record { remote_port: 4001, ..old }]);
+    assert!(!fixture.has(0, &state(3)), "the row of the old tuple has ended");
+    let other = ROW.replace("4000", "4001");
+    fixture.value(0, &format!("onlooker_tcp_connection_state {other} 1"));
+    assert!(near(fixture.value(1, "onlooker_table_rows "), 1.0));
+}
+
+#[test]
+fn what_a_failed_run_has_seen_counts_once() {
+    for fails in [[true, false], [false, true]] {
+        let mut fixture = Fixture::new(1, 4);
+        let (a, b) = (record(80, 4000, 1), record(80, 4001, 2));
+        fixture.table.sockets.fails = fails;
+        fixture.table.sockets.now = vec![listener(80), a, b];
+        assert!(fixture.table.run(7).is_err());
+        fixture.table.sockets.fails = [false; 2];
+        fixture.run(&[listener(80), Record { bytes_acked: 1200, ..a }, b]);
+        for (begin, value) in [
+            ("onlooker_tcp_port_connections port=80 state=established", 2.0),
+            ("onlooker_tcp_port_connections port=80 state=listen", 1.0),
+            ("onlooker_tcp_port_accept_queue port=80", 3.0),
+            ("onlooker_tcp_port_accept_queue_limit port=80", 128.0),
+            ("onlooker_tcp_port_rtt_seconds port=80", 2.0),
+            ("onlooker_tcp_port_acked_bytes_total port=80", 2200.0),
+            ("onlooker_tcp_connections_seen_total", 2.0),
+            ("onlooker_table_rows_missing ", 1.0),
+        ] {
+            assert!(near(fixture.value(1, begin), value), "{fails:?}: {begin}");
+        }
+    }
 }
 
 #[test]
