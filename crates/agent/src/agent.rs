@@ -23,6 +23,7 @@ use crate::kernel::{self, KernelError};
 use crate::listen::{self, ListenError};
 use crate::own::{self, Own};
 use crate::policy::Policy;
+use crate::processors::Processors;
 use crate::protocol::Refusal;
 use crate::registration::Registration;
 use crate::served::Served;
@@ -119,6 +120,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     let bootstrap_address = bootstrap_listener.local_addr().map_err(system_error("learn the bootstrap port"))?;
 
     let host = Host::read(&config.agent.host, &config.agent.state_dir).map_err(system_error("identify the host"))?;
+    let processors = Processors::known();
     // Behind the locks: nobody else has the responder's tables now. Before capabilities go: the first time, loading may need more than is kept.
     let loaded = if config.kernel.is_on() { own::load(&config.kernel, &host) } else { None };
     let collecting = loaded.as_ref().map(|_| child::spawn(&config.kernel, collecting_task(config)));
@@ -178,6 +180,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
         upkeep,
         metrics,
         tables,
+        processors,
         endpoint: Endpoint::new(announcement, config.bootstrap.allow.clone(), state, tls, counters.clone()),
         counters,
         max_connections: usize::try_from(for_programs).unwrap_or(usize::MAX),

@@ -27,6 +27,7 @@ pub mod peer;
 pub mod places;
 pub mod policy;
 pub mod prefix;
+pub mod processors;
 pub mod procfs;
 pub mod protocol;
 pub mod rate;

@@ -13,6 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onlooker_settings::service;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -24,6 +25,7 @@ use crate::host::boot_time_ns;
 use crate::kernel::upkeep::Upkeep;
 use crate::own::Metrics;
 use crate::peer::{self, Connected};
+use crate::processors::Processors;
 use crate::protocol::{
     self, Answer, Code, MAX_BAD_PACKETS, MAX_PACKET_BYTES, Refusal, Request, VERSION, decode, encode,
 };
@@ -95,6 +97,8 @@ pub struct Server {
     pub metrics: Metrics,
     /// Tables.
     pub tables: Tables,
+    /// Processors that metrics know of.
+    pub processors: Processors,
     /// Counters.
     pub counters: Counters,
     /// Programs that may be connected at once, by the limit of open files.
@@ -115,7 +119,7 @@ struct Loop {
 }
 
 impl Server {
-    /// Serves until a signal asks to stop.
+    /// Serves until a signal asks to stop, or a service manager is to start the agent anew.
     ///
     /// # Errors
     /// epoll or timerfd fail.
@@ -178,7 +182,12 @@ impl Loop {
                     REGISTRATION => self.accept_program(),
                     TCP => self.accept_tcp(),
                     BOOTSTRAP => self.accept_bootstrap(),
-                    TIMER => self.expire(),
+                    TIMER => {
+                        self.expire();
+                        if self.is_outgrown() {
+                            return Ok(());
+                        }
+                    }
                     STOP => return Ok(()),
                     HANGUP => self.hangup(),
                     KERNEL => {
@@ -234,6 +243,16 @@ impl Loop {
         }
         self.server.metrics.expire(self.server.registration.directory(), now_ns);
         self.server.tables.expire(now_ns);
+    }
+
+    /// Whether to end for processors that metrics do not know. Looked for when the timer wakes us anyway, which it does while somebody reads.
+    fn is_outgrown(&mut self) -> bool {
+        let Some(present) = self.server.processors.changed(boot_time_ns()) else { return false };
+        let is_supervised = service::is_supervised();
+        let remedy =
+            if is_supervised { "ending, to be started anew" } else { "restart the agent: sums leave out new ones" };
+        system::log(&format!("warning: this machine's processors are {present} now: {remedy}"));
+        is_supervised
     }
 
     fn accept_program(&mut self) {

@@ -13,6 +13,12 @@ pub fn notify(state: &str) {
     }
 }
 
+/// Whether a service manager waits for word of this program, which then may end to be started anew.
+#[must_use]
+pub fn is_supervised() -> bool {
+    std::env::var_os("NOTIFY_SOCKET").is_some()
+}
+
 /// `@` stands for the zero byte of an abstract name.
 fn send(socket: &OsStr, state: &str) -> io::Result<()> {
     let address = match socket.as_encoded_bytes().strip_prefix(b"@") {
