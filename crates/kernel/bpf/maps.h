@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The responder's maps. The loader writes all but `rate`, `cpu_rate`, `counters` and `scratch`, which the programs write. All are pinned; objects
- * with collectors take `scratch`, `counters` and `collectors_*` over by name (collector.h).
+ * with collectors take `scratch`, `counters` and `collectors_*` over by name (collector.h), operators' own objects all but `counters`, twins and the
+ * scheduler's programs `lease`.
  */
 #ifndef ONLOOKER_MAPS_H
 #define ONLOOKER_MAPS_H

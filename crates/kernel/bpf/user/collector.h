@@ -10,6 +10,8 @@
  * `slots` are the COLLECTOR_SLOTS words of block number `block`, all zero; return 0 where nothing may be told, and the READ stays without an answer. Slots
  * are written at constant places: unroll what would be a loop. Nothing may jump backwards, all functions are __always_inline, and of the kernel's helpers
  * only those are allowed that look (the page lists them).
+ *
+ * `counters` is the object's own, in place of the responder's: a refusal is counted there.
  */
 #ifndef ONLOOKER_USER_COLLECTOR_H
 #define ONLOOKER_USER_COLLECTOR_H

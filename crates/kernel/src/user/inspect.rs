@@ -7,6 +7,8 @@
 //! - the responder's scratch is written at constant places, in the block's time and payload and behind the block;
 //! - the only tail call is that to the slot that finishes an answer, and every other end drops the packet.
 //!
+//! What other maps hold is not followed: they are all the object's own ([`super::object`]).
+//!
 //! Programs are looked at twice: as they stand in the file (before the kernel sees them; maps have no numbers then), and as they were loaded, before they run. No I/O;
 //! each instruction is looked at once, behind all that lead to it, since there are no loops.
 

@@ -5,9 +5,12 @@
 //! an object, loads both on maps of their own, measures how long a block takes, and refuses with the reason what is wrong; [`Checked::install`] puts the programs into a slot
 //! of a responder. From then on it is a computed region like the kernel's own groups ([`crate::collect`]).
 //!
-//! Invariants: a program that a responder calls has been looked at, verified and measured; what cannot be read at a READ costs that block its answer (counted as
-//! `collector_refused`) and nothing else. Cost: a READ's, at most the budget; a check some 100 ms for what is looked up of the kernel, and 10 to 30 ms a collector.
+//! Invariants: a program that a responder calls has been looked at, verified and measured; of the responder's maps an object reaches the scratch and the tables of
+//! collectors only; what cannot be read at a READ costs that block its answer and nothing else (counted as `collector_refused`: a table's by the responder, an object's in
+//! counters of its own).
+//! Cost: a READ's, at most the budget; a check some 100 ms for what is looked up of the kernel, and 10 to 30 ms a collector.
 
+mod elf;
 mod file;
 mod inspect;
 mod object;

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use libbpf_rs::{MapCore as _, MapFlags, MapType, Object, ObjectBuilder, OpenMap, OpenObject, ProgramType};
 
+use super::elf;
 use super::file::Definition;
 use super::inspect::{self, Insn, Side};
 use super::path::Path;
@@ -20,13 +21,14 @@ use crate::responder::{Responder, with_log};
 pub const MAX_MAP_BYTES: u64 = 1 << 20;
 /// Addresses that are found for an object, those of each CPU counted for each.
 pub const MAX_ADDRESSES: usize = 4096;
-/// Of the responder's maps, those that a collector needs (`bpf/collector.h`): where it writes, where it counts a refusal, where it goes on to.
-const SHARED: [Shared; 4] = [
-    Shared { name: "scratch", kind: MapType::PercpuArray, value_bytes: inspect::SCRATCH_BYTES, entries: 1 },
-    Shared { name: "counters", kind: MapType::PercpuArray, value_bytes: 8, entries: EXITS },
-    Shared { name: COLLECTORS[0], kind: MapType::ProgArray, value_bytes: 4, entries: MAX_COLLECTORS },
-    Shared { name: COLLECTORS[1], kind: MapType::ProgArray, value_bytes: 4, entries: MAX_COLLECTORS },
+/// Of the responder's maps, those that a collector needs (`bpf/collector.h`): where it writes, where it goes on to.
+const SHARED: [Declared; 3] = [
+    Declared { name: "scratch", kind: MapType::PercpuArray, value_bytes: inspect::SCRATCH_BYTES, entries: 1 },
+    Declared { name: COLLECTORS[0], kind: MapType::ProgArray, value_bytes: 4, entries: MAX_COLLECTORS },
+    Declared { name: COLLECTORS[1], kind: MapType::ProgArray, value_bytes: 4, entries: MAX_COLLECTORS },
 ];
+/// Where the headers count a refusal. Each object has its own: a lookup gives a pointer that nobody follows, also to another CPU's, and behind the responder's are all exits.
+const COUNTERS: Declared = Declared { name: "counters", kind: MapType::PercpuArray, value_bytes: 8, entries: EXITS };
 const COLLECTORS: [&str; 2] = ["collectors_tc", "collectors_xdp"];
 /// `bpf/maps.h` declares these, too; nobody else's programs have to do with them.
 const WITHHELD: [&str; 7] = ["slabs", "regions", "own_addresses", "sources", "rate", "cpu_rate", "lease"];
@@ -39,15 +41,15 @@ static PASSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/passed.bpf.o"))
 /// Where a map that wants to be pinned would be: nothing can be there.
 const NOWHERE: &str = "/proc/onlooker";
 
-/// A map of the responder, as `bpf/maps.h` declares it.
-struct Shared {
+/// A map as `bpf/maps.h` declares it.
+struct Declared {
     name: &'static str,
     kind: MapType,
     value_bytes: i64,
     entries: u32,
 }
 
-impl Shared {
+impl Declared {
     fn is_as_declared(&self, map: &OpenMap<'_>) -> bool {
         map.map_type() == self.kind
             && map.key_size() == 4
@@ -82,6 +84,7 @@ pub(super) fn inspect(
     bytes: Vec<u8>,
     discovery: &mut Result<Discovery, String>,
 ) -> Result<Inspected, String> {
+    elf::check(&bytes).map_err(|reason| format!("object: is no BPF object: {reason}"))?;
     let (object, log) = with_log(|| open(&bytes));
     let object = object.map_err(|error| format!("object: is no BPF object ({error}){}", tail(&log)))?;
     let [tc, xdp] = [("tc", Side::Tc, ProgramType::SchedCls), ("xdp", Side::Xdp, ProgramType::Xdp)]
@@ -148,11 +151,17 @@ fn insn(raw: &libbpf_rs::libbpf_sys::bpf_insn) -> Insn {
 
 fn check_maps(object: &OpenObject) -> Result<(), String> {
     let cpus = libbpf_rs::num_possible_cpus().map_err(|error| format!("object: {error}"))? as u64;
+    let mut names: Vec<String> = object.maps().map(|map| map.name().to_string_lossy().into_owned()).collect();
+    names.sort_unstable();
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        // Both would be the responder's, and one of them looked at.
+        return Err(format!("object: has two maps {}", pair[0]));
+    }
     let mut bytes = 0u64;
     for map in object.maps() {
         let name = map.name().to_string_lossy().into_owned();
-        if let Some(shared) = SHARED.iter().find(|shared| shared.name == name) {
-            if !shared.is_as_declared(&map) {
+        if let Some(declared) = SHARED.iter().chain([&COUNTERS]).find(|declared| declared.name == name) {
+            if !declared.is_as_declared(&map) {
                 return Err(format!(
                     "object: map {name} is not the responder's: compile it with this version's headers"
                 ));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use onlooker_kernel::Exit;
 
 use crate::reading::{BUDGET, Files, SLOT, Served, check_one};
-use crate::support::SIDES;
+use crate::support::{SIDES, exits};
 
 macro_rules! object {
     ($name:literal) => {
@@ -40,9 +40,21 @@ fn one_that_faults_later_costs_its_own_block_only() {
         assert!(served.block(SLOT, 0, SIDES[0]).is_ok());
     }
     for side in SIDES {
-        assert_eq!(served.block(SLOT, 0, side).map(drop), Err(Exit::CollectorRefused));
+        assert!(served.is_dropped_uncounted(SLOT, 0, side));
         assert!(served.block(SLOT + 1, 0, side).is_ok());
     }
+}
+
+#[test]
+fn counters_that_an_object_writes_are_its_own() {
+    let files = Files::new();
+    // It writes all of them, those of the first CPU from any.
+    let served = Served::new(check(&files, object!("good").1, BUDGET).unwrap());
+    let before = served.rig.responder.counters().unwrap();
+    for side in SIDES {
+        assert!(served.block(SLOT, 0, side).is_ok());
+    }
+    assert_eq!(exits(&served.rig.responder.counters().unwrap().since(&before)), [(Exit::Answered, 2)]);
 }
 
 #[test]
@@ -108,4 +120,52 @@ fn objects_that_are_not_there_or_none_are_told() {
     files.put("test.bpf.o", object!("good").1);
     let error = check_one(files.put("test.toml", with_addresses), BUDGET).unwrap_err();
     assert!(error.contains("the object has no map `addresses`"), "{error}");
+}
+
+#[test]
+fn no_map_hides_behind_another_of_its_name() {
+    let (_, good) = object!("good");
+    let (from, to) = (b"\0cpu_rate\0", b"\0counters\0");
+    let mut copy = good.to_vec();
+    for at in 0..copy.len() - from.len() {
+        if copy[at..].starts_with(from) {
+            copy[at..at + to.len()].copy_from_slice(to);
+        }
+    }
+    let error = check(&Files::new(), &copy, BUDGET).map(drop).expect_err("two maps");
+    assert!(error.contains("has two maps counters"), "{error}");
+}
+
+/// Where a bit is flipped in a copy: all through the header, the section headers at the end, and the rest.
+fn places(object: &[u8]) -> impl Iterator<Item = usize> {
+    let length = object.len();
+    let headers = usize::try_from(u64::from_le_bytes(object[40..48].try_into().unwrap())).unwrap();
+    let mut state = 1u64;
+    // Knuth's generator (MMIX): the same copies in each run.
+    let rest = std::iter::repeat_with(move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % length
+    });
+    (0..64).step_by(2).chain((headers..length).step_by(17)).chain(rest.take(64))
+}
+
+#[test]
+fn damaged_copies_are_refused_or_loaded() {
+    let files = Files::new();
+    let (_, good) = object!("good");
+    for sixteenths in 0..16 {
+        let error = check(&files, &good[..good.len() * sixteenths / 16], BUDGET).map(drop).expect_err("cut short");
+        assert!(error.starts_with("object: is no BPF object"), "{sixteenths} of 16: {error}");
+    }
+    let (mut loaded, mut refused) = (0, 0);
+    for place in places(good) {
+        let mut copy = good.to_vec();
+        copy[place] ^= 1 << (place % 8);
+        // A crash would end this process, and leave the copy in its directory.
+        match check(&files, &copy, BUDGET) {
+            Ok(_) => loaded += 1,
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(loaded > 0 && refused > 0, "{loaded} loaded, {refused} refused");
 }

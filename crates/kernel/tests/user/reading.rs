@@ -13,7 +13,7 @@ use onlooker_region::columns::Plan;
 use onlooker_region::{Block, guard};
 use onlooker_wire::{Frame, Packet, Part, ReadAnswer};
 
-use crate::support::{Ask, Outcome, PORT, Rig, Side, VA, unlimited};
+use crate::support::{Ask, Outcome, PORT, Rig, Side, VA, one_at_a_time, unlimited};
 
 /// Far more than any block takes, also in emulated guests and on machines that other tests keep busy.
 pub(crate) const BUDGET: Duration = Duration::from_millis(1);
@@ -88,6 +88,17 @@ impl Served {
         block.bytes_mut().copy_from_slice(payload);
         guard::check(&block, identity(slot).at(u16::try_from(index).unwrap())).unwrap();
         Ok(block)
+    }
+
+    /// Whether a READ of a block is dropped and the responder counts nothing: as where an object has nothing to tell.
+    pub(crate) fn is_dropped_uncounted(&self, slot: u32, index: u32, side: Side) -> bool {
+        let ask = Ask::v4().rkey(100 + slot).at(u64::from(index) * 1024, 1024);
+        let _one = one_at_a_time();
+        let before = self.rig.responder.counters().unwrap();
+        let verdict = self.rig.program(side).run(&ask.frame(), 1).unwrap().verdict;
+        // TC_ACT_SHOT, XDP_DROP.
+        let dropped = if side == Side::Tc { 2 } else { 1 };
+        verdict == dropped && self.rig.responder.counters().unwrap() == before
     }
 
     /// Exported values by series, with labels in the alphabet's order.
