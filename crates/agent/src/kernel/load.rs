@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::net::IpAddr;
 
-use onlooker_kernel::collect::{Group, Options, Verdict, install, remove, stop_publishing};
+use onlooker_kernel::collect::{Group, Options, install, remove, stop_publishing};
 use onlooker_kernel::{Config, Device, Error, Home, Hook, Outcome, Pinned, Prefix, Rate, Reattached, Standing, probe};
 use onlooker_kernel::{connections, scheduler};
 use rustix::fs::{FlockOperation, flock};
@@ -196,7 +196,7 @@ pub fn collect(config: &config::Kernel, short_lived: Option<bool>) -> Report {
             left_out: group
                 .checks
                 .iter()
-                .filter(|check| check.verdict != Verdict::Equal)
+                .filter(|check| !check.verdict.is_served())
                 .map(|check| check.metric.clone())
                 .chain(group.uncovered.iter().cloned())
                 .collect(),

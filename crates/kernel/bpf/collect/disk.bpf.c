@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Group disk: block devices as rows of a table, with what they count per CPU (struct disk_stats). A row holds where its device was found: each READ looks at
- * it again, and serves the row only if it is still the device of that number, and findable by it. When the list of all block devices has a new first, READs
- * look through it, a few each, and give rows to those that node_exporter shows.
+ * it again, and serves the row only if it is still that device (entry.h), of that number, and findable by it. When the list of all block devices has a new
+ * first, or a row was taken back, READs look through it, a few each, and give rows to those that node_exporter shows.
  *
  * Rows are changed by one program at a time: whoever finds `busy` taken serves what is there and leaves changes to others.
  */
 #include "base.h"
 #include "disk_names.h"
+#include "entry.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -74,6 +75,11 @@ static __always_inline int is_registered(__u64 device)
 	return !READ_FIELD(&hashed, struct inode, inode_of(device), i_hash.pprev) && hashed;
 }
 
+static __always_inline __u64 entry_of(__u64 device)
+{
+	return onlooker_entry_of(device + bpf_core_field_offset(((struct block_device *)0)->bd_device));
+}
+
 static __always_inline __u32 partition_of(__u64 device)
 {
 	struct block_device___number *numbered = (void *)device;
@@ -131,7 +137,7 @@ __noinline int onlooker_add_disk(struct onlooker_scratch *s, __u64 device)
 	struct onlooker_disks *all = disks_get();
 	struct disk_name *name;
 	struct onlooker_disk *row;
-	__u64 disk = 0;
+	__u64 disk = 0, entry;
 	__u32 number = 0, dev = 0;
 
 	if (!s || !all || bpf_map_lookup_elem(&row_of, &device))
@@ -154,8 +160,10 @@ __noinline int onlooker_add_disk(struct onlooker_scratch *s, __u64 device)
 	row = bpf_map_lookup_elem(&rows, &number);
 	if (!row || bpf_map_update_elem(&row_of, &device, &number, BPF_ANY))
 		return 0;
+	entry = entry_of(device);
 	change_begins(row);
 	row->device = device;
+	row->entry = entry;
 	row->number = dev;
 #pragma unroll
 	for (int word = 0; word < COLLECT_DISK_NAME_WORDS; word++)
@@ -171,18 +179,22 @@ struct scan {
 	__u64 node;
 };
 
+/* The device of a node of the list. */
+static __always_inline __u64 listed(__u64 node)
+{
+	__u64 inode = node - bpf_core_field_offset(((struct inode *)0)->i_sb_list);
+
+	return inode - bpf_core_field_offset(((struct bdev_inode *)0)->vfs_inode) + bpf_core_field_offset(((struct bdev_inode *)0)->bdev);
+}
+
 static long scan_next(__u32 index, struct scan *scan)
 {
-	__u64 inode, device;
-
 	(void)index;
 	if (!scan->node || scan->node == scan->list) {
 		scan->node = 0;
 		return 1;
 	}
-	inode = scan->node - bpf_core_field_offset(((struct inode *)0)->i_sb_list);
-	device = inode - bpf_core_field_offset(((struct bdev_inode *)0)->vfs_inode) + bpf_core_field_offset(((struct bdev_inode *)0)->bdev);
-	onlooker_add_disk(scan->s, device);
+	onlooker_add_disk(scan->s, listed(scan->node));
 	if (READ_FIELD(&scan->node, struct list_head, scan->node, next))
 		scan->node = 0;
 	return 0;
@@ -199,13 +211,15 @@ static __always_inline int is_linked(__u64 node)
 static __always_inline void scan_disks(struct onlooker_scratch *s, struct onlooker_disks *all)
 {
 	struct scan scan = { .s = s, .list = all->list };
-	__u64 first = 0, now = bpf_ktime_get_ns();
+	__u64 first = 0, entry, now = bpf_ktime_get_ns();
 
 	if (READ_FIELD(&first, struct list_head, all->list, next))
 		return;
-	if (first != all->first || (!all->cursor && all->waiting && now - all->scanned_ns > COLLECT_SCAN_PAUSE_NS) ||
+	entry = entry_of(listed(first));
+	if (first != all->first || entry != all->first_entry || (!all->cursor && all->waiting && now - all->scanned_ns > COLLECT_SCAN_PAUSE_NS) ||
 	    (all->cursor && !is_linked(all->cursor))) {
 		all->first = first;
+		all->first_entry = entry;
 		all->cursor = first;
 		all->scanned_ns = now;
 		all->waiting = 0;
@@ -293,6 +307,7 @@ __noinline int onlooker_put_row(struct onlooker_scratch *s, __u32 block, __u32 p
 		return 0;
 	row.sequence = *(volatile __u32 *)&kept->sequence;
 	row.device = *(volatile __u64 *)&kept->device;
+	row.entry = *(volatile __u64 *)&kept->entry;
 #pragma unroll
 	for (int word = 0; word < COLLECT_DISK_NAME_WORDS; word++)
 		row.name[word] = *(volatile __u64 *)&kept->name[word];
@@ -302,12 +317,14 @@ __noinline int onlooker_put_row(struct onlooker_scratch *s, __u32 block, __u32 p
 	if (!row.device || row.sequence & 1 || *(volatile __u32 *)&kept->sequence != row.sequence)
 		return 0;
 	if (!is_registered(row.device) || READ_FIELD(&dev, struct block_device, row.device, bd_dev) || dev != row.number ||
-	    READ_FIELD(&stats, struct block_device, row.device, bd_stats) || !stats) {
+	    READ_FIELD(&stats, struct block_device, row.device, bd_stats) || !stats || entry_of(row.device) != row.entry) {
 		if (own) {
 			bpf_map_delete_elem(&row_of, &row.device);
 			change_begins(kept);
 			kept->device = 0;
 			change_ends(kept);
+			/* What stands in its place now was passed over by the last scan: it had this row. */
+			all->first = 0;
 			if (bpf_map_update_elem(&free_rows, &all->free, &number, BPF_ANY) == 0)
 				all->free++;
 		}

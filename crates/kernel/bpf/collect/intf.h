@@ -46,7 +46,7 @@ struct onlooker_memory_facts {
 	__u64 total_ram;
 	__u64 deferred; /* pages that are free but not yet set up; 0 where the kernel has no such count or leaves it out of MemFree */
 	__u64 total_reserve_pages;
-	__u64 watermark_low_pages;
+	__u64 watermark_low_pages; /* without what the kernel boosts them by for a while */
 	__u32 zone_stats;
 	__u32 node_stats;
 	__u8 items[COLLECT_MEMORY_ITEMS][2];
@@ -87,6 +87,7 @@ struct onlooker_namespace {
 /* A device; map `rows`. */
 struct onlooker_row {
 	__u64 device; /* struct net_device; 0: free */
+	__u64 entry;  /* of the device in sysfs: entry.h */
 	__u64 stats;
 	__u64 name[2];
 	__u32 ifindex;
@@ -107,6 +108,8 @@ struct onlooker_table {
 
 /* Blocks that a published twin's timer writes each time it fires, at most. */
 #define COLLECT_TURN_BLOCKS 8
+/* How often a twin past its responder's lease looks whether that was renewed. */
+#define COLLECT_LAPSED_NS 1000000000
 
 /* A published twin; map `publication`. The programs write `next`, `runs` and `spent_ns`. */
 struct onlooker_publication_facts {
@@ -244,21 +247,23 @@ struct onlooker_sockstat_facts {
 
 /* The list of all block devices; map `disks`. The loader writes `list` and `capacity`, the programs the rest. */
 struct onlooker_disks {
-	__u64 list;       /* list_head of the inodes */
-	__u64 first;      /* its first when the scan began: new ones come in front */
-	__u64 cursor;     /* where the scan goes on; 0: it is complete */
-	__u64 scanned_ns; /* when it began */
-	__u32 capacity;   /* rows */
-	__u32 used;       /* rows that ever had a disk */
-	__u32 busy;       /* somebody changes rows: others only read them */
-	__u32 free;       /* rows on the list of free ones */
-	__u32 waiting;    /* the scan met one that has no row yet */
+	__u64 list;        /* list_head of the inodes */
+	__u64 first;       /* its first when the scan began: new ones come in front; 0: a scan is due */
+	__u64 first_entry; /* of that one in sysfs: the next first may be at the same address */
+	__u64 cursor;      /* where the scan goes on; 0: it is complete */
+	__u64 scanned_ns;  /* when it began */
+	__u32 capacity;    /* rows */
+	__u32 used;        /* rows that ever had a disk */
+	__u32 busy;        /* somebody changes rows: others only read them */
+	__u32 free;        /* rows on the list of free ones */
+	__u32 waiting;     /* the scan met one that has no row yet */
 	__u32 reserved;
 };
 
 /* A disk; map `rows`. */
 struct onlooker_disk {
 	__u64 device; /* struct block_device; 0: free */
+	__u64 entry;  /* of the device in sysfs: entry.h */
 	__u64 name[COLLECT_DISK_NAME_WORDS];
 	__u32 number; /* dev_t */
 	__u32 generation;
@@ -272,7 +277,7 @@ COLLECT_SIZE(onlooker_cpu, 24);
 COLLECT_SIZE(onlooker_load_facts, 8);
 COLLECT_SIZE(onlooker_memory_facts, 160);
 COLLECT_SIZE(onlooker_namespace, 40);
-COLLECT_SIZE(onlooker_row, 48);
+COLLECT_SIZE(onlooker_row, 56);
 COLLECT_SIZE(onlooker_table, 24);
 COLLECT_SIZE(onlooker_publication_facts, 48);
 COLLECT_SIZE(onlooker_stat_cpu, 72);
@@ -289,8 +294,8 @@ COLLECT_SIZE(onlooker_netstat_facts, 16 + 16 * COLLECT_MIBS + 128);
 COLLECT_SIZE(onlooker_number, 24);
 COLLECT_SIZE(onlooker_sockstat_facts, 16 + 24 * (COLLECT_SOCKSTAT_WHOLES + COLLECT_SOCKSTAT_PARTS));
 _Static_assert(COLLECT_SOCKSTAT_PARTS <= COLLECT_CPU_SLOTS, "the numbers of a CPU take more slots than it has");
-COLLECT_SIZE(onlooker_disks, 56);
-COLLECT_SIZE(onlooker_disk, 56);
+COLLECT_SIZE(onlooker_disks, 64);
+COLLECT_SIZE(onlooker_disk, 64);
 _Static_assert(4 * COLLECT_PAIR_SLOTS == 124 && 2 * COLLECT_CPU_SLOTS <= COLLECT_PAIR_SLOTS, "pairs of CPUs fill blocks exactly");
 
 #endif

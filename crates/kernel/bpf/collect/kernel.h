@@ -86,6 +86,19 @@ struct task_struct {
 	struct fs_struct *fs;
 };
 
+/* fs/kernfs: a device's directory in sysfs. */
+struct kernfs_node {
+	__u64 id;
+};
+
+struct kobject {
+	struct kernfs_node *sd;
+};
+
+struct device {
+	struct kobject kobj;
+};
+
 /* include/linux/netdevice.h; lstats and tstats share a union. pcpu_stat_type is there from 6.7 on. */
 struct net_device_ops {
 	void *ndo_get_stats64;
@@ -119,6 +132,7 @@ struct net_device {
 	void *lstats;
 	void *core_stats;
 	struct net_device_stats stats;
+	struct device dev;
 	unsigned int real_num_rx_queues;
 	/* CO-RE takes enumerations for the same only by their name. */
 	enum netdev_stat_type { NETDEV_PCPU_STAT_NONE } pcpu_stat_type : 8;
@@ -310,6 +324,7 @@ struct block_device {
 	struct gendisk *bd_disk;
 	void *bd_stats;
 	__u32 bd_dev;
+	struct device bd_device;
 	struct {
 		int counter;
 	} __bd_flags;

@@ -23,7 +23,7 @@ static __always_inline __s64 stat(const __s64 *stats, __u32 number)
 	return value < 0 ? 0 : value;
 }
 
-/* si_mem_available of mm/page_alloc.c. */
+/* si_mem_available of mm/show_mem.c, but for what the kernel boosts watermarks by for a while (boost_watermark of mm/page_alloc.c). */
 static __always_inline __s64 available(const __s64 *stats, const struct onlooker_memory_facts *known)
 {
 	__s64 low = known->watermark_low_pages;

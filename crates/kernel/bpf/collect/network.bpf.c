@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Group network: devices of one namespace as rows of a table, with their counters per CPU. A row holds what was found of its device: each READ looks at the
- * device again, and serves the row only if it is still the one of that number, in that namespace, registered, and of that name. When the namespace says
- * that its list of devices has changed, READs look through it, a few devices each, and give rows to new ones.
+ * device again, and serves the row only if it is still that one (entry.h), of that number, in that namespace, registered, and of that name. When the namespace
+ * says that its list of devices has changed, or a row was taken back, READs look through it, a few devices each, and give rows to new ones.
  *
  * Rows are changed by one program at a time: whoever finds `busy` taken serves what is there and leaves changes to others.
  */
 #include "base.h"
+#include "entry.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -75,6 +76,11 @@ static __always_inline __u32 registration(__u64 device)
 	if (bpf_core_field_exists(byte->reg_state))
 		return BPF_CORE_READ_BITFIELD_PROBED(byte, reg_state);
 	return BPF_CORE_READ_BITFIELD_PROBED(bits, reg_state);
+}
+
+static __always_inline __u64 entry_of(__u64 device)
+{
+	return onlooker_entry_of(device + bpf_core_field_offset(((struct net_device *)0)->dev));
 }
 
 /* netdev_priv of include/linux/netdevice.h: behind the structure, on a multiple of 32. */
@@ -174,7 +180,7 @@ __noinline int onlooker_add_device(__u64 device)
 	struct onlooker_namespace *space = namespace_get();
 	struct onlooker_row *row;
 	__u32 ifindex = 0, number = 0, way;
-	__u64 stats = 0;
+	__u64 stats = 0, entry;
 
 	if (!space || READ_FIELD(&ifindex, struct net_device, device, ifindex) || bpf_map_lookup_elem(&row_of, &ifindex))
 		return 0;
@@ -190,8 +196,10 @@ __noinline int onlooker_add_device(__u64 device)
 	row = bpf_map_lookup_elem(&rows, &number);
 	if (!row || bpf_map_update_elem(&row_of, &ifindex, &number, BPF_ANY))
 		return 0;
+	entry = entry_of(device);
 	change_begins(row);
 	row->device = device;
+	row->entry = entry;
 	row->stats = stats;
 	row->ifindex = ifindex;
 	row->way = way;
@@ -258,7 +266,7 @@ static __always_inline void scan_namespace(struct onlooker_scratch *s, struct on
 	space->cursor = scan.cursor;
 }
 
-/* Whether the device is still the one that the row was given to, but for its name. */
+/* Whether the device is still the one that the row was given to, but for its name: then its statistics are where they were, and count as they did. */
 static __always_inline int is_same(const struct onlooker_row *row, __u64 net)
 {
 	__u32 ifindex = 0;
@@ -266,7 +274,8 @@ static __always_inline int is_same(const struct onlooker_row *row, __u64 net)
 
 	return !READ_FIELD(&ifindex, struct net_device, row->device, ifindex) && ifindex == row->ifindex &&
 	       !READ_FIELD(&own, struct net_device, row->device, nd_net.net) && own == net &&
-	       registration(row->device) == NETREG_REGISTERED && (row->way != ONLOOKER_WAY_VETH || is_known_veth(row->device));
+	       registration(row->device) == NETREG_REGISTERED && entry_of(row->device) == row->entry &&
+	       (row->way != ONLOOKER_WAY_VETH || is_known_veth(row->device));
 }
 
 static __always_inline void put(struct onlooker_scratch *s, __u32 slot, __u64 value)
@@ -443,6 +452,7 @@ __noinline int onlooker_put_row(struct onlooker_scratch *s, __u32 block, __u32 p
 		return 0;
 	row.sequence = *(volatile __u32 *)&kept->sequence;
 	row.device = *(volatile __u64 *)&kept->device;
+	row.entry = *(volatile __u64 *)&kept->entry;
 	row.stats = *(volatile __u64 *)&kept->stats;
 	row.name[0] = *(volatile __u64 *)&kept->name[0];
 	row.name[1] = *(volatile __u64 *)&kept->name[1];
@@ -460,11 +470,9 @@ __noinline int onlooker_put_row(struct onlooker_scratch *s, __u32 block, __u32 p
 			change_ends(kept);
 			if (bpf_map_update_elem(&free_rows, &space->free, &number, BPF_ANY) == 0)
 				space->free++;
-			/* For those that found no free one. */
-			if (space->uncovered) {
-				space->uncovered = 0;
-				space->cursor = 0;
-			}
+			/* For those that found no free one, and for one that was passed over since it had this one's number. */
+			space->uncovered = 0;
+			space->cursor = 0;
 		}
 		return 0;
 	}

@@ -138,19 +138,34 @@ static __always_inline void publish_block(struct onlooker_scratch *s, struct onl
 	facts->next = block + 1;
 }
 
+/* Whether somebody looks after the responder, and so after its twins (CLOCK_BOOTTIME, as the responder itself has it in parse.h). */
+static __always_inline int is_leased(void)
+{
+	__u32 zero = 0;
+	__u64 *until_ns = bpf_map_lookup_elem(&lease, &zero);
+
+	return until_ns && bpf_ktime_get_boot_ns() < *(volatile __u64 *)until_ns;
+}
+
 /*
+ * Past the lease nothing is written. The timer goes on all the same, slowly: a host that was suspended outlives its lease until its agent renews it, and nobody
+ * starts twins anew then.
+ *
  * Turns begin at multiples of the interval, so that twins of one interval share an interrupt, which on virtual machines costs more than the blocks. Not by
  * an absolute time, which timers take from 6.4 on only.
  */
 static int publish_turn(void *map, __u32 *key, struct publication *p)
 {
-	__u64 begin = bpf_ktime_get_ns(), end;
+	__u64 begin = bpf_ktime_get_ns(), end, pace_ns = p->facts.interval_ns;
 	__u32 zero = 0;
 	struct onlooker_scratch *s = bpf_map_lookup_elem(&publish_scratch, &zero);
 
 	(void)map;
 	(void)key;
-	if (s) {
+	if (!is_leased()) {
+		if (pace_ns && pace_ns < COLLECT_LAPSED_NS)
+			pace_ns = COLLECT_LAPSED_NS;
+	} else if (s) {
 		for (__u32 turn = 0; turn < COLLECT_TURN_BLOCKS; turn++) {
 			if (turn >= p->facts.turn_blocks)
 				break;
@@ -159,8 +174,8 @@ static int publish_turn(void *map, __u32 *key, struct publication *p)
 	}
 	end = bpf_ktime_get_ns();
 	p->facts.spent_ns += end - begin;
-	if (p->facts.interval_ns)
-		bpf_timer_start(&p->timer, p->facts.interval_ns - end % p->facts.interval_ns, 0);
+	if (pace_ns)
+		bpf_timer_start(&p->timer, pace_ns - end % pace_ns, 0);
 	return 0;
 }
 

@@ -23,10 +23,33 @@ const TRIES: u32 = 50;
 /// Outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Equal to procfs: served.
+    /// Equal to procfs, as far as procfs has its values: served.
     Equal,
-    /// Unlike procfs, or not in procfs: left out.
+    /// procfs has no such metric, and all its values are within their bounds ([`super::HELD_TO_BOUNDS`]): served.
+    Bounds,
+    /// Some value is unlike procfs, or beyond its bounds: left out.
     Unlike,
+    /// procfs has none of its values here, so nothing was compared: left out.
+    NotCompared,
+}
+
+impl Verdict {
+    /// Whether the metric is in the schema.
+    #[must_use]
+    pub const fn is_served(self) -> bool {
+        matches!(self, Self::Equal | Self::Bounds)
+    }
+
+    /// For people and programs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Equal => "equal",
+            Self::Bounds => "within bounds",
+            Self::Unlike => "unlike",
+            Self::NotCompared => "not compared",
+        }
+    }
 }
 
 /// A metric against procfs.
@@ -46,12 +69,9 @@ pub struct Check {
 
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = match self.verdict {
-            Verdict::Equal => "equal",
-            Verdict::Unlike => "LEFT OUT",
-        };
-        let Self { metric, kernel, procfs: (before, after), reason, .. } = self;
-        write!(f, "{metric}: {verdict}: kernel {kernel}, procfs {before} to {after}; {reason}")
+        let Self { metric, kernel, procfs: (before, after), verdict, reason } = self;
+        let left_out = if verdict.is_served() { "" } else { ", LEFT OUT" };
+        write!(f, "{metric}: {}{left_out}: kernel {kernel}, procfs {before} to {after}; {reason}", verdict.name())
     }
 }
 
@@ -98,12 +118,12 @@ pub(super) fn check(
         let after = procfs()?;
         let elements = decode(&plan, &payloads);
         for (metric, check) in metrics.iter().zip(&mut checks) {
-            if check.as_ref().is_none_or(|check| check.verdict != Verdict::Equal) {
+            if check.as_ref().is_none_or(|check| !check.verdict.is_served()) {
                 let elements = elements.get(metric).map_or(&[][..], Vec::as_slice);
                 *check = Some(compare(metric, elements, &before, &after));
             }
         }
-        if checks.iter().flatten().all(|check| check.verdict == Verdict::Equal) {
+        if checks.iter().flatten().all(|check| check.verdict.is_served()) {
             break;
         }
     }
@@ -139,7 +159,7 @@ pub(super) fn keep(schema: &Schema, checks: &[Check]) -> Schema {
     for group in &mut kept.groups {
         group.fields.retain(|field| {
             let metric = metric_of(field);
-            checks.iter().any(|check| check.metric == metric && check.verdict == Verdict::Equal)
+            checks.iter().any(|check| check.metric == metric && check.verdict.is_served())
         });
     }
     kept
@@ -173,7 +193,7 @@ fn decode(plan: &Plan, payloads: &[Vec<u64>]) -> HashMap<String, Vec<Element>> {
     values
 }
 
-/// A metric against both readings: each value where procfs has it, else the sums over CPUs.
+/// A metric against both readings: each value where procfs has it, else the sums over CPUs. Values that procfs has not (CPUs that are offline) are passed over.
 fn compare(metric: &str, elements: &[Element], before: &Reading, after: &Reading) -> Check {
     let both = |key: &str| Some((*before.get(key)?, *after.get(key)?));
     let inside = |value: f64, (before, after): (Procfs, Procfs)| {
@@ -194,25 +214,31 @@ fn compare(metric: &str, elements: &[Element], before: &Reading, after: &Reading
     let single = elements.iter().map(|element| (element.series.as_str(), element.value));
     for (values, what) in [(single.collect::<Vec<_>>(), "values"), (sums.into_iter().collect(), "sums over CPUs")] {
         let mut first = None;
-        let mut compared = 0;
+        let (mut compared, mut is_in_procfs) = (0, false);
         for (series, value) in &values {
             let Some(procfs) = both(series) else { continue };
             if !inside(*value, procfs) {
                 return check(*value, procfs, Verdict::Unlike, format!("{series} is unlike procfs"));
             }
             compared += 1;
+            is_in_procfs |= !procfs.0.value.is_nan();
             first.get_or_insert((*value, procfs));
         }
         if let Some((value, procfs)) = first {
             let mut reason = format!("{compared} of {} {what}", values.len());
-            if procfs.0.value.is_nan() {
-                reason += &format!(" 0 to {}, all that can be checked: procfs has none", procfs.0.rounding);
+            if is_in_procfs {
+                return check(value, procfs, Verdict::Equal, reason);
             }
-            return check(value, procfs, Verdict::Equal, reason);
+            reason += &format!(" 0 to {}, all that can be checked: procfs has none", procfs.0.rounding);
+            return check(value, procfs, Verdict::Bounds, reason);
         }
     }
     let nothing = Procfs { value: f64::NAN, rounding: 0.0 };
-    check(f64::NAN, (nothing, nothing), Verdict::Unlike, "procfs has no such value".to_owned())
+    let reason = match elements.len() {
+        0 => "it has no values now".to_owned(),
+        values => format!("procfs has none of its {values} values, nor their sums over CPUs"),
+    };
+    check(elements.first().map_or(f64::NAN, |first| first.value), (nothing, nothing), Verdict::NotCompared, reason)
 }
 
 #[cfg(test)]
@@ -238,7 +264,7 @@ mod tests {
     fn what_procfs_has_not_is_held_to_its_bounds() {
         let bounds = Reading::from([("m{cpu=\"0\"}".to_owned(), Procfs::none(1.0))]);
         let verdict = |value| compare("m{}", &elements(value), &bounds, &bounds).verdict;
-        assert_eq!([0.0, 1.0].map(verdict), [Verdict::Equal; 2]);
+        assert_eq!([0.0, 1.0].map(verdict), [Verdict::Bounds; 2]);
         assert_eq!([-0.5, 1.5, f64::NAN].map(verdict), [Verdict::Unlike; 3]);
     }
 
@@ -248,6 +274,34 @@ mod tests {
         let two = [elements(2.0), elements(3.0)].into_iter().flatten().collect::<Vec<_>>();
         assert_eq!(compare("m{}", &two, &sum, &sum).verdict, Verdict::Equal);
         assert_eq!(compare("m{}", &two[..1], &sum, &sum).verdict, Verdict::Unlike);
-        assert_eq!(compare("m{}", &two, &Reading::new(), &sum).verdict, Verdict::Unlike);
+        for (elements, reason) in [(&two[..], "procfs has none of its 2 values"), (&two[..0], "it has no values")] {
+            let check = compare("m{}", elements, &Reading::new(), &sum);
+            assert!(check.verdict == Verdict::NotCompared && check.reason.starts_with(reason), "{check}");
+        }
+    }
+
+    #[test]
+    fn values_without_a_counterpart_are_passed_over_and_one_that_disagrees_is_enough() {
+        let offline = Element { series: "m{cpu=\"1\"}".to_owned(), over_cpus: "m{}".to_owned(), value: 700.0 };
+        let two = [elements(1.2), vec![offline]].into_iter().flatten().collect::<Vec<_>>();
+        let check = compare("m{}", &two, &reading(1.0), &reading(1.5));
+        assert_eq!((check.verdict, check.reason.as_str()), (Verdict::Equal, "1 of 2 values"));
+        let with_both = |value| {
+            let mut reading = reading(value);
+            reading.insert("m{cpu=\"1\"}".to_owned(), Procfs::exact(3));
+            reading
+        };
+        let check = compare("m{}", &two, &with_both(1.0), &with_both(1.5));
+        assert_eq!((check.verdict, check.kernel), (Verdict::Unlike, 700.0));
+    }
+
+    #[test]
+    fn only_what_agrees_or_is_within_bounds_is_served() {
+        let all = [Verdict::Equal, Verdict::Bounds, Verdict::Unlike, Verdict::NotCompared];
+        assert_eq!(all.map(Verdict::is_served), [true, true, false, false]);
+        let names = all.map(Verdict::name);
+        assert_eq!(names.into_iter().collect::<BTreeSet<_>>().len(), all.len());
+        let check = compare("m{}", &[], &Reading::new(), &Reading::new());
+        assert!(check.to_string().starts_with("m{}: not compared, LEFT OUT: "), "{check}");
     }
 }

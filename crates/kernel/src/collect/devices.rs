@@ -2,7 +2,7 @@
 //! Which network devices have a row in group network now: asked of the collector itself, so that whoever samples the others gives no device twice.
 //!
 //! The installer pins the program that computes a block for its caller, with its maps, under `<home>/devices/`; another process opens them. Running it looks for new
-//! devices as a READ does, so a device without a row afterwards is one that the collector cannot serve. Cost: three system calls a block of 16 devices.
+//! devices as a READ does, so a device without a row afterwards is one that the collector cannot serve. Cost: three system calls a block of up to 8 devices.
 
 use std::fs;
 use std::os::fd::AsFd as _;

@@ -57,7 +57,7 @@ pub(super) const ROWS_PER_BLOCK: u32 = 16;
 /// CPUs of a table of group network.
 pub(super) const DEVICE_CPUS: u32 = 8;
 /// Bytes of `struct onlooker_row`.
-pub(super) const ROW_BYTES: usize = 48;
+pub(super) const ROW_BYTES: usize = 56;
 /// `enum onlooker_way`.
 pub(super) const WAY_LSTATS: u32 = 1;
 /// `enum onlooker_way`.
@@ -254,14 +254,14 @@ pub(super) const DISK_CPUS: u32 = 6;
 /// Bytes of a disk's name in its row.
 pub(super) const DISK_NAME_BYTES: u32 = 32;
 /// Bytes of `struct onlooker_disk`.
-pub(super) const DISK_BYTES: usize = 56;
+pub(super) const DISK_BYTES: usize = 64;
 
 /// `struct onlooker_disks`, as its loader writes it.
 pub(super) fn disks_bytes(list: u64, capacity: u32) -> Vec<u8> {
     let mut bytes = list.to_le_bytes().to_vec();
-    bytes.resize(32, 0);
+    bytes.resize(40, 0);
     bytes.extend(capacity.to_le_bytes());
-    bytes.resize(56, 0);
+    bytes.resize(64, 0);
     bytes
 }
 

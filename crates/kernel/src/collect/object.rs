@@ -22,7 +22,7 @@ pub(crate) enum Purpose<'a> {
     Measure,
     /// To answer READs of this responder.
     Serve(&'a Responder),
-    /// To write into this slab, with this responder's counters.
+    /// To write into this slab, with this responder's counters and under its lease.
     Publish(&'a Responder, &'a Slab),
 }
 
@@ -33,7 +33,7 @@ impl Purpose<'_> {
             Self::Check => &["once"],
             Self::Measure => &["once", "scratch", "counters", "collectors_tc"],
             Self::Serve(_) => &["once", "scratch", "counters", "collectors_tc", "collectors_xdp"],
-            Self::Publish(..) => &["publish_scratch", "published", "publication"],
+            Self::Publish(..) => &["publish_scratch", "published", "publication", "lease"],
         }
     }
 

@@ -43,7 +43,7 @@ const STATES: [State; 6] = [
     State { enumerator: "PSI_IRQ_FULL", resource: "irq", kind: "stalled", line: "full" },
 ];
 const WITH_BITS: usize = 5;
-const IN_PROGRESS: &str = "onlooker_pressure_in_progress";
+pub(super) const IN_PROGRESS: &str = "onlooker_pressure_in_progress";
 const _: () = assert!(STATES.len() <= PRESSURE_STATES);
 
 impl State {

@@ -154,6 +154,12 @@ pub(super) fn memory() -> io::Result<Reading> {
         let name = name.replace('(', "_").replace(')', "");
         reading.insert(series(&format!("node_memory_{name}_bytes"), []), value(*kib));
     }
+    // The kernel takes boosts off, once of the file pages and once of what it can reclaim of its own; the collector does not.
+    #[allow(clippy::cast_precision_loss, reason = "page counts are far below 2^53")]
+    let boosts = 2.0 * (zones()?.boost_pages * rustix::param::page_size() as u64) as f64;
+    if let Some(available) = reading.get_mut(&series("node_memory_MemAvailable_bytes", [])) {
+        available.rounding = boosts;
+    }
     Ok(reading)
 }
 
@@ -177,8 +183,10 @@ pub(super) fn deferred_pages(page_bytes: u32) -> io::Result<i64> {
 pub(super) struct Zones {
     /// As calculate_totalreserve_pages of mm/page_alloc.c.
     pub(super) total_reserve_pages: u64,
-    /// Sum of the zones' low watermarks.
+    /// Sum of the zones' low watermarks, without boosts.
     pub(super) watermark_low_pages: u64,
+    /// What all watermarks of the zones are higher by at present (boost_watermark of mm/page_alloc.c), until kswapd has freed as much.
+    pub(super) boost_pages: u64,
 }
 
 /// /proc/zoneinfo.
@@ -188,18 +196,20 @@ pub(super) fn zones() -> io::Result<Zones> {
 
 fn zones_of(text: &str) -> Zones {
     let mut zones = Zones::default();
-    // A zone's lines: `Node 0, zone DMA`, then among others boost, low, high, managed, protection.
+    // A zone's lines: `Node 0, zone DMA`, then among others boost, low, high, managed, protection; low and high have the boost in them (wmark_pages).
     for zone in text.split("Node ").skip(1) {
         let number = |key: &str| {
             let line = zone.lines().find(|line| line.split_ascii_whitespace().next() == Some(key));
             line.and_then(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0)
         };
+        let boost = number("boost");
+        zones.boost_pages += boost;
         // As the kernel: watermarks of all zones, reserves of those that have pages.
-        zones.watermark_low_pages += number("low");
+        zones.watermark_low_pages += number("low").saturating_sub(boost);
         let protection = zone.lines().find_map(|line| line.trim().strip_prefix("protection: (")?.strip_suffix(')'));
         let protection =
             protection.into_iter().flat_map(|list| list.split(", ")).filter_map(|pages| pages.parse().ok());
-        let reserve = protection.max().unwrap_or(0u64) + number("high").saturating_sub(number("boost"));
+        let reserve = protection.max().unwrap_or(0u64) + number("high").saturating_sub(boost);
         zones.total_reserve_pages += reserve.min(number("managed"));
     }
     zones
@@ -411,6 +421,21 @@ mod tests {
         let text = "Node 0, zone      DMA\n  pages free     3840\n        boost    0\n        min      10\n        low      13\n        high     16\n\
             \x20       managed  3840\n        protection: (0, 1990, 24000, 24000, 24000)\nNode 0, zone   Normal\n        boost    5\n        low      100\n\
             \x20       high     155\n        managed  900000\n        protection: (0, 0, 0, 0, 0)\nNode 0, zone  Movable\n        low 32\n        high 32\n        managed 0\n";
-        assert_eq!(zones_of(text), Zones { total_reserve_pages: 3840 + 150, watermark_low_pages: 145 });
+        let expected = Zones { total_reserve_pages: 3840 + 150, watermark_low_pages: 140, boost_pages: 5 };
+        assert_eq!(zones_of(text), expected);
+    }
+
+    #[test]
+    fn a_boost_that_lasts_while_they_are_read_is_not_kept() {
+        let zone = |boost: u64| {
+            let [min, low, high] = [11_000, 13_750, 16_500].map(|pages| pages + boost);
+            let text = format!(
+                "Node 0, zone   Normal\n        boost    {boost}\n        min      {min}\n        low      {low}\n\
+                 \x20       high     {high}\n        managed  500000\n        protection: (0, 0, 0, 0, 0)\n"
+            );
+            zones_of(&text)
+        };
+        assert_eq!(zone(0), Zones { total_reserve_pages: 16_500, watermark_low_pages: 13_750, boost_pages: 0 });
+        assert_eq!(zone(4096), Zones { boost_pages: 4096, ..zone(0) });
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Published twins: a timer of the kernel writes a group's blocks into a slab, at most eight each time it fires, by the same function that computes them for
 //! READs. Timers fire at multiples of their interval, so that twins of one interval share an interrupt. The timer is part of a map: it ends when nobody holds that map any more, which is why a home pins it, and why [`crate::Home::purge`] ends it.
+//!
+//! Past the responder's lease ([`Responder::set_lease`]) a twin writes nothing; its timer fires once a second at most, and it goes on when the lease is renewed.
 
 use std::fs;
 use std::os::fd::AsFd;

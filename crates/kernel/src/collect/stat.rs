@@ -23,7 +23,7 @@ const SOFTIRQS: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
 const INTERRUPTS: &str = "onlooker_interrupts_total";
 const SOFTIRQS_TOTAL: &str = "node_softirqs_functions_total";
-const PENDING: &str = "onlooker_softirq_pending";
+pub(super) const PENDING: &str = "onlooker_softirq_pending";
 const IOWAIT: &str = "onlooker_iowait_tasks";
 const FORKS: &str = "node_forks_total";
 const FORKS_SLOT: u32 = PAIR_SLOTS - 1;

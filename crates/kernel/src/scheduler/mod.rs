@@ -3,7 +3,8 @@
 //! programs pay for it (docs/kernel-metrics.md, "How long tasks wait"; `make bench-scheduler-latency`).
 //!
 //! The loader ([`install`]) attaches three programs to the scheduler's tracepoints and pins the links under `<home>/scheduler/`, so that they go on without any process until they
-//! are removed. They count nothing until they are told where ([`Latency::start`]), which another process may do: the one that gives out the slab's ranges.
+//! are removed. They count nothing until they are told where ([`Latency::start`]), which another process may do: the one that gives out the slab's ranges; and nothing
+//! past the lease of the home's responder ([`crate::Responder::set_lease`]), until it is renewed. A responder that was never given one sets no end.
 //!
 //! Who writes what: the programs the blocks' slots, each CPU its own two blocks; whoever starts them the identities, before. Readers need nothing but the slab.
 
@@ -39,6 +40,8 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/latency.bpf.o")
 const PROGRAMS: [&str; 3] = ["onlooker_woken", "onlooker_new", "onlooker_switch"];
 const PLACE: &str = "place";
 const HISTOGRAMS: &str = "histograms";
+/// The responder's map.
+const LEASE: &str = "lease";
 /// SCHEDULER_UNSEEN_SLOT, SCHEDULER_ELSEWHERE_SLOT.
 const UNSEEN_SLOT: u32 = 125;
 const ELSEWHERE_SLOT: u32 = 126;
@@ -96,10 +99,10 @@ pub fn schema(cpus: u32) -> Schema {
 /// Loads the programs, which are to write into `slab`, and attaches them, in place of what an earlier loader has pinned. They count nothing yet.
 ///
 /// # Errors
-/// [`Error::Load`], [`Error::Bpf`], [`Error::System`].
+/// [`Error::Load`], [`Error::Bpf`] (no responder is pinned in `home`, too), [`Error::System`].
 pub fn install(home: &Home, slab: &Slab) -> Result<()> {
     remove(home)?;
-    let object = load(slab)?;
+    let object = load(home, slab)?;
     let directory = home.scheduler();
     fs::create_dir_all(&directory).map_err(system("creating", directory.display().to_string(), BPFFS_ADVICE))?;
     let attached = pin(&map_of(&object, PLACE)?, &directory.join(PLACE)).and_then(|()| {
@@ -117,12 +120,15 @@ pub fn remove(home: &Home) -> Result<()> {
     remove_pins(&home.scheduler(), &[PROGRAMS[0], PROGRAMS[1], PROGRAMS[2], PLACE])
 }
 
-fn load(slab: &Slab) -> Result<Object> {
+fn load(home: &Home, slab: &Slab) -> Result<Object> {
+    let lease = open_map(&home.map(LEASE))?;
     let attempt = || {
         let mut open = ObjectBuilder::default().open_memory(OBJECT)?;
         for mut map in open.maps_mut() {
             if map.name() == HISTOGRAMS {
                 map.reuse_fd(slab.as_fd())?;
+            } else if map.name() == LEASE {
+                map.reuse_fd(lease.as_fd())?;
             }
         }
         open.load()

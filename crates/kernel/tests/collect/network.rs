@@ -246,6 +246,27 @@ fn rows_follow_devices_that_come_are_renamed_go_and_come_again() {
 }
 
 #[test]
+fn a_device_that_takes_another_s_number_and_name_is_not_taken_for_it() {
+    own_namespace();
+    let collecting = Collecting::new(&[Group::Network]);
+    let add = || run("ip", &["link", "add", "collecta", "index", "4242", "type", "bridge"]);
+    let mut seen = Vec::new();
+    for round in 0..10 {
+        // From the second round on nobody has looked since the one before was there.
+        add();
+        // The first look takes the row back, and the next gives one.
+        let place = (0..10).find_map(|_| rows(&collecting, SIDES[round % 2]).get("collecta").map(|row| row.0));
+        let place = place.unwrap_or_else(|| panic!("round {round}: it never has a row"));
+        assert!(!seen.contains(&place), "{place:?} twice");
+        seen.push(place);
+        run("ip", &["link", "delete", "collecta"]);
+    }
+    assert!(!rows(&collecting, SIDES[0]).contains_key("collecta"));
+    let most = seen.iter().map(|(row, _)| row).max().unwrap();
+    assert!(*most < 10, "rows are not given again: {seen:?}");
+}
+
+#[test]
 fn more_devices_than_rows_are_bounded() {
     own_namespace();
     let collecting = Collecting::new(&[Group::Network]);

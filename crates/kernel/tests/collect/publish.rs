@@ -114,6 +114,41 @@ fn a_twin_is_written_as_often_as_it_says_and_ends_with_its_holder() {
 }
 
 #[test]
+fn past_the_lease_a_twin_is_silent_until_it_is_renewed() {
+    let collecting = Collecting::new(&[Group::Load]);
+    let responder = &collecting.rig.responder;
+    let slab = responder.create_slab(6, 64).unwrap();
+    let memory = slab.map(0, 64, false).unwrap();
+    let published = publish(&collecting, Group::Load, &slab);
+    let grows = |since: u64| {
+        let begin = Instant::now();
+        while published.written().unwrap() <= since {
+            assert!(begin.elapsed() < Duration::from_secs(10), "it is not written");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    grows(0);
+    for _ in 0..2 {
+        responder.set_lease(Duration::ZERO).unwrap();
+        // A turn may be under way.
+        std::thread::sleep(5 * INTERVAL);
+        let version = &memory.words()[usize::try_from(FIRST * 128).unwrap()];
+        let last = (published.written().unwrap(), version.load(Ordering::Relaxed));
+        // Longer than its slow pace.
+        std::thread::sleep(Duration::from_millis(1500));
+        assert_eq!((published.written().unwrap(), version.load(Ordering::Relaxed)), last, "it is still being written");
+        assert_eq!(last.1 & 1, 0, "it ended in the middle of a block");
+        responder.set_lease(Duration::from_secs(3600)).unwrap();
+        grows(last.0);
+        // And at its own pace again.
+        let written = published.written().unwrap();
+        std::thread::sleep(20 * INTERVAL);
+        let written = published.written().unwrap() - written;
+        assert!(written >= 5, "{written} times in 20 intervals");
+    }
+}
+
+#[test]
 fn impossible_twins_are_refused() {
     let collecting = Collecting::new(&[Group::Load]);
     let slab = collecting.rig.responder.create_slab(6, 8).unwrap();

@@ -30,7 +30,7 @@ struct World {
     home: Home,
     memory: SlabMapping,
     cpus: u32,
-    _pinned: Pinned,
+    pinned: Pinned,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -88,7 +88,7 @@ impl World {
         let words = &memory.words()[FIRST_BLOCK as usize * BLOCK_WORDS..][..(cpus * CPU_BLOCKS) as usize * BLOCK_WORDS];
         identify(words, Identity::first(7, 9));
         Latency::open(&home).and_then(|latency| latency.start(cpus, (FIRST_BLOCK, blocks))).expect("starts");
-        Self { bpffs, home, memory, cpus, _pinned: pinned, _alone: alone }
+        Self { bpffs, home, memory, cpus, pinned, _alone: alone }
     }
 
     fn slots(&self, cpu: u32, block: u32) -> &[AtomicU64] {
@@ -106,6 +106,13 @@ impl World {
 
     fn all(&self) -> Vec<[Histogram; 2]> {
         (0..self.cpus).map(|cpu| [PREEMPTED, WOKEN].map(|block| self.histogram(cpu, block))).collect()
+    }
+
+    /// Waits that have been counted since.
+    fn counted(&self, before: &[[Histogram; 2]]) -> u64 {
+        let after = self.all();
+        let pairs = after.iter().flatten().zip(before.iter().flatten());
+        pairs.map(|(after, before)| after.since(before).count()).sum()
     }
 
     fn unseen(&self) -> u64 {
@@ -284,15 +291,7 @@ fn what_is_removed_costs_nothing_any_more() {
     let ids = world.program_ids();
     let before = world.all();
     (0..20).for_each(|_| thread::sleep(Duration::from_millis(1)));
-    let counted = |before: &[[Histogram; 2]]| -> u64 {
-        world
-            .all()
-            .iter()
-            .zip(before)
-            .flat_map(|(after, before)| [0, 1].map(|at| after[at].since(&before[at]).count()))
-            .sum()
-    };
-    assert!(counted(&before) >= 20, "no process holds the programs, and they count");
+    assert!(world.counted(&before) >= 20, "no process holds the programs, and they count");
     let first_word = world.memory.words()[FIRST_BLOCK as usize * BLOCK_WORDS].load(Ordering::Relaxed);
     assert_eq!(Identity::from_word(first_word), Some(Identity::first(7, 9)));
     let others = &world.memory.words()[..FIRST_BLOCK as usize * BLOCK_WORDS];
@@ -302,12 +301,74 @@ fn what_is_removed_costs_nothing_any_more() {
     thread::sleep(Duration::from_millis(20));
     let before = world.all();
     thread::sleep(Duration::from_millis(50));
-    assert_eq!(counted(&before), 0, "paused");
+    assert_eq!(world.counted(&before), 0, "paused");
     assert!(latency.start(world.cpus, (1, world.cpus * CPU_BLOCKS)).is_err(), "beyond the slab");
     remove(&world.home).expect("removes");
     World::are_gone(&ids);
     assert!(Latency::open(&world.home).is_err() && !world.home.path().join("scheduler").exists());
     remove(&world.home).expect("nothing to remove is no error");
+}
+
+/// By how much CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC.
+fn suspended() -> Duration {
+    let now = |clock| {
+        let time = rustix::time::clock_gettime(clock);
+        let seconds = Duration::from_secs(u64::try_from(time.tv_sec).expect("not before the start"));
+        seconds + Duration::from_nanos(u64::try_from(time.tv_nsec).expect("not negative"))
+    };
+    let monotonic = now(rustix::time::ClockId::Monotonic);
+    now(rustix::time::ClockId::Boottime).saturating_sub(monotonic)
+}
+
+#[test]
+fn past_the_lease_nothing_is_counted_until_it_is_renewed() {
+    const LAPSE: Duration = Duration::from_secs(1);
+    const HOUR: Duration = Duration::from_secs(3600);
+    let world = World::new();
+    let cpu = world.cpus - 1;
+    let sleeps = || (0..20).for_each(|_| thread::sleep(Duration::from_millis(1)));
+    if suspended() > Duration::from_millis(100) {
+        eprintln!("SKIPPED: the machine was suspended for {:?}, and so much longer they count", suspended());
+        return;
+    }
+    let lost = || (world.unseen(), world.elsewhere());
+    let before = world.all();
+    world.pinned.set_lease(HOUR).expect("a lease");
+    sleeps();
+    let with = world.counted(&before);
+    let (is_hog, stop) = (AtomicBool::new(true), AtomicBool::new(false));
+    let (at_end, counted, lost) = thread::scope(|scope| {
+        // At its end one of two waits. It runs while there is none, and is woken when there is one again: its wait then is a new one.
+        for _ in 0..2 {
+            scope.spawn(|| {
+                pin_to(cpu);
+                while !stop.load(Ordering::Relaxed) {
+                    if is_hog.load(Ordering::Relaxed) {
+                        spin(Duration::from_micros(100));
+                    } else {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                }
+            });
+        }
+        world.pinned.set_lease(Duration::from_millis(100)).expect("a lease");
+        thread::sleep(Duration::from_millis(200));
+        is_hog.store(false, Ordering::Relaxed);
+        let (at_end, lost_at_end) = (world.all(), lost());
+        thread::sleep(LAPSE);
+        let (counted, lost_later) = (world.counted(&at_end), lost());
+        world.pinned.set_lease(HOUR).expect("a lease");
+        sleeps();
+        stop.store(true, Ordering::Relaxed);
+        (at_end, counted, (lost_at_end, lost_later))
+    });
+    assert!(with >= 20, "with a lease they count");
+    assert_eq!((counted, lost.0), (0, lost.1), "past the lease they count nothing");
+    assert!(world.counted(&at_end) >= 20, "renewed, they count again");
+    for (after, before) in world.all().iter().zip(&at_end).flat_map(|(after, before)| after.iter().zip(before)) {
+        let grown = after.since(before);
+        assert_eq!(grown.between(LAPSE * 3 / 4, LAPSE * 60), 0, "a wait over the time without a lease: {grown:?}");
+    }
 }
 
 #[test]
