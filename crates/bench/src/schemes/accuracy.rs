@@ -43,6 +43,8 @@ struct Told {
 struct Cell {
     /// Absolute deviations: tasks, percentage points.
     running: Vec<f64>,
+    /// Of the run queue from the truth when the value was acquired: what of the deviation is not age.
+    running_then: Vec<f64>,
     busy: Vec<f64>,
     /// What the load really was, percent.
     true_busy: Vec<f64>,
@@ -58,7 +60,9 @@ impl Cell {
         let mut busy = None;
         for (index, one) in told.iter().enumerate() {
             let Some(truth) = at(events, one.due_ns) else { continue };
-            self.running.push((f64::from(one.reading.running) - f64::from(truth.running)).abs());
+            let deviation = |truth: Event| (f64::from(one.reading.running) - f64::from(truth.running)).abs();
+            self.running.push(deviation(truth));
+            self.running_then.extend(at(events, one.reading.time_ns).map(deviation));
             self.delays_ns.push(one.answered_ns - one.due_ns);
             if let Some(pending) = one.reading.pending {
                 self.pending.0 += u64::from(pending > 0);
@@ -159,8 +163,8 @@ fn report(cells: &[Cell]) -> Result<bool> {
     for (work, cells) in WORKS.iter().zip(cells.chunks(INTERVALS_MS.len() * Scheme::ALL.len())) {
         println!("{}:", work.title());
         println!(
-            "  {:9} {:22} {:>10} {:>10} {:>9} {:>10} {:>10} {:>8}",
-            "every", "scheme", "run queue", "CPU load", "pending", "delay p50", "delay p99", "readings"
+            "  {:9} {:22} {:>10} {:>10} {:>10} {:>9} {:>10} {:>10} {:>8}",
+            "every", "scheme", "run queue", "acquired", "CPU load", "pending", "delay p50", "delay p99", "readings"
         );
         for (interval_ms, cells) in INTERVALS_MS.iter().zip(cells.chunks(Scheme::ALL.len())) {
             for (scheme, cell) in Scheme::ALL.iter().zip(cells) {
@@ -203,10 +207,11 @@ fn row(interval_ms: u64, scheme: Scheme, cell: &Cell) {
         (seen, all) => format!("{:.1} %", 100.0 * seen as f64 / all as f64),
     };
     println!(
-        "  {:9} {:22} {:>10.3} {:>10.2} {:>9} {:>10} {:>10} {:>8}",
+        "  {:9} {:22} {:>10.3} {:>10.3} {:>10.2} {:>9} {:>10} {:>10} {:>8}",
         format!("{interval_ms} ms"),
         scheme.title(),
         mean(&cell.running),
+        mean(&cell.running_then),
         mean(&cell.busy),
         pending,
         delay(0.5),

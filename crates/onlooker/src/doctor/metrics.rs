@@ -5,7 +5,7 @@
 
 use super::Check;
 use super::served::Row;
-use onlooker_kernel::collect::{Options, SurveyedGroup, Verdict, survey};
+use onlooker_kernel::collect::{self, Options, SurveyedGroup, Verdict, survey};
 
 const SAMPLED: &str = "it is not computed here; the agent samples it from procfs, for readers over TCP";
 
@@ -31,11 +31,9 @@ pub(super) fn checks(rows: &mut Vec<Row>) -> Vec<Check> {
     });
     for surveyed in &survey.groups {
         rows.extend(surveyed.result.iter().flatten().map(|metric| {
-            let (before, after) = metric.procfs;
-            let said = format!("kernel {}, procfs {before} to {after}; {}", metric.kernel, metric.reason);
-            let is_equal = metric.verdict == Verdict::Equal;
-            let cost_ns = surveyed.cost_ns.filter(|_| is_equal);
-            Row::surveyed(&metric.metric, surveyed.group.region().to_owned(), is_equal, said, cost_ns)
+            let is_served = metric.verdict.is_served();
+            let cost_ns = surveyed.cost_ns.filter(|_| is_served);
+            Row::surveyed(&metric.metric, surveyed.group.region().to_owned(), is_served, said(metric), cost_ns)
         }));
     }
     findings.chain(survey.groups.iter().flat_map(group)).collect()
@@ -47,17 +45,28 @@ fn group(surveyed: &SurveyedGroup) -> Vec<Check> {
         Ok(metrics) => metrics,
         Err(why) => return vec![Check::warn(what, why.as_str(), SAMPLED)],
     };
-    let equal = metrics.iter().filter(|metric| metric.verdict == Verdict::Equal).count();
-    let detail = format!("{equal} of {} metrics agree with procfs", metrics.len());
-    let mut checks = vec![if equal == 0 { Check::warn(what, detail, SAMPLED) } else { Check::ok(what, detail) }];
+    let count = |verdict| metrics.iter().filter(|metric| metric.verdict == verdict).count();
+    let (equal, bounds) = (count(Verdict::Equal), count(Verdict::Bounds));
+    let mut detail = format!("{equal} of {} metrics agree with procfs", metrics.len());
+    if bounds > 0 {
+        detail += &format!(", {bounds} that it has not are within their bounds");
+    }
+    let is_served = metrics.iter().any(|metric| metric.verdict.is_served());
+    let mut checks = vec![if is_served { Check::ok(what, detail) } else { Check::warn(what, detail, SAMPLED) }];
     checks.extend(metrics.iter().map(|metric| {
         let what = format!("metric {}", metric.metric);
-        let (before, after) = metric.procfs;
-        let detail = format!("kernel {}, procfs {before} to {after}; {}", metric.kernel, metric.reason);
-        match metric.verdict {
-            Verdict::Equal => Check::ok(what, detail),
-            Verdict::Unlike => Check::warn(what, detail, SAMPLED),
+        if metric.verdict.is_served() {
+            Check::ok(what, said(metric))
+        } else {
+            Check::warn(what, said(metric), SAMPLED)
         }
     }));
     checks
+}
+
+/// The verdict, and what was compared.
+fn said(metric: &collect::Check) -> String {
+    let (before, after) = metric.procfs;
+    let procfs = if before.is_nan() { String::new() } else { format!(", procfs {before} to {after}") };
+    format!("{}: kernel {}{procfs}; {}", metric.verdict.name(), metric.kernel, metric.reason)
 }
