@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Two guests of the laboratory, each with soft-RoCE: `a` registers memory, `b` READs it by every size, over a clean wire and over one that loses packets, and looks
+//! at every word. `lab/lab-verbs` runs it. Prints a line a combination: size, loss, READs, wrong words, READs that ended otherwise, p50 and p99 in microseconds.
+#![allow(clippy::print_stdout, reason = "a program for the console")]
+
+use std::error::Error;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use onlooker_region::Block;
+use onlooker_region::map::{Map, sealed_memfd};
+use onlooker_verbs::{
+    Card, CompletionQueue, Device, Endpoint, Flow, Memory, Outcome, Path, QueuePair, Read, Readable, Reads, Settings,
+};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+const REGION_BYTES: u64 = 256 << 10;
+const VA: u64 = 0x5eed_0000_0000_0000;
+const PORT: u16 = 7777;
+/// Longest READ; longer ones are made of several.
+const FRAGMENT_BYTES: u32 = 4 << 10;
+const SIZES: [u32; 4] = [8, 1 << 10, 4 << 10, 128 << 10];
+const LOSSES_PERCENT: [u32; 3] = [0, 1, 5];
+const DEADLINE: Duration = Duration::from_secs(30);
+
+fn variable(name: &str) -> Result<String> {
+    std::env::var(name).map_err(|error| format!("{name}: {error}").into())
+}
+
+fn write_line(stream: &mut TcpStream, endpoint: &Endpoint, key: u32) -> Result<()> {
+    let Endpoint { queue_pair, packet, gid, mtu_bytes, reads_answered } = endpoint;
+    let gid = u128::from_be_bytes(*gid);
+    Ok(writeln!(stream, "{queue_pair} {packet} {gid} {mtu_bytes} {reads_answered} {key}")?)
+}
+
+fn read_line(stream: &TcpStream) -> Result<(Endpoint, u32)> {
+    let mut line = String::new();
+    BufReader::new(stream.try_clone()?).read_line(&mut line)?;
+    let numbers = line.split_whitespace().map(str::parse).collect::<std::result::Result<Vec<u128>, _>>()?;
+    let [queue_pair, packet, gid, mtu_bytes, reads_answered, key] = numbers[..] else {
+        return Err(format!("no endpoint: {line:?}").into());
+    };
+    let endpoint = Endpoint {
+        queue_pair: queue_pair.try_into()?,
+        packet: packet.try_into()?,
+        gid: gid.to_be_bytes(),
+        mtu_bytes: mtu_bytes.try_into()?,
+        reads_answered: reads_answered.try_into()?,
+    };
+    Ok((endpoint, key.try_into()?))
+}
+
+/// The watched side: from its `ready` on only the device answers.
+fn serve() -> Result<()> {
+    let device = Device::of(variable("LAB_IP4")?.parse()?)?;
+    let memory = sealed_memfd("lab", REGION_BYTES)?;
+    let memory = Map::of(&memory, 0, REGION_BYTES, true)?;
+    (VA..).step_by(8).zip(memory.words()).for_each(|(va, word)| word.store(va, Ordering::Relaxed));
+    let readable = Readable::register(&device, memory, VA)?;
+    let queue = CompletionQueue::new(&device, 16)?;
+    let listener = TcpListener::bind(("0.0.0.0", PORT))?;
+    println!("device {} {:?}: {REGION_BYTES} bytes at {VA:#x}", device.name(), device.limits());
+    let (mut stream, _) = listener.accept()?;
+    let (peer, _) = read_line(&stream)?;
+    let mut pair = QueuePair::new(&queue, 1)?;
+    pair.connect(&peer, Path::default())?;
+    write_line(&mut stream, &pair.endpoint(), readable.rkey())?;
+    // Until the reader closes it tells how many packets to lose.
+    let before = ticks()?;
+    for (index, percent) in BufReader::new(stream.try_clone()?).lines().enumerate() {
+        if index == 0 {
+            println!("CPU of this process while it was read: {} ticks", ticks()? - before);
+        }
+        lose(percent?.parse()?)?;
+        writeln!(stream, "done")?;
+    }
+    Ok(())
+}
+
+/// User and system time of this process.
+fn ticks() -> Result<u64> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let fields: Vec<_> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+    Ok(fields[11].parse::<u64>()? + fields[12].parse::<u64>()?)
+}
+
+/// One READ's worth of memory for each tag.
+struct Answers(Vec<Block>);
+
+impl Memory for Answers {
+    fn of(&mut self, _: Flow, tag: u64, bytes: u32) -> &mut [Block] {
+        let first = usize::try_from(tag).unwrap_or(usize::MAX) * (FRAGMENT_BYTES as usize / 1024);
+        &mut self.0[first..][..bytes.div_ceil(1024) as usize]
+    }
+}
+
+struct Reader {
+    reads: Reads<Card>,
+    flow: Flow,
+    rkey: u32,
+    answers: Answers,
+    begin: Instant,
+}
+
+impl Reader {
+    fn connect() -> Result<(Self, TcpStream)> {
+        let device = Device::of(variable("LAB_IP4")?.parse()?)?;
+        let mut reads = Reads::new(Card::new(CompletionQueue::new(&device, 64)?));
+        let settings = Settings { depth: 16, max_read_blocks: FRAGMENT_BYTES / 1024 };
+        let mut pair = reads.port_mut().pair(settings)?;
+        let peer: IpAddr = variable("LAB_PEER_IP4")?.parse()?;
+        let begin = Instant::now();
+        let mut stream = loop {
+            match TcpStream::connect((peer, PORT)) {
+                Ok(stream) => break stream,
+                Err(error) if begin.elapsed() > DEADLINE => return Err(error.into()),
+                Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            }
+        };
+        write_line(&mut stream, &pair.endpoint(), 0)?;
+        let (host, rkey) = read_line(&stream)?;
+        pair.connect(&host, Path::default())?;
+        let flow = reads.add(pair, settings).ok_or("no flow")?;
+        let answers = Answers(vec![Block::default(); (128 << 10) / 1024]);
+        Ok((Self { reads, flow, rkey, answers, begin: Instant::now() }, stream))
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Reads `bytes` from the beginning of the region; false if a part ended otherwise.
+    fn read(&mut self, bytes: u32) -> Result<bool> {
+        let deadline_ns = self.now_ns() + u64::try_from(DEADLINE.as_nanos())?;
+        let parts: Vec<_> = (0u64..u64::from(bytes.div_ceil(FRAGMENT_BYTES)))
+            .map(|tag| {
+                let offset = tag * u64::from(FRAGMENT_BYTES);
+                let left = u64::from(bytes) - offset;
+                let bytes = u32::try_from(left.min(FRAGMENT_BYTES.into())).unwrap_or(u32::MAX);
+                Read { tag, va: VA + offset, rkey: self.rkey, bytes, deadline_ns }
+            })
+            .collect();
+        let (mut sent, mut ended) = (0, Vec::new());
+        while ended.len() < parts.len() {
+            sent += self.reads.submit(self.flow, &parts[sent..])?;
+            self.reads.port().queue().arm()?;
+            let before = ended.len();
+            let now_ns = self.now_ns();
+            self.reads.poll(&mut self.answers, now_ns, &mut ended)?;
+            if ended.len() == before {
+                let mut ready = [rustix::event::PollFd::new(self.reads.port().queue(), rustix::event::PollFlags::IN)];
+                let pause = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
+                rustix::event::poll(&mut ready, Some(&pause))?;
+            }
+            if self.reads.failure(self.flow).is_some() && self.reads.in_flight() == 0 {
+                break;
+            }
+        }
+        Ok(ended.len() == parts.len() && ended.iter().all(|one| one.outcome == Outcome::Done))
+    }
+
+    fn wrong_words(&self, bytes: u32) -> usize {
+        let words = self.answers.0.iter().flat_map(|block| block.0).take(bytes as usize / 8);
+        (VA..).step_by(8).zip(words).filter(|(va, word)| va != word).count()
+    }
+
+    fn measure(&mut self, bytes: u32, loss_percent: u32, count: usize) -> Result<bool> {
+        let (mut wrong, mut failed, mut times) = (0, 0, Vec::with_capacity(count));
+        for _ in 0..count {
+            self.answers.0.fill(Block::default());
+            let begin = Instant::now();
+            if self.read(bytes)? {
+                times.push(begin.elapsed().as_micros());
+                wrong += self.wrong_words(bytes);
+            } else {
+                failed += 1;
+            }
+        }
+        times.sort_unstable();
+        let at = |percent: usize| times.get((times.len().max(1) - 1) * percent / 100).copied().unwrap_or(0);
+        println!("READ {bytes} {loss_percent} {count} {wrong} {failed} {} {}", at(50), at(99));
+        Ok(wrong == 0 && failed == 0)
+    }
+}
+
+fn lose(percent: u32) -> Result<()> {
+    let nic = variable("LAB_NIC")?;
+    let loss = format!("{percent}%");
+    let status = Command::new("tc").args(["qdisc", "replace", "dev", &nic, "root", "netem", "loss", &loss]).status()?;
+    if status.success() { Ok(()) } else { Err(format!("tc: {status}").into()) }
+}
+
+fn read_all() -> Result<bool> {
+    let count: usize = variable("READS")?.parse()?;
+    let (mut reader, mut stream) = Reader::connect()?;
+    let mut is_right = true;
+    for loss_percent in LOSSES_PERCENT {
+        if loss_percent > 0 {
+            lose(loss_percent)?;
+            writeln!(stream, "{loss_percent}")?;
+            BufReader::new(&stream).read_line(&mut String::new())?;
+        }
+        for bytes in SIZES {
+            is_right &= reader.measure(bytes, loss_percent, if loss_percent > 0 { count / 5 } else { count })?;
+        }
+    }
+    println!("{:?}", reader.reads.counters());
+    drop(stream);
+    Ok(is_right)
+}
+
+fn main() -> Result<()> {
+    match variable("LAB_ROLE")?.as_str() {
+        "a" => serve(),
+        _ if read_all()? => Ok(()),
+        _ => Err("not every READ was right".into()),
+    }
+}

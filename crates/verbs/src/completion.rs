@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Completion queues: what became of work requests, told in order for each queue pair.
+//!
+//! Basic queues, with a channel to sleep on: the extended kind tells of completions that never were on soft-RoCE. Every work request of a queue pair that ends in error
+//! completes, signalled or not; so a queue has an entry for each that can be outstanding ([`CompletionQueue::reserve`]), and never overflows.
+#![allow(unsafe_code)]
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rdma_mummy_sys::{ibv_ack_cq_events, ibv_get_cq_event, ibv_poll_cq, ibv_req_notify_cq, ibv_wc, ibv_wc_status};
+use sideway::ibverbs::completion::{
+    BasicCompletionQueue, CompletionChannel, CompletionQueue as _, GenericCompletionQueue,
+};
+
+use crate::device::Device;
+use crate::error::{Error, system};
+
+/// Completions that one poll takes at most.
+pub const MAX_POLL: usize = 64;
+
+/// How a work request ended (IBA 11.6.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Done.
+    Done,
+    /// Not done, since one before it has failed or the queue pair has been moved to the error state.
+    Flushed,
+    /// The other end refuses key, range or right.
+    Access,
+    /// The other end takes it for no request that it can answer.
+    Invalid,
+    /// The other end has failed.
+    Remote,
+    /// No answer, however often it was asked for.
+    NoAnswer,
+    /// This end has failed: the raw status (`enum ibv_wc_status`).
+    Local(u32),
+}
+
+impl Status {
+    pub(crate) fn of(raw: u32) -> Self {
+        match raw {
+            ibv_wc_status::IBV_WC_SUCCESS => Self::Done,
+            ibv_wc_status::IBV_WC_WR_FLUSH_ERR => Self::Flushed,
+            ibv_wc_status::IBV_WC_REM_ACCESS_ERR => Self::Access,
+            ibv_wc_status::IBV_WC_REM_INV_REQ_ERR => Self::Invalid,
+            ibv_wc_status::IBV_WC_REM_OP_ERR | ibv_wc_status::IBV_WC_REM_ABORT_ERR => Self::Remote,
+            ibv_wc_status::IBV_WC_RETRY_EXC_ERR
+            | ibv_wc_status::IBV_WC_RNR_RETRY_EXC_ERR
+            | ibv_wc_status::IBV_WC_RESP_TIMEOUT_ERR => Self::NoAnswer,
+            other => Self::Local(other),
+        }
+    }
+
+    /// A word for it, for counters.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Flushed => "flushed",
+            Self::Access => "access",
+            Self::Invalid => "invalid",
+            Self::Remote => "remote",
+            Self::NoAnswer => "no_answer",
+            Self::Local(_) => "local",
+        }
+    }
+}
+
+/// A work request that has completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// As it was posted.
+    pub id: u64,
+    /// How it ended.
+    pub status: Status,
+}
+
+/// A completion queue and its channel.
+#[derive(Debug)]
+pub struct CompletionQueue {
+    device: Device,
+    queue: Arc<BasicCompletionQueue>,
+    channel: Arc<CompletionChannel>,
+    entries: u32,
+    reserved: AtomicU32,
+}
+
+impl CompletionQueue {
+    /// With room for so many completions.
+    ///
+    /// # Errors
+    /// [`Error::Limit`], [`Error::System`].
+    pub fn new(device: &Device, entries: u32) -> Result<Self, Error> {
+        let name = device.name();
+        let limit = device.limits().completions;
+        if entries > limit {
+            let (wanted, limit) = (entries.into(), limit.into());
+            return Err(Error::Limit { device: name.into(), what: "completions", wanted, limit });
+        }
+        let channel = device.context().create_comp_channel().map_err(system(name, "making a completion channel"))?;
+        channel.set_nonblocking(true).map_err(system(name, "fcntl of a completion channel"))?;
+        let mut builder = device.context().create_cq_builder();
+        builder.setup_cqe(entries).setup_comp_channel(&channel, 0);
+        let queue = builder.build().map_err(system(name, "making a completion queue"))?;
+        Ok(Self { device: device.clone(), queue, channel, entries, reserved: AtomicU32::new(0) })
+    }
+
+    /// Its device.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Keeps room for what a queue pair can have outstanding.
+    ///
+    /// # Errors
+    /// [`Error::Limit`].
+    pub fn reserve(&self, entries: u32) -> Result<(), Error> {
+        let reserve = |reserved: u32| reserved.checked_add(entries).filter(|all| *all <= self.entries);
+        let before = self.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve);
+        before.map(drop).map_err(|reserved| Error::Limit {
+            device: self.device.name().into(),
+            what: "entries of a completion queue",
+            wanted: u64::from(reserved) + u64::from(entries),
+            limit: self.entries.into(),
+        })
+    }
+
+    /// Gives room back, of a queue pair that has nothing outstanding any more.
+    pub fn release(&self, entries: u32) {
+        self.reserved.fetch_sub(entries, Ordering::Relaxed);
+    }
+
+    /// Takes completions, at most [`MAX_POLL`], into the front of `completed`; returns how many. Never waits.
+    ///
+    /// # Errors
+    /// [`Error::Overrun`].
+    pub fn poll(&self, completed: &mut [Completed; MAX_POLL]) -> Result<usize, Error> {
+        let mut entries = [const { MaybeUninit::<ibv_wc>::uninit() }; MAX_POLL];
+        let room = i32::try_from(MAX_POLL).unwrap_or(i32::MAX);
+        // SAFETY: the queue lives as long as `self`; as many entries are written as are counted, and only these are read.
+        let count = unsafe { ibv_poll_cq(self.queue.cq().as_ptr(), room, entries.as_mut_ptr().cast()) };
+        let count = usize::try_from(count).map_err(|_| Error::Overrun { device: self.device.name().into() })?;
+        for (to, entry) in completed.iter_mut().zip(&entries[..count.min(MAX_POLL)]) {
+            // SAFETY: one of the first `count`. Of a failed request only these two are defined (ibv_poll_cq(3)).
+            let (id, status) = unsafe { ((*entry.as_ptr()).wr_id, (*entry.as_ptr()).status) };
+            *to = Completed { id, status: Status::of(status) };
+        }
+        Ok(count.min(MAX_POLL))
+    }
+
+    /// Has the channel become readable at the next completion. Completions that came before make none: poll once more after this, before sleeping.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn arm(&self) -> Result<(), Error> {
+        // What the channel told of is taken away, and acknowledged: destroying the queue waits for that.
+        loop {
+            let (mut queue, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
+            // SAFETY: channel and queue live as long as `self`; both pointers are written before the call returns 0, and the only queue of this channel is ours.
+            let got = unsafe {
+                let got = ibv_get_cq_event(self.channel.comp_channel().as_ptr(), &raw mut queue, &raw mut context);
+                if got == 0 {
+                    ibv_ack_cq_events(queue, 1);
+                }
+                got
+            };
+            if got != 0 {
+                break;
+            }
+        }
+        // SAFETY: the queue lives as long as `self`.
+        match unsafe { ibv_req_notify_cq(self.queue.cq().as_ptr(), 0) } {
+            0 => Ok(()),
+            errno => Err(Error::System {
+                device: self.device.name().into(),
+                operation: "arming a completion queue",
+                source: std::io::Error::from_raw_os_error(errno.abs()),
+            }),
+        }
+    }
+
+    pub(crate) fn handle(&self) -> GenericCompletionQueue {
+        GenericCompletionQueue::from(self.queue.clone())
+    }
+}
+
+/// Readable once something has completed after [`CompletionQueue::arm`].
+impl AsFd for CompletionQueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor belongs to the channel, which lives as long as `self`.
+        unsafe { BorrowedFd::borrow_raw(self.channel.as_raw_fd()) }
+    }
+}

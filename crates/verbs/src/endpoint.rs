@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What two queue pairs tell each other before the first READ, by way of the bootstrap endpoint.
+
+/// Numbers of queue pairs and packets have 24 bits (IBA 9.2).
+pub(crate) const NUMBER_MASK: u32 = 0xff_ffff;
+/// Queue pairs 0 and 1 are the subnet's (IBA 3.2.1).
+const FIRST_QUEUE_PAIR: u32 = 2;
+/// Path MTUs that there are (IBA 9.2.1).
+const MTUS: [u16; 5] = [256, 512, 1024, 2048, 4096];
+
+/// One end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The queue pair's number.
+    pub queue_pair: u32,
+    /// Number of the first packet that it sends. Fresh each time that it connects.
+    pub packet: u32,
+    /// The device's address.
+    pub gid: [u8; 16],
+    /// Longest payload of a packet that its port takes, bytes.
+    pub mtu_bytes: u16,
+    /// READs that it answers at once.
+    pub reads_answered: u8,
+}
+
+/// What cannot be an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadEndpoint {
+    /// Not of 24 bits, or the subnet's.
+    #[error("{0} is no number of a queue pair")]
+    QueuePair(u32),
+    /// Not of 24 bits.
+    #[error("{0} is no number of a packet")]
+    Packet(u32),
+    /// No path MTU.
+    #[error("{0} bytes is no path MTU")]
+    Mtu(u16),
+    /// It would answer none: on soft-RoCE such a READ hangs without an error.
+    #[error("the other end answers no READs")]
+    NoReads,
+}
+
+impl Endpoint {
+    /// Whether it can be one.
+    ///
+    /// # Errors
+    /// [`BadEndpoint`].
+    pub fn check(&self) -> Result<(), BadEndpoint> {
+        if !(FIRST_QUEUE_PAIR..=NUMBER_MASK).contains(&self.queue_pair) {
+            return Err(BadEndpoint::QueuePair(self.queue_pair));
+        }
+        if self.packet > NUMBER_MASK {
+            return Err(BadEndpoint::Packet(self.packet));
+        }
+        if !MTUS.contains(&self.mtu_bytes) {
+            return Err(BadEndpoint::Mtu(self.mtu_bytes));
+        }
+        Ok(())
+    }
+
+    /// READs that a requester which sends `reads_sent` at once may have under way towards this end: more are no error that soft-RoCE would tell of, but one that
+    /// ends the queue pair on a card (IBA 9.4.4: the responder's resources).
+    ///
+    /// # Errors
+    /// [`BadEndpoint::NoReads`].
+    pub fn reads_from(&self, reads_sent: u8) -> Result<u8, BadEndpoint> {
+        match self.reads_answered.min(reads_sent) {
+            0 => Err(BadEndpoint::NoReads),
+            reads => Ok(reads),
+        }
+    }
+}
+
+/// How patient a requester is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// Waits 4.096 us times two to the power of this for an answer before it asks again (IBA 9.7.6.1.3); a card waits up to four times as long.
+    pub timeout_exponent: u8,
+    /// Asks again so many times, at most 6: with 7 soft-RoCE was seen not to give up.
+    pub retries: u8,
+}
+
+impl Default for Path {
+    /// 0.54 s seven times.
+    fn default() -> Self {
+        Self { timeout_exponent: 17, retries: 6 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: Endpoint = Endpoint { queue_pair: 17, packet: 0, gid: [0; 16], mtu_bytes: 1024, reads_answered: 16 };
+
+    #[test]
+    fn only_what_can_be_an_endpoint_is_one() {
+        assert_eq!(GOOD.check(), Ok(()));
+        for (endpoint, wrong) in [
+            (Endpoint { queue_pair: 1, ..GOOD }, BadEndpoint::QueuePair(1)),
+            (Endpoint { queue_pair: 1 << 24, ..GOOD }, BadEndpoint::QueuePair(1 << 24)),
+            (Endpoint { packet: 1 << 24, ..GOOD }, BadEndpoint::Packet(1 << 24)),
+            (Endpoint { mtu_bytes: 1500, ..GOOD }, BadEndpoint::Mtu(1500)),
+        ] {
+            assert_eq!(endpoint.check(), Err(wrong));
+        }
+    }
+
+    #[test]
+    fn no_more_reads_than_either_end_can() {
+        let of = |answered, sent| Endpoint { reads_answered: answered, ..GOOD }.reads_from(sent);
+        assert_eq!((of(16, 128), of(128, 16), of(1, 1)), (Ok(16), Ok(16), Ok(1)));
+        assert_eq!((of(0, 16), of(16, 0)), (Err(BadEndpoint::NoReads), Err(BadEndpoint::NoReads)));
+    }
+}

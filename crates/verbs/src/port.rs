@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What [`Reads`](crate::Reads) needs of a device: to post, to poll, and to look at what has landed.
+
+use onlooker_region::Block;
+
+use crate::completion::{Completed, CompletionQueue, MAX_POLL};
+use crate::device::Limits;
+use crate::endpoint::{Endpoint, Path};
+use crate::error::Error;
+use crate::memory::Landing;
+use crate::queue_pair::QueuePair;
+use crate::reads::Settings;
+
+/// A READ as it is posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkRequest {
+    /// Comes back in the completion.
+    pub id: u64,
+    /// Whether it completes when nothing has failed.
+    pub is_signalled: bool,
+    /// Address at the other end.
+    pub va: u64,
+    /// Key there.
+    pub rkey: u32,
+    /// First block of the pair's memory that the answer goes to.
+    pub at: u32,
+    /// Length, whole words.
+    pub bytes: u32,
+}
+
+/// A device with one completion queue.
+pub trait Port {
+    /// A queue pair with the memory that its answers land in.
+    type Pair;
+
+    /// Posts all, or none.
+    ///
+    /// # Errors
+    /// None was posted.
+    fn post(&mut self, pair: &mut Self::Pair, batch: &[WorkRequest]) -> Result<(), Error>;
+
+    /// As [`CompletionQueue::poll`].
+    ///
+    /// # Errors
+    /// Completions were lost.
+    fn poll(&mut self, completed: &mut [Completed; MAX_POLL]) -> Result<usize, Error>;
+
+    /// Copies what has landed: so many bytes from a block on.
+    fn landed(&self, pair: &Self::Pair, from: (u32, u32), to: &mut [Block]);
+
+    /// Ends a queue pair. Completions of it may still come.
+    fn retire(&mut self, pair: Self::Pair);
+}
+
+/// A real device.
+#[derive(Debug)]
+pub struct Card {
+    queue: CompletionQueue,
+    /// Entries of queue pairs that have ended, whose completions may still be in the queue.
+    leaving: u32,
+}
+
+/// A queue pair of a [`Card`] and the memory that its answers land in.
+#[derive(Debug)]
+pub struct CardPair {
+    // Goes first: its memory must outlive it.
+    pair: QueuePair,
+    landing: Landing,
+    depth: u32,
+}
+
+impl Card {
+    /// With this completion queue.
+    #[must_use]
+    pub fn new(queue: CompletionQueue) -> Self {
+        Self { queue, leaving: 0 }
+    }
+
+    /// Its completion queue, to sleep on.
+    #[must_use]
+    pub fn queue(&self) -> &CompletionQueue {
+        &self.queue
+    }
+
+    /// A queue pair for one host, to be connected.
+    ///
+    /// # Errors
+    /// [`Error::Limit`], [`Error::System`].
+    pub fn pair(&mut self, settings: Settings) -> Result<CardPair, Error> {
+        let Settings { depth, max_read_blocks } = settings;
+        self.queue.reserve(depth)?;
+        let made = QueuePair::new(&self.queue, depth).and_then(|pair| {
+            let landing = Landing::new(self.queue.device(), depth * max_read_blocks)?;
+            Ok(CardPair { pair, landing, depth })
+        });
+        made.inspect_err(|_| self.queue.release(depth))
+    }
+}
+
+impl CardPair {
+    /// What the host has to know.
+    #[must_use]
+    pub fn endpoint(&self) -> Endpoint {
+        self.pair.endpoint()
+    }
+
+    /// Connects to what the host has told.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] if that cannot be, or it answers no READs; [`Error::System`].
+    pub fn connect(&mut self, host: &Endpoint, path: Path) -> Result<(), Error> {
+        let reads_sent = self.queue_limits().reads_sent;
+        let checked = host.check().and_then(|()| host.reads_from(reads_sent));
+        checked.map_err(|source| Error::Peer { device: self.pair.device().name().into(), source })?;
+        self.pair.connect(host, path)
+    }
+
+    fn queue_limits(&self) -> Limits {
+        self.pair.device().limits()
+    }
+}
+
+impl Port for Card {
+    type Pair = CardPair;
+
+    fn post(&mut self, pair: &mut CardPair, batch: &[WorkRequest]) -> Result<(), Error> {
+        pair.pair.post(&pair.landing, batch)
+    }
+
+    fn poll(&mut self, completed: &mut [Completed; MAX_POLL]) -> Result<usize, Error> {
+        let count = self.queue.poll(completed)?;
+        if count < MAX_POLL {
+            self.queue.release(std::mem::take(&mut self.leaving));
+        }
+        Ok(count)
+    }
+
+    fn landed(&self, pair: &CardPair, from: (u32, u32), to: &mut [Block]) {
+        pair.landing.copy(from, to);
+    }
+
+    fn retire(&mut self, pair: CardPair) {
+        self.leaving += pair.depth;
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A reliable connection (IBA 9.7), at either end: from its making over RESET, INIT, RTR and RTS to READs, and back after an error.
+//!
+//! Recovery is for both ends: each is reset, which gives it a fresh packet number, and is connected to what the other end tells then. A queue pair that was connected
+//! with the packet numbers of before would take answers of then for answers of now.
+#![allow(unsafe_code)]
+
+use rustix::rand::{GetRandomFlags, getrandom};
+use sideway::ibverbs::AccessFlags;
+use sideway::ibverbs::address::{AddressHandleAttribute, Gid};
+use sideway::ibverbs::device_context::Mtu;
+use sideway::ibverbs::queue_pair::{
+    ExtendedQueuePair, PostSendGuard as _, QueuePair as _, QueuePairAttribute, QueuePairAttributeMask, QueuePairState,
+    SendOperationFlags, SetScatterGatherEntry as _, WorkRequestFlags,
+};
+
+use crate::completion::CompletionQueue;
+use crate::device::Device;
+use crate::endpoint::{Endpoint, NUMBER_MASK, Path};
+use crate::error::{Error, system};
+use crate::memory::Landing;
+use crate::port::WorkRequest;
+
+/// Hops that packets may take, as IP's usual time to live.
+const HOP_LIMIT: u8 = 64;
+/// Pause that a receiver that is not ready asks for (IBA table 45): 0.64 ms. READs never meet one.
+const NOT_READY_TIMER: u8 = 12;
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct QueuePair {
+    inner: ExtendedQueuePair,
+    device: Device,
+    packet: u32,
+}
+
+impl QueuePair {
+    /// Unconnected, for at most `depth` READs outstanding, whose completions go to `queue`: reserve them there. A pair that only answers has a depth of 1.
+    ///
+    /// # Errors
+    /// [`Error::Limit`], [`Error::System`].
+    pub fn new(queue: &CompletionQueue, depth: u32) -> Result<Self, Error> {
+        let device = queue.device().clone();
+        let limit = device.limits().work_requests;
+        if depth > limit {
+            let (wanted, limit) = (depth.into(), limit.into());
+            return Err(Error::Limit { device: device.name().into(), what: "work requests", wanted, limit });
+        }
+        let mut builder = device.domain().create_qp_builder();
+        builder.setup_max_send_wr(depth).setup_max_recv_wr(1);
+        builder.setup_send_cq(queue.handle()).setup_recv_cq(queue.handle());
+        builder.setup_send_ops_flags(SendOperationFlags::Read);
+        let inner = builder.build_ex().map_err(system(device.name(), "making a queue pair"))?;
+        let mut pair = Self { inner, device, packet: 0 };
+        pair.packet = pair.random_packet()?;
+        Ok(pair)
+    }
+
+    /// Its device.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn random_packet(&self) -> Result<u32, Error> {
+        let mut bytes = [0; 4];
+        let got = getrandom(&mut bytes, GetRandomFlags::empty());
+        got.map_err(|errno| Error::System {
+            device: self.device.name().into(),
+            operation: "getrandom",
+            source: errno.into(),
+        })?;
+        Ok(u32::from_le_bytes(bytes) & NUMBER_MASK)
+    }
+
+    /// What the other end has to know.
+    #[must_use]
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint {
+            queue_pair: self.inner.qp_number(),
+            packet: self.packet,
+            gid: self.device.gid(),
+            mtu_bytes: bytes_of(self.device.mtu()),
+            reads_answered: self.device.limits().reads_answered,
+        }
+    }
+
+    /// Connects to the other end, which may READ what is registered [`Readable`](crate::Readable), and may be READ where it answers any.
+    ///
+    /// # Errors
+    /// [`Error::System`]: among others there is no way to the other end's address.
+    pub fn connect(&mut self, peer: &Endpoint, path: Path) -> Result<(), Error> {
+        let limits = self.device.limits();
+        let (port, gid_index) = self.device.address();
+        let mut init = QueuePairAttribute::new();
+        init.setup_state(QueuePairState::Init).setup_pkey_index(0).setup_port(port);
+        init.setup_access_flags(AccessFlags::RemoteRead);
+        self.modify(&init, "INIT of a queue pair")?;
+
+        let mut way = AddressHandleAttribute::new();
+        way.setup_port(port).setup_grh_dest_gid(&Gid { raw: peer.gid });
+        way.setup_grh_src_gid_index(gid_index).setup_grh_hop_limit(HOP_LIMIT);
+        let mut receive = QueuePairAttribute::new();
+        receive.setup_state(QueuePairState::ReadyToReceive).setup_path_mtu(of_bytes(peer.mtu_bytes, self.device.mtu()));
+        receive.setup_dest_qp_num(peer.queue_pair).setup_rq_psn(peer.packet);
+        receive.setup_max_dest_read_atomic(limits.reads_answered).setup_min_rnr_timer(NOT_READY_TIMER);
+        receive.setup_address_vector(&way);
+        self.modify(&receive, "RTR of a queue pair")?;
+
+        let mut send = QueuePairAttribute::new();
+        send.setup_state(QueuePairState::ReadyToSend).setup_sq_psn(self.packet);
+        send.setup_timeout(path.timeout_exponent).setup_retry_cnt(path.retries).setup_rnr_retry(path.retries);
+        // One that answers none is not asked; 0 would hang without an error if it were.
+        send.setup_max_read_atomic(peer.reads_from(limits.reads_sent).unwrap_or(1));
+        self.modify(&send, "RTS of a queue pair")
+    }
+
+    /// Back to the beginning, with a fresh packet number. What was outstanding never completes: poll before, or abandon it.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn reset(&mut self) -> Result<(), Error> {
+        let mut reset = QueuePairAttribute::new();
+        reset.setup_state(QueuePairState::Reset);
+        self.modify(&reset, "RESET of a queue pair")?;
+        self.packet = self.random_packet()?;
+        Ok(())
+    }
+
+    /// Whether it can be of use: connected, and not in error.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn is_ready(&self) -> Result<bool, Error> {
+        let asked = self.inner.query(QueuePairAttributeMask::State);
+        let (told, _) = asked.map_err(system(self.device.name(), "asking for the state of a queue pair"))?;
+        Ok(matches!(told.state(), QueuePairState::ReadyToReceive | QueuePairState::ReadyToSend))
+    }
+
+    fn modify(&mut self, attributes: &QueuePairAttribute, operation: &'static str) -> Result<(), Error> {
+        self.inner.modify(attributes).map_err(system(self.device.name(), operation))
+    }
+
+    /// Posts READs into `landing`, all or none.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub(crate) fn post(&mut self, landing: &Landing, batch: &[WorkRequest]) -> Result<(), Error> {
+        let mut posting = self.inner.start_post_send();
+        for request in batch {
+            let (lkey, address) = landing.place(request.at);
+            let flags = if request.is_signalled { WorkRequestFlags::Signaled } else { WorkRequestFlags::none() };
+            let handle = posting.construct_wr(request.id, flags).setup_read(request.rkey, request.va);
+            // SAFETY: lkey names the registration of `landing`, whose memory outlives the queue pair (port.rs), and the device checks the bounds of both ends.
+            unsafe { handle.setup_sge(lkey, address, request.bytes) };
+        }
+        posting.post().map_err(system(self.device.name(), "posting READs"))
+    }
+}
+
+fn bytes_of(mtu: Mtu) -> u16 {
+    match mtu {
+        Mtu::Mtu256 => 256,
+        Mtu::Mtu512 => 512,
+        Mtu::Mtu1024 => 1024,
+        Mtu::Mtu2048 => 2048,
+        Mtu::Mtu4096 => 4096,
+    }
+}
+
+/// The smaller of both ends'.
+fn of_bytes(bytes: u16, own: Mtu) -> Mtu {
+    let least = bytes.min(bytes_of(own));
+    let all = [Mtu::Mtu4096, Mtu::Mtu2048, Mtu::Mtu1024, Mtu::Mtu512];
+    all.into_iter().find(|mtu| bytes_of(*mtu) <= least).unwrap_or(Mtu::Mtu256)
+}
