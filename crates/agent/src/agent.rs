@@ -27,7 +27,7 @@ use crate::processors::Processors;
 use crate::protocol::Refusal;
 use crate::registration::Registration;
 use crate::served::Served;
-use crate::server::Server;
+use crate::server::{End, Server};
 use crate::system::{self, KERNEL_CAPABILITIES};
 use crate::tables::cgroups;
 use crate::tcp::Responder;
@@ -79,6 +79,9 @@ pub enum AgentError {
     /// The kernel responder's tables.
     #[error("kernel responder: {0}; `onlooker-agent purge` removes it, then start again")]
     Kernel(#[from] KernelError),
+    /// An error, so that a service manager that restarts after failures only does so, too.
+    #[error("this machine has more processors than metrics know: ended, to be started anew")]
+    Outgrown,
     /// Anything else of the system.
     #[error("cannot {operation}: {source}")]
     System {
@@ -197,7 +200,10 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     service::notify("STOPPING=1");
     drop((listening, state_lock));
     system::log("stopped");
-    ended
+    match ended? {
+        End::Asked => Ok(()),
+        End::Outgrown => Err(AgentError::Outgrown),
+    }
 }
 
 /// Names in the policy, by this host's files.

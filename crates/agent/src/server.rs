@@ -118,12 +118,21 @@ struct Loop {
     buffer: Vec<u8>,
 }
 
+/// Why the loop has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// By a signal.
+    Asked,
+    /// Metrics do not know all processors: to be started anew.
+    Outgrown,
+}
+
 impl Server {
     /// Serves until a signal asks to stop, or a service manager is to start the agent anew.
     ///
     /// # Errors
     /// epoll or timerfd fail.
-    pub fn run(self) -> io::Result<()> {
+    pub fn run(self) -> io::Result<End> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
         let reserve = File::open("/dev/null").ok();
@@ -166,7 +175,7 @@ impl<T: AsFd> AsFdDyn for T {
 }
 
 impl Loop {
-    fn run(&mut self) -> io::Result<()> {
+    fn run(&mut self) -> io::Result<End> {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         // Regions that an earlier agent has left have their deadlines already.
         self.arm()?;
@@ -185,10 +194,10 @@ impl Loop {
                     TIMER => {
                         self.expire();
                         if self.is_outgrown() {
-                            return Ok(());
+                            return Ok(End::Outgrown);
                         }
                     }
-                    STOP => return Ok(()),
+                    STOP => return Ok(End::Asked),
                     HANGUP => self.hangup(),
                     KERNEL => {
                         if let Some(upkeep) = &mut self.server.upkeep
@@ -245,14 +254,17 @@ impl Loop {
         self.server.tables.expire(now_ns);
     }
 
-    /// Whether to end for processors that metrics do not know. Looked for when the timer wakes us anyway, which it does while somebody reads.
+    /// Whether to end for processors that metrics do not know. Looked for when the timer wakes us anyway: for samples, tables, the lease.
     fn is_outgrown(&mut self) -> bool {
-        let Some(present) = self.server.processors.changed(boot_time_ns()) else { return false };
-        let is_supervised = service::is_supervised();
-        let remedy =
-            if is_supervised { "ending, to be started anew" } else { "restart the agent: sums leave out new ones" };
-        system::log(&format!("warning: this machine's processors are {present} now: {remedy}"));
-        is_supervised
+        let Some(count) = self.server.processors.more(boot_time_ns()) else { return false };
+        // Without the kernel responder the regions of programs would end with us.
+        let ends = self.server.upkeep.is_some() && service::is_supervised();
+        if !ends {
+            system::log(&format!(
+                "warning: this machine has {count} processors now: restart the agent, or sums leave out the new ones"
+            ));
+        }
+        ends
     }
 
     fn accept_program(&mut self) {

@@ -150,13 +150,14 @@ impl Connections {
             return Ok(Ended::default());
         }
         let (queue, facts) = (open_map(&path)?, open_map(&self.directory.join(FACTS))?);
+        // Before anything is taken: what was taken and not counted would be lost.
+        let facts = facts.lookup(&[0; 4], MapFlags::ANY).map_err(bpf("reading", FACTS, CHECK_KERNEL_LOG))?;
+        let facts = facts.unwrap_or_default();
         for _ in 0..MOST_ENDED {
             let value = queue.lookup_and_delete(&[]).map_err(bpf("reading", QUEUE, CHECK_KERNEL_LOG))?;
             let Some(record) = value.as_deref().and_then(|value| value.first_chunk()) else { break };
             take(&Record::decode(record));
         }
-        let facts = facts.lookup(&[0; 4], MapFlags::ANY).map_err(bpf("reading", FACTS, CHECK_KERNEL_LOG))?;
-        let facts = facts.unwrap_or_default();
         let number =
             |at: usize| facts.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b));
         Ok(Ended { seen: number(0), dropped: number(8) })

@@ -3,7 +3,7 @@
 //! loop in C, the loader that has all the others in hand.
 //!
 //! What libbpf 1.7 takes for granted is checked here: that programs fill their sections and no instruction lacks its second half (it writes there), that relocations are inside
-//! of what they are for (it makes room up to there), that sections have contents, and that types which are names of others end (it follows them without counting). Programs,
+//! of what they are for (it makes room up to there), that sections have contents, and that types which hold others, or are names of them, end (it follows them without counting). Programs,
 //! maps and the rest of BTF it checks itself. ELF: System V ABI, Object Files; BTF: Documentation/bpf/btf.rst. No I/O; cost: each symbol, relocation and type once.
 
 /// e_type, e_machine.
@@ -28,8 +28,10 @@ const RESERVED: u64 = 0xff00;
 const FUNCTION: u64 = 2;
 /// The instruction of 16 bytes.
 const LD_IMM64: u8 = 0x18;
-/// Types that are each a name of the next (typedef, const, ...). C code has some three or four.
-const MAX_NAMES: usize = 64;
+/// SHF_COMPRESSED.
+const COMPRESSED: u64 = 0x800;
+/// Types that are each a name of the next (typedef, const, ...), or hold it by value. The kernel's have some twenty.
+const MAX_LEVELS: usize = 64;
 
 /// A section. Without contents (`.bss`) it has no bytes.
 #[derive(Debug)]
@@ -134,13 +136,24 @@ fn symbols(section: &Section<'_>, sections: &[Section<'_>]) -> Result<(), String
         if is_program && (field(8, 8), field(16, 8)) != (0, of.bytes.len() as u64) {
             return Err(format!("program {name:?} is not all of its section: a section has one program"));
         }
+        let (at, length) = (field(8, 8), field(16, 8));
+        let is_whole =
+            at % 8 == 0 && length % 8 == 0 && part(of.bytes, at, length).is_some_and(ends_with_an_instruction);
+        if kind == FUNCTION && of.name == b".text" && !is_whole {
+            return Err(format!("function {name:?} is not whole instructions of its section"));
+        }
     }
     Ok(())
 }
 
 fn relocations(section: &Section<'_>, sections: &[Section<'_>]) -> Result<(), String> {
     let symbols = section.linked(sections, SYMTAB)?.len() / SYMBOL_BYTES;
-    let changed = nth(sections, section.info).ok_or("what it changes is not there")?.bytes;
+    let changed = nth(sections, section.info).ok_or("what it changes is not there")?;
+    // Places in what is compressed, which nobody but a debugger reads, are places in what it was.
+    if changed.flags & COMPRESSED != 0 {
+        return Ok(());
+    }
+    let changed = changed.bytes;
     for relocation in section.entries(RELOCATION_BYTES)? {
         let field = |at, width| number(relocation, at, width).unwrap_or(u64::MAX);
         let (place, symbol) = (field(0, 8), field(12, 4));
@@ -149,6 +162,11 @@ fn relocations(section: &Section<'_>, sections: &[Section<'_>]) -> Result<(), St
         }
     }
     Ok(())
+}
+
+/// Whether the last eight bytes are no first half of an instruction of sixteen.
+fn ends_with_an_instruction(bytes: &[u8]) -> bool {
+    bytes.len().checked_sub(8).is_none_or(|last| bytes[last] != LD_IMM64)
 }
 
 fn instructions(bytes: &[u8]) -> Result<(), String> {
@@ -164,18 +182,24 @@ fn instructions(bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Follows names of types to their ends.
+/// Follows types to their ends: names of types, and what arrays and structures hold by value.
 fn types(bytes: &[u8]) -> Result<(), String> {
     let field = |at| number(bytes, at, 4).ok_or("its header was cut short");
     let (header, begin, length) = (field(4)?, field(8)?, field(12)?);
     let types = part(bytes, header + begin, length).ok_or("its types are not there")?;
-    // For each type what it is a name of; 0 for others, and for type 0 (void).
-    let mut named = vec![0];
+    // What each type needs whole; type 0 (void) needs nothing.
+    let mut needs: Vec<Vec<u64>> = vec![Vec::new()];
     let mut at = 0;
     while let (Some(info), Some(of)) = (number(types, at + 4, 4), number(types, at + 8, 4)) {
         let (kind, count) = ((info >> 24) & 0x1f, info & 0xffff);
-        // Typedef, volatile, const, restrict; type tag.
-        named.push(if matches!(kind, 8..=11 | 18) { of } else { 0 });
+        let word = |place: u64| number(types, at + place, 4);
+        needs.push(match kind {
+            // Typedef, volatile, const, restrict; type tag.
+            8..=11 | 18 => vec![of],
+            3 => word(12).into_iter().collect(),
+            4 | 5 => (0..count).filter_map(|member| word(12 + 12 * member + 4)).collect(),
+            _ => Vec::new(),
+        });
         // Behind the 12 bytes of each: of integers, variables and tags; arrays; structures, unions, sections and enums of 64 bits; enums and prototypes.
         let rest = match kind {
             1 | 14 | 17 => 4,
@@ -186,12 +210,27 @@ fn types(bytes: &[u8]) -> Result<(), String> {
         };
         at += 12 + rest;
     }
-    let next = |id: &u64| usize::try_from(*id).ok().and_then(|id| named.get(id)).copied().filter(|id| *id != 0);
-    let is_endless = |id: &u64| std::iter::successors(Some(*id), next).nth(MAX_NAMES).is_some();
-    if named.iter().any(is_endless) {
-        return Err(format!("a type is a name of itself, or of more than {MAX_NAMES} others"));
+    let mut heights = vec![None; needs.len()];
+    if (0..needs.len()).any(|id| height(id, &needs, &mut heights, MAX_LEVELS).is_none()) {
+        return Err(format!("a type holds or names itself, or types over more than {MAX_LEVELS} levels"));
     }
     Ok(())
+}
+
+/// Levels below a type; `None` if they are more than `most`, as where it is below itself. `known` are those that were found.
+fn height(id: usize, needs: &[Vec<u64>], known: &mut [Option<usize>], most: usize) -> Option<usize> {
+    if let Some(height) = known.get(id).copied().flatten() {
+        return Some(height).filter(|height| *height <= most);
+    }
+    let mut height = 0;
+    for need in needs.get(id).map_or(&[][..], Vec::as_slice) {
+        let need = usize::try_from(*need).unwrap_or(usize::MAX);
+        height = height.max(1 + self::height(need, needs, known, most.checked_sub(1)?)?);
+    }
+    if let Some(known) = known.get_mut(id) {
+        *known = Some(height);
+    }
+    Some(height)
 }
 
 fn nth<'s, 'a>(sections: &'s [Section<'a>], index: u64) -> Option<&'s Section<'a>> {
@@ -302,8 +341,23 @@ mod tests {
     fn names_of_types_come_to_an_end() {
         let (typedef, constant) = (8 << 24, 10 << 24);
         assert_eq!(super::types(&btf(&[[0, typedef, 2], [0, constant, 0]])), Ok(()));
-        assert!(super::types(&btf(&[[0, typedef, 1]])).unwrap_err().contains("a name of itself"));
-        assert!(super::types(&btf(&[[0, typedef, 2], [0, constant, 1]])).unwrap_err().contains("a name of itself"));
+        assert!(super::types(&btf(&[[0, typedef, 1]])).unwrap_err().contains("holds or names itself"));
+        assert!(
+            super::types(&btf(&[[0, typedef, 2], [0, constant, 1]])).unwrap_err().contains("holds or names itself")
+        );
+        // A structure of one member, and an array, each of which takes 12 bytes more: of itself, of the next, of a pointer to itself.
+        let (structure, array, pointer) = ((4 << 24) | 1, 3 << 24, 2 << 24);
+        let of = |first: u32, second: u32| {
+            btf(&[[0, structure, 8], [0, first, 0], [0, array, 0], [second, 1, 1], [0, pointer, 1]])
+        };
+        assert_eq!(super::types(&of(3, 1)), Ok(()));
+        assert_eq!(super::types(&of(2, 3)), Ok(()));
+        for (first, second) in [(1, 3), (2, 1), (3, 2)] {
+            assert!(
+                super::types(&of(first, second)).unwrap_err().contains("holds or names itself"),
+                "{first} {second}"
+            );
+        }
         // A pointer may lead back.
         assert_eq!(super::types(&btf(&[[0, typedef, 2], [0, 2 << 24, 1]])), Ok(()));
     }

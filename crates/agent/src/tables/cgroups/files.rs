@@ -202,8 +202,9 @@ pub fn take(format: Format, text: &[u8], values: &mut [u64; NUMBERS]) {
         Format::Named(wanted) => {
             for line in lines() {
                 let mut words = words(line);
-                let (Some(name), Some(value)) = (words.next(), words.next().and_then(number)) else { continue };
-                if let Some((_, slot, factor)) = wanted.iter().find(|(wanted, ..)| wanted.as_bytes() == name) {
+                let Some(name) = words.next() else { continue };
+                let found = wanted.iter().find(|(wanted, ..)| wanted.as_bytes() == name);
+                if let (Some((_, slot, factor)), Some(value)) = (found, words.next().and_then(number)) {
                     values[*slot] = value.saturating_mul(*factor);
                 }
             }

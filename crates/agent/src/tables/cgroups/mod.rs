@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use onlooker_region::Schema;
 use onlooker_region::schema::{Field, Metric, Type};
 use onlooker_region::table::{Layout, put_text};
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::schema::{fields, number, summary, table, text};
@@ -247,33 +248,38 @@ impl Table {
                 continue;
             }
             let mut read = |file: &File| read_whole(file, buffer);
-            let got = match handle {
-                Handle::Open(file) => read(file),
-                _ => {
-                    let relative = found.path.strip_prefix("/").unwrap_or(&found.path);
-                    let path = root.join(file.hierarchy).join(relative).join(file.name);
-                    match File::open(&path) {
-                        Ok(opened) => {
-                            let got = read(&opened);
-                            let stays_open = *open < *most_open && got.is_ok();
-                            *open += usize::from(stays_open);
-                            *handle = if stays_open { Handle::Open(opened) } else { Handle::Closed };
-                            got
-                        }
-                        // The agent's own want, of descriptors say: the file may well be there, with what it had.
-                        Err(error) if error.kind() != io::ErrorKind::NotFound => continue,
-                        Err(error) => Err(error),
-                    }
-                }
+            let mut got = match &*handle {
+                Handle::Open(file) => read(file).map_err(Some),
+                _ => Err(None),
             };
-            if let Ok(bytes) = got {
-                any = true;
-                files::take(file.format, &buffer[..bytes], &mut group.values);
-            } else {
-                // A descriptor whose file was taken away with its controller reads ENODEV for ever.
+            if got.is_err() {
+                // A descriptor whose file was taken away with its controller reads ENODEV for ever, also when there is another file of that name.
                 *open -= usize::from(matches!(handle, Handle::Open(_)));
-                *handle = Handle::Absent;
-                files::clear(file.format, &mut group.values);
+                *handle = Handle::Closed;
+                let relative = found.path.strip_prefix("/").unwrap_or(&found.path);
+                let path = root.join(file.hierarchy).join(relative).join(file.name);
+                got = File::open(&path)
+                    .and_then(|opened| {
+                        let bytes = read(&opened)?;
+                        if *open < *most_open {
+                            *open += 1;
+                            *handle = Handle::Open(opened);
+                        }
+                        Ok(bytes)
+                    })
+                    .map_err(Some);
+            }
+            match got {
+                Ok(bytes) => {
+                    any = true;
+                    files::take(file.format, &buffer[..bytes], &mut group.values);
+                }
+                Err(Some(error)) if is_gone(&error) => {
+                    *handle = Handle::Absent;
+                    files::clear(file.format, &mut group.values);
+                }
+                // The agent's own want, of descriptors or memory: the file may well be there, with what it had.
+                Err(_) => any |= group.run != 0,
             }
         }
         files::finish(&mut group.values);
@@ -298,6 +304,11 @@ impl Table {
     }
 }
 
+/// Whether there is no such file, or it cannot be read at all: pressure without PSI.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NODEV | Errno::OPNOTSUPP))
+}
+
 /// The end of a text, of whole characters.
 fn end_of(text: &str, most_bytes: usize) -> &str {
     let from = (text.len().saturating_sub(most_bytes)..=text.len()).find(|at| text.is_char_boundary(*at));
@@ -316,7 +327,12 @@ fn key(found: &Found) -> [u64; KEY_WORDS] {
 /// Appends a group's children, at most so many; returns how many more there are. A directory that has gone has none.
 fn children(base: &Path, group: &Found, most: usize, to: &mut Vec<Found>) -> u64 {
     let relative = group.path.strip_prefix("/").unwrap_or(&group.path);
-    let Ok(entries) = fs::read_dir(base.join(relative)) else { return 0 };
+    let directory = base.join(relative);
+    // kernfs counts a directory's directories among its links (kernfs_refresh_inode): most groups have none, and some thirty files.
+    if fs::metadata(&directory).is_ok_and(|stat| stat.nlink() == 2) {
+        return 0;
+    }
+    let Ok(entries) = fs::read_dir(directory) else { return 0 };
     let (mut taken, mut beyond) = (0, 0);
     for entry in entries.flatten() {
         // cgroupfs tells kinds with names (d_type), so that this asks nothing more.
