@@ -7,6 +7,7 @@
 use super::Scheme;
 use super::burst::Work;
 use super::figure::{Panel, draw};
+use super::server::boot_ns;
 use super::truth::{Event, Truth, at, busy_pct};
 use super::watched::{Reading, Watched, with_watched};
 use crate::machine::{self, ASKING_CORE, WATCHED_CORE, is_quick, now_ns, parameter, sleep_ns};
@@ -57,12 +58,15 @@ type Figure = fn(&Cell) -> f64;
 
 impl Cell {
     fn add(&mut self, told: &[Told], events: &[Event]) {
+        let suspended_ns = boot_ns().saturating_sub(now_ns());
         let mut busy = None;
         for (index, one) in told.iter().enumerate() {
             let Some(truth) = at(events, one.due_ns) else { continue };
             let deviation = |truth: Event| (f64::from(one.reading.running) - f64::from(truth.running)).abs();
             self.running.push(deviation(truth));
-            self.running_then.extend(at(events, one.reading.time_ns).map(deviation));
+            // Blocks carry CLOCK_BOOTTIME, events CLOCK_MONOTONIC.
+            let acquired_ns = one.reading.time_ns.saturating_sub(suspended_ns);
+            self.running_then.extend(at(events, acquired_ns).map(deviation));
             self.delays_ns.push(one.answered_ns - one.due_ns);
             if let Some(pending) = one.reading.pending {
                 self.pending.0 += u64::from(pending > 0);

@@ -50,7 +50,7 @@ impl<'a> Computer<'a> {
     }
 }
 
-fn boot_ns() -> u64 {
+pub(super) fn boot_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
