@@ -111,7 +111,7 @@ impl Reader {
         let device = Device::of(variable("LAB_IP4")?.parse()?)?;
         let mut reads = Reads::new(Card::new(CompletionQueue::new(&device, 64)?));
         let settings = Settings { depth: 16, max_read_blocks: FRAGMENT_BYTES / 1024 };
-        let mut pair = reads.port_mut().pair(settings)?;
+        let mut pair = reads.port().pair(settings)?;
         let peer: IpAddr = variable("LAB_PEER_IP4")?.parse()?;
         let begin = Instant::now();
         let mut stream = loop {
@@ -124,7 +124,7 @@ impl Reader {
         write_line(&mut stream, &pair.endpoint(), 0)?;
         let (host, rkey) = read_line(&stream)?;
         pair.connect(&host, Path::default())?;
-        let flow = reads.add(pair, settings).ok_or("no flow")?;
+        let flow = reads.add(pair).ok_or("no flow")?;
         let answers = Answers(vec![Block::default(); (128 << 10) / 1024]);
         Ok((Self { reads, flow, rkey, answers, begin: Instant::now() }, stream))
     }
@@ -133,15 +133,15 @@ impl Reader {
         u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Reads `bytes` from the beginning of the region; false if a part ended otherwise.
-    fn read(&mut self, bytes: u32) -> Result<bool> {
+    /// Reads `bytes` from `va` on; false if a part ended otherwise.
+    fn read(&mut self, va: u64, bytes: u32) -> Result<bool> {
         let deadline_ns = self.now_ns() + u64::try_from(DEADLINE.as_nanos())?;
         let parts: Vec<_> = (0u64..u64::from(bytes.div_ceil(FRAGMENT_BYTES)))
             .map(|tag| {
                 let offset = tag * u64::from(FRAGMENT_BYTES);
                 let left = u64::from(bytes) - offset;
                 let bytes = u32::try_from(left.min(FRAGMENT_BYTES.into())).unwrap_or(u32::MAX);
-                Read { tag, va: VA + offset, rkey: self.rkey, bytes, deadline_ns }
+                Read { tag, va: va + offset, rkey: self.rkey, bytes, deadline_ns }
             })
             .collect();
         let (mut sent, mut ended) = (0, Vec::new());
@@ -163,19 +163,21 @@ impl Reader {
         Ok(ended.len() == parts.len() && ended.iter().all(|one| one.outcome == Outcome::Done))
     }
 
-    fn wrong_words(&self, bytes: u32) -> usize {
+    fn wrong_words(&self, va: u64, bytes: u32) -> usize {
         let words = self.answers.0.iter().flat_map(|block| block.0).take(bytes as usize / 8);
-        (VA..).step_by(8).zip(words).filter(|(va, word)| va != word).count()
+        (va..).step_by(8).zip(words).filter(|(va, word)| va != word).count()
     }
 
     fn measure(&mut self, bytes: u32, loss_percent: u32, count: usize) -> Result<bool> {
         let (mut wrong, mut failed, mut times) = (0, 0, Vec::with_capacity(count));
-        for _ in 0..count {
+        for number in 0..count as u64 {
+            // Elsewhere each time: what an earlier READ has left in the same place is wrong.
+            let va = VA + number * 7 * 1024 % (REGION_BYTES - u64::from(bytes));
             self.answers.0.fill(Block::default());
             let begin = Instant::now();
-            if self.read(bytes)? {
+            if self.read(va, bytes)? {
                 times.push(begin.elapsed().as_micros());
-                wrong += self.wrong_words(bytes);
+                wrong += self.wrong_words(va, bytes);
             } else {
                 failed += 1;
             }

@@ -2,9 +2,10 @@
 //! Completion queues: what became of work requests, told in order for each queue pair.
 //!
 //! Basic queues, with a channel to sleep on: the extended kind tells of completions that never were on soft-RoCE. Every work request of a queue pair that ends in error
-//! completes, signalled or not; so a queue has an entry for each that can be outstanding ([`CompletionQueue::reserve`]), and never overflows.
+//! completes, signalled or not; so a queue has an entry for each that can be outstanding (`reserve`), and never overflows.
 #![allow(unsafe_code)]
 
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use sideway::ibverbs::completion::{
 };
 
 use crate::device::Device;
-use crate::error::{Error, system};
+use crate::error::{Error, last, system};
 
 /// Completions that one poll takes at most.
 pub const MAX_POLL: usize = 64;
@@ -86,7 +87,27 @@ pub struct CompletionQueue {
     queue: Arc<BasicCompletionQueue>,
     channel: Arc<CompletionChannel>,
     entries: u32,
+    room: Arc<Room>,
+}
+
+/// Entries that queue pairs may need, and of these, entries of queue pairs that are gone, whose completions may still be in the queue.
+#[derive(Debug, Default)]
+struct Room {
     reserved: AtomicU32,
+    leaving: AtomicU32,
+}
+
+/// Room in a completion queue. It is free again once the queue was polled empty after this value's end.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    room: Arc<Room>,
+    entries: u32,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.room.leaving.fetch_add(self.entries, Ordering::Relaxed);
+    }
 }
 
 impl CompletionQueue {
@@ -106,7 +127,7 @@ impl CompletionQueue {
         let mut builder = device.context().create_cq_builder();
         builder.setup_cqe(entries).setup_comp_channel(&channel, 0);
         let queue = builder.build().map_err(system(name, "making a completion queue"))?;
-        Ok(Self { device: device.clone(), queue, channel, entries, reserved: AtomicU32::new(0) })
+        Ok(Self { device: device.clone(), queue, channel, entries, room: Arc::default() })
     }
 
     /// Its device.
@@ -119,20 +140,23 @@ impl CompletionQueue {
     ///
     /// # Errors
     /// [`Error::Limit`].
-    pub fn reserve(&self, entries: u32) -> Result<(), Error> {
+    pub(crate) fn reserve(&self, entries: u32) -> Result<Reservation, Error> {
         let reserve = |reserved: u32| reserved.checked_add(entries).filter(|all| *all <= self.entries);
-        let before = self.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve);
-        before.map(drop).map_err(|reserved| Error::Limit {
-            device: self.device.name().into(),
-            what: "entries of a completion queue",
-            wanted: u64::from(reserved) + u64::from(entries),
-            limit: self.entries.into(),
-        })
+        let before = self.room.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve);
+        match before {
+            Ok(_) => Ok(Reservation { room: self.room.clone(), entries }),
+            Err(reserved) => Err(Error::Limit {
+                device: self.device.name().into(),
+                what: "entries of a completion queue",
+                wanted: u64::from(reserved) + u64::from(entries),
+                limit: self.entries.into(),
+            }),
+        }
     }
 
-    /// Gives room back, of a queue pair that has nothing outstanding any more.
-    pub fn release(&self, entries: u32) {
-        self.reserved.fetch_sub(entries, Ordering::Relaxed);
+    /// Whether room was reserved in this queue.
+    pub(crate) fn is_of(&self, reservation: &Reservation) -> bool {
+        Arc::ptr_eq(&self.room, &reservation.room)
     }
 
     /// Takes completions, at most [`MAX_POLL`], into the front of `completed`; returns how many. Never waits.
@@ -140,11 +164,18 @@ impl CompletionQueue {
     /// # Errors
     /// [`Error::Overrun`].
     pub fn poll(&self, completed: &mut [Completed; MAX_POLL]) -> Result<usize, Error> {
+        let leaving = self.room.leaving.swap(0, Ordering::Relaxed);
         let mut entries = [const { MaybeUninit::<ibv_wc>::uninit() }; MAX_POLL];
-        let room = i32::try_from(MAX_POLL).unwrap_or(i32::MAX);
+        let most = i32::try_from(MAX_POLL).unwrap_or(i32::MAX);
         // SAFETY: the queue lives as long as `self`; as many entries are written as are counted, and only these are read.
-        let count = unsafe { ibv_poll_cq(self.queue.cq().as_ptr(), room, entries.as_mut_ptr().cast()) };
+        let count = unsafe { ibv_poll_cq(self.queue.cq().as_ptr(), most, entries.as_mut_ptr().cast()) };
         let count = usize::try_from(count).map_err(|_| Error::Overrun { device: self.device.name().into() })?;
+        if count < MAX_POLL {
+            // Whatever those that had left before could have in the queue was taken.
+            self.room.reserved.fetch_sub(leaving, Ordering::Relaxed);
+        } else {
+            self.room.leaving.fetch_add(leaving, Ordering::Relaxed);
+        }
         for (to, entry) in completed.iter_mut().zip(&entries[..count.min(MAX_POLL)]) {
             // SAFETY: one of the first `count`. Of a failed request only these two are defined (ibv_poll_cq(3)).
             let (id, status) = unsafe { ((*entry.as_ptr()).wr_id, (*entry.as_ptr()).status) };
@@ -170,7 +201,12 @@ impl CompletionQueue {
                 got
             };
             if got != 0 {
-                break;
+                let error = io::Error::last_os_error();
+                match error.kind() {
+                    io::ErrorKind::WouldBlock => break,
+                    io::ErrorKind::Interrupted => {}
+                    _ => return Err(last(self.device.name(), "asking a completion channel")),
+                }
             }
         }
         // SAFETY: the queue lives as long as `self`.
@@ -179,7 +215,7 @@ impl CompletionQueue {
             errno => Err(Error::System {
                 device: self.device.name().into(),
                 operation: "arming a completion queue",
-                source: std::io::Error::from_raw_os_error(errno.abs()),
+                source: io::Error::from_raw_os_error(errno.abs()),
             }),
         }
     }

@@ -38,7 +38,7 @@ pub struct Limits {
 pub enum Event {
     /// The queue pair of this number is in error.
     QueuePair(u32),
-    /// A completion queue has lost completions.
+    /// A completion queue of this device has lost completions; soft-RoCE tells it only so.
     CompletionQueue,
     /// The device is of no use any more, or is being removed.
     Device,
@@ -79,11 +79,21 @@ impl Device {
             IpAddr::V6(v6) => v6,
         };
         let list = DeviceList::new().map_err(|error| Error::NoLibrary(cause(&error)))?;
-        let mut names = Vec::new();
+        let (mut names, mut failed) = (Vec::new(), None);
         for found in &list {
             let name = found.name();
-            let context = found.open().map_err(system(&name, "opening"))?;
-            let table = context.query_gid_table().map_err(system(&name, "asking for its GIDs"))?;
+            let asked = found.open().map_err(system(&name, "opening")).and_then(|context| {
+                let table = context.query_gid_table().map_err(system(&name, "asking for its GIDs"))?;
+                Ok((context, table))
+            });
+            // One that is closed to us may be followed by the one that is ours.
+            let (context, table) = match asked {
+                Ok(asked) => asked,
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    continue;
+                }
+            };
             let entry = table
                 .iter()
                 .filter(|entry| entry.gid_type() == GidType::RoceV2)
@@ -98,6 +108,9 @@ impl Device {
                 }
                 None => names.push(name),
             }
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         Err(Error::NoDevice { address, there })

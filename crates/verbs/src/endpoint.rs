@@ -38,6 +38,9 @@ pub enum BadEndpoint {
     /// It would answer none: on soft-RoCE such a READ hangs without an error.
     #[error("the other end answers no READs")]
     NoReads,
+    /// 0 waits for ever, and with more than 6 repeats soft-RoCE was seen not to give up.
+    #[error("a time-out of 2^{0} and {1} repeats is no patience: 1 to 31, and at most 6")]
+    Patience(u8, u8),
 }
 
 impl Endpoint {
@@ -80,6 +83,17 @@ pub struct Path {
     pub retries: u8,
 }
 
+impl Path {
+    /// Whether it is one that ends.
+    ///
+    /// # Errors
+    /// [`BadEndpoint::Patience`].
+    pub fn check(&self) -> Result<(), BadEndpoint> {
+        let is_possible = (1..=31).contains(&self.timeout_exponent) && self.retries <= 6;
+        if is_possible { Ok(()) } else { Err(BadEndpoint::Patience(self.timeout_exponent, self.retries)) }
+    }
+}
+
 impl Default for Path {
     /// 0.54 s seven times.
     fn default() -> Self {
@@ -103,6 +117,11 @@ mod tests {
             (Endpoint { mtu_bytes: 1500, ..GOOD }, BadEndpoint::Mtu(1500)),
         ] {
             assert_eq!(endpoint.check(), Err(wrong));
+        }
+        assert_eq!(Path::default().check(), Ok(()));
+        for (timeout_exponent, retries) in [(0, 6), (32, 6), (17, 7)] {
+            let path = Path { timeout_exponent, retries };
+            assert_eq!(path.check(), Err(BadEndpoint::Patience(timeout_exponent, retries)));
         }
     }
 

@@ -58,7 +58,7 @@ pub enum Error {
         source: BadEndpoint,
     },
     /// Completions were lost: queue pairs of this queue do not know any more what they have done.
-    #[error("RDMA device {device}: the completion queue has overflowed; make its queue pairs anew")]
+    #[error("RDMA device {device}: the completion queue has overflowed; make it and its queue pairs anew")]
     Overrun {
         /// Name.
         device: String,
@@ -71,12 +71,17 @@ fn advice(operation: &str, source: &io::Error) -> &'static str {
             "; raise the limit of locked memory (LimitMEMLOCK in the unit, `ulimit -l`)"
         }
         (REGISTERING, Some(Errno::FAULT)) => "; the mapping must be writable here (kernels before 6.2)",
+        (MAKING_PAIR, Some(Errno::OPNOTSUPP)) => {
+            "; the device's driver makes no reliable connections by this interface"
+        }
         (_, Some(Errno::PERM | Errno::ACCESS)) => "; /dev/infiniband/uverbs* must be accessible",
         _ => "",
     }
 }
 
-/// The operation that most often needs advice.
+/// Operations that need advice.
+pub(crate) const MAKING_PAIR: &str = "making a queue pair";
+/// As above.
 pub(crate) const REGISTERING: &str = "registering memory";
 
 /// The system's error in what a library made of it.

@@ -45,6 +45,8 @@ pub(crate) struct Queue {
     /// Ids of the requests whose places are taken.
     taken: VecDeque<u64>,
     is_in_error: bool,
+    /// No batch is taken.
+    pub(crate) refuses: bool,
     memory: Vec<Block>,
 }
 
@@ -66,8 +68,8 @@ impl Fake {
 
     pub(crate) fn pair(&mut self, settings: Settings, agreement: Agreement) -> FakePair {
         let memory = vec![Block::default(); (settings.depth * settings.max_read_blocks) as usize];
-        let queue =
-            Queue { settings, agreement, waiting: VecDeque::new(), taken: VecDeque::new(), is_in_error: false, memory };
+        let (waiting, taken) = (VecDeque::new(), VecDeque::new());
+        let queue = Queue { settings, agreement, waiting, taken, is_in_error: false, refuses: false, memory };
         let pair = Rc::new(RefCell::new(queue));
         self.pairs.push(pair.clone());
         pair
@@ -119,10 +121,14 @@ impl Fake {
 impl Port for Fake {
     type Pair = FakePair;
 
+    fn settings(&self, pair: &FakePair) -> Option<Settings> {
+        self.pairs.iter().any(|own| Rc::ptr_eq(own, pair)).then(|| pair.borrow().settings)
+    }
+
     fn post(&mut self, pair: &mut FakePair, batch: &[WorkRequest]) -> Result<(), Error> {
         let mut queue = pair.borrow_mut();
         let queue = &mut *queue;
-        if queue.taken.len() + batch.len() > queue.settings.depth as usize {
+        if queue.refuses || queue.taken.len() + batch.len() > queue.settings.depth as usize {
             let (device, operation) = ("fake".into(), "posting READs");
             return Err(Error::System { device, operation, source: io::ErrorKind::OutOfMemory.into() });
         }
@@ -145,8 +151,11 @@ impl Port for Fake {
         Ok(count)
     }
 
-    fn landed(&self, pair: &FakePair, (at, _): (u32, u32), to: &mut [Block]) {
-        to.copy_from_slice(&pair.borrow().memory[at as usize..][..to.len()]);
+    fn landed(&self, pair: &FakePair, (at, bytes): (u32, u32), to: &mut [Block]) {
+        for word in 0..bytes as usize / 8 {
+            let block = &pair.borrow().memory[at as usize + word / BLOCK_WORDS];
+            to[word / BLOCK_WORDS].0[word % BLOCK_WORDS] = block.0[word % BLOCK_WORDS];
+        }
     }
 
     fn retire(&mut self, pair: FakePair) {

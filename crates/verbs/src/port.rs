@@ -4,7 +4,6 @@
 use onlooker_region::Block;
 
 use crate::completion::{Completed, CompletionQueue, MAX_POLL};
-use crate::device::Limits;
 use crate::endpoint::{Endpoint, Path};
 use crate::error::Error;
 use crate::memory::Landing;
@@ -33,10 +32,13 @@ pub trait Port {
     /// A queue pair with the memory that its answers land in.
     type Pair;
 
-    /// Posts all, or none.
+    /// What a pair of this port was made for; `None`: it is another port's.
+    fn settings(&self, pair: &Self::Pair) -> Option<Settings>;
+
+    /// Posts all.
     ///
     /// # Errors
-    /// None was posted.
+    /// It did not: the pair is of no use any more.
     fn post(&mut self, pair: &mut Self::Pair, batch: &[WorkRequest]) -> Result<(), Error>;
 
     /// As [`CompletionQueue::poll`].
@@ -56,8 +58,6 @@ pub trait Port {
 #[derive(Debug)]
 pub struct Card {
     queue: CompletionQueue,
-    /// Entries of queue pairs that have ended, whose completions may still be in the queue.
-    leaving: u32,
 }
 
 /// A queue pair of a [`Card`] and the memory that its answers land in.
@@ -66,14 +66,14 @@ pub struct CardPair {
     // Goes first: its memory must outlive it.
     pair: QueuePair,
     landing: Landing,
-    depth: u32,
+    settings: Settings,
 }
 
 impl Card {
     /// With this completion queue.
     #[must_use]
     pub fn new(queue: CompletionQueue) -> Self {
-        Self { queue, leaving: 0 }
+        Self { queue }
     }
 
     /// Its completion queue, to sleep on.
@@ -86,14 +86,16 @@ impl Card {
     ///
     /// # Errors
     /// [`Error::Limit`], [`Error::System`].
-    pub fn pair(&mut self, settings: Settings) -> Result<CardPair, Error> {
+    pub fn pair(&self, settings: Settings) -> Result<CardPair, Error> {
         let Settings { depth, max_read_blocks } = settings;
-        self.queue.reserve(depth)?;
-        let made = QueuePair::new(&self.queue, depth).and_then(|pair| {
-            let landing = Landing::new(self.queue.device(), depth * max_read_blocks)?;
-            Ok(CardPair { pair, landing, depth })
-        });
-        made.inspect_err(|_| self.queue.release(depth))
+        let blocks = depth.checked_mul(max_read_blocks).ok_or_else(|| Error::Limit {
+            device: self.queue.device().name().into(),
+            what: "blocks for answers",
+            wanted: u64::from(depth) * u64::from(max_read_blocks),
+            limit: u32::MAX.into(),
+        })?;
+        let pair = QueuePair::new(&self.queue, depth)?;
+        Ok(CardPair { pair, landing: Landing::new(self.queue.device(), blocks)?, settings })
     }
 }
 
@@ -109,30 +111,26 @@ impl CardPair {
     /// # Errors
     /// [`Error::Peer`] if that cannot be, or it answers no READs; [`Error::System`].
     pub fn connect(&mut self, host: &Endpoint, path: Path) -> Result<(), Error> {
-        let reads_sent = self.queue_limits().reads_sent;
-        let checked = host.check().and_then(|()| host.reads_from(reads_sent));
-        checked.map_err(|source| Error::Peer { device: self.pair.device().name().into(), source })?;
+        let device = self.pair.device();
+        let reads = host.reads_from(device.limits().reads_sent);
+        reads.map_err(|source| Error::Peer { device: device.name().into(), source })?;
         self.pair.connect(host, path)
-    }
-
-    fn queue_limits(&self) -> Limits {
-        self.pair.device().limits()
     }
 }
 
 impl Port for Card {
     type Pair = CardPair;
 
+    fn settings(&self, pair: &CardPair) -> Option<Settings> {
+        pair.pair.is_on(&self.queue).then_some(pair.settings)
+    }
+
     fn post(&mut self, pair: &mut CardPair, batch: &[WorkRequest]) -> Result<(), Error> {
         pair.pair.post(&pair.landing, batch)
     }
 
     fn poll(&mut self, completed: &mut [Completed; MAX_POLL]) -> Result<usize, Error> {
-        let count = self.queue.poll(completed)?;
-        if count < MAX_POLL {
-            self.queue.release(std::mem::take(&mut self.leaving));
-        }
-        Ok(count)
+        self.queue.poll(completed)
     }
 
     fn landed(&self, pair: &CardPair, from: (u32, u32), to: &mut [Block]) {
@@ -140,6 +138,6 @@ impl Port for Card {
     }
 
     fn retire(&mut self, pair: CardPair) {
-        self.leaving += pair.depth;
+        drop(pair);
     }
 }

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A reliable connection (IBA 9.7), at either end: from its making over RESET, INIT, RTR and RTS to READs, and back after an error.
 //!
-//! Recovery is for both ends: each is reset, which gives it a fresh packet number, and is connected to what the other end tells then. A queue pair that was connected
+//! Recovery is for both ends: each is reset, or made anew, which gives it a fresh packet number, and is connected to what the other end tells then. A queue pair that was connected
 //! with the packet numbers of before would take answers of then for answers of now.
 #![allow(unsafe_code)]
 
+use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use sideway::ibverbs::AccessFlags;
 use sideway::ibverbs::address::{AddressHandleAttribute, Gid};
 use sideway::ibverbs::device_context::Mtu;
 use sideway::ibverbs::queue_pair::{
-    ExtendedQueuePair, PostSendGuard as _, QueuePair as _, QueuePairAttribute, QueuePairAttributeMask, QueuePairState,
+    GenericQueuePair, PostSendGuard as _, QueuePair as _, QueuePairAttribute, QueuePairAttributeMask, QueuePairState,
     SendOperationFlags, SetScatterGatherEntry as _, WorkRequestFlags,
 };
 
-use crate::completion::CompletionQueue;
+use crate::completion::{CompletionQueue, Reservation};
 use crate::device::Device;
 use crate::endpoint::{Endpoint, NUMBER_MASK, Path};
-use crate::error::{Error, system};
+use crate::error::{Error, MAKING_PAIR, cause, system};
 use crate::memory::Landing;
 use crate::port::WorkRequest;
 
@@ -29,13 +30,15 @@ const NOT_READY_TIMER: u8 = 12;
 /// One end of a connection.
 #[derive(Debug)]
 pub struct QueuePair {
-    inner: ExtendedQueuePair,
+    inner: GenericQueuePair,
+    // Goes after the queue pair: its completions may be there until then.
+    reservation: Reservation,
     device: Device,
     packet: u32,
 }
 
 impl QueuePair {
-    /// Unconnected, for at most `depth` READs outstanding, whose completions go to `queue`: reserve them there. A pair that only answers has a depth of 1.
+    /// Unconnected, for at most `depth` READs outstanding, whose completions go to `queue`. A pair that only answers has a depth of 1.
     ///
     /// # Errors
     /// [`Error::Limit`], [`Error::System`].
@@ -50,8 +53,16 @@ impl QueuePair {
         builder.setup_max_send_wr(depth).setup_max_recv_wr(1);
         builder.setup_send_cq(queue.handle()).setup_recv_cq(queue.handle());
         builder.setup_send_ops_flags(SendOperationFlags::Read);
-        let inner = builder.build_ex().map_err(system(device.name(), "making a queue pair"))?;
-        let mut pair = Self { inner, device, packet: 0 };
+        let reservation = queue.reserve(depth)?;
+        // Drivers of some cards have the basic kind only.
+        let inner = match builder.build_ex() {
+            Ok(pair) => GenericQueuePair::from(pair),
+            Err(error) if Errno::from_io_error(&cause(&error)) == Some(Errno::OPNOTSUPP) => {
+                GenericQueuePair::from(builder.build().map_err(system(device.name(), MAKING_PAIR))?)
+            }
+            Err(error) => return Err(system(device.name(), MAKING_PAIR)(error)),
+        };
+        let mut pair = Self { inner, reservation, device, packet: 0 };
         pair.packet = pair.random_packet()?;
         Ok(pair)
     }
@@ -60,6 +71,11 @@ impl QueuePair {
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// Whether its completions go to this queue.
+    pub(crate) fn is_on(&self, queue: &CompletionQueue) -> bool {
+        queue.is_of(&self.reservation)
     }
 
     fn random_packet(&self) -> Result<u32, Error> {
@@ -88,8 +104,10 @@ impl QueuePair {
     /// Connects to the other end, which may READ what is registered [`Readable`](crate::Readable), and may be READ where it answers any.
     ///
     /// # Errors
-    /// [`Error::System`]: among others there is no way to the other end's address.
+    /// [`Error::Peer`] for what cannot be an end or a path; [`Error::System`]: among others there is no way to the other end's address.
     pub fn connect(&mut self, peer: &Endpoint, path: Path) -> Result<(), Error> {
+        let checked = peer.check().and_then(|()| path.check());
+        checked.map_err(|source| Error::Peer { device: self.device.name().into(), source })?;
         let limits = self.device.limits();
         let (port, gid_index) = self.device.address();
         let mut init = QueuePairAttribute::new();
@@ -141,10 +159,10 @@ impl QueuePair {
         self.inner.modify(attributes).map_err(system(self.device.name(), operation))
     }
 
-    /// Posts READs into `landing`, all or none.
+    /// Posts READs into `landing`.
     ///
     /// # Errors
-    /// [`Error::System`].
+    /// [`Error::System`]: none was posted, or, by the basic kind, some.
     pub(crate) fn post(&mut self, landing: &Landing, batch: &[WorkRequest]) -> Result<(), Error> {
         let mut posting = self.inner.start_post_send();
         for request in batch {

@@ -145,6 +145,8 @@ pub struct Reads<P: Port> {
     in_flight: usize,
     /// Not later than the earliest deadline of what is in flight.
     deadline_ns: u64,
+    /// The last poll has left completions.
+    is_behind: bool,
     batch: Vec<WorkRequest>,
     counters: Counters,
 }
@@ -159,6 +161,7 @@ impl<P: Port> Reads<P> {
             free: VecDeque::new(),
             in_flight: 0,
             deadline_ns: u64::MAX,
+            is_behind: false,
             batch: Vec::new(),
             counters: Counters::default(),
         }
@@ -190,8 +193,9 @@ impl<P: Port> Reads<P> {
     /// Takes a connected queue pair; `None` when there are 65536 flows.
     ///
     /// # Panics
-    /// If the depth is no power of two: numbers wrap, and slots must not.
-    pub fn add(&mut self, pair: P::Pair, settings: Settings) -> Option<Flow> {
+    /// If it is another port's, or its depth no power of two: numbers wrap, and slots must not.
+    pub fn add(&mut self, pair: P::Pair) -> Option<Flow> {
+        let settings = self.port.settings(&pair).expect("a queue pair of this port");
         assert!(settings.depth.is_power_of_two(), "a depth of {}", settings.depth);
         let state = State { pair, settings, sent: SendQueue::new(settings.depth), failed: None };
         let index = match self.free.pop_front() {
@@ -242,7 +246,7 @@ impl<P: Port> Reads<P> {
     /// Posts READs, as many from the front as there is room for, in one batch; returns how many.
     ///
     /// # Errors
-    /// The device has refused the batch; none was posted.
+    /// The device has refused the batch: the flow has failed.
     ///
     /// # Panics
     /// If one is empty, of split words, or longer than the flow's longest.
@@ -250,12 +254,14 @@ impl<P: Port> Reads<P> {
         let count = self.room(flow).min(reads.len());
         let Some(slot) = self.slots.get_mut(usize::from(flow.index)) else { return Ok(0) };
         let Some(state) = slot.state.as_mut().filter(|_| count > 0) else { return Ok(0) };
+        let Settings { depth, max_read_blocks } = state.settings;
+        let most_bytes = max_read_blocks as usize * BLOCK_BYTES;
+        for Read { bytes, .. } in &reads[..count] {
+            let is_possible = bytes.is_multiple_of(8) && (1..=most_bytes).contains(&(*bytes as usize));
+            assert!(is_possible, "a READ of {bytes} bytes");
+        }
         self.batch.clear();
         for (index, read) in reads[..count].iter().enumerate() {
-            let Settings { depth, max_read_blocks } = state.settings;
-            let most_bytes = max_read_blocks as usize * BLOCK_BYTES;
-            let is_possible = read.bytes.is_multiple_of(8) && (1..=most_bytes).contains(&(read.bytes as usize));
-            assert!(is_possible, "a READ of {} bytes", read.bytes);
             let sent = Sent { tag: Some(read.tag), bytes: read.bytes, deadline_ns: read.deadline_ns };
             let (number, is_signalled) = state.sent.push(sent, index + 1 == count);
             self.batch.push(WorkRequest {
@@ -268,7 +274,9 @@ impl<P: Port> Reads<P> {
             });
         }
         if let Err(error) = self.port.post(&mut state.pair, &self.batch) {
+            // Some may have been posted: their completions are nobody's.
             state.sent.refused(count);
+            state.failed.get_or_insert(Status::Flushed);
             return Err(error);
         }
         let earliest = reads[..count].iter().map(|read| read.deadline_ns).min();
@@ -285,16 +293,19 @@ impl<P: Port> Reads<P> {
     /// Completions were lost: all flows are to be removed.
     pub fn poll(&mut self, memory: &mut impl Memory, now_ns: u64, ended: &mut Vec<Ended>) -> Result<(), Error> {
         let mut completed = [Completed { id: 0, status: Status::Done }; MAX_POLL];
+        self.is_behind = true;
         for _ in 0..MAX_POLLS {
             let count = self.port.poll(&mut completed)?;
             for completed in &completed[..count] {
                 self.take(*completed, memory, ended);
             }
             if count < MAX_POLL {
+                self.is_behind = false;
                 break;
             }
         }
-        if now_ns >= self.deadline_ns {
+        // What has completed and was not looked at yet is not late.
+        if now_ns >= self.deadline_ns && !self.is_behind {
             self.expire(now_ns, ended);
         }
         Ok(())
@@ -334,9 +345,9 @@ impl<P: Port> Reads<P> {
     fn expire(&mut self, now_ns: u64, ended: &mut Vec<Ended>) {
         self.deadline_ns = u64::MAX;
         let before = ended.len();
-        for (index, slot) in (0u16..).zip(&mut self.slots) {
+        for (index, slot) in self.slots.iter_mut().enumerate() {
             let Some(state) = &mut slot.state else { continue };
-            let flow = Flow { index, generation: slot.generation };
+            let flow = Flow { index: u16::try_from(index).unwrap_or(u16::MAX), generation: slot.generation };
             for sent in state.sent.iter_mut() {
                 let Some(tag) = sent.tag else { continue };
                 if sent.deadline_ns <= now_ns {
@@ -352,10 +363,10 @@ impl<P: Port> Reads<P> {
         self.counters.timeouts += gone as u64;
     }
 
-    /// When [`Reads::poll`] has something to do even if nothing completes.
+    /// When [`Reads::poll`] has something to do even if nothing completes: 0, at once, where the last one has left completions.
     #[must_use]
     pub fn wake_ns(&self) -> Option<u64> {
-        (self.in_flight > 0).then_some(self.deadline_ns)
+        if self.is_behind { Some(0) } else { (self.in_flight > 0).then_some(self.deadline_ns) }
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use super::*;
+use crate::endpoint::Endpoint;
 use crate::fake::{Agreement, Fake};
 
 #[derive(Default)]
@@ -43,7 +44,7 @@ fn whatever_is_asked_of_the_queue_it_never_fills_and_every_read_ends_once() {
         let flows: Vec<_> = (0..8)
             .map(|_| {
                 let pair = reads.port_mut().pair(settings, Agreement::default());
-                reads.add(pair, settings).unwrap()
+                reads.add(pair).unwrap()
             })
             .collect();
         let (mut dice, mut tag, mut ended, mut answers) = (Dice(depth.into()), 0, Vec::new(), Answers::default());
@@ -79,7 +80,7 @@ fn a_batch_of_a_full_queue_has_few_completions() {
     let settings = Settings { depth: 64, max_read_blocks: 1 };
     let mut reads = Reads::new(Fake::new(64));
     let pair = reads.port_mut().pair(settings, Agreement::default());
-    let flow = reads.add(pair, settings).unwrap();
+    let flow = reads.add(pair).unwrap();
     let all: Vec<_> = (1..=64).map(|tag| read(tag, 1)).collect();
     assert_eq!(reads.submit(flow, &all).unwrap(), 64);
     assert_eq!(reads.submit(flow, &all).unwrap(), 0, "no room");
@@ -95,7 +96,7 @@ fn one_failure_ends_a_flow_and_no_other() {
     let mut reads = Reads::new(Fake::new(16));
     let flows: [Flow; 2] = std::array::from_fn(|_| {
         let pair = reads.port_mut().pair(settings, Agreement::default());
-        reads.add(pair, settings).unwrap()
+        reads.add(pair).unwrap()
     });
     reads.port_mut().bad.push((3 * 4096, Status::Access));
     let all: Vec<_> = (1..=6).map(|tag| read(tag, 1)).collect();
@@ -119,12 +120,12 @@ fn one_failure_ends_a_flow_and_no_other() {
 #[test]
 fn queue_pairs_that_all_fail_at_once_lose_no_completion() {
     let settings = Settings { depth: 16, max_read_blocks: 1 };
-    // As much as `CompletionQueue::reserve` asks for, and no more.
+    // As much as is reserved in a completion queue, and no more.
     let mut reads = Reads::new(Fake::new(4 * 16));
     let flows: Vec<_> = (0..4)
         .map(|_| {
             let pair = reads.port_mut().pair(settings, Agreement { packets: (7, 8), ..Agreement::default() });
-            reads.add(pair, settings).unwrap()
+            reads.add(pair).unwrap()
         })
         .collect();
     let all: Vec<_> = (1..=16).map(|tag| read(tag, 1)).collect();
@@ -142,11 +143,13 @@ fn queue_pairs_that_all_fail_at_once_lose_no_completion() {
 fn a_responder_asked_for_too_much_ends_the_connection_which_is_why_nobody_does() {
     let settings = Settings { depth: 8, max_read_blocks: 1 };
     let all: Vec<_> = (1..=8).map(|tag| read(tag, 1)).collect();
-    for (reads_sent, expected) in [(8, Some(Status::Invalid)), (4, None)] {
+    let responder = Endpoint { queue_pair: 2, packet: 0, gid: [0; 16], mtu_bytes: 1024, reads_answered: 4 };
+    let agreed = u32::from(responder.reads_from(8).unwrap());
+    for (reads_sent, expected) in [(8, Some(Status::Invalid)), (agreed, None)] {
         let mut reads = Reads::new(Fake::new(8));
         let agreement = Agreement { reads_sent, reads_answered: 4, ..Agreement::default() };
         let pair = reads.port_mut().pair(settings, agreement);
-        let flow = reads.add(pair, settings).unwrap();
+        let flow = reads.add(pair).unwrap();
         reads.submit(flow, &all).unwrap();
         reads.port_mut().run(8);
         reads.poll(&mut Answers::default(), 0, &mut Vec::new()).unwrap();
@@ -159,7 +162,7 @@ fn what_is_late_is_given_up_and_its_answer_disturbs_nobody() {
     let settings = Settings { depth: 2, max_read_blocks: 1 };
     let mut reads = Reads::new(Fake::new(2));
     let pair = reads.port_mut().pair(settings, Agreement::default());
-    let flow = reads.add(pair, settings).unwrap();
+    let flow = reads.add(pair).unwrap();
     let until = |tag, deadline_ns| Read { deadline_ns, ..read(tag, 1) };
     reads.submit(flow, &[until(1, 100), until(2, 200)]).unwrap();
     assert_eq!(reads.wake_ns(), Some(100));
@@ -178,17 +181,64 @@ fn a_flow_that_is_gone_is_nobodys_although_its_place_is_taken_again() {
     let settings = Settings { depth: 4, max_read_blocks: 1 };
     let mut reads = Reads::new(Fake::new(8));
     let pair = reads.port_mut().pair(settings, Agreement::default());
-    let old = reads.add(pair, settings).unwrap();
+    let old = reads.add(pair).unwrap();
     reads.submit(old, &[read(1, 1)]).unwrap();
     reads.port_mut().run(1);
     let mut ended = Vec::new();
     reads.remove(old, &mut ended);
     assert_eq!(ended, [Ended { flow: old, tag: 1, outcome: Outcome::Failed(Status::Flushed) }]);
     let pair = reads.port_mut().pair(settings, Agreement::default());
-    let new = reads.add(pair, settings).unwrap();
+    let new = reads.add(pair).unwrap();
     assert_ne!(old, new);
     reads.poll(&mut Answers::default(), 0, &mut ended).unwrap();
     assert_eq!((ended.len(), reads.counters().stray, reads.submit(old, &[read(2, 1)]).unwrap()), (1, 1, 0));
     reads.remove(old, &mut ended);
     assert_eq!((ended.len(), reads.room(new)), (1, 4));
+}
+
+#[test]
+fn a_batch_that_the_device_refuses_ends_the_flow_and_counts_nothing() {
+    let settings = Settings { depth: 4, max_read_blocks: 1 };
+    let mut reads = Reads::new(Fake::new(4));
+    let pair = reads.port_mut().pair(settings, Agreement::default());
+    pair.borrow_mut().refuses = true;
+    let flow = reads.add(pair).unwrap();
+    assert!(reads.submit(flow, &[read(1, 1)]).is_err());
+    assert_eq!((reads.in_flight(), reads.failure(flow), reads.room(flow)), (0, Some(Status::Flushed), 0));
+}
+
+#[test]
+fn what_one_poll_leaves_is_not_late_and_not_slept_upon() {
+    // Every READ of a queue of one is signalled: more completions than one poll takes.
+    let settings = Settings { depth: 1, max_read_blocks: 1 };
+    let count = MAX_POLLS * MAX_POLL + 100;
+    let mut reads = Reads::new(Fake::new(count));
+    for _ in 0..count {
+        let pair = reads.port_mut().pair(settings, Agreement::default());
+        let flow = reads.add(pair).unwrap();
+        assert_eq!(reads.submit(flow, &[Read { deadline_ns: 5, ..read(1, 1) }]).unwrap(), 1);
+    }
+    reads.port_mut().run(1);
+    let (mut ended, mut answers) = (Vec::new(), Answers::default());
+    reads.poll(&mut answers, 10, &mut ended).unwrap();
+    assert_eq!((ended.len(), reads.wake_ns()), (MAX_POLLS * MAX_POLL, Some(0)));
+    reads.poll(&mut answers, 10, &mut ended).unwrap();
+    assert_eq!((ended.len(), reads.wake_ns()), (count, None));
+    assert!(ended.iter().all(|one| one.outcome == Outcome::Done));
+}
+
+#[test]
+fn a_part_of_a_block_leaves_the_rest_alone() {
+    let settings = Settings { depth: 1, max_read_blocks: 2 };
+    let mut reads = Reads::new(Fake::new(1));
+    let pair = reads.port_mut().pair(settings, Agreement::default());
+    let flow = reads.add(pair).unwrap();
+    let mut answers = Answers::default();
+    answers.0.insert((flow, 1), vec![Block([7; 128]); 2]);
+    reads.submit(flow, &[Read { bytes: 1024 + 16, ..read(1, 1) }]).unwrap();
+    reads.port_mut().run(1);
+    reads.poll(&mut answers, 0, &mut Vec::new()).unwrap();
+    let words: Vec<u64> = answers.0[&(flow, 1)].iter().flat_map(|block| block.0).collect();
+    assert!(words[..130].iter().zip((4096..).step_by(8)).all(|(word, va)| *word == va));
+    assert!(words[130..].iter().all(|word| *word == 7));
 }
