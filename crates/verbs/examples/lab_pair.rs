@@ -70,15 +70,23 @@ fn serve() -> Result<()> {
     pair.connect(&peer, Path::default())?;
     write_line(&mut stream, &pair.endpoint(), readable.rkey())?;
     // Until the reader closes it tells how many packets to lose.
-    let before = sleeps()?;
+    let before = (ticks()?, sleeps()?);
     for (index, percent) in BufReader::new(stream.try_clone()?).lines().enumerate() {
         if index == 0 {
-            println!("sleeps of this process while it was read: {}", sleeps()? - before);
+            println!("CPU of this process while it was read: {} ticks", ticks()? - before.0);
+            println!("sleeps of this process while it was read: {}", sleeps()? - before.1);
         }
         lose(percent?.parse()?)?;
         writeln!(stream, "done")?;
     }
     Ok(())
+}
+
+/// User and system time of this process.
+fn ticks() -> Result<u64> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let fields: Vec<_> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+    Ok(fields[11].parse::<u64>()? + fields[12].parse::<u64>()?)
 }
 
 /// How often this process has gone to sleep: each READ that woke it up would be one more.
