@@ -103,6 +103,8 @@ class Agent:
     def __init__(self, onlooker):
         self.onlooker = onlooker
         self.token = None
+        # Readings that were tried again.
+        self.late = 0
 
     def start(self):
         """Until all that it serves is there."""
@@ -135,9 +137,14 @@ class Agent:
         for _ in range(READINGS):
             done = subprocess.run(self.command("--json", *arguments, via=via), capture_output=True, text=True, timeout=PATIENCE_S, check=False)
             if done.returncode in (0, 3):
-                return json.loads(done.stdout) if done.stdout else {"regions": [], "samples": []}
-            if "timeout" not in done.stderr:
+                reading = json.loads(done.stdout) if done.stdout else {"regions": [], "samples": []}
+                problem = " ".join(region["problem"] for region in reading["regions"] if region.get("problem"))
+                # Of a region that was not reached a reading tells nothing; any other problem is for the checks to find.
+                if "timeout" not in problem:
+                    return reading
+            elif "timeout" not in done.stderr:
                 break
+            self.late += 1
         raise Failed(f"onlooker read {' '.join(arguments)}: {done.stderr.strip()[-500:]}")
 
     def fresh(self, *arguments, probe):

@@ -250,8 +250,40 @@ impl Directory {
         backing: Backing,
         now_ns: u64,
     ) -> Result<(), Refusal> {
+        self.publish_in(None, region, schema, backing, now_ns)
+    }
+
+    /// The same in the place of the region `old`, which ends: a reader finds the one or the other, never both and never neither.
+    ///
+    /// # Errors
+    /// As [`Directory::publish`], and `internal` where there is no `old`.
+    pub fn replace(
+        &mut self,
+        old: u32,
+        region: &Published,
+        schema: &SchemaText,
+        backing: Backing,
+        now_ns: u64,
+    ) -> Result<(), Refusal> {
+        let slot = self.slots.get(&old).ok_or_else(|| missing(old))?.slot;
+        self.publish_in(Some(slot), region, schema, backing, now_ns)?;
+        if let Some(Slot { address, entry, keep, .. }) = self.forget(old) {
+            self.control.release_schema(entry.schema, now_ns);
+            self.withdraw(address, keep.is_some());
+        }
+        Ok(())
+    }
+
+    fn publish_in(
+        &mut self,
+        slot: Option<usize>,
+        region: &Published,
+        schema: &SchemaText,
+        backing: Backing,
+        now_ns: u64,
+    ) -> Result<(), Refusal> {
         self.control.hold_schema(schema.id, &schema.name, &schema.canonical, now_ns).map_err(refusal)?;
-        match self.announce(region, schema.id, backing, now_ns) {
+        match self.announce(slot, region, schema.id, backing, now_ns) {
             Ok(slot) => {
                 self.slots.insert(region.id, slot);
                 Ok(())
@@ -263,8 +295,10 @@ impl Directory {
         }
     }
 
+    /// Announces a region, in a slot that has an entry or a free one.
     fn announce(
         &mut self,
+        slot: Option<usize>,
         region: &Published,
         schema: SchemaId,
         backing: Backing,
@@ -302,7 +336,12 @@ impl Directory {
         if let Some(memory) = memory {
             self.served.insert(address, memory);
         }
-        match self.control.add(&Entry::Region(entry.clone()), now_ns) {
+        let announced = Entry::Region(entry.clone());
+        let put = match slot {
+            Some(slot) => self.control.replace(slot, &announced, now_ns).map(|()| slot),
+            None => self.control.add(&announced, now_ns),
+        };
+        match put {
             Ok(slot) => {
                 let slot = Slot { slot, address, entry, keep: kept, removed: false };
                 // A kill before this loses the region that nobody was told of yet: its program asks again.
@@ -328,8 +367,7 @@ impl Directory {
         orphan: bool,
         now_ns: u64,
     ) -> Result<(), Refusal> {
-        let missing = || Refusal::new(Code::Internal, format!("region {id} is not in the directory"));
-        let mut slot = self.slots.remove(&id).ok_or_else(missing)?;
+        let mut slot = self.slots.remove(&id).ok_or_else(|| missing(id))?;
         let result = self.change(&mut slot, labels, schema, orphan, now_ns);
         self.slots.insert(id, slot);
         result
@@ -380,14 +418,19 @@ impl Directory {
 
     /// Takes a region out of the directory and makes it unreadable. Unknown regions (never published) are fine.
     pub fn remove(&mut self, id: u32, now_ns: u64) {
-        if let Some(kernel) = &self.kernel {
-            kernel.forget(id);
-        }
-        if let Some(Slot { slot, address, entry, keep, .. }) = self.slots.remove(&id) {
+        if let Some(Slot { slot, address, entry, keep, .. }) = self.forget(id) {
             self.control.remove(slot, now_ns);
             self.control.release_schema(entry.schema, now_ns);
             self.withdraw(address, keep.is_some());
         }
+    }
+
+    /// Drops a region's record; what it says of it is returned.
+    fn forget(&mut self, id: u32) -> Option<Slot> {
+        if let Some(kernel) = &self.kernel {
+            kernel.forget(id);
+        }
+        self.slots.remove(&id)
     }
 
     /// Ends an address.
@@ -451,7 +494,15 @@ fn pairs(labels: &Labels) -> Vec<(String, String)> {
     labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
+fn missing(id: u32) -> Refusal {
+    Refusal::new(Code::Internal, format!("region {id} is not in the directory"))
+}
+
 fn refusal(error: ControlError) -> Refusal {
     let code = if matches!(error, ControlError::LabelsTooLong(_)) { Code::BadRequest } else { Code::Quota };
     Refusal::new(code, error.to_string())
 }
+
+#[cfg(test)]
+#[path = "directory_tests.rs"]
+mod tests;

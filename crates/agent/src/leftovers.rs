@@ -144,7 +144,8 @@ impl Leftovers {
         let text_of = |error: &dyn std::fmt::Display| error.to_string();
         let bytes = draft.bytes();
         let whole = |map: &Map| map.window(0..usize::try_from(bytes / 8).unwrap_or(0));
-        let standing = earlier.and_then(|id| directory.entry(id)).map(|(entry, source)| (entry.identity, source));
+        let standing = earlier.and_then(|id| directory.entry(id)).filter(|(entry, _)| entry.schema == text.id);
+        let standing = standing.map(|(entry, source)| (entry.identity, source));
         if let Some((identity, Some(Source::Slab { range, .. }))) = standing {
             let memory = whole(&self.kernel.own_range(range).map_err(|error| text_of(&error))?);
             self.add(draft.over(memory, identity));
@@ -159,7 +160,7 @@ impl Leftovers {
             let (name, group) = (draft.name().to_owned(), draft.group);
             // Before anybody can read it.
             self.add(draft.over(whole(&map), identity));
-            own::publish(directory, &name, text, identity, backing).map_err(|refusal| {
+            ids.publish(directory, earlier, &name, text, identity, backing).map_err(|refusal| {
                 ids.give(identity.region);
                 self.set.remove(group);
                 refusal.to_string()
@@ -190,20 +191,21 @@ impl Leftovers {
             let text = draft.as_ref().map(|draft| SchemaText::of(&draft.schema));
             let standing = self.set.groups().iter().find(|sampled| sampled.group == group);
             let standing = standing.map(|sampled| (SchemaText::of(&sampled.schema).id, sampled.identity().region));
-            if let Some((schema, id)) = standing {
-                if text.as_ref().is_some_and(|text| text.id == schema) {
-                    continue;
-                }
+            let same = standing.zip(text.as_ref()).is_some_and(|((schema, _), text)| schema == text.id);
+            if same {
+                continue;
+            }
+            let old = standing.map(|(_, id)| id);
+            let installed = draft.zip(text).is_some_and(|(draft, text)| {
+                let installed = self.install_one(directory, ids, &text, draft, old, now_ns);
+                let name = group.left_region();
+                let warn =
+                    |error| system::log(&format!("warning: {name} is not served by the kernel responder: {error}"));
+                installed.map_err(warn).is_ok()
+            });
+            if let (false, Some(id)) = (installed, old) {
                 self.set.remove(group);
                 ids.end(directory, id);
-            }
-            if let Some((draft, text)) = draft.zip(text)
-                && let Err(error) = self.install_one(directory, ids, &text, draft, None, now_ns)
-            {
-                system::log(&format!(
-                    "warning: {} is not served by the kernel responder: {error}",
-                    group.left_region()
-                ));
             }
         }
     }

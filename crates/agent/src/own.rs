@@ -22,7 +22,7 @@ use crate::kernel::ledger::{Keep, Record, Role, Source};
 use crate::kernel::load::{CollectorState, Report, State};
 use crate::kernel::{Kernel, Recovered, user};
 use crate::leftovers::Leftovers;
-use crate::node::{Covered, Draft, NodeError, Set};
+use crate::node::{Covered, Draft, Loss, NodeError, Set};
 use crate::procfs::process_stat;
 use crate::protocol::{Labels, Refusal};
 use crate::registration::FIRST_REGION_ID;
@@ -232,7 +232,8 @@ impl Own {
         identity: Identity,
         backing: Backing,
     ) -> Result<(), AgentError> {
-        publish(&mut self.directory, name, text, identity, backing).map_err(|refusal| AgentError::Own { name, refusal })
+        let published = self.ids.publish(&mut self.directory, None, name, text, identity, backing);
+        published.map_err(|refusal| AgentError::Own { name, refusal })
     }
 }
 
@@ -297,9 +298,10 @@ impl Metrics {
     pub fn renew(&mut self, directory: &mut Directory) {
         let Self { sampler, ids, sampled_interval_ns, .. } = self;
         sampler.renew(|set, group| {
-            if let Err(error) = renew(set, group, *sampled_interval_ns, directory, ids) {
+            renew(set, group, *sampled_interval_ns, directory, ids).unwrap_or_else(|error| {
                 system::log(&format!("warning: {group} is not served over TCP any more: {error}"));
-            }
+                Loss::default()
+            })
         });
     }
 
@@ -340,7 +342,8 @@ impl Metrics {
         };
         let source = source.inspect_err(|_| self.ids.give(id))?;
         let backing = Backing::Kernel(keep(source, &schema, &text));
-        publish(directory, &collector.name, &text, identity, backing).map_err(|refusal| refusal.to_string())?;
+        let published = self.ids.publish(directory, None, &collector.name, &text, identity, backing);
+        published.map_err(|refusal| refusal.to_string())?;
         self.computed.insert(collector.name.clone(), id);
         Ok(schema)
     }
@@ -376,33 +379,48 @@ fn start_twin(
     kernel.start_twin(&collector.name, range, schema, every).map_err(|error| error.to_string())
 }
 
-/// Puts a group's new region in the place of the old one, where its class is another one.
+/// Puts a group's new region in the place of the old one, where its class is another one. Where that cannot be, the old one ends, too: it has no places for what there is.
 fn renew(
     set: &mut Set,
     group: config::Group,
     interval_ns: u64,
     directory: &mut Directory,
     ids: &mut Ids,
-) -> Result<(), String> {
+) -> Result<Loss, String> {
     let draft = set.draft(group, interval_ns);
     let standing = set.groups().iter().find(|sampled| sampled.group == group);
     let standing = standing.map(|sampled| (SchemaText::of(&sampled.schema).id, sampled.identity().region));
     let text = draft.as_ref().ok().map(|draft| SchemaText::of(&draft.schema));
     if standing.is_some() && standing.map(|(schema, _)| schema) == text.as_ref().map(|text| text.id) {
-        return Ok(());
+        return Ok(Loss::default());
     }
-    if let Some((_, id)) = standing {
+    let old = standing.map(|(_, id)| id);
+    let renewed = draft.map_err(|error| error.to_string()).and_then(|draft| replace(set, draft, old, directory, ids));
+    renewed.inspect_err(|_| {
         set.remove(group);
-        ids.end(directory, id);
-    }
+        if let Some(id) = old {
+            ids.end(directory, id);
+        }
+    })
+}
+
+/// A group's new region, sampled before anybody can read it.
+fn replace(
+    set: &mut Set,
+    draft: Draft,
+    old: Option<u32>,
+    directory: &mut Directory,
+    ids: &mut Ids,
+) -> Result<Loss, String> {
     let identity = ids.take().map_err(|error| error.to_string())?;
-    let put = |error: &dyn std::fmt::Display| error.to_string();
-    let sampled = draft.and_then(|draft| draft.alone(identity)).map_err(|error: NodeError| put(&error));
-    let published = sampled.and_then(|sampled| {
-        let (text, backing) = (SchemaText::of(&sampled.schema), Backing::Tcp(sampled.memory().clone()));
-        publish(directory, group.region(), &text, identity, backing).map_err(|refusal| put(&refusal))?;
+    let (group, text) = (draft.group, SchemaText::of(&draft.schema));
+    let published = draft.alone(identity).map_err(|error: NodeError| error.to_string()).and_then(|sampled| {
+        let backing = Backing::Tcp(sampled.memory().clone());
         set.put(sampled);
-        Ok(())
+        let loss = set.sample_one(group, None);
+        ids.publish(directory, old, group.region(), &text, identity, backing)
+            .map(|()| loss)
+            .map_err(|refusal| refusal.to_string())
     });
     published.inspect_err(|_| ids.give(identity.region))
 }
@@ -443,10 +461,45 @@ impl Ids {
     pub fn end(&mut self, directory: &mut Directory, id: u32) {
         let source = directory.entry(id).and_then(|(_, source)| source);
         directory.remove(id, host::boot_time_ns());
+        self.ended(directory, id, source);
+    }
+
+    fn ended(&mut self, directory: &Directory, id: u32, source: Option<Source>) {
         if let (Some(Source::Slab { range, .. }), Some(kernel)) = (source, directory.kernel()) {
             kernel.give_own(range);
         }
         self.give(id);
+    }
+
+    /// Announces a region of the agent's own, in the place of `old` if there is one, which ends.
+    ///
+    /// # Errors
+    /// As [`Directory::replace`].
+    pub fn publish(
+        &mut self,
+        directory: &mut Directory,
+        old: Option<u32>,
+        name: &str,
+        text: &SchemaText,
+        identity: Identity,
+        backing: Backing,
+    ) -> Result<(), Refusal> {
+        let now_ns = host::boot_time_ns();
+        let labels = Labels::new();
+        let published = Published {
+            id: identity.region,
+            generation: identity.generation,
+            name,
+            labels: &labels,
+            pid: std::process::id(),
+            uid: rustix::process::geteuid().as_raw(),
+            created_ns: now_ns,
+        };
+        let Some(old) = old else { return directory.publish(&published, text, backing, now_ns) };
+        let source = directory.entry(old).and_then(|(_, source)| source);
+        directory.replace(old, &published, text, backing, now_ns)?;
+        self.ended(directory, old, source);
+        Ok(())
     }
 }
 
@@ -456,31 +509,6 @@ fn groups(config: &Config) -> Vec<config::Group> {
     groups.sort_unstable();
     groups.dedup();
     groups
-}
-
-/// Announces a region of the agent's own.
-///
-/// # Errors
-/// As [`Directory::publish`].
-pub fn publish(
-    directory: &mut Directory,
-    name: &str,
-    text: &SchemaText,
-    identity: Identity,
-    backing: Backing,
-) -> Result<(), Refusal> {
-    let now_ns = host::boot_time_ns();
-    let labels = Labels::new();
-    let published = Published {
-        id: identity.region,
-        generation: identity.generation,
-        name,
-        labels: &labels,
-        pid: std::process::id(),
-        uid: rustix::process::geteuid().as_raw(),
-        created_ns: now_ns,
-    };
-    directory.publish(&published, text, backing, now_ns)
 }
 
 /// The first block of a range.

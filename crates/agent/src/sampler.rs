@@ -14,7 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::config::Group;
 use crate::counters::{Counter, Counters};
 use crate::host::boot_time_ns;
-use crate::node::Set;
+use crate::node::{Loss, Set};
 use crate::system;
 
 /// Stack of the sampler thread: its buffers are on the heap.
@@ -94,13 +94,12 @@ impl Sampler {
         self.sample(&mut self.lock());
     }
 
-    /// What has changed is handed to `renew`, group by group, which may put other regions in their places.
-    pub fn renew(&self, mut renew: impl FnMut(&mut Set, Group)) {
+    /// What has changed is handed to `renew`, group by group, which may put other regions in their places, sampled already.
+    pub fn renew(&self, mut renew: impl FnMut(&mut Set, Group) -> Loss) {
         let _ = rustix::io::read(&self.changed, &mut [0; 8]);
         let mut state = self.lock();
         for group in state.set.take_changed() {
-            renew(&mut state.set, group);
-            let loss = state.set.sample_one(group, None);
+            let loss = renew(&mut state.set, group);
             self.counters.add(Counter::SampleErrors, loss.failed);
         }
     }

@@ -305,7 +305,7 @@ fn publish(
         Some(place) => Backing::Slab(map.clone(), own::keep(place, &region.schema, &text)),
         None => Backing::Tcp(map.clone()),
     };
-    own::publish(directory, region.name, &text, identity, backing).map_err(|refusal| {
+    ids.publish(directory, None, region.name, &text, identity, backing).map_err(|refusal| {
         ids.give(identity.region);
         refusal.to_string()
     })?;
