@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use onlooker_kernel::collect::{DeviceKey, DeviceRows};
 use onlooker_region::map::Map;
+use onlooker_region::schema::SchemaId;
 use rustix::thread::CapabilitySet;
 
 use crate::config::Group;
@@ -181,33 +182,46 @@ impl Leftovers {
     /// Regions of groups that have other series now: another file system, another interrupt.
     fn renew(&mut self, directory: &mut Directory, ids: &mut Ids, now_ns: u64) {
         for group in self.set.take_changed() {
-            let draft = match self.set.draft_left(group, self.interval_ns, &self.covered) {
-                Ok(draft) => draft,
-                Err(error) => {
-                    system::log(&format!("{group} is not sampled any more: {error}"));
-                    None
-                }
-            };
-            let text = draft.as_ref().map(|draft| SchemaText::of(&draft.schema));
             let standing = self.set.groups().iter().find(|sampled| sampled.group == group);
             let standing = standing.map(|sampled| (SchemaText::of(&sampled.schema).id, sampled.identity().region));
-            let same = standing.zip(text.as_ref()).is_some_and(|((schema, _), text)| schema == text.id);
-            if same {
-                continue;
-            }
-            let old = standing.map(|(_, id)| id);
-            let installed = draft.zip(text).is_some_and(|(draft, text)| {
-                let installed = self.install_one(directory, ids, &text, draft, old, now_ns);
-                let name = group.left_region();
-                let warn =
-                    |error| system::log(&format!("warning: {name} is not served by the kernel responder: {error}"));
-                installed.map_err(warn).is_ok()
-            });
-            if let (false, Some(id)) = (installed, old) {
+            let renewed = self.renew_one(directory, ids, group, standing, now_ns);
+            let Err(error) = renewed else { continue };
+            // The slab may have no room for both.
+            if let Some((_, id)) = standing {
                 self.set.remove(group);
                 ids.end(directory, id);
             }
+            let again = standing.map_or(Err(error), |_| self.renew_one(directory, ids, group, None, now_ns));
+            if let Err(error) = again {
+                let name = group.left_region();
+                system::log(&format!("warning: {name} is not served by the kernel responder: {error}"));
+            }
         }
+    }
+
+    /// A group's new region, in the place of its old one, whose schema and number are `standing`.
+    fn renew_one(
+        &mut self,
+        directory: &mut Directory,
+        ids: &mut Ids,
+        group: Group,
+        standing: Option<(SchemaId, u32)>,
+        now_ns: u64,
+    ) -> Result<(), String> {
+        let draft = self.set.draft_left(group, self.interval_ns, &self.covered).map_err(|error| error.to_string())?;
+        let old = standing.map(|(_, id)| id);
+        let Some(draft) = draft else {
+            if let Some(id) = old {
+                self.set.remove(group);
+                ids.end(directory, id);
+            }
+            return Ok(());
+        };
+        let text = SchemaText::of(&draft.schema);
+        if standing.is_some_and(|(schema, _)| schema == text.id) {
+            return Ok(());
+        }
+        self.install_one(directory, ids, &text, draft, old, now_ns)
     }
 
     /// When [`Leftovers::expire`] has something to do next, if ever.
