@@ -560,7 +560,7 @@ def entry(e):
     require(len(e["name"].encode()) <= 128 and len(label_bytes) <= 288, "entry text")
     out = struct.pack("<BB6xQQQ", e["kind"], e["flags"], e["identity"], e["va"], e["length"])
     out += struct.pack("<II", e["rkey"], e["responders"]) + e["schema_id"]
-    out += struct.pack("<IIQQ", e["pid"], e["uid"], e["created_ns"], 0)
+    out += struct.pack("<IIQII", e["pid"], e["uid"], e["created_ns"], e.get("device_rkey", 0), 0)
     return out + e["name"].encode().ljust(128, b"\0") + label_bytes.ljust(288, b"\0")
 
 

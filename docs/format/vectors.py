@@ -290,11 +290,11 @@ def control_entries():
     canonical = f.accept(json.dumps(TABLE_SCHEMA))[1]
     ident = f.schema_id(canonical)
     region = {"kind": 1, "flags": 0, "identity": f.identity(18, 0, 77), "va": 0xFEDCBA9876540000, "length": 4096, "rkey": 0x12345678,
-              "responders": 3, "schema_id": ident, "pid": 4242, "uid": 1000, "created_ns": 90_000_000_001, "name": "shop_connection",
+              "device_rkey": 0, "responders": 3, "schema_id": ident, "pid": 4242, "uid": 1000, "created_ns": 90_000_000_001, "name": "shop_connection",
               "labels": {"pid": "4242", "program": "shopd", "shard": "größe"}}  # fmt: skip
     schema = {"kind": 2, "flags": 0, "identity": 0, "va": CONTROL_VA + 9 * 1024, "length": len(canonical.encode()), "rkey": 0x9ABCDEF0,
               "responders": 3, "schema_id": ident, "pid": 0, "uid": 0, "created_ns": 90_000_000_000, "name": "shop_connection", "labels": {}}  # fmt: skip
-    orphan = region | {"flags": 1, "identity": f.identity(19, 0, 16777215), "va": 0xFEDCBA9876542000, "rkey": 0xFFFFFFFF, "responders": 7,
+    orphan = region | {"flags": 1, "identity": f.identity(19, 0, 16777215), "va": 0xFEDCBA9876542000, "rkey": 0xFFFFFFFF, "device_rkey": 0x87654321, "responders": 7,
                        "name": "n" * 128, "labels": {"a": "v" * 256, "bb": "w" * 25}, "pid": 2**32 - 1, "uid": 2**32 - 1, "created_ns": f.U64}  # fmt: skip
     require(len("a") + 1 + 256 + 1 + len("bb") + 1 + 25 + 1 == 288, "labels fill their space")
     return canonical, [region, schema, orphan]

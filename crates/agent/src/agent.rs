@@ -13,6 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
 use crate::bootstrap::{self, Announcement, Endpoint};
+use crate::card::Card;
 use crate::config::Config;
 use crate::directory::DirectoryError;
 use crate::host::{self, Host};
@@ -160,7 +161,9 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     {
         metrics.install(&mut directory, &[]);
     }
+    directory.set_card(Card::new(&config.verbs));
     let announcement = Announcement {
+        card: directory.card().map(Card::link),
         host,
         control: directory.place(),
         control_bytes: directory.bytes(),

@@ -10,13 +10,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use onlooker_bootstrap::{
-    Answer, Code, Control, Failure, KERNEL, MAX_BOOTSTRAPS, REQUEST_TIMEOUT, Request, Responder, TCP, frame,
+    Answer, Code, Control, Failure, KERNEL, MAX_BOOTSTRAPS, REQUEST_TIMEOUT, Request, Responder, TCP, VERBS,
+    VerbsRequest, frame,
 };
 use onlooker_region::control::Place;
 use onlooker_wire::tcp_read::MAX_READ_BYTES;
 use rustls::server::NoServerSessionStorage;
 use rustls::{ServerConfig, ServerConnection};
 
+use crate::card;
 use crate::counters::{Counter, Counters};
 use crate::deadline::{DeadlineStream, is_timeout};
 use crate::host::{self, Host};
@@ -48,6 +50,8 @@ pub struct Announcement {
     pub tcp_port: u16,
     /// UDP port of the kernel responder and the longest READ that it answers, if there is one.
     pub kernel: Option<(u16, u32)>,
+    /// The RDMA device's holder, if one is configured.
+    pub card: Option<card::Shared>,
 }
 
 /// The endpoint.
@@ -209,7 +213,7 @@ impl Endpoint {
             }
         };
         match self.state.secret() {
-            Ok(secret) if secret == request.secret => (Outcome::Ok, self.announcement.answer().encode()),
+            Ok(secret) if secret == request.secret => (Outcome::Ok, self.announcement.answer(request.verbs.as_ref()).encode()),
             Ok(_) => (Outcome::Denied, failure(Code::Denied, denied)),
             Err(_) => {
                 let message = "the agent cannot read its token secret: run `onlooker-agent token` on the host to see why, then try again";
@@ -220,12 +224,26 @@ impl Endpoint {
 }
 
 impl Announcement {
-    fn answer(&self) -> Answer {
-        let tcp = Responder { kind: TCP.into(), port: self.tcp_port, max_read_bytes: None };
-        let kernel = self.kernel.map(|(port, max_read_bytes)| Responder {
-            kind: KERNEL.into(),
+    fn answer(&self, verbs: Option<&VerbsRequest>) -> Answer {
+        let responder = |kind: &str, port, max_read_bytes| Responder {
+            kind: kind.into(),
             port,
-            max_read_bytes: Some(max_read_bytes),
+            max_read_bytes,
+            verbs: None,
+            problem: None,
+        };
+        let tcp = responder(TCP, self.tcp_port, None);
+        let kernel = self.kernel.map(|(port, max_read_bytes)| responder(KERNEL, port, Some(max_read_bytes)));
+        let card = self.card.as_ref().and_then(|link| {
+            let mut link = card::lock(link);
+            let mut responder = responder(VERBS, 0, None);
+            match verbs.map(|request| link.pair(request)) {
+                Some(Ok(answer)) => responder.verbs = Some(answer),
+                Some(Err(problem)) => responder.problem = Some(problem),
+                None if link.is_up() => {}
+                None => return None,
+            }
+            Some(responder)
         });
         Answer {
             agent: env!("CARGO_PKG_VERSION").into(),
@@ -241,7 +259,7 @@ impl Announcement {
                 generation: self.control.incarnation,
             },
             max_read_bytes: MAX_READ_BYTES,
-            responders: std::iter::once(tcp).chain(kernel).collect(),
+            responders: std::iter::once(tcp).chain(kernel).chain(card).collect(),
         }
     }
 }

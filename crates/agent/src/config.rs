@@ -74,6 +74,8 @@ pub struct Config {
     pub tcp: Tcp,
     /// `[kernel]`
     pub kernel: Kernel,
+    /// `[verbs]`
+    pub verbs: Verbs,
     /// `[policy]`
     pub policy: Policy,
     /// `[quota]`
@@ -130,6 +132,16 @@ pub struct Tcp {
     pub max_reads_per_s: u32,
     /// A connection without a request for so long is closed.
     pub idle_timeout: Span,
+}
+
+/// An RDMA device that answers beside the kernel responder, out of the same memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Verbs {
+    /// The address of this machine that is the device's GID; empty: none answers.
+    pub address: String,
+    /// Where the holder listens (docs/holder.md).
+    pub holder: PathBuf,
 }
 
 /// Who may register.
@@ -214,6 +226,32 @@ impl Default for Tcp {
             max_reads_per_s: 200_000,
             idle_timeout: Span::from_s(60),
         }
+    }
+}
+
+impl Default for Verbs {
+    fn default() -> Self {
+        Self { address: String::new(), holder: "/run/onlooker-holder/holder.sock".into() }
+    }
+}
+
+impl Verbs {
+    fn check(&self, kernel: &Kernel) -> Result<(), (&'static str, String, &'static str)> {
+        let refuse = |message| Err(("verbs.address", self.address.clone(), message));
+        if self.address.is_empty() {
+            return Ok(());
+        }
+        if self.address.parse::<std::net::IpAddr>().is_err() {
+            return refuse("must be an address of this machine, such as 10.0.0.7, or empty");
+        }
+        if !kernel.is_on() {
+            return refuse("needs the kernel responder's memory: name its devices in [kernel] devices");
+        }
+        if !self.holder.is_absolute() || self.holder.as_os_str().len() > 107 {
+            let path = self.holder.display().to_string();
+            return Err(("verbs.holder", path, "must be an absolute path of at most 107 bytes"));
+        }
+        Ok(())
     }
 }
 
@@ -354,6 +392,7 @@ impl Config {
         if let Err((key, value, message)) = self
             .kernel
             .check()
+            .and_then(|()| self.verbs.check(&self.kernel))
             .and_then(|()| self.connections.check())
             .and_then(|()| self.cgroups.check())
             .and_then(|()| self.processes.check())

@@ -5,22 +5,24 @@
 //! a reader who follows the directory is never refused for the order of our stores. With a kernel responder the control region lives in its memory and is taken
 //! over after a restart ([`Directory::resume`]); the ledger has what a region's entry does not say.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::os::fd::AsFd as _;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use onlooker_region::block::Identity;
 use onlooker_region::control::{
-    ControlError, ControlWriter, Entry, Place, RESPONDER_KERNEL, RESPONDER_TCP, RegionEntry,
+    ControlError, ControlWriter, Entry, Place, RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS, RegionEntry,
 };
 use onlooker_region::map::{Map, MapError, sealed_memfd};
 use onlooker_region::{Schema, SchemaId};
 
+use crate::card::{Card, Held};
 use crate::counters::{Counter, Counters};
 use crate::host::{self, Host};
 use crate::kernel::ledger::{Keep, Record, Source, Stage};
-use crate::kernel::{Kernel, KernelError, Recovered};
+use crate::kernel::{CONTROL_SLAB, Kernel, KernelError, Recovered};
 use crate::protocol::{Code, Labels, Refusal};
 use crate::served::{Address, Addresses, Served};
 
@@ -101,6 +103,21 @@ struct Slot {
 }
 
 impl Slot {
+    fn slab(&self) -> Option<u32> {
+        match self.keep.as_ref()?.source {
+            Source::Slab { slab, .. } => Some(slab),
+            Source::Computed { .. } => None,
+        }
+    }
+
+    /// The address that a slab has if this region's follows from it.
+    fn base(&self, of: u32) -> Option<u64> {
+        match self.keep.as_ref()?.source {
+            Source::Slab { slab, range } if slab == of => self.entry.va.checked_sub(range.offset),
+            _ => None,
+        }
+    }
+
     fn record(&self) -> Option<Record> {
         let stage =
             if self.removed { Stage::Removed { slot: self.slot } } else { Stage::Published { slot: self.slot } };
@@ -116,6 +133,7 @@ pub struct Directory {
     addresses: Addresses,
     slots: HashMap<u32, Slot>,
     kernel: Option<Rc<Kernel>>,
+    card: Option<Card>,
     counters: Option<Counters>,
 }
 
@@ -133,7 +151,7 @@ impl Directory {
         let place = Place { va: address.va, rkey: address.rkey, incarnation, responders: RESPONDER_TCP };
         let control = ControlWriter::new(memory.clone(), place, host.host_id.0, host.boot_id.0, reuse_delay_ns, now_ns);
         served.insert(address, memory);
-        Ok(Self { control, bytes, served, addresses, slots: HashMap::new(), kernel: None, counters: None })
+        Ok(Self { control, bytes, served, addresses, slots: HashMap::new(), kernel: None, card: None, counters: None })
     }
 
     /// The control region in the kernel responder's memory: taken over with what of `recovered` can be, or begun anew. What goes on is left in `recovered`; regions of
@@ -174,7 +192,86 @@ impl Directory {
         served.insert(address, memory);
         kernel.add_control()?;
         let slots = HashMap::new();
-        Ok(Self { control, bytes, served, addresses, slots, kernel: Some(kernel), counters: None })
+        Ok(Self { control, bytes, served, addresses, slots, kernel: Some(kernel), card: None, counters: None })
+    }
+
+    /// A device that shall answer beside the kernel responder, as soon as its holder is there.
+    pub fn set_card(&mut self, card: Option<Card>) {
+        self.card = card.filter(|_| self.kernel.is_some());
+    }
+
+    /// That device.
+    #[must_use]
+    pub const fn card(&self) -> Option<&Card> {
+        self.card.as_ref()
+    }
+
+    /// Its holder has gone.
+    pub fn card_lost(&mut self, now_ns: u64) {
+        if let Some(card) = &mut self.card {
+            card.disconnect(now_ns);
+        }
+    }
+
+    /// Looks for its holder, if that is due, and has it register all slabs. True where it is there anew.
+    pub fn card_due(&mut self, now_ns: u64) -> bool {
+        if !self.card.as_mut().is_some_and(|card| card.connect(now_ns)) {
+            return false;
+        }
+        let used: BTreeSet<u32> = self.slots.values().filter_map(Slot::slab).collect();
+        if let Some(card) = &mut self.card {
+            card.end_others(|slab| slab == CONTROL_SLAB || used.contains(&slab));
+        }
+        for slab in used {
+            self.hold(slab);
+        }
+        let ids: Vec<u32> = self.slots.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.renew_key(id, now_ns));
+        // Last: a reader that begins finds the keys of all regions.
+        let control = self.hold(CONTROL_SLAB).and_then(|held| held.rkey);
+        if let (Some(card), Some(rkey)) = (&self.card, control) {
+            card.control(rkey);
+        }
+        true
+    }
+
+    /// A slab as the device has it, registered now where it is not; `None` without a device.
+    fn hold(&mut self, slab: u32) -> Option<Held> {
+        let (kernel, card) = (self.kernel.as_ref()?, self.card.as_mut()?);
+        let held = card.held(slab);
+        if let Some(held) = held.filter(|held| held.rkey.is_some() || !card.is_connected()) {
+            return Some(held);
+        }
+        let (memory, bytes) = kernel.open_slab(slab).ok()?;
+        let mut bases = self.slots.values().filter_map(|slot| slot.base(slab)).peekable();
+        let va = match (held, bases.peek().copied()) {
+            _ if slab == CONTROL_SLAB => self.control.place().va,
+            // An earlier agent's registration, unless no region is there that it fits.
+            (Some(held), first) if first.is_none() || bases.any(|base| base == held.va) => held.va,
+            (_, Some(first)) => first,
+            _ => self.addresses.take_span(bytes).ok()?,
+        };
+        Some(card.register(slab, memory.as_fd(), va, bytes))
+    }
+
+    /// The device's key in a region's entry, where the region's address is that of its slab.
+    fn renew_key(&mut self, id: u32, now_ns: u64) {
+        let Some(mut slot) = self.slots.remove(&id) else { return };
+        let held = slot.slab().and_then(|slab| self.hold(slab).filter(|held| slot.base(slab) == Some(held.va)));
+        let device_rkey = held.and_then(|held| held.rkey).unwrap_or(0);
+        if slot.entry.device_rkey != device_rkey {
+            set_key(&mut slot.entry, device_rkey);
+            // The entry was encoded before, so that it fits again.
+            let _ = self.control.replace(slot.slot, &Entry::Region(slot.entry.clone()), now_ns);
+        }
+        self.slots.insert(id, slot);
+    }
+
+    /// A slab is no more.
+    pub fn slab_ended(&mut self, slab: u32) {
+        if let Some(card) = &mut self.card {
+            card.end(slab);
+        }
     }
 
     /// Where failures are counted, from now on.
@@ -209,7 +306,9 @@ impl Directory {
             self.served.insert(address, memory);
         }
         let removed = matches!(record.stage, Stage::Removed { .. });
-        let Record { entry, keep, .. } = record;
+        let Record { mut entry, keep, .. } = record;
+        // As long as the holder has not been asked. What stands in the control region stays as it is until then.
+        set_key(&mut entry, 0);
         self.slots.insert(entry.identity.region, Slot { slot, address, entry, keep: Some(keep), removed });
     }
 
@@ -314,11 +413,12 @@ impl Directory {
             (None, Some(keep)) => keep.schema.region_bytes(),
             (None, None) => 0,
         };
-        let address = self
-            .addresses
-            .take(bytes)
+        let source = keep.as_ref().map(|keep| keep.source);
+        let (address, device_rkey) = self
+            .place_for(source, bytes)
             .map_err(|error| Refusal::new(Code::Internal, format!("random address: {error}")))?;
         let mut entry = new_entry(region, schema, address, bytes, wanted);
+        set_key(&mut entry, device_rkey);
         let mut kept = None;
         if let (Some(kernel), Some(keep)) = (&self.kernel, keep) {
             // The slot is not known yet, and for the responder's table it does not matter.
@@ -352,6 +452,20 @@ impl Directory {
                 self.withdraw(address, kept.is_some());
                 Err(refusal(error))
             }
+        }
+    }
+
+    /// An address for a region, and the device's key.
+    fn place_for(&mut self, source: Option<Source>, bytes: u64) -> io::Result<(Address, u32)> {
+        let held = match source {
+            Some(Source::Slab { slab, range }) => self.hold(slab).map(|held| (held, range.offset)),
+            _ => None,
+        };
+        match held {
+            Some((held, offset)) => {
+                Ok((self.addresses.take_within(held.va.wrapping_add(offset))?, held.rkey.unwrap_or(0)))
+            }
+            None => Ok((self.addresses.take(bytes)?, 0)),
         }
     }
 
@@ -472,12 +586,22 @@ fn drop_lost(kernel: &Kernel, recovered: &mut Recovered, lost: &[usize]) {
     }
 }
 
+/// A device's key, or that none answers.
+fn set_key(entry: &mut RegionEntry, device_rkey: u32) {
+    entry.device_rkey = device_rkey;
+    entry.responders &= !RESPONDER_VERBS;
+    if device_rkey != 0 {
+        entry.responders |= RESPONDER_VERBS;
+    }
+}
+
 fn new_entry(region: &Published, schema: SchemaId, address: Address, bytes: u64, responders: u32) -> RegionEntry {
     RegionEntry {
         identity: Identity::first(region.id, region.generation),
         va: address.va,
         bytes,
         rkey: address.rkey,
+        device_rkey: 0,
         responders,
         schema,
         pid: region.pid,

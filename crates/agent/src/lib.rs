@@ -10,6 +10,7 @@
 
 pub mod agent;
 pub mod bootstrap;
+pub mod card;
 pub mod config;
 pub mod counters;
 pub mod deadline;
@@ -34,7 +35,7 @@ pub mod rate;
 pub mod registration;
 pub mod registry;
 pub mod sampler;
-pub mod seqpacket;
+pub use onlooker_holder::seqpacket;
 pub mod served;
 pub mod server;
 pub mod system;

@@ -386,9 +386,9 @@ impl Registration {
     }
 
     fn drop_slab(&mut self, uid: Option<u32>) {
-        if let Some(uid) = uid
-            && let Some(Slab::Kernel(_)) = self.slabs.remove(&uid)
-            && let Some(kernel) = self.directory.kernel()
+        let Some(Slab::Kernel(slab)) = uid.and_then(|uid| self.slabs.remove(&uid)) else { return };
+        self.directory.slab_ended(slab.index());
+        if let (Some(kernel), Some(uid)) = (self.directory.kernel(), uid)
             && kernel.remove_slab(uid).is_err()
         {
             self.counters.add(Counter::KernelErrors, 1);

@@ -44,7 +44,8 @@ pub struct Served {
 pub struct Addresses {
     /// First address to end of the span, both multiples of [`VA_ALIGNMENT`].
     spans: BTreeMap<u64, u64>,
-    rkeys: HashMap<u32, u64>,
+    /// With the span that goes with a key, if one does.
+    rkeys: HashMap<u32, Option<u64>>,
 }
 
 impl Addresses {
@@ -53,6 +54,26 @@ impl Addresses {
     /// # Errors
     /// No randomness.
     pub fn take(&mut self, bytes: u64) -> io::Result<Address> {
+        let (va, rkey) = (self.take_span(bytes)?, self.unused_rkey()?);
+        self.rkeys.insert(rkey, Some(va));
+        Ok(Address { va, rkey })
+    }
+
+    /// A random rkey for a part of a span.
+    ///
+    /// # Errors
+    /// No randomness.
+    pub fn take_within(&mut self, va: u64) -> io::Result<Address> {
+        let rkey = self.unused_rkey()?;
+        self.rkeys.insert(rkey, None);
+        Ok(Address { va, rkey })
+    }
+
+    /// A random address that nothing else has, for good.
+    ///
+    /// # Errors
+    /// No randomness.
+    pub fn take_span(&mut self, bytes: u64) -> io::Result<u64> {
         let span = bytes.next_multiple_of(VA_ALIGNMENT);
         loop {
             let va = host::random_u64()? & !(VA_ALIGNMENT - 1);
@@ -60,10 +81,8 @@ impl Addresses {
             // 0 looks like an address that was forgotten; keep clear of it.
             let before = self.spans.range(..end).next_back();
             if va != 0 && before.is_none_or(|(_, other_end)| *other_end <= va) {
-                let rkey = self.unused_rkey()?;
                 self.spans.insert(va, end);
-                self.rkeys.insert(rkey, va);
-                return Ok(Address { va, rkey });
+                return Ok(va);
             }
         }
     }
@@ -77,7 +96,7 @@ impl Addresses {
         }
     }
 
-    /// An address of a region that was there before. Whether nothing else has it.
+    /// An address of a region that was there before. Whether nothing else has it; parts of one span share it.
     pub fn restore(&mut self, address: Address, bytes: u64) -> bool {
         let span = bytes.checked_next_multiple_of(VA_ALIGNMENT).and_then(|span| address.va.checked_add(span));
         let Some(end) = span.filter(|_| !self.rkeys.contains_key(&address.rkey)) else { return false };
@@ -85,15 +104,16 @@ impl Addresses {
         let free = before.is_none_or(|(_, other_end)| *other_end <= address.va);
         if free {
             self.spans.insert(address.va, end);
-            self.rkeys.insert(address.rkey, address.va);
         }
+        self.rkeys.insert(address.rkey, free.then_some(address.va));
         free
     }
 
     /// Gives an address back. It is not kept from reuse: it is random.
     pub fn give(&mut self, address: Address) {
-        self.rkeys.remove(&address.rkey);
-        self.spans.remove(&address.va);
+        if let Some(Some(va)) = self.rkeys.remove(&address.rkey) {
+            self.spans.remove(&va);
+        }
     }
 }
 

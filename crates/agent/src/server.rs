@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The event loop: one epoll on the main thread for the registration socket, its connections, their processes, both TCP listeners, the kernel responder's upkeep, the deadline timer and signals.
+//! The event loop: one epoll on the main thread for the registration socket, its connections, their processes, both TCP listeners, the kernel responder's upkeep, the holder, the deadline
+//! timer and signals.
 //!
 //! Decisions are elsewhere ([`crate::registration`], [`crate::tcp`], [`crate::bootstrap`]); here bytes come and go. Nothing is polled: the timer is armed only
 //! while a deadline is pending, so that an idle agent has no wake-ups. One packet an event, so that no program can hold up the others.
@@ -20,6 +21,7 @@ use rustix::time::{
 };
 
 use crate::bootstrap::Endpoint;
+use crate::card::Card;
 use crate::counters::{Counter, Counters, refused};
 use crate::host::boot_time_ns;
 use crate::kernel::upkeep::Upkeep;
@@ -53,6 +55,7 @@ const STOP: u64 = 4;
 const HANGUP: u64 = 5;
 const KERNEL: u64 = 6;
 const SAMPLER: u64 = 7;
+const HOLDER: u64 = 8;
 /// Tokens of a connection are twice its id (socket) and one more (process).
 const FIRST_CONNECTION: ConnectionId = 8;
 
@@ -207,6 +210,7 @@ impl Loop {
                             self.server.tables.wake(boot_time_ns());
                         }
                     }
+                    HOLDER => self.server.registration.directory().card_lost(boot_time_ns()),
                     SAMPLER => self.server.metrics.renew(self.server.registration.directory()),
                     token if token & 1 == 0 => self.packet(token / 2),
                     token => self.close(token / 2, Counter::ClosedProcess),
@@ -226,7 +230,8 @@ impl Loop {
         let kernel = self.server.upkeep.as_ref().map(Upkeep::next_deadline_ns);
         let sample = self.server.metrics.next_deadline_ns();
         let table = self.server.tables.next_deadline_ns();
-        let deadlines = self.server.registration.next_deadline_ns().into_iter().chain(kernel).chain(sample);
+        let card = self.server.registration.directory().card().and_then(Card::next_deadline_ns);
+        let deadlines = self.server.registration.next_deadline_ns().into_iter().chain(kernel).chain(sample).chain(card);
         let deadline = deadlines.chain(table).min();
         if deadline != self.armed_ns {
             let at = deadline.map_or(0, |ns| ns.max(1));
@@ -247,11 +252,24 @@ impl Loop {
         self.armed_ns = None;
         let now_ns = boot_time_ns();
         self.server.registration.expire(now_ns);
+        self.look_for_holder(now_ns);
         if let Some(upkeep) = &mut self.server.upkeep {
             upkeep.expire(now_ns);
         }
         self.server.metrics.expire(self.server.registration.directory(), now_ns);
         self.server.tables.expire(now_ns);
+    }
+
+    fn look_for_holder(&mut self, now_ns: u64) {
+        let directory = self.server.registration.directory();
+        if directory.card_due(now_ns)
+            && let Some(card) = directory.card()
+            // Its answers are for whoever has asked, which may be another thread.
+            && let Err(errno) =
+                card.watch(|fd| epoll::add(&self.epoll, fd, EventData::new_u64(HOLDER), EventFlags::RDHUP))
+        {
+            system::log(&format!("warning: the holder is not watched: epoll: {errno}"));
+        }
     }
 
     /// Whether to end for processors that metrics do not know. Looked for when the timer wakes us anyway: for samples, tables, the lease.

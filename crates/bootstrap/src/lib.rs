@@ -12,12 +12,15 @@ pub mod frame;
 mod id;
 mod message;
 mod token;
+mod verbs;
 
 pub use id::{Id, IdError, host_id};
 pub use message::{
-    Answer, AnswerError, Code, Control, Failure, KERNEL, MAX_READER_BYTES, Request, RequestError, Responder, TCP,
+    Answer, AnswerError, Code, Control, Failure, KERNEL, MAX_PROBLEM_BYTES, MAX_READER_BYTES, Request, RequestError,
+    Responder, TCP, VERBS,
 };
 pub use token::{Fingerprint, Secret, Token, TokenError};
+pub use verbs::{QueuePairEnd, VerbsAnswer, VerbsRequest};
 
 /// Version of the bootstrap that this crate speaks.
 pub const VERSION: u32 = 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Request, answer and failure.
 
-use crate::{Id, Secret, VERSION};
+use crate::{Id, Secret, VERSION, VerbsAnswer, VerbsRequest};
 use onlooker_region::limits::{BLOCK_BYTES, MAX_GENERATION, MAX_REGION_BLOCKS};
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +9,14 @@ use serde::{Deserialize, Serialize};
 pub const TCP: &str = "tcp";
 /// Kind of the kernel responder.
 pub const KERNEL: &str = "kernel";
+/// Kind of the responder that is an RDMA device.
+pub const VERBS: &str = "verbs";
 /// Longest READ of a kernel responder that does not say how long: the profile's, one block.
 const KERNEL_MAX_READ_BYTES: u32 = 1024;
 /// Longest name of a reader.
 pub const MAX_READER_BYTES: usize = 128;
+/// Longest problem of a responder; a reader cuts what is longer.
+pub const MAX_PROBLEM_BYTES: usize = 512;
 /// Longest name of a host that a reader takes (the kernel's own limit is 64, DNS's 255).
 const MAX_HOST_BYTES: usize = 255;
 /// Most responders of a host that a reader takes.
@@ -27,6 +31,8 @@ pub struct Request {
     pub secret: Secret,
     /// Who asks, for the agent's log: program and version.
     pub reader: String,
+    /// The reader's queue pair, where it wants to be answered by the host's RDMA device.
+    pub verbs: Option<VerbsRequest>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -36,6 +42,9 @@ struct RawRequest {
     version: u32,
     token: String,
     reader: String,
+    /// Absent where there is none: agents that do not know it refuse it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    verbs: Option<VerbsRequest>,
 }
 
 /// Why a request is not understood; [`RequestError::code`] is what the reader is told.
@@ -76,6 +85,7 @@ impl Request {
             version: VERSION,
             token: self.secret.text(),
             reader: self.reader.clone(),
+            verbs: self.verbs,
         };
         serde_json::to_vec(&raw).expect("plain data")
     }
@@ -101,8 +111,11 @@ impl Request {
         if raw.reader.len() > MAX_READER_BYTES {
             return Err(RequestError::Bad(format!("reader is longer than {MAX_READER_BYTES} bytes")));
         }
+        if let Some(Err(what)) = raw.verbs.map(|verbs| verbs.end.check()) {
+            return Err(RequestError::Bad(what.into()));
+        }
         let secret = Secret::parse(&raw.token).map_err(|_| RequestError::Secret)?;
-        Ok(Self { secret, reader: raw.reader })
+        Ok(Self { secret, reader: raw.reader, verbs: raw.verbs })
     }
 }
 
@@ -122,7 +135,7 @@ pub struct Control {
 /// Who answers READs. Kinds that a reader does not know, and their keys, are passed over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Responder {
-    /// [`TCP`], [`KERNEL`]; later others.
+    /// [`TCP`], [`KERNEL`], [`VERBS`]; later others.
     pub kind: String,
     /// Port; 0 where the kind has none.
     #[serde(default)]
@@ -130,6 +143,12 @@ pub struct Responder {
     /// Longest READ that this one answers, where it is below the host's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_read_bytes: Option<u32>,
+    /// What an RDMA device tells a reader that has told its own end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verbs: Option<VerbsAnswer>,
+    /// Why it cannot be used now, for people; at most [`MAX_PROBLEM_BYTES`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// What the agent tells.
@@ -248,8 +267,11 @@ impl Answer {
         if version != u64::from(VERSION) {
             return Err(AnswerError::Version(version));
         }
-        let answer: Self = serde_json::from_slice(body).map_err(bad)?;
+        let mut answer: Self = serde_json::from_slice(body).map_err(bad)?;
         answer.check()?;
+        for problem in answer.responders.iter_mut().filter_map(|responder| responder.problem.as_mut()) {
+            cut(problem, MAX_PROBLEM_BYTES);
+        }
         Ok(answer)
     }
 
@@ -269,7 +291,9 @@ impl Answer {
             (self.max_read_bytes as usize >= BLOCK_BYTES, "max_read_bytes is less than a block"),
             (self.responders.len() <= MAX_RESPONDERS, "more than 64 responders"),
         ];
-        rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, what)| Err(AnswerError::Value(what)))
+        let broken = rules.into_iter().find(|(holds, _)| !holds).map(|(_, what)| what);
+        let mut ends = self.responders.iter().filter_map(|responder| responder.verbs?.check().err());
+        broken.or_else(|| ends.next()).map_or(Ok(()), |what| Err(AnswerError::Value(what)))
     }
 
     /// The first responder of a kind.
@@ -287,6 +311,12 @@ impl Answer {
     }
 }
 
+/// Shortens a text to `most_bytes`, between two characters.
+fn cut(text: &mut String, most_bytes: usize) {
+    let end = (0..=most_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    text.truncate(end.unwrap_or(0));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,7 +331,13 @@ mod tests {
             wall_clock_ns: 1_700_000_000_000_000_001,
             control: Control { rkey: 305_419_896, va: 1_234_605_616_436_508_672, bytes: 1_048_576, generation: 7123 },
             max_read_bytes: 65_536,
-            responders: vec![Responder { kind: TCP.into(), port: 7178, max_read_bytes: None }],
+            responders: vec![Responder {
+                kind: TCP.into(),
+                port: 7178,
+                max_read_bytes: None,
+                verbs: None,
+                problem: None,
+            }],
         }
     }
 
@@ -391,7 +427,7 @@ mod tests {
 
     #[test]
     fn requests_are_read_as_they_are_written() {
-        let request = Request { secret: Secret::new([3; 32]), reader: "onlooker 0.1.0".into() };
+        let request = Request { secret: Secret::new([3; 32]), reader: "onlooker 0.1.0".into(), verbs: None };
         assert_eq!(Request::decode(&request.encode()), Ok(request));
     }
 

@@ -262,6 +262,7 @@ mod tests {
             va: 0,
             bytes: 1024,
             rkey: 1,
+            device_rkey: 0,
             responders: 1,
             schema: SchemaId([0; 16]),
             pid: 7,

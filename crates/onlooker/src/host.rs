@@ -2,19 +2,20 @@
 //! A host given by the user, and the connection to it: bootstrap, requester, session; made anew when its agent was.
 
 use crate::token::SourceError;
-use onlooker_bootstrap::{DEFAULT_PORT, Token};
+use onlooker_bootstrap::{DEFAULT_PORT, Id, Token};
 use onlooker_controller::target::parse_address;
 use onlooker_region::Block;
-use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, resolve};
+use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, bootstrap_with, resolve};
 use onlooker_transport::clock::steady_ns;
 use onlooker_transport::drive::{DriveError, read_host, read_one};
 use onlooker_transport::reader::{Limits, ReadError, Session};
 use onlooker_transport::soft::{self, FlowConfig, SoftRequester};
 use onlooker_transport::tcp::TcpRequester;
-use onlooker_transport::{Broken, Error, Outcome, Read, Requester, Via};
+use onlooker_transport::{Broken, Error, Outcome, Read, Requester, Via, verbs};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Bytes of a block.
@@ -23,6 +24,8 @@ const BLOCK_BYTES: u32 = 1024;
 const LARGEST_MAX_READ_BYTES: u32 = 8 * BLOCK_BYTES;
 /// How long a kernel responder may take for its first answer: the requester knocks a dozen times meanwhile.
 const PATIENCE_MS: u64 = 1_000;
+/// UDP port of RoCEv2 (IBA annex A17), for people: devices know it.
+const ROCE_PORT: u16 = 4791;
 /// Name and version told to agents.
 pub(crate) const READER: &str = concat!("onlooker ", env!("CARGO_PKG_VERSION"));
 
@@ -58,6 +61,8 @@ impl fmt::Display for Target {
 pub(crate) enum Choice {
     /// The kernel responder if the host has one that answers, else TCP
     Auto,
+    /// The host's RDMA device, by this machine's: nothing of the host's processors
+    Verbs,
     /// The kernel responder: no process of the host is woken
     Kernel,
     /// The host's agent, over TCP
@@ -141,6 +146,21 @@ pub(crate) fn tcp(told: &Bootstrapped, timeout: Duration) -> Result<Way, HostErr
     Ok(Way { via: Via::Tcp, address, requester: Box::new(requester), instead: None })
 }
 
+/// To the host's RDMA device: the bootstrap answer that holds from now on, too.
+pub(crate) fn verbs(told: &Bootstrapped, token: &Token, timeout: Duration) -> Result<(Bootstrapped, Way), HostError> {
+    let ask = |request| bootstrap_with(&[told.peer], token, READER, Some(request), timeout);
+    let (told, requester) = verbs::connect(told, reader_id()?, ask)?;
+    let address = SocketAddr::new(told.peer.ip(), ROCE_PORT);
+    Ok((told, Way { via: Via::Verbs, address, requester: Box::new(requester), instead: None }))
+}
+
+/// This process reads a host in one way: its earlier queue pair there is taken away when it comes again.
+fn reader_id() -> Result<Id, Error> {
+    static ID: OnceLock<Id> = OnceLock::new();
+    let id = ID.get().copied().map_or_else(verbs::reader_id, Ok)?;
+    Ok(*ID.get_or_init(|| id))
+}
+
 /// To the host's kernel responder, if it answers.
 fn kernel(told: &Bootstrapped) -> Result<Way, HostError> {
     let (requester, address) = soft(told)?;
@@ -163,25 +183,28 @@ pub(crate) fn soft(told: &Bootstrapped) -> Result<(SoftRequester, SocketAddr), H
     }
 }
 
-fn way(told: &Bootstrapped, options: Options) -> Result<Way, HostError> {
+/// The way that the user wants, and the bootstrap answer that holds.
+fn way(told: Bootstrapped, token: &Token, options: Options) -> Result<(Bootstrapped, Way), HostError> {
     let is_announced = told.answer.responder(Via::Kernel.kind()).is_some();
-    match options.choice {
-        Choice::Kernel => kernel(told),
-        Choice::Tcp => tcp(told, options.timeout),
-        Choice::Auto if !is_announced => tcp(told, options.timeout),
-        Choice::Auto => match kernel(told) {
+    let way = match options.choice {
+        Choice::Verbs => return verbs(&told, token, options.timeout),
+        Choice::Kernel => kernel(&told)?,
+        Choice::Tcp => tcp(&told, options.timeout)?,
+        Choice::Auto if !is_announced => tcp(&told, options.timeout)?,
+        Choice::Auto => match kernel(&told) {
             Err(error) if told.responder(Via::Tcp).is_ok() => {
                 let instead = format!("{error}. Reading over TCP instead, which wakes the host's agent");
-                Ok(Way { instead: Some(instead), ..tcp(told, options.timeout)? })
+                Way { instead: Some(instead), ..tcp(&told, options.timeout)? }
             }
-            other => other,
+            other => other?,
         },
-    }
+    };
+    Ok((told, way))
 }
 
 fn open(addresses: &[SocketAddr], token: &Token, options: Options) -> Result<(Bootstrapped, Way, Session), HostError> {
     let told = bootstrap(addresses, token, READER, options.timeout)?;
-    let way = way(&told, options)?;
+    let (told, way) = way(told, token, options)?;
     let session = Session::new(&told.answer, way.via, way.requester.max_read_blocks(), options.limits);
     Ok((told, way, session))
 }

@@ -318,8 +318,8 @@ fn a_control_region_is_read() {
                     ["va", "length", "created_ns"].map(|name| number(&expected[name]))
                 );
                 assert_eq!(
-                    [r.rkey, r.responders, r.pid, r.uid],
-                    ["rkey", "responders", "pid", "uid"].map(|name| narrow(&expected[name]))
+                    [r.rkey, r.device_rkey, r.responders, r.pid, r.uid],
+                    ["rkey", "device_rkey", "responders", "pid", "uid"].map(|name| narrow(&expected[name]))
                 );
                 assert_eq!(
                     (r.schema.to_string().as_str(), r.name.as_str()),

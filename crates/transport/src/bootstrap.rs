@@ -9,11 +9,11 @@ use crate::error::{Error, escaped};
 use crate::tls::Pinned;
 use crate::via::Via;
 use onlooker_bootstrap::frame::{self, Decoded, FrameError};
-use onlooker_bootstrap::{Answer, AnswerError, Request, Responder, Token};
+use onlooker_bootstrap::{Answer, AnswerError, Request, Responder, Token, VerbsRequest};
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 /// What a host told.
@@ -23,6 +23,8 @@ pub struct Bootstrapped {
     pub answer: Answer,
     /// The address that answered.
     pub peer: SocketAddr,
+    /// The address of this machine that leads there.
+    pub local: IpAddr,
     /// The host's clock against ours.
     pub relation: Relation,
     /// From sending the request to having the answer, without connection and handshake.
@@ -30,17 +32,20 @@ pub struct Bootstrapped {
 }
 
 impl Bootstrapped {
-    /// A responder and its address: the one that answered the bootstrap, with the responder's port.
+    /// A responder and its address: the one that answered the bootstrap, with the responder's port; 0 where the kind has none.
     ///
     /// # Errors
-    /// [`Error::NoResponder`].
+    /// [`Error::NoResponder`], [`Error::Problem`].
     pub fn responder(&self, via: Via) -> Result<(&Responder, SocketAddr), Error> {
-        let responder = self.answer.responder(via.kind()).filter(|responder| responder.port != 0);
-        let responder = responder.ok_or_else(|| {
+        let is_one = |responder: &&Responder| responder.port != 0 || !via.has_port();
+        let responder = self.answer.responder(via.kind()).filter(is_one).ok_or_else(|| {
             let kinds: Vec<_> = self.answer.responders.iter().map(|responder| escaped(&responder.kind)).collect();
             let offered = if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") };
             Error::NoResponder { peer: self.peer.to_string(), wanted: via.kind(), offered }
         })?;
+        if let Some(problem) = responder.problem.clone() {
+            return Err(Error::Problem { peer: self.peer.to_string(), kind: via.kind(), problem });
+        }
         let mut address = self.peer;
         address.set_port(responder.port);
         Ok((responder, address))
@@ -98,6 +103,23 @@ pub fn bootstrap(
     reader: &str,
     timeout: Duration,
 ) -> Result<Bootstrapped, Error> {
+    bootstrap_with(addresses, token, reader, None, timeout)
+}
+
+/// As [`bootstrap`]; with `verbs` the host is asked for a queue pair, too. That is for hosts that list such a responder: agents that do not know it refuse the request.
+///
+/// # Errors
+/// As [`bootstrap`].
+///
+/// # Panics
+/// If there are no addresses.
+pub fn bootstrap_with(
+    addresses: &[SocketAddr],
+    token: &Token,
+    reader: &str,
+    verbs: Option<VerbsRequest>,
+    timeout: Duration,
+) -> Result<Bootstrapped, Error> {
     let end = Instant::now() + timeout;
     let (stream, peer) = connect(addresses, "bootstrap endpoint", timeout)?;
     let name = peer.to_string();
@@ -106,8 +128,9 @@ pub fn bootstrap(
         move |source| Error::io(&name, what, timeout, source)
     };
     stream.set_nodelay(true).map_err(failed("socket option"))?;
+    let local = stream.local_addr().map_err(failed("getsockname"))?.ip();
     let mut stream = DeadlineStream::new(stream, end);
-    let request = Request { secret: token.secret.clone(), reader: reader.to_owned() };
+    let request = Request { secret: token.secret.clone(), reader: reader.to_owned(), verbs };
     let conversation = match token.fingerprint {
         None => converse(&mut stream, &request),
         Some(fingerprint) => {
@@ -134,7 +157,7 @@ pub fn bootstrap(
     let answer = Answer::decode(&body).map_err(|error| answer_error(&name, error))?;
     let relation = Relation::new(answer.boot_clock_ns, sent, received);
     let round_trip = Duration::from_nanos(received.steady_ns.saturating_sub(sent.steady_ns));
-    Ok(Bootstrapped { answer, peer, relation, round_trip })
+    Ok(Bootstrapped { answer, peer, local, relation, round_trip })
 }
 
 enum Trouble {

@@ -4,7 +4,7 @@
 //! For programs that read one host at a time. A controller, which reads many, runs its own loop over the same two interfaces.
 
 use crate::reader::{ReadError, Session};
-use crate::{Broken, Completion, Outcome, Read, Requester};
+use crate::{Broken, Completion, Fault, Outcome, Read, Requester};
 use onlooker_region::Block;
 use std::time::Duration;
 
@@ -32,6 +32,13 @@ fn what_next(broken: &Broken) -> &'static str {
         Broken::Closed => {
             "connect again; if that ends in the same way: is [tcp] allow in its agent.toml open for this machine? On the host see onlooker_agent_tcp_connections_refused_total"
         }
+        Broken::QueuePair(Fault::Access) => {
+            "connect again: a region may have gone since the directory was read, and that is how a device says so"
+        }
+        Broken::QueuePair(Fault::NoAnswer) => {
+            "is the host alive, and UDP port 4791 open in both directions? Else read it another way"
+        }
+        Broken::QueuePair(_) => "connect again; if that ends in the same way, read it another way",
         Broken::Garbage(_) | Broken::System { .. } => "connect again",
     }
 }

@@ -127,6 +127,37 @@ pub enum Error {
         /// What it has.
         offered: String,
     },
+    /// The host has one that cannot be used now.
+    #[error("{peer}: its {kind} responder cannot be used now: {}; mend that on the host, or read it another way", escaped(.problem))]
+    Problem {
+        /// Whom.
+        peer: String,
+        /// Kind of responder.
+        kind: &'static str,
+        /// The agent's sentence.
+        problem: String,
+    },
+    /// The host offers READs over RDMA and tells neither a queue pair nor why not.
+    #[error("{peer} lists a verbs responder and gives no queue pair; upgrade its agent, or read it another way")]
+    NoQueuePair {
+        /// Whom.
+        peer: String,
+    },
+    /// This machine cannot read over an RDMA device.
+    #[cfg(any(test, feature = "verbs"))]
+    #[error(transparent)]
+    Device(#[from] onlooker_verbs::Error),
+    /// The host's queue pair cannot be connected to.
+    #[cfg(any(test, feature = "verbs"))]
+    #[error(
+        "{peer}: cannot connect to its RDMA device: {source}; are both devices' addresses of one network (`rdma link`)? Or read it another way"
+    )]
+    Connect {
+        /// Whom.
+        peer: String,
+        /// Why.
+        source: onlooker_verbs::Error,
+    },
 }
 
 /// An agent that turns a peer away before it has spoken cannot say why: over TLS an answer would cost it a handshake.

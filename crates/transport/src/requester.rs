@@ -43,6 +43,32 @@ pub struct Completion {
     pub outcome: Outcome,
 }
 
+/// How a queue pair has failed: the status of the first completion that was no success (IBA 11.6.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Fault {
+    /// Key, range or right. Its READ has completed as [`Outcome::Refused`].
+    #[error("the host's device refuses a READ's key, range or right")]
+    Access,
+    /// No request that the device can answer. Its READ has completed as [`Outcome::Refused`].
+    #[error("the host's device takes a READ for invalid")]
+    Invalid,
+    /// The host's device.
+    #[error("the host's device has failed")]
+    Remote,
+    /// Retries exceeded.
+    #[error("no answer, however often it was asked for")]
+    NoAnswer,
+    /// Not by a READ of its own.
+    #[error("READs were flushed")]
+    Flushed,
+    /// This machine's device: the raw status (`enum ibv_wc_status`).
+    #[error("this machine's device has failed with status {0}")]
+    Local(u32),
+    /// Completions were lost, of all queue pairs on the same completion queue.
+    #[error("the completion queue has overflowed")]
+    Overrun,
+}
+
 /// Why a requester is of no use any more. Everything under way has completed as [`Outcome::Lost`]; make a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
@@ -52,6 +78,9 @@ pub enum Broken {
     /// What came is no answer.
     #[error("the host's answer is not one: {0}")]
     Garbage(onlooker_wire::tcp_read::Error),
+    /// The queue pair is in error, and stays so.
+    #[error("the queue pair has failed: {0}; a new bootstrap makes a new one")]
+    QueuePair(Fault),
     /// A system call failed.
     #[error("{operation}: {kind}")]
     System {

@@ -5,9 +5,11 @@ mod common;
 
 use common::memory::Host;
 use common::{Identity, endpoint, plain_token, secret, serve};
-use onlooker_bootstrap::{Code, Failure, Request, Token, frame};
-use onlooker_transport::Error;
-use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, resolve};
+use onlooker_bootstrap::{
+    Code, Failure, Id, QueuePairEnd, Request, Responder, Token, VERBS, VerbsAnswer, VerbsRequest, frame,
+};
+use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, bootstrap_with, resolve};
+use onlooker_transport::{Error, Via};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -34,8 +36,8 @@ fn the_pinned_certificate_is_accepted_and_the_answer_is_the_agents() {
     let address = endpoint(Some(identity.server()), honest);
     let told = ask(address, &identity.token(), PATIENCE).unwrap();
     assert_eq!(told.answer, Host::new(16).answer(7178));
-    assert_eq!(told.peer, address);
-    let (responder, tcp) = told.responder(onlooker_transport::Via::Tcp).unwrap();
+    assert_eq!((told.peer, told.local), (address, address.ip()), "over loopback");
+    let (responder, tcp) = told.responder(Via::Tcp).unwrap();
     assert_eq!((responder.port, tcp.ip(), tcp.port()), (7178, address.ip(), 7178));
 }
 
@@ -144,8 +146,39 @@ fn a_host_without_a_usable_responder_is_named() {
         answer.responders[0].kind = "verbs".into();
         frame::encode(&answer.encode()).unwrap()
     });
-    let error = ask(address, &plain_token(), PATIENCE).unwrap().responder(onlooker_transport::Via::Tcp).unwrap_err();
+    let error = ask(address, &plain_token(), PATIENCE).unwrap().responder(Via::Tcp).unwrap_err();
     assert!(error.to_string().contains("verbs"), "{error}");
+}
+
+/// A host with an RDMA device: to who asks with an end of a queue pair it tells that one again.
+fn device(request: Option<Request>, problem: Option<String>) -> Vec<u8> {
+    let mut answer = Host::new(16).answer(1);
+    let verbs = request.and_then(|request| request.verbs);
+    let verbs = verbs.map(|VerbsRequest { end, .. }| VerbsAnswer { control_rkey: 5, end });
+    answer.responders.push(Responder { kind: VERBS.into(), port: 0, max_read_bytes: Some(4096), verbs, problem });
+    frame::encode(&answer.encode()).unwrap()
+}
+
+#[test]
+fn a_queue_pair_is_made_for_who_asks_for_one() {
+    let address = endpoint(None, |request| device(request, None));
+    let told = ask(address, &plain_token(), PATIENCE).unwrap();
+    let (responder, at) = told.responder(Via::Verbs).unwrap();
+    assert_eq!((responder.verbs, at.ip(), at.port()), (None, address.ip(), 0));
+    let end = QueuePairEnd { queue_pair: 17, packet: 3, gid: Id([9; 16]), mtu_bytes: 4096, reads_answered: 1 };
+    let asked = VerbsRequest { reader_id: Id([7; 16]), end };
+    let told = bootstrap_with(&[told.peer], &plain_token(), "test 1", Some(asked), PATIENCE).unwrap();
+    assert_eq!(told.responder(Via::Verbs).unwrap().0.verbs, Some(VerbsAnswer { control_rkey: 5, end }));
+}
+
+#[test]
+fn a_responder_with_a_problem_is_none_and_says_why() {
+    let address = endpoint(None, |request| device(request, Some("the \x1b[31mholder is away".into())));
+    let told = ask(address, &plain_token(), PATIENCE).unwrap();
+    let error = told.responder(Via::Verbs).unwrap_err();
+    assert!(matches!(error, Error::Problem { kind: VERBS, .. }), "{error:?}");
+    assert!(!error.to_string().contains('\x1b') && error.to_string().contains("holder is away"), "{error}");
+    assert!(told.responder(Via::Tcp).is_ok(), "others can be used");
 }
 
 #[test]

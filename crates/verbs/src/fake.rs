@@ -18,13 +18,13 @@ use crate::reads::Settings;
 
 /// What both ends of a connection have been told of each other.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Agreement {
+pub struct Agreement {
     /// READs that this end has under way at once.
-    pub(crate) reads_sent: u32,
+    pub reads_sent: u32,
     /// READs that the other end answers at once.
-    pub(crate) reads_answered: u32,
+    pub reads_answered: u32,
     /// Number of the first packet that this end sends, and what the other end waits for.
-    pub(crate) packets: (u32, u32),
+    pub packets: (u32, u32),
 }
 
 impl Default for Agreement {
@@ -34,10 +34,11 @@ impl Default for Agreement {
 }
 
 /// A queue pair; what is known of it is the device's.
-pub(crate) type FakePair = Rc<RefCell<Queue>>;
+pub type FakePair = Rc<RefCell<Queue>>;
 
+/// What is known of a queue pair.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub struct Queue {
     settings: Settings,
     agreement: Agreement,
     /// Posted, not executed.
@@ -46,27 +47,45 @@ pub(crate) struct Queue {
     taken: VecDeque<u64>,
     is_in_error: bool,
     /// No batch is taken.
-    pub(crate) refuses: bool,
+    pub refuses: bool,
     memory: Vec<Block>,
 }
 
-/// The device. Its far end has everywhere words that are their own address.
-#[derive(Debug)]
-pub(crate) struct Fake {
+/// What the far end answers to a READ: its words, or how it fails.
+pub type FarEnd = Box<dyn FnMut(&WorkRequest) -> Result<Vec<u64>, Status>>;
+
+fn own_addresses(request: &WorkRequest) -> Result<Vec<u64>, Status> {
+    Ok((0..u64::from(request.bytes / 8)).map(|word| request.va + 8 * word).collect())
+}
+
+/// The device.
+pub struct Fake {
     completions: VecDeque<Completed>,
     entries: usize,
     pairs: Vec<FakePair>,
+    far_end: FarEnd,
     /// How the next requests end: by address.
-    pub(crate) bad: Vec<(u64, Status)>,
-    pub(crate) lost_completions: usize,
+    pub bad: Vec<(u64, Status)>,
+    /// Completions that there was no room for.
+    pub lost_completions: usize,
 }
 
 impl Fake {
-    pub(crate) fn new(entries: usize) -> Self {
-        Self { completions: VecDeque::new(), entries, pairs: Vec::new(), bad: Vec::new(), lost_completions: 0 }
+    /// With a queue of so many completions, and a far end that has everywhere words that are their own address.
+    #[must_use]
+    pub fn new(entries: usize) -> Self {
+        Self::with(entries, Box::new(own_addresses))
     }
 
-    pub(crate) fn pair(&mut self, settings: Settings, agreement: Agreement) -> FakePair {
+    /// With another far end.
+    #[must_use]
+    pub fn with(entries: usize, far_end: FarEnd) -> Self {
+        let (completions, pairs, bad) = (VecDeque::new(), Vec::new(), Vec::new());
+        Self { completions, entries, pairs, far_end, bad, lost_completions: 0 }
+    }
+
+    /// A connected queue pair.
+    pub fn pair(&mut self, settings: Settings, agreement: Agreement) -> FakePair {
         let memory = vec![Block::default(); (settings.depth * settings.max_read_blocks) as usize];
         let (waiting, taken) = (VecDeque::new(), VecDeque::new());
         let queue = Queue { settings, agreement, waiting, taken, is_in_error: false, refuses: false, memory };
@@ -84,7 +103,7 @@ impl Fake {
     }
 
     /// Executes at most `most` requests of each queue pair.
-    pub(crate) fn run(&mut self, most: usize) {
+    pub fn run(&mut self, most: usize) {
         for pair in self.pairs.clone() {
             let mut queue = pair.borrow_mut();
             let queue = &mut *queue;
@@ -93,22 +112,21 @@ impl Fake {
                 let Agreement { reads_sent, reads_answered, packets } = queue.agreement;
                 // Counted with the one at hand.
                 let at_once = (queue.waiting.len() + 1).min(reads_sent as usize);
-                let status = if queue.is_in_error {
-                    Status::Flushed
+                let answer = if queue.is_in_error {
+                    Err(Status::Flushed)
                 } else if packets.0 != packets.1 {
-                    Status::NoAnswer
+                    Err(Status::NoAnswer)
                 } else if at_once > reads_answered as usize {
-                    Status::Invalid
+                    Err(Status::Invalid)
                 } else {
                     let bad = self.bad.iter().find(|(va, _)| *va == request.va);
-                    bad.map_or(Status::Done, |(_, status)| *status)
+                    bad.map_or_else(|| (self.far_end)(&request), |(_, status)| Err(*status))
                 };
-                if status == Status::Done {
-                    for word in 0..request.bytes as usize / 8 {
-                        let block = &mut queue.memory[request.at as usize + word / BLOCK_WORDS];
-                        block.0[word % BLOCK_WORDS] = request.va + 8 * word as u64;
-                    }
+                for (index, word) in answer.iter().flatten().take(request.bytes as usize / 8).enumerate() {
+                    let block = &mut queue.memory[request.at as usize + index / BLOCK_WORDS];
+                    block.0[index % BLOCK_WORDS] = *word;
                 }
+                let status = answer.err().unwrap_or(Status::Done);
                 queue.is_in_error |= status != Status::Done;
                 if request.is_signalled || status != Status::Done {
                     self.complete(Completed { id: request.id, status });

@@ -11,8 +11,8 @@ mod completion;
 mod device;
 mod endpoint;
 mod error;
-#[cfg(test)]
-mod fake;
+#[cfg(any(test, feature = "fake"))]
+pub mod fake;
 mod memory;
 mod port;
 mod queue_pair;

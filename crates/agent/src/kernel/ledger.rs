@@ -312,6 +312,7 @@ pub(crate) mod tests {
             va: u64::from(number) << 32,
             bytes: 3072,
             rkey: 1000 + number,
+            device_rkey: 0,
             responders: 3,
             schema: SchemaId([5; 16]),
             pid: 4242,

@@ -329,6 +329,16 @@ impl Kernel {
         UserSlab::of(slab)
     }
 
+    /// A slab by its place in the responder's table, to be registered elsewhere, too.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open_slab(&self, index: u32) -> Result<(Slab, u64), KernelError> {
+        let slab = system::with_capabilities(CapabilitySet::BPF, || self.pinned.slab(index))?;
+        let bytes = u64::from(slab.blocks()) * BLOCK_BYTES;
+        Ok((slab, bytes))
+    }
+
     /// The slab that a user has, if it is there.
     ///
     /// # Errors

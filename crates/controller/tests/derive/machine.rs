@@ -226,6 +226,7 @@ pub(crate) fn entry(name: &str, identity: Identity, plan: &Plan) -> RegionEntry 
         va: 0,
         bytes: u64::from(plan.schema().blocks()) * 1024,
         rkey: 1,
+        device_rkey: 0,
         responders: 1,
         schema: SchemaId::of(&plan.schema().canonical()),
         pid: 7,

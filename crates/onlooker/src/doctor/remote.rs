@@ -33,7 +33,7 @@ pub(super) fn checks(target: &Target, source: &token::Source, timeout: Duration,
         let token = token_of(&addresses, source, checks)?;
         let told = bootstrapped(&addresses, &token, timeout, checks)?;
         for via in Via::ALL {
-            responder(&told, via, timeout, checks, &mut rows);
+            responder(&told, &token, via, timeout, checks, &mut rows);
         }
         clock(&told, checks);
         Some(())
@@ -113,7 +113,14 @@ fn bootstrapped(
 }
 
 /// One of the host's responders: whether it answers, what it serves, how fast.
-fn responder(told: &Bootstrapped, via: Via, timeout: Duration, checks: &mut Vec<Check>, rows: &mut Vec<Row>) {
+fn responder(
+    told: &Bootstrapped,
+    token: &Token,
+    via: Via,
+    timeout: Duration,
+    checks: &mut Vec<Check>,
+    rows: &mut Vec<Row>,
+) {
     let what = format!("{via} responder");
     if told.answer.responder(via.kind()).is_none() {
         checks.push(match via {
@@ -122,18 +129,27 @@ fn responder(told: &Bootstrapped, via: Via, timeout: Duration, checks: &mut Vec<
                 "the host has none, so every READ wakes its agent",
                 "enable [kernel] in its agent.toml; `onlooker doctor` there says what is missing for it",
             ),
+            Via::Verbs => return,
             Via::Tcp => Check::ok(what, "the host has none"),
         });
         return;
     }
     let failed = |error: HostError, checks: &mut Vec<Check>| {
         let advice = match via {
-            Via::Kernel => "",
+            Via::Verbs | Via::Kernel => "",
             Via::Tcp => "is [tcp] allow in agent.toml open for this machine, and its port reachable?",
         };
         checks.push(Check::fail(format!("{via} responder"), error.to_string(), advice));
     };
     match via {
+        Via::Verbs => match host::verbs(told, token, timeout) {
+            Ok((told, mut way)) => {
+                checks.push(Check::ok(what, format!("{} has made a queue pair", way.address.ip())));
+                served(&told, via, &mut *way.requester, timeout, checks, rows);
+            }
+            // Another responder will do.
+            Err(error) => checks.push(Check::warn(what, error.to_string(), "")),
+        },
         Via::Kernel => match host::soft(told) {
             Ok((mut requester, address)) => {
                 checks.push(Check::ok(what, format!("{address} answers")));
@@ -177,13 +193,14 @@ fn served(
     match read_host(requester, &mut session, steady_ns().saturating_add(timeout_ns), steady_ns) {
         Ok(()) => {
             regions(told, &session, checks);
-            // The kernel responder comes first, and what it does not serve over TCP is not new.
-            if rows.is_empty() {
+            // The kernel responder has most: what it does not serve over TCP is not new, and a device serves no more than it.
+            if rows.is_empty() && via != Via::Verbs {
                 *rows = served::rows(told, &session);
             }
         }
         Err(error) => {
             let advice = match via {
+                Via::Verbs => "is UDP port 4791 open in both directions? Try again, or read it another way",
                 Via::Kernel => {
                     "the first READ was answered: the agent was restarted meanwhile, or the way is bad; try again"
                 }
@@ -193,7 +210,7 @@ fn served(
             return;
         }
     }
-    match measure(told, requester) {
+    match measure(told, via, requester) {
         Ok((mut took_ns, unanswered)) => {
             took_ns.sort_unstable();
             let at = |part: usize| span(took_ns.get((took_ns.len() - 1) * part / 100).copied().unwrap_or(0).into());
@@ -248,14 +265,16 @@ fn regions(told: &Bootstrapped, session: &Session, checks: &mut Vec<Check>) {
 }
 
 /// Times of single READs of the header, one after the other, ns; and how many were not answered.
-fn measure(told: &Bootstrapped, requester: &mut dyn Requester) -> Result<(Vec<u64>, u64), String> {
+fn measure(told: &Bootstrapped, via: Via, requester: &mut dyn Requester) -> Result<(Vec<u64>, u64), String> {
     let control = told.answer.control;
+    let device = told.answer.responder(via.kind()).and_then(|responder| responder.verbs);
+    let rkey = device.map_or(control.rkey, |device| device.control_rkey);
     let mut memory = [Block::default()];
     let (mut took_ns, mut unanswered) = (Vec::new(), 0);
     for id in 0..READS {
         let begin_ns = steady_ns();
         let deadline_ns = begin_ns.saturating_add(READ_PATIENCE_NS);
-        let read = Read { id, va: control.va, rkey: control.rkey, at: 0, blocks: 1, deadline_ns };
+        let read = Read { id, va: control.va, rkey, at: 0, blocks: 1, deadline_ns };
         match read_one(requester, read, &mut memory, steady_ns).map_err(|broken| broken.to_string())? {
             Outcome::Done => took_ns.push(steady_ns() - begin_ns),
             Outcome::Timeout => unanswered += 1,

@@ -248,6 +248,7 @@ mod tests {
         Bootstrapped {
             answer: host.answer(1),
             peer: "127.0.0.1:7177".parse().unwrap(),
+            local: "127.0.0.1".parse().unwrap(),
             relation: fixture::relation(),
             round_trip: Duration::ZERO,
         }

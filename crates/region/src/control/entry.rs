@@ -18,6 +18,7 @@ pub(super) const ENTRIES_PER_BLOCK: usize = 2;
 /// Numbers in the change ring.
 pub(super) const RING: usize = 64;
 const RING_AT: usize = 60;
+const DEVICE_KEY_AT: usize = 9;
 const NAME_AT: usize = 10;
 const LABELS_AT: usize = 26;
 const MAGIC: u64 = u64::from_le_bytes(*b"ONLOOKER");
@@ -25,9 +26,9 @@ const MAGIC: u64 = u64::from_le_bytes(*b"ONLOOKER");
 /// Served by the agent over TCP.
 pub const RESPONDER_TCP: u32 = 1;
 /// Served by the kernel responder.
-pub const RESPONDER_KERNEL: u32 = 2;
-/// Served by an RDMA device.
-pub const RESPONDER_VERBS: u32 = 4;
+pub const RESPONDER_KERNEL: u32 = 1 << 1;
+/// Served by an RDMA device, which has keys of its own ([`RegionEntry::device_rkey`]).
+pub const RESPONDER_VERBS: u32 = 1 << 2;
 
 fn halves(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
@@ -157,6 +158,8 @@ pub struct RegionEntry {
     pub bytes: u64,
     /// Key for READs.
     pub rkey: u32,
+    /// Key for READs that an RDMA device answers: it makes its own. 0: none.
+    pub device_rkey: u32,
     /// Who answers: RESPONDER_* bits.
     pub responders: u32,
     /// Its class.
@@ -190,6 +193,7 @@ impl RegionEntry {
         words[5..7].copy_from_slice(&words16(self.schema.0));
         words[7] = halves(self.pid, self.uid);
         words[8] = self.created_ns;
+        words[DEVICE_KEY_AT] = halves(self.device_rkey, 0);
         put_text(&mut words[NAME_AT..LABELS_AT], &self.name);
         words[LABELS_AT..].copy_from_slice(&pack_labels(&self.labels)?);
         Ok(words)
@@ -205,7 +209,7 @@ impl RegionEntry {
     }
 }
 
-/// A schema's text as the directory has it.
+/// A schema's text as the directory has it. It lies in the control region, whose keys are its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaEntry {
     /// Id that the text must hash to.
@@ -279,6 +283,7 @@ fn decode_region(words: &[u64]) -> Result<RegionEntry, &'static str> {
         return Err("address is unaligned or overflows");
     }
     let (rkey, responders) = split(words[4]);
+    let (device_rkey, _) = split(words[DEVICE_KEY_AT]);
     let (pid, uid) = split(words[7]);
     let name = text_of(&words[NAME_AT..LABELS_AT]);
     crate::schema::check_name(&name).map_err(|_| "name is not a metric name")?;
@@ -287,6 +292,7 @@ fn decode_region(words: &[u64]) -> Result<RegionEntry, &'static str> {
         va,
         bytes,
         rkey,
+        device_rkey,
         responders,
         schema: SchemaId(bytes16(&words[5..])),
         pid,

@@ -29,6 +29,7 @@ pub(super) fn region(id: u32, name: &str) -> RegionEntry {
         va: 0x10_0000,
         bytes: 2048,
         rkey: 1 << 31,
+        device_rkey: 0,
         responders: RESPONDER_TCP,
         schema: schema().2,
         pid: 1,
@@ -125,6 +126,18 @@ fn a_full_directory_says_so_and_stays_as_it_was() {
         RegionEntry { labels: vec![("a".into(), "x".repeat(250)), ("b".into(), "y".repeat(40))], ..region(1, "a") };
     assert_eq!(writer.replace(0, &Entry::Region(long), 1), Err(ControlError::LabelsTooLong(296)));
     assert_eq!(writer.generation(), generation);
+}
+
+#[test]
+fn a_devices_key_has_half_a_word_of_its_own() {
+    let responders = RESPONDER_TCP | RESPONDER_VERBS;
+    let entry = RegionEntry { device_rkey: 0x8765_4321, responders, ..region(1, "a") };
+    let mut words = entry.to_words().unwrap();
+    assert_eq!((words[9], words[4] >> 32), (0x8765_4321, 5));
+    assert_eq!(region(1, "a").to_words().unwrap()[9], 0, "none");
+    // What a later version puts beside it is passed over.
+    words[9] |= 1 << 32;
+    assert_eq!(RegionEntry::from_words(&words), Some(entry));
 }
 
 #[test]

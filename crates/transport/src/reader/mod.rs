@@ -10,6 +10,7 @@
 
 mod fetch;
 mod frame;
+mod keys;
 mod regions;
 mod resolve;
 mod session;

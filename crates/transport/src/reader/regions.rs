@@ -47,7 +47,7 @@ impl Session {
         self.entries = entries;
         self.want(Step::Regions, now_ns);
         for state in self.frames.states.iter().filter(|state| !state.finished) {
-            let RegionEntry { va, rkey, .. } = *state.entry;
+            let (va, rkey) = (state.entry.va, self.keys.region(&state.entry));
             self.fetch.add(
                 Span { va, rkey, at: state.at, blocks: state.blocks },
                 state.max_read_blocks(self.max_read_blocks),
@@ -184,9 +184,10 @@ impl Session {
         for refused in state.refused.iter().filter(|refused| refused.reject.is_transient()) {
             count(&mut self.counters.retries, reason(refused.reject));
         }
+        let rkey = self.keys.region(&state.entry);
         for block in blocks {
             let va = state.entry.va + u64::from(*block) * BLOCK_BYTES as u64;
-            self.fetch.add(Span { va, rkey: state.entry.rkey, at: state.at + block, blocks: 1 }, self.max_read_blocks);
+            self.fetch.add(Span { va, rkey, at: state.at + block, blocks: 1 }, self.max_read_blocks);
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::Limits;
 use super::fetch::Span;
+use super::keys::Keys;
 use crate::Via;
 use onlooker_bootstrap::Control;
 use onlooker_region::columns::Plan;
@@ -18,6 +19,7 @@ const MAX_REST_NS: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub(super) struct Wanted {
     entry: SchemaEntry,
+    rkey: u32,
     first: u32,
     at: u32,
     blocks: u32,
@@ -29,7 +31,7 @@ impl Wanted {
     }
 
     pub(super) fn span(&self) -> Span {
-        Span { va: self.entry.va, rkey: self.entry.rkey, at: self.at, blocks: self.blocks }
+        Span { va: self.entry.va, rkey: self.rkey, at: self.at, blocks: self.blocks }
     }
 
     /// Whether a READ into `span` was for this text.
@@ -65,7 +67,7 @@ impl Classes {
         &mut self,
         directory: &Directory,
         control: Control,
-        via: Via,
+        (via, keys): (Via, Keys),
         memory_at: u32,
         budget: &mut u64,
     ) -> u32 {
@@ -90,7 +92,7 @@ impl Classes {
                 self.known.insert(id, refused(format!("schema {id} is not in the directory")));
                 continue;
             };
-            if entry.responders & via.bit() == 0 {
+            if !keys.serves_schema(entry) {
                 self.known.insert(id, refused(format!("schema {id} is not served by the {via} responder")));
                 continue;
             }
@@ -105,7 +107,8 @@ impl Classes {
                         continue;
                     };
                     *budget = left;
-                    self.wanted.push(Wanted { entry: (*entry).clone(), first, at, blocks });
+                    let rkey = keys.schema(entry);
+                    self.wanted.push(Wanted { entry: (*entry).clone(), rkey, first, at, blocks });
                     at += blocks;
                 }
             }

@@ -2,6 +2,7 @@
 //! The state machine of a cycle.
 
 use super::fetch::{Fetch, Span};
+use super::keys::Keys;
 use super::resolve::{Class, Classes, Wanted};
 use super::{Counters, Frame, Frames, Limits, ReadError, count, outcome_name, reason};
 use crate::{Completion, Outcome, Read, Via};
@@ -36,6 +37,7 @@ pub(super) type Filter = Box<dyn Fn(&RegionEntry, &Schema) -> bool + Send>;
 /// Follows one host.
 pub struct Session {
     pub(super) control: Control,
+    pub(super) keys: Keys,
     pub(super) via: Via,
     pub(super) max_read_blocks: u32,
     pub(super) limits: Limits,
@@ -72,7 +74,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// For the host that gave `answer`, READ through `via` by a requester of READs of up to `max_read_blocks`. Regions that others serve are left out.
+    /// For the host that gave `answer`, READ through `via` by a requester of READs of up to `max_read_blocks`. Regions that others serve are left out. Through an RDMA
+    /// device the answer is the one with the host's queue pair.
     ///
     /// # Panics
     /// If the limits allow no try, or no round.
@@ -83,6 +86,7 @@ impl Session {
         let limits = Limits { bytes: limits.bytes.min(1 << 30), ..limits };
         Self {
             control: answer.control,
+            keys: Keys::new(answer, via),
             via,
             max_read_blocks,
             limits,
@@ -119,7 +123,7 @@ impl Session {
     /// Whether a region can be read by this session.
     #[must_use]
     pub fn serves(&self, entry: &RegionEntry) -> bool {
-        entry.responders & self.via.bit() != 0
+        self.keys.serves(entry)
     }
 
     /// From the next cycle on reads only the regions that `filter` wants.
@@ -153,7 +157,7 @@ impl Session {
         self.control_refused.clear();
         self.want(Step::Header, now_ns);
         self.scratch(1);
-        self.fetch.add(Span { va: self.control.va, rkey: self.control.rkey, at: self.held, blocks: 1 }, 1);
+        self.fetch.add(Span { va: self.control.va, rkey: self.keys.control(), at: self.held, blocks: 1 }, 1);
     }
 
     /// Begins a step with an empty batch.
@@ -284,13 +288,13 @@ impl Session {
         let blocks = std::mem::take(&mut self.entry_blocks);
         for (at, index) in (self.held..).zip(&blocks) {
             let va = self.control.va + u64::from(*index) * BLOCK_BYTES as u64;
-            self.fetch.add(Span { va, rkey: self.control.rkey, at, blocks: 1 }, self.max_read_blocks);
+            self.fetch.add(Span { va, rkey: self.keys.control(), at, blocks: 1 }, self.max_read_blocks);
         }
         self.entry_blocks = blocks;
     }
 
     fn take_header(&mut self, now_ns: u64) -> Result<(), ReadError> {
-        let header_span = Span { va: self.control.va, rkey: self.control.rkey, at: self.held, blocks: 1 };
+        let header_span = Span { va: self.control.va, rkey: self.keys.control(), at: self.held, blocks: 1 };
         if self.control_failed(now_ns)? {
             self.fetch.add(header_span, 1);
             return Ok(());
@@ -360,7 +364,8 @@ impl Session {
         self.want(Step::Schemas, now_ns);
         if !self.settled {
             self.counters.entries += self.directory.refused().count() as u64;
-            let blocks = self.classes.plan(&self.directory, self.control, self.via, self.held, &mut self.budget);
+            let blocks =
+                self.classes.plan(&self.directory, self.control, (self.via, self.keys), self.held, &mut self.budget);
             self.scratch(blocks);
             self.want_schemas();
             let served = self.directory.regions().filter(|entry| self.serves(entry));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::drive::{DriveError, read_host};
+use crate::memory::{self, CONTROL_RKEY, CONTROL_VA, Host, INCARNATION, Memory, PLACE, Region, write_blocks};
 use crate::{Broken, Completion, Read, Requester, Via};
-use memory::{CONTROL_RKEY, CONTROL_VA, Host, INCARNATION, Memory, PLACE, Region, write_blocks};
 use onlooker_region::block::Identity;
 use onlooker_region::columns::Value;
 use onlooker_region::control::{Entry, RegionEntry};
@@ -13,10 +13,6 @@ use onlooker_wire::tcp_read::{self, Refusal};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as Counter;
 use std::time::Duration;
-
-#[path = "../../tests/common/memory.rs"]
-#[allow(unreachable_pub, dead_code)]
-mod memory;
 
 /// Answers every READ at the next poll. Time stands still but for waiting.
 struct Direct {

@@ -3,7 +3,9 @@
 
 use onlooker_bootstrap::{Answer, Control, Id, Responder, TCP};
 use onlooker_region::block::{Identity, init_plain};
-use onlooker_region::control::{ControlWriter, Entry, Place, RESPONDER_KERNEL, RESPONDER_TCP, RegionEntry};
+use onlooker_region::control::{
+    ControlWriter, Entry, Place, RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS, RegionEntry,
+};
 use onlooker_region::guard::commit;
 use onlooker_region::limits::BLOCK_WORDS;
 use onlooker_region::map::Map;
@@ -17,6 +19,8 @@ use std::sync::{Arc, Mutex};
 pub const CONTROL_VA: u64 = 0x7000_0000_0000;
 pub const CONTROL_RKEY: u32 = 99;
 pub const INCARNATION: u32 = 5;
+/// What a device's keys are above those of other responders.
+pub const DEVICE_RKEYS: u32 = 1 << 20;
 
 /// Words that reader and writer share.
 #[derive(Clone)]
@@ -143,7 +147,13 @@ impl Host {
             wall_clock_ns: 1_700_000_000_000_000_000,
             control: Control { rkey: place.rkey, va: place.va, bytes, generation: place.incarnation },
             max_read_bytes: 65_536,
-            responders: vec![Responder { kind: TCP.into(), port: tcp_port, max_read_bytes: None }],
+            responders: vec![Responder {
+                kind: TCP.into(),
+                port: tcp_port,
+                max_read_bytes: None,
+                verbs: None,
+                problem: None,
+            }],
         }
     }
 
@@ -163,6 +173,7 @@ impl Host {
             va,
             bytes: u64::from(schema.blocks()) * 1024,
             rkey,
+            device_rkey: if self.responders & RESPONDER_VERBS == 0 { 0 } else { rkey + DEVICE_RKEYS },
             responders: self.responders,
             schema: schema_id,
             pid: 4321,

@@ -32,6 +32,11 @@ fn first(pen: &mut Pen, model: &Model, is_paused: bool, now_ns: u64, theme: Them
                 format!("kernel responder {}: no process of it wakes up", told.address),
                 theme.good(),
             ),
+            Via::Verbs => (
+                told.name.clone(),
+                format!("its RDMA device {}: nothing of its processors", told.address),
+                theme.good(),
+            ),
             Via::Tcp => {
                 (told.name.clone(), format!("its agent over TCP {}: each reading wakes it", told.address), theme.warn())
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SOCK_SEQPACKET with descriptors: the registration socket's packets as they cross the kernel.
+//! SOCK_SEQPACKET with descriptors: packets of the agent's two local sockets as they cross the kernel.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The RDMA device that answers beside the kernel responder, as the holder has it (docs/holder.md).
+//!
+//! The responder's slabs are registered with it, each once and at a random address: a region is a range of one, so that making and ending regions costs no call. Owned by
+//! the main thread; bootstraps reach the holder through [`Link`], to have their readers' queue pairs made. While there is no holder nothing is lost but this way to read.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use onlooker_bootstrap::{QueuePairEnd, VerbsAnswer, VerbsRequest};
+use onlooker_holder::client::{ClientError, Holder};
+use onlooker_holder::protocol::Code;
+
+use crate::config;
+use crate::system;
+
+/// Between two tries to reach the holder.
+const PAUSE_NS: u64 = 1_000_000_000;
+
+/// The way to the holder.
+#[derive(Debug, Default)]
+pub struct Link {
+    holder: Option<Holder>,
+    /// The control region's key.
+    control_rkey: u32,
+}
+
+/// The link, for bootstraps.
+pub type Shared = Arc<Mutex<Link>>;
+
+/// Locks it.
+pub fn lock(link: &Mutex<Link>) -> MutexGuard<'_, Link> {
+    link.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Link {
+    /// Whether the device answers.
+    #[must_use]
+    pub const fn is_up(&self) -> bool {
+        self.holder.is_some() && self.control_rkey != 0
+    }
+
+    /// A queue pair for a reader.
+    ///
+    /// # Errors
+    /// What to tell the reader.
+    pub fn pair(&mut self, request: &VerbsRequest) -> Result<VerbsAnswer, String> {
+        let control_rkey = self.control_rkey;
+        let holder = self.holder.as_mut().filter(|_| control_rkey != 0);
+        let holder = holder.ok_or("the host's holder is not running: see `systemctl status onlooker-holder` there")?;
+        let end: QueuePairEnd =
+            holder.pair(&request.reader_id.to_string(), &request.end).map_err(|error| error.to_string())?;
+        Ok(VerbsAnswer { control_rkey, end })
+    }
+}
+
+/// A slab as requesters name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Address of its first byte; the same for as long as there is the slab.
+    pub va: u64,
+    /// Key; `None` while the holder has not got it.
+    pub rkey: Option<u32>,
+}
+
+/// The device.
+#[derive(Debug)]
+pub struct Card {
+    config: config::Verbs,
+    address: IpAddr,
+    link: Shared,
+    slabs: BTreeMap<u32, Held>,
+    /// When to look for the holder again.
+    next_ns: Option<u64>,
+    /// Whether the operator knows that there is none.
+    is_told: bool,
+}
+
+fn name(slab: u32) -> String {
+    format!("slab-{slab}")
+}
+
+impl Card {
+    /// Of a configuration that names a device; not connected.
+    #[must_use]
+    pub fn new(config: &config::Verbs) -> Option<Self> {
+        let address = config.address.parse().ok()?;
+        let (link, slabs) = (Shared::default(), BTreeMap::new());
+        Some(Self { config: config.clone(), address, link, slabs, next_ns: Some(0), is_told: false })
+    }
+
+    /// For bootstraps.
+    #[must_use]
+    pub fn link(&self) -> Shared {
+        self.link.clone()
+    }
+
+    /// When to call [`Card::connect`] next, if ever.
+    #[must_use]
+    pub const fn next_deadline_ns(&self) -> Option<u64> {
+        self.next_ns
+    }
+
+    /// The holder has gone, or said what cannot be: what it had is registered nowhere.
+    pub fn disconnect(&mut self, now_ns: u64) {
+        *lock(&self.link) = Link::default();
+        self.slabs.values_mut().for_each(|held| held.rkey = None);
+        self.next_ns = Some(now_ns);
+        self.is_told = false;
+        system::log("warning: the holder has gone: RDMA devices do not answer until it is back");
+    }
+
+    /// Looks for the holder, if that is due. True where it is there anew: slabs are to be registered.
+    pub fn connect(&mut self, now_ns: u64) -> bool {
+        if self.next_ns.is_none_or(|at| at > now_ns) {
+            return false;
+        }
+        let socket = &self.config.holder;
+        let met = Holder::connect(socket).and_then(|mut holder| holder.hello(self.address).map(|hello| (holder, hello)));
+        let (holder, hello) = match met {
+            Ok(met) => met,
+            Err(error) => {
+                self.next_ns = Some(now_ns.saturating_add(PAUSE_NS));
+                if !std::mem::replace(&mut self.is_told, true) {
+                    let socket = socket.display();
+                    system::log(&format!("warning: no RDMA device answers: holder at {socket}: {error}; it is looked for every second"));
+                }
+                return false;
+            }
+        };
+        system::log(&format!("RDMA device {} answers, too", hello.device));
+        // An earlier agent's: their addresses go on, and so do its regions' entries.
+        for memory in hello.memory {
+            if let Some(slab) = memory.name.strip_prefix("slab-").and_then(|number| number.parse().ok()) {
+                self.slabs.entry(slab).or_insert(Held { va: memory.va, rkey: None });
+            }
+        }
+        self.next_ns = None;
+        lock(&self.link).holder = Some(holder);
+        true
+    }
+
+    /// Whether there is a holder.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        lock(&self.link).holder.is_some()
+    }
+
+    /// Where a slab is, if that is decided.
+    #[must_use]
+    pub fn held(&self, slab: u32) -> Option<Held> {
+        self.slabs.get(&slab).copied()
+    }
+
+    /// Registers a slab at an address: what [`Card::held`] says, if it says one.
+    pub fn register(&mut self, slab: u32, memory: BorrowedFd, va: u64, bytes: u64) -> Held {
+        let rkey = self.call(|holder| {
+            let registered = holder.register(&name(slab), memory, va, bytes);
+            // Another slab of this number, of an earlier agent.
+            let is_other = matches!(&registered, Err(ClientError::Refused { code: Code::Exists, .. }));
+            if is_other {
+                holder.end(&name(slab))?;
+                return holder.register(&name(slab), memory, va, bytes);
+            }
+            registered
+        });
+        let held = Held { va, rkey };
+        self.slabs.insert(slab, held);
+        held
+    }
+
+    /// Bootstraps may begin: the control region is registered under this key.
+    pub fn control(&self, rkey: u32) {
+        lock(&self.link).control_rkey = rkey;
+    }
+
+    /// A slab is no more.
+    pub fn end(&mut self, slab: u32) {
+        if self.slabs.remove(&slab).is_some_and(|held| held.rkey.is_some()) {
+            self.call(|holder| holder.end(&name(slab)));
+        }
+    }
+
+    /// Ends what is registered of slabs that are not there any more.
+    pub fn end_others(&mut self, is_there: impl Fn(u32) -> bool) {
+        let gone: Vec<u32> = self.slabs.keys().copied().filter(|slab| !is_there(*slab)).collect();
+        for slab in gone {
+            self.slabs.remove(&slab);
+            self.call(|holder| holder.end(&name(slab)));
+        }
+    }
+
+    /// `None` where there is no holder, or it refuses, which the operator is told. That it has gone the main loop hears of itself.
+    fn call<T>(&self, call: impl FnOnce(&mut Holder) -> Result<T, ClientError>) -> Option<T> {
+        let mut link = lock(&self.link);
+        let answer = call(link.holder.as_mut()?);
+        answer.inspect_err(|error| system::log(&format!("warning: RDMA: {error}"))).ok()
+    }
+
+    /// Descriptor that becomes readable when the holder goes.
+    ///
+    /// # Errors
+    /// As `watch` has it.
+    pub fn watch<E>(&self, watch: impl FnOnce(BorrowedFd<'_>) -> Result<(), E>) -> Result<(), E> {
+        lock(&self.link).holder.as_ref().map_or(Ok(()), |holder| watch(holder.as_fd()))
+    }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The holder's socket in the file system, as the agent has its own: one holder at a time, stale sockets replaced.
+//!
+//! A lock file beside the socket says whether a holder lives, even if one was killed: the kernel drops the lock with
+//! the process. The lock file is never removed, since a removed one could be locked twice.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::seqpacket;
+
+/// The agent has our user, or is root.
+const SOCKET_MODE: u32 = 0o600;
+
+/// Why the socket cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Another holder has it.
+    #[error("another onlooker-holder serves {0}: stop it, or give this one another --socket")]
+    InUse(PathBuf),
+    /// Something else is there.
+    #[error("{0} exists and is not a socket: remove it, or give another --socket")]
+    NotASocket(PathBuf),
+    /// A system call.
+    #[error("cannot {operation} {path}: {source}; give --socket a path where this user may write")]
+    System {
+        /// What was tried.
+        operation: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn system(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ListenError {
+    let path = path.to_owned();
+    move |source| ListenError::System { operation, path, source }
+}
+
+/// Keeps the socket's place; gives it up when dropped.
+#[derive(Debug)]
+pub struct Listening {
+    path: PathBuf,
+    _lock: File,
+}
+
+/// Makes the socket, replacing a stale one, and its directory if there is none.
+///
+/// # Errors
+/// [`ListenError`].
+pub fn listen(path: &Path) -> Result<(OwnedFd, Listening), ListenError> {
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        fs::create_dir_all(directory).map_err(system("create", directory))?;
+    }
+    let lock = lock(path)?;
+    remove_stale(path)?;
+    let socket = seqpacket::listener(path).map_err(system("listen on", path))?;
+    let listening = Listening { path: path.to_owned(), _lock: lock };
+    // Until here the umask decides who may connect; whose requests are taken is decided by credentials.
+    fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE)).map_err(system("close to others", path))?;
+    Ok((socket, listening))
+}
+
+impl Drop for Listening {
+    /// Removes the socket, then gives up the lock.
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn lock(path: &Path) -> Result<File, ListenError> {
+    let mut lock_path = path.as_os_str().to_owned();
+    lock_path.push(".lock");
+    let lock_path = PathBuf::from(lock_path);
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&lock_path)
+        .map_err(system("open", &lock_path))?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(Errno::WOULDBLOCK) => Err(ListenError::InUse(path.to_owned())),
+        Err(errno) => Err(system("lock", &lock_path)(errno.into())),
+    }
+}
+
+fn remove_stale(path: &Path) -> Result<(), ListenError> {
+    match fs::symlink_metadata(path) {
+        Ok(there) if there.file_type().is_socket() => fs::remove_file(path).map_err(system("remove the stale", path)),
+        Ok(_) => Err(ListenError::NotASocket(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(system("look at", path)(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_holder_at_a_time_and_stale_sockets_are_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run/holder.sock");
+        let (socket, listening) = listen(&path).unwrap();
+        assert!(matches!(listen(&path), Err(ListenError::InUse(_))));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, SOCKET_MODE);
+        // As if killed: the lock goes, the socket file stays.
+        drop((socket, listening));
+        seqpacket::listener(&path).unwrap();
+        assert!(path.exists());
+        let (_socket, listening) = listen(&path).unwrap();
+        drop(listening);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_is_no_socket_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("holder.sock");
+        fs::write(&path, "precious").unwrap();
+        assert!(matches!(listen(&path), Err(ListenError::NotASocket(_))));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    }
+}

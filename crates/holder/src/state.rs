@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the holder has and what a request does to it. Time is given, the device is a trait, sockets are elsewhere.
+//!
+//! Owned by the holder's only thread. Invariants: what is registered stays so however agents come and go; a name stands
+//! for one registration; a reader has one queue pair; queue pairs end before registrations, and these before their
+//! device.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use onlooker_bootstrap::Id;
+use onlooker_region::map::Map;
+use onlooker_region::slab::PAGE_BYTES;
+
+use crate::memory::{self, Identity};
+use crate::protocol::{
+    self, Answer, Code, Counters, Done, End, Hello, Limits, MAX_PAIRS, MAX_REGISTRATIONS, Memory, Paired, Refusal,
+    Registered, Request, Status, check_name,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// How long an ended registration goes on: a reader that has not seen the directory's change may have a READ of it
+/// under way, which would end its queue pair.
+pub const GRACE_NS: u64 = 2_000_000_000;
+
+/// What a device tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A queue pair is in error.
+    Pair,
+    /// It is of no use any more, or is being removed.
+    Device,
+    /// Something else.
+    Other,
+}
+
+/// An opened device. Readable descriptor: it has something to tell.
+pub trait Owner: AsFd {
+    /// A registration; it ends when dropped.
+    type Memory;
+    /// A connected queue pair; it ends when dropped.
+    type Pair;
+
+    /// Its name.
+    fn name(&self) -> &str;
+
+    /// What can be made of it at once.
+    fn limits(&self) -> Limits;
+
+    /// Registers memory for READs at `va`; returns the key, too.
+    ///
+    /// # Errors
+    /// `device`, `limit`.
+    fn register(&self, memory: Map, va: u64) -> Result<(Self::Memory, u32), Refusal>;
+
+    /// Makes a queue pair that answers, connects it and returns its end, too.
+    ///
+    /// # Errors
+    /// `bad_request` for what cannot be an end; `device`, `limit`.
+    fn pair(&self, end: &End) -> Result<(Self::Pair, End), Refusal>;
+
+    /// The next thing that it has to tell, if there is one. Never waits.
+    ///
+    /// # Errors
+    /// `device`: it is gone.
+    fn event(&self) -> Result<Option<Event>, Refusal>;
+}
+
+/// A registration that stands or is in its grace.
+struct Held<M> {
+    va: u64,
+    bytes: u64,
+    identity: Identity,
+    rkey: u32,
+    _memory: M,
+}
+
+/// A reader's queue pair.
+struct Connected<P> {
+    reader: Id,
+    _pair: P,
+}
+
+/// A device and what was made of it. Fields are dropped in this order, which is the order in which things may end.
+struct Opened<D: Owner> {
+    address: IpAddr,
+    /// The oldest first.
+    pairs: VecDeque<Connected<D::Pair>>,
+    registered: BTreeMap<String, Held<D::Memory>>,
+    /// Registrations in their grace, by its end.
+    resting: VecDeque<(u64, Held<D::Memory>)>,
+    device: D,
+}
+
+impl<D: Owner> Opened<D> {
+    fn new(address: IpAddr, device: D) -> Self {
+        Self { address, pairs: VecDeque::new(), registered: BTreeMap::new(), resting: VecDeque::new(), device }
+    }
+
+    fn limits(&self) -> Limits {
+        let Limits { regions, queue_pairs } = self.device.limits();
+        // A reader's new queue pair is there before its earlier one ends.
+        let queue_pairs = queue_pairs.saturating_sub(1).clamp(1, MAX_PAIRS);
+        Limits { regions: regions.min(MAX_REGISTRATIONS), queue_pairs }
+    }
+
+    fn registrations(&self) -> usize {
+        self.registered.len() + self.resting.len()
+    }
+}
+
+/// The holder without its sockets.
+pub struct Core<D: Owner> {
+    open: Box<dyn FnMut(IpAddr) -> Result<D, Refusal>>,
+    opened: Option<Opened<D>>,
+    counters: Counters,
+}
+
+impl<D: Owner> Core<D> {
+    /// Without a device yet; `open` opens the one that has an address.
+    #[must_use]
+    pub fn new(open: impl FnMut(IpAddr) -> Result<D, Refusal> + 'static) -> Self {
+        Self { open: Box::new(open), opened: None, counters: Counters::default() }
+    }
+
+    /// The answer to a packet, whatever is in it.
+    #[must_use]
+    pub fn answer(&mut self, packet: &[u8], descriptors: &[OwnedFd], now_ns: u64) -> Vec<u8> {
+        let answer = protocol::decode(packet).and_then(|request| self.handle(request, descriptors, now_ns));
+        protocol::encode(&answer)
+    }
+
+    /// Carries out a request.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing has changed then.
+    pub fn handle(&mut self, request: Request, descriptors: &[OwnedFd], now_ns: u64) -> Result<Answer, Refusal> {
+        self.expire(now_ns);
+        match (request, descriptors) {
+            (Request::Register { name, va, bytes }, [descriptor]) => {
+                self.register(name, (va, bytes), descriptor.as_fd()).map(|rkey| Answer::Registered(Registered { rkey }))
+            }
+            (Request::Register { .. }, other) => {
+                Err(bad_request(format!("register takes one descriptor, the memory's; {} came with it", other.len())))
+            }
+            (_, [_, ..]) => Err(bad_request("this request takes no descriptor: send it alone".into())),
+            (Request::Hello { address, .. }, []) => self.hello(address).map(Answer::Hello),
+            (Request::End { name }, []) => self.end(&name, now_ns).map(|()| Answer::Done(Done {})),
+            (Request::Pair { reader, end }, []) => self.pair(reader, &end).map(|end| Answer::Paired(Paired { end })),
+            (Request::Status {}, []) => Ok(Answer::Status(self.status())),
+            (Request::Release {}, []) => {
+                self.release();
+                Ok(Answer::Done(Done {}))
+            }
+        }
+    }
+
+    /// Ends registrations whose grace is over.
+    pub fn expire(&mut self, now_ns: u64) {
+        let Some(opened) = &mut self.opened else { return };
+        while opened.resting.front().is_some_and(|(until_ns, _)| *until_ns <= now_ns) {
+            opened.resting.pop_front();
+        }
+    }
+
+    /// When [`Core::expire`] is due.
+    #[must_use]
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        self.opened.as_ref()?.resting.front().map(|(until_ns, _)| *until_ns)
+    }
+
+    /// Readable when [`Core::events`] is due.
+    #[must_use]
+    pub fn device(&self) -> Option<BorrowedFd<'_>> {
+        self.opened.as_ref().map(|opened| opened.device.as_fd())
+    }
+
+    /// Takes what the device has to tell.
+    ///
+    /// # Errors
+    /// `device`: it is of no use any more.
+    pub fn events(&mut self) -> Result<(), Refusal> {
+        let Some(opened) = &self.opened else { return Ok(()) };
+        while let Some(event) = opened.device.event()? {
+            self.counters.events += 1;
+            match event {
+                Event::Pair => self.counters.pairs_failed += 1,
+                Event::Device => {
+                    let message = format!("{} tells that it has failed or is being removed", opened.device.name());
+                    return Err(Refusal::new(Code::Device, message));
+                }
+                Event::Other => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a connection that was refused.
+    pub fn connection_refused(&mut self) {
+        self.counters.connections_refused += 1;
+    }
+
+    fn hello(&mut self, address: IpAddr) -> Result<Hello, Refusal> {
+        match self.opened.as_ref().map(|opened| (opened.address, opened.registered.len())) {
+            Some((same, _)) if same == address => {}
+            Some((other, count @ 1..)) => {
+                let message = format!(
+                    "opening the device of {address}: that of {other} is open, with {count} registrations; \
+                     end these or send release first"
+                );
+                return Err(Refusal::new(Code::Busy, message));
+            }
+            _ => {
+                let device = (self.open)(address)?;
+                // What was made of another one ends with it: queue pairs, and registrations in their grace.
+                self.opened = Some(Opened::new(address, device));
+            }
+        }
+        let opened = self.opened.as_ref().ok_or_else(no_device)?;
+        let memory = opened.registered.iter().map(|(name, held)| {
+            let Held { va, bytes, rkey, .. } = *held;
+            Memory { name: name.clone(), va, bytes, rkey }
+        });
+        Ok(Hello {
+            device: opened.device.name().to_owned(),
+            limits: opened.limits(),
+            memory: memory.collect(),
+            pairs: opened.pairs.len() as u64,
+        })
+    }
+
+    fn register(&mut self, name: String, range: (u64, u64), descriptor: BorrowedFd<'_>) -> Result<u32, Refusal> {
+        check_name(&name)?;
+        check_range(range)?;
+        let (va, bytes) = range;
+        let opened = self.opened.as_mut().ok_or_else(no_device)?;
+        let identity = memory::identify(descriptor)?;
+        if let Some(held) = opened.registered.get(&name) {
+            if (held.va, held.bytes, held.identity) == (va, bytes, identity) {
+                return Ok(held.rkey);
+            }
+            let message = format!(
+                "registering {name}: the name stands for {} bytes at {:#x} or other memory; end that first",
+                held.bytes, held.va
+            );
+            return Err(Refusal::new(Code::Exists, message));
+        }
+        let most = opened.limits().regions;
+        if opened.registrations() >= most as usize {
+            let message = format!(
+                "registering {name}: there are {most} registrations, as many as there can be; \
+                 end some, which takes {} s",
+                GRACE_NS / 1_000_000_000
+            );
+            return Err(Refusal::new(Code::Limit, message));
+        }
+        let memory = memory::map(descriptor, identity, bytes)?;
+        let (memory, rkey) = opened.device.register(memory, va)?;
+        opened.registered.insert(name, Held { va, bytes, identity, rkey, _memory: memory });
+        self.counters.registered += 1;
+        Ok(rkey)
+    }
+
+    fn end(&mut self, name: &str, now_ns: u64) -> Result<(), Refusal> {
+        check_name(name)?;
+        let opened = self.opened.as_mut().ok_or_else(no_device)?;
+        let Some(held) = opened.registered.remove(name) else {
+            let message = format!("ending {name}: nothing is registered by that name; hello tells what is");
+            return Err(Refusal::new(Code::Unknown, message));
+        };
+        opened.resting.push_back((now_ns.saturating_add(GRACE_NS), held));
+        self.counters.ended += 1;
+        Ok(())
+    }
+
+    fn pair(&mut self, reader: Id, end: &End) -> Result<End, Refusal> {
+        let opened = self.opened.as_mut().ok_or_else(no_device)?;
+        let made = opened.device.pair(end);
+        let (pair, own) = made.inspect_err(|_| self.counters.pairs_refused += 1)?;
+        self.counters.pairs_made += 1;
+        let earlier = opened.pairs.iter().position(|connected| connected.reader == reader);
+        opened.pairs.push_back(Connected { reader, _pair: pair });
+        if let Some(earlier) = earlier {
+            opened.pairs.remove(earlier);
+            self.counters.pairs_replaced += 1;
+        } else if opened.pairs.len() > opened.limits().queue_pairs as usize {
+            opened.pairs.pop_front();
+            self.counters.pairs_evicted += 1;
+        }
+        Ok(own)
+    }
+
+    fn status(&self) -> Status {
+        let Some(opened) = &self.opened else { return Status { counters: self.counters, ..Status::default() } };
+        let all = opened.registered.values().chain(opened.resting.iter().map(|(_, held)| held));
+        Status {
+            device: Some(opened.device.name().to_owned()),
+            registrations: opened.registered.len() as u64,
+            resting: opened.resting.len() as u64,
+            registered_bytes: all.map(|held| held.bytes).sum(),
+            pairs: opened.pairs.len() as u64,
+            counters: self.counters,
+        }
+    }
+
+    /// Without grace: without queue pairs no READ is under way.
+    fn release(&mut self) {
+        let Some(opened) = &mut self.opened else { return };
+        self.counters.ended += opened.registered.len() as u64;
+        opened.pairs.clear();
+        opened.registered.clear();
+        opened.resting.clear();
+    }
+}
+
+fn bad_request(message: String) -> Refusal {
+    Refusal::new(Code::BadRequest, message)
+}
+
+fn no_device() -> Refusal {
+    bad_request("no device is open: send hello with the address that readers use first".into())
+}
+
+fn check_range((va, bytes): (u64, u64)) -> Result<(), Refusal> {
+    if !va.is_multiple_of(PAGE_BYTES) {
+        return Err(bad_request(format!(
+            "va {va:#x} is not a multiple of {PAGE_BYTES}: registrations begin with a page"
+        )));
+    }
+    if bytes == 0 || !bytes.is_multiple_of(8) || va.checked_add(bytes).is_none() {
+        return Err(bad_request(format!("{bytes} bytes at {va:#x}: whole words, at least one, below 2^64 are wanted")));
+    }
+    Ok(())
+}

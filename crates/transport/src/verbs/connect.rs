@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a bootstrap answer to a connected queue pair: this machine's device, a second bootstrap with this end of the connection, the host's end
+//! (docs/format/bootstrap.md, Queue pairs).
+
+use super::requester::VerbsRequester;
+use crate::bootstrap::Bootstrapped;
+use crate::{Error, Via};
+use onlooker_bootstrap::{Id, QueuePairEnd, VerbsRequest};
+use onlooker_verbs::{Card, CardPair, CompletionQueue, Device, Endpoint, Path, Settings};
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::net::IpAddr;
+
+/// What the other end is told of this one.
+#[must_use]
+pub fn end_of(endpoint: &Endpoint) -> QueuePairEnd {
+    let Endpoint { queue_pair, packet, gid, mtu_bytes, reads_answered } = *endpoint;
+    QueuePairEnd { queue_pair, packet, gid: Id(gid), mtu_bytes, reads_answered }
+}
+
+/// The reverse of [`end_of`].
+#[must_use]
+pub fn endpoint_of(end: &QueuePairEnd) -> Endpoint {
+    let QueuePairEnd { queue_pair, packet, gid: Id(gid), mtu_bytes, reads_answered } = *end;
+    Endpoint { queue_pair, packet, gid, mtu_bytes, reads_answered }
+}
+
+/// A random id for [`VerbsRequest::reader_id`]: to be made once for each way by which a program reads a host, and kept. With another one's the host takes that one's queue pair
+/// away; with a new one each time it keeps all of them.
+///
+/// # Errors
+/// [`Error::System`]: no random numbers.
+pub fn reader_id() -> Result<Id, Error> {
+    let mut bytes = [0; 16];
+    let got = getrandom(&mut bytes, GetRandomFlags::empty());
+    let failed = |errno: rustix::io::Errno| Error::System {
+        peer: "this machine".into(),
+        operation: "getrandom",
+        source: errno.into(),
+    };
+    got.map(|_| Id(bytes)).map_err(failed)
+}
+
+/// The device that has `local` as an address, with a completion queue for so many hosts.
+///
+/// # Errors
+/// [`Error::Device`]: no libibverbs, no such device, no room in it.
+pub fn open(local: IpAddr, hosts: u32) -> Result<Card, Error> {
+    let device = Device::of(local.to_canonical())?;
+    let entries = hosts.max(1).saturating_mul(Settings::default().depth).min(device.limits().completions);
+    Ok(Card::new(CompletionQueue::new(&device, entries)?))
+}
+
+/// A queue pair that waits for the host's end.
+#[derive(Debug)]
+pub struct Unconnected {
+    pair: CardPair,
+}
+
+impl Unconnected {
+    /// On this device.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub fn new(card: &Card) -> Result<Self, Error> {
+        Ok(Self { pair: card.pair(Settings::default())? })
+    }
+
+    /// What the second bootstrap asks with. `reader_id`: [`reader_id`].
+    #[must_use]
+    pub fn request(&self, reader_id: Id) -> VerbsRequest {
+        VerbsRequest { reader_id, end: end_of(&self.pair.endpoint()) }
+    }
+
+    /// Connects to what that was answered.
+    ///
+    /// # Errors
+    /// [`Error::NoResponder`], [`Error::Problem`], [`Error::NoQueuePair`]: the host has no queue pair for it; [`Error::Connect`].
+    pub fn connect(mut self, told: &Bootstrapped) -> Result<CardPair, Error> {
+        let peer = || told.peer.to_string();
+        let (responder, _) = told.responder(Via::Verbs)?;
+        let answer = responder.verbs.ok_or_else(|| Error::NoQueuePair { peer: peer() })?;
+        let connected = self.pair.connect(&endpoint_of(&answer.end), Path::default());
+        connected.map_err(|source| Error::Connect { peer: peer(), source })?;
+        Ok(self.pair)
+    }
+}
+
+/// A requester to the host that gave `told`, by the device of the address that led there. `ask` is one more bootstrap at [`Bootstrapped::peer`] with the request given; its
+/// answer, returned, is the one that holds.
+///
+/// # Errors
+/// [`Error::NoResponder`], [`Error::Problem`]: nothing was asked; [`Error::Device`]; what `ask` says; as [`Unconnected::connect`].
+pub fn connect(
+    told: &Bootstrapped,
+    reader_id: Id,
+    ask: impl FnOnce(VerbsRequest) -> Result<Bootstrapped, Error>,
+) -> Result<(Bootstrapped, VerbsRequester), Error> {
+    told.responder(Via::Verbs)?;
+    let card = open(told.local, 1)?;
+    let pair = Unconnected::new(&card)?;
+    let told = ask(pair.request(reader_id))?;
+    let pair = pair.connect(&told)?;
+    let max_read_blocks = told.answer.max_read_blocks(told.responder(Via::Verbs)?.0);
+    Ok((told, VerbsRequester::new(card, pair, max_read_blocks)))
+}
