@@ -213,7 +213,9 @@ impl Endpoint {
             }
         };
         match self.state.secret() {
-            Ok(secret) if secret == request.secret => (Outcome::Ok, self.announcement.answer(request.verbs.as_ref()).encode()),
+            Ok(secret) if secret == request.secret => {
+                (Outcome::Ok, self.announcement.answer(request.verbs.as_ref()).encode())
+            }
             Ok(_) => (Outcome::Denied, failure(Code::Denied, denied)),
             Err(_) => {
                 let message = "the agent cannot read its token secret: run `onlooker-agent token` on the host to see why, then try again";

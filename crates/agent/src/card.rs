@@ -118,14 +118,17 @@ impl Card {
             return false;
         }
         let socket = &self.config.holder;
-        let met = Holder::connect(socket).and_then(|mut holder| holder.hello(self.address).map(|hello| (holder, hello)));
+        let met =
+            Holder::connect(socket).and_then(|mut holder| holder.hello(self.address).map(|hello| (holder, hello)));
         let (holder, hello) = match met {
             Ok(met) => met,
             Err(error) => {
                 self.next_ns = Some(now_ns.saturating_add(PAUSE_NS));
                 if !std::mem::replace(&mut self.is_told, true) {
                     let socket = socket.display();
-                    system::log(&format!("warning: no RDMA device answers: holder at {socket}: {error}; it is looked for every second"));
+                    system::log(&format!(
+                        "warning: no RDMA device answers: holder at {socket}: {error}; it is looked for every second"
+                    ));
                 }
                 return false;
             }
@@ -205,5 +208,100 @@ impl Card {
     /// As `watch` has it.
     pub fn watch<E>(&self, watch: impl FnOnce(BorrowedFd<'_>) -> Result<(), E>) -> Result<(), E> {
         lock(&self.link).holder.as_ref().map_or(Ok(()), |holder| watch(holder.as_fd()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::OwnedFd;
+    use std::path::Path;
+    use std::thread::{JoinHandle, spawn};
+    use std::time::Instant;
+
+    use onlooker_holder::seqpacket;
+    use onlooker_region::map::sealed_memfd;
+
+    /// A holder that says what it is told to, and what it was asked; after the last answer it goes.
+    fn holder(path: &Path, answers: &[&'static str]) -> JoinHandle<Vec<serde_json::Value>> {
+        let listener = seqpacket::listener(path).unwrap();
+        let answers = answers.to_vec();
+        spawn(move || {
+            let wait = |socket: &OwnedFd| {
+                let mut ready = [rustix::event::PollFd::new(socket, rustix::event::PollFlags::IN)];
+                rustix::event::poll(&mut ready, None).unwrap();
+            };
+            wait(&listener);
+            let socket = seqpacket::accept(&listener).unwrap();
+            let mut buffer = vec![0; 65_536];
+            let answered = answers.iter().map(|answer| {
+                wait(&socket);
+                let packet = seqpacket::receive(&socket, &mut buffer).unwrap();
+                seqpacket::send(&socket, answer.as_bytes(), None).unwrap();
+                serde_json::from_slice(&buffer[..packet.bytes]).unwrap()
+            });
+            answered.collect()
+        })
+    }
+
+    const HELLO: &str = r#"{"device":"rxe0","limits":{"regions":9,"queue_pairs":9},"memory":[{"name":"slab-1","va":4096,"bytes":4096,"rkey":5}],"pairs":0}"#;
+    const NOTHING: &str = r#"{"device":"rxe0","limits":{"regions":9,"queue_pairs":9},"memory":[],"pairs":0}"#;
+
+    fn operations(asked: &[serde_json::Value]) -> Vec<&str> {
+        asked.iter().map(|request| request["op"].as_str().unwrap()).collect()
+    }
+
+    fn end(queue_pair: u32) -> QueuePairEnd {
+        QueuePairEnd {
+            queue_pair,
+            packet: 1,
+            gid: onlooker_bootstrap::Id([7; 16]),
+            mtu_bytes: 1024,
+            reads_answered: 16,
+        }
+    }
+
+    #[test]
+    fn slabs_keep_their_addresses_over_agents_and_holders_and_get_new_keys() {
+        let directory = tempfile::tempdir().unwrap();
+        let holder_path = directory.path().join("holder.sock");
+        let config = config::Verbs { address: "10.0.0.7".into(), holder: holder_path.clone() };
+        let mut card = Card::new(&config).unwrap();
+        let request = VerbsRequest { reader_id: onlooker_bootstrap::Id([1; 16]), end: end(17) };
+        assert!(!card.connect(0) && card.next_deadline_ns() == Some(PAUSE_NS), "there is no holder yet");
+        assert!(!card.connect(PAUSE_NS - 1), "not before it is due");
+        assert!(lock(&card.link()).pair(&request).unwrap_err().contains("onlooker-holder"));
+
+        let exists = r#"{"error":"exists","message":"other memory"}"#;
+        let paired = r#"{"end":{"queue_pair":20,"packet":3,"gid":"07070707070707070707070707070707","mtu_bytes":1024,"reads_answered":16}}"#;
+        let first = holder(&holder_path, &[HELLO, exists, "{}", r#"{"rkey":6}"#, paired]);
+        assert!(card.connect(PAUSE_NS) && card.next_deadline_ns().is_none());
+        assert_eq!(card.held(1), Some(Held { va: 4096, rkey: None }), "an earlier agent's");
+        let memory = sealed_memfd("slab", 4096).unwrap();
+        // Another map of the same number: the old registration ends.
+        assert_eq!(card.register(1, memory.as_fd(), 4096, 4096), Held { va: 4096, rkey: Some(6) });
+        assert!(lock(&card.link()).pair(&request).is_err(), "not before the control region is there");
+        card.control(77);
+        let answer = lock(&card.link()).pair(&request).unwrap();
+        assert_eq!(answer, VerbsAnswer { control_rkey: 77, end: QueuePairEnd { packet: 3, ..end(20) } });
+        let asked = first.join().unwrap();
+        assert_eq!(operations(&asked), ["hello", "register", "end", "register", "pair"]);
+        assert_eq!(asked[3]["va"], 4096);
+
+        // The holder has gone: this call says so, and does not wait for it.
+        let begin = Instant::now();
+        assert!(lock(&card.link()).pair(&request).is_err());
+        assert!(begin.elapsed().as_secs() < 1);
+        card.disconnect(PAUSE_NS);
+        assert_eq!(card.held(1), Some(Held { va: 4096, rkey: None }));
+        assert!(!lock(&card.link()).is_up());
+
+        std::fs::remove_file(&holder_path).unwrap();
+        let second = holder(&holder_path, &[NOTHING, r#"{"rkey":8}"#, "{}"]);
+        assert!(card.connect(PAUSE_NS));
+        assert_eq!(card.register(1, memory.as_fd(), 4096, 4096).rkey, Some(8));
+        card.end_others(|slab| slab != 1);
+        assert_eq!(card.held(1), None);
+        assert_eq!(operations(&second.join().unwrap()), ["hello", "register", "end"]);
     }
 }

@@ -446,6 +446,21 @@ mod tests {
     }
 
     #[test]
+    fn a_device_needs_an_address_and_the_kernel_responders_memory() {
+        let text = "[verbs]\naddress = \"10.0.0.7\"\n";
+        let kernel = "[kernel]\ndevices = [\"eth0\"]\n";
+        assert!(parse(&format!("{kernel}{text}")).is_ok());
+        for (text, part) in [
+            (text.to_owned(), "kernel.devices"),
+            (format!("{kernel}[verbs]\naddress = \"rxe0\"\n"), "an address of this machine"),
+            (format!("{kernel}{text}holder = \"holder.sock\"\n"), "absolute path"),
+        ] {
+            let error = parse(&text).unwrap_err().to_string();
+            assert!(error.replace("[kernel] devices", "kernel.devices").contains(part), "{error}");
+        }
+    }
+
+    #[test]
     fn short_graces_and_plain_tokens_are_warned_of() {
         assert!(Config::default().warnings().is_empty());
         let config =

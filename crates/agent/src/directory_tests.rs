@@ -73,7 +73,6 @@ fn a_replaced_region_is_never_missed_and_never_seen_beside_the_old_one() {
         is_done.store(true, Ordering::Release);
         reader.join().unwrap()
     });
-    println!("{readings} readings while a region was replaced {REPLACEMENTS} times");
     assert!(strange.is_empty(), "{} of {readings}: {:?}", strange.len(), strange.first());
     assert!(readings > 100, "{readings}");
     let error = directory.replace(1, &region(1), &text(1).1, Backing::Tcp(memory()), 0).unwrap_err();

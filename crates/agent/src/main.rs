@@ -16,6 +16,7 @@ use onlooker_agent::kernel::{self, KernelError};
 use onlooker_agent::listen::{self, ListenError};
 use onlooker_agent::prefix::Prefix;
 use onlooker_agent::system;
+use onlooker_holder::client::Holder;
 
 /// Lets readers observe this host's memory: registers regions, keeps their directory, then sleeps.
 #[derive(Debug, Parser)]
@@ -237,6 +238,7 @@ fn purge(config: &Config) -> Result<(), Failure> {
     } else {
         say(&format!("nothing to remove: no socket at {}", socket.display()))?;
     }
+    release(&config.verbs)?;
     let place = config.kernel.bpffs.join("onlooker").join(&config.kernel.name);
     if !config.kernel.is_on() && !kernel::load::is_pinned(&config.kernel) {
         return Ok(());
@@ -246,6 +248,18 @@ fn purge(config: &Config) -> Result<(), Failure> {
         return say(&format!("nothing to remove: no kernel responder in {}", place.display()));
     }
     done.iter().try_for_each(|line| say(line))
+}
+
+/// What the holder has registered of the responder's memory.
+fn release(verbs: &config::Verbs) -> Result<(), Failure> {
+    if verbs.address.is_empty() {
+        return Ok(());
+    }
+    let socket = verbs.holder.display();
+    match Holder::connect(&verbs.holder).and_then(|mut holder| holder.release()) {
+        Ok(()) => say(&format!("ended queue pairs and registrations of the holder at {socket}")),
+        Err(error) => say(&format!("nothing was asked of the holder: {error}")),
+    }
 }
 
 fn kernel_summary(kernel: &config::Kernel) -> String {

@@ -211,6 +211,21 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_a_span_have_keys_of_their_own_and_leave_the_span() {
+        let mut addresses = Addresses::default();
+        let span = addresses.take_span(1 << 20).unwrap();
+        let parts: Vec<Address> = (0..8).map(|part| addresses.take_within(span + part * 4096).unwrap()).collect();
+        let keys: std::collections::BTreeSet<u32> = parts.iter().map(|part| part.rkey).collect();
+        assert_eq!(keys.len(), parts.len());
+        parts.iter().for_each(|part| addresses.give(*part));
+        assert!(addresses.rkeys.is_empty() && addresses.spans.len() == 1);
+        // After a restart: the first of them takes the span, the others their keys.
+        let mut again = Addresses::default();
+        assert!(parts.iter().enumerate().all(|(at, part)| again.restore(*part, 4096) == (at == 0)));
+        assert_eq!((again.rkeys.len(), again.spans.len()), (8, 1));
+    }
+
+    #[test]
     fn addresses_are_aligned_apart_and_whole() {
         let mut addresses = Addresses::default();
         let mut taken: Vec<(Address, u64)> = Vec::new();

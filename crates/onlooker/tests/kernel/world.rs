@@ -235,13 +235,8 @@ fn host(words: &Map, used: &Arc<Mutex<u32>>, rkey: u32, incarnation: u32) -> Hos
 
 fn told(host: &Host, max_read_bytes: u32) -> Answer {
     let mut answer = host.answer(TCP_PORT);
-    let kernel = Responder {
-        kind: KERNEL.into(),
-        port: PORT,
-        max_read_bytes: Some(max_read_bytes),
-        verbs: None,
-        problem: None,
-    };
+    let kernel =
+        Responder { kind: KERNEL.into(), port: PORT, max_read_bytes: Some(max_read_bytes), verbs: None, problem: None };
     answer.responders.push(kernel);
     answer
 }

@@ -261,7 +261,7 @@ fn fault(status: Status) -> Fault {
 pub(super) fn broken_by(error: &onlooker_verbs::Error) -> Broken {
     use onlooker_verbs::Error;
     match error {
-        Error::System { operation, source, .. } => Broken::System { operation: *operation, kind: source.kind() },
+        Error::System { operation, source, .. } => Broken::System { operation, kind: source.kind() },
         Error::Overrun { .. } => Broken::QueuePair(Fault::Overrun),
         _ => Broken::System { operation: "RDMA device", kind: std::io::ErrorKind::Other },
     }
