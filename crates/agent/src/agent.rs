@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
 use crate::bootstrap::{self, Announcement, Endpoint};
-use crate::card::Card;
+use crate::card::{self, Card};
 use crate::config::Config;
 use crate::directory::DirectoryError;
 use crate::host::{self, Host};
@@ -141,6 +141,11 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     {
         system::log(&line);
     }
+    if (loaded.is_none() || config.verbs.address.is_empty()) && card::release(&config.verbs.holder).is_ok() {
+        system::log(
+            "the holder has ended what an earlier agent had registered: no device answers by this configuration",
+        );
+    }
     let served = Arc::new(Served::default());
     let mut regions = Own::begin(config, &host, served.clone(), loaded)?;
     let counters = regions.counters()?;
@@ -161,7 +166,6 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     {
         metrics.install(&mut directory, &[]);
     }
-    directory.set_card(Card::new(&config.verbs));
     let announcement = Announcement {
         card: directory.card().map(Card::link),
         host,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use onlooker_bootstrap::{
     Answer, Code, Control, Failure, KERNEL, MAX_BOOTSTRAPS, REQUEST_TIMEOUT, Request, Responder, TCP, VERBS,
-    VerbsRequest, frame,
+    VerbsAnswer, VerbsRequest, frame,
 };
 use onlooker_region::control::Place;
 use onlooker_wire::tcp_read::MAX_READ_BYTES;
@@ -133,7 +133,7 @@ impl Endpoint {
         let spawned = thread.spawn(move || {
             system::drop_thread_capabilities();
             let _place = place;
-            let outcome = own.serve(stream);
+            let outcome = own.serve(stream, source);
             own.counters.add(
                 match outcome {
                     Outcome::Ok => Counter::BootstrapOk,
@@ -164,7 +164,7 @@ impl Endpoint {
         }
     }
 
-    fn serve(&self, stream: TcpStream) -> Outcome {
+    fn serve(&self, stream: TcpStream, source: IpAddr) -> Outcome {
         if stream.set_nonblocking(false).is_err() || stream.set_read_timeout(Some(FIRST_BYTE_TIMEOUT)).is_err() {
             return Outcome::Internal;
         }
@@ -172,7 +172,7 @@ impl Endpoint {
         if stream.stream().peek(&mut [0]).is_err_and(|error| is_timeout(&error)) {
             return Outcome::Slow;
         }
-        let Some(tls) = &self.tls else { return self.converse(&mut stream) };
+        let Some(tls) = &self.tls else { return self.converse(&mut stream, source) };
         let Ok(mut connection) = ServerConnection::new(tls.clone()) else { return Outcome::Internal };
         while connection.is_handshaking() {
             if let Err(error) = connection.complete_io(&mut stream) {
@@ -181,15 +181,15 @@ impl Endpoint {
                 return if is_timeout(&error) { Outcome::Slow } else { Outcome::Tls };
             }
         }
-        let outcome = self.converse(&mut rustls::Stream::new(&mut connection, &mut stream));
+        let outcome = self.converse(&mut rustls::Stream::new(&mut connection, &mut stream), source);
         connection.send_close_notify();
         let _ = connection.complete_io(&mut stream);
         outcome
     }
 
-    fn converse(&self, stream: &mut (impl Read + Write)) -> Outcome {
+    fn converse(&self, stream: &mut (impl Read + Write), source: IpAddr) -> Outcome {
         let (outcome, answer) = match read_message(stream) {
-            Ok(body) => self.judge(&body),
+            Ok(body) => self.judge(&body, source),
             Err(error) if is_timeout(&error) => return Outcome::Slow,
             Err(error) => (Outcome::BadRequest, failure(Code::BadRequest, &error.to_string())),
         };
@@ -200,7 +200,7 @@ impl Endpoint {
         }
     }
 
-    fn judge(&self, body: &[u8]) -> (Outcome, Vec<u8>) {
+    fn judge(&self, body: &[u8], source: IpAddr) -> (Outcome, Vec<u8>) {
         let denied = "the token is not this agent's: get it with `onlooker-agent token` on the host";
         let request = match Request::decode(body) {
             Ok(request) => request,
@@ -214,7 +214,7 @@ impl Endpoint {
         };
         match self.state.secret() {
             Ok(secret) if secret == request.secret => {
-                (Outcome::Ok, self.announcement.answer(request.verbs.as_ref()).encode())
+                (Outcome::Ok, self.announcement.answer(request.verbs.as_ref(), source).encode())
             }
             Ok(_) => (Outcome::Denied, failure(Code::Denied, denied)),
             Err(_) => {
@@ -226,7 +226,7 @@ impl Endpoint {
 }
 
 impl Announcement {
-    fn answer(&self, verbs: Option<&VerbsRequest>) -> Answer {
+    fn answer(&self, verbs: Option<&VerbsRequest>, source: IpAddr) -> Answer {
         let responder = |kind: &str, port, max_read_bytes| Responder {
             kind: kind.into(),
             port,
@@ -236,16 +236,14 @@ impl Announcement {
         };
         let tcp = responder(TCP, self.tcp_port, None);
         let kernel = self.kernel.map(|(port, max_read_bytes)| responder(KERNEL, port, Some(max_read_bytes)));
-        let card = self.card.as_ref().and_then(|link| {
-            let mut link = card::lock(link);
+        let card = self.card.as_ref().map(|link| {
             let mut responder = responder(VERBS, 0, None);
-            match verbs.map(|request| link.pair(request)) {
+            match verbs.map(|request| queue_pair(link, request, source)) {
                 Some(Ok(answer)) => responder.verbs = Some(answer),
                 Some(Err(problem)) => responder.problem = Some(problem),
-                None if link.is_up() => {}
-                None => return None,
+                None => {}
             }
-            Some(responder)
+            responder
         });
         Answer {
             agent: env!("CARGO_PKG_VERSION").into(),
@@ -264,6 +262,18 @@ impl Announcement {
             responders: std::iter::once(tcp).chain(kernel).chain(card).collect(),
         }
     }
+}
+
+/// For a reader at its own address only: the holder waits for its neighbour, and the device sends there.
+fn queue_pair(link: &card::Shared, request: &VerbsRequest, source: IpAddr) -> Result<VerbsAnswer, String> {
+    let wanted = match source.to_canonical() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    if request.end.gid.0 != wanted.octets() {
+        return Err(format!("the reader's device has another address than {source}, from which it asks"));
+    }
+    card::lock(link).pair(request)
 }
 
 fn failure(code: Code, message: &str) -> Vec<u8> {

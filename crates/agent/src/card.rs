@@ -7,17 +7,20 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onlooker_bootstrap::{QueuePairEnd, VerbsAnswer, VerbsRequest};
 use onlooker_holder::client::{ClientError, Holder};
-use onlooker_holder::protocol::Code;
+use onlooker_holder::protocol::{Code, Hello};
 
 use crate::config;
 use crate::system;
 
-/// Between two tries to reach the holder.
+/// Between two tries to reach the holder; twice as long each time that it does not answer, since that holds up the main loop.
 const PAUSE_NS: u64 = 1_000_000_000;
+const LONGEST_PAUSE_NS: u64 = 60 * PAUSE_NS;
 
 /// The way to the holder.
 #[derive(Debug, Default)]
@@ -25,6 +28,7 @@ pub struct Link {
     holder: Option<Holder>,
     /// The control region's key.
     control_rkey: u32,
+    has_readers: Arc<AtomicBool>,
 }
 
 /// The link, for bootstraps.
@@ -36,12 +40,6 @@ pub fn lock(link: &Mutex<Link>) -> MutexGuard<'_, Link> {
 }
 
 impl Link {
-    /// Whether the device answers.
-    #[must_use]
-    pub const fn is_up(&self) -> bool {
-        self.holder.is_some() && self.control_rkey != 0
-    }
-
     /// A queue pair for a reader.
     ///
     /// # Errors
@@ -52,6 +50,7 @@ impl Link {
         let holder = holder.ok_or("the host's holder is not running: see `systemctl status onlooker-holder` there")?;
         let end: QueuePairEnd =
             holder.pair(&request.reader_id.to_string(), &request.end).map_err(|error| error.to_string())?;
+        self.has_readers.store(true, Ordering::Relaxed);
         Ok(VerbsAnswer { control_rkey, end })
     }
 }
@@ -72,10 +71,34 @@ pub struct Card {
     address: IpAddr,
     link: Shared,
     slabs: BTreeMap<u32, Held>,
-    /// When to look for the holder again.
+    /// When to look for the holder again, or to ask it again for what it has refused.
     next_ns: Option<u64>,
+    pause_ns: u64,
+    /// Whether there may be readers, who are not seen otherwise.
+    has_readers: Arc<AtomicBool>,
     /// Whether the operator knows that there is none.
     is_told: bool,
+}
+
+/// Connects to the holder and has it open the device. What it has of another one ends: no other agent may be there.
+fn meet(socket: &Path, address: IpAddr) -> Result<(Holder, Hello), ClientError> {
+    let mut holder = Holder::connect(socket)?;
+    let hello = match holder.hello(address) {
+        Err(ClientError::Refused { code: Code::Busy, .. }) => {
+            holder.release()?;
+            holder.hello(address)
+        }
+        other => other,
+    };
+    hello.map(|hello| (holder, hello))
+}
+
+/// Ends what a holder has, if there is one: of an agent that does without a device nobody would hear what is not true any more.
+///
+/// # Errors
+/// There is none, mostly.
+pub fn release(socket: &Path) -> Result<(), ClientError> {
+    Holder::connect(socket)?.release()
 }
 
 fn name(slab: u32) -> String {
@@ -87,8 +110,24 @@ impl Card {
     #[must_use]
     pub fn new(config: &config::Verbs) -> Option<Self> {
         let address = config.address.parse().ok()?;
-        let (link, slabs) = (Shared::default(), BTreeMap::new());
-        Some(Self { config: config.clone(), address, link, slabs, next_ns: Some(0), is_told: false })
+        let has_readers = Arc::new(AtomicBool::new(false));
+        let link = Link { has_readers: has_readers.clone(), ..Link::default() };
+        Some(Self {
+            config: config.clone(),
+            address,
+            link: Arc::new(Mutex::new(link)),
+            slabs: BTreeMap::new(),
+            next_ns: Some(0),
+            pause_ns: PAUSE_NS,
+            has_readers,
+            is_told: false,
+        })
+    }
+
+    /// Whether somebody may read by the device: READs themselves are seen by nobody here.
+    #[must_use]
+    pub fn has_readers(&self) -> Arc<AtomicBool> {
+        self.has_readers.clone()
     }
 
     /// For bootstraps.
@@ -105,7 +144,10 @@ impl Card {
 
     /// The holder has gone, or said what cannot be: what it had is registered nowhere.
     pub fn disconnect(&mut self, now_ns: u64) {
-        *lock(&self.link) = Link::default();
+        let mut link = lock(&self.link);
+        (link.holder, link.control_rkey) = (None, 0);
+        drop(link);
+        self.has_readers.store(false, Ordering::Relaxed);
         self.slabs.values_mut().for_each(|held| held.rkey = None);
         self.next_ns = Some(now_ns);
         self.is_told = false;
@@ -117,22 +159,29 @@ impl Card {
         if self.next_ns.is_none_or(|at| at > now_ns) {
             return false;
         }
+        if self.is_connected() {
+            self.next_ns = None;
+            return true;
+        }
         let socket = &self.config.holder;
-        let met =
-            Holder::connect(socket).and_then(|mut holder| holder.hello(self.address).map(|hello| (holder, hello)));
-        let (holder, hello) = match met {
+        let (holder, hello) = match meet(socket, self.address) {
             Ok(met) => met,
             Err(error) => {
-                self.next_ns = Some(now_ns.saturating_add(PAUSE_NS));
+                let is_late =
+                    matches!(&error, ClientError::Gone { source, .. } if source.kind() == std::io::ErrorKind::TimedOut);
+                self.pause_ns = if is_late { (self.pause_ns * 2).min(LONGEST_PAUSE_NS) } else { PAUSE_NS };
+                self.next_ns = Some(now_ns.saturating_add(self.pause_ns));
                 if !std::mem::replace(&mut self.is_told, true) {
                     let socket = socket.display();
                     system::log(&format!(
-                        "warning: no RDMA device answers: holder at {socket}: {error}; it is looked for every second"
+                        "warning: no RDMA device answers: holder at {socket}: {error}; it is looked for again and again"
                     ));
                 }
                 return false;
             }
         };
+        self.pause_ns = PAUSE_NS;
+        self.has_readers.store(hello.pairs > 0, Ordering::Relaxed);
         system::log(&format!("RDMA device {} answers, too", hello.device));
         // An earlier agent's: their addresses go on, and so do its regions' entries.
         for memory in hello.memory {
@@ -174,16 +223,23 @@ impl Card {
         held
     }
 
+    /// What the holder has refused is asked for again in a minute.
+    pub fn ask_again(&mut self, now_ns: u64) {
+        self.next_ns = Some(now_ns.saturating_add(LONGEST_PAUSE_NS));
+    }
+
     /// Bootstraps may begin: the control region is registered under this key.
     pub fn control(&self, rkey: u32) {
         lock(&self.link).control_rkey = rkey;
     }
 
-    /// A slab is no more.
-    pub fn end(&mut self, slab: u32) {
-        if self.slabs.remove(&slab).is_some_and(|held| held.rkey.is_some()) {
+    /// A slab is no more; where it was.
+    pub fn end(&mut self, slab: u32) -> Option<Held> {
+        let held = self.slabs.remove(&slab)?;
+        if held.rkey.is_some() {
             self.call(|holder| holder.end(&name(slab)));
         }
+        Some(held)
     }
 
     /// Ends what is registered of slabs that are not there any more.
@@ -294,7 +350,7 @@ mod tests {
         assert!(begin.elapsed().as_secs() < 1);
         card.disconnect(PAUSE_NS);
         assert_eq!(card.held(1), Some(Held { va: 4096, rkey: None }));
-        assert!(!lock(&card.link()).is_up());
+        assert!(!card.is_connected() && !card.has_readers().load(Ordering::Relaxed));
 
         std::fs::remove_file(&holder_path).unwrap();
         let second = holder(&holder_path, &[NOTHING, r#"{"rkey":8}"#, "{}"]);

@@ -25,6 +25,7 @@ use crate::kernel::ledger::{Keep, Record, Source, Stage};
 use crate::kernel::{CONTROL_SLAB, Kernel, KernelError, Recovered};
 use crate::protocol::{Code, Labels, Refusal};
 use crate::served::{Address, Addresses, Served};
+use crate::system;
 
 /// Blocks of a control region in a memfd: room for MAX_ENTRY_BLOCKS entry blocks and 28,671 schema blocks. Only what is used takes memory.
 const CONTROL_BLOCKS: u64 = 32_768;
@@ -198,6 +199,9 @@ impl Directory {
     /// A device that shall answer beside the kernel responder, as soon as its holder is there.
     pub fn set_card(&mut self, card: Option<Card>) {
         self.card = card.filter(|_| self.kernel.is_some());
+        if let (Some(card), Some(kernel)) = (&self.card, &self.kernel) {
+            kernel.set_unseen_readers(card.has_readers());
+        }
     }
 
     /// That device.
@@ -227,10 +231,20 @@ impl Directory {
         }
         let ids: Vec<u32> = self.slots.keys().copied().collect();
         ids.into_iter().for_each(|id| self.renew_key(id, now_ns));
+        let left_out = self.slots.values().filter(|slot| slot.slab().is_some() && slot.entry.device_rkey == 0).count();
         // Last: a reader that begins finds the keys of all regions.
         let control = self.hold(CONTROL_SLAB).and_then(|held| held.rkey);
-        if let (Some(card), Some(rkey)) = (&self.card, control) {
-            card.control(rkey);
+        if let Some(card) = &mut self.card {
+            match control {
+                Some(rkey) => card.control(rkey),
+                None => card.ask_again(now_ns),
+            }
+            if left_out > 0 {
+                card.ask_again(now_ns);
+                system::log(&format!(
+                    "warning: {left_out} regions are not served by the RDMA device: their addresses are from before it, or the holder refuses their memory; the kernel responder serves them"
+                ));
+            }
         }
         true
     }
@@ -261,6 +275,7 @@ impl Directory {
         let device_rkey = held.and_then(|held| held.rkey).unwrap_or(0);
         if slot.entry.device_rkey != device_rkey {
             set_key(&mut slot.entry, device_rkey);
+            self.note(&slot, now_ns);
             // The entry was encoded before, so that it fits again.
             let _ = self.control.replace(slot.slot, &Entry::Region(slot.entry.clone()), now_ns);
         }
@@ -269,8 +284,8 @@ impl Directory {
 
     /// A slab is no more.
     pub fn slab_ended(&mut self, slab: u32) {
-        if let Some(card) = &mut self.card {
-            card.end(slab);
+        if let Some(held) = self.card.as_mut().and_then(|card| card.end(slab)) {
+            self.addresses.give_span(held.va);
         }
     }
 
@@ -306,10 +321,13 @@ impl Directory {
             self.served.insert(address, memory);
         }
         let removed = matches!(record.stage, Stage::Removed { .. });
-        let Record { mut entry, keep, .. } = record;
-        // As long as the holder has not been asked. What stands in the control region stays as it is until then.
-        set_key(&mut entry, 0);
-        self.slots.insert(entry.identity.region, Slot { slot, address, entry, keep: Some(keep), removed });
+        let Record { entry, keep, .. } = record;
+        let id = entry.identity.region;
+        self.slots.insert(id, Slot { slot, address, entry, keep: Some(keep), removed });
+        // With a device the key that stands is good until the holder says another.
+        if self.card.is_none() {
+            self.renew_key(id, host::boot_time_ns());
+        }
     }
 
     /// A region's entry, and where its bytes come from if the kernel responder has it.

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use onlooker_agent::agent::{self, AgentError};
+use onlooker_agent::card;
 use onlooker_agent::config::{self, Config, ConfigError};
 use onlooker_agent::identity::{IdentityError, StateDir};
 use onlooker_agent::join::{self, JoinError};
@@ -16,7 +17,6 @@ use onlooker_agent::kernel::{self, KernelError};
 use onlooker_agent::listen::{self, ListenError};
 use onlooker_agent::prefix::Prefix;
 use onlooker_agent::system;
-use onlooker_holder::client::Holder;
 
 /// Lets readers observe this host's memory: registers regions, keeps their directory, then sleeps.
 #[derive(Debug, Parser)]
@@ -250,15 +250,13 @@ fn purge(config: &Config) -> Result<(), Failure> {
     done.iter().try_for_each(|line| say(line))
 }
 
-/// What the holder has registered of the responder's memory.
+/// What the holder has registered of the responder's memory, whatever the configuration says by now.
 fn release(verbs: &config::Verbs) -> Result<(), Failure> {
-    if verbs.address.is_empty() {
-        return Ok(());
-    }
     let socket = verbs.holder.display();
-    match Holder::connect(&verbs.holder).and_then(|mut holder| holder.release()) {
+    match card::release(&verbs.holder) {
         Ok(()) => say(&format!("ended queue pairs and registrations of the holder at {socket}")),
-        Err(error) => say(&format!("nothing was asked of the holder: {error}")),
+        Err(error) if !verbs.address.is_empty() => say(&format!("nothing was asked of the holder: {error}")),
+        Err(_) => Ok(()),
     }
 }
 

@@ -13,6 +13,7 @@ use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::map::Map;
 
 use crate::agent::{AgentError, system_error};
+use crate::card::Card;
 use crate::config::{self, Config};
 use crate::counters::{self, Counters};
 use crate::directory::{Backing, Directory, Published, SchemaText};
@@ -95,7 +96,9 @@ impl Own {
         for record in recovered.records.iter_mut().filter(|record| record.keep.role == Role::Program) {
             record.entry.orphan |= !is_alive(record);
         }
-        let directory = Directory::resume(host, served, Rc::new(kernel), &mut recovered, reuse_delay_ns, now_ns)?;
+        let mut directory = Directory::resume(host, served, Rc::new(kernel), &mut recovered, reuse_delay_ns, now_ns)?;
+        // Before anything has an address.
+        directory.set_card(Card::new(&config.verbs));
         let (earlier, programs) =
             std::mem::take(&mut recovered.records).into_iter().partition(|record| record.keep.role == Role::Own);
         recovered.records = programs;

@@ -87,6 +87,11 @@ impl Addresses {
         }
     }
 
+    /// Gives such an address back.
+    pub fn give_span(&mut self, va: u64) {
+        self.spans.remove(&va);
+    }
+
     fn unused_rkey(&self) -> io::Result<u32> {
         loop {
             let rkey = u32::from_le_bytes(host::random()?);

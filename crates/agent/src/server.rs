@@ -267,6 +267,7 @@ impl Loop {
             // Its answers are for whoever has asked, which may be another thread.
             && let Err(errno) =
                 card.watch(|fd| epoll::add(&self.epoll, fd, EventData::new_u64(HOLDER), EventFlags::RDHUP))
+            && errno != rustix::io::Errno::EXIST
         {
             system::log(&format!("warning: the holder is not watched: epoll: {errno}"));
         }

@@ -238,7 +238,7 @@ impl Connection {
         match why {
             DriveError::Read(ReadError::Gone(_) | ReadError::Lost) | DriveError::Broken(_) => true,
             // What was restarted elsewhere is only silent.
-            DriveError::Read(ReadError::Timeout) => self.way.via.is_silent(),
+            DriveError::Read(ReadError::Timeout) => self.way.via != Via::Tcp,
             DriveError::Read(_) => false,
         }
     }

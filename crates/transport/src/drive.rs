@@ -84,6 +84,10 @@ pub fn read_host(
         advanced?;
         if completions.is_empty() && taken == 0 {
             let now_ns = now();
+            // Places that a device has not given back yet: what could not be sent will not be in time.
+            if now_ns >= deadline_ns && fits > 0 && requester.in_flight() == 0 {
+                return Err(ReadError::Timeout.into());
+            }
             let until_ns = session.wake_ns(now_ns).min(deadline_ns);
             let sleep = Duration::from_nanos(until_ns.saturating_sub(now_ns));
             requester.wait(sleep.clamp(Duration::from_micros(50), MAX_SLEEP))?;

@@ -19,6 +19,8 @@ pub mod watch;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use onlooker_kernel::collect::{DeviceRows, Group, Twin};
@@ -144,6 +146,7 @@ pub struct Kernel {
     header: RefCell<Header>,
     slab_blocks: u32,
     boot_id: [u8; 16],
+    unseen_readers: RefCell<Option<Arc<AtomicBool>>>,
 }
 
 impl Kernel {
@@ -166,6 +169,7 @@ impl Kernel {
             header: RefCell::new(void),
             slab_blocks: u32::try_from(config.slab.as_bytes() / BLOCK_BYTES).unwrap_or(u32::MAX),
             boot_id,
+            unseen_readers: RefCell::default(),
         };
         let recovered = kernel.recover()?;
         Ok((kernel, recovered))
@@ -386,7 +390,7 @@ impl Kernel {
         let range = self.own_ranges.borrow_mut().take(bytes, host::boot_time_ns());
         let range = range.ok_or(KernelError::Incomplete("the agent's own slab is full"))?;
         let memory = map(&self.own, range)?;
-        memory.words().iter().for_each(|word| word.store(0, std::sync::atomic::Ordering::Relaxed));
+        memory.words().iter().for_each(|word| word.store(0, Ordering::Relaxed));
         Ok((range, memory))
     }
 
@@ -403,12 +407,19 @@ impl Kernel {
         self.own_ranges.borrow_mut().give(range, 0);
     }
 
-    /// READs answered since the responder was loaded.
+    /// Says whether there may be readers that no counter tells of.
+    pub fn set_unseen_readers(&self, readers: Arc<AtomicBool>) {
+        self.unseen_readers.replace(Some(readers));
+    }
+
+    /// A number that moves when somebody has read: READs answered since the responder was loaded. While a device answers others it always moves.
     ///
     /// # Errors
     /// The counters cannot be read.
     pub fn answered(&self) -> Result<u64, KernelError> {
-        Ok(self.pinned.counters()?.get(Exit::Answered))
+        let answered = self.pinned.counters()?.get(Exit::Answered);
+        let unseen = self.unseen_readers.borrow().as_ref().is_some_and(|readers| readers.load(Ordering::Relaxed));
+        Ok(if unseen { answered.wrapping_add(host::boot_time_ns()) } else { answered })
     }
 
     /// Which network devices have a computed row, as its loader has left it.
