@@ -78,6 +78,8 @@ pub struct Card {
     has_readers: Arc<AtomicBool>,
     /// Whether the operator knows that there is none.
     is_told: bool,
+    /// Regions that are not served, as the operator was told.
+    left_out: usize,
 }
 
 /// Connects to the holder and has it open the device. What it has of another one ends: no other agent may be there.
@@ -121,6 +123,7 @@ impl Card {
             pause_ns: PAUSE_NS,
             has_readers,
             is_told: false,
+            left_out: 0,
         })
     }
 
@@ -226,6 +229,15 @@ impl Card {
     /// What the holder has refused is asked for again in a minute.
     pub fn ask_again(&mut self, now_ns: u64) {
         self.next_ns = Some(now_ns.saturating_add(LONGEST_PAUSE_NS));
+    }
+
+    /// Tells the operator how many regions the device does not serve, when that has changed.
+    pub fn tell_left_out(&mut self, regions: usize) {
+        if std::mem::replace(&mut self.left_out, regions) != regions && regions > 0 {
+            system::log(&format!(
+                "warning: {regions} regions are not served by the RDMA device: their addresses are from before it, or the holder refuses their memory; the kernel responder serves them"
+            ));
+        }
     }
 
     /// Bootstraps may begin: the control region is registered under this key.

@@ -25,7 +25,6 @@ use crate::kernel::ledger::{Keep, Record, Source, Stage};
 use crate::kernel::{CONTROL_SLAB, Kernel, KernelError, Recovered};
 use crate::protocol::{Code, Labels, Refusal};
 use crate::served::{Address, Addresses, Served};
-use crate::system;
 
 /// Blocks of a control region in a memfd: room for MAX_ENTRY_BLOCKS entry blocks and 28,671 schema blocks. Only what is used takes memory.
 const CONTROL_BLOCKS: u64 = 32_768;
@@ -239,11 +238,9 @@ impl Directory {
                 Some(rkey) => card.control(rkey),
                 None => card.ask_again(now_ns),
             }
+            card.tell_left_out(left_out);
             if left_out > 0 {
                 card.ask_again(now_ns);
-                system::log(&format!(
-                    "warning: {left_out} regions are not served by the RDMA device: their addresses are from before it, or the holder refuses their memory; the kernel responder serves them"
-                ));
             }
         }
         true
