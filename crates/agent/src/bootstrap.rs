@@ -231,8 +231,7 @@ impl Announcement {
             kind: kind.into(),
             port,
             max_read_bytes,
-            verbs: None,
-            problem: None,
+            ..Responder::default()
         };
         let tcp = responder(TCP, self.tcp_port, None);
         let kernel = self.kernel.map(|(port, max_read_bytes)| responder(KERNEL, port, Some(max_read_bytes)));

@@ -335,7 +335,7 @@ mod tests {
         let holder_path = directory.path().join("holder.sock");
         let config = config::Verbs { address: "10.0.0.7".into(), holder: holder_path.clone() };
         let mut card = Card::new(&config).unwrap();
-        let request = VerbsRequest { reader_id: onlooker_bootstrap::Id([1; 16]), end: end(17) };
+        let request = VerbsRequest { reader_id: onlooker_bootstrap::Id([1; 16]), end: end(17), copy: None };
         assert!(!card.connect(0) && card.next_deadline_ns() == Some(PAUSE_NS), "there is no holder yet");
         assert!(!card.connect(PAUSE_NS - 1), "not before it is due");
         assert!(lock(&card.link()).pair(&request).unwrap_err().contains("onlooker-holder"));

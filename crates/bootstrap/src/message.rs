@@ -133,7 +133,7 @@ pub struct Control {
 }
 
 /// Who answers READs. Kinds that a reader does not know, and their keys, are passed over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Responder {
     /// [`TCP`], [`KERNEL`], [`VERBS`]; later others.
     pub kind: String,
@@ -143,12 +143,23 @@ pub struct Responder {
     /// Longest READ that this one answers, where it is below the host's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_read_bytes: Option<u32>,
+    /// Of a kernel responder: it answers RDMA devices, too, on RoCEv2's own port.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub roce: bool,
+    /// Of an RDMA device: its readers may ask for the directory to be written to them ([`VerbsRequest::copy`]).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub push: bool,
     /// What an RDMA device tells a reader that has told its own end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verbs: Option<VerbsAnswer>,
     /// Why it cannot be used now, for people; at most [`MAX_PROBLEM_BYTES`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// What the agent tells.
@@ -331,13 +342,7 @@ mod tests {
             wall_clock_ns: 1_700_000_000_000_000_001,
             control: Control { rkey: 305_419_896, va: 1_234_605_616_436_508_672, bytes: 1_048_576, generation: 7123 },
             max_read_bytes: 65_536,
-            responders: vec![Responder {
-                kind: TCP.into(),
-                port: 7178,
-                max_read_bytes: None,
-                verbs: None,
-                problem: None,
-            }],
+            responders: vec![Responder { kind: TCP.into(), port: 7178, ..Responder::default() }],
         }
     }
 

@@ -49,6 +49,21 @@ pub struct VerbsRequest {
     pub reader_id: Id,
     /// Its end.
     pub end: QueuePairEnd,
+    /// Where the host may write its directory, so that the reader learns of changes without READs; for hosts that list [`Responder::push`](crate::Responder::push).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy: Option<ControlCopy>,
+}
+
+/// A reader's memory for the control region, which the host's device may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ControlCopy {
+    /// Address of its first byte, a multiple of 4096.
+    pub va: u64,
+    /// The reader's device's key.
+    pub rkey: u32,
+    /// Length: that of the control region.
+    pub bytes: u64,
 }
 
 /// The host's part.
@@ -79,12 +94,12 @@ mod tests {
     }
 
     fn request() -> Request {
-        let verbs = Some(VerbsRequest { reader_id: Id([7; 16]), end: end() });
+        let verbs = Some(VerbsRequest { reader_id: Id([7; 16]), end: end(), copy: None });
         Request { secret: Secret::new([3; 32]), reader: "onlooker 0.1.0".into(), verbs }
     }
 
     fn answer(verbs: Option<VerbsAnswer>, problem: Option<String>) -> Answer {
-        let tcp = Responder { kind: TCP.into(), port: 7178, max_read_bytes: None, verbs: None, problem: None };
+        let tcp = Responder { kind: TCP.into(), port: 7178, ..Responder::default() };
         Answer {
             agent: "0.1.0".into(),
             host: "web-3".into(),
@@ -96,7 +111,7 @@ mod tests {
             max_read_bytes: 65_536,
             responders: vec![
                 tcp,
-                Responder { kind: VERBS.into(), port: 0, max_read_bytes: Some(4096), verbs, problem },
+                Responder { kind: VERBS.into(), max_read_bytes: Some(4096), verbs, problem, ..Responder::default() },
             ],
         }
     }
@@ -232,7 +247,7 @@ mod tests {
                     assert_eq!(got, told);
                     assert!((2..1 << 24).contains(queue_pair) && *packet < 1 << 24 && *reads_answered > 0);
                 }
-                let asked = Request { verbs: Some(VerbsRequest { reader_id: Id(*id), end }), ..request() };
+                let asked = Request { verbs: Some(VerbsRequest { reader_id: Id(*id), end, copy: None }), ..request() };
                 if let Ok(got) = Request::decode(&asked.encode()) {
                     assert_eq!(got, asked);
                     assert!(MTUS.contains(mtu_bytes));

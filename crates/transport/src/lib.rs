@@ -30,4 +30,4 @@ mod memory;
 
 pub use error::Error;
 pub use requester::{Broken, Completion, Fault, Memory, Outcome, Read, Requester};
-pub use via::Via;
+pub use via::{By, Pair, Via};

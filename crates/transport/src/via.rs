@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which of a host's responders answers a reader's READs. Regions say in the directory who serves them (docs/format/control.md).
+//! Who sends a reader's READs, and which of a host's responders answers them. Regions say in the directory who serves them (docs/format/control.md).
 
 use onlooker_bootstrap::{KERNEL, TCP, VERBS};
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS};
@@ -56,5 +56,70 @@ impl Via {
 impl fmt::Display for Via {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(self.kind())
+    }
+}
+
+/// A kind of requester.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum By {
+    /// This machine's RDMA device.
+    Verbs,
+    /// This process, which makes the packets itself.
+    Soft,
+    /// This process, over a TCP stream.
+    Tcp,
+}
+
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Self::Verbs => "verbs",
+            Self::Soft => "soft",
+            Self::Tcp => "tcp",
+        })
+    }
+}
+
+/// A requester and a responder that understand each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pair {
+    /// Who asks.
+    pub by: By,
+    /// Who answers.
+    pub via: Via,
+}
+
+impl Pair {
+    /// A device asks a device.
+    pub const VERBS_VERBS: Self = Self { by: By::Verbs, via: Via::Verbs };
+    /// A device asks the kernel responder, under the rules of RoCEv2's port.
+    pub const VERBS_KERNEL: Self = Self { by: By::Verbs, via: Via::Kernel };
+    /// This process asks a device.
+    pub const SOFT_VERBS: Self = Self { by: By::Soft, via: Via::Verbs };
+    /// This process asks the kernel responder.
+    pub const SOFT_KERNEL: Self = Self { by: By::Soft, via: Via::Kernel };
+    /// This process asks the agent.
+    pub const TCP: Self = Self { by: By::Tcp, via: Via::Tcp };
+}
+
+/// Requester and responder, as `soft-kernel`; `tcp`.
+impl fmt::Display for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self.by {
+            By::Tcp => self.via.fmt(f),
+            by => write!(f, "{by}-{}", self.via),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_named_by_both_ends() {
+        let pairs = [Pair::VERBS_VERBS, Pair::VERBS_KERNEL, Pair::SOFT_VERBS, Pair::SOFT_KERNEL, Pair::TCP];
+        let names = pairs.map(|pair| pair.to_string());
+        assert_eq!(names, ["verbs-verbs", "verbs-kernel", "soft-verbs", "soft-kernel", "tcp"]);
     }
 }

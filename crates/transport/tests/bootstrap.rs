@@ -155,7 +155,13 @@ fn device(request: Option<Request>, problem: Option<String>) -> Vec<u8> {
     let mut answer = Host::new(16).answer(1);
     let verbs = request.and_then(|request| request.verbs);
     let verbs = verbs.map(|VerbsRequest { end, .. }| VerbsAnswer { control_rkey: 5, end });
-    answer.responders.push(Responder { kind: VERBS.into(), port: 0, max_read_bytes: Some(4096), verbs, problem });
+    answer.responders.push(Responder {
+        kind: VERBS.into(),
+        max_read_bytes: Some(4096),
+        verbs,
+        problem,
+        ..Responder::default()
+    });
     frame::encode(&answer.encode()).unwrap()
 }
 
@@ -166,7 +172,7 @@ fn a_queue_pair_is_made_for_who_asks_for_one() {
     let (responder, at) = told.responder(Via::Verbs).unwrap();
     assert_eq!((responder.verbs, at.ip(), at.port()), (None, address.ip(), 0));
     let end = QueuePairEnd { queue_pair: 17, packet: 3, gid: Id([9; 16]), mtu_bytes: 4096, reads_answered: 1 };
-    let asked = VerbsRequest { reader_id: Id([7; 16]), end };
+    let asked = VerbsRequest { reader_id: Id([7; 16]), end, copy: None };
     let told = bootstrap_with(&[told.peer], &plain_token(), "test 1", Some(asked), PATIENCE).unwrap();
     assert_eq!(told.responder(Via::Verbs).unwrap().0.verbs, Some(VerbsAnswer { control_rkey: 5, end }));
 }

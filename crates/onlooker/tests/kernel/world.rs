@@ -236,7 +236,7 @@ fn host(words: &Map, used: &Arc<Mutex<u32>>, rkey: u32, incarnation: u32) -> Hos
 fn told(host: &Host, max_read_bytes: u32) -> Answer {
     let mut answer = host.answer(TCP_PORT);
     let kernel =
-        Responder { kind: KERNEL.into(), port: PORT, max_read_bytes: Some(max_read_bytes), verbs: None, problem: None };
+        Responder { kind: KERNEL.into(), port: PORT, max_read_bytes: Some(max_read_bytes), ..Responder::default() };
     answer.responders.push(kernel);
     answer
 }

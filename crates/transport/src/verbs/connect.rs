@@ -68,7 +68,7 @@ impl Unconnected {
     /// What the second bootstrap asks with. `reader_id`: [`reader_id`].
     #[must_use]
     pub fn request(&self, reader_id: Id) -> VerbsRequest {
-        VerbsRequest { reader_id, end: end_of(&self.pair.endpoint()) }
+        VerbsRequest { reader_id, end: end_of(&self.pair.endpoint()), copy: None }
     }
 
     /// Connects to what that was answered.

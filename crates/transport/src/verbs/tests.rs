@@ -178,7 +178,7 @@ fn answer(host: &Host) -> Answer {
     let end = QueuePairEnd { queue_pair: 17, packet: 7, gid: Id([9; 16]), mtu_bytes: 1024, reads_answered: 16 };
     let verbs = Some(VerbsAnswer { control_rkey: CONTROL_RKEY + DEVICE_RKEYS, end });
     let mut answer = host.answer(1);
-    answer.responders.push(Responder { kind: VERBS.into(), port: 0, max_read_bytes: None, verbs, problem: None });
+    answer.responders.push(Responder { kind: VERBS.into(), verbs, ..Responder::default() });
     answer
 }
 
@@ -449,7 +449,7 @@ fn told(responder: Responder) -> Bootstrapped {
 fn nobody_is_asked_for_a_queue_pair_that_cannot_be() {
     let connect =
         |responder: Responder| connect(&told(responder), Id([7; 16]), |_| panic!("the host was asked")).unwrap_err();
-    let whole = Responder { kind: VERBS.into(), port: 0, max_read_bytes: None, verbs: None, problem: None };
+    let whole = Responder { kind: VERBS.into(), ..Responder::default() };
     let other = Responder { kind: "tcp".into(), ..whole.clone() };
     assert!(matches!(connect(other), Error::NoResponder { wanted: VERBS, .. }));
     let away = Responder { problem: Some("the holder is away".into()), ..whole.clone() };

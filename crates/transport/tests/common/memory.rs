@@ -147,13 +147,7 @@ impl Host {
             wall_clock_ns: 1_700_000_000_000_000_000,
             control: Control { rkey: place.rkey, va: place.va, bytes, generation: place.incarnation },
             max_read_bytes: 65_536,
-            responders: vec![Responder {
-                kind: TCP.into(),
-                port: tcp_port,
-                max_read_bytes: None,
-                verbs: None,
-                problem: None,
-            }],
+            responders: vec![Responder { kind: TCP.into(), port: tcp_port, ..Responder::default() }],
         }
     }
 
