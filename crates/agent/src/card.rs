@@ -333,7 +333,7 @@ mod tests {
     fn slabs_keep_their_addresses_over_agents_and_holders_and_get_new_keys() {
         let directory = tempfile::tempdir().unwrap();
         let holder_path = directory.path().join("holder.sock");
-        let config = config::Verbs { address: "10.0.0.7".into(), holder: holder_path.clone() };
+        let config = config::Verbs { address: "10.0.0.7".into(), holder: holder_path.clone(), ..Default::default() };
         let mut card = Card::new(&config).unwrap();
         let request = VerbsRequest { reader_id: onlooker_bootstrap::Id([1; 16]), end: end(17), copy: None };
         assert!(!card.connect(0) && card.next_deadline_ns() == Some(PAUSE_NS), "there is no holder yet");

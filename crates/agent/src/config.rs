@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use onlooker_region::limits::MAX_REGION_BLOCKS;
 use serde::{Deserialize, Serialize};
 
+use self::acquisition::PUBLISHED;
 use crate::prefix::Prefix;
 use crate::units::{Size, Span};
 
@@ -142,6 +143,8 @@ pub struct Verbs {
     pub address: String,
     /// Where the holder listens (docs/holder.md).
     pub holder: PathBuf,
+    /// How often groups of kernel metrics are published that would be computed at the READ without a device, which runs no BPF.
+    pub publish: Span,
 }
 
 /// Who may register.
@@ -231,7 +234,7 @@ impl Default for Tcp {
 
 impl Default for Verbs {
     fn default() -> Self {
-        Self { address: String::new(), holder: "/run/onlooker-holder/holder.sock".into() }
+        Self { address: String::new(), holder: "/run/onlooker-holder/holder.sock".into(), publish: Span::from_ms(100) }
     }
 }
 
@@ -250,6 +253,9 @@ impl Verbs {
         if !self.holder.is_absolute() || self.holder.as_os_str().len() > 107 {
             let path = self.holder.display().to_string();
             return Err(("verbs.holder", path, "must be an absolute path of at most 107 bytes"));
+        }
+        if !PUBLISHED.contains(&self.publish) {
+            return Err(("verbs.publish", self.publish.to_string(), "must be every 1ms to 1h"));
         }
         Ok(())
     }
@@ -308,10 +314,14 @@ impl Config {
     /// # Errors
     /// As [`Config::load`].
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let config: Self = onlooker_settings::parse(text).map_err(|onlooker_settings::Mistake { line, message }| {
-            ConfigError::Parse { path: path.into(), line, message }
-        })?;
+        let mut config: Self =
+            onlooker_settings::parse(text).map_err(|onlooker_settings::Mistake { line, message }| {
+                ConfigError::Parse { path: path.into(), line, message }
+            })?;
         config.check(path)?;
+        if !config.verbs.address.is_empty() {
+            config.kernel.publish(config.verbs.publish);
+        }
         Ok(config)
     }
 
@@ -449,11 +459,18 @@ mod tests {
     fn a_device_needs_an_address_and_the_kernel_responders_memory() {
         let text = "[verbs]\naddress = \"10.0.0.7\"\n";
         let kernel = "[kernel]\ndevices = [\"eth0\"]\n";
-        assert!(parse(&format!("{kernel}{text}")).is_ok());
+        let config = parse(&format!("{kernel}{text}[kernel.acquisition]\nload = \"computed\"\n")).unwrap();
+        let is_published = |region| config.kernel.is_published(region);
+        assert!(
+            is_published("node_cpu") && is_published("node_netstat") && !is_published("node_load"),
+            "a device runs no BPF"
+        );
+        assert!(!parse(kernel).unwrap().kernel.is_published("node_cpu"));
         for (text, part) in [
             (text.to_owned(), "kernel.devices"),
             (format!("{kernel}[verbs]\naddress = \"rxe0\"\n"), "an address of this machine"),
             (format!("{kernel}{text}holder = \"holder.sock\"\n"), "absolute path"),
+            (format!("{kernel}{text}publish = \"100us\"\n"), "1ms to 1h"),
         ] {
             let error = parse(&text).unwrap_err().to_string();
             assert!(error.replace("[kernel] devices", "kernel.devices").contains(part), "{error}");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `[kernel.acquisition]`: how values of a group of kernel metrics get where readers over the kernel responder read them.
 
+use std::ops::RangeInclusive;
+
 use onlooker_kernel::collect::Group;
 use onlooker_kernel::scheduler;
 use serde::de::{Error as _, IntoDeserializer as _};
@@ -8,6 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::kernel::{Kernel, Refused};
 use crate::units::Span;
+
+/// How often the kernel may be told to write values.
+pub(super) const PUBLISHED: RangeInclusive<Span> = Span::from_ms(1)..=Span::from_s(3600);
 
 /// A way of acquiring values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +59,13 @@ impl Kernel {
         self.acquisition.get(group.name()).copied().unwrap_or(Acquisition::Computed)
     }
 
+    /// Has the groups published that would be computed at the READ, those but that are named as computed.
+    pub(super) fn publish(&mut self, interval: Span) {
+        for group in self.computed_groups() {
+            self.acquisition.entry(group.name().into()).or_insert(Acquisition::Published(interval));
+        }
+    }
+
     /// Whether the kernel writes a region of this name into memory.
     #[must_use]
     pub fn is_published(&self, region: &str) -> bool {
@@ -72,7 +84,7 @@ impl Kernel {
                 return Err((KEY, name.clone(), advice));
             };
             match acquisition {
-                Acquisition::Published(interval) if *interval < Span::from_ms(1) || *interval > Span::from_s(3600) => {
+                Acquisition::Published(interval) if !PUBLISHED.contains(interval) => {
                     return Err((KEY, format!("{name} = published {interval}"), "must be every 1ms to 1h"));
                 }
                 Acquisition::Sampled if group == Group::Responder => {
