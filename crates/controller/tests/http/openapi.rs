@@ -64,6 +64,7 @@ fn every_call_is_described_and_answers_as_it_says() {
     assert_eq!(described(&document.0), routed());
     assert_eq!(document.0["openapi"], "3.1.0");
 
+    until("a reading", || json(address, "/api/v1/hosts")["hosts"][0]["cycles"].as_u64().filter(|cycles| *cycles > 0));
     until("stored rows", || {
         let range = json(address, "/api/v1/hosts/a/range?match=node_load1");
         (range["series"][0]["t_ms"].as_array()?.len() > 2).then_some(())
