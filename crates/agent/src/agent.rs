@@ -172,7 +172,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
         control: directory.place(),
         control_bytes: directory.bytes(),
         tcp_port: tcp_address.port(),
-        kernel: kernel.as_ref().map(|kernel| (kernel.port(), kernel.max_read_bytes())),
+        kernel: kernel.as_ref().map(|kernel| kernel.entry()),
     };
     let mut registration = Registration::new(config, directory, policy, counters.clone());
     registration.restore(recovered, now_ns);

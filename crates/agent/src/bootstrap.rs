@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use onlooker_bootstrap::{
-    Answer, Code, Control, Failure, KERNEL, MAX_BOOTSTRAPS, REQUEST_TIMEOUT, Request, Responder, TCP, VERBS,
-    VerbsAnswer, VerbsRequest, frame,
+    Answer, Code, Control, Failure, MAX_BOOTSTRAPS, REQUEST_TIMEOUT, Request, Responder, TCP, VERBS, VerbsAnswer,
+    VerbsRequest, frame,
 };
 use onlooker_region::control::Place;
 use onlooker_wire::tcp_read::MAX_READ_BYTES;
@@ -48,8 +48,8 @@ pub struct Announcement {
     pub control_bytes: u64,
     /// Port of the TCP responder.
     pub tcp_port: u16,
-    /// UDP port of the kernel responder and the longest READ that it answers, if there is one.
-    pub kernel: Option<(u16, u32)>,
+    /// The kernel responder, if there is one.
+    pub kernel: Option<Responder>,
     /// The RDMA device's holder, if one is configured.
     pub card: Option<card::Shared>,
 }
@@ -227,16 +227,11 @@ impl Endpoint {
 
 impl Announcement {
     fn answer(&self, verbs: Option<&VerbsRequest>, source: IpAddr) -> Answer {
-        let responder = |kind: &str, port, max_read_bytes| Responder {
-            kind: kind.into(),
-            port,
-            max_read_bytes,
-            ..Responder::default()
-        };
-        let tcp = responder(TCP, self.tcp_port, None);
-        let kernel = self.kernel.map(|(port, max_read_bytes)| responder(KERNEL, port, Some(max_read_bytes)));
+        let responder = |kind: &str, port| Responder { kind: kind.into(), port, ..Responder::default() };
+        let tcp = responder(TCP, self.tcp_port);
+        let kernel = self.kernel.clone();
         let card = self.card.as_ref().map(|link| {
-            let mut responder = responder(VERBS, 0, None);
+            let mut responder = responder(VERBS, 0);
             match verbs.map(|request| queue_pair(link, request, source)) {
                 Some(Ok(answer)) => responder.verbs = Some(answer),
                 Some(Err(problem)) => responder.problem = Some(problem),

@@ -32,8 +32,8 @@ static __always_inline __u32 seal_computed(struct onlooker_scratch *s)
 }
 
 /*
- * Swaps the addresses and ports and writes IP and UDP headers for `transport_bytes`, into the packet as they are sent and into the scratch as the
- * ICRC sees them.
+ * Swaps the addresses and, but for devices, the ports, and writes IP and UDP headers for `transport_bytes`, into the packet as they are sent and into
+ * the scratch as the ICRC sees them.
  */
 static __always_inline int answer_headers(void *data, void *end, struct onlooker_scratch *s, __u32 transport_bytes)
 {
@@ -97,6 +97,12 @@ static __always_inline int answer_headers(void *data, void *end, struct onlooker
 		halves[13] = source;
 	}
 	ports = udp[0] >> 16 | udp[0] << 16;
+	/*
+	 * A device receives on RoCEv2's own port only. Its source port says which flow a packet belongs to, and nobody checks it (CA17-20): the answer keeps the
+	 * request's, by which routers and queues spread answers as they spread requests, and those of one queue pair stay in order.
+	 */
+	if (config.roce && udp[0] >> 16 == (__u32)bpf_htons(ROCE_PORT))
+		ports = udp[0];
 	udp[0] = ports;
 	/* Checksum 0: the ICRC covers more, and RFC 6935 allows it for IPv6 where the receiver agrees. */
 	udp[1] = bpf_htons(udp_bytes);

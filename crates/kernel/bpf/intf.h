@@ -10,8 +10,8 @@
 #include "limits.h"
 
 /*
- * How a packet that was ours left the program: index of the per-CPU map `counters`. Everything but ONLOOKER_ANSWERED is a drop. The order is that
- * of the checks, so a counter says that all checks above it had passed.
+ * How a packet that was ours left the program: index of the per-CPU map `counters`. Everything but ONLOOKER_ANSWERED and ONLOOKER_PASSED is a drop. The
+ * order is that of the checks, so a counter says that all checks above it had passed; ONLOOKER_PASSED is beside it.
  */
 enum onlooker_exit {
 	ONLOOKER_GO_ON = 0, /* inside the programs only: nothing found wrong yet; never counted */
@@ -40,7 +40,8 @@ enum onlooker_exit {
 	ONLOOKER_COLLECTOR_REFUSED = 23, /* the collector had nothing to say */
 	ONLOOKER_MTU = 24,               /* the answer would be longer than the device's MTU, which was lowered since the attachment */
 	ONLOOKER_ROOM = 25,              /* the packet could not grow to the answer's size (XDP: ask with padded requests, or use tc) */
-	ONLOOKER_EXITS = 26,
+	ONLOOKER_PASSED = 26,            /* RoCEv2's own port: a READ request that is not for us, left to the stack (parse.h, claim) */
+	ONLOOKER_EXITS = 27,
 };
 
 /* IPv6 address, or IPv4 as ::ffff:a.b.c.d. Key of `own_addresses` and `rate`. */
@@ -77,6 +78,8 @@ struct onlooker_config {
 	__u16 port;
 	__u8 dscp;
 	__u8 skip_icrc; /* for measurements: neither check nor write ICRCs */
+	__u8 roce;      /* answer RDMA devices on RoCEv2's own port, too; `port` is another one then */
+	__u8 reserved[7];
 };
 
 /*
@@ -128,10 +131,11 @@ ONLOOKER_OFFSET(onlooker_region, identity, 16);
 ONLOOKER_OFFSET(onlooker_region, slab, 24);
 ONLOOKER_OFFSET(onlooker_region, first_block, 28);
 ONLOOKER_OFFSET(onlooker_region, kind, 32);
-ONLOOKER_SIZE(onlooker_config, 40);
+ONLOOKER_SIZE(onlooker_config, 48);
 ONLOOKER_OFFSET(onlooker_config, max_read_bytes, 32);
 ONLOOKER_OFFSET(onlooker_config, port, 36);
 ONLOOKER_OFFSET(onlooker_config, dscp, 38);
+ONLOOKER_OFFSET(onlooker_config, roce, 40);
 ONLOOKER_SIZE(onlooker_request, 56);
 ONLOOKER_SIZE(onlooker_scratch, 56 + 48 + 8 * ONLOOKER_PACKET_WORDS);
 

@@ -2,6 +2,7 @@
 /*
  * From a frame to a request. Two stages: `find_place` decides whether a frame is ours at all, reading headers only; everything it does not
  * recognise goes to the stack untouched. `check_request` then takes or refuses what is ours, cheapest checks first, in the order of enum onlooker_exit.
+ * RoCEv2's own port is not ours alone: of what comes there `claim` takes what is, before anything is refused.
  * docs/format/wire.md names the fields and their sources.
  */
 #ifndef ONLOOKER_PARSE_H
@@ -27,6 +28,9 @@ const volatile struct onlooker_config config = {};
 #define IPV4_FRAGMENT_OFFSET 0x1fff
 #define IPV4_DONT_FRAGMENT 0x4000
 #define IPV6_VERSION 0x60
+
+/* RoCEv2's own port (CA17-20). Devices receive on no other. */
+#define ROCE_PORT 4791
 
 #define BTH_READ_REQUEST 0x0c
 #define BTH_READ_ANSWER_ONLY 0x10
@@ -63,6 +67,7 @@ struct place {
 	struct onlooker_address destination;
 	__u32 l3_offset;
 	__u32 ipv6;
+	__u32 roce; /* it came to RoCEv2's own port */
 };
 
 static __always_inline void map_ipv4(struct onlooker_address *address, __be32 ipv4)
@@ -96,8 +101,8 @@ static __always_inline int is_tag(__be16 ether_type)
 }
 
 /*
- * Finds out whether a frame is for our port: at most two tags, IPv4 without options or IPv6 without extension headers, no later fragment, UDP.
- * A frame from or to a group address is not, whatever its IP addresses: no answer could go back.
+ * Finds out whether a frame is for our port, or for RoCEv2's where we answer there, too: at most two tags, IPv4 without options or IPv6 without
+ * extension headers, no later fragment, UDP. A frame from or to a group address is not, whatever its IP addresses: no answer could go back.
  */
 static __always_inline int find_place(void *data, void *end, struct place *place)
 {
@@ -152,7 +157,8 @@ static __always_inline int find_place(void *data, void *end, struct place *place
 	}
 	if ((void *)(udp + 1) > end)
 		return FRAME_SHORT;
-	if (udp->dest != bpf_htons(config.port))
+	place->roce = config.roce && udp->dest == bpf_htons(ROCE_PORT);
+	if (!place->roce && udp->dest != bpf_htons(config.port))
 		return FRAME_PASS;
 	return ONLOOKER_GO_ON;
 }
@@ -188,12 +194,20 @@ static __always_inline int check_source(struct place *place, __u64 now_ns)
 	struct onlooker_prefix prefix = { .bits = 128, .address = place->source };
 	__u32 zero = 0;
 	__u64 *until_ns = bpf_map_lookup_elem(&lease, &zero);
-	__u64 *due;
 
 	if (!until_ns || now_ns >= *(volatile __u64 *)until_ns)
 		return ONLOOKER_LEASE;
 	if (!bpf_map_lookup_elem(&sources, &prefix))
 		return ONLOOKER_SOURCE;
+	return ONLOOKER_GO_ON;
+}
+
+/* Whether there is anything left of the source's and of this processor's budget. */
+static __always_inline int check_budgets(struct place *place, __u64 now_ns)
+{
+	__u32 zero = 0;
+	__u64 *due;
+
 	if (config.source_interval_ns) {
 		due = bpf_map_lookup_elem(&rate, &place->source);
 		if (!due) {
@@ -306,19 +320,60 @@ static __always_inline int check_icrc(void *l3, struct onlooker_scratch *s, __u3
 	return ONLOOKER_GO_ON;
 }
 
-/* The region entry against what the request asks for; fills in where the data is. */
-static __always_inline int check_access(struct onlooker_request *request, struct onlooker_region **found)
+static __always_inline void read_reth(struct onlooker_request *request, const struct reth *reth)
+{
+	request->va = (__u64)bpf_ntohl(reth->va[0]) << 32 | bpf_ntohl(reth->va[1]);
+	request->rkey = bpf_ntohl(reth->rkey);
+	request->length_bytes = bpf_ntohl(reth->length_bytes);
+}
+
+/* The region that a request names, if it has all of what is asked for; fills in where the data is. */
+static __always_inline int find_region(struct onlooker_request *request, struct onlooker_region **found)
 {
 	struct onlooker_region *region = bpf_map_lookup_elem(&regions, &request->rkey);
-	__u32 length_bytes = request->length_bytes;
 	__u64 offset_bytes;
 
 	if (!region)
 		return ONLOOKER_RKEY;
 	/* Below the region's address it wraps around to beyond its end. */
 	offset_bytes = request->va - region->va;
-	if (offset_bytes >= region->bytes || length_bytes > region->bytes - offset_bytes)
+	if (offset_bytes >= region->bytes || request->length_bytes > region->bytes - offset_bytes)
 		return ONLOOKER_RANGE;
+	request->offset_bytes = offset_bytes;
+	*found = region;
+	return ONLOOKER_GO_ON;
+}
+
+/*
+ * RoCEv2's own port may have another owner here: soft-RoCE, or a program. Ours is a READ request for bytes of a region of ours from a source that may
+ * ask (`refused`: why not), and then it is treated as on our own port. All else is left to the stack, as if we were not there: what is the other owner's
+ * goes on to it, and a source that may not ask sees no difference between a key that there is and one that there is not.
+ */
+static __always_inline int claim(void *data, void *end, struct place *place, struct onlooker_request *request, int refused)
+{
+	struct bth *bth = l3_header(data, place->l3_offset) + ip_bytes(place->ipv6) + sizeof(struct udphdr);
+	struct reth *reth = (void *)(bth + 1);
+	struct onlooker_region *region;
+
+	if ((void *)(reth + 1) > end || bth->opcode != BTH_READ_REQUEST)
+		return FRAME_PASS;
+	if (refused)
+		return ONLOOKER_PASSED;
+	read_reth(request, reth);
+	return find_region(request, &region) ? ONLOOKER_PASSED : ONLOOKER_GO_ON;
+}
+
+/* The region entry against what the request asks for. */
+static __always_inline int check_access(struct onlooker_request *request, struct onlooker_region **found)
+{
+	__u32 length_bytes = request->length_bytes;
+	struct onlooker_region *region;
+	__u64 offset_bytes;
+	int exit = find_region(request, &region);
+
+	if (exit)
+		return exit;
+	offset_bytes = request->offset_bytes;
 	if (length_bytes < 8 || length_bytes > config.max_read_bytes || length_bytes % 8 || offset_bytes % 8)
 		return ONLOOKER_PROFILE;
 	if (length_bytes < ONLOOKER_BLOCK_BYTES) {
@@ -328,15 +383,14 @@ static __always_inline int check_access(struct onlooker_request *request, struct
 		   (region->kind != ONLOOKER_KIND_MEMORY && length_bytes != ONLOOKER_BLOCK_BYTES)) {
 		return ONLOOKER_PROFILE;
 	}
-	request->offset_bytes = offset_bytes;
 	request->kind = region->kind;
 	*found = region;
 	return ONLOOKER_GO_ON;
 }
 
 /*
- * All checks of a frame that is ours; `received_bytes` is from the IP header to the frame's end, linear or not. On ONLOOKER_GO_ON the request is in
- * the scratch and its region in `region`.
+ * All checks of a frame that is ours, or for RoCEv2's own port; `received_bytes` is from the IP header to the frame's end, linear or not. On
+ * ONLOOKER_GO_ON the request is in the scratch and its region in `region`; FRAME_PASS and ONLOOKER_PASSED: not ours.
  */
 static __always_inline int check_request(void *data, void *end, __u32 frame_bytes, struct place *place, struct onlooker_scratch *s,
 					 struct onlooker_region **region)
@@ -351,6 +405,10 @@ static __always_inline int check_request(void *data, void *end, __u32 frame_byte
 	void *l3;
 	int exit = check_source(place, now_ns);
 
+	if (config.roce && place->roce)
+		exit = claim(data, end, place, request, exit);
+	if (!exit)
+		exit = check_budgets(place, now_ns);
 	if (exit)
 		return exit;
 	l3 = l3_header(data, l3_offset);
@@ -373,9 +431,7 @@ static __always_inline int check_request(void *data, void *end, __u32 frame_byte
 	request->now_ns = now_ns;
 	request->l3_offset = l3_offset;
 	request->ipv6 = ipv6;
-	request->va = (__u64)bpf_ntohl(reth->va[0]) << 32 | bpf_ntohl(reth->va[1]);
-	request->rkey = bpf_ntohl(reth->rkey);
-	request->length_bytes = bpf_ntohl(reth->length_bytes);
+	read_reth(request, reth);
 	request->psn = bpf_ntohl(bth->psn) & 0xffffff;
 	request->qpn = bpf_ntohl(bth->qpn) & 0xffffff;
 	exit = check_access(request, region);

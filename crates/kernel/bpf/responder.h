@@ -63,7 +63,7 @@ __noinline int onlooker_tc_take(struct __sk_buff *skb)
 		return FRAME_PASS;
 	/* The headers would describe one datagram of several: none of them could be answered rightly. */
 	if (skb->gso_size)
-		return ONLOOKER_AGGREGATED;
+		return place.roce ? FRAME_PASS : ONLOOKER_AGGREGATED;
 	return take_request(data, end, skb->len, &place);
 }
 
@@ -158,12 +158,16 @@ static __always_inline int xdp_answer(struct xdp_md *xdp, struct onlooker_scratc
 static __always_inline int tc_end(struct __sk_buff *skb, int exit)
 {
 	count(exit);
+	if (exit == ONLOOKER_PASSED)
+		return TC_ACT_UNSPEC;
 	return exit == ONLOOKER_ANSWERED ? bpf_redirect(skb->ifindex, 0) : TC_ACT_SHOT;
 }
 
 static __always_inline int xdp_end(int exit)
 {
 	count(exit);
+	if (exit == ONLOOKER_PASSED)
+		return XDP_PASS;
 	return exit == ONLOOKER_ANSWERED ? XDP_TX : XDP_DROP;
 }
 

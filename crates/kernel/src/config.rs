@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a responder is told before it is loaded. Read-only data of the programs: it takes part in their verification and cannot change afterwards.
 
+use onlooker_wire::ROCE_PORT;
 use onlooker_wire::profile::DEFAULT_MAX_READ_BYTES;
 
 use crate::error::{Error, Result};
@@ -28,6 +29,8 @@ pub struct Config {
     pub source_rate: Option<Rate>,
     /// Budget of all sources together, on each processor; `None`: unlimited.
     pub cpu_rate: Option<Rate>,
+    /// Answers RDMA devices on RoCEv2's own port, 4791, too. That port is not owned: what is no READ of this responder's regions goes on to the stack.
+    pub roce: bool,
     /// For measurements only: neither check nor write ICRCs. No requester accepts such answers.
     #[doc(hidden)]
     pub skip_icrc: bool,
@@ -44,6 +47,7 @@ impl Config {
             dscp: 0,
             source_rate: Some(Rate { per_second: 100_000, burst: 10_000 }),
             cpu_rate: Some(Rate { per_second: 400_000, burst: 40_000 }),
+            roce: false,
             skip_icrc: false,
         }
     }
@@ -54,6 +58,10 @@ impl Config {
         let limit = |what, value: u64, limits: &str| Err(Error::Limit { what, value, limits: limits.to_owned() });
         if self.port == 0 {
             return limit("port", 0, "1 to 65535");
+        }
+        if self.roce && self.port == ROCE_PORT {
+            // Answers could go back to the port that they came from, or to RoCEv2's, not to both.
+            return limit("port", self.port.into(), "any but 4791 where RDMA devices are answered there, too");
         }
         if self.max_read_bytes == 0
             || !self.max_read_bytes.is_multiple_of(BLOCK_BYTES)
@@ -82,7 +90,7 @@ impl Config {
     /// `struct onlooker_config` of `bpf/intf.h`; for the bench, which loads the programs in an object of its own.
     #[doc(hidden)]
     #[must_use]
-    pub fn to_bytes(self) -> [u8; 40] {
+    pub fn to_bytes(self) -> [u8; 48] {
         let (source_interval, source_burst) = intervals(self.source_rate);
         let (cpu_interval, cpu_burst) = intervals(self.cpu_rate);
         let mut bytes = [0; CONFIG_BYTES];
@@ -93,6 +101,7 @@ impl Config {
         bytes[36..38].copy_from_slice(&self.port.to_le_bytes());
         bytes[38] = self.dscp;
         bytes[39] = u8::from(self.skip_icrc);
+        bytes[40] = u8::from(self.roce);
         bytes
     }
 
@@ -105,6 +114,7 @@ impl Config {
             dscp: bytes[38],
             source_rate: rate(word(0), word(8)),
             cpu_rate: rate(word(16), word(24)),
+            roce: bytes[40] != 0,
             skip_icrc: bytes[39] != 0,
         }
     }
@@ -132,9 +142,11 @@ mod tests {
 
     #[test]
     fn configuration_survives_its_bytes() {
-        let config = Config { dscp: 46, max_read_bytes: 4096, cpu_rate: None, ..Config::new(4792) };
-        config.check().unwrap();
-        assert_eq!(Config::from_bytes(&config.to_bytes()), config);
+        for roce in [false, true] {
+            let config = Config { dscp: 46, max_read_bytes: 4096, cpu_rate: None, roce, ..Config::new(4792) };
+            config.check().unwrap();
+            assert_eq!(Config::from_bytes(&config.to_bytes()), config);
+        }
     }
 
     #[test]
@@ -143,6 +155,7 @@ mod tests {
         let rate = |per_second, burst| Some(Rate { per_second, burst });
         for bad in [
             Config { port: 0, ..good },
+            Config { port: 4791, roce: true, ..good },
             Config { max_read_bytes: 512, ..good },
             Config { max_read_bytes: 1500, ..good },
             Config { max_read_bytes: 9216, ..good },

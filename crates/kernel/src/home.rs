@@ -35,7 +35,7 @@ use crate::slab::Slab;
 use crate::sys;
 
 const REGION_SHAPE_BYTES: u32 = 40;
-pub(crate) const EXITS: u32 = 26;
+pub(crate) const EXITS: u32 = 27;
 const _: () = assert!(REGION_SHAPE_BYTES as usize == REGION_BYTES && EXITS as usize == Exit::COUNT);
 /// `BPF_FS_MAGIC` of linux/magic.h.
 const BPFFS_MAGIC: i64 = 0xcafe_4a11;

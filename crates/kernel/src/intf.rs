@@ -21,8 +21,8 @@ pub const MAX_COLLECTORS: u32 = 64;
 /// The slot of the program that finishes an answer.
 pub const FINISH_SLOT: u32 = 0;
 
-/// How a packet that was ours left the program. All but [`Exit::Answered`] are silent drops. The order is that of the checks: a packet counted
-/// under one of them has passed all before it.
+/// How a packet that was ours left the program. All but [`Exit::Answered`] and [`Exit::Passed`] are silent drops. The order is that of the checks: a
+/// packet counted under one of them has passed all before it; [`Exit::Passed`] is beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Exit {
@@ -76,11 +76,13 @@ pub enum Exit {
     Mtu = 24,
     /// The packet could not grow to the answer's size.
     Room = 25,
+    /// RoCEv2's own port: a READ request that is not for this responder, left to the stack.
+    Passed = 26,
 }
 
 impl Exit {
     /// Entries of the counters map; index 0 is never counted.
-    pub const COUNT: usize = 26;
+    pub const COUNT: usize = 27;
     /// All of them, in order.
     pub const ALL: [Exit; Self::COUNT - 1] = [
         Exit::Answered,
@@ -108,6 +110,7 @@ impl Exit {
         Exit::CollectorRefused,
         Exit::Mtu,
         Exit::Room,
+        Exit::Passed,
     ];
 
     /// Its name as a label value, as in `bpf/intf.h` without the prefix and in lower case.
@@ -139,6 +142,7 @@ impl Exit {
             Exit::CollectorRefused => "collector_refused",
             Exit::Mtu => "mtu",
             Exit::Room => "room",
+            Exit::Passed => "passed",
         }
     }
 }
@@ -154,7 +158,7 @@ pub(crate) const REGION_BYTES: usize = 40;
 /// Bytes of `struct onlooker_prefix`.
 pub(crate) const PREFIX_BYTES: usize = 20;
 /// Bytes of `struct onlooker_config`.
-pub(crate) const CONFIG_BYTES: usize = 40;
+pub(crate) const CONFIG_BYTES: usize = 48;
 /// Bytes of `struct onlooker_address`.
 pub(crate) const ADDRESS_BYTES: usize = 16;
 
@@ -173,6 +177,7 @@ const _: () = {
     assert!(offset_of!(types::onlooker_config, max_read_bytes) == 32);
     assert!(offset_of!(types::onlooker_config, port) == 36);
     assert!(offset_of!(types::onlooker_config, dscp) == 38);
+    assert!(offset_of!(types::onlooker_config, roce) == 40);
     assert!(size_of::<types::onlooker_address>() == ADDRESS_BYTES);
 };
 

@@ -389,6 +389,8 @@ fn constants_of(config: &Config) -> types::onlooker_config {
         port: config.port,
         dscp: config.dscp,
         skip_icrc: bytes[39],
+        roce: bytes[40],
+        reserved: [0; 7],
     }
 }
 

@@ -2,7 +2,7 @@
 //! What a home says of itself: an array of one element, pinned as `settings` once everything else is. Written by the loader, read by whoever takes over.
 //!
 //! ```text
-//! u64 layout version   configuration, 40 bytes   u64 fingerprint of the programs; 0 while they are being replaced
+//! u64 layout version   configuration, 48 bytes   u64 fingerprint of the programs; 0 while they are being replaced
 //! ```
 //!
 //! One map update writes all of it: no process dies in the middle of one.
@@ -18,8 +18,8 @@ use crate::intf::CONFIG_BYTES;
 
 /// Version of the layout of pins and of the meaning of `bpf/intf.h`; a change of either raises it, and then nothing is taken over. Maps of another shape
 /// are seen without it.
-const LAYOUT_VERSION: u64 = 2;
-const SETTINGS_BYTES: u32 = 56;
+const LAYOUT_VERSION: u64 = 3;
+const SETTINGS_BYTES: u32 = 64;
 const _: () = assert!(SETTINGS_BYTES as usize == 8 + CONFIG_BYTES + 8);
 
 /// That of the programs in this crate.

@@ -7,7 +7,7 @@ use crate::completion::{Completed, CompletionQueue, MAX_POLL};
 use crate::endpoint::{Endpoint, Path};
 use crate::error::Error;
 use crate::memory::Landing;
-use crate::queue_pair::QueuePair;
+use crate::queue_pair::{QueuePair, bytes_of};
 use crate::reads::Settings;
 
 /// A READ as it is posted.
@@ -82,6 +82,12 @@ impl Card {
         &self.queue
     }
 
+    /// Longest payload of a packet that its port takes.
+    #[must_use]
+    pub fn mtu_bytes(&self) -> u16 {
+        bytes_of(self.queue.device().mtu())
+    }
+
     /// A queue pair for one host, to be connected.
     ///
     /// # Errors
@@ -104,6 +110,11 @@ impl CardPair {
     #[must_use]
     pub fn endpoint(&self) -> Endpoint {
         self.pair.endpoint()
+    }
+
+    /// As [`QueuePair::set_packet`].
+    pub fn set_packet(&mut self, packet: u32) {
+        self.pair.set_packet(packet);
     }
 
     /// Connects to what the host has told.

@@ -101,6 +101,11 @@ impl QueuePair {
         }
     }
 
+    /// Takes this number for its first packet instead of a fresh one, until it is reset: for an other end that keeps none and counts from it. Before it is connected.
+    pub fn set_packet(&mut self, packet: u32) {
+        self.packet = packet & NUMBER_MASK;
+    }
+
     /// Connects to the other end, which may READ what is registered [`Readable`](crate::Readable), and may be READ where it answers any.
     ///
     /// # Errors
@@ -176,7 +181,7 @@ impl QueuePair {
     }
 }
 
-fn bytes_of(mtu: Mtu) -> u16 {
+pub(crate) fn bytes_of(mtu: Mtu) -> u16 {
     match mtu {
         Mtu::Mtu256 => 256,
         Mtu::Mtu512 => 512,

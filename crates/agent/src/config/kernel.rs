@@ -43,6 +43,8 @@ pub struct Kernel {
     pub hook: Hook,
     /// UDP port that it owns there.
     pub port: u16,
+    /// Whether it answers RDMA devices, too, on RoCEv2's own port.
+    pub roce: bool,
     /// Sources that may READ.
     pub allow: Vec<Prefix>,
     /// Differentiated services code point of answers.
@@ -95,6 +97,7 @@ impl Default for Kernel {
             devices: Vec::new(),
             hook: Hook::Tc,
             port: 7179,
+            roce: false,
             allow: prefixes(&["127.0.0.0/8", "::1/128"]),
             dscp: 0,
             max_read_bytes: Size::from_bytes(BLOCK),
@@ -162,6 +165,10 @@ impl Kernel {
         }
         if self.port == 0 {
             return refuse("kernel.port", &self.port, "must be 1 to 65535");
+        }
+        if self.roce && self.port == ROCE_PORT {
+            let advice = "is where RDMA devices are answered (kernel.roce), otherwise than at a port of its own: take another, such as 7179";
+            return refuse("kernel.port", &self.port, advice);
         }
         if self.dscp > 63 {
             return refuse("kernel.dscp", &self.dscp, "must be 0 to 63");
@@ -272,12 +279,14 @@ mod tests {
     #[test]
     fn what_cannot_work_is_refused_by_its_key() {
         assert_eq!(Kernel::default().check(), Ok(()));
+        assert_eq!(with(|kernel| kernel.roce = true).check(), Ok(()));
         assert!(!Kernel::default().is_on() && with(|_| ()).is_on());
         for (key, bad) in [
             ("kernel.devices", with(|kernel| kernel.devices.push("eth0".into()))),
             ("kernel.devices", with(|kernel| kernel.devices.push("a/b".into()))),
             ("kernel.devices", with(|kernel| kernel.devices.push("a-name-that-is-too-long".into()))),
             ("kernel.port", with(|kernel| kernel.port = 0)),
+            ("kernel.port", with(|kernel| (kernel.port, kernel.roce) = (4791, true))),
             ("kernel.dscp", with(|kernel| kernel.dscp = 64)),
             ("kernel.max_read_bytes", with(|kernel| kernel.max_read_bytes = Size::from_bytes(1500))),
             ("kernel.max_read_bytes", with(|kernel| kernel.max_read_bytes = Size::from_bytes(9 * 1024))),

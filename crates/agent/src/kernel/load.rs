@@ -289,6 +289,7 @@ fn responder_config(config: &config::Kernel) -> Config {
         dscp: config.dscp,
         source_rate: rate(config.source_reads_per_s),
         cpu_rate: rate(config.cpu_reads_per_s),
+        roce: config.roce,
         ..Config::new(config.port)
     }
 }
@@ -412,4 +413,17 @@ pub fn purge(config: &config::Kernel) -> Result<Vec<String>, KernelError> {
 #[must_use]
 pub fn is_pinned(config: &config::Kernel) -> bool {
     Home::new(&config.bpffs, &config.name).is_ok_and(|home| home.exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_reach_the_programs() {
+        for roce in [false, true] {
+            let made = responder_config(&config::Kernel { port: 7000, dscp: 46, roce, ..config::Kernel::default() });
+            assert_eq!((made.port, made.dscp, made.max_read_bytes, made.roce), (7000, 46, 1024, roce));
+        }
+    }
 }

@@ -12,6 +12,7 @@ pub mod child;
 pub mod ledger;
 pub mod load;
 pub mod recover;
+pub mod roce;
 pub mod upkeep;
 pub mod user;
 pub mod watch;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use onlooker_bootstrap::{KERNEL, Responder};
 use onlooker_kernel::collect::{DeviceRows, Group, Twin};
 use onlooker_kernel::scheduler::{self, CPU_BLOCKS, Latency};
 use onlooker_kernel::{Exit, Home, Kind, Ledger, Pinned, Region, Slab, SlabMapping};
@@ -295,16 +297,17 @@ impl Kernel {
         Ok(self.pinned.add_region(address.rkey, &self.control_region(address))?)
     }
 
-    /// Largest READ.
+    /// What readers are told of it.
     #[must_use]
-    pub fn max_read_bytes(&self) -> u32 {
-        self.pinned.config().max_read_bytes
-    }
-
-    /// UDP port.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.pinned.config().port
+    pub fn entry(&self) -> Responder {
+        let config = self.pinned.config();
+        Responder {
+            kind: KERNEL.into(),
+            port: config.port,
+            max_read_bytes: Some(config.max_read_bytes),
+            roce: config.roce,
+            ..Responder::default()
+        }
     }
 
     /// Answers for so long from now on.

@@ -14,7 +14,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::child::Task;
 use super::load::{CollectorState, DeviceState, Report};
 use super::watch::{Known, Watch};
-use super::{Kernel, child, user};
+use super::{Kernel, child, roce, user};
 use crate::config;
 use crate::counters::{Counter, Counters};
 use crate::host;
@@ -68,6 +68,9 @@ impl Upkeep {
             system::log(&format!(
                 "warning: changes of devices and addresses are noticed with the next renewal of the lease only: netlink: {error}"
             ));
+        }
+        if config.roce {
+            roce::warnings().iter().for_each(|warning| system::log(warning));
         }
         counters.add(Counter::KernelLoads, 1);
         Ok(Self {

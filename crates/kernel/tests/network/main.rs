@@ -13,6 +13,7 @@ mod killed;
 mod life;
 mod reads;
 mod requester;
+mod roce;
 mod tagged;
 mod topologies;
 mod upgrade;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use libbpf_rs::{Object, ObjectBuilder};
 use onlooker_kernel::{Error, Exit, Kind, Region};
 use onlooker_region::{Block, Identity, guard};
-use onlooker_wire::{Frame, Packet, Part, ReadAnswer};
+use onlooker_wire::{Frame, Packet, Part, Ports, ReadAnswer};
 
+use crate::roce::for_devices;
 use crate::support::{Ask, Outcome, PORT, Rig, SIDES, Side, VA, unlimited};
 
 const COLLECTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/test_collector.bpf.o"));
@@ -55,6 +56,24 @@ fn a_computed_block_is_a_good_guarded_block_in_a_good_packet() {
             let time_ns = accepted.time_ns();
             assert!(time_ns > last_time_ns);
             last_time_ns = time_ns;
+        }
+    }
+}
+
+#[test]
+fn a_device_reads_computed_blocks_too() {
+    let rig = Rig::new(&for_devices());
+    let _object = install(&rig);
+    let identity = computed(&rig);
+    for ask in [Ask::v4(), Ask::v6()] {
+        for side in SIDES {
+            let Outcome::Answer(answer) = rig.run(side, &ask.clone().rkey(RKEY).frame()) else { panic!("{side:?}") };
+            let Frame { envelope, packet, .. } = Frame::parse(&answer).unwrap();
+            assert_eq!(envelope.ports, Ports { source: ask.source_port, destination: PORT });
+            let Packet::ReadAnswer(ReadAnswer { payload, .. }) = packet else { panic!("{packet:?}") };
+            let mut block = Block::default();
+            block.bytes_mut().copy_from_slice(payload);
+            assert_eq!(guard::check(&block, identity).unwrap().payload()[123], u64::from(RKEY));
         }
     }
 }

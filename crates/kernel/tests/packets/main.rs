@@ -8,6 +8,7 @@ mod computed;
 mod limits;
 mod named;
 mod oracle;
+mod roce;
 mod sequences;
 mod tables;
 mod verifier;

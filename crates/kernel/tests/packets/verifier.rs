@@ -10,12 +10,15 @@ const MOST_INSNS: u32 = 250_000;
 #[test]
 #[allow(clippy::print_stdout)]
 fn programs_stay_far_below_the_verifier_s_limit() {
-    let responder = Responder::load(&Config { max_read_bytes: 8192, ..Config::new(4792) }).unwrap();
-    println!("{:12} {:>14} {:>16} {:>12}", "program", "verified_insns", "translated_insns", "jited_bytes");
-    for (name, program) in responder.programs() {
-        let info = program.info().unwrap();
-        println!("{name:12} {:>14} {:>16} {:>12}", info.verified_insns, info.translated_insns, info.jited_bytes);
-        assert!(info.verified_insns > 0 && info.verified_insns < MOST_INSNS, "{name}: {info:?}");
-        assert!(info.jited_bytes > 0, "{name} is not compiled: switch the JIT on (net.core.bpf_jit_enable)");
+    println!("{:12} {:5} {:>14} {:>16} {:>12}", "program", "roce", "verified_insns", "translated_insns", "jited_bytes");
+    for roce in [false, true] {
+        let responder = Responder::load(&Config { max_read_bytes: 8192, roce, ..Config::new(4792) }).unwrap();
+        for (name, program) in responder.programs() {
+            let info = program.info().unwrap();
+            let (verified, translated, jited) = (info.verified_insns, info.translated_insns, info.jited_bytes);
+            println!("{name:12} {roce:5} {verified:>14} {translated:>16} {jited:>12}");
+            assert!(verified > 0 && verified < MOST_INSNS, "{name}, roce {roce}: {info:?}");
+            assert!(jited > 0, "{name} is not compiled: switch the JIT on (net.core.bpf_jit_enable)");
+        }
     }
 }

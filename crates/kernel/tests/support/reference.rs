@@ -5,12 +5,16 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use onlooker_kernel::{Config, Kind, Region};
-use onlooker_wire::{Aeth, EtherType, Ethernet, Frame, Msn, Packet, Part, ReadAnswer, ReadRequest, Syndrome};
+use onlooker_wire::{
+    Aeth, EtherType, Ethernet, Frame, Msn, Packet, Part, Ports, ROCE_PORT, ReadAnswer, ReadRequest, Syndrome,
+};
 
 /// What should become of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Expected {
     Pass,
+    /// Passed on and counted.
+    Passed,
     Drop,
     Answer(Vec<u8>),
 }
@@ -24,9 +28,22 @@ pub(crate) struct Reference {
     pub(crate) slab: Vec<u8>,
 }
 
+/// What the headers of a packet for one of our addresses tell, true or not.
+struct Found<'a> {
+    source: IpAddr,
+    port: u16,
+    /// Behind UDP, to the frame's end.
+    transport: &'a [u8],
+}
+
 impl Reference {
     pub(crate) fn respond(&self, frame: &[u8]) -> Expected {
-        if !self.is_ours(frame).unwrap_or(false) {
+        let Some(found) = self.find(frame) else { return Expected::Pass };
+        let is_roce = self.config.roce && found.port == ROCE_PORT;
+        if is_roce && let Some(left) = self.leave(&found) {
+            return left;
+        }
+        if !is_roce && found.port != self.config.port {
             return Expected::Pass;
         }
         let Ok(Frame { ethernet, envelope, packet: Packet::ReadRequest(request) }) = Frame::parse(frame) else {
@@ -43,31 +60,53 @@ impl Reference {
         };
         let ethernet = Ethernet { destination: ethernet.source, source: ethernet.destination, tags: ethernet.tags };
         let mut out = vec![0; 16 << 10];
-        let length = Packet::from(answer).write_frame(&ethernet, &envelope.answer(self.config.dscp), &mut out).unwrap();
+        let mut back = envelope.answer(self.config.dscp);
+        if is_roce {
+            back.ports = Ports { source: envelope.ports.source, destination: ROCE_PORT };
+        }
+        let length = Packet::from(answer).write_frame(&ethernet, &back, &mut out).unwrap();
         out.truncate(length);
         Expected::Answer(out)
     }
 
-    /// For one of our addresses and our port, as far as the headers tell; `None` where they end too early.
-    fn is_ours(&self, frame: &[u8]) -> Option<bool> {
+    /// On RoCEv2's own port: what becomes of what is not for us. `None`: it is a READ of a region of ours by a source that may ask.
+    fn leave(&self, found: &Found<'_>) -> Option<Expected> {
+        let Some(headers) = found.transport.first_chunk::<28>().filter(|headers| headers[0] == 0x0c) else {
+            return Some(Expected::Pass);
+        };
+        let field = |at: usize| u32::from_be_bytes([headers[at], headers[at + 1], headers[at + 2], headers[at + 3]]);
+        let (va, rkey, length) = (u64::from(field(12)) << 32 | u64::from(field(16)), field(20), u64::from(field(24)));
+        let has_it = |region: &Region| {
+            let from = va.checked_sub(region.va);
+            from.is_some_and(|from| from < region.bytes() && length <= region.bytes() - from)
+        };
+        let is_for_us = self.sources.contains(&found.source) && self.regions.get(&rkey).is_some_and(has_it);
+        (!is_for_us).then_some(Expected::Passed)
+    }
+
+    /// A packet for one of our addresses, as far as the headers tell; `None`: it is none, or they end too early.
+    fn find<'a>(&self, frame: &'a [u8]) -> Option<Found<'a>> {
         let (ethernet, ether_type, ip) = Ethernet::parse(frame).ok()?;
         let group = (ethernet.destination.0[0] | ethernet.source.0[0]) & 1 == 1;
-        let (udp, recognised, destination) = match ether_type {
+        let (udp, recognised, [source, destination]) = match ether_type {
             EtherType::Ipv4 => {
                 let header: &[u8; 20] = ip.first_chunk()?;
                 let offset = u16::from_be_bytes([header[6], header[7]]) & 0x1fff;
-                let destination = Ipv4Addr::new(header[16], header[17], header[18], header[19]);
-                (&ip[20..], header[0] == 0x45 && header[9] == 17 && offset == 0, IpAddr::V4(destination))
+                let address =
+                    |at: usize| IpAddr::V4(Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]));
+                (&ip[20..], header[0] == 0x45 && header[9] == 17 && offset == 0, [address(12), address(16)])
             }
             EtherType::Ipv6 => {
                 let header: &[u8; 40] = ip.first_chunk()?;
-                let destination = Ipv6Addr::from(*header.last_chunk::<16>()?);
-                (&ip[40..], header[0] >> 4 == 6 && header[6] == 17, IpAddr::V6(destination))
+                let address = |at: usize| {
+                    IpAddr::V6(Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|index| header[at + index])))
+                };
+                (&ip[40..], header[0] >> 4 == 6 && header[6] == 17, [address(8), address(24)])
             }
         };
-        let udp: &[u8; 8] = udp.first_chunk()?;
+        let (udp, transport) = udp.split_first_chunk::<8>()?;
         let port = u16::from_be_bytes([udp[2], udp[3]]);
-        Some(!group && recognised && port == self.config.port && self.own.contains(&destination))
+        (!group && recognised && self.own.contains(&destination)).then_some(Found { source, port, transport })
     }
 
     /// The memory asked for, if it is in range and in profile.

@@ -78,7 +78,7 @@ impl Served {
         let answer = match self.rig.run(side, &ask.frame()) {
             Outcome::Answer(answer) => answer,
             Outcome::Drop(exit) => return Err(exit),
-            Outcome::Pass => panic!("passed on"),
+            Outcome::Pass | Outcome::Passed => panic!("passed on"),
         };
         let Packet::ReadAnswer(ReadAnswer { part: Part::Only(_), payload, .. }) = Frame::parse(&answer).unwrap().packet
         else {

@@ -83,6 +83,7 @@ fn responder(bpffs: &Path, name: &str) -> Vec<Check> {
     match pinned.counters() {
         Ok(counters) => {
             checks.extend(counters.iter().filter(|(_, count)| *count > 0).map(|(exit, count)| match exit {
+                Exit::Passed => Check::ok(what(" passed on"), format!("{count} READs {}", advice(exit))),
                 Exit::Answered => Check::ok(what(" answered"), format!("{count} READs{}", run_time(&pinned))),
                 exit => Check::warn(what(&format!(" dropped {exit}")), format!("{count} packets"), advice(exit)),
             }))
@@ -183,6 +184,9 @@ fn advice(exit: Exit) -> &'static str {
         Exit::Slab => "a region entry points nowhere: a fault of the agent; restart it and report this",
         Exit::Collector | Exit::CollectorRefused => {
             "a computed region has no collector, or it had nothing to say: see the agent's log"
+        }
+        Exit::Passed => {
+            "to UDP port 4791, not for regions of this host, and left to the port's other owner; if devices get no answers: is the reader in [kernel] allow, and the lease on?"
         }
         Exit::Room => "answers could not grow in the packet: XDP on veth does this; use tc",
         Exit::Mtu => "answers are longer than the device's MTU, which was lowered since: raise it or read less at once",

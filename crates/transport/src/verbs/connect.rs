@@ -53,7 +53,7 @@ pub fn open(local: IpAddr, hosts: u32) -> Result<Card, Error> {
 /// A queue pair that waits for the host's end.
 #[derive(Debug)]
 pub struct Unconnected {
-    pair: CardPair,
+    pub(super) pair: CardPair,
 }
 
 impl Unconnected {

@@ -2,7 +2,7 @@
 //! The exchange in a simulated network that loses, doubles, reorders, delays, corrupts and forges.
 
 use super::*;
-use crate::soft::rtt::{RTO_FLOOR_NS, RTO_INITIAL_NS};
+use crate::soft::rtt::{RTO_CAP_NS, RTO_FLOOR_NS, RTO_INITIAL_NS};
 use crate::soft::wheel::TICK_NS;
 use onlooker_region::Block;
 use onlooker_region::limits::BLOCK_BYTES as BLOCK;
@@ -291,7 +291,8 @@ impl World {
     fn finish(mut self) {
         let calm =
             Impairments { loss: 0, duplicate: 0, corrupt: 0, wrong_length: 0, forge: 0, delay_ns: RTO_FLOOR_NS / 2 };
-        for _ in 0..400 {
+        // What was sent last holds its credit until it counts as lost.
+        for _ in 0..RTO_CAP_NS / MS + 100 {
             self.now_ns += MS;
             self.step(calm);
         }
