@@ -32,7 +32,8 @@ help:
 	@echo 'make soak-fleet    24 hosts read every 10 ms for ten minutes: gaps, lateness, memory, bytes (root)'
 	@echo 'make soak-agent    the agent killed 100 times while it is read and a program counts (root)'
 	@echo 'make ui            the dashboard: checked, tested, built'
-	@echo 'make lab           guests with other kernels and soft-RoCE: lab-smoke, lab-contract, lab-devices, lab-verbs, lab-pairs, kernel tests, lab-kernel'
+	@echo 'make lab           guests with other kernels and soft-RoCE: lab-smoke, lab-contract, lab-devices, lab-verbs, lab-cost, lab-pairs, kernel tests, lab-kernel'
+	@echo '  lab-cost           one-sided READs beside RPC and TCP: latency, and the watched processes'\'' CPU (8 minutes)'
 	@echo '  lab-kernel         the agent on Debian 6.1 and 6.12: every metric beside node_exporter, containers, faults (root; 15 minutes)'
 	@echo 'make fuzz          the property harnesses for FUZZ_SECONDS (60) each'
 	@echo 'make audit         known vulnerabilities in dependencies (needs the network)'
@@ -115,6 +116,7 @@ lab: setup-lab
 	lab/lab-contract
 	lab/lab-devices
 	lab/lab-verbs
+	lab/lab-cost
 	lab/lab-pairs
 	crates/kernel/tests/in-guest
 	@$(MAKE) --no-print-directory lab-kernel
@@ -123,6 +125,11 @@ lab: setup-lab
 .PHONY: lab-kernel
 lab-kernel: setup-lab setup-bench
 	@lab/lab-kernel || [ $$? = 77 ]
+
+# One-sided READs, RPC and TCP side by side in two guests: latency, and what it costs the one that is watched.
+.PHONY: lab-cost
+lab-cost: setup-lab
+	lab/lab-cost
 
 # Device types of the responder in guests, virtio-net between two of them included.
 .PHONY: lab-devices

@@ -11,7 +11,9 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rdma_mummy_sys::{ibv_ack_cq_events, ibv_get_cq_event, ibv_poll_cq, ibv_req_notify_cq, ibv_wc, ibv_wc_status};
+use rdma_mummy_sys::{
+    ibv_ack_cq_events, ibv_get_cq_event, ibv_poll_cq, ibv_req_notify_cq, ibv_wc, ibv_wc_opcode, ibv_wc_status,
+};
 use sideway::ibverbs::completion::{
     BasicCompletionQueue, CompletionChannel, CompletionQueue as _, GenericCompletionQueue,
 };
@@ -78,6 +80,17 @@ pub struct Completed {
     pub id: u64,
     /// How it ended.
     pub status: Status,
+}
+
+/// A work request that has completed, and how much was received by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// As it was posted.
+    pub id: u64,
+    /// How it ended.
+    pub status: Status,
+    /// Length of the message, if it is a RECV and done; else 0.
+    pub bytes: u32,
 }
 
 /// A completion queue and its channel.
@@ -164,6 +177,18 @@ impl CompletionQueue {
     /// # Errors
     /// [`Error::Overrun`].
     pub fn poll(&self, completed: &mut [Completed; MAX_POLL]) -> Result<usize, Error> {
+        self.take(|at, Arrived { id, status, .. }| completed[at] = Completed { id, status })
+    }
+
+    /// As [`CompletionQueue::poll`], with the lengths of what was received.
+    ///
+    /// # Errors
+    /// [`Error::Overrun`].
+    pub fn poll_arrived(&self, arrived: &mut [Arrived; MAX_POLL]) -> Result<usize, Error> {
+        self.take(|at, one| arrived[at] = one)
+    }
+
+    fn take(&self, mut taken: impl FnMut(usize, Arrived)) -> Result<usize, Error> {
         let leaving = self.room.leaving.swap(0, Ordering::Relaxed);
         let mut entries = [const { MaybeUninit::<ibv_wc>::uninit() }; MAX_POLL];
         let most = i32::try_from(MAX_POLL).unwrap_or(i32::MAX);
@@ -176,10 +201,15 @@ impl CompletionQueue {
         } else {
             self.room.leaving.fetch_add(leaving, Ordering::Relaxed);
         }
-        for (to, entry) in completed.iter_mut().zip(&entries[..count.min(MAX_POLL)]) {
+        for (at, entry) in entries[..count.min(MAX_POLL)].iter().enumerate() {
+            let entry = entry.as_ptr();
             // SAFETY: one of the first `count`. Of a failed request only these two are defined (ibv_poll_cq(3)).
-            let (id, status) = unsafe { ((*entry.as_ptr()).wr_id, (*entry.as_ptr()).status) };
-            *to = Completed { id, status: Status::of(status) };
+            let (id, status) = unsafe { ((*entry).wr_id, Status::of((*entry).status)) };
+            // SAFETY: as above, and it has not failed; the length is that of a RECV.
+            let is_received = status == Status::Done && unsafe { (*entry).opcode } == ibv_wc_opcode::IBV_WC_RECV;
+            // SAFETY: as above.
+            let bytes = if is_received { unsafe { (*entry).byte_len } } else { 0 };
+            taken(at, Arrived { id, status, bytes });
         }
         Ok(count.min(MAX_POLL))
     }
@@ -189,6 +219,18 @@ impl CompletionQueue {
     /// # Errors
     /// [`Error::System`].
     pub fn arm(&self) -> Result<(), Error> {
+        self.arm_for(false)
+    }
+
+    /// As [`CompletionQueue::arm`], but only at a message of [`rpc`](crate::rpc) or a failure of one to be received: that what was sent has arrived wakes nobody (IBA 11.4.2.2).
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn arm_for_messages(&self) -> Result<(), Error> {
+        self.arm_for(true)
+    }
+
+    fn arm_for(&self, solicited_only: bool) -> Result<(), Error> {
         // What the channel told of is taken away, and acknowledged: destroying the queue waits for that.
         loop {
             let (mut queue, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
@@ -210,7 +252,7 @@ impl CompletionQueue {
             }
         }
         // SAFETY: the queue lives as long as `self`.
-        match unsafe { ibv_req_notify_cq(self.queue.cq().as_ptr(), 0) } {
+        match unsafe { ibv_req_notify_cq(self.queue.cq().as_ptr(), solicited_only.into()) } {
             0 => Ok(()),
             errno => Err(Error::System {
                 device: self.device.name().into(),

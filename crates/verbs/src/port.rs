@@ -117,6 +117,11 @@ impl CardPair {
         self.pair.set_packet(packet);
     }
 
+    /// The host may WRITE what is registered [`Writable`](crate::Writable), from the next [`CardPair::connect`] on.
+    pub fn allow_writes(&mut self) {
+        self.pair.allow_writes();
+    }
+
     /// Connects to what the host has told.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A reliable connection (IBA 9.7), at either end: from its making over RESET, INIT, RTR and RTS to READs, and back after an error.
+//! A reliable connection (IBA 9.7), at either end: from its making over RESET, INIT, RTR and RTS to READs, WRITEs and messages, and back after an error.
 //!
 //! Recovery is for both ends: each is reset, or made anew, which gives it a fresh packet number, and is connected to what the other end tells then. A queue pair that was connected
 //! with the packet numbers of before would take answers of then for answers of now.
@@ -19,13 +19,43 @@ use crate::completion::{CompletionQueue, Reservation};
 use crate::device::Device;
 use crate::endpoint::{Endpoint, NUMBER_MASK, Path};
 use crate::error::{Error, MAKING_PAIR, cause, system};
-use crate::memory::Landing;
+use crate::memory::{Landing, Readable};
 use crate::port::WorkRequest;
 
 /// Hops that packets may take, as IP's usual time to live.
 const HOP_LIMIT: u8 = 64;
-/// Pause that a receiver that is not ready asks for (IBA table 45): 0.64 ms. READs never meet one.
+/// Pause that a receiver that is not ready asks for (IBA table 45): 0.64 ms. READs and WRITEs never meet one, messages that are counted (credits.rs) neither.
 const NOT_READY_TIMER: u8 = 12;
+
+/// One WRITE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// Comes back in the completion.
+    pub id: u64,
+    /// Where it begins within the registered memory.
+    pub offset: u64,
+    /// Length.
+    pub bytes: u32,
+    /// Address at the other end.
+    pub va: u64,
+    /// Key there.
+    pub rkey: u32,
+}
+
+/// What a request does with memory of our own, beside the batches of READs.
+#[derive(Clone, Copy)]
+pub(crate) enum Operation {
+    Read {
+        va: u64,
+        rkey: u32,
+    },
+    Write {
+        va: u64,
+        rkey: u32,
+    },
+    /// Goes into the memory of the other end's next RECV.
+    Send,
+}
 
 /// One end of a connection.
 #[derive(Debug)]
@@ -35,6 +65,9 @@ pub struct QueuePair {
     reservation: Reservation,
     device: Device,
     packet: u32,
+    allows_writes: bool,
+    /// What it was made for: an extended one has no functions for anything else.
+    kinds: SendOperationFlags,
 }
 
 impl QueuePair {
@@ -43,6 +76,24 @@ impl QueuePair {
     /// # Errors
     /// [`Error::Limit`], [`Error::System`].
     pub fn new(queue: &CompletionQueue, depth: u32) -> Result<Self, Error> {
+        Self::with(queue, (depth, 0), SendOperationFlags::Read)
+    }
+
+    /// As [`QueuePair::new`], for WRITEs, too: at most `depth` requests outstanding. Every WRITE is signalled, and completes under its id on the queue; until that was
+    /// polled it takes a place of the `depth`, and the caller counts.
+    ///
+    /// # Errors
+    /// [`Error::Limit`], [`Error::System`].
+    pub fn for_writes(queue: &CompletionQueue, depth: u32) -> Result<Self, Error> {
+        Self::with(queue, (depth, 0), SendOperationFlags::Read | SendOperationFlags::Write)
+    }
+
+    /// As [`QueuePair::new`], for messages, too: at most `depth` requests and as many RECVs outstanding.
+    pub(crate) fn for_messages(queue: &CompletionQueue, depth: u32) -> Result<Self, Error> {
+        Self::with(queue, (depth, depth), SendOperationFlags::Read | SendOperationFlags::Send)
+    }
+
+    fn with(queue: &CompletionQueue, (depth, receives): (u32, u32), kinds: SendOperationFlags) -> Result<Self, Error> {
         let device = queue.device().clone();
         let limit = device.limits().work_requests;
         if depth > limit {
@@ -50,10 +101,11 @@ impl QueuePair {
             return Err(Error::Limit { device: device.name().into(), what: "work requests", wanted, limit });
         }
         let mut builder = device.domain().create_qp_builder();
-        builder.setup_max_send_wr(depth).setup_max_recv_wr(1);
+        builder.setup_max_send_wr(depth).setup_max_recv_wr(receives.max(1));
         builder.setup_send_cq(queue.handle()).setup_recv_cq(queue.handle());
-        builder.setup_send_ops_flags(SendOperationFlags::Read);
-        let reservation = queue.reserve(depth)?;
+        builder.setup_send_ops_flags(kinds);
+        // Each request completes once at most, and each RECV that is posted.
+        let reservation = queue.reserve(depth.saturating_add(receives))?;
         // Drivers of some cards have the basic kind only.
         let inner = match builder.build_ex() {
             Ok(pair) => GenericQueuePair::from(pair),
@@ -62,9 +114,14 @@ impl QueuePair {
             }
             Err(error) => return Err(system(device.name(), MAKING_PAIR)(error)),
         };
-        let mut pair = Self { inner, reservation, device, packet: 0 };
+        let mut pair = Self { inner, reservation, device, packet: 0, allows_writes: false, kinds };
         pair.packet = pair.random_packet()?;
         Ok(pair)
+    }
+
+    /// The other end may WRITE what is registered [`Writable`](crate::Writable), from the next [`QueuePair::connect`] on.
+    pub fn allow_writes(&mut self) {
+        self.allows_writes = true;
     }
 
     /// Its device.
@@ -117,7 +174,8 @@ impl QueuePair {
         let (port, gid_index) = self.device.address();
         let mut init = QueuePairAttribute::new();
         init.setup_state(QueuePairState::Init).setup_pkey_index(0).setup_port(port);
-        init.setup_access_flags(AccessFlags::RemoteRead);
+        let writes = if self.allows_writes { AccessFlags::RemoteWrite } else { AccessFlags::none() };
+        init.setup_access_flags(AccessFlags::RemoteRead | writes);
         self.modify(&init, "INIT of a queue pair")?;
 
         let mut way = AddressHandleAttribute::new();
@@ -178,6 +236,76 @@ impl QueuePair {
             unsafe { handle.setup_sge(lkey, address, request.bytes) };
         }
         posting.post().map_err(system(self.device.name(), "posting READs"))
+    }
+
+    /// Posts one WRITE out of registered memory, which stays registered until it has completed: it fails otherwise.
+    ///
+    /// # Errors
+    /// [`Error::Limit`]: it would begin or end outside of the memory. [`Error::System`]: it was not posted: among others too many are outstanding.
+    ///
+    /// # Panics
+    /// If it is empty, or this pair was not made [for writes](QueuePair::for_writes).
+    pub fn write(&mut self, from: &Readable, write: &Write) -> Result<(), Error> {
+        let Write { id, offset, bytes, va, rkey } = *write;
+        // Some cards take a length of 0 for 2 GiB.
+        assert!(bytes > 0, "an empty WRITE");
+        let place = from.place(offset, bytes.into()).ok_or_else(|| Error::Limit {
+            device: self.device.name().into(),
+            what: "bytes of registered memory",
+            wanted: offset.saturating_add(bytes.into()),
+            limit: from.bytes(),
+        })?;
+        self.post_one(id, Operation::Write { va, rkey }, place, bytes)
+    }
+
+    /// Posts one request for `bytes` at a local key and address. It is signalled.
+    ///
+    /// # Errors
+    /// [`Error::System`]: it was not posted.
+    ///
+    /// # Panics
+    /// If this pair was not made for it.
+    pub(crate) fn post_one(
+        &mut self,
+        id: u64,
+        operation: Operation,
+        (lkey, address): (u32, u64),
+        bytes: u32,
+    ) -> Result<(), Error> {
+        let kind = match operation {
+            Operation::Read { .. } => SendOperationFlags::Read,
+            Operation::Write { .. } => SendOperationFlags::Write,
+            Operation::Send => SendOperationFlags::Send,
+        };
+        assert!(self.kinds.contains(kind), "{kind:?} by a queue pair that was made for {:?}", self.kinds);
+        let mut posting = self.inner.start_post_send();
+        let (handle, what) = match operation {
+            Operation::Read { va, rkey } => {
+                (posting.construct_wr(id, WorkRequestFlags::Signaled).setup_read(rkey, va), "posting a READ")
+            }
+            Operation::Write { va, rkey } => {
+                (posting.construct_wr(id, WorkRequestFlags::Signaled).setup_write(rkey, va), "posting a WRITE")
+            }
+            // A message wakes who sleeps for messages (CompletionQueue::arm_for_messages).
+            Operation::Send => {
+                let flags = WorkRequestFlags::Signaled | WorkRequestFlags::Solicited;
+                (posting.construct_wr(id, flags).setup_send(), "posting a SEND")
+            }
+        };
+        // SAFETY: lkey names a registration; the device checks the bounds and the rights of both ends, and stops at the registration's end, before the memory's.
+        unsafe { handle.setup_sge(lkey, address, bytes) };
+        posting.post().map_err(system(self.device.name(), what))
+    }
+
+    /// Posts one RECV into `bytes` at a local key and address.
+    ///
+    /// # Errors
+    /// [`Error::System`]: it was not posted.
+    pub(crate) fn receive(&mut self, id: u64, (lkey, address): (u32, u64), bytes: u32) -> Result<(), Error> {
+        let mut posting = self.inner.start_post_recv();
+        // SAFETY: as above.
+        unsafe { posting.construct_wr(id).setup_sge(lkey, address, bytes) };
+        posting.post().map_err(system(self.device.name(), "posting a RECV"))
     }
 }
 
