@@ -232,6 +232,7 @@ impl Announcement {
         let kernel = self.kernel.clone();
         let card = self.card.as_ref().map(|link| {
             let mut responder = responder(VERBS, 0);
+            responder.push = link.can_push();
             match verbs.map(|request| queue_pair(link, request, source)) {
                 Some(Ok(answer)) => responder.verbs = Some(answer),
                 Some(Err(problem)) => responder.problem = Some(problem),

@@ -3,6 +3,7 @@
 //!
 //! The responder's slabs are registered with it, each once and at a random address: a region is a range of one, so that making and ending regions costs no call. Owned by
 //! the main thread; bootstraps reach the holder through [`Link`], to have their readers' queue pairs made. While there is no holder nothing is lost but this way to read.
+//! A reader may have a copy of the control region, which the device writes to when the directory has changed ([`Card::push`]).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,16 +12,27 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use onlooker_bootstrap::{QueuePairEnd, VerbsAnswer, VerbsRequest};
+use onlooker_bootstrap::{VerbsAnswer, VerbsRequest};
 use onlooker_holder::client::{ClientError, Holder};
-use onlooker_holder::protocol::{Code, Hello};
+use onlooker_holder::protocol::{Code, Hello, MAX_RANGES, Paired};
+use onlooker_region::limits::BLOCK_BYTES;
 
 use crate::config;
+use crate::kernel::CONTROL_SLAB;
 use crate::system;
 
 /// Between two tries to reach the holder; twice as long each time that it does not answer, since that holds up the main loop.
 const PAUSE_NS: u64 = 1_000_000_000;
 const LONGEST_PAUSE_NS: u64 = 60 * PAUSE_NS;
+
+/// What is known without waiting for the link. Changed by who has it.
+#[derive(Debug, Default)]
+struct Pushing {
+    /// Whether the holder can write to readers' copies of the control region.
+    is_possible: AtomicBool,
+    /// Whether there are any.
+    is_wanted: AtomicBool,
+}
 
 /// The way to the holder.
 #[derive(Debug, Default)]
@@ -29,14 +41,27 @@ pub struct Link {
     /// The control region's key.
     control_rkey: u32,
     has_readers: Arc<AtomicBool>,
+    pushing: Arc<Pushing>,
 }
 
 /// The link, for bootstraps.
-pub type Shared = Arc<Mutex<Link>>;
+#[derive(Debug, Clone, Default)]
+pub struct Shared {
+    link: Arc<Mutex<Link>>,
+    pushing: Arc<Pushing>,
+}
+
+impl Shared {
+    /// Whether readers may ask for the directory to be written to them.
+    #[must_use]
+    pub fn can_push(&self) -> bool {
+        self.pushing.is_possible.load(Ordering::Relaxed)
+    }
+}
 
 /// Locks it.
-pub fn lock(link: &Mutex<Link>) -> MutexGuard<'_, Link> {
-    link.lock().unwrap_or_else(PoisonError::into_inner)
+pub fn lock(shared: &Shared) -> MutexGuard<'_, Link> {
+    shared.link.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Link {
@@ -48,9 +73,17 @@ impl Link {
         let control_rkey = self.control_rkey;
         let holder = self.holder.as_mut().filter(|_| control_rkey != 0);
         let holder = holder.ok_or("the host's holder is not running: see `systemctl status onlooker-holder` there")?;
-        let end: QueuePairEnd =
-            holder.pair(&request.reader_id.to_string(), &request.end).map_err(|error| error.to_string())?;
+        // A holder that does not know of copies refuses them.
+        let copy = request.copy.filter(|_| self.pushing.is_possible.load(Ordering::Relaxed));
+        let paired = holder.pair(&request.reader_id.to_string(), &request.end, copy);
+        let Paired { end, copies } = paired.map_err(|error| error.to_string())?;
         self.has_readers.store(true, Ordering::Relaxed);
+        self.pushing.is_wanted.store(copies > 0, Ordering::Relaxed);
+        if copy.is_some() && copies > 0 {
+            // The header alone: a reader begins by reading all of the directory from the host.
+            let pushed = holder.push(&name(CONTROL_SLAB), 0, &[(0, BLOCK_BYTES as u64)]);
+            let _ = pushed.inspect_err(|error| system::log(&format!("warning: RDMA: {error}")));
+        }
         Ok(VerbsAnswer { control_rkey, end })
     }
 }
@@ -113,11 +146,12 @@ impl Card {
     pub fn new(config: &config::Verbs) -> Option<Self> {
         let address = config.address.parse().ok()?;
         let has_readers = Arc::new(AtomicBool::new(false));
-        let link = Link { has_readers: has_readers.clone(), ..Link::default() };
+        let pushing = Arc::new(Pushing::default());
+        let link = Link { has_readers: has_readers.clone(), pushing: pushing.clone(), ..Link::default() };
         Some(Self {
             config: config.clone(),
             address,
-            link: Arc::new(Mutex::new(link)),
+            link: Shared { link: Arc::new(Mutex::new(link)), pushing },
             slabs: BTreeMap::new(),
             next_ns: Some(0),
             pause_ns: PAUSE_NS,
@@ -149,6 +183,7 @@ impl Card {
     pub fn disconnect(&mut self, now_ns: u64) {
         let mut link = lock(&self.link);
         (link.holder, link.control_rkey) = (None, 0);
+        self.set_pushing(None);
         drop(link);
         self.has_readers.store(false, Ordering::Relaxed);
         self.slabs.values_mut().for_each(|held| held.rkey = None);
@@ -193,8 +228,41 @@ impl Card {
             }
         }
         self.next_ns = None;
-        lock(&self.link).holder = Some(holder);
+        let mut link = lock(&self.link);
+        link.holder = Some(holder);
+        self.set_pushing(hello.copies);
+        drop(link);
         true
+    }
+
+    /// What the holder says of copies. The caller has the link.
+    fn set_pushing(&self, copies: Option<u64>) {
+        let Pushing { is_possible, is_wanted } = &*self.link.pushing;
+        is_possible.store(copies.is_some(), Ordering::Relaxed);
+        is_wanted.store(copies.is_some_and(|copies| copies > 0), Ordering::Relaxed);
+    }
+
+    /// Whether readers have copies of the control region.
+    #[must_use]
+    pub fn has_copies(&self) -> bool {
+        self.link.pushing.is_wanted.load(Ordering::Relaxed)
+    }
+
+    /// Has ranges of the control region written to readers' copies, in this order. Where the holder refuses, which the operator is told, there are no more pushes until
+    /// the next reader with a copy comes.
+    pub fn push(&self, ranges: &[(u64, u64)]) {
+        for ranges in ranges.chunks(MAX_RANGES) {
+            let pushed = self.call(|holder| {
+                let pushed = holder.push(&name(CONTROL_SLAB), 0, ranges);
+                // Before somebody else has the link, who may bring a new copy.
+                let is_wanted = pushed.as_ref().is_ok_and(|copies| *copies > 0);
+                self.link.pushing.is_wanted.store(is_wanted, Ordering::Relaxed);
+                pushed
+            });
+            if pushed.is_none_or(|copies| copies == 0) {
+                return;
+            }
+        }
     }
 
     /// Whether there is a holder.
@@ -287,6 +355,7 @@ mod tests {
     use std::thread::{JoinHandle, spawn};
     use std::time::Instant;
 
+    use onlooker_bootstrap::{ControlCopy, QueuePairEnd};
     use onlooker_holder::seqpacket;
     use onlooker_region::map::sealed_memfd;
 
@@ -371,5 +440,55 @@ mod tests {
         card.end_others(|slab| slab != 1);
         assert_eq!(card.held(1), None);
         assert_eq!(operations(&second.join().unwrap()), ["hello", "register", "end"]);
+    }
+
+    #[test]
+    fn copies_are_offered_by_holders_that_write_them_and_pushed_to_while_there_are_any() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("holder.sock");
+        let config = config::Verbs { address: "10.0.0.7".into(), holder: path.clone(), ..Default::default() };
+        let mut card = Card::new(&config).unwrap();
+        let copy = ControlCopy { va: 4096, rkey: 7, bytes: 65_536 };
+        let request = VerbsRequest { reader_id: onlooker_bootstrap::Id([1; 16]), end: end(17), copy: Some(copy) };
+        let paired = r#"{"end":{"queue_pair":20,"packet":3,"gid":"07070707070707070707070707070707","mtu_bytes":1024,"reads_answered":16},"copies":1}"#;
+        let plain: &'static str = paired.replace(r#","copies":1"#, "").leak();
+        let current = r#"{"device":"rxe0","limits":{"regions":9,"queue_pairs":9},"memory":[],"pairs":0,"copies":0}"#;
+
+        let (one, none) = (r#"{"copies":1}"#, r#"{"copies":0}"#);
+        let first = holder(&path, &[current, paired, one, one, one, none, paired, none]);
+        assert!(!card.link().can_push());
+        assert!(card.connect(0));
+        assert!(card.link().can_push() && !card.has_copies());
+        card.control(77);
+        lock(&card.link()).pair(&request).unwrap();
+        assert!(card.has_copies());
+        // More than one packet has.
+        let ranges: Vec<(u64, u64)> = (0..=MAX_RANGES as u64).map(|at| (at * 1024, 1024)).collect();
+        card.push(&ranges);
+        assert!(card.has_copies());
+        card.push(&ranges);
+        assert!(!card.has_copies(), "after the first packet there was nobody to send the other to");
+        lock(&card.link()).pair(&request).unwrap();
+        let asked = first.join().unwrap();
+        assert_eq!(operations(&asked), ["hello", "pair", "push", "push", "push", "push", "pair", "push"]);
+        assert_eq!(asked[1]["copy"], serde_json::json!({"va": 4096, "rkey": 7, "bytes": 65_536}));
+        let header = serde_json::json!({"op": "push", "name": "slab-0", "base": 0, "ranges": [[0, 1024]]});
+        assert_eq!(asked[2], header);
+        assert_eq!(
+            (asked[3]["ranges"].as_array().unwrap().len(), asked[4]["ranges"].as_array().unwrap().len()),
+            (32, 1)
+        );
+        card.disconnect(1);
+        assert!(!card.link().can_push() && !card.has_copies());
+
+        // An older one would refuse the key.
+        std::fs::remove_file(&path).unwrap();
+        let second = holder(&path, &[NOTHING, plain]);
+        assert!(card.connect(1) && !card.link().can_push());
+        card.control(77);
+        lock(&card.link()).pair(&request).unwrap();
+        assert!(!card.has_copies());
+        let asked = second.join().unwrap();
+        assert_eq!((operations(&asked), asked[1].get("copy")), (vec!["hello", "pair"], None));
     }
 }

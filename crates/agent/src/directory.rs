@@ -25,6 +25,9 @@ use crate::kernel::ledger::{Keep, Record, Source, Stage};
 use crate::kernel::{CONTROL_SLAB, Kernel, KernelError, Recovered};
 use crate::protocol::{Code, Labels, Refusal};
 use crate::served::{Address, Addresses, Served};
+use push::Pushed;
+
+mod push;
 
 /// Blocks of a control region in a memfd: room for MAX_ENTRY_BLOCKS entry blocks and 28,671 schema blocks. Only what is used takes memory.
 const CONTROL_BLOCKS: u64 = 32_768;
@@ -134,6 +137,7 @@ pub struct Directory {
     slots: HashMap<u32, Slot>,
     kernel: Option<Rc<Kernel>>,
     card: Option<Card>,
+    pushed: Pushed,
     counters: Option<Counters>,
 }
 
@@ -151,7 +155,7 @@ impl Directory {
         let place = Place { va: address.va, rkey: address.rkey, incarnation, responders: RESPONDER_TCP };
         let control = ControlWriter::new(memory.clone(), place, host.host_id.0, host.boot_id.0, reuse_delay_ns, now_ns);
         served.insert(address, memory);
-        Ok(Self { control, bytes, served, addresses, slots: HashMap::new(), kernel: None, card: None, counters: None })
+        Ok(Self::of(control, served, addresses, None))
     }
 
     /// The control region in the kernel responder's memory: taken over with what of `recovered` can be, or begun anew. What goes on is left in `recovered`; regions of
@@ -191,8 +195,14 @@ impl Directory {
         addresses.restore(address, bytes);
         served.insert(address, memory);
         kernel.add_control()?;
-        let slots = HashMap::new();
-        Ok(Self { control, bytes, served, addresses, slots, kernel: Some(kernel), card: None, counters: None })
+        Ok(Self::of(control, served, addresses, Some(kernel)))
+    }
+
+    /// Without regions.
+    fn of(control: ControlWriter<Map>, served: Arc<Served>, addresses: Addresses, kernel: Option<Rc<Kernel>>) -> Self {
+        let bytes = control.memory().words().len() as u64 * 8;
+        let (slots, pushed) = (HashMap::new(), Pushed::default());
+        Self { control, bytes, served, addresses, slots, kernel, card: None, pushed, counters: None }
     }
 
     /// A device that shall answer beside the kernel responder, as soon as its holder is there.
@@ -243,7 +253,21 @@ impl Directory {
                 card.ask_again(now_ns);
             }
         }
+        // What readers' copies were told last, by whoever was here, is not known.
+        self.pushed = Pushed::default();
         true
+    }
+
+    /// Has readers' copies of the control region written where it has changed since the last call: once per turn of the main loop. Costs nothing where there are none.
+    pub fn push(&mut self, now_ns: u64) {
+        let generation = self.control.generation();
+        let Some(card) = self.card.as_ref().filter(|card| card.has_copies()) else {
+            return self.pushed.follow(generation, now_ns);
+        };
+        if !self.pushed.is_at(generation) {
+            card.push(&self.pushed.changes(self.control.memory().words(), self.control.place().va));
+            self.pushed.follow(generation, now_ns);
+        }
     }
 
     /// A slab as the device has it, registered now where it is not; `None` without a device.

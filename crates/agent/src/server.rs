@@ -216,6 +216,8 @@ impl Loop {
                     token => self.close(token / 2, Counter::ClosedProcess),
                 }
             }
+            // Once for all that these have changed.
+            self.server.registration.directory().push(boot_time_ns());
             self.arm()?;
         }
     }

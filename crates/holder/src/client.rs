@@ -19,7 +19,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::protocol::{
-    Code, Done, End, Hello, MAX_PACKET_BYTES, Paired, Refusal, Registered, Request, Status, VERSION,
+    Code, ControlCopy, Done, End, Hello, MAX_PACKET_BYTES, Paired, Pushed, Refusal, Registered, Request, Status,
+    VERSION,
 };
 use crate::seqpacket;
 
@@ -114,14 +115,24 @@ impl Holder {
     }
 
     /// Makes a queue pair for a reader (an id, 32 hexadecimal digits), connects it to the reader's end and returns its
-    /// own. An earlier one of this reader ends.
+    /// own. An earlier one of this reader ends. `copy` is for holders whose [`Hello`] counts copies; others refuse it.
     ///
     /// # Errors
     /// [`ClientError`]: `bad_request` for what cannot be an id or an end, `device`, `limit`.
-    pub fn pair(&mut self, reader: &str, end: &End) -> Result<End, ClientError> {
+    pub fn pair(&mut self, reader: &str, end: &End, copy: Option<ControlCopy>) -> Result<Paired, ClientError> {
         let no_id = |_| Refusal::new(Code::BadRequest, "a reader's id is 32 hexadecimal digits, and this one is not");
-        let request = Request::Pair { reader: reader.parse::<Id>().map_err(no_id)?, end: *end };
-        self.ask("pair", &request, None).map(|Paired { end }| end)
+        let request = Request::Pair { reader: reader.parse::<Id>().map_err(no_id)?, end: *end, copy };
+        self.ask("pair", &request, None)
+    }
+
+    /// Writes ranges of a registration, at most [`MAX_RANGES`](crate::protocol::MAX_RANGES), to all readers' copies of
+    /// the control region, which begins at `base`. Returns before they have arrived, and how many copies there are.
+    ///
+    /// # Errors
+    /// [`ClientError`]: `unknown`, `bad_request` for ranges outside of the registration, `device`.
+    pub fn push(&mut self, name: &str, base: u64, ranges: &[(u64, u64)]) -> Result<u64, ClientError> {
+        let request = Request::Push { name: name.to_owned(), base, ranges: ranges.to_vec() };
+        self.ask("push", &request, None).map(|Pushed { copies }| copies)
     }
 
     /// What there is, and what has happened.

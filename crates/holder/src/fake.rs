@@ -3,7 +3,7 @@
 //! device before what was made of it.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use onlooker_region::map::Map;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::protocol::{Code, End, Limits, Refusal};
-use crate::state::{Event, Owner};
+use crate::state::{Event, Made, Owner, Write};
 
 /// No device has this address.
 pub(crate) const NOBODYS: &str = "10.0.0.99";
@@ -42,6 +42,24 @@ pub(crate) struct World {
     /// What the device has to tell.
     pub(crate) events: Vec<Event>,
     pub(crate) limits: Limits,
+    /// Queue pairs that can take WRITEs.
+    pub(crate) writers: usize,
+    /// By number of such a queue pair: how many it takes, and those that have not ended.
+    outstanding: BTreeMap<u32, (u32, Vec<u64>)>,
+    /// Number of the queue pair, key of the memory, and what.
+    pub(crate) writes: Vec<(u32, u32, Write)>,
+    /// WRITEs that have ended, and were not told yet.
+    written: Vec<(u64, bool)>,
+    /// WRITEs of this queue pair are not taken.
+    pub(crate) refusing: Option<u32>,
+}
+
+impl World {
+    /// Has all WRITEs of a queue pair end.
+    pub(crate) fn end_writes(&mut self, number: u32, is_done: bool) {
+        let outstanding = self.outstanding.get_mut(&number).map(|(_, ids)| std::mem::take(ids));
+        self.written.extend(outstanding.into_iter().flatten().map(|id| (id, is_done)));
+    }
 }
 
 /// Shared by all that is made of it.
@@ -58,6 +76,11 @@ impl Shared {
             ended: Vec::new(),
             events: Vec::new(),
             limits: Limits { regions, queue_pairs },
+            writers: usize::MAX,
+            outstanding: BTreeMap::new(),
+            writes: Vec::new(),
+            written: Vec::new(),
+            refusing: None,
         })))
     }
 
@@ -97,7 +120,7 @@ pub(crate) struct FakeMemory {
     world: Shared,
     device: u32,
     rkey: u32,
-    _map: Map,
+    map: Map,
 }
 
 pub(crate) struct FakePair {
@@ -130,10 +153,10 @@ impl Owner for FakeDevice {
         let mut world = self.world.0.borrow_mut();
         assert!(world.memory.len() < world.limits.regions as usize, "more registrations than there can be");
         world.memory.insert((self.number, rkey));
-        Ok((FakeMemory { world: self.world.clone(), device: self.number, rkey, _map: memory }, rkey))
+        Ok((FakeMemory { world: self.world.clone(), device: self.number, rkey, map: memory }, rkey))
     }
 
-    fn pair(&self, end: &End) -> Result<(FakePair, End), Refusal> {
+    fn pair(&self, end: &End, writes: u32) -> Result<Made<FakePair>, Refusal> {
         if end.queue_pair < 2 {
             return Err(Refusal::new(Code::BadRequest, "no number of a queue pair"));
         }
@@ -142,7 +165,31 @@ impl Owner for FakeDevice {
         assert!(world.pairs.len() < world.limits.queue_pairs as usize, "more queue pairs than there can be");
         world.pairs.insert((self.number, number));
         let own = End { queue_pair: number, packet: 0, gid: Id([1; 16]), mtu_bytes: 1024, reads_answered: 16 };
-        Ok((FakePair { world: self.world.clone(), device: self.number, number }, own))
+        let writes = if world.outstanding.len() < world.writers { writes } else { 0 };
+        if writes > 0 {
+            world.outstanding.insert(number, (writes, Vec::new()));
+        }
+        let pair = FakePair { world: self.world.clone(), device: self.number, number };
+        Ok(Made { pair, end: own, writes })
+    }
+
+    fn write(&self, pair: &mut FakePair, memory: &FakeMemory, write: &Write) -> Result<(), Refusal> {
+        let mut world = self.world.0.borrow_mut();
+        if world.refusing == Some(pair.number) {
+            return Err(Refusal::new(Code::Device, "it is in error"));
+        }
+        let (depth, ids) = world.outstanding.get_mut(&pair.number).expect("a queue pair that takes WRITEs");
+        assert!(ids.len() < *depth as usize, "more WRITEs than there is room for");
+        ids.push(write.id);
+        let words = memory.map.words().len() as u64;
+        assert!(write.bytes > 0 && write.offset + u64::from(write.bytes) <= words * 8, "outside of the registration");
+        world.writes.push((pair.number, memory.rkey, *write));
+        Ok(())
+    }
+
+    fn written(&self, ended: &mut Vec<(u64, bool)>) -> Result<(), Refusal> {
+        ended.append(&mut self.world.0.borrow_mut().written);
+        Ok(())
     }
 
     fn event(&self) -> Result<Option<Event>, Refusal> {
@@ -154,6 +201,9 @@ impl Drop for FakePair {
     fn drop(&mut self) {
         let mut world = self.world.0.borrow_mut();
         assert!(world.pairs.remove(&(self.device, self.number)), "ended twice");
+        // Whatever was outstanding completes then, and is told later.
+        world.end_writes(self.number, false);
+        world.outstanding.remove(&self.number);
         world.ended.push(Ended::Pair(self.number));
     }
 }

@@ -6,6 +6,8 @@
 
 use std::net::IpAddr;
 
+/// A reader's memory for the control region, as the bootstrap carries it.
+pub use onlooker_bootstrap::ControlCopy;
 use onlooker_bootstrap::Id;
 /// One end of a connection, as the bootstrap carries it between reader and agent.
 pub use onlooker_bootstrap::QueuePairEnd as End;
@@ -24,6 +26,11 @@ pub const MAX_NAME_BYTES: usize = 64;
 pub const MAX_REGISTRATIONS: u32 = 256;
 /// Queue pairs at once.
 pub const MAX_PAIRS: u32 = 256;
+/// WRITEs that a queue pair has outstanding at most.
+pub const MAX_WRITES: u32 = 64;
+/// Ranges of one `push`: two of them find room while nothing was outstanding.
+pub const MAX_RANGES: usize = 32;
+const _: () = assert!(2 * MAX_RANGES <= MAX_WRITES as usize);
 /// Longest piece of an answer's message that a peer can have a say in, characters: each may take six bytes.
 const MAX_QUOTED_CHARS: usize = 512;
 
@@ -117,6 +124,18 @@ pub enum Request {
         reader: Id,
         /// The reader's end.
         end: End,
+        /// Where the reader has its copy of the control region, if it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        copy: Option<ControlCopy>,
+    },
+    /// Writes ranges of a registration to all readers' copies, in this order.
+    Push {
+        /// The registration that the control region lies in.
+        name: String,
+        /// The control region's first byte in it.
+        base: u64,
+        /// First byte from there on, which is the same in a copy, and length; at most [`MAX_RANGES`].
+        ranges: Vec<(u64, u64)>,
     },
     /// Asks for counters.
     Status {},
@@ -157,6 +176,9 @@ pub struct Hello {
     pub memory: Vec<Memory>,
     /// Queue pairs that stand.
     pub pairs: u64,
+    /// Copies that `push` writes to; `None` of a holder that is older than that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<u64>,
 }
 
 /// Answer to `register`.
@@ -171,10 +193,21 @@ pub struct Registered {
 pub struct Paired {
     /// The holder's end.
     pub end: End,
+    /// Copies that `push` writes to, with this reader's where it has got one.
+    #[serde(default)]
+    pub copies: u64,
+}
+
+/// Answer to `push`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pushed {
+    /// Copies that the next one will be written to: where there are none it can be left out.
+    pub copies: u64,
 }
 
 /// What has happened since the holder began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Counters {
     /// Registrations made.
     pub registered: u64,
@@ -186,10 +219,22 @@ pub struct Counters {
     pub pairs_replaced: u64,
     /// Queue pairs ended since others came.
     pub pairs_evicted: u64,
+    /// Of these, those that were in error.
+    pub pairs_evicted_failed: u64,
     /// Queue pairs that could not be made or connected.
     pub pairs_refused: u64,
     /// Queue pairs of which the device told that they are in error.
     pub pairs_failed: u64,
+    /// Copies that are not written to, since the device has no room for it.
+    pub copies_refused: u64,
+    /// Pushes to a copy.
+    pub pushes: u64,
+    /// Pushes to a copy that were left out: too many WRITEs to it were outstanding.
+    pub pushes_missed: u64,
+    /// Copies that get no pushes any more, since a WRITE has failed.
+    pub pushes_failed: u64,
+    /// Ranges of pushes that were cut, or left out, since a copy is shorter.
+    pub ranges_clipped: u64,
     /// Whatever the device told.
     pub events: u64,
     /// Connections refused: there was one already, or the peer was another user's.
@@ -227,6 +272,8 @@ pub enum Answer {
     Registered(Registered),
     /// To `pair`.
     Paired(Paired),
+    /// To `push`.
+    Pushed(Pushed),
     /// To `status`.
     Status(Status),
     /// To `end` and `release`.
@@ -307,11 +354,15 @@ mod tests {
     #[test]
     fn requests_of_the_page_are_understood_and_come_back_the_same() {
         let pair = format!(r#"{{"op":"pair","reader":"{}","end":{END}}}"#, "ab".repeat(16));
+        let copy = r#""copy":{"va":4096,"rkey":7,"bytes":65536}"#;
+        let copied = format!(r#"{{"op":"pair","reader":"{}","end":{END},{copy}}}"#, "ab".repeat(16));
         for text in [
             r#"{"op":"hello","version":1,"address":"10.77.0.1"}"#,
             r#"{"op":"register","name":"slab-3","va":18446744073709547520,"bytes":4096}"#,
             r#"{"op":"end","name":"slab-3"}"#,
             &pair,
+            &copied,
+            r#"{"op":"push","name":"slab-0","base":4096,"ranges":[[2048,1024],[0,1024]]}"#,
             r#"{"op":"status"}"#,
             r#"{"op":"release"}"#,
         ] {
@@ -334,6 +385,8 @@ mod tests {
             (r#"{"op":"register","name":"a","va":-1,"bytes":8}"#, "u64"),
             (r#"{"op":"hello","version":1,"address":"here"}"#, "IP address"),
             (r#"{"op":"pair","reader":"ab","end":{}}"#, "hexadecimal"),
+            (r#"{"op":"push","name":"a","base":0,"ranges":[[0]]}"#, "invalid length"),
+            (r#"{"op":"push","name":"a","base":0,"ranges":[[0,-8]]}"#, "u64"),
             (r#"{"op":"status"}{}"#, "trailing"),
         ] {
             let refusal = refused(packet);
@@ -358,7 +411,7 @@ mod tests {
         let memory = Memory { name, va: u64::MAX, bytes: u64::MAX, rkey: u32::MAX };
         let limits = Limits { regions: u32::MAX, queue_pairs: u32::MAX };
         let memory = vec![memory; MAX_REGISTRATIONS as usize];
-        let hello = Hello { device: "d".repeat(64), limits, memory, pairs: u64::MAX };
+        let hello = Hello { device: "d".repeat(64), limits, memory, pairs: u64::MAX, copies: Some(u64::MAX) };
         assert!(encode(&Ok(Answer::Hello(hello))).len() <= MAX_PACKET_BYTES);
     }
 
@@ -368,10 +421,22 @@ mod tests {
         assert_eq!(text(Ok(Answer::Registered(Registered { rkey: 7 }))), r#"{"rkey":7}"#);
         assert_eq!(text(Ok(Answer::Done(Done {}))), "{}");
         let end: End = serde_json::from_str(END).unwrap();
-        assert_eq!(text(Ok(Answer::Paired(Paired { end }))), format!(r#"{{"end":{END}}}"#));
+        let paired = Answer::Paired(Paired { end, copies: 2 });
+        assert_eq!(text(Ok(paired)), format!(r#"{{"end":{END},"copies":2}}"#));
+        assert_eq!(text(Ok(Answer::Pushed(Pushed { copies: 2 }))), r#"{"copies":2}"#);
         let code = Code::NoLibrary;
         let expected = format!(r#"{{"error":"{}","message":"m"}}"#, code.name());
         assert_eq!(text(Err(Refusal::new(code, "m"))), expected);
+    }
+
+    #[test]
+    fn an_older_holder_is_understood() {
+        let hello = r#"{"device":"rxe0","limits":{"regions":9,"queue_pairs":9},"memory":[],"pairs":0}"#;
+        assert_eq!(serde_json::from_str::<Hello>(hello).unwrap().copies, None);
+        let paired = format!(r#"{{"end":{END}}}"#);
+        assert_eq!(serde_json::from_str::<Paired>(&paired).unwrap().copies, 0);
+        let counters = serde_json::from_str::<Counters>(r#"{"registered":3}"#).unwrap();
+        assert_eq!((counters.registered, counters.pushes), (3, 0));
     }
 
     #[test]

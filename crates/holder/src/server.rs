@@ -216,7 +216,7 @@ mod tests {
     use crate::client::{ClientError, Holder};
     use crate::fake::{FAILING, Shared};
     use crate::listen::listen;
-    use crate::protocol::End;
+    use crate::protocol::{ControlCopy, End};
 
     const HERE: &str = "10.0.0.1";
 
@@ -251,13 +251,18 @@ mod tests {
         let mut first = Holder::connect(&path).unwrap();
         assert!(first.hello(HERE.parse().unwrap()).unwrap().memory.is_empty());
         let rkey = first.register("slab-3", memory.as_fd(), 1 << 40, 8192).unwrap();
-        assert_eq!(first.pair(&"ab".repeat(16), &end).unwrap().gid, Id([1; 16]));
-        assert_eq!(first.pair("me", &end).as_ref().map_err(refused), Err(Some(Code::BadRequest)));
+        let copy = ControlCopy { va: 4096, rkey: 7, bytes: 4096 };
+        let paired = first.pair(&"ab".repeat(16), &end, Some(copy)).unwrap();
+        assert_eq!((paired.end.gid, paired.copies), (Id([1; 16]), 1));
+        assert_eq!(first.pair("me", &end, None).as_ref().map_err(refused), Err(Some(Code::BadRequest)));
+        assert_eq!(first.push("slab-3", 4096, &[(1024, 1024), (0, 1024)]).unwrap(), 1);
+        assert_eq!(first.push("slab-4", 0, &[(0, 1024)]).as_ref().map_err(refused), Err(Some(Code::Unknown)));
         drop(first);
 
         let mut second = Holder::connect(&path).unwrap();
         let there = second.hello(HERE.parse().unwrap()).unwrap();
         assert_eq!((there.memory[0].rkey, there.memory[0].bytes, there.pairs), (rkey, 8192, 1));
+        assert_eq!(there.copies, Some(1));
         assert_eq!(second.register("slab-3", memory.as_fd(), 1 << 40, 8192).unwrap(), rkey);
         assert_eq!(second.end("slab-4").as_ref().map_err(refused), Err(Some(Code::Unknown)));
         second.end("slab-3").unwrap();

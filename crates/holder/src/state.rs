@@ -15,10 +15,12 @@ use onlooker_region::slab::PAGE_BYTES;
 
 use crate::memory::{self, Identity};
 use crate::protocol::{
-    self, Answer, Code, Counters, Done, End, Hello, Limits, MAX_PAIRS, MAX_REGISTRATIONS, Memory, Paired, Refusal,
-    Registered, Request, Status, check_name,
+    self, Answer, Code, ControlCopy, Counters, Done, End, Hello, Limits, MAX_PAIRS, MAX_REGISTRATIONS, MAX_WRITES,
+    Memory, Paired, Refusal, Registered, Request, Status, check_name,
 };
+use push::Copied;
 
+mod push;
 #[cfg(test)]
 mod tests;
 
@@ -29,12 +31,38 @@ pub const GRACE_NS: u64 = 2_000_000_000;
 /// What a device tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A queue pair is in error.
-    Pair,
+    /// The queue pair of this number is in error.
+    Pair(u32),
     /// It is of no use any more, or is being removed.
     Device,
     /// Something else.
     Other,
+}
+
+/// A WRITE of registered memory to a reader's copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// Comes back when it has ended; the same for all of a queue pair.
+    pub id: u64,
+    /// First byte in the registration.
+    pub offset: u64,
+    /// Length.
+    pub bytes: u32,
+    /// Address at the reader.
+    pub va: u64,
+    /// Key there.
+    pub rkey: u32,
+}
+
+/// A queue pair that was made.
+#[derive(Debug)]
+pub struct Made<P> {
+    /// It; it ends when dropped.
+    pub pair: P,
+    /// Its end.
+    pub end: End,
+    /// WRITEs that it takes at once.
+    pub writes: u32,
 }
 
 /// An opened device. Readable descriptor: it has something to tell.
@@ -56,11 +84,25 @@ pub trait Owner: AsFd {
     /// `device`, `limit`.
     fn register(&self, memory: Map, va: u64) -> Result<(Self::Memory, u32), Refusal>;
 
-    /// Makes a queue pair that answers, connects it and returns its end, too.
+    /// Makes a queue pair that answers, and takes so many WRITEs at once, or none where there is no room for them; and
+    /// connects it.
     ///
     /// # Errors
     /// `bad_request` for what cannot be an end; `device`, `limit`.
-    fn pair(&self, end: &End) -> Result<(Self::Pair, End), Refusal>;
+    fn pair(&self, end: &End, writes: u32) -> Result<Made<Self::Pair>, Refusal>;
+
+    /// Puts a WRITE under way, behind those of the same queue pair that were before. Never waits.
+    ///
+    /// # Errors
+    /// The queue pair is of no use any more.
+    fn write(&self, pair: &mut Self::Pair, memory: &Self::Memory, write: &Write) -> Result<(), Refusal>;
+
+    /// Appends all WRITEs that have ended since the last call: their ids, and whether they were done. What queue pairs
+    /// that have ended took of the device is free after this. Never waits.
+    ///
+    /// # Errors
+    /// `device`: some were lost.
+    fn written(&self, ended: &mut Vec<(u64, bool)>) -> Result<(), Refusal>;
 
     /// The next thing that it has to tell, if there is one. Never waits.
     ///
@@ -75,13 +117,21 @@ struct Held<M> {
     bytes: u64,
     identity: Identity,
     rkey: u32,
-    _memory: M,
+    memory: M,
 }
 
 /// A reader's queue pair.
 struct Connected<P> {
     reader: Id,
-    _pair: P,
+    /// The device's number of it.
+    number: u32,
+    /// Ours, which no other has ever had: what its WRITEs come back under.
+    serial: u64,
+    /// Whether it is known to be in error.
+    is_failed: bool,
+    /// Where pushes go to, if the reader has a copy; none once one has failed.
+    copy: Option<Copied>,
+    pair: P,
 }
 
 /// A device and what was made of it. Fields are dropped in this order, which is the order in which things may end.
@@ -93,11 +143,14 @@ struct Opened<D: Owner> {
     /// Registrations in their grace, by its end.
     resting: VecDeque<(u64, Held<D::Memory>)>,
     device: D,
+    /// Queue pairs that were ever made.
+    made: u64,
 }
 
 impl<D: Owner> Opened<D> {
     fn new(address: IpAddr, device: D) -> Self {
-        Self { address, pairs: VecDeque::new(), registered: BTreeMap::new(), resting: VecDeque::new(), device }
+        let (pairs, resting) = (VecDeque::new(), VecDeque::new());
+        Self { address, pairs, registered: BTreeMap::new(), resting, device, made: 0 }
     }
 
     fn limits(&self) -> Limits {
@@ -149,7 +202,8 @@ impl<D: Owner> Core<D> {
             (_, [_, ..]) => Err(bad_request("this request takes no descriptor: send it alone".into())),
             (Request::Hello { address, .. }, []) => self.hello(address).map(Answer::Hello),
             (Request::End { name }, []) => self.end(&name, now_ns).map(|()| Answer::Done(Done {})),
-            (Request::Pair { reader, end }, []) => self.pair(reader, &end).map(|end| Answer::Paired(Paired { end })),
+            (Request::Pair { reader, end, copy }, []) => self.pair(reader, &end, copy).map(Answer::Paired),
+            (Request::Push { name, base, ranges }, []) => self.push(&name, base, &ranges).map(Answer::Pushed),
             (Request::Status {}, []) => Ok(Answer::Status(self.status())),
             (Request::Release {}, []) => {
                 self.release();
@@ -183,11 +237,15 @@ impl<D: Owner> Core<D> {
     /// # Errors
     /// `device`: it is of no use any more.
     pub fn events(&mut self) -> Result<(), Refusal> {
-        let Some(opened) = &self.opened else { return Ok(()) };
+        let Some(opened) = &mut self.opened else { return Ok(()) };
         while let Some(event) = opened.device.event()? {
             self.counters.events += 1;
             match event {
-                Event::Pair => self.counters.pairs_failed += 1,
+                Event::Pair(number) => {
+                    self.counters.pairs_failed += 1;
+                    let told_of = opened.pairs.iter_mut().find(|connected| connected.number == number);
+                    told_of.into_iter().for_each(Connected::fail);
+                }
                 Event::Device => {
                     let message = format!("{} tells that it has failed or is being removed", opened.device.name());
                     return Err(Refusal::new(Code::Device, message));
@@ -229,6 +287,7 @@ impl<D: Owner> Core<D> {
             limits: opened.limits(),
             memory: memory.collect(),
             pairs: opened.pairs.len() as u64,
+            copies: Some(opened.copies()),
         })
     }
 
@@ -259,7 +318,7 @@ impl<D: Owner> Core<D> {
         }
         let memory = memory::map(descriptor, identity, bytes)?;
         let (memory, rkey) = opened.device.register(memory, va)?;
-        opened.registered.insert(name, Held { va, bytes, identity, rkey, _memory: memory });
+        opened.registered.insert(name, Held { va, bytes, identity, rkey, memory });
         self.counters.registered += 1;
         Ok(rkey)
     }
@@ -276,21 +335,37 @@ impl<D: Owner> Core<D> {
         Ok(())
     }
 
-    fn pair(&mut self, reader: Id, end: &End) -> Result<End, Refusal> {
+    fn pair(&mut self, reader: Id, end: &End, copy: Option<ControlCopy>) -> Result<Paired, Refusal> {
+        copy.as_ref().map_or(Ok(()), push::check_copy)?;
+        // Those of queue pairs that have ended take room of the device until then.
+        self.take_written()?;
         let opened = self.opened.as_mut().ok_or_else(no_device)?;
-        let made = opened.device.pair(end);
-        let (pair, own) = made.inspect_err(|_| self.counters.pairs_refused += 1)?;
+        let made = opened.device.pair(end, if copy.is_some() { MAX_WRITES } else { 0 });
+        let Made { pair, end: own, writes } = made.inspect_err(|_| self.counters.pairs_refused += 1)?;
         self.counters.pairs_made += 1;
+        self.counters.copies_refused += u64::from(copy.is_some() && writes == 0);
+        opened.made += 1;
+        let copy = copy.filter(|_| writes > 0).map(|at| Copied { at, room: writes as usize });
         let earlier = opened.pairs.iter().position(|connected| connected.reader == reader);
-        opened.pairs.push_back(Connected { reader, _pair: pair });
+        opened.pairs.push_back(Connected {
+            reader,
+            number: own.queue_pair,
+            serial: opened.made,
+            is_failed: false,
+            copy,
+            pair,
+        });
         if let Some(earlier) = earlier {
             opened.pairs.remove(earlier);
             self.counters.pairs_replaced += 1;
         } else if opened.pairs.len() > opened.limits().queue_pairs as usize {
-            opened.pairs.pop_front();
+            // Nobody reads by one that is in error.
+            let failed = opened.pairs.iter().position(|connected| connected.is_failed);
+            opened.pairs.remove(failed.unwrap_or(0));
             self.counters.pairs_evicted += 1;
+            self.counters.pairs_evicted_failed += u64::from(failed.is_some());
         }
-        Ok(own)
+        Ok(Paired { end: own, copies: opened.copies() })
     }
 
     fn status(&self) -> Status {

@@ -10,7 +10,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::*;
 use crate::fake::{Ended, FAILING, FakeDevice, NOBODYS, Shared};
-use crate::protocol::{MAX_PACKET_BYTES, VERSION};
+use crate::protocol::{MAX_PACKET_BYTES, MAX_RANGES, Pushed, VERSION};
 
 const VA: u64 = 0x5eed_0000_0000_0000;
 const HERE: &str = "10.0.0.1";
@@ -60,11 +60,33 @@ impl Bench {
     }
 
     fn pair(&mut self, reader: u8, queue_pair: u32) -> Result<u32, Refusal> {
+        self.pair_with(reader, queue_pair, None).map(|Paired { end, .. }| end.queue_pair)
+    }
+
+    fn pair_with(&mut self, reader: u8, queue_pair: u32, copy: Option<ControlCopy>) -> Result<Paired, Refusal> {
         let end = End { queue_pair, packet: 5, gid: Id([2; 16]), mtu_bytes: 1024, reads_answered: 16 };
-        match self.ask(Request::Pair { reader: Id([reader; 16]), end })? {
-            Answer::Paired(Paired { end }) => Ok(end.queue_pair),
+        match self.ask(Request::Pair { reader: Id([reader; 16]), end, copy })? {
+            Answer::Paired(paired) => Ok(paired),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// A reader with a copy; its queue pair.
+    fn copied(&mut self, reader: u8, bytes: u64) -> u32 {
+        self.pair_with(reader, 17, Some(copy(reader, bytes))).unwrap().end.queue_pair
+    }
+
+    fn push(&mut self, name: &str, base: u64, ranges: &[(u64, u64)]) -> Result<u64, Refusal> {
+        match self.ask(Request::Push { name: name.into(), base, ranges: ranges.to_vec() })? {
+            Answer::Pushed(Pushed { copies }) => Ok(copies),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What was written since the last call: queue pair, first byte in the registration, address at the reader, length.
+    fn written(&mut self) -> Vec<(u32, u64, u64, u32)> {
+        let writes = std::mem::take(&mut self.world.0.borrow_mut().writes);
+        writes.iter().map(|(pair, _, write)| (*pair, write.offset, write.va, write.bytes)).collect()
     }
 
     fn status(&mut self) -> Status {
@@ -77,6 +99,11 @@ impl Bench {
     fn ended(&mut self) -> Vec<Ended> {
         std::mem::take(&mut self.world.0.borrow_mut().ended)
     }
+}
+
+/// A reader's, at an address of its own.
+fn copy(reader: u8, bytes: u64) -> ControlCopy {
+    ControlCopy { va: u64::from(reader) << 32, rkey: reader.into(), bytes }
 }
 
 fn memory(bytes: u64) -> OwnedFd {
@@ -219,7 +246,7 @@ fn what_is_released_ends_at_once_in_order_and_the_device_last() {
 #[test]
 fn what_the_device_tells_is_counted_and_its_end_is_an_error() {
     let mut bench = Bench::open();
-    bench.world.0.borrow_mut().events = vec![Event::Other, Event::Pair, Event::Pair];
+    bench.world.0.borrow_mut().events = vec![Event::Other, Event::Pair(5), Event::Pair(6)];
     assert_eq!(bench.core.events(), Ok(()));
     let Counters { events, pairs_failed, .. } = bench.status().counters;
     assert_eq!((events, pairs_failed), (3, 2));
@@ -228,14 +255,184 @@ fn what_the_device_tells_is_counted_and_its_end_is_an_error() {
     assert!(refusal.code == Code::Device && refusal.message.contains("fake2"), "{refusal}");
 }
 
+#[test]
+fn queue_pairs_in_error_are_the_first_to_go() {
+    let mut bench = Bench::new(8, 4);
+    bench.hello(HERE).unwrap();
+    let pairs: Vec<u32> = (1..=3).map(|reader| bench.pair(reader, 17).unwrap()).collect();
+    // Also one that is not ours any more, or never was.
+    bench.world.0.borrow_mut().events = vec![Event::Pair(pairs[1]), Event::Pair(999)];
+    bench.core.events().unwrap();
+    bench.pair(4, 17).unwrap();
+    assert_eq!(bench.ended(), [Ended::Pair(pairs[1])]);
+    bench.pair(5, 17).unwrap();
+    assert_eq!(bench.ended(), [Ended::Pair(pairs[0])]);
+    // A reader whose queue pair has failed and who asks again has a good one.
+    bench.world.0.borrow_mut().events = vec![Event::Pair(pairs[2])];
+    bench.core.events().unwrap();
+    let again = bench.pair(3, 18).unwrap();
+    assert_eq!(bench.ended(), [Ended::Pair(pairs[2])]);
+    for reader in 6..=7 {
+        bench.pair(reader, 17).unwrap();
+    }
+    assert!(!bench.ended().contains(&Ended::Pair(again)));
+    let Counters { pairs_evicted, pairs_evicted_failed, pairs_failed, .. } = bench.status().counters;
+    assert_eq!((pairs_evicted, pairs_evicted_failed, pairs_failed), (4, 1, 3));
+}
+
+#[test]
+fn a_push_goes_to_every_copy_in_order_and_to_the_same_places() {
+    let mut bench = Bench::open();
+    bench.register("slab-0", (VA, 16_384), &memory(16_384)).unwrap();
+    let plain = bench.pair(1, 17).unwrap();
+    assert_eq!(bench.push("slab-0", 4096, &[(0, 1024)]), Ok(0), "nobody has one");
+    let (a, b) = (bench.copied(2, 12_288), bench.copied(3, 12_288));
+    assert_eq!(bench.hello(HERE).unwrap().copies, Some(2));
+    assert_eq!(bench.push("slab-0", 4096, &[(2048, 3072), (0, 1024)]), Ok(2));
+    let at = |pair, reader: u64| [(pair, 4096 + 2048, (reader << 32) + 2048, 3072), (pair, 4096, reader << 32, 1024)];
+    assert_eq!(bench.written(), [at(a, 2), at(b, 3)].concat());
+    assert!(a != plain && b != plain);
+    // A reader that connects anew says again what it has.
+    bench.pair(2, 18).unwrap();
+    assert_eq!(bench.push("slab-0", 4096, &[(0, 1024)]), Ok(1));
+    assert_eq!(bench.written(), [(b, 4096, 3_u64 << 32, 1024)]);
+    bench.ask(Request::Release {}).unwrap();
+    assert_eq!(code(bench.push("slab-0", 4096, &[(0, 1024)])), Code::Unknown);
+    assert_eq!(bench.status().counters.pushes, 3);
+}
+
+#[test]
+fn what_a_copy_has_not_is_clipped_out() {
+    let mut bench = Bench::open();
+    bench.register("slab-0", (VA, 16_384), &memory(16_384)).unwrap();
+    let pair = bench.copied(1, 4096);
+    bench.push("slab-0", 0, &[(8192, 1024), (4096, 1024), (3072, 3072), (0, 1024)]).unwrap();
+    let va: u64 = 1 << 32;
+    assert_eq!(bench.written(), [(pair, 3072, va + 3072, 1024), (pair, 0, va, 1024)]);
+    assert_eq!(bench.status().counters.ranges_clipped, 3);
+}
+
+#[test]
+fn ranges_outside_of_the_registration_and_copies_that_cannot_be_are_refused() {
+    let mut bench = Bench::open();
+    bench.register("slab-0", (VA, 8192), &memory(8192)).unwrap();
+    bench.copied(1, 8192);
+    for (base, range) in [
+        (0, (8192, 8)),
+        (0, (0, 8200)),
+        (4096, (4096, 8)),
+        (8192, (0, 8)),
+        (u64::MAX - 7, (8, 8)),
+        (0, (u64::MAX - 7, 16)),
+        (0, (0, 0)),
+        (0, (0, 7)),
+        (4, (0, 8)),
+        (0, (4, 8)),
+    ] {
+        assert_eq!(code(bench.push("slab-0", base, &[(0, 8), range])), Code::BadRequest, "{base} {range:?}");
+    }
+    assert_eq!(code(bench.push("slab-0", 0, &[])), Code::BadRequest);
+    assert_eq!(code(bench.push("slab-0", 0, &[(0, 8); MAX_RANGES + 1])), Code::BadRequest);
+    assert_eq!(code(bench.push("slab-1", 0, &[(0, 8)])), Code::Unknown);
+    assert!(bench.written().is_empty(), "refused as a whole");
+    for wrong in [copy(2, 0), copy(2, 1000), ControlCopy { va: u64::MAX - 1023, ..copy(2, 2048) }] {
+        assert_eq!(code(bench.pair_with(2, 17, Some(wrong))), Code::BadRequest, "{wrong:?}");
+    }
+    assert_eq!(bench.status().pairs, 1);
+}
+
+#[test]
+fn a_copy_without_room_misses_pushes_until_it_has_some() {
+    let mut bench = Bench::open();
+    bench.register("slab-0", (VA, 8192), &memory(8192)).unwrap();
+    let (slow, quick) = (bench.copied(1, 8192), bench.copied(2, 8192));
+    let ranges = [(1024, 1024), (0, 1024)];
+    let pushes = MAX_WRITES / 2;
+    for _ in 0..pushes {
+        bench.push("slab-0", 0, &ranges).unwrap();
+        bench.world.0.borrow_mut().end_writes(quick, true);
+    }
+    bench.written();
+    assert_eq!(bench.push("slab-0", 0, &ranges), Ok(2));
+    assert!(bench.written().iter().all(|(pair, ..)| *pair == quick), "all of one or nothing");
+    assert_eq!(bench.status().counters.pushes_missed, 1);
+    bench.world.0.borrow_mut().end_writes(slow, true);
+    bench.push("slab-0", 0, &ranges).unwrap();
+    assert_eq!(bench.written().iter().filter(|(pair, ..)| *pair == slow).count(), 2);
+    let Counters { pushes: made, pushes_missed, pushes_failed, .. } = bench.status().counters;
+    assert_eq!((made, pushes_missed, pushes_failed), (u64::from(2 * pushes) + 3, 1, 0));
+}
+
+#[test]
+fn a_copy_whose_write_has_failed_gets_no_more_and_its_queue_pair_goes_first() {
+    let mut bench = Bench::new(8, 4);
+    bench.hello(HERE).unwrap();
+    bench.register("slab-0", (VA, 8192), &memory(8192)).unwrap();
+    let oldest = bench.pair(1, 17).unwrap();
+    let (failing, refusing) = (bench.copied(2, 8192), bench.copied(3, 8192));
+    assert_eq!(bench.push("slab-0", 0, &[(0, 1024), (1024, 1024)]), Ok(2));
+    bench.world.0.borrow_mut().end_writes(failing, false);
+    bench.world.0.borrow_mut().refusing = Some(refusing);
+    bench.written();
+    assert_eq!(bench.push("slab-0", 0, &[(0, 1024)]), Ok(0));
+    assert!(bench.written().is_empty());
+    assert_eq!(bench.status().counters.pushes_failed, 2, "once a copy, not once a WRITE");
+    bench.pair(4, 17).unwrap();
+    bench.pair(5, 17).unwrap();
+    bench.pair(6, 17).unwrap();
+    assert_eq!(bench.ended(), [failing, refusing, oldest].map(Ended::Pair));
+    // Their WRITEs that completed with their end are nobody's.
+    bench.push("slab-0", 0, &[(0, 1024)]).unwrap();
+    assert_eq!((bench.status().counters.pushes_failed, bench.status().counters.pairs_evicted_failed), (2, 2));
+}
+
+#[test]
+fn readers_beyond_the_devices_room_for_writes_read_without_a_copy() {
+    let mut bench = Bench::open();
+    bench.world.0.borrow_mut().writers = 1;
+    bench.register("slab-0", (VA, 8192), &memory(8192)).unwrap();
+    let first = bench.copied(1, 8192);
+    assert_eq!(bench.pair_with(2, 17, Some(copy(2, 8192))).unwrap().copies, 1);
+    assert_eq!(bench.push("slab-0", 0, &[(0, 1024)]), Ok(1));
+    assert_eq!(bench.written(), [(first, 0, 1_u64 << 32, 1024)]);
+    assert_eq!((bench.status().pairs, bench.status().counters.copies_refused), (2, 1));
+}
+
 #[derive(Debug, Clone, TypeGenerator)]
 enum Step {
-    Hello { elsewhere: bool },
-    Register { name: u8, file: u8, shifted: bool },
-    End { name: u8 },
-    Pair { reader: u8, is_good: bool },
+    Hello {
+        elsewhere: bool,
+    },
+    Register {
+        name: u8,
+        file: u8,
+        shifted: bool,
+    },
+    End {
+        name: u8,
+    },
+    Pair {
+        reader: u8,
+        is_good: bool,
+        has_copy: bool,
+    },
+    Push {
+        name: u8,
+        blocks: u8,
+    },
+    /// The WRITEs of a reader's queue pair end.
+    Written {
+        reader: u8,
+        is_done: bool,
+    },
+    /// The device tells that a reader's queue pair is in error.
+    Fail {
+        reader: u8,
+    },
     Release,
-    Wait { ms: u16 },
+    Wait {
+        ms: u16,
+    },
 }
 
 /// What there should be, by the shortest way to say it.
@@ -245,9 +442,21 @@ struct Model {
     /// Name to va, file and key.
     registered: BTreeMap<String, (u64, usize, u32)>,
     resting: Vec<(u64, u32)>,
-    /// Reader and number, the oldest first.
-    pairs: Vec<(u8, u32)>,
+    /// The oldest first.
+    pairs: Vec<ModelPair>,
     keys: BTreeSet<u32>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct ModelPair {
+    reader: u8,
+    number: u32,
+    has_copy: bool,
+    is_failed: bool,
+    /// WRITEs that have not ended.
+    outstanding: usize,
+    /// One has failed, and the holder has not looked yet.
+    fails: bool,
 }
 
 const FILE_BYTES: u64 = 4096;
@@ -271,7 +480,22 @@ impl Model {
                     self.resting.push((bench.now_ns + GRACE_NS, rkey));
                 }
             }
-            Step::Pair { reader, is_good } => self.pair(bench, reader % 5, is_good),
+            Step::Pair { reader, is_good, has_copy } => self.pair(bench, reader % 5, is_good, has_copy),
+            Step::Push { name, blocks } => self.push(bench, &format!("n{}", name % 4), blocks),
+            Step::Written { reader, is_done } => {
+                if let Some(pair) = self.pairs.iter_mut().find(|pair| pair.reader == reader % 5) {
+                    bench.world.0.borrow_mut().end_writes(pair.number, is_done);
+                    pair.fails |= !is_done && pair.outstanding > 0;
+                    pair.outstanding = 0;
+                }
+            }
+            Step::Fail { reader } => {
+                if let Some(pair) = self.pairs.iter_mut().find(|pair| pair.reader == reader % 5) {
+                    bench.world.0.borrow_mut().events = vec![Event::Pair(pair.number)];
+                    bench.core.events().unwrap();
+                    (pair.is_failed, pair.has_copy) = (true, false);
+                }
+            }
             Step::Release => {
                 bench.ask(Request::Release {}).unwrap();
                 *self = Self { address: self.address, keys: std::mem::take(&mut self.keys), ..Self::default() };
@@ -313,17 +537,57 @@ impl Model {
         }
     }
 
-    fn pair(&mut self, bench: &mut Bench, reader: u8, is_good: bool) {
-        let answer = bench.pair(reader, if is_good { 17 } else { 0 });
+    /// The holder looks at what has become of WRITEs.
+    fn hear(&mut self) {
+        for pair in &mut self.pairs {
+            if std::mem::take(&mut pair.fails) && pair.has_copy {
+                (pair.is_failed, pair.has_copy) = (true, false);
+            }
+        }
+    }
+
+    fn pair(&mut self, bench: &mut Bench, reader: u8, is_good: bool, has_copy: bool) {
+        let copy = has_copy.then(|| copy(reader, FILE_BYTES));
+        let answer = bench.pair_with(reader, if is_good { 17 } else { 0 }, copy);
+        self.hear();
         if self.address.is_none() || !is_good {
             assert_eq!(code(answer), Code::BadRequest);
             return;
         }
-        self.pairs.retain(|(other, _)| *other != reader);
-        self.pairs.push((reader, answer.unwrap()));
+        let Paired { end, copies } = answer.unwrap();
+        self.pairs.retain(|pair| pair.reader != reader);
+        self.pairs.push(ModelPair { reader, number: end.queue_pair, has_copy, ..ModelPair::default() });
         if self.pairs.len() > MOST_PAIRS {
-            self.pairs.remove(0);
+            let failed = self.pairs.iter().position(|pair| pair.is_failed);
+            self.pairs.remove(failed.unwrap_or(0));
         }
+        assert_eq!(copies, self.copies());
+    }
+
+    fn copies(&self) -> u64 {
+        self.pairs.iter().filter(|pair| pair.has_copy).count() as u64
+    }
+
+    fn push(&mut self, bench: &mut Bench, name: &str, blocks: u8) {
+        let ranges: Vec<(u64, u64)> = (0..u64::from(blocks % 32) + 1).map(|at| (at % 4 * 1024, 1024)).collect();
+        let answer = bench.push(name, 0, &ranges);
+        self.hear();
+        let Some((_, _, rkey)) = self.registered.get(name) else {
+            let expected = if self.address.is_none() { Code::BadRequest } else { Code::Unknown };
+            assert_eq!(code(answer), expected);
+            return;
+        };
+        let mut expected = Vec::new();
+        for pair in self.pairs.iter_mut().filter(|pair| pair.has_copy) {
+            if pair.outstanding + ranges.len() <= MAX_WRITES as usize {
+                pair.outstanding += ranges.len();
+                let va = u64::from(pair.reader) << 32;
+                expected.extend(ranges.iter().map(|(offset, _)| (pair.number, *rkey, *offset, va + offset)));
+            }
+        }
+        let writes = std::mem::take(&mut bench.world.0.borrow_mut().writes);
+        let writes: Vec<_> = writes.iter().map(|(pair, rkey, write)| (*pair, *rkey, write.offset, write.va)).collect();
+        assert_eq!((writes, answer), (expected, Ok(self.copies())));
     }
 
     fn check(&self, bench: &mut Bench) {
@@ -346,7 +610,7 @@ impl Model {
         let keys = self.registered.values().map(|(_, _, rkey)| *rkey);
         let keys: BTreeSet<u32> = keys.chain(self.resting.iter().map(|(_, rkey)| *rkey)).collect();
         assert_eq!(world.memory.iter().map(|(_, rkey)| *rkey).collect::<BTreeSet<_>>(), keys);
-        let pairs: BTreeSet<u32> = self.pairs.iter().map(|(_, number)| *number).collect();
+        let pairs: BTreeSet<u32> = self.pairs.iter().map(|pair| pair.number).collect();
         assert_eq!(world.pairs.iter().map(|(_, number)| *number).collect::<BTreeSet<_>>(), pairs);
     }
 }
@@ -371,7 +635,8 @@ fn packets() -> Vec<Vec<u8>> {
         Request::Hello { version: VERSION, address: HERE.parse().unwrap() },
         Request::Register { name: "a".into(), va: VA, bytes: 4096 },
         Request::End { name: "a".into() },
-        Request::Pair { reader: Id([1; 16]), end },
+        Request::Pair { reader: Id([1; 16]), end, copy: Some(copy(1, 4096)) },
+        Request::Push { name: "a".into(), base: 0, ranges: vec![(1024, 1024), (0, 1024)] },
         Request::Status {},
         Request::Release {},
     ];

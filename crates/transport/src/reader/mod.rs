@@ -5,12 +5,15 @@
 //! reads the regions' blocks and checks them. One cycle: header, changed entry blocks, new schemas, regions; each step is one batch. What is
 //! torn or busy is read again a few times; a region that has become another one sends the cycle back to the header.
 //!
+//! Who has a copy of the control region that the host's device writes ([`Session::mirror`]) has the steps before the regions without READs, as long as the copy is right.
+//!
 //! The host is not trusted: tries, rounds, bytes and schema text are bounded by [`Limits`], whatever it answers. Every retry and refusal is counted
 //! with its reason. Cost beyond the READs: one guard check per block, one parse per new schema.
 
 mod fetch;
 mod frame;
 mod keys;
+mod mirror;
 mod regions;
 mod resolve;
 mod session;
@@ -19,6 +22,7 @@ mod session;
 mod tests;
 
 pub use frame::{Frame, Frames, Kept, Problem};
+pub use mirror::{MIRROR_CHECK_NS, Mirror};
 pub use session::Session;
 
 use crate::Outcome;
@@ -88,6 +92,10 @@ pub struct Counters {
     pub rounds: u64,
     /// Entries that cannot be right.
     pub entries: u64,
+    /// Cycles whose directory came from a copy on this machine ([`Session::mirror`]), but for what `mirror_fell_back` counts.
+    pub mirror_used: u64,
+    /// Headers, entry blocks and schemas that the copy had not, or not as they should be, by reason. They were READ from the host.
+    pub mirror_fell_back: BTreeMap<&'static str, u64>,
 }
 
 fn count(counter: &mut BTreeMap<&'static str, u64>, reason: &'static str) {

@@ -8,7 +8,7 @@ use crate::Via;
 use onlooker_bootstrap::Control;
 use onlooker_region::columns::Plan;
 use onlooker_region::control::{ControlError, Directory, Entry, SchemaEntry, assemble_schema, schema_extent};
-use onlooker_region::{Block, SchemaId};
+use onlooker_region::{Block, Schema, SchemaId};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -32,6 +32,11 @@ impl Wanted {
 
     pub(super) fn span(&self) -> Span {
         Span { va: self.entry.va, rkey: self.rkey, at: self.at, blocks: self.blocks }
+    }
+
+    /// Where it goes in the session's memory, and the control block that it begins with.
+    pub(super) fn place(&self) -> (std::ops::Range<usize>, u32) {
+        (self.at as usize..(self.at + self.blocks) as usize, self.first)
     }
 
     /// Whether a READ into `span` was for this text.
@@ -116,6 +121,22 @@ impl Classes {
         at - memory_at
     }
 
+    /// Takes the texts that are whole in `memory`; how many are not, and stay wanted.
+    pub(super) fn take_whole(&mut self, incarnation: u32, memory: &[Block]) -> usize {
+        for wanted in std::mem::take(&mut self.wanted) {
+            match assemble_schema(&wanted.entry, incarnation, wanted.first, &memory[wanted.place().0]) {
+                Ok(schema) => self.learn(wanted.entry.id, schema),
+                Err(_) => self.wanted.push(wanted),
+            }
+        }
+        self.wanted.len()
+    }
+
+    fn learn(&mut self, id: SchemaId, schema: Schema) {
+        let rest_ns = (schema.moves_every_ns() / 4).min(MAX_REST_NS);
+        self.known.insert(id, Class::Known(Arc::new(Plan::new(schema)), rest_ns));
+    }
+
     /// Takes the texts that have arrived; returns those with blocks that are worth another try.
     pub(super) fn take(&mut self, incarnation: u32, memory: &[Block]) -> Vec<(Wanted, &'static str)> {
         let mut again = Vec::new();
@@ -123,8 +144,8 @@ impl Classes {
             let blocks = &memory[wanted.at as usize..][..wanted.blocks as usize];
             let class = match assemble_schema(&wanted.entry, incarnation, wanted.first, blocks) {
                 Ok(schema) => {
-                    let rest_ns = (schema.moves_every_ns() / 4).min(MAX_REST_NS);
-                    Class::Known(Arc::new(Plan::new(schema)), rest_ns)
+                    self.learn(wanted.entry.id, schema);
+                    continue;
                 }
                 Err(ControlError::Block { reject, .. }) if reject.is_transient() => {
                     again.push((wanted, super::reason(reject)));

@@ -3,6 +3,7 @@
 
 use super::fetch::{Fetch, Span};
 use super::keys::Keys;
+use super::mirror::{Mirror, Mirrored};
 use super::resolve::{Class, Classes, Wanted};
 use super::{Counters, Frame, Frames, Limits, ReadError, count, outcome_name, reason};
 use crate::{Completion, Outcome, Read, Via};
@@ -71,6 +72,10 @@ pub struct Session {
     pub(super) rests: bool,
     /// Those (as above), and until when.
     pub(super) resting: HashMap<(u64, u32), u64>,
+    /// A copy of the control region on this machine, if there is one.
+    pub(super) mirrored: Mirrored,
+    /// Whether this round goes by it.
+    pub(super) is_mirrored: bool,
 }
 
 impl Session {
@@ -111,7 +116,15 @@ impl Session {
             silent: HashMap::new(),
             rests: false,
             resting: HashMap::new(),
+            mirrored: Mirrored::default(),
+            is_mirrored: false,
         }
+    }
+
+    /// From the next cycle on takes the directory from a copy that the host's device writes, where that is right; what is not is READ. At least every
+    /// [`MIRROR_CHECK_NS`](super::MIRROR_CHECK_NS) the host's header is READ all the same, and so is the whole directory in the first cycle.
+    pub fn mirror(&mut self, mirror: Box<dyn Mirror + Send>) {
+        self.mirrored.mirror = Some(mirror);
     }
 
     /// Who answers its READs.
@@ -155,6 +168,12 @@ impl Session {
     pub(super) fn begin_round(&mut self, now_ns: u64) {
         self.rounds += 1;
         self.control_refused.clear();
+        // What has become another region since says that the copy is late.
+        self.is_mirrored = self.rounds == 1 && self.take_mirrored(now_ns);
+        if self.is_mirrored {
+            self.counters.mirror_used += 1;
+            return;
+        }
         self.want(Step::Header, now_ns);
         self.scratch(1);
         self.fetch.add(Span { va: self.control.va, rkey: self.keys.control(), at: self.held, blocks: 1 }, 1);
@@ -170,7 +189,7 @@ impl Session {
     }
 
     /// Makes room for `blocks` behind what is held.
-    fn scratch(&mut self, blocks: u32) {
+    pub(super) fn scratch(&mut self, blocks: u32) {
         self.frames.memory.resize((self.held + blocks) as usize, Block::default());
     }
 
@@ -225,6 +244,11 @@ impl Session {
             }
             outcome => count(&mut self.counters.failed, outcome_name(outcome)),
         }
+        self.advance(now_ns)
+    }
+
+    /// Goes on where the batch is over.
+    pub(super) fn advance(&mut self, now_ns: u64) -> Result<(), ReadError> {
         // A step may find nothing to read and be over at once.
         while self.step != Step::Done && self.fetch.is_over() {
             let advanced = match self.step {
@@ -284,7 +308,7 @@ impl Session {
         }
     }
 
-    fn want_entries(&mut self) {
+    pub(super) fn want_entries(&mut self) {
         let blocks = std::mem::take(&mut self.entry_blocks);
         for (at, index) in (self.held..).zip(&blocks) {
             let va = self.control.va + u64::from(*index) * BLOCK_BYTES as u64;
@@ -311,6 +335,7 @@ impl Session {
                 if !self.spend(count) {
                     return Err(ReadError::Limit(self.limits.bytes));
                 }
+                self.mirrored.checked(self.asked_ns);
                 self.entry_blocks = wanted;
                 self.want(Step::Entries, now_ns);
                 self.scratch(count);
@@ -339,7 +364,7 @@ impl Session {
         self.settled &= self.entry_blocks.is_empty();
         for (at, index) in (self.held as usize..).zip(std::mem::take(&mut self.entry_blocks)) {
             match self.directory.entry_block(index, &self.frames.memory[at]) {
-                Ok(()) => {}
+                Ok(()) => self.mirrored.took(index, &self.frames.memory[at]),
                 Err(ControlError::Block { reject, .. }) if reject.is_transient() => again.push((index, reject)),
                 Err(ControlError::Block { reject, .. }) => self.control_refused.push((index, reject)),
                 Err(error) => return Err(error.into()),
@@ -360,6 +385,7 @@ impl Session {
         }
         if self.control_refused.is_empty() {
             self.directory.complete();
+            self.mirrored.complete(self.directory.last_header().map(|header| header.generation));
         }
         self.want(Step::Schemas, now_ns);
         if !self.settled {
@@ -367,6 +393,9 @@ impl Session {
             let blocks =
                 self.classes.plan(&self.directory, self.control, (self.via, self.keys), self.held, &mut self.budget);
             self.scratch(blocks);
+            if self.is_mirrored {
+                self.take_mirrored_schemas();
+            }
             self.want_schemas();
             let served = self.directory.regions().filter(|entry| self.serves(entry));
             self.entries = served.cloned().map(Arc::new).collect();

@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as Counter;
 use std::time::Duration;
 
+mod mirror;
+
 /// Answers every READ at the next poll. Time stands still but for waiting.
 struct Direct {
     memory: Arc<Memory>,

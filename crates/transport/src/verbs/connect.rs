@@ -2,6 +2,7 @@
 //! From a bootstrap answer to a connected queue pair: this machine's device, a second bootstrap with this end of the connection, the host's end
 //! (docs/format/bootstrap.md, Queue pairs).
 
+use super::copy::DirectoryCopy;
 use super::requester::VerbsRequester;
 use crate::bootstrap::Bootstrapped;
 use crate::{Error, Via};
@@ -54,6 +55,7 @@ pub fn open(local: IpAddr, hosts: u32) -> Result<Card, Error> {
 #[derive(Debug)]
 pub struct Unconnected {
     pub(super) pair: CardPair,
+    pub(super) copy: DirectoryCopy,
 }
 
 impl Unconnected {
@@ -62,13 +64,30 @@ impl Unconnected {
     /// # Errors
     /// [`Error::Device`].
     pub fn new(card: &Card) -> Result<Self, Error> {
-        Ok(Self { pair: card.pair(Settings::default())? })
+        Ok(Self { pair: card.pair(Settings::default())?, copy: DirectoryCopy::default() })
+    }
+
+    /// On this device, for the host that gave `told`: with memory for a copy of its directory, where it writes one.
+    ///
+    /// # Errors
+    /// [`Error::NoResponder`], [`Error::Problem`]; [`Error::Device`].
+    pub fn for_host(card: &Card, told: &Bootstrapped) -> Result<Self, Error> {
+        let (responder, _) = told.responder(Via::Verbs)?;
+        let mut new = Self::new(card)?;
+        new.copy = DirectoryCopy::of(card, &mut new.pair, told, responder);
+        Ok(new)
+    }
+
+    /// The host's directory is written there. The queue pair's owner keeps it: [`super::Flows::add_with_copy`].
+    #[must_use]
+    pub fn copy(&self) -> DirectoryCopy {
+        self.copy.clone()
     }
 
     /// What the second bootstrap asks with. `reader_id`: [`reader_id`].
     #[must_use]
     pub fn request(&self, reader_id: Id) -> VerbsRequest {
-        VerbsRequest { reader_id, end: end_of(&self.pair.endpoint()), copy: None }
+        VerbsRequest { reader_id, end: end_of(&self.pair.endpoint()), copy: self.copy.told() }
     }
 
     /// Connects to what that was answered.
@@ -97,9 +116,10 @@ pub fn connect(
 ) -> Result<(Bootstrapped, VerbsRequester), Error> {
     told.responder(Via::Verbs)?;
     let card = open(told.local, 1)?;
-    let pair = Unconnected::new(&card)?;
+    let pair = Unconnected::for_host(&card, told)?;
+    let copy = pair.copy();
     let told = ask(pair.request(reader_id))?;
     let pair = pair.connect(&told)?;
     let max_read_blocks = told.answer.max_read_blocks(told.responder(Via::Verbs)?.0);
-    Ok((told, VerbsRequester::new(card, pair, max_read_blocks)))
+    Ok((told, VerbsRequester::with_copy(card, pair, max_read_blocks, &copy)))
 }

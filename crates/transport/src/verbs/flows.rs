@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! READs to many hosts over one completion queue.
 
+use super::copy::SharedMirror;
+use crate::reader::Mirror;
 use crate::{Broken, Completion, Fault, Memory, Outcome, Read};
 use onlooker_region::Block;
 use onlooker_region::limits::BLOCK_BYTES;
@@ -71,6 +73,8 @@ pub struct Flows<P: Port> {
     batch: Vec<onlooker_verbs::Read>,
     /// Why none of them is of use any more.
     broken: Option<Broken>,
+    /// What hosts write to. Goes after the queue pairs: a WRITE to memory that is not registered would end them.
+    copies: HashMap<Flow, SharedMirror>,
 }
 
 impl<P: Port> Flows<P> {
@@ -84,6 +88,7 @@ impl<P: Port> Flows<P> {
             ended: Vec::new(),
             batch: Vec::new(),
             broken: None,
+            copies: HashMap::new(),
         }
     }
 
@@ -120,10 +125,27 @@ impl<P: Port> Flows<P> {
         Some(flow)
     }
 
+    /// As [`Flows::add`], a queue pair whose host writes its directory to `copy`, which is kept for as long as the pair is.
+    ///
+    /// # Panics
+    /// If it is another port's.
+    pub fn add_with_copy(&mut self, pair: P::Pair, copy: SharedMirror) -> Option<Flow> {
+        let flow = self.add(pair)?;
+        self.copies.insert(flow, copy);
+        Some(flow)
+    }
+
+    /// For [`Session::mirror`](crate::reader::Session::mirror), where the flow's host writes its directory to this machine.
+    #[must_use]
+    pub fn mirror(&self, flow: Flow) -> Option<Box<dyn Mirror + Send>> {
+        self.copies.get(&flow).map(|copy| Box::new(copy.clone()) as Box<dyn Mirror + Send>)
+    }
+
     /// Ends a flow; its READs complete as [`Outcome::Lost`].
     pub fn remove(&mut self, flow: Flow, completions: &mut Vec<Completion>) {
         self.flows.remove(&flow);
         self.reads.remove(flow, &mut self.ended);
+        self.copies.remove(&flow);
         let (own, others) = std::mem::take(&mut self.ended).into_iter().partition(|ended: &Ended| ended.flow == flow);
         self.ended = own;
         self.tell(completions);

@@ -6,6 +6,7 @@
 //! device repeats the READ until the queue pair fails.
 
 use super::connect::{Unconnected, open};
+use super::copy::DirectoryCopy;
 use super::requester::VerbsRequester;
 use crate::bootstrap::Bootstrapped;
 use crate::{Error, Via};
@@ -38,7 +39,7 @@ impl Unconnected {
         })?;
         let mut pair = card.pair(Settings { max_read_blocks, ..Settings::default() })?;
         pair.set_packet(FIRST_PACKET);
-        Ok(Self { pair })
+        Ok(Self { pair, copy: DirectoryCopy::default() })
     }
 
     /// Connects to the kernel responder of the host that gave `told`; it is told nothing.

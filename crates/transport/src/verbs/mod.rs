@@ -9,10 +9,13 @@
 //! A device knows one refusal, and it ends the queue pair: a region that has gone since the directory was read costs its reader a bootstrap. The kernel responder is silent
 //! instead, which ends it, too, half a second later.
 //!
+//! A host that can writes changes of its directory into memory of this machine ([`DirectoryCopy`]); sessions find them there ([`VerbsRequester::mirror`]).
+//!
 //! Invariants: at most 16 READs of 4 blocks are under way to a host ([`Settings::default`]), of one packet to a kernel responder; answers land in memory of the device's own and are copied out once, so that
 //! none is written to the caller's memory after its READ has completed.
 
 mod connect;
+mod copy;
 mod flows;
 mod kernel;
 mod requester;
@@ -21,6 +24,7 @@ mod requester;
 mod tests;
 
 pub use connect::{Unconnected, connect, end_of, endpoint_of, open, reader_id};
+pub use copy::{DirectoryCopy, SharedMirror};
 pub use flows::Flows;
 pub use kernel::connect_kernel;
 pub use onlooker_verbs::{Card, CardPair, Counters, Flow, Port, Settings};

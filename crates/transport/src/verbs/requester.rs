@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One host over a device of its own.
 
+use super::copy::{DirectoryCopy, SharedMirror};
 use super::flows::{Flows, broken_by};
+use crate::reader::Mirror;
 use crate::{Broken, Completion, Read, Requester};
 use onlooker_region::Block;
 use onlooker_verbs::{Card, Flow, Port};
@@ -62,6 +64,8 @@ pub struct VerbsRequester<P: Port = Card> {
     alarm: Alarm,
     /// Of the last poll.
     now_ns: u64,
+    /// Why the host's directory is not written here, though the host would.
+    copy_problem: Option<String>,
 }
 
 impl<P: Port> VerbsRequester<P> {
@@ -71,10 +75,40 @@ impl<P: Port> VerbsRequester<P> {
     /// If the pair is another port's.
     #[must_use]
     pub fn new(port: P, pair: P::Pair, max_read_blocks: u32) -> Self {
+        Self::with_mirror(port, pair, max_read_blocks, None)
+    }
+
+    /// The same over a queue pair whose host writes its directory to `copy`.
+    ///
+    /// # Panics
+    /// If the pair is another port's.
+    #[must_use]
+    pub fn with_copy(port: P, pair: P::Pair, max_read_blocks: u32, copy: &DirectoryCopy) -> Self {
+        let copy_problem = copy.problem().map(str::to_owned);
+        Self { copy_problem, ..Self::with_mirror(port, pair, max_read_blocks, copy.mirror()) }
+    }
+
+    pub(super) fn with_mirror(port: P, pair: P::Pair, max_read_blocks: u32, copy: Option<SharedMirror>) -> Self {
         let longest = port.settings(&pair).map_or(1, |settings| settings.max_read_blocks);
         let mut flows = Flows::new(port);
-        let flow = flows.add(pair).expect("the first of 65536");
-        Self { flows, flow, max_read_blocks: longest.min(max_read_blocks).max(1), alarm: Alarm::Off, now_ns: 0 }
+        let flow = match copy {
+            Some(copy) => flows.add_with_copy(pair, copy),
+            None => flows.add(pair),
+        };
+        let flow = flow.expect("the first of 65536");
+        let max_read_blocks = longest.min(max_read_blocks).max(1);
+        Self { flows, flow, max_read_blocks, alarm: Alarm::Off, now_ns: 0, copy_problem: None }
+    }
+
+    /// For [`Session::mirror`](crate::reader::Session::mirror), where the host writes its directory to this machine.
+    pub fn mirror(&mut self) -> Option<Box<dyn Mirror + Send>> {
+        self.flows.mirror(self.flow)
+    }
+
+    /// Why there is no mirror, though the host would write to it: what this machine's device says.
+    #[must_use]
+    pub fn copy_problem(&self) -> Option<&str> {
+        self.copy_problem.as_deref()
     }
 
     /// The device with its one flow, for its counters.
