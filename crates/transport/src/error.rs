@@ -143,6 +143,9 @@ pub enum Error {
         /// Whom.
         peer: String,
     },
+    /// This machine cannot read a host's RDMA device without one of its own.
+    #[error(transparent)]
+    Packet(#[from] crate::packet::Error),
     /// This machine cannot read over an RDMA device.
     #[cfg(any(test, feature = "verbs"))]
     #[error(transparent)]

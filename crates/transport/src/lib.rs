@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reading a watched host's memory.
 //!
-//! [`Requester`] is the one interface that READs go through, whoever answers them; [`tcp`] is the one over a TCP stream, [`soft`] the one over UDP, `verbs` (a feature
-//! of this crate, which brings libibverbs) the one over RDMA devices. [`bootstrap`] asks a host where its control region is; [`reader`] then follows the directory, the
-//! schemas and the regions without any I/O of its own, and [`drive`] lets a requester and a reader meet.
+//! [`Requester`] is the one interface that READs go through, whoever answers them; [`tcp`] is the one over a TCP stream, [`soft`] the one over UDP, [`packet`] the one from a
+//! machine without an RDMA device to one that has one, `verbs` (a feature of this crate, which brings libibverbs) the one over RDMA devices. [`bootstrap`] asks a host where
+//! its control region is; [`reader`] then follows the directory, the schemas and the regions without any I/O of its own, and [`drive`] lets a requester and a reader meet.
 //!
 //! Invariants: what a host answers can make none of this panic, loop or allocate beyond the limits given; a READ that was submitted completes exactly
 //! once; no answer is written to memory after its READ has completed.
@@ -14,6 +14,7 @@ pub mod clock;
 mod deadline;
 pub mod drive;
 mod error;
+pub mod packet;
 pub mod reader;
 mod requester;
 pub mod soft;

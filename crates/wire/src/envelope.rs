@@ -5,6 +5,7 @@
 use core::net::{IpAddr, SocketAddr};
 
 use crate::error::Error;
+use crate::eth::EtherType;
 use crate::ip::{DEFAULT_HOP_LIMIT, ECN_CAPABLE, IpHeader, Ipv4Header, Ipv6Header};
 use crate::udp::Ports;
 
@@ -72,6 +73,17 @@ impl Envelope {
             }),
         };
         Self { ip, ports: Ports { source: self.ports.destination, destination: self.ports.source } }
+    }
+
+    /// Splits an IP packet, as packet sockets without link header see it, into envelope and UDP payload. Bytes after the IP
+    /// packet (Ethernet padding) are left out.
+    ///
+    /// # Errors
+    /// Those of [`IpHeader::parse`] and [`Ports::parse`].
+    pub fn parse(ether_type: EtherType, packet: &[u8]) -> Result<(Self, &[u8]), Error> {
+        let (ip, rest) = IpHeader::parse(ether_type, packet)?;
+        let (ports, payload) = Ports::parse(rest)?;
+        Ok((Self { ip, ports }, payload))
     }
 
     /// Bytes of the IP and UDP headers: 28 or 48.

@@ -10,10 +10,8 @@ use crate::envelope::Envelope;
 use crate::error::{Error, Layer};
 use crate::eth::Ethernet;
 use crate::icrc::{self, ICRC_BYTES};
-use crate::ip::IpHeader;
 use crate::reth::Reth;
 use crate::u24::{Msn, Psn, Qpn};
-use crate::udp::Ports;
 
 /// RDMA READ request: BTH and RETH (IBA 9.4.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -128,12 +126,11 @@ impl<'a> UdpFrame<'a> {
     /// Parses Ethernet, IP and UDP headers. Bytes after the IP packet (padding to 60, a trailer) are ignored.
     ///
     /// # Errors
-    /// Those of [`Ethernet::parse`], [`IpHeader::parse`] and [`Ports::parse`].
+    /// Those of [`Ethernet::parse`] and [`Envelope::parse`].
     pub fn parse(frame: &'a [u8]) -> Result<Self, Error> {
         let (ethernet, ether_type, rest) = Ethernet::parse(frame)?;
-        let (ip, rest) = IpHeader::parse(ether_type, rest)?;
-        let (ports, payload) = Ports::parse(rest)?;
-        Ok(Self { ethernet, envelope: Envelope { ip, ports }, payload })
+        let (envelope, payload) = Envelope::parse(ether_type, rest)?;
+        Ok(Self { ethernet, envelope, payload })
     }
 
     /// Goes on to the RoCEv2 packet inside.

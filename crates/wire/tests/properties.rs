@@ -12,8 +12,8 @@ use common::{
 };
 use onlooker_wire::crc32::{SHIFT_BLOCK, SHIFT_GUARDED};
 use onlooker_wire::{
-    Aeth, Bth, Crc32, Envelope, Error, EtherType, Ethernet, Frame, IpHeader, Packet, Ports, Psn, Qpn, ReadAnswer, Reth,
-    UdpFrame, icrc, profile_check,
+    Aeth, Bth, Crc32, Envelope, Error, EtherType, Ethernet, Frame, IpHeader, Ipv4Header, Packet, Ports, Psn, Qpn,
+    ReadAnswer, Reth, UdpFrame, icrc, profile_check,
 };
 
 #[test]
@@ -24,6 +24,8 @@ fn arbitrary_bytes_never_panic() {
         let _ = Ethernet::parse(bytes);
         let _ = IpHeader::parse(EtherType::Ipv4, bytes);
         let _ = IpHeader::parse(EtherType::Ipv6, bytes);
+        let _ = Envelope::parse(EtherType::Ipv4, bytes);
+        let _ = Envelope::parse(EtherType::Ipv6, bytes);
         let _ = Ports::parse(bytes);
         let _ = Bth::parse(bytes);
         let _ = Reth::parse(bytes);
@@ -43,6 +45,8 @@ fn built_packets_parse_to_themselves() {
         assert_eq!(packet.write_datagram(&envelope, &mut datagram), Ok(datagram.len()));
         assert_eq!(Packet::parse_datagram(&envelope, &datagram), Ok(packet));
         assert_eq!(UdpFrame::parse(&frame).unwrap().payload, datagram);
+        let ip_packet = &frame[ethernet.len_bytes()..];
+        assert_eq!(Envelope::parse(envelope.ip.ether_type(), ip_packet), Ok((envelope, &datagram[..])));
     });
 }
 
@@ -83,6 +87,24 @@ fn any_flipped_bit_is_noticed() {
             } else {
                 assert!(parsed.is_err(), "bit {at}: {parsed:?}");
             }
+        }
+    });
+}
+
+/// What a device that numbers its packets sends, as rdma_rxe does: only who sees the number can check the ICRC.
+#[test]
+fn the_identification_is_covered_whatever_it_is() {
+    check!().with_type::<(Shape, u16)>().with_iterations(200).for_each(|(shape, other)| {
+        let (envelope, packet) = (shape.envelope(), shape.packet());
+        let IpHeader::V4(header) = envelope.ip else { return };
+        let mut datagram = vec![0; packet.datagram_bytes()];
+        packet.write_datagram(&envelope, &mut datagram).unwrap();
+        let renumbered = Envelope { ip: IpHeader::V4(Ipv4Header { identification: *other, ..header }), ..envelope };
+        let parsed = Packet::parse_datagram(&renumbered, &datagram);
+        if *other == header.identification {
+            assert_eq!(parsed, Ok(packet));
+        } else {
+            assert!(matches!(parsed, Err(Error::Icrc { .. })), "{parsed:?}");
         }
     });
 }

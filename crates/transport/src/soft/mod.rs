@@ -10,7 +10,7 @@
 //! has no recvmmsg, and nix's sendmmsg tells the number sent only by way of addresses that were never written.
 
 pub mod exchange;
-mod options;
+pub(crate) mod options;
 pub mod rtt;
 mod wheel;
 

@@ -35,7 +35,7 @@ pub(super) fn path_mtu_bytes(udp: &UdpSocket, peer: SocketAddr) -> io::Result<us
 }
 
 /// Sets everything; returns how many bytes of answers the receive buffer holds. An error names the option.
-pub(super) fn set(udp: &UdpSocket, local: SocketAddr, credit_bytes: u32) -> Result<u32, (&'static str, io::Error)> {
+pub(crate) fn set(udp: &UdpSocket, local: SocketAddr, credit_bytes: u32) -> Result<u32, (&'static str, io::Error)> {
     let nix = |option: &'static str| move |error: nix::Error| (option, io::Error::from(error));
     let rustix = |option: &'static str| move |error: rustix::io::Errno| (option, io::Error::from(error));
     udp.set_nonblocking(true).map_err(|error| ("O_NONBLOCK", error))?;

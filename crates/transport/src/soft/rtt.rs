@@ -35,7 +35,7 @@ impl Default for Rtt {
 
 impl Rtt {
     /// RFC 6298 2.2 and 2.3, with alpha 1/8 and beta 1/4.
-    pub(super) fn record(&mut self, rtt_ns: u64) {
+    pub(crate) fn record(&mut self, rtt_ns: u64) {
         if self.samples == 0 {
             (self.smoothed_ns, self.variance_ns) = (rtt_ns, rtt_ns / 2);
         } else {

@@ -8,7 +8,6 @@ use crate::bootstrap::Bootstrapped;
 use crate::{Error, Via};
 use onlooker_bootstrap::{Id, QueuePairEnd, VerbsRequest};
 use onlooker_verbs::{Card, CardPair, CompletionQueue, Device, Endpoint, Path, Settings};
-use rustix::rand::{GetRandomFlags, getrandom};
 use std::net::IpAddr;
 
 /// What the other end is told of this one.
@@ -23,22 +22,6 @@ pub fn end_of(endpoint: &Endpoint) -> QueuePairEnd {
 pub fn endpoint_of(end: &QueuePairEnd) -> Endpoint {
     let QueuePairEnd { queue_pair, packet, gid: Id(gid), mtu_bytes, reads_answered } = *end;
     Endpoint { queue_pair, packet, gid, mtu_bytes, reads_answered }
-}
-
-/// A random id for [`VerbsRequest::reader_id`]: to be made once for each way by which a program reads a host, and kept. With another one's the host takes that one's queue pair
-/// away; with a new one each time it keeps all of them.
-///
-/// # Errors
-/// [`Error::System`]: no random numbers.
-pub fn reader_id() -> Result<Id, Error> {
-    let mut bytes = [0; 16];
-    let got = getrandom(&mut bytes, GetRandomFlags::empty());
-    let failed = |errno: rustix::io::Errno| Error::System {
-        peer: "this machine".into(),
-        operation: "getrandom",
-        source: errno.into(),
-    };
-    got.map(|_| Id(bytes)).map_err(failed)
 }
 
 /// The device that has `local` as an address, with a completion queue for so many hosts.

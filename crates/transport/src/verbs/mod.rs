@@ -23,7 +23,8 @@ mod requester;
 #[cfg(test)]
 mod tests;
 
-pub use connect::{Unconnected, connect, end_of, endpoint_of, open, reader_id};
+pub use crate::packet::reader_id;
+pub use connect::{Unconnected, connect, end_of, endpoint_of, open};
 pub use copy::{DirectoryCopy, SharedMirror};
 pub use flows::Flows;
 pub use kernel::connect_kernel;
