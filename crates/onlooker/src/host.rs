@@ -8,10 +8,10 @@ use onlooker_region::Block;
 use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, bootstrap_with, resolve};
 use onlooker_transport::clock::steady_ns;
 use onlooker_transport::drive::{DriveError, read_host, read_one};
-use onlooker_transport::reader::{Limits, ReadError, Session};
+use onlooker_transport::reader::{Limits, Mirror, ReadError, Session};
 use onlooker_transport::soft::{self, FlowConfig, SoftRequester};
 use onlooker_transport::tcp::TcpRequester;
-use onlooker_transport::{Broken, Error, Outcome, Read, Requester, Via, verbs};
+use onlooker_transport::{Broken, Error, Outcome, Pair, Read, Requester, Via, packet, verbs};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -61,12 +61,23 @@ impl fmt::Display for Target {
 pub(crate) enum Choice {
     /// The kernel responder if the host has one that answers, else TCP
     Auto,
-    /// The host's RDMA device, by this machine's: nothing of the host's processors
+    /// The host's RDMA device: nothing of the host's processors
     Verbs,
     /// The kernel responder: no process of the host is woken
     Kernel,
     /// The host's agent, over TCP
     Tcp,
+}
+
+/// Who sends READs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ByChoice {
+    /// This machine's RDMA device to another device, if there is one; else this process
+    Auto,
+    /// This machine's RDMA device
+    Verbs,
+    /// This process
+    Soft,
 }
 
 /// Why a host could not be read.
@@ -82,8 +93,12 @@ pub(crate) enum HostError {
     Knock(SocketAddr, Broken),
     #[error("{responder}: {}", silence(*.responder, *.own))]
     Silent { responder: SocketAddr, own: Option<IpAddr> },
-    #[error("{target}: READs at {address} ({via}): {source}")]
-    Drive { target: Target, address: SocketAddr, via: Via, source: Box<DriveError> },
+    #[error("{target}: READs at {address} ({pair}): {source}")]
+    Drive { target: Target, address: SocketAddr, pair: Pair, source: Box<DriveError> },
+    #[error(
+        "an RDMA device reads from a host's device or kernel responder: take --via verbs or --via kernel with --by verbs"
+    )]
+    ByDevice,
 }
 
 /// What stands behind silence, in the order of likelihood.
@@ -108,11 +123,19 @@ pub(crate) enum Reading {
 
 /// The way to a host's memory.
 pub(crate) struct Way {
-    pub(crate) via: Via,
+    pub(crate) pair: Pair,
     pub(crate) address: SocketAddr,
     pub(crate) requester: Box<dyn Requester>,
-    /// Why it is not the kernel responder that was tried first. Whoever owns the terminal says it.
+    /// The host writes its directory there.
+    mirror: Option<Box<dyn Mirror + Send>>,
+    /// Why it is not what was tried first. Whoever owns the terminal says it.
     pub(crate) instead: Option<String>,
+}
+
+impl Way {
+    fn new(pair: Pair, address: SocketAddr, requester: impl Requester + 'static) -> Self {
+        Self { pair, address, requester: Box::new(requester), mirror: None, instead: None }
+    }
 }
 
 /// A connection to a host.
@@ -130,6 +153,7 @@ pub(crate) struct Connection {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     pub(crate) choice: Choice,
+    pub(crate) by: ByChoice,
     pub(crate) timeout: Duration,
     pub(crate) limits: Limits,
 }
@@ -143,28 +167,54 @@ pub(crate) fn addresses(target: &Target) -> Result<Vec<SocketAddr>, Error> {
 pub(crate) fn tcp(told: &Bootstrapped, timeout: Duration) -> Result<Way, HostError> {
     let (responder, address) = told.responder(Via::Tcp)?;
     let requester = TcpRequester::connect(address, told.answer.max_read_blocks(responder), timeout)?;
-    Ok(Way { via: Via::Tcp, address, requester: Box::new(requester), instead: None })
+    Ok(Way::new(Pair::TCP, address, requester))
 }
 
-/// To the host's RDMA device: the bootstrap answer that holds from now on, too.
-pub(crate) fn verbs(told: &Bootstrapped, token: &Token, timeout: Duration) -> Result<(Bootstrapped, Way), HostError> {
+/// By this machine's RDMA device to the host's: the bootstrap answer that holds from now on, too.
+pub(crate) fn verbs_verbs(
+    told: &Bootstrapped,
+    token: &Token,
+    timeout: Duration,
+) -> Result<(Bootstrapped, Way), HostError> {
     let ask = |request| bootstrap_with(&[told.peer], token, READER, Some(request), timeout);
-    let (told, requester) = verbs::connect(told, reader_id()?, ask)?;
-    let address = SocketAddr::new(told.peer.ip(), ROCE_PORT);
-    Ok((told, Way { via: Via::Verbs, address, requester: Box::new(requester), instead: None }))
+    let (told, mut requester) = verbs::connect(told, reader_id()?, ask)?;
+    let (mirror, problem) = (requester.mirror(), requester.copy_problem().map(ToString::to_string));
+    let way = Way::new(Pair::VERBS_VERBS, roce(&told), requester);
+    Ok((told, Way { mirror, instead: problem, ..way }))
+}
+
+/// By this process to the host's RDMA device, otherwise as [`verbs_verbs`].
+pub(crate) fn soft_verbs(
+    told: &Bootstrapped,
+    token: &Token,
+    timeout: Duration,
+) -> Result<(Bootstrapped, Way), HostError> {
+    let ask = |request| bootstrap_with(&[told.peer], token, READER, Some(request), timeout);
+    let (told, requester) = packet::connect(told, reader_id()?, ask)?;
+    let address = roce(&told);
+    Ok((told, Way::new(Pair::SOFT_VERBS, address, requester)))
+}
+
+/// By this machine's RDMA device to the host's kernel responder.
+pub(crate) fn verbs_kernel(told: &Bootstrapped) -> Result<Way, HostError> {
+    Ok(Way::new(Pair::VERBS_KERNEL, roce(told), verbs::connect_kernel(told)?))
+}
+
+fn roce(told: &Bootstrapped) -> SocketAddr {
+    SocketAddr::new(told.peer.ip(), ROCE_PORT)
 }
 
 /// This process reads a host in one way: its earlier queue pair there is taken away when it comes again.
 fn reader_id() -> Result<Id, Error> {
     static ID: OnceLock<Id> = OnceLock::new();
-    let id = ID.get().copied().map_or_else(verbs::reader_id, Ok)?;
+    let id = ID.get().copied().map_or_else(packet::reader_id, Ok)?;
     Ok(*ID.get_or_init(|| id))
 }
 
 /// To the host's kernel responder, if it answers.
 fn kernel(told: &Bootstrapped) -> Result<Way, HostError> {
     let (requester, address) = soft(told)?;
-    Ok(Way { via: Via::Kernel, address, requester: Box::new(requester), instead: None })
+    Ok(Way::new(Pair::SOFT_KERNEL, address, requester))
 }
 
 /// A requester for the host's kernel responder that has been answered once.
@@ -185,16 +235,27 @@ pub(crate) fn soft(told: &Bootstrapped) -> Result<(SoftRequester, SocketAddr), H
 
 /// The way that the user wants, and the bootstrap answer that holds.
 fn way(told: Bootstrapped, token: &Token, options: Options) -> Result<(Bootstrapped, Way), HostError> {
+    let Options { choice, by, timeout, .. } = options;
     let is_announced = told.answer.responder(Via::Kernel.kind()).is_some();
-    let way = match options.choice {
-        Choice::Verbs => return verbs(&told, token, options.timeout),
-        Choice::Kernel => kernel(&told)?,
-        Choice::Tcp => tcp(&told, options.timeout)?,
-        Choice::Auto if !is_announced => tcp(&told, options.timeout)?,
-        Choice::Auto => match kernel(&told) {
+    let way = match (choice, by) {
+        (Choice::Verbs, ByChoice::Verbs) => return verbs_verbs(&told, token, timeout),
+        (Choice::Verbs, ByChoice::Soft) => return soft_verbs(&told, token, timeout),
+        (Choice::Verbs, ByChoice::Auto) => {
+            return match verbs_verbs(&told, token, timeout) {
+                // This machine has none.
+                Err(HostError::Transport(Error::Device(_))) => soft_verbs(&told, token, timeout),
+                other => other,
+            };
+        }
+        (Choice::Kernel, ByChoice::Verbs) => verbs_kernel(&told)?,
+        (Choice::Auto | Choice::Tcp, ByChoice::Verbs) => return Err(HostError::ByDevice),
+        (Choice::Kernel, _) => kernel(&told)?,
+        (Choice::Tcp, _) => tcp(&told, timeout)?,
+        (Choice::Auto, _) if !is_announced => tcp(&told, timeout)?,
+        (Choice::Auto, _) => match kernel(&told) {
             Err(error) if told.responder(Via::Tcp).is_ok() => {
                 let instead = format!("{error}. Reading over TCP instead, which wakes the host's agent");
-                Way { instead: Some(instead), ..tcp(&told, options.timeout)? }
+                Way { instead: Some(instead), ..tcp(&told, timeout)? }
             }
             other => other?,
         },
@@ -204,8 +265,11 @@ fn way(told: Bootstrapped, token: &Token, options: Options) -> Result<(Bootstrap
 
 fn open(addresses: &[SocketAddr], token: &Token, options: Options) -> Result<(Bootstrapped, Way, Session), HostError> {
     let told = bootstrap(addresses, token, READER, options.timeout)?;
-    let (told, way) = way(told, token, options)?;
-    let session = Session::new(&told.answer, way.via, way.requester.max_read_blocks(), options.limits);
+    let (told, mut way) = way(told, token, options)?;
+    let mut session = Session::new(&told.answer, way.pair.via, way.requester.max_read_blocks(), options.limits);
+    if let Some(mirror) = way.mirror.take() {
+        session.mirror(mirror);
+    }
     Ok((told, way, session))
 }
 
@@ -238,14 +302,14 @@ impl Connection {
         match why {
             DriveError::Read(ReadError::Gone(_) | ReadError::Lost) | DriveError::Broken(_) => true,
             // What was restarted elsewhere is only silent.
-            DriveError::Read(ReadError::Timeout) => self.way.via != Via::Tcp,
+            DriveError::Read(ReadError::Timeout) => self.way.pair != Pair::TCP,
             DriveError::Read(_) => false,
         }
     }
 
     fn failed(&self, source: DriveError) -> HostError {
-        let Way { via, address, .. } = self.way;
-        HostError::Drive { target: self.target.clone(), address, via, source: Box::new(source) }
+        let Way { pair, address, .. } = self.way;
+        HostError::Drive { target: self.target.clone(), address, pair, source: Box::new(source) }
     }
 
     fn read_once(&mut self, prepare: &dyn Fn(&mut Session)) -> Result<(), DriveError> {

@@ -353,8 +353,7 @@ fn doctor_finds_a_healthy_host_healthy_and_a_dead_one_dead() {
     };
     let healthy = run(&agent);
     assert_eq!(healthy["ok"], true, "{healthy}");
-    for what in
-        ["agent socket", "name", "bootstrap port", "token", "bootstrap", "tcp responder", "tcp regions", "tcp READs"]
+    for what in ["agent socket", "name", "bootstrap port", "token", "bootstrap", "pair tcp", "tcp regions", "tcp READs"]
     {
         assert_eq!(status(&healthy, what).as_deref(), Some("ok"), "{what}: {healthy}");
     }

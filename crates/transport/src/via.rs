@@ -100,6 +100,9 @@ impl Pair {
     pub const SOFT_KERNEL: Self = Self { by: By::Soft, via: Via::Kernel };
     /// This process asks the agent.
     pub const TCP: Self = Self { by: By::Tcp, via: Via::Tcp };
+
+    /// All, the cheapest for both ends first.
+    pub const ALL: [Self; 5] = [Self::VERBS_VERBS, Self::SOFT_VERBS, Self::VERBS_KERNEL, Self::SOFT_KERNEL, Self::TCP];
 }
 
 /// Requester and responder, as `soft-kernel`; `tcp`.
@@ -118,8 +121,7 @@ mod tests {
 
     #[test]
     fn pairs_are_named_by_both_ends() {
-        let pairs = [Pair::VERBS_VERBS, Pair::VERBS_KERNEL, Pair::SOFT_VERBS, Pair::SOFT_KERNEL, Pair::TCP];
-        let names = pairs.map(|pair| pair.to_string());
-        assert_eq!(names, ["verbs-verbs", "verbs-kernel", "soft-verbs", "soft-kernel", "tcp"]);
+        let names = Pair::ALL.map(|pair| pair.to_string());
+        assert_eq!(names, ["verbs-verbs", "soft-verbs", "verbs-kernel", "soft-kernel", "tcp"]);
     }
 }

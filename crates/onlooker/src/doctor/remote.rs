@@ -3,7 +3,7 @@
 
 use super::Check;
 use super::served::{self, Row};
-use crate::host::{self, HostError, READER, Target, addresses};
+use crate::host::{self, READER, Target, addresses};
 use crate::number::span;
 use crate::output::shown;
 use crate::token;
@@ -13,7 +13,7 @@ use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, connect};
 use onlooker_transport::clock::steady_ns;
 use onlooker_transport::drive::{read_host, read_one};
 use onlooker_transport::reader::{Limits, Session, outcome_name};
-use onlooker_transport::{Outcome, Read, Requester, Via};
+use onlooker_transport::{Outcome, Pair, Read, Requester, Via, verbs};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -32,8 +32,8 @@ pub(super) fn checks(target: &Target, source: &token::Source, timeout: Duration,
         reached(&addresses, timeout, checks)?;
         let token = token_of(&addresses, source, checks)?;
         let told = bootstrapped(&addresses, &token, timeout, checks)?;
-        for via in Via::ALL {
-            responder(&told, &token, via, timeout, checks, &mut rows);
+        for pair in Pair::ALL {
+            responder(&told, &token, pair, timeout, checks, &mut rows);
         }
         clock(&told, checks);
         Some(())
@@ -112,125 +112,131 @@ fn bootstrapped(
     }
 }
 
-/// One of the host's responders: whether it answers, what it serves, how fast.
+/// One of the host's responders and who can read from it: whether it answers, what it serves, how fast.
 fn responder(
     told: &Bootstrapped,
     token: &Token,
-    via: Via,
+    pair: Pair,
     timeout: Duration,
     checks: &mut Vec<Check>,
     rows: &mut Vec<Row>,
 ) {
-    let what = format!("{via} responder");
-    if told.answer.responder(via.kind()).is_none() {
-        checks.push(match via {
-            Via::Kernel => Check::warn(
+    let Some(responder) = told.answer.responder(pair.via.kind()) else {
+        let what = format!("pair {pair}");
+        match pair {
+            Pair::SOFT_KERNEL => checks.push(Check::warn(
                 what,
-                "the host has none, so every READ wakes its agent",
+                "the host has no kernel responder, so every READ wakes its agent",
                 "enable [kernel] in its agent.toml; `onlooker doctor` there says what is missing for it",
-            ),
-            Via::Verbs => return,
-            Via::Tcp => Check::ok(what, "the host has none"),
-        });
+            )),
+            Pair::TCP => checks.push(Check::ok(what, "the host has no TCP responder")),
+            _ => {}
+        }
         return;
-    }
-    let failed = |error: HostError, checks: &mut Vec<Check>| {
-        let advice = match via {
-            Via::Verbs | Via::Kernel => "",
-            Via::Tcp => "is [tcp] allow in agent.toml open for this machine, and its port reachable?",
-        };
-        checks.push(Check::fail(format!("{via} responder"), error.to_string(), advice));
     };
-    match via {
-        Via::Verbs => match host::verbs(told, token, timeout) {
-            Ok((told, mut way)) => {
-                checks.push(Check::ok(what, format!("{} has made a queue pair", way.address.ip())));
-                served(&told, via, &mut *way.requester, timeout, checks, rows);
-            }
-            // Another responder will do.
-            Err(error) => checks.push(Check::warn(what, error.to_string(), "")),
-        },
-        Via::Kernel => match host::soft(told) {
-            Ok((mut requester, address)) => {
-                checks.push(Check::ok(what, format!("{address} answers")));
-                served(told, via, &mut requester, timeout, checks, rows);
-                let counters = requester.socket().exchange().counters(requester.flow());
-                let dropped = counters.bad_icrc + counters.wrong_length + counters.malformed + counters.unsent;
-                if counters.repeated + counters.late + dropped > 0 {
-                    checks.push(Check::warn(
-                        "kernel packets",
-                        format!(
-                            "of {} requests {} were repeated; {} answers came late, {dropped} were damaged or foreign",
-                            counters.sent, counters.repeated, counters.late
-                        ),
-                        "a lossy way, an overloaded processor, or the responder's budget: `onlooker doctor` on the host counts what it drops",
-                    ));
-                }
-            }
-            Err(error) => failed(error, checks),
-        },
-        Via::Tcp => match host::tcp(told, timeout) {
-            Ok(mut way) => {
-                checks.push(Check::ok(what, format!("{} answers", way.address)));
-                served(told, via, &mut *way.requester, timeout, checks, rows);
-            }
-            Err(error) => failed(error, checks),
-        },
+    let connected = match pair {
+        Pair::VERBS_VERBS => host::verbs_verbs(told, token, timeout),
+        // A device would have the port that this one needs.
+        Pair::SOFT_VERBS if has_device(told) => return,
+        Pair::SOFT_VERBS => host::soft_verbs(told, token, timeout),
+        Pair::VERBS_KERNEL if !responder.roce || !has_device(told) => return,
+        Pair::VERBS_KERNEL => host::verbs_kernel(told).map(|way| (told.clone(), way)),
+        Pair::SOFT_KERNEL => return soft_kernel(told, timeout, checks, rows),
+        Pair { .. } => host::tcp(told, timeout).map(|way| (told.clone(), way)),
+    };
+    let what = format!("pair {pair}");
+    match connected {
+        Ok((told, mut way)) => {
+            checks.push(Check::ok(what, format!("{} answers", way.address)));
+            served(&told, pair, &mut *way.requester, timeout, checks, rows);
+        }
+        Err(error) if pair == Pair::TCP => {
+            let advice = "is [tcp] allow in agent.toml open for this machine, and its port reachable?";
+            checks.push(Check::fail(what, error.to_string(), advice));
+        }
+        // Another pair will do.
+        Err(error) => checks.push(Check::warn(what, error.to_string(), "")),
+    }
+}
+
+/// Whether this machine has an RDMA device at the address that leads to the host.
+fn has_device(told: &Bootstrapped) -> bool {
+    verbs::open(told.local, 1).is_ok()
+}
+
+fn soft_kernel(told: &Bootstrapped, timeout: Duration, checks: &mut Vec<Check>, rows: &mut Vec<Row>) {
+    let pair = Pair::SOFT_KERNEL;
+    let (mut requester, address) = match host::soft(told) {
+        Ok(connected) => connected,
+        Err(error) => return checks.push(Check::fail(format!("pair {pair}"), error.to_string(), "")),
+    };
+    checks.push(Check::ok(format!("pair {pair}"), format!("{address} answers")));
+    served(told, pair, &mut requester, timeout, checks, rows);
+    let counters = requester.socket().exchange().counters(requester.flow());
+    let dropped = counters.bad_icrc + counters.wrong_length + counters.malformed + counters.unsent;
+    if counters.repeated + counters.late + dropped > 0 {
+        checks.push(Check::warn(
+            format!("{pair} packets"),
+            format!(
+                "of {} requests {} were repeated; {} answers came late, {dropped} were damaged or foreign",
+                counters.sent, counters.repeated, counters.late
+            ),
+            "a lossy way, an overloaded processor, or the responder's budget: `onlooker doctor` on the host counts what it drops",
+        ));
     }
 }
 
 /// Reads everything once, and one block often.
 fn served(
     told: &Bootstrapped,
-    via: Via,
+    pair: Pair,
     requester: &mut dyn Requester,
     timeout: Duration,
     checks: &mut Vec<Check>,
     rows: &mut Vec<Row>,
 ) {
-    let mut session = Session::new(&told.answer, via, requester.max_read_blocks(), Limits::default());
+    let mut session = Session::new(&told.answer, pair.via, requester.max_read_blocks(), Limits::default());
     let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
     match read_host(requester, &mut session, steady_ns().saturating_add(timeout_ns), steady_ns) {
         Ok(()) => {
-            regions(told, &session, checks);
+            regions(told, pair, &session, checks);
             // The kernel responder has most: what it does not serve over TCP is not new, and a device serves no more than it.
-            if rows.is_empty() && via != Via::Verbs {
+            if rows.is_empty() && pair.via != Via::Verbs {
                 *rows = served::rows(told, &session);
             }
         }
         Err(error) => {
-            let advice = match via {
+            let advice = match pair.via {
                 Via::Verbs => "is UDP port 4791 open in both directions? Try again, or read it another way",
                 Via::Kernel => {
                     "the first READ was answered: the agent was restarted meanwhile, or the way is bad; try again"
                 }
                 Via::Tcp => "is [tcp] allow in agent.toml open for this machine, and its port reachable?",
             };
-            checks.push(Check::fail(format!("{via} regions"), error.to_string(), advice));
+            checks.push(Check::fail(format!("{pair} regions"), error.to_string(), advice));
             return;
         }
     }
-    match measure(told, via, requester) {
+    match measure(told, pair.via, requester) {
         Ok((mut took_ns, unanswered)) => {
             took_ns.sort_unstable();
             let at = |part: usize| span(took_ns.get((took_ns.len() - 1) * part / 100).copied().unwrap_or(0).into());
             let detail = format!("{READS} of one block: min {}, p50 {}, max {}", at(0), at(50), at(100));
             checks.push(if unanswered == 0 {
-                Check::ok(format!("{via} READs"), detail)
+                Check::ok(format!("{pair} READs"), detail)
             } else {
                 let advice = "lost on the way, or over the responder's budget";
-                Check::warn(format!("{via} READs"), format!("{detail}; {unanswered} got no answer in 250 ms"), advice)
+                Check::warn(format!("{pair} READs"), format!("{detail}; {unanswered} got no answer in 250 ms"), advice)
             });
         }
         Err(what) => {
-            checks.push(Check::fail(format!("{via} READs"), what, "see the agent's log, and [tcp] max_reads_per_s"));
+            checks.push(Check::fail(format!("{pair} READs"), what, "see the agent's log, and [tcp] max_reads_per_s"));
         }
     }
 }
 
 /// What the directory says of this responder, and how old its values are.
-fn regions(told: &Bootstrapped, session: &Session, checks: &mut Vec<Check>) {
-    let via = session.via();
+fn regions(told: &Bootstrapped, pair: Pair, session: &Session, checks: &mut Vec<Check>) {
     let refused = session.control_refused().len() + session.directory().refused().count();
     let all = session.directory().regions().count();
     let (mut served, mut troubled, mut oldest) = (0, Vec::new(), None);
@@ -255,12 +261,12 @@ fn regions(told: &Bootstrapped, session: &Session, checks: &mut Vec<Check>) {
     let detail = format!("{served} of {all} in the directory, {refused} entries refused{oldest}");
     checks.push(match (troubled.first(), refused) {
         (Some(first), _) => Check::warn(
-            format!("{via} regions"),
+            format!("{pair} regions"),
             format!("{detail}; {} could not be read, {first}", troubled.len()),
             "`onlooker read` says why for each",
         ),
-        (None, 0) => Check::ok(format!("{via} regions"), detail),
-        (None, _) => Check::warn(format!("{via} regions"), detail, "`onlooker read --regions` says why"),
+        (None, 0) => Check::ok(format!("{pair} regions"), detail),
+        (None, _) => Check::warn(format!("{pair} regions"), detail, "`onlooker read --regions` says why"),
     });
 }
 

@@ -7,6 +7,7 @@ use crate::host::Connection;
 use onlooker_region::columns::Value;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::histogram::Shape;
+use onlooker_transport::Pair;
 use onlooker_transport::bootstrap::Bootstrapped;
 use onlooker_transport::clock::{Relation, steady_ns};
 use onlooker_transport::reader::{Session, reason};
@@ -24,6 +25,8 @@ struct Host<'a> {
     agent: &'a str,
     /// Who answered the READs.
     via: &'static str,
+    /// Who asked, and who answered.
+    pair: String,
 }
 
 #[derive(Serialize)]
@@ -85,7 +88,7 @@ struct Reading<'a> {
     reads: serde_json::Value,
 }
 
-fn host<'a>(told: &'a Bootstrapped, session: &Session) -> Host<'a> {
+fn host(told: &Bootstrapped, pair: Pair) -> Host<'_> {
     let answer = &told.answer;
     Host {
         name: &answer.host,
@@ -93,7 +96,8 @@ fn host<'a>(told: &'a Bootstrapped, session: &Session) -> Host<'a> {
         host_id: answer.host_id.to_string(),
         boot_id: answer.boot_id.to_string(),
         agent: &answer.agent,
-        via: session.via().kind(),
+        via: pair.via.kind(),
+        pair: pair.to_string(),
     }
 }
 
@@ -176,7 +180,7 @@ fn sample<'a>(row: &'a Row, relation: &Relation) -> Sample<'a> {
     }
 }
 
-fn document<'a>(told: &'a Bootstrapped, session: &'a Session, collected: &'a Collected) -> Reading<'a> {
+fn document<'a>(told: &'a Bootstrapped, pair: Pair, session: &'a Session, collected: &'a Collected) -> Reading<'a> {
     let relation = &told.relation;
     let regions = session.frames().map(|frame| Region {
         problem: frame.problem().map(ToString::to_string),
@@ -185,7 +189,7 @@ fn document<'a>(told: &'a Bootstrapped, session: &'a Session, collected: &'a Col
     });
     let counters = session.counters();
     Reading {
-        host: host(told, session),
+        host: host(told, pair),
         clock: clock(relation),
         regions: regions.collect(),
         samples: collected.rows.iter().map(|row| sample(row, relation)).collect(),
@@ -213,14 +217,18 @@ pub(super) fn reading(
     collected: &Collected,
     pretty: bool,
 ) -> io::Result<()> {
-    line(out, &document(&connection.told, &connection.session, collected), pretty)
+    line(out, &document(&connection.told, connection.way.pair, &connection.session, collected), pretty)
 }
 
 /// The directory.
 pub(super) fn regions(out: &mut impl Write, connection: &Connection) -> io::Result<()> {
     let (told, session) = (&connection.told, &connection.session);
     let regions: Vec<_> = session.directory().regions().map(|entry| region(entry, session, &told.relation)).collect();
-    line(out, &json!({"host": host(told, session), "clock": clock(&told.relation), "regions": regions}), true)
+    line(
+        out,
+        &json!({"host": host(told, connection.way.pair), "clock": clock(&told.relation), "regions": regions}),
+        true,
+    )
 }
 
 /// Names of metrics.
@@ -261,7 +269,7 @@ mod tests {
         let collected = samples::collect(&session, &[]);
         let mut out = Vec::new();
         let told = told(&host);
-        line(&mut out, &document(&told, &session, &collected), false).unwrap();
+        line(&mut out, &document(&told, Pair::TCP, &session, &collected), false).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains(r#""value":18446744073709551615"#), "{text}");
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -298,11 +306,12 @@ mod tests {
         let session = fixture::read(&host);
         let collected = samples::collect(&session, &[]);
         let told = told(&host);
-        let json = serde_json::to_value(document(&told, &session, &collected)).unwrap();
+        let json = serde_json::to_value(document(&told, Pair::TCP, &session, &collected)).unwrap();
         assert_eq!(json["regions"][0]["refused"][0]["block"], 0);
         host.memory.remove(entry.rkey);
         let session = fixture::read(&host);
-        let json = serde_json::to_value(document(&told, &session, &samples::collect(&session, &[]))).unwrap();
+        let json =
+            serde_json::to_value(document(&told, Pair::TCP, &session, &samples::collect(&session, &[]))).unwrap();
         assert!(json["regions"][0]["problem"].as_str().unwrap().contains("access"));
     }
 

@@ -15,7 +15,7 @@ mod table;
 #[cfg(test)]
 pub(crate) mod fixture;
 
-use crate::host::{Choice, Connection, Options, Reading, Target, addresses};
+use crate::host::{ByChoice, Choice, Connection, Options, Reading, Target, addresses};
 use crate::number::parse_duration;
 use crate::suggest::matches;
 use crate::{End, Failure, output, token};
@@ -62,6 +62,9 @@ pub(crate) struct Arguments {
     /// Which of the host's responders to read from
     #[arg(long, value_name = "RESPONDER", value_enum, default_value = "auto")]
     via: Choice,
+    /// Who sends READs to devices and kernel responders
+    #[arg(long, value_name = "REQUESTER", value_enum, default_value = "auto")]
+    by: ByChoice,
     /// Time for connecting, and for each reading
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     timeout: Duration,
@@ -96,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
         );
     }
     let limits = Limits { bytes: arguments.max_mib << 20, ..Limits::default() };
-    let options = Options { choice: arguments.via, timeout: arguments.timeout, limits };
+    let options = Options { choice: arguments.via, by: arguments.by, timeout: arguments.timeout, limits };
     let mut connection = Connection::open(&arguments.target, addresses, token, options)?;
     let (patterns, values) = (arguments.metrics.clone(), arguments.wants_values());
     let regions = arguments.region.clone();
@@ -120,7 +123,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
             output::note(&format!(
                 "gap of {} ms: {why}; bootstrapped again, reading over {}",
                 took.as_millis(),
-                connection.way.via
+                connection.way.pair
             ));
             say_way(&connection);
         }

@@ -16,7 +16,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-use crate::host::{Choice, HostError, Options, Target, addresses};
+use crate::host::{ByChoice, Choice, HostError, Options, Target, addresses};
 use crate::number::parse_duration;
 use crate::{End, Failure, output, token};
 use model::Model;
@@ -55,6 +55,9 @@ pub(crate) struct Arguments {
     /// Which of the host's responders to read from
     #[arg(long, value_name = "RESPONDER", value_enum, default_value = "auto")]
     via: Choice,
+    /// Who sends READs to devices and kernel responders
+    #[arg(long, value_name = "REQUESTER", value_enum, default_value = "auto")]
+    by: ByChoice,
     /// Time for connecting, and for each reading
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     timeout: Duration,
@@ -90,7 +93,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
     let token = arguments.token.token(is_local).map_err(HostError::from)?;
     let now = Moment::now();
     let model = Model::new(arguments.target.to_string(), arguments.interval, (now.steady_ns, now.utc_ns));
-    let options = Options { choice: arguments.via, timeout: arguments.timeout, limits: Limits::default() };
+    let options =
+        Options { choice: arguments.via, by: arguments.by, timeout: arguments.timeout, limits: Limits::default() };
     let reader = Reader::start(model, arguments.target.clone(), addresses, token, options)?;
     let view = View {
         sort: arguments.sort,

@@ -99,7 +99,7 @@ impl Model {
             self.told = Some(Told {
                 name: crate::output::shown(&told.answer.host),
                 agent: crate::output::shown(&told.answer.agent),
-                via: connection.way.via,
+                via: connection.way.pair.via,
                 address: connection.way.address.to_string(),
                 relation: told.relation,
                 instead: connection.way.instead.clone(),

@@ -323,10 +323,10 @@ fn doctor_looks_at_both_responders_and_at_the_pins() {
         let json: Value = serde_json::from_str(&out).unwrap();
         assert_eq!(code, 0, "{json:#}");
         for (what, part) in [
-            ("kernel responder", "answers"),
-            ("kernel regions", "2 of 3 in the directory"),
-            ("kernel READs", "100 of one block: min "),
-            ("tcp responder", "answers"),
+            ("pair soft-kernel", "answers"),
+            ("soft-kernel regions", "2 of 3 in the directory"),
+            ("soft-kernel READs", "100 of one block: min "),
+            ("pair tcp", "answers"),
             ("tcp regions", "2 of 3 in the directory"),
             ("tcp READs", "p50"),
         ] {
@@ -340,7 +340,7 @@ fn doctor_looks_at_both_responders_and_at_the_pins() {
     let (code, out, _) = world.onlooker(&["doctor", HOST_IP[0], "--json"]);
     let json: Value = serde_json::from_str(&out).unwrap();
     let checks = json["checks"].as_array().unwrap();
-    let refused = checks.iter().rfind(|check| check["what"] == "kernel responder").unwrap();
+    let refused = checks.iter().rfind(|check| check["what"] == "pair soft-kernel").unwrap();
     assert!(code == 1 && refused["status"] == "fail" && refused["detail"].as_str().unwrap().contains("[kernel] allow"));
 
     // At the host itself: the pins, the lease, the drops and what to do about them.
