@@ -32,10 +32,11 @@ help:
 	@echo 'make soak-fleet    24 hosts read every 10 ms for ten minutes: gaps, lateness, memory, bytes (root)'
 	@echo 'make soak-agent    the agent killed 100 times while it is read and a program counts (root)'
 	@echo 'make ui            the dashboard: checked, tested, built'
-	@echo 'make lab           guests with other kernels and soft-RoCE: lab-smoke, lab-contract, lab-devices, lab-verbs, lab-cost, lab-pairs, lab-table, lab-push, kernel tests, lab-kernel'
+	@echo 'make lab           guests with other kernels and soft-RoCE: lab-smoke, lab-contract, lab-devices, lab-verbs, lab-cost, lab-pairs, lab-faults, lab-table, lab-push, kernel tests, lab-kernel'
 	@echo '  lab-cost           one-sided READs beside RPC and TCP: latency, and the watched processes'\'' CPU (8 minutes)'
 	@echo '  lab-table          READs of every pair of requester and responder: sizes, losses, every word; QUICK=1 for 6.12 only'
 	@echo '  lab-push           a thousand short-lived regions a second: time to the first frame, directory read or written to the reader; QUICK=1 for 6.12 only'
+	@echo '  lab-faults         each fault of the RDMA path in two guests: time to recovery, wrong values, gaps (ten minutes)'
 	@echo '  lab-kernel         the agent on Debian 6.1 and 6.12: every metric beside node_exporter, containers, faults (root; 15 minutes)'
 	@echo 'make fuzz          the property harnesses for FUZZ_SECONDS (60) each'
 	@echo 'make audit         known vulnerabilities in dependencies (needs the network)'
@@ -120,6 +121,7 @@ lab: setup-lab
 	lab/lab-verbs
 	lab/lab-cost
 	lab/lab-pairs
+	lab/lab-faults
 	lab/lab-table
 	lab/lab-push
 	crates/kernel/tests/in-guest
@@ -134,6 +136,11 @@ lab-kernel: setup-lab setup-bench
 .PHONY: lab-cost
 lab-cost: setup-lab
 	lab/lab-cost
+
+# Faults of the RDMA path in two guests: processes, link, device, library, limits.
+.PHONY: lab-faults
+lab-faults: setup-lab
+	lab/lab-faults
 
 # Device types of the responder in guests, virtio-net between two of them included.
 .PHONY: lab-devices
