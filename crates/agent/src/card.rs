@@ -40,6 +40,8 @@ pub struct Link {
     holder: Option<Holder>,
     /// The control region's key.
     control_rkey: u32,
+    /// Why there is no holder, or none of use; the operator was told.
+    problem: Option<String>,
     has_readers: Arc<AtomicBool>,
     pushing: Arc<Pushing>,
 }
@@ -72,7 +74,10 @@ impl Link {
     pub fn pair(&mut self, request: &VerbsRequest) -> Result<VerbsAnswer, String> {
         let control_rkey = self.control_rkey;
         let holder = self.holder.as_mut().filter(|_| control_rkey != 0);
-        let holder = holder.ok_or("the host's holder is not running: see `systemctl status onlooker-holder` there")?;
+        let holder = holder.ok_or_else(|| {
+            let problem = self.problem.as_deref().unwrap_or("it is not ready");
+            format!("the host's holder is of no use now: {problem}; see `systemctl status onlooker-holder` there")
+        })?;
         // A holder that does not know of copies refuses them.
         let copy = request.copy.filter(|_| self.pushing.is_possible.load(Ordering::Relaxed));
         let paired = holder.pair(&request.reader_id.to_string(), &request.end, copy);
@@ -109,8 +114,6 @@ pub struct Card {
     pause_ns: u64,
     /// Whether there may be readers, who are not seen otherwise.
     has_readers: Arc<AtomicBool>,
-    /// Whether the operator knows that there is none.
-    is_told: bool,
     /// Regions that are not served, as the operator was told.
     left_out: usize,
 }
@@ -156,7 +159,6 @@ impl Card {
             next_ns: Some(0),
             pause_ns: PAUSE_NS,
             has_readers,
-            is_told: false,
             left_out: 0,
         })
     }
@@ -182,13 +184,12 @@ impl Card {
     /// The holder has gone, or said what cannot be: what it had is registered nowhere.
     pub fn disconnect(&mut self, now_ns: u64) {
         let mut link = lock(&self.link);
-        (link.holder, link.control_rkey) = (None, 0);
+        (link.holder, link.control_rkey, link.problem) = (None, 0, None);
         self.set_pushing(None);
         drop(link);
         self.has_readers.store(false, Ordering::Relaxed);
         self.slabs.values_mut().for_each(|held| held.rkey = None);
         self.next_ns = Some(now_ns);
-        self.is_told = false;
         system::log("warning: the holder has gone: RDMA devices do not answer until it is back");
     }
 
@@ -209,12 +210,14 @@ impl Card {
                     matches!(&error, ClientError::Gone { source, .. } if source.kind() == std::io::ErrorKind::TimedOut);
                 self.pause_ns = if is_late { (self.pause_ns * 2).min(LONGEST_PAUSE_NS) } else { PAUSE_NS };
                 self.next_ns = Some(now_ns.saturating_add(self.pause_ns));
-                if !std::mem::replace(&mut self.is_told, true) {
-                    let socket = socket.display();
+                let problem = format!("holder at {}: {error}", socket.display());
+                let mut link = lock(&self.link);
+                if link.problem.as_ref() != Some(&problem) {
                     system::log(&format!(
-                        "warning: no RDMA device answers: holder at {socket}: {error}; it is looked for again and again"
+                        "warning: no RDMA device answers: {problem}; it is looked for again and again"
                     ));
                 }
+                link.problem = Some(problem);
                 return false;
             }
         };
@@ -310,7 +313,8 @@ impl Card {
 
     /// Bootstraps may begin: the control region is registered under this key.
     pub fn control(&self, rkey: u32) {
-        lock(&self.link).control_rkey = rkey;
+        let mut link = lock(&self.link);
+        (link.control_rkey, link.problem) = (rkey, None);
     }
 
     /// A slab is no more; where it was.
@@ -335,7 +339,12 @@ impl Card {
     fn call<T>(&self, call: impl FnOnce(&mut Holder) -> Result<T, ClientError>) -> Option<T> {
         let mut link = lock(&self.link);
         let answer = call(link.holder.as_mut()?);
-        answer.inspect_err(|error| system::log(&format!("warning: RDMA: {error}"))).ok()
+        answer
+            .map_err(|error| {
+                system::log(&format!("warning: RDMA: {error}"));
+                link.problem = Some(error.to_string());
+            })
+            .ok()
     }
 
     /// Descriptor that becomes readable when the holder goes.
