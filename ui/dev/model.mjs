@@ -38,7 +38,7 @@ function makeSeries(host) {
   const add = (name, labels, type, unit, help, resolution_ms, region, value, acquisition = "computed") =>
     out.push({ series: text(name, labels), name, labels, type, unit, help, resolution_ms, acquisition, region, at: value });
   const e0 = host.epoch / 1000;
-  const tick = host.via === "kernel" ? 0.001 : 10;
+  const tick = host.via === "tcp" ? 10 : 0.001;
   const step = (s) => (tick < 1 ? s : Math.floor(s * 100) / 100);
 
   for (let core = 0; core < host.cores; core++) {
@@ -49,7 +49,7 @@ function makeSeries(host) {
       add("node_cpu_seconds_total", { cpu: String(core), mode }, "counter", "seconds", "Seconds the CPUs spent in each mode.", tick, "node_cpu", (t) => step(share * spent(t / 1000)));
     }
     add("node_cpu_seconds_total", { cpu: String(core), mode: "idle" }, "counter", "seconds", "Seconds the CPUs spent in each mode.", tick, "node_cpu", (t) => step(t / 1000 - e0 - spent(t / 1000)));
-    if (host.via === "kernel" && host.cores <= 8) {
+    if (host.via !== "tcp" && host.cores <= 8) {
       add("node_run_queue_length", { cpu: String(core) }, "gauge", "", "Runnable tasks on the CPU's run queue now.", 0.001, "node_sched", (t) => Math.max(0, Math.round(scale * 4 * busy.at(t / 1000) - 0.6)));
     }
   }
@@ -114,15 +114,16 @@ export class Fleet {
     this.hosts = new Map(names.map((name, i) => [name, this.host(name, i)]));
     const set = (name, change) => Object.assign(this.hosts.get(name), change);
     set("db-3", { state: "silent", since: now - 42_000 });
-    set("batch-1", { state: "connecting", via: null, since: now - 9000, error: "connect 10.0.4.1:7177: timed out; next try in 8 s. Does a firewall stand between? `onlooker doctor batch-1` tells." });
-    set("edge-1", { state: "failed", via: null, since: now - 600_000, error: "the agent refuses the token: give the token of `onlooker-agent token` on edge-1, then reload the targets" });
+    set("batch-1", { state: "connecting", via: null, requester: null, since: now - 9000, error: "connect 10.0.4.1:7177: timed out; next try in 8 s. Does a firewall stand between? `onlooker doctor batch-1` tells." });
+    set("edge-1", { state: "failed", via: null, requester: null, since: now - 600_000, error: "the agent refuses the token: give the token of `onlooker-agent token` on edge-1, then reload the targets" });
   }
 
   host(name, i) {
     const role = name.split("-")[0];
-    const via = ["api-2", "api-5", "batch-1"].includes(name) ? "tcp" : "kernel";
+    const via = ["api-2", "api-5", "batch-1"].includes(name) ? "tcp" : name === "cache-4" ? "verbs" : "kernel";
+    const requester = via === "kernel" ? "soft" : via;
     return {
-      name, role, via, index: i, state: "reading", since: this.epoch, error: null, epoch: this.epoch,
+      name, role, via, requester, index: i, state: "reading", since: this.epoch, error: null, epoch: this.epoch,
       address: `10.0.${["web", "db", "cache", "api", "batch", "edge"].indexOf(role)}.${Number(name.split("-")[1])}:7177`,
       labels: { dc: i % 3 === 0 ? "b" : "a", role, rack: `r${1 + (i % 4)}` },
       interval: role === "db" ? 100 : role === "batch" || role === "edge" ? 1000 : 10,

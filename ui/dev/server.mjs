@@ -104,12 +104,12 @@ function summary(fleet, host) {
   const ran = Math.max(0, (newest ?? fleet.epoch) - fleet.epoch);
   const cycles = host.via === null ? 0 : Math.floor(ran / host.interval);
   const h = hash(host.name);
-  const p50 = host.via === "tcp" ? 160 + 40 * h : 38 + 9 * h;
+  const p50 = { tcp: 160 + 40 * h, kernel: 38 + 9 * h, verbs: 12 + 3 * h }[host.via] ?? 0;
   const jitter = 1 + 0.03 * Math.sin(now / 2000 + 9 * h);
   const gaps = host.name === "web-1" ? { timeout: fleet.gaps(host, fleet.epoch, now).length } : h > 0.75 ? { timeout: Math.round(4 * h), torn: 1 } : {};
   const read = host.via !== null;
   return {
-    name: host.name, address: host.address, labels: host.labels, state: host.state, via: host.via, since_ms: host.since, error: host.error, interval_ms: host.interval,
+    name: host.name, address: host.address, labels: host.labels, state: host.state, via: host.via, requester: host.requester, since_ms: host.since, error: host.error, interval_ms: host.interval,
     age_ms: newest === null ? null : now - newest, clock_error_ms: read ? 0.04 + 0.1 * h : null, regions: read ? 7 : 0, series: read ? fleet.seriesOf(host).length : 0, cycles,
     late: read ? Math.floor(ran / 400_000 + 9 * h) : 0, gaps,
     reads: {

@@ -30,7 +30,10 @@ export interface Host {
   address: string;
   labels: Record<string, string>;
   state: HostState;
+  /** Who answers the READs. */
   via: string | null;
+  /** Who sends them. */
+  requester: string | null;
   since_ms: number;
   error: string | null;
   interval_ms: number;
@@ -164,6 +167,7 @@ const hostFields: { [K in keyof Host]: Check<Host[K]> } = {
   labels: record(text),
   state: oneOf("connecting", "reading", "silent", "failed"),
   via: nullable(text),
+  requester: nullable(text),
   since_ms: number,
   error: nullable(text),
   interval_ms: number,

@@ -21,28 +21,68 @@ export function showState(node: HTMLElement, state: HostState): void {
   node.replaceChildren(h("span", { class: `state ${state}`, title: STATE_HELP[state] }, h("span", { "aria-hidden": "true" }, SIGNS[state]), ` ${state}`));
 }
 
-export function viaText(via: string | null): string {
-  if (via === "kernel") return "kernel";
-  if (via === "tcp") return "agent, TCP";
-  return via ?? "–";
+/** Who asks and who answers. */
+export type Pair = Pick<Host, "via" | "requester">;
+
+/** What a pair is called: in a column, where there is room for what it means, and as help. */
+interface Words {
+  short: string;
+  long: string;
+  help: string;
+}
+
+const PAIRS: Record<string, Words> = {
+  "verbs-verbs": {
+    short: "RDMA device to RDMA device",
+    long: "its RDMA device, asked by ours; a read runs no code there",
+    help: "The host’s RDMA device answers ours: a read runs no code on the host",
+  },
+  "verbs-kernel": {
+    short: "RDMA device to kernel",
+    long: "its kernel in softirq, asked by our RDMA device; a read wakes no process",
+    help: "The kernel answers our RDMA device in softirq: a read wakes no process on the host",
+  },
+  "soft-verbs": {
+    short: "RDMA device",
+    long: "its RDMA device, asked by the controller; a read runs no code there",
+    help: "The host’s RDMA device answers the controller: a read runs no code on the host",
+  },
+  "soft-kernel": {
+    short: "kernel",
+    long: "its kernel in softirq; a read wakes no process",
+    help: "The kernel answers in softirq: a read wakes no process on the host",
+  },
+  "tcp-tcp": {
+    short: "agent, TCP",
+    long: "its agent’s process, over TCP",
+    help: "The agent answers over TCP: a process wakes on the host for every READ",
+  },
+};
+
+function words({ via, requester }: Pair): Words {
+  if (via === null) return { short: "–", long: "–", help: "Nobody answers" };
+  // One that a newer controller knows is called as it calls it.
+  const name = `${requester ?? "?"}-${via}`;
+  return PAIRS[name] ?? { short: name, long: name, help: name };
+}
+
+export function pairText(pair: Pair): string {
+  return words(pair).short;
 }
 
 /** The same where there is room for what it means. */
-export function viaLong(via: string | null): string {
-  if (via === "kernel") return "its kernel in softirq; a read wakes no process";
-  if (via === "tcp") return "its agent’s process, over TCP";
-  return viaText(via);
+export function pairLong(pair: Pair): string {
+  return words(pair).long;
 }
 
-export function viaHelp(via: string | null): string {
-  if (via === "kernel") return "The kernel answers in softirq: a read wakes no process on the host";
-  if (via === "tcp") return "The agent answers over TCP: a process wakes on the host for every READ";
-  return "Nobody answers";
+export function pairHelp(pair: Pair): string {
+  return words(pair).help;
 }
 
-export function showVia(node: HTMLElement, via: string | null): void {
-  setText(node, viaText(via));
-  if (node.title !== viaHelp(via)) node.title = viaHelp(via);
+export function showPair(node: HTMLElement, pair: Pair): void {
+  const { short, help } = words(pair);
+  setText(node, short);
+  if (node.title !== help) node.title = help;
 }
 
 /** The age of a host's values by now. While it is read the age is as sampled; when it is not, it grows. */

@@ -213,9 +213,11 @@ impl Discovery {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Via {
-    /// The kernel responder where there is one, else TCP.
+    /// The host's RDMA device where both ends have one, else the kernel responder where there is one, else TCP.
     #[default]
     Auto,
+    /// The host's RDMA device, by this machine's.
+    Verbs,
     /// The kernel responder.
     Kernel,
     /// The agent.
@@ -226,6 +228,7 @@ impl From<Via> for Choice {
     fn from(via: Via) -> Self {
         match via {
             Via::Auto => Self::Auto,
+            Via::Verbs => Self::Verbs,
             Via::Kernel => Self::Kernel,
             Via::Tcp => Self::Tcp,
         }
@@ -236,6 +239,7 @@ impl From<Choice> for Via {
     fn from(choice: Choice) -> Self {
         match choice {
             Choice::Auto => Self::Auto,
+            Choice::Verbs => Self::Verbs,
             Choice::Kernel => Self::Kernel,
             Choice::Tcp => Self::Tcp,
         }
@@ -493,7 +497,7 @@ mod tests {
             (&format!("{target}\"a:0\""), "number 1, address"),
             (&format!("{target}\"a\"\n{target}\"a\""), "number 2, name: `a` is there already"),
             (&format!("{target}\"a\"\nlabels = {{ instance = \"x\" }}"), "`instance` cannot be a label"),
-            (&format!("{target}\"a\"\nvia = \"udp\""), "known: auto, kernel, tcp"),
+            (&format!("{target}\"a\"\nvia = \"udp\""), "known: auto, verbs, kernel, tcp"),
             ("[[discovery]]\nfiles = []", "[[discovery]] number 1, files"),
             ("[[discovery]]\nfiles = [\"/a/*/b.json\"]", "number 1, files: `/a/*/b.json`"),
             ("[[discovery]]\nfiles = [\"b.json\"]", "absolute"),

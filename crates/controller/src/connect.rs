@@ -1,47 +1,98 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bootstraps, which block, on a few threads for all hosts: a thousand dead hosts do not make a thousand threads.
+//! Whatever blocks on the way to a host, on a few threads for all hosts: a thousand dead hosts do not make a thousand threads.
 //!
 //! Two lanes, so that hosts which accept connections and say nothing do not hold up those that are well. A host that has not failed before is tried briskly, for
 //! `BRISK` at most; if that was too short it goes to the patient lane, where whoever has failed before is, too, and the whole timeout counts. Patient tries have at most
 //! two threads of three. So a first try waits for first tries only: n silent hosts among them cost n x 0.25 s / threads.
+//!
+//! A host that is to be read by this machine's RDMA device is asked twice: queue pairs are made by whoever has the device, the engine, between the two
+//! ([`Step::Told`], [`Connector::pair`]). They are connected here, since that may wait for a neighbour's link-layer address.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, resolve};
+use onlooker_bootstrap::{Id, VerbsRequest};
+use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, bootstrap_with, resolve};
 use onlooker_transport::tcp::TcpRequester;
+use onlooker_transport::verbs::{self, Card, CardPair, Unconnected};
 use onlooker_transport::{Error, Via};
 
 use crate::target::{Choice, Target};
+use crate::ways::way;
+
+/// What carries a host's READs.
+pub enum Way {
+    /// A connected queue pair of this machine's device.
+    Verbs(Box<CardPair>),
+    /// Datagrams to the kernel responder.
+    Kernel,
+    /// A connection to the agent.
+    Tcp(Box<TcpRequester>),
+}
 
 /// A host that was asked and told how it is read.
 pub struct Connected {
     /// What it told.
     pub told: Bootstrapped,
-    /// Connection for READs, where they go over TCP.
-    pub tcp: Option<TcpRequester>,
+    /// How.
+    pub way: Way,
+    /// Why it is not this machine's device, where that was tried.
+    pub instead: Option<Error>,
+}
+
+/// How far a host is.
+pub enum Step {
+    /// It is to be read by this machine's device: [`Connector::pair`] is next, or [`Connector::rest`] where that cannot be.
+    Told(Box<Bootstrapped>),
+    /// It can be read.
+    Linked(Box<Connected>),
 }
 
 /// What became of a job.
-pub type Answer = (u64, Result<Connected, Error>);
+pub enum Answer {
+    /// Of a host's, by its id.
+    Host(u64, Result<Step, Error>),
+    /// The device that has an address.
+    Device(IpAddr, Result<Card, Error>),
+}
 
 /// How long a first try may take before it has to wait with the patient ones: three round trips around the earth take less.
 const BRISK: Duration = Duration::from_millis(250);
+/// Hosts that one device is opened for: the completion queue has entries for them (16 each, 4 MiB in all with a card), or as many as the device allows.
+const DEVICE_HOSTS: u32 = 4096;
 
-/// A target to be asked.
+/// What a host is to be asked.
+enum Task {
+    /// How it is read.
+    Ask { first: Via },
+    /// To connect its queue pair to this one.
+    Pair { told: Box<Bootstrapped>, pair: Option<Box<Unconnected>>, request: VerbsRequest, first: Via },
+    /// Nothing any more: it is read without devices.
+    Rest { told: Box<Bootstrapped>, first: Via },
+}
+
 struct Job {
     id: u64,
     target: Arc<Target>,
-    avoid_kernel: bool,
+    task: Task,
+}
+
+enum Work {
+    Host(Job),
+    /// Opens a device.
+    Open(IpAddr),
+    /// Ends something that takes its time.
+    End(Box<dyn Send>),
 }
 
 #[derive(Default)]
 struct Lanes {
-    brisk: VecDeque<Job>,
-    patient: VecDeque<Job>,
+    brisk: VecDeque<Work>,
+    patient: VecDeque<Work>,
     /// Threads with a patient try.
     patient_threads: usize,
     is_over: bool,
@@ -59,20 +110,20 @@ impl Queue {
     }
 
     /// The next job, and whether it is a patient one; `None` at the end.
-    fn take(&self) -> Option<(Job, bool)> {
+    fn take(&self) -> Option<(Work, bool)> {
         let mut lanes = self.lock();
         loop {
             if lanes.is_over {
                 return None;
             }
-            if let Some(job) = lanes.brisk.pop_front() {
-                return Some((job, false));
+            if let Some(work) = lanes.brisk.pop_front() {
+                return Some((work, false));
             }
             if lanes.patient_threads < self.most_patient_threads
-                && let Some(job) = lanes.patient.pop_front()
+                && let Some(work) = lanes.patient.pop_front()
             {
                 lanes.patient_threads += 1;
-                return Some((job, true));
+                return Some((work, true));
             }
             lanes = self.news.wait(lanes).unwrap_or_else(PoisonError::into_inner);
         }
@@ -105,20 +156,22 @@ impl Connector {
         let threads = (0..threads).map(|number| {
             let (queue, answer, wake) = (queue.clone(), answer.clone(), wake.clone());
             let run = move || {
-                while let Some((job, is_patient)) = queue.take() {
-                    let (began, limit) = (Instant::now(), if is_patient { timeout } else { brisk });
-                    let connected = connect(&job, limit);
+                while let Some((work, is_patient)) = queue.take() {
+                    let limit = if is_patient { timeout } else { brisk };
+                    let done = work.run(limit, limit == timeout);
                     if is_patient {
                         queue.change(|lanes| lanes.patient_threads -= 1);
-                    } else if connected.is_err() && limit < timeout && began.elapsed() >= limit {
-                        // Not refused: it had too little time.
-                        queue.change(|lanes| lanes.patient.push_back(job));
-                        continue;
                     }
-                    if answer.send((job.id, connected)).is_err() {
-                        return;
+                    match done {
+                        Done::Nothing => {}
+                        Done::TooSlow(job) => queue.change(|lanes| lanes.patient.push_back(Work::Host(job))),
+                        Done::Answer(told) => {
+                            if answer.send(told).is_err() {
+                                return;
+                            }
+                            wake();
+                        }
                     }
-                    wake();
                 }
             };
             thread::Builder::new().name(format!("connect-{number}")).spawn(run)
@@ -127,11 +180,47 @@ impl Connector {
         Ok(Self { queue, answers, threads })
     }
 
-    /// Has a host asked; the answer carries `id`. `avoid_kernel`: its kernel responder did not answer, so that TCP is to be used if the target's choice allows it.
-    /// `has_failed`: the last try did not succeed.
-    pub fn ask(&self, id: u64, target: Arc<Target>, avoid_kernel: bool, has_failed: bool) {
-        let job = Job { id, target, avoid_kernel };
-        self.queue.change(|lanes| if has_failed { &mut lanes.patient } else { &mut lanes.brisk }.push_back(job));
+    /// Has a host asked; the answer carries `id`. Ways before `first` are left out if the target's choice and the host allow it. `has_failed`: the last try did not succeed.
+    pub fn ask(&self, id: u64, target: Arc<Target>, first: Via, has_failed: bool) {
+        let work = Work::Host(Job { id, target, task: Task::Ask { first } });
+        self.queue.change(|lanes| if has_failed { &mut lanes.patient } else { &mut lanes.brisk }.push_back(work));
+    }
+
+    /// Goes on with a host that told of a device: has it asked for a queue pair that is connected to `pair`. `reader_id`: see
+    /// [`VerbsRequest::reader_id`]. Where that fails and the target's choice allows it, the host is read another way.
+    pub fn pair(
+        &self,
+        (id, target): (u64, Arc<Target>),
+        told: Box<Bootstrapped>,
+        (pair, reader_id): (Unconnected, Id),
+        first: Via,
+    ) {
+        let request = pair.request(reader_id);
+        self.next(Work::Host(Job {
+            id,
+            target,
+            task: Task::Pair { told, pair: Some(Box::new(pair)), request, first },
+        }));
+    }
+
+    /// Goes on with a host that told of a device and is to be read without.
+    pub fn rest(&self, id: u64, target: Arc<Target>, told: Box<Bootstrapped>, first: Via) {
+        self.next(Work::Host(Job { id, target, task: Task::Rest { told, first } }));
+    }
+
+    /// Opens the device that has an address of this machine.
+    pub fn open(&self, local: IpAddr) {
+        self.next(Work::Open(local));
+    }
+
+    /// Ends what would keep the caller waiting.
+    pub fn end(&self, thing: Box<dyn Send>) {
+        self.queue.change(|lanes| lanes.patient.push_back(Work::End(thing)));
+    }
+
+    /// Before all others: somebody waits half-way.
+    fn next(&self, work: Work) {
+        self.queue.change(|lanes| lanes.brisk.push_front(work));
     }
 
     /// An answer, if there is one.
@@ -150,51 +239,212 @@ impl Drop for Connector {
     }
 }
 
+/// How work ended.
+enum Done {
+    Nothing,
+    /// It had too little time.
+    TooSlow(Job),
+    Answer(Answer),
+}
+
+impl Work {
+    /// `is_last`: there will not be more time.
+    fn run(self, limit: Duration, is_last: bool) -> Done {
+        match self {
+            Self::End(thing) => {
+                drop(thing);
+                Done::Nothing
+            }
+            Self::Open(local) => Done::Answer(Answer::Device(local, verbs::open(local, DEVICE_HOSTS))),
+            Self::Host(mut job) => {
+                let began = Instant::now();
+                let step = job.step(limit, is_last);
+                // Not refused: it had too little time.
+                let is_slow = step.is_err() && !is_last && began.elapsed() >= limit;
+                if is_slow && job.is_whole() { Done::TooSlow(job) } else { Done::Answer(Answer::Host(job.id, step)) }
+            }
+        }
+    }
+}
+
+impl Job {
+    /// Whether it can be tried again: a queue pair is connected once.
+    fn is_whole(&self) -> bool {
+        !matches!(self.task, Task::Pair { pair: None, .. })
+    }
+
+    fn step(&mut self, limit: Duration, is_last: bool) -> Result<Step, Error> {
+        let target = &*self.target;
+        match &mut self.task {
+            Task::Ask { first } => go_on(target, ask(target, limit)?, *first, true, limit),
+            Task::Rest { told, first } => go_on(target, (**told).clone(), *first, false, limit),
+            Task::Pair { told, pair, request, first } => {
+                let error = match connect(target, told, pair, *request, limit) {
+                    Ok(connected) => return Ok(Step::Linked(Box::new(connected))),
+                    Err(error) => error,
+                };
+                let is_slow = matches!(error, Error::Timeout { .. });
+                if target.choice != Choice::Auto || (is_slow && !is_last) {
+                    return Err(error);
+                }
+                let mut step = go_on(target, (**told).clone(), *first, false, limit)?;
+                if let Step::Linked(connected) = &mut step {
+                    connected.instead = Some(error);
+                }
+                Ok(step)
+            }
+        }
+    }
+}
+
 /// Bootstraps a target.
 pub(crate) fn ask(target: &Target, timeout: Duration) -> Result<Bootstrapped, Error> {
     bootstrap(&resolve(&target.host, target.port)?, &target.token, crate::engine::READER, timeout)
 }
 
-fn connect(job: &Job, timeout: Duration) -> Result<Connected, Error> {
-    let Job { target, avoid_kernel, .. } = job;
-    let told = ask(target, timeout)?;
-    let has_kernel = told.answer.responder(Via::Kernel.kind()).is_some();
-    let use_tcp = match target.choice {
-        Choice::Tcp => true,
-        Choice::Kernel => false,
-        Choice::Auto => !has_kernel || (*avoid_kernel && told.responder(Via::Tcp).is_ok()),
-    };
-    let tcp = match use_tcp {
-        true => {
-            let (responder, address) = told.responder(Via::Tcp)?;
-            Some(TcpRequester::connect(address, told.answer.max_read_blocks(responder), timeout)?)
+/// As [`ask`] at the address that gave `told`, with a queue pair's end of ours.
+pub(crate) fn ask_for_pair(
+    target: &Target,
+    told: &Bootstrapped,
+    request: VerbsRequest,
+    timeout: Duration,
+) -> Result<Bootstrapped, Error> {
+    bootstrap_with(&[told.peer], &target.token, crate::engine::READER, Some(request), timeout)
+}
+
+fn connect(
+    target: &Target,
+    told: &Bootstrapped,
+    pair: &mut Option<Box<Unconnected>>,
+    request: VerbsRequest,
+    timeout: Duration,
+) -> Result<Connected, Error> {
+    let told = ask_for_pair(target, told, request, timeout)?;
+    let pair = pair.take().ok_or_else(|| Error::NoQueuePair { peer: told.peer.to_string() })?;
+    let pair = pair.connect(&told)?;
+    Ok(Connected { told, way: Way::Verbs(Box::new(pair)), instead: None })
+}
+
+/// This machine has no device that leads there, and nothing is wrong with that.
+pub(crate) fn is_no_device(error: &Error) -> bool {
+    use onlooker_verbs::Error::{NoDevice, NoLibrary};
+    matches!(error, Error::Device(NoDevice { .. } | NoLibrary(_)))
+}
+
+/// With what a host has told. `has_device`: this machine may have a device that leads there.
+fn go_on(target: &Target, told: Bootstrapped, first: Via, has_device: bool, timeout: Duration) -> Result<Step, Error> {
+    let is_offered = |via| (has_device || via != Via::Verbs) && told.responder(via).is_ok();
+    let way = match way(target.choice, first, is_offered) {
+        Via::Verbs => {
+            told.responder(Via::Verbs)?;
+            return Ok(Step::Told(Box::new(told)));
         }
-        false => told.responder(Via::Kernel).map(|_| None)?,
+        Via::Kernel => {
+            told.responder(Via::Kernel)?;
+            Way::Kernel
+        }
+        Via::Tcp => {
+            let (responder, address) = told.responder(Via::Tcp)?;
+            let max_read_blocks = told.answer.max_read_blocks(responder);
+            Way::Tcp(Box::new(TcpRequester::connect(address, max_read_blocks, timeout)?))
+        }
     };
-    Ok(Connected { told, tcp })
+    Ok(Step::Linked(Box::new(Connected { told, way, instead: None })))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onlooker_bootstrap::{Secret, Token};
+    use onlooker_bootstrap::{Answer as Told, Control, KERNEL, Responder, Secret, TCP, Token, VERBS};
+    use onlooker_transport::clock::{Moment, Relation};
     use std::net::TcpListener;
+
+    fn target(port: u16, choice: Choice) -> Arc<Target> {
+        Arc::new(Target {
+            name: "x".into(),
+            host: "127.0.0.1".into(),
+            port,
+            token: Token { fingerprint: None, secret: Secret::new([7; 32]) },
+            labels: Default::default(),
+            interval: Duration::from_secs(1),
+            choice,
+        })
+    }
+
+    /// A host with these responders; a problem stands behind a `!`.
+    fn told(kinds: &[&str]) -> Bootstrapped {
+        let responder = |kind: &&str| {
+            let problem = kind.ends_with('!').then(|| "it is away".to_owned());
+            Responder { kind: kind.trim_end_matches('!').into(), port: 9, problem, ..Responder::default() }
+        };
+        let answer = Told {
+            agent: "0.1.0".into(),
+            host: "x".into(),
+            host_id: Id([1; 16]),
+            boot_id: Id([2; 16]),
+            boot_clock_ns: 1,
+            wall_clock_ns: 2,
+            control: Control { rkey: 3, va: 4096, bytes: 65_536, generation: 5 },
+            max_read_bytes: 65_536,
+            responders: kinds.iter().map(responder).collect(),
+        };
+        let moment = Moment { steady_ns: 0, utc_ns: 0 };
+        Bootstrapped {
+            answer,
+            peer: "127.0.0.1:7177".parse().unwrap(),
+            local: "127.0.0.1".parse().unwrap(),
+            relation: Relation::new(0, moment, moment),
+            round_trip: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn what_a_host_tells_decides_how_it_is_read() {
+        let go_on = |choice, kinds: &[&str], has_device| {
+            go_on(&target(7177, choice), told(kinds), Via::Verbs, has_device, Duration::from_secs(1))
+        };
+        let is_pairs = |step: Result<Step, Error>| matches!(step, Ok(Step::Told(_)));
+        let is_kernels = |step: Result<Step, Error>| match step {
+            Ok(Step::Linked(connected)) => matches!(connected.way, Way::Kernel),
+            _ => false,
+        };
+        assert!(is_pairs(go_on(Choice::Auto, &[TCP, KERNEL, VERBS], true)));
+        assert!(is_kernels(go_on(Choice::Auto, &[TCP, KERNEL, VERBS], false)));
+        assert!(is_kernels(go_on(Choice::Auto, &[TCP, KERNEL, "verbs!"], true)));
+        assert!(is_kernels(go_on(Choice::Kernel, &[KERNEL, VERBS], true)));
+        assert!(is_pairs(go_on(Choice::Verbs, &[KERNEL, VERBS], true)));
+        let missing = go_on(Choice::Verbs, &[TCP, KERNEL], true).err().unwrap();
+        assert!(matches!(missing, Error::NoResponder { wanted: VERBS, .. }), "{missing}");
+        let away = go_on(Choice::Verbs, &[TCP, KERNEL, "verbs!"], true).err().unwrap();
+        assert!(matches!(away, Error::Problem { kind: VERBS, .. }), "{away}");
+        let nothing = go_on(Choice::Auto, &[VERBS], false).err().unwrap();
+        assert!(matches!(nothing, Error::NoResponder { wanted: TCP, .. }), "{nothing}");
+    }
+
+    #[test]
+    fn an_address_of_no_device_is_told_as_that() {
+        let (tell, told) = channel();
+        let wake = move || {
+            let _ = tell.send(());
+        };
+        let connector = Connector::new(1, Duration::from_secs(1), wake).unwrap();
+        let local: IpAddr = "127.0.0.1".parse().unwrap();
+        connector.end(Box::new(()));
+        connector.open(local);
+        told.recv_timeout(Duration::from_secs(10)).unwrap();
+        let Some(Answer::Device(asked, Err(error))) = connector.answer() else { panic!("loopback has a device") };
+        assert_eq!(asked, local);
+        assert!(matches!(error, Error::Device(_)), "{error}");
+        let no_device = onlooker_verbs::Error::NoDevice { address: local, there: "none".into() };
+        assert!(is_no_device(&no_device.into()));
+        let full = onlooker_verbs::Error::Limit { device: "rxe0".into(), what: "queue pairs", wanted: 2, limit: 1 };
+        assert!(!is_no_device(&full.into()));
+    }
 
     #[test]
     fn first_tries_do_not_wait_for_those_that_failed_before() {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let target = |port| {
-            Arc::new(Target {
-                name: "x".into(),
-                host: "127.0.0.1".into(),
-                port,
-                token: Token { fingerprint: None, secret: Secret::new([7; 32]) },
-                labels: Default::default(),
-                interval: Duration::from_secs(1),
-                choice: Choice::Auto,
-            })
-        };
         let (tell, told) = channel();
         let timeout = Duration::from_secs(2);
         let wake = move || {
@@ -203,12 +453,12 @@ mod tests {
         let connector = Connector::new(3, timeout, wake).unwrap();
         let silent_port = silent.local_addr().unwrap().port();
         // Two of three threads at most are patient with these.
-        (0..20).for_each(|id| connector.ask(id, target(silent_port), false, true));
+        (0..20).for_each(|id| connector.ask(id, target(silent_port, Choice::Auto), Via::Verbs, true));
         let began = Instant::now();
-        connector.ask(100, target(silent_port), false, false);
-        connector.ask(101, target(closed), false, false);
+        connector.ask(100, target(silent_port, Choice::Auto), Via::Verbs, false);
+        connector.ask(101, target(closed, Choice::Auto), Via::Verbs, false);
         told.recv_timeout(timeout).unwrap();
-        assert_eq!(connector.answer().map(|(id, answer)| (id, answer.is_err())), Some((101, true)));
+        assert!(matches!(connector.answer(), Some(Answer::Host(101, Err(_)))));
         // Behind one brisk try, before any patient one has ended.
         assert!(began.elapsed() < Duration::from_millis(1_900), "{:?}", began.elapsed());
     }

@@ -21,6 +21,7 @@ mod sink;
 pub mod target;
 pub mod text;
 pub mod trial;
+mod ways;
 
 pub use engine::Running;
 pub use sink::{Gap, Reading, Sink, State};

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use onlooker_transport::Via;
+use onlooker_transport::Pair;
 use onlooker_transport::clock::Relation;
 use onlooker_transport::reader::{Counters, Frames};
 
@@ -14,8 +14,8 @@ use crate::target::Target;
 pub enum State {
     /// Bootstrap is under way.
     Connecting,
-    /// It is read.
-    Reading(Via),
+    /// It is read: who asks, who answers.
+    Reading(Pair),
     /// It was read and does not answer any more; it is asked again.
     Silent(String),
     /// It cannot be read; it is tried again.

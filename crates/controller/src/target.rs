@@ -9,9 +9,11 @@ use onlooker_bootstrap::Token;
 /// Which responder to read through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// The kernel responder if the host has one that answers, else TCP.
+    /// The host's RDMA device if this machine has one, too; else the kernel responder if it has one that answers; else TCP.
     #[default]
     Auto,
+    /// The host's RDMA device, by this machine's, or nothing.
+    Verbs,
     /// The kernel responder or nothing.
     Kernel,
     /// The host's agent.

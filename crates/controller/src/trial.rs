@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One reading of a host before it is accepted: bootstrap, directory, schemas, regions, as the engine would read it.
 //!
-//! Blocking, on the thread of the caller. It ends within twice the timeout (bootstrap and reading have one each) and, where the kernel responder keeps silent,
-//! `PATIENCE_NS`; only a resolver of names that hangs takes longer.
+//! Blocking, on the thread of the caller. It ends within three times the timeout (bootstrap, another one for a queue pair, and reading have one each) and `PATIENCE_NS` for each
+//! way that keeps silent; only a resolver of names that hangs takes longer.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use onlooker_bootstrap::Id;
 use onlooker_region::Block;
 use onlooker_transport::bootstrap::Bootstrapped;
 use onlooker_transport::clock::steady_ns;
@@ -14,16 +15,17 @@ use onlooker_transport::drive::{DriveError, read_host, read_one};
 use onlooker_transport::reader::{Limits, ReadError, Session};
 use onlooker_transport::soft::{self, FlowConfig, SoftRequester};
 use onlooker_transport::tcp::TcpRequester;
-use onlooker_transport::{Error, Outcome, Read, Requester, Via};
+use onlooker_transport::{Error, Outcome, Pair, Read, Requester, Via, verbs};
 
-use crate::connect::ask;
+use crate::connect::{ask, ask_for_pair, is_no_device};
 use crate::fleet::Entities;
 use crate::target::{Choice, Target};
+use crate::ways::way;
 
 const BLOCK_BYTES: u32 = 1024;
 /// Longest answer of any kernel responder (docs/responder.md).
 const MAX_READ_BYTES: u32 = 8 * BLOCK_BYTES;
-/// How long a kernel responder may take for its first answer: the requester knocks a dozen times meanwhile.
+/// How long a device or a kernel responder may take for its first answer: a soft requester knocks a dozen times meanwhile, a device twice.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
 /// Why a host could not be read.
@@ -54,8 +56,8 @@ pub enum TrialError {
 /// What a test read has shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// Who answered.
-    pub via: Via,
+    /// Who asked and who answered.
+    pub pair: Pair,
     /// Regions that were read.
     pub regions: usize,
     /// Series in them.
@@ -77,12 +79,12 @@ pub fn read(target: &Arc<Target>, timeout: Duration) -> Result<Report, TrialErro
     let began = Instant::now();
     let told = ask(target, timeout)?;
     let bootstrap = began.elapsed();
-    let mut requester = requester(target, &told, timeout, &mut notes)?;
+    let Way { told, pair, mut requester } = open(target, &told, timeout, &mut notes)?;
+    let via = pair.via;
     let began = Instant::now();
-    let (via, requester) = (requester.0, &mut *requester.1);
     let mut session = Session::new(&told.answer, via, requester.max_read_blocks(), Limits::default());
     let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-    read_host(requester, &mut session, steady_ns().saturating_add(timeout_ns), steady_ns)
+    read_host(&mut *requester, &mut session, steady_ns().saturating_add(timeout_ns), steady_ns)
         .map_err(|source| TrialError::Read { via, source: Box::new(source) })?;
     let read = began.elapsed();
     let mut regions = 0;
@@ -92,39 +94,71 @@ pub fn read(target: &Arc<Target>, timeout: Duration) -> Result<Report, TrialErro
             Some(problem) => notes.push(format!("region {}: {problem}", frame.entry().name)),
         }
     }
-    Ok(Report { via, regions, series: Entities::of(&session).series(), bootstrap, read, notes })
+    Ok(Report { pair, regions, series: Entities::of(&session).series(), bootstrap, read, notes })
 }
 
-type Way = (Via, Box<dyn Requester>);
+/// What the host told when it was asked for this way, and the way.
+struct Way {
+    told: Bootstrapped,
+    pair: Pair,
+    requester: Box<dyn Requester>,
+}
 
-fn requester(
-    target: &Target,
-    told: &Bootstrapped,
-    timeout: Duration,
-    notes: &mut Vec<String>,
-) -> Result<Way, TrialError> {
-    let has_kernel = told.responder(Via::Kernel).is_ok();
-    match target.choice {
-        Choice::Kernel => kernel(told),
-        Choice::Tcp => tcp(told, timeout),
-        Choice::Auto if !has_kernel => {
+fn open(target: &Target, told: &Bootstrapped, timeout: Duration, notes: &mut Vec<String>) -> Result<Way, TrialError> {
+    let is_offered = |failed: &[Via], via: Via| told.responder(via).is_ok() && !failed.contains(&via);
+    let mut failed: Vec<Via> = Vec::new();
+    let mut via = way(target.choice, Via::Verbs, |via| is_offered(&failed, via));
+    loop {
+        let is_auto = target.choice == Choice::Auto;
+        if is_auto && via == Via::Tcp && told.responder(Via::Kernel).is_err() {
             notes.push("it has no kernel responder: READs over TCP wake its agent ([kernel] devices in its agent.toml names the devices to answer on)".into());
-            tcp(told, timeout)
         }
-        Choice::Auto => match kernel(told) {
-            Err(error) if told.responder(Via::Tcp).is_ok() => {
-                notes.push(format!("{error}. It is read over TCP instead, which wakes its agent"));
-                tcp(told, timeout)
-            }
-            other => other,
-        },
+        let opened = match via {
+            Via::Verbs => device(target, told, timeout),
+            Via::Kernel => kernel(told),
+            Via::Tcp => tcp(told, timeout),
+        };
+        let error = match opened {
+            Ok(way) => return Ok(way),
+            Err(error) => error,
+        };
+        failed.push(via);
+        via = way(target.choice, Via::Verbs, |via| is_offered(&failed, via));
+        if !is_auto || !is_offered(&failed, via) {
+            return Err(error);
+        }
+        if !matches!(&error, TrialError::Transport(error) if is_no_device(error)) {
+            let instead =
+                if via == Via::Tcp { "TCP instead, which wakes its agent" } else { "its kernel responder instead" };
+            notes.push(format!("{error}. It is read over {instead}"));
+        }
     }
 }
 
 fn tcp(told: &Bootstrapped, timeout: Duration) -> Result<Way, TrialError> {
     let (responder, address) = told.responder(Via::Tcp)?;
     let requester = TcpRequester::connect(address, told.answer.max_read_blocks(responder), timeout)?;
-    Ok((Via::Tcp, Box::new(requester)))
+    Ok(Way { told: told.clone(), pair: Pair::TCP, requester: Box::new(requester) })
+}
+
+/// Trials of this process have a queue pair of their own at a host, and no more than one.
+fn trial_id() -> Result<Id, Error> {
+    static ID: OnceLock<Id> = OnceLock::new();
+    let id = ID.get().copied().map_or_else(verbs::reader_id, Ok)?;
+    Ok(*ID.get_or_init(|| id))
+}
+
+/// As a reader of its own: the queue pair by which the engine reads this host, if it does, stays.
+fn device(target: &Target, told: &Bootstrapped, timeout: Duration) -> Result<Way, TrialError> {
+    let ask = |request| ask_for_pair(target, told, request, timeout);
+    let (told, mut requester) = verbs::connect(told, trial_id()?, ask)?;
+    let answer = told.responder(Via::Verbs)?.0.verbs;
+    // With a queue pair, or there would be no requester.
+    let control_rkey = answer.map_or(0, |answer| answer.control_rkey);
+    if !knock(&mut requester, Via::Verbs, &told, control_rkey)? {
+        return Err(read_error(Via::Verbs, ReadError::Timeout));
+    }
+    Ok(Way { told, pair: Pair::VERBS_VERBS, requester: Box::new(requester) })
 }
 
 /// A requester that has been answered once: what is silent is told from what is slow.
@@ -133,15 +167,25 @@ fn kernel(told: &Bootstrapped) -> Result<Way, TrialError> {
     let max_read_bytes = (told.answer.max_read_blocks(responder) * BLOCK_BYTES).min(MAX_READ_BYTES);
     let flow = FlowConfig { max_read_bytes, ..FlowConfig::default() };
     let mut requester = SoftRequester::connect(address, soft::Config::default(), flow)?;
-    let control = told.answer.control;
-    let deadline_ns = steady_ns() + PATIENCE_NS;
-    let knock = Read { id: u64::MAX, va: control.va, rkey: control.rkey, at: 0, blocks: 1, deadline_ns };
-    let broken = |broken| TrialError::Read { via: Via::Kernel, source: Box::new(DriveError::Broken(broken)) };
-    match read_one(&mut requester, knock, &mut [Block::default()], steady_ns).map_err(broken)? {
-        Outcome::Done => Ok((Via::Kernel, Box::new(requester))),
-        Outcome::Lost => {
-            Err(TrialError::Read { via: Via::Kernel, source: Box::new(DriveError::Read(ReadError::Lost)) })
-        }
-        Outcome::Timeout | Outcome::Refused(_) => Err(TrialError::Silent(address)),
+    let rkey = told.answer.control.rkey;
+    if !knock(&mut requester, Via::Kernel, told, rkey)? {
+        return Err(TrialError::Silent(address));
     }
+    Ok(Way { told: told.clone(), pair: Pair::SOFT_KERNEL, requester: Box::new(requester) })
+}
+
+/// One READ of the control region; whether it was answered.
+fn knock(requester: &mut impl Requester, via: Via, told: &Bootstrapped, rkey: u32) -> Result<bool, TrialError> {
+    let deadline_ns = steady_ns() + PATIENCE_NS;
+    let knock = Read { id: u64::MAX, va: told.answer.control.va, rkey, at: 0, blocks: 1, deadline_ns };
+    let broken = |broken| TrialError::Read { via, source: Box::new(DriveError::Broken(broken)) };
+    match read_one(requester, knock, &mut [Block::default()], steady_ns).map_err(broken)? {
+        Outcome::Done => Ok(true),
+        Outcome::Lost => Err(read_error(via, ReadError::Lost)),
+        Outcome::Timeout | Outcome::Refused(_) => Ok(false),
+    }
+}
+
+fn read_error(via: Via, error: ReadError) -> TrialError {
+    TrialError::Read { via, source: Box::new(DriveError::Read(error)) }
 }

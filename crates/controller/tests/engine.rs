@@ -11,7 +11,7 @@ use onlooker_controller::engine::{Config, Orders};
 use onlooker_controller::target::{Choice, Target};
 use onlooker_controller::{Gap, Reading, Running, Sink, State};
 use onlooker_testbed::{Agent, PATIENCE, free_port};
-use onlooker_transport::Via;
+use onlooker_transport::Pair;
 
 const INTERVAL: Duration = Duration::from_millis(20);
 
@@ -141,7 +141,7 @@ fn each_host_is_read_at_its_pace_and_a_dead_one_harms_nobody() {
     while settled.len() < 3 {
         let (host, event) = running.events.recv_timeout(PATIENCE).expect("all are tried in time");
         let expected = match event {
-            Event::State(State::Reading(via)) => host != "dead" && via == Via::Tcp,
+            Event::State(State::Reading(pair)) => host != "dead" && pair == Pair::TCP,
             Event::State(State::Failed(_)) => host == "dead",
             _ => false,
         };
@@ -171,6 +171,22 @@ fn each_host_is_read_at_its_pace_and_a_dead_one_harms_nobody() {
         assert!(times.len() > 75, "{}", times.len());
     }
     assert!(gaps > 10, "{gaps}");
+}
+
+#[test]
+fn who_asks_for_a_device_is_told_what_is_missing_and_gets_nothing_else() {
+    let agent = Agent::start();
+    let running = Watched::start();
+    let target = Target { choice: Choice::Verbs, ..(*target_of(&agent, "host")).clone() };
+    running.orders().watch(Arc::new(target));
+    for _ in 0..2 {
+        let error = running.wait("host", |event| match event {
+            Event::State(State::Failed(error)) => Some(error),
+            Event::State(State::Reading(pair)) => panic!("it is read by {pair}"),
+            _ => None,
+        });
+        assert!(error.contains("offers no verbs responder"), "{error}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ import { h, notice, setClass, setHidden, setText } from "../dom";
 import { age, count, duration, reasons, sum } from "../format";
 import { poll } from "../poll";
 import { hostAddress, replaceParameters } from "../router";
-import { STATE_HELP, STATE_RANK, ageNow, showState, showVia, viaText } from "../state";
+import { STATE_HELP, STATE_RANK, ageNow, pairText, showPair, showState } from "../state";
 import { type Column, Table } from "../table";
 import { Banner, type Page, failure } from "./page";
 
@@ -147,7 +147,7 @@ function columns(ageOf: (host: Host) => number | null): Column<Host>[] {
       },
     },
     { id: "state", label: "State", sort: (host) => STATE_RANK[host.state], cell: (node, host) => showState(node, host.state) },
-    { id: "via", label: "Answered by", title: "Who answers the READs on the host", minor: true, sort: (host) => viaText(host.via), cell: (node, host) => showVia(node, host.via) },
+    { id: "via", label: "Answered by", title: "Who answers the READs on the host", minor: true, sort: (host) => pairText(host), cell: (node, host) => showPair(node, host) },
     {
       id: "age", label: "Age", title: "Of the newest values", numeric: true, sort: (host) => ageOf(host) ?? -1,
       cell: (node, host) => {
@@ -193,7 +193,7 @@ function matches(host: Host, search: string, states: Set<HostState>, labels: Set
   const wanted = new Map<string, string[]>();
   for (const label of labels) wanted.set(label.split("=")[0]!, [...(wanted.get(label.split("=")[0]!) ?? []), label]);
   if ([...wanted.values()].some((choices) => !choices.some((label) => own.includes(label)))) return false;
-  const text = [host.name, host.address, host.state, viaText(host.via), host.error ?? "", ...own].join(" ").toLowerCase();
+  const text = [host.name, host.address, host.state, pairText(host), host.error ?? "", ...own].join(" ").toLowerCase();
   return search.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 }
 

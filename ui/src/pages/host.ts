@@ -14,7 +14,7 @@ import type { LiveState } from "../live";
 import { poll } from "../poll";
 import { WINDOWS, type TimeWindow } from "../ranges";
 import { hostAddress, replaceParameters } from "../router";
-import { showState, viaHelp, viaLong } from "../state";
+import { pairHelp, pairLong, showState } from "../state";
 import { Banner, type Page, failure } from "./page";
 import { RegionList } from "./regions";
 import { MetricSearch } from "./search";
@@ -258,8 +258,8 @@ class Head {
     setText(this.labels, Object.entries(host.labels).map(([name, value]) => `${name}=${value}`).join(" · "));
     setHidden(this.error, host.error === null);
     setText(this.error, host.error ?? "");
-    setText(this.fact("Answered by"), viaLong(host.via));
-    this.fact("Answered by").title = viaHelp(host.via);
+    setText(this.fact("Answered by"), pairLong(host));
+    this.fact("Answered by").title = pairHelp(host);
     const gaps = sum(host.gaps);
     const shown: Record<string, string> = {
       "Read every": duration(host.interval_ms),

@@ -7,7 +7,7 @@ import { h, notice, setClass, setHidden, setText, svg } from "../dom";
 import { age, bytes, count, duration, micros, quantity, reasons, sum } from "../format";
 import { poll } from "../poll";
 import { hostAddress, replaceParameters } from "../router";
-import { showState, showVia, viaText } from "../state";
+import { pairText, showPair, showState } from "../state";
 import { type Column, Table } from "../table";
 import { Banner, type Page, Tile, failure } from "./page";
 
@@ -167,7 +167,7 @@ function columns(): Column<Host>[] {
         showState(sign, host.state);
       },
     },
-    { id: "via", label: "Via", title: "Who answers the READs on the host", minor: true, sort: (host) => viaText(host.via), cell: (node, host) => showVia(node, host.via) },
+    { id: "via", label: "Via", title: "Who sends the READs and who answers them", minor: true, sort: (host) => pairText(host), cell: (node, host) => showPair(node, host) },
     { id: "strip", label: "Latency", title: "Of a READ, from request to answer", sort: (host) => host.reads.latency_us.p50, numeric: false, cell: drawStrip },
     time("p50", "p50", (host) => host.reads.latency_us.p50),
     time("p90", "p90", (host) => host.reads.latency_us.p90, true),

@@ -191,7 +191,7 @@ mod tests {
             token: Token { fingerprint: None, secret: Secret::new([7; 32]) },
             labels: [("dc".to_owned(), "a\"\n".to_owned())].into(),
             interval: Duration::from_micros(1_500),
-            choice: crate::target::Choice::Kernel,
+            choice: crate::target::Choice::Verbs,
         })
     }
 

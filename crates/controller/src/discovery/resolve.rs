@@ -30,7 +30,7 @@ pub const FILE_PATH: &str = "__meta_filepath";
 pub const TOKEN_FILE: &str = "__token_file__";
 /// Time between two readings, with its unit.
 pub const INTERVAL: &str = "__interval__";
-/// `auto`, `kernel` or `tcp`.
+/// `auto`, `verbs`, `kernel` or `tcp`.
 pub const VIA: &str = "__via__";
 /// The host's name.
 pub const INSTANCE: &str = "instance";
@@ -178,6 +178,7 @@ fn span(interval: Duration) -> Span {
 fn via_text(via: Via) -> &'static str {
     match via {
         Via::Auto => "auto",
+        Via::Verbs => "verbs",
         Via::Kernel => "kernel",
         Via::Tcp => "tcp",
     }
@@ -241,7 +242,9 @@ mod tests {
         let (found, _) = world.resolve(r#"[{"targets":["b"],"labels":{"__interval__":"2s"}}]"#, &[]);
         let target = found[0].target.as_ref().unwrap();
         assert_eq!((target.name.as_str(), target.port, target.interval.as_secs()), ("b", DEFAULT_PORT, 2));
-        assert_eq!(target.token, token);
+        assert_eq!((&target.token, target.choice), (&token, target::Choice::Auto));
+        let (found, _) = world.resolve(r#"[{"targets":["b"],"labels":{"__via__":"verbs"}}]"#, &[]);
+        assert_eq!(found[0].target.as_ref().unwrap().choice, target::Choice::Verbs);
     }
 
     #[test]

@@ -1,28 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One host: connecting, reading, backing off.
 
-use std::os::fd::AsFd as _;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onlooker_bootstrap::Id;
 use onlooker_flow::{Due, FlowId};
 use onlooker_region::Block;
-use onlooker_transport::bootstrap::Bootstrapped;
-use onlooker_transport::clock::steady_ns;
-use onlooker_transport::reader::{Frames, ReadError, Session};
-use onlooker_transport::soft::FlowConfig;
-use onlooker_transport::tcp::TcpRequester;
-use onlooker_transport::{Broken, Completion, Read, Requester as _, Via};
+use onlooker_transport::reader::{Frames, ReadError};
+use onlooker_transport::{Broken, Completion, Error, Fault, Outcome, Pair, Read, Requester as _, Via, verbs};
 
-use super::sockets::{Place, Sockets, Waiter};
-use super::{BATCH, Config, memory};
-use crate::connect::Connected;
+use super::devices::{Alarm, Devices};
+use super::link::{Carrier, Carriers, Link};
+use super::{BATCH, memory, sockets};
 use crate::processor::Share;
-use crate::sink::Reading;
-use crate::target::Target;
+use crate::sink::{Reading, State};
+use crate::target::{Choice, Target};
+use crate::ways::Detour;
 
-/// Bytes of a block.
-const BLOCK_BYTES: u32 = 1024;
 /// First pause before a host is asked again; it doubles with each failure.
 const FIRST_PAUSE_NS: u64 = 250_000_000;
 /// Longest pause.
@@ -31,26 +27,12 @@ const MAX_PAUSE_NS: u64 = 30_000_000_000;
 const STABLE_NS: u64 = 5_000_000_000;
 /// The session's counters are told so often, ns.
 const COUNTERS_INTERVAL_NS: u64 = 1_000_000_000;
-/// Readings in a row that a kernel responder may leave unanswered before the host is asked anew.
+/// Readings in a row that may get no answer before the host is asked anew. Over TCP none: what is lost there does not come again.
 const MAX_SILENCES: u32 = 2;
-
-enum Way {
-    Soft(Place),
-    Tcp(Box<TcpRequester>),
-}
-
-struct Link {
-    told: Bootstrapped,
-    session: Session,
-    way: Way,
-    /// Readings in a row that got no answer.
-    silences: u32,
-    /// Whether any reading has succeeded.
-    proven: bool,
-    /// When the session's counters were last told.
-    counted_ns: u64,
-    since_ns: u64,
-}
+/// A region that went since the directory was read costs a queue pair, and the host is asked for another at once: so often at most, ns.
+const ACCESS_PAUSE_NS: u64 = 100_000_000;
+/// That many in a row before anything was read, and it is not regions that went.
+const MAX_REFUSALS: u32 = 8;
 
 struct Cycle {
     due: Due,
@@ -64,14 +46,26 @@ struct Cycle {
 enum Failure {
     Read(ReadError),
     Broken(Broken),
+    /// The device that carries it, with all its hosts.
+    Device(String),
+}
+
+impl Failure {
+    /// Whether it is not what was read that is at fault.
+    fn is_of_carrier(&self) -> bool {
+        match self {
+            Self::Broken(_) | Self::Device(_) | Self::Read(ReadError::Timeout | ReadError::Lost) => true,
+            Self::Read(_) => false,
+        }
+    }
 }
 
 /// How a reading ended.
 pub(super) enum Ended {
     /// With frames, good or bad.
     Read,
-    /// Without. With an error the link is of no use any more.
-    Failed { due_ns: u64, reason: &'static str, error: Option<String>, silent: bool },
+    /// Without. With a state, which is the host's from now on, the link is of no use any more.
+    Failed { due_ns: u64, reason: &'static str, state: Option<State> },
 }
 
 pub(super) struct Host {
@@ -80,6 +74,8 @@ pub(super) struct Host {
     index: usize,
     generation: u32,
     link: Option<Link>,
+    /// Over the host's device, to be used from the next reading on.
+    better: Option<Link>,
     cycle: Option<Cycle>,
     /// Its readings that the processor has not finished.
     pub(super) share: Share,
@@ -87,7 +83,13 @@ pub(super) struct Host {
     asked: bool,
     failures: u32,
     not_before_ns: u64,
-    avoid_kernel: bool,
+    detour: Detour,
+    /// By which the host knows our queue pair: one for the target's life.
+    pub(super) reader_id: Option<Id>,
+    /// Queue pairs in a row that ended by a refusal before anything was read.
+    refusals: u32,
+    /// From when on it may be asked at once again, after such an end.
+    at_once_ns: u64,
 }
 
 /// The place of the host that a connector's answer is for.
@@ -104,12 +106,16 @@ impl Host {
             index,
             generation,
             link: None,
+            better: None,
             cycle: None,
             share: Share::default(),
             asked: true,
             failures: 0,
             not_before_ns: 0,
-            avoid_kernel: false,
+            detour: Detour::new(index),
+            reader_id: None,
+            refusals: 0,
+            at_once_ns: 0,
         }
     }
 
@@ -118,8 +124,9 @@ impl Host {
         (self.index as u64) << 32 | u64::from(self.generation)
     }
 
-    pub(super) fn avoids_kernel(&self) -> bool {
-        self.avoid_kernel
+    /// The way to begin with.
+    pub(super) fn first(&self, now_ns: u64) -> Via {
+        self.detour.first(now_ns)
     }
 
     /// The last try did not succeed.
@@ -127,49 +134,66 @@ impl Host {
         self.failures > 0
     }
 
-    /// The connector has brought an answer.
-    pub(super) fn link(
-        &mut self,
-        connected: Connected,
-        sockets: &mut Sockets,
-        waiter: &Waiter,
-        config: &Config,
-    ) -> Result<Via, String> {
-        self.asked = false;
-        let Connected { told, tcp } = connected;
-        let (via, way, max_read_blocks) = match tcp {
-            Some(requester) => {
-                waiter.watch(requester.as_fd()).map_err(|error| format!("epoll: {error}"))?;
-                let most = requester.max_read_blocks();
-                (Via::Tcp, Way::Tcp(Box::new(requester)), most)
-            }
-            None => {
-                let (responder, address) = told.responder(Via::Kernel).map_err(|error| error.to_string())?;
-                let max_read_bytes = told.answer.max_read_blocks(responder) * BLOCK_BYTES;
-                let flow = FlowConfig { max_read_bytes, credit_bytes: config.host_credit_bytes };
-                let place = sockets.add(address, flow, waiter).map_err(|error| error.to_string())?;
-                (Via::Kernel, Way::Soft(place), sockets.max_read_blocks(place))
-            }
-        };
-        let mut session = Session::new(&told.answer, via, max_read_blocks, config.limits);
-        let skip = config.skip.clone();
-        session.select(move |entry, _| !skip.contains(&entry.name));
-        session.rest();
-        self.link = Some(Link { told, session, way, silences: 0, proven: false, counted_ns: 0, since_ns: steady_ns() });
-        Ok(via)
-    }
-
-    /// Drops the link; READs under way are over.
-    pub(super) fn unlink(&mut self, sockets: &mut Sockets) {
-        self.cycle = None;
-        if let Some(Link { way: Way::Soft(place), .. }) = self.link.take() {
-            sockets.remove(place);
+    /// As the connector is to take it: who is read already is asked for its device or nothing.
+    pub(super) fn wanted(&self) -> Arc<Target> {
+        match &self.link {
+            Some(_) => Arc::new(Target { choice: Choice::Verbs, ..(*self.target).clone() }),
+            None => self.target.clone(),
         }
     }
 
-    /// Asking has failed: the next try has to wait.
-    pub(super) fn back_off(&mut self, now_ns: u64) {
+    /// By which the host is to know our queue pair.
+    ///
+    /// # Errors
+    /// No random numbers.
+    pub(super) fn reader_id(&mut self) -> Result<Id, Error> {
+        let id = self.reader_id.map_or_else(verbs::reader_id, Ok)?;
+        self.reader_id = Some(id);
+        Ok(id)
+    }
+
+    /// The connector has brought a way. True if it is used at once; else the next reading begins it, since one over the way of before may be under way.
+    pub(super) fn link(&mut self, link: Link) -> bool {
+        let place = if self.link.is_some() { &mut self.better } else { &mut self.link };
+        *place = Some(link);
+        self.better.is_none()
+    }
+
+    /// Between two readings: takes the better way, if there is one.
+    pub(super) fn improve<P: Alarm>(&mut self, carriers: &mut Carriers<P>) -> Option<Pair> {
+        let better = self.better.take()?;
+        let pair = better.pair;
+        if let Some(link) = self.link.replace(better) {
+            link.end(carriers);
+        }
+        Some(pair)
+    }
+
+    /// Drops the link; READs under way are over.
+    pub(super) fn unlink<P: Alarm>(&mut self, carriers: &mut Carriers<P>) {
+        self.cycle = None;
+        for link in [self.link.take(), self.better.take()].into_iter().flatten() {
+            link.end(carriers);
+        }
+    }
+
+    /// Whether it can be read.
+    pub(super) fn is_linked(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// The connector has nothing of it any more.
+    pub(super) fn answered(&mut self) {
         self.asked = false;
+    }
+
+    /// It is to be read another way, for a while.
+    pub(super) fn no_queue_pair(&mut self, now_ns: u64) {
+        self.detour.no_queue_pair(now_ns);
+    }
+
+    /// A try has failed: the next one has to wait.
+    pub(super) fn back_off(&mut self, now_ns: u64) {
         let pause_ns = FIRST_PAUSE_NS.saturating_mul(1 << self.failures.min(16)).min(MAX_PAUSE_NS);
         // Hosts that failed together shall not come back together.
         let spread_ns = pause_ns / 64 * (self.index as u64 % 16);
@@ -182,6 +206,19 @@ impl Host {
         let may = self.link.is_none() && !self.asked && now_ns >= self.not_before_ns;
         self.asked |= may;
         may
+    }
+
+    /// The address whose device is to be tried again, while the host is read another way.
+    pub(super) fn wants_device(&self, now_ns: u64) -> Option<IpAddr> {
+        let link = self.link.as_ref().filter(|link| link.pair.via != Via::Verbs)?;
+        let is_free = self.better.is_none() && !self.asked;
+        let may = self.target.choice == Choice::Auto && is_free && self.detour.is_over(now_ns);
+        may.then_some(link.told.local)
+    }
+
+    /// The connector has it.
+    pub(super) fn asking(&mut self) {
+        self.asked = true;
     }
 
     /// Why there is no reading.
@@ -200,10 +237,10 @@ impl Host {
     }
 
     /// Its flow, if it is read by a soft requester.
-    pub(super) fn place(&self) -> Option<Place> {
-        match &self.link.as_ref()?.way {
-            Way::Soft(place) => Some(*place),
-            Way::Tcp(_) => None,
+    pub(super) fn place(&self) -> Option<sockets::Place> {
+        match &self.link.as_ref()?.carrier {
+            Carrier::Soft(place) => Some(*place),
+            Carrier::Device(_) | Carrier::Tcp(_) => None,
         }
     }
 
@@ -213,7 +250,7 @@ impl Host {
     }
 
     /// Puts what the session wants under way; true if it was anything.
-    pub(super) fn submit(&mut self, sockets: &mut Sockets, now_ns: u64, reads: &mut Vec<Read>) -> bool {
+    pub(super) fn submit<P: Alarm>(&mut self, carriers: &mut Carriers<P>, now_ns: u64, reads: &mut Vec<Read>) -> bool {
         let (Some(link), Some(cycle)) = (&mut self.link, &mut self.cycle) else { return false };
         if cycle.failed.is_some() || link.session.is_done() {
             return false;
@@ -224,16 +261,25 @@ impl Host {
         if reads.is_empty() {
             return false;
         }
-        let submitted = match &mut link.way {
-            Way::Soft(place) => {
-                reads.iter_mut().for_each(|read| read.id = memory::name(self.index, read.id));
-                sockets.submit(*place, reads)
-            }
-            Way::Tcp(requester) => requester.submit(reads),
+        if !matches!(link.carrier, Carrier::Tcp(_)) {
+            reads.iter_mut().for_each(|read| read.id = memory::name(self.index, read.id));
+        }
+        let submitted = match &mut link.carrier {
+            Carrier::Device(place) => carriers.devices.submit(*place, reads),
+            Carrier::Soft(place) => carriers.sockets.submit(*place, reads),
+            Carrier::Tcp(requester) => requester.submit(reads),
         };
         match submitted {
             Ok(count) => {
                 link.session.submitted(count);
+                // A device has no room while what was given up is not done, which may be for ever: who waits for room only has waited in vain.
+                if let (0, Carrier::Device(place)) = (count, &link.carrier)
+                    && now_ns >= cycle.deadline_ns
+                    && carriers.devices.is_idle(*place)
+                {
+                    cycle.failed = Some(Failure::Read(ReadError::Timeout));
+                    return true;
+                }
                 count > 0
             }
             Err(broken) => {
@@ -244,7 +290,19 @@ impl Host {
     }
 
     /// A READ of its flow has ended.
-    pub(super) fn complete(&mut self, completion: Completion, now_ns: u64) {
+    pub(super) fn complete<P: Alarm>(&mut self, devices: &mut Devices<P>, completion: Completion, now_ns: u64) {
+        // A queue pair that has failed says why: to the session it is only lost, or refused.
+        if matches!(completion.outcome, Outcome::Lost | Outcome::Refused(_))
+            && let Some(place) = self.link.as_ref().and_then(Link::device)
+            && let Some(broken) = devices.broken(place)
+            && let Some(cycle) = &mut self.cycle
+        {
+            cycle.failed.get_or_insert(Failure::Broken(broken));
+        }
+        self.take(completion, now_ns);
+    }
+
+    fn take(&mut self, completion: Completion, now_ns: u64) {
         let completion = Completion { id: memory::local_of(completion.id), ..completion };
         let (Some(link), Some(cycle)) = (&mut self.link, &mut self.cycle) else { return };
         if let Err(error) = link.session.complete(completion, now_ns) {
@@ -254,11 +312,11 @@ impl Host {
 
     /// Takes what has come over TCP; true if it was anything.
     pub(super) fn poll_tcp(&mut self, now_ns: u64, completions: &mut Vec<Completion>) -> bool {
-        let Some(Link { session, way: Way::Tcp(requester), .. }) = &mut self.link else { return false };
+        let Some(Link { session, carrier: Carrier::Tcp(requester), .. }) = &mut self.link else { return false };
         completions.clear();
         let polled = requester.poll(session.memory(), now_ns, completions);
         for completion in completions.iter() {
-            self.complete(*completion, now_ns);
+            self.take(*completion, now_ns);
         }
         if let (Err(broken), Some(cycle)) = (polled, &mut self.cycle) {
             cycle.failed.get_or_insert(Failure::Broken(broken));
@@ -266,42 +324,83 @@ impl Host {
         !completions.is_empty()
     }
 
+    /// The device with this number is of no use any more. The host's state from now on, if it is not in a reading, which would end with that.
+    pub(super) fn lose_device(&mut self, number: u32, why: &str, now_ns: u64) -> Option<State> {
+        let is_on = |link: &Link| link.device().is_some_and(|place| place.number == number);
+        self.better.take_if(|link| is_on(link));
+        if !self.link.as_ref().is_some_and(is_on) {
+            return None;
+        }
+        let failure = Failure::Device(why.to_owned());
+        match &mut self.cycle {
+            Some(cycle) => {
+                cycle.failed.get_or_insert(failure);
+                None
+            }
+            None => self.judge(&failure, now_ns).1,
+        }
+    }
+
     /// How the reading ended, once it has.
     pub(super) fn ended(&mut self, now_ns: u64) -> Option<Ended> {
         let (Some(link), Some(cycle)) = (&mut self.link, &mut self.cycle) else {
-            return Some(Ended::Failed { due_ns: now_ns, reason: "lost", error: None, silent: false });
+            return Some(Ended::Failed { due_ns: now_ns, reason: "lost", state: None });
         };
-        let Some(failure) = cycle.failed.take() else {
-            if !link.session.is_done() {
-                return None;
-            }
-            (link.silences, link.proven) = (0, true);
-            if now_ns.saturating_sub(link.since_ns) >= STABLE_NS {
-                self.failures = 0;
-            }
-            return Some(Ended::Read);
-        };
-        let (reason, error, silent) = match &failure {
-            Failure::Broken(broken) => ("lost", Some(broken.to_string()), false),
+        let due_ns = cycle.due.due_ns;
+        if let Some(failure) = cycle.failed.take() {
+            let (reason, state) = self.judge(&failure, now_ns);
+            self.cycle = None;
+            return Some(Ended::Failed { due_ns, reason, state });
+        }
+        if !link.session.is_done() {
+            return None;
+        }
+        (link.silences, link.is_proven, self.refusals) = (0, true, 0);
+        if now_ns.saturating_sub(link.since_ns) >= STABLE_NS {
+            self.failures = 0;
+            self.detour.settled(link.pair.via);
+        }
+        Some(Ended::Read)
+    }
+
+    /// What a failure is called, and the host's state from now on where the link is of no use any more.
+    fn judge(&mut self, failure: &Failure, now_ns: u64) -> (&'static str, Option<State>) {
+        let Some(link) = &mut self.link else { return ("lost", None) };
+        let (via, is_proven) = (link.pair.via, link.is_proven);
+        let is_stable = now_ns.saturating_sub(link.since_ns) >= STABLE_NS;
+        let is_refused = matches!(failure, Failure::Broken(Broken::QueuePair(Fault::Access)));
+        if is_refused && (is_proven || self.refusals < MAX_REFUSALS) {
+            // That is how a device says that a region went since the directory was read: nobody is at fault, and nobody waits.
+            self.refusals += u32::from(!is_proven);
+            self.not_before_ns = self.at_once_ns;
+            self.at_once_ns = now_ns.max(self.not_before_ns) + ACCESS_PAUSE_NS;
+            return ("access", Some(State::Connecting));
+        }
+        let failed = |error: &dyn std::fmt::Display| Some(State::Failed(error.to_string()));
+        let (reason, state) = match failure {
+            Failure::Broken(broken) => (if is_refused { "access" } else { "lost" }, failed(broken)),
+            Failure::Device(why) => ("device", failed(why)),
             Failure::Read(error @ ReadError::Timeout) => {
                 link.silences += 1;
-                let given_up = link.silences >= MAX_SILENCES || !link.session.via().is_silent();
-                self.avoid_kernel = given_up && !link.proven && link.session.via() == Via::Kernel;
-                ("timeout", given_up.then(|| error.to_string()), true)
+                let is_over = link.silences >= MAX_SILENCES || via == Via::Tcp;
+                ("timeout", is_over.then(|| State::Silent(error.to_string())))
             }
-            Failure::Read(error @ ReadError::Gone(_)) => ("gone", Some(error.to_string()), false),
-            Failure::Read(error @ ReadError::Lost) => ("lost", Some(error.to_string()), false),
-            Failure::Read(ReadError::Overloaded) => ("overloaded", None, false),
-            Failure::Read(error @ ReadError::Control(_)) => ("control", Some(error.to_string()), false),
-            Failure::Read(error @ ReadError::Limit(_)) => ("limit", Some(error.to_string()), false),
+            Failure::Read(error @ ReadError::Gone(_)) => ("gone", failed(error)),
+            Failure::Read(error @ ReadError::Lost) => ("lost", failed(error)),
+            Failure::Read(ReadError::Overloaded) => ("overloaded", None),
+            Failure::Read(error @ ReadError::Control(_)) => ("control", failed(error)),
+            Failure::Read(error @ ReadError::Limit(_)) => ("limit", failed(error)),
         };
-        let (due_ns, proven) = (cycle.due.due_ns, link.proven);
-        // It has bootstrapped and cannot be read, or not for long: not to be asked in a tight loop.
-        if error.is_some() && (!proven || now_ns.saturating_sub(link.since_ns) < STABLE_NS) {
-            self.back_off(now_ns);
+        if state.is_some() {
+            // It has bootstrapped and cannot be read, or not for long: not to be asked in a tight loop.
+            if !is_proven || !is_stable {
+                self.back_off(now_ns);
+            }
+            if failure.is_of_carrier() {
+                self.detour.broke(via, is_proven, is_stable, now_ns);
+            }
         }
-        self.cycle = None;
-        Some(Ended::Failed { due_ns, reason, error, silent })
+        (reason, state)
     }
 
     /// The reading that has just ended well, in `frames`; the cycle is over.
@@ -338,5 +437,19 @@ impl Host {
     pub(super) fn wake_ns(&self) -> u64 {
         let (Some(link), Some(cycle)) = (&self.link, &self.cycle) else { return u64::MAX };
         link.session.wake_ns(cycle.asked_ns).min(cycle.deadline_ns)
+    }
+}
+
+/// Gives READs that have ended over sockets and devices to their hosts.
+pub(super) fn deliver<P: Alarm>(
+    hosts: &mut [Option<Host>],
+    devices: &mut Devices<P>,
+    completions: &[Completion],
+    now_ns: u64,
+) {
+    for completion in completions {
+        if let Some(host) = hosts.get_mut(memory::host_of(completion.id)).and_then(Option::as_mut) {
+            host.complete(devices, *completion, now_ns);
+        }
     }
 }

@@ -1,36 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One thread that reads all hosts, each at its pace.
 //!
-//! [`onlooker_flow::Schedule`] says whose reading begins; a host's [`onlooker_transport::reader::Session`] says which READs it wants; soft requesters (one UDP socket for each of our
-//! addresses) and TCP connections carry them. The thread sleeps in epoll until an answer, a timer, or the connector has something for it.
+//! [`onlooker_flow::Schedule`] says whose reading begins; a host's [`onlooker_transport::reader::Session`] says which READs it wants; RDMA devices, soft requesters (of either one for
+//! each of our addresses) and TCP connections carry them. The thread sleeps in epoll until an answer, a timer, or the connector has something for it.
 //!
 //! What it has read goes to the processor's thread. Owned by its thread; orders come through [`Orders`]. Cost: two system calls a batch of 64 READs and one epoll a turn; no allocation a READ.
 
+mod connecting;
+mod devices;
 mod host;
+mod link;
 mod memory;
+mod orders;
 mod sockets;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use onlooker_bootstrap::Id;
 use onlooker_flow::{Credits, Due, FlowId, Schedule};
 use onlooker_transport::clock::steady_ns;
 use onlooker_transport::reader::Limits;
-use onlooker_transport::{Completion, Read, soft};
+use onlooker_transport::verbs::Card;
+use onlooker_transport::{Completion, Read, Via, soft};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::connect::Connector;
 use crate::processor::Processor;
 use crate::sink::{Gap, Sink, State};
 use crate::target::Target;
+use devices::{Devices, Gone};
 use host::{Ended, Host};
+use link::Carriers;
+use orders::{Order, ring};
 use sockets::{Sockets, Waiter};
+
+pub use orders::Orders;
 
 /// Name and version told to agents.
 pub const READER: &str = concat!("onlooker controller ", env!("CARGO_PKG_VERSION"));
@@ -51,6 +63,8 @@ pub struct Pressure {
     pub in_flight_bytes: AtomicU64,
     /// Times that congestion marks made the total give way.
     pub decreases: AtomicU64,
+    /// Times that a host was to be read by this machine's device, and there was no queue pair.
+    pub detours: AtomicU64,
 }
 
 /// How the engine works.
@@ -86,47 +100,6 @@ impl Default for Config {
             skip: ["tcp_connections".to_owned()].into(),
         }
     }
-}
-
-/// What the engine is told.
-enum Order {
-    Watch(Arc<Target>),
-    Forget(String),
-    Stop,
-}
-
-/// The way to tell the engine something, from any thread.
-#[derive(Clone)]
-pub struct Orders {
-    orders: Sender<Order>,
-    bell: Arc<OwnedFd>,
-}
-
-impl Orders {
-    /// Watches a host; one of the same name is replaced.
-    pub fn watch(&self, target: Arc<Target>) {
-        self.send(Order::Watch(target));
-    }
-
-    /// Watches a host no more.
-    pub fn forget(&self, name: &str) {
-        self.send(Order::Forget(name.to_owned()));
-    }
-
-    fn stop(&self) {
-        self.send(Order::Stop);
-    }
-
-    fn send(&self, order: Order) {
-        // An engine that is gone needs no orders.
-        let _ = self.orders.send(order);
-        ring(&self.bell);
-    }
-}
-
-fn ring(bell: &OwnedFd) {
-    // Full means that it has been rung.
-    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
 /// Why there is no engine, or no more.
@@ -222,7 +195,11 @@ struct Engine {
     by_flow: HashMap<FlowId, usize>,
     /// Hosts in a reading.
     active: Vec<usize>,
-    sockets: Sockets,
+    carriers: Carriers<Card>,
+    /// Devices that are being opened, and who waits for them.
+    opening: HashMap<IpAddr, Vec<connecting::Waiting>>,
+    /// Devices that were lost in the poll of now.
+    gone: Vec<Gone<Card>>,
     connector: Connector,
     orders: Receiver<Order>,
     bell: Arc<OwnedFd>,
@@ -258,7 +235,12 @@ impl Engine {
             by_name: HashMap::new(),
             by_flow: HashMap::new(),
             active: Vec::new(),
-            sockets: Sockets::new(soft::Config { credit_bytes: config.credit_bytes }),
+            carriers: Carriers {
+                sockets: Sockets::new(soft::Config { credit_bytes: config.credit_bytes }),
+                devices: Devices::new(config.credit_bytes, config.host_credit_bytes),
+            },
+            opening: HashMap::new(),
+            gone: Vec::new(),
             connector,
             orders,
             bell: bell.clone(),
@@ -271,7 +253,7 @@ impl Engine {
             reads: Vec::with_capacity(BATCH),
             completions: Vec::with_capacity(BATCH),
         };
-        Ok((engine, Orders { orders: send, bell }))
+        Ok((engine, Orders::new(send, bell)))
     }
 
     /// Reads until it is told to stop.
@@ -284,7 +266,8 @@ impl Engine {
             self.begin_due();
             let moved = self.pump();
             self.give_credits();
-            if !moved {
+            // What a device has completed before it was armed wakes nobody: it is polled once more first.
+            if !moved && !self.carriers.devices.arm() {
                 self.sleep()?;
             }
         }
@@ -295,17 +278,20 @@ impl Engine {
         loop {
             match self.orders.try_recv() {
                 Ok(Order::Watch(target)) => {
-                    self.forget(&target.name);
-                    self.watch(target);
+                    let reader_id = self.forget(&target.name);
+                    self.watch(target, reader_id);
                 }
-                Ok(Order::Forget(name)) => self.forget(&name),
+                Ok(Order::Forget(name)) => {
+                    self.forget(&name);
+                }
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
             }
         }
     }
 
-    fn watch(&mut self, target: Arc<Target>) {
+    /// `reader_id`: the one of the target whose place it takes.
+    fn watch(&mut self, target: Arc<Target>, reader_id: Option<Id>) {
         let interval_ns = u64::try_from(target.interval.as_nanos()).unwrap_or(u64::MAX).max(1);
         let flow = self.schedule.add(interval_ns, steady_ns());
         // Answers for a host that had this place before carry another number.
@@ -317,42 +303,23 @@ impl Engine {
         self.by_name.insert(target.name.clone(), index);
         self.by_flow.insert(flow, index);
         self.processor.state(&target, State::Connecting);
-        let host = Host::new(target.clone(), flow, index, self.generation);
-        self.connector.ask(host.ticket(), target, false, false);
+        let mut host = Host::new(target.clone(), flow, index, self.generation);
+        host.reader_id = reader_id;
+        self.connector.ask(host.ticket(), target, Via::Verbs, false);
         self.hosts[index] = Some(host);
     }
 
-    fn forget(&mut self, name: &str) {
-        let Some(index) = self.by_name.remove(name) else { return };
-        let Some(mut host) = self.hosts[index].take() else { return };
+    /// Gives back by what the host knew our queue pair.
+    fn forget(&mut self, name: &str) -> Option<Id> {
+        let index = self.by_name.remove(name)?;
+        let mut host = self.hosts[index].take()?;
         self.schedule.remove(host.flow);
         self.by_flow.remove(&host.flow);
         self.active.retain(|other| *other != index);
-        host.unlink(&mut self.sockets);
+        host.unlink(&mut self.carriers);
         self.processor.gone(&host.target);
         self.free.push(index);
-    }
-
-    fn take_answers(&mut self) {
-        while let Some((ticket, answer)) = self.connector.answer() {
-            let index = host::index_of(ticket);
-            let Some(host) = self.hosts.get_mut(index).and_then(Option::as_mut).filter(|host| host.ticket() == ticket)
-            else {
-                continue;
-            };
-            let linked = match answer {
-                Ok(connected) => host.link(connected, &mut self.sockets, &self.waiter, &self.config),
-                Err(error) => Err(error.to_string()),
-            };
-            let state = match linked {
-                Ok(via) => State::Reading(via),
-                Err(error) => {
-                    host.back_off(steady_ns());
-                    State::Failed(error)
-                }
-            };
-            self.processor.state(&host.target, state);
-        }
+        host.reader_id
     }
 
     /// Begins the readings that are due; hosts that cannot be read have a gap instead, and are asked again when their pause is over.
@@ -370,16 +337,18 @@ impl Engine {
                 let to_ns = due.due_ns.saturating_sub(interval_ns);
                 self.processor.gap(&host.target, Gap { from_ns, to_ns, due_times: due.missed, reason: "late" });
             }
+            if let Some(pair) = host.improve(&mut self.carriers) {
+                self.processor.state(&host.target, State::Reading(pair));
+            }
             if host.begin(*due, now_ns, self.config.timeout) {
                 self.active.push(index);
+                self.improve(index, now_ns);
                 continue;
             }
             let gap = Gap { from_ns: due.due_ns, to_ns: due.due_ns, due_times: 1, reason: host.reason() };
             self.processor.gap(&host.target, gap);
             self.schedule.end(due.flow, now_ns);
-            if host.may_ask(now_ns) {
-                self.connector.ask(host.ticket(), host.target.clone(), host.avoids_kernel(), host.has_failed());
-            }
+            ask_again(&self.connector, host, now_ns);
         }
         self.due = due;
     }
@@ -389,18 +358,16 @@ impl Engine {
         let mut moved = false;
         for at in 0..self.active.len() {
             if let Some(host) = self.hosts[self.active[at]].as_mut() {
-                moved |= host.submit(&mut self.sockets, steady_ns(), &mut self.reads);
+                moved |= host.submit(&mut self.carriers, steady_ns(), &mut self.reads);
             }
         }
         let now_ns = steady_ns();
         self.completions.clear();
-        self.sockets.poll(&mut memory::Hosts(&mut self.hosts), now_ns, &mut self.completions);
-        for completion in &self.completions {
-            let index = memory::host_of(completion.id);
-            if let Some(host) = self.hosts.get_mut(index).and_then(Option::as_mut) {
-                host.complete(*completion, now_ns);
-            }
-        }
+        let hosts = &mut memory::Hosts(&mut self.hosts);
+        self.carriers.sockets.poll(hosts, now_ns, &mut self.completions);
+        self.carriers.devices.poll(hosts, now_ns, &mut self.completions, &mut self.gone);
+        self.lose_devices(now_ns);
+        host::deliver(&mut self.hosts, &mut self.carriers.devices, &self.completions, now_ns);
         moved |= !self.completions.is_empty();
         let mut at = 0;
         while at < self.active.len() {
@@ -421,6 +388,21 @@ impl Engine {
         moved
     }
 
+    /// What was read over devices that have gone is to be read anew: hosts in a reading learn of it when that ends, the others now.
+    fn lose_devices(&mut self, now_ns: u64) {
+        for Gone { number, why, flows } in std::mem::take(&mut self.gone) {
+            // Queue pairs that the connector has keep it open.
+            self.waiter.forget(flows.port().queue().as_fd());
+            for host in self.hosts.iter_mut().flatten() {
+                let Some(state) = host.lose_device(number, &why, now_ns) else { continue };
+                host.unlink(&mut self.carriers);
+                self.processor.state(&host.target, state);
+                ask_again(&self.connector, host, now_ns);
+            }
+            self.connector.end(Box::new(flows));
+        }
+    }
+
     /// Lets the network have its say.
     fn give_credits(&mut self) {
         let now_ns = steady_ns();
@@ -428,13 +410,15 @@ impl Engine {
             return;
         }
         self.credits_at_ns = now_ns + CREDITS_INTERVAL_NS;
-        if self.sockets.was_marked() {
+        if self.carriers.sockets.was_marked() {
             self.credits.congestion();
         }
         self.credits.advance(now_ns, CREDITS_INTERVAL_NS);
-        self.sockets.set_credit_bytes(self.credits.total_bytes());
+        self.carriers.sockets.set_credit_bytes(self.credits.total_bytes());
+        self.carriers.devices.set_credit_bytes(self.credits.total_bytes());
         self.pressure.total_bytes.store(self.credits.total_bytes().into(), Ordering::Relaxed);
-        self.pressure.in_flight_bytes.store(self.sockets.bytes_in_flight(), Ordering::Relaxed);
+        let in_flight_bytes = self.carriers.sockets.bytes_in_flight() + self.carriers.devices.bytes_in_flight();
+        self.pressure.in_flight_bytes.store(in_flight_bytes, Ordering::Relaxed);
         self.pressure.decreases.store(self.credits.decreases, Ordering::Relaxed);
     }
 
@@ -443,37 +427,44 @@ impl Engine {
         self.schedule.end(host.flow, now_ns);
         match ended {
             Ended::Read => {
-                let repeated = host.place().map_or(0, |place| self.sockets.repeated(place));
+                let repeated = host.place().map_or(0, |place| self.carriers.sockets.repeated(place));
                 if let Some(reading) = host.reading(now_ns, repeated, self.processor.spare())
                     && !self.processor.reading(&host.target, reading, &host.share)
                 {
                     host.was_dropped();
                 }
             }
-            Ended::Failed { due_ns, reason, error, silent } => {
+            Ended::Failed { due_ns, reason, state } => {
                 self.processor.gap(&host.target, Gap { from_ns: due_ns, to_ns: due_ns, due_times: 1, reason });
-                let Some(error) = error else { return };
-                host.unlink(&mut self.sockets);
-                self.processor.state(&host.target, if silent { State::Silent(error) } else { State::Failed(error) });
-                if host.may_ask(now_ns) {
-                    self.connector.ask(host.ticket(), host.target.clone(), host.avoids_kernel(), host.has_failed());
-                }
+                let Some(state) = state else { return };
+                host.unlink(&mut self.carriers);
+                self.processor.state(&host.target, state);
+                ask_again(&self.connector, host, now_ns);
             }
         }
     }
 
     fn sleep(&mut self) -> Result<(), EngineError> {
         let now_ns = steady_ns();
-        let timers = [self.schedule.next_ns(), self.sockets.wake_ns()];
+        let timers = [self.schedule.next_ns(), self.carriers.sockets.wake_ns(), self.carriers.devices.wake_ns()];
         let sessions = self.active.iter().filter_map(|index| self.hosts[*index].as_ref().map(Host::wake_ns));
         let told_ns = if self.processor.flush() { u64::MAX } else { now_ns + TOLD_INTERVAL_NS };
         let until_ns = timers.into_iter().flatten().chain(sessions).chain([told_ns]).min();
         let until_ns = until_ns.filter(|until_ns| *until_ns < u64::MAX);
         let timeout = until_ns.map(|until_ns| Duration::from_nanos(until_ns.saturating_sub(now_ns)));
-        self.waiter.wait(timeout).map_err(system("wait"))?;
+        if self.waiter.wait(timeout).map_err(system("wait"))? {
+            self.carriers.devices.rung();
+        }
         let mut rung = [0; 8];
         let _ = rustix::io::read(&self.bell, &mut rung);
         Ok(())
+    }
+}
+
+/// Has a host asked that cannot be read, unless it has to wait.
+fn ask_again(connector: &Connector, host: &mut Host, now_ns: u64) {
+    if host.may_ask(now_ns) {
+        connector.ask(host.ticket(), host.target.clone(), host.first(now_ns), host.has_failed());
     }
 }
 

@@ -104,6 +104,11 @@ fn own_address(peer: SocketAddr) -> io::Result<IpAddr> {
     Ok(probe.local_addr()?.ip())
 }
 
+/// What descriptors of devices are marked with.
+const DEVICE: u64 = 1;
+/// Descriptors that one sleep tells of.
+const EVENTS: usize = 8;
+
 /// Sleeps until one of many descriptors is readable.
 pub(super) struct Waiter {
     epoll: OwnedFd,
@@ -119,15 +124,27 @@ impl Waiter {
         Ok(epoll::add(&self.epoll, descriptor, EventData::new_u64(0), EventFlags::IN)?)
     }
 
-    /// Sleeps; `None`: until something comes.
-    pub(super) fn wait(&self, timeout: Option<Duration>) -> io::Result<()> {
+    /// As [`Waiter::watch`], and [`Waiter::wait`] tells of it.
+    pub(super) fn watch_device(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, descriptor, EventData::new_u64(DEVICE), EventFlags::IN)?)
+    }
+
+    /// Does not wake for this one any more, though others may keep it open.
+    pub(super) fn forget(&self, descriptor: BorrowedFd<'_>) {
+        // One that is not watched is forgotten already.
+        let _ = epoll::delete(&self.epoll, descriptor);
+    }
+
+    /// Sleeps; `None`: until something comes. Whether it was a device, as far as was looked: one that was not stays readable.
+    pub(super) fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         });
-        let mut events: [Event; 1] = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }];
+        let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; EVENTS];
         match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Ok(ready) => Ok(events[..ready].iter().any(|event| event.data.u64() == DEVICE)),
+            Err(rustix::io::Errno::INTR) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
     }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use hdrhistogram::Histogram;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::Acquisition;
-use onlooker_transport::Via;
+use onlooker_transport::Pair;
 use onlooker_transport::clock::{Moment, Relation, steady_ns};
 use onlooker_transport::reader;
 use tokio::sync::watch;
@@ -181,11 +181,11 @@ impl Shown {
         }
     }
 
-    /// Who answers.
+    /// Who asks and who answers.
     #[must_use]
-    pub fn via(&self) -> Option<Via> {
+    pub fn pair(&self) -> Option<Pair> {
         match self.state {
-            State::Reading(via) => Some(via),
+            State::Reading(pair) => Some(pair),
             _ => None,
         }
     }

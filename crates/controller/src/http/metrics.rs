@@ -253,6 +253,11 @@ fn own(shared: &Shared, families: &mut Families) {
             "Failures of the disk.",
             counters.failures.load(Ordering::Relaxed),
         ),
+        (
+            "onlooker_controller_device_detours_total",
+            "Times that a host was to be read by an RDMA device, and there was no queue pair.",
+            shared.pressure.detours.load(Ordering::Relaxed),
+        ),
     ] {
         families.own(name, Counter, help, &[], value as f64);
     }

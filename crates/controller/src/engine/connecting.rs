@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From what the connector brings to a host that can be read.
+//!
+//! A host that is to be read by a device goes to the connector twice, and in between its queue pair is made here. Devices are opened there, too, since that takes its time;
+//! whoever needs one meanwhile waits.
+
+use std::net::IpAddr;
+use std::os::fd::AsFd as _;
+use std::sync::atomic::Ordering;
+
+use onlooker_bootstrap::VERBS;
+use onlooker_transport::bootstrap::Bootstrapped;
+use onlooker_transport::clock::steady_ns;
+use onlooker_transport::verbs::{Card, Unconnected};
+use onlooker_transport::{Error, Via};
+
+use super::Engine;
+use super::host::{self, Host};
+use super::link::Link;
+use crate::connect::{Answer, Connected, Step, is_no_device};
+use crate::sink::State;
+use crate::target::Choice;
+
+/// A host that waits for a device to be opened.
+pub(super) type Waiting = (u64, Box<Bootstrapped>);
+
+/// Why a host has no queue pair here.
+enum Without {
+    /// There is no device.
+    Device(String),
+    /// There is one that gives none.
+    QueuePair(String),
+}
+
+fn find(hosts: &mut [Option<Host>], ticket: u64) -> Option<&mut Host> {
+    hosts.get_mut(host::index_of(ticket)).and_then(Option::as_mut).filter(|host| host.ticket() == ticket)
+}
+
+/// The host has a device that it cannot be read by now: it may be later.
+fn is_away(connected: &Connected) -> bool {
+    let responder = connected.told.answer.responder(VERBS);
+    responder.is_some_and(|responder| responder.problem.is_some())
+}
+
+impl Engine {
+    pub(super) fn take_answers(&mut self) {
+        while let Some(answer) = self.connector.answer() {
+            match answer {
+                Answer::Host(ticket, Ok(Step::Told(told))) => self.pair(ticket, told),
+                Answer::Host(ticket, Ok(Step::Linked(connected))) => self.link(ticket, *connected),
+                Answer::Host(ticket, Err(error)) => self.failed(ticket, error.to_string()),
+                Answer::Device(local, opened) => self.take_device(local, opened),
+            }
+        }
+    }
+
+    /// Makes a queue pair for a host that is to be read by a device, and has the connector go on with it.
+    fn pair(&mut self, ticket: u64, told: Box<Bootstrapped>) {
+        let now_ns = steady_ns();
+        let Some(host) = find(&mut self.hosts, ticket) else { return };
+        let local = told.local;
+        if let Some(waiting) = self.opening.get_mut(&local) {
+            waiting.push((ticket, told));
+            return;
+        }
+        let made = match self.carriers.devices.find(local, now_ns) {
+            None => {
+                self.opening.insert(local, vec![(ticket, told)]);
+                self.connector.open(local);
+                return;
+            }
+            Some(Err(why)) => Err(Without::Device(why.to_owned())),
+            Some(Ok(card)) => Unconnected::new(card)
+                .and_then(|pair| Ok((pair, host.reader_id()?)))
+                .map_err(|error| Without::QueuePair(error.to_string())),
+        };
+        match made {
+            Ok(pair) => self.connector.pair((ticket, host.wanted()), told, pair, host.first(now_ns)),
+            Err(without) => self.go_without(ticket, told, without),
+        }
+    }
+
+    /// Has a host that is read another way asked for a queue pair again, if it is time. Nobody is asked while this machine has no device.
+    pub(super) fn improve(&mut self, index: usize, now_ns: u64) {
+        let Some(host) = self.hosts[index].as_mut() else { return };
+        let Some(local) = host.wants_device(now_ns) else { return };
+        if self.opening.contains_key(&local) {
+            return;
+        }
+        match self.carriers.devices.find(local, now_ns) {
+            Some(Ok(_)) => {
+                host.asking();
+                self.connector.ask(host.ticket(), host.wanted(), Via::Verbs, false);
+            }
+            Some(Err(_)) => host.no_queue_pair(now_ns),
+            None => {
+                self.opening.insert(local, Vec::new());
+                self.connector.open(local);
+            }
+        }
+    }
+
+    fn take_device(&mut self, local: IpAddr, opened: Result<Card, Error>) {
+        if opened.as_ref().is_err_and(|error| !is_no_device(error)) {
+            self.pressure.detours.fetch_add(1, Ordering::Relaxed);
+        }
+        let watched = opened.map_err(|error| error.to_string()).and_then(|card| {
+            let watched = self.waiter.watch_device(card.queue().as_fd());
+            watched.map(|()| card).map_err(|error| format!("RDMA device of {local}: epoll: {error}"))
+        });
+        match watched {
+            Ok(card) => self.carriers.devices.opened(local, card),
+            Err(why) => self.carriers.devices.absent(local, why, steady_ns()),
+        }
+        for (ticket, told) in self.opening.remove(&local).unwrap_or_default() {
+            self.pair(ticket, told);
+        }
+    }
+
+    fn go_without(&mut self, ticket: u64, told: Box<Bootstrapped>, without: Without) {
+        let now_ns = steady_ns();
+        let Some(host) = find(&mut self.hosts, ticket) else { return };
+        host.no_queue_pair(now_ns);
+        let why = match without {
+            Without::Device(why) => why,
+            Without::QueuePair(why) => {
+                self.pressure.detours.fetch_add(1, Ordering::Relaxed);
+                why
+            }
+        };
+        if host.is_linked() {
+            host.answered();
+        } else if host.target.choice == Choice::Auto {
+            self.connector.rest(ticket, host.target.clone(), told, host.first(now_ns));
+        } else {
+            self.give_up(ticket, why);
+        }
+    }
+
+    fn link(&mut self, ticket: u64, connected: Connected) {
+        let now_ns = steady_ns();
+        let Some(host) = find(&mut self.hosts, ticket) else { return };
+        host.answered();
+        if connected.instead.is_some() {
+            self.pressure.detours.fetch_add(1, Ordering::Relaxed);
+        }
+        if host.target.choice == Choice::Auto && (connected.instead.is_some() || is_away(&connected)) {
+            host.no_queue_pair(now_ns);
+        }
+        match Link::of(connected, &mut self.carriers, &self.waiter, &self.config, now_ns) {
+            Ok(link) => {
+                let pair = link.pair;
+                if host.link(link) {
+                    self.processor.state(&host.target, State::Reading(pair));
+                }
+            }
+            Err(why) => self.give_up(ticket, why),
+        }
+    }
+
+    /// The connector has failed.
+    fn failed(&mut self, ticket: u64, why: String) {
+        let Some(host) = find(&mut self.hosts, ticket) else { return };
+        if host.is_linked() {
+            // Only its device was asked for.
+            self.pressure.detours.fetch_add(1, Ordering::Relaxed);
+            host.no_queue_pair(steady_ns());
+        }
+        self.give_up(ticket, why);
+    }
+
+    /// A host that has got no link now: it waits, unless it is read all the same.
+    fn give_up(&mut self, ticket: u64, why: String) {
+        let Some(host) = find(&mut self.hosts, ticket) else { return };
+        host.answered();
+        if !host.is_linked() {
+            host.back_off(steady_ns());
+            self.processor.state(&host.target, State::Failed(why));
+        }
+    }
+}

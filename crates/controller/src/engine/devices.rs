@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+//! This machine's RDMA devices, one for each of its addresses that leads to hosts which are read over theirs.
+//!
+//! Each has one completion queue for all its hosts. [`Flows`] says what is posted; here it is said how much (credits, as for sockets), when the engine may sleep, and when a
+//! device is of no use any more: it goes as a whole then, and is opened anew for whoever asks next.
+//!
+//! Owned by the engine's thread. Cost: two system calls a sleep and device with a card, for arming.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use onlooker_region::limits::BLOCK_BYTES;
+use onlooker_transport::verbs::{Card, Flow, Flows, Port};
+use onlooker_transport::{Broken, Completion, Memory, Read};
+use onlooker_verbs::Event;
+
+/// An address that no device has is looked up again after so long, ns.
+const ABSENT_NS: u64 = 60_000_000_000;
+/// Devices are asked so often what they have to tell beside completions, ns.
+const EVENTS_INTERVAL_NS: u64 = 100_000_000;
+
+/// What is needed of a device beside READs.
+pub(super) trait Alarm: Port {
+    /// Has the engine wake at the next completion. Those that came before do not wake it.
+    ///
+    /// # Errors
+    /// The device has refused.
+    fn arm(&mut self) -> Result<(), onlooker_verbs::Error>;
+
+    /// Why it is of no use any more, if it says so.
+    fn end(&mut self) -> Option<String>;
+}
+
+impl Alarm for Card {
+    fn arm(&mut self) -> Result<(), onlooker_verbs::Error> {
+        self.queue().arm()
+    }
+
+    fn end(&mut self) -> Option<String> {
+        loop {
+            match self.queue().device().event() {
+                Ok(None) => return None,
+                Ok(Some(Event::Device)) => return Some("it has failed or was removed".into()),
+                Ok(Some(Event::CompletionQueue)) => return Some("its completion queue has lost completions".into()),
+                // Queue pairs tell of themselves by completions; the others pass.
+                Ok(Some(_)) => {}
+                Err(error) => return Some(error.to_string()),
+            }
+        }
+    }
+}
+
+/// A flow and the device that it is on: another one, opened later by the same address, has another number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    local: IpAddr,
+    pub(super) number: u32,
+    flow: Flow,
+}
+
+/// READs under way.
+#[derive(Default)]
+struct InFlight {
+    reads: HashMap<u64, (Flow, u64)>,
+    of_flow: HashMap<Flow, u64>,
+    bytes: u64,
+}
+
+/// Bytes that may be under way.
+#[derive(Clone, Copy)]
+struct Credit {
+    all: u64,
+    of_host: u64,
+}
+
+impl InFlight {
+    /// How many of these may go now. The first of a device, and of a host, always may.
+    fn fits(&self, flow: Flow, reads: &[Read], credit: Credit) -> usize {
+        let (mut all, mut own) = (self.bytes, self.of(flow));
+        let fits = |read: &&Read| {
+            let bytes = bytes_of(read);
+            let fits = (all == 0 || all + bytes <= credit.all) && (own == 0 || own + bytes <= credit.of_host);
+            (all, own) = (all + bytes, own + bytes);
+            fits
+        };
+        reads.iter().take_while(fits).count()
+    }
+
+    fn of(&self, flow: Flow) -> u64 {
+        self.of_flow.get(&flow).copied().unwrap_or(0)
+    }
+
+    fn begin(&mut self, flow: Flow, reads: &[Read]) {
+        for read in reads {
+            let bytes = bytes_of(read);
+            self.reads.insert(read.id, (flow, bytes));
+            *self.of_flow.entry(flow).or_default() += bytes;
+            self.bytes += bytes;
+        }
+    }
+
+    fn end(&mut self, completions: &[Completion]) {
+        for completion in completions {
+            let Some((flow, bytes)) = self.reads.remove(&completion.id) else { continue };
+            self.bytes -= bytes;
+            if let Some(own) = self.of_flow.get_mut(&flow) {
+                *own -= bytes;
+            }
+        }
+    }
+}
+
+fn bytes_of(read: &Read) -> u64 {
+    u64::from(read.blocks) * BLOCK_BYTES as u64
+}
+
+struct Device<P: Port> {
+    flows: Flows<P>,
+    number: u32,
+    in_flight: InFlight,
+    /// Set, and nothing has completed since.
+    is_armed: bool,
+    /// Completions polled since it was opened.
+    completed: u64,
+    /// Why it is of no use any more; it goes with the next poll.
+    trouble: Option<String>,
+}
+
+/// A device that was of no use any more.
+pub(super) struct Gone<P: Port> {
+    /// As in [`Place`].
+    pub(super) number: u32,
+    /// Why.
+    pub(super) why: String,
+    /// Ending them takes its time.
+    pub(super) flows: Flows<P>,
+}
+
+pub(super) struct Devices<P: Port> {
+    devices: HashMap<IpAddr, Device<P>>,
+    /// Addresses without a device: why, and until when that is believed.
+    absent: HashMap<IpAddr, (String, u64)>,
+    opened: u32,
+    credit: Credit,
+    events_at_ns: u64,
+}
+
+impl<P: Alarm> Devices<P> {
+    /// None yet. Bytes that may be in flight over each, and from one host.
+    pub(super) fn new(credit_bytes: u32, host_credit_bytes: u32) -> Self {
+        let credit = Credit { all: credit_bytes.into(), of_host: host_credit_bytes.into() };
+        Self { devices: HashMap::new(), absent: HashMap::new(), opened: 0, credit, events_at_ns: 0 }
+    }
+
+    /// The device of an address, to make queue pairs of; why there is none; `None`: it is to be opened.
+    pub(super) fn find(&self, local: IpAddr, now_ns: u64) -> Option<Result<&P, &str>> {
+        if let Some(device) = self.devices.get(&local) {
+            return Some(Ok(device.flows.port()));
+        }
+        let (why, until_ns) = self.absent.get(&local)?;
+        (now_ns < *until_ns).then_some(Err(why.as_str()))
+    }
+
+    /// An address's device was opened.
+    pub(super) fn opened(&mut self, local: IpAddr, port: P) {
+        self.opened = self.opened.wrapping_add(1);
+        self.absent.remove(&local);
+        let device = Device {
+            flows: Flows::new(port),
+            number: self.opened,
+            in_flight: InFlight::default(),
+            is_armed: false,
+            completed: 0,
+            trouble: None,
+        };
+        self.devices.insert(local, device);
+    }
+
+    /// An address has no device.
+    pub(super) fn absent(&mut self, local: IpAddr, why: String, now_ns: u64) {
+        self.absent.insert(local, (why, now_ns + ABSENT_NS));
+    }
+
+    /// Takes a connected queue pair of the address's device.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub(super) fn add(&mut self, local: IpAddr, pair: P::Pair) -> Result<Place, String> {
+        let gone = || format!("RDMA device of {local}: it has gone while the host was asked");
+        let device = self.devices.get_mut(&local).ok_or_else(gone)?;
+        // It may be one that was opened since.
+        device.flows.port().settings(&pair).ok_or_else(gone)?;
+        let flow = device.flows.add(pair);
+        let flow =
+            flow.ok_or_else(|| format!("RDMA device of {local}: it has 65536 queue pairs, and no room for more"))?;
+        Ok(Place { local, number: device.number, flow })
+    }
+
+    fn device(&mut self, place: Place) -> Option<&mut Device<P>> {
+        self.devices.get_mut(&place.local).filter(|device| device.number == place.number)
+    }
+
+    /// Ends a flow; its READs are over.
+    pub(super) fn remove(&mut self, place: Place) {
+        if let Some(device) = self.device(place) {
+            let mut completions = Vec::new();
+            device.flows.remove(place.flow, &mut completions);
+            device.in_flight.end(&completions);
+            device.in_flight.of_flow.remove(&place.flow);
+        }
+    }
+
+    /// Why a flow takes no READs any more, if that is so.
+    pub(super) fn broken(&mut self, place: Place) -> Option<Broken> {
+        self.device(place).map_or(Some(Broken::Closed), |device| device.flows.broken(place.flow))
+    }
+
+    /// Whether nothing of a flow is under way.
+    pub(super) fn is_idle(&mut self, place: Place) -> bool {
+        self.device(place).is_none_or(|device| device.in_flight.of(place.flow) == 0)
+    }
+
+    /// As [`onlooker_transport::Requester::submit`].
+    pub(super) fn submit(&mut self, place: Place, reads: &[Read]) -> Result<usize, Broken> {
+        let credit = self.credit;
+        let Some(device) = self.device(place) else { return Err(Broken::Closed) };
+        let fits = device.in_flight.fits(place.flow, reads, credit);
+        let taken = device.flows.submit(place.flow, &reads[..fits])?;
+        device.in_flight.begin(place.flow, &reads[..taken]);
+        // A batch that the device refuses is told by nothing else where nothing was under way.
+        match device.flows.broken(place.flow).filter(|_| taken < fits) {
+            Some(broken) => Err(broken),
+            None => Ok(taken),
+        }
+    }
+
+    /// As [`Flows::poll`], for all. Devices that are of no use any more go; their READs have ended.
+    pub(super) fn poll(
+        &mut self,
+        memory: &mut impl Memory,
+        now_ns: u64,
+        completions: &mut Vec<Completion>,
+        gone: &mut Vec<Gone<P>>,
+    ) {
+        let is_time = now_ns >= self.events_at_ns;
+        if is_time {
+            self.events_at_ns = now_ns + EVENTS_INTERVAL_NS;
+        }
+        let mut ended = Vec::new();
+        for (local, device) in &mut self.devices {
+            let before = completions.len();
+            let polled = device.flows.poll(memory, now_ns, completions);
+            device.in_flight.end(&completions[before..]);
+            let completed = device.flows.counters().completions;
+            // Also those that nobody waits for any more.
+            device.is_armed &= completed == std::mem::replace(&mut device.completed, completed);
+            let trouble = device.trouble.take().or_else(|| polled.err().map(|broken| broken.to_string()));
+            let trouble = trouble.or_else(|| is_time.then(|| device.flows.port_mut().end()).flatten());
+            if let Some(why) = trouble {
+                ended.push((*local, why));
+            }
+        }
+        for (local, why) in ended {
+            if let Some(Device { flows, number, .. }) = self.devices.remove(&local) {
+                gone.push(Gone { number, why: format!("RDMA device of {local}: {why}"), flows });
+            }
+        }
+    }
+
+    /// Before a sleep: has each device wake the engine. True where that was new to one: what has completed before is to be polled for first.
+    pub(super) fn arm(&mut self) -> bool {
+        let mut is_new = false;
+        for device in self.devices.values_mut().filter(|device| !device.is_armed) {
+            match device.flows.port_mut().arm() {
+                Ok(()) => device.is_armed = true,
+                Err(error) => device.trouble = Some(error.to_string()),
+            }
+            is_new = true;
+        }
+        is_new
+    }
+
+    /// One of them has woken the engine: what it was armed for has come.
+    pub(super) fn rung(&mut self) {
+        self.devices.values_mut().for_each(|device| device.is_armed = false);
+    }
+
+    pub(super) fn set_credit_bytes(&mut self, bytes: u32) {
+        self.credit.all = bytes.into();
+    }
+
+    pub(super) fn bytes_in_flight(&self) -> u64 {
+        self.devices.values().map(|device| device.in_flight.bytes).sum()
+    }
+
+    /// When [`Devices::poll`] has something to do even if nothing completes.
+    pub(super) fn wake_ns(&self) -> Option<u64> {
+        self.devices.values().filter_map(|device| device.flows.wake_ns()).min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

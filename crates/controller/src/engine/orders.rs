@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the engine is told, from any thread.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use crate::target::Target;
+
+/// What the engine is told.
+pub(super) enum Order {
+    Watch(Arc<Target>),
+    Forget(String),
+    Stop,
+}
+
+/// The way to tell the engine something, from any thread.
+#[derive(Clone)]
+pub struct Orders {
+    orders: Sender<Order>,
+    bell: Arc<OwnedFd>,
+}
+
+impl Orders {
+    /// To whoever receives, and sleeps on `bell`.
+    pub(super) fn new(orders: Sender<Order>, bell: Arc<OwnedFd>) -> Self {
+        Self { orders, bell }
+    }
+
+    /// Watches a host; one of the same name is replaced.
+    pub fn watch(&self, target: Arc<Target>) {
+        self.send(Order::Watch(target));
+    }
+
+    /// Watches a host no more.
+    pub fn forget(&self, name: &str) {
+        self.send(Order::Forget(name.to_owned()));
+    }
+
+    pub(super) fn stop(&self) {
+        self.send(Order::Stop);
+    }
+
+    fn send(&self, order: Order) {
+        // An engine that is gone needs no orders.
+        let _ = self.orders.send(order);
+        ring(&self.bell);
+    }
+}
+
+/// Wakes who sleeps on it.
+pub(super) fn ring(bell: &OwnedFd) {
+    // Full means that it has been rung.
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}
