@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use onlooker_bootstrap::{Id, VerbsRequest};
 use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, bootstrap_with, resolve};
 use onlooker_transport::tcp::TcpRequester;
-use onlooker_transport::verbs::{self, Card, CardPair, Unconnected};
+use onlooker_transport::verbs::{self, Card, CardPair, DirectoryCopy, Unconnected};
 use onlooker_transport::{Error, Via};
 
 use crate::target::{Choice, Target};
@@ -26,8 +26,8 @@ use crate::ways::way;
 
 /// What carries a host's READs.
 pub enum Way {
-    /// A connected queue pair of this machine's device.
-    Verbs(Box<CardPair>),
+    /// A connected queue pair of this machine's device, and where the host writes its directory to.
+    Verbs(Box<CardPair>, DirectoryCopy),
     /// Datagrams to the kernel responder.
     Kernel,
     /// A connection to the agent.
@@ -321,8 +321,9 @@ fn connect(
 ) -> Result<Connected, Error> {
     let told = ask_for_pair(target, told, request, timeout)?;
     let pair = pair.take().ok_or_else(|| Error::NoQueuePair { peer: told.peer.to_string() })?;
+    let copy = pair.copy();
     let pair = pair.connect(&told)?;
-    Ok(Connected { told, way: Way::Verbs(Box::new(pair)), instead: None })
+    Ok(Connected { told, way: Way::Verbs(Box::new(pair), copy), instead: None })
 }
 
 /// This machine has no device that leads there, and nothing is wrong with that.

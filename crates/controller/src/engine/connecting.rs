@@ -70,7 +70,7 @@ impl Engine {
                 return;
             }
             Some(Err(why)) => Err(Without::Device(why.to_owned())),
-            Some(Ok(card)) => Unconnected::new(card)
+            Some(Ok(card)) => Unconnected::for_host(card, &told)
                 .and_then(|pair| Ok((pair, host.reader_id()?)))
                 .map_err(|error| Without::QueuePair(error.to_string())),
         };

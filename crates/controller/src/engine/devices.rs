@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use onlooker_region::limits::BLOCK_BYTES;
-use onlooker_transport::verbs::{Card, Flow, Flows, Port};
+use onlooker_transport::verbs::{Card, Flow, Flows, Port, SharedMirror};
 use onlooker_transport::{Broken, Completion, Memory, Read};
 use onlooker_verbs::Event;
 
@@ -181,16 +181,19 @@ impl<P: Alarm> Devices<P> {
         self.absent.insert(local, (why, now_ns + ABSENT_NS));
     }
 
-    /// Takes a connected queue pair of the address's device.
+    /// Takes a connected queue pair of the address's device, and what its host writes its directory to.
     ///
     /// # Errors
     /// It cannot.
-    pub(super) fn add(&mut self, local: IpAddr, pair: P::Pair) -> Result<Place, String> {
+    pub(super) fn add(&mut self, local: IpAddr, pair: P::Pair, copy: Option<SharedMirror>) -> Result<Place, String> {
         let gone = || format!("RDMA device of {local}: it has gone while the host was asked");
         let device = self.devices.get_mut(&local).ok_or_else(gone)?;
         // It may be one that was opened since.
         device.flows.port().settings(&pair).ok_or_else(gone)?;
-        let flow = device.flows.add(pair);
+        let flow = match copy {
+            Some(copy) => device.flows.add_with_copy(pair, copy),
+            None => device.flows.add(pair),
+        };
         let flow =
             flow.ok_or_else(|| format!("RDMA device of {local}: it has 65536 queue pairs, and no room for more"))?;
         Ok(Place { local, number: device.number, flow })

@@ -72,11 +72,13 @@ impl Link {
         config: &Config,
         now_ns: u64,
     ) -> Result<Self, String> {
+        let mut mirror = None;
         let (pair, carrier, max_read_blocks) = match way {
-            Way::Verbs(pair) => {
+            Way::Verbs(pair, copy) => {
                 let (responder, _) = told.responder(Via::Verbs).map_err(|error| error.to_string())?;
                 let most = told.answer.max_read_blocks(responder).min(Settings::default().max_read_blocks);
-                let place = carriers.devices.add(told.local, *pair)?;
+                mirror = copy.mirror();
+                let place = carriers.devices.add(told.local, *pair, mirror.clone())?;
                 (Pair::VERBS_VERBS, Carrier::Device(place), most)
             }
             Way::Kernel => {
@@ -92,7 +94,11 @@ impl Link {
                 (Pair::TCP, Carrier::Tcp(requester), most)
             }
         };
-        Ok(Self::new(told, (pair, carrier), max_read_blocks, config, now_ns))
+        let mut link = Self::new(told, (pair, carrier), max_read_blocks, config, now_ns);
+        if let Some(mirror) = mirror {
+            link.session.mirror(Box::new(mirror));
+        }
+        Ok(link)
     }
 
     /// READs under way are over.

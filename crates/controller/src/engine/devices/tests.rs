@@ -171,7 +171,7 @@ impl World {
     /// As the connector and the engine do it.
     fn link(&mut self, index: usize, far: &far::Host) {
         let pair = self.desk().unwrap().pair();
-        let place = self.carriers.devices.add(LOCAL, pair).unwrap();
+        let place = self.carriers.devices.add(LOCAL, pair, None).unwrap();
         let carrier = (Pair::VERBS_VERBS, Carrier::Device(place));
         let link = Link::new(told(far), carrier, 4, &Config::default(), self.now_ns);
         let host = self.host(index);
@@ -335,7 +335,7 @@ fn flows<const N: usize>(devices: &mut Devices<Desk>) -> [Place; N] {
     devices.opened(LOCAL, Desk::plain());
     std::array::from_fn(|_| {
         let pair = devices.devices.get_mut(&LOCAL).unwrap().flows.port_mut().pair();
-        devices.add(LOCAL, pair).unwrap()
+        devices.add(LOCAL, pair, None).unwrap()
     })
 }
 
@@ -405,8 +405,8 @@ fn an_address_without_a_device_is_not_looked_up_for_every_host() {
     assert_eq!(devices.find(LOCAL, ABSENT_NS + 4).and_then(Result::err), Some("there is none"));
     assert!(devices.find(LOCAL, ABSENT_NS + 5).is_none());
     let pair = Desk::plain().pair();
-    assert!(devices.add(LOCAL, pair.clone()).is_err());
+    assert!(devices.add(LOCAL, pair.clone(), None).is_err());
     devices.opened(LOCAL, Desk::plain());
     assert!(devices.find(LOCAL, 6).is_some_and(|found| found.is_ok()));
-    assert!(devices.add(LOCAL, pair).unwrap_err().contains("gone"), "another one's queue pair");
+    assert!(devices.add(LOCAL, pair, None).unwrap_err().contains("gone"), "another one's queue pair");
 }
