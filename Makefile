@@ -27,6 +27,7 @@ help:
 	@echo '  bench-victim       what being monitored costs Redis: Onlooker, node_exporter, netdata (root; 25 minutes)'
 	@echo '  bench-scheduler-latency  what counting how long tasks wait costs them, and Redis (root; ten minutes)'
 	@echo '  bench-tables       16,384 TCP connections and 40 control groups as tables, beside ss and a C program; a host with 100,000 sockets (root)'
+	@echo '  bench-churn        a thousand short-lived regions a second: the agent'\''s CPU, time to the first frame (root)'
 	@echo '  bench-requester    one soft requester thread beside its bare sockets'
 	@echo 'make crash-test    a controller killed 100 times, its store damaged 100 times: nothing durable lost, nothing wrong'
 	@echo 'make soak-fleet    24 hosts read every 10 ms for ten minutes: gaps, lateness, memory, bytes (root)'
@@ -160,7 +161,7 @@ lab-push: setup-lab
 # --- benches -----------------------------------------------------------------------------------------------------------------------------
 
 .PHONY: bench
-bench: bench-torn bench-cost bench-agent bench-responder bench-collectors bench-kernel-cost bench-parity bench-requester bench-overhead bench-tables bench-accuracy bench-granularity bench-latency bench-scheduler-latency bench-victim
+bench: bench-torn bench-cost bench-agent bench-responder bench-collectors bench-kernel-cost bench-parity bench-requester bench-churn bench-overhead bench-tables bench-accuracy bench-granularity bench-latency bench-scheduler-latency bench-victim
 
 .PHONY: bench-torn
 bench-torn: setup-build
@@ -186,6 +187,10 @@ bench-collectors: setup-test
 .PHONY: bench-kernel-cost
 bench-kernel-cost: setup-bench
 	bench/kernel-cost
+
+.PHONY: bench-churn
+bench-churn: setup-build
+	bench/churn
 
 .PHONY: bench-overhead
 bench-overhead: setup-test

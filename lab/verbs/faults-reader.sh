@@ -64,7 +64,7 @@ calibrate() {
 look() { # SECONDS OPTION...
     local seconds=$1
     shift
-    timeout "$seconds" onlooker read "$LAB_PEER_IP4:7187" $METRICS --token-file "$TOKEN" --timeout 20s --region 'shop*' "$@"
+    timeout "$seconds" onlooker read "$LAB_PEER_IP4:7187" $METRICS --token-file "$TOKEN" --timeout 20s --region '*shop*' "$@"
 }
 
 reads_once() { look 30 --via verbs >/tmp/faults/once 2>&1; }
@@ -110,7 +110,7 @@ prepare() { # FAULT
 # Readings and, between them, why there was none: both outputs in one file, in order.
 # shellcheck disable=SC2086 # METRICS are several words
 start_reader() { # [TIMEOUT]
-    onlooker read "$LAB_PEER_IP4:7187" $METRICS --token-file "$TOKEN" --timeout "${1:-20s}" --via verbs --region 'shop*' \
+    onlooker read "$LAB_PEER_IP4:7187" $METRICS --token-file "$TOKEN" --timeout "${1:-20s}" --via verbs --region '*shop*' \
         --interval 100ms --json >>"$OUT" 2>&1 &
     READER=$!
     echo "$READER" >/tmp/faults/reader.pid

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads a host whose program registers and removes a thousand regions a second (sdk/rust/examples/lab_regions.rs), by RDMA devices, as fast as it goes: how long it
-//! takes from a region's registration to its first frame. `lab/lab-push` runs it.
+//! Reads a host whose program registers and removes a thousand regions a second (sdk/rust/examples/lab_regions.rs): how long it takes from a region's registration to its
+//! first frame. `lab/lab-push` and `bench/churn` run it.
 //!
-//! `lab_churn HOST:PORT TOKEN_FILE --poll|--push SECONDS`: the directory is READ in each cycle, or the host writes it to this machine when it changes. What a frame says
+//! `lab_churn HOST:PORT TOKEN_FILE --poll|--push|--soft SECONDS MS`: a cycle every MS ms, or without a pause. By RDMA devices, the directory being READ in each cycle, or
+//! written to this machine by the host when it changes; or from the kernel responder. What a frame says
 //! of its region's birth is the host's clock; bootstrap has related that to ours. Says `reading` when it begins, and at the end
 //! `CHURN <regions seen> <wrong> <cycles> <cycles failed> <p50 us> <p99 us> <error of the clock us>`.
 #![allow(clippy::print_stdout, reason = "a program for the console")]
@@ -19,8 +20,8 @@ use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, bootstrap_with};
 use onlooker_transport::clock::steady_ns;
 use onlooker_transport::drive::read_host;
 use onlooker_transport::reader::{Frame, Limits, Session};
-use onlooker_transport::verbs::{self, VerbsRequester};
-use onlooker_transport::{Requester as _, Via};
+use onlooker_transport::soft::{self, FlowConfig, SoftRequester};
+use onlooker_transport::{Requester, Via, verbs};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -50,39 +51,63 @@ impl Seen {
     }
 }
 
+/// How.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// By devices.
+    Poll,
+    /// By devices, the directory written by the host.
+    Push,
+    /// From the kernel responder.
+    Soft,
+}
+
 /// Whom to read, and how.
 struct Target {
     address: SocketAddr,
     token: Token,
     reader_id: Id,
-    is_pushed: bool,
+    mode: Mode,
     seen: Seen,
 }
 
 /// The way there.
 struct Way {
     told: Bootstrapped,
-    requester: VerbsRequester,
+    requester: Box<dyn Requester>,
     session: Session,
 }
 
 impl Target {
     fn connect(&self) -> Result<Way> {
         let told = bootstrap(&[self.address], &self.token, READER, PATIENCE)?;
+        if self.mode == Mode::Soft {
+            let (responder, address) = told.responder(Via::Kernel)?;
+            let max_read_bytes = told.answer.max_read_blocks(responder) * 1024;
+            let flow = FlowConfig { max_read_bytes, ..FlowConfig::default() };
+            let requester = SoftRequester::connect(address, soft::Config::default(), flow)?;
+            let session = self.session(&told, Via::Kernel, requester.max_read_blocks());
+            return Ok(Way { told, requester: Box::new(requester), session });
+        }
         let peer = told.peer;
         let ask = |request| bootstrap_with(&[peer], &self.token, READER, Some(request), PATIENCE);
         let (told, mut requester) = verbs::connect(&told, self.reader_id, ask)?;
-        let mut session = Session::new(&told.answer, Via::Verbs, requester.max_read_blocks(), Limits::default());
+        let mut session = self.session(&told, Via::Verbs, requester.max_read_blocks());
+        if self.mode == Mode::Push {
+            let mirror = requester.mirror().ok_or("the host does not write its directory to readers")?;
+            session.mirror(mirror);
+        }
+        Ok(Way { told, requester: Box::new(requester), session })
+    }
+
+    fn session(&self, told: &Bootstrapped, via: Via, max_read_blocks: u32) -> Session {
+        let mut session = Session::new(&told.answer, via, max_read_blocks, Limits::default());
         let seen = self.seen.clone();
         // As who records everything: what lives is read in each cycle, what has ended once more if it was missed.
         session.select(move |entry, _| {
             entry.name == REGION && !(entry.orphan && seen.lock().contains(&entry.identity.word()))
         });
-        if self.is_pushed {
-            let mirror = requester.mirror().ok_or("the host does not write its directory to readers")?;
-            session.mirror(mirror);
-        }
-        Ok(Way { told, requester, session })
+        session
     }
 }
 
@@ -140,25 +165,27 @@ impl Found {
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let usage = "usage: lab_churn HOST:PORT TOKEN_FILE --poll|--push SECONDS";
-    let [address, token, mode, seconds] = &arguments[..] else { return Err(usage.into()) };
-    let is_pushed = match mode.as_str() {
-        "--poll" => false,
-        "--push" => true,
+    let usage = "usage: lab_churn HOST:PORT TOKEN_FILE --poll|--push|--soft SECONDS MS";
+    let [address, token, mode, seconds, every_ms] = &arguments[..] else { return Err(usage.into()) };
+    let mode = match mode.as_str() {
+        "--poll" => Mode::Poll,
+        "--push" => Mode::Push,
+        "--soft" => Mode::Soft,
         _ => return Err(usage.into()),
     };
     let token = Token::parse(std::fs::read_to_string(token)?.trim())?;
     let seen = Seen::default();
     let (address, reader_id) = (address.parse::<SocketAddr>()?, verbs::reader_id()?);
-    let target = Target { address, token, reader_id, is_pushed, seen: seen.clone() };
-    let run = Duration::from_secs(seconds.parse()?);
+    let target = Target { address, token, reader_id, mode, seen: seen.clone() };
+    let (run, every) = (Duration::from_secs(seconds.parse()?), Duration::from_millis(every_ms.parse()?));
 
     let mut way = target.connect()?;
     println!("reading");
     let (begin, mut found) = (Instant::now(), Found::default());
     while begin.elapsed() < run {
+        let cycle = Instant::now();
         let deadline_ns = steady_ns() + CYCLE_NS;
-        match read_host(&mut way.requester, &mut way.session, deadline_ns, steady_ns) {
+        match read_host(&mut *way.requester, &mut way.session, deadline_ns, steady_ns) {
             Ok(()) => {
                 // A cycle over a written directory in which nothing is to be read waits for nobody.
                 if found.take(&way, &seen) == 0 {
@@ -172,6 +199,7 @@ fn main() -> Result<()> {
                 way = target.connect()?;
             }
         }
+        std::thread::sleep(every.saturating_sub(cycle.elapsed()));
     }
     println!("# {:?}", way.session.counters());
     found.tell(way.told.relation.error_ns(steady_ns()));
