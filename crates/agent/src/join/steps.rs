@@ -370,7 +370,7 @@ impl Join<'_> {
                     format!("the controller reads this host as {}: {}", accepted.name, summary(&accepted)),
                     accepted.notes.clone(),
                 );
-                if accepted.via != "kernel" && config.kernel.is_on() {
+                if accepted.via == "tcp" && config.kernel.is_on() {
                     self.report.note("join", "the kernel responder is configured and was not used: the agent's log, or a filter for its UDP port on the way, has the reason", Vec::new());
                 }
                 self.report.registered(answer);
@@ -395,11 +395,7 @@ impl Join<'_> {
     ) -> (Box<Accepted>, Value) {
         let (mut last, until) = ((accepted, answer), Instant::now() + METRICS_TIMEOUT);
         let Some(token) = self.token(config) else { return last };
-        while last.0.via == "kernel"
-            && last.0.regions <= 1
-            && !config.kernel.groups.is_empty()
-            && Instant::now() < until
-        {
+        while last.0.via != "tcp" && last.0.regions <= 1 && !config.kernel.groups.is_empty() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(500));
             match self.registration(address, token.clone(), true).post(&self.client, &self.bearer) {
                 Ok(Verdict::Accepted(accepted, answer)) => last = (accepted, answer),
@@ -412,7 +408,11 @@ impl Join<'_> {
 
 fn summary(accepted: &Accepted) -> String {
     let Accepted { address, via, regions, series, bootstrap_ms, read_ms, .. } = accepted;
-    let who = if via == "kernel" { " (no process wakes up here)" } else { "" };
+    let who = match via.as_str() {
+        "kernel" => " (no process wakes up here)",
+        "verbs" => " (no processor of this host does anything)",
+        _ => "",
+    };
     format!(
         "{address} via {via}{who}, {regions} regions, {series} series, bootstrap {bootstrap_ms:.1} ms, first read {read_ms:.1} ms"
     )

@@ -175,7 +175,7 @@ fn roce_port() -> Check {
     Check::warn(
         "port 4791",
         format!("in use {by}"),
-        "a kernel responder and soft requesters use a port of their own; only verbs peers need this one",
+        "only RDMA devices need this port, those who read from one (--by soft), and `[kernel] roce`; all else has a port of its own",
     )
 }
 
