@@ -242,8 +242,8 @@ fn way(told: Bootstrapped, token: &Token, options: Options) -> Result<(Bootstrap
         (Choice::Verbs, ByChoice::Soft) => return soft_verbs(&told, token, timeout),
         (Choice::Verbs, ByChoice::Auto) => {
             return match verbs_verbs(&told, token, timeout) {
-                // This machine has none.
-                Err(HostError::Transport(Error::Device(_))) => soft_verbs(&told, token, timeout),
+                Err(device @ HostError::Transport(Error::Device(_))) => soft_verbs(&told, token, timeout)
+                    .map_err(|soft| HostError::Neither { device: Box::new(device), soft: Box::new(soft) }),
                 other => other,
             };
         }
