@@ -99,6 +99,8 @@ pub(crate) enum HostError {
         "an RDMA device reads from a host's device or kernel responder: take --via verbs or --via kernel with --by verbs"
     )]
     ByDevice,
+    #[error("{device}; and without a device: {soft}")]
+    Neither { device: Box<HostError>, soft: Box<HostError> },
 }
 
 /// What stands behind silence, in the order of likelihood.

@@ -151,7 +151,11 @@ fn reason(error: &HostError) -> &'static str {
         HostError::Silent { .. } => "silent",
         HostError::Transport(Error::Denied { .. } | Error::Certificate { .. }) | HostError::Token(_) => "denied",
         HostError::Transport(Error::Busy { .. }) => "busy",
-        HostError::Transport(_) | HostError::Soft(_) | HostError::Knock(..) | HostError::ByDevice => "unreachable",
+        HostError::Transport(_)
+        | HostError::Soft(_)
+        | HostError::Knock(..)
+        | HostError::ByDevice
+        | HostError::Neither { .. } => "unreachable",
     }
 }
 
