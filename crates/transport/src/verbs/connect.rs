@@ -67,7 +67,7 @@ impl Unconnected {
         self.copy.clone()
     }
 
-    /// What the second bootstrap asks with. `reader_id`: [`reader_id`].
+    /// What the second bootstrap asks with. `reader_id`: [`crate::packet::reader_id`].
     #[must_use]
     pub fn request(&self, reader_id: Id) -> VerbsRequest {
         VerbsRequest { reader_id, end: end_of(&self.pair.endpoint()), copy: self.copy.told() }
