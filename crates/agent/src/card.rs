@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use onlooker_bootstrap::{VerbsAnswer, VerbsRequest};
 use onlooker_holder::client::{ClientError, Holder};
 use onlooker_holder::protocol::{Code, Hello, MAX_RANGES, Paired};
-use onlooker_region::limits::BLOCK_BYTES;
 
 use crate::config;
 use crate::kernel::CONTROL_SLAB;
@@ -67,6 +66,20 @@ pub fn lock(shared: &Shared) -> MutexGuard<'_, Link> {
 }
 
 impl Link {
+    /// `None` where there is no holder, or it refuses, which the operator is told. That it has gone the main loop hears of itself.
+    fn call<T>(&mut self, call: impl FnOnce(&mut Holder) -> Result<T, ClientError>) -> Option<T> {
+        let answer = call(self.holder.as_mut()?);
+        answer
+            .map_err(|error| {
+                let problem = error.to_string();
+                if self.problem.as_ref() != Some(&problem) {
+                    system::log(&format!("warning: RDMA: {problem}"));
+                }
+                self.problem = Some(problem);
+            })
+            .ok()
+    }
+
     /// A queue pair for a reader.
     ///
     /// # Errors
@@ -84,11 +97,6 @@ impl Link {
         let Paired { end, copies } = paired.map_err(|error| error.to_string())?;
         self.has_readers.store(true, Ordering::Relaxed);
         self.pushing.is_wanted.store(copies > 0, Ordering::Relaxed);
-        if copy.is_some() && copies > 0 {
-            // The header alone: a reader begins by reading all of the directory from the host.
-            let pushed = holder.push(&name(CONTROL_SLAB), 0, &[(0, BLOCK_BYTES as u64)]);
-            let _ = pushed.inspect_err(|error| system::log(&format!("warning: RDMA: {error}")));
-        }
         Ok(VerbsAnswer { control_rkey, end })
     }
 }
@@ -251,21 +259,20 @@ impl Card {
         self.link.pushing.is_wanted.load(Ordering::Relaxed)
     }
 
-    /// Has ranges of the control region written to readers' copies, in this order. Where the holder refuses, which the operator is told, there are no more pushes until
-    /// the next reader with a copy comes.
-    pub fn push(&self, ranges: &[(u64, u64)]) {
+    /// Has ranges of the control region written to readers' copies, in this order. False: not now, since a bootstrap has the holder.
+    pub fn push(&self, ranges: &[(u64, u64)]) -> bool {
+        let Ok(mut link) = self.link.link.try_lock() else { return false };
         for ranges in ranges.chunks(MAX_RANGES) {
-            let pushed = self.call(|holder| {
-                let pushed = holder.push(&name(CONTROL_SLAB), 0, ranges);
-                // Before somebody else has the link, who may bring a new copy.
-                let is_wanted = pushed.as_ref().is_ok_and(|copies| *copies > 0);
-                self.link.pushing.is_wanted.store(is_wanted, Ordering::Relaxed);
-                pushed
-            });
+            let pushed = link.call(|holder| holder.push(&name(CONTROL_SLAB), 0, ranges));
+            // A refusal says nothing of copies.
+            if let Some(copies) = pushed {
+                self.link.pushing.is_wanted.store(copies > 0, Ordering::Relaxed);
+            }
             if pushed.is_none_or(|copies| copies == 0) {
-                return;
+                break;
             }
         }
+        true
     }
 
     /// Whether there is a holder.
@@ -335,16 +342,8 @@ impl Card {
         }
     }
 
-    /// `None` where there is no holder, or it refuses, which the operator is told. That it has gone the main loop hears of itself.
     fn call<T>(&self, call: impl FnOnce(&mut Holder) -> Result<T, ClientError>) -> Option<T> {
-        let mut link = lock(&self.link);
-        let answer = call(link.holder.as_mut()?);
-        answer
-            .map_err(|error| {
-                system::log(&format!("warning: RDMA: {error}"));
-                link.problem = Some(error.to_string());
-            })
-            .ok()
+        lock(&self.link).call(call)
     }
 
     /// Descriptor that becomes readable when the holder goes.
@@ -464,7 +463,7 @@ mod tests {
         let current = r#"{"device":"rxe0","limits":{"regions":9,"queue_pairs":9},"memory":[],"pairs":0,"copies":0}"#;
 
         let (one, none) = (r#"{"copies":1}"#, r#"{"copies":0}"#);
-        let first = holder(&path, &[current, paired, one, one, one, none, paired, none]);
+        let first = holder(&path, &[current, paired, one, one, none, paired]);
         assert!(!card.link().can_push());
         assert!(card.connect(0));
         assert!(card.link().can_push() && !card.has_copies());
@@ -473,20 +472,21 @@ mod tests {
         assert!(card.has_copies());
         // More than one packet has.
         let ranges: Vec<(u64, u64)> = (0..=MAX_RANGES as u64).map(|at| (at * 1024, 1024)).collect();
-        card.push(&ranges);
-        assert!(card.has_copies());
-        card.push(&ranges);
+        assert!(card.push(&ranges) && card.has_copies());
+        {
+            let link = card.link();
+            let _bootstrap = lock(&link);
+            assert!(!card.push(&ranges), "whoever has the holder is not waited for");
+        }
+        assert!(card.push(&ranges));
         assert!(!card.has_copies(), "after the first packet there was nobody to send the other to");
         lock(&card.link()).pair(&request).unwrap();
         let asked = first.join().unwrap();
-        assert_eq!(operations(&asked), ["hello", "pair", "push", "push", "push", "push", "pair", "push"]);
+        assert_eq!(operations(&asked), ["hello", "pair", "push", "push", "push", "pair"]);
         assert_eq!(asked[1]["copy"], serde_json::json!({"va": 4096, "rkey": 7, "bytes": 65_536}));
-        let header = serde_json::json!({"op": "push", "name": "slab-0", "base": 0, "ranges": [[0, 1024]]});
-        assert_eq!(asked[2], header);
-        assert_eq!(
-            (asked[3]["ranges"].as_array().unwrap().len(), asked[4]["ranges"].as_array().unwrap().len()),
-            (32, 1)
-        );
+        let ranges_of = |at: usize| asked[at]["ranges"].as_array().unwrap().len();
+        assert_eq!((ranges_of(2), ranges_of(3)), (32, 1));
+        assert_eq!((&asked[2]["name"], &asked[2]["base"]), (&"slab-0".into(), &0.into()));
         card.disconnect(1);
         assert!(!card.link().can_push() && !card.has_copies());
 

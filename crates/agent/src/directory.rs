@@ -258,15 +258,18 @@ impl Directory {
         true
     }
 
-    /// Has readers' copies of the control region written where it has changed since the last call: once per turn of the main loop. Costs nothing where there are none.
+    /// Has readers' copies of the control region written where it has changed since the last call: once per turn of the main loop. Costs nothing where there are none. Where the
+    /// holder is just asked for a queue pair the next turn does it; readers look at the host's own header meanwhile.
     pub fn push(&mut self, now_ns: u64) {
         let generation = self.control.generation();
         let Some(card) = self.card.as_ref().filter(|card| card.has_copies()) else {
             return self.pushed.follow(generation, now_ns);
         };
         if !self.pushed.is_at(generation) {
-            card.push(&self.pushed.changes(self.control.memory().words(), self.control.place().va));
-            self.pushed.follow(generation, now_ns);
+            let changes = self.pushed.changes(self.control.memory().words(), self.control.place().va);
+            if card.push(&changes) {
+                self.pushed.follow(generation, now_ns);
+            }
         }
     }
 

@@ -193,34 +193,31 @@ impl Connector {
         (id, target): (u64, Arc<Target>),
         told: Box<Bootstrapped>,
         (pair, reader_id): (Unconnected, Id),
-        first: Via,
+        (first, has_failed): (Via, bool),
     ) {
         let request = pair.request(reader_id);
-        self.next(Work::Host(Job {
-            id,
-            target,
-            task: Task::Pair { told, pair: Some(Box::new(pair)), request, first },
-        }));
+        let task = Task::Pair { told, pair: Some(Box::new(pair)), request, first };
+        self.next(Work::Host(Job { id, target, task }), has_failed);
     }
 
     /// Goes on with a host that told of a device and is to be read without.
-    pub fn rest(&self, id: u64, target: Arc<Target>, told: Box<Bootstrapped>, first: Via) {
-        self.next(Work::Host(Job { id, target, task: Task::Rest { told, first } }));
+    pub fn rest(&self, id: u64, target: Arc<Target>, told: Box<Bootstrapped>, (first, has_failed): (Via, bool)) {
+        self.next(Work::Host(Job { id, target, task: Task::Rest { told, first } }), has_failed);
     }
 
     /// Opens the device that has an address of this machine.
     pub fn open(&self, local: IpAddr) {
-        self.next(Work::Open(local));
+        self.next(Work::Open(local), false);
     }
 
     /// Ends what would keep the caller waiting.
     pub fn end(&self, thing: Box<dyn Send>) {
-        self.queue.change(|lanes| lanes.patient.push_back(Work::End(thing)));
+        self.next(Work::End(thing), false);
     }
 
-    /// Before all others: somebody waits half-way.
-    fn next(&self, work: Work) {
-        self.queue.change(|lanes| lanes.brisk.push_front(work));
+    /// Before all others of its lane: somebody waits half-way.
+    fn next(&self, work: Work, has_failed: bool) {
+        self.queue.change(|lanes| if has_failed { &mut lanes.patient } else { &mut lanes.brisk }.push_front(work));
     }
 
     /// An answer, if there is one.
@@ -319,7 +316,8 @@ fn connect(
     request: VerbsRequest,
     timeout: Duration,
 ) -> Result<Connected, Error> {
-    let told = ask_for_pair(target, told, request, timeout)?;
+    // The queue pair is of the device that the first one led to.
+    let told = Bootstrapped { local: told.local, ..ask_for_pair(target, told, request, timeout)? };
     let pair = pair.take().ok_or_else(|| Error::NoQueuePair { peer: told.peer.to_string() })?;
     let copy = pair.copy();
     let pair = pair.connect(&told)?;

@@ -337,8 +337,8 @@ impl<D: Owner> Core<D> {
 
     fn pair(&mut self, reader: Id, end: &End, copy: Option<ControlCopy>) -> Result<Paired, Refusal> {
         copy.as_ref().map_or(Ok(()), push::check_copy)?;
-        // Those of queue pairs that have ended take room of the device until then.
-        self.take_written()?;
+        // Those of queue pairs that have ended take room of the device until then. Without WRITEs there are READs.
+        let copy = if self.take_written().is_ok() { copy } else { None };
         let opened = self.opened.as_mut().ok_or_else(no_device)?;
         let made = opened.device.pair(end, if copy.is_some() { MAX_WRITES } else { 0 });
         let Made { pair, end: own, writes } = made.inspect_err(|_| self.counters.pairs_refused += 1)?;

@@ -17,7 +17,7 @@ use onlooker_transport::{Error, Via};
 use super::Engine;
 use super::host::{self, Host};
 use super::link::Link;
-use crate::connect::{Answer, Connected, Step, is_no_device};
+use crate::connect::{Answer, Connected, Step, Way, is_no_device};
 use crate::sink::State;
 use crate::target::Choice;
 
@@ -46,7 +46,12 @@ impl Engine {
     pub(super) fn take_answers(&mut self) {
         while let Some(answer) = self.connector.answer() {
             match answer {
-                Answer::Host(ticket, Ok(Step::Told(told))) => self.pair(ticket, told),
+                Answer::Host(ticket, Ok(Step::Told(told))) => {
+                    self.pair(ticket, told);
+                    // Memory is registered for it, which takes a millisecond: readings that are due go first.
+                    super::orders::ring(&self.bell);
+                    return;
+                }
                 Answer::Host(ticket, Ok(Step::Linked(connected))) => self.link(ticket, *connected),
                 Answer::Host(ticket, Err(error)) => self.failed(ticket, error.to_string()),
                 Answer::Device(local, opened) => self.take_device(local, opened),
@@ -75,7 +80,9 @@ impl Engine {
                 .map_err(|error| Without::QueuePair(error.to_string())),
         };
         match made {
-            Ok(pair) => self.connector.pair((ticket, host.wanted()), told, pair, host.first(now_ns)),
+            Ok(pair) => {
+                self.connector.pair((ticket, host.wanted()), told, pair, (host.first(now_ns), host.has_failed()))
+            }
             Err(without) => self.go_without(ticket, told, without),
         }
     }
@@ -131,7 +138,7 @@ impl Engine {
         if host.is_linked() {
             host.answered();
         } else if host.target.choice == Choice::Auto {
-            self.connector.rest(ticket, host.target.clone(), told, host.first(now_ns));
+            self.connector.rest(ticket, host.target.clone(), told, (host.first(now_ns), host.has_failed()));
         } else {
             self.give_up(ticket, why);
         }
@@ -147,6 +154,7 @@ impl Engine {
         if host.target.choice == Choice::Auto && (connected.instead.is_some() || is_away(&connected)) {
             host.no_queue_pair(now_ns);
         }
+        let is_device = matches!(connected.way, Way::Verbs(..));
         match Link::of(connected, &mut self.carriers, &self.waiter, &self.config, now_ns) {
             Ok(link) => {
                 let pair = link.pair;
@@ -154,7 +162,13 @@ impl Engine {
                     self.processor.state(&host.target, State::Reading(pair));
                 }
             }
-            Err(why) => self.give_up(ticket, why),
+            Err(why) => {
+                if is_device {
+                    host.no_queue_pair(now_ns);
+                    self.pressure.detours.fetch_add(1, Ordering::Relaxed);
+                }
+                self.give_up(ticket, why);
+            }
         }
     }
 

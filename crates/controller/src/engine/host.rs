@@ -142,6 +142,11 @@ impl Host {
         }
     }
 
+    /// Whether the connector has it.
+    pub(super) const fn is_asked(&self) -> bool {
+        self.asked
+    }
+
     /// By which the host is to know our queue pair.
     ///
     /// # Errors
@@ -396,7 +401,9 @@ impl Host {
             if !is_proven || !is_stable {
                 self.back_off(now_ns);
             }
-            if failure.is_of_carrier() {
+            // Of the kernel responder only silence: what else ends here is our own socket.
+            let is_silence = matches!(failure, Failure::Read(ReadError::Timeout));
+            if failure.is_of_carrier() && (via != Via::Kernel || is_silence) {
                 self.detour.broke(via, is_proven, is_stable, now_ns);
             }
         }

@@ -319,7 +319,8 @@ impl Engine {
         host.unlink(&mut self.carriers);
         self.processor.gone(&host.target);
         self.free.push(index);
-        host.reader_id
+        // Whoever asks with it may still be on the way, and would take the place of the next queue pair.
+        host.reader_id.filter(|_| !host.is_asked())
     }
 
     /// Begins the readings that are due; hosts that cannot be read have a gap instead, and are asked again when their pause is over.

@@ -145,6 +145,10 @@ pub struct Exchange {
     repeats: u8,
     /// Time-outs since the last round trip that could be measured (RFC 6298 5.5, 5.7).
     backoff: u8,
+    /// A `backoff` below this gave time-outs that were too short for the way as it is, whatever was measured before.
+    least_backoff: u8,
+    /// The `backoff` of the last time-out, while it is not known whether that was too early.
+    tried: Option<u8>,
     rtt: Rtt,
     staged: ArrayVec<[u8; REQUEST_BYTES], MAX_READS_UNDER_WAY>,
     broken: Option<Broken>,
@@ -177,6 +181,8 @@ impl Exchange {
             lost_ns: None,
             repeats: 0,
             backoff: 0,
+            least_backoff: 0,
+            tried: None,
             rtt: Rtt::default(),
             staged: ArrayVec::new(),
             broken: None,
@@ -315,6 +321,7 @@ impl Exchange {
         }
         self.repeats += 1;
         self.backoff = self.backoff.saturating_add(1);
+        self.tried = Some(self.backoff);
         self.recovers_to = Some(self.asked);
         self.go_back(0);
     }

@@ -104,15 +104,14 @@ impl Sockets {
 
     /// Takes a batch of IP packets; returns how many. Fewer than [`MAX_BATCH`]: that is all for now.
     pub(super) fn receive(&mut self, each: impl FnMut(&[u8])) -> Result<usize, Broken> {
-        let got = match self.answers.take(self.packets.as_fd(), each) {
-            Ok(got) => got,
-            // Nothing, a passing shortage, or a signal.
-            Err(nix::Error::EAGAIN | nix::Error::EINTR | nix::Error::ENOMEM | nix::Error::ENOBUFS) => return Ok(0),
-            Err(error) => return Err(Broken::System { operation: "recvmmsg", kind: io::Error::from(error).kind() }),
-        };
         // What goes wrong with copies harms nobody.
         let _ = self.copies.take(self.keeper.as_fd(), |_| ());
-        Ok(got)
+        match self.answers.take(self.packets.as_fd(), each) {
+            Ok(got) => Ok(got),
+            // Nothing, a passing shortage, or a signal.
+            Err(nix::Error::EAGAIN | nix::Error::EINTR | nix::Error::ENOMEM | nix::Error::ENOBUFS) => Ok(0),
+            Err(error) => Err(Broken::System { operation: "recvmmsg", kind: io::Error::from(error).kind() }),
+        }
     }
 
     /// Sends requests; returns how many from the front.
@@ -159,14 +158,14 @@ impl AsFd for Sockets {
     }
 }
 
-/// RoCEv2's port at `local`. Requesters share it, whosever they are: all get their answers by their packet sockets, and it does not matter which of them gets the copies. A
-/// device's port is not shared.
+/// RoCEv2's port at `local`. Requesters of one user share it: all get their answers by their packet sockets, and it does not matter which of them gets the copies. Another user's
+/// would get all that is read (SO_REUSEADDR shares with anybody; so do not set that, too). A device's port is not shared.
 fn keep_port(mut local: SocketAddr) -> Result<UdpSocket, Error> {
     local.set_port(ROCE_PORT);
     let failed = |operation| move |errno: Errno| Error::System { operation, address: local, source: errno.into() };
     let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(failed("socket"))?;
-    sockopt::set_socket_reuseaddr(&socket, true).map_err(failed("SO_REUSEADDR"))?;
+    sockopt::set_socket_reuseport(&socket, true).map_err(failed("SO_REUSEPORT"))?;
     bind(&socket, &local).map_err(|errno| match errno {
         Errno::ADDRINUSE => Error::PortTaken(local.ip()),
         errno => failed("bind")(errno),

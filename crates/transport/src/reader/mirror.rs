@@ -17,9 +17,9 @@ use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::{Block, Identity, guard};
 use std::sync::Arc;
 
-/// A cycle that begins so long after the host's own header was asked for asks for it again, ns: what a push that was lost costs at most. Less than the grace of a
-/// registration that has ended, 2 s (docs/holder.md).
-pub const MIRROR_CHECK_NS: u64 = 1_000_000_000;
+/// A cycle that begins so long after the host's own header was asked for asks for it again, ns: what a push that was lost costs at most. It adds to the time for which a
+/// region may be read that has ended (a cycle, before), so it is short beside the delay after which its memory is used again (2 s).
+pub const MIRROR_CHECK_NS: u64 = 250_000_000;
 /// What a commit adds to a guarded block's version (docs/format/block.md).
 const VERSION_STEP: u64 = 2;
 
@@ -86,7 +86,8 @@ impl Mirrored {
         if behind > header.ring.len() as u64 {
             return Err("behind");
         }
-        let mut named = (known + 1..=header.generation).map(|generation| header.ring_at(generation));
+        // Generations are the host's word: the last one has no next.
+        let mut named = (1..=behind).map(|change| header.ring_at(known + change));
         if named.all(|index| (1..=header.entry_blocks).contains(&index)) { Ok((block, header)) } else { Err("ring") }
     }
 
@@ -94,8 +95,8 @@ impl Mirrored {
     pub(super) fn entry_block(&self, index: u32, header: &Header, incarnation: u32) -> Result<Block, &'static str> {
         let block = self.block(index, incarnation)?;
         let known = self.known.ok_or("unknown")?;
-        let commits = (known + 1..=header.generation).filter(|generation| header.ring_at(*generation) == index);
-        let commits = commits.count() as u64;
+        let behind = header.generation.checked_sub(known).ok_or("old")?;
+        let commits = (1..=behind).filter(|change| header.ring_at(known + change) == index).count() as u64;
         match self.versions.get(index as usize).copied().unwrap_or(0) {
             // Of a single commit since, whatever is there is from behind it. Of several it could be the first.
             0 if commits != 1 => Err("unseen"),

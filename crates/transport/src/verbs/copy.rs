@@ -13,8 +13,11 @@ use onlooker_verbs::{Card, CardPair, Writable};
 use std::fmt;
 use std::sync::Arc;
 
-/// Longest copy, for it is resident memory for each host. Of a longer control region the host writes the front, where the entries are.
+/// Longest copy, for it is resident memory for each host. The host writes the front of its control region: the header and the entries, an eighth of it. Texts of schemas are
+/// READ, once for each class.
 const MAX_COPY_BYTES: u64 = 4 << 20;
+/// Of the control region's blocks one in so many is an entry block.
+const ENTRY_SHARE: u64 = 8;
 
 /// What a session can read of, and a queue pair can be written to.
 pub type SharedMirror = Arc<dyn Mirror + Send + Sync>;
@@ -75,7 +78,9 @@ impl fmt::Debug for DirectoryCopy {
 
 /// Length of a copy; `None` where the host writes none.
 fn wanted_blocks(responder: &Responder, control: &Control) -> Option<u32> {
-    let blocks = u32::try_from(control.bytes.min(MAX_COPY_BYTES) / BLOCK_BYTES as u64).ok()?;
+    let all = control.bytes / BLOCK_BYTES as u64;
+    let blocks = all.min(1 + all.div_ceil(ENTRY_SHARE)).min(MAX_COPY_BYTES / BLOCK_BYTES as u64);
+    let blocks = u32::try_from(blocks).ok()?;
     (responder.push && blocks > 0).then_some(blocks)
 }
 
@@ -87,7 +92,7 @@ mod tests {
     fn a_copy_is_wanted_of_hosts_that_write_one_and_has_an_end() {
         let push = Responder { push: true, ..Responder::default() };
         let control = |bytes| Control { rkey: 1, va: 4096, bytes, generation: 5 };
-        assert_eq!(wanted_blocks(&push, &control(2 << 20)), Some(2048));
+        assert_eq!(wanted_blocks(&push, &control(2 << 20)), Some(257));
         assert_eq!(wanted_blocks(&push, &control(u64::MAX)), Some(4096));
         assert_eq!(wanted_blocks(&push, &control(1023)), None);
         assert_eq!(wanted_blocks(&Responder::default(), &control(2 << 20)), None);

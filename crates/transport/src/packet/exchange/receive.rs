@@ -85,6 +85,7 @@ impl Exchange {
     ) {
         match (self.place(psn), packet) {
             (_, Packet::ReadRequest(_)) => self.counters.malformed += 1,
+            (Place::Past, Packet::ReadAnswer(_)) => self.duplicate(now_ns),
             (Place::Past, _) => self.counters.duplicate += 1,
             (Place::Unsent, _) => self.counters.unsent += 1,
             (Place::Missing, Packet::ReadAnswer(answer)) => self.accept(answer, now_ns, memory, completions),
@@ -118,8 +119,9 @@ impl Exchange {
         // Of what was sent twice nobody knows which is answered (RFC 6298 3).
         if reading.got == 0 && reading.sends == 1 {
             self.rtt.record(now_ns.saturating_sub(reading.sent_ns));
-            self.backoff = 0;
+            (self.least_backoff, self.tried) = (0, None);
         }
+        self.backoff = self.least_backoff;
         reading.got += 1;
         if reading.got == reading.packets {
             self.end(0, Outcome::Done, completions);
@@ -137,12 +139,24 @@ impl Exchange {
         self.lost_ns = (self.unsent > 0).then(|| now_ns.saturating_add(self.rto_ns()));
     }
 
+    /// What has come comes again. After a time-out that tells, once, that it was too early: nothing had been lost.
+    fn duplicate(&mut self, now_ns: u64) {
+        self.counters.duplicate += 1;
+        if let Some(tried) = self.tried.take() {
+            self.least_backoff = self.least_backoff.max(tried);
+            self.backoff = self.backoff.max(self.least_backoff);
+            self.lost_ns = self.lost_ns.map(|_| now_ns.saturating_add(self.rto_ns()));
+        }
+    }
+
     /// An answer came before another that was lost, or was overtaken.
     fn gap(&mut self) {
         self.counters.out_of_order += 1;
         if self.recovers_to.is_none() {
             self.counters.gaps += 1;
             self.recovers_to = Some(self.asked);
+            // What is sent again now may bring duplicates itself.
+            self.tried = None;
             self.go_back(0);
         }
     }
