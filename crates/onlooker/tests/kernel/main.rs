@@ -169,7 +169,7 @@ fn a_stale_directory_is_bootstrapped_anew_with_a_gap_told() {
     let reading = readings.until("the new directory", |reading| names(reading) == ["fresh"]);
     assert_eq!(reading["host"]["via"], "kernel");
     let err = readings.end();
-    assert!(err.lines().any(|line| line.contains("gap of") && line.contains("reading over kernel")), "{err}");
+    assert!(err.lines().any(|line| line.contains("gap of") && line.contains("reading over soft-kernel")), "{err}");
 }
 
 #[test]
