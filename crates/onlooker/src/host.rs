@@ -12,6 +12,7 @@ use onlooker_transport::reader::{Limits, Mirror, ReadError, Session};
 use onlooker_transport::soft::{self, FlowConfig, SoftRequester};
 use onlooker_transport::tcp::TcpRequester;
 use onlooker_transport::{Broken, Error, Outcome, Pair, Read, Requester, Via, packet, verbs};
+use onlooker_wire::ROCE_PORT;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -24,8 +25,6 @@ const BLOCK_BYTES: u32 = 1024;
 const LARGEST_MAX_READ_BYTES: u32 = 8 * BLOCK_BYTES;
 /// How long a kernel responder may take for its first answer: the requester knocks a dozen times meanwhile.
 const PATIENCE_MS: u64 = 1_000;
-/// UDP port of RoCEv2 (IBA annex A17), for people: devices know it.
-const ROCE_PORT: u16 = 4791;
 /// Name and version told to agents.
 pub(crate) const READER: &str = concat!("onlooker ", env!("CARGO_PKG_VERSION"));
 

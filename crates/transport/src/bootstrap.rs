@@ -52,6 +52,22 @@ impl Bootstrapped {
     }
 }
 
+#[cfg(test)]
+impl Bootstrapped {
+    /// Told by a host on loopback that lists this responder alone.
+    pub(crate) fn by(mut answer: Answer, responder: Responder) -> Self {
+        answer.responders = vec![responder];
+        let moment = crate::clock::Moment { steady_ns: 0, utc_ns: 0 };
+        Self {
+            answer,
+            peer: "127.0.0.1:7177".parse().unwrap(),
+            local: "127.0.0.1".parse().unwrap(),
+            relation: Relation::new(0, moment, moment),
+            round_trip: Duration::ZERO,
+        }
+    }
+}
+
 /// Addresses of a host.
 ///
 /// # Errors

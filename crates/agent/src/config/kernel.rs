@@ -13,9 +13,8 @@ use super::acquisition::Acquisition;
 use super::prefixes;
 use crate::prefix::Prefix;
 use crate::units::{Size, Span};
+use onlooker_wire::ROCE_PORT;
 
-/// Port of RDMA cards in RoCE mode and of soft-RoCE.
-const ROCE_PORT: u16 = 4791;
 /// IFNAMSIZ of linux/if.h, without the NUL.
 const MAX_DEVICE_BYTES: usize = 15;
 const BLOCK: u64 = 1024;

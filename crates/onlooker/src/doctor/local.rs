@@ -3,6 +3,7 @@
 
 use super::Check;
 use onlooker_region::limits::MAX_NAME_BYTES;
+use onlooker_wire::ROCE_PORT;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -20,8 +21,6 @@ const TESTED_KERNEL: (u32, u32) = (6, 1);
 const MAX_PACKET_BYTES: usize = 131_072;
 /// What registering a few slabs with a card takes.
 const MEMLOCK_BYTES: u64 = 64 << 20;
-/// RoCEv2's UDP port.
-const ROCE_PORT: u16 = 4791;
 /// From linux/magic.h.
 const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 /// Where programs look for the agent (registration.md).

@@ -85,22 +85,11 @@ fn random() -> Result<[u8; 16], Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{Moment, Relation};
     use crate::memory::Host;
     use onlooker_bootstrap::{Responder, VERBS};
-    use std::time::Duration;
 
     fn told(responder: Responder) -> Bootstrapped {
-        let mut answer = Host::new(16).answer(1);
-        answer.responders = vec![responder];
-        let moment = Moment { steady_ns: 0, utc_ns: 0 };
-        Bootstrapped {
-            answer,
-            peer: "127.0.0.1:7177".parse().unwrap(),
-            local: "127.0.0.1".parse().unwrap(),
-            relation: Relation::new(0, moment, moment),
-            round_trip: Duration::ZERO,
-        }
+        Bootstrapped::by(Host::new(16).answer(1), responder)
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! What a device needs to know of a kernel responder, and reading one on the strict device of [`onlooker_verbs::fake`], whose far end answers as such a responder does.
 
 use super::*;
-use crate::clock::{Moment, Relation};
 use crate::drive::{DriveError, read_host};
 use crate::memory::Host;
 use crate::reader::{Limits, Session};
@@ -23,16 +22,7 @@ fn kernel(max_read_bytes: Option<u32>) -> Responder {
 }
 
 fn told(responder: Responder) -> Bootstrapped {
-    let mut answer = Host::new(64).answer(1);
-    answer.responders = vec![responder];
-    let moment = Moment { steady_ns: 0, utc_ns: 0 };
-    Bootstrapped {
-        answer,
-        peer: "127.0.0.1:7177".parse().unwrap(),
-        local: "127.0.0.1".parse().unwrap(),
-        relation: Relation::new(0, moment, moment),
-        round_trip: Duration::ZERO,
-    }
+    Bootstrapped::by(Host::new(64).answer(1), responder)
 }
 
 #[test]

@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::bootstrap::Bootstrapped;
-use crate::clock::{Moment, Relation};
 use crate::drive::{DriveError, read_host};
 use crate::memory::{CONTROL_RKEY, CONTROL_VA, DEVICE_RKEYS, Host, Memory, PLACE, Shared};
 use crate::reader::{Limits, Mirror, Session};
@@ -505,16 +504,7 @@ fn a_copy_goes_with_its_flow() {
 }
 
 fn told(responder: Responder) -> Bootstrapped {
-    let mut answer = answer(&host());
-    answer.responders = vec![responder];
-    let moment = Moment { steady_ns: 0, utc_ns: 0 };
-    Bootstrapped {
-        answer,
-        peer: "127.0.0.1:7177".parse().unwrap(),
-        local: "127.0.0.1".parse().unwrap(),
-        relation: Relation::new(0, moment, moment),
-        round_trip: Duration::ZERO,
-    }
+    Bootstrapped::by(answer(&host()), responder)
 }
 
 #[test]
