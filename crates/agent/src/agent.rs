@@ -14,7 +14,7 @@ use signal_hook::low_level::pipe;
 
 use crate::bootstrap::{self, Announcement, Endpoint};
 use crate::card::{self, Card};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::directory::DirectoryError;
 use crate::host::{self, Host};
 use crate::identity::{IdentityError, StateDir};
@@ -27,11 +27,13 @@ use crate::policy::Policy;
 use crate::processors::Processors;
 use crate::protocol::Refusal;
 use crate::registration::Registration;
+use crate::renewal::Renewal;
 use crate::served::Served;
 use crate::server::{End, Server};
 use crate::system::{self, KERNEL_CAPABILITIES};
 use crate::tables::cgroups;
 use crate::tcp::Responder;
+use crate::units::Span;
 
 /// Descriptors that programs do not get: listeners, procfs files, bootstraps, slabs.
 const RESERVED_DESCRIPTORS: u64 = 256;
@@ -80,6 +82,11 @@ pub enum AgentError {
     /// The kernel responder's tables.
     #[error("kernel responder: {0}; `onlooker-agent purge` removes it, then start again")]
     Kernel(#[from] KernelError),
+    /// Old keys would be good again.
+    #[error(
+        "the token was renewed, and no new keys could be made: see above; `onlooker-agent purge` removes the responder that has the old ones"
+    )]
+    Renewal,
     /// An error, so that a service manager that restarts after failures only does so, too.
     #[error("this machine has more processors than metrics know: ended, to be started anew")]
     Outgrown,
@@ -126,7 +133,11 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     let host = Host::read(&config.agent.host, &config.agent.state_dir).map_err(system_error("identify the host"))?;
     let processors = Processors::known();
     // Behind the locks: nobody else has the responder's tables now. Before capabilities go: the first time, loading may need more than is kept.
-    let loaded = if config.kernel.is_on() { own::load(&config.kernel, &host) } else { None };
+    // After a renewal without an agent it stays silent until there are new keys.
+    let is_renewed = state.is_renewed()?;
+    let lease = if is_renewed { Span::from_ns(0) } else { config.kernel.lease };
+    let for_load = config::Kernel { lease, ..config.kernel.clone() };
+    let loaded = if config.kernel.is_on() { own::load(&for_load, &host) } else { None };
     let collecting = loaded.as_ref().map(|_| child::spawn(&config.kernel, collecting_task(config)));
     if config.kernel.is_on() {
         let kept = if loaded.is_some() { KERNEL_CAPABILITIES } else { CapabilitySet::empty() };
@@ -166,6 +177,18 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     {
         metrics.install(&mut directory, &[]);
     }
+    let mut registration = Registration::new(config, directory, policy, counters.clone());
+    registration.restore(recovered, now_ns);
+    let mut renewal =
+        Renewal::new(state.clone(), kernel.is_none()).map_err(system_error("watch the state directory (inotify)"))?;
+    let directory = registration.directory();
+    let is_moved = renewal.follow(directory);
+    if let (true, Some(kernel)) = (is_renewed, &kernel) {
+        if !is_moved {
+            return Err(AgentError::Renewal);
+        }
+        kernel.renew(config.kernel.lease.as_duration())?;
+    }
     let announcement = Announcement {
         card: directory.card().map(Card::link),
         host,
@@ -174,8 +197,6 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
         tcp_port: tcp_address.port(),
         kernel: kernel.as_ref().map(|kernel| kernel.entry()),
     };
-    let mut registration = Registration::new(config, directory, policy, counters.clone());
-    registration.restore(recovered, now_ns);
     let for_tables = if config.cgroups.enabled { cgroups::most_open() } else { 0 };
     let reserved = RESERVED_DESCRIPTORS + for_tables + u64::from(config.tcp.max_connections);
     let for_programs = open_files.saturating_sub(reserved) / 2;
@@ -188,6 +209,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
         registration,
         responder: Responder::new(&config.tcp, served, sampler, counters.clone()),
         upkeep,
+        renewal,
         metrics,
         tables,
         processors,

@@ -56,7 +56,7 @@ pub struct Announcement {
 
 /// The endpoint.
 pub struct Endpoint {
-    announcement: Announcement,
+    announcement: Mutex<Announcement>,
     state: StateDir,
     tls: Option<Arc<ServerConfig>>,
     counters: Counters,
@@ -102,7 +102,7 @@ impl Endpoint {
         counters: Counters,
     ) -> Arc<Self> {
         Arc::new(Self {
-            announcement,
+            announcement: Mutex::new(announcement),
             state,
             tls,
             counters,
@@ -110,6 +110,11 @@ impl Endpoint {
             places: Places::new(MAX_BOOTSTRAPS, MAX_OF_SOURCE),
             rates: Mutex::new(Rates::new(MAX_PER_SOURCE_PER_S)),
         })
+    }
+
+    /// The control region is elsewhere from now on.
+    pub fn set_control(&self, control: Place) {
+        self.announcement.lock().unwrap_or_else(PoisonError::into_inner).control = control;
     }
 
     /// Takes a connection, or closes it at once with a counter. Never blocks.
@@ -212,11 +217,17 @@ impl Endpoint {
                 };
             }
         };
-        match self.state.secret() {
-            Ok(secret) if secret == request.secret => {
-                (Outcome::Ok, self.announcement.answer(request.verbs.as_ref(), source).encode())
-            }
-            Ok(_) => (Outcome::Denied, failure(Code::Denied, denied)),
+        // The secret is looked at again when the answer is there: keys that were made for a renewed one are for nobody who has shown the old one.
+        let is_open = || self.state.secret().map(|secret| secret == request.secret);
+        let answer = || {
+            let announcement = self.announcement.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            announcement.answer(request.verbs.as_ref(), source).encode()
+        };
+        let answered =
+            is_open().and_then(|open| if open { Ok((answer(), is_open()?)) } else { Ok((Vec::new(), false)) });
+        match answered {
+            Ok((answer, true)) => (Outcome::Ok, answer),
+            Ok((_, false)) => (Outcome::Denied, failure(Code::Denied, denied)),
             Err(_) => {
                 let message = "the agent cannot read its token secret: run `onlooker-agent token` on the host to see why, then try again";
                 (Outcome::Internal, failure(Code::Busy, message))

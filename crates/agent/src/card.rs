@@ -124,11 +124,16 @@ pub struct Card {
     has_readers: Arc<AtomicBool>,
     /// Regions that are not served, as the operator was told.
     left_out: usize,
+    /// The holder still has what [`Card::revoke`] was to end.
+    is_to_release: bool,
 }
 
-/// Connects to the holder and has it open the device. What it has of another one ends: no other agent may be there.
-fn meet(socket: &Path, address: IpAddr) -> Result<(Holder, Hello), ClientError> {
+/// Connects to the holder and has it open the device. What it has of another one ends: no other agent may be there. With `release` all that it has ends first.
+fn meet(socket: &Path, address: IpAddr, release: bool) -> Result<(Holder, Hello), ClientError> {
     let mut holder = Holder::connect(socket)?;
+    if release {
+        holder.release()?;
+    }
     let hello = match holder.hello(address) {
         Err(ClientError::Refused { code: Code::Busy, .. }) => {
             holder.release()?;
@@ -168,6 +173,7 @@ impl Card {
             pause_ns: PAUSE_NS,
             has_readers,
             left_out: 0,
+            is_to_release: false,
         })
     }
 
@@ -211,7 +217,7 @@ impl Card {
             return true;
         }
         let socket = &self.config.holder;
-        let (holder, hello) = match meet(socket, self.address) {
+        let (holder, hello) = match meet(socket, self.address, self.is_to_release) {
             Ok(met) => met,
             Err(error) => {
                 let is_late =
@@ -229,7 +235,7 @@ impl Card {
                 return false;
             }
         };
-        self.pause_ns = PAUSE_NS;
+        (self.pause_ns, self.is_to_release) = (PAUSE_NS, false);
         self.has_readers.store(hello.pairs > 0, Ordering::Relaxed);
         system::log(&format!("RDMA device {} answers, too", hello.device));
         // An earlier agent's: their addresses go on, and so do its regions' entries.
@@ -302,6 +308,28 @@ impl Card {
         let held = Held { va, rkey };
         self.slabs.insert(slab, held);
         held
+    }
+
+    /// Ends all queue pairs and registrations, whose keys readers know, and forgets where slabs are; returns where they were. A holder that cannot be asked now is asked
+    /// before anything else as soon as it is there.
+    pub fn revoke(&mut self, now_ns: u64) -> Vec<u64> {
+        // Before anybody who asks for a queue pair now gets one.
+        lock(&self.link).control_rkey = 0;
+        self.is_to_release = self.call(Holder::release).is_none();
+        if self.is_to_release && self.is_connected() {
+            self.disconnect(now_ns);
+        }
+        self.has_readers.store(false, Ordering::Relaxed);
+        self.link.pushing.is_wanted.store(false, Ordering::Relaxed);
+        // All are registered again with the next turn.
+        self.next_ns = Some(now_ns);
+        std::mem::take(&mut self.slabs).into_values().map(|held| held.va).collect()
+    }
+
+    /// Whether the holder still has what was to end.
+    #[must_use]
+    pub const fn is_revoking(&self) -> bool {
+        self.is_to_release
     }
 
     /// What the holder has refused is asked for again in a minute.
@@ -448,6 +476,32 @@ mod tests {
         card.end_others(|slab| slab != 1);
         assert_eq!(card.held(1), None);
         assert_eq!(operations(&second.join().unwrap()), ["hello", "register", "end"]);
+    }
+
+    #[test]
+    fn what_is_revoked_ends_at_the_holder_as_soon_as_it_can_be_asked() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("holder.sock");
+        let config = config::Verbs { address: "10.0.0.7".into(), holder: path.clone(), ..Default::default() };
+        let request = VerbsRequest { reader_id: onlooker_bootstrap::Id([1; 16]), end: end(17), copy: None };
+        let mut card = Card::new(&config).unwrap();
+        let memory = sealed_memfd("slab", 4096).unwrap();
+        let first = holder(&path, &[NOTHING, r#"{"rkey":6}"#, "{}"]);
+        assert!(card.connect(0));
+        card.register(1, memory.as_fd(), 4096, 4096);
+        card.control(6);
+        assert_eq!(card.revoke(1), [4096]);
+        assert!(!card.is_revoking() && card.held(1).is_none() && card.next_deadline_ns() == Some(1));
+        assert!(lock(&card.link()).pair(&request).is_err(), "not before the control region is there again");
+        assert_eq!(operations(&first.join().unwrap()), ["hello", "register", "release"]);
+
+        // It goes before it can be asked: what it has must end before anything else.
+        assert_eq!((card.revoke(2), card.is_revoking()), (vec![], true));
+        assert!(!card.is_connected());
+        std::fs::remove_file(&path).unwrap();
+        let second = holder(&path, &["{}", NOTHING]);
+        assert!(card.connect(2) && !card.is_revoking());
+        assert_eq!(operations(&second.join().unwrap()), ["release", "hello"]);
     }
 
     #[test]

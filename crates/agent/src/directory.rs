@@ -28,6 +28,7 @@ use crate::served::{Address, Addresses, Served};
 use push::Pushed;
 
 mod push;
+mod renew;
 
 /// Blocks of a control region in a memfd: room for MAX_ENTRY_BLOCKS entry blocks and 28,671 schema blocks. Only what is used takes memory.
 const CONTROL_BLOCKS: u64 = 32_768;

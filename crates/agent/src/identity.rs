@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The state directory: certificate with key, token secret (docs/format/bootstrap.md, Join token).
+//! The state directory: certificate with key, token secret (docs/format/bootstrap.md, Join token), and for which secret the present keys were made.
 //!
 //! Files are 0600 and made by writing a temporary file and linking it into place, so that the agent and `onlooker-agent token` may both be first.
 //! Written by whoever comes first and by `token --renew`; the secret is read again for each bootstrap, so that a renewal counts at once.
@@ -140,9 +140,25 @@ impl StateDir {
     pub fn renew_secret(&self) -> Result<Secret, IdentityError> {
         let path = self.secret_path();
         let secret = new_secret(&path)?;
-        let temporary = self.temporary(&path, secret.text().as_bytes())?;
-        fs::rename(&temporary, &path).map_err(file("replace", &path))?;
+        self.replace(&path, secret.text().as_bytes())?;
         Ok(secret)
+    }
+
+    /// Whether the keys that the agent has given out were made for another secret than the present one, or it is not known for which.
+    ///
+    /// # Errors
+    /// As [`StateDir::identity`].
+    pub fn is_renewed(&self) -> Result<bool, IdentityError> {
+        let noted = read(&self.keys_path())?;
+        Ok(noted.as_deref() != Some(keys_of(&self.secret()?).as_bytes()))
+    }
+
+    /// Notes that the keys that the agent gives out are made for `secret`.
+    ///
+    /// # Errors
+    /// As [`StateDir::identity`].
+    pub fn note_keys(&self, secret: &Secret) -> Result<(), IdentityError> {
+        self.replace(&self.keys_path(), keys_of(secret).as_bytes())
     }
 
     /// The join token.
@@ -152,6 +168,15 @@ impl StateDir {
     pub fn token(&self, tls: bool) -> Result<String, IdentityError> {
         let fingerprint = if tls { Some(Fingerprint::of_certificate(&self.identity()?.certificate)) } else { None };
         Ok(Token { fingerprint, secret: self.secret()? }.text())
+    }
+
+    fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IdentityError> {
+        let temporary = self.temporary(path, content)?;
+        fs::rename(&temporary, path).map_err(file("replace", path))
+    }
+
+    fn keys_path(&self) -> PathBuf {
+        self.path.join("keys")
     }
 
     fn secret_path(&self) -> PathBuf {
@@ -202,6 +227,11 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, IdentityError> {
     Ok(Some(content))
 }
 
+/// What `keys` holds: SHA-256 of the secret in hex, which opens nothing.
+fn keys_of(secret: &Secret) -> String {
+    secret.digest().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn new_secret(path: &Path) -> Result<Secret, IdentityError> {
     host::random().map(Secret::new).map_err(file("make a secret for", path))
 }
@@ -236,6 +266,22 @@ mod tests {
         let old = state.secret().unwrap();
         let new = state.renew_secret().unwrap();
         assert!(new != old && state.secret().unwrap() == new);
+    }
+
+    #[test]
+    fn a_renewal_is_known_until_new_keys_are_noted() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(dir.path()).unwrap();
+        assert!(state.is_renewed().unwrap(), "of keys that an older agent has left nothing is known");
+        state.note_keys(&state.secret().unwrap()).unwrap();
+        assert!(!state.is_renewed().unwrap());
+        let old = state.secret().unwrap();
+        state.renew_secret().unwrap();
+        assert!(state.is_renewed().unwrap());
+        state.note_keys(&old).unwrap();
+        assert!(state.is_renewed().unwrap(), "keys for a secret that is not the last one");
+        let text = fs::read_to_string(dir.path().join("keys")).unwrap();
+        assert!(!text.contains(&old.text()), "no secret");
     }
 
     #[test]

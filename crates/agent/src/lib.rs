@@ -34,6 +34,7 @@ pub mod protocol;
 pub mod rate;
 pub mod registration;
 pub mod registry;
+pub mod renewal;
 pub mod sampler;
 pub use onlooker_holder::seqpacket;
 pub mod served;

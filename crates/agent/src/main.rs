@@ -16,6 +16,7 @@ use onlooker_agent::kernel::child::Task;
 use onlooker_agent::kernel::{self, KernelError};
 use onlooker_agent::listen::{self, ListenError};
 use onlooker_agent::prefix::Prefix;
+use onlooker_agent::renewal::{self, RenewalError};
 use onlooker_agent::system;
 
 /// Lets readers observe this host's memory: registers regions, keeps their directory, then sleeps.
@@ -35,7 +36,7 @@ enum Command {
     Run,
     /// Print the join token that a reader needs
     Token {
-        /// Make a new one; the old one is refused from now on
+        /// Make a new one; the old one is refused from now on, and who has read by it reads nothing any more
         #[arg(long)]
         renew: bool,
     },
@@ -91,6 +92,8 @@ enum Failure {
     #[error(transparent)]
     Identity(#[from] IdentityError),
     #[error(transparent)]
+    Renewal(#[from] RenewalError),
+    #[error(transparent)]
     Listen(#[from] ListenError),
     #[error("no kernel responder: {0}")]
     Load(String),
@@ -135,10 +138,9 @@ fn act(arguments: &Arguments) -> Result<(), Failure> {
         Command::Run => Ok(agent::run(&config)?),
         Command::Token { renew } => {
             let state = StateDir::open(&config.agent.state_dir)?;
-            if renew {
-                state.renew_secret()?;
-            }
-            say(&state.token(config.bootstrap.tls)?)
+            let renewed = if renew { renewal::renew(&state, &config) } else { Ok(()) };
+            say(&state.token(config.bootstrap.tls)?)?;
+            Ok(renewed?)
         }
         Command::CheckConfig => {
             agent::resolve_policy(&config)?;

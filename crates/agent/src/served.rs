@@ -129,6 +129,14 @@ impl Served {
         self.entries.write().unwrap_or_else(PoisonError::into_inner).insert(address.rkey, entry);
     }
 
+    /// Makes what is readable under a key readable at another address instead; when this returns no copy by the old one is under way any more.
+    pub fn relocate(&self, old_rkey: u32, address: Address) {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = entries.remove(&old_rkey) {
+            entries.insert(address.rkey, Entry { va: address.va, memory: entry.memory });
+        }
+    }
+
     /// Ends it; when this returns no copy is under way any more.
     pub fn remove(&self, rkey: u32) {
         self.entries.write().unwrap_or_else(PoisonError::into_inner).remove(&rkey);

@@ -33,6 +33,7 @@ use crate::protocol::{
 };
 use crate::registration::{Registration, Reply};
 use crate::registry::ConnectionId;
+use crate::renewal::Renewal;
 use crate::seqpacket;
 use crate::system;
 use crate::tables::Tables;
@@ -56,6 +57,7 @@ const HANGUP: u64 = 5;
 const KERNEL: u64 = 6;
 const SAMPLER: u64 = 7;
 const HOLDER: u64 = 8;
+const RENEWAL: u64 = 9;
 /// Tokens of a connection are twice its id (socket) and one more (process).
 const FIRST_CONNECTION: ConnectionId = 8;
 
@@ -96,6 +98,8 @@ pub struct Server {
     pub endpoint: Arc<Endpoint>,
     /// The kernel responder's, if there is one.
     pub upkeep: Option<Upkeep>,
+    /// Renewals of the token.
+    pub renewal: Renewal,
     /// Regions of kernel metrics.
     pub metrics: Metrics,
     /// Tables.
@@ -148,6 +152,7 @@ impl Server {
         watch(&timer, TIMER)?;
         watch(&self.stops, STOP)?;
         watch(&self.hangups, HANGUP)?;
+        watch(&self.renewal, RENEWAL)?;
         watch(&self.metrics.sampler, SAMPLER)?;
         if let Some(upkeep) = &self.upkeep {
             watch(upkeep, KERNEL)?;
@@ -210,6 +215,10 @@ impl Loop {
                             self.server.tables.wake(boot_time_ns());
                         }
                     }
+                    RENEWAL => {
+                        self.server.renewal.take();
+                        self.renew();
+                    }
                     HOLDER => self.server.registration.directory().card_lost(boot_time_ns()),
                     SAMPLER => self.server.metrics.renew(self.server.registration.directory()),
                     token if token & 1 == 0 => self.packet(token / 2),
@@ -225,6 +234,14 @@ impl Loop {
     fn hangup(&mut self) {
         while matches!(self.server.hangups.read(&mut [0; 64]), Ok(1..)) {}
         system::log("SIGHUP: the configuration is read at start only; restart the agent to use a new one");
+    }
+
+    /// New keys, if the token has been renewed.
+    fn renew(&mut self) {
+        let directory = self.server.registration.directory();
+        if self.server.renewal.follow(directory) {
+            self.server.endpoint.set_control(directory.place());
+        }
     }
 
     /// Sets the timer to the next deadline, or stops it.
@@ -264,8 +281,10 @@ impl Loop {
 
     fn look_for_holder(&mut self, now_ns: u64) {
         let directory = self.server.registration.directory();
-        if directory.card_due(now_ns)
-            && let Some(card) = directory.card()
+        if !directory.card_due(now_ns) {
+            return;
+        }
+        if let Some(card) = directory.card()
             // Its answers are for whoever has asked, which may be another thread.
             && let Err(errno) =
                 card.watch(|fd| epoll::add(&self.epoll, fd, EventData::new_u64(HOLDER), EventFlags::RDHUP))
@@ -273,6 +292,8 @@ impl Loop {
         {
             system::log(&format!("warning: the holder is not watched: epoll: {errno}"));
         }
+        // What it could not be asked for before it has done by now.
+        self.renew();
     }
 
     /// Whether to end for processors that metrics do not know. Looked for when the timer wakes us anyway: for samples, tables, the lease.

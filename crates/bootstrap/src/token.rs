@@ -83,6 +83,12 @@ impl Secret {
         &self.0
     }
 
+    /// SHA-256 over the bytes: what was made for this secret is known by it, and it opens nothing.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        Sha256::digest(self.0).into()
+    }
+
     /// As it stands in tokens and requests.
     #[must_use]
     pub fn text(&self) -> String {

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use onlooker_kernel::collect::{Group, Options, install, remove, stop_publishing};
 use onlooker_kernel::{Config, Device, Error, Home, Hook, Outcome, Pinned, Prefix, Rate, Reattached, Standing, probe};
@@ -407,6 +408,18 @@ pub fn purge(config: &config::Kernel) -> Result<Vec<String>, KernelError> {
     }
     let _lock = lock(config)?;
     Ok(home.purge()?)
+}
+
+/// Ends the lease of a pinned responder: it answers nobody until an agent renews it. False where nothing is pinned.
+///
+/// # Errors
+/// What is pinned cannot be opened or changed.
+pub fn silence(config: &config::Kernel) -> Result<bool, KernelError> {
+    if !is_pinned(config) {
+        return Ok(false);
+    }
+    Pinned::open(&Home::new(&config.bpffs, &config.name)?)?.set_lease(Duration::ZERO)?;
+    Ok(true)
 }
 
 /// Whether a responder is pinned, as far as we may look.

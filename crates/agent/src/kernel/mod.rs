@@ -297,6 +297,16 @@ impl Kernel {
         Ok(self.pinned.add_region(address.rkey, &self.control_region(address))?)
     }
 
+    /// The control region has another address from now on, which is readable at once. The old one is the caller's to end.
+    ///
+    /// # Errors
+    /// A table that cannot be changed.
+    pub fn move_control(&self, address: Address) -> Result<(), KernelError> {
+        self.pinned.add_region(address.rkey, &self.control_region(address))?;
+        self.header.borrow_mut().control = address;
+        self.put_header()
+    }
+
     /// What readers are told of it.
     #[must_use]
     pub fn entry(&self) -> Responder {

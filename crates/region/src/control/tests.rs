@@ -200,3 +200,30 @@ fn each_lie_has_its_own_answer() {
     assert!(schema_extent(&SchemaEntry { va: PLACE.va + 512, ..entry.clone() }, PLACE.va, 1 << 20).is_err());
     assert!(schema_extent(&SchemaEntry { bytes: 40_000, ..entry }, PLACE.va, 16 * 1024).is_err());
 }
+
+#[test]
+fn a_region_that_moves_is_whole_at_its_new_place() {
+    let mut writer = writer(64);
+    let (parsed, canonical, id) = schema();
+    writer.hold_schema(id, "shop", &canonical, 20).unwrap();
+    let slots: Vec<_> = (1..=3).map(|i| writer.add(&Entry::Region(region(i, "shop")), 20).unwrap()).collect();
+    let moved = |i: u32| RegionEntry { va: u64::from(i) << 30, rkey: 7 + i, ..region(i, "shop") };
+    let (va, rkey) = (0x5000_0000_0000, 3);
+    let entries: Vec<_> = slots.into_iter().zip(1..).map(|(slot, i)| (slot, moved(i))).collect();
+    writer.relocate((va, rkey), &entries, 30).unwrap();
+
+    let mut reader = Directory::new(5);
+    refresh(&mut reader, writer.memory()).unwrap();
+    assert!(reader.regions().cloned().eq((1..=3).map(moved)));
+    let entry = reader.schema(id).unwrap().clone();
+    assert_eq!((entry.rkey, writer.place().va, writer.place().rkey), (rkey, va, rkey));
+    let (first, count) = schema_extent(&entry, va, 64 * 1024).unwrap();
+    let blocks: Vec<_> = (first..first + count).map(|i| block(writer.memory(), i)).collect();
+    assert_eq!(assemble_schema(&entry, 5, first, &blocks).unwrap(), parsed);
+    assert_eq!(schema_extent(&entry, PLACE.va, 64 * 1024).ok(), None, "nothing points at the old one");
+    // It goes on from there.
+    let slot = writer.add(&Entry::Region(region(4, "late")), 40).unwrap();
+    writer.remove(slot, 40);
+    writer.hold_schema(id, "shop", &canonical, 50).unwrap();
+    assert_eq!(writer.live(), 4);
+}

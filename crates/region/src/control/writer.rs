@@ -2,7 +2,7 @@
 //! The agent's side: one writer, entries first, then the header that announces them.
 
 use super::entry::{ENTRIES_PER_BLOCK, ENTRY_WORDS, RING};
-use super::{CONTROL_REGION, ControlError, Entry, Header, SchemaEntry};
+use super::{CONTROL_REGION, ControlError, Entry, Header, RegionEntry, SchemaEntry};
 use crate::block::Identity;
 use crate::guard::commit;
 use crate::limits::{BLOCK_BYTES, BLOCK_WORDS, GUARDED_BYTES, MAX_ENTRY_BLOCKS, MAX_REGION_BLOCKS};
@@ -214,6 +214,32 @@ impl<M: AsRef<[AtomicU64]>> ControlWriter<M> {
             self.count_schema_blocks();
             self.remove(slot, now_ns);
         }
+    }
+
+    /// Moves the region to another address and key. `regions` is what the entries of regions are from now on, each in the slot that it has; those of schemas follow
+    /// the region. The caller makes sure that the old address is answered no more; whoever comes to the new one finds a directory that is whole.
+    ///
+    /// # Errors
+    /// [`ControlError::LabelsTooLong`] of an entry that was not encoded before; nothing has changed then.
+    pub fn relocate(
+        &mut self,
+        (va, rkey): (u64, u32),
+        regions: &[(usize, RegionEntry)],
+        now_ns: u64,
+    ) -> Result<(), ControlError> {
+        let mut moved = Vec::with_capacity(regions.len() + self.schemas.len());
+        for (slot, region) in regions {
+            moved.push((*slot, region.to_words()?));
+        }
+        for stored in self.schemas.values() {
+            if let Entry::Schema(mut schema) = Entry::decode(&self.entries[stored.slot]) {
+                (schema.va, schema.rkey) = (va + (schema.va - self.place.va), rkey);
+                moved.push((stored.slot, Entry::Schema(schema).encode()?));
+            }
+        }
+        (self.place.va, self.place.rkey) = (va, rkey);
+        moved.into_iter().for_each(|(slot, words)| self.put(slot, words, now_ns));
+        Ok(())
     }
 
     /// The memory it writes.
