@@ -30,7 +30,8 @@ mod memory;
 use memory::{Slab, adopted_memory};
 
 /// First id of programs' regions; those below are the agent's own.
-pub const FIRST_REGION_ID: u32 = 256;
+pub const FIRST_REGION_ID: u32 = onlooker_region::limits::FIRST_PROGRAM_REGION;
+
 /// Everything that requests change.
 pub struct Registration {
     registry: Registry,

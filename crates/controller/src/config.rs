@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::discovery::relabel;
 use crate::target::{Choice, Target};
-use crate::{engine, target};
+use crate::{engine, fleet, target};
 
 /// Where the configuration is looked for when no path is given.
 pub const DEFAULT_PATH: &str = "/etc/onlooker/controller.toml";
@@ -68,6 +68,8 @@ pub struct Config {
     pub store: Store,
     /// `[joined]`
     pub joined: Joined,
+    /// `[quota]`
+    pub quota: Quota,
     /// `[[targets]]`
     pub targets: Vec<Entry>,
     /// `[[discovery]]`
@@ -96,6 +98,26 @@ pub struct Http {
 pub struct Joined {
     /// Where they are kept, with their tokens.
     pub file: PathBuf,
+}
+
+/// What a host may cost: the regions of its agent, and those of its programs again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Quota {
+    /// Series.
+    pub series: u64,
+    /// Fixed groups of regions, and rows of tables.
+    pub tracks: u64,
+    /// Memory of names, labels and values.
+    pub memory: Size,
+    /// Room for the newest rows, of `[store] hot_bytes`.
+    pub hot_bytes: Size,
+    /// Tracks that are new.
+    pub new_tracks_per_hour: u64,
+    /// What is written of it to the log.
+    pub log_bytes_per_s: Size,
+    /// And at once, before that.
+    pub log_burst: Size,
 }
 
 /// How hosts are read.
@@ -264,6 +286,21 @@ impl Default for Joined {
     }
 }
 
+impl Default for Quota {
+    fn default() -> Self {
+        let quota = fleet::Quota::default();
+        Self {
+            series: quota.series,
+            tracks: quota.tracks,
+            memory: Size::from_bytes(quota.memory_bytes),
+            hot_bytes: Size::from_bytes(quota.hot_bytes),
+            new_tracks_per_hour: quota.new_tracks_per_hour,
+            log_bytes_per_s: Size::from_bytes(quota.log_bytes_per_s),
+            log_burst: Size::from_bytes(quota.log_burst_bytes),
+        }
+    }
+}
+
 impl Default for Read {
     fn default() -> Self {
         Self {
@@ -350,6 +387,9 @@ impl Config {
                 );
             }
         }
+        if let Some((key, _)) = self.quota.parts().into_iter().find(|(_, value)| !(1..1 << 50).contains(value)) {
+            return refuse(&format!("[quota] {key}"), "must be at least 1, and less than 2^50");
+        }
         if self.read.window == 0 {
             return refuse("[read] window", "must be at least 1");
         }
@@ -401,6 +441,20 @@ impl Config {
         }
     }
 
+    /// What each host may cost.
+    #[must_use]
+    pub fn quota(&self) -> fleet::Quota {
+        fleet::Quota {
+            series: self.quota.series,
+            tracks: self.quota.tracks,
+            memory_bytes: self.quota.memory.as_bytes(),
+            hot_bytes: self.quota.hot_bytes.as_bytes(),
+            new_tracks_per_hour: self.quota.new_tracks_per_hour,
+            log_bytes_per_s: self.quota.log_bytes_per_s.as_bytes(),
+            log_burst_bytes: self.quota.log_burst.as_bytes(),
+        }
+    }
+
     /// What the store is told.
     #[must_use]
     pub fn store(&self) -> onlooker_store::Config {
@@ -413,6 +467,20 @@ impl Config {
             segment_bytes: SEGMENT_BYTES.min(self.store.max_bytes.as_bytes() / 4),
             max_bytes: self.store.max_bytes.as_bytes(),
         }
+    }
+}
+
+impl Quota {
+    fn parts(&self) -> [(&'static str, u64); 7] {
+        [
+            ("series", self.series),
+            ("tracks", self.tracks),
+            ("memory", self.memory.as_bytes()),
+            ("hot_bytes", self.hot_bytes.as_bytes()),
+            ("new_tracks_per_hour", self.new_tracks_per_hour),
+            ("log_bytes_per_s", self.log_bytes_per_s.as_bytes()),
+            ("log_burst", self.log_burst.as_bytes()),
+        ]
     }
 }
 
@@ -432,7 +500,7 @@ fn token(path: &Path, key: &str, file: &Path) -> Result<Option<Arc<str>>, Config
 
 const MIN_INTERVAL_NS: u64 = 1_000_000;
 /// Rows of a ring: more than two seconds at 10 ms, so that a slow sync costs nothing.
-const RING_ROWS: u64 = 256;
+pub(crate) const RING_ROWS: u64 = 256;
 /// Rows of a tile.
 const TILE_ROWS: usize = 64;
 const SEGMENT_BYTES: u64 = 64 << 20;
@@ -494,6 +562,8 @@ mod tests {
             ("[read]\ninterval = \"10us\"", "at least 1ms"),
             ("[read]\nskip = [\"tcp connections\"]", "[read] skip: `tcp connections` is no name"),
             ("[store]\nmax_bytes = \"1MiB\"", "at least 64MiB"),
+            ("[quota]\nseries = 0", "[quota] series: must be at least 1"),
+            ("[quota]\nmemory = 5", "unit"),
             (&format!("{target}\"a:0\""), "number 1, address"),
             (&format!("{target}\"a\"\n{target}\"a\""), "number 2, name: `a` is there already"),
             (&format!("{target}\"a\"\nlabels = {{ instance = \"x\" }}"), "`instance` cannot be a label"),

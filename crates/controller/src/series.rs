@@ -54,7 +54,9 @@ pub enum Form {
 }
 
 impl Form {
-    fn of(value: &Value) -> Self {
+    /// Of a value.
+    #[must_use]
+    pub fn of(value: &Value) -> Self {
         match value {
             Value::U64(_) => Self::Unsigned,
             Value::I64(_) => Self::Signed,

@@ -92,9 +92,10 @@ pub fn run(
         move |text: &str| say(text)
     })?;
     tell(&recovery, &say);
-    let fleet = Arc::new(Fleet::default());
+    let fleet = Arc::new(Fleet::within(config.quota()));
     let counters = keeper.counters();
-    let engine = Running::start(config.engine(), FleetSink::new(fleet.clone(), tracks, counters.clone()))?;
+    let engine =
+        Running::start(config.engine(), FleetSink::new(fleet.clone(), tracks, counters.clone()).saying(say.clone()))?;
     let book = Arc::new(Book::open(&config.joined.file, engine.orders().clone())?);
     let shared = Shared {
         pressure: engine.pressure(),

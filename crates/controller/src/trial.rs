@@ -18,7 +18,7 @@ use onlooker_transport::tcp::TcpRequester;
 use onlooker_transport::{Error, Outcome, Pair, Read, Requester, Via, verbs};
 
 use crate::connect::{ask, ask_for_pair, is_no_device};
-use crate::fleet::Entities;
+use crate::fleet::{Entities, Quota};
 use crate::target::{Choice, Target};
 use crate::ways::way;
 
@@ -70,11 +70,11 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// Asks and reads a host once.
+/// Asks and reads a host once; of its series only so many are counted as the quota has room for.
 ///
 /// # Errors
 /// [`TrialError`]: it cannot be watched like this.
-pub fn read(target: &Arc<Target>, timeout: Duration) -> Result<Report, TrialError> {
+pub fn read(target: &Arc<Target>, timeout: Duration, quota: Quota) -> Result<Report, TrialError> {
     let mut notes = Vec::new();
     let began = Instant::now();
     let told = ask(target, timeout)?;
@@ -94,7 +94,7 @@ pub fn read(target: &Arc<Target>, timeout: Duration) -> Result<Report, TrialErro
             Some(problem) => notes.push(format!("region {}: {problem}", frame.entry().name)),
         }
     }
-    Ok(Report { pair, regions, series: Entities::of(&session).series(), bootstrap, read, notes })
+    Ok(Report { pair, regions, series: Entities::of(&session, quota).series(), bootstrap, read, notes })
 }
 
 /// What the host told when it was asked for this way, and the way.

@@ -4,7 +4,9 @@
 //! A [`Block`] is a private copy: whoever has one owns its bytes and may look at them at leisure. Shared memory is `&[AtomicU64]` and is
 //! only ever copied word by word ([`Block::copy_from`]), which costs about 30 ns a block.
 
-use crate::limits::{BLOCK_WORDS, GUARDED_SLOTS, MAX_GENERATION, MAX_REGION_BLOCKS, MAX_REGION_ID, PLAIN_SLOTS};
+use crate::limits::{
+    BLOCK_WORDS, FIRST_PROGRAM_REGION, GUARDED_SLOTS, MAX_GENERATION, MAX_REGION_BLOCKS, MAX_REGION_ID, PLAIN_SLOTS,
+};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Word of a plain block that holds the identity.
@@ -46,6 +48,12 @@ impl Identity {
     #[must_use]
     pub fn at(self, index: u16) -> Self {
         Self { index, ..self }
+    }
+
+    /// Whether the region is one of the agent's own; else it is a program's, which may say what it likes.
+    #[must_use]
+    pub fn is_agents(self) -> bool {
+        self.region < FIRST_PROGRAM_REGION
     }
 
     /// As it stands in memory.

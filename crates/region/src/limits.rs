@@ -15,6 +15,9 @@ pub const GUARDED_BYTES: usize = GUARDED_SLOTS * 8;
 pub const MAX_REGION_BLOCKS: u32 = 1 << 16;
 /// Largest region id: 24 bits of the identity word.
 pub const MAX_REGION_ID: u32 = (1 << 24) - 1;
+/// Region ids below this one are those of the agent's own regions (the control region's 0 among them): programs never get them, so what a region of a
+/// program says of itself cannot be taken for the agent's word.
+pub const FIRST_PROGRAM_REGION: u32 = 256;
 /// Largest generation: 24 bits of the identity word.
 pub const MAX_GENERATION: u32 = (1 << 24) - 1;
 

@@ -13,6 +13,7 @@ use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::{Acquisition, Metric};
 use onlooker_transport::reader::{Frame, Session};
 
+use super::quota::{Cost, Ledger, Limit, Quota, row_bytes};
 use crate::derive::{Derived, Fate, Sum};
 use crate::series::{EntityKey, Form, Series, describe, fill, group_number, labels_of};
 use crate::text::Labels;
@@ -62,13 +63,15 @@ pub struct Entity {
     pub region: String,
     /// Number of its region's reading that had it last.
     seen: u64,
+    cost: Cost,
 }
 
 impl Entity {
-    fn new(series: Arc<[Series]>, region: &str) -> Self {
+    fn new(series: Arc<[Series]>, region: &str, cost: Cost) -> Self {
         let texts = series.iter().map(|series| series.text().into()).collect();
         let hidden = vec![false; series.len()];
-        Self { series, texts, hidden, row: Vec::new(), time_ns: 0, stamp_ns: 0, region: region.to_owned(), seen: 0 }
+        let region = region.to_owned();
+        Self { series, texts, hidden, row: Vec::new(), time_ns: 0, stamp_ns: 0, region, seen: 0, cost }
     }
 
     /// Its series that are shown, with their numbers and texts.
@@ -109,6 +112,9 @@ pub struct Entities {
     derived: Derived,
     regions: HashMap<u64, Looks>,
     reading: u64,
+    ledger: Ledger,
+    /// The row that one follows.
+    before: Vec<u64>,
 }
 
 /// When values were acquired.
@@ -127,12 +133,44 @@ pub(super) struct News<'a> {
     pub(super) is_new: bool,
     /// Acquired at another time than the row before.
     pub(super) has_moved: bool,
+    /// Its row may be stored.
+    pub(super) may_log: bool,
+}
+
+/// An entity as a reading has it.
+struct Found<'a> {
+    key: EntityKey,
+    region: &'a str,
+    series: usize,
+    words: usize,
+    acquired: Acquired,
 }
 
 impl Entities {
+    /// None, and room for so much.
+    pub(super) fn within(quota: Quota) -> Self {
+        Self { ledger: Ledger::new(quota), ..Self::default() }
+    }
+
+    /// What they cost, and what there was no room for.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub(super) fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
     /// All, in the order of their regions.
     pub fn iter(&self) -> impl Iterator<Item = (&EntityKey, &Entity)> {
         self.by_key.iter()
+    }
+
+    /// Those of a region, by its identity word.
+    pub fn of_region(&self, region: u64) -> impl Iterator<Item = &Entity> {
+        let first = EntityKey { region, group: 0, row: None };
+        self.by_key.range(first..).take_while(move |(key, _)| key.region == region).map(|(_, entity)| entity)
     }
 
     /// One of them.
@@ -160,8 +198,8 @@ impl Entities {
     }
 
     /// What a session's last reading had, without labels of the host.
-    pub(crate) fn of(session: &Session) -> Self {
-        let mut entities = Self::default();
+    pub(crate) fn of(session: &Session, quota: Quota) -> Self {
+        let mut entities = Self::within(quota);
         let labels = BTreeMap::new();
         let never = |_| Acquired { utc_ns: 0, stamp_ns: 0 };
         session.frames().for_each(|frame| entities.take(&frame, &labels, never, &mut |_| {}));
@@ -180,8 +218,9 @@ impl Entities {
         looks.readings += u64::from(is_read);
     }
 
-    pub(super) fn begin(&mut self, boot: Option<[u8; 16]>) {
+    pub(super) fn begin(&mut self, boot: Option<[u8; 16]>, now_ns: u64) {
         self.reading += 1;
+        self.ledger.begin(now_ns);
         self.derived.begin(boot);
     }
 
@@ -205,31 +244,43 @@ impl Entities {
         let region = entry.identity.word();
         self.enter(region, true);
         let Some(schema) = frame.schema() else { return };
-        let mut samples = Vec::new();
-        frame.decode(|sample| samples.push(sample));
+        if self.of_region(region).next().is_none() && self.ledger.is_shut_out(region) {
+            return;
+        }
+        self.ledger.look(region);
+        let samples = self.samples(frame, region);
         let mut derived = std::mem::take(&mut self.derived);
         let sums = derived.region(entry, schema);
-        let same = |a: &Sample<'_>, b: &Sample<'_>| std::ptr::eq(a.group, b.group) && row_of(a) == row_of(b);
-        for samples in samples.chunk_by(same) {
+        for samples in samples.chunk_by(is_same) {
             let group = group_number(schema, samples[0].group);
             let fate = sums.take(group as usize, samples);
             let kept = if fate == Fate::Partly { sums.kept(group as usize, samples) } else { Vec::new() };
             let samples = if fate == Fate::Partly { &kept } else { samples };
             if fate != Fate::Replaced {
                 let key = EntityKey { region, group, row: row_of(&samples[0]) };
+                let words = samples.iter().map(|sample| Form::of(&sample.value).words()).sum();
+                let acquired = acquired(samples[0].time_ns);
+                let found = Found { key, region: &entry.name, series: samples.len(), words, acquired };
                 let row = |row: &mut Vec<u64>| fill(samples, row);
-                let series = || describe(entry, common, samples);
-                self.take_one(key, &entry.name, samples.len(), series, row, acquired(samples[0].time_ns), tell);
+                let texts = || {
+                    samples
+                        .iter()
+                        .map(|sample| text_bytes(entry, &sample.field.name, &sample.labels().into_iter().collect()))
+                        .sum()
+                };
+                self.take_one(&found, texts, || describe(entry, common, samples), row, tell);
             }
         }
         sums.finish(|sum| {
             let key = EntityKey { region, group: SUMS | sum.set, row: sum.row };
+            let (series, words) = (sum.metrics.len(), sum.words.len());
+            let found = Found { key, region: &entry.name, series, words, acquired: acquired(sum.time_ns) };
             let row = |row: &mut Vec<u64>| {
                 row.clear();
                 row.extend(sum.words);
             };
-            let series = || describe_sum(entry, common, &sum);
-            self.take_one(key, &entry.name, sum.metrics.len(), series, row, acquired(sum.time_ns), tell);
+            let texts = || sum.metrics.iter().map(|metric| text_bytes(entry, &metric.name, &metric.labels)).sum();
+            self.take_one(&found, texts, || describe_sum(entry, common, &sum), row, tell);
         });
         self.derived = derived;
     }
@@ -254,37 +305,67 @@ impl Entities {
             row.clear();
             row.push(boot_s.to_bits());
         };
-        let series = || vec![boot_series(common)];
-        self.take_one(OWN_KEY, OWN_REGION, 1, series, row, acquired, tell);
+        let found = Found { key: OWN_KEY, region: OWN_REGION, series: 1, words: 1, acquired };
+        self.take_one(&found, || 0, || vec![boot_series(common)], row, tell);
     }
 
-    #[allow(clippy::too_many_arguments)] // an entity's parts
+    /// The values of a region, but for more than any quota has room for.
+    fn samples<'a>(&mut self, frame: &Frame<'a>, region: u64) -> Vec<Sample<'a>> {
+        let (mut samples, mut left_out) = (Vec::new(), 0);
+        let most = self.ledger.most_series();
+        frame.decode(|sample| if samples.len() < most { samples.push(sample) } else { left_out += 1 });
+        if left_out > 0 {
+            // The last one may be a part of its entity.
+            let whole = samples.iter().rposition(|sample| !is_same(sample, samples.last().unwrap_or(sample)));
+            let cut = samples.len() - whole.map_or(0, |at| at + 1);
+            samples.truncate(samples.len() - cut);
+            self.ledger.exceed(region, Limit::Series, 1, Cost::of(left_out + cut, 0));
+        }
+        samples
+    }
+
     fn take_one(
         &mut self,
-        key: EntityKey,
-        region: &str,
-        count: usize,
+        found: &Found<'_>,
+        texts: impl FnOnce() -> u64,
         series: impl FnOnce() -> Vec<Series>,
         row: impl FnOnce(&mut Vec<u64>),
-        acquired: Acquired,
         tell: &mut impl FnMut(News<'_>),
     ) {
+        let Found { key, acquired, series: count, .. } = *found;
+        let known = self.by_key.get(&key);
         // More than before: the first look at it missed a block.
-        let is_new = self.by_key.get(&key).is_none_or(|entity| count > entity.series.len());
+        let is_new = known.is_none_or(|entity| count > entity.series.len());
         if is_new {
+            let old = known.map(|entity| entity.cost).unwrap_or_default();
+            let Some(cost) = self.admit(found, &old, texts) else { return };
             self.forget(key);
-            self.by_key.insert(key, Entity::new(series().into(), region));
+            self.by_key.insert(key, Entity::new(series().into(), found.region, cost));
             self.index(key);
         }
         let reading = self.regions.get(&key.region).map_or(0, |looks| looks.readings);
         let Some(entity) = self.by_key.get_mut(&key).filter(|entity| count == entity.series.len()) else { return };
         let has_moved = is_new || entity.stamp_ns != acquired.stamp_ns;
+        let may_log = has_moved && (key.is_own() || self.ledger.may_log(key.region));
+        self.before.clear();
+        self.before.extend_from_slice(&entity.row);
         row(&mut entity.row);
+        if may_log && !key.is_own() {
+            self.ledger.logged(key.region, row_bytes(&self.before, &entity.row));
+        }
         entity.seen = reading;
         if has_moved {
             (entity.time_ns, entity.stamp_ns) = (acquired.utc_ns, acquired.stamp_ns);
         }
-        tell(News { key, entity, is_new, has_moved });
+        tell(News { key, entity, is_new, has_moved, may_log });
+    }
+
+    /// What an entity costs from now on, if there is room for it in the place of what it was. The controller's own is not the host's to pay.
+    fn admit(&mut self, found: &Found<'_>, old: &Cost, texts: impl FnOnce() -> u64) -> Option<Cost> {
+        if found.key.is_own() {
+            return Some(Cost::default());
+        }
+        self.ledger.admit(found.key.region, old, Cost::of(found.series, found.words), texts)
     }
 
     /// Enters an entity's series by their texts, and hides those that are not the best of theirs.
@@ -306,6 +387,7 @@ impl Entities {
     /// Takes an entity out.
     fn forget(&mut self, key: EntityKey) {
         let Some(entity) = self.by_key.remove(&key) else { return };
+        self.ledger.release(key.region, &entity.cost);
         self.changes += 1;
         for text in entity.texts.iter() {
             let Some(places) = self.by_text.get_mut(text) else { continue };
@@ -323,6 +405,7 @@ impl Entities {
         let reading = self.reading;
         self.regions.retain(|_, looks| looks.present == reading);
         let regions = &self.regions;
+        self.ledger.end(|region| regions.contains_key(&region));
         let stays = |key: &EntityKey, entity: &Entity| {
             regions.get(&key.region).is_some_and(|looks| looks.readings - entity.seen <= PATIENCE_READINGS)
         };
@@ -372,6 +455,18 @@ fn boot_series(common: &BTreeMap<String, String>) -> Series {
         form: Form::Float,
         at: 0,
     }
+}
+
+/// Bytes of a series' name and labels, but for those that all series of the host have.
+fn text_bytes(entry: &RegionEntry, name: &str, own: &BTreeMap<String, String>) -> u64 {
+    let labels = entry.labels.iter().map(|(label, value)| label.len() + value.len());
+    let own = own.iter().map(|(label, value)| label.len() + value.len());
+    (name.len() + labels.chain(own).sum::<usize>()) as u64
+}
+
+/// Whether two values are one entity's.
+fn is_same(a: &Sample<'_>, b: &Sample<'_>) -> bool {
+    std::ptr::eq(a.group, b.group) && row_of(a) == row_of(b)
 }
 
 fn row_of(sample: &Sample<'_>) -> Option<(u32, u32)> {

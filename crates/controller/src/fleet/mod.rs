@@ -4,6 +4,7 @@
 //! A host's lock is held for one reading or one look; nobody waits for a disk or a network under it.
 
 mod entities;
+mod quota;
 mod sink;
 mod track;
 mod utc;
@@ -23,6 +24,7 @@ use crate::sink::State;
 use crate::target::Target;
 pub(crate) use entities::PATIENCE_READINGS;
 pub use entities::{Entities, Entity, rank};
+pub use quota::{Excess, Ledger, Limit, Over, Quota, Whose};
 pub use sink::{Clock, FleetSink};
 
 /// Longest time that latency is told apart from, ns: a minute.
@@ -32,9 +34,22 @@ const MAX_LATENCY_NS: u64 = 60_000_000_000;
 #[derive(Default)]
 pub struct Fleet {
     hosts: RwLock<BTreeMap<String, Arc<Host>>>,
+    quota: Quota,
 }
 
 impl Fleet {
+    /// No hosts yet, and room for so much of each.
+    #[must_use]
+    pub fn within(quota: Quota) -> Self {
+        Self { quota, ..Self::default() }
+    }
+
+    /// What each host may cost.
+    #[must_use]
+    pub fn quota(&self) -> &Quota {
+        &self.quota
+    }
+
     /// All hosts, by name.
     #[must_use]
     pub fn hosts(&self) -> Vec<Arc<Host>> {
@@ -54,7 +69,7 @@ impl Fleet {
         if let Some(known) = known {
             return known.clone();
         }
-        let host = Arc::new(Host::new(target.clone()));
+        let host = Arc::new(Host::new(target.clone(), self.quota));
         let before = hosts.insert(target.name.clone(), host.clone());
         if let Some(before) = before {
             before.tell();
@@ -83,10 +98,10 @@ pub struct Host {
 }
 
 impl Host {
-    fn new(target: Arc<Target>) -> Self {
+    fn new(target: Arc<Target>, quota: Quota) -> Self {
         let mut labels = target.labels.clone();
         labels.insert("instance".into(), target.name.clone());
-        Self { target, labels, shown: Mutex::new(Shown::new()), news: watch::Sender::new(0) }
+        Self { target, labels, shown: Mutex::new(Shown::new(quota)), news: watch::Sender::new(0) }
     }
 
     /// What is known of it.
@@ -161,12 +176,12 @@ pub struct Shown {
 }
 
 impl Shown {
-    fn new() -> Self {
+    fn new(quota: Quota) -> Self {
         let histogram = || Histogram::new_with_max(MAX_LATENCY_NS, 2).expect("valid bounds");
         Self {
             state: State::Connecting,
             since_ns: Moment::now().utc_ns,
-            entities: Entities::default(),
+            entities: Entities::within(quota),
             regions: Vec::new(),
             relation: None,
             cycles: 0,

@@ -10,9 +10,11 @@ use onlooker_transport::clock::{Moment, Relation};
 use onlooker_transport::reader::Frame;
 
 use super::entities::{Acquired, News};
+use super::quota::{Limit, OVER_QUOTA, Whose};
 use super::track::{Hole, Track};
 use super::utc::Utc;
 use super::{Fleet, Region, Shown, ShownGap};
+use crate::discovery::Say;
 use crate::keep::{Counters, Tracks};
 use crate::meta::Meta;
 use crate::series::{EntityKey, kinds};
@@ -34,6 +36,8 @@ struct Kept {
     gap: Option<ShownGap>,
     /// While the host's first readings bring its entities back: the time that no controller ran.
     down: Option<Hole>,
+    /// Rows that exceed what the host may write: from the first to the last of each entity, until one is stored again.
+    unlogged: HashMap<EntityKey, Hole>,
 }
 
 /// The sink.
@@ -48,6 +52,7 @@ pub struct FleetSink {
     next_tag: u64,
     clock: Clock,
     utc: Utc,
+    say: Say,
 }
 
 /// What tells the time.
@@ -65,7 +70,15 @@ impl FleetSink {
     pub fn with_clock(fleet: Arc<Fleet>, tracks: Tracks, counters: Arc<Counters>, clock: Clock) -> Self {
         let utc = Utc::new(clock());
         let (kept, tags, leaving) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { fleet, counters, tracks, kept, tags, leaving, next_tag: 0, clock, utc }
+        let say: Say = Arc::new(|_| {});
+        Self { fleet, counters, tracks, kept, tags, leaving, next_tag: 0, clock, utc, say }
+    }
+
+    /// `say` is told what an operator wants to know of the hosts, once.
+    #[must_use]
+    pub fn saying(mut self, say: Say) -> Self {
+        self.say = say;
+        self
     }
 
     /// Looks at the clock; where it was set, that is a gap of all that is kept. `at_ns` is when what is told now happened.
@@ -112,6 +125,7 @@ impl Drop for FleetSink {
         self.take_made();
         for (_, mut kept) in std::mem::take(&mut self.kept) {
             kept.store_gap(&self.tracks);
+            kept.store_all_unlogged(&self.tracks);
             for track in kept.entities.into_values() {
                 self.forget_track(track);
             }
@@ -124,8 +138,8 @@ impl Sink for FleetSink {
         self.take_made();
         self.follow_clock(reading.began_ns);
         let host = self.fleet.enter(target);
-        let mut shown = host.look();
-        let shown = &mut *shown;
+        let mut look = host.look();
+        let shown = &mut *look;
         shown.cycles += 1;
         shown.repeated = reading.repeated;
         shown.read_at_ns = Some(reading.ended_ns);
@@ -147,10 +161,11 @@ impl Sink for FleetSink {
         kept.store_gap(&self.tracks);
         kept.down = kept.down.filter(|down| began_ns.saturating_sub(down.to_ns) < COMING_BACK_NS);
         let utc = self.utc;
-        shown.entities.begin(reading.boot);
+        shown.entities.begin(reading.boot, reading.ended_ns);
         let mut tell = |news: News<'_>| {
             if news.is_new {
                 if let Some(track) = kept.entities.remove(&news.key) {
+                    kept.store_unlogged(news.key, &self.tracks);
                     forget_track(track, &self.tracks, &mut self.leaving);
                 }
                 self.next_tag += 1;
@@ -163,9 +178,14 @@ impl Sink for FleetSink {
                 }
                 kept.entities.insert(news.key, track);
             }
-            if news.has_moved
+            if news.has_moved && !news.may_log {
+                kept.leave_out(news.key, news.entity.time_ns, &self.tracks);
+            } else if news.has_moved
                 && let Some(track) = kept.entities.get_mut(&news.key)
             {
+                if let Some(hole) = kept.unlogged.remove(&news.key) {
+                    track.hole(hole, &self.tracks);
+                }
                 track.append(news.entity.time_ns, &news.entity.row, &self.tracks, &self.counters);
             }
         };
@@ -187,10 +207,16 @@ impl Sink for FleetSink {
             shown.entities.boot(boot_ns, utc.of(reading.ended_ns.into()), &host.labels, &mut tell);
         }
         shown.entities.end(|key| {
+            kept.store_unlogged(key, &self.tracks);
             if let Some(track) = kept.entities.remove(&key) {
                 forget_track(track, &self.tracks, &mut self.leaving);
             }
         });
+        let news = shown.entities.ledger_mut().take_news();
+        let news: Vec<String> =
+            news.into_iter().map(|(whose, limit)| over_quota(&target.name, shown, whose, limit)).collect();
+        drop(look);
+        news.iter().for_each(|text| (self.say)(text));
         host.tell();
     }
 
@@ -236,6 +262,7 @@ impl Sink for FleetSink {
         if let Some(mut kept) = self.kept.remove(&target.name) {
             // Up to the last due time: from now on nobody asks, and silence is no gap.
             kept.store_gap(&self.tracks);
+            kept.store_all_unlogged(&self.tracks);
             let mut ended = Vec::new();
             for track in kept.entities.into_values() {
                 if track.is_made() {
@@ -268,6 +295,48 @@ impl Kept {
             self.entities.values_mut().for_each(|track| track.hole(Hole { from_ns, to_ns, reason }, tracks));
         }
     }
+
+    /// A row exceeds what the host may write.
+    fn leave_out(&mut self, key: EntityKey, time_ns: u64, tracks: &Tracks) {
+        let first = Hole { from_ns: time_ns, to_ns: time_ns, reason: OVER_QUOTA };
+        let hole = self.unlogged.entry(key).or_insert(first);
+        hole.to_ns = hole.to_ns.max(time_ns);
+        if hole.to_ns - hole.from_ns >= MAX_GAP_PIECE_NS {
+            self.store_unlogged(key, tracks);
+        }
+    }
+
+    fn store_unlogged(&mut self, key: EntityKey, tracks: &Tracks) {
+        if let (Some(hole), Some(track)) = (self.unlogged.remove(&key), self.entities.get_mut(&key)) {
+            track.hole(hole, tracks);
+        }
+    }
+
+    fn store_all_unlogged(&mut self, tracks: &Tracks) {
+        let keys: Vec<EntityKey> = self.unlogged.keys().copied().collect();
+        keys.into_iter().for_each(|key| self.store_unlogged(key, tracks));
+    }
+}
+
+/// What the operator is told of a quota that a host exceeds.
+fn over_quota(host: &str, shown: &Shown, whose: Whose, limit: Limit) -> String {
+    let ledger = shown.entities.ledger();
+    let most = ledger.over(true).find(|over| (over.0, over.1) == (whose, limit)).map_or(0, |over| over.2.limit);
+    let of_whom = match whose {
+        Whose::Agent => "its agent",
+        Whose::Programs => "its programs",
+    };
+    let first = shown
+        .regions
+        .iter()
+        .find(|region| ledger.excess(region.entry.identity.word()).is_some_and(|excess| excess.is_of(whose, limit)));
+    let first =
+        first.map(|Region { entry, .. }| format!(", first {} of pid {}, uid {}", entry.name, entry.pid, entry.uid));
+    let key = limit.key();
+    format!(
+        "host {host}: the regions of {of_whom} exceed [quota] {key} ({most}): what is beyond it is not kept{}; other hosts lose nothing. GET /api/v1/hosts/{{host}} has all of it",
+        first.unwrap_or_default()
+    )
 }
 
 /// No more rows for it; one that the store has not made yet is kept until then.

@@ -6,12 +6,12 @@ use axum::extract::{Path, State};
 use hdrhistogram::Histogram;
 use onlooker_region::block::Identity;
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS};
-use onlooker_transport::clock::Moment;
+use onlooker_transport::clock::{Moment, steady_ns};
 use serde_json::{Value, json};
 
 use super::Shared;
 use super::answer::{Failure, ms};
-use crate::fleet::{Host, Region, Shown};
+use crate::fleet::{Host, Limit, Region, Shown, Whose};
 use crate::sink::State as HostState;
 
 pub(super) fn state_name(state: &HostState) -> &'static str {
@@ -33,6 +33,7 @@ pub(super) async fn host(State(shared): State<Shared>, Path(name): Path<String>)
     let shown = host.look();
     let mut value = summary(&host, &shown);
     let now_ns = Moment::now().utc_ns;
+    value["over_quota"] = over_quota(&shown, now_ns, true);
     value["regions_list"] = shown.regions.iter().map(|region| region_value(region, &shown, now_ns)).collect();
     Ok(Json(value))
 }
@@ -60,6 +61,7 @@ fn summary(host: &Host, shown: &Shown) -> Value {
         "clock_error_ms": shown.clock_error_ns().map(ms),
         "regions": shown.regions.len(),
         "series": shown.entities.series(),
+        "over_quota": over_quota(shown, now_ns, false),
         "cycles": shown.cycles,
         "late": shown.late,
         "gaps": shown.gaps,
@@ -85,10 +87,53 @@ fn summary(host: &Host, shown: &Shown) -> Value {
     })
 }
 
+/// Regions that are named for each quota.
+const MAX_REGIONS_OVER: usize = 20;
+
+/// What of the host is not kept, since it would cost too much.
+fn over_quota(shown: &Shown, now_ns: u64, with_regions: bool) -> Value {
+    let steady_ns = steady_ns();
+    let utc_ms = |at_ns: u64| ms(now_ns.saturating_sub(steady_ns.saturating_sub(at_ns)));
+    let over = shown.entities.ledger().over(false).map(|(whose, limit, over)| {
+        let mut value = json!({
+            "quota": limit.key(),
+            "of": whose.name(),
+            "limit": over.limit,
+            "used": over.used,
+            "rows": over.rows,
+            "since_ms": utc_ms(over.since_ns),
+            "last_ms": utc_ms(over.last_ns),
+        });
+        if with_regions {
+            let mut all: Vec<Value> = regions_over(shown, whose, limit).collect();
+            value["more_regions"] = all.len().saturating_sub(MAX_REGIONS_OVER).into();
+            all.truncate(MAX_REGIONS_OVER);
+            value["regions"] = all.into();
+        }
+        value
+    });
+    over.collect()
+}
+
+fn regions_over(shown: &Shown, whose: Whose, limit: Limit) -> impl Iterator<Item = Value> {
+    let ledger = shown.entities.ledger();
+    shown.regions.iter().filter_map(move |Region { entry, .. }| {
+        let excess = ledger.excess(entry.identity.word()).filter(|excess| excess.is_of(whose, limit))?;
+        Some(json!({
+            "name": entry.name, "pid": entry.pid, "uid": entry.uid, "tracks": excess.entities, "series": excess.series,
+        }))
+    })
+}
+
 fn region_value(region: &Region, shown: &Shown, now_ns: u64) -> Value {
     let entry = &region.entry;
     let identity = Identity::word(entry.identity);
-    let mine = || shown.entities.iter().filter(|(key, _)| key.region == identity).map(|(_, entity)| entity);
+    let mine = || shown.entities.of_region(identity);
+    let excess = shown.entities.ledger().excess(identity);
+    let over = excess.map(|excess| {
+        let (key, tracks, series) = (excess.limit.key(), excess.entities, excess.series);
+        format!("over_quota: {tracks} tracks with {series} series are not kept, since [quota] {key} has no room")
+    });
     let newest_ns = mine().map(|entity| entity.time_ns).max();
     let bits = [(RESPONDER_KERNEL, "kernel"), (RESPONDER_TCP, "tcp"), (RESPONDER_VERBS, "verbs")];
     let via: Vec<&str> = bits.iter().filter(|(bit, _)| entry.responders & bit != 0).map(|(_, name)| *name).collect();
@@ -102,7 +147,7 @@ fn region_value(region: &Region, shown: &Shown, now_ns: u64) -> Value {
         "uid": entry.uid,
         "orphan": entry.orphan,
         "age_ms": newest_ns.map(|newest_ns| ms(now_ns.saturating_sub(newest_ns))),
-        "problem": region.problem,
+        "problem": region.problem.clone().or(over),
         "series": mine().map(|entity| entity.series.len()).sum::<usize>(),
     })
 }

@@ -227,6 +227,11 @@ fn own(shared: &Shared, families: &mut Families) {
             let help = "Due times at which the host was not read.";
             families.own("onlooker_host_gaps_total", Counter, help, &labels, *count as f64);
         }
+        for (whose, limit, over) in shown.entities.ledger().over(true) {
+            let labels = [("instance", name), ("of", whose.name()), ("quota", limit.key())];
+            let help = "Rows of the host that were not kept, since they exceed what it may cost.";
+            families.own("onlooker_host_over_quota_total", Counter, help, &labels, over.rows as f64);
+        }
         let help = "Time from when a reading was due to its end.";
         for quantile in [0.5, 0.99] {
             let seconds = shown.latency.value_at_quantile(quantile) as f64 / 1e9;

@@ -129,7 +129,7 @@ pub(super) async fn join(
         let _permit = permit;
         // What cannot be accepted need not be read; and again afterwards, for meanwhile another may have come.
         shared.book.may_join(&target, replace)?;
-        let report = trial::read(&target, shared.read_timeout).map_err(|error| {
+        let report = trial::read(&target, shared.read_timeout, *shared.fleet.quota()).map_err(|error| {
             Failure::new(StatusCode::BAD_GATEWAY, format!("the test read of {} failed: {error}", target.address()))
         })?;
         if !join.dry_run {
