@@ -47,6 +47,26 @@ extern "C" {
 #define ONLOOKER_LINKAGE extern
 #endif
 
+/* A wrong pointer is an error, as in C++: C only warns, and what is counted then would be lost. Written once, evaluated once. */
+#ifdef __cplusplus
+#define ONLOOKER_CHECKED(holds, message, expression) (expression)
+#else
+#define ONLOOKER_CHECKED(holds, message, expression)                                                                             \
+    ((void)sizeof(struct { _Static_assert(holds, message); char unused; }), (expression))
+#endif
+/* Of an array: of the pointer to its first element, which is what a function gets. */
+#define ONLOOKER_IS(type, pointer) __builtin_types_compatible_p(__typeof__(1 ? (pointer) : (pointer)), type)
+/* The address of the program's pointer to a word, which onlooker_open() lets point to the word's place. */
+#define ONLOOKER_OUT(type, out)                                                                                                  \
+    ONLOOKER_CHECKED(ONLOOKER_IS(type **, out), "give the address of a pointer: " #type " *name; and then &name", out)
+/* The address of what is no pointer: the program's array or histogram. */
+#define ONLOOKER_OUT_STRUCT(type, out)                                                                                           \
+    ONLOOKER_CHECKED(ONLOOKER_IS(type *, out), "give the address of a variable: " #type " name; and then &name", out)
+/* Not the address of a pointer, which would be overwritten itself, and not another kind of metric. */
+#define ONLOOKER_USED(type, pointer)                                                                                             \
+    ONLOOKER_CHECKED(ONLOOKER_IS(type *, pointer) || ONLOOKER_IS(const type *, pointer) || ONLOOKER_IS(void *, pointer),         \
+                     "this takes a pointer to " #type, pointer)
+
 /* ==================================================================================================== 1 words ===== */
 
 /* One aligned word each (block.md, plain block); separate types so that the wrong operation does not compile. */
@@ -198,6 +218,13 @@ static inline double onlooker_gauge_f64_value(const onlooker_gauge_f64_t *gauge)
     return value;
 }
 
+/* From here on these are macros, too, which look at the pointer and then call the function of the same name. */
+#define onlooker_counter_add(counter, n) onlooker_counter_add(ONLOOKER_USED(onlooker_counter_t, counter), n)
+#define onlooker_counter_inc(counter) onlooker_counter_inc(ONLOOKER_USED(onlooker_counter_t, counter))
+#define onlooker_updown_add(gauge, n) onlooker_updown_add(ONLOOKER_USED(onlooker_updown_t, gauge), n)
+#define onlooker_gauge_set(gauge, value) onlooker_gauge_set(ONLOOKER_USED(onlooker_gauge_t, gauge), value)
+#define onlooker_gauge_f64_set(gauge, value) onlooker_gauge_f64_set(ONLOOKER_USED(onlooker_gauge_f64_t, gauge), value)
+
 /* Slot s of a plain group is word 1 + s % 127 of block s / 127 (schema.md), that is word s + s / 127 + 1 of the group. */
 static inline uint64_t onlooker_plain_word(uint32_t slot) { return (uint64_t)slot + slot / 127u + 1u; }
 
@@ -239,6 +266,11 @@ static inline onlooker_gauge_f64_t *onlooker_gauge_f64_at(const onlooker_gauge_f
     return (onlooker_gauge_f64_t *)onlooker_array_at(&array->array, index);
 }
 
+#define onlooker_counter_at(array, index) onlooker_counter_at(ONLOOKER_USED(onlooker_counter_array_t, array), index)
+#define onlooker_updown_at(array, index) onlooker_updown_at(ONLOOKER_USED(onlooker_updown_array_t, array), index)
+#define onlooker_gauge_at(array, index) onlooker_gauge_at(ONLOOKER_USED(onlooker_gauge_array_t, array), index)
+#define onlooker_gauge_f64_at(array, index) onlooker_gauge_f64_at(ONLOOKER_USED(onlooker_gauge_f64_array_t, array), index)
+
 /* ================================================================================================ 4 regions ===== */
 
 /* A region is built once, then opened, and lives as long as the program. Never NULL: a region that cannot be (no memory, a bad
@@ -253,22 +285,26 @@ ONLOOKER_HIDDEN void onlooker_region_class(onlooker_region_t *region, const char
 
 /* Fields:  onlooker_new_counter(region, &pointer, name, unit, help, label, value, label, value, ...)
  * `pointer` is valid at once (but counts into the void) and final when onlooker_open() returns. */
-#define onlooker_new_counter(region, out, ...) onlooker_new_counter_(region, out, __VA_ARGS__, (const char *)0)
-#define onlooker_new_updown(region, out, ...) onlooker_new_updown_(region, out, __VA_ARGS__, (const char *)0)
-#define onlooker_new_gauge(region, out, ...) onlooker_new_gauge_(region, out, __VA_ARGS__, (const char *)0)
-#define onlooker_new_gauge_f64(region, out, ...) onlooker_new_gauge_f64_(region, out, __VA_ARGS__, (const char *)0)
+#define onlooker_new_counter(region, out, ...)                                                                                   \
+    onlooker_new_counter_(region, ONLOOKER_OUT(onlooker_counter_t, out), __VA_ARGS__, (const char *)0)
+#define onlooker_new_updown(region, out, ...)                                                                                    \
+    onlooker_new_updown_(region, ONLOOKER_OUT(onlooker_updown_t, out), __VA_ARGS__, (const char *)0)
+#define onlooker_new_gauge(region, out, ...)                                                                                     \
+    onlooker_new_gauge_(region, ONLOOKER_OUT(onlooker_gauge_t, out), __VA_ARGS__, (const char *)0)
+#define onlooker_new_gauge_f64(region, out, ...)                                                                                 \
+    onlooker_new_gauge_f64_(region, ONLOOKER_OUT(onlooker_gauge_f64_t, out), __VA_ARGS__, (const char *)0)
 /* Arrays: (region, &array, count, stride, label, name, unit, help, labels...). A stride of ONLOOKER_SPREAD keeps elements out of
  * each other's cache lines: for one element a thread. */
 #define ONLOOKER_PACKED 1
 #define ONLOOKER_SPREAD 8
 #define onlooker_new_counter_array(region, out, count, stride, label, ...)                                                       \
-    onlooker_new_counter_array_(region, out, count, stride, label, __VA_ARGS__, (const char *)0)
+    onlooker_new_counter_array_(region, ONLOOKER_OUT_STRUCT(onlooker_counter_array_t, out), count, stride, label, __VA_ARGS__, (const char *)0)
 #define onlooker_new_updown_array(region, out, count, stride, label, ...)                                                        \
-    onlooker_new_updown_array_(region, out, count, stride, label, __VA_ARGS__, (const char *)0)
+    onlooker_new_updown_array_(region, ONLOOKER_OUT_STRUCT(onlooker_updown_array_t, out), count, stride, label, __VA_ARGS__, (const char *)0)
 #define onlooker_new_gauge_array(region, out, count, stride, label, ...)                                                         \
-    onlooker_new_gauge_array_(region, out, count, stride, label, __VA_ARGS__, (const char *)0)
+    onlooker_new_gauge_array_(region, ONLOOKER_OUT_STRUCT(onlooker_gauge_array_t, out), count, stride, label, __VA_ARGS__, (const char *)0)
 #define onlooker_new_gauge_f64_array(region, out, count, stride, label, ...)                                                     \
-    onlooker_new_gauge_f64_array_(region, out, count, stride, label, __VA_ARGS__, (const char *)0)
+    onlooker_new_gauge_f64_array_(region, ONLOOKER_OUT_STRUCT(onlooker_gauge_f64_array_t, out), count, stride, label, __VA_ARGS__, (const char *)0)
 /* Of the field made last, in any group or table of the region: exported value = word * scale; how finely the value really moves;
  * label values of an array's elements instead of "0", "1", ... (as many as the array has). */
 ONLOOKER_HIDDEN void onlooker_scale(onlooker_region_t *region, double scale);
@@ -383,7 +419,8 @@ typedef struct onlooker_histogram {
     uint8_t g, n;
 } onlooker_histogram_t;
 
-#define onlooker_new_histogram(region, out, g, n, ...) onlooker_new_histogram_(region, out, g, n, __VA_ARGS__, (const char *)0)
+#define onlooker_new_histogram(region, out, g, n, ...)                                                                           \
+    onlooker_new_histogram_(region, ONLOOKER_OUT_STRUCT(onlooker_histogram_t, out), g, n, __VA_ARGS__, (const char *)0)
 ONLOOKER_HIDDEN void onlooker_new_histogram_(onlooker_region_t *, onlooker_histogram_t *, unsigned, unsigned, const char *,
                                              const char *, const char *, ...) ONLOOKER_ENDS_WITH_NULL;
 
@@ -403,6 +440,8 @@ static inline void onlooker_histogram_record(const onlooker_histogram_t *histogr
     (void)__atomic_fetch_add(histogram->words + onlooker_plain_word(slot), (uint64_t)1, __ATOMIC_RELAXED);
     (void)__atomic_fetch_add(histogram->sum, value, __ATOMIC_RELAXED);
 }
+
+#define onlooker_histogram_record(histogram, value) onlooker_histogram_record(ONLOOKER_USED(onlooker_histogram_t, histogram), value)
 
 /* Least and greatest value of a bucket. */
 ONLOOKER_HIDDEN void onlooker_histogram_range(unsigned g, unsigned n, uint32_t bucket, uint64_t *least, uint64_t *greatest);
