@@ -235,11 +235,18 @@ async function troubles(page) {
   await t.eventually("trouble: and comes by itself", async () => (await page.locator("section.chart").count()) > 5);
   await t.play({ empty: true });
   await t.go(page, "#/");
-  await t.eventually("empty: how to join a host", async () => (await text(page, ".notice")).includes("onlooker-agent join http"));
+  await t.eventually("empty: how to join a host, and to look first", async () => /onlooker-agent join http\S+ @FILE\s+[^]*@FILE --dry-run/.test(await text(page, ".notice")));
   await t.shot(page, "empty");
   await t.play({ empty: false, token: "secret" });
   await t.go(page, "#/");
   await t.eventually("token: is asked for", async () => page.locator("#token").isVisible());
+  // A page that asks on would wipe what is typed, within 2 s at first.
+  await page.locator("#token").fill("half-typed");
+  const asked = async () => Number(await (await fetch(`${t.server.url}asked`)).text());
+  const before = await asked();
+  await page.waitForTimeout(4500);
+  t.check("token: what is typed stays, with its focus", (await page.locator("#token").inputValue()) === "half-typed" && (await page.evaluate(() => document.activeElement.id)) === "token");
+  t.check("token: nothing is asked meanwhile", (await asked()) === before, (await asked()) - before);
   await page.locator("#token").fill("wrong");
   await page.keyboard.press("Enter");
   await t.eventually("token: a wrong one is refused with the reason", async () => (await text(page, "p.problem")).includes("wrong"));
@@ -250,11 +257,35 @@ async function troubles(page) {
   await t.play({ token: null });
   await t.go(page, "#/host/nobody");
   await t.eventually("an unknown host is said", async () => (await text(page, ".notice")).includes("no host nobody"));
+  await removal(page);
   await t.go(page, "#/host/edge-1");
   await t.eventually("a failed host says why", async () => (await text(page, ".host-head .problem")).includes("refuses the token"));
   await t.shot(page, "host-failed");
   await t.go(page, "#/nonsense");
   await t.eventually("an unknown page is said", async () => (await text(page, ".notice")).includes("no such page"));
+}
+
+async function removal(page) {
+  await t.go(page, "#/host/web-4?w=10s");
+  await t.eventually("removed: the host is read first", async () => (await text(page, ".live")) === "live");
+  await t.play({ remove: "web-4" });
+  await t.eventually("removed: is said", async () => (await text(page, ".notice")).includes("web-4 is no longer watched"));
+  t.check("removed: the header says so, too", (await text(page, ".host-title")).includes("removed") && !(await text(page, ".host-title")).includes("reading"), await text(page, ".host-title"));
+  t.check("removed: what was read stays", (await page.locator("section.chart").count()) > 5);
+  const asked = async () => Number(await (await fetch(`${t.server.url}asked`)).text());
+  await page.waitForTimeout(500);
+  const before = await asked();
+  await page.waitForTimeout(4000);
+  t.check("removed: nothing is asked any more", (await asked()) === before, (await asked()) - before);
+  await t.shot(page, "host-removed");
+  await t.play({ restore: true });
+  await page.getByRole("button", { name: "Look again" }).click();
+  await t.eventually("removed: it may come back", async () => (await text(page, ".live")) === "live");
+  await t.play({ remove: "web-4" });
+  await t.eventually("removed: and be removed again", async () => (await text(page, ".notice")).includes("no longer watched"));
+  await page.locator(".notice a").click();
+  await t.eventually("removed: a link leads to the fleet", async () => (await page.locator("tbody tr").count()) >= 23);
+  await t.play({ restore: true });
 }
 
 async function themeSwitch(page) {

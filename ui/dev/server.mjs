@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A controller that is none: docs/http.md over the made-up hosts of model.mjs, for development and tests only. `node dev/server.mjs --serve dist [--port 8080]`.
-// POST /fixture {"silence":"web-2"} | {"wake":"web-2"} | {"empty":true} | {"down":true} | {"token":"secret"} changes what it plays;
+// POST /fixture {"silence":"web-2"} | {"wake":"web-2"} | {"remove":"web-2"} | {"restore":"web-2"} | {"empty":true} | {"down":true} | {"token":"secret"} changes what it plays;
 // {"drop":true} breaks all streams, {"skip":2000} loses their rows for so many ms, as for a page that is too slow.
 
 import { readFile } from "node:fs/promises";
@@ -20,7 +20,8 @@ class Refusal extends Error {
 
 export function start(root, port = 0) {
   const fleet = new Fleet(Date.now());
-  const play = { empty: false, down: false, token: null };
+  /** `asked`: requests of the API so far. */
+  const play = { empty: false, down: false, token: null, removed: null, asked: 0 };
   const server = createServer((request, response) => {
     handle(fleet, play, root, request, response).catch((error) => {
       const status = error instanceof Refusal ? error.status : 500;
@@ -36,20 +37,25 @@ async function handle(fleet, play, root, request, response) {
   const parts = url.pathname.split("/").filter(Boolean).map(decodeURIComponent);
   if (url.pathname === "/fixture") return control(fleet, play, request, response);
   if (url.pathname === "/login" && request.method === "POST") {
-    if (JSON.parse(await body(request)).token !== play.token) throw new Refusal(401, "the token is wrong: it stands in the controller's configuration");
+    if (JSON.parse(await body(request)).token !== play.token) throw new Refusal(401, "wrong token");
     return response.writeHead(204, { "Set-Cookie": "onlooker=1; HttpOnly; SameSite=Strict" }).end();
   }
+  if (url.pathname === "/asked") return response.writeHead(200, { "Content-Type": "application/json" }).end(String(play.asked));
   if (parts[0] !== "api") return file(root, url.pathname, response);
+  play.asked++;
   if (play.down) return request.destroy();
   if (play.token !== null && !(request.headers.cookie ?? "").includes("onlooker=1")) throw new Refusal(401, "this controller asks for a token: log in");
   const json = (value) => response.writeHead(200, { "Content-Type": "application/json", "Cache-Control": "no-store" }).end(JSON.stringify(value));
   const [, , what, name, sub] = parts;
   if (what === "status") return json(status(fleet, play));
-  if (what === "live") return live(fleet, url.searchParams, request, response);
+  if (what === "live") {
+    if (url.searchParams.get("host") === play.removed) throw new Refusal(404, `no host \`${play.removed}\` is watched`);
+    return live(fleet, url.searchParams, request, response);
+  }
   if (what !== "hosts") throw new Refusal(404, `no such path ${url.pathname}`);
   if (name === undefined) return json({ hosts: play.empty ? [] : [...fleet.hosts.values()].map((host) => summary(fleet, host)) });
   const host = fleet.hosts.get(name);
-  if (host === undefined) throw new Refusal(404, `there is no host ${name}`);
+  if (host === undefined || name === play.removed) throw new Refusal(404, `no host \`${name}\` is watched; /api/v1/hosts lists those that are`);
   if (sub === undefined) return json({ ...summary(fleet, host), regions_list: regions(fleet, host) });
   if (sub === "series") return json(search(fleet, host, url.searchParams));
   if (sub === "range") return json(range(fleet, host, url.searchParams));
@@ -63,11 +69,16 @@ async function body(request) {
 }
 
 async function control(fleet, play, request, response) {
-  const { silence, wake, drop, skip, ...rest } = JSON.parse(await body(request));
+  const { silence, wake, remove, restore, drop, skip, ...rest } = JSON.parse(await body(request));
   if (drop) for (const stream of streams) stream.response.destroy();
   if (skip) for (const stream of streams) stream.skipUntil = Date.now() + skip;
   if (silence) Object.assign(fleet.hosts.get(silence), { state: "silent", since: Date.now() });
   if (wake) Object.assign(fleet.hosts.get(wake), { state: "reading", since: Date.now() });
+  if (remove) {
+    play.removed = remove;
+    for (const stream of streams) stream.response.destroy();
+  }
+  if (restore) play.removed = null;
   Object.assign(play, rest);
   response.writeHead(204).end();
 }
@@ -136,12 +147,16 @@ function regions(fleet, host) {
 const publicPart = ({ at, ...rest }, value) => ({ ...rest, value: at === undefined ? null : value });
 
 function search(fleet, host, parameters) {
-  allow(parameters, "search", "limit");
+  allow(parameters, "search", "limit", "by");
   const words = (parameters.get("search") ?? "").toLowerCase().split(/\s+/);
   const limit = Number(parameters.get("limit") ?? 100);
   if (host.via === null) return { series: [], more: false };
-  const found = fleet.seriesOf(host).filter((item) => words.every((word) => `${item.series} ${item.help}`.toLowerCase().includes(word)));
+  const all = fleet.seriesOf(host).filter((item) => words.every((word) => `${item.series} ${item.help}`.toLowerCase().includes(word)));
   const t = fleet.newest(host, Date.now());
+  const counts = new Map();
+  for (const { name } of all) counts.set(name, (counts.get(name) ?? 0) + 1);
+  const byMetric = parameters.get("by") === "metric";
+  const found = byMetric ? [...counts].map(([name, count]) => ({ ...all.find((item) => item.name === name), count })) : all;
   return { series: found.slice(0, limit).map((item) => publicPart(item, item.at(t))), more: found.length > limit };
 }
 
@@ -187,7 +202,7 @@ const streams = new Set();
 function live(fleet, parameters, request, response) {
   allow(parameters, "host", "series", "every_ms");
   const host = fleet.hosts.get(parameters.get("host") ?? "");
-  if (host === undefined) throw new Refusal(404, `there is no host ${parameters.get("host")}`);
+  if (host === undefined) throw new Refusal(404, `no host \`${parameters.get("host")}\` is watched`);
   const series = wanted(fleet, host, parameters);
   const every = Math.max(10, Number(parameters.get("every_ms") ?? 100), host.interval);
   response.writeHead(200, { "Content-Type": "text/event-stream", "Cache-Control": "no-store" });

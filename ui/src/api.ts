@@ -96,6 +96,11 @@ export interface Series {
   value: unknown;
 }
 
+/** A metric that a search found: its best series, and how many of its series were found. */
+export interface Metric extends Series {
+  count: number;
+}
+
 export interface Gap {
   from_ms: number;
   to_ms: number;
@@ -212,23 +217,20 @@ const detail = object<HostDetail>({
 
 const seriesType = oneOf("counter", "gauge", "histogram", "info");
 
-const seriesList = object<{ series: Series[]; more: boolean }>({
-  series: list(
-    object<Series>({
-      series: text,
-      name: text,
-      labels: record(text),
-      type: seriesType,
-      unit: text,
-      help: text,
-      resolution_ms: number,
-      acquisition: text,
-      region: text,
-      value: anything,
-    }),
-  ),
-  more: boolean,
-});
+const seriesFields: { [K in keyof Series]: Check<Series[K]> } = {
+  series: text,
+  name: text,
+  labels: record(text),
+  type: seriesType,
+  unit: text,
+  help: text,
+  resolution_ms: number,
+  acquisition: text,
+  region: text,
+  value: anything,
+};
+const seriesList = object<{ series: Series[]; more: boolean }>({ series: list(object<Series>(seriesFields)), more: boolean });
+const metricList = object<{ series: Metric[]; more: boolean }>({ series: list(object<Metric>({ ...seriesFields, count: number })), more: boolean });
 
 const gap = object<Gap>({ from_ms: number, to_ms: number, reason: text });
 const numbersOrNull = optional(list(nullable(number)), noNumbers);
@@ -324,6 +326,11 @@ export const getHost = (host: string, signal?: AbortSignal): Promise<HostDetail>
 
 export function getSeries(host: string, search: string, limit: number, signal?: AbortSignal): Promise<{ series: Series[]; more: boolean }> {
   return request(`${BASE}/hosts/${encodeURIComponent(host)}/series?${query([["search", search], ["limit", limit]])}`, seriesList, signal);
+}
+
+/** Metrics in place of series: the best of each, with the number of those found. */
+export function getMetrics(host: string, search: string, limit: number, signal?: AbortSignal): Promise<{ series: Metric[]; more: boolean }> {
+  return request(`${BASE}/hosts/${encodeURIComponent(host)}/series?${query([["search", search], ["limit", limit], ["by", "metric"]])}`, metricList, signal);
 }
 
 export interface Span {

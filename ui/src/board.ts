@@ -104,6 +104,15 @@ export class Board {
     if (!paused) for (const chart of this.charts) chart.drawnAt = -Infinity;
   }
 
+  /** Nothing comes any more: streams are closed, what is shown stays as it is. */
+  end(): void {
+    this.abort.abort();
+    clearTimeout(this.reloadTimer);
+    clearTimeout(this.unreadTimer);
+    this.live?.close();
+    this.setPaused(true);
+  }
+
   /** Since when the host gives nothing; null while it does. */
   silentSince(): number | null {
     if (Number.isNaN(this.newestMs)) return null;

@@ -83,6 +83,12 @@ export function count(value: number | null): string {
   return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, "\u202f");
 }
 
+/** Words of an error as a sentence that another one may follow. */
+export function sentence(words: string): string {
+  const whole = words.charAt(0).toUpperCase() + words.slice(1);
+  return /[.?!…]$/.test(whole) ? whole : `${whole}.`;
+}
+
 const two = (value: number): string => value.toString().padStart(2, "0");
 
 /** Local time of day; with as many digits as `stepMs` makes meaningful. */

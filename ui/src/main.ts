@@ -70,7 +70,7 @@ showTheme();
 keys.start();
 
 const logo = h("img", { src: "./favicon.svg", alt: "", width: 20, height: 20 });
-const skip = h("button", { type: "button", class: "skip", on: { click: () => main.focus() } }, "To the content");
+const skip = h("button", { type: "button", class: "skip", on: { click: () => main.focus() } }, "Skip to content");
 document.getElementById("app")!.append(
   skip,
   h("header", { class: "top" }, h("a", { href: "#/", class: "brand" }, logo, "Onlooker"), h("nav", { "aria-label": "Pages" }, ...links.map(([, link]) => link)), h("div", { class: "top-right" }, themeButton, helpButton)),

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Asks again and again: not while the page is hidden, slower while nobody answers.
+//! Asks again and again: not while the page is hidden, slower while nobody answers, and no more once asking cannot help.
 
 const MAX_BACKOFF = 8;
 
 export interface Poll {
   stop(): void;
-  /** Ask at once. */
+  /** Ask at once, and further on. */
   soon(): void;
 }
 
-export function poll<T>(everyMs: number, ask: (signal: AbortSignal) => Promise<T>, got: (value: T) => void, failed: (error: Error) => void): Poll {
+/** `failed` gives whether to ask again. */
+export function poll<T>(everyMs: number, ask: (signal: AbortSignal) => Promise<T>, got: (value: T) => void, failed: (error: Error) => boolean): Poll {
   const abort = new AbortController();
   let timer: number | undefined;
   let busy = false;
   let failures = 0;
+  let over = false;
 
   const stopped = (): boolean => abort.signal.aborted;
   const run = async (): Promise<void> => {
-    if (busy || stopped()) return;
+    if (busy || over || stopped()) return;
     clearTimeout(timer);
     if (document.hidden) return;
     busy = true;
@@ -27,10 +29,10 @@ export function poll<T>(everyMs: number, ask: (signal: AbortSignal) => Promise<T
       if (!stopped()) got(value);
     } catch (error) {
       failures++;
-      if (!stopped()) failed(error instanceof Error ? error : new Error(String(error)));
+      if (!stopped()) over = !failed(error instanceof Error ? error : new Error(String(error)));
     }
     busy = false;
-    if (!stopped()) timer = setTimeout(() => void run(), everyMs * Math.min(MAX_BACKOFF, 1 + failures));
+    if (!over && !stopped()) timer = setTimeout(() => void run(), everyMs * Math.min(MAX_BACKOFF, 1 + failures));
   };
   const visible = (): void => void run();
   document.addEventListener("visibilitychange", visible);
@@ -41,6 +43,9 @@ export function poll<T>(everyMs: number, ask: (signal: AbortSignal) => Promise<T
       clearTimeout(timer);
       document.removeEventListener("visibilitychange", visible);
     },
-    soon: () => void run(),
+    soon: () => {
+      over = false;
+      void run();
+    },
   };
 }

@@ -21,6 +21,12 @@ export function showState(node: HTMLElement, state: HostState): void {
   node.replaceChildren(h("span", { class: `state ${state}`, title: STATE_HELP[state] }, h("span", { "aria-hidden": "true" }, SIGNS[state]), ` ${state}`));
 }
 
+/** Of a host that was there and is no longer. */
+export function showRemoved(node: HTMLElement): void {
+  node.dataset["state"] = "removed";
+  node.replaceChildren(h("span", { class: "state failed", title: "is not among the controller’s hosts any more" }, h("span", { "aria-hidden": "true" }, "✕"), " removed"));
+}
+
 /** Who asks and who answers. */
 export type Pair = Pick<Host, "via" | "requester">;
 

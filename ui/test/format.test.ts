@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
-import { age, clockTime, count, duration, micros, quantity, reasons, tick } from "../src/format";
+import { age, clockTime, count, duration, micros, quantity, reasons, sentence, tick } from "../src/format";
 import { axisTop, roundUp } from "../src/ranges";
 
 const plain = (shown: string): string => shown.replaceAll("\u202f", " ");
@@ -64,5 +64,11 @@ describe("the value axis", () => {
     expect(axisTop(20, 12, false)).toBe(20);
     expect(axisTop(20, 9, false)).toBe(20);
     expect(axisTop(20, 4, false)).toBe(5);
+  });
+});
+
+describe("sentences", () => {
+  it("end before another one follows", () => {
+    expect(["no host `a` is watched", "It cannot be reached. Is it running?", "wait …"].map(sentence)).toEqual(["No host `a` is watched.", "It cannot be reached. Is it running?", "Wait …"]);
   });
 });

@@ -243,7 +243,7 @@ export class Chart {
     const left = plot.cursor.left ?? -1;
     const hovered = left >= 0;
     const t = hovered ? plot.posToVal(left, "x") : scene.to;
-    const found = hovered ? gapAt(scene, t) : null;
+    const found = hovered ? gapAt(scene, t, plot.over.clientWidth) : null;
     const hole = found?.isHole === true ? found : null;
     setHidden(this.tip, !hovered);
     if (hovered) {
@@ -285,7 +285,7 @@ export class Chart {
     if (!hovered || hole) {
       const values = lines.map((_, i) => this.valueNear(i, t)).filter((value) => !Number.isNaN(value));
       const mean = values.reduce((total, value) => total + value, 0) / values.length;
-      setText(this.readout, hole || values.length === 0 ? "no values" : `mean ${quantity(mean, unit)} · greatest ${quantity(Math.max(...values), unit)}`);
+      setText(this.readout, hole || values.length === 0 ? "no values" : `mean ${quantity(mean, unit)} · max ${quantity(Math.max(...values), unit)}`);
       return;
     }
     const row = Math.max(0, Math.min(lines.length - 1, Math.floor(this.plot.posToVal(this.plot.cursor.top ?? 0, "y"))));

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Gaps as what they are: hatched, with their reason. So is the time since which a silent host gives nothing. A gap shorter than a point (a reading that
-//! was missed, where ten make a point) takes no value away that would be shown: a mark at the foot.
+//! Gaps as what they are: hatched, with their reason. So is the time since which a silent host gives nothing. Short ones are marks at the foot (marks.ts).
 
 import type uPlot from "uplot";
-import type { Gap } from "../api";
 import { clockTime, duration } from "../format";
 import { colour } from "../theme";
 import type { Scene } from "./chart";
+import { type Mark, markAt, marks } from "./marks";
 
 const TILE_PX = 8;
 const MARK_PX = 5;
+/** A pixel of which little was missed is faint, but seen. */
+const FAINTEST = 0.3;
 let pattern: { key: string; fill: CanvasPattern | string } | null = null;
 
 function hatch(context: CanvasRenderingContext2D): CanvasPattern | string {
@@ -33,23 +34,27 @@ function hatch(context: CanvasRenderingContext2D): CanvasPattern | string {
 /** Words of the wire as words of people. */
 const readable = (reason: string): string => reason.replaceAll("_", " ");
 
+const marksOf = (scene: Scene, widthPx: number): Mark[] => marks(scene.gaps.all, (scene.to - scene.from) / Math.max(1, widthPx), scene.shownMs);
+
 export function drawGaps(u: uPlot, scene: Scene): void {
-  for (const gap of scene.gaps.all) {
-    if (isHole(scene, gap)) stripe(u, scene, gap.from_ms, gap.to_ms, readable(gap.reason));
-    else mark(u, scene, gap);
+  for (const mark of marksOf(scene, u.over.clientWidth)) {
+    if (mark.isHole) stripe(u, scene, mark.from, mark.to, readable(mark.gaps[0]!.reason));
+    else foot(u, scene, mark);
   }
   if (scene.silentSince !== null) stripe(u, scene, scene.silentSince, scene.to, `silent since ${clockTime(scene.silentSince)}`);
 }
 
-const isHole = (scene: Scene, gap: Gap): boolean => gap.to_ms - gap.from_ms >= scene.shownMs;
-
-function mark(u: uPlot, scene: Scene, gap: Gap): void {
-  if (gap.from_ms < scene.from || gap.from_ms > scene.to) return;
+function foot(u: uPlot, scene: Scene, { from, to, share }: Mark): void {
+  if (to < scene.from || from > scene.to) return;
   const { ctx, bbox } = u;
   const perMs = bbox.width / (scene.to - scene.from);
-  ctx.fillStyle = colour("--muted");
+  const place = (t: number): number => bbox.left + Math.min(bbox.width, Math.max(0, (t - scene.from) * perMs));
   const height = MARK_PX * devicePixelRatio;
-  ctx.fillRect(bbox.left + (gap.from_ms - scene.from) * perMs, bbox.top + bbox.height - height, Math.max(devicePixelRatio, (gap.to_ms - gap.from_ms) * perMs), height);
+  ctx.save();
+  ctx.globalAlpha = Math.max(FAINTEST, share);
+  ctx.fillStyle = colour("--muted");
+  ctx.fillRect(place(from), bbox.top + bbox.height - height, place(to) - place(from), height);
+  ctx.restore();
 }
 
 function stripe(u: uPlot, scene: Scene, from: number, to: number, label: string): void {
@@ -57,8 +62,7 @@ function stripe(u: uPlot, scene: Scene, from: number, to: number, label: string)
   const { ctx, bbox } = u;
   const place = (t: number): number => bbox.left + ((Math.min(scene.to, Math.max(scene.from, t)) - scene.from) / (scene.to - scene.from)) * bbox.width;
   const x = place(from);
-  // However short, a gap is seen.
-  const width = Math.max(2 * devicePixelRatio, place(to) - x);
+  const width = place(to) - x;
   ctx.save();
   ctx.fillStyle = colour("--gap");
   ctx.fillRect(x, bbox.top, width, bbox.height);
@@ -77,11 +81,17 @@ function stripe(u: uPlot, scene: Scene, from: number, to: number, label: string)
   ctx.restore();
 }
 
-/** The gap at `t`, and whether it is why there is no value. */
-export function gapAt(scene: Scene, t: number): { text: string; isHole: boolean } | null {
-  const slack = ((scene.to - scene.from) / 1000) * 2; // A gap of a pixel or two must be hit by a pointer.
-  const gap = scene.gaps.all.find((item) => item.from_ms - slack <= t && t <= item.to_ms + slack);
-  if (gap !== undefined) return { text: `gap: ${readable(gap.reason)}, ${duration(gap.to_ms - gap.from_ms)} from ${clockTime(gap.from_ms, 100)}`, isHole: isHole(scene, gap) };
+/** What is drawn at `t` on a chart of this width, and whether it is why there is no value. */
+export function gapAt(scene: Scene, t: number, widthPx: number): { text: string; isHole: boolean } | null {
+  const mark = markAt(marksOf(scene, widthPx), t);
+  if (mark !== null) return { text: markText(mark), isHole: mark.isHole };
   if (scene.silentSince !== null && t > scene.silentSince) return { text: `silent since ${clockTime(scene.silentSince)}`, isHole: true };
   return null;
+}
+
+function markText({ gaps, from, to }: Mark): string {
+  const length = duration(gaps.reduce((sum, gap) => sum + gap.to_ms - gap.from_ms, 0));
+  const reasons = [...new Set(gaps.map((gap) => readable(gap.reason)))].join(", ");
+  if (gaps.length === 1) return `gap: ${reasons}, ${length} from ${clockTime(gaps[0]!.from_ms, 100)}`;
+  return `${gaps.length} gaps in ${duration(to - from)}: ${reasons}, ${length} in all`;
 }

@@ -8,7 +8,7 @@ import { poll } from "../poll";
 import { hostAddress, replaceParameters } from "../router";
 import { STATE_HELP, STATE_RANK, ageNow, pairText, showPair, showState } from "../state";
 import { type Column, Table } from "../table";
-import { Banner, type Page, failure } from "./page";
+import { type Page, Trouble } from "./page";
 
 const POLL_MS = 1000;
 const AGE_MS = 200;
@@ -25,7 +25,6 @@ export function fleetPage(parameters: URLSearchParams): Page {
   const stateRow = h("div", { class: "chips", role: "group", "aria-label": "Hosts by state" });
   const labelRow = h("div", { class: "chips", role: "group", "aria-label": "Filter by label" });
   const summary = h("p", { class: "summary", role: "status" });
-  const banner = new Banner();
   const message = h("div", {}, notice("loading", "Reading the list of hosts …"));
   const open = (host: Host): void => { location.hash = hostAddress(host.name); };
 
@@ -103,25 +102,23 @@ export function fleetPage(parameters: URLSearchParams): Page {
     event.preventDefault();
   });
 
+  const trouble = new Trouble(content, message, () => polling.soon());
   const polling = poll(
     POLL_MS,
     getHosts,
     (got) => {
       hosts = got;
       sampledAt = performance.now();
-      banner.show(null);
+      trouble.banner.show(null);
       render();
     },
-    (error) => {
-      if (hosts === null) message.replaceChildren(failure(error, () => polling.soon()));
-      else banner.show(`${error.message} Shown is what was known ${age(performance.now() - sampledAt)} ago.`);
-    },
+    (error) => trouble.show(error, hosts === null ? null : `Shown is what was known ${age(performance.now() - sampledAt)} ago.`),
   );
   const ages = setInterval(() => table.refresh(), AGE_MS);
 
   return {
     title: "Fleet",
-    element: h("div", { class: "page" }, h("h1", { class: "hidden" }, "Fleet"), banner.element, content, message),
+    element: h("div", { class: "page" }, h("h1", { class: "hidden" }, "Fleet"), trouble.banner.element, content, message),
     bindings: [
       { keys: ["/"], help: "Search", run: () => { search.focus(); search.select(); return undefined; } },
       ...table.bindings,
@@ -147,7 +144,7 @@ function columns(ageOf: (host: Host) => number | null): Column<Host>[] {
       },
     },
     { id: "state", label: "State", sort: (host) => STATE_RANK[host.state], cell: (node, host) => showState(node, host.state) },
-    { id: "via", label: "Answered by", title: "Who answers the READs on the host", minor: true, sort: (host) => pairText(host), cell: (node, host) => showPair(node, host) },
+    { id: "via", label: "Read via", title: "Who answers the READs on the host", minor: true, sort: (host) => pairText(host), cell: (node, host) => showPair(node, host) },
     {
       id: "age", label: "Age", title: "Of the newest values", numeric: true, sort: (host) => ageOf(host) ?? -1,
       cell: (node, host) => {
@@ -201,7 +198,9 @@ function joinNotice(): HTMLElement {
   return notice(
     "empty", "No hosts yet",
     h("p", {}, "On each machine to be watched, run as root:"),
-    h("pre", {}, h("code", {}, `onlooker-agent join ${location.origin} TOKEN`)),
-    h("p", {}, "It prints what it will change first, and appears here once it is read. The token comes from this controller's configuration."),
+    h("pre", {}, h("code", {}, `onlooker-agent join ${location.origin} @FILE`)),
+    h("p", {}, "FILE holds the join token, which [http] join_token_file names in this controller’s configuration (token_file, where there is none). The machine appears here once it is read."),
+    h("p", {}, "To see first what it would change, without changing anything:"),
+    h("pre", {}, h("code", {}, `onlooker-agent join ${location.origin} @FILE --dry-run`)),
   );
 }

@@ -14,8 +14,8 @@ import type { LiveState } from "../live";
 import { poll } from "../poll";
 import { WINDOWS, type TimeWindow } from "../ranges";
 import { hostAddress, replaceParameters } from "../router";
-import { pairHelp, pairLong, showState } from "../state";
-import { Banner, type Page, failure } from "./page";
+import { pairHelp, pairLong, showRemoved, showState } from "../state";
+import { type Page, Trouble } from "./page";
 import { RegionList } from "./regions";
 import { MetricSearch } from "./search";
 
@@ -25,7 +25,6 @@ const MAX_SERIES = 1000;
 
 export function hostPage(name: string, parameters: URLSearchParams): Page {
   const abort = new AbortController();
-  const banner = new Banner();
   const message = h("div", {}, notice("loading", `Reading ${name} …`));
   const grid = h("div", { class: "charts" });
   const head = new Head(name);
@@ -34,15 +33,19 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   let labels: string[] = [];
   let live: LiveState = "connecting";
   let problem: string | null = null;
+  let removedAt: number | null = null;
 
   const board = new Board(name, WINDOWS.find((item) => item.key === parameters.get("w")) ?? WINDOWS[1]!, grid, {
     live: (state) => { live = state; showLive(); },
     problem: (text) => { problem = text; showBanner(null); },
     host: () => showLive(),
   });
-  const search = new MetricSearch(name, (series) => void choose(series));
+  const search = new MetricSearch(name, {
+    series: (series) => choose(() => Promise.resolve([series])),
+    family: (metric) => choose(() => family(metric)),
+  });
   const windowButtons = WINDOWS.map((item, i) => h("button", { type: "button", class: "chip", title: `Show the last ${item.label} (key ${i + 1})`, on: { click: () => setWindow(item) } }, item.label));
-  const pauseButton = h("button", { type: "button", class: "chip pause", title: "Stop and go on (space)", on: { click: () => setPaused(!board.paused) } }, "Pause");
+  const pauseButton = h("button", { type: "button", class: "chip pause", title: "Pause or resume (space)", on: { click: () => setPaused(!board.paused) } }, "Pause");
   const liveSign = h("span", { class: "live", role: "status" });
   const toolbar = h("div", { class: "toolbar sticky" }, search.element, h("div", { class: "chips", role: "group", "aria-label": "Time window" }, ...windowButtons), pauseButton, liveSign);
   const more = h("p", { class: "dim more-programs", hidden: true });
@@ -51,14 +54,14 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   const added: { key: string; chart: Chart }[] = [];
   const unasked = new Map<string, Chart>();
 
-  /** The search shows only some of a name's series; a chart of the name is told how many there are. */
-  async function choose(series: Series[]): Promise<void> {
-    try {
-      addChart(series.length === 1 ? series : await family(series[0]!.name));
+  function choose(find: () => Promise<Series[]>): void {
+    find().then((series) => {
+      if (series.length === 0) throw new Error("This metric is no longer there.");
+      addChart(series);
       remember();
-    } catch (error) {
-      showBanner(error instanceof Error ? error.message : String(error));
-    }
+    }).catch((error: unknown) => {
+      if (!abort.signal.aborted) showBanner(error instanceof Error ? error.message : String(error));
+    });
   }
 
   async function family(metric: string): Promise<Series[]> {
@@ -117,12 +120,14 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   }
 
   function setWindow(window: TimeWindow): void {
+    if (removedAt !== null) return;
     board.setWindow(window);
     showControls();
     remember();
   }
 
   function setPaused(paused: boolean): void {
+    if (removedAt !== null) return;
     board.setPaused(paused);
     showControls();
   }
@@ -130,7 +135,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   function showControls(): void {
     WINDOWS.forEach((item, i) => windowButtons[i]!.setAttribute("aria-pressed", String(item === board.window)));
     pauseButton.setAttribute("aria-pressed", String(board.paused));
-    setText(pauseButton, board.paused ? "Go on" : "Pause");
+    setText(pauseButton, board.paused ? "Resume" : "Pause");
     showLive();
   }
 
@@ -147,13 +152,13 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   }
 
   function showBanner(stale: string | null): void {
-    banner.show(stale ?? problem);
+    trouble.banner.show(stale ?? problem);
   }
 
   /** False as long as there is nothing to show. */
   async function begin(host: HostDetail): Promise<boolean> {
     if (host.series === 0) {
-      grid.replaceChildren(notice("empty", "Not read yet", h("p", {}, host.error === null ? "Charts come as soon as the host is read." : "What stands in the way is said above; charts come as soon as the host is read.")));
+      grid.replaceChildren(notice("empty", "Not read yet", h("p", {}, host.error === null ? "Charts come as soon as the host is read." : "The reason stands above; charts come as soon as the host is read.")));
       return false;
     }
     // Times of charts are the controller's.
@@ -183,6 +188,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   }
 
   let begun = false;
+  const trouble = new Trouble(content, message, () => polling.soon());
   const polling = poll(
     POLL_MS,
     async (signal) => {
@@ -195,6 +201,11 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
       return got;
     },
     (got) => {
+      if (removedAt !== null) {
+        // Streams and charts of the host that was there before are of no use.
+        location.reload();
+        return;
+      }
       detail = got;
       setHidden(content, false);
       message.replaceChildren();
@@ -204,25 +215,50 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
       showLive();
     },
     (error) => {
-      if (detail === null) message.replaceChildren(error instanceof ApiError && error.status === 404 ? unknownHost(name) : failure(error, () => polling.soon()));
-      else showBanner(`${error.message} Trying again.`);
+      if (error instanceof ApiError && error.status === 404) {
+        showGone();
+        return false;
+      }
+      const again = trouble.show(error, detail === null ? null : "Trying again.");
+      // Without a token streams are refused as well.
+      if (!again) board.end();
+      return again;
     },
   );
+
+  /** There is no such host, or no longer: nothing is asked for any more, what was read stays. */
+  function showGone(): void {
+    const again = h("button", { type: "button", on: { click: () => polling.soon() } }, "Look again");
+    if (detail === null) {
+      message.replaceChildren(notice("empty", `There is no host ${name}`, h("p", {}, "It may have been removed or renamed."), h("p", {}, h("a", { href: "#/" }, "To the fleet")), again));
+      return;
+    }
+    removedAt ??= now();
+    trouble.banner.show(null);
+    message.replaceChildren(
+      notice("error", `${name} is no longer watched`, h("p", {}, `It was removed from this controller’s hosts (noticed at ${clockTime(removedAt)}). Below is what was read before.`), h("p", {}, h("a", { href: "#/" }, "To the fleet")), again),
+    );
+    board.end();
+    head.showRemoved();
+    // Nothing in it would do anything.
+    setHidden(toolbar, true);
+  }
+
   const ages = setInterval(() => {
-    head.showAge(Number.isNaN(board.newestMs) ? null : now() - board.newestMs, board.silentSince() !== null);
+    if (removedAt === null) head.showAge(Number.isNaN(board.newestMs) ? null : now() - board.newestMs, board.silentSince() !== null);
     showLive();
   }, AGE_MS);
   showControls();
 
   const bindings: Binding[] = [
     { keys: ["/"], help: "Search metrics; Enter adds a chart", run: () => { search.focus(); return undefined; } },
-    { keys: [" "], help: "Pause, and go on", run: () => { setPaused(!board.paused); return undefined; } },
+    { keys: [" "], help: "Pause or resume", run: () => { setPaused(!board.paused); return undefined; } },
     { keys: WINDOWS.map((_, i) => String(i + 1)), help: `Time window: ${WINDOWS.map((item) => item.label).join(", ")}`, run: (event) => { setWindow(WINDOWS[Number(event.key) - 1]!); return undefined; } },
     { keys: ["Escape"], help: "Back to the fleet", run: () => { location.hash = "#/"; return undefined; } },
   ];
   return {
     title: name,
-    element: h("div", { class: "page" }, banner.element, content, message),
+    element: h("div", { class: "page" }, trouble.banner.element, message, content),
     bindings,
     destroy: () => {
       abort.abort();
@@ -244,7 +280,7 @@ class Head {
 
   constructor(name: string) {
     const list = h("dl", { class: "facts" });
-    for (const label of ["Age", "Read every", "Answered by", "Address", "Clock ±", "Series", "Regions", "Missed readings", "Since"]) {
+    for (const label of ["Age", "Read every", "Read via", "Address", "Clock ±", "Series", "Regions", "Gaps", "Since"]) {
       const value = h("dd", { class: "num" }, "–");
       this.facts.set(label, value);
       list.append(h("div", {}, h("dt", {}, label), value));
@@ -258,8 +294,8 @@ class Head {
     setText(this.labels, Object.entries(host.labels).map(([name, value]) => `${name}=${value}`).join(" · "));
     setHidden(this.error, host.error === null);
     setText(this.error, host.error ?? "");
-    setText(this.fact("Answered by"), pairLong(host));
-    this.fact("Answered by").title = pairHelp(host);
+    setText(this.fact("Read via"), pairLong(host));
+    this.fact("Read via").title = pairHelp(host);
     const gaps = sum(host.gaps);
     const shown: Record<string, string> = {
       "Read every": duration(host.interval_ms),
@@ -267,10 +303,15 @@ class Head {
       "Clock ±": duration(host.clock_error_ms),
       Series: count(host.series),
       Regions: count(host.regions),
-      "Missed readings": gaps === 0 ? "0" : `${count(gaps)} (${reasons(host.gaps)})`,
+      Gaps: gaps === 0 ? "0" : `${count(gaps)} (${reasons(host.gaps)})`,
       Since: moment(host.since_ms, now()),
     };
     for (const [label, text] of Object.entries(shown)) setText(this.fact(label), text);
+  }
+
+  showRemoved(): void {
+    showRemoved(this.state);
+    setHidden(this.error, true);
   }
 
   showAge(ms: number | null, bad: boolean): void {
@@ -281,9 +322,5 @@ class Head {
   private fact(label: string): HTMLElement {
     return this.facts.get(label)!;
   }
-}
-
-function unknownHost(name: string): HTMLElement {
-  return notice("empty", `There is no host ${name}`, h("p", {}, "It may have been removed or renamed."), h("p", {}, h("a", { href: "#/" }, "To the fleet")));
 }
 

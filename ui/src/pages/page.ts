@@ -2,7 +2,8 @@
 //! What every page is, and what pages have in common.
 
 import { ApiError, login } from "../api";
-import { h, notice, setText } from "../dom";
+import { h, notice, setHidden, setText } from "../dom";
+import { sentence } from "../format";
 import type { Binding } from "../keys";
 
 export interface Page {
@@ -14,11 +15,36 @@ export interface Page {
   destroy: () => void;
 }
 
-/** An error in place of a page: what it is and what to do; for a missing token, where to give it. */
-export function failure(error: Error, retry: () => void): HTMLElement {
-  if (error instanceof ApiError && error.status === 401) return tokenForm();
-  const again = h("button", { type: "button", on: { click: retry } }, "Try again now");
-  return notice("error", "This cannot be shown", h("p", {}, error.message), h("p", {}, "It is tried again by itself."), again);
+/** What went wrong, in place of a page or above one that shows what it knew before. */
+export class Trouble {
+  readonly banner = new Banner();
+  private readonly again = h("button", { type: "button", on: { click: () => this.retry() } }, "Try again now");
+  private readonly reason = h("p");
+  private readonly box = notice("error", "This cannot be shown", this.reason, h("p", {}, "It is tried again automatically."), this.again);
+
+  /** `content` is hidden and `message` filled where the page cannot be shown at all. */
+  constructor(
+    private readonly content: HTMLElement,
+    private readonly message: HTMLElement,
+    private readonly retry: () => void,
+  ) {}
+
+  /** `stale`: what to say of the data that is still shown, null without any. Gives whether asking again can help. */
+  show(error: Error, stale: string | null): boolean {
+    if (error instanceof ApiError && error.status === 401) {
+      setHidden(this.content, true);
+      this.banner.show(null);
+      this.message.replaceChildren(tokenForm());
+      return false;
+    }
+    if (stale !== null) this.banner.show(`${sentence(error.message)} ${stale}`);
+    else {
+      setText(this.reason, sentence(error.message));
+      // Replaced only once: a button that is new each second cannot be clicked.
+      if (this.box.parentElement !== this.message) this.message.replaceChildren(this.box);
+    }
+    return true;
+  }
 }
 
 function tokenForm(): HTMLElement {

@@ -9,14 +9,13 @@ import { poll } from "../poll";
 import { hostAddress, replaceParameters } from "../router";
 import { pairText, showPair, showState } from "../state";
 import { type Column, Table } from "../table";
-import { Banner, type Page, Tile, failure } from "./page";
+import { type Page, Tile, Trouble } from "./page";
 
 const POLL_MS = 1000;
 
 export function readsPage(parameters: URLSearchParams): Page {
   let hosts: Host[] = [];
   let sampledAt: number | null = null;
-  const banner = new Banner();
   const message = h("div", {}, notice("loading", "Reading the figures …"));
   const search = h("input", { type: "search", placeholder: "Search hosts", "aria-label": "Search hosts by name", value: parameters.get("q") ?? "" });
   const tiles = new Tiles();
@@ -51,40 +50,38 @@ export function readsPage(parameters: URLSearchParams): Page {
     event.preventDefault();
   });
 
+  const trouble = new Trouble(content, message, () => polling.soon());
   const polling = poll(
     POLL_MS,
     (signal) => Promise.all([syncedStatus(signal), getHosts(signal)]),
     ([status, got]) => {
       hosts = got;
       sampledAt = performance.now();
-      banner.show(status.store.failed === null ? null : `The store does not write: ${status.store.failed}`);
+      trouble.banner.show(status.store.failed === null ? null : `The store does not write: ${status.store.failed}`);
       setHidden(content, false);
       message.replaceChildren();
       tiles.show(status);
       render();
     },
-    (error) => {
-      if (sampledAt === null) message.replaceChildren(failure(error, () => polling.soon()));
-      else banner.show(`${error.message} Shown is what was known ${age(performance.now() - sampledAt)} ago.`);
-    },
+    (error) => trouble.show(error, sampledAt === null ? null : `Shown is what was known ${age(performance.now() - sampledAt)} ago.`),
   );
 
   return {
     title: "Reads",
-    element: h("div", { class: "page" }, h("h1", { class: "hidden" }, "Reads"), banner.element, content, message),
+    element: h("div", { class: "page" }, h("h1", { class: "hidden" }, "Reads"), trouble.banner.element, content, message),
     bindings: [{ keys: ["/"], help: "Search", run: () => { search.focus(); search.select(); return undefined; } }, ...table.bindings],
     destroy: () => polling.stop(),
   };
 }
 
 class Tiles {
-  private readonly reads = new Tile("READs", "Sent to all hosts together");
-  private readonly rows = new Tile("Rows", "Taken in by the store");
-  private readonly credits = new Tile("Credits in flight", "Bytes that may be asked for at once, over all hosts");
-  private readonly decreases = new Tile("Credit decreases", "How often congestion lowered the credits");
+  private readonly reads = new Tile("READs", "Requests sent to all hosts together. One READ fetches one or more blocks of 1 KiB out of a host’s memory");
+  private readonly rows = new Tile("Rows", "Taken in by the store. A row holds all values that a region had at one moment");
+  private readonly credits = new Tile("Credits in flight", "Bytes that have been requested and not yet answered, and how many may be at once, so that answers do not overrun the network");
+  private readonly decreases = new Tile("Credit decreases", "How often the network marked answers as congested (ECN), which lowers the credits");
   private readonly store = new Tile("Store");
-  private readonly hot = new Tile("Hot part", "Values in memory that are not yet in the log");
-  private readonly lag = new Tile("Durable after", "How long a value takes to the disk");
+  private readonly hot = new Tile("In memory", "The newest values, which are not yet packed into the log");
+  private readonly lag = new Tile("Durable after", "How long after it was read a value is safe on the disk");
   private readonly oldest = new Tile("Oldest value", "How far back the store goes");
   private readonly since = new Tile("Running since");
   readonly element = h("section", { class: "tiles", "aria-label": "The controller" }, ...[this.reads, this.rows, this.credits, this.decreases, this.store, this.hot, this.oldest, this.lag, this.since].map((tile) => tile.element));
@@ -175,7 +172,7 @@ function columns(): Column<Host>[] {
     time("max", "max", (host) => host.reads.latency_us.max),
     time("late50", "Late p50", (host) => host.lateness_us.p50, true, "How long after its due time a reading began"),
     time("late99", "p99", (host) => host.lateness_us.p99, true, "Lateness, 99th percentile"),
-    time("latemax", "max", (host) => host.lateness_us.max, true, "Greatest lateness"),
+    time("latemax", "max", (host) => host.lateness_us.max, true, "Lateness, max"),
     { id: "done", label: "READs", title: "Done since the controller began", numeric: true, minor: true, sort: (host) => host.reads.done, cell: (node, host) => setText(node, quantity(host.reads.done, "")) },
     fault("lost", "Lost", "Timed out, refused, or sent again", (host) => ({ "timed out": host.reads.timed_out, refused: host.reads.refused, repeated: host.reads.repeated })),
     fault("retries", "Retries", "Blocks read again because a writer was at work, by reason", (host) => host.reads.retries),

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The search for metrics of a host: a combobox (WAI-ARIA) whose choice adds a chart.
 
-import { type Series, getSeries } from "../api";
+import { type Metric, type Series, getMetrics, getSeries } from "../api";
 import { h, setText } from "../dom";
-import { quantity } from "../format";
+import { type Action, type Row, rows } from "../found";
 
-const LIMIT = 40;
+/** Metrics at first; each "Show more" shows four times as many. */
+const FIRST_LIMIT = 50;
+const MAX_LIMIT = 10_000;
+/** Series of one metric. */
+const SERIES_LIMIT = 200;
 const DEBOUNCE_MS = 150;
 
-interface Option {
-  node: HTMLElement;
-  series: Series[];
+export interface Choices {
+  series: (series: Series) => void;
+  /** All series of a metric in one chart. */
+  family: (name: string) => void;
 }
 
 export class MetricSearch {
@@ -18,14 +23,19 @@ export class MetricSearch {
   private readonly field: HTMLInputElement;
   private readonly list = h("ul", { id: "metric-results", role: "listbox", "aria-label": "Metrics", hidden: true });
   private readonly status = h("p", { class: "hidden", role: "status" });
-  private options: Option[] = [];
+  private metrics: Metric[] = [];
+  private more = false;
+  private limit = FIRST_LIMIT;
+  private readonly opened = new Map<string, Series[]>();
+  private rows: Row[] = [];
+  private nodes: HTMLElement[] = [];
   private active = -1;
   private timer: number | undefined;
   private abort = new AbortController();
 
   constructor(
     private readonly host: string,
-    private readonly choose: (series: Series[]) => void,
+    private readonly choices: Choices,
   ) {
     this.field = h("input", {
       type: "search", role: "combobox", placeholder: "Add a chart: search metrics", "aria-label": "Search metrics, to add a chart", "aria-expanded": "false",
@@ -53,57 +63,88 @@ export class MetricSearch {
 
   private later(): void {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => void this.ask(), DEBOUNCE_MS);
+    this.timer = setTimeout(() => {
+      this.limit = FIRST_LIMIT;
+      this.opened.clear();
+      void this.ask(0);
+    }, DEBOUNCE_MS);
   }
 
-  private async ask(): Promise<void> {
+  private get words(): string {
+    return this.field.value.trim();
+  }
+
+  /** `active`: the row that is chosen once the list is there. */
+  private async ask(active: number): Promise<void> {
     this.abort.abort();
     this.abort = new AbortController();
     const { signal } = this.abort;
     try {
-      const { series, more } = await getSeries(this.host, this.field.value.trim(), LIMIT, signal);
-      if (!signal.aborted && document.activeElement === this.field) this.show(series, more);
+      const { series, more } = await getMetrics(this.host, this.words, this.limit, signal);
+      const only = series.length === 1 && series[0]!.count > 1 ? await this.members(series[0]!.name, signal) : null;
+      if (signal.aborted || document.activeElement !== this.field) return;
+      if (only !== null) this.opened.set(series[0]!.name, only);
+      this.metrics = series;
+      this.more = more && this.limit < MAX_LIMIT;
+      this.show(active);
+      setText(this.status, `${series.length}${more ? " or more" : ""} metrics`);
     } catch (error) {
       if (!signal.aborted) this.message(error instanceof Error ? error.message : String(error));
     }
   }
 
-  private show(found: Series[], more: boolean): void {
-    this.options = [];
-    const names = new Map<string, Series[]>();
-    for (const item of found) names.set(item.name, [...(names.get(item.name) ?? []), item]);
-    for (const [name, members] of names) {
-      const drawable = members.filter((item) => item.type !== "info");
-      if (drawable.length > 1 && drawable[0]!.type !== "histogram") this.addOption(drawable, name, `all ${drawable.length}${more ? " found" : ""} in one chart`, drawable[0]!.help);
-      for (const item of members) {
-        const now = typeof item.value === "number" ? quantity(item.value, item.unit) : typeof item.value === "string" ? item.value : "";
-        this.addOption(item.type === "info" ? [] : [item], item.series, `${item.type}${now === "" ? "" : ` · ${now}`}`, item.help);
-      }
-    }
-    if (this.options.length === 0) {
-      this.message(`Nothing matches “${this.field.value.trim()}”. All words must occur in the series or its help.`);
-      return;
-    }
-    this.list.replaceChildren(...this.options.map(({ node }) => node));
-    if (more) this.list.append(h("li", { class: "note", role: "presentation" }, `Only the first ${LIMIT}: more words narrow them down.`));
-    this.open();
-    setText(this.status, `${found.length}${more ? " or more" : ""} series`);
-    this.activate(0);
+  /** Those series of a metric that were found. */
+  private async members(name: string, signal: AbortSignal): Promise<Series[]> {
+    const { series } = await getSeries(this.host, `${this.words} ${name}`, SERIES_LIMIT, signal);
+    return series.filter((item) => item.name === name);
   }
 
-  private addOption(series: Series[], title: string, detail: string, help: string): void {
-    const at = this.options.length;
-    const node = h(
+  private async toggle(name: string): Promise<void> {
+    const { signal } = this.abort;
+    if (!this.opened.delete(name)) {
+      try {
+        const series = await this.members(name, signal);
+        if (signal.aborted) return;
+        this.opened.set(name, series);
+      } catch (error) {
+        if (!signal.aborted) this.message(error instanceof Error ? error.message : String(error));
+        return;
+      }
+    }
+    this.show(this.active);
+  }
+
+  private show(active: number): void {
+    this.rows = rows(this.metrics, this.opened, this.more);
+    if (this.rows.length === 0) {
+      this.message(`Nothing matches “${this.words}”. All words must occur in the series or its help.`);
+      return;
+    }
+    this.nodes = this.rows.map((row, at) => this.option(row, at));
+    this.list.replaceChildren(...this.nodes);
+    if (this.rows.some((row) => row.opens !== null)) this.list.append(h("li", { class: "note", role: "presentation" }, "Enter: a chart. → : the series of a metric."));
+    this.open();
+    this.activate(Math.min(active, this.rows.length - 1));
+  }
+
+  private option(row: Row, at: number): HTMLElement {
+    const { opens } = row;
+    const sign = opens === null ? null : h("span", { class: "opens", title: row.isOpen ? "Hide its series" : "Show its series", on: { mousedown: (event) => { event.preventDefault(); event.stopPropagation(); void this.toggle(opens); } } }, row.isOpen ? "▾" : "▸");
+    return h(
       "li",
-      { role: "option", id: `metric-${at}`, "aria-selected": "false", "aria-disabled": series.length === 0 ? "true" : null, title: help, on: { mousedown: (event) => { event.preventDefault(); this.pick(at); } } },
-      h("span", { class: "series-name" }, title),
-      h("span", { class: "dim num" }, detail),
+      {
+        role: "option", id: `metric-${at}`, class: row.isChild ? "child" : null, "aria-selected": "false", "aria-disabled": row.action.do === "nothing" ? "true" : null, title: row.help,
+        on: { mousedown: (event) => { event.preventDefault(); this.act(row.action); } },
+      },
+      sign,
+      h("span", { class: "series-name" }, row.title),
+      h("span", { class: "dim num" }, row.detail),
     );
-    this.options.push({ node, series });
   }
 
   private message(text: string): void {
-    this.options = [];
+    this.rows = [];
+    this.nodes = [];
     this.active = -1;
     this.list.replaceChildren(h("li", { class: "note", role: "presentation" }, text));
     this.open();
@@ -111,9 +152,12 @@ export class MetricSearch {
   }
 
   private key(event: KeyboardEvent): void {
-    if (event.key === "ArrowDown") this.activate(Math.min(this.options.length - 1, this.active + 1));
+    if (event.key === "ArrowDown") this.activate(Math.min(this.rows.length - 1, this.active + 1));
     else if (event.key === "ArrowUp") this.activate(Math.max(0, this.active - 1));
-    else if (event.key === "Enter") this.pick(this.active);
+    else if (event.key === "Enter") this.act(this.rows[this.active]?.action ?? { do: "nothing" });
+    // Within the text the arrows move the cursor.
+    else if (event.key === "ArrowRight" && this.opens(false) && this.field.selectionStart === this.field.value.length) void this.toggle(this.rows[this.active]!.opens!);
+    else if (event.key === "ArrowLeft" && this.opens(true)) void this.toggle(this.rows[this.active]!.opens!);
     else if (event.key === "Escape") {
       // First the list, then the text, then the field.
       if (!this.list.hidden) this.close();
@@ -124,18 +168,33 @@ export class MetricSearch {
     event.stopPropagation();
   }
 
-  private pick(at: number): void {
-    const series = this.options[at]?.series ?? [];
-    if (series.length === 0) return;
-    this.choose(series);
+  /** Whether the active row is a metric whose series are shown, or hidden. */
+  private opens(isOpen: boolean): boolean {
+    const row = this.rows[this.active];
+    return !this.list.hidden && row !== undefined && row.opens !== null && row.isOpen === isOpen;
+  }
+
+  private act(action: Action): void {
+    if (action.do === "nothing") return;
+    if (action.do === "toggle") {
+      void this.toggle(action.name);
+      return;
+    }
+    if (action.do === "more") {
+      this.limit = Math.min(MAX_LIMIT, this.limit * 4);
+      void this.ask(this.active);
+      return;
+    }
+    if (action.do === "series") this.choices.series(action.series);
+    else this.choices.family(action.name);
     this.field.value = "";
     this.close();
   }
 
   private activate(at: number): void {
     this.active = at;
-    this.options.forEach(({ node }, i) => node.setAttribute("aria-selected", String(i === at)));
-    const node = this.options[at]?.node;
+    this.nodes.forEach((node, i) => node.setAttribute("aria-selected", String(i === at)));
+    const node = this.nodes[at];
     if (node === undefined) this.field.removeAttribute("aria-activedescendant");
     else {
       this.field.setAttribute("aria-activedescendant", node.id);
