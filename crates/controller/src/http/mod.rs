@@ -8,6 +8,7 @@ mod hosts;
 mod live;
 mod metrics;
 mod range;
+mod search;
 mod series;
 mod status;
 mod targets;
@@ -145,7 +146,7 @@ async fn login(State(shared): State<Shared>, Json(Login { token: shown }): Json<
     let cookie = HeaderValue::from_str(&format!("{COOKIE}={shown}; Path=/; HttpOnly; SameSite=Strict{secure}"));
     match (good, cookie) {
         (true, Ok(cookie)) => (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response(),
-        _ => Failure::new(StatusCode::UNAUTHORIZED, "that is not the token").into_response(),
+        _ => Failure::new(StatusCode::UNAUTHORIZED, "wrong token").into_response(),
     }
 }
 

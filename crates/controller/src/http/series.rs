@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `/api/v1/hosts/{host}/series`: what can be drawn.
 
+use std::collections::HashMap;
+
 use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use onlooker_region::columns::Value as Sample;
+use onlooker_region::schema::Metric;
 use serde_json::{Value, json};
 
 use super::Shared;
 use super::answer::{Failure, ms, number, one, parameters};
+use super::search::Search;
 use crate::fleet::Entity;
 use crate::series::Series;
 
@@ -19,21 +23,46 @@ pub(super) async fn series(
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Failure> {
-    let pairs = parameters(query.as_deref(), &["search", "limit"])?;
-    let words: Vec<String> =
-        one(&pairs, "search")?.unwrap_or_default().split_whitespace().map(str::to_lowercase).collect();
+    let pairs = parameters(query.as_deref(), &["search", "limit", "by"])?;
+    let search = Search::new(one(&pairs, "search")?.unwrap_or_default());
+    let by_metric = match one(&pairs, "by")? {
+        None => false,
+        Some("metric") => true,
+        Some(other) => return Err(Failure::bad(format!("`by` is `{other}`; only `metric` is known"))),
+    };
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // within bounds
     let limit = number(&pairs, "limit", 1.0, MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT) as usize;
     let host = shared.fleet.host(&name).ok_or_else(|| Failure::no_host(&name))?;
     let shown = host.look();
     let all = shown.entities.iter();
     let all = all.flat_map(|(_, entity)| entity.shown().map(move |(_, series, text)| (entity, series, text)));
-    let mut found = all.filter_map(|(entity, series, text)| {
-        let place = format!("{text} {}", series.help).to_lowercase();
-        words.iter().all(|word| place.contains(word.as_str())).then(|| describe(entity, series, text))
+    let mut found: Vec<_> = all
+        .filter_map(|(entity, series, text)| {
+            let is_info = series.metric == Metric::Info;
+            Some((search.place(&series.name, text, &series.help, is_info)?, entity, series, text))
+        })
+        .collect();
+    // Stable: series that fit alike stay in the directory's order.
+    found.sort_by_key(|(place, ..)| *place);
+    if !by_metric {
+        let list: Vec<Value> =
+            found.iter().take(limit).map(|(_, entity, series, text)| describe(entity, series, text)).collect();
+        return Ok(Json(json!({ "more": found.len() > limit, "series": list })));
+    }
+    // Those of a metric may fit unequally: the best speaks for all.
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    for (_, _, series, _) in &found {
+        *counts.entry(&series.name).or_default() += 1;
+    }
+    let metrics = counts.len();
+    let firsts = found.iter().filter_map(|(_, entity, series, text)| {
+        let count = counts.remove(&*series.name)?;
+        let mut described = describe(entity, series, text);
+        described["count"] = count.into();
+        Some(described)
     });
-    let list: Vec<Value> = found.by_ref().take(limit).collect();
-    Ok(Json(json!({ "more": found.next().is_some(), "series": list })))
+    let list: Vec<Value> = firsts.take(limit).collect();
+    Ok(Json(json!({ "more": metrics > limit, "series": list })))
 }
 
 fn describe(entity: &Entity, series: &Series, text: &str) -> Value {

@@ -4,4 +4,5 @@
 
 mod many;
 mod openapi;
+mod search;
 mod tls;

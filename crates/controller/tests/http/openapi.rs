@@ -77,6 +77,8 @@ fn every_call_is_described_and_answers_as_it_says() {
         ("/api/v1/hosts/b", "/api/v1/hosts/{host}", 404),
         ("/api/v1/hosts/a/series?limit=10000", "/api/v1/hosts/{host}/series", 200),
         ("/api/v1/hosts/a/series?limit=0", "/api/v1/hosts/{host}/series", 400),
+        ("/api/v1/hosts/a/series?search=node&by=metric", "/api/v1/hosts/{host}/series", 200),
+        ("/api/v1/hosts/a/series?by=region", "/api/v1/hosts/{host}/series", 400),
         ("/api/v1/hosts/b/series", "/api/v1/hosts/{host}/series", 404),
         ("/api/v1/hosts/a/range?match=node_memory_*&series=none", "/api/v1/hosts/{host}/range", 200),
         ("/api/v1/hosts/a/range?match=onlooker_*&points=2", "/api/v1/hosts/{host}/range", 200),
