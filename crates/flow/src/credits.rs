@@ -2,8 +2,9 @@
 //! How many bytes may be asked for and not answered, over all hosts.
 //!
 //! READs are paced by whoever asks, so congestion is the reader's own doing: it is many answers meeting at one port. Their total is bounded, and the bound
-//! gives way to the network: an answer marked CE (RFC 3168) or lost takes a part of it, once a round trip; each round trip without one gives a
-//! little back (additive increase, multiplicative decrease, RFC 5681 3.1 by its principle).
+//! gives way to the network: an answer marked CE (RFC 3168) takes a part of it, once a round trip; each round trip without one gives a
+//! little back (additive increase, multiplicative decrease, RFC 5681 3.1 by its principle). A loss takes nothing: a host that is down, a
+//! firewall and a responder's silent refusal look the same, and none of them is congestion. What is lost holds its bytes until its time-out.
 
 /// Bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +59,7 @@ impl Credits {
         (self.total_bytes / active).max(packet_bytes)
     }
 
-    /// An answer came with a congestion mark, or is lost.
+    /// An answer came with a congestion mark.
     pub fn congestion(&mut self) {
         self.congested = true;
     }
