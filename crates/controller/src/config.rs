@@ -462,7 +462,6 @@ impl Config {
             dir: self.store.dir.clone(),
             hot: self.store.hot_file.clone(),
             hot_bytes: self.store.hot_bytes.as_bytes(),
-            ring_rows: RING_ROWS,
             tile_rows: TILE_ROWS,
             segment_bytes: SEGMENT_BYTES.min(self.store.max_bytes.as_bytes() / 4),
             max_bytes: self.store.max_bytes.as_bytes(),
@@ -499,8 +498,6 @@ fn token(path: &Path, key: &str, file: &Path) -> Result<Option<Arc<str>>, Config
 }
 
 const MIN_INTERVAL_NS: u64 = 1_000_000;
-/// Rows of a ring: more than two seconds at 10 ms, so that a slow sync costs nothing.
-pub(crate) const RING_ROWS: u64 = 256;
 /// Rows of a tile.
 const TILE_ROWS: usize = 64;
 const SEGMENT_BYTES: u64 = 64 << 20;

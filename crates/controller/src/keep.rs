@@ -4,8 +4,9 @@
 //! The processing thread never waits for a disk: it asks for a track, goes on without it, and appends to the ring once it has been given its appender. Rows that
 //! were read before that are not kept, and rows that find the ring full are counted.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use onlooker_store::{Appender, Config, Gap, Kind, Recovery, Store, StoreError, TrackId};
+use onlooker_store::{Appender, Config, Gap, Kind, Recovery, Store, StoreError, TrackId, ring_rows};
 use onlooker_transport::clock::Moment;
 
 use crate::meta::Meta;
@@ -24,8 +25,12 @@ const SEAL_INTERVAL: Duration = Duration::from_millis(500);
 /// Rows wait so long for a whole tile, which packs better.
 const MAX_LAG_NS: u64 = 1_000_000_000;
 
-/// Orders that wait for the disk to work again, at most: then gaps are forgotten.
+/// Gaps that wait for the disk to work again, at most: then they are forgotten.
 const MAX_RETRIES: usize = 100_000;
+/// Tracks without hot memory that are tried again in one turn, at most.
+const MAX_TRIES: usize = 256;
+/// Orders that are obeyed in one turn, at most, before rows are sealed.
+const MAX_ORDERS: usize = 4096;
 /// A full disk is told of again when it had room for so long.
 const CALM: Duration = Duration::from_secs(60);
 
@@ -36,10 +41,21 @@ const STOPPED: &str = "stopped";
 const DOWN: &str = "controller_down";
 
 enum Order {
-    Define { tag: u64, columns: Vec<Kind>, meta: Meta },
+    Define(Definition),
+    /// Nobody wants the track any more that was asked for by this tag.
+    Cancel(u64),
     Retire(Vec<(TrackId, Appender)>),
     Gap(Gap),
     Stop,
+}
+
+/// What a track is asked for with.
+struct Definition {
+    tag: u64,
+    columns: Vec<Kind>,
+    meta: Meta,
+    /// Rows of its ring.
+    rows: u64,
 }
 
 /// A track that was asked for.
@@ -65,6 +81,8 @@ pub struct Counters {
     pub refused_rows: AtomicU64,
     /// Segments that were deleted, the oldest, to keep within the limit or the disk.
     pub dropped_segments: AtomicU64,
+    /// Tracks that wait for hot memory now.
+    pub waiting_tracks: AtomicU64,
     /// Failures of the disk.
     pub failures: AtomicU64,
     last_error: Mutex<Option<String>>,
@@ -87,6 +105,7 @@ impl Counters {
 pub struct Tracks {
     orders: Sender<Order>,
     made: Receiver<Made>,
+    waits: Receiver<u64>,
     left: Left,
 }
 
@@ -102,9 +121,21 @@ struct Left {
 }
 
 impl Tracks {
-    /// Asks for a track; [`Tracks::made`] will have it.
-    pub fn define(&self, tag: u64, columns: Vec<Kind>, meta: Meta) {
-        let _ = self.orders.send(Order::Define { tag, columns, meta });
+    /// Asks for a track with a row every `interval_ns` at most; [`Tracks::made`] will have it. Where there is no hot memory for it, [`Tracks::waits`] says so, and it
+    /// is tried again until [`Tracks::cancel`].
+    pub fn define(&self, tag: u64, columns: Vec<Kind>, meta: Meta, interval_ns: u64) {
+        let rows = ring_rows(interval_ns);
+        let _ = self.orders.send(Order::Define(Definition { tag, columns, meta, rows }));
+    }
+
+    /// The tag of a track that waits for hot memory, told once, and once more when it has been cancelled.
+    pub fn waits(&self) -> Option<u64> {
+        self.waits.try_recv().ok()
+    }
+
+    /// Nobody wants the track any more that waits by this tag.
+    pub fn cancel(&self, tag: u64) {
+        let _ = self.orders.send(Order::Cancel(tag));
     }
 
     /// A track that was asked for, if one is ready.
@@ -173,14 +204,19 @@ impl Keeper {
         let counters = Arc::new(Counters::default());
         let (orders, todo) = channel();
         let (tell, made) = channel();
+        let (tell_waits, waits) = channel();
         let thread = {
             let (store, counters) = (store.clone(), counters.clone());
             let keeping = Keeping {
                 store,
                 counters,
                 tell,
+                tell_waits,
                 say: Box::new(say),
                 retries: VecDeque::new(),
+                without_memory: BTreeMap::new(),
+                last_tried: 0,
+                waited_at: None,
                 waiting: HashMap::new(),
                 bare_ns,
                 has_failed: false,
@@ -191,7 +227,7 @@ impl Keeper {
             thread::Builder::new().name("store".into()).spawn(work)
         };
         let thread = thread.map_err(|source| StoreError::Io { operation: "start a thread for", path: dir, source })?;
-        let tracks = Tracks { orders: orders.clone(), made, left };
+        let tracks = Tracks { orders: orders.clone(), made, waits, left };
         Ok((Self { store, counters, orders, thread: Some(thread) }, tracks, recovery))
     }
 
@@ -224,9 +260,15 @@ struct Keeping {
     store: Arc<Mutex<Store>>,
     counters: Arc<Counters>,
     tell: Sender<Made>,
+    tell_waits: Sender<u64>,
     say: Box<dyn Fn(&str) + Send>,
     /// What the disk did not take: it is tried again, and not forgotten for a while without room.
-    retries: VecDeque<Order>,
+    retries: VecDeque<Gap>,
+    /// Tracks that found no hot memory, by tag. They hold up nobody: some are tried after each seal, in turn.
+    without_memory: BTreeMap<u64, Definition>,
+    last_tried: u64,
+    /// When tracks last waited.
+    waited_at: Option<Instant>,
     /// Who asked for tracks whose appender is with somebody who gives it back soon: a host that was forgotten and is watched again.
     waiting: HashMap<TrackId, u64>,
     bare_ns: HashMap<TrackId, u64>,
@@ -241,18 +283,13 @@ impl Keeping {
         let mut next_seal = Instant::now() + SEAL_INTERVAL;
         loop {
             let order = todo.recv_timeout(next_seal.saturating_duration_since(Instant::now()));
-            let stop = matches!(order, Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected));
-            if let Ok(order) = order {
-                self.obey_or_retry(order);
+            let mut stop = matches!(order, Err(RecvTimeoutError::Disconnected));
+            for order in order.into_iter().chain(todo.try_iter()).take(MAX_ORDERS) {
+                stop |= matches!(order, Order::Stop);
+                self.obey(order);
             }
             if stop || Instant::now() >= next_seal {
-                let older_than_ns = if stop { u64::MAX } else { Moment::now().utc_ns.saturating_sub(MAX_LAG_NS) };
-                let result = self.try_again().and_then(|()| self.seal(older_than_ns));
-                self.tell(result.as_ref().err());
-                if stop && result.is_ok() {
-                    // Without it the gap is only called something else.
-                    let _ = File::create(self.dir.join(STOPPED_FILE)).and_then(|file| file.sync_all());
-                }
+                self.turn(stop);
                 next_seal = Instant::now() + SEAL_INTERVAL;
             }
             if stop {
@@ -261,26 +298,46 @@ impl Keeping {
         }
     }
 
-    fn obey_or_retry(&mut self, mut order: Order) {
-        let store = self.store.clone();
-        if let Err(error) = self.obey(&mut lock(&store), &mut order) {
-            self.counters.failed(Some(&error));
-            if self.retries.len() < MAX_RETRIES {
-                self.retries.push_back(order);
+    /// Seals, and then tries again what has failed before: that never holds up rows.
+    fn turn(&mut self, is_last: bool) {
+        let older_than_ns = if is_last { u64::MAX } else { Moment::now().utc_ns.saturating_sub(MAX_LAG_NS) };
+        let result = self.seal(older_than_ns).and_then(|()| self.retry_gaps());
+        self.tell(result.as_ref().err());
+        if is_last {
+            if result.is_ok() {
+                // Without it the gap is only called something else.
+                let mut options = File::options();
+                let options = options.write(true).create(true).truncate(true).mode(0o600);
+                let _ = options.open(self.dir.join(STOPPED_FILE)).and_then(|file| file.sync_all());
             }
+            return;
         }
+        self.retry_definitions();
     }
 
-    fn try_again(&mut self) -> Result<(), StoreError> {
-        let store = self.store.clone();
-        let mut store = lock(&store);
-        while let Some(mut order) = self.retries.pop_front() {
-            if let Err(error) = self.obey(&mut store, &mut order) {
-                self.retries.push_front(order);
-                return Err(error);
-            }
+    fn retry_gaps(&mut self) -> Result<(), StoreError> {
+        while let Some(gap) = self.retries.front() {
+            lock(&self.store).gap(gap.clone())?;
+            self.retries.pop_front();
         }
         Ok(())
+    }
+
+    /// A bounded number, in turn: those that are large must not hold up small ones.
+    fn retry_definitions(&mut self) {
+        let after = self.without_memory.range(self.last_tried + 1..);
+        let tags: Vec<u64> = after.chain(self.without_memory.range(..=self.last_tried)).map(|(tag, _)| *tag).collect();
+        for tag in tags.into_iter().take(MAX_TRIES) {
+            self.last_tried = tag;
+            if let Some(definition) = self.without_memory.remove(&tag) {
+                let _ = self.define(definition);
+            }
+        }
+        self.count_waiting();
+    }
+
+    fn count_waiting(&self) {
+        self.counters.waiting_tracks.store(self.without_memory.len() as u64, Ordering::Relaxed);
     }
 
     fn seal(&mut self, older_than_ns: u64) -> Result<(), StoreError> {
@@ -310,33 +367,75 @@ impl Keeping {
         }
     }
 
-    fn obey(&mut self, store: &mut Store, order: &mut Order) -> Result<(), StoreError> {
+    fn obey(&mut self, order: Order) {
         match order {
-            Order::Define { tag, columns, meta } => {
-                let track = store.define(columns, &meta.pack())?;
-                match store.appender(track) {
-                    // Whoever asked may be gone; the track then waits for the next one in vain until it is retired.
-                    Some(appender) => {
-                        let left_ns = self.bare_ns.remove(&track);
-                        let _ = self.tell.send(Made { tag: *tag, track, appender, left_ns });
+            Order::Define(definition) => {
+                let tag = definition.tag;
+                if let Err(error) = self.define(definition) {
+                    // Told here and not with each try that fails again.
+                    let _ = self.tell_waits.send(tag);
+                    if self.waited_at.is_none_or(|at| at.elapsed() > CALM) {
+                        (self.say)(&format!(
+                            "store: {error}; what finds no room is not kept until there is some, all else is"
+                        ));
                     }
-                    None => drop(self.waiting.insert(track, *tag)),
+                    self.waited_at = Some(Instant::now());
+                    self.count_waiting();
                 }
-                Ok(())
             }
-            Order::Retire(tracks) => {
-                for (track, appender) in tracks.drain(..) {
-                    store.retire(track, appender);
-                    if let Some(tag) = self.waiting.remove(&track)
-                        && let Some(appender) = store.appender(track)
-                    {
-                        let _ = self.tell.send(Made { tag, track, appender, left_ns: None });
+            Order::Cancel(tag) => {
+                if self.without_memory.remove(&tag).is_some() {
+                    let _ = self.tell_waits.send(tag);
+                }
+                self.count_waiting();
+            }
+            Order::Retire(tracks) => self.retire(tracks),
+            Order::Gap(gap) => {
+                let stored = lock(&self.store).gap(gap.clone());
+                if let Err(error) = stored {
+                    self.counters.failed(Some(&error));
+                    if self.retries.len() < MAX_RETRIES {
+                        self.retries.push_back(gap);
                     }
                 }
-                Ok(())
             }
-            Order::Gap(gap) => store.gap(gap.clone()),
-            Order::Stop => Ok(()),
+            Order::Stop => {}
+        }
+    }
+
+    /// Makes a track; one that there is no room for waits, which is the error.
+    fn define(&mut self, definition: Definition) -> Result<(), StoreError> {
+        let store = self.store.clone();
+        let mut store = lock(&store);
+        let made = store.define(&definition.columns, &definition.meta.pack(), definition.rows);
+        let track = match made {
+            Ok(track) => track,
+            Err(error) => {
+                self.without_memory.insert(definition.tag, definition);
+                return Err(error);
+            }
+        };
+        match store.appender(track) {
+            // Whoever asked may be gone; the track then waits for the next one in vain until it is retired.
+            Some(appender) => {
+                let left_ns = self.bare_ns.remove(&track);
+                let _ = self.tell.send(Made { tag: definition.tag, track, appender, left_ns });
+            }
+            None => drop(self.waiting.insert(track, definition.tag)),
+        }
+        Ok(())
+    }
+
+    fn retire(&mut self, tracks: Vec<(TrackId, Appender)>) {
+        let store = self.store.clone();
+        let mut store = lock(&store);
+        for (track, appender) in tracks {
+            store.retire(track, appender);
+            if let Some(tag) = self.waiting.remove(&track)
+                && let Some(appender) = store.appender(track)
+            {
+                let _ = self.tell.send(Made { tag, track, appender, left_ns: None });
+            }
         }
     }
 }

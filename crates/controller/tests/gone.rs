@@ -40,7 +40,6 @@ fn a_forgotten_host_leaves_nothing_open_and_no_gap() {
         dir: dir.path().join("store"),
         hot: dir.path().join("hot"),
         hot_bytes: 16 << 20,
-        ring_rows: 256,
         tile_rows: 64,
         segment_bytes: 16 << 20,
         max_bytes: 64 << 20,
@@ -71,7 +70,7 @@ fn a_forgotten_host_leaves_nothing_open_and_no_gap() {
     until("all tracks are given back", || {
         let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
         let open = before.iter().filter(|(id, kinds, meta, _)| {
-            assert_eq!(store.define(kinds, meta).unwrap(), *id);
+            assert_eq!(store.define(kinds, meta, 8).unwrap(), *id);
             match store.appender(*id) {
                 Some(appender) => {
                     store.retire(*id, appender);

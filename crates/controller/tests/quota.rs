@@ -144,7 +144,6 @@ fn store_config(dir: &Path) -> onlooker_store::Config {
         dir: dir.join("store"),
         hot: dir.join("hot"),
         hot_bytes: 16 << 20,
-        ring_rows: 256,
         tile_rows: 64,
         segment_bytes: 1 << 20,
         max_bytes: 64 << 20,

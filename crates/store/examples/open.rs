@@ -17,7 +17,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         dir: dir.path().join("log"),
         hot: dir.path().join("hot"),
         hot_bytes: 64 << 20,
-        ring_rows: 256,
         tile_rows: 64,
         segment_bytes: 64 << 20,
         max_bytes: 1 << 40,
@@ -25,7 +24,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut store, _) = Store::open(config.clone())?;
     let mut appenders = Vec::new();
     for number in 0..TRACKS {
-        let track = store.define(&[Kind::Integer; COLUMNS], format!("{{\"host\":\"host-{number}\"}}").as_bytes())?;
+        let track =
+            store.define(&[Kind::Integer; COLUMNS], format!("{{\"host\":\"host-{number}\"}}").as_bytes(), 256)?;
         appenders.extend(store.appender(track));
     }
     let mut sequence = 0u64;

@@ -21,5 +21,5 @@ mod store;
 pub use column::Kind;
 pub use error::{Damage, StoreError};
 pub use record::{Gap, TrackId};
-pub use ring::{Appender, Full};
+pub use ring::{Appender, Full, ring_bytes, ring_rows};
 pub use store::{Config, DAMAGED, Recovery, Rows, Sealed, Store};

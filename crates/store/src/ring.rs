@@ -28,6 +28,10 @@ const FILE_HEADER_WORDS: usize = 512;
 const RING_HEADER_WORDS: usize = 8;
 /// Sequence number, time and sum.
 const ROW_EXTRA_WORDS: usize = 3;
+/// Time that a ring is to hold.
+const RING_NS: u64 = 4_000_000_000;
+const MIN_RING_ROWS: u64 = 8;
+const MAX_RING_ROWS: u64 = 4096;
 
 /// Rows of a track that are not in the log yet, and room for more.
 #[derive(Clone)]
@@ -63,11 +67,14 @@ impl Owner {
     }
 }
 
+#[derive(Default)]
 struct Numbers {
     /// Last row that is complete.
     published: AtomicU64,
     /// Last row that may be written over.
     durable: AtomicU64,
+    /// Bytes of the log that its rows have taken.
+    logged_bytes: AtomicU64,
 }
 
 /// The ring is full of rows that are not durable.
@@ -80,7 +87,31 @@ pub struct Appender {
     ring: Ring,
 }
 
+/// Rows that a ring should have where one comes every `interval_ns` at most: what a slow disk holds up for so long costs nothing.
+#[must_use]
+pub fn ring_rows(interval_ns: u64) -> u64 {
+    (RING_NS / interval_ns.max(1)).clamp(MIN_RING_ROWS, MAX_RING_ROWS)
+}
+
+/// Bytes of hot memory that a ring of so many rows takes; `u64::MAX` for one that nobody can have.
+#[must_use]
+pub fn ring_bytes(columns: usize, rows: u64) -> u64 {
+    ring_words(columns, rows).map_or(u64::MAX, |words| words as u64 * 8)
+}
+
 impl Appender {
+    /// Bytes of the log that this ring's rows have taken until now; grows as they are sealed.
+    #[must_use]
+    pub fn logged_bytes(&self) -> u64 {
+        self.ring.numbers.logged_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of hot memory that the ring takes.
+    #[must_use]
+    pub fn ring_bytes(&self) -> u64 {
+        ring_bytes(self.ring.columns, self.ring.rows)
+    }
+
     /// Takes a row; the one who seals sees it at once.
     ///
     /// # Errors
@@ -128,6 +159,11 @@ impl Ring {
     /// Rows up to this one may be written over.
     pub fn set_durable(&self, sequence: u64) {
         self.numbers.durable.store(sequence, Ordering::Release);
+    }
+
+    /// Counts what its rows have taken in the log.
+    pub(crate) fn add_logged(&self, bytes: u64) {
+        self.numbers.logged_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Whose it is.
@@ -264,7 +300,7 @@ impl Arena {
     }
 
     fn ring_at(&self, from: usize, columns: usize, rows: u64, owner: Owner) -> Ring {
-        let numbers = Arc::new(Numbers { published: AtomicU64::new(0), durable: AtomicU64::new(0) });
+        let numbers = Arc::new(Numbers::default());
         Ring { memory: self.memory.clone(), from, columns, rows, numbers, owner }
     }
 

@@ -31,8 +31,6 @@ pub struct Config {
     pub hot: PathBuf,
     /// Bytes of the hot file. Taken as they are used.
     pub hot_bytes: u64,
-    /// Rows of a track's ring: twice those of a tile leave room while a tile waits for the disk.
-    pub ring_rows: u64,
     /// Rows of a tile.
     pub tile_rows: usize,
     /// Bytes of a segment of the log.
@@ -92,11 +90,12 @@ pub struct Store {
 pub const DAMAGED: &str = "damaged";
 
 impl Store {
-    /// The track that `meta` describes; made where there is none. `meta` is any text that tells tracks apart, and is not empty.
+    /// The track that `meta` describes; made where there is none. `meta` is any text that tells tracks apart, and is not empty. Its ring has room for `rows`
+    /// rows ([`crate::ring_rows`]).
     ///
     /// # Errors
     /// [`StoreError::Definition`], [`StoreError::HotMemory`], [`StoreError::Io`].
-    pub fn define(&mut self, columns: &[Kind], meta: &[u8]) -> Result<TrackId, StoreError> {
+    pub fn define(&mut self, columns: &[Kind], meta: &[u8], rows: u64) -> Result<TrackId, StoreError> {
         if meta.is_empty() || meta.len() > MAX_META_BYTES {
             return Err(StoreError::Definition { bytes: meta.len(), limit: MAX_META_BYTES });
         }
@@ -104,7 +103,7 @@ impl Store {
             return Err(StoreError::Definition { bytes: columns.len(), limit: MAX_COLUMNS });
         }
         if let Some(id) = self.by_meta.get(meta).copied() {
-            self.ensure_ring(id)?;
+            self.ensure_ring(id, rows)?;
             return Ok(id);
         }
         let id = TrackId(self.next);
@@ -115,18 +114,18 @@ impl Store {
         let track = track(&mut self.tracks, id);
         (track.kinds, track.meta) = (columns.to_vec(), meta.into());
         self.by_meta.insert(track.meta.clone(), id);
-        self.ensure_ring(id)?;
+        self.ensure_ring(id, rows)?;
         Ok(id)
     }
 
-    fn ensure_ring(&mut self, id: TrackId) -> Result<(), StoreError> {
+    fn ensure_ring(&mut self, id: TrackId, rows: u64) -> Result<(), StoreError> {
         let count = self.tracks.len();
         let track = self.tracks.get_mut(&id).ok_or(StoreError::NoTrack(id.0))?;
         if track.ring.is_some() {
             return Ok(());
         }
         let owner = Owner { track: id, meta_crc: meta_crc(&track.meta) };
-        let (columns, rows) = (track.kinds.len(), self.config.ring_rows);
+        let columns = track.kinds.len();
         let fits = |ring: &Ring| ring.columns() == columns && ring.capacity() == rows;
         let ring = match self.free_rings.iter().position(fits) {
             Some(at) => Some(self.arena.reuse(&self.free_rings.swap_remove(at), owner, track.sealed)),
@@ -225,11 +224,13 @@ impl Store {
             let written = self.write(&bytes);
             self.buffer = bytes;
             let place = written?;
+            let logged_bytes = self.buffer.len() as u64;
             let track = self.tracks.get_mut(&id).ok_or(StoreError::NoTrack(id.0))?;
             track.sealed = head.first + rows as u64 - 1;
             // Of the last row, not the greatest: a clock may have been set back, and rows that come after that are not durable by then.
             track.sealed_until_ns = until_ns;
             track.index.tiles.push(TileRef::new(&head, place));
+            track.ring.iter().for_each(|ring| ring.add_logged(logged_bytes));
             sealed.tiles += 1;
             sealed.rows += rows as u64;
         }

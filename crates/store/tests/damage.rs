@@ -19,7 +19,6 @@ fn config(dir: &Path) -> Config {
         dir: dir.join("log"),
         hot: dir.join("hot"),
         hot_bytes: 1 << 20,
-        ring_rows: RING_ROWS,
         tile_rows: TILE_ROWS,
         segment_bytes: 4 << 10,
         max_bytes: 1 << 30,
@@ -69,7 +68,7 @@ fn written() -> Written {
     assert_eq!((recovery.tiles, recovery.damaged.len()), (0, 0));
     let mut appenders: Vec<(TrackId, Appender)> = (0..3)
         .map(|i| {
-            let id = store.define(&KINDS, format!("{{\"host\":\"h{i}\"}}").as_bytes()).unwrap();
+            let id = store.define(&KINDS, format!("{{\"host\":\"h{i}\"}}").as_bytes(), RING_ROWS).unwrap();
             (id, store.appender(id).unwrap())
         })
         .collect();
@@ -122,7 +121,7 @@ fn a_kill_loses_nothing_and_numbers_go_on() {
         let mut appender = store.appender(*track).unwrap();
         assert_eq!(append(&mut appender, *track, ROWS + 1), Ok(ROWS + 1));
     }
-    assert_eq!(store.define(&KINDS, b"{\"host\":\"h1\"}").unwrap(), TrackId(2), "the same track as before");
+    assert_eq!(store.define(&KINDS, b"{\"host\":\"h1\"}", RING_ROWS).unwrap(), TrackId(2), "the same track as before");
     assert_eq!(store.seal(u64::MAX).unwrap(), Sealed { tiles: 3, rows: 15, ..Sealed::default() });
     drop(store);
     fs::remove_file(written.dir.path().join("hot")).unwrap();
@@ -317,7 +316,7 @@ fn gaps_are_data() {
 fn a_full_ring_refuses_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, _) = open(dir.path());
-    let track = store.define(&KINDS, b"{}").unwrap();
+    let track = store.define(&KINDS, b"{}", RING_ROWS).unwrap();
     let mut appender = store.appender(track).unwrap();
     let taken = (1..=40).filter(|sequence| append(&mut appender, track, *sequence).is_ok()).count() as u64;
     assert_eq!(taken, RING_ROWS);
@@ -331,7 +330,7 @@ fn the_oldest_go_first_and_a_retired_track_with_them() {
     let dir = tempfile::tempdir().unwrap();
     let small = Config { max_bytes: 40 << 10, ..config(dir.path()) };
     let (mut store, _) = Store::open(small.clone()).unwrap();
-    let old = store.define(&KINDS, b"{\"old\":1}").unwrap();
+    let old = store.define(&KINDS, b"{\"old\":1}", RING_ROWS).unwrap();
     let mut appender = store.appender(old).unwrap();
     append(&mut appender, old, 1).unwrap();
     store.retire(old, appender);
@@ -339,7 +338,7 @@ fn the_oldest_go_first_and_a_retired_track_with_them() {
     let hot_bytes = store.hot_bytes();
     store.seal(0).unwrap();
     assert_eq!(rows(&store, old).0, [1]);
-    let track = store.define(&KINDS, b"{\"new\":1}").unwrap();
+    let track = store.define(&KINDS, b"{\"new\":1}", RING_ROWS).unwrap();
     assert_eq!(store.hot_bytes(), hot_bytes, "the ring of the retired one is used again");
     let mut appender = store.appender(track).unwrap();
     let mut dropped = 0;
@@ -363,7 +362,7 @@ fn the_oldest_go_first_and_a_retired_track_with_them() {
 fn old_rows_are_sealed_however_few_they_are() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, _) = open(dir.path());
-    let track = store.define(&KINDS, b"{}").unwrap();
+    let track = store.define(&KINDS, b"{}", RING_ROWS).unwrap();
     let mut appender = store.appender(track).unwrap();
     append(&mut appender, track, 1).unwrap();
     assert_eq!(store.durable_lag_ns(time_ns(1) + 7), Some(7));
@@ -396,13 +395,13 @@ fn any_history_is_read_back() {
                     store = open(dir.path()).0;
                 }
                 2 => {
-                    let track = store.define(&KINDS, &meta).unwrap();
+                    let track = store.define(&KINDS, &meta, RING_ROWS).unwrap();
                     if let Some(appender) = appenders.remove(&track) {
                         store.retire(track, appender);
                     }
                 }
                 _ => {
-                    let track = store.define(&KINDS, &meta).unwrap();
+                    let track = store.define(&KINDS, &meta, RING_ROWS).unwrap();
                     let appender = appenders.entry(track).or_insert_with(|| store.appender(track).unwrap());
                     let last = appended.entry(track).or_default();
                     for _ in 0..what % 50 {
@@ -424,7 +423,7 @@ fn any_history_is_read_back() {
 fn rings_that_a_restart_found_are_given_away_and_rows_stay_in_order_whatever_the_clock_does() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, _) = open(dir.path());
-    let old = store.define(&KINDS, b"old").unwrap();
+    let old = store.define(&KINDS, b"old", RING_ROWS).unwrap();
     let mut appender = store.appender(old).unwrap();
     append(&mut appender, old, 1).unwrap();
     // Set back by an hour, and on again.
@@ -438,7 +437,7 @@ fn rings_that_a_restart_found_are_given_away_and_rows_stay_in_order_whatever_the
     let hot_bytes = store.hot_bytes();
     store.seal(0).unwrap();
     assert_eq!((store.newest_ns(old), store.durable_until_ns(old)), (Some(times[3]), Some(times[3])));
-    let new = store.define(&KINDS, b"new").unwrap();
+    let new = store.define(&KINDS, b"new", RING_ROWS).unwrap();
     assert_eq!(store.hot_bytes(), hot_bytes, "nobody asked for the old track's appender");
     assert_eq!(store.newest_ns(new), None);
     let times_between = |from_ns, to_ns| {

@@ -49,7 +49,6 @@ fn config(dir: &Path, hot: &Path) -> Config {
         dir: dir.join("log"),
         hot: hot.join("hot"),
         hot_bytes: 1 << 20,
-        ring_rows: RING_ROWS,
         tile_rows: 64,
         segment_bytes: 64 << 10,
         max_bytes: 1 << 30,
@@ -85,7 +84,7 @@ fn a_full_disk_costs_the_oldest_rows_and_nothing_else() {
     let Some(disk) = Disk::new("size=512k") else { return };
     let hot = tempfile::tempdir().unwrap();
     let (mut store, _) = Store::open(config(disk.path(), hot.path())).unwrap();
-    let track = store.define(&KINDS, b"track").unwrap();
+    let track = store.define(&KINDS, b"track", RING_ROWS).unwrap();
     let mut appender = store.appender(track).unwrap();
     let (mut next, mut for_room) = (1, 0);
     // Several times what the disk holds: every row is taken.
@@ -156,7 +155,7 @@ fn hot_rows_on_a_full_tmpfs_are_an_error_and_no_signal() {
     let (mut store, _) = Store::open(config(dir.path(), small.path())).unwrap();
     let mut tracks = Vec::new();
     let error = loop {
-        match store.define(&KINDS, format!("track {}", tracks.len()).as_bytes()) {
+        match store.define(&KINDS, format!("track {}", tracks.len()).as_bytes(), RING_ROWS) {
             Ok(track) => tracks.push((track, store.appender(track).unwrap())),
             Err(error) => break error,
         }
@@ -190,7 +189,7 @@ fn a_directory_that_cannot_be_written_is_refused_and_one_that_becomes_so_is_an_e
     let Some(disk) = Disk::new("size=4m") else { return };
     let hot = tempfile::tempdir().unwrap();
     let (mut store, _) = Store::open(config(disk.path(), hot.path())).unwrap();
-    let track = store.define(&KINDS, b"track").unwrap();
+    let track = store.define(&KINDS, b"track", RING_ROWS).unwrap();
     let mut appender = store.appender(track).unwrap();
     assert!(append(&mut appender, 1));
     drop((appender, store));

@@ -23,8 +23,8 @@ const WORD_COPIES: u64 = 2;
 const ROW_EXTRA_WORDS: u64 = 3;
 /// What a row takes in the log beside its values, bytes: its time, its share of a tile's head.
 const ROW_BYTES: u64 = 4;
-/// Rows of a ring.
-const RING_ROWS: u64 = crate::config::RING_ROWS;
+/// Rows of a ring: those of tracks that move every 16 ms or less often are shorter.
+const RING_ROWS: u64 = 256;
 
 /// What the regions of a host's agent may cost, and those of its programs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

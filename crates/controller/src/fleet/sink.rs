@@ -17,7 +17,7 @@ use super::{Fleet, Region, Shown, ShownGap};
 use crate::discovery::Say;
 use crate::keep::{Counters, Tracks};
 use crate::meta::Meta;
-use crate::series::{EntityKey, kinds};
+use crate::series::{EntityKey, Series, kinds};
 use crate::sink::{Gap, Reading, Sink, State};
 use crate::target::Target;
 
@@ -103,6 +103,20 @@ impl FleetSink {
 
     /// Takes the tracks that are ready by now.
     fn take_made(&mut self) {
+        while let Some(tag) = self.tracks.waits() {
+            let name = self.tags.get(&tag);
+            let track = name.and_then(|(host, key)| self.kept.get_mut(host)?.entities.get_mut(key));
+            match track.filter(|track| track.tag == tag) {
+                Some(track) => track.wait(&self.counters),
+                // The entity has gone meanwhile, or this is the answer to a cancellation.
+                None => {
+                    self.leaving.remove(&tag);
+                    if self.tags.remove(&tag).is_some() {
+                        self.tracks.cancel(tag);
+                    }
+                }
+            }
+        }
         while let Some(made) = self.tracks.made() {
             let name = self.tags.remove(&made.tag);
             let track = name.and_then(|(host, key)| self.kept.get_mut(&host)?.entities.get_mut(&key));
@@ -170,7 +184,8 @@ impl Sink for FleetSink {
                 }
                 self.next_tag += 1;
                 let meta = Meta::of(&target.name, news.key, &news.entity.region, &news.entity.series);
-                self.tracks.define(self.next_tag, kinds(&news.entity.series), meta);
+                let interval_ns = row_interval_ns(target, &news.entity.series);
+                self.tracks.define(self.next_tag, kinds(&news.entity.series), meta, interval_ns);
                 self.tags.insert(self.next_tag, (target.name.clone(), news.key));
                 let mut track = Track::asked(self.next_tag);
                 if let Some(down) = kept.down {
@@ -268,13 +283,24 @@ impl Sink for FleetSink {
                 if track.is_made() {
                     ended.extend(track.end(&self.tracks));
                 } else {
-                    self.leaving.insert(track.tag, track);
+                    forget_track(track, &self.tracks, &mut self.leaving);
                 }
             }
             self.tracks.retire(ended);
         }
         self.fleet.leave(&target.name);
     }
+}
+
+/// Time between two rows of an entity, at least: it is not read more often, and what the kernel or the agent samples does not change more often.
+fn row_interval_ns(target: &Target, series: &[Series]) -> u64 {
+    let sampled = |series: &Series| match series.acquisition {
+        Acquisition::Computed | Acquisition::Sampled => series.resolution_ns,
+        // Each reading has a time of its own.
+        Acquisition::Direct | Acquisition::Published => 0,
+    };
+    let read_ns = u64::try_from(target.interval.as_nanos()).unwrap_or(u64::MAX);
+    read_ns.max(series.iter().map(sampled).min().unwrap_or(0))
 }
 
 /// A gap and the next due time's: one gap where it follows at once. Another reason does not begin another gap: the first one is the cause.
@@ -344,6 +370,9 @@ fn forget_track(track: Track, tracks: &Tracks, leaving: &mut HashMap<u64, Track>
     if track.is_made() {
         let ended = track.end(tracks);
         tracks.retire(ended.into_iter().collect());
+    } else if track.waits() {
+        // It has no rows.
+        tracks.cancel(track.tag);
     } else {
         leaving.insert(track.tag, track);
     }

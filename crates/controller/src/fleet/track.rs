@@ -34,12 +34,14 @@ pub(super) struct Track {
     last_ns: u64,
     /// Times of the last row that was taken and of the last one that was not.
     refused: Option<(u64, u64)>,
+    /// There is no hot memory for it.
+    waits: bool,
 }
 
 impl Track {
     /// One that the store has been asked for.
     pub(super) fn asked(tag: u64) -> Self {
-        Self { tag, to: None, waiting: Vec::new(), holes: Vec::new(), last_ns: 0, refused: None }
+        Self { tag, to: None, waiting: Vec::new(), holes: Vec::new(), last_ns: 0, refused: None, waits: false }
     }
 
     /// Whether the store has made it.
@@ -47,9 +49,28 @@ impl Track {
         self.to.is_some()
     }
 
+    /// Whether there is no hot memory for it until now.
+    pub(super) fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// The store has no hot memory for it: rows are not kept until it has. Those that have waited are not, either: memory is what there is none of.
+    pub(super) fn wait(&mut self, counters: &Counters) {
+        self.waits = true;
+        let waiting = std::mem::take(&mut self.waiting);
+        counters.refused_rows.fetch_add(waiting.len() as u64, Ordering::Relaxed);
+        let values: usize = waiting.iter().map(|(_, row)| row.len()).sum();
+        counters.values.fetch_sub(values as u64, Ordering::Relaxed);
+        if let (Some((from_ns, _)), Some((to_ns, _))) = (waiting.first(), waiting.last()) {
+            let (from_ns, to_ns) = (*from_ns, self.refused.map_or(*to_ns, |(_, to_ns)| to_ns));
+            self.refused = Some((self.refused.map_or(from_ns, |(before_ns, _)| before_ns.min(from_ns)), to_ns));
+        }
+    }
+
     /// The store has made it.
     pub(super) fn made(&mut self, made: Made, tracks: &Tracks, counters: &Counters) {
         self.to = Some((made.track, made.appender));
+        self.waits = false;
         // The first one is the time that no controller ran, if there was one: it began where this track's rows end, if those after that are lost.
         if let (Some(first), Some(left_ns)) = (self.holes.first_mut(), made.left_ns) {
             first.from_ns = first.from_ns.min(left_ns);
@@ -75,7 +96,7 @@ impl Track {
     fn put(&mut self, time_ns: u64, row: &[u64], tracks: &Tracks, counters: &Counters) {
         let is_taken = match &mut self.to {
             Some((_, appender)) => appender.append(time_ns, row).is_ok(),
-            None if self.waiting.len() < MAX_WAITING_ROWS => {
+            None if !self.waits && self.waiting.len() < MAX_WAITING_ROWS => {
                 self.waiting.push((time_ns, row.to_vec()));
                 true
             }
