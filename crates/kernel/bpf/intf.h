@@ -16,11 +16,11 @@
 enum onlooker_exit {
 	ONLOOKER_GO_ON = 0, /* inside the programs only: nothing found wrong yet; never counted */
 	ONLOOKER_ANSWERED = 1,
-	ONLOOKER_LEASE = 2,              /* the lease is over: nobody looks after this responder any more */
+	ONLOOKER_OPTIONS = 2,            /* IPv4 options or IPv6 extension headers in front of UDP */
 	ONLOOKER_AGGREGATED = 3,         /* several datagrams merged by receive offload (rx-udp-gro-forwarding): switch it off */
-	ONLOOKER_SOURCE = 4,             /* source address not in `sources` */
-	ONLOOKER_SOURCE_RATE = 5,        /* over the source's budget */
-	ONLOOKER_CPU_RATE = 6,           /* over this processor's budget for all sources */
+	ONLOOKER_LEASE = 4,              /* the lease is over: nobody looks after this responder any more */
+	ONLOOKER_MARTIAN = 5,            /* source address that nobody can have on this device */
+	ONLOOKER_SOURCE = 6,             /* source address not in `sources` */
 	ONLOOKER_TRUNCATED = 7,          /* ends before the BTH does */
 	ONLOOKER_OPCODE = 8,             /* anything but an RC READ request */
 	ONLOOKER_TRANSPORT_VERSION = 9,  /* BTH, TVer */
@@ -34,14 +34,16 @@ enum onlooker_exit {
 	ONLOOKER_RKEY = 17,              /* no such region */
 	ONLOOKER_RANGE = 18,             /* outside of the region */
 	ONLOOKER_PROFILE = 19,           /* length or alignment that the profile does not serve */
-	ONLOOKER_ICRC = 20,              /* request damaged */
-	ONLOOKER_SLAB = 21,              /* region entry names a slab or block that is not there */
-	ONLOOKER_COLLECTOR = 22,         /* region is computed and its collector is not installed */
-	ONLOOKER_COLLECTOR_REFUSED = 23, /* the collector had nothing to say */
-	ONLOOKER_MTU = 24,               /* the answer would be longer than the device's MTU, which was lowered since the attachment */
-	ONLOOKER_ROOM = 25,              /* the packet could not grow to the answer's size (XDP: ask with padded requests, or use tc) */
-	ONLOOKER_PASSED = 26,            /* RoCEv2's own port: a READ request that is not for us, left to the stack (parse.h, claim) */
-	ONLOOKER_EXITS = 27,
+	ONLOOKER_SOURCE_RATE = 20,       /* over the source's budget */
+	ONLOOKER_CPU_RATE = 21,          /* over this processor's budget for all sources */
+	ONLOOKER_ICRC = 22,              /* request damaged */
+	ONLOOKER_SLAB = 23,              /* region entry names a slab or block that is not there */
+	ONLOOKER_COLLECTOR = 24,         /* region is computed and its collector is not installed */
+	ONLOOKER_COLLECTOR_REFUSED = 25, /* the collector had nothing to say */
+	ONLOOKER_MTU = 26,               /* the answer would be longer than the device's MTU, which was lowered since the attachment */
+	ONLOOKER_ROOM = 27,              /* the packet could not grow to the answer's size (XDP: ask with padded requests, or use tc) */
+	ONLOOKER_PASSED = 28,            /* RoCEv2's own port: a READ request that is not for us, left to the stack (parse.h, claim) */
+	ONLOOKER_EXITS = 29,
 };
 
 /* IPv6 address, or IPv4 as ::ffff:a.b.c.d. Key of `own_addresses` and `rate`. */
@@ -68,7 +70,10 @@ struct onlooker_region {
 	__u32 reserved;
 };
 
-/* Read-only data, set before loading. Rates count requests, in the form of the generic cell rate algorithm. */
+/*
+ * Read-only data, set before loading. Rates count READs, in the form of the generic cell rate algorithm: of a source requests, of a processor blocks of
+ * memory, and of computed blocks their time (responder.h, charge_time).
+ */
 struct onlooker_config {
 	__u64 source_interval_ns; /* between two requests of one source at the sustained rate; 0: no limit */
 	__u64 source_burst_ns;    /* how far a source may run ahead of it */
@@ -137,7 +142,10 @@ ONLOOKER_OFFSET(onlooker_config, port, 36);
 ONLOOKER_OFFSET(onlooker_config, dscp, 38);
 ONLOOKER_OFFSET(onlooker_config, roce, 40);
 ONLOOKER_SIZE(onlooker_request, 56);
-ONLOOKER_SIZE(onlooker_scratch, 56 + 48 + 8 * ONLOOKER_PACKET_WORDS);
+ONLOOKER_OFFSET(onlooker_request, offset_bytes, 24);
+ONLOOKER_SIZE(onlooker_scratch, 8384);
+ONLOOKER_OFFSET(onlooker_scratch, packet, 104);
+ONLOOKER_OFFSET(onlooker_scratch, packet.words[ONLOOKER_DATA_WORD], 184);
 
 _Static_assert(ONLOOKER_MAX_READ_BYTES == 8 * ONLOOKER_MAX_READ_WORDS, "bytes and words of the largest READ differ");
 _Static_assert(ONLOOKER_BLOCK_BYTES == 8 * ONLOOKER_BLOCK_WORDS, "bytes and words of a block differ");

@@ -33,6 +33,16 @@
 /* From Ethernet to ICRC: two VLAN tags, IPv6, UDP, BTH, RETH, ICRC. A request is never longer, its padding apart. */
 #define ONLOOKER_MAX_REQUEST_BYTES (14 + 8 + 40 + 8 + 12 + 16 + 4)
 
+/* IPv6 extension headers that are followed to find out whether a packet is for our port: each kind of RFC 8200 once, destination options twice. */
+#define ONLOOKER_MAX_EXTENSION_HEADERS 8
+
+/*
+ * What the processor's budget counts as one READ: that is what 1024 bytes of memory take (docs/responder.md, Cost). A computed block counts as often as
+ * its time has room for; beyond the longest time that a collector may be allowed, an interrupt or the hypervisor took it.
+ */
+#define ONLOOKER_READ_NS 500
+#define ONLOOKER_MAX_CHARGED_NS 100000
+
 /* Attempts at a source's budget when other processors change it at the same instant; past them the request is let through. */
 #define ONLOOKER_RATE_TRIES 3
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * From a frame to a request. Two stages: `find_place` decides whether a frame is ours at all, reading headers only; everything it does not
- * recognise goes to the stack untouched. `check_request` then takes or refuses what is ours, cheapest checks first, in the order of enum onlooker_exit.
+ * recognise goes to the stack untouched. `check_request` then takes or refuses what is ours, in the order of enum onlooker_exit.
  * RoCEv2's own port is not ours alone: of what comes there `claim` takes what is, before anything is refused.
  * docs/format/wire.md names the fields and their sources.
  */
@@ -16,14 +16,20 @@
 #include <bpf/bpf_endian.h>
 #include "crc.h"
 #include "maps.h"
+#include "martian.h"
 
 const volatile struct onlooker_config config = {};
 
-/* Beside enum onlooker_exit: the frame is not ours, or its headers are not in the linear part of the packet. */
+/*
+ * Beside enum onlooker_exit: the frame is not ours; its headers are not in the linear part of the packet; there is more between IP header and UDP than
+ * the profile has, and only a longer look tells whose it is.
+ */
 #define FRAME_PASS (-1)
 #define FRAME_SHORT (-2)
+#define FRAME_OPTIONS (-3)
 
 #define ETHER_GROUP 0x01
+#define VLAN_ID 0x0fff
 #define IPV4_VERSION_AND_LENGTH 0x45
 #define IPV4_FRAGMENT_OFFSET 0x1fff
 #define IPV4_DONT_FRAGMENT 0x4000
@@ -61,25 +67,6 @@ struct reth {
 
 #define REQUEST_UDP_BYTES (sizeof(struct udphdr) + sizeof(struct bth) + sizeof(struct reth) + 4)
 
-/* Where a frame's headers are, and between which addresses it travels. */
-struct place {
-	struct onlooker_address source;
-	struct onlooker_address destination;
-	__u32 l3_offset;
-	__u32 ipv6;
-	__u32 roce; /* it came to RoCEv2's own port */
-};
-
-static __always_inline void map_ipv4(struct onlooker_address *address, __be32 ipv4)
-{
-	__u32 *halves = (__u32 *)address->bytes;
-
-	halves[0] = 0;
-	halves[1] = 0;
-	halves[2] = bpf_htonl(0xffff);
-	halves[3] = ipv4;
-}
-
 static __always_inline __u32 ip_bytes(__u32 ipv6)
 {
 	return ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
@@ -100,9 +87,27 @@ static __always_inline int is_tag(__be16 ether_type)
 	return ether_type == bpf_htons(ETH_P_8021Q) || ether_type == bpf_htons(ETH_P_8021AD);
 }
 
+/* The headers of RFC 8200 4.1 and RFC 4302 that may stand between IPv6 and UDP. */
+static __always_inline int is_extension(__u8 header)
+{
+	return header == IPPROTO_HOPOPTS || header == IPPROTO_ROUTING || header == IPPROTO_FRAGMENT || header == IPPROTO_DSTOPTS ||
+	       header == IPPROTO_AH;
+}
+
+static __always_inline int is_ipv4_with_options(__u8 version_and_length)
+{
+	return version_and_length > IPV4_VERSION_AND_LENGTH && version_and_length <= 0x4f;
+}
+
+/* A tag with an id is of a VLAN, which has a device of its own, and addresses of its own. Without one it only tells a priority. */
+static __always_inline int is_of_vlan(__be16 tci)
+{
+	return tci & bpf_htons(VLAN_ID);
+}
+
 /*
- * Finds out whether a frame is for our port, or for RoCEv2's where we answer there, too: at most two tags, IPv4 without options or IPv6 without
- * extension headers, no later fragment, UDP. A frame from or to a group address is not, whatever its IP addresses: no answer could go back.
+ * Finds out whether a frame is for our port, or for RoCEv2's where we answer there, too: at most two tags without an id, IPv4 without options or IPv6
+ * without extension headers, no later fragment, UDP. A frame from or to a group address is not, whatever its IP addresses: no answer could go back.
  */
 static __always_inline int find_place(void *data, void *end, struct place *place)
 {
@@ -124,6 +129,8 @@ static __always_inline int find_place(void *data, void *end, struct place *place
 			break;
 		if ((void *)(tag + 1) > end)
 			return FRAME_SHORT;
+		if (is_of_vlan(tag->tci))
+			return FRAME_PASS;
 		ether_type = tag->ether_type;
 		l3 = tag + 1;
 	}
@@ -134,23 +141,26 @@ static __always_inline int find_place(void *data, void *end, struct place *place
 
 		if ((void *)(ip + 1) > end)
 			return FRAME_SHORT;
-		if (*(__u8 *)ip != IPV4_VERSION_AND_LENGTH || ip->protocol != IPPROTO_UDP ||
-		    ip->frag_off & bpf_htons(IPV4_FRAGMENT_OFFSET))
+		if (ip->protocol != IPPROTO_UDP || ip->frag_off & bpf_htons(IPV4_FRAGMENT_OFFSET))
 			return FRAME_PASS;
 		map_ipv4(&place->source, ip->saddr);
 		map_ipv4(&place->destination, ip->daddr);
 		place->ipv6 = 0;
+		if (*(__u8 *)ip != IPV4_VERSION_AND_LENGTH)
+			return is_ipv4_with_options(*(__u8 *)ip) ? FRAME_OPTIONS : FRAME_PASS;
 		udp = (void *)(ip + 1);
 	} else if (ether_type == bpf_htons(ETH_P_IPV6)) {
 		struct ipv6hdr *ip = l3;
 
 		if ((void *)(ip + 1) > end)
 			return FRAME_SHORT;
-		if ((*(__u8 *)ip & 0xf0) != IPV6_VERSION || ip->nexthdr != IPPROTO_UDP)
+		if ((*(__u8 *)ip & 0xf0) != IPV6_VERSION)
 			return FRAME_PASS;
 		__builtin_memcpy(&place->source, &ip->saddr, sizeof(place->source));
 		__builtin_memcpy(&place->destination, &ip->daddr, sizeof(place->destination));
 		place->ipv6 = 1;
+		if (ip->nexthdr != IPPROTO_UDP)
+			return is_extension(ip->nexthdr) ? FRAME_OPTIONS : FRAME_PASS;
 		udp = (void *)(ip + 1);
 	} else {
 		return FRAME_PASS;
@@ -161,12 +171,6 @@ static __always_inline int find_place(void *data, void *end, struct place *place
 	if (!place->roce && udp->dest != bpf_htons(config.port))
 		return FRAME_PASS;
 	return ONLOOKER_GO_ON;
-}
-
-/* A frame for our port may still be for another host: a bridge port and a promiscuous device see those too. */
-static __always_inline int is_own(struct place *place)
-{
-	return bpf_map_lookup_elem(&own_addresses, &place->destination) != NULL;
 }
 
 /*
@@ -197,14 +201,21 @@ static __always_inline int check_source(struct place *place, __u64 now_ns)
 
 	if (!until_ns || now_ns >= *(volatile __u64 *)until_ns)
 		return ONLOOKER_LEASE;
+	if (is_martian(place))
+		return ONLOOKER_MARTIAN;
 	if (!bpf_map_lookup_elem(&sources, &prefix))
 		return ONLOOKER_SOURCE;
 	return ONLOOKER_GO_ON;
 }
 
-/* Whether there is anything left of the source's and of this processor's budget. */
-static __always_inline int check_budgets(struct place *place, __u64 now_ns)
+/*
+ * Whether there is anything left of the source's and of this processor's budget. Asked only once the key was right: whoever does not know one could
+ * otherwise use up the budget of a reader whose address he writes into his packets.
+ */
+static __always_inline int check_budgets(struct place *place, const struct onlooker_request *request)
 {
+	__u64 now_ns = request->now_ns;
+	__u64 blocks = request->length_bytes / ONLOOKER_BLOCK_BYTES;
 	__u32 zero = 0;
 	__u64 *due;
 
@@ -221,7 +232,7 @@ static __always_inline int check_budgets(struct place *place, __u64 now_ns)
 	}
 	if (config.cpu_interval_ns) {
 		due = bpf_map_lookup_elem(&cpu_rate, &zero);
-		if (due && !within_budget(due, now_ns, config.cpu_interval_ns, config.cpu_burst_ns))
+		if (due && !within_budget(due, now_ns, config.cpu_interval_ns * (blocks > 1 ? blocks : 1), config.cpu_burst_ns))
 			return ONLOOKER_CPU_RATE;
 	}
 	return ONLOOKER_GO_ON;
@@ -407,8 +418,6 @@ static __always_inline int check_request(void *data, void *end, __u32 frame_byte
 
 	if (config.roce && place->roce)
 		exit = claim(data, end, place, request, exit);
-	if (!exit)
-		exit = check_budgets(place, now_ns);
 	if (exit)
 		return exit;
 	l3 = l3_header(data, l3_offset);
@@ -435,6 +444,8 @@ static __always_inline int check_request(void *data, void *end, __u32 frame_byte
 	request->psn = bpf_ntohl(bth->psn) & 0xffffff;
 	request->qpn = bpf_ntohl(bth->qpn) & 0xffffff;
 	exit = check_access(request, region);
+	if (!exit)
+		exit = check_budgets(place, request);
 	if (exit)
 		return exit;
 	return config.skip_icrc ? ONLOOKER_GO_ON : check_icrc(l3, s, ipv6, end);

@@ -22,16 +22,28 @@ SEC("tc")
 int onlooker_finish_tc(struct __sk_buff *skb)
 {
 	struct onlooker_scratch *s = scratch_get();
+	int exit;
 
-	return tc_end(skb, s ? tc_answer(skb, s, 1) : ONLOOKER_SLAB);
+	if (!s)
+		return tc_end(skb, ONLOOKER_SLAB);
+	exit = tc_answer(skb, s, 1);
+	if (config.cpu_interval_ns)
+		charge_time(s);
+	return tc_end(skb, exit);
 }
 
 SEC("xdp")
 int onlooker_finish_xdp(struct xdp_md *xdp)
 {
 	struct onlooker_scratch *s = scratch_get();
+	int exit;
 
-	return xdp_end(s ? xdp_answer(xdp, s, 1) : ONLOOKER_SLAB);
+	if (!s)
+		return xdp_end(ONLOOKER_SLAB);
+	exit = xdp_answer(xdp, s, 1);
+	if (config.cpu_interval_ns)
+		charge_time(s);
+	return xdp_end(exit);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -9,6 +9,7 @@
 #include <linux/pkt_cls.h>
 #include "answer.h"
 #include "copy.h"
+#include "options.h"
 
 /* The scratch as a collector finds it: zeros, but for the time and what `finish` adds. */
 static __always_inline void prepare_computed(struct onlooker_scratch *s, const struct onlooker_region *region)
@@ -45,9 +46,13 @@ static __always_inline int take_request(void *data, void *end, __u32 frame_bytes
 __noinline int onlooker_tc_take(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct place place = {};
-	int found = find_place(data, end, &place);
+	struct place place = { .device = skb->ifindex };
+	int found;
 
+	/* The outer tag is not in the frame any more. */
+	if (skb->vlan_present && skb->vlan_tci & VLAN_ID)
+		return FRAME_PASS;
+	found = find_place(data, end, &place);
 	if (found == FRAME_PASS)
 		return FRAME_PASS;
 	if (data + ONLOOKER_MAX_REQUEST_BYTES > end && data + skb->len > end) {
@@ -59,6 +64,8 @@ __noinline int onlooker_tc_take(struct __sk_buff *skb)
 		end = (void *)(long)skb->data_end;
 		found = find_place(data, end, &place);
 	}
+	if (found == FRAME_OPTIONS && is_own(&place))
+		return onlooker_tc_options(skb, place.l3_offset, place.ipv6);
 	if (found || !is_own(&place))
 		return FRAME_PASS;
 	/* The headers would describe one datagram of several: none of them could be answered rightly. */
@@ -79,9 +86,12 @@ static __always_inline int xdp_frame_bytes(struct xdp_md *xdp)
 __noinline int onlooker_xdp_take(struct xdp_md *xdp)
 {
 	void *data = (void *)(long)xdp->data, *end = (void *)(long)xdp->data_end;
-	struct place place = {};
+	struct place place = { .device = xdp->ingress_ifindex };
+	int found = find_place(data, end, &place);
 
-	if (find_place(data, end, &place) || !is_own(&place))
+	if (found == FRAME_OPTIONS && is_own(&place))
+		return onlooker_xdp_options(xdp, place.l3_offset, place.ipv6);
+	if (found || !is_own(&place))
 		return FRAME_PASS;
 	return take_request(data, end, xdp_frame_bytes(xdp), &place);
 }
@@ -152,6 +162,25 @@ static __always_inline int xdp_answer(struct xdp_md *xdp, struct onlooker_scratc
 	    bpf_xdp_store_bytes(xdp, transport_offset(s), &s->packet.words[ONLOOKER_TRANSPORT_WORD], size_less_one + 1))
 		return ONLOOKER_ROOM;
 	return ONLOOKER_ANSWERED;
+}
+
+/*
+ * The processor's budget counts READs of memory (check_budgets); a computed block is charged here for the time it took beyond that of one: as many READs as
+ * the time has room for.
+ */
+static __always_inline void charge_time(const struct onlooker_scratch *s)
+{
+	__u64 took_ns = bpf_ktime_get_boot_ns() - s->request.now_ns;
+	__u32 zero = 0;
+	__u64 *due;
+
+	if (took_ns <= ONLOOKER_READ_NS)
+		return;
+	if (took_ns > ONLOOKER_MAX_CHARGED_NS)
+		took_ns = ONLOOKER_MAX_CHARGED_NS;
+	due = bpf_map_lookup_elem(&cpu_rate, &zero);
+	if (due)
+		*due += (took_ns - ONLOOKER_READ_NS) * config.cpu_interval_ns / ONLOOKER_READ_NS;
 }
 
 /* Out of the device it came in by; a VLAN tag that the driver or the stack took into the skb goes out again with it. */

@@ -27,7 +27,8 @@ pub struct Config {
     pub dscp: u8,
     /// Budget of each source address; `None`: unlimited.
     pub source_rate: Option<Rate>,
-    /// Budget of all sources together, on each processor; `None`: unlimited.
+    /// Budget of all sources together, on each processor; `None`: unlimited. In READs of one block of memory, each taken for 500 ns: longer READs count once a
+    /// block, computed ones as often as 500 ns fit into their time.
     pub cpu_rate: Option<Rate>,
     /// Answers RDMA devices on RoCEv2's own port, 4791, too. That port is not owned: what is no READ of this responder's regions goes on to the stack.
     pub roce: bool,
@@ -38,7 +39,7 @@ pub struct Config {
 
 impl Config {
     /// One-packet READs of one block, and budgets that a controller reading every 10 ms does not come near: 100,000 a second from each source, 400,000 a
-    /// second on each processor, which at 1024 bytes is about a third of one.
+    /// second on each processor, which at 1024 bytes is a fifth of one.
     #[must_use]
     pub const fn new(port: u16) -> Self {
         Self {

@@ -43,10 +43,22 @@ pub enum Error {
         log: String,
     },
     /// The directory for pins is not on a BPF file system.
-    #[error("{path} is not on a BPF file system: mount one (mount -t bpf bpf /sys/fs/bpf) and try again")]
+    #[error("{path} is not on a BPF file system: mount one (mount -t bpf -o mode=0700 bpf /sys/fs/bpf) and try again")]
     NoBpffs {
         /// Nearest existing directory.
         path: String,
+    },
+    /// Somebody else can put other pins in the place of ours, or take ours away.
+    #[error("{path} belongs to uid {owner} and has mode {mode:04o}: {advice}")]
+    NotOurs {
+        /// Directory.
+        path: String,
+        /// Its owner.
+        owner: u32,
+        /// Its mode.
+        mode: u32,
+        /// What to do next.
+        advice: &'static str,
     },
     /// There are pins already.
     #[error("{path} exists: a responder of this name is pinned; open it, or purge it first")]

@@ -13,13 +13,15 @@
 //!                           directories that remember clsact filters, which are no BPF objects; `_qdisc`: we made the qdisc too
 //! ```
 //!
-//! Written by one loader at a time; the kernel keeps it until reboot or [`Home::purge`].
+//! Nobody but root can put anything else there or take anything away: the directories are 0700, and one that is another user's, or that others may write, is
+//! refused before a pin in it is believed. Written by one loader at a time; the kernel keeps it until reboot or [`Home::purge`].
 
 use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::{MapCore, MapHandle, ProgramHandle};
@@ -35,11 +37,15 @@ use crate::slab::Slab;
 use crate::sys;
 
 const REGION_SHAPE_BYTES: u32 = 40;
-pub(crate) const EXITS: u32 = 27;
+pub(crate) const EXITS: u32 = 29;
 const _: () = assert!(REGION_SHAPE_BYTES as usize == REGION_BYTES && EXITS as usize == Exit::COUNT);
 /// `BPF_FS_MAGIC` of linux/magic.h.
 const BPFFS_MAGIC: i64 = 0xcafe_4a11;
 const MAX_NAME_BYTES: usize = 64;
+const OTHERS_MAY_WRITE: u32 = 0o022;
+const STICKY: u32 = 0o1000;
+const HOME_MODE: u32 = 0o700;
+const NOT_OURS_ADVICE: &str = "whoever that is could hide a responder or put another in its place; see what is pinned there and what is attached (`ip link`, `tc filter`, bpftool), remove it, and mount the BPF file system with mode=0700";
 pub(crate) const BPFFS_ADVICE: &str = "needs write access to the BPF file system (root)";
 
 /// A directory for a responder's pins.
@@ -53,7 +59,7 @@ impl Home {
     /// The directory for the responder `name` on the BPF file system at `bpffs`, usually `/sys/fs/bpf`. Nothing is created yet.
     ///
     /// # Errors
-    /// [`Error::Name`], [`Error::NoBpffs`].
+    /// [`Error::Name`], [`Error::NoBpffs`], [`Error::NotOurs`] where others could change what is pinned there.
     pub fn new(bpffs: &Path, name: &str) -> Result<Self> {
         let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(good) {
@@ -66,7 +72,29 @@ impl Home {
             return Err(Error::NoBpffs { path: bpffs.display().to_string() });
         }
         let base = bpffs.join("onlooker");
-        Ok(Self { path: base.join(name), base })
+        let home = Self { path: base.join(name), base };
+        home.check_owners()?;
+        Ok(home)
+    }
+
+    /// The directories down to this one, as far as they are there, are root's alone. Others may write to the file system's root if it is sticky, as it is
+    /// unless it was mounted with a mode; then they can be there before us, and are found out here.
+    fn check_owners(&self) -> Result<()> {
+        let root = self.base.parent().unwrap_or(&self.base);
+        for (path, may_be_sticky) in [(root, true), (&self.base, false), (&self.path, false)] {
+            let text = || path.display().to_string();
+            let metadata = match fs::symlink_metadata(path) {
+                Ok(metadata) => metadata,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) => return Err(system("looking at", text(), BPFFS_ADVICE)(error)),
+            };
+            let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
+            let is_closed = mode & OTHERS_MAY_WRITE == 0 || (may_be_sticky && mode & STICKY != 0);
+            if !metadata.is_dir() || owner != 0 || !is_closed {
+                return Err(Error::NotOurs { path: text(), owner, mode, advice: NOT_OURS_ADVICE });
+            }
+        }
+        Ok(())
     }
 
     /// The directory.
@@ -125,8 +153,9 @@ impl Home {
     /// namespace of the devices where clsact filters are used (kernels before 6.6).
     ///
     /// # Errors
-    /// [`Error::System`] if a pin cannot be removed; the rest is removed all the same.
+    /// [`Error::System`] if a pin cannot be removed; the rest is removed all the same. [`Error::NotOurs`]: nothing was touched.
     pub fn purge(&self) -> Result<Vec<String>> {
+        self.check_owners()?;
         let mut done = attach::detach_all(self);
         let mut failed = None;
         remove_tree(&self.path, &mut done, &mut failed);
@@ -202,8 +231,11 @@ impl Pinned {
     fn pin_all(&self) -> Result<()> {
         for directory in ["maps", "programs", "slabs", "links", "filters"] {
             let path = self.home.path.join(directory);
-            fs::create_dir_all(&path).map_err(system("creating", path.display().to_string(), BPFFS_ADVICE))?;
+            let created = fs::DirBuilder::new().recursive(true).mode(HOME_MODE).create(&path);
+            created.map_err(system("creating", path.display().to_string(), BPFFS_ADVICE))?;
         }
+        // Somebody may have been there first since it was looked at.
+        self.home.check_owners()?;
         for (name, map) in self.responder.maps.all() {
             pin(map, &self.home.map(name))?;
         }

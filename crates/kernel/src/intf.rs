@@ -28,16 +28,16 @@ pub const FINISH_SLOT: u32 = 0;
 pub enum Exit {
     /// Answered.
     Answered = 1,
-    /// The lease is over.
-    Lease = 2,
+    /// IPv4 options or IPv6 extension headers in front of UDP.
+    Options = 2,
     /// Several datagrams were merged by receive offload (rx-udp-gro-forwarding).
     Aggregated = 3,
+    /// The lease is over.
+    Lease = 4,
+    /// Source address that nobody can have on the device that the packet came in by.
+    Martian = 5,
     /// Source address not allowed.
-    Source = 4,
-    /// Over the source's budget.
-    SourceRate = 5,
-    /// Over the processor's budget for all sources.
-    CpuRate = 6,
+    Source = 6,
     /// Ends before the BTH does.
     Truncated = 7,
     /// Anything but an RC READ request.
@@ -64,33 +64,37 @@ pub enum Exit {
     Range = 18,
     /// Length or alignment that the profile does not serve.
     Profile = 19,
+    /// Over the source's budget.
+    SourceRate = 20,
+    /// Over the processor's budget for all sources.
+    CpuRate = 21,
     /// Request damaged.
-    Icrc = 20,
+    Icrc = 22,
     /// The region's entry names a slab or block that is not there.
-    Slab = 21,
+    Slab = 23,
     /// The region is computed and its collector is not installed.
-    Collector = 22,
+    Collector = 24,
     /// The collector had nothing to say.
-    CollectorRefused = 23,
+    CollectorRefused = 25,
     /// The answer would be longer than the device's MTU, which was lowered since the attachment.
-    Mtu = 24,
+    Mtu = 26,
     /// The packet could not grow to the answer's size.
-    Room = 25,
+    Room = 27,
     /// RoCEv2's own port: a READ request that is not for this responder, left to the stack.
-    Passed = 26,
+    Passed = 28,
 }
 
 impl Exit {
     /// Entries of the counters map; index 0 is never counted.
-    pub const COUNT: usize = 27;
+    pub const COUNT: usize = 29;
     /// All of them, in order.
     pub const ALL: [Exit; Self::COUNT - 1] = [
         Exit::Answered,
-        Exit::Lease,
+        Exit::Options,
         Exit::Aggregated,
+        Exit::Lease,
+        Exit::Martian,
         Exit::Source,
-        Exit::SourceRate,
-        Exit::CpuRate,
         Exit::Truncated,
         Exit::Opcode,
         Exit::TransportVersion,
@@ -104,6 +108,8 @@ impl Exit {
         Exit::Rkey,
         Exit::Range,
         Exit::Profile,
+        Exit::SourceRate,
+        Exit::CpuRate,
         Exit::Icrc,
         Exit::Slab,
         Exit::Collector,
@@ -118,11 +124,11 @@ impl Exit {
     pub const fn name(self) -> &'static str {
         match self {
             Exit::Answered => "answered",
-            Exit::Lease => "lease",
+            Exit::Options => "options",
             Exit::Aggregated => "aggregated",
+            Exit::Lease => "lease",
+            Exit::Martian => "martian",
             Exit::Source => "source",
-            Exit::SourceRate => "source_rate",
-            Exit::CpuRate => "cpu_rate",
             Exit::Truncated => "truncated",
             Exit::Opcode => "opcode",
             Exit::TransportVersion => "transport_version",
@@ -136,6 +142,8 @@ impl Exit {
             Exit::Rkey => "rkey",
             Exit::Range => "range",
             Exit::Profile => "profile",
+            Exit::SourceRate => "source_rate",
+            Exit::CpuRate => "cpu_rate",
             Exit::Icrc => "icrc",
             Exit::Slab => "slab",
             Exit::Collector => "collector",
@@ -162,6 +170,16 @@ pub(crate) const CONFIG_BYTES: usize = 48;
 /// Bytes of `struct onlooker_address`.
 pub(crate) const ADDRESS_BYTES: usize = 16;
 
+/// Words of an answer in front of its data: ONLOOKER_DATA_WORD.
+const DATA_WORD: usize = 10;
+/// Bytes of `struct onlooker_scratch`.
+pub(crate) const SCRATCH_BYTES: usize = std::mem::size_of::<types::onlooker_scratch>();
+/// Where the block begins in it. Users' code may write there and nowhere else (`user::inspect`).
+pub(crate) const BLOCK_AT: usize = std::mem::offset_of!(types::onlooker_scratch, packet) + 8 * DATA_WORD;
+/// Where the offset of the bytes asked for stands in it.
+pub(crate) const OFFSET_AT: usize = std::mem::offset_of!(types::onlooker_scratch, request)
+    + std::mem::offset_of!(types::onlooker_request, offset_bytes);
+
 const _: () = {
     use std::mem::{offset_of, size_of};
     assert!(size_of::<types::onlooker_region>() == REGION_BYTES);
@@ -179,6 +197,8 @@ const _: () = {
     assert!(offset_of!(types::onlooker_config, dscp) == 38);
     assert!(offset_of!(types::onlooker_config, roce) == 40);
     assert!(size_of::<types::onlooker_address>() == ADDRESS_BYTES);
+    assert!(SCRATCH_BYTES == 8384 && BLOCK_AT == 184 && OFFSET_AT == 24);
+    assert!(BLOCK_AT + MAX_READ_BYTES as usize + 8 == SCRATCH_BYTES);
 };
 
 #[cfg(test)]
@@ -220,6 +240,7 @@ mod tests {
         assert_eq!(limit("ONLOOKER_MAX_SOURCES"), MAX_SOURCES);
         assert_eq!(limit("ONLOOKER_MAX_COLLECTORS"), MAX_COLLECTORS);
         assert_eq!(limit("ONLOOKER_FINISH_SLOT"), FINISH_SLOT);
+        assert!(HEADER.contains(&format!("#define ONLOOKER_DATA_WORD {DATA_WORD}\n")));
         assert_eq!(
             (MAX_READ_BYTES, BLOCK_BYTES),
             (onlooker_wire::profile::LARGEST_MAX_READ_BYTES, onlooker_wire::profile::BLOCK_BYTES)

@@ -18,7 +18,7 @@ use crate::intf::CONFIG_BYTES;
 
 /// Version of the layout of pins and of the meaning of `bpf/intf.h`; a change of either raises it, and then nothing is taken over. Maps of another shape
 /// are seen without it.
-const LAYOUT_VERSION: u64 = 3;
+const LAYOUT_VERSION: u64 = 4;
 const SETTINGS_BYTES: u32 = 64;
 const _: () = assert!(SETTINGS_BYTES as usize == 8 + CONFIG_BYTES + 8);
 

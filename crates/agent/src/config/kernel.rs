@@ -52,7 +52,7 @@ pub struct Kernel {
     pub max_read_bytes: Size,
     /// READs a second that one source address gets answered.
     pub source_reads_per_s: u32,
-    /// READs a second that one processor answers for all sources.
+    /// READs a second that one processor answers for all sources: a READ of n blocks counts n, a computed block its time (docs/responder.md, Budgets).
     pub cpu_reads_per_s: u32,
     /// Size of a user's slab. All of it is kernel memory at once.
     pub slab: Size,

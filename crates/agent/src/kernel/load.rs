@@ -422,10 +422,13 @@ pub fn silence(config: &config::Kernel) -> Result<bool, KernelError> {
     Ok(true)
 }
 
-/// Whether a responder is pinned, as far as we may look.
+/// Whether a responder is pinned, as far as we may look; or may be, since somebody else has its directory.
 #[must_use]
 pub fn is_pinned(config: &config::Kernel) -> bool {
-    Home::new(&config.bpffs, &config.name).is_ok_and(|home| home.exists())
+    match Home::new(&config.bpffs, &config.name) {
+        Ok(home) => home.exists(),
+        Err(error) => matches!(error, Error::NotOurs { .. }),
+    }
 }
 
 #[cfg(test)]

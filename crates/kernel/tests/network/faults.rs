@@ -159,7 +159,7 @@ fn the_longest_answer_that_fits_is_sent_and_a_tag_does_not_count() {
     let tag = |tpid, tci| Tag { tpid, tci };
     for (mtu_bytes, exit) in [(2048 + AROUND_DATA_IP6, Exit::Answered), (2047 + AROUND_DATA_IP6, Exit::Mtu)] {
         set_mtu(&world, mtu_bytes);
-        for tags in [Tags::None, Tags::One(tag(Tpid::Customer, 7))] {
+        for tags in [Tags::None, Tags::One(tag(Tpid::Customer, 7 << 13))] {
             let before = responder.counters().unwrap();
             frames.send(&ask(true, tags).at(0, 2048).frame());
             assert_eq!(frames.receive(is_answer).is_some(), exit == Exit::Answered, "{tags:?}");

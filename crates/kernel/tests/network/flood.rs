@@ -78,6 +78,15 @@ fn garbage(seed: u64) -> Vec<Vec<u8>> {
     frames
 }
 
+/// READs under the reader's own address by somebody who does not know the key.
+fn guesses(seed: u64) -> Vec<Vec<u8>> {
+    let mut random = Random(seed);
+    let mut good = ask(false, Tags::None);
+    good.source = READER.parse().unwrap();
+    let mut guess = || good.clone().rkey(RKEY.wrapping_add(1 + u32::try_from(random.below(1 << 30)).unwrap())).frame();
+    (0..FRAMES).map(|_| guess()).collect()
+}
+
 /// What the kernel logs from now on.
 struct KernelLog(std::fs::File);
 
@@ -146,7 +155,7 @@ fn send_until(end: Instant, socket: &FrameSocket, frames: &[Vec<u8>]) -> u64 {
 
 /// Returns packets of garbage sent, and what was counted meanwhile.
 #[allow(clippy::print_stdout, clippy::cast_precision_loss)]
-fn flood(config: &Config, hook: Hook) -> (u64, Counters) {
+fn flood(config: &Config, garbage: fn(u64) -> Vec<Vec<u8>>) -> (u64, Counters) {
     let world = World::new();
     let responder = world.responder(config);
     responder.allow(Prefix::host(READER.parse().unwrap())).unwrap();
@@ -154,7 +163,7 @@ fn flood(config: &Config, hook: Hook) -> (u64, Counters) {
     for (index, word) in memory.words().iter().enumerate() {
         word.store(pattern(index), Ordering::Relaxed);
     }
-    responder.attach(&device(), hook).unwrap();
+    responder.attach(&device(), Hook::Tc).unwrap();
     let mut requester = world.at_requester(|| {
         run("ip", &["address", "add", &format!("{READER}/24"), "dev", REQUESTER_DEVICE]);
         UdpRequester::between(
@@ -199,15 +208,20 @@ fn flood(config: &Config, hook: Hook) -> (u64, Counters) {
     assert_eq!(counted.get(Exit::Answered), reads.answered);
     // A READ is lost only where the device's queue was full.
     assert!(reads.lost <= early, "{} READs lost, {early} packets dropped before the program", reads.lost);
+    (sent, counted)
+}
+
+/// [`garbage`] gets as far as to each of these.
+fn check_garbage(counted: &Counters) {
     for exit in [Exit::Source, Exit::Rkey, Exit::Icrc, Exit::Opcode, Exit::Truncated] {
         assert!(counted.get(exit) > 0, "{exit}");
     }
-    (sent, counted)
 }
 
 #[test]
 fn garbage_at_full_rate_costs_no_answer_and_is_counted_to_the_packet() {
-    let (sent, counted) = flood(&unlimited(PORT), Hook::Tc);
+    let (sent, counted) = flood(&unlimited(PORT), garbage);
+    check_garbage(&counted);
     // A quarter of it is of strangers.
     let strangers = counted.get(Exit::Source);
     assert!(strangers.abs_diff(sent / 4) <= sent / 100, "{strangers} of {sent}");
@@ -217,7 +231,17 @@ fn garbage_at_full_rate_costs_no_answer_and_is_counted_to_the_packet() {
 fn a_source_that_floods_uses_up_its_own_budget_and_nobody_else_s() {
     let slow =
         Config { source_rate: Some(onlooker_kernel::Rate { per_second: 1000, burst: 100 }), ..Config::new(PORT) };
-    let (_, counted) = flood(&slow, Hook::Tc);
+    let (_, counted) = flood(&slow, garbage);
+    check_garbage(&counted);
     assert!(counted.get(Exit::SourceRate) > 0);
     assert_eq!(counted.get(Exit::CpuRate), 0);
+}
+
+/// The reader reads within a tenth of its budget; the flood is far beyond it.
+#[test]
+fn a_flood_under_the_reader_s_address_without_its_key_costs_it_no_answer() {
+    let rate = Some(onlooker_kernel::Rate { per_second: 1000, burst: 100 });
+    let (_, counted) = flood(&Config { source_rate: rate, cpu_rate: rate, ..Config::new(PORT) }, guesses);
+    assert_eq!((counted.get(Exit::SourceRate), counted.get(Exit::CpuRate)), (0, 0));
+    assert!(counted.get(Exit::Rkey) > 10 * counted.get(Exit::Answered));
 }

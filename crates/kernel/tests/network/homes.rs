@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pins: what may be where, and what is refused.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use onlooker_kernel::{Error, Home, Pinned};
@@ -59,4 +60,47 @@ fn a_slab_s_place_is_taken_once_and_free_again() {
         responder.remove_slab(3).unwrap();
         assert!(responder.slab(3).is_err() && responder.remove_slab(3).is_err());
     }
+}
+
+/// On a file system as `mount -t bpf bpf` makes it everybody may make a directory.
+#[test]
+fn a_home_that_others_can_change_is_refused_by_all() {
+    const NOBODY: u32 = 65_534;
+    let world = World::new();
+    let base = world.bpffs().join("onlooker");
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    let refused = |path: &Path, owner| match Home::new(world.bpffs(), "one") {
+        Err(Error::NotOurs { path: found, owner: told, .. }) => {
+            assert_eq!((Path::new(&found), told), (path, owner));
+        }
+        other => panic!("{other:?}"),
+    };
+    let home = world.home("one");
+    // Somebody is there first.
+    std::fs::create_dir(&base).unwrap();
+    std::os::unix::fs::chown(&base, Some(NOBODY), None).unwrap();
+    refused(&base, NOBODY);
+    assert!(matches!(Pinned::load(&unlimited(PORT), &home), Err(Error::NotOurs { .. })));
+    assert!(matches!(home.purge(), Err(Error::NotOurs { owner: NOBODY, .. })));
+    std::fs::remove_dir_all(&base).unwrap();
+    // As it is meant.
+    let pinned = Pinned::load(&unlimited(PORT), &home).unwrap();
+    for path in [&base, home.path(), &home.path().join("maps")] {
+        assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o700, "{}", path.display());
+    }
+    Pinned::open(&world.home("one")).unwrap();
+    // What was so at first and is not any more.
+    for path in [&base, home.path()] {
+        mode(path, 0o777);
+        refused(path, 0);
+        mode(path, 0o700);
+    }
+    std::os::unix::fs::chown(home.path(), Some(NOBODY), None).unwrap();
+    refused(home.path(), NOBODY);
+    std::os::unix::fs::chown(home.path(), Some(0), None).unwrap();
+    // The root of the file system: sticky, everybody may write; without that he may rename.
+    mode(world.bpffs(), 0o777);
+    refused(world.bpffs(), 0);
+    mode(world.bpffs(), 0o1777);
+    pinned.home().purge().unwrap();
 }

@@ -11,6 +11,7 @@ mod foreign;
 mod homes;
 mod killed;
 mod life;
+mod martian;
 mod reads;
 mod requester;
 mod roce;

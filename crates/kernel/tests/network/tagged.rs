@@ -22,19 +22,23 @@ pub(crate) fn is_answer(frame: &[u8]) -> bool {
     Frame::parse(frame).is_ok_and(|frame| matches!(frame.packet, Packet::ReadAnswer(_)))
 }
 
+const fn tag(tpid: Tpid, tci: u16) -> Tag {
+    Tag { tpid, tci }
+}
+
+/// 802.1Q: an id of 0 names no VLAN, and the stack takes such a frame as one without a tag.
 #[test]
-fn tags_come_back_with_the_answer() {
+fn priorities_come_back_with_the_answer() {
     let world = World::new();
     let responder = world.responder(&unlimited(PORT));
     responder.attach(&device(), Hook::Tc).unwrap();
     let frames = FrameSocket::new(&world);
-    let tag = |tpid, tci| Tag { tpid, tci };
     let mut asked = 0;
     for tags in [
         Tags::None,
-        Tags::One(tag(Tpid::Customer, 0xa064)),
-        Tags::One(tag(Tpid::Service, 0x0001)),
-        Tags::Two { outer: tag(Tpid::Service, 0x0065), inner: tag(Tpid::Customer, 0xe064) },
+        Tags::One(tag(Tpid::Customer, 0xa000)),
+        Tags::One(tag(Tpid::Service, 0x0000)),
+        Tags::Two { outer: tag(Tpid::Service, 0x2000), inner: tag(Tpid::Customer, 0xe000) },
     ] {
         for ipv6 in [false, true] {
             let ask = ask(ipv6, tags);
@@ -50,4 +54,27 @@ fn tags_come_back_with_the_answer() {
         }
     }
     assert_eq!(exits(&responder.counters().unwrap()), [(Exit::Answered, asked)]);
+}
+
+/// Who is in another VLAN of the same port is not in this network.
+#[test]
+fn a_frame_of_a_vlan_is_not_for_the_device_underneath() {
+    let world = World::new();
+    let responder = world.responder(&unlimited(PORT));
+    responder.attach(&device(), Hook::Tc).unwrap();
+    let frames = FrameSocket::new(&world);
+    for tags in [
+        Tags::One(tag(Tpid::Customer, 0xa064)),
+        Tags::One(tag(Tpid::Service, 0x0001)),
+        Tags::Two { outer: tag(Tpid::Service, 0x0065), inner: tag(Tpid::Customer, 0xe064) },
+        Tags::Two { outer: tag(Tpid::Customer, 0), inner: tag(Tpid::Customer, 0x0064) },
+    ] {
+        for ipv6 in [false, true] {
+            frames.send(&ask(ipv6, tags).frame());
+        }
+    }
+    // What comes behind them is answered, so they have been seen.
+    frames.send(&ask(false, Tags::None).frame());
+    assert!(frames.receive(is_answer).is_some());
+    assert_eq!(exits(&responder.counters().unwrap()), [(Exit::Answered, 1)]);
 }

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use libbpf_rs::{Object, ObjectBuilder};
-use onlooker_kernel::{Error, Exit, Kind, Region};
+use onlooker_kernel::{Config, Error, Exit, Kind, Rate, Region};
 use onlooker_region::{Block, Identity, guard};
 use onlooker_wire::{Frame, Packet, Part, Ports, ReadAnswer};
 
 use crate::roce::for_devices;
-use crate::support::{Ask, Outcome, PORT, Rig, SIDES, Side, VA, unlimited};
+use crate::support::{Ask, Outcome, PORT, RKEY as MEMORY_RKEY, Rig, SIDES, Side, VA, unlimited};
 
 const COLLECTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/test_collector.bpf.o"));
 const SLOT: u32 = 7;
@@ -115,4 +115,24 @@ fn without_a_collector_there_is_silence() {
         let refused = rig.responder.install_collector(slot, rig.responder.tc(), rig.responder.xdp());
         assert!(matches!(refused, Err(Error::Limit { .. })), "{slot}");
     }
+}
+
+/// A computed READ costs as many READs as there is room for in its time. Fewer processors make the count exact: each has a budget of its own.
+#[test]
+fn a_computed_block_costs_a_processor_s_budget_its_time() {
+    let mut one = rustix::thread::CpuSet::new();
+    one.set(rustix::thread::sched_getcpu());
+    rustix::thread::sched_setaffinity(None, &one).unwrap();
+    // So low that no budget returns while the test runs.
+    let rate = Rate { per_second: 1, burst: 40 };
+    let answered = |rkey| {
+        let rig = Rig::new(&Config { cpu_rate: Some(rate), ..unlimited(PORT) });
+        let _object = install(&rig);
+        computed(&rig);
+        let frame = Ask::v4().rkey(rkey).frame();
+        let asked = (0..2 * rate.burst).map(|_| rig.run(Side::Tc, &frame));
+        asked.filter(|outcome| matches!(outcome, Outcome::Answer(_))).count()
+    };
+    let (memory, computed) = (answered(MEMORY_RKEY), answered(RKEY));
+    assert!(memory >= 40 && computed < 40, "{memory} of memory, {computed} computed");
 }

@@ -92,6 +92,36 @@ fn a_refused_source_costs_its_budget_nothing_and_others_none_of_theirs() {
     assert!(answered(&rig.run(Side::Tc, &Ask::v4().frame())));
 }
 
+/// Whoever knows no key can write any address into his packets.
+#[test]
+fn wrong_keys_and_other_mistakes_cost_no_budget() {
+    let rig = Rig::new(&Config { source_rate: Some(HARDLY), cpu_rate: Some(HARDLY), ..unlimited(PORT) });
+    let (good, mut opcode) = (Ask::v4(), Ask::v4().frame());
+    opcode[42] = 0x0a;
+    for _ in 0..20 {
+        for side in SIDES {
+            assert_eq!(rig.run(side, &good.clone().rkey(1).frame()), Outcome::Drop(Exit::Rkey));
+            assert_eq!(rig.run(side, &good.clone().at(1 << 40, 1024).frame()), Outcome::Drop(Exit::Range));
+            assert_eq!(rig.run(side, &good.clone().at(4, 1024).frame()), Outcome::Drop(Exit::Profile));
+            assert_eq!(rig.run(side, &opcode), Outcome::Drop(Exit::Opcode));
+        }
+    }
+    for _ in 0..HARDLY.burst {
+        assert!(answered(&rig.run(Side::Tc, &good.frame())));
+    }
+}
+
+#[test]
+fn a_long_read_costs_a_processor_s_budget_a_read_each_block() {
+    let rate = Rate { per_second: 1, burst: 20 };
+    let rig = Rig::new(&Config { cpu_rate: Some(rate), max_read_bytes: 8192, ..unlimited(PORT) });
+    let cpus = u32::try_from(std::thread::available_parallelism().unwrap().get()).unwrap();
+    let long = Ask::v4().at(0, 8192).frame();
+    let count = (0..rate.burst * cpus).filter(|_| answered(&rig.run(Side::Tc, &long))).count();
+    // Eight of twenty each; the one that exceeds is still let through.
+    assert!(count <= usize::try_from(3 * cpus).unwrap(), "{count} on {cpus} processors");
+}
+
 #[test]
 fn all_sources_share_each_processor_s_budget() {
     let rig = Rig::new(&Config { cpu_rate: Some(HARDLY), ..unlimited(PORT) });

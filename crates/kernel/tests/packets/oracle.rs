@@ -49,7 +49,8 @@ impl Case {
         let mut ask = if self.ipv6 { Ask::v6() } else { Ask::v4() };
         let tag = |index: usize| Tag {
             tpid: if self.service[index] { Tpid::Service } else { Tpid::Customer },
-            tci: self.tci[index],
+            // Three in four only tell a priority, and are for the device that the frame comes in by.
+            tci: if self.tci[index] & 3 == 0 { self.tci[index] } else { self.tci[index] & 0xf000 },
         };
         ask.ethernet.tags = match self.tags % 3 {
             0 => Tags::None,

@@ -4,13 +4,13 @@
 
 pub(crate) mod reference;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use onlooker_kernel::{Config, Counters, Error, Exit, Kind, Prefix, Program, Region, Responder, Slab, SlabMapping};
-use onlooker_wire::{Envelope, Ethernet, Mac, Packet, Psn, Qpn, ReadRequest, Tags};
+use onlooker_wire::{Envelope, Ethernet, IpHeader, Mac, Packet, Psn, Qpn, ReadRequest, Tags};
 
 use reference::{Expected, Reference};
 
@@ -104,7 +104,18 @@ impl Ask {
     }
 
     pub(crate) fn envelope(&self) -> Envelope {
-        Envelope::socket((self.source, self.source_port).into(), (self.destination, self.port).into()).unwrap()
+        let destination = (self.destination, self.port).into();
+        match self.source {
+            // What a socket takes for an IPv4 address, a frame can still have.
+            IpAddr::V6(source) if source.to_ipv4_mapped().is_some() => {
+                let other = (Ipv6Addr::LOCALHOST, self.source_port).into();
+                let mut envelope = Envelope::socket(other, destination).unwrap();
+                let IpHeader::V6(header) = &mut envelope.ip else { unreachable!() };
+                header.source = source;
+                envelope
+            }
+            source => Envelope::socket((source, self.source_port).into(), destination).unwrap(),
+        }
     }
 
     pub(crate) fn frame(&self) -> Vec<u8> {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use onlooker_kernel::{Config, Kind, Region};
 use onlooker_wire::{
-    Aeth, EtherType, Ethernet, Frame, Msn, Packet, Part, Ports, ROCE_PORT, ReadAnswer, ReadRequest, Syndrome,
+    Aeth, EtherType, Ethernet, Frame, Msn, Packet, Part, Ports, ROCE_PORT, ReadAnswer, ReadRequest, Syndrome, Tags,
 };
 
 /// What should become of a frame.
@@ -32,13 +32,44 @@ pub(crate) struct Reference {
 struct Found<'a> {
     source: IpAddr,
     port: u16,
+    /// IPv4 options or IPv6 extension headers are in front of UDP.
+    options: bool,
     /// Behind UDP, to the frame's end.
     transport: &'a [u8],
+}
+
+/// Whether an address may be the source of a frame on the loopback device, where the tests' frames come in: RFC 1122 3.2.1.3, RFC 4291 2.5 and 2.7, and
+/// no IPv4 address as an IPv6 one.
+fn is_source(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => !(address.is_multicast() || address.is_broadcast() || address.octets()[0] == 0),
+        IpAddr::V6(address) => {
+            !(address.is_multicast() || address.is_unspecified() || address.to_ipv4_mapped().is_some())
+        }
+    }
+}
+
+/// The bytes behind IPv6 extension headers, if they are UDP: RFC 8200 4, RFC 4302 2.2.
+fn behind_extensions(mut header: u8, mut bytes: &[u8]) -> Option<&[u8]> {
+    for _ in 0..8 {
+        let length = match header {
+            0 | 43 | 60 => 8 * (usize::from(*bytes.get(1)?) + 1),
+            51 => 4 * (usize::from(*bytes.get(1)?) + 2),
+            44 if bytes.get(2..4).is_some_and(|offset| u16::from_be_bytes([offset[0], offset[1]]) >> 3 == 0) => 8,
+            _ => break,
+        };
+        header = *bytes.first()?;
+        bytes = bytes.get(4..)?.get(length - 4..)?;
+    }
+    (header == 17).then_some(bytes)
 }
 
 impl Reference {
     pub(crate) fn respond(&self, frame: &[u8]) -> Expected {
         let Some(found) = self.find(frame) else { return Expected::Pass };
+        if found.options {
+            return if found.port == self.config.port { Expected::Drop } else { Expected::Pass };
+        }
         let is_roce = self.config.roce && found.port == ROCE_PORT;
         if is_roce && let Some(left) = self.leave(&found) {
             return left;
@@ -49,7 +80,7 @@ impl Reference {
         let Ok(Frame { ethernet, envelope, packet: Packet::ReadRequest(request) }) = Frame::parse(frame) else {
             return Expected::Drop;
         };
-        let (true, Some(payload)) = (self.sources.contains(&envelope.ip.source()), self.read(&request)) else {
+        let (true, Some(payload)) = (self.may_ask(envelope.ip.source()), self.read(&request)) else {
             return Expected::Drop;
         };
         let answer = ReadAnswer {
@@ -69,6 +100,10 @@ impl Reference {
         Expected::Answer(out)
     }
 
+    fn may_ask(&self, source: IpAddr) -> bool {
+        is_source(source) && self.sources.contains(&source)
+    }
+
     /// On RoCEv2's own port: what becomes of what is not for us. `None`: it is a READ of a region of ours by a source that may ask.
     fn leave(&self, found: &Found<'_>) -> Option<Expected> {
         let Some(headers) = found.transport.first_chunk::<28>().filter(|headers| headers[0] == 0x0c) else {
@@ -80,7 +115,7 @@ impl Reference {
             let from = va.checked_sub(region.va);
             from.is_some_and(|from| from < region.bytes() && length <= region.bytes() - from)
         };
-        let is_for_us = self.sources.contains(&found.source) && self.regions.get(&rkey).is_some_and(has_it);
+        let is_for_us = self.may_ask(found.source) && self.regions.get(&rkey).is_some_and(has_it);
         (!is_for_us).then_some(Expected::Passed)
     }
 
@@ -88,25 +123,45 @@ impl Reference {
     fn find<'a>(&self, frame: &'a [u8]) -> Option<Found<'a>> {
         let (ethernet, ether_type, ip) = Ethernet::parse(frame).ok()?;
         let group = (ethernet.destination.0[0] | ethernet.source.0[0]) & 1 == 1;
-        let (udp, recognised, [source, destination]) = match ether_type {
+        // What is of a VLAN is for its device; a tag without an id only tells a priority.
+        let vlan = match ethernet.tags {
+            Tags::None => false,
+            Tags::One(tag) => tag.tci & 0xfff != 0,
+            Tags::Two { outer, inner } => (outer.tci | inner.tci) & 0xfff != 0,
+        };
+        if group || vlan {
+            return None;
+        }
+        let (udp, options, [source, destination]) = match ether_type {
             EtherType::Ipv4 => {
                 let header: &[u8; 20] = ip.first_chunk()?;
-                let offset = u16::from_be_bytes([header[6], header[7]]) & 0x1fff;
+                let (offset, words) =
+                    (u16::from_be_bytes([header[6], header[7]]) & 0x1fff, usize::from(header[0] & 15));
+                if header[0] >> 4 != 4 || words < 5 || header[9] != 17 || offset != 0 {
+                    return None;
+                }
                 let address =
                     |at: usize| IpAddr::V4(Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]));
-                (&ip[20..], header[0] == 0x45 && header[9] == 17 && offset == 0, [address(12), address(16)])
+                (ip.get(4 * words..)?, words > 5, [address(12), address(16)])
             }
             EtherType::Ipv6 => {
                 let header: &[u8; 40] = ip.first_chunk()?;
+                if header[0] >> 4 != 6 {
+                    return None;
+                }
                 let address = |at: usize| {
                     IpAddr::V6(Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|index| header[at + index])))
                 };
-                (&ip[40..], header[0] >> 4 == 6 && header[6] == 17, [address(8), address(24)])
+                (behind_extensions(header[6], &ip[40..])?, header[6] != 17, [address(8), address(24)])
             }
         };
-        let (udp, transport) = udp.split_first_chunk::<8>()?;
-        let port = u16::from_be_bytes([udp[2], udp[3]]);
-        (!group && recognised && self.own.contains(&destination)).then_some(Found { source, port, transport })
+        if !self.own.contains(&destination) {
+            return None;
+        }
+        let port = u16::from_be_bytes([*udp.get(2)?, *udp.get(3)?]);
+        // What is refused for its options is so without a whole UDP header.
+        let transport = if options { &[] } else { udp.get(8..)? };
+        Some(Found { source, port, options, transport })
     }
 
     /// The memory asked for, if it is in range and in profile.

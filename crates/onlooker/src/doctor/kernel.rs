@@ -161,6 +161,12 @@ fn devices(table: &str) -> Vec<Check> {
 fn advice(exit: Exit) -> &'static str {
     match exit {
         Exit::Answered => "",
+        Exit::Options => {
+            "with IPv4 options or IPv6 extension headers, which no reader sends: find out who it is, or what on the way adds them"
+        }
+        Exit::Martian => {
+            "from addresses that nobody outside can have (loopback, this host's own, groups): somebody forges them, or a network is looped back"
+        }
         Exit::Lease => "they came after the lease: the agent is gone or does not renew it",
         Exit::Aggregated => "the device merges datagrams: ethtool -K DEVICE rx-udp-gro-forwarding off",
         Exit::Source => "from addresses that may not ask: add them to [kernel] allow, or find out who it is",

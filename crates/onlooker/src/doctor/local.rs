@@ -13,6 +13,7 @@ use rustix::net::{
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// Oldest kernel that the kernel responder is tested on.
@@ -66,12 +67,12 @@ fn btf(path: &Path) -> Check {
 fn bpffs(path: &Path) -> Check {
     match rustix::fs::statfs(path) {
         Ok(stat) if u64::try_from(stat.f_type).is_ok_and(|magic| magic & 0xffff_ffff == BPF_FS_MAGIC) => {
-            Check::ok("bpffs", format!("mounted at {}", path.display()))
+            bpffs_mode(path, fs::metadata(path).map_or(0, |metadata| metadata.mode()))
         }
         Ok(_) => Check::warn(
             "bpffs",
             format!("not mounted at {}", path.display()),
-            "the kernel responder pins its programs there: mount -t bpf bpf /sys/fs/bpf",
+            "the kernel responder pins its programs there: mount -t bpf -o mode=0700 bpf /sys/fs/bpf",
         ),
         Err(errno) => Check::warn(
             "bpffs",
@@ -79,6 +80,16 @@ fn bpffs(path: &Path) -> Check {
             "the kernel responder needs a kernel with CONFIG_BPF_SYSCALL and bpffs mounted there",
         ),
     }
+}
+
+/// Whoever may write there can take the responder's directory before it does. The agent then refuses it.
+fn bpffs_mode(path: &Path, mode: u32) -> Check {
+    let path = path.display();
+    if mode & 0o022 == 0 {
+        return Check::ok("bpffs", format!("mounted at {path}"));
+    }
+    let advice = "users other than root can be in the way of the kernel responder there: chmod 0700 it, or mount it with mode=0700 as systemd does";
+    Check::warn("bpffs", format!("mounted at {path} with mode {:04o}", mode & 0o7777), advice)
 }
 
 fn memlock(limit: Option<u64>, has_card: bool) -> Check {
@@ -248,6 +259,12 @@ mod tests {
             [btf(&nothing), bpffs(&nothing), bpffs(dir.path()), clock_source(&nothing), memlock(Some(65_536), true)]
         {
             assert!(check.status == Status::Warn && !check.advice.is_empty(), "{check:?}");
+        }
+        for (mode, status) in
+            [(0o40700, Status::Ok), (0o40755, Status::Ok), (0o41777, Status::Warn), (0o40720, Status::Warn)]
+        {
+            let check = bpffs_mode(dir.path(), mode);
+            assert_eq!((check.status, check.advice.is_empty()), (status, status == Status::Ok), "{mode:o}");
         }
         assert_eq!((memlock(None, true).status, memlock(Some(65_536), false).status), (Status::Ok, Status::Ok));
         assert!(devices(&nothing).is_empty());
