@@ -6,8 +6,9 @@ use std::os::fd::AsFd as _;
 
 use libbpf_rs::{MapCore as _, MapFlags, Object, num_possible_cpus};
 
-use crate::collect::object::{OFFSET_AT, map_of};
+use crate::collect::object::map_of;
 use crate::error::{CHECK_KERNEL_LOG, Result, absent, bpf};
+use crate::intf::OFFSET_AT;
 use crate::program::{self, Run};
 
 /// Runs are measured together, a median is taken of so many measurements.

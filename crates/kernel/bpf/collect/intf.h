@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The contract between the collectors and their loader; src/collect/intf.rs has the same on the Rust side. The loader writes all of these before the
- * first READ, from what src/discover found out, and the programs only read them. Sizes are asserted on both sides.
+ * first READ, from what src/discover found out, and the programs only read them. Sizes and offsets are asserted on both sides.
  */
 #ifndef ONLOOKER_COLLECT_INTF_H
 #define ONLOOKER_COLLECT_INTF_H
@@ -272,29 +272,107 @@ struct onlooker_disk {
 };
 
 #define COLLECT_SIZE(type, bytes) _Static_assert(sizeof(struct type) == (bytes), #type " has another size in src/collect/intf.rs")
+#define COLLECT_OFFSET(type, field, at) \
+	_Static_assert(__builtin_offsetof(struct type, field) == (at), #type "." #field " is elsewhere in src/collect/intf.rs")
 
 COLLECT_SIZE(onlooker_cpu, 24);
+COLLECT_OFFSET(onlooker_cpu, runqueue, 0);
+COLLECT_OFFSET(onlooker_cpu, cpustat, 8);
+COLLECT_OFFSET(onlooker_cpu, tick, 16);
 COLLECT_SIZE(onlooker_load_facts, 8);
+COLLECT_OFFSET(onlooker_load_facts, avenrun, 0);
 COLLECT_SIZE(onlooker_memory_facts, 160);
+COLLECT_OFFSET(onlooker_memory_facts, zone_stat, 0);
+COLLECT_OFFSET(onlooker_memory_facts, node_stat, 8);
+COLLECT_OFFSET(onlooker_memory_facts, total_ram, 16);
+COLLECT_OFFSET(onlooker_memory_facts, deferred, 24);
+COLLECT_OFFSET(onlooker_memory_facts, total_reserve_pages, 32);
+COLLECT_OFFSET(onlooker_memory_facts, watermark_low_pages, 40);
+COLLECT_OFFSET(onlooker_memory_facts, zone_stats, 48);
+COLLECT_OFFSET(onlooker_memory_facts, node_stats, 52);
+COLLECT_OFFSET(onlooker_memory_facts, items, 56);
+COLLECT_OFFSET(onlooker_memory_facts, free, 152);
 COLLECT_SIZE(onlooker_namespace, 40);
+COLLECT_OFFSET(onlooker_namespace, net, 0);
+COLLECT_OFFSET(onlooker_namespace, capacity, 8);
 COLLECT_SIZE(onlooker_row, 56);
 COLLECT_SIZE(onlooker_table, 24);
+COLLECT_OFFSET(onlooker_table, first_row, 0);
+COLLECT_OFFSET(onlooker_table, rows, 4);
+COLLECT_OFFSET(onlooker_table, row_words, 8);
+COLLECT_OFFSET(onlooker_table, width, 12);
+COLLECT_OFFSET(onlooker_table, first_cpu, 16);
+COLLECT_OFFSET(onlooker_table, cpus, 20);
 COLLECT_SIZE(onlooker_publication_facts, 48);
+COLLECT_OFFSET(onlooker_publication_facts, interval_ns, 0);
+COLLECT_OFFSET(onlooker_publication_facts, identity, 8);
+COLLECT_OFFSET(onlooker_publication_facts, first_block, 16);
+COLLECT_OFFSET(onlooker_publication_facts, blocks, 20);
+COLLECT_OFFSET(onlooker_publication_facts, next, 24);
+COLLECT_OFFSET(onlooker_publication_facts, turn_blocks, 28);
+COLLECT_OFFSET(onlooker_publication_facts, runs, 32);
+COLLECT_OFFSET(onlooker_publication_facts, spent_ns, 40);
 COLLECT_SIZE(onlooker_stat_cpu, 72);
+COLLECT_OFFSET(onlooker_stat_cpu, kstat, 0);
+COLLECT_OFFSET(onlooker_stat_cpu, irq_stat, 8);
+COLLECT_OFFSET(onlooker_stat_cpu, pending, 16);
+COLLECT_OFFSET(onlooker_stat_cpu, hot, 24);
+COLLECT_OFFSET(onlooker_stat_cpu, runqueue, 32);
+COLLECT_OFFSET(onlooker_stat_cpu, mce_exceptions, 40);
+COLLECT_OFFSET(onlooker_stat_cpu, mce_polls, 48);
+COLLECT_OFFSET(onlooker_stat_cpu, files, 56);
+COLLECT_OFFSET(onlooker_stat_cpu, processes, 64);
 COLLECT_SIZE(onlooker_stat_facts, 32);
+COLLECT_OFFSET(onlooker_stat_facts, total_forks, 0);
+COLLECT_OFFSET(onlooker_stat_facts, threads, 8);
+COLLECT_OFFSET(onlooker_stat_facts, most_files, 16);
+COLLECT_OFFSET(onlooker_stat_facts, files, 24);
 COLLECT_SIZE(onlooker_schedstat_cpu, 8);
+COLLECT_OFFSET(onlooker_schedstat_cpu, runqueue, 0);
 COLLECT_SIZE(onlooker_vmstat_cpu, 8);
+COLLECT_OFFSET(onlooker_vmstat_cpu, events, 0);
 COLLECT_SIZE(onlooker_vmstat_facts, 40);
+COLLECT_OFFSET(onlooker_vmstat_facts, numbers, 0);
+COLLECT_OFFSET(onlooker_vmstat_facts, events, 32);
 COLLECT_SIZE(onlooker_pressure_cpu, 8);
+COLLECT_OFFSET(onlooker_pressure_cpu, group, 0);
 COLLECT_SIZE(onlooker_pressure_facts, 16);
+COLLECT_OFFSET(onlooker_pressure_facts, group, 0);
+COLLECT_OFFSET(onlooker_pressure_facts, states, 8);
 COLLECT_SIZE(onlooker_exchange, 56 + COLLECT_READ_BYTES);
+COLLECT_OFFSET(onlooker_exchange, address, 0);
+COLLECT_OFFSET(onlooker_exchange, bytes, 8);
+COLLECT_OFFSET(onlooker_exchange, cpu, 12);
+COLLECT_OFFSET(onlooker_exchange, runqueue, 16);
+COLLECT_OFFSET(onlooker_exchange, percpu_offset, 24);
+COLLECT_OFFSET(onlooker_exchange, net, 32);
+COLLECT_OFFSET(onlooker_exchange, jiffies, 40);
+COLLECT_OFFSET(onlooker_exchange, now_ns, 48);
+COLLECT_OFFSET(onlooker_exchange, data, 56);
 COLLECT_SIZE(onlooker_mib, 16);
+COLLECT_OFFSET(onlooker_mib, first, 0);
+COLLECT_OFFSET(onlooker_mib, words, 8);
+COLLECT_OFFSET(onlooker_mib, at, 12);
 COLLECT_SIZE(onlooker_space, 16);
+COLLECT_OFFSET(onlooker_space, net, 0);
+COLLECT_OFFSET(onlooker_space, cookie, 8);
 COLLECT_SIZE(onlooker_netstat_facts, 16 + 16 * COLLECT_MIBS + 128);
+COLLECT_OFFSET(onlooker_netstat_facts, space, 0);
+COLLECT_OFFSET(onlooker_netstat_facts, mibs, 16);
+COLLECT_OFFSET(onlooker_netstat_facts, items, 208);
 COLLECT_SIZE(onlooker_number, 24);
+COLLECT_OFFSET(onlooker_number, address, 0);
+COLLECT_OFFSET(onlooker_number, beside, 8);
+COLLECT_OFFSET(onlooker_number, width, 16);
+COLLECT_OFFSET(onlooker_number, add, 20);
 COLLECT_SIZE(onlooker_sockstat_facts, 16 + 24 * (COLLECT_SOCKSTAT_WHOLES + COLLECT_SOCKSTAT_PARTS));
+COLLECT_OFFSET(onlooker_sockstat_facts, space, 0);
+COLLECT_OFFSET(onlooker_sockstat_facts, wholes, 16);
+COLLECT_OFFSET(onlooker_sockstat_facts, parts, 304);
 _Static_assert(COLLECT_SOCKSTAT_PARTS <= COLLECT_CPU_SLOTS, "the numbers of a CPU take more slots than it has");
 COLLECT_SIZE(onlooker_disks, 64);
+COLLECT_OFFSET(onlooker_disks, list, 0);
+COLLECT_OFFSET(onlooker_disks, capacity, 40);
 COLLECT_SIZE(onlooker_disk, 64);
 _Static_assert(4 * COLLECT_PAIR_SLOTS == 124 && 2 * COLLECT_CPU_SLOTS <= COLLECT_PAIR_SLOTS, "pairs of CPUs fill blocks exactly");
 

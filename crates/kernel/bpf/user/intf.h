@@ -39,6 +39,18 @@ struct onlooker_user_block {
 };
 
 COLLECT_SIZE(onlooker_user_read, 56);
+COLLECT_OFFSET(onlooker_user_read, base, 0);
+COLLECT_OFFSET(onlooker_user_read, offsets, 8);
+COLLECT_OFFSET(onlooker_user_read, bytes, 40);
+COLLECT_OFFSET(onlooker_user_read, stride, 44);
+COLLECT_OFFSET(onlooker_user_read, slot, 48);
+COLLECT_OFFSET(onlooker_user_read, count, 50);
+COLLECT_OFFSET(onlooker_user_read, hops, 52);
+COLLECT_OFFSET(onlooker_user_read, shift, 53);
+COLLECT_OFFSET(onlooker_user_read, is_signed, 54);
 COLLECT_SIZE(onlooker_user_block, 24);
+COLLECT_OFFSET(onlooker_user_block, space, 0);
+COLLECT_OFFSET(onlooker_user_block, first, 16);
+COLLECT_OFFSET(onlooker_user_block, reads, 20);
 
 #endif

@@ -10,9 +10,10 @@ use std::os::fd::AsFd as _;
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object, ProgramHandle};
 
 use super::intf::BUCKETS;
-use super::object::{BLOCK_AT, OFFSET_AT, map_of};
+use super::object::map_of;
 use crate::error::{CHECK_KERNEL_LOG, Error, Result, absent, bpf, system};
 use crate::home::{BPFFS_ADVICE, Home, open_map, pin};
+use crate::intf::{BLOCK_AT, OFFSET_AT};
 use crate::sys;
 
 const PROGRAM: &str = "collect_once";

@@ -4,6 +4,7 @@
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
+use super::intf::address_bytes;
 use super::object::{Content, Image, Prepared};
 use super::procfs;
 use crate::discover::{Discovery, Read};
@@ -24,7 +25,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     let loads = procfs::loads().map_err(|error| format!("/proc/loadavg: {error}"))?;
     let is_it = |address: u64, read: &Read<'_>| is_avenrun(&read(address, 24)?, loads).then_some(address);
     let avenrun = discovery.global("avenrun", &["get_avenrun", "loadavg_proc_show"], is_it)?;
-    let contents = vec![Content::array("facts", [avenrun.to_le_bytes().to_vec()])];
+    let contents = vec![Content::array("facts", [address_bytes(avenrun)])];
     Ok(Prepared {
         image: Image { object: OBJECT, contents, maps: &[] },
         schema: schema(),

@@ -9,6 +9,7 @@ use onlooker_region::Schema;
 
 use super::procfs::Reading;
 use crate::error::{CHECK_KERNEL_LOG, Error, Result, absent, bpf};
+use crate::intf::{BLOCK_AT, OFFSET_AT};
 use crate::responder::{Responder, with_log};
 use crate::slab::Slab;
 use crate::tables::crc_tables;
@@ -183,9 +184,6 @@ impl From<libbpf_rs::Error> for Failure {
     }
 }
 
-/// Where the request's offset stands in `struct onlooker_scratch`, and its block.
-pub(crate) const OFFSET_AT: usize = 24;
-pub(super) const BLOCK_AT: usize = 56 + 48 + 8 * 10;
 const PAYLOAD_WORDS: std::ops::Range<usize> = 3..127;
 
 /// The payload of a block, computed now, in this thread, by the same function that answers READs; `None` where it had nothing to say.

@@ -9,7 +9,7 @@ use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
 use super::cpu::push_for_all;
-use super::intf::{CPUS_PER_BLOCK, NONE, PRESSURE_STATES};
+use super::intf::{CPUS_PER_BLOCK, NONE, PRESSURE_STATES, address_bytes};
 use super::object::{Content, Image, Prepared};
 use super::percpu::cpus;
 use super::procfs::{Procfs, Reading, series};
@@ -87,7 +87,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
         known.push(*number != NONE);
     }
     let facts = group.to_le_bytes().into_iter().chain(numbers).collect();
-    let elements = places.iter().map(|place| place.base.wrapping_add(per_cpu).to_le_bytes().to_vec());
+    let elements = places.iter().map(|place| address_bytes(place.base.wrapping_add(per_cpu)));
     let contents = vec![Content::array("pressure_cpus", elements), Content::array("pressure_facts", [facts])];
     let cpus = u32::try_from(places.len()).unwrap_or(u32::MAX);
     Ok(Prepared {

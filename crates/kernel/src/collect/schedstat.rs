@@ -8,7 +8,7 @@ use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
 use super::cpu::push_for_all;
-use super::intf::CPUS_PER_BLOCK;
+use super::intf::{CPUS_PER_BLOCK, address_bytes};
 use super::object::{Content, Image, Prepared};
 use super::percpu::cpus;
 use super::procfs::{Procfs, Reading, series};
@@ -41,7 +41,7 @@ pub(super) fn absence() -> Option<String> {
 pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     discovery.offset("rq", &["rq_sched_info"])?;
     let places = cpus(discovery)?;
-    let elements = places.iter().map(|place| place.runqueue.to_le_bytes().to_vec());
+    let elements = places.iter().map(|place| address_bytes(place.runqueue));
     let contents = vec![Content::array("schedstat_cpus", elements)];
     let schema = schema(u32::try_from(places.len()).unwrap_or(u32::MAX));
     Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(reading) })

@@ -8,7 +8,7 @@ use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
 use super::cpu::push_for_all;
-use super::intf::{CPUS_PER_BLOCK, VMSTAT_EVENTS};
+use super::intf::{CPUS_PER_BLOCK, VMSTAT_EVENTS, address_bytes};
 use super::object::{Content, Image, Prepared};
 use super::percpu::cpus;
 use super::procfs::{self, Procfs, Reading, series};
@@ -46,7 +46,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
             Err(reason) => discovery.note(event.0, Err(reason)),
         }
     }
-    let elements = places.iter().map(|place| place.base.wrapping_add(events).to_le_bytes().to_vec());
+    let elements = places.iter().map(|place| address_bytes(place.base.wrapping_add(events)));
     let contents = vec![Content::array("vmstat_cpus", elements), Content::array("vmstat_facts", [facts(&numbers)])];
     let schema = schema(u32::try_from(places.len()).unwrap_or(u32::MAX), &known);
     Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(reading) })

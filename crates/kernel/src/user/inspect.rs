@@ -20,6 +20,8 @@ use helpers::{
 };
 use order::{edges, order};
 
+use crate::intf;
+
 /// Instructions of a program.
 pub const MAX_INSNS: usize = 4096;
 /// Bytes that a program reads of the kernel's memory, all its reads together: with the instructions a bound for its time, whatever it finds there.
@@ -91,9 +93,13 @@ const PSEUDO_BTF_ID: u8 = 3;
 /// What libbpf makes of an instruction whose member this kernel has not: a call that nobody may come to, as the verifier makes sure (bpf_core_field_exists() before it).
 const UNRESOLVED: i32 = 0x0bad_2310;
 
-/// `struct onlooker_scratch`: where the block begins, and where it ends.
-const BLOCK_AT: i64 = 56 + 48 + 8 * 10;
-pub(super) const SCRATCH_BYTES: i64 = 56 + 48 + 8 * 1035;
+/// `struct onlooker_scratch`: where the block begins, and where it ends. As [`intf`] has them from the compiled programs, in the type of offsets here.
+const BLOCK_AT: i64 = signed(intf::BLOCK_AT);
+pub(super) const SCRATCH_BYTES: i64 = signed(intf::SCRATCH_BYTES);
+const fn signed(bytes: usize) -> i64 {
+    assert!(bytes < 1 << 31);
+    bytes as i64
+}
 /// Word 1, words 3 to 126, and from two blocks behind the block's begin on.
 const WRITABLE: [(i64, i64); 3] =
     [(BLOCK_AT + 8, BLOCK_AT + 16), (BLOCK_AT + 24, BLOCK_AT + 127 * 8), (BLOCK_AT + 2 * 1024, SCRATCH_BYTES)];

@@ -284,3 +284,35 @@ fn try_read(read: &Read, discovery: &Discovery) -> Result<(), String> {
         None => Err("cannot be read now: it stands at a bad address".into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_is_as_in_the_header() {
+        let header = include_str!("../../bpf/user/intf.h");
+        let number = Number { bytes: 4, is_signed: true };
+        let offsets = vec![0x0202_0202_0202_0202; MAX_HOPS];
+        let read =
+            Read { base: 0x0101_0101_0101_0101, offsets, stride: 0x0303_0303, slot: 0x55, count: 0x0606, number };
+        let (bytes, run) = (read.to_bytes(), u32::try_from(read.bytes()).unwrap_or(u32::MAX).to_le_bytes());
+        let mut at = 0;
+        for (field, value) in [
+            ("base", &[1; 8][..]),
+            ("offsets", &[2; 8 * MAX_HOPS]),
+            ("bytes", &run),
+            ("stride", &[3; 4]),
+            ("slot", &[0x55, 0]),
+            ("count", &[6; 2]),
+            ("hops", &[u8::try_from(MAX_HOPS).unwrap()]),
+            ("shift", &[32]),
+            ("is_signed", &[1]),
+        ] {
+            assert_eq!(&bytes[at..at + value.len()], value, "{field}");
+            assert!(header.contains(&format!("COLLECT_OFFSET(onlooker_user_read, {field}, {at});")), "{field}");
+            at += value.len();
+        }
+        assert!(header.contains(&format!("COLLECT_SIZE(onlooker_user_read, {});", bytes.len())));
+    }
+}
