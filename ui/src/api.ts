@@ -45,6 +45,7 @@ export interface Host {
   cycles: number;
   late: number;
   gaps: Record<string, number>;
+  over_quota: OverQuota[];
   reads: {
     done: number;
     repeated: number;
@@ -54,6 +55,15 @@ export interface Host {
     latency_us: Quantiles & { p90: number };
   };
   lateness_us: Quantiles;
+}
+
+/** What of a host is not kept, since it would cost more than the controller's `[quota]` allows. */
+export interface OverQuota {
+  quota: string;
+  of: string;
+  limit: number;
+  used: number;
+  rows: number;
 }
 
 export interface Quantiles {
@@ -183,6 +193,7 @@ const hostFields: { [K in keyof Host]: Check<Host[K]> } = {
   cycles: number,
   late: number,
   gaps: record(number),
+  over_quota: optional(list(object<OverQuota>({ quota: text, of: text, limit: number, used: number, rows: number })), []),
   reads: object({
     done: number,
     repeated: number,

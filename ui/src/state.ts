@@ -3,6 +3,7 @@
 
 import type { Host, HostState } from "./api";
 import { h, setText } from "./dom";
+import { count } from "./format";
 
 const SIGNS: Record<HostState, string> = { reading: "●", connecting: "◌", silent: "▲", failed: "✕" };
 /** The worst first. */
@@ -89,6 +90,12 @@ export function showPair(node: HTMLElement, pair: Pair): void {
   const { short, help } = words(pair);
   setText(node, short);
   if (node.title !== help) node.title = help;
+}
+
+/** What of a host is not kept, and why; null while all is. */
+export function overQuota(host: Pick<Host, "over_quota">): string | null {
+  const parts = host.over_quota.map(({ quota, of, limit, rows }) => `its ${of === "agent" ? "agent’s" : "programs’"} regions exceed [quota] ${quota} (${count(limit)}): ${count(rows)} rows not kept`);
+  return parts.length === 0 ? null : `Not all of this host is kept: ${parts.join("; ")}.`;
 }
 
 /** The age of a host's values by now. While it is read the age is as sampled; when it is not, it grows. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
-import { pairHelp, pairLong, pairText } from "../src/state";
+import { overQuota, pairHelp, pairLong, pairText } from "../src/state";
 
 describe("who asks and who answers", () => {
   it.each([
@@ -18,5 +18,14 @@ describe("who asks and who answers", () => {
   it("is nobody while a host is not read", () => {
     const pair = { requester: null, via: null };
     expect([pairText(pair), pairLong(pair), pairHelp(pair)]).toEqual(["–", "–", "Nobody answers"]);
+  });
+});
+
+describe("a host that costs more than it may", () => {
+  it("says what is not kept", () => {
+    expect(overQuota({ over_quota: [] })).toBeNull();
+    expect(overQuota({ over_quota: [{ quota: "series", of: "programs", limit: 50_000, used: 1200, rows: 560 }] })).toBe(
+      "Not all of this host is kept: its programs’ regions exceed [quota] series (50\u202f000): 560 rows not kept.",
+    );
   });
 });

@@ -14,7 +14,7 @@ import type { LiveState } from "../live";
 import { poll } from "../poll";
 import { WINDOWS, type TimeWindow } from "../ranges";
 import { hostAddress, replaceParameters } from "../router";
-import { pairHelp, pairLong, showRemoved, showState } from "../state";
+import { overQuota, pairHelp, pairLong, showRemoved, showState } from "../state";
 import { type Page, Trouble } from "./page";
 import { RegionList } from "./regions";
 import { MetricSearch } from "./search";
@@ -292,8 +292,9 @@ class Head {
   show(host: HostDetail): void {
     showState(this.state, host.state);
     setText(this.labels, Object.entries(host.labels).map(([name, value]) => `${name}=${value}`).join(" · "));
-    setHidden(this.error, host.error === null);
-    setText(this.error, host.error ?? "");
+    const problem = [host.error, overQuota(host)].filter((text) => text !== null).join(" ");
+    setHidden(this.error, problem === "");
+    setText(this.error, problem);
     setText(this.fact("Read via"), pairLong(host));
     this.fact("Read via").title = pairHelp(host);
     const gaps = sum(host.gaps);
