@@ -4,23 +4,57 @@
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
-/// Standard output, locked and buffered. Flush it, or its last lines are lost unseen.
-pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
-    BufWriter::with_capacity(64 * 1024, io::stdout().lock())
+use rustix::termios::isatty;
+
+/// Standard output, locked and buffered. Flush it, or its last lines are lost unseen. On a terminal nothing in it steers that; in a file or pipe
+/// every byte is as it is written.
+pub(crate) fn stdout() -> Harmless<BufWriter<StdoutLock<'static>>> {
+    let is_terminal = isatty(io::stdout());
+    Harmless { to: BufWriter::with_capacity(64 * 1024, io::stdout().lock()), is_terminal }
 }
 
-/// A line on standard error. Nothing can be done where that fails.
+/// A line on standard error. Nothing can be done where that fails. Agents' words may be in it.
 pub(crate) fn note(text: &str) {
+    let text = text.lines().map(shown).collect::<Vec<_>>().join("\n");
     let _ = writeln!(io::stderr().lock(), "onlooker: {text}");
 }
 
-/// A foreign text for people's eyes: control characters (a terminal obeys them) and what reorders text are escaped.
+/// Replaces what a terminal would obey by U+FFFD, if it is one: formats for machines carry programs' texts as they are. Each write must be
+/// whole characters.
+#[derive(Debug)]
+pub(crate) struct Harmless<W> {
+    to: W,
+    is_terminal: bool,
+}
+
+impl<W: Write> Write for Harmless<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.is_terminal {
+            return self.to.write(bytes);
+        }
+        let text = String::from_utf8_lossy(bytes);
+        let harmless = |c| if c != '\n' && steers(c) { char::REPLACEMENT_CHARACTER } else { c };
+        self.to.write_all(text.chars().map(harmless).collect::<String>().as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// Control characters, which a terminal obeys, and what reorders or hides text.
+fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// A foreign text for people's eyes: what steers a terminal, reorders or hides text is escaped.
 pub(crate) fn shown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        let hidden = c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
-        if hidden {
+        if steers(c) {
             let _ = write!(out, "{}", c.escape_default());
         } else {
             out.push(c);
@@ -78,6 +112,17 @@ mod tests {
         let mut out = Vec::new();
         table.write(&mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "METRIC    VALUE  AGE\na             1  x\nlonger\u{e9}  123456\n");
+    }
+
+    #[test]
+    fn a_terminal_is_not_steered_and_a_file_gets_every_byte() {
+        let written = |is_terminal| {
+            let mut out = Harmless { to: Vec::new(), is_terminal };
+            writeln!(out, "a{{b=\"\x1b]0;x\x07\u{9b}2J\u{202e}\u{4e2d}\"}} 1").unwrap();
+            String::from_utf8(out.to).unwrap()
+        };
+        assert_eq!(written(true), "a{b=\"\u{fffd}]0;x\u{fffd}\u{fffd}2J\u{fffd}\u{4e2d}\"} 1\n");
+        assert_eq!(written(false), "a{b=\"\x1b]0;x\x07\u{9b}2J\u{202e}\u{4e2d}\"} 1\n");
     }
 
     #[test]

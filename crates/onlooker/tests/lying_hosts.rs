@@ -308,3 +308,36 @@ fn nothing_of_a_host_steers_the_terminal() {
         assert!(out.lines().all(|line| !line.starts_with("31m")), "{out}");
     }
 }
+
+/// What a terminal shows of `onlooker read`: a pty made by script(1).
+fn read_on_a_terminal(host: &Host, arguments: &str) -> String {
+    let answer = frame::encode(&host.answer(responder(&host.memory).port()).encode()).unwrap();
+    let bootstrap = endpoint(None, move |_| answer.clone());
+    let command = format!("{} read {bootstrap} --timeout 5s {arguments}", env!("CARGO_BIN_EXE_onlooker"));
+    let output = Command::new("script")
+        .args(["--quiet", "--return", "--command", &command, "/dev/null"])
+        .env("ONLOOKER_TOKEN", plain_token().text())
+        .stdin(Stdio::null())
+        .output()
+        .expect("script(1), of Debian's bsdutils");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    text
+}
+
+#[test]
+fn a_program_s_texts_do_not_steer_the_terminal() {
+    let (mut host, ..) = host();
+    let hostile = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}\r\n\u{8}";
+    host.region(7, "evil", &[("evil", hostile)], &SHOP.replace("shop_total", "evil_total"));
+    for form in ["--prometheus", "--json", "", "--list", "--regions", "--regions --json", "--interval 50ms --count 2"] {
+        let shown = read_on_a_terminal(&host, form);
+        assert!(shown.contains("evil"), "{form}: {shown:?}");
+        // The terminal's own line ends are CR LF.
+        let steering = |c: char| (c.is_control() && c != '\r' && c != '\n') || c == '\u{202e}';
+        assert!(!shown.replace("\r\n", "\n").contains(|c| steering(c) || c == '\r'), "{form}: {shown:?}");
+    }
+    // A pipe gets what the program said, within what the format escapes.
+    let (_, out, _) = read(&host, &["--prometheus"]);
+    assert!(out.contains("evil=\"\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}\r\\n\u{8}\""), "{out:?}");
+}
