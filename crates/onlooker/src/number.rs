@@ -89,6 +89,11 @@ pub(crate) fn span(ns: i128) -> String {
     }
 }
 
+/// An age for people. Clocks are compared by a round trip, so what is younger than that may even seem to come from the future.
+pub(crate) fn age(ns: i128) -> String {
+    if ns < 100_000 { "<0.1 ms".into() } else { span(ns) }
+}
+
 /// Parses `500ms`, `2s`, `1min`, `1h`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -164,6 +169,11 @@ mod tests {
             assert_eq!(with_unit(value, unit), text, "{value} {unit}");
         }
         let spans = [(900, "0.9 us"), (250_000_000, "250 ms"), (-1_500_000_000, "-1.5 s"), (600_000_000_000, "10 min")];
+        for (ns, text) in
+            [(-24_000, "<0.1 ms"), (0, "<0.1 ms"), (99_999, "<0.1 ms"), (100_000, "100 us"), (2_000_000, "2.0 ms")]
+        {
+            assert_eq!(age(ns), text);
+        }
         for (ns, text) in spans {
             assert_eq!(span(ns), text);
         }

@@ -180,7 +180,11 @@ fn keys_do_what_they_say_and_q_gives_the_terminal_back() {
     until("no pause", || top.shown().line("PAUSED at").is_none().then_some(()));
     top.press("q");
     assert_eq!(top.ended(), 0);
-    assert!(top.shown().raw.contains("\u{1b}[38;5;"), "colours");
+    let raw = top.shown().raw;
+    assert!(raw.contains("\u{1b}[38;5;"), "colours");
+    // A terminal that knows it shows whole frames only.
+    let (began, ended) = (raw.matches("\u{1b}[?2026h").count(), raw.matches("\u{1b}[?2026l").count());
+    assert!(began > 1 && ended >= began, "{began} frames begun, {ended} ended");
 }
 
 #[test]
@@ -241,6 +245,15 @@ fn without_a_terminal_there_is_once() {
         output.status.code() == Some(1) && said.contains("needs a terminal") && said.contains("onlooker read"),
         "{said}"
     );
+    for (arguments, why) in [
+        (["--region", "nosuch"], "no region `nosuch`: "),
+        (["--search", "no such words"], "no series has all of these words: no such words ("),
+    ] {
+        let output = top(&[&["--once"][..], &arguments[..]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(3) && said.contains(why) && !said.contains("Esc"), "{said}");
+        assert!(output.stdout.is_empty(), "{:?}", output.stdout);
+    }
     let output = top(&["--once", "--search", "node_network_receive_bytes", "--sort", "rate", "--width", "100"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && text.contains("no gaps in") && text.contains("RATEv"), "{text}");

@@ -97,9 +97,18 @@ pub(crate) fn read(host: &Host) -> Session {
 
 /// A reading at another time.
 pub(crate) fn read_at(host: &Host, now_ns: u64) -> Session {
-    let mut session = Session::new(&host.answer(1), Via::Tcp, 64, Limits { tries: 1, ..Limits::default() });
-    read_host(&mut Direct(host, Vec::new()), &mut session, u64::MAX, || now_ns).unwrap();
+    let mut session = session_of(host);
+    read_into(host, &mut session, now_ns);
     session
+}
+
+/// A session that has read nothing.
+pub(crate) fn session_of(host: &Host) -> Session {
+    Session::new(&host.answer(1), Via::Tcp, 64, Limits { tries: 1, ..Limits::default() })
+}
+
+pub(crate) fn read_into(host: &Host, session: &mut Session, now_ns: u64) {
+    read_host(&mut Direct(host, Vec::new()), session, u64::MAX, || now_ns).unwrap();
 }
 
 pub(crate) fn session() -> Session {

@@ -3,7 +3,7 @@
 
 use super::directory::label_text;
 use super::samples::{Collected, Row};
-use crate::number::{span, with_unit};
+use crate::number::{age, with_unit};
 use crate::output::{Table, shown};
 use onlooker_region::columns::Value;
 use onlooker_region::histogram::Shape;
@@ -43,7 +43,7 @@ pub(super) fn write(
             cells.push(rate(row, relation, rates, &mut next));
         }
         cells.push(match row.time_ns {
-            Some(time_ns) => span(relation.age_ns(time_ns, row.answered_ns)),
+            Some(time_ns) => age(relation.age_ns(time_ns, row.answered_ns)),
             None => "live".into(),
         });
         table.row(cells);

@@ -6,6 +6,7 @@
 mod machine;
 mod model;
 mod motion;
+mod pace;
 mod reader;
 mod screen;
 mod series;
@@ -18,6 +19,7 @@ mod tests;
 
 use crate::host::{ByChoice, Choice, HostError, Options, Target, addresses};
 use crate::number::parse_duration;
+use crate::suggest::nearest;
 use crate::{End, Failure, output, token};
 use model::Model;
 use onlooker_transport::clock::{Moment, steady_ns};
@@ -27,6 +29,7 @@ use ratatui::crossterm::event::{self, Event};
 use ratatui::layout::Rect;
 use reader::Reader;
 use rustix::termios::isatty;
+use std::collections::{BTreeSet, HashSet};
 use std::io::{self, Write as _};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -62,7 +65,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     timeout: Duration,
     /// Column that the series are sorted by at first
-    #[arg(long, value_name = "COLUMN", value_enum, default_value = "name")]
+    #[arg(long, value_name = "COLUMN", value_enum, default_value = "active")]
     sort: Column,
     /// Only series with these words in name, labels or region
     #[arg(long, value_name = "WORDS", default_value = "")]
@@ -92,7 +95,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
     let is_local = addresses.iter().all(|address| address.ip().is_loopback());
     let token = arguments.token.token(is_local).map_err(HostError::from)?;
     let now = Moment::now();
-    let model = Model::new(arguments.target.to_string(), arguments.interval, (now.steady_ns, now.utc_ns));
+    let mut model = Model::new(arguments.target.to_string(), arguments.interval, (now.steady_ns, now.utc_ns));
+    model.follow(&HashSet::new(), arguments.region.as_deref());
     let options =
         Options { choice: arguments.via, by: arguments.by, timeout: arguments.timeout, limits: Limits::default() };
     let reader = Reader::start(model, arguments.target.clone(), addresses, token, options)?;
@@ -100,6 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
         sort: arguments.sort,
         search: arguments.search.clone(),
         region: arguments.region.clone(),
+        is_whole: arguments.once,
         ..View::default()
     };
     if arguments.once { once(&reader, view, arguments.width) } else { live(&reader, view) }
@@ -130,15 +135,16 @@ fn live(reader: &Reader, mut view: View) -> Result<End, Failure> {
         }
         let since = drawn.map_or(FRAME, |drawn| drawn.elapsed());
         if since >= FRAME {
-            let model = reader.model();
+            let mut model = reader.model();
             // Ages and waits go on by themselves while nothing comes, but need not be redrawn so often.
             if is_wanted || (model.version != version && view.paused.is_none()) || since >= 5 * FRAME {
                 version = model.version;
                 let now_ns = steady_ns();
-                screen.terminal.draw(|frame| {
+                screen.draw(|frame| {
                     let area = frame.area();
                     screen::draw(&mut view, &model, now_ns, theme, area, frame.buffer_mut());
                 })?;
+                model.follow(&view.in_view, view.region.as_deref());
                 drawn = Some(Instant::now());
                 is_wanted = false;
             }
@@ -166,20 +172,45 @@ fn live(reader: &Reader, mut view: View) -> Result<End, Failure> {
     }
 }
 
+/// Why nothing is shown of what was asked for; `None` where something is, or nothing was.
+fn nothing(view: &View, model: &Model) -> Option<String> {
+    let names: BTreeSet<&str> = model.regions.iter().map(|(name, _)| name.as_str()).collect();
+    if let Some(region) = view.region.as_deref().filter(|region| !names.contains(region)) {
+        let hint = match nearest(region, names.into_iter()).as_slice() {
+            [] => format!("`onlooker read {} --regions` shows all", model.target),
+            near => format!("did you mean {}?", near.join(", ")),
+        };
+        return Some(format!("no region `{}`: {hint}", output::shown(region)));
+    }
+    if view.search.trim().is_empty() || !view.rows(model).is_empty() {
+        return None;
+    }
+    let (search, all) = (output::shown(&view.search), model.series.len());
+    let region = view.region.as_ref().map_or_else(String::new, |region| format!(" of region {region}"));
+    Some(format!("no series{region} has all of these words: {search} ({all} series are there)"))
+}
+
 /// One frame with all series, as text.
 fn once(reader: &Reader, mut view: View, width: u16) -> Result<End, Failure> {
     let begin = Instant::now();
     let is_down = loop {
         std::thread::sleep(Duration::from_millis(10));
-        let model = reader.model();
+        let mut model = reader.model();
         if model.down.is_some() || reader.has_ended() {
             break true;
         }
+        let rows = view.rows(&model);
+        let shown = rows.into_iter().map(|index| model.series[index].key.region).collect();
+        model.follow(&shown, view.region.as_deref());
         if model.readings >= 2 && begin.elapsed() >= ONCE {
             break false;
         }
     };
     let model = reader.model();
+    if let Some(why) = nothing(&view, &model) {
+        output::note(&why);
+        return Ok(if is_down { End::Incomplete } else { End::NothingMatched });
+    }
     let height = screen::full_height(&view, &model, width).min(ONCE_ROWS);
     let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
     let area = buffer.area;

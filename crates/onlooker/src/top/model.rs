@@ -5,13 +5,14 @@
 //! agent began anew) goes on as the same row. What is not read any more stays for [`KEPT_NS`] and is dimmed. While the host is down nothing goes.
 
 use super::motion::Taken;
-use super::series::{Key, Series, text_of};
+use super::pace::Pace;
+use super::series::{Key, Role, Series, text_of};
 use crate::host::{Connection, Reading};
 use onlooker_region::schema::{Group, Schema};
 use onlooker_transport::Via;
 use onlooker_transport::clock::Relation;
 use onlooker_transport::reader::{Frame, Problem, Session, outcome_name, reason};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 /// How long a series stays that is not there any more.
@@ -53,8 +54,11 @@ pub(super) struct Model {
     by_key: HashMap<Key, usize>,
     by_text: HashMap<String, usize>,
     next_id: u64,
-    /// Regions of the last reading, in the directory's order, and what was wrong with them.
+    /// The host's regions, in the directory's order, and what was wrong with them when they were read last.
     pub(super) regions: Vec<(String, Option<String>)>,
+    troubles: HashMap<u64, String>,
+    /// Which of them are read when.
+    pub(super) pace: Pace,
     pub(super) left_out: u64,
     /// Due readings (of regions too) that gave nothing, by reason.
     pub(super) gaps: BTreeMap<&'static str, u64>,
@@ -81,6 +85,8 @@ impl Model {
             by_text: HashMap::new(),
             next_id: 0,
             regions: Vec::new(),
+            troubles: HashMap::new(),
+            pace: Pace::default(),
             left_out: 0,
             gaps: BTreeMap::new(),
             readings: 0,
@@ -113,17 +119,19 @@ impl Model {
 
     /// What a reading found.
     pub(super) fn take(&mut self, session: &Session, relation: &Relation, now_ns: u64) {
-        self.regions.clear();
         (self.read_ns, self.left_out, self.oldest) = (now_ns, 0, None);
         let mut oldest: Option<(u64, usize)> = None;
         for frame in session.frames() {
-            let trouble = trouble(&frame);
-            if let Some((why, _)) = trouble {
+            let region = frame.entry().identity.word();
+            self.troubles.remove(&region);
+            if let Some((why, text)) = trouble(&frame) {
                 self.gap(why, 1);
+                self.troubles.insert(region, text);
             }
-            self.regions.push((crate::output::shown(&frame.entry().name), trouble.map(|(_, text)| text)));
+            self.pace.was_read(region, now_ns);
             self.frame(&frame, relation, now_ns, &mut oldest);
         }
+        self.list(session);
         self.oldest = oldest.map(|(age_ns, index)| (age_ns, self.series[index].name.clone()));
         for (block, reject) in session.control_refused() {
             let _ = block;
@@ -133,6 +141,27 @@ impl Model {
         self.down = None;
         self.version += 1;
         self.forget(now_ns);
+    }
+
+    fn list(&mut self, session: &Session) {
+        let entries = session.directory().regions().filter(|entry| session.serves(entry));
+        let mut words = HashSet::new();
+        self.regions.clear();
+        for entry in entries {
+            let word = entry.identity.word();
+            words.insert(word);
+            self.regions.push((crate::output::shown(&entry.name), self.troubles.get(&word).cloned()));
+        }
+        self.troubles.retain(|word, _| words.contains(word));
+        self.pace.keep(&words);
+    }
+
+    /// What is in view, and the only region that is to be shown: from now on these are read every time, and what says how the
+    /// machine is.
+    pub(super) fn follow(&mut self, in_view: &HashSet<u64>, region: Option<&str>) {
+        let machine = self.series.iter().filter(|series| series.role != Role::Other).map(|series| series.key.region);
+        let followed = machine.chain(in_view.iter().copied()).collect();
+        self.pace.follow(followed, region);
     }
 
     fn frame(&mut self, frame: &Frame, relation: &Relation, now_ns: u64, oldest: &mut Option<(u64, usize)>) {
@@ -153,7 +182,8 @@ impl Model {
             let age_ns = sample.time_ns.map(|time_ns| relation.age_ns(time_ns, answered_ns));
             let age_ns = age_ns.map(|age_ns| u64::try_from(age_ns.max(0)).unwrap_or(u64::MAX).min(answered_ns));
             let acquired_ns = answered_ns - age_ns.unwrap_or(0);
-            if let Some(age_ns) = age_ns.filter(|age_ns| oldest.is_none_or(|(oldest, _)| *age_ns > oldest)) {
+            let told = age_ns.filter(|_| !self.pace.is_seldom(series.key.region));
+            if let Some(age_ns) = told.filter(|age_ns| oldest.is_none_or(|(oldest, _)| *age_ns > oldest)) {
                 *oldest = Some((age_ns, index));
             }
             (series.value, series.read_ns, series.acquired_ns) = (sample.value, now_ns, age_ns.map(|_| acquired_ns));
@@ -254,9 +284,9 @@ impl Model {
         is_down.then_some(silent_ns)
     }
 
-    /// Whether a series was in the last reading.
+    /// Whether a series was there when its region was read last.
     pub(super) fn is_fresh(&self, series: &Series) -> bool {
-        series.read_ns == self.read_ns
+        self.pace.read_ns(series.key.region).is_some_and(|read_ns| series.read_ns >= read_ns)
     }
 
     /// Wall clock of an instant of the steady clock, ns since 1970.

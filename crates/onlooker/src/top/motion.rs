@@ -66,6 +66,11 @@ impl Motion {
         self.snapshots.clear();
     }
 
+    /// Whether there was anything but zero in the last minute.
+    pub(super) fn has_moved(&self) -> bool {
+        self.past.iter().flatten().any(|shown| *shown != 0.0)
+    }
+
     pub(super) fn take(&mut self, taken: Taken) {
         match taken.metric {
             Metric::Counter | Metric::Histogram => self.count(taken),

@@ -2,7 +2,7 @@
 //! The thread that reads the host: at due times while it answers, with growing pauses while it does not.
 
 use super::model::Model;
-use crate::host::{Connection, HostError, Options, Target};
+use crate::host::{Connection, HostError, Options, Reading, Target};
 use crate::read::Due;
 use onlooker_bootstrap::Token;
 use onlooker_transport::Error;
@@ -78,9 +78,13 @@ fn lock(model: &Mutex<Model>) -> MutexGuard<'_, Model> {
     model.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All series are wanted.
-fn prepare(session: &mut Session) {
-    session.select(|_, _| true);
+/// Reads what the pace wants by now.
+fn read(model: &Mutex<Model>, connection: &mut Connection) -> Result<Reading, HostError> {
+    let (pace, now_ns) = (Arc::new(lock(model).pace.clone()), steady_ns());
+    connection.read(&|session: &mut Session| {
+        let pace = pace.clone();
+        session.select(move |entry, _| pace.wants(entry.identity.word(), &entry.name, now_ns));
+    })
 }
 
 fn connect(
@@ -91,7 +95,7 @@ fn connect(
     options: Options,
 ) -> Result<Connection, HostError> {
     let mut connection = Connection::open(target, addresses, token, options)?;
-    let reading = connection.read(&prepare)?;
+    let reading = read(model, &mut connection)?;
     lock(model).read(&connection, &reading, steady_ns());
     Ok(connection)
 }
@@ -108,7 +112,7 @@ fn go_on(model: &Mutex<Model>, stop: &AtomicBool, mut connection: Connection) {
         if stop.load(Ordering::Relaxed) {
             return;
         }
-        match connection.read(&prepare) {
+        match read(model, &mut connection) {
             Ok(reading) => {
                 failures = 0;
                 lock(model).read(&connection, &reading, steady_ns());

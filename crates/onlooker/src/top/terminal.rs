@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The terminal while it is ours: raw, on the alternate screen, cursor hidden; given back however this ends: by quitting, by a signal, by a panic.
 
-use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
-use ratatui::crossterm::{cursor, execute};
+use ratatui::crossterm::terminal::{
+    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
+    enable_raw_mode,
+};
+use ratatui::crossterm::{cursor, execute, queue};
+use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
@@ -33,6 +36,14 @@ impl Screen {
         begin()?;
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout())).inspect_err(|_| give_back())?;
         Ok(Self { terminal })
+    }
+
+    /// Draws so that a terminal which can (`CSI ? 2026`) shows the frame at once, never half of it; others pass over the words.
+    pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame)) -> io::Result<()> {
+        queue!(io::stdout(), BeginSynchronizedUpdate)?;
+        let drawn = self.terminal.draw(draw).map(|_| ());
+        execute!(io::stdout(), EndSynchronizedUpdate)?;
+        drawn
     }
 
     /// Whether it is still ours; a panic elsewhere has given it back.
@@ -64,7 +75,7 @@ fn begin() -> io::Result<()> {
 /// Nothing can be done where that fails.
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
-        let _ = execute!(io::stdout(), cursor::Show, LeaveAlternateScreen);
+        let _ = execute!(io::stdout(), EndSynchronizedUpdate, cursor::Show, LeaveAlternateScreen);
         let _ = disable_raw_mode();
     }
 }

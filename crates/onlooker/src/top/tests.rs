@@ -366,6 +366,10 @@ fn any_size_is_drawn_and_nothing_of_a_host_steers_the_terminal() {
     let mut world = World::new();
     let bad = "{\"name\":\"bad\",\"groups\":[{\"kind\":\"plain\",\"blocks\":1,\"fields\":[{\"name\":\"bad\",\"metric\":\"gauge\",\"type\":\"u64\"}]}]}";
     world.host.region(9, "bad", &[("a", "\u{1b}[2J\u{202e}\u{4e2d}\u{6587}\r\n")], bad);
+    // What is wide, endless, or stands on nothing.
+    let wide = "\u{4e2d}".repeat(20) + &"e\u{301}\u{300}".repeat(20) + &"\u{ad}\u{2063}\u{9b}31m".repeat(8);
+    world.host.region(10, "wide\u{9b}", &[("b", &wide)], bad);
+    world.host.region(11, &"w".repeat(100), &[("long", &"\u{4e2d}".repeat(80))], bad);
     (0..70).for_each(|_| world.second());
     let mut view = View::default();
     for width in (0..60).chain([79, 80, 100, 132, 200, 300]) {
@@ -374,7 +378,8 @@ fn any_size_is_drawn_and_nothing_of_a_host_steers_the_terminal() {
                 view.shows_help = silent && height % 3 == 0;
                 world.now_ns += if silent { 5 * S } else { 0 };
                 for line in world.lines(&mut view, width, height) {
-                    assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line:?}");
+                    assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}' || c == '\u{2063}'), "{line:?}");
+                    assert!(line.chars().count() <= 8 * usize::from(width), "{line:?}");
                 }
                 world.now_ns -= if silent { 5 * S } else { 0 };
             }
@@ -398,4 +403,65 @@ fn without_colour_there_is_none() {
         let buffer = world.buffer(&mut View::default(), 120, 40, Theme::coloured());
         assert!(buffer.content.iter().any(|cell| cell.fg != Color::Reset));
     }
+}
+
+/// Blocks that readings of two seconds cost with a table of a thousand blocks and one of all connections, neither in view.
+#[test]
+fn what_is_out_of_view_is_hardly_read() {
+    let table = |name: &str| {
+        format!(
+            r#"{{"name":"{name}","groups":[{{"kind":"table","blocks":200,"key":[{{"name":"k","type":"u64"}}],"fields":[{{"name":"{name}_x","metric":"gauge","type":"i64"}}]}}]}}"#
+        )
+    };
+    let mut host = fixture::host();
+    host.region(2, "node_all", &[], MACHINE);
+    host.region(3, "processes", &[], &table("processes"));
+    host.region(4, "tcp_connections", &[], &table("tcp_connections"));
+    let mut session = fixture::session_of(&host);
+    let mut model = Model::new("h".into(), Duration::from_millis(100), (0, 0));
+    let mut view = View { search: "node_load1".into(), ..View::default() };
+    let mut blocks = Vec::new();
+    for tenth in 0..20 {
+        let now_ns = 10 * S + tenth * S / 10;
+        let pace = model.pace.clone();
+        session.select(move |entry, _| pace.wants(entry.identity.word(), &entry.name, now_ns));
+        let before = session.counters().blocks;
+        fixture::read_into(&host, &mut session, now_ns);
+        blocks.push(session.counters().blocks - before);
+        model.take(&session, &relation(), now_ns);
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        terminal
+            .draw(|frame| {
+                let area = frame.area();
+                screen::draw(&mut view, &model, now_ns, Theme::plain(), area, frame.buffer_mut());
+            })
+            .unwrap();
+        model.follow(&view.in_view, view.region.as_deref());
+        if tenth == 19 {
+            let text: String = terminal.backend().buffer().content.iter().map(ratatui::buffer::Cell::symbol).collect();
+            assert!(text.contains("1 of 4 regions every 100 ms, others 5.0 s, not tcp_connections"), "{text}");
+        }
+    }
+    assert!(blocks[0] > 200 && blocks[0] < 400, "once all but the connections: {blocks:?}");
+    assert!(blocks[1..].iter().all(|blocks| *blocks <= 4), "{blocks:?}");
+    // Chosen by name, they are read.
+    view.region = Some("tcp_connections".into());
+    model.follow(&view.in_view, view.region.as_deref());
+    let pace = model.pace.clone();
+    session.select(move |entry, _| pace.wants(entry.identity.word(), &entry.name, 13 * S));
+    let before = session.counters().blocks;
+    fixture::read_into(&host, &mut session, 13 * S);
+    assert!(session.counters().blocks - before >= 200);
+}
+
+#[test]
+fn what_moves_comes_first_and_zeros_last() {
+    let mut world = World::new();
+    (0..3).for_each(|_| world.second());
+    let names = world.names(&View { sort: Column::Active, ..View::default() });
+    let place = |name: &str| names.iter().position(|other| other.starts_with(name)).unwrap();
+    assert!(place("node_network_receive_bytes_total") < place("shop_version"));
+    assert!(place("node_load1") < place("shop_version"));
+    // Counters that stand still.
+    assert!(place("node_cpu_seconds_total") < place("shop_requests_total"));
 }

@@ -3,12 +3,16 @@
 
 use super::model::Model;
 use super::series::Series;
+use onlooker_region::schema::Metric;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 /// A column that can be sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Column {
+    /// Who uses the processors, then what moves, by name; what was zero for a minute comes last.
+    Active,
     Name,
     Value,
     Rate,
@@ -16,13 +20,16 @@ pub(super) enum Column {
 }
 
 impl Column {
-    pub(super) const ALL: [Self; 4] = [Self::Name, Self::Value, Self::Rate, Self::Change];
+    pub(super) const ALL: [Self; 5] = [Self::Active, Self::Name, Self::Value, Self::Rate, Self::Change];
 
     /// Names ascend, numbers descend, unless turned round.
     fn descends(self) -> bool {
-        self != Self::Name
+        !matches!(self, Self::Active | Self::Name)
     }
 }
+
+/// Who uses the processors: the first question of who looks at a host.
+const BUSY: [&str; 2] = ["onlooker_process_cpu_seconds_total", "container_cpu_usage_seconds_total"];
 
 /// What a key asks of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +58,10 @@ pub(super) struct View {
     /// Rows that the table has, as last drawn.
     pub(super) height: usize,
     pub(super) shows_help: bool,
+    /// Each row stands for itself: nothing is left out that the row above has, too.
+    pub(super) is_whole: bool,
+    /// Regions (identity words) with a row on the screen, as last drawn.
+    pub(super) in_view: HashSet<u64>,
     /// What is looked at instead of what comes in, and since when.
     pub(super) paused: Option<(Box<Model>, u64)>,
 }
@@ -67,6 +78,8 @@ impl Default for View {
             top: 0,
             height: 10,
             shows_help: false,
+            is_whole: false,
+            in_view: HashSet::new(),
             paused: None,
         }
     }
@@ -94,12 +107,26 @@ impl View {
             }
             return rows;
         }
+        if self.sort == Column::Active {
+            let mut placed: Vec<(u8, f64, usize)> =
+                rows.into_iter().map(|index| activity(&series[index], index)).collect();
+            placed.sort_unstable_by(|a, b| {
+                a.0.cmp(&b.0).then_with(|| b.1.total_cmp(&a.1)).then_with(|| by_name(&a.2, &b.2))
+            });
+            let mut rows: Vec<usize> = placed.into_iter().map(|(_, _, index)| index).collect();
+            if self.is_turned {
+                rows.reverse();
+            }
+            return rows;
+        }
         let number = |index: &usize| {
             let series = &series[*index];
             match self.sort {
                 Column::Value => series.number(),
                 Column::Rate => series.motion.rate().unwrap_or(f64::NEG_INFINITY),
-                Column::Name | Column::Change => series.motion.change().map_or(f64::NEG_INFINITY, f64::abs),
+                Column::Active | Column::Name | Column::Change => {
+                    series.motion.change().map_or(f64::NEG_INFINITY, f64::abs)
+                }
             }
         };
         let mut keyed: Vec<(f64, usize)> = rows.iter().map(|index| (number(index), *index)).collect();
@@ -156,7 +183,8 @@ impl View {
 
     /// All regions, then each of them, round and round.
     fn next_region(&mut self, model: &Model, back: bool) {
-        let mut names: Vec<&str> = model.series.iter().map(|series| series.region.as_str()).collect();
+        let mut names: Vec<&str> = model.regions.iter().map(|(name, _)| name.as_str()).collect();
+        names.extend(model.series.iter().map(|series| series.region.as_str()));
         names.sort_unstable();
         names.dedup();
         let at =
@@ -196,6 +224,7 @@ impl View {
             KeyCode::PageDown => self.go(model, |at, _| at + page),
             KeyCode::Home | KeyCode::Char('g') => self.go(model, |_, _| 0),
             KeyCode::End | KeyCode::Char('G') => self.go(model, |_, last| last),
+            KeyCode::Char('0' | 'a') => self.sort_by(Column::Active),
             KeyCode::Char('1' | 'n') => self.sort_by(Column::Name),
             KeyCode::Char('2' | 'v') => self.sort_by(Column::Value),
             KeyCode::Char('3' | 'e') => self.sort_by(Column::Rate),
@@ -237,6 +266,17 @@ impl View {
         }
         (self.selected, self.top) = (None, 0);
         Action::Redraw
+    }
+}
+
+/// Place among others by activity, order within the place, index. The least comes first.
+fn activity(series: &Series, index: usize) -> (u8, f64, usize) {
+    let rate = series.motion.rate().unwrap_or(0.0);
+    let uses_cpu = BUSY.contains(&series.name.as_str());
+    match (series.metric == Metric::Info || !series.motion.has_moved(), uses_cpu && rate > 0.0) {
+        (true, _) => (2, 0.0, index),
+        (false, true) => (0, rate, index),
+        (false, false) => (1, 0.0, index),
     }
 }
 

@@ -2,6 +2,7 @@
 //! Who is looked at, who answers, how well it goes.
 
 use super::super::model::Model;
+use super::super::pace::REST_NS;
 use super::super::theme::Theme;
 use super::{Pen, clock, wrapped};
 use crate::number::span;
@@ -54,19 +55,31 @@ fn first(pen: &mut Pen, model: &Model, is_paused: bool, now_ns: u64, theme: Them
 
 /// How it is read and how old that is.
 fn state(pen: &mut Pen, y: u16, model: &Model, now_ns: u64, theme: Theme) {
+    let every = |ns: u128| span(i128::try_from(ns).unwrap_or(0));
+    let (followed, regions) = (model.pace.followed(), model.regions.len());
     let mut pieces = vec![
-        (format!("read every {}", span(i128::try_from(model.interval.as_nanos()).unwrap_or(0))), theme.dim()),
-        ("   age ".into(), theme.dim()),
-        (span(i128::from(now_ns.saturating_sub(model.read_ns))), theme.strong()),
+        ("age ".into(), theme.dim()),
+        (crate::number::age(i128::from(now_ns.saturating_sub(model.read_ns))), theme.strong()),
+        (format!("   {followed} of {regions} regions every {}", every(model.interval.as_nanos())), theme.dim()),
     ];
+    // Nobody shall take what is read seldom, or not at all, for what is read always.
+    if followed < regions {
+        let rest = u128::from(REST_NS).max(model.interval.as_nanos());
+        pieces.push((format!(", others {}", every(rest)), theme.dim()));
+    }
+    let left_out = model.regions.iter().map(|(name, _)| name.as_str()).filter(|name| model.pace.leaves_out(name));
+    let left_out: Vec<&str> = left_out.collect();
+    if !left_out.is_empty() {
+        pieces.push((format!(", not {}", left_out.join(", ")), theme.warn()));
+    }
     if let Some((age_ns, name)) = &model.oldest {
         let age_ns = age_ns + now_ns.saturating_sub(model.read_ns);
-        pieces.push((format!(", oldest {} ({name})", span(i128::from(age_ns))), theme.dim()));
+        pieces.push((format!("   oldest {} ({name})", span(i128::from(age_ns))), theme.dim()));
     }
     if let Some(told) = &model.told {
         pieces.push((format!("   clock +-{}", span(i128::from(told.relation.error_ns(now_ns)))), theme.dim()));
     }
-    pieces.push((format!("   {} regions, {} series", model.regions.len(), model.series.len()), theme.dim()));
+    pieces.push((format!("   {} series", model.series.len()), theme.dim()));
     if model.left_out > 0 {
         pieces.push((format!(", {} more left out", model.left_out), theme.warn()));
     }

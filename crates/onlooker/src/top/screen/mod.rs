@@ -14,6 +14,7 @@ use super::view::View;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use unicode_width::UnicodeWidthStr as _;
 
 /// Rows that the table shall have before anything else gets some.
 const TABLE_ROWS: u16 = 6;
@@ -39,7 +40,7 @@ impl Pen<'_> {
 
     /// Writes so that it ends before column `end`, if there is room from `begin` on.
     pub(super) fn put_right(&mut self, begin: u16, end: u16, y: u16, text: &str, style: Style) {
-        let width = u16::try_from(text.chars().count()).unwrap_or(u16::MAX);
+        let width = u16::try_from(text.width()).unwrap_or(u16::MAX);
         if let Some(x) = end.checked_sub(width).filter(|x| *x >= begin) {
             self.put(x, y, text, style);
         }
@@ -124,7 +125,7 @@ fn footer_of(pen: &mut Pen, view: &View, model: &Model, chosen: Option<usize>, t
         pen.put(x + 2, last, "Enter keep  Esc clear", theme.dim());
         return;
     }
-    pen.put(0, last, "q quit  / search  r region  1-4 s sort  i turn  space pause  ? help", theme.dim());
+    pen.put(0, last, "q quit  / search  r region  0-4 s sort  i turn  space pause  ? help", theme.dim());
 }
 
 /// Rows that a whole table and everything else take: for a frame that nobody scrolls.

@@ -11,6 +11,7 @@ use super::machine::level;
 use crate::number::span;
 use onlooker_region::schema::Metric;
 use ratatui::style::Style;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Widths of the columns; 0: not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +24,17 @@ struct Widths {
     age: u16,
 }
 
-/// What the name shall have before other columns are shown.
+/// What the name shall have before other columns are shown, and before those are that one can do without.
 const NAME: u16 = 28;
+const NAME_IN_FULL: u16 = 44;
+/// Widths that the column `VALUE` has: few, so that columns stay where they are while values change.
+const VALUES: [u16; 4] = [11, 14, 20, 28];
 
 impl Widths {
-    fn of(width: u16, has_histograms: bool) -> Self {
-        let mut widths =
-            Self { name: 0, value: if has_histograms { 28 } else { 14 }, rate: 0, change: 0, spark: 0, age: 0 };
+    /// `longest`: of the values in view.
+    fn of(width: u16, longest: usize) -> Self {
+        let value = VALUES.into_iter().find(|value| longest <= usize::from(*value)).unwrap_or(VALUES[3]);
+        let mut widths = Self { name: 0, value, rate: 0, change: 0, spark: 0, age: 0 };
         let mut rest = width.saturating_sub(NAME + widths.value + 1);
         let mut give = |wanted: u16, to: &mut u16| {
             if *to < wanted && rest > wanted - *to {
@@ -38,9 +43,16 @@ impl Widths {
             }
         };
         give(13, &mut widths.rate);
+        rest = rest.saturating_sub(NAME_IN_FULL - NAME);
+        let mut give = |wanted: u16, to: &mut u16| {
+            if *to < wanted && rest > wanted - *to {
+                rest -= wanted - *to + u16::from(*to == 0);
+                *to = wanted;
+            }
+        };
+        give(8, &mut widths.age);
         give(10, &mut widths.spark);
         give(8, &mut widths.change);
-        give(8, &mut widths.age);
         // A wider line only where names have room with their labels.
         for (wider, least) in [(15, 0), (20, 110), (30, 150)] {
             if width >= least {
@@ -67,15 +79,20 @@ pub(super) fn draw(pen: &mut Pen, view: &mut View, model: &Model, now_ns: u64, t
     let height = pen.area.height.saturating_sub(1);
     let position = view.position(model, &rows);
     view.scroll(position, rows.len(), usize::from(height));
-    let has_histograms = rows.iter().any(|index| model.series[*index].metric == Metric::Histogram);
-    let widths = Widths::of(pen.area.width, has_histograms);
+    let window = || rows.iter().copied().skip(view.top).take(usize::from(height));
+    let longest = window().map(|index| model.series[index].value_text().width()).max().unwrap_or(0);
+    let widths = Widths::of(pen.area.width, longest);
+    view.in_view = window().map(|index| model.series[index].key.region).collect();
     heading(pen, view, model, (position, rows.len()), widths, theme);
     let is_down = model.silent_ns(now_ns).is_some();
+    let mut above: Option<&str> = None;
     for (place, index) in rows.iter().enumerate().skip(view.top).take(usize::from(height)) {
         let y = u16::try_from(place - view.top + 1).unwrap_or(u16::MAX);
         let series = &model.series[*index];
         let is_old = is_down || !model.is_fresh(series);
-        row(pen, y, series, model, (widths, now_ns, is_old), theme);
+        let repeats = above == Some(&series.name) && !view.is_whole && place != position;
+        above = Some(&series.name);
+        row(pen, y, series, model, (widths, now_ns, is_old, repeats), theme);
         if place == position {
             pen.style_row(y, theme.selected());
         }
@@ -151,11 +168,11 @@ fn row(
     y: u16,
     series: &Series,
     model: &Model,
-    (widths, now_ns, is_old): (Widths, u64, bool),
+    (widths, now_ns, is_old, repeats): (Widths, u64, bool, bool),
     theme: Theme,
 ) {
     let style = |style: Style| if is_old { theme.dim() } else { style };
-    let (name, labels) = fitted(&series.name, &series.labels, widths.name);
+    let (name, labels) = fitted(&series.name, &series.labels, widths.name, repeats);
     let x = pen.put(0, y, &name, style(Style::new()));
     if !labels.is_empty() {
         pen.put(x + 1, y, &labels, style(theme.dim()));
@@ -175,7 +192,7 @@ fn row(
 
 fn age(series: &Series, now_ns: u64, is_old: bool) -> String {
     match series.acquired_ns {
-        Some(acquired_ns) => span(i128::from(now_ns.saturating_sub(acquired_ns))),
+        Some(acquired_ns) => crate::number::age(i128::from(now_ns.saturating_sub(acquired_ns))),
         None if is_old => span(i128::from(now_ns.saturating_sub(series.read_ns))),
         None => "live".into(),
     }
@@ -205,38 +222,92 @@ fn spark(series: &Series, step: u64, width: usize) -> String {
     past.iter().enumerate().map(glyph).collect()
 }
 
-/// Name and labels that have room together. The labels tell series of one name apart, so they get half if they need it; of the name, beginning and end stay.
-fn fitted(name: &str, labels: &str, width: u16) -> (String, String) {
-    let (name_width, labels_width) = (name.chars().count(), labels.chars().count());
+/// Name and labels that have room together. Of the name, beginning and end stay; the labels, which tell series of one name apart,
+/// get what the name leaves, and a third at least. Where the row above has the same name (`repeats`), and both have no room,
+/// the name is left out.
+fn fitted(name: &str, labels: &str, width: u16, repeats: bool) -> (String, String) {
+    let (name_width, labels_width) = (name.width(), labels.width());
     let width = usize::from(width);
     if labels.is_empty() || width < 12 {
         return (cut_middle(name, width), String::new());
     }
-    let labels_room = labels_width.min((width / 2).max((width - 1).saturating_sub(name_width)));
+    if repeats && name_width + 1 + labels_width > width {
+        return (" \"".into(), cut(labels, u16::try_from(width - 3).unwrap_or(u16::MAX)));
+    }
+    let labels_room = labels_width.min((width / 3).max((width - 1).saturating_sub(name_width)));
     let name = cut_middle(name, width - 1 - labels_room);
     (name, cut(labels, u16::try_from(labels_room).unwrap_or(u16::MAX)))
 }
 
 fn cut_middle(text: &str, width: usize) -> String {
-    let count = text.chars().count();
-    if count <= width {
+    if fits(text, width) {
         return text.to_owned();
     }
     let (head, tail) = (width.saturating_sub(1).div_ceil(2), width.saturating_sub(1) / 2);
-    let begin: String = text.chars().take(head).collect();
-    let end: String = text.chars().skip(count - tail).collect();
+    let end: Vec<char> = taken(text.chars().rev(), tail).collect();
+    let end: String = end.into_iter().rev().collect();
+    let begin: String = taken(text.chars(), head).collect();
     if width == 0 { String::new() } else { format!("{begin}~{end}") }
 }
 
-/// A text of at most so many characters; `~` stands for what is missing.
+/// A text of at most so many columns; `~` stands for what is missing.
 fn cut(text: &str, width: u16) -> String {
     let width = usize::from(width);
-    if text.chars().count() <= width {
+    if fits(text, width) {
         return text.to_owned();
     }
-    let mut cut: String = text.chars().take(width.saturating_sub(1)).collect();
+    let mut cut: String = taken(text.chars(), width.saturating_sub(1)).collect();
     if width > 0 {
         cut.push('~');
     }
     cut
+}
+
+/// Characters of no width count, too: else a column could hold any number of them.
+fn columns(c: char) -> usize {
+    c.width().unwrap_or(1).max(1)
+}
+
+fn fits(text: &str, width: usize) -> bool {
+    text.chars().map(columns).sum::<usize>() <= width
+}
+
+fn taken(chars: impl Iterator<Item = char>, width: usize) -> impl Iterator<Item = char> {
+    chars.scan(0, move |taken, c| {
+        *taken += columns(c);
+        (*taken <= width).then_some(c)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_by_columns_not_by_characters() {
+        assert_eq!(
+            (cut("\u{4e2d}\u{6587}ab", 4), cut("\u{4e2d}\u{6587}ab", 6)),
+            ("\u{4e2d}~".into(), "\u{4e2d}\u{6587}ab".into())
+        );
+        assert_eq!(cut_middle("\u{4e2d}\u{6587}abc\u{4e2d}", 5), "\u{4e2d}~\u{4e2d}");
+        let zalgo: String = std::iter::once('a').chain(std::iter::repeat_n('\u{300}', 10_000)).collect();
+        assert_eq!((cut(&zalgo, 20).chars().count(), cut_middle(&zalgo, 20).chars().count()), (20, 20));
+        assert_eq!((cut("", 0), cut("a", 0), cut_middle("ab", 0)), (String::new(), String::new(), String::new()));
+    }
+
+    #[test]
+    fn at_80_columns_a_name_and_its_label_can_be_read() {
+        let widths = Widths::of(80, 9);
+        assert!(widths.name >= 44 && widths.rate > 0 && widths.age > 0, "{widths:?}");
+        let labels = "cgroup=1,name=/system.slice/ssh.service";
+        let (name, shown) = fitted("container_cpu_usage_seconds_total", labels, widths.name, false);
+        assert_eq!(name, "container_cpu_~_seconds_total");
+        assert!(shown.starts_with("cgroup=1,name="), "{shown}");
+        // Below it the labels have all the room.
+        assert_eq!(
+            fitted("container_cpu_usage_seconds_total", labels, widths.name, true),
+            (" \"".into(), labels.into())
+        );
+        assert!(Widths::of(160, 28).change > 0 && Widths::of(80, 28).name >= 28);
+    }
 }
