@@ -248,25 +248,15 @@ static __always_inline void put(struct onlooker_scratch *s, __u32 slot, __u64 va
 /* A disk's counters on one CPU, in the order of the schema's fields. A function of its own, so that the verifier walks it once. */
 __noinline int onlooker_put_disk(struct onlooker_scratch *s, __u64 address, __u32 slot, __u32 width)
 {
-	struct counted {
-		__u64 nsecs[4], sectors[4], ios[4], merges[4], ticks, flying[2];
-	} *of;
-	__u64 *nsecs, *sectors, *ios, *merges;
+	const __u64 *nsecs, *sectors, *ios, *merges, *flying;
 
-	if (!s)
+	if (!s || READ_WHOLE(s, struct disk_stats, address))
 		return 0;
-	/* The stack of all functions together is 512 bytes. */
-	of = (struct counted *)COLLECT_ROOM(s);
-	nsecs = of->nsecs;
-	sectors = of->sectors;
-	ios = of->ios;
-	merges = of->merges;
-	READ_FIELD(&of->nsecs, struct disk_stats, address, nsecs);
-	READ_FIELD(&of->sectors, struct disk_stats, address, sectors);
-	READ_FIELD(&of->ios, struct disk_stats, address, ios);
-	READ_FIELD(&of->merges, struct disk_stats, address, merges);
-	READ_FIELD(&of->ticks, struct disk_stats, address, io_ticks);
-	READ_FIELD(&of->flying, struct disk_stats, address, in_flight);
+	nsecs = &WHOLE(s, struct disk_stats, nsecs);
+	sectors = &WHOLE(s, struct disk_stats, sectors);
+	ios = &WHOLE(s, struct disk_stats, ios);
+	merges = &WHOLE(s, struct disk_stats, merges);
+	flying = &WHOLE(s, struct disk_stats, in_flight);
 	put(s, slot, ios[READ]);
 	put(s, slot + width, merges[READ]);
 	put(s, slot + 2 * width, sectors[READ]);
@@ -275,8 +265,8 @@ __noinline int onlooker_put_disk(struct onlooker_scratch *s, __u64 address, __u3
 	put(s, slot + 5 * width, merges[WRITE]);
 	put(s, slot + 6 * width, sectors[WRITE]);
 	put(s, slot + 7 * width, nsecs[WRITE]);
-	put(s, slot + 8 * width, of->flying[READ] + of->flying[WRITE]);
-	put(s, slot + 9 * width, of->ticks);
+	put(s, slot + 8 * width, flying[READ] + flying[WRITE]);
+	put(s, slot + 9 * width, WHOLE(s, struct disk_stats, io_ticks));
 	put(s, slot + 10 * width, nsecs[READ] + nsecs[WRITE] + nsecs[DISCARD] + nsecs[FLUSH]);
 	put(s, slot + 11 * width, ios[DISCARD]);
 	put(s, slot + 12 * width, merges[DISCARD]);

@@ -323,7 +323,7 @@ static __always_inline void begin_counting(struct onlooker_scratch *s, const str
 /* What a veth's queues count: of its own (veth_get_stats64 of drivers/net/veth.c), and of the other end's. */
 __noinline int onlooker_add_queues(struct onlooker_scratch *s, __u64 device, __u32 is_peer)
 {
-	__u64 queue = 0, packets, bytes, dropped, refused, unsent;
+	__u64 queue = 0, unsent;
 	__u32 queues = receive_queues(device);
 
 	if (!s || !bpf_core_type_exists(struct veth_priv) || READ_FIELD(&queue, struct veth_priv, veth_of(device), rq) || !queue)
@@ -331,22 +331,19 @@ __noinline int onlooker_add_queues(struct onlooker_scratch *s, __u64 device, __u
 	for (__u32 at = 0; at < COLLECT_VETH_QUEUES; at++) {
 		if (at >= queues)
 			break;
-		packets = bytes = dropped = refused = unsent = 0;
-		READ_FIELD(&packets, struct veth_rq, queue, stats.vs.xdp_packets);
-		READ_FIELD(&bytes, struct veth_rq, queue, stats.vs.xdp_bytes);
-		READ_FIELD(&dropped, struct veth_rq, queue, stats.vs.rx_drops);
-		READ_FIELD(&refused, struct veth_rq, queue, stats.vs.xdp_tx_err);
-		READ_FIELD(&unsent, struct veth_rq, queue, stats.vs.peer_tq_xdp_xmit_err);
+		if (READ_WHOLE(s, struct veth_stats, queue + bpf_core_field_offset(((struct veth_rq *)0)->stats.vs)))
+			break;
+		unsent = WHOLE(s, struct veth_stats, peer_tq_xdp_xmit_err);
 		if (is_peer) {
-			COUNTERS(s)->tx_packets += packets;
-			COUNTERS(s)->tx_bytes += bytes;
-			COUNTERS(s)->rx_dropped += refused;
+			COUNTERS(s)->tx_packets += WHOLE(s, struct veth_stats, xdp_packets);
+			COUNTERS(s)->tx_bytes += WHOLE(s, struct veth_stats, xdp_bytes);
+			COUNTERS(s)->rx_dropped += WHOLE(s, struct veth_stats, xdp_tx_err);
 			COUNTERS(s)->tx_dropped += unsent;
 		} else {
-			COUNTERS(s)->rx_packets += packets;
-			COUNTERS(s)->rx_bytes += bytes;
-			COUNTERS(s)->rx_dropped += dropped + unsent;
-			COUNTERS(s)->tx_dropped += refused;
+			COUNTERS(s)->rx_packets += WHOLE(s, struct veth_stats, xdp_packets);
+			COUNTERS(s)->rx_bytes += WHOLE(s, struct veth_stats, xdp_bytes);
+			COUNTERS(s)->rx_dropped += WHOLE(s, struct veth_stats, rx_drops) + unsent;
+			COUNTERS(s)->tx_dropped += WHOLE(s, struct veth_stats, xdp_tx_err);
 		}
 		queue += bpf_core_type_size(struct veth_rq);
 	}
@@ -362,20 +359,14 @@ static __always_inline void add_once(struct onlooker_scratch *s)
 
 	if (on->way == ONLOOKER_WAY_TSTATS) {
 		/* dev_get_tstats64 of net/core/dev.c begins with these; /proc/net/dev counts what was missed as dropped. */
-		READ_FIELD(&value, struct net_device, on->device, stats.rx_dropped);
-		to->rx_dropped += value;
-		READ_FIELD(&value, struct net_device, on->device, stats.rx_missed_errors);
-		to->rx_dropped += value;
-		READ_FIELD(&value, struct net_device, on->device, stats.tx_dropped);
-		to->tx_dropped += value;
-		READ_FIELD(&value, struct net_device, on->device, stats.rx_bytes);
-		to->rx_bytes += value;
-		READ_FIELD(&value, struct net_device, on->device, stats.rx_packets);
-		to->rx_packets += value;
-		READ_FIELD(&value, struct net_device, on->device, stats.tx_bytes);
-		to->tx_bytes += value;
-		READ_FIELD(&value, struct net_device, on->device, stats.tx_packets);
-		to->tx_packets += value;
+		if (READ_WHOLE(s, struct net_device_stats, on->device + bpf_core_field_offset(((struct net_device *)0)->stats)))
+			return;
+		to->rx_dropped += WHOLE(s, struct net_device_stats, rx_dropped) + WHOLE(s, struct net_device_stats, rx_missed_errors);
+		to->tx_dropped += WHOLE(s, struct net_device_stats, tx_dropped);
+		to->rx_bytes += WHOLE(s, struct net_device_stats, rx_bytes);
+		to->rx_packets += WHOLE(s, struct net_device_stats, rx_packets);
+		to->tx_bytes += WHOLE(s, struct net_device_stats, tx_bytes);
+		to->tx_packets += WHOLE(s, struct net_device_stats, tx_packets);
 	} else if (on->way == ONLOOKER_WAY_VETH && bpf_core_type_exists(struct veth_priv)) {
 		READ_FIELD(&value, struct veth_priv, veth_of(on->device), dropped.counter);
 		to->tx_dropped += value;
@@ -390,7 +381,7 @@ __noinline int onlooker_put_counters(struct onlooker_scratch *s)
 {
 	struct counting *on;
 	struct counters *to;
-	__u64 address, value = 0;
+	__u64 address;
 
 	if (!s)
 		return 0;
@@ -399,27 +390,23 @@ __noinline int onlooker_put_counters(struct onlooker_scratch *s)
 	__builtin_memset(to, 0, sizeof(*to));
 	address = on->stats + on->offset;
 	if (on->way == ONLOOKER_WAY_LSTATS) {
-		READ_FIELD(&to->rx_packets, struct pcpu_lstats, address, packets);
-		READ_FIELD(&to->rx_bytes, struct pcpu_lstats, address, bytes);
-		to->tx_packets = to->rx_packets;
-		to->tx_bytes = to->rx_bytes;
-	} else {
-		READ_FIELD(&to->rx_packets, struct pcpu_sw_netstats, address, rx_packets);
-		READ_FIELD(&to->rx_bytes, struct pcpu_sw_netstats, address, rx_bytes);
-		READ_FIELD(&to->tx_packets, struct pcpu_sw_netstats, address, tx_packets);
-		READ_FIELD(&to->tx_bytes, struct pcpu_sw_netstats, address, tx_bytes);
+		if (!READ_WHOLE(s, struct pcpu_lstats, address)) {
+			to->rx_packets = to->tx_packets = WHOLE(s, struct pcpu_lstats, packets);
+			to->rx_bytes = to->tx_bytes = WHOLE(s, struct pcpu_lstats, bytes);
+		}
+	} else if (!READ_WHOLE(s, struct pcpu_sw_netstats, address)) {
+		to->rx_packets = WHOLE(s, struct pcpu_sw_netstats, rx_packets);
+		to->rx_bytes = WHOLE(s, struct pcpu_sw_netstats, rx_bytes);
+		to->tx_packets = WHOLE(s, struct pcpu_sw_netstats, tx_packets);
+		to->tx_bytes = WHOLE(s, struct pcpu_sw_netstats, tx_bytes);
 	}
-	if (on->peer_stats) {
-		address = on->peer_stats + on->offset;
-		if (!READ_FIELD(&value, struct pcpu_sw_netstats, address, tx_packets))
-			to->rx_packets += value;
-		if (!READ_FIELD(&value, struct pcpu_sw_netstats, address, tx_bytes))
-			to->rx_bytes += value;
+	if (on->peer_stats && !READ_WHOLE(s, struct pcpu_sw_netstats, on->peer_stats + on->offset)) {
+		to->rx_packets += WHOLE(s, struct pcpu_sw_netstats, tx_packets);
+		to->rx_bytes += WHOLE(s, struct pcpu_sw_netstats, tx_bytes);
 	}
-	if (on->core) {
-		address = on->core + on->offset;
-		READ_FIELD(&to->rx_dropped, struct net_device_core_stats, address, rx_dropped);
-		READ_FIELD(&to->tx_dropped, struct net_device_core_stats, address, tx_dropped);
+	if (on->core && !READ_WHOLE(s, struct net_device_core_stats, on->core + on->offset)) {
+		to->rx_dropped = WHOLE(s, struct net_device_core_stats, rx_dropped);
+		to->tx_dropped = WHOLE(s, struct net_device_core_stats, tx_dropped);
 	}
 	if (on->once)
 		add_once(s);

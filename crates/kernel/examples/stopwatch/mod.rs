@@ -159,6 +159,14 @@ pub(crate) fn median(samples: &mut [f64]) -> f64 {
     samples.get(samples.len() / 2).copied().unwrap_or(0.0)
 }
 
+/// Whether this kernel returns from every function by way of a thunk (AMD's first to fourth Zen, SRSO): then a helper call, of which collectors are made, takes
+/// several times as long. docs/kernel-metrics.md, Cost.
+#[allow(dead_code, reason = "only one of the benches has bounds by it")]
+pub(crate) fn has_safe_returns() -> bool {
+    let path = "/sys/devices/system/cpu/vulnerabilities/spec_rstack_overflow";
+    std::fs::read_to_string(path).is_ok_and(|text| text.contains("Safe RET"))
+}
+
 /// `QUICK=1`.
 pub(crate) fn is_quick() -> bool {
     std::env::var_os("QUICK").is_some_and(|value| !value.is_empty() && value != "0")
