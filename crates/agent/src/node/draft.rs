@@ -71,9 +71,7 @@ impl Draft {
         for group in &mut groups {
             group.acquisition = Acquisition::Sampled;
             group.max_age_ns = interval_ns;
-            if computed.is_some() {
-                group.fields.iter_mut().for_each(|field| field.resolution_ns = field.resolution_ns.max(interval_ns));
-            }
+            group.fields.iter_mut().for_each(|field| field.resolution_ns = field.resolution_ns.max(interval_ns));
         }
         let name = if computed.is_some() { group.left_region() } else { group.region() };
         let schema = Schema { name: name.into(), groups };

@@ -90,7 +90,34 @@ pub(super) fn summary(table: &str, more: Vec<Field>, interval_ns: u64) -> Group 
     sampled(Group::new(Kind::Guarded, 1, own), interval_ns)
 }
 
+/// Nothing of it moves more often than it is sampled, however finely the kernel counts.
 fn sampled(mut group: Group, interval_ns: u64) -> Group {
     (group.acquisition, group.max_age_ns) = (Acquisition::Sampled, interval_ns);
+    group.fields.iter_mut().for_each(|field| field.resolution_ns = field.resolution_ns.max(interval_ns));
     group
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{cgroups, connections, processes};
+    use crate::config::Config;
+
+    #[test]
+    fn no_field_of_a_table_pretends_to_move_more_often_than_it_is_sampled() {
+        let config = Config::default();
+        for (regions, interval) in [
+            (connections::regions(&config.connections), config.connections.interval),
+            (cgroups::regions(&config.cgroups), config.cgroups.interval),
+            (processes::regions(&config.processes), config.processes.interval),
+        ] {
+            for (group, field) in regions
+                .iter()
+                .flat_map(|region| &region.schema.groups)
+                .flat_map(|group| group.fields.iter().map(move |field| (group, field)))
+            {
+                assert!(interval.as_ns() > 0 && group.max_age_ns == interval.as_ns());
+                assert!(field.resolution_ns >= interval.as_ns(), "{}", field.name);
+            }
+        }
+    }
 }

@@ -87,6 +87,9 @@ impl InstalledGroup {
             }
             group.acquisition = Acquisition::Published;
             group.max_age_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+            // Nothing moves more often than it is published.
+            let least_ns = group.max_age_ns;
+            group.fields.iter_mut().for_each(|field| field.resolution_ns = field.resolution_ns.max(least_ns));
         }
         schema
     }
