@@ -293,6 +293,19 @@ mod tests {
         near(motion.rate(), 30.0);
     }
 
+    /// Two seconds of CPU a second, in a table that is sampled every second and read ten times as often.
+    #[test]
+    fn what_is_sampled_seldom_is_no_faster_for_being_read_often() {
+        let mut motion = Motion::default();
+        for reading in 0..60 {
+            let sampled_ms = 10_000 + reading / 10 * 1_000;
+            counter(&mut motion, sampled_ms, sampled_ms / 500);
+            if reading >= 10 {
+                near(motion.rate(), 2.0);
+            }
+        }
+    }
+
     #[test]
     fn a_reset_counts_from_nothing_and_is_told_for_a_while() {
         let mut motion = Motion::default();
