@@ -233,7 +233,7 @@ function live(fleet, parameters, request, response) {
       if (!fleet.has(host, t)) continue;
       for (const gap of fleet.gaps(host, last, t)) send("gap", gap);
       last = t;
-      send("row", { t_ms: t, v: series.map((item) => item.at(t)) });
+      send("row", { rows: [{ t_ms: t, series: series.map((_, i) => i), v: series.map((item) => item.at(t)) }] });
     }
   }, every);
   request.on("close", () => {

@@ -147,9 +147,9 @@ export interface LiveOpen {
   interval_ms: number;
 }
 
+/** What came new: values by the time at which they were acquired, which ascends. `series` are places in `open`; a value is null once its series has gone. */
 export interface LiveRow {
-  t_ms: number;
-  v: unknown[];
+  rows: { t_ms: number; series: number[]; v: unknown[] }[];
 }
 
 const noNumbers: (number | null)[] = [];
@@ -268,7 +268,7 @@ const liveOpen = object<LiveOpen>({
   series: list(object({ series: text, type: seriesType, unit: text })),
   interval_ms: number,
 });
-const liveRow = object<LiveRow>({ t_ms: number, v: list(anything) });
+const liveRow = object<LiveRow>({ rows: list(object({ t_ms: number, series: list(number), v: list(anything) })) });
 const histogramValue = object<HistogramValue>({ bounds: list(nullable(number)), counts: list(number) });
 
 /** Checks one event of `live`; the name of the event chooses the check. */

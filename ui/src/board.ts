@@ -215,7 +215,7 @@ export class Board {
     for (const item of range.series) {
       const track = this.entries.get(item.series)?.track;
       if (track instanceof HistogramTrack) track.fill(item, this.isBroken);
-      else track?.fill(item, range.bucket_ms, this.isBroken);
+      else track?.fill(item, range.bucket_ms);
       if (track !== undefined) this.sawValue(track.newest);
     }
   }
@@ -267,12 +267,8 @@ export class Board {
   }
 
   private row(t: number, series: string[], values: unknown[]): void {
-    // What charts would not connect must not become one rate either.
-    if (t - this.lastRowT > 3 * Math.max(this.intervalMs, LIVE_EVERY_MS)) {
-      this.cut();
-      // Without a gap the store may well have what did not come here.
-      if (!this.gaps.between(this.lastRowT, t)) this.reloadSoon();
-    }
+    // Without a gap the store may well have what did not come here. What is sampled seldom comes as seldom.
+    if (t - this.lastRowT > 3 * Math.max(this.intervalMs, LIVE_EVERY_MS, this.finestMs) && !this.gaps.between(this.lastRowT, t)) this.reloadSoon();
     if (!(t <= this.lastRowT)) this.lastRowT = t;
     if (!Number.isNaN(this.skippedFrom)) {
       this.gaps.add({ from_ms: this.skippedFrom, to_ms: t, reason: "rows skipped, this page was too slow; reading them again" });
@@ -290,7 +286,7 @@ export class Board {
 
   private gap(gap: Gap): void {
     this.gaps.add(gap);
-    if (gap.to_ms - gap.from_ms >= this.shownMs) this.cut();
+    for (const track of this.tracks.values()) track.miss(gap.from_ms, gap.to_ms);
   }
 
   /** Between two points that are shown. A gap that is shorter is marked, but takes no point away. */
@@ -300,13 +296,15 @@ export class Board {
 
   private readonly isBroken = (t0: number, t1: number): boolean => this.gaps.between(t0, t1, this.shownMs);
 
-  private cut(): void {
-    for (const track of this.tracks.values()) track.cut();
+  /** The series that is acquired most often has a new value this often. */
+  private get finestMs(): number {
+    let finest = Infinity;
+    for (const { series } of this.entries.values()) finest = Math.min(finest, series.resolution_ms);
+    return Number.isFinite(finest) ? finest : 0;
   }
 
   private skipped(): void {
     this.skippedFrom = this.lastRowT;
-    this.cut();
     this.reloadSoon();
   }
 

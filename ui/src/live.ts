@@ -8,6 +8,7 @@ export type LiveState = "connecting" | "open" | "lost";
 export interface LiveHandlers {
   /** Every stream has (again) begun: what came before must be read by `range`. */
   opened: (info: LiveOpen) => void;
+  /** Values that were acquired at `t`; each comes once. */
   row: (t: number, series: string[], values: unknown[]) => void;
   gap: (gap: Gap) => void;
   host: (state: HostState) => void;
@@ -67,8 +68,9 @@ export class Live {
     // An event named "open" arrives like EventSource's own; only the server's carries data.
     on(source, "open", (data) => this.guard(() => this.begun(stream, liveEvents.open(data))));
     on(source, "row", (data) => this.guard(() => {
-      const row = liveEvents.row(data);
-      this.handlers.row(row.t_ms, stream.series, row.v);
+      for (const row of liveEvents.row(data).rows) {
+        this.handlers.row(row.t_ms, row.series.map((at) => stream.series[at] ?? ""), row.v);
+      }
     }));
     // The host is the same for all streams: its events count once.
     on(source, "gap", (data) => this.guard(() => first && this.handlers.gap(liveEvents.gap(data))));

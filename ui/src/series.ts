@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Values over time, in memory: rings of numbers, counters turned into rates, gaps. Pure: no DOM, no clock, no network.
 //!
-//! A track belongs to one series and one time window. `fill` writes what `range` gave, `add` what `live` gives; charts read. Times are ms since 1970 UTC and
-//! ascend strictly. Cost: one row is O(1); memory is 4 doubles for each point of the window.
+//! A track belongs to one series and one time window. `fill` writes what `range` gave, `add` what `live` gives; charts read. Times are ms since 1970 UTC at which
+//! values were acquired, and ascend strictly. Cost: one row is O(1); memory is 4 doubles for each point of the window.
 
 import type { Gap, HistogramValue, RangeSeries } from "./api";
 
@@ -90,6 +90,29 @@ export function division(windowMs: number, bucketMs: number, everyMs: number): D
   return { capacity: Math.ceil((windowMs / distance) * 1.5) + 64, joinMs: bucketMs > 1.5 * everyMs ? bucketMs - everyMs / 2 : 0 };
 }
 
+/** Of the time between two rows: if more than this was missed, it is the gap's time and not the values' own, and there is no rate over it. As `range` has it (docs/http.md). */
+const MAX_MISSING = 2 / 3;
+
+/** What a track has missed since its last row. */
+class Missing {
+  private ms = 0;
+  private until = -Infinity;
+
+  /** A gap that goes on is told again as it grows. */
+  add(from: number, to: number): void {
+    const fresh = to - Math.max(from, this.until);
+    if (fresh > 0) this.ms += fresh;
+    this.until = Math.max(this.until, to);
+  }
+
+  /** Whether the time until a new row, `passed` after the last one, is a gap's. */
+  take(passed: number): boolean {
+    const missed = this.ms > MAX_MISSING * passed;
+    this.ms = 0;
+    return missed;
+  }
+}
+
 /** A gauge (values as they are, with least and greatest of each point) or a counter (rate per second). */
 export class NumberTrack {
   readonly ring: Ring;
@@ -103,6 +126,7 @@ export class NumberTrack {
   private grown = 0;
   private baseGrown = 0;
   private baseT = NaN;
+  private readonly missing = new Missing();
 
   constructor(
     readonly type: "counter" | "gauge",
@@ -120,16 +144,23 @@ export class NumberTrack {
   /** Takes one row. Rows that are not newer than what is there are dropped: streams may overlap. */
   add(t: number, value: number): void {
     if (!(t > this.lastT) || Number.isNaN(value)) return;
+    if (this.missing.take(t - this.lastT)) this.cut();
     if (this.type === "counter") this.addCounter(t, value);
     else this.addGauge(t, value);
     this.lastT = t;
     this.lastV = value;
   }
 
-  /** Takes what `range` gave; begins anew. `breaks` tells between which times there is no rate; the controller gives none over any gap, however short. */
-  fill(from: RangeSeries, bucketMs: number, breaks: (t0: number, t1: number) => boolean = () => true): void {
+  /** Nothing is known of this time. */
+  miss(from: number, to: number): void {
+    this.missing.add(Math.max(from, this.lastT), to);
+  }
+
+  /** Takes what `range` gave; begins again. Where the controller gives no rate, there is none. */
+  fill(from: RangeSeries, bucketMs: number): void {
     this.ring.clear();
     this.lastT = -Infinity;
+    this.missing.take(0);
     this.cut();
     const count = from.t_ms.length;
     const distance = bucketMs > 0 || count < 2 ? bucketMs : (from.t_ms[count - 1]! - from.t_ms[0]!) / (count - 1);
@@ -141,21 +172,16 @@ export class NumberTrack {
       if (this.type === "gauge") {
         this.ring.push(t, last, from.min[i] ?? last, from.max[i] ?? last);
       } else if (ratesMeanSomething) {
-        const rate = from.rate[i] ?? this.rateOver(t, last, breaks);
+        const rate = from.rate[i] ?? NaN;
         if (!Number.isNaN(rate)) this.ring.push(t, rate, rate, rate);
         this.setBase(t);
       } else {
-        if (from.rate[i] === null && breaks(this.lastT, t)) this.cut();
+        if (from.rate[i] === null) this.cut();
         this.addCounter(t, last);
       }
       this.lastT = t;
       this.lastV = last;
     }
-  }
-
-  /** Over what is too short to be a gap in this window: a counter has counted on meanwhile. One that went down was reset at an unknown time. */
-  private rateOver(t: number, value: number, breaks: (t0: number, t1: number) => boolean): number {
-    return value >= this.lastV && !breaks(this.lastT, t) ? ((value - this.lastV) / (t - this.lastT)) * 1000 : NaN;
   }
 
   /** A gap: no rate may span it. */
@@ -215,6 +241,7 @@ export class HistogramTrack {
   private lastT = -Infinity;
   private before: Map<number, number> | null = null;
   private openedT = -Infinity;
+  private readonly missing = new Missing();
 
   constructor(private readonly division: Division) {}
 
@@ -222,8 +249,14 @@ export class HistogramTrack {
     return this.lastT;
   }
 
+  /** Nothing is known of this time. */
+  miss(from: number, to: number): void {
+    this.missing.add(Math.max(from, this.lastT), to);
+  }
+
   add(t: number, value: HistogramValue): void {
     if (!(t > this.lastT)) return;
+    if (this.missing.take(t - this.lastT)) this.cut();
     const now = new Map<number, number>();
     value.bounds.forEach((bound, i) => now.set(bound ?? Infinity, value.counts[i] ?? 0));
     const before = this.before;

@@ -183,9 +183,31 @@ describe("a gap shorter than a point", () => {
     expect([gaps.between(900, 1100), gaps.between(900, 1100, 100), gaps.all.length]).toEqual([true, false, 1]);
   });
 
-  it("takes no rate away that the counter's values give", () => {
+  it("takes no rate away from what is sampled seldom", () => {
+    // Two seconds of CPU a second, sampled every second; readings every 10 ms are late now and then.
+    const track = new NumberTrack("counter", each, 1000);
+    for (let i = 0; i <= 5; i++) {
+      track.add(i * 1000, i * 2);
+      track.miss(i * 1000 + 300, i * 1000 + 310);
+      track.miss(i * 1000 + 300, i * 1000 + 330);
+    }
+    expect(points(track).map(([t]) => t)).toEqual([1000, 2000, 3000, 4000, 5000]);
+    points(track).forEach(([, rate]) => expect(rate).toBeCloseTo(2));
+  });
+
+  it("that is most of the time between two rows leaves no rate", () => {
     const track = new NumberTrack("counter", each, 0.001);
-    track.fill(range({ type: "counter", t_ms: [0, 100, 200, 5000], last: [0, 10, 30, 40], rate: [null, 100, null, null] }), 100, (t0, t1) => t1 - t0 > 1000);
+    track.add(0, 0);
+    track.add(100, 10);
+    track.miss(150, 900);
+    track.add(1000, 500);
+    track.add(1100, 510);
+    expect(points(track)).toEqual([[100, 100], [1100, 100]]);
+  });
+
+  it("is the controller's to judge in what range gave", () => {
+    const track = new NumberTrack("counter", each, 0.001);
+    track.fill(range({ type: "counter", t_ms: [0, 100, 200, 5000], last: [0, 10, 30, 40], rate: [null, 100, 200, null] }), 100);
     expect(points(track)).toEqual([[100, 100], [200, 200]]);
   });
 });

@@ -90,6 +90,16 @@ pub struct Http {
     pub tls_certificate: PathBuf,
     /// Its private key.
     pub tls_key: PathBuf,
+    /// Names by which browsers reach us, besides addresses, localhost and this machine's own.
+    pub names: Vec<String>,
+    /// Connections at once.
+    pub max_connections: usize,
+    /// The same of one address.
+    pub max_connections_per_source: usize,
+    /// Live streams at once.
+    pub max_streams: usize,
+    /// The same of one address.
+    pub max_streams_per_source: usize,
 }
 
 /// Hosts that were added while the controller ran.
@@ -276,6 +286,11 @@ impl Default for Http {
             join_token_file: PathBuf::new(),
             tls_certificate: PathBuf::new(),
             tls_key: PathBuf::new(),
+            names: Vec::new(),
+            max_connections: 1024,
+            max_connections_per_source: 384,
+            max_streams: 512,
+            max_streams_per_source: 256,
         }
     }
 }
@@ -378,6 +393,18 @@ impl Config {
         }
         if self.http.tls_certificate.as_os_str().is_empty() != self.http.tls_key.as_os_str().is_empty() {
             return refuse("[http] tls_key", "tls_certificate and tls_key go together: give both, or none");
+        }
+        let http = &self.http;
+        for (all, of_source, key) in [
+            (http.max_connections, http.max_connections_per_source, "[http] max_connections_per_source"),
+            (http.max_streams, http.max_streams_per_source, "[http] max_streams_per_source"),
+        ] {
+            if of_source == 0 || of_source > all || all > MAX_CLIENTS {
+                return refuse(
+                    key,
+                    "must be at least 1, and at most as many as of all sources, of which 65536 are possible",
+                );
+            }
         }
         for name in &self.read.skip {
             if onlooker_region::schema::check_name(name).is_err() {
@@ -498,6 +525,8 @@ fn token(path: &Path, key: &str, file: &Path) -> Result<Option<Arc<str>>, Config
 }
 
 const MIN_INTERVAL_NS: u64 = 1_000_000;
+/// Connections or streams that may be configured.
+const MAX_CLIENTS: usize = 65_536;
 /// Rows of a tile.
 const TILE_ROWS: usize = 64;
 const SEGMENT_BYTES: u64 = 64 << 20;
@@ -555,6 +584,8 @@ mod tests {
         for (text, part) in [
             ("[http]\nlisten = \"x\"", "controller.toml:2"),
             ("[http]\ntls_key = \"/k\"", "[http] tls_key: tls_certificate and tls_key go together"),
+            ("[http]\nmax_streams_per_source = 0", "[http] max_streams_per_source: must be at least 1"),
+            ("[http]\nmax_connections = 100", "[http] max_connections_per_source: must be at least 1, and at most"),
             ("[read]\nintervall = \"1s\"", "did you mean `interval`"),
             ("[read]\ninterval = \"10us\"", "at least 1ms"),
             ("[read]\nskip = [\"tcp connections\"]", "[read] skip: `tcp connections` is no name"),

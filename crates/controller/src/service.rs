@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use onlooker_store::{Recovery, StoreError};
 use onlooker_transport::clock::Moment;
+use rustix::process::{Resource, getrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 
@@ -15,7 +16,7 @@ use crate::config::{Config, ConfigError};
 use crate::discovery::{Book, JoinedError, Say, Sources, SourcesError};
 use crate::engine::{EngineError, Running};
 use crate::fleet::{Fleet, FleetSink};
-use crate::http::{self, ServeError, Shared, Tls, TlsError};
+use crate::http::{self, Ending, Limits, Names, ServeError, Shared, Tls, TlsError};
 use crate::keep::Keeper;
 
 /// Why the controller does not run.
@@ -98,6 +99,9 @@ pub fn run(
         Running::start(config.engine(), FleetSink::new(fleet.clone(), tracks, counters.clone()).saying(say.clone()))?;
     let book = Arc::new(Book::open(&config.joined.file, engine.orders().clone())?);
     let shared = Shared {
+        limits: limits(config, &say),
+        names: Names::new(&config.http.names, token.is_some()),
+        ending: Ending::default(),
         pressure: engine.pressure(),
         rates: Arc::default(),
         fleet,
@@ -128,7 +132,7 @@ pub fn run(
     say(&format!("watching {watched} hosts; dashboard {scheme}://{address}/"));
     onlooker_settings::service::notify(&format!("READY=1\nSTATUS=Watching {watched} hosts"));
     ready(address);
-    let served = runtime.block_on(async {
+    runtime.block_on(async {
         let renewals = async {
             match &tls {
                 Some(tls) => tls.follow(&*say).await,
@@ -136,10 +140,10 @@ pub fn run(
             }
         };
         tokio::select! {
-            served = http::serve(listener, shared, stopped) => served,
-            () = renewals => Ok(()),
+            () = http::serve(listener, shared, stopped) => {}
+            () = renewals => {}
             // Who reads nothing must not look alive; why it ended is said below.
-            () = ended(&engine) => Ok(()),
+            () = ended(&engine) => {}
         }
     });
     onlooker_settings::service::notify("STOPPING=1");
@@ -148,10 +152,24 @@ pub fn run(
     // The sink goes before the store: what it has appended is sealed then.
     drop(engine.stop()?);
     drop(keeper);
-    // Open pages must not hold up the end.
+    // Queries that are under way must not hold up the end: nobody waits for them any more.
     runtime.shutdown_background();
     say("stopped");
-    Ok(served?)
+    Ok(())
+}
+
+/// What clients may take, by the file descriptors that there are.
+fn limits(config: &Config, say: &Say) -> Arc<Limits> {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let limits = Limits::new(&config.http, descriptors);
+    let most = limits.max_connections();
+    if most < config.http.max_connections {
+        say(&format!(
+            "warning: HTTP takes {most} connections and not [http] max_connections = {}: this process may open {descriptors} files, and most of them are kept for hosts and the store",
+            config.http.max_connections
+        ));
+    }
+    limits
 }
 
 /// Ends when the engine has stopped by itself.

@@ -28,12 +28,19 @@ fn the_unit_is_hardened_and_has_the_directories_of_the_configuration() {
         "CapabilityBoundingSet=",
         "NoNewPrivileges=yes",
         "ProtectSystem=strict",
+        // What clients may take is bounded; should that be wrong, it costs this service and nobody else.
+        "MemoryMax=4G",
+        // A quarter of it is for HTTP: more than is configured by default.
+        "LimitNOFILE=65536",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}");
     }
     // Of others' networks, it reads the host's.
     assert!(!text.contains("PrivateNetwork=") && !text.contains("IPAddressDeny="));
-    let store = Config::default().store;
+    let Config { store, http, .. } = Config::default();
+    assert!(http.max_connections <= 65_536 / 4);
+    // With the newest rows and the index of a full log there is room left.
+    assert!(store.hot_bytes.as_bytes() + (1 << 30) < 2 << 30);
     assert!(
         store.dir.starts_with("/var/lib/onlooker-controller") && store.hot_file.starts_with("/run/onlooker-controller")
     );

@@ -34,7 +34,7 @@ pub fn request(address: SocketAddr, method: &str, path: &str, headers: &str, bod
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     // HTTP/1.0 has no chunks.
     let length = body.len();
-    write!(stream, "{method} {path} HTTP/1.0\r\nHost: test\r\nContent-Length: {length}\r\n{headers}\r\n{body}")
+    write!(stream, "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {length}\r\n{headers}\r\n{body}")
         .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

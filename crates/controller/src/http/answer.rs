@@ -2,9 +2,12 @@
 //! What all answers have in common.
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+
+/// Whoever is refused for want of room may try again then.
+const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("2");
 
 /// An error as clients see it.
 #[derive(Debug)]
@@ -30,7 +33,12 @@ impl Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        (self.status, Json(json!({ "error": self.message }))).into_response()
+        let again = matches!(self.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
+        let mut response = (self.status, Json(json!({ "error": self.message }))).into_response();
+        if again {
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_S);
+        }
+        response
     }
 }
 

@@ -1,26 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `/api/v1/live`: values as they come, as server-sent events.
 //!
-//! Each stream looks at the host's last rows when there is news, at most every `every_ms`. Nothing waits for a slow page: between two looks of its task the last
-//! value counts, and what the page has not taken yet is bounded by a queue.
+//! Each stream looks at the host's last rows when there is news, at most every `every_ms`, and only when its client has taken what was there before: a slow page loses
+//! rows, and hears how many. Each value comes once, with the time at which it was acquired: what is sampled every second comes every second, however often the host is
+//! read. What a stream has in memory is bounded by the words of its values ([`super::limits`]).
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{RawQuery, State};
-use axum::response::sse::{Event, KeepAlive, Sse};
-use futures_core::Stream;
+use axum::body::{Body, Bytes};
+use axum::extract::{ConnectInfo, RawQuery, State};
+use axum::http::header;
+use axum::response::IntoResponse;
 use serde_json::{Value, json};
-use tokio::sync::mpsc::{self, error::TrySendError};
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::Shared;
 use super::answer::{Failure, Wanted, ms, number, one, parameters};
 use super::hosts::state_name;
+use super::limits::{Full, Limits, Place, Refusal, STREAM_WORDS};
 use super::series::value;
-use crate::fleet::{Host, ShownGap};
+use crate::fleet::{Entities, Host, Shown, ShownGap};
 use crate::series::EntityKey;
 
 const DEFAULT_EVERY_MS: f64 = 100.0;
@@ -30,93 +36,163 @@ const MOST_EVERY_MS: f64 = 60_000.0;
 const MAX_SERIES: usize = 2_000;
 /// A host that is not there after this time has been forgotten.
 const REPLACEMENT: Duration = Duration::from_millis(50);
-/// Events that a page may be behind.
-const QUEUE: usize = 256;
+/// After this time without an event a comment is sent, so that nobody on the way takes the stream for dead.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const COMMENT: &str = ":\n\n";
 
 pub(super) async fn live(
     State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
     RawQuery(query): RawQuery,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Failure> {
+) -> Result<impl IntoResponse, Failure> {
     let pairs = parameters(query.as_deref(), &["host", "series", "match", "every_ms"])?;
     let name = one(&pairs, "host")?.ok_or_else(|| Failure::bad("`host` is missing"))?;
     let every_ms = number(&pairs, "every_ms", LEAST_EVERY_MS, MOST_EVERY_MS)?.unwrap_or(DEFAULT_EVERY_MS);
     let mut wanted = Wanted::of(&pairs, MAX_SERIES)?;
     let host = shared.fleet.host(name).ok_or_else(|| Failure::no_host(name))?;
-    {
+    let limits = shared.limits.clone();
+    let mut follower = {
         let shown = host.look();
         let all = shown.entities.iter().flat_map(|(_, entity)| entity.shown());
         wanted.expand(all.map(|(_, series, text)| (&*series.name, &**text)))?;
+        Follower::new(wanted.series, Room::new(limits, peer.ip())?)
+    };
+    // Looked for before there is a stream, so that what is too much is refused and not broken off.
+    follower.find(&host.look().entities)?;
+    let (send, receive) = mpsc::channel::<Result<Bytes, Infallible>>(1);
+    tokio::spawn(async move {
+        let ending = shared.ending.clone();
+        tokio::select! {
+            () = follow(shared, host, follower, Duration::from_secs_f64(every_ms / 1e3), &send) => {}
+            () = send.closed() => {}
+            () = ending.begun() => {}
+        }
+    });
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
+    Ok((headers, Body::from_stream(ReceiverStream::new(receive))))
+}
+
+/// What a stream takes of the limits.
+struct Room {
+    limits: Arc<Limits>,
+    address: IpAddr,
+    _stream: Place,
+    words: Option<Place>,
+}
+
+impl Room {
+    fn new(limits: Arc<Limits>, address: IpAddr) -> Result<Self, Failure> {
+        let stream = limits
+            .streams
+            .take(address, 1)
+            .map_err(|full| limits.busy(if full == Full::All { Refusal::Streams } else { Refusal::SourceStreams }))?;
+        Ok(Self { limits, address, _stream: stream, words: None })
     }
-    let (send, receive) = mpsc::channel(QUEUE);
-    tokio::spawn(follow(shared, host, wanted.series, Duration::from_secs_f64(every_ms / 1e3), send));
-    Ok(Sse::new(ReceiverStream::new(receive)).keep_alive(KeepAlive::default()))
+
+    fn take(&mut self, words: usize) -> Result<(), Failure> {
+        if words > STREAM_WORDS {
+            self.limits.count(Refusal::StreamValues);
+            let message = format!(
+                "these series have {words} numbers (a histogram has many); a stream has {STREAM_WORDS} at most"
+            );
+            return Err(Failure::bad(message));
+        }
+        self.words = None;
+        let place = self.limits.stream_words.take(self.address, words);
+        self.words = Some(place.map_err(|_| self.limits.busy(Refusal::StreamValues))?);
+        Ok(())
+    }
 }
 
 struct Follower {
     wanted: Vec<String>,
     places: Vec<Option<(EntityKey, usize)>>,
-    /// [`crate::fleet::Entities::changes`] when they were found.
+    /// [`Entities::changes`] when they were found.
     found: Option<u64>,
     state: &'static str,
     gap: Option<ShownGap>,
+    /// When each value was acquired that was sent last; 0: none, or the series has gone.
     times_ns: Vec<u64>,
-    /// Rows that did not fit the queue.
-    skipped: u64,
-    send: mpsc::Sender<Result<Event, Infallible>>,
+    room: Room,
 }
 
 async fn follow(
     shared: Shared,
     mut host: Arc<Host>,
-    wanted: Vec<String>,
+    mut follower: Follower,
     every: Duration,
-    send: mpsc::Sender<Result<Event, Infallible>>,
+    send: &mpsc::Sender<Result<Bytes, Infallible>>,
 ) {
-    let count = wanted.len();
-    let mut follower = Follower {
-        wanted,
-        places: vec![None; count],
-        found: None,
-        state: "",
-        gap: None,
-        times_ns: vec![0; count],
-        skipped: 0,
-        send: send.clone(),
-    };
     let mut ticks = interval_at(Instant::now(), every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut news = host.news();
-    follower.open(&host);
+    let mut text = follower.open(&host);
     loop {
-        tokio::select! {
-            _ = ticks.tick() => {}
-            () = send.closed() => return,
+        ticks.tick().await;
+        let due = Instant::now();
+        let Ok(permit) = send.reserve().await else { return };
+        let skipped = due.elapsed().as_nanos() / every.max(host.target.interval).as_nanos().max(1);
+        if skipped > 0 {
+            event(&mut text, "skipped", &json!({ "rows": u64::try_from(skipped).unwrap_or(u64::MAX) }));
         }
-        if !follower.look(&host) {
+        // A page that has gone wrong asks again, and hears why.
+        if follower.look(&host, &mut text).is_err() {
             return;
         }
-        tokio::select! {
-            _ = news.changed() => {
-                let mut now = shared.fleet.host(&host.target.name);
-                if now.is_none() {
-                    // A target that takes the place of another of its name is there at once.
-                    tokio::time::sleep(REPLACEMENT).await;
-                    now = shared.fleet.host(&host.target.name);
-                }
-                let Some(now) = now else { return };
-                if !Arc::ptr_eq(&now, &host) {
-                    (news, host) = (now.news(), now);
-                    news.mark_changed();
-                    follower.found = None;
-                }
-            },
-            () = send.closed() => return,
+        if !text.is_empty() {
+            permit.send(Ok(std::mem::take(&mut text).into()));
+        }
+        while timeout(KEEP_ALIVE, news.changed()).await.is_err() {
+            if send.send(Ok(COMMENT.into())).await.is_err() {
+                return;
+            }
+        }
+        let Some(now) = again(&shared, &host).await else { return };
+        if !Arc::ptr_eq(&now, &host) {
+            (news, host) = (now.news(), now);
+            news.mark_changed();
+            follower.found = None;
         }
     }
 }
 
+/// The host of the same name, which may be another one by now.
+async fn again(shared: &Shared, host: &Host) -> Option<Arc<Host>> {
+    if let Some(now) = shared.fleet.host(&host.target.name) {
+        return Some(now);
+    }
+    // A target that takes the place of another of its name is there at once.
+    tokio::time::sleep(REPLACEMENT).await;
+    shared.fleet.host(&host.target.name)
+}
+
+/// JSON has no line ends, so one line of data is enough.
+fn event(text: &mut String, name: &str, data: &Value) {
+    let written = write!(text, "event: {name}\ndata: {data}\n\n");
+    debug_assert!(written.is_ok(), "a String takes everything");
+}
+
 impl Follower {
-    fn open(&mut self, host: &Host) {
+    fn new(wanted: Vec<String>, room: Room) -> Self {
+        let count = wanted.len();
+        let (places, times_ns) = (vec![None; count], vec![0; count]);
+        Self { wanted, places, found: None, state: "", gap: None, times_ns, room }
+    }
+
+    /// Looks for the series where they may have moved.
+    fn find(&mut self, entities: &Entities) -> Result<(), Failure> {
+        if self.found == Some(entities.changes()) {
+            return Ok(());
+        }
+        self.found = Some(entities.changes());
+        self.places = self.wanted.iter().map(|text| entities.find(text)).collect();
+        let places = self.places.iter().flatten();
+        let words = places.filter_map(|(key, at)| Some(entities.get(key)?.series.get(*at)?.form.words()));
+        let words = words.sum::<usize>().max(self.wanted.len());
+        self.room.take(words)
+    }
+
+    fn open(&mut self, host: &Host) -> String {
         let shown = host.look();
         let described: Vec<Value> = self
             .wanted
@@ -129,68 +205,59 @@ impl Follower {
             .collect();
         let interval_ms = host.target.interval.as_secs_f64() * 1e3;
         drop(shown);
-        self.event("open", &json!({ "series": described, "interval_ms": interval_ms }));
+        let mut text = String::new();
+        event(&mut text, "open", &json!({ "series": described, "interval_ms": interval_ms }));
+        text
     }
 
-    /// False once the page has gone.
-    fn look(&mut self, host: &Host) -> bool {
-        let mut events = Vec::new();
-        {
-            let shown = host.look();
-            let state = state_name(&shown.state);
-            if state != self.state {
-                self.state = state;
-                events.push(("host", json!({ "state": state })));
+    fn look(&mut self, host: &Host, text: &mut String) -> Result<(), Failure> {
+        let shown = host.look();
+        let state = state_name(&shown.state);
+        if state != self.state {
+            self.state = state;
+            event(text, "host", &json!({ "state": state }));
+        }
+        if shown.last_gap != self.gap {
+            self.gap.clone_from(&shown.last_gap);
+            if let Some(gap) = &self.gap {
+                let gap = json!({ "from_ms": ms(gap.from_ns), "to_ms": ms(gap.to_ns), "reason": gap.reason });
+                event(text, "gap", &gap);
             }
-            if shown.last_gap != self.gap {
-                self.gap.clone_from(&shown.last_gap);
-                if let Some(gap) = &self.gap {
-                    let gap = json!({ "from_ms": ms(gap.from_ns), "to_ms": ms(gap.to_ns), "reason": gap.reason });
-                    events.push(("gap", gap));
-                }
-            }
-            let (mut newest_ns, mut has_moved) = (0, false);
-            let mut values = Vec::with_capacity(self.wanted.len());
-            let entities = &shown.entities;
-            if self.found != Some(entities.changes()) {
-                self.found = Some(entities.changes());
-                self.places = self.wanted.iter().map(|text| entities.find(text)).collect();
-            }
-            for at in 0..self.wanted.len() {
-                let place = self.places[at].and_then(|(key, series)| Some((entities.get(&key)?, series)));
-                values.push(place.map_or(Value::Null, |(entity, series)| {
-                    has_moved |= self.times_ns[at] != entity.time_ns;
+        }
+        self.find(&shown.entities)?;
+        let rows = self.rows(&shown);
+        if !rows.is_empty() {
+            event(text, "row", &json!({ "rows": rows }));
+        }
+        Ok(())
+    }
+
+    /// What is new, by the time at which it was acquired: numbers of the series and their values, null for what has gone.
+    fn rows(&mut self, shown: &Shown) -> Vec<Value> {
+        let mut rows: BTreeMap<u64, (Vec<usize>, Vec<Value>)> = BTreeMap::new();
+        let mut put = |time_ns: u64, at: usize, value: Value| {
+            let (series, values) = rows.entry(time_ns).or_default();
+            series.push(at);
+            values.push(value);
+        };
+        let mut gone_ns = None;
+        for (at, place) in self.places.iter().enumerate() {
+            let entity = place.and_then(|(key, series)| Some((shown.entities.get(&key)?, series)));
+            match entity {
+                Some((entity, _)) if entity.time_ns == self.times_ns[at] => {}
+                Some((entity, series)) => {
                     self.times_ns[at] = entity.time_ns;
-                    newest_ns = newest_ns.max(entity.time_ns);
-                    value(&entity.series[series], &entity.row)
-                }));
-            }
-            if has_moved {
-                events.push(("row", json!({ "t_ms": ms(newest_ns), "v": values })));
-            }
-        }
-        events.into_iter().all(|(name, data)| self.event(name, &data))
-    }
-
-    fn event(&mut self, name: &str, data: &Value) -> bool {
-        if self.skipped > 0 {
-            let told = Event::default().event("skipped").data(json!({ "rows": self.skipped }).to_string());
-            match self.send.try_send(Ok(told)) {
-                Ok(()) => self.skipped = 0,
-                Err(TrySendError::Full(_)) => {
-                    self.skipped += 1;
-                    return true;
+                    put(entity.time_ns, at, value(&entity.series[series], &entity.row));
                 }
-                Err(TrySendError::Closed(_)) => return false,
+                None if self.times_ns[at] == 0 => {}
+                None => {
+                    let newest_ns = *gone_ns.get_or_insert_with(|| shown.newest_ns().unwrap_or(0));
+                    put(newest_ns.max(self.times_ns[at]), at, Value::Null);
+                    self.times_ns[at] = 0;
+                }
             }
         }
-        match self.send.try_send(Ok(Event::default().event(name).data(data.to_string()))) {
-            Ok(()) => true,
-            Err(TrySendError::Full(_)) => {
-                self.skipped += 1;
-                true
-            }
-            Err(TrySendError::Closed(_)) => false,
-        }
+        let row = |(time_ns, (series, values))| json!({ "t_ms": ms(time_ns), "series": series, "v": values });
+        rows.into_iter().map(row).collect()
     }
 }

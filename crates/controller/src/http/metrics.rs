@@ -276,6 +276,14 @@ fn own(shared: &Shared, families: &mut Families) {
             count as f64,
         );
     }
+    for (reason, count) in shared.limits.refused() {
+        let help = "Clients that were refused, or whose connections were ended.";
+        families.own("onlooker_controller_http_refusals_total", Counter, help, &[("reason", reason)], count as f64);
+    }
+    let [connections, streams] = shared.limits.open();
+    let help = "Connections of HTTP clients.";
+    families.own("onlooker_controller_http_connections", Gauge, help, &[], connections as f64);
+    families.own("onlooker_controller_http_streams", Gauge, "Live streams.", &[], streams as f64);
     let bytes = shared.store.lock().unwrap_or_else(PoisonError::into_inner).bytes();
     families.own("onlooker_controller_store_bytes", Gauge, "Size of the log.", &[], bytes as f64);
 }

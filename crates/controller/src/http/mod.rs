@@ -1,25 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The HTTP interface (docs/http.md).
 //!
-//! Handlers look at the fleet and at the store; none of them can hold up the processing thread for longer than one host's lock is held for a look.
+//! Handlers look at the fleet and at the store; none of them can hold up the processing thread for longer than one host's lock is held for a look. Nothing that a client
+//! does is without a bound: [`limits`] has them all, [`serve`] keeps those of connections, [`turns`] those of queries, [`guard`] tells whose requests they are.
 
 mod answer;
+mod fold;
+mod guard;
 mod hosts;
+mod limits;
 mod live;
 mod metrics;
 mod range;
 mod search;
 mod series;
+mod serve;
 mod status;
 mod targets;
 mod tls;
+mod turns;
 mod ui;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
@@ -34,6 +40,9 @@ use crate::engine::Pressure;
 use crate::fleet::Fleet;
 use crate::keep::Counters;
 use answer::Failure;
+pub use guard::Names;
+pub use limits::Limits;
+pub use serve::Ending;
 pub use status::Rates;
 pub use tls::{Tls, TlsError};
 
@@ -68,36 +77,52 @@ pub struct Shared {
     pub read_timeout: Duration,
     /// So many hosts are read at a time before they are accepted.
     pub trials: Arc<Semaphore>,
+    /// What clients may take.
+    pub limits: Arc<Limits>,
+    /// By which names we are asked.
+    pub names: Names,
+    /// Whether the controller is about to end.
+    pub ending: Ending,
 }
 
-/// Body of a request that changes targets.
-const MAX_CHANGE_BYTES: usize = 64 << 10;
-
 /// Everything under `/`.
-pub fn router(shared: Shared) -> Router {
-    let api = Router::new()
+fn router(shared: Shared) -> Router {
+    let metrics = Router::new()
         .route("/metrics", get(metrics::metrics))
+        .layer(middleware::from_fn_with_state(shared.clone(), turns::metrics));
+    let ranges = Router::new()
+        .route("/api/v1/hosts/{host}/range", get(range::range))
+        .layer(middleware::from_fn_with_state(shared.clone(), turns::range));
+    let status = Router::new()
         .route("/api/v1/status", get(status::status))
+        .layer(middleware::from_fn_with_state(shared.clone(), turns::status));
+    let lists = Router::new()
         .route("/api/v1/hosts", get(hosts::hosts))
         .route("/api/v1/hosts/{host}", get(hosts::host))
         .route("/api/v1/hosts/{host}/series", get(series::series))
-        .route("/api/v1/hosts/{host}/range", get(range::range))
-        .route("/api/v1/live", get(live::live))
         .route("/api/v1/targets", get(targets::list))
+        .layer(middleware::from_fn_with_state(shared.clone(), turns::list));
+    let api = Router::new()
+        .merge(metrics)
+        .merge(ranges)
+        .merge(lists)
+        .merge(status)
+        .route("/api/v1/live", get(live::live))
         .route("/api/v1/openapi.json", get(openapi))
         .layer(middleware::from_fn_with_state(shared.clone(), admit));
     // They look at the request's token themselves.
     let changes = Router::new()
         .route("/api/v1/targets", post(targets::join))
         .route("/api/v1/targets/{name}", delete(targets::leave))
-        .layer(DefaultBodyLimit::max(MAX_CHANGE_BYTES));
+        .route("/login", post(login))
+        .layer(middleware::from_fn_with_state(shared.clone(), turns::whole_body));
     Router::new()
         .merge(changes)
         .merge(api)
         .route("/healthz", get(async || "ok"))
         .route("/readyz", get(status::ready))
-        .route("/login", post(login))
         .fallback(ui::file)
+        .layer(middleware::from_fn_with_state(shared.clone(), guard::check))
         .layer(middleware::map_response(secure))
         .with_state(shared)
 }
@@ -173,9 +198,9 @@ pub enum ServeError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// Later.
+    /// Its address cannot be told.
     #[error("HTTP: {0}")]
-    Serve(#[from] std::io::Error),
+    Address(#[from] std::io::Error),
 }
 
 /// Binds; the address may have port 0.
@@ -186,21 +211,7 @@ pub async fn bind(address: SocketAddr) -> Result<tokio::net::TcpListener, ServeE
     tokio::net::TcpListener::bind(address).await.map_err(|source| ServeError::Bind { address, source })
 }
 
-/// Serves until `stop` is ready.
-///
-/// # Errors
-/// [`ServeError::Serve`].
-pub async fn serve(
-    listener: tokio::net::TcpListener,
-    shared: Shared,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), ServeError> {
-    if let Some(tls) = shared.tls.clone() {
-        let router = router(shared).layer(middleware::map_request(tls::name_peer));
-        let service = router.into_make_service_with_connect_info::<tls::Peer>();
-        let listener = tls::Secured::new(listener, tls);
-        return Ok(axum::serve(listener, service).with_graceful_shutdown(stop).await?);
-    }
-    let service = router(shared).into_make_service_with_connect_info::<SocketAddr>();
-    Ok(axum::serve(listener, service).with_graceful_shutdown(stop).await?)
+/// Serves until `stop` is ready; then ends all that is open, within half a second.
+pub async fn serve(listener: tokio::net::TcpListener, shared: Shared, stop: impl Future<Output = ()>) {
+    serve::serve(listener, shared, stop).await;
 }

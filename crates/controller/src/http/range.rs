@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `/api/v1/hosts/{host}/range`: what was stored, in no more points than a chart has.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use axum::Json;
+use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
 use onlooker_region::columns::Value as Sample;
-use onlooker_region::schema::Metric;
 use onlooker_store::{Gap, Store, StoreError, TrackId};
 use onlooker_transport::clock::Moment;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde::ser::{SerializeMap as _, Serializer};
 
 use super::Shared;
 use super::answer::{Failure, Wanted, ms, ns, number, one, parameters};
+use super::fold::{Fold, Missing, Point, Source};
+use super::limits::{Limits, Refusal};
+use super::turns::Gone;
 use crate::fleet::rank;
 use crate::meta::Meta;
 use crate::series::{Form, Series};
@@ -22,15 +29,23 @@ use crate::series::{Form, Series};
 const DEFAULT_POINTS: f64 = 1_000.0;
 const MAX_POINTS: f64 = 5_000.0;
 const MAX_SERIES: usize = 200;
-/// Rows that one answer looks at, so that nobody can ask for a year of 10 ms.
-const MAX_ROWS: usize = 20_000_000;
 const DEFAULT_SPAN_NS: u64 = 60_000_000_000;
+/// Memory of a query beside the rows of one tile and of one ring: its points.
+const MAX_FOLDED_BYTES: usize = 24 << 20;
+/// Its answer's text.
+const MAX_ANSWER_BYTES: usize = 16 << 20;
+/// A query reads so long.
+const MAX_TIME: Duration = Duration::from_secs(20);
+/// Rows between two looks at the clock.
+const LOOK_ROWS: u32 = 256;
 
+/// On a thread that may block, in its turn ([`super::turns`]).
 pub(super) async fn range(
     State(shared): State<Shared>,
     Path(host): Path<String>,
+    Extension(gone): Extension<Gone>,
     RawQuery(query): RawQuery,
-) -> Result<Json<Value>, Failure> {
+) -> Result<impl IntoResponse, Failure> {
     let pairs = parameters(query.as_deref(), &["series", "match", "from_ms", "to_ms", "points"])?;
     let most_ms = ms(u64::MAX);
     let to_ns = number(&pairs, "to_ms", 0.0, most_ms)?.map_or_else(|| Moment::now().utc_ns, ns);
@@ -43,13 +58,9 @@ pub(super) async fn range(
         return Err(Failure::bad("`from_ms` must lie before `to_ms`"));
     }
     let span = Span { from_ns, to_ns, points };
-    // Reads files.
-    let work = move || answer(&shared.store, &host, wanted, span);
-    tokio::task::spawn_blocking(work).await.map_err(|error| internal(&error))?.map(Json)
-}
-
-fn internal(error: &dyn std::fmt::Display) -> Failure {
-    Failure::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, format!("store: {error}"))
+    let text = Query { store: &shared.store, span, gone, until: Instant::now() + MAX_TIME }.answer(&host, wanted);
+    let text = text.map_err(|stop| stop.told(&shared.limits))?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], text))
 }
 
 #[derive(Clone, Copy)]
@@ -59,225 +70,285 @@ struct Span {
     points: usize,
 }
 
-/// A series and its rows: time and words.
-struct Rows {
-    series: Series,
-    rows: Vec<(u64, Vec<u64>)>,
-    /// They are durable up to this time.
-    durable_until_ns: u64,
+impl Span {
+    /// Whole milliseconds, and begun at multiples since 1970, so that requests for neighbouring times agree.
+    fn wide_ns(self) -> u64 {
+        (self.to_ns - self.from_ns).div_ceil(self.points as u64).next_multiple_of(1_000_000)
+    }
 }
 
-/// What was found of a series.
-struct Found {
-    series: Series,
-    /// By rank: those of one rank are of one entity after the other.
-    rows: BTreeMap<u8, Vec<(u64, Vec<u64>)>>,
-    /// Its rows up to this time are durable.
-    durable_until_ns: u64,
+/// Why there is no answer.
+enum Stop {
+    Failed(Failure),
+    Time,
+    Bytes,
 }
 
-impl Found {
-    /// One row of rows: where a better series of the same text has rows, from its first to its last, the others' do not count, as they are not shown live.
-    fn merged(self) -> Rows {
-        let mut all: Vec<(u64, Vec<u64>)> = Vec::new();
-        let mut taken: Vec<(u64, u64)> = Vec::new();
-        for mut rows in self.rows.into_values() {
-            rows.retain(|(time_ns, _)| !taken.iter().any(|(first, last)| (first..=last).contains(&time_ns)));
-            let times = || rows.iter().map(|(time_ns, _)| *time_ns);
-            taken.extend(times().min().zip(times().max()));
-            all.append(&mut rows);
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("store: {error}")))
+    }
+}
+
+impl Stop {
+    fn told(self, limits: &Limits) -> Failure {
+        match self {
+            Self::Failed(failure) => failure,
+            Self::Time => limits.busy(Refusal::QueryTime),
+            Self::Bytes => {
+                limits.count(Refusal::QueryBytes);
+                let most = MAX_ANSWER_BYTES >> 20;
+                Failure::bad(format!(
+                    "the answer would be longer than {most} MiB; ask for fewer series or for fewer `points`"
+                ))
+            }
         }
-        all.sort_by_key(|(time_ns, _)| *time_ns);
-        Rows { series: self.series, rows: all, durable_until_ns: self.durable_until_ns }
     }
 }
 
 /// A track with series that are asked for.
 struct Taken {
-    /// Of its region.
-    region: String,
+    track: TrackId,
+    rank: u8,
     /// Where they are among those that are asked for.
     series: Vec<(usize, Series)>,
-    rows: onlooker_store::Rows,
 }
 
-fn answer(store: &Mutex<Store>, host: &str, mut wanted: Wanted, span: Span) -> Result<Value, Failure> {
-    let mut found: BTreeMap<usize, Found> = BTreeMap::new();
-    let mut gaps: Vec<Gap> = Vec::new();
-    let taken = take(store, host, &mut wanted, span, &mut found, &mut gaps)?;
-    let wanted = wanted.series;
-    // From here on without the store: it goes on while files are read.
-    let mut budget = MAX_ROWS;
-    for Taken { region, series: mine, rows } in taken {
-        let read = rows.read(|_, time_ns, row| {
-            for (at, series) in &mine {
-                if let Some(found) = found.get_mut(at) {
-                    let rows = found.rows.entry(rank(series.acquisition, &region)).or_default();
-                    rows.push((time_ns, series.words(row).to_vec()));
-                    budget = budget.saturating_sub(1);
+struct Query<'a> {
+    store: &'a Mutex<Store>,
+    span: Span,
+    gone: Gone,
+    until: Instant,
+}
+
+impl Query<'_> {
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_time(&self) -> bool {
+        !self.gone.is() && Instant::now() < self.until
+    }
+
+    fn answer(&self, host: &str, mut wanted: Wanted) -> Result<Vec<u8>, Stop> {
+        let tracks = self.tracks(host, &mut wanted)?;
+        let mut folds: Vec<Option<Fold>> = wanted.series.iter().map(|_| None).collect();
+        let mut gaps: Vec<Gap> = Vec::new();
+        let mut width_ns = 0;
+        for (number, taken) in tracks.iter().enumerate() {
+            self.read(number, taken, &mut folds, &mut width_ns, &mut gaps)?;
+            join(&mut gaps);
+        }
+        let mut folds: Vec<_> = wanted.series.into_iter().zip(folds).collect();
+        folds.iter_mut().filter_map(|(_, fold)| fold.as_mut()).for_each(Fold::finish);
+        let missing = Missing::of(gaps.iter().map(|gap| (gap.from_ns, gap.to_ns)));
+        write(width_ns, folds, &missing, &gaps).map_err(|_| Stop::Bytes)
+    }
+
+    /// Tracks of the host that have what is asked for, the best first; of one rank, the oldest first. The store is held for a look, not while what it has is taken apart.
+    fn tracks(&self, host: &str, wanted: &mut Wanted) -> Result<Vec<Taken>, Stop> {
+        let is_mine = Meta::is_of(host);
+        let packed: Vec<(TrackId, Vec<u8>)> = {
+            let store = self.store();
+            store.tracks().filter(|(_, _, meta)| is_mine(meta)).map(|(id, _, meta)| (id, meta.to_vec())).collect()
+        };
+        let tracks: Vec<(TrackId, Meta)> =
+            packed.into_iter().filter_map(|(id, meta)| Some((id, Meta::unpack(&meta)?))).collect();
+        let texts: Vec<Vec<String>> =
+            tracks.iter().map(|(_, meta)| meta.series.iter().map(Series::text).collect()).collect();
+        let named = tracks.iter().zip(&texts).flat_map(|((_, meta), texts)| meta.series.iter().zip(texts));
+        wanted.expand(named.map(|(series, text)| (&*series.name, text.as_str())))?;
+        let mut taken = Vec::new();
+        for ((track, meta), texts) in tracks.into_iter().zip(&texts) {
+            let series: Vec<(usize, Series)> = texts
+                .iter()
+                .zip(meta.series)
+                .filter_map(|(text, series)| Some((wanted.series.iter().position(|wanted| wanted == text)?, series)))
+                .collect();
+            // A track is one group, and a group one way of acquisition.
+            if let Some((_, first)) = series.first() {
+                taken.push(Taken { track, rank: rank(first.acquisition, &meta.region), series });
+            }
+        }
+        taken.sort_by_key(|taken| (taken.rank, taken.track));
+        Ok(taken)
+    }
+
+    fn read(
+        &self,
+        number: usize,
+        taken: &Taken,
+        folds: &mut [Option<Fold>],
+        width_ns: &mut u64,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<(), Stop> {
+        let Span { from_ns, to_ns, points } = self.span;
+        let rows = {
+            let store = self.store();
+            gaps.extend(store.gaps(taken.track, from_ns, to_ns));
+            let durable_until_ns = store.durable_until_ns(taken.track).unwrap_or(0);
+            for (at, series) in &taken.series {
+                let fold = folds[*at].get_or_insert_with(|| Fold::new(series.clone()));
+                fold.durable_until_ns = fold.durable_until_ns.max(durable_until_ns);
+            }
+            store.rows(taken.track, from_ns, to_ns)?
+        };
+        let mut bytes: usize = folds.iter().flatten().map(Fold::bytes).sum::<usize>() + size_of_val(&**gaps);
+        let mut stop = None;
+        let mut until_look = 0;
+        let damaged = rows.read(|_, time_ns, row| {
+            if until_look == 0 {
+                until_look = LOOK_ROWS;
+                stop = (!self.has_time()).then_some(Stop::Time);
+            }
+            until_look -= 1;
+            for (at, series) in &taken.series {
+                let Some(fold) = &mut folds[*at] else { continue };
+                let before = fold.bytes();
+                fold.push(Source { rank: taken.rank, track: number, series }, time_ns, row);
+                bytes = bytes.saturating_add(fold.bytes()).saturating_sub(before);
+                if *width_ns == 0 && fold.points.len() > points {
+                    *width_ns = self.span.wide_ns();
+                    folds.iter_mut().flatten().for_each(|fold| fold.widen(*width_ns));
+                    bytes = folds.iter().flatten().map(Fold::bytes).sum();
                 }
             }
-            if budget > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
-        gaps.extend(read.map_err(|error: StoreError| internal(&error))?);
-        if budget == 0 {
-            break;
-        }
+            if bytes > MAX_FOLDED_BYTES {
+                stop = Some(Stop::Bytes);
+            }
+            if stop.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        gaps.extend(damaged);
+        stop.map_or(Ok(()), Err)
     }
-    if budget == 0 {
-        let message = format!("more than {MAX_ROWS} rows lie in this time; ask for a shorter one or for fewer series");
-        return Err(Failure::bad(message));
-    }
-    gaps.sort_by_key(|gap| (gap.from_ns, gap.to_ns));
+}
+
+/// In order, and those that touch and have one reason as one.
+fn join(gaps: &mut Vec<Gap>) {
+    gaps.sort_by_key(|gap| (gap.from_ns, Reverse(gap.to_ns)));
     gaps.dedup_by(|later, earlier| {
         let same = later.from_ns <= earlier.to_ns && later.reason == earlier.reason;
         earlier.to_ns = if same { earlier.to_ns.max(later.to_ns) } else { earlier.to_ns };
         same
     });
-    let found: BTreeMap<usize, Rows> = found.into_iter().map(|(at, found)| (at, found.merged())).collect();
-    let most = found.values().map(|found| found.rows.len()).max().unwrap_or(0);
-    // Whole milliseconds, and begun at multiples since 1970, so that requests for neighbouring times agree.
-    let wide_ns = (span.to_ns - span.from_ns).div_ceil(span.points as u64).next_multiple_of(1_000_000);
-    let bucket_ns = if most > span.points { wide_ns } else { 0 };
-    let series: Vec<Value> =
-        wanted.iter().enumerate().map(|(at, text)| points(text, found.get(&at), &gaps, bucket_ns)).collect();
-    let gaps: Vec<Value> = gaps
-        .iter()
-        .map(|gap| json!({ "from_ms": ms(gap.from_ns), "to_ms": ms(gap.to_ns), "reason": gap.reason }))
-        .collect();
-    Ok(json!({ "bucket_ms": ms(bucket_ns), "series": series, "gaps": gaps }))
 }
 
-/// Under the store's lock: which tracks have what is asked for, how far they are durable, and their gaps.
-fn take(
-    store: &Mutex<Store>,
-    host: &str,
-    wanted: &mut Wanted,
-    span: Span,
-    found: &mut BTreeMap<usize, Found>,
-    gaps: &mut Vec<Gap>,
-) -> Result<Vec<Taken>, Failure> {
-    let store = store.lock().unwrap_or_else(PoisonError::into_inner);
-    let tracks: Vec<(TrackId, Meta)> = tracks_of(&store, host).collect();
-    let texts: Vec<Vec<String>> =
-        tracks.iter().map(|(_, meta)| meta.series.iter().map(Series::text).collect()).collect();
-    let named = tracks.iter().zip(&texts).flat_map(|((_, meta), texts)| meta.series.iter().zip(texts));
-    wanted.expand(named.map(|(series, text)| (&*series.name, text.as_str())))?;
-    let mut taken = Vec::new();
-    for ((track, meta), texts) in tracks.into_iter().zip(&texts) {
-        let series: Vec<(usize, Series)> = texts
-            .iter()
-            .zip(meta.series)
-            .filter_map(|(text, series)| Some((wanted.series.iter().position(|wanted| wanted == text)?, series)))
-            .collect();
-        if series.is_empty() {
-            continue;
+/// Text that is no longer than it may be.
+struct Text(Vec<u8>);
+
+impl Write for Text {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        if self.0.len() + piece.len() > MAX_ANSWER_BYTES {
+            return Err(io::ErrorKind::StorageFull.into());
         }
-        gaps.extend(store.gaps(track, span.from_ns, span.to_ns));
-        for (at, series) in &series {
-            let mine = found.entry(*at).or_insert_with(|| Found {
-                series: series.clone(),
-                rows: BTreeMap::new(),
-                durable_until_ns: 0,
-            });
-            mine.durable_until_ns = mine.durable_until_ns.max(store.durable_until_ns(track).unwrap_or(0));
-        }
-        let rows = store.rows(track, span.from_ns, span.to_ns).map_err(|error| internal(&error))?;
-        taken.push(Taken { region: meta.region, series, rows });
+        self.0.extend_from_slice(piece);
+        Ok(piece.len())
     }
-    Ok(taken)
-}
 
-/// The tracks that the store has of a host.
-fn tracks_of<'a>(store: &'a Store, host: &str) -> impl Iterator<Item = (TrackId, Meta)> + 'a {
-    let is_mine = Meta::is_of(host);
-    store.tracks().filter_map(move |(track, _, meta)| Some((track, is_mine(meta).then(|| Meta::unpack(meta))??)))
-}
-
-/// The rows of each bucket, or each row by itself.
-fn buckets(found: &Rows, bucket_ns: u64) -> impl Iterator<Item = &[(u64, Vec<u64>)]> {
-    let number = move |time_ns: u64| time_ns.checked_div(bucket_ns);
-    found.rows.chunk_by(move |a, b| bucket_ns > 0 && number(a.0) == number(b.0))
-}
-
-fn points(text: &str, found: Option<&Rows>, gaps: &[Gap], bucket_ns: u64) -> Value {
-    let Some(found) = found else { return json!({ "series": text, "type": null, "t_ms": [] }) };
-    let mut value = json!({ "series": text, "type": found.series.metric, "unit": found.series.unit });
-    let times: Vec<f64> = buckets(found, bucket_ns).filter_map(|rows| rows.last()).map(|row| ms(row.0)).collect();
-    value["t_ms"] = times.into();
-    value["durable_until_ms"] = ms(found.durable_until_ns).into();
-    match found.series.form {
-        Form::Histogram(_) => heat(found, bucket_ns, &mut value),
-        Form::Text => {}
-        _ if found.series.metric == Metric::Counter => rates(found, gaps, bucket_ns, &mut value),
-        _ => extremes(found, bucket_ns, &mut value),
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
-    value
 }
 
-fn extremes(found: &Rows, bucket_ns: u64, value: &mut Value) {
-    let one = Series { at: 0, ..found.series.clone() };
-    let number = |words: &[u64]| one.number(words).unwrap_or(f64::NAN);
-    let (mut last, mut min, mut max) = (Vec::new(), Vec::new(), Vec::new());
-    for rows in buckets(found, bucket_ns) {
-        let numbers = || rows.iter().map(|(_, words)| number(words));
-        last.push(numbers().next_back());
-        min.push(numbers().reduce(f64::min));
-        max.push(numbers().reduce(f64::max));
+#[derive(Serialize)]
+struct Lack<'a> {
+    from_ms: f64,
+    to_ms: f64,
+    reason: &'a str,
+}
+
+impl<'a> Lack<'a> {
+    fn of(gap: &'a Gap) -> Self {
+        Self { from_ms: ms(gap.from_ns), to_ms: ms(gap.to_ns), reason: &gap.reason }
     }
-    (value["last"], value["min"], value["max"]) = (last.into(), min.into(), max.into());
 }
 
-fn rates(found: &Rows, gaps: &[Gap], bucket_ns: u64, value: &mut Value) {
-    let one = Series { at: 0, ..found.series.clone() };
-    let number = |words: &[u64]| one.number(words).unwrap_or(f64::NAN);
-    let (mut last, mut rate) = (Vec::new(), Vec::new());
-    let mut before: Option<(u64, f64)> = None;
-    for rows in buckets(found, bucket_ns) {
-        let begun = before;
-        let mut increase = 0.0;
-        for (time_ns, words) in rows {
-            let now = number(words);
-            if let Some((_, then)) = before {
-                // A counter that falls has begun anew at 0.
-                increase += if now >= then { now - then } else { now };
+fn write(width_ns: u64, folds: Vec<(String, Option<Fold>)>, missing: &Missing, gaps: &[Gap]) -> io::Result<Vec<u8>> {
+    let mut text = Text(Vec::new());
+    write!(text, "{{\"bucket_ms\":{},\"series\":[", ms(width_ns))?;
+    for (at, (name, fold)) in folds.into_iter().enumerate() {
+        text.write_all(if at == 0 { b"" } else { b"," })?;
+        serde_json::to_writer(&mut text, &Drawn { name, fold, missing })?;
+    }
+    text.write_all(b"],\"gaps\":")?;
+    serde_json::to_writer(&mut text, &gaps.iter().map(Lack::of).collect::<Vec<_>>())?;
+    text.write_all(b"}")?;
+    Ok(text.0)
+}
+
+/// A series as charts want it.
+struct Drawn<'a> {
+    name: String,
+    fold: Option<Fold>,
+    missing: &'a Missing,
+}
+
+impl Serialize for Drawn<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("series", &self.name)?;
+        let Some(fold) = &self.fold else {
+            map.serialize_entry("type", &None::<()>)?;
+            map.serialize_entry("t_ms", &[0.0; 0])?;
+            return map.end();
+        };
+        map.serialize_entry("type", &fold.series.metric)?;
+        map.serialize_entry("unit", &*fold.series.unit)?;
+        map.serialize_entry("durable_until_ms", &ms(fold.durable_until_ns))?;
+        map.serialize_entry("t_ms", &Each(&fold.points, |point: &Point| ms(point.time_ns)))?;
+        match fold.series.form {
+            Form::Text => {}
+            Form::Histogram(shape) => {
+                let used = used(fold);
+                let bound = |number: u64| Sample::U64(number).scaled(fold.series.scale);
+                let range = |at: &u32| shape.range(*at as usize);
+                map.serialize_entry("lows", &Each(&used, |at: &u32| bound(range(at).0)))?;
+                map.serialize_entry("bounds", &Each(&used, |at: &u32| bound(range(at).1)))?;
+                map.serialize_entry("counts", &Each(&fold.points, |point: &Point| dense(point, &used)))?;
             }
-            before = Some((*time_ns, now));
+            _ => {
+                map.serialize_entry("last", &Each(&fold.points, |point: &Point| point.last))?;
+                if fold.is_counter() {
+                    map.serialize_entry("rate", &fold.rates(self.missing))?;
+                } else {
+                    map.serialize_entry("min", &Each(&fold.points, |point: &Point| point.min))?;
+                    map.serialize_entry("max", &Each(&fold.points, |point: &Point| point.max))?;
+                }
+            }
         }
-        let Some((end_ns, end)) = before else { continue };
-        last.push(end);
-        let gap = |from_ns: u64| gaps.iter().any(|gap| gap.from_ns < end_ns && gap.to_ns > from_ns);
-        let passed = begun.filter(|(begin_ns, _)| *begin_ns < end_ns && !gap(*begin_ns));
-        #[allow(clippy::cast_precision_loss)]
-        rate.push(passed.map(|(begin_ns, _)| increase / ((end_ns - begin_ns) as f64 / 1e9)));
+        map.end()
     }
-    (value["last"], value["rate"]) = (last.into(), rate.into());
 }
 
-/// New observations by value, for a heat map.
-fn heat(found: &Rows, bucket_ns: u64, value: &mut Value) {
-    let one = Series { at: 0, ..found.series.clone() };
-    let counts_of = |words: &[u64]| match one.value(words) {
-        Some(Sample::Histogram { buckets, .. }) => buckets,
-        _ => Vec::new(),
-    };
-    let mut before: Option<Vec<u64>> = None;
-    let mut new: Vec<Vec<u64>> = Vec::new();
-    for (_, words) in buckets(found, bucket_ns).filter_map(|rows| rows.last()) {
-        let counts = counts_of(words);
-        new.push(match &before {
-            // Begun anew: what is there is new.
-            Some(before) if before.iter().zip(&counts).any(|(then, now)| now < then) => counts.clone(),
-            Some(before) => before.iter().zip(&counts).map(|(then, now)| now - then).collect(),
-            None => vec![0; counts.len()],
-        });
-        before = Some(counts);
+/// Something of each.
+struct Each<'a, T, F>(&'a [T], F);
+
+impl<T, U: Serialize, F: Fn(&T) -> U> Serialize for Each<'_, T, F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(&self.1))
     }
-    let Form::Histogram(shape) = found.series.form else { return };
-    let used: Vec<usize> = (0..shape.buckets()).filter(|at| new.iter().any(|counts| counts[*at] > 0)).collect();
-    let bound = |number: u64| Sample::U64(number).scaled(found.series.scale);
-    value["lows"] = used.iter().map(|at| bound(shape.range(*at).0)).collect::<Vec<f64>>().into();
-    value["bounds"] = used.iter().map(|at| bound(shape.range(*at).1)).collect::<Vec<f64>>().into();
-    value["counts"] =
-        new.iter().map(|counts| used.iter().map(|at| counts[*at]).collect::<Vec<u64>>()).collect::<Vec<_>>().into();
+}
+
+/// The buckets of a histogram that anything was counted in.
+fn used(fold: &Fold) -> Vec<u32> {
+    let Form::Histogram(shape) = fold.series.form else { return Vec::new() };
+    let mut is_used = vec![false; shape.buckets()];
+    for (at, _) in fold.points.iter().flat_map(|point| &point.fresh) {
+        // Another track's may have had more of them.
+        is_used.get_mut(*at as usize).into_iter().for_each(|is_used| *is_used = true);
+    }
+    (0..).zip(&is_used).filter(|(_, is_used)| **is_used).map(|(at, _)| at).collect()
+}
+
+/// New observations by the buckets that are used.
+fn dense(point: &Point, used: &[u32]) -> Vec<u64> {
+    let mut fresh = point.fresh.iter().peekable();
+    let of = |at: &u32| fresh.next_if(|(mine, _)| mine == at).map_or(0, |(_, new)| *new);
+    used.iter().map(of).collect()
 }

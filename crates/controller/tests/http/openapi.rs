@@ -110,7 +110,7 @@ fn every_call_is_described_and_answers_as_it_says() {
 
 fn live(document: &Document, address: std::net::SocketAddr) {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET /api/v1/live?host=a&match=node_load* HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    write!(stream, "GET /api/v1/live?host=a&match=node_load* HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let (mut event, mut seen) = (String::new(), BTreeSet::new());
     for line in BufReader::new(stream).lines().map(Result::unwrap) {
         if let Some(name) = line.strip_prefix("event: ") {

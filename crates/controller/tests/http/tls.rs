@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, Stream};
 
 /// A new certificate for `localhost` in the files, and itself.
-fn renew(dir: &Path) -> CertificateDer<'static> {
+pub(crate) fn renew(dir: &Path) -> CertificateDer<'static> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     fs::write(dir.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
     fs::write(dir.join("cert.pem"), made.cert.pem()).unwrap();

@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rows of one series into no more points than a chart has, while they are read. Pure.
+//!
+//! Rows are points of their own until there are more than are wanted; then all go into buckets of one width, and what comes later, too. So memory is that of the points,
+//! however many rows there are. Rows come in order of time, but where they begin again earlier (another track, or a clock that was set): a *run* each.
+//!
+//! **Rates** are over the time between two points at which values were acquired. A counter that fell began again at 0. There is no rate where nothing says what the
+//! counter did meanwhile: gaps, or times without the entity, make up more than [`MAX_MISSING`] of the time between the two points.
+
+use onlooker_region::schema::Metric;
+
+use crate::series::{Form, Series};
+
+/// Of the time between two points: more, and it is the gap's time and not the values' own. One reading that is missing is half of it.
+const MAX_MISSING: f64 = 2.0 / 3.0;
+/// An entity that takes another's place within so many usual distances of their rows was not missing.
+const REPLACED: u64 = 3;
+
+/// Times, ascending and apart from each other, about which nothing is known.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Missing(Vec<(u64, u64)>);
+
+impl Missing {
+    pub(super) fn of(times: impl Iterator<Item = (u64, u64)>) -> Self {
+        let mut all: Vec<(u64, u64)> = times.filter(|(from, to)| from < to).collect();
+        all.sort_unstable();
+        all.dedup_by(|later, earlier| {
+            let touches = later.0 <= earlier.1;
+            earlier.1 = if touches { earlier.1.max(later.1) } else { earlier.1 };
+            touches
+        });
+        Self(all)
+    }
+
+    fn with(&self, more: &[(u64, u64)]) -> Self {
+        Self::of(self.0.iter().chain(more).copied())
+    }
+
+    fn within(&self, from_ns: u64, to_ns: u64) -> u64 {
+        let first = self.0.partition_point(|(_, to)| *to <= from_ns);
+        let touching = self.0[first..].iter().take_while(|(from, _)| *from < to_ns);
+        touching.map(|(from, to)| to.min(&to_ns) - from.max(&from_ns)).sum()
+    }
+}
+
+/// Rows of a bucket, or one row.
+#[derive(Clone, Debug)]
+pub(super) struct Point {
+    pub(super) first_ns: u64,
+    /// Of its last row.
+    pub(super) time_ns: u64,
+    first: f64,
+    pub(super) last: f64,
+    pub(super) min: f64,
+    pub(super) max: f64,
+    /// Of a counter, from its first row to its last.
+    increase: f64,
+    /// Of a histogram: number of the bucket and new observations since the point before.
+    pub(super) fresh: Vec<(u32, u64)>,
+    run: u32,
+}
+
+/// A counter's growth from one row to the next.
+fn growth(then: f64, now: f64) -> f64 {
+    if now >= then { now - then } else { now }
+}
+
+fn add(fresh: &mut Vec<(u32, u64)>, more: Vec<(u32, u64)>) {
+    fresh.extend(more);
+    fresh.sort_unstable_by_key(|(at, _)| *at);
+    fresh.dedup_by(|later, earlier| {
+        let same = later.0 == earlier.0;
+        earlier.1 = if same { earlier.1.saturating_add(later.1) } else { earlier.1 };
+        same
+    });
+}
+
+impl Point {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.fresh)
+    }
+
+    /// Takes the point behind it in.
+    fn join(&mut self, next: Self) {
+        self.increase += growth(self.last, next.first) + next.increase;
+        (self.time_ns, self.last, self.run) = (next.time_ns, next.last, next.run);
+        (self.min, self.max) = (self.min.min(next.min), self.max.max(next.max));
+        add(&mut self.fresh, next.fresh);
+    }
+}
+
+/// Where a row is from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<'a> {
+    /// Of several series of one text the least is shown.
+    pub(super) rank: u8,
+    /// Number of its track.
+    pub(super) track: usize,
+    /// How to read it.
+    pub(super) series: &'a Series,
+}
+
+/// A row that came before.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    time_ns: u64,
+    track: usize,
+}
+
+/// One series.
+#[derive(Debug)]
+pub(super) struct Fold {
+    pub(super) series: Series,
+    /// Its rows up to this time are durable.
+    pub(super) durable_until_ns: u64,
+    pub(super) points: Vec<Point>,
+    width_ns: u64,
+    run: u32,
+    before: Option<Before>,
+    /// Of a histogram: counts of the last row, and those of the last row of the point before.
+    counts: Vec<u64>,
+    closed: Option<Vec<u64>>,
+    /// Times between two entities.
+    holes: Vec<(u64, u64)>,
+    /// Sum and number of the distances between two rows of one entity.
+    distances: (u64, u64),
+    /// From first to last row of better ranks, where the others do not count, and of this one.
+    better: Vec<(u64, u64)>,
+    ranked: Option<(u8, u64, u64)>,
+    bytes: usize,
+}
+
+impl Fold {
+    pub(super) fn new(series: Series) -> Self {
+        Self {
+            series,
+            durable_until_ns: 0,
+            points: Vec::new(),
+            width_ns: 0,
+            run: 0,
+            before: None,
+            counts: Vec::new(),
+            closed: None,
+            holes: Vec::new(),
+            distances: (0, 0),
+            better: Vec::new(),
+            ranked: None,
+            bytes: 0,
+        }
+    }
+
+    /// What it takes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes + size_of_val(&*self.holes) + 2 * size_of_val(&*self.counts)
+    }
+
+    /// Whether rows of this rank count at this time: not where a better series of the same text has rows, from its first to its last, as they are not shown live.
+    fn counts_at(&mut self, rank: u8, time_ns: u64) -> bool {
+        match &mut self.ranked {
+            Some((of, first, last)) if *of == rank => (*first, *last) = ((*first).min(time_ns), (*last).max(time_ns)),
+            ranked => {
+                let worse = ranked.replace((rank, time_ns, time_ns));
+                self.better.extend(worse.map(|(_, first, last)| (first, last)));
+            }
+        }
+        !self.better.iter().any(|(first, last)| (*first..=*last).contains(&time_ns))
+    }
+
+    /// Takes a row. Ranks ascend.
+    pub(super) fn push(&mut self, Source { rank, track, series }: Source<'_>, time_ns: u64, row: &[u64]) {
+        if !self.counts_at(rank, time_ns) {
+            return;
+        }
+        match self.before {
+            Some(before) if before.time_ns >= time_ns => self.begin_run(),
+            Some(before) if before.track != track => self.holes.push((before.time_ns, time_ns)),
+            Some(before) => {
+                self.distances = (self.distances.0.saturating_add(time_ns - before.time_ns), self.distances.1 + 1);
+            }
+            None => {}
+        }
+        self.before = Some(Before { time_ns, track });
+        let value = match series.form {
+            Form::Text | Form::Histogram(_) => f64::NAN,
+            _ => series.number(row).unwrap_or(f64::NAN),
+        };
+        let point = Point {
+            first_ns: time_ns,
+            time_ns,
+            first: value,
+            last: value,
+            min: value,
+            max: value,
+            increase: 0.0,
+            fresh: Vec::new(),
+            run: self.run,
+        };
+        if self.is_of_last(&point) {
+            if let Some(last) = self.points.last_mut() {
+                last.join(point);
+            }
+        } else {
+            self.close();
+            self.bytes += point.bytes();
+            self.points.push(point);
+        }
+        if let Form::Histogram(_) = series.form
+            && let Some((_, buckets)) = series.words(row).split_last()
+        {
+            self.counts.clear();
+            self.counts.extend_from_slice(buckets);
+        }
+    }
+
+    fn is_of_last(&self, point: &Point) -> bool {
+        let bucket = |point: &Point| point.time_ns.checked_div(self.width_ns);
+        let is_same = |last: &Point| last.run == point.run && bucket(last) == bucket(point);
+        self.width_ns > 0 && self.points.last().is_some_and(is_same)
+    }
+
+    fn begin_run(&mut self) {
+        self.close();
+        (self.closed, self.before) = (None, None);
+        self.run += 1;
+    }
+
+    /// Ends the last point of a histogram: what is new in it.
+    fn close(&mut self) {
+        let Some(last) = self.points.last_mut().filter(|_| !self.counts.is_empty()) else { return };
+        if let Some(then) = &self.closed {
+            let now = &self.counts;
+            // Begun again: what is there is new.
+            let is_reset = then.len() != now.len() || then.iter().zip(now).any(|(then, now)| now < then);
+            let then = |at: usize| if is_reset { 0 } else { then[at] };
+            let fresh = now.iter().enumerate().map(|(at, now)| (at, now - then(at))).filter(|(_, new)| *new > 0);
+            let fresh = fresh.map(|(at, new)| (u32::try_from(at).unwrap_or(u32::MAX), new)).collect();
+            let before = last.bytes();
+            add(&mut last.fresh, fresh);
+            last.fresh.shrink_to_fit();
+            self.bytes += last.bytes() - before;
+        }
+        self.closed = Some(std::mem::take(&mut self.counts));
+    }
+
+    /// Buckets of this width from now on.
+    pub(super) fn widen(&mut self, width_ns: u64) {
+        self.close();
+        self.width_ns = width_ns;
+        self.join_neighbours(false);
+    }
+
+    fn join_neighbours(&mut self, across_runs: bool) {
+        let mut joined: Vec<Point> = Vec::with_capacity(self.points.len().min(1024));
+        for point in std::mem::take(&mut self.points) {
+            let bucket = |point: &Point| point.time_ns.checked_div(self.width_ns);
+            match joined.last_mut() {
+                Some(last) if bucket(last) == bucket(&point) && (across_runs || last.run == point.run) => {
+                    last.join(point)
+                }
+                _ => joined.push(point),
+            }
+        }
+        self.points = joined;
+        self.bytes = self.points.iter().map(Point::bytes).sum();
+    }
+
+    /// No more rows come: points in order of time.
+    pub(super) fn finish(&mut self) {
+        self.close();
+        if self.run > 0 {
+            self.points.sort_by_key(|point| point.time_ns);
+            let changes =
+                self.points.windows(2).filter(|two| two[0].run != two[1].run && two[0].time_ns < two[1].first_ns);
+            self.holes.extend(changes.map(|two| (two[0].time_ns, two[1].first_ns)));
+            if self.width_ns > 0 {
+                self.join_neighbours(true);
+            }
+        }
+        let usual_ns = self.distances.0.checked_div(self.distances.1).unwrap_or(0).max(self.series.resolution_ns);
+        self.holes.retain(|(from, to)| to - from > usual_ns.saturating_mul(REPLACED));
+    }
+
+    /// The rate that each point ends with.
+    pub(super) fn rates(&self, gaps: &Missing) -> Vec<Option<f64>> {
+        let missing = gaps.with(&self.holes);
+        let mut before: Option<&Point> = None;
+        let mut rate = |point| {
+            let then = before.replace(point)?;
+            let passed_ns = point.time_ns.checked_sub(then.time_ns).filter(|passed_ns| *passed_ns > 0)?;
+            #[allow(clippy::cast_precision_loss)]
+            let is_known = missing.within(then.time_ns, point.time_ns) as f64 <= MAX_MISSING * passed_ns as f64;
+            let increase = growth(then.last, point.first) + point.increase;
+            #[allow(clippy::cast_precision_loss)]
+            is_known.then_some(increase / (passed_ns as f64 / 1e9))
+        };
+        self.points.iter().map(&mut rate).collect()
+    }
+
+    pub(super) fn is_counter(&self) -> bool {
+        self.series.metric == Metric::Counter && !matches!(self.series.form, Form::Text | Form::Histogram(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onlooker_region::histogram::Shape;
+    use onlooker_region::schema::Acquisition;
+    use std::collections::BTreeMap;
+
+    const MS: u64 = 1_000_000;
+
+    fn series(metric: Metric, form: Form) -> Series {
+        let labels = crate::text::Labels::from(&BTreeMap::new());
+        Series {
+            name: "x".into(),
+            labels,
+            metric,
+            unit: "".into(),
+            help: "".into(),
+            scale: 1.0,
+            resolution_ns: 0,
+            acquisition: Acquisition::Sampled,
+            form,
+            at: 0,
+        }
+    }
+
+    fn counter() -> Fold {
+        Fold::new(series(Metric::Counter, Form::Unsigned))
+    }
+
+    fn put(fold: &mut Fold, rank: u8, track: usize, time_ns: u64, row: &[u64]) {
+        let series = fold.series.clone();
+        fold.push(Source { rank, track, series: &series }, time_ns, row);
+    }
+
+    fn gaps(of: &[(u64, u64)]) -> Missing {
+        Missing::of(of.iter().map(|(from, to)| (from * MS, to * MS)))
+    }
+
+    fn shown(rates: &[Option<f64>]) -> Vec<String> {
+        rates.iter().map(|rate| rate.map_or("-".into(), |rate| format!("{rate:.2}"))).collect()
+    }
+
+    /// Two seconds of CPU a second, sampled every second, read every 10 ms: readings that are late take nothing away.
+    #[test]
+    fn a_short_gap_of_the_reader_voids_no_rate_of_what_is_sampled_seldom() {
+        let mut fold = counter();
+        (0..6).for_each(|n| put(&mut fold, 0, 0, n * 1_000 * MS, &[n * 2]));
+        fold.finish();
+        let late = gaps(&[(500, 510), (1_400, 1_410), (1_990, 2_020), (3_300, 3_900)]);
+        assert_eq!(shown(&fold.rates(&late)), ["-", "2.00", "2.00", "2.00", "2.00", "2.00"]);
+        // One that is most of the time between two rows does: nobody knows what was in it.
+        assert_eq!(shown(&fold.rates(&gaps(&[(1_100, 1_900)]))), ["-", "2.00", "-", "2.00", "2.00", "2.00"]);
+    }
+
+    #[test]
+    fn a_reading_that_is_missing_is_no_reason_but_many_are() {
+        let mut fold = counter();
+        for n in [0, 1, 3, 4, 20, 21] {
+            put(&mut fold, 0, 0, n * 10 * MS, &[n]);
+        }
+        fold.finish();
+        assert_eq!(
+            shown(&fold.rates(&gaps(&[(20, 30), (50, 200)]))),
+            ["-", "100.00", "100.00", "100.00", "-", "100.00"]
+        );
+    }
+
+    #[test]
+    fn resets_and_entities_that_were_gone() {
+        let mut fold = counter();
+        [100, 110, 4, 8]
+            .iter()
+            .enumerate()
+            .for_each(|(n, value)| put(&mut fold, 0, 0, n as u64 * 1_000 * MS, &[*value]));
+        // Another entity at once, and one after a minute.
+        [3, 6].iter().enumerate().for_each(|(n, value)| put(&mut fold, 0, 1, (4 + n as u64) * 1_000 * MS, &[*value]));
+        [9, 10].iter().enumerate().for_each(|(n, value)| put(&mut fold, 0, 2, (65 + n as u64) * 1_000 * MS, &[*value]));
+        fold.finish();
+        let none = Missing::default();
+        assert_eq!(shown(&fold.rates(&none)), ["-", "10.00", "4.00", "4.00", "3.00", "3.00", "-", "1.00"]);
+    }
+
+    /// However the rows come, the same buckets: as points first, or folded from the start.
+    #[test]
+    fn buckets_are_the_same_whenever_they_begin() {
+        bolero::check!().with_type::<(Vec<(u16, u8)>, u8)>().for_each(|(rows, at)| {
+            let (mut late, mut early) = (counter(), counter());
+            early.widen(100 * MS);
+            let mut time_ns = 0;
+            for (n, (step, value)) in rows.iter().enumerate() {
+                time_ns += (u64::from(*step) + 1) * MS;
+                put(&mut late, 0, 0, time_ns, &[u64::from(*value)]);
+                put(&mut early, 0, 0, time_ns, &[u64::from(*value)]);
+                if n == usize::from(*at) {
+                    late.widen(100 * MS);
+                }
+            }
+            late.widen(100 * MS);
+            [&mut late, &mut early].into_iter().for_each(Fold::finish);
+            assert_eq!(format!("{:?}", late.points), format!("{:?}", early.points));
+            assert_eq!(late.rates(&Missing::default()), early.rates(&Missing::default()));
+        });
+    }
+
+    #[test]
+    fn a_better_series_hides_the_others() {
+        let mut fold = Fold::new(series(Metric::Gauge, Form::Unsigned));
+        [20, 30].iter().for_each(|t| put(&mut fold, 0, 0, t * MS, &[1]));
+        [10, 25, 40].iter().for_each(|t| put(&mut fold, 3, 1, t * MS, &[2]));
+        fold.finish();
+        let got: Vec<(u64, f64)> = fold.points.iter().map(|point| (point.time_ns / MS, point.last)).collect();
+        assert_eq!(got, [(10, 2.0), (20, 1.0), (30, 1.0), (40, 2.0)]);
+    }
+
+    #[test]
+    fn a_histogram_costs_what_is_new_in_it() {
+        let shape = Shape { grouping_power: 5, max_power: 63 };
+        let mut fold = Fold::new(series(Metric::Histogram, Form::Histogram(shape)));
+        let mut row = vec![0; shape.slots()];
+        let points = 700;
+        fold.widen(1_000 * MS);
+        for n in 0..20_000u64 {
+            row[usize::try_from(n % 50).unwrap()] += 1;
+            put(&mut fold, 0, 0, n * 35 * MS, &row);
+        }
+        fold.finish();
+        assert_eq!(fold.points.len(), points);
+        let new: u64 = fold.points.iter().flat_map(|point| &point.fresh).map(|(_, new)| new).sum();
+        // All but what the first point began with.
+        assert!((19_960..20_000).contains(&new), "{new}");
+        assert!(fold.bytes() < 1 << 20, "{} bytes of {} a row", fold.bytes(), shape.slots() * 8);
+        // Set back to nothing: what is there is new.
+        put(&mut fold, 0, 0, 20_000 * 35 * MS, &vec![1; shape.slots()]);
+        fold.finish();
+        assert_eq!(fold.points.last().unwrap().fresh.len(), shape.buckets());
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rates of what is sampled seldom and read often: as many seconds a second as there are CPUs, live and in range, never the ratio of the intervals.
+
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // times and numbers of CPUs
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpStream};
+
+use onlooker_testbed::{Agent, Controller, json, until};
+use serde_json::Value;
+
+/// Sampled every second, read every 10 ms. The modes of a CPU together count all of its time.
+const METRIC: &str = "node_cpu_seconds_total";
+const SAMPLES: usize = 6;
+
+/// Per second, of all series together: times, and the sum at each.
+type Sums = BTreeMap<u64, f64>;
+
+fn check(rates: &[f64], cpus: usize, what: &str) {
+    let expected = cpus as f64;
+    assert!(!rates.is_empty(), "{what}");
+    // Clock ticks of 10 ms in each of some modes, and 5 % for when they are looked at.
+    assert!(rates.iter().all(|rate| (rate - expected).abs() < 0.05 * expected + 0.02), "{what}: {rates:?}");
+}
+
+/// Sums of the values of `SAMPLES` samples, from a stream.
+fn live(address: SocketAddr) -> (Sums, usize) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET /api/v1/live?host=a&match={METRIC}&every_ms=10 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let (mut sums, mut event) = (Sums::new(), String::new());
+    let mut cpus = BTreeSet::new();
+    for line in BufReader::new(stream).lines().map(Result::unwrap) {
+        if let Some(name) = line.strip_prefix("event: ") {
+            event = name.to_owned();
+        } else if let Some(data) = line.strip_prefix("data: ") {
+            let data: Value = serde_json::from_str(data).unwrap();
+            if event == "open" {
+                let texts = data["series"].as_array().unwrap().iter().map(|series| series["series"].as_str().unwrap());
+                cpus.extend(
+                    texts.map(|text| text.split("cpu=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()),
+                );
+            }
+            for row in data["rows"].as_array().into_iter().flatten() {
+                let sum: f64 = row["v"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).sum();
+                let time_us = (row["t_ms"].as_f64().unwrap() * 1e3) as u64;
+                assert!(sums.insert(time_us, sum).is_none(), "a value comes once");
+            }
+            if sums.len() > SAMPLES {
+                return (sums, cpus.len());
+            }
+        }
+    }
+    panic!("the stream ended: {sums:?}");
+}
+
+#[test]
+fn what_is_sampled_every_second_is_never_faster_than_the_clock() {
+    let _quiet = crate::quiet();
+    let agent = Agent::start_with("[sampled]\ninterval = \"1s\"\n");
+    let controller = Controller::start("", &format!("{}interval = \"10ms\"\n", agent.target("a")));
+    let address = controller.address();
+    let listed = until("a sample", || {
+        let listed = json(address, &format!("/api/v1/hosts/a/series?search={METRIC}"));
+        (listed["series"].as_array()?.len() > 1).then_some(listed)
+    });
+    for series in listed["series"].as_array().unwrap() {
+        assert!(series["resolution_ms"].as_f64().unwrap() >= 1000.0, "{series}");
+    }
+    let (sums, cpus) = live(address);
+    let pairs = || sums.iter().zip(sums.iter().skip(1));
+    let rates: Vec<f64> = pairs().map(|((t0, v0), (t1, v1))| (v1 - v0) / ((t1 - t0) as f64 / 1e6)).collect();
+    check(&rates, cpus, "live");
+
+    // Readings were late now and then; that takes no rate away.
+    let range = until("range", || {
+        let range = json(address, &format!("/api/v1/hosts/a/range?match={METRIC}"));
+        (range["series"][0]["t_ms"].as_array()?.len() > SAMPLES).then_some(range)
+    });
+    let all = range["series"].as_array().unwrap();
+    let rates: Vec<f64> = (1..all[0]["t_ms"].as_array().unwrap().len())
+        .filter_map(|at| all.iter().map(|series| series["rate"][at].as_f64()).sum())
+        .collect();
+    check(&rates, cpus, "range");
+    let long = |gap: &&Value| gap["to_ms"].as_f64().unwrap() - gap["from_ms"].as_f64().unwrap() > 500.0;
+    let gaps = range["gaps"].as_array().unwrap();
+    let long = gaps.iter().filter(long).count();
+    assert!(rates.len() + 2 * long >= SAMPLES, "{} rates with {long} long gaps among {}", rates.len(), gaps.len());
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! SIGTERM ends a controller at once, whatever its clients do, and leaves the gap `stopped`.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use onlooker_testbed::{Agent, Controller, json, until};
+
+use crate::tls::renew;
+
+const STREAMS: usize = 200;
+/// Far below what any single limit of a client would take to end its connection, and far above what a busy machine needs.
+const MOST: Duration = Duration::from_secs(5);
+
+/// A live stream that has given a row.
+fn stream(address: SocketAddr) -> BufReader<TcpStream> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    write!(stream, "GET /api/v1/live?host=a&match=node_load1 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    while line != "event: row\n" {
+        line.clear();
+        assert!(reader.read_line(&mut line).unwrap() > 0, "the stream ended");
+    }
+    reader
+}
+
+fn sent(address: SocketAddr, text: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(text.as_bytes()).unwrap();
+    stream
+}
+
+/// SIGTERM; how long it took.
+fn stop(controller: &mut Controller) -> Duration {
+    let address = controller.address();
+    let process = controller.take_process();
+    let begin = Instant::now();
+    process.signal(rustix::process::Signal::TERM);
+    let mut process = process;
+    let status = until("its end", || process.ended());
+    let took = begin.elapsed();
+    assert!(status.success(), "{status}\n{}", process.log());
+    assert!(process.log().trim_end().ends_with("stopped"), "{}", process.log());
+    assert!(TcpStream::connect(address).is_err(), "the port is closed");
+    assert!(took < MOST, "{took:?}");
+    took
+}
+
+#[test]
+fn two_hundred_pages_and_idlers_do_not_hold_up_the_end() {
+    let _quiet = crate::quiet();
+    let agent = Agent::start();
+    let mut controller = Controller::start("", &format!("{}interval = \"20ms\"\n", agent.target("a")));
+    let address = controller.address();
+    let has_load = || json(address, "/api/v1/hosts/a/series?search=node_load1")["series"][0]["value"].is_number();
+    until("a reading", || has_load().then_some(()));
+    let streams: Vec<_> = (0..STREAMS).map(|_| stream(address)).collect();
+    let idlers = [
+        sent(address, ""),
+        sent(address, "GET / HTTP/1.1\r\nHost: loc"),
+        sent(address, "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"),
+        // More than fits any buffer, and nothing of it is read.
+        sent(address, &"GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(500)),
+    ];
+    println!("stopped after {:?} with {STREAMS} open streams", stop(&mut controller));
+    drop((streams, idlers));
+
+    controller.start_again();
+    let address = controller.address();
+    let reasons = until("the gap", || {
+        let range = json(address, "/api/v1/hosts/a/range?match=node_load1");
+        let gaps = range["gaps"].as_array()?.clone();
+        let reasons: Vec<String> = gaps.iter().map(|gap| gap["reason"].as_str().unwrap().to_owned()).collect();
+        reasons.iter().any(|reason| ["stopped", "controller_down"].contains(&reason.as_str())).then_some(reasons)
+    });
+    assert!(reasons.iter().any(|reason| reason == "stopped"), "{reasons:?}");
+    assert!(reasons.iter().all(|reason| reason != "controller_down"), "{reasons:?}");
+}
+
+#[test]
+fn handshakes_do_not_hold_up_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    renew(dir.path());
+    let path = |name: &str| dir.path().join(name);
+    let http = format!("tls_certificate = {:?}\ntls_key = {:?}", path("cert.pem"), path("key.pem"));
+    let mut controller = Controller::start(&http, "");
+    let silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(controller.address()).unwrap()).collect();
+    stop(&mut controller);
+    drop(silent);
+    assert!(fs::exists(controller.dir().join("store")).unwrap());
+}
