@@ -129,7 +129,8 @@ export class MetricSearch {
 
   private option(row: Row, at: number): HTMLElement {
     const { opens } = row;
-    const sign = opens === null ? null : h("span", { class: "opens", title: row.isOpen ? "Hide its series" : "Show its series", on: { mousedown: (event) => { event.preventDefault(); event.stopPropagation(); void this.toggle(opens); } } }, row.isOpen ? "▾" : "▸");
+    // Names stand below each other, whether they open or not.
+    const sign = opens === null ? (row.isChild ? null : h("span", { class: "opens" })) : h("span", { class: "opens", title: row.isOpen ? "Hide its series" : "Show its series", on: { mousedown: (event) => { event.preventDefault(); event.stopPropagation(); void this.toggle(opens); } } }, row.isOpen ? "▾" : "▸");
     return h(
       "li",
       {

@@ -71,6 +71,12 @@ impl Motion {
         self.past.iter().flatten().any(|shown| *shown != 0.0)
     }
 
+    /// Whether it was not always the same in the last minute.
+    pub(super) fn has_changed(&self) -> bool {
+        let mut known = self.past.iter().flatten();
+        known.next().is_some_and(|first| known.any(|shown| shown != first))
+    }
+
     pub(super) fn take(&mut self, taken: Taken) {
         match taken.metric {
             Metric::Counter | Metric::Histogram => self.count(taken),

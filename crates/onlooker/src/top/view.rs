@@ -11,7 +11,7 @@ use std::collections::HashSet;
 /// A column that can be sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Column {
-    /// Who uses the processors, then what moves, by name; what was zero for a minute comes last.
+    /// Who uses the processors, then what moves, then what does not, by name; what was zero for a minute comes last.
     Active,
     Name,
     Value,
@@ -272,11 +272,18 @@ impl View {
 /// Place among others by activity, order within the place, index. The least comes first.
 fn activity(series: &Series, index: usize) -> (u8, f64, usize) {
     let rate = series.motion.rate().unwrap_or(0.0);
-    let uses_cpu = BUSY.contains(&series.name.as_str());
-    match (series.metric == Metric::Info || !series.motion.has_moved(), uses_cpu && rate > 0.0) {
-        (true, _) => (2, 0.0, index),
-        (false, true) => (0, rate, index),
-        (false, false) => (1, 0.0, index),
+    let is_busy = BUSY.contains(&series.name.as_str()) && rate > 0.0;
+    let moves = match series.metric {
+        Metric::Counter | Metric::Histogram => series.motion.has_moved(),
+        Metric::Gauge => series.motion.has_changed(),
+        Metric::Info => false,
+    };
+    match (is_busy, moves, series.motion.has_moved()) {
+        (true, ..) => (0, rate, index),
+        (false, true, _) => (1, 0.0, index),
+        // Says something, if always the same.
+        (false, false, true) => (2, 0.0, index),
+        (false, false, false) => (3, 0.0, index),
     }
 }
 
