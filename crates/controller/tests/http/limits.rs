@@ -169,6 +169,14 @@ fn pages_elsewhere_cannot_have_browsers_ask() {
     for path in ["/api/v1/hosts", "/metrics", "/", "/healthz"] {
         assert_eq!(ask(path, "Host: rebound.example:7180\r\n"), 421, "{path}");
     }
+    // A host may join by any name: it shows a token, or is refused for want of one.
+    let mut stream = from(1, address);
+    write!(
+        stream,
+        "POST /api/v1/targets HTTP/1.1\r\nHost: any.example\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{{}}"
+    )
+    .unwrap();
+    assert!(rest(stream, 100).starts_with("HTTP/1.1 403"));
     assert_eq!(ask("/api/v1/hosts", &format!("{own}Origin: http://other.example\r\n")), 403);
     assert_eq!(ask("/api/v1/hosts", &format!("{own}Sec-Fetch-Site: cross-site\r\n")), 403);
     assert_eq!(ask("/", &format!("{own}Sec-Fetch-Site: cross-site\r\n")), 200);
