@@ -10,6 +10,7 @@ pub mod connect;
 pub mod derive;
 pub mod discovery;
 pub mod engine;
+pub mod families;
 pub mod fleet;
 pub mod http;
 pub mod keep;

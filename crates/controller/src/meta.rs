@@ -34,6 +34,13 @@ impl Meta {
         Self { host: host.to_owned(), region: region.to_owned(), entity, series: series.to_vec() }
     }
 
+    /// Which entity it is of.
+    #[must_use]
+    pub fn key(&self) -> EntityKey {
+        let (region, group, row) = self.entity;
+        EntityKey { region, group, row }
+    }
+
     /// As the store has it; the same for the same track.
     #[must_use]
     pub fn pack(&self) -> Vec<u8> {

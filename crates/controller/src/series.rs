@@ -6,14 +6,19 @@
 
 use std::collections::BTreeMap;
 
+use onlooker_region::Identity;
 use onlooker_region::columns::{Sample, Value};
 use onlooker_region::control::RegionEntry;
 use onlooker_region::histogram::Shape;
+use onlooker_region::labels;
 use onlooker_region::schema::{Acquisition, Group, Metric, Schema};
 use onlooker_store::Kind;
 use serde::{Deserialize, Serialize};
 
 use crate::text::{Labels, Text};
+
+/// Label that has an info's text.
+const VALUE: &str = "value";
 
 /// Which entity of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,6 +39,12 @@ impl EntityKey {
     #[must_use]
     pub fn is_own(&self) -> bool {
         self.region == Self::OWN_REGION
+    }
+
+    /// Whether it is of a region of the host's agent, or the controller's own: not of a program's.
+    #[must_use]
+    pub fn is_vouched_for(&self) -> bool {
+        self.is_own() || Identity::from_word(self.region).is_some_and(Identity::is_agents)
     }
 }
 
@@ -131,7 +142,7 @@ impl Series {
     pub fn value(&self, row: &[u64]) -> Option<Value> {
         let words = self.words(row);
         Some(match self.form {
-            Form::Text => Value::Text(self.labels.get("value").unwrap_or_default().to_owned()),
+            Form::Text => Value::Text(self.labels.get(VALUE).unwrap_or_default().to_owned()),
             Form::Unsigned => Value::U64(*words.first()?),
             Form::Signed => Value::I64(words.first()?.cast_signed()),
             Form::Float => Value::F64(f64::from_bits(*words.first()?)),
@@ -168,23 +179,17 @@ pub fn group_number(schema: &Schema, group: &Group) -> u32 {
     u32::try_from(number.unwrap_or(0)).unwrap_or(0)
 }
 
-/// Labels of a series: the target's, the region's, its own. What is closest to the value wins where labels have one name; but `instance` is the host, and
-/// another one's `instance` becomes `exported_instance`, as it would in Prometheus.
+/// Labels of a series, each attached from outside of the one behind it ([`labels::joined`]): the target's, the region's, of which the agent vouches for `pid`, its own.
 #[must_use]
 pub fn labels_of(
-    entry: &RegionEntry,
     common: &BTreeMap<String, String>,
-    own: impl IntoIterator<Item = (String, String)>,
-) -> BTreeMap<String, String> {
-    const HOST: &str = "instance";
-    let mut labels = common.clone();
-    labels.extend(entry.labels.iter().cloned().chain(own));
-    if let Some(host) = common.get(HOST)
-        && let Some(other) = labels.insert(HOST.into(), host.clone()).filter(|other| other != host)
-    {
-        labels.insert("exported_instance".into(), other);
-    }
-    labels
+    region: &[(String, String)],
+    own: Vec<(String, String)>,
+    metric: Metric,
+) -> Vec<(String, String)> {
+    let reserved = labels::reserved(metric);
+    let common: Vec<_> = common.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    labels::joined(&common, labels::joined(region, own, reserved), reserved)
 }
 
 /// Describes the series of an entity from its samples, in their order. `common` are labels of the target.
@@ -194,12 +199,14 @@ pub fn describe(entry: &RegionEntry, common: &BTreeMap<String, String>, samples:
     let mut before: Option<Labels> = None;
     let describe = |sample: &Sample<'_>| {
         let form = Form::of(&sample.value);
-        let mut labels = labels_of(entry, common, sample.labels());
-        if let Value::Text(text) = &sample.value {
-            labels.insert("value".into(), text.clone());
-        }
         let field = sample.field;
-        let labels = Labels::from(&labels).shared_with(before.as_ref());
+        let mut labels = labels_of(common, &entry.labels, sample.labels(), field.metric);
+        if let Value::Text(text) = &sample.value
+            && !text.is_empty()
+        {
+            labels.push((VALUE.to_owned(), text.clone()));
+        }
+        let labels = Labels::from(labels).shared_with(before.as_ref());
         before = Some(labels.clone());
         let series = Series {
             name: field.name.as_str().into(),
@@ -209,7 +216,7 @@ pub fn describe(entry: &RegionEntry, common: &BTreeMap<String, String>, samples:
             help: field.help.as_str().into(),
             scale: field.scale,
             resolution_ns: field.resolution_ns,
-            acquisition: sample.group.acquisition,
+            acquisition: entry.acquisition(sample.group),
             form,
             at,
         };
@@ -280,6 +287,77 @@ mod tests {
         }
     }
 
+    fn described(
+        schema: &str,
+        entry: &RegionEntry,
+        common: &[(&str, &str)],
+        fill: impl Fn(&[AtomicU64]),
+    ) -> Vec<Series> {
+        let plan = Plan::new(Schema::parse(schema).unwrap());
+        let words: Vec<AtomicU64> = (0..BLOCK_WORDS).map(|_| AtomicU64::new(0)).collect();
+        fill(&words);
+        let mut block = Block::default();
+        block.copy_from(&words);
+        let (mut samples, blocks) = (Vec::new(), [block]);
+        plan.decode(entry.identity, &blocks, |sample| samples.push(sample)).unwrap();
+        let common = common.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        describe(entry, &common, &samples)
+    }
+
+    /// Whatever a program's schema calls its labels: its agent's and its target's keep their names, and no empty one makes a second series of one.
+    #[test]
+    fn nobody_says_what_is_said_from_outside() {
+        let entry = |labels: &[(&str, &str)]| RegionEntry {
+            labels: labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            ..entry()
+        };
+        let plain = |block: &[AtomicU64]| onlooker_region::block::init_plain(block, ME);
+        // Constant labels of a field, and the label of an array.
+        let schema = r#"{"name":"shop","groups":[{"kind":"plain","blocks":1,"fields":[
+            {"name":"shop_queue_length","metric":"gauge","type":"u64","slot":0,"labels":{"pid":"1","program":"sshd","instance":"other","exported_pid":"2"}},
+            {"name":"node_load1","metric":"gauge","type":"u64","slot":1,"array":{"label":"pid","count":1,"stride":1,"values":["8"]}}]}]}"#;
+        let programs = entry(&[("pid", "77"), ("program", "nobody"), ("dc", "")]);
+        let series = described(schema, &programs, &[("instance", "a"), ("rack", "")], plain);
+        assert_eq!(
+            series[0].text(),
+            r#"shop_queue_length{exported_exported_pid="1",exported_instance="other",exported_pid="2",exported_program="sshd",instance="a",pid="77",program="nobody"}"#
+        );
+        assert_eq!(series[1].text(), r#"node_load1{exported_pid="8",instance="a",pid="77",program="nobody"}"#);
+        // Parts of a table's key, both empty texts.
+        let schema = r#"{"name":"t","groups":[{"kind":"table","blocks":1,"key":[{"name":"pid","type":"text","bytes":8},{"name":"program","type":"text","bytes":8}],
+            "fields":[{"name":"node_load1","metric":"gauge","type":"f64"}]}]}"#;
+        let row = |block: &[AtomicU64]| commit(block, ME, 9, |payload| payload.set_all(0, &[1 << 32 | 1, 0, 0]));
+        let series = described(schema, &programs, &[("instance", "a")], row);
+        assert_eq!(series[0].text(), r#"node_load1{instance="a",pid="77",program="nobody"}"#);
+        // A region's label that the format needs, and an info whose text is empty.
+        let schema = r#"{"name":"i","groups":[{"kind":"guarded","blocks":1,"fields":[{"name":"i_info","metric":"info","type":"text","bytes":8}]}]}"#;
+        let text = |word: u64| {
+            move |block: &[AtomicU64]| {
+                commit(block, ME, 9, |payload| payload.set(0, word));
+            }
+        };
+        let value = entry(&[("value", "mine")]);
+        let series = described(schema, &value, &[], text(u64::from(b'x')));
+        assert_eq!(series[0].text(), r#"i_info{exported_value="mine",value="x"}"#);
+        let series = described(schema, &value, &[], text(0));
+        assert_eq!(series[0].text(), r#"i_info{exported_value="mine"}"#);
+        assert_eq!(series[0].value(&[]), Some(Value::Text(String::new())));
+    }
+
+    /// A program may write that its values are computed; nobody vouches for it.
+    #[test]
+    fn only_the_agents_regions_say_how_values_get_there() {
+        let schema = r#"{"name":"s","groups":[{"kind":"guarded","acquisition":"sampled","blocks":1,"fields":[{"name":"x","metric":"gauge","type":"u64"}]}]}"#;
+        for (region, said) in [(3, Acquisition::Sampled), (255, Acquisition::Sampled), (256, Acquisition::Direct)] {
+            let identity = Identity { region, ..ME };
+            let entry = RegionEntry { identity, ..entry() };
+            let fill = |block: &[AtomicU64]| {
+                commit(block, identity, 9, |_| ());
+            };
+            assert_eq!(described(schema, &entry, &[], fill)[0].acquisition, said, "{region}");
+        }
+    }
+
     #[test]
     fn rows_say_again_what_was_read() {
         let schema = Schema::parse(
@@ -304,7 +382,10 @@ mod tests {
         let series = describe(&entry(), &common, &samples);
         let mut row = Vec::new();
         fill(&samples, &mut row);
-        assert_eq!(series[0].text(), r#"orders_total{dc="own",exported_instance="one",instance="h",program="a\"b\\"}"#);
+        assert_eq!(
+            series[0].text(),
+            r#"orders_total{dc="target",exported_dc="own",exported_instance="one",instance="h",program="a\"b\\"}"#
+        );
         assert_eq!(row.len(), kinds(&series).len());
         for (series, sample) in series.iter().zip(&samples) {
             assert_eq!(series.value(&row).as_ref(), Some(&sample.value), "{}", series.name);

@@ -102,8 +102,10 @@ impl Labels {
     }
 }
 
-impl From<&BTreeMap<String, String>> for Labels {
-    fn from(labels: &BTreeMap<String, String>) -> Self {
+impl From<Vec<(String, String)>> for Labels {
+    /// Each name is there once.
+    fn from(mut labels: Vec<(String, String)>) -> Self {
+        labels.sort();
         Self(labels.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect())
     }
 }
@@ -116,7 +118,8 @@ impl Serialize for Labels {
 
 impl<'de> Deserialize<'de> for Labels {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        BTreeMap::deserialize(deserializer).map(|labels| Self::from(&labels))
+        BTreeMap::deserialize(deserializer)
+            .map(|labels: BTreeMap<_, _>| Self::from(labels.into_iter().collect::<Vec<_>>()))
     }
 }
 
@@ -138,8 +141,7 @@ mod tests {
 
     #[test]
     fn labels_are_a_map_in_json_and_share_memory() {
-        let map = BTreeMap::from([("b".to_owned(), "2".to_owned()), ("a".to_owned(), "1".to_owned())]);
-        let labels = Labels::from(&map);
+        let labels = Labels::from(vec![("b".to_owned(), "2".to_owned()), ("a".to_owned(), "1".to_owned())]);
         let json = serde_json::to_string(&labels).unwrap();
         assert_eq!(json, r#"{"a":"1","b":"2"}"#);
         let again: Labels = serde_json::from_str(&json).unwrap();

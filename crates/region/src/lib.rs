@@ -16,6 +16,7 @@ pub mod columns;
 pub mod control;
 pub mod guard;
 pub mod histogram;
+pub mod labels;
 pub mod limits;
 #[cfg(not(loom))]
 pub mod map;

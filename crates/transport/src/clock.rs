@@ -78,6 +78,12 @@ impl Relation {
         self.half_ns + steady_ns.abs_diff(self.middle.steady_ns) / 1_000_000 * DRIFT_PPM
     }
 
+    /// The one of both that is known better at the instant `steady_ns` of the reader.
+    #[must_use]
+    pub fn or_better(self, other: Self, steady_ns: u64) -> Self {
+        if other.error_ns(steady_ns) < self.error_ns(steady_ns) { other } else { self }
+    }
+
     /// UTC of a time of the host's boot clock, ns since 1970. Wide, since the host may say anything.
     #[must_use]
     pub fn utc_ns(&self, host_ns: u64) -> i128 {

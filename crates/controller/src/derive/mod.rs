@@ -12,12 +12,13 @@ mod sums;
 
 use std::collections::{BTreeMap, HashMap};
 
-use onlooker_region::SchemaId;
 use onlooker_region::columns::Sample;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::{Acquisition, Field, Group, Metric, Schema, Type};
+use onlooker_region::{Identity, SchemaId};
 
 use crate::fleet::PATIENCE_READINGS;
+use crate::series::group_number;
 use sums::Sums;
 pub use sums::{Sum, Summed};
 
@@ -85,10 +86,10 @@ fn vector(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     labels.iter().map(rename).collect()
 }
 
-/// A field that is to be summed up: numbers of the kernel by CPU. Nobody else's metrics are touched, whatever they are called.
-fn summable<'a>(group: &Group, field: &'a Field) -> Option<&'a onlooker_region::schema::Array> {
+/// A field that is to be summed up: numbers of the kernel by CPU. Nobody else's metrics are touched, whatever they and their regions are called.
+fn summable<'a>(entry: &RegionEntry, group: &Group, field: &'a Field) -> Option<&'a onlooker_region::schema::Array> {
     let array = field.array.as_ref().filter(|array| array.label == CPU)?;
-    let kernels = matches!(group.acquisition, Acquisition::Computed | Acquisition::Published);
+    let kernels = matches!(entry.acquisition(group), Acquisition::Computed | Acquisition::Published);
     // Parts of a gauge can be negative: what one CPU began, another may have ended.
     let number = match field.kind {
         Type::U64 => matches!(field.metric, Metric::Counter | Metric::Gauge),
@@ -96,6 +97,31 @@ fn summable<'a>(group: &Group, field: &'a Field) -> Option<&'a onlooker_region::
         _ => false,
     };
     (kernels && number).then_some(array)
+}
+
+/// What a reading of a region gives.
+pub enum Given<'a, 'r> {
+    /// Values of a group, or of one row of it, that no sum replaces; never none.
+    Values {
+        /// Number of the group in the schema.
+        group: u32,
+        /// In the order of its fields.
+        samples: &'r [Sample<'a>],
+    },
+    /// Sums, whole.
+    Sum(Sum<'r>),
+}
+
+/// Number and generation of a sample's table row.
+#[must_use]
+pub fn row_of(sample: &Sample<'_>) -> Option<(u32, u32)> {
+    sample.row.as_ref().map(|row| (u32::try_from(row.number).unwrap_or(u32::MAX), row.generation))
+}
+
+/// Whether two samples of a region are of one group, and of one row of it.
+#[must_use]
+pub fn is_same(a: &Sample<'_>, b: &Sample<'_>) -> bool {
+    std::ptr::eq(a.group, b.group) && row_of(a) == row_of(b)
 }
 
 /// What becomes of a group's samples.
@@ -122,9 +148,9 @@ pub struct Region {
 }
 
 impl Region {
-    fn new(name: &str, schema: &Schema) -> Self {
+    fn new(entry: &RegionEntry, schema: &Schema) -> Self {
         let mut region = Self {
-            name: name.to_owned(),
+            name: entry.name.clone(),
             fates: vec![Fate::Shown; schema.groups.len()],
             replaced: vec![Vec::new(); schema.groups.len()],
             feeds: vec![None; schema.groups.len()],
@@ -136,7 +162,7 @@ impl Region {
             let mut names: Vec<String> = Vec::new();
             let mut replaced = Vec::with_capacity(group.fields.len());
             for field in &group.fields {
-                let rule = summable(group, field).and_then(|_| rule(field));
+                let rule = summable(entry, group, field).and_then(|_| rule(field));
                 replaced.push(rule.as_ref().is_some_and(|rule| rule.replaces));
                 names.extend(rule.map(|rule| rule.name).filter(|name| !names.contains(name)));
             }
@@ -160,7 +186,7 @@ impl Region {
             for group in &groups {
                 region.feeds[*group] = Some(region.sets.len());
             }
-            region.sets.push(Sums::new(schema, &groups));
+            region.sets.push(Sums::new(entry, schema, &groups));
         }
         region
     }
@@ -223,12 +249,41 @@ impl Derived {
         self.regions.retain(|_, region| reading - region.seen <= PATIENCE_READINGS);
     }
 
+    /// Takes what was read of a region: gives what stays as it is, then the sums that are whole.
+    pub fn read<'a>(
+        &mut self,
+        entry: &RegionEntry,
+        schema: &Schema,
+        samples: &[Sample<'a>],
+        mut give: impl FnMut(Given<'a, '_>),
+    ) {
+        let sums = self.region(entry, schema);
+        for samples in samples.chunk_by(is_same) {
+            let group = group_number(schema, samples[0].group);
+            match sums.take(group as usize, samples) {
+                Fate::Shown => give(Given::Values { group, samples }),
+                Fate::Replaced => {}
+                Fate::Partly => match &*sums.kept(group as usize, samples) {
+                    [] => {}
+                    samples => give(Given::Values { group, samples }),
+                },
+            }
+        }
+        sums.finish(|sum| give(Given::Sum(sum)));
+    }
+
     /// The sums of a region. A region that was made anew goes on from where the last one of its name was.
     pub fn region(&mut self, entry: &RegionEntry, schema: &Schema) -> &mut Region {
         let key = (entry.identity.word(), entry.schema);
         if !self.regions.contains_key(&key) {
-            let mut made = Region::new(&entry.name, schema);
-            let before = self.regions.iter().find(|(_, old)| old.name == entry.name && old.seen < self.reading);
+            let mut made = Region::new(entry, schema);
+            // A program's region has no sums, and takes none over, whatever it is called.
+            let is_agents = |region: u64| Identity::from_word(region).is_some_and(Identity::is_agents);
+            let is_before = |key: &(u64, SchemaId), old: &Region| {
+                is_agents(key.0) && old.name == entry.name && old.seen < self.reading
+            };
+            let mut regions = self.regions.iter().filter(|_| entry.identity.is_agents());
+            let before = regions.find(|(key, old)| is_before(key, old));
             if let Some((old, _)) = before.map(|(key, old)| (*key, old)) {
                 for (new, old) in
                     made.sets.iter_mut().zip(self.regions.remove(&old).into_iter().flat_map(|old| old.sets))

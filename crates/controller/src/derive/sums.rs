@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use onlooker_region::columns::{Sample, Value};
+use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::{Acquisition, Metric, Schema, Type};
 
 use super::{HANDED_OVER, Rule, rule, summable};
@@ -98,39 +99,40 @@ struct Row {
 }
 
 impl Sums {
-    pub(super) fn new(schema: &Schema, groups: &[usize]) -> Self {
+    pub(super) fn new(entry: &RegionEntry, schema: &Schema, groups: &[usize]) -> Self {
         let mut cpus: Vec<String> = Vec::new();
         let mut metrics: Vec<Summed> = Vec::new();
         let mut parts: Vec<Vec<Option<Part>>> = schema.groups.iter().map(|_| Vec::new()).collect();
         for number in groups {
             let group = &schema.groups[*number];
             for field in &group.fields {
-                let part = summable(group, field).zip(rule(field)).map(|(array, Rule { name, help, labels, .. })| {
-                    let metric = metrics.iter().position(|other| other.name == name && other.labels == labels);
-                    let metric = metric.unwrap_or_else(|| {
-                        metrics.push(Summed {
-                            is_handed_over: name.starts_with(HANDED_OVER),
-                            name,
-                            help,
-                            metric: field.metric,
-                            signed: field.kind == Type::I64,
-                            unit: field.unit.clone(),
-                            scale: field.scale,
-                            resolution_ns: field.resolution_ns,
-                            acquisition: group.acquisition,
-                            labels,
+                let part =
+                    summable(entry, group, field).zip(rule(field)).map(|(array, Rule { name, help, labels, .. })| {
+                        let metric = metrics.iter().position(|other| other.name == name && other.labels == labels);
+                        let metric = metric.unwrap_or_else(|| {
+                            metrics.push(Summed {
+                                is_handed_over: name.starts_with(HANDED_OVER),
+                                name,
+                                help,
+                                metric: field.metric,
+                                signed: field.kind == Type::I64,
+                                unit: field.unit.clone(),
+                                scale: field.scale,
+                                resolution_ns: field.resolution_ns,
+                                acquisition: group.acquisition,
+                                labels,
+                            });
+                            metrics.len() - 1
                         });
-                        metrics.len() - 1
+                        let place = |element| {
+                            let cpu = array.value(element);
+                            cpus.iter().position(|other| *other == cpu).unwrap_or_else(|| {
+                                cpus.push(cpu);
+                                cpus.len() - 1
+                            })
+                        };
+                        Part { metric, places: (0..array.count).map(place).collect() }
                     });
-                    let place = |element| {
-                        let cpu = array.value(element);
-                        cpus.iter().position(|other| *other == cpu).unwrap_or_else(|| {
-                            cpus.push(cpu);
-                            cpus.len() - 1
-                        })
-                    };
-                    Part { metric, places: (0..array.count).map(place).collect() }
-                });
                 parts[*number].push(part);
             }
         }

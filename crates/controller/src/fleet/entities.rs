@@ -2,7 +2,7 @@
 //! The entities of a host with their last rows.
 //!
 //! A series is there once: where two entities have one of the same name and labels, as a metric that is both computed and sampled, the better one is shown
-//! ([`rank`]) and the other one steps in when it is gone.
+//! ([`Rank`]) and the other one steps in when it is gone. What the agent vouches for is never hidden by what a program says, nor a program's by a newcomer's.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -14,9 +14,8 @@ use onlooker_region::schema::{Acquisition, Metric};
 use onlooker_transport::reader::{Frame, Session};
 
 use super::quota::{Cost, Ledger, Limit, Quota, row_bytes};
-use crate::derive::{Derived, Fate, Sum};
-use crate::series::{EntityKey, Form, Series, describe, fill, group_number, labels_of};
-use crate::text::Labels;
+use crate::derive::{Derived, Given, Sum, Summed, is_same, row_of};
+use crate::series::{EntityKey, Form, Series, describe, fill, labels_of};
 
 /// A row that does not come any more is shown so long, in readings: a block that is torn now and then must not make it flicker.
 pub(crate) const PATIENCE_READINGS: u64 = 16;
@@ -32,15 +31,33 @@ const BOOT_TIME_HELP: &str = "Node boot time, in unixtime.";
 /// The boot time is worked out from two clocks, neither of them steady to the last: what is shown stays while it is no further from the truth than this.
 const BOOT_TIME_SLACK_S: f64 = 1.0;
 
-/// Which of several series of one name and labels is shown: the least. `region` is the region's name.
-#[must_use]
-pub fn rank(acquisition: Acquisition, region: &str) -> u8 {
-    match acquisition {
-        _ if region == OWN_REGION => 4,
-        Acquisition::Computed => 0,
-        Acquisition::Published => 1,
-        Acquisition::Direct => 2,
-        Acquisition::Sampled => 3,
+/// Which of several series of one name and labels is shown: the least. How values get there counts for the agent's own regions only; all of a program's are
+/// alike, whatever its schema says, and give way to the agent's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// The agent's, by how the values get there.
+    Agents(u8),
+    /// The controller's own.
+    Controllers,
+    /// A program's: of two the older region stays, so that a newcomer takes over nothing. `since` grows with each region.
+    Programs {
+        /// Of the region.
+        since: u64,
+    },
+}
+
+impl Rank {
+    /// Of a series of this entity. `since` orders regions by their age.
+    #[must_use]
+    pub fn of(key: &EntityKey, acquisition: Acquisition, since: u64) -> Self {
+        match acquisition {
+            _ if key.is_own() => Self::Controllers,
+            _ if !key.is_vouched_for() => Self::Programs { since },
+            Acquisition::Computed => Self::Agents(0),
+            Acquisition::Published => Self::Agents(1),
+            Acquisition::Direct => Self::Agents(2),
+            Acquisition::Sampled => Self::Agents(3),
+        }
     }
 }
 
@@ -84,7 +101,7 @@ impl Entity {
 /// Where a series is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
-    rank: u8,
+    rank: Rank,
     /// Of two alike the newer one: a row that was made anew follows itself.
     entered: Reverse<u64>,
     key: EntityKey,
@@ -94,6 +111,8 @@ struct Place {
 /// How often a region was there.
 #[derive(Clone, Copy, Debug, Default)]
 struct Looks {
+    /// Number of the host's reading that had it first.
+    since: u64,
     /// Number of the host's last reading that had it.
     present: u64,
     /// Readings that looked into it.
@@ -213,7 +232,7 @@ impl Entities {
 
     /// A region is there in this reading, which looks into it or leaves it alone.
     fn enter(&mut self, region: u64, is_read: bool) {
-        let looks = self.regions.entry(region).or_default();
+        let looks = self.regions.entry(region).or_insert(Looks { since: self.reading, ..Looks::default() });
         looks.present = self.reading;
         looks.readings += u64::from(is_read);
     }
@@ -250,13 +269,8 @@ impl Entities {
         self.ledger.look(region);
         let samples = self.samples(frame, region);
         let mut derived = std::mem::take(&mut self.derived);
-        let sums = derived.region(entry, schema);
-        for samples in samples.chunk_by(is_same) {
-            let group = group_number(schema, samples[0].group);
-            let fate = sums.take(group as usize, samples);
-            let kept = if fate == Fate::Partly { sums.kept(group as usize, samples) } else { Vec::new() };
-            let samples = if fate == Fate::Partly { &kept } else { samples };
-            if fate != Fate::Replaced {
+        derived.read(entry, schema, &samples, |given| match given {
+            Given::Values { group, samples } => {
                 let key = EntityKey { region, group, row: row_of(&samples[0]) };
                 let words = samples.iter().map(|sample| Form::of(&sample.value).words()).sum();
                 let acquired = acquired(samples[0].time_ns);
@@ -270,17 +284,17 @@ impl Entities {
                 };
                 self.take_one(&found, texts, || describe(entry, common, samples), row, tell);
             }
-        }
-        sums.finish(|sum| {
-            let key = EntityKey { region, group: SUMS | sum.set, row: sum.row };
-            let (series, words) = (sum.metrics.len(), sum.words.len());
-            let found = Found { key, region: &entry.name, series, words, acquired: acquired(sum.time_ns) };
-            let row = |row: &mut Vec<u64>| {
-                row.clear();
-                row.extend(sum.words);
-            };
-            let texts = || sum.metrics.iter().map(|metric| text_bytes(entry, &metric.name, &metric.labels)).sum();
-            self.take_one(&found, texts, || describe_sum(entry, common, &sum), row, tell);
+            Given::Sum(sum) => {
+                let key = EntityKey { region, group: SUMS | sum.set, row: sum.row };
+                let (series, words) = (sum.metrics.len(), sum.words.len());
+                let found = Found { key, region: &entry.name, series, words, acquired: acquired(sum.time_ns) };
+                let row = |row: &mut Vec<u64>| {
+                    row.clear();
+                    row.extend(sum.words);
+                };
+                let texts = || sum.metrics.iter().map(|metric| text_bytes(entry, &metric.name, &metric.labels)).sum();
+                self.take_one(&found, texts, || describe_sum(entry, common, &sum), row, tell);
+            }
         });
         self.derived = derived;
     }
@@ -374,9 +388,10 @@ impl Entities {
         self.changes += 1;
         let Some(entity) = self.by_key.get(&key) else { return };
         let (texts, series) = (entity.texts.clone(), entity.series.clone());
-        let region = entity.region.clone();
+        let since = self.regions.get(&key.region).map_or(self.reading, |looks| looks.since);
         for (at, (text, series)) in texts.iter().zip(series.iter()).enumerate() {
-            let place = Place { rank: rank(series.acquisition, &region), entered: Reverse(self.entered), key, at };
+            let rank = Rank::of(&key, series.acquisition, since);
+            let place = Place { rank, entered: Reverse(self.entered), key, at };
             let places = self.by_text.entry(text.clone()).or_insert_with(|| Vec::with_capacity(1));
             places.push(place);
             places.sort_unstable();
@@ -427,9 +442,10 @@ fn show_first(entities: &mut BTreeMap<EntityKey, Entity>, places: &[Place]) {
 }
 
 fn describe_sum(entry: &RegionEntry, common: &BTreeMap<String, String>, sum: &Sum<'_>) -> Vec<Series> {
-    let series = |(at, metric): (usize, &crate::derive::Summed)| Series {
+    let own = |metric: &Summed| sum.row_labels.iter().cloned().chain(metric.labels.clone()).collect();
+    let series = |(at, metric): (usize, &Summed)| Series {
         name: metric.name.as_str().into(),
-        labels: Labels::from(&labels_of(entry, common, sum.row_labels.iter().cloned().chain(metric.labels.clone()))),
+        labels: labels_of(common, &entry.labels, own(metric), metric.metric).into(),
         metric: metric.metric,
         unit: metric.unit.as_str().into(),
         help: metric.help.as_str().into(),
@@ -445,7 +461,7 @@ fn describe_sum(entry: &RegionEntry, common: &BTreeMap<String, String>, sum: &Su
 fn boot_series(common: &BTreeMap<String, String>) -> Series {
     Series {
         name: BOOT_TIME.into(),
-        labels: common.into(),
+        labels: labels_of(common, &[], Vec::new(), Metric::Gauge).into(),
         metric: Metric::Gauge,
         unit: "seconds".into(),
         help: BOOT_TIME_HELP.into(),
@@ -462,13 +478,4 @@ fn text_bytes(entry: &RegionEntry, name: &str, own: &BTreeMap<String, String>) -
     let labels = entry.labels.iter().map(|(label, value)| label.len() + value.len());
     let own = own.iter().map(|(label, value)| label.len() + value.len());
     (name.len() + labels.chain(own).sum::<usize>()) as u64
-}
-
-/// Whether two values are one entity's.
-fn is_same(a: &Sample<'_>, b: &Sample<'_>) -> bool {
-    std::ptr::eq(a.group, b.group) && row_of(a) == row_of(b)
-}
-
-fn row_of(sample: &Sample<'_>) -> Option<(u32, u32)> {
-    sample.row.as_ref().map(|row| (u32::try_from(row.number).unwrap_or(u32::MAX), row.generation))
 }

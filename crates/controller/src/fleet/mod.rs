@@ -4,10 +4,14 @@
 //! A host's lock is held for one reading or one look; nobody waits for a disk or a network under it.
 
 mod entities;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod quota;
 mod sink;
 mod track;
 mod utc;
+#[cfg(test)]
+mod vouched;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -23,7 +27,7 @@ use tokio::sync::watch;
 use crate::sink::State;
 use crate::target::Target;
 pub(crate) use entities::PATIENCE_READINGS;
-pub use entities::{Entities, Entity, rank};
+pub use entities::{Entities, Entity, Rank};
 pub use quota::{Excess, Ledger, Limit, Over, Quota, Whose};
 pub use sink::{Clock, FleetSink};
 

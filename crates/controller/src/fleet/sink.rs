@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use onlooker_region::columns::Sample;
-use onlooker_region::schema::Acquisition;
+use onlooker_region::schema::{Acquisition, Group};
 use onlooker_transport::clock::{Moment, Relation};
 use onlooker_transport::reader::Frame;
 
@@ -211,6 +211,7 @@ impl Sink for FleetSink {
                 continue;
             }
             let relation = shown.relation.get_or_insert(reading.relation);
+            *relation = relation.or_better(reading.relation, reading.ended_ns);
             sharpen(relation, &frame, &utc, reading.ended_ns);
             let relation = *relation;
             let acquired = |host_ns: Option<u64>| acquired(host_ns, &frame, &relation, &utc);
@@ -378,32 +379,31 @@ fn forget_track(track: Track, tracks: &Tracks, leaving: &mut HashMap<u64, Track>
     }
 }
 
-/// A computed block was made between asking and answering, which bounds the host's clock better the faster the answer was.
+/// A computed block was made between asking and answering, which bounds the host's clock better the faster the answer was. Only the agent's: a program may write
+/// any time, and say that it was computed.
 fn sharpen(relation: &mut Relation, frame: &Frame<'_>, utc: &Utc, now_ns: u64) {
     let (asked_ns, answered_ns) = frame.times_ns();
     // Seldom: decoding costs more than all else here.
     if answered_ns.saturating_sub(asked_ns) / 2 >= relation.error_ns(now_ns) {
         return;
     }
-    let computed = |sample: &Sample<'_>| sample.group.acquisition == Acquisition::Computed;
+    let is_computed = |group: &Group| frame.entry().acquisition(group) == Acquisition::Computed;
+    let computed = |sample: &Sample<'_>| is_computed(sample.group);
     let mut host_ns = None;
-    if frame.schema().is_some_and(|schema| schema.groups.iter().any(|g| g.acquisition == Acquisition::Computed)) {
+    if frame.schema().is_some_and(|schema| schema.groups.iter().any(is_computed)) {
         frame.decode(|sample| host_ns = host_ns.or(sample.time_ns.filter(|_| computed(&sample))));
     }
     let Some(host_ns) = host_ns else { return };
     let moment = |steady_ns: u64| Moment { steady_ns, utc_ns: utc.of(steady_ns.into()) };
-    let candidate = Relation::new(host_ns, moment(asked_ns), moment(answered_ns));
-    if candidate.error_ns(now_ns) < relation.error_ns(now_ns) {
-        *relation = candidate;
-    }
+    *relation = relation.or_better(Relation::new(host_ns, moment(asked_ns), moment(answered_ns)), now_ns);
 }
 
-/// When values were acquired, by the host's clock if they say; else in the middle of their READ.
+/// When values were acquired, by the host's clock if they say; else in the middle of their READ. Whatever is said, it was not after the answer.
 fn acquired(host_ns: Option<u64>, frame: &Frame<'_>, relation: &Relation, utc: &Utc) -> Acquired {
     let (asked_ns, answered_ns) = frame.times_ns();
     let middle_ns = asked_ns / 2 + answered_ns / 2;
     let (steady_ns, stamp_ns) = match host_ns {
-        Some(host_ns) => (relation.steady_ns(host_ns), host_ns),
+        Some(host_ns) => (relation.steady_ns(host_ns).min(answered_ns.into()), host_ns),
         None => (middle_ns.into(), middle_ns),
     };
     Acquired { utc_ns: utc.of(steady_ns), stamp_ns }
@@ -419,8 +419,9 @@ fn show(regions: &mut Vec<Region>, at: usize, frame: &Frame<'_>) {
     regions.truncate(at);
     let mut acquisition: Vec<Acquisition> = Vec::new();
     for group in frame.schema().map_or(&[][..], |schema| &schema.groups) {
-        if !acquisition.contains(&group.acquisition) {
-            acquisition.push(group.acquisition);
+        let said = frame.entry().acquisition(group);
+        if !acquisition.contains(&said) {
+            acquisition.push(said);
         }
     }
     let refused = frame.refused().first();

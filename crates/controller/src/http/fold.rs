@@ -9,6 +9,7 @@
 
 use onlooker_region::schema::Metric;
 
+use crate::fleet::Rank;
 use crate::series::{Form, Series};
 
 /// Of the time between two points: more, and it is the gap's time and not the values' own. One reading that is missing is half of it.
@@ -93,7 +94,7 @@ impl Point {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
     /// Of several series of one text the least is shown.
-    pub(super) rank: u8,
+    pub(super) rank: Rank,
     /// Number of its track.
     pub(super) track: usize,
     /// How to read it.
@@ -126,7 +127,7 @@ pub(super) struct Fold {
     distances: (u64, u64),
     /// From first to last row of better ranks, where the others do not count, and of this one.
     better: Vec<(u64, u64)>,
-    ranked: Option<(u8, u64, u64)>,
+    ranked: Option<(Rank, u64, u64)>,
     bytes: usize,
 }
 
@@ -155,7 +156,7 @@ impl Fold {
     }
 
     /// Whether rows of this rank count at this time: not where a better series of the same text has rows, from its first to its last, as they are not shown live.
-    fn counts_at(&mut self, rank: u8, time_ns: u64) -> bool {
+    fn counts_at(&mut self, rank: Rank, time_ns: u64) -> bool {
         match &mut self.ranked {
             Some((of, first, last)) if *of == rank => (*first, *last) = ((*first).min(time_ns), (*last).max(time_ns)),
             ranked => {
@@ -306,12 +307,11 @@ mod tests {
     use super::*;
     use onlooker_region::histogram::Shape;
     use onlooker_region::schema::Acquisition;
-    use std::collections::BTreeMap;
 
     const MS: u64 = 1_000_000;
 
     fn series(metric: Metric, form: Form) -> Series {
-        let labels = crate::text::Labels::from(&BTreeMap::new());
+        let labels = crate::text::Labels::from(Vec::new());
         Series {
             name: "x".into(),
             labels,
@@ -332,7 +332,7 @@ mod tests {
 
     fn put(fold: &mut Fold, rank: u8, track: usize, time_ns: u64, row: &[u64]) {
         let series = fold.series.clone();
-        fold.push(Source { rank, track, series: &series }, time_ns, row);
+        fold.push(Source { rank: Rank::Agents(rank), track, series: &series }, time_ns, row);
     }
 
     fn gaps(of: &[(u64, u64)]) -> Missing {

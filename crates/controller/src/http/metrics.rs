@@ -3,14 +3,14 @@
 //!
 //! Text format 0.0.4, or OpenMetrics 1.0 for who accepts it. No timestamps: a scrape gets what is known now, and a host that has not been read for a while leaves
 //! (`onlooker_host_up` says so), as one that Prometheus could not scrape. Nothing is there twice, whatever the watched programs call their metrics: the
-//! controller's own come first, then the hosts'; a sample or a family whose name is taken is left out.
+//! controller's own come first, then those of the hosts' agents, then programs'; what a name is, [`crate::families`] decides. What is left out is counted.
 
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::hash::BuildHasher as _;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
@@ -20,7 +20,8 @@ use onlooker_region::schema::Metric;
 use onlooker_transport::clock::{Moment, steady_ns};
 
 use super::Shared;
-use crate::fleet::{Host, Shown};
+use crate::families::{Claims, Names};
+use crate::fleet::{Host, Region, Shown};
 use crate::series::{Series, escape};
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -31,11 +32,13 @@ pub(super) async fn metrics(State(shared): State<Shared>, headers: HeaderMap) ->
     let open = accept.contains("application/openmetrics-text");
     let mut families = Families { open, ..Families::default() };
     own(&shared, &mut families);
-    for host in shared.fleet.hosts() {
-        families.host(&host);
-    }
+    families.hosts(&shared.fleet.hosts());
     ([(header::CONTENT_TYPE, if open { OPEN_METRICS } else { TEXT })], families.write())
 }
+
+/// What programs have called as somebody else's metric.
+const LEFT_OUT: &str = "onlooker_host_left_out_series";
+const LEFT_OUT_HELP: &str = "Series of the host that are not here, since their name is another type's or another metric's samples', or they are here already.";
 
 /// A host that has not been read for so long is not shown any more, or for three intervals if they are longer.
 const STALE_NS: u64 = 5_000_000_000;
@@ -45,6 +48,30 @@ fn freshness(host: &Host, shown: &Shown) -> (Option<u64>, bool) {
     let age_ns = shown.read_at_ns.map(|read_ns| steady_ns().saturating_sub(read_ns));
     let interval_ns = u64::try_from(host.target.interval.as_nanos()).unwrap_or(u64::MAX);
     (age_ns, age_ns.is_some_and(|age_ns| age_ns <= STALE_NS.max(interval_ns.saturating_mul(3))))
+}
+
+/// Adds what a host says of its metrics' names.
+fn claim(number: usize, host: &Host, claims: &mut Claims) {
+    let shown = host.look();
+    if !freshness(host, &shown).1 {
+        return;
+    }
+    // When regions were made, by one clock for all hosts.
+    let of = |region: &Region| (region.entry.identity.word(), region.entry.created_ns);
+    let created: HashMap<u64, u64> = shown.regions.iter().map(of).collect();
+    for (key, entity) in shown.entities.iter() {
+        let created_ns = created.get(&key.region).zip(shown.relation.as_ref());
+        let created_ns = created_ns.map_or(i128::MAX, |(host_ns, relation)| relation.steady_ns(*host_ns));
+        let mut before: Option<&Series> = None;
+        for (_, series, _) in entity.shown() {
+            // Series of one metric stand together.
+            if before.is_none_or(|before| before.name != series.name || before.metric != series.metric) {
+                let said = (&series.name, series.metric, &series.help);
+                claims.add(said, number, key.is_vouched_for(), created_ns);
+            }
+            before = Some(series);
+        }
+    }
 }
 
 struct Family {
@@ -58,39 +85,57 @@ struct Family {
 #[derive(Default)]
 struct Families {
     families: BTreeMap<String, Family>,
-    /// Names of samples and of families that are taken.
-    names: HashSet<String>,
+    names: Names,
     hasher: RandomState,
     open: bool,
 }
 
 impl Families {
-    fn host(&mut self, host: &Host) {
+    fn hosts(&mut self, hosts: &[Arc<Host>]) {
+        // Its name is taken before any host's.
+        self.family(LEFT_OUT, Metric::Gauge, LEFT_OUT_HELP);
+        let mut claims = Claims::default();
+        for (number, host) in hosts.iter().enumerate() {
+            claim(number, host, &mut claims);
+        }
+        for (name, metric, help) in claims.in_order() {
+            self.family(&name, metric, &help);
+        }
+        let mut left_out = vec![0u64; hosts.len()];
+        for is_vouched_for in [true, false] {
+            for (host, left_out) in hosts.iter().zip(&mut left_out) {
+                *left_out += self.host(host, is_vouched_for);
+            }
+        }
+        for (host, left_out) in hosts.iter().zip(left_out) {
+            #[allow(clippy::cast_precision_loss)] // Prometheus' values are doubles
+            self.own(LEFT_OUT, Metric::Gauge, LEFT_OUT_HELP, &[("instance", &host.target.name)], left_out as f64);
+        }
+    }
+
+    /// Writes the series that the host's agent vouches for, or the others; how many were left out.
+    fn host(&mut self, host: &Host, is_vouched_for: bool) -> u64 {
         let shown = host.look();
         if !freshness(host, &shown).1 {
-            return;
+            return 0;
         }
-        for (_, entity) in shown.entities.iter() {
+        let mut left_out = 0;
+        for (_, entity) in shown.entities.iter().filter(|(key, _)| key.is_vouched_for() == is_vouched_for) {
             for (_, series, text) in entity.shown() {
                 if let Some(value) = series.value(&entity.row) {
-                    self.sample(series, &text[series.name.len()..], &value);
+                    left_out += u64::from(!self.sample(series, &text[series.name.len()..], &value));
                 }
             }
         }
+        left_out
     }
 
     /// The family of a name, unless it is another type's or its samples would be called as another family's.
     fn family(&mut self, name: &str, metric: Metric, help: &str) -> Option<&mut Family> {
         if !self.families.contains_key(name) {
-            let (declared, _) = declared(name, metric, self.open);
-            let mut names = vec![name.to_owned(), declared.to_owned()];
-            if metric == Metric::Histogram {
-                names.extend(["_bucket", "_sum", "_count"].map(|end| format!("{name}{end}")));
-            }
-            if names.iter().any(|taken| self.names.contains(taken)) {
+            if !self.names.take(name, declared(name, metric, self.open).0, metric) {
                 return None;
             }
-            self.names.extend(names);
             let family = Family { metric, help: help.to_owned(), lines: String::new(), seen: HashSet::new() };
             self.families.insert(name.to_owned(), family);
         }
@@ -98,12 +143,13 @@ impl Families {
         self.families.get_mut(name).filter(|family| family.metric == metric)
     }
 
-    fn sample(&mut self, series: &Series, labels: &str, value: &Value) {
+    /// False: the name is another type's, or the series is there.
+    fn sample(&mut self, series: &Series, labels: &str, value: &Value) -> bool {
         let name = &series.name;
         let hash = self.hasher.hash_one(labels);
-        let Some(family) = self.family(name, series.metric, &series.help) else { return };
+        let Some(family) = self.family(name, series.metric, &series.help) else { return false };
         if !family.seen.insert(hash) {
-            return;
+            return false;
         }
         let lines = &mut family.lines;
         let written = match value {
@@ -122,6 +168,7 @@ impl Families {
             other => writeln!(lines, "{name}{labels} {}", number(other.scaled(series.scale))),
         };
         debug_assert!(written.is_ok(), "a String takes everything");
+        true
     }
 
     fn own(&mut self, name: &str, metric: Metric, help: &str, labels: &[(&str, &str)], value: f64) {
@@ -138,7 +185,8 @@ impl Families {
     fn write(&self) -> String {
         let open = self.open;
         let mut text = String::new();
-        for (name, family) in &self.families {
+        // One whose host went meanwhile has no samples.
+        for (name, family) in self.families.iter().filter(|(_, family)| !family.lines.is_empty()) {
             let (name, kind) = declared(name, family.metric, open);
             if !family.help.is_empty() {
                 let mut help = String::new();
@@ -315,5 +363,88 @@ mod tests {
             assert_eq!(written(true, &[("a_total", Counter), second]).matches("# TYPE").count(), 1);
             assert_eq!(written(false, &[("a_total", Counter), second]).matches("# TYPE").count(), 2);
         }
+    }
+
+    use crate::fleet::fixture::{Host, World};
+
+    fn schema(fields: &str) -> String {
+        format!(r#"{{"name":"s","groups":[{{"kind":"plain","blocks":1,"fields":[{fields}]}}]}}"#)
+    }
+
+    fn field(name: &str, metric: &str, slot: usize) -> String {
+        format!(r#"{{"name":"{name}","metric":"{metric}","type":"u64","slot":{slot},"help":"Of a {metric}."}}"#)
+    }
+
+    fn exposition(world: &World) -> String {
+        let mut families = Families::default();
+        families.hosts(&world.fleet.hosts());
+        families.write()
+    }
+
+    /// Each has one, whatever stands before the value; none of another's.
+    fn lines<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+        text.lines().filter(|line| !line.starts_with('#') && line.starts_with(&format!("{name}{{"))).collect()
+    }
+
+    /// A host that sorts first has a program that says what the kernel's metrics are, and what another host's program has.
+    #[test]
+    fn a_program_takes_no_name_from_anybody() {
+        let histogram = r#"{"name":"node_vmstat","metric":"histogram","type":"u64","slot":20,"histogram":{"grouping_power":0,"max_power":4}}"#;
+        let lies = [
+            field("node_load1", "counter", 0),
+            field("shop_total", "gauge", 1),
+            field("evil_gauge", "gauge", 2),
+            histogram.to_owned(),
+        ];
+        let mut world = World::new();
+        let mut first = Host::new(64);
+        first.region(300, "evil", &[("pid", "66")], &schema(&lies.join(",")));
+        let kernels = [field("node_load1", "gauge", 0), field("node_vmstat_sum", "gauge", 1)];
+        let honest = |host: &mut Host, shop: u32| {
+            host.region(2, "node_load", &[], &schema(&kernels.join(",")));
+            host.region(shop, "shop", &[("pid", "77")], &schema(&field("shop_total", "counter", 0)));
+        };
+        let (mut second, mut third) = (Host::new(64), Host::new(64));
+        honest(&mut second, 301);
+        honest(&mut third, 302);
+        for (name, host) in [("a", &first), ("b", &second), ("c", &third)] {
+            world.read(name, host);
+        }
+        let text = exposition(&world);
+        for name in ["node_load1", "node_vmstat_sum", "shop_total"] {
+            let lines = lines(&text, name);
+            assert_eq!(lines.len(), 2, "{text}");
+            assert!(
+                lines.iter().all(|line| line.contains(r#"instance="b""#) || line.contains(r#"instance="c""#)),
+                "{text}"
+            );
+        }
+        for said in [
+            "# TYPE node_load1 gauge",
+            "# HELP node_load1 Of a gauge.",
+            "# TYPE shop_total counter",
+            "# TYPE evil_gauge gauge",
+        ] {
+            assert!(text.contains(said), "{text}");
+        }
+        assert_eq!(lines(&text, "evil_gauge"), [r#"evil_gauge{instance="a",pid="66"} 0"#], "only what clashes goes");
+        let left_out = [r#"{instance="a"} 3"#, r#"{instance="b"} 0"#, r#"{instance="c"} 0"#];
+        assert_eq!(lines(&text, LEFT_OUT), left_out.map(|line| format!("{LEFT_OUT}{line}")));
+    }
+
+    /// However regions get two series of one name and labels past the agent.
+    #[test]
+    fn a_series_is_written_once_and_agents_come_first() {
+        let mut world = World::new();
+        let mut host = Host::new(64);
+        let gauge = schema(&field("x", "gauge", 0));
+        let evil = host.region(300, "evil", &[], &gauge);
+        evil.words.set(0, 1, 99);
+        host.region(301, "evil", &[("pid", "66")], &gauge);
+        world.read("a", &host);
+        let agents = host.region(2, "x", &[], &gauge);
+        agents.words.set(0, 1, 3);
+        world.read("a", &host);
+        assert_eq!(lines(&exposition(&world), "x"), [r#"x{instance="a"} 3"#, r#"x{instance="a",pid="66"} 0"#]);
     }
 }

@@ -22,7 +22,7 @@ use super::answer::{Failure, Wanted, ms, ns, number, one, parameters};
 use super::fold::{Fold, Missing, Point, Source};
 use super::limits::{Limits, Refusal};
 use super::turns::Gone;
-use crate::fleet::rank;
+use crate::fleet::Rank;
 use crate::meta::Meta;
 use crate::series::{Form, Series};
 
@@ -115,7 +115,7 @@ impl Stop {
 /// A track with series that are asked for.
 struct Taken {
     track: TrackId,
-    rank: u8,
+    rank: Rank,
     /// Where they are among those that are asked for.
     series: Vec<(usize, Series)>,
 }
@@ -166,6 +166,7 @@ impl Query<'_> {
         wanted.expand(named.map(|(series, text)| (&*series.name, text.as_str())))?;
         let mut taken = Vec::new();
         for ((track, meta), texts) in tracks.into_iter().zip(&texts) {
+            let key = meta.key();
             let series: Vec<(usize, Series)> = texts
                 .iter()
                 .zip(meta.series)
@@ -173,7 +174,7 @@ impl Query<'_> {
                 .collect();
             // A track is one group, and a group one way of acquisition.
             if let Some((_, first)) = series.first() {
-                taken.push(Taken { track, rank: rank(first.acquisition, &meta.region), series });
+                taken.push(Taken { track, rank: Rank::of(&key, first.acquisition, track.0.into()), series });
             }
         }
         taken.sort_by_key(|taken| (taken.rank, taken.track));

@@ -172,3 +172,22 @@ fn a_reading_allocates_nothing() {
         assert_eq!((given, allocations() - before), (10, 0));
     }
 }
+
+/// A program's region of the kernel's name, with what the kernel's blocks would have: nothing is summed up of it, and nothing of the kernel's sums goes to it.
+#[test]
+fn a_programs_region_takes_no_sums_over() {
+    let mut machine = machine(2);
+    machine.cpus = vec![[1_000, 3], [500, 0]];
+    machine.read();
+    machine.cpus = vec![[1_010, 3], [0, 0]];
+    assert_eq!(machine.read()[SWITCHES], 1_510);
+    // In a reading that does not have the kernel's region, or has it later.
+    let (entry, plan, blocks) = machine.regions().remove(0);
+    let identity = onlooker_region::Identity::first(300, 9);
+    let programs = onlooker_region::control::RegionEntry { identity, ..entry.clone() };
+    machine.derived.begin(Some([1; 16]));
+    let taken = samples(&entry, &plan, &blocks);
+    let shown = feed(&mut machine.derived, &programs, plan.schema(), &taken, |name, _, _| panic!("{name}"));
+    assert_eq!(shown, taken.len());
+    assert_eq!(machine.read()[SWITCHES], 1_510, "goes on");
+}

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A host in memory with a metric of every type, and a reading of it.
 
-use onlooker_region::Block;
 use onlooker_region::guard::commit;
 use onlooker_region::schema::Schema;
 use onlooker_region::table::{KeyValue, Table, pack_key};
+use onlooker_transport::Via;
 use onlooker_transport::drive::read_host;
 use onlooker_transport::reader::{Limits, Session};
-use onlooker_transport::{Broken, Completion, Outcome, Read, Requester, Via};
-use std::time::Duration;
 
 #[path = "../../../transport/tests/common/memory.rs"]
 #[allow(unreachable_pub, dead_code)]
 mod memory;
 
+#[path = "../../../transport/tests/common/direct.rs"]
+#[allow(unreachable_pub)]
+mod direct;
+
+use direct::Direct;
 pub(crate) use memory::Host;
 
 /// Acquisition time of the host's guarded blocks; its clock says 1000 s at bootstrap.
@@ -49,47 +52,6 @@ pub(crate) fn host() -> Host {
     host
 }
 
-/// Answers every READ at the next poll.
-struct Direct<'a>(&'a Host, Vec<Read>);
-
-impl Requester for Direct<'_> {
-    fn max_read_blocks(&self) -> u32 {
-        64
-    }
-
-    fn in_flight(&self) -> usize {
-        self.1.len()
-    }
-
-    fn submit(&mut self, reads: &[Read]) -> Result<usize, Broken> {
-        self.1.extend(reads);
-        Ok(reads.len())
-    }
-
-    fn poll(&mut self, memory: &mut [Block], _now_ns: u64, completions: &mut Vec<Completion>) -> Result<(), Broken> {
-        for read in self.1.drain(..) {
-            let asked =
-                onlooker_wire::tcp_read::Read { va: read.va, rkey: read.rkey, length_bytes: read.blocks * 1024 };
-            let outcome = match self.0.memory.read(&asked) {
-                Err(refusal) => Outcome::Refused(refusal),
-                Ok(bytes) => {
-                    let blocks = &mut memory[read.at as usize..];
-                    for (block, bytes) in blocks.iter_mut().zip(bytes.chunks_exact(1024)) {
-                        block.bytes_mut().copy_from_slice(bytes);
-                    }
-                    Outcome::Done
-                }
-            };
-            completions.push(Completion { id: read.id, outcome });
-        }
-        Ok(())
-    }
-
-    fn wait(&mut self, _timeout: Duration) -> Result<(), Broken> {
-        Ok(())
-    }
-}
-
 /// A reading at 2 s of the reader's clock, which always says so.
 pub(crate) fn read(host: &Host) -> Session {
     read_at(host, 2_000_000_000)
@@ -108,7 +70,7 @@ pub(crate) fn session_of(host: &Host) -> Session {
 }
 
 pub(crate) fn read_into(host: &Host, session: &mut Session, now_ns: u64) {
-    read_host(&mut Direct(host, Vec::new()), session, u64::MAX, || now_ns).unwrap();
+    read_host(&mut Direct::new(host), session, u64::MAX, || now_ns).unwrap();
 }
 
 pub(crate) fn session() -> Session {

@@ -5,7 +5,6 @@
 
 pub(crate) mod directory;
 mod json;
-pub(crate) mod labels;
 mod problems;
 mod prometheus;
 mod samples;

@@ -36,7 +36,9 @@ pub(super) fn write(out: &mut impl Write, collected: &Collected) -> io::Result<V
         let (mut doubles, mut others) = (0, 0);
         for row in rows {
             let mut labels = row.labels.clone();
-            if let Value::Text(text) = &row.value {
+            if let Value::Text(text) = &row.value
+                && !text.is_empty()
+            {
                 labels.push(("value".into(), text.clone()));
             }
             let series = series(&labels, None);
@@ -169,7 +171,7 @@ shop_version{pid="4321",program="my shop",value="v1 \"x\"\\\n"} 1
             {"name":"i","metric":"info","type":"text","bytes":8}]}]}"#;
         host.region(12, "i", &[("value", "mine"), ("le", "mine")], info);
         let (text, _) = exposition(&fixture::read(&host), &["i".into()]);
-        assert_eq!(text, "# TYPE i gauge\ni{exported_value=\"mine\",le=\"mine\",value=\"\"} 1\n");
+        assert_eq!(text, "# TYPE i gauge\ni{exported_value=\"mine\",le=\"mine\"} 1\n");
     }
 
     #[test]

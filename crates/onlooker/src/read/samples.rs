@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What was read, gathered for output, within limits of its own: a label is repeated for each sample, so a host could turn little memory into much text.
 
-use super::{is_wanted, labels};
+use super::is_wanted;
 use onlooker_region::columns::{Sample, Value};
 use onlooker_region::control::RegionEntry;
-use onlooker_region::schema::{Field, Metric};
+use onlooker_region::labels;
+use onlooker_region::schema::Field;
 use onlooker_transport::reader::Session;
 
 /// Most samples of one reading.
@@ -58,12 +59,7 @@ impl<'a> Collected<'a> {
             self.left_out += 1;
             return;
         }
-        let reserved = match sample.field.metric {
-            Metric::Histogram => Some("le"),
-            Metric::Info => Some("value"),
-            Metric::Counter | Metric::Gauge => None,
-        };
-        let labels = labels::joined(&entry.labels, sample.labels(), reserved);
+        let labels = labels::joined(&entry.labels, sample.labels(), labels::reserved(sample.field.metric));
         let value_bytes = match &sample.value {
             Value::Text(text) => text.len(),
             Value::Histogram { buckets, .. } => buckets.len() * 8,

@@ -5,9 +5,9 @@ use super::motion::{Motion, Percentile};
 use crate::number::with_unit;
 use crate::output::shown;
 use crate::read::directory::{acquisition_name, label_text, type_name};
-use crate::read::labels::joined;
 use onlooker_region::columns::{Sample, Value};
 use onlooker_region::control::RegionEntry;
+use onlooker_region::labels::joined;
 use onlooker_region::schema::Metric;
 
 /// Which place of a host's memory: the same from reading to reading.
@@ -98,7 +98,7 @@ impl Series {
             id,
             key,
             search: format!("{name} {label_text} {}", shown(&entry.name)).to_lowercase(),
-            role: role(&entry.name, &field.name, labels),
+            role: role(entry, &field.name, labels),
             name,
             labels: label_text,
             region: shown(&entry.name),
@@ -107,7 +107,7 @@ impl Series {
             help: shown(&field.help),
             scale: field.scale,
             resolution_ns: field.resolution_ns,
-            acquisition: acquisition_name(sample.group.acquisition),
+            acquisition: acquisition_name(entry.acquisition(sample.group)),
             value: Value::U64(0),
             acquired_ns: None,
             read_ns: 0,
@@ -203,9 +203,9 @@ fn round(rate: f64) -> f64 {
     if rate.abs() >= 100.0 { rate.round() } else { (rate * 1000.0).round() / 1000.0 }
 }
 
-fn role(region: &str, name: &str, labels: &[(String, String)]) -> Role {
-    // Programs may call their metrics what they like; the machine's own stand in the agent's and the kernel's regions.
-    if !region.starts_with("node_") {
+fn role(entry: &RegionEntry, name: &str, labels: &[(String, String)]) -> Role {
+    // Programs may call their metrics and regions what they like; the machine's own stand in the agent's.
+    if !entry.identity.is_agents() {
         return Role::Other;
     }
     let label = |wanted: &str| labels.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());

@@ -8,7 +8,7 @@ use crate::limits::{
     BLOCK_BYTES, ENTRY_LABEL_BYTES, MAX_ENTRY_BLOCKS, MAX_LABEL_VALUE_BYTES, MAX_LABELS, MAX_REGION_BLOCKS,
     MAX_SCHEMA_BYTES,
 };
-use crate::schema::SchemaId;
+use crate::schema::{Acquisition, Group, SchemaId};
 use crate::table::{put_text, text_of};
 
 /// Words of an entry.
@@ -197,6 +197,12 @@ impl RegionEntry {
         put_text(&mut words[NAME_AT..LABELS_AT], &self.name);
         words[LABELS_AT..].copy_from_slice(&pack_labels(&self.labels)?);
         Ok(words)
+    }
+
+    /// How a group's values get there, as far as anybody vouches for it: a program's region is written by the program, whatever its schema says.
+    #[must_use]
+    pub fn acquisition(&self, group: &Group) -> Acquisition {
+        if self.identity.is_agents() { group.acquisition } else { Acquisition::Direct }
     }
 
     /// The reverse of [`RegionEntry::to_words`]; `None` for what is not a region's entry, or cannot be right.

@@ -178,11 +178,7 @@ fn labels(group: &Group, field: &Field) -> Checked {
         label_name(name)?;
         label_value(value)?;
     }
-    let reserved = match field.metric {
-        Metric::Histogram => Some("le"),
-        Metric::Info => Some("value"),
-        _ => None,
-    };
+    let reserved = crate::labels::reserved(field.metric);
     let mut names: HashSet<&str> = field.labels.keys().map(String::as_str).collect();
     let added =
         field.array.iter().map(|a| a.label.as_str()).chain(group.key.iter().map(|k| k.name.as_str())).chain(reserved);
