@@ -9,7 +9,7 @@
 //! ([`Step::Told`], [`Connector::pair`]). They are connected here, since that may wait for a neighbour's link-layer address.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -58,6 +58,8 @@ pub enum Answer {
     Host(u64, Result<Step, Error>),
     /// The device that has an address.
     Device(IpAddr, Result<Card, Error>),
+    /// What a host says of its clock, by the host's id. Where it says nothing there is no answer.
+    Clock(u64, Box<Bootstrapped>),
 }
 
 /// How long a first try may take before it has to wait with the patient ones: three round trips around the earth take less.
@@ -83,6 +85,8 @@ struct Job {
 
 enum Work {
     Host(Job),
+    /// Asks a host for its clock, at the address where it is read.
+    Clock(u64, Arc<Target>, SocketAddr),
     /// Opens a device.
     Open(IpAddr),
     /// Ends something that takes its time.
@@ -210,6 +214,11 @@ impl Connector {
         self.next(Work::Open(local), false);
     }
 
+    /// Has a host that is read asked for its clock; behind everybody who waits to be read.
+    pub fn clock(&self, id: u64, target: Arc<Target>, peer: SocketAddr) {
+        self.queue.change(|lanes| lanes.patient.push_back(Work::Clock(id, target, peer)));
+    }
+
     /// Ends what would keep the caller waiting.
     pub fn end(&self, thing: Box<dyn Send>) {
         self.next(Work::End(thing), false);
@@ -251,6 +260,10 @@ impl Work {
             Self::End(thing) => {
                 drop(thing);
                 Done::Nothing
+            }
+            Self::Clock(id, target, peer) => {
+                let told = bootstrap(&[peer], &target.token, crate::engine::READER, limit);
+                told.map_or(Done::Nothing, |told| Done::Answer(Answer::Clock(id, Box::new(told))))
             }
             Self::Open(local) => Done::Answer(Answer::Device(local, verbs::open(local, DEVICE_HOSTS))),
             Self::Host(mut job) => {

@@ -12,12 +12,13 @@ use onlooker_controller::target::{Choice, Target};
 use onlooker_controller::{Gap, Reading, Running, Sink, State};
 use onlooker_testbed::{Agent, PATIENCE, free_port};
 use onlooker_transport::Pair;
+use onlooker_transport::clock::Relation;
 
 const INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 enum Event {
-    Reading { due_ns: u64, regions: Vec<String>, values: usize },
+    Reading { due_ns: u64, regions: Vec<String>, values: usize, relation: Relation },
     Gap(Gap),
     State(State),
     Gone,
@@ -38,7 +39,7 @@ impl Sink for Recorder {
         let mut values = 0;
         reading.frames.iter().for_each(|frame| frame.decode(|_| values += 1));
         let regions = reading.frames.iter().map(|frame| frame.entry().name.clone()).collect();
-        self.send(target, Event::Reading { due_ns: reading.due_ns, regions, values });
+        self.send(target, Event::Reading { due_ns: reading.due_ns, regions, values, relation: reading.relation });
     }
 
     fn gap(&mut self, target: &Arc<Target>, gap: Gap) {
@@ -155,7 +156,7 @@ fn each_host_is_read_at_its_pace_and_a_dead_one_harms_nobody() {
     let end = Instant::now() + Duration::from_secs(3);
     while Instant::now() < end {
         match running.events.recv_timeout(PATIENCE).unwrap() {
-            (host, Event::Reading { due_ns, regions, values }) => {
+            (host, Event::Reading { due_ns, regions, values, .. }) => {
                 assert!(regions.contains(&"node_load".to_owned()) && values > 20, "{regions:?}: {values}");
                 due.entry(host).or_default().push(due_ns);
             }
@@ -171,6 +172,21 @@ fn each_host_is_read_at_its_pace_and_a_dead_one_harms_nobody() {
         assert!(times.len() > 75, "{}", times.len());
     }
     assert!(gaps > 10, "{gaps}");
+}
+
+/// Over TCP nothing is computed at the READ: after some seconds the clock is known no better than by milliseconds, and a bootstrap tells it again. Readings go on meanwhile.
+#[test]
+fn a_host_over_tcp_is_asked_for_its_clock_again() {
+    let agent = Agent::start();
+    let running = Watched::start();
+    running.orders().watch(target_of(&agent, "one"));
+    let relation = |event| match event {
+        Event::Reading { relation, .. } => Some(relation),
+        Event::State(State::Failed(why) | State::Silent(why)) => panic!("{why}"),
+        _ => None,
+    };
+    let first = running.wait("one", relation);
+    running.wait("one", |event| relation(event).filter(|renewed| *renewed != first));
 }
 
 #[test]

@@ -55,6 +55,11 @@ impl Engine {
                 Answer::Host(ticket, Ok(Step::Linked(connected))) => self.link(ticket, *connected),
                 Answer::Host(ticket, Err(error)) => self.failed(ticket, error.to_string()),
                 Answer::Device(local, opened) => self.take_device(local, opened),
+                Answer::Clock(ticket, told) => {
+                    if let Some(host) = find(&mut self.hosts, ticket) {
+                        host.told_clock(&told, steady_ns());
+                    }
+                }
             }
         }
     }
@@ -104,6 +109,14 @@ impl Engine {
                 self.opening.insert(local, Vec::new());
                 self.connector.open(local);
             }
+        }
+    }
+
+    /// Has a host asked for its clock again, if it is time.
+    pub(super) fn renew_clock(&mut self, index: usize, now_ns: u64) {
+        let Some(host) = self.hosts[index].as_mut() else { return };
+        if let Some(peer) = host.wants_clock(&mut self.clocks, now_ns) {
+            self.connector.clock(host.ticket(), host.target.clone(), peer);
         }
     }
 

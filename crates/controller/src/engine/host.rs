@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One host: connecting, reading, backing off.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use onlooker_bootstrap::Id;
 use onlooker_flow::{Due, FlowId};
 use onlooker_region::Block;
+use onlooker_transport::bootstrap::Bootstrapped;
 use onlooker_transport::reader::{Frames, ReadError};
 use onlooker_transport::{Broken, Completion, Error, Fault, Outcome, Pair, Read, Requester as _, Via, verbs};
 
+use super::clock::{self, Turn};
 use super::devices::{Alarm, Devices};
 use super::link::{Carrier, Carriers, Link};
 use super::{BATCH, memory, sockets};
@@ -224,6 +226,29 @@ impl Host {
     /// The connector has it.
     pub(super) fn asking(&mut self) {
         self.asked = true;
+    }
+
+    /// The address to ask for its clock again, if it is time and there is a turn for it.
+    pub(super) fn wants_clock(&mut self, turn: &mut Turn, now_ns: u64) -> Option<SocketAddr> {
+        let Link { told, session, pair, wear, is_proven, .. } = self.link.as_mut()?;
+        if !*is_proven || !wear.is_due(&told.relation, pair.via, now_ns) {
+            return None;
+        }
+        let is_told = clock::is_told_by_readings(session);
+        let may = !is_told && turn.take(now_ns);
+        if is_told || may {
+            wear.put_off(now_ns);
+        }
+        may.then_some(told.peer)
+    }
+
+    /// Its clock was asked for.
+    pub(super) fn told_clock(&mut self, told: &Bootstrapped, now_ns: u64) {
+        let Some(link) = &mut self.link else { return };
+        // Another boot is another clock; its readings end by themselves.
+        if link.told.answer.boot_id == told.answer.boot_id {
+            link.told.relation = link.told.relation.or_better(told.relation, now_ns);
+        }
     }
 
     /// Why there is no reading.

@@ -12,6 +12,7 @@ use onlooker_transport::verbs::{Card, Settings};
 use onlooker_transport::{Pair, Requester as _, Via};
 
 use super::Config;
+use super::clock::Wear;
 use super::devices::{self, Alarm, Devices};
 use super::sockets::{self, Sockets, Waiter};
 use crate::connect::{Connected, Way};
@@ -43,6 +44,8 @@ pub(super) struct Link {
     /// When the session's counters were last told.
     pub(super) counted_ns: u64,
     pub(super) since_ns: u64,
+    /// When its clock is asked for again.
+    pub(super) wear: Wear,
 }
 
 impl Link {
@@ -58,7 +61,8 @@ impl Link {
         let skip = config.skip.clone();
         session.select(move |entry, _| !skip.contains(&entry.name));
         session.rest();
-        Self { told, session, pair, carrier, silences: 0, is_proven: false, counted_ns: 0, since_ns: now_ns }
+        let wear = Wear::default();
+        Self { told, session, pair, carrier, silences: 0, is_proven: false, counted_ns: 0, since_ns: now_ns, wear }
     }
 
     /// What the connector has brought.

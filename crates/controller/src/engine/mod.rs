@@ -6,6 +6,7 @@
 //!
 //! What it has read goes to the processor's thread. Owned by its thread; orders come through [`Orders`]. Cost: two system calls a batch of 64 READs and one epoll a turn; no allocation a READ.
 
+mod clock;
 mod connecting;
 mod devices;
 mod host;
@@ -206,6 +207,8 @@ struct Engine {
     waiter: Waiter,
     credits: Credits,
     credits_at_ns: u64,
+    /// Whose clock is asked for.
+    clocks: clock::Turn,
     pressure: Arc<Pressure>,
     generation: u32,
     due: Vec<Due>,
@@ -247,6 +250,7 @@ impl Engine {
             waiter,
             credits: Credits::new(credit_limits(config.credit_bytes)),
             credits_at_ns: 0,
+            clocks: clock::Turn::default(),
             pressure,
             generation: 0,
             due: Vec::new(),
@@ -344,6 +348,7 @@ impl Engine {
             if host.begin(*due, now_ns, self.config.timeout) {
                 self.active.push(index);
                 self.improve(index, now_ns);
+                self.renew_clock(index, now_ns);
                 continue;
             }
             let gap = Gap { from_ns: due.due_ns, to_ns: due.due_ns, due_times: 1, reason: host.reason() };

@@ -19,7 +19,7 @@ use crate::target::{Choice, Target};
 
 #[path = "../../../transport/tests/common/memory.rs"]
 #[allow(unreachable_pub, dead_code)]
-mod memory;
+pub(crate) mod memory;
 
 #[path = "../../../transport/tests/common/direct.rs"]
 #[allow(unreachable_pub)]
@@ -113,6 +113,14 @@ impl World {
             relation: *relation,
         };
         self.sink.reading(&target.clone(), &reading);
+    }
+
+    /// The host was bootstrapped again: what it says of its clock now, within `half_ns`.
+    pub(crate) fn renew(&mut self, name: &str, half_ns: u64) {
+        let at = |steady_ns| Moment { steady_ns, utc_ns: UTC_NS + steady_ns };
+        let now_ns = self.now_ns();
+        let relation = Relation::new(now_ns + AHEAD_NS, at(now_ns - half_ns), at(now_ns + half_ns));
+        self.watched.get_mut(name).unwrap().2 = relation;
     }
 
     /// The series that are shown of a host, with their numbers.

@@ -129,6 +129,24 @@ fn a_programs_times_move_no_clock() {
     }
 }
 
+/// Nothing is computed, as over TCP: the engine has the host bootstrapped again, and readings bring what that said.
+#[test]
+fn a_later_bootstrap_bounds_the_clock_again() {
+    let (mut world, mut host) = (World::new(), Host::new(64));
+    let agents = host.region(2, "node_load", &[], LOAD);
+    for _ in 0..20 * 60 {
+        set(&agents, 3, host_ns(&world));
+        world.read("a", &host);
+        let (error_ns, newest_ns) = error_and_newest_ns(&world);
+        assert!(error_ns < 14_000_000, "{error_ns}");
+        assert!(World::utc_ns(world.now_ns()).abs_diff(newest_ns) < 14_000_000);
+        world.pass(1_000_000_000);
+        if error_ns > 5_000_000 {
+            world.renew("a", 1_000_000);
+        }
+    }
+}
+
 #[test]
 fn the_agents_computed_blocks_bound_the_clock() {
     let (mut world, mut host) = (World::new(), Host::new(64));

@@ -23,13 +23,10 @@ use crate::engine::link::{Carrier, Carriers, Link};
 use crate::engine::memory::Hosts;
 use crate::engine::sockets::Sockets;
 use crate::engine::{BATCH, Config};
+use crate::fleet::fixture::memory as far;
 use crate::sink::State;
 use crate::target::{Choice, Target};
 use far::{CONTROL_RKEY, DEVICE_RKEYS, PLACE, Shared};
-
-#[path = "../../../../transport/tests/common/memory.rs"]
-#[allow(unreachable_pub, dead_code)]
-mod far;
 
 const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 0, 1));
 const SECOND: u64 = 1_000_000_000;
