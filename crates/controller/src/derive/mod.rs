@@ -55,12 +55,21 @@ const SOFTIRQS: &str = "node_softirqs_functions_total";
 const HANDED_OVER: &str = "node_vmstat_";
 
 /// What a metric is summed up as.
-struct Rule {
+pub struct Rule {
     /// The parts are not shown beside it.
-    replaces: bool,
-    name: String,
-    help: String,
-    labels: BTreeMap<String, String>,
+    pub replaces: bool,
+    /// Name of the sum.
+    pub name: String,
+    /// Its help.
+    pub help: String,
+    /// Constant labels of all parts.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// The sum that the values of a region's field go into, if there is one.
+#[must_use]
+pub fn sum_of(entry: &RegionEntry, group: &Group, field: &Field) -> Option<Rule> {
+    summable(entry, group, field).and_then(|_| rule(field))
 }
 
 fn rule(field: &Field) -> Option<Rule> {
@@ -162,7 +171,7 @@ impl Region {
             let mut names: Vec<String> = Vec::new();
             let mut replaced = Vec::with_capacity(group.fields.len());
             for field in &group.fields {
-                let rule = summable(entry, group, field).and_then(|_| rule(field));
+                let rule = sum_of(entry, group, field);
                 replaced.push(rule.as_ref().is_some_and(|rule| rule.replaces));
                 names.extend(rule.map(|rule| rule.name).filter(|name| !names.contains(name)));
             }

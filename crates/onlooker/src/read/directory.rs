@@ -2,10 +2,12 @@
 //! What the directory says without reading regions: regions, and names of metrics.
 
 use crate::output::{Table, shown};
+use onlooker_controller::derive::sum_of;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS};
-use onlooker_region::schema::{Acquisition, Field, Metric, Schema};
+use onlooker_region::schema::{Acquisition, Field, Group, Metric, Schema};
 use onlooker_transport::reader::Session;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
@@ -46,41 +48,60 @@ pub(crate) fn acquisition_name(acquisition: Acquisition) -> &'static str {
     }
 }
 
-/// How the values of a region get there: all ways that its groups have.
-pub(super) fn acquisitions(schema: Option<&Schema>) -> Vec<&'static str> {
-    let names: BTreeSet<_> =
-        schema.into_iter().flat_map(|schema| &schema.groups).map(|group| acquisition_name(group.acquisition)).collect();
+/// How the values of a region get there, as far as anybody vouches for it: all ways that its groups have.
+pub(super) fn acquisitions(entry: &RegionEntry, schema: Option<&Schema>) -> Vec<&'static str> {
+    let groups = schema.into_iter().flat_map(|schema| &schema.groups);
+    let names: BTreeSet<_> = groups.map(|group| acquisition_name(entry.acquisition(group))).collect();
     names.into_iter().collect()
 }
 
-/// A metric of the directory.
+/// A metric that a region gives: values of a field, or their sum over CPUs.
+pub(super) struct Given<'a> {
+    pub(super) name: Cow<'a, str>,
+    help: Cow<'a, str>,
+    field: &'a Field,
+    group: &'a Group,
+}
+
+/// The metrics that a region gives, as they are shown: parts that a sum replaces are not among them.
+pub(super) fn given<'a>(entry: &'a RegionEntry, schema: &'a Schema) -> impl Iterator<Item = Given<'a>> {
+    let fields = schema.groups.iter().flat_map(|group| group.fields.iter().map(move |field| (group, field)));
+    fields.flat_map(move |(group, field)| {
+        let sum = sum_of(entry, group, field);
+        let is_shown = sum.as_ref().is_none_or(|sum| !sum.replaces);
+        let own = is_shown.then(|| (field.name.as_str().into(), field.help.as_str().into()));
+        let sum = sum.map(|sum| (sum.name.into(), sum.help.into()));
+        [own, sum].into_iter().flatten().map(move |(name, help)| Given { name, help, field, group })
+    })
+}
+
+/// A metric of the directory, as the first of its name says.
 #[derive(Debug)]
 pub(super) struct Named<'a> {
-    /// The first of this name.
     pub(super) field: &'a Field,
+    pub(super) help: Cow<'a, str>,
     /// How it is acquired, and by which responders it is served (RESPONDER_* bits).
     pub(super) ways: BTreeSet<(&'static str, u32)>,
 }
 
 /// The metrics of all schemas that match, by name.
-pub(super) fn names<'a>(session: &'a Session, patterns: &[String]) -> BTreeMap<&'a str, Named<'a>> {
+pub(super) fn names<'a>(session: &'a Session, patterns: &[String]) -> BTreeMap<Cow<'a, str>, Named<'a>> {
     let mut names = BTreeMap::new();
     let regions = session.directory().regions().filter_map(|entry| Some((entry, session.schema(entry)?)));
-    for (RegionEntry { responders, .. }, schema) in regions {
-        for group in &schema.groups {
-            for field in group.fields.iter().filter(|field| super::is_wanted(patterns, &field.name)) {
-                let named =
-                    names.entry(field.name.as_str()).or_insert_with(|| Named { field, ways: BTreeSet::default() });
-                named.ways.insert((acquisition_name(group.acquisition), *responders));
+    for (entry, schema) in regions {
+        for Given { name, help, field, group } in given(entry, schema) {
+            if super::is_wanted(patterns, &name) {
+                let named = names.entry(name).or_insert_with(|| Named { field, help, ways: BTreeSet::default() });
+                named.ways.insert((acquisition_name(entry.acquisition(group)), entry.responders));
             }
         }
     }
     names
 }
 
-pub(super) fn list(out: &mut impl Write, names: &BTreeMap<&str, Named>) -> io::Result<()> {
+pub(super) fn list(out: &mut impl Write, names: &BTreeMap<Cow<str>, Named>) -> io::Result<()> {
     let mut table = Table::new(&["METRIC", "TYPE", "UNIT", "ACQUISITION", "RESPONDERS", "HELP"]);
-    for (name, Named { field, ways }) in names {
+    for (name, Named { field, help, ways }) in names {
         for (acquisition, bits) in ways {
             table.row(vec![
                 shown(name),
@@ -88,7 +109,7 @@ pub(super) fn list(out: &mut impl Write, names: &BTreeMap<&str, Named>) -> io::R
                 shown(&field.unit),
                 (*acquisition).to_owned(),
                 responders(*bits).join(","),
-                shown(&field.help),
+                shown(help),
             ]);
         }
     }
@@ -120,7 +141,7 @@ pub(super) fn regions(out: &mut impl Write, session: &Session) -> io::Result<()>
             (entry.bytes / 1024).to_string(),
             class,
             entry.schema.to_string(),
-            acquisitions(session.schema(entry)).join(","),
+            acquisitions(entry, session.schema(entry)).join(","),
             responders(entry.responders).join(","),
             if entry.orphan { "orphan".into() } else { "live".into() },
         ]);

@@ -13,6 +13,7 @@ use onlooker_transport::clock::{Relation, steady_ns};
 use onlooker_transport::reader::{Session, reason};
 use serde::Serialize;
 use serde_json::{Map, json};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -121,7 +122,7 @@ fn region<'a>(entry: &'a RegionEntry, session: &'a Session, relation: &Relation)
         blocks: entry.bytes / 1024,
         class: session.schema(entry).map(|schema| schema.name.as_str()),
         schema: entry.schema.to_string(),
-        acquisition: acquisitions(session.schema(entry)),
+        acquisition: acquisitions(entry, session.schema(entry)),
         responders: responders(entry.responders),
         created_utc_ns: i64::try_from(relation.utc_ns(entry.created_ns)).ok(),
         problem: None,
@@ -166,15 +167,15 @@ fn sample<'a>(row: &'a Row, relation: &Relation) -> Sample<'a> {
         None => (relation.own_utc_ns(row.answered_ns), 0),
     };
     Sample {
-        name: &row.field.name,
-        metric: type_name(row.field.metric),
-        unit: &row.field.unit,
-        help: &row.field.help,
+        name: &row.name,
+        metric: type_name(row.metric),
+        unit: &row.unit,
+        help: &row.help,
         labels: labels(&row.labels),
-        value: value(&row.value, row.field.scale),
+        value: value(&row.value, row.scale),
         time_utc_ns: i64::try_from(utc_ns).ok(),
         age_ns: i64::try_from(age_ns).ok(),
-        resolution_ns: row.field.resolution_ns,
+        resolution_ns: row.resolution_ns,
         region: row.entry.identity.region,
         row: row.row.map(|(number, generation)| json!({"number": number, "generation": generation})),
     }
@@ -232,15 +233,15 @@ pub(super) fn regions(out: &mut impl Write, connection: &Connection) -> io::Resu
 }
 
 /// Names of metrics.
-pub(super) fn names(out: &mut impl Write, names: &BTreeMap<&str, Named>) -> io::Result<()> {
+pub(super) fn names(out: &mut impl Write, names: &BTreeMap<Cow<str>, Named>) -> io::Result<()> {
     let metrics: Vec<_> = names
         .iter()
-        .map(|(name, Named { field, ways })| {
+        .map(|(name, Named { field, help, ways })| {
             let served: Vec<_> = ways
                 .iter()
                 .map(|(acquisition, bits)| json!({"acquisition": acquisition, "responders": responders(*bits)}))
                 .collect();
-            json!({"name": name, "type": type_name(field.metric), "unit": field.unit, "help": field.help, "served": served})
+            json!({"name": name, "type": type_name(field.metric), "unit": field.unit, "help": help, "served": served})
         })
         .collect();
     line(out, &metrics, true)
@@ -250,6 +251,7 @@ pub(super) fn names(out: &mut impl Write, names: &BTreeMap<&str, Named>) -> io::
 mod tests {
     use super::*;
     use crate::read::{fixture, samples};
+    use onlooker_controller::derive::Derived;
     use std::time::Duration;
 
     fn told(host: &fixture::Host) -> Bootstrapped {
@@ -266,7 +268,7 @@ mod tests {
     fn a_reading_is_one_document_with_exact_integers() {
         let host = fixture::host();
         let session = fixture::read(&host);
-        let collected = samples::collect(&session, &[]);
+        let collected = samples::collect(&session, &[], &mut Derived::default());
         let mut out = Vec::new();
         let told = told(&host);
         line(&mut out, &document(&told, Pair::TCP, &session, &collected), false).unwrap();
@@ -304,14 +306,19 @@ mod tests {
         };
         host.memory.insert(entry.rkey, entry.va, torn);
         let session = fixture::read(&host);
-        let collected = samples::collect(&session, &[]);
+        let collected = samples::collect(&session, &[], &mut Derived::default());
         let told = told(&host);
         let json = serde_json::to_value(document(&told, Pair::TCP, &session, &collected)).unwrap();
         assert_eq!(json["regions"][0]["refused"][0]["block"], 0);
         host.memory.remove(entry.rkey);
         let session = fixture::read(&host);
-        let json =
-            serde_json::to_value(document(&told, Pair::TCP, &session, &samples::collect(&session, &[]))).unwrap();
+        let json = serde_json::to_value(document(
+            &told,
+            Pair::TCP,
+            &session,
+            &samples::collect(&session, &[], &mut Derived::default()),
+        ))
+        .unwrap();
         assert!(json["regions"][0]["problem"].as_str().unwrap().contains("access"));
     }
 

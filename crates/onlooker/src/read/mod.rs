@@ -18,7 +18,9 @@ use crate::host::{ByChoice, Choice, Connection, Options, Reading, Target, addres
 use crate::number::parse_duration;
 use crate::suggest::matches;
 use crate::{End, Failure, output, token};
+use onlooker_controller::derive::Derived;
 use onlooker_region::Schema;
+use onlooker_region::control::RegionEntry;
 use onlooker_transport::reader::{Limits, Session};
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -83,8 +85,8 @@ fn is_wanted(patterns: &[String], name: &str) -> bool {
     patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern, name))
 }
 
-fn has_wanted(patterns: &[String], schema: &Schema) -> bool {
-    schema.groups.iter().flat_map(|group| &group.fields).any(|field| is_wanted(patterns, &field.name))
+fn has_wanted(patterns: &[String], entry: &RegionEntry, schema: &Schema) -> bool {
+    directory::given(entry, schema).any(|given| is_wanted(patterns, &given.name))
 }
 
 /// Reads and prints.
@@ -105,10 +107,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
     say_way(&connection);
     let prepare = move |session: &mut Session| {
         let (patterns, regions) = (patterns.clone(), regions.clone());
-        session
-            .select(move |entry, schema| values && is_wanted(&regions, &entry.name) && has_wanted(&patterns, schema));
+        session.select(move |entry, schema| {
+            values && is_wanted(&regions, &entry.name) && has_wanted(&patterns, entry, schema)
+        });
     };
-    let mut rates = table::Rates::default();
+    let mut shown = Shown::default();
     let mut summary = arguments.interval.filter(|_| arguments.summary).map(summary::Summary::new);
     let mut end = End::Done;
     let begin = Instant::now();
@@ -131,7 +134,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
         }
         match result {
             Ok(_) if summary.is_some() => {}
-            Ok(_) => end = show(arguments, &connection, &mut rates, number)?,
+            Ok(_) => end = show(arguments, &connection, &mut shown, number)?,
             Err(error) if number == 1 => return Err(error.into()),
             Err(error) => {
                 output::note(&error.to_string());
@@ -189,7 +192,14 @@ impl Due {
     }
 }
 
-fn show(arguments: &Arguments, connection: &Connection, rates: &mut table::Rates, number: u64) -> Result<End, Failure> {
+/// What goes from reading to reading.
+#[derive(Default)]
+struct Shown {
+    derived: Derived,
+    rates: table::Rates,
+}
+
+fn show(arguments: &Arguments, connection: &Connection, shown: &mut Shown, number: u64) -> Result<End, Failure> {
     let session = &connection.session;
     let patterns = &arguments.metrics;
     let mut out = output::stdout();
@@ -212,7 +222,7 @@ fn show(arguments: &Arguments, connection: &Connection, rates: &mut table::Rates
         out.flush()?;
         return Ok(problems::verdict(session, patterns, |name| names.contains_key(name)));
     }
-    let collected = samples::collect(session, patterns);
+    let collected = samples::collect(session, patterns, &mut shown.derived);
     if arguments.json {
         json::reading(&mut out, connection, &collected, arguments.interval.is_none())?;
     } else if arguments.prometheus {
@@ -221,7 +231,7 @@ fn show(arguments: &Arguments, connection: &Connection, rates: &mut table::Rates
         if number > 1 {
             writeln!(out)?;
         }
-        table::write(&mut out, &collected, &connection.told.relation, arguments.interval.map(|_| rates))?;
+        table::write(&mut out, &collected, &connection.told.relation, arguments.interval.map(|_| &mut shown.rates))?;
     }
     out.flush()?;
     problems::of_regions(session, &collected);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What could not be read, on standard error, and what that means for the exit code.
 
-use super::directory::responders;
+use super::directory::{given, responders};
 use super::has_wanted;
 use super::samples::Collected;
 use crate::End;
 use crate::output::{note, shown};
 use crate::suggest::{matches, nearest};
-use onlooker_region::schema::Field;
 use onlooker_transport::reader::{Frame, Session, reason};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most lines about single regions.
@@ -65,9 +65,10 @@ fn is_troubled(frame: &Frame) -> bool {
     frame.problem().is_some() || !frame.refused().is_empty()
 }
 
-fn fields(session: &Session) -> impl Iterator<Item = &Field> {
-    let schemas = session.directory().regions().filter_map(|entry| session.schema(entry));
-    schemas.flat_map(|schema| &schema.groups).flat_map(|group| &group.fields)
+/// Names of all metrics of the host.
+fn names(session: &Session) -> BTreeSet<Cow<'_, str>> {
+    let regions = session.directory().regions().filter_map(|entry| Some((entry, session.schema(entry)?)));
+    regions.flat_map(|(entry, schema)| given(entry, schema)).map(|given| given.name).collect()
 }
 
 /// Whether each of these patterns names a region; says which does not.
@@ -82,7 +83,7 @@ pub(super) fn has_regions(session: &Session, patterns: &[String]) -> bool {
 /// Whether everything asked for was there; says what was not. `got` tells whether there is output for a metric.
 pub(super) fn verdict(session: &Session, patterns: &[String], got: impl Fn(&str) -> bool) -> End {
     let directory = of_directory(session);
-    let names: BTreeSet<&str> = fields(session).map(|field| field.name.as_str()).collect();
+    let names = names(session);
     if patterns.is_empty() {
         let nothing = !names.iter().any(|name| got(name));
         return if nothing && session.frames().any(|frame| is_troubled(&frame)) { End::Incomplete } else { directory };
@@ -92,7 +93,7 @@ pub(super) fn verdict(session: &Session, patterns: &[String], got: impl Fn(&str)
     for pattern in patterns {
         let mut known = names.iter().filter(|name| matches(pattern, name)).peekable();
         if known.peek().is_none() {
-            let hint = match nearest(pattern, names.iter().copied()).as_slice() {
+            let hint = match nearest(pattern, names.iter().map(|name| &**name)).as_slice() {
                 [] => "--list shows all".to_owned(),
                 near => format!("did you mean {}?", near.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ")),
             };
@@ -104,9 +105,11 @@ pub(super) fn verdict(session: &Session, patterns: &[String], got: impl Fn(&str)
             unknown = true;
         } else if !known.any(|name| got(name)) {
             let one = [pattern.clone()];
-            let concerned = |frame: &Frame| frame.schema().is_some_and(|schema| has_wanted(&one, schema));
+            let concerned =
+                |frame: &Frame| frame.schema().is_some_and(|schema| has_wanted(&one, frame.entry(), schema));
             let regions = session.directory().regions();
-            let having = regions.filter(|entry| session.schema(entry).is_some_and(|schema| has_wanted(&one, schema)));
+            let having =
+                regions.filter(|entry| session.schema(entry).is_some_and(|schema| has_wanted(&one, entry, schema)));
             let elsewhere: Vec<u32> =
                 having.map(|entry| if session.serves(entry) { 0 } else { entry.responders }).collect();
             if elsewhere.iter().all(|bits| *bits != 0) {
@@ -132,10 +135,11 @@ pub(super) fn verdict(session: &Session, patterns: &[String], got: impl Fn(&str)
 mod tests {
     use super::*;
     use crate::read::{fixture, samples};
+    use onlooker_controller::derive::Derived;
 
     fn verdict_of(session: &Session, patterns: &[&str]) -> End {
         let patterns: Vec<String> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
-        let collected = samples::collect(session, &patterns);
+        let collected = samples::collect(session, &patterns, &mut Derived::default());
         of_regions(session, &collected);
         verdict(session, &patterns, |name| collected.has(name))
     }

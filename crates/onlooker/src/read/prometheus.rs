@@ -4,36 +4,37 @@
 use super::directory::type_name;
 use super::samples::{Collected, Row};
 use crate::number::{decimal, exact};
+use onlooker_controller::families::{Claims, Names};
+use onlooker_controller::text::Text;
 use onlooker_region::columns::Value;
 use onlooker_region::schema::Metric;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+/// A metric and its rows.
+struct Family<'a> {
+    metric: Metric,
+    help: Text,
+    rows: Vec<&'a Row<'a>>,
+}
+
 /// Writes the samples and returns notes about what the format cannot say, which is left out.
 pub(super) fn write(out: &mut impl Write, collected: &Collected) -> io::Result<Vec<String>> {
-    let mut families: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+    let mut families = families(collected);
+    let mut left_out: BTreeMap<&str, u64> = BTreeMap::new();
     for row in &collected.rows {
-        families.entry(&row.field.name).or_default().push(row);
-    }
-    let mut notes = Vec::new();
-    let names: HashSet<&str> = families.keys().copied().collect();
-    for (name, rows) in &families {
-        let (first, metric) = (rows[0].field, rows[0].field.metric);
-        let derived = ["_bucket", "_sum", "_count"].map(|suffix| format!("{name}{suffix}"));
-        if let Some(other) =
-            derived.iter().find(|derived| metric == Metric::Histogram && names.contains(derived.as_str()))
-        {
-            notes.push(format!("histogram {name} is left out: {other} is a metric of its own"));
-            continue;
+        match families.get_mut(&*row.name).filter(|family| family.metric == row.metric) {
+            Some(family) => family.rows.push(row),
+            None => *left_out.entry(&row.name).or_default() += 1,
         }
-        if !first.help.is_empty() {
-            writeln!(out, "# HELP {name} {}", first.help.replace('\\', "\\\\").replace('\n', "\\n"))?;
+    }
+    for (name, Family { metric, help, rows }) in &families {
+        if !help.is_empty() {
+            writeln!(out, "# HELP {name} {}", help.replace('\\', "\\\\").replace('\n', "\\n"))?;
         }
         // Version 0.0.4 has no type for infos; they are gauges of 1.
-        writeln!(out, "# TYPE {name} {}", if metric == Metric::Info { "gauge" } else { type_name(metric) })?;
-        let mut seen: HashSet<String> = HashSet::new();
-        let (mut doubles, mut others) = (0, 0);
+        writeln!(out, "# TYPE {name} {}", if *metric == Metric::Info { "gauge" } else { type_name(*metric) })?;
         for row in rows {
             let mut labels = row.labels.clone();
             if let Value::Text(text) = &row.value
@@ -41,26 +42,34 @@ pub(super) fn write(out: &mut impl Write, collected: &Collected) -> io::Result<V
             {
                 labels.push(("value".into(), text.clone()));
             }
-            let series = series(&labels, None);
-            if row.field.metric != metric {
-                others += 1;
-            } else if seen.insert(series.clone()) {
-                sample(out, name, row, &labels, &series)?;
-            } else {
-                doubles += 1;
-            }
-        }
-        if others > 0 {
-            notes.push(format!(
-                "{others} samples of {name} are left out: other schemas say it is no {}",
-                type_name(metric)
-            ));
-        }
-        if doubles > 0 {
-            notes.push(format!("{doubles} samples of {name} are left out: their labels are not unique"));
+            sample(out, name, row, &labels, &series(&labels, None))?;
         }
     }
-    Ok(notes)
+    let notes = left_out.iter().map(|(name, count)| match families.get(*name) {
+        Some(Family { metric, .. }) => {
+            format!("{count} samples of {name} are left out: other schemas say it is no {}", type_name(*metric))
+        }
+        None => format!("{count} samples of {name} are left out: they would be called as another metric's samples"),
+    });
+    let doubles = collected
+        .doubles
+        .iter()
+        .map(|(name, count)| format!("{count} samples of {name} are left out: their labels are not unique"));
+    Ok(notes.chain(doubles).collect())
+}
+
+/// The metrics that have their names: those of the agent first, then those of the region that was made first.
+fn families<'a>(collected: &Collected) -> BTreeMap<String, Family<'a>> {
+    let mut claims = Claims::default();
+    let same = |a: &Row, b: &Row| a.name == b.name && a.metric == b.metric && a.entry.identity == b.entry.identity;
+    for rows in collected.rows.chunk_by(same) {
+        let row = &rows[0];
+        let said = (&Text::from(&*row.name), row.metric, &Text::from(&*row.help));
+        claims.add(said, 0, row.is_vouched_for(), row.entry.created_ns.into());
+    }
+    let mut names = Names::default();
+    let claims = claims.in_order().into_iter().filter(|(name, metric, _)| names.take(name, name, *metric));
+    claims.map(|(name, metric, help)| (name.to_string(), Family { metric, help, rows: Vec::new() })).collect()
 }
 
 fn sample(
@@ -70,7 +79,7 @@ fn sample(
     labels: &[(String, String)],
     series_text: &str,
 ) -> io::Result<()> {
-    let scale = row.field.scale;
+    let scale = row.scale;
     let Value::Histogram { buckets, shape, sum } = &row.value else {
         let value = if matches!(row.value, Value::Text(_)) { "1".to_owned() } else { exact(&row.value, scale) };
         return writeln!(out, "{name}{series_text} {value}");
@@ -112,10 +121,11 @@ fn series(labels: &[(String, String)], le: Option<&str>) -> String {
 mod tests {
     use super::*;
     use crate::read::{fixture, samples};
+    use onlooker_controller::derive::Derived;
 
     fn exposition(session: &onlooker_transport::reader::Session, patterns: &[String]) -> (String, Vec<String>) {
         let mut out = Vec::new();
-        let notes = write(&mut out, &samples::collect(session, patterns)).unwrap();
+        let notes = write(&mut out, &samples::collect(session, patterns, &mut Derived::default())).unwrap();
         (String::from_utf8(out).unwrap(), notes)
     }
 
@@ -148,18 +158,19 @@ shop_version{pid="4321",program="my shop",value="v1 \"x\"\\\n"} 1
     #[test]
     fn series_are_given_once_and_types_do_not_mix() {
         let mut host = fixture::host();
-        for id in [8, 9] {
+        for id in [8, 900] {
             let twice = r#"{"name":"t","groups":[{"kind":"plain","blocks":1,"fields":[{"name":"x","metric":"gauge","type":"u64"}]}]}"#;
             host.region(id, "t", &[], twice);
         }
-        let other = r#"{"name":"u","groups":[{"kind":"plain","blocks":1,"fields":[{"name":"x","metric":"counter","type":"u64"}]}]}"#;
-        host.region(10, "u", &[("a", "b")], other);
-        let hidden = r#"{"name":"v","groups":[{"kind":"plain","blocks":1,"fields":[
-            {"name":"y","metric":"histogram","type":"u64","histogram":{"grouping_power":0,"max_power":2}},
-            {"name":"y_sum","metric":"gauge","type":"u64","slot":8}]}]}"#;
+        let other = r#"{"name":"u","groups":[{"kind":"plain","blocks":1,"fields":[
+            {"name":"x","metric":"counter","type":"u64"},
+            {"name":"y","metric":"histogram","type":"u64","slot":8,"histogram":{"grouping_power":0,"max_power":2}}]}]}"#;
+        host.region(901, "u", &[("a", "b")], other);
+        let hidden = r#"{"name":"v","groups":[{"kind":"plain","blocks":1,"fields":[{"name":"y_sum","metric":"gauge","type":"u64"}]}]}"#;
         host.region(11, "v", &[], hidden);
         let session = fixture::read(&host);
         let (text, notes) = exposition(&session, &["x".into(), "y*".into()]);
+        // What a program says goes, whatever its place in the directory.
         assert_eq!(text, "# TYPE x gauge\nx 0\n# TYPE y_sum gauge\ny_sum 0\n");
         assert_eq!(notes.len(), 3, "{notes:?}");
     }

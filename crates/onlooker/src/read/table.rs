@@ -38,7 +38,7 @@ pub(super) fn write(
     let mut before = rates;
     let mut next = HashMap::new();
     for row in &collected.rows {
-        let mut cells = vec![shown(&row.field.name), label_text(&row.labels), value(row)];
+        let mut cells = vec![shown(&row.name), label_text(&row.labels), value(row)];
         if let Some(rates) = &before {
             cells.push(rate(row, relation, rates, &mut next));
         }
@@ -56,7 +56,7 @@ pub(super) fn write(
 }
 
 fn value(row: &Row) -> String {
-    let (unit, scale) = (&*shown(&row.field.unit), row.field.scale);
+    let (unit, scale) = (&*shown(&row.unit), row.scale);
     match &row.value {
         Value::Text(text) => shown(text),
         Value::Histogram { buckets, shape, sum } => histogram(buckets, *shape, *sum, scale, unit),
@@ -94,16 +94,16 @@ fn histogram(buckets: &[u64], shape: Shape, sum: u64, scale: f64, unit: &str) ->
 /// The rate of a counter since the last reading; remembers it for the next one.
 #[allow(clippy::cast_precision_loss)] // for people
 fn rate(row: &Row, relation: &Relation, rates: &Rates, next: &mut HashMap<String, (Value, i128)>) -> String {
-    let counted = match (&row.value, row.field.metric) {
+    let counted = match (&row.value, row.metric) {
         (Value::Histogram { buckets, .. }, _) => {
             Value::U64(buckets.iter().fold(0, |sum, bucket| sum.wrapping_add(*bucket)))
         }
         (value, Metric::Counter) => value.clone(),
         _ => return String::new(),
     };
-    let is_histogram = row.field.metric == Metric::Histogram;
+    let is_histogram = row.metric == Metric::Histogram;
     // A row of another generation, or a region of another incarnation, is another series.
-    let key = format!("{} {:?} {:?} {:?}", row.field.name, row.labels, row.row, row.entry.identity);
+    let key = format!("{} {:?} {:?} {:?}", row.name, row.labels, row.row, row.entry.identity);
     let now_ns = acquired_ns(row, relation);
     let text = match rates.last.get(&key) {
         None => "-".into(),
@@ -114,8 +114,8 @@ fn rate(row: &Row, relation: &Relation, rates: &Rates, next: &mut HashMap<String
                 (Value::U64(now), Value::U64(before)) => now.checked_sub(*before).map(|difference| difference as f64),
                 (now, before) => Some(now.scaled(1.0) - before.scaled(1.0)).filter(|difference| *difference >= 0.0),
             };
-            let scale = if is_histogram { 1.0 } else { row.field.scale };
-            match (difference, row.field.unit.as_str()) {
+            let scale = if is_histogram { 1.0 } else { row.scale };
+            match (difference, &*row.unit) {
                 (None, _) => "reset".into(),
                 (Some(difference), "bytes") => with_unit(exported(difference, scale) / seconds, "bytes_per_second"),
                 (Some(difference), "seconds") if !is_histogram => {
@@ -133,11 +133,12 @@ fn rate(row: &Row, relation: &Relation, rates: &Rates, next: &mut HashMap<String
 mod tests {
     use super::*;
     use crate::read::{fixture, samples};
+    use onlooker_controller::derive::Derived;
     use onlooker_transport::reader::Session;
 
     fn table(session: &Session, rates: Option<&mut Rates>) -> Vec<Vec<String>> {
         let mut out = Vec::new();
-        write(&mut out, &samples::collect(session, &[]), &fixture::relation(), rates).unwrap();
+        write(&mut out, &samples::collect(session, &[], &mut Derived::default()), &fixture::relation(), rates).unwrap();
         let text = String::from_utf8(out).unwrap();
         text.lines()
             .map(|line| line.split("  ").map(str::trim).filter(|c| !c.is_empty()).map(String::from).collect())
