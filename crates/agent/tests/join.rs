@@ -62,7 +62,7 @@ impl World {
         fs::write(path("join-token"), TOKEN).unwrap();
         fs::write(path("token"), "a-token-for-operators").unwrap();
         let text = format!(
-            "[http]\nlisten = \"0.0.0.0:7180\"\ntoken_file = {:?}\njoin_token_file = {:?}\n[joined]\nfile = {:?}\n[store]\ndir = {:?}\nhot_file = {:?}\nhot_bytes = \"16MiB\"\nmax_bytes = \"64MiB\"\n",
+            "[http]\nlisten = \"0.0.0.0:7180\"\ntoken_file = {:?}\njoin_token_file = {:?}\n[joined]\nfile = {:?}\nmin_interval = \"10ms\"\n[store]\ndir = {:?}\nhot_file = {:?}\nhot_bytes = \"16MiB\"\nmax_bytes = \"64MiB\"\n",
             path("token"),
             path("join-token"),
             path("joined.json"),

@@ -14,7 +14,7 @@ use onlooker_settings::Mistake;
 use onlooker_settings::units::{Size, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::discovery::relabel;
+use crate::discovery::{Joining, relabel};
 use crate::target::{Choice, Target};
 use crate::{engine, fleet, target};
 
@@ -108,6 +108,12 @@ pub struct Http {
 pub struct Joined {
     /// Where they are kept, with their tokens.
     pub file: PathBuf,
+    /// How many there may be.
+    pub max_hosts: usize,
+    /// How many of them one address may add by the token for hosts.
+    pub max_hosts_per_source: usize,
+    /// Shortest interval that it may ask for by that token.
+    pub min_interval: Span,
 }
 
 /// What a host may cost: the regions of its agent, and those of its programs again.
@@ -297,7 +303,13 @@ impl Default for Http {
 
 impl Default for Joined {
     fn default() -> Self {
-        Self { file: "/var/lib/onlooker-controller/joined.json".into() }
+        let Joining { max_hosts, max_hosts_per_source, min_interval } = Joining::default();
+        Self {
+            file: "/var/lib/onlooker-controller/joined.json".into(),
+            max_hosts,
+            max_hosts_per_source,
+            min_interval: Span::from_ns(u64::try_from(min_interval.as_nanos()).unwrap_or(u64::MAX)),
+        }
     }
 }
 
@@ -391,6 +403,9 @@ impl Config {
         if self.read.interval.as_ns() < MIN_INTERVAL_NS {
             return refuse("[read] interval", "must be at least 1ms");
         }
+        if self.joined.min_interval.as_ns() < MIN_INTERVAL_NS {
+            return refuse("[joined] min_interval", "must be at least 1ms");
+        }
         if self.http.tls_certificate.as_os_str().is_empty() != self.http.tls_key.as_os_str().is_empty() {
             return refuse("[http] tls_key", "tls_certificate and tls_key go together: give both, or none");
         }
@@ -466,6 +481,13 @@ impl Config {
             skip: self.read.skip.clone().into(),
             ..engine::Config::default()
         }
+    }
+
+    /// What may be added while the controller runs.
+    #[must_use]
+    pub fn joining(&self) -> Joining {
+        let Joined { max_hosts, max_hosts_per_source, min_interval, .. } = self.joined;
+        Joining { max_hosts, max_hosts_per_source, min_interval: min_interval.as_duration() }
     }
 
     /// What each host may cost.

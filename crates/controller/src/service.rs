@@ -97,7 +97,7 @@ pub fn run(
     let counters = keeper.counters();
     let engine =
         Running::start(config.engine(), FleetSink::new(fleet.clone(), tracks, counters.clone()).saying(say.clone()))?;
-    let book = Arc::new(Book::open(&config.joined.file, engine.orders().clone())?);
+    let book = Arc::new(Book::open(&config.joined.file, engine.orders().clone())?.within(config.joining()));
     let shared = Shared {
         limits: limits(config, &say),
         names: Names::new(&config.http.names, token.is_some()),

@@ -56,6 +56,8 @@ pub enum TrialError {
 /// What a test read has shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
+    /// What the host says it is.
+    pub host_id: Id,
     /// Who asked and who answered.
     pub pair: Pair,
     /// Regions that were read.
@@ -94,7 +96,15 @@ pub fn read(target: &Arc<Target>, timeout: Duration, quota: Quota) -> Result<Rep
             Some(problem) => notes.push(format!("region {}: {problem}", frame.entry().name)),
         }
     }
-    Ok(Report { pair, regions, series: Entities::of(&session, quota).series(), bootstrap, read, notes })
+    Ok(Report {
+        host_id: told.answer.host_id,
+        pair,
+        regions,
+        series: Entities::of(&session, quota).series(),
+        bootstrap,
+        read,
+        notes,
+    })
 }
 
 /// What the host told when it was asked for this way, and the way.

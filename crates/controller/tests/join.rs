@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hosts added to and taken from a real controller over HTTP.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
@@ -15,7 +17,7 @@ fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }
 
-/// A controller with these tokens; `rest` are further sections.
+/// A controller with these tokens; `rest` is the rest of `[joined]`, and further sections.
 fn controller(http: bool, join: bool, rest: &str) -> Controller {
     let dir = tempfile::tempdir().unwrap();
     let mut keys = String::new();
@@ -51,7 +53,7 @@ fn cycles(address: SocketAddr, host: &str) -> Option<u64> {
 #[test]
 fn a_host_is_added_read_kept_over_a_kill_and_removed() {
     let agent = Agent::start();
-    let mut controller = controller(true, true, "");
+    let mut controller = controller(true, true, "min_interval = \"10ms\"\n");
     let address = controller.address();
     let host = json!({"name": "web-3", "address": agent.address(), "token": agent.token(), "labels": {"dc": "a"}, "interval": "20ms"});
     let mut dry = host.clone();
@@ -106,7 +108,7 @@ fn a_host_is_added_read_kept_over_a_kill_and_removed() {
 #[test]
 fn another_host_does_not_get_the_name_by_accident() {
     let (agent, other) = (Agent::start(), Agent::start());
-    let fixed = format!("{}interval = \"50ms\"\n", agent.target("fixed"));
+    let fixed = format!("min_interval = \"10ms\"\n{}interval = \"50ms\"\n", agent.target("fixed"));
     let controller = controller(true, true, &fixed);
     let address = controller.address();
     let host = |name: &str, agent: &Agent| json!({"name": name, "address": agent.address(), "token": agent.token(), "interval": "50ms"});
@@ -204,4 +206,63 @@ fn a_host_that_cannot_be_read_is_refused_in_time() {
         assert!(began.elapsed() < Duration::from_secs(2), "{at}: {:?}", began.elapsed());
     }
     assert!(!controller.dir().join("joined.json").exists());
+}
+
+#[test]
+fn the_token_of_all_hosts_adds_each_host_once_and_has_it_read_at_a_bounded_pace() {
+    let agent = Agent::start();
+    let controller = controller(true, true, "");
+    let address = controller.address();
+    let host = |name: &str, interval: &str| json!({"name": name, "address": agent.address(), "token": agent.token(), "interval": interval});
+    let refused = |headers: &str, host: &Value, status: u16, part: &str| {
+        let answer = post(address, headers, host);
+        assert!(answer.status == status && answer.body.contains(part), "{}: {}", answer.status, answer.body);
+    };
+    let (join, operator) = (bearer(JOIN), bearer(OPERATOR));
+    refused(&join, &host("one", "10ms"), 400, "at least 100ms with this token ([joined] min_interval)");
+    assert_eq!(post(address, &join, &host("one", "100ms")).status, 200);
+    // The name is the host's: a hundred more of one host would be a hundred hosts to read.
+    refused(&join, &host("two", "100ms"), 409, "added as `one`");
+    assert_eq!(post(address, &join, &host("one", "200ms")).status, 200, "under its name it may come again");
+    assert_eq!(post(address, &operator, &host("two", "1ms")).status, 200, "the operator may");
+    assert_eq!(targets(address).len(), 2);
+}
+
+#[test]
+fn a_trial_tells_who_has_only_that_token_nothing_of_other_ports_and_does_not_wait_for_one_who_asks_too_much() {
+    let (agent, other) = (Agent::start(), Agent::start());
+    let timeout = Duration::from_millis(300);
+    let controller = controller(true, true, "[read]\ntimeout = \"300ms\"\n");
+    let address = controller.address();
+    let (silent, garbage) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let garbage_at = garbage.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for mut stream in garbage.incoming().map_while(Result::ok) {
+            let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n");
+        }
+    });
+    let closed = format!("127.0.0.1:{}", free_port());
+    let host = |at: &str| json!({"name": "a", "address": at, "token": agent.token(), "dry_run": true});
+    let silent_at = silent.local_addr().unwrap().to_string();
+    let mut said = BTreeSet::new();
+    for at in [&closed, &silent_at, &garbage_at, &other.address()] {
+        let began = Instant::now();
+        let answer = post(address, &bearer(JOIN), &host(at));
+        assert!(began.elapsed() >= timeout, "{at}: {:?} tells the one from the other", began.elapsed());
+        assert_eq!(answer.status, 502, "{at}: {}", answer.body);
+        said.insert(answer.body.replace(at, "HERE"));
+    }
+    assert_eq!(said.len(), 1, "{said:?}");
+    let told = post(address, &bearer(OPERATOR), &host(&closed)).body;
+    assert!(told.contains("refuses the connection"), "{told}");
+    // One source has two of the places for trials, whatever it asks for.
+    let asked: Vec<_> = (0..6)
+        .map(|_| {
+            let host = host(&silent_at);
+            std::thread::spawn(move || post(address, &bearer(JOIN), &host).status)
+        })
+        .collect();
+    let mut statuses: Vec<u16> = asked.into_iter().map(|asked| asked.join().unwrap()).collect();
+    statuses.sort_unstable();
+    assert!(statuses.starts_with(&[429]) && statuses.contains(&502), "{statuses:?}");
 }

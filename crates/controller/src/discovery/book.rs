@@ -8,10 +8,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use super::joined::{Joined, JoinedError, MAX_JOINED};
+use super::joined::{Joined, JoinedError};
+use super::joining::{Joining, Origin, Trial, Trials};
 use crate::engine::Orders;
 use crate::target::Target;
 
@@ -113,8 +116,21 @@ pub enum ChangeError {
     #[error("that is not the join token of `{0}`; `onlooker-agent token` on the host prints it")]
     Token(String),
     /// Too many.
-    #[error("{MAX_JOINED} hosts have been added, which is the limit; list the others in a discovery file")]
-    Full,
+    #[error("{0} hosts have been added, which is the limit ([joined] max_hosts); list the others in a discovery file")]
+    Full(usize),
+    /// Too many of one address.
+    #[error(
+        "{0} hosts have been added from this address, which is the limit ([joined] max_hosts_per_source); show the token of [http] token_file for more"
+    )]
+    FullOfSource(usize),
+    /// The same host under another name.
+    #[error(
+        "this host has been added as `{0}`; remove that first (`onlooker-agent join --undo`), or show the token of [http] token_file"
+    )]
+    Twice(String),
+    /// Test reads without end.
+    #[error("too many hosts are being added from this address; try again in a while")]
+    TooOften,
     /// The file.
     #[error(transparent)]
     Kept(#[from] JoinedError),
@@ -133,7 +149,11 @@ fn taken(name: &str, source: &Source) -> String {
 }
 
 /// The book.
-pub struct Book(Mutex<Inner>);
+pub struct Book {
+    inner: Mutex<Inner>,
+    joining: Joining,
+    trials: Trials,
+}
 
 struct Inner {
     watcher: Box<dyn Watcher>,
@@ -161,11 +181,31 @@ impl Book {
             watched: BTreeMap::new(),
             lines: Vec::new(),
         };
-        Ok(Self(Mutex::new(inner)))
+        Ok(Self { inner: Mutex::new(inner), joining: Joining::default(), trials: Trials::default() })
+    }
+
+    /// The same, which takes so many hosts.
+    #[must_use]
+    pub fn within(self, joining: Joining) -> Self {
+        Self { joining, ..self }
+    }
+
+    /// What may be added.
+    #[must_use]
+    pub fn joining(&self) -> &Joining {
+        &self.joining
+    }
+
+    /// A test read for who asks from this source by the token for hosts.
+    ///
+    /// # Errors
+    /// [`ChangeError::TooOften`].
+    pub fn begin_trial(&self, source: IpAddr) -> Result<Trial, ChangeError> {
+        self.trials.begin(source, Instant::now()).ok_or(ChangeError::TooOften)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The configuration's targets from now on. The number of hosts watched.
@@ -201,23 +241,23 @@ impl Book {
         self.lock().lines.clone()
     }
 
-    /// Whether `target` could be added now.
+    /// Whether `target` could be added now, as far as is known of where it comes from.
     ///
     /// # Errors
-    /// [`ChangeError::Taken`], [`ChangeError::Full`].
-    pub fn may_join(&self, target: &Target, replace: bool) -> Result<(), ChangeError> {
-        self.lock().may_join(target, replace)
+    /// [`ChangeError::Taken`], [`ChangeError::Full`], [`ChangeError::FullOfSource`], [`ChangeError::Twice`].
+    pub fn may_join(&self, target: &Target, replace: bool, origin: &Origin) -> Result<(), ChangeError> {
+        self.lock().may_join(target, replace, origin, &self.joining)
     }
 
     /// Adds a host, or another one in its place; it is kept when this returns.
     ///
     /// # Errors
     /// [`ChangeError`]; nothing has changed then.
-    pub fn join(&self, target: Arc<Target>, replace: bool) -> Result<(), ChangeError> {
+    pub fn join(&self, target: Arc<Target>, replace: bool, origin: Origin) -> Result<(), ChangeError> {
         let mut inner = self.lock();
-        inner.may_join(&target, replace)?;
+        inner.may_join(&target, replace, &origin, &self.joining)?;
         let name = target.name.clone();
-        inner.joined.set(&name, Some(target))?;
+        inner.joined.set(&name, Some((target, origin)))?;
         inner.apply();
         Ok(())
     }
@@ -245,8 +285,18 @@ impl Book {
 }
 
 impl Inner {
-    fn may_join(&self, target: &Target, replace: bool) -> Result<(), ChangeError> {
+    fn may_join(&self, target: &Target, replace: bool, origin: &Origin, joining: &Joining) -> Result<(), ChangeError> {
         let name = &target.name;
+        if origin.source.is_some() {
+            let is_same = |other: &Origin| other.host_id.is_some() && other.host_id == origin.host_id;
+            if let Some((other, _)) = self.joined.others(name).find(|(_, other)| is_same(other)) {
+                return Err(ChangeError::Twice(other.to_owned()));
+            }
+            let of_source = self.joined.others(name).filter(|(_, other)| other.source == origin.source).count();
+            if of_source >= joining.max_hosts_per_source {
+                return Err(ChangeError::FullOfSource(of_source));
+            }
+        }
         let taken = |owner| Err(ChangeError::Taken { name: name.clone(), owner });
         match self.joined.get(name) {
             Some(known) => {
@@ -257,7 +307,7 @@ impl Inner {
                 let has = |line: &&Line| line.found.target.as_ref().is_some_and(|other| other.name == *name);
                 match self.lines.iter().find(has) {
                     Some(line) => taken(line.source.clone()),
-                    None if self.joined.len() >= MAX_JOINED => Err(ChangeError::Full),
+                    None if self.joined.len() >= joining.max_hosts => Err(ChangeError::Full(self.joined.len())),
                     None => Ok(()),
                 }
             }
@@ -387,19 +437,22 @@ mod tests {
         assert!(error.contains("in config"), "{error}");
         for (name, part) in [("a", "controller.toml"), ("b", "/x")] {
             for replace in [false, true] {
-                let error = book.join(host(name, 3), replace).unwrap_err().to_string();
+                let error = book.join(host(name, 3), replace, Origin::default()).unwrap_err().to_string();
                 assert!(error.contains(part), "{error}");
             }
             assert!(matches!(book.leave(name, |_| true), Err(ChangeError::Taken { .. })));
         }
-        book.join(host("c", 3), false).unwrap();
-        book.join(host("c", 3), false).unwrap();
+        book.join(host("c", 3), false, Origin::default()).unwrap();
+        book.join(host("c", 3), false, Origin::default()).unwrap();
         assert_eq!(told.take(), ["watch c h:3"]);
-        assert!(matches!(book.join(host("c", 4), false), Err(ChangeError::Taken { owner: Source::Joined, .. })));
-        book.join(host("c", 4), true).unwrap();
+        assert!(matches!(
+            book.join(host("c", 4), false, Origin::default()),
+            Err(ChangeError::Taken { owner: Source::Joined, .. })
+        ));
+        book.join(host("c", 4), true, Origin::default()).unwrap();
         // The same host, found elsewhere now.
         let moved = Arc::new(Target { host: "moved".into(), ..(*host("c", 4)).clone() });
-        book.join(moved, false).unwrap();
+        book.join(moved, false, Origin::default()).unwrap();
         assert!(matches!(book.leave("c", |_| false), Err(ChangeError::Token(_))));
         assert!(matches!(book.leave("d", |_| true), Err(ChangeError::Unknown(_))));
         assert_eq!(told.take(), ["watch c h:4", "watch c moved:4"]);
@@ -412,5 +465,31 @@ mod tests {
         assert_eq!(told.take(), ["watch c moved:4"]);
         book.leave("c", |target| target.port == 4).unwrap();
         assert_eq!(told.take(), ["forget c"]);
+    }
+
+    #[test]
+    fn the_token_for_hosts_adds_each_host_once_and_so_many_of_an_address() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("joined.json");
+        let joining = Joining { max_hosts: 5, max_hosts_per_source: 2, ..Joining::default() };
+        let book = Book::open(&path, Told::default()).unwrap().within(joining);
+        let from = |source: u8, id: u8| Origin {
+            host_id: Some(onlooker_bootstrap::Id([id; 16])),
+            source: Some([10, 0, 0, source].into()),
+        };
+        book.join(host("a", 1), false, from(1, 1)).unwrap();
+        book.join(host("a", 1), false, from(1, 1)).unwrap();
+        assert!(matches!(book.join(host("b", 1), false, from(1, 1)), Err(ChangeError::Twice(name)) if name == "a"));
+        book.join(host("b", 2), false, from(1, 2)).unwrap();
+        assert!(matches!(book.join(host("c", 3), false, from(1, 3)), Err(ChangeError::FullOfSource(2))));
+        // Kept over a restart.
+        let book = Book::open(&path, Told::default()).unwrap().within(joining);
+        assert!(matches!(book.join(host("c", 3), false, from(1, 3)), Err(ChangeError::FullOfSource(2))));
+        book.join(host("c", 3), false, from(2, 3)).unwrap();
+        // The operator is not asked where from, and may have a host twice.
+        let operator = Origin { source: None, ..from(1, 1) };
+        book.join(host("d", 4), false, operator).unwrap();
+        book.join(host("e", 5), false, operator).unwrap();
+        assert!(matches!(book.join(host("f", 6), false, operator), Err(ChangeError::Full(5))));
     }
 }

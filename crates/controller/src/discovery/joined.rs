@@ -7,19 +7,19 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use onlooker_bootstrap::Token;
+use onlooker_bootstrap::{Id, Token};
 use onlooker_settings::units::Span;
 use serde::{Deserialize, Serialize};
 
+use super::joining::Origin;
 use crate::config::Via;
 use crate::target::{self, Target};
 
-/// Hosts that can be added.
-pub const MAX_JOINED: usize = 10_000;
 const VERSION: u32 = 1;
 
 /// Why the file is not read or written.
@@ -61,12 +61,16 @@ struct Record {
     labels: BTreeMap<String, String>,
     interval: Span,
     via: Via,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    host_id: Option<Id>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source: Option<IpAddr>,
 }
 
 /// The file and what stands in it.
 pub(super) struct Joined {
     path: PathBuf,
-    hosts: BTreeMap<String, Arc<Target>>,
+    hosts: BTreeMap<String, (Arc<Target>, Origin)>,
 }
 
 impl Joined {
@@ -89,18 +93,25 @@ impl Joined {
         let mut hosts = BTreeMap::new();
         for record in document.hosts {
             let name = record.name.clone();
+            let origin = Origin { host_id: record.host_id, source: record.source };
             let host = record.target().map_err(|message| wrong(format!("host `{name}`: {message}")))?;
-            hosts.insert(name, Arc::new(host));
+            hosts.insert(name, (Arc::new(host), origin));
         }
         Ok(Self { path: path.into(), hosts })
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Arc<Target>> {
-        self.hosts.get(name)
+        self.hosts.get(name).map(|(host, _)| host)
     }
 
     pub(super) fn hosts(&self) -> impl Iterator<Item = &Arc<Target>> {
-        self.hosts.values()
+        self.hosts.values().map(|(host, _)| host)
+    }
+
+    /// Where all others but this one come from.
+    pub(super) fn others(&self, name: &str) -> impl Iterator<Item = (&str, &Origin)> {
+        let others = self.hosts.iter().filter(move |(other, _)| *other != name);
+        others.map(|(other, (_, origin))| (other.as_str(), origin))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -108,7 +119,7 @@ impl Joined {
     }
 
     /// Adds a host, or takes one out, once that is durable.
-    pub(super) fn set(&mut self, name: &str, host: Option<Arc<Target>>) -> Result<(), JoinedError> {
+    pub(super) fn set(&mut self, name: &str, host: Option<(Arc<Target>, Origin)>) -> Result<(), JoinedError> {
         let before = match &host {
             Some(host) if self.hosts.get(name) == Some(host) => return Ok(()),
             Some(host) => self.hosts.insert(name.to_owned(), host.clone()),
@@ -125,7 +136,7 @@ impl Joined {
     }
 
     fn write(&self) -> Result<(), JoinedError> {
-        let hosts = self.hosts.values().map(|host| Record::of(host)).collect();
+        let hosts = self.hosts.values().map(|(host, origin)| Record::of(host, origin)).collect();
         let mut text = serde_json::to_vec_pretty(&Document { version: VERSION, hosts }).unwrap_or_default();
         text.push(b'\n');
         let failed = |operation, path: &Path| {
@@ -149,7 +160,7 @@ impl Joined {
 }
 
 impl Record {
-    fn of(target: &Target) -> Self {
+    fn of(target: &Target, origin: &Origin) -> Self {
         Self {
             name: target.name.clone(),
             address: target.address(),
@@ -157,6 +168,8 @@ impl Record {
             labels: target.labels.clone(),
             interval: Span::from_ns(u64::try_from(target.interval.as_nanos()).unwrap_or(u64::MAX)),
             via: target.choice.into(),
+            host_id: origin.host_id,
+            source: origin.source,
         }
     }
 
@@ -183,8 +196,9 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::time::Duration;
 
-    fn host(name: &str) -> Arc<Target> {
-        Arc::new(Target {
+    fn host(name: &str) -> (Arc<Target>, Origin) {
+        let origin = Origin { host_id: Some(Id([3; 16])), source: Some([10, 0, 0, 3].into()) };
+        let target = Arc::new(Target {
             name: name.into(),
             host: "::1".into(),
             port: 7177,
@@ -192,7 +206,8 @@ mod tests {
             labels: [("dc".to_owned(), "a\"\n".to_owned())].into(),
             interval: Duration::from_micros(1_500),
             choice: crate::target::Choice::Verbs,
-        })
+        });
+        (target, origin)
     }
 
     #[test]
@@ -204,7 +219,7 @@ mod tests {
         joined.set("a", Some(host("a"))).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let again = Joined::open(&path).unwrap();
-        assert_eq!(again.hosts().cloned().collect::<Vec<_>>(), [host("a"), host("b")]);
+        assert_eq!(again.hosts.into_values().collect::<Vec<_>>(), [host("a"), host("b")]);
         joined.set("a", None).unwrap();
         assert_eq!(Joined::open(&path).unwrap().len(), 1);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no temporary file stays");

@@ -7,6 +7,7 @@
 mod book;
 pub mod file;
 mod joined;
+mod joining;
 pub mod relabel;
 pub mod resolve;
 mod sources;
@@ -14,7 +15,8 @@ pub mod state;
 pub mod watch;
 
 pub use book::{Book, ChangeError, Found, Line, Listed, Source, Watcher};
-pub use joined::{JoinedError, MAX_JOINED};
+pub use joined::JoinedError;
+pub use joining::{Joining, Origin, Trial, source};
 pub use resolve::Section;
 pub use sources::{Sources, SourcesError};
 pub use watch::{Files, Say};

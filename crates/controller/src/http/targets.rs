@@ -5,8 +5,9 @@
 //! is read once before it is accepted, on a thread that may block; a few at a time.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, Path, State};
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 use super::answer::Failure;
 use super::{Shared, is_token};
 use crate::config::Via;
-use crate::discovery::{ChangeError, Line};
+use crate::discovery::{ChangeError, Line, Origin, source};
 use crate::target::{self, Target};
 use crate::trial;
 
@@ -52,10 +53,11 @@ struct Leave {
 impl From<ChangeError> for Failure {
     fn from(error: ChangeError) -> Self {
         let status = match &error {
-            ChangeError::Taken { .. } => StatusCode::CONFLICT,
+            ChangeError::Taken { .. } | ChangeError::Twice(_) => StatusCode::CONFLICT,
             ChangeError::Unknown(_) => StatusCode::NOT_FOUND,
             ChangeError::Token(_) => StatusCode::UNAUTHORIZED,
-            ChangeError::Full => StatusCode::INSUFFICIENT_STORAGE,
+            ChangeError::Full(_) | ChangeError::FullOfSource(_) => StatusCode::INSUFFICIENT_STORAGE,
+            ChangeError::TooOften => StatusCode::TOO_MANY_REQUESTS,
             ChangeError::Kept(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, error.to_string())
@@ -111,6 +113,39 @@ fn target(join: &Join, peer: Option<SocketAddr>, shared: &Shared) -> Result<Targ
     })
 }
 
+/// Who asks by the token that every host has: what it may not ask for is refused before anything is tried.
+fn guest(peer: Option<SocketAddr>, target: &Target, shared: &Shared) -> Result<IpAddr, Failure> {
+    let guest = peer.map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.ip().to_canonical());
+    let min_interval = shared.book.joining().min_interval;
+    if target.interval < min_interval {
+        let least = Span::from_ns(u64::try_from(min_interval.as_nanos()).unwrap_or(u64::MAX));
+        return Err(Failure::bad(format!(
+            "`interval` must be at least {least} with this token ([joined] min_interval)"
+        )));
+    }
+    let is_here = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
+    if !guest.is_loopback() && target.host.parse().is_ok_and(|ip: IpAddr| is_here(ip.to_canonical())) {
+        return Err(Failure::bad(format!("`address`: {} is the controller's own machine", target.host)));
+    }
+    Ok(guest)
+}
+
+/// Whether a host asks for itself: then it learns nothing that it could not find out without us. What comes from loopback may be a proxy's.
+fn is_own(guest: IpAddr, target: &Target) -> bool {
+    !guest.is_loopback() && target.host.parse().is_ok_and(|ip: IpAddr| ip.to_canonical() == guest)
+}
+
+fn failed(target: &Target, why: &str) -> Failure {
+    Failure::new(StatusCode::BAD_GATEWAY, format!("the test read of {} failed: {why}", target.address()))
+}
+
+/// The same whatever answers there, and not before the longest silence would be over: nobody searches our networks by this.
+fn unread(target: &Target, began: Instant, timeout: Duration) -> Failure {
+    std::thread::sleep((began + timeout).saturating_duration_since(Instant::now()));
+    let why = "no agent that takes this host's token is reached there (more is said to who asks from that very address, or shows the token of [http] token_file)";
+    failed(target, why)
+}
+
 pub(super) async fn join(
     State(shared): State<Shared>,
     peer: Option<Extension<ConnectInfo<SocketAddr>>>,
@@ -124,16 +159,25 @@ pub(super) async fn join(
     let target = Arc::new(target(&join, peer, &shared).map_err(Failure::bad)?);
     // Every host has the token that adds hosts: with that alone none takes another's place.
     let replace = join.replace && operator;
+    let guest = if operator { None } else { Some(guest(peer, &target, &shared)?) };
+    let running = guest.map(|guest| shared.book.begin_trial(source(guest))).transpose()?;
     let permit = shared.trials.clone().acquire_owned().await;
     let work = move || {
-        let _permit = permit;
+        let _running = running;
+        let mut origin = Origin { host_id: None, source: guest.map(source) };
         // What cannot be accepted need not be read; and again afterwards, for meanwhile another may have come.
-        shared.book.may_join(&target, replace)?;
-        let report = trial::read(&target, shared.read_timeout, *shared.fleet.quota()).map_err(|error| {
-            Failure::new(StatusCode::BAD_GATEWAY, format!("the test read of {} failed: {error}", target.address()))
+        shared.book.may_join(&target, replace, &origin)?;
+        let began = Instant::now();
+        let read = trial::read(&target, shared.read_timeout, *shared.fleet.quota());
+        drop(permit);
+        let report = read.map_err(|error| match guest {
+            Some(guest) if !is_own(guest, &target) => unread(&target, began, shared.read_timeout),
+            _ => failed(&target, &error.to_string()),
         })?;
+        origin.host_id = Some(report.host_id);
+        shared.book.may_join(&target, replace, &origin)?;
         if !join.dry_run {
-            shared.book.join(target.clone(), replace)?;
+            shared.book.join(target.clone(), replace, origin)?;
         }
         Ok(Json(json!({
             "name": target.name,
