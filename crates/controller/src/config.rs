@@ -12,6 +12,7 @@ use std::sync::Arc;
 use onlooker_bootstrap::{DEFAULT_PORT, Token};
 use onlooker_settings::Mistake;
 use onlooker_settings::units::{Size, Span};
+use onlooker_transport::reader::Limits;
 use serde::{Deserialize, Serialize};
 
 use crate::discovery::{Joining, relabel};
@@ -130,10 +131,16 @@ pub struct Quota {
     pub hot_bytes: Size,
     /// Tracks that are new.
     pub new_tracks_per_hour: u64,
+    /// Values that are decoded.
+    pub values_per_s: u64,
     /// What is written of it to the log.
     pub log_bytes_per_s: Size,
     /// And at once, before that.
     pub log_burst: Size,
+    /// One reading, of both together.
+    pub reading: Size,
+    /// Texts of schemas, of both together; parsed they take up to eight times as much.
+    pub schemas: Size,
 }
 
 /// How hosts are read.
@@ -322,6 +329,9 @@ impl Default for Quota {
             memory: Size::from_bytes(quota.memory_bytes),
             hot_bytes: Size::from_bytes(quota.hot_bytes),
             new_tracks_per_hour: quota.new_tracks_per_hour,
+            values_per_s: quota.values_per_s,
+            reading: Size::from_mib(16),
+            schemas: Size::from_mib(2),
             log_bytes_per_s: Size::from_bytes(quota.log_bytes_per_s),
             log_burst: Size::from_bytes(quota.log_burst_bytes),
         }
@@ -479,6 +489,11 @@ impl Config {
             host_credit_bytes: bytes(self.read.host_credit),
             timeout: self.read.timeout.as_duration(),
             skip: self.read.skip.clone().into(),
+            limits: Limits {
+                bytes: self.quota.reading.as_bytes(),
+                schema_bytes: self.quota.schemas.as_bytes(),
+                ..Limits::default()
+            },
             ..engine::Config::default()
         }
     }
@@ -499,6 +514,7 @@ impl Config {
             memory_bytes: self.quota.memory.as_bytes(),
             hot_bytes: self.quota.hot_bytes.as_bytes(),
             new_tracks_per_hour: self.quota.new_tracks_per_hour,
+            values_per_s: self.quota.values_per_s,
             log_bytes_per_s: self.quota.log_bytes_per_s.as_bytes(),
             log_burst_bytes: self.quota.log_burst.as_bytes(),
         }
@@ -519,13 +535,16 @@ impl Config {
 }
 
 impl Quota {
-    fn parts(&self) -> [(&'static str, u64); 7] {
+    fn parts(&self) -> [(&'static str, u64); 10] {
         [
             ("series", self.series),
             ("tracks", self.tracks),
             ("memory", self.memory.as_bytes()),
             ("hot_bytes", self.hot_bytes.as_bytes()),
             ("new_tracks_per_hour", self.new_tracks_per_hour),
+            ("values_per_s", self.values_per_s),
+            ("reading", self.reading.as_bytes()),
+            ("schemas", self.schemas.as_bytes()),
             ("log_bytes_per_s", self.log_bytes_per_s.as_bytes()),
             ("log_burst", self.log_burst.as_bytes()),
         ]

@@ -171,15 +171,20 @@ const SMALL: Quota = Quota {
     memory_bytes: 8 << 20,
     hot_bytes: 4 << 20,
     new_tracks_per_hour: 100,
+    values_per_s: 1 << 20,
     log_bytes_per_s: 1,
     log_burst_bytes: 64 << 10,
 };
 
 impl World {
     fn start() -> Self {
+        Self::within(SMALL)
+    }
+
+    fn within(quota: Quota) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (keeper, tracks, _) = Keeper::start(store_config(dir.path()), |_| {}).unwrap();
-        let fleet = Arc::new(Fleet::within(SMALL));
+        let fleet = Arc::new(Fleet::within(quota));
         let said = Arc::new(Mutex::new(Vec::new()));
         let say = {
             let said = said.clone();
@@ -326,5 +331,32 @@ fn noise_costs_the_log_its_share_and_leaves_a_gap_where_it_was_more() {
     assert_eq!(*of("node"), [(readings, BTreeSet::new())], "the agent's own have their share for themselves");
     let (rows, reasons) = &of("noise")[0];
     assert!((50..100).contains(rows), "64 KiB of 1 KiB each: {rows}");
+    assert_eq!(*reasons, BTreeSet::from(["over_quota".to_owned()]));
+}
+
+#[test]
+fn who_has_too_many_values_decoded_waits_and_nobody_else() {
+    // So few that none comes back while this runs.
+    let mut world = World::within(Quota { values_per_s: 70, ..SMALL });
+    for host in world.honest.iter_mut().chain([&mut world.hostile]) {
+        // Honest ones are read seldom.
+        host.read(world.sink.as_mut().unwrap());
+    }
+    let noise = world.hostile.host.region(program(1), "noise", &[], NOISE);
+    world.hostile.regions.push(noise);
+    for number in 0..60 {
+        world.readings += 1;
+        world.hostile.moves(|slot| number + slot);
+        world.hostile.read(world.sink.as_mut().unwrap());
+    }
+    world.shown("mallory", |shown| {
+        assert_eq!(over(shown), [("programs", "values_per_s")]);
+        assert_eq!(shown.entities.series(), 2 + 1 + 1 + 124, "it stays as it was");
+    });
+    let all = world.end();
+    let of = |region: &str| &all[&("mallory".into(), region.into())];
+    assert_eq!(*of("node"), [(61, BTreeSet::new())], "the agent's own are decoded all the same");
+    let (rows, reasons) = &of("noise")[0];
+    assert!((1..60).contains(rows), "{rows}");
     assert_eq!(*reasons, BTreeSet::from(["over_quota".to_owned()]));
 }

@@ -187,9 +187,8 @@ impl Entities {
     }
 
     /// Those of a region, by its identity word.
-    pub fn of_region(&self, region: u64) -> impl Iterator<Item = &Entity> {
-        let first = EntityKey { region, group: 0, row: None };
-        self.by_key.range(first..).take_while(move |(key, _)| key.region == region).map(|(_, entity)| entity)
+    pub fn of_region(&self, region: u64) -> impl Iterator<Item = (&EntityKey, &Entity)> {
+        of_region(&self.by_key, region)
     }
 
     /// One of them.
@@ -221,7 +220,9 @@ impl Entities {
         let mut entities = Self::within(quota);
         let labels = BTreeMap::new();
         let never = |_| Acquired { utc_ns: 0, stamp_ns: 0 };
-        session.frames().for_each(|frame| entities.take(&frame, &labels, never, &mut |_| {}));
+        for frame in session.frames() {
+            entities.take(&frame, &labels, never, &mut |_| {});
+        }
         entities
     }
 
@@ -251,20 +252,25 @@ impl Entities {
         }
     }
 
-    /// Takes a region's values. `acquired` says when values were acquired, from what the host says of it. Entities of which a block is missing stay as they were.
+    /// Takes a region's values; false: there were too many of late, and it stays as it was. `acquired` says when values were acquired, from what the host says of it. Entities of which a block is missing stay as they were.
     pub(super) fn take(
         &mut self,
         frame: &Frame<'_>,
         common: &BTreeMap<String, String>,
         acquired: impl Fn(Option<u64>) -> Acquired,
         tell: &mut impl FnMut(News<'_>),
-    ) {
+    ) -> bool {
         let entry = frame.entry();
         let region = entry.identity.word();
+        let (by_key, ledger) = (&self.by_key, &mut self.ledger);
+        if !ledger.may_decode(region, || of_region(by_key, region).count() as u64) {
+            self.rest(frame);
+            return false;
+        }
         self.enter(region, true);
-        let Some(schema) = frame.schema() else { return };
+        let Some(schema) = frame.schema() else { return true };
         if self.of_region(region).next().is_none() && self.ledger.is_shut_out(region) {
-            return;
+            return true;
         }
         self.ledger.look(region);
         let samples = self.samples(frame, region);
@@ -297,6 +303,7 @@ impl Entities {
             }
         });
         self.derived = derived;
+        true
     }
 
     /// Takes the host's boot time, which comes with the relation of the clocks.
@@ -328,6 +335,7 @@ impl Entities {
         let (mut samples, mut left_out) = (Vec::new(), 0);
         let most = self.ledger.most_series();
         frame.decode(|sample| if samples.len() < most { samples.push(sample) } else { left_out += 1 });
+        self.ledger.decoded(region, samples.len() + left_out);
         if left_out > 0 {
             // The last one may be a part of its entity.
             let whole = samples.iter().rposition(|sample| !is_same(sample, samples.last().unwrap_or(sample)));
@@ -431,6 +439,11 @@ impl Entities {
             gone(key);
         }
     }
+}
+
+fn of_region(by_key: &BTreeMap<EntityKey, Entity>, region: u64) -> impl Iterator<Item = (&EntityKey, &Entity)> {
+    let first = EntityKey { region, group: 0, row: None };
+    by_key.range(first..).take_while(move |(key, _)| key.region == region)
 }
 
 fn show_first(entities: &mut BTreeMap<EntityKey, Entity>, places: &[Place]) {

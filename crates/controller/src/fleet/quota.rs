@@ -39,6 +39,8 @@ pub struct Quota {
     pub hot_bytes: u64,
     /// Entities that are new: each is a definition in the log.
     pub new_tracks_per_hour: u64,
+    /// Values that are decoded: all hosts share one thread for it.
+    pub values_per_s: u64,
     /// What rows may take in the log for good, bytes.
     pub log_bytes_per_s: u64,
     /// And before that.
@@ -54,6 +56,7 @@ impl Default for Quota {
             memory_bytes: 64 << 20,
             hot_bytes: 64 << 20,
             new_tracks_per_hour: 20_000,
+            values_per_s: 200_000,
             log_bytes_per_s: 256 << 10,
             log_burst_bytes: 16 << 20,
         }
@@ -105,6 +108,8 @@ pub enum Limit {
     HotBytes,
     /// [`Quota::new_tracks_per_hour`]
     NewTracks,
+    /// [`Quota::values_per_s`]
+    Values,
     /// [`Quota::log_bytes_per_s`]
     LogBytes,
 }
@@ -119,6 +124,7 @@ impl Limit {
             Self::Memory => "memory",
             Self::HotBytes => "hot_bytes",
             Self::NewTracks => "new_tracks_per_hour",
+            Self::Values => "values_per_s",
             Self::LogBytes => "log_bytes_per_s",
         }
     }
@@ -209,7 +215,13 @@ impl Bucket {
 
     fn take(&mut self, amount: u64) {
         self.left -= i128::from(amount) * BILLION;
+        self.is_shut |= self.left <= 0;
     }
+}
+
+/// Values that may come at once: two seconds'.
+fn most_values(quota: &Quota) -> u64 {
+    quota.values_per_s.saturating_mul(2)
 }
 
 /// What a region had no room for.
@@ -256,6 +268,7 @@ pub struct Ledger {
     quota: Quota,
     used: [Cost; 2],
     births: [Bucket; 2],
+    values: [Bucket; 2],
     log: [Bucket; 2],
     now_ns: u64,
     /// Regions that had no room at the last look.
@@ -278,6 +291,7 @@ impl Ledger {
             used: [Cost::default(); 2],
             // All that a host may have can come at once.
             births: [Bucket::full(quota.tracks.max(quota.new_tracks_per_hour)); 2],
+            values: [Bucket::full(most_values(&quota)); 2],
             log: [Bucket::full(quota.log_burst_bytes); 2],
             now_ns: 0,
             excess: HashMap::new(),
@@ -294,6 +308,9 @@ impl Ledger {
         for bucket in &mut self.births {
             bucket.flow(now_ns, births, quota.tracks.max(quota.new_tracks_per_hour));
         }
+        for bucket in &mut self.values {
+            bucket.flow(now_ns, i128::from(quota.values_per_s) * BILLION, most_values(&quota));
+        }
         for bucket in &mut self.log {
             bucket.flow(now_ns, i128::from(quota.log_bytes_per_s) * BILLION, quota.log_burst_bytes);
         }
@@ -306,6 +323,7 @@ impl Ledger {
             Limit::Memory => self.quota.memory_bytes,
             Limit::HotBytes => self.quota.hot_bytes,
             Limit::NewTracks => self.quota.new_tracks_per_hour,
+            Limit::Values => self.quota.values_per_s,
             Limit::LogBytes => self.quota.log_bytes_per_s,
         }
     }
@@ -394,6 +412,21 @@ impl Ledger {
         self.excess.retain(|region, _| is_there(*region));
     }
 
+    /// Whether a region may be decoded; that its `rows` are not is counted.
+    pub(super) fn may_decode(&mut self, region: u64, rows: impl FnOnce() -> u64) -> bool {
+        let whose = Whose::of(region);
+        let is_shut = self.values[whose.index()].is_shut;
+        if is_shut {
+            self.count(whose, Limit::Values, rows());
+        }
+        !is_shut
+    }
+
+    /// So many values were.
+    pub(super) fn decoded(&mut self, region: u64, values: usize) {
+        self.values[Whose::of(region).index()].take(values as u64);
+    }
+
     /// Whether a row may be stored; that it is not is counted.
     pub(super) fn may_log(&mut self, region: u64) -> bool {
         let whose = Whose::of(region);
@@ -439,6 +472,7 @@ mod tests {
         memory_bytes: 1 << 20,
         hot_bytes: 1 << 20,
         new_tracks_per_hour: 3600,
+        values_per_s: 1000,
         log_bytes_per_s: 100,
         log_burst_bytes: 1000,
     };

@@ -204,6 +204,7 @@ impl Sink for FleetSink {
                 track.append(news.entity.time_ns, &news.entity.row, &self.tracks, &self.counters);
             }
         };
+        let mut left_out = Vec::new();
         for (at, frame) in reading.frames.iter().enumerate() {
             show(&mut shown.regions, at, &frame);
             if frame.is_resting() {
@@ -215,7 +216,9 @@ impl Sink for FleetSink {
             sharpen(relation, &frame, &utc, reading.ended_ns);
             let relation = *relation;
             let acquired = |host_ns: Option<u64>| acquired(host_ns, &frame, &relation, &utc);
-            shown.entities.take(&frame, &host.labels, acquired, &mut tell);
+            if !shown.entities.take(&frame, &host.labels, acquired, &mut tell) {
+                left_out.push(frame.entry().identity.word());
+            }
         }
         shown.regions.truncate(reading.frames.iter().count());
         if let Some(relation) = &shown.relation {
@@ -228,6 +231,9 @@ impl Sink for FleetSink {
                 forget_track(track, &self.tracks, &mut self.leaving);
             }
         });
+        for (key, _) in left_out.iter().flat_map(|region| shown.entities.of_region(*region)) {
+            kept.leave_out(*key, utc.of(reading.ended_ns.into()), &self.tracks);
+        }
         let news = shown.entities.ledger_mut().take_news();
         let news: Vec<String> =
             news.into_iter().map(|(whose, limit)| over_quota(&target.name, shown, whose, limit)).collect();

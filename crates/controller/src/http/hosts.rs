@@ -128,7 +128,7 @@ fn regions_over(shown: &Shown, whose: Whose, limit: Limit) -> impl Iterator<Item
 fn region_value(region: &Region, shown: &Shown, now_ns: u64) -> Value {
     let entry = &region.entry;
     let identity = Identity::word(entry.identity);
-    let mine = || shown.entities.of_region(identity);
+    let mine = || shown.entities.of_region(identity).map(|(_, entity)| entity);
     let excess = shown.entities.ledger().excess(identity);
     let over = excess.map(|excess| {
         let (key, tracks, series) = (excess.limit.key(), excess.entities, excess.series);

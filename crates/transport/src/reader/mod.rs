@@ -39,6 +39,8 @@ pub struct Limits {
     pub tries: u32,
     /// Times that a cycle begins at the header.
     pub rounds: u32,
+    /// Bytes of schema text that a session keeps, parsed, as long as the host refers to it: it takes up to 8 bytes of memory a byte.
+    pub schema_bytes: u64,
 }
 
 impl Limits {
@@ -48,7 +50,7 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { bytes: 256 << 20, tries: 8, rounds: 3 }
+        Self { bytes: 256 << 20, tries: 8, rounds: 3, schema_bytes: 8 << 20 }
     }
 }
 

@@ -58,6 +58,8 @@ pub(super) enum Class {
 #[derive(Debug, Default)]
 pub(super) struct Classes {
     known: HashMap<SchemaId, Class>,
+    /// Bytes of the texts that have been parsed.
+    held: HashMap<SchemaId, u64>,
     /// Text on its way.
     pub(super) wanted: Vec<Wanted>,
 }
@@ -75,9 +77,16 @@ impl Classes {
         (via, keys): (Via, Keys),
         memory_at: u32,
         budget: &mut u64,
+        most_held: u64,
     ) -> u32 {
-        let used: HashSet<SchemaId> = directory.regions().map(|region| region.schema).collect();
+        // The agent's own come first where there is not room for all.
+        let (agents, programs): (Vec<_>, Vec<_>) = directory.regions().partition(|entry| entry.identity.is_agents());
+        let mut used = HashSet::new();
+        let wanted = agents.into_iter().chain(programs).map(|region| region.schema);
+        let wanted: Vec<SchemaId> = wanted.filter(|id| used.insert(*id)).collect();
         self.known.retain(|id, class| used.contains(id) && matches!(class, Class::Known(..)));
+        self.held.retain(|id, _| self.known.contains_key(id));
+        let mut held: u64 = self.held.values().sum();
         let texts: HashMap<SchemaId, &SchemaEntry> = directory
             .entries()
             .iter()
@@ -88,7 +97,7 @@ impl Classes {
             .collect();
         self.wanted.clear();
         let mut at = memory_at;
-        for id in used {
+        for id in wanted {
             if self.known.contains_key(&id) {
                 continue;
             }
@@ -105,6 +114,10 @@ impl Classes {
                 Err(error) => {
                     self.known.insert(id, refused(error.to_string()));
                 }
+                Ok(_) if held + entry.bytes > most_held => {
+                    let why = format!("schema {id} does not fit: a host has at most {most_held} bytes of schemas");
+                    self.known.insert(id, refused(why));
+                }
                 Ok((first, blocks)) => {
                     let cost = entry.bytes * Limits::SCHEMA_COST + u64::from(blocks) * 1024;
                     let Some(left) = budget.checked_sub(cost) else {
@@ -112,6 +125,7 @@ impl Classes {
                         continue;
                     };
                     *budget = left;
+                    held += entry.bytes;
                     let rkey = keys.schema(entry);
                     self.wanted.push(Wanted { entry: (*entry).clone(), rkey, first, at, blocks });
                     at += blocks;
@@ -125,16 +139,17 @@ impl Classes {
     pub(super) fn take_whole(&mut self, incarnation: u32, memory: &[Block]) -> usize {
         for wanted in std::mem::take(&mut self.wanted) {
             match assemble_schema(&wanted.entry, incarnation, wanted.first, &memory[wanted.place().0]) {
-                Ok(schema) => self.learn(wanted.entry.id, schema),
+                Ok(schema) => self.learn(&wanted.entry, schema),
                 Err(_) => self.wanted.push(wanted),
             }
         }
         self.wanted.len()
     }
 
-    fn learn(&mut self, id: SchemaId, schema: Schema) {
+    fn learn(&mut self, entry: &SchemaEntry, schema: Schema) {
         let rest_ns = (schema.moves_every_ns() / 4).min(MAX_REST_NS);
-        self.known.insert(id, Class::Known(Arc::new(Plan::new(schema)), rest_ns));
+        self.held.insert(entry.id, entry.bytes);
+        self.known.insert(entry.id, Class::Known(Arc::new(Plan::new(schema)), rest_ns));
     }
 
     /// Takes the texts that have arrived; returns those with blocks that are worth another try.
@@ -144,7 +159,7 @@ impl Classes {
             let blocks = &memory[wanted.at as usize..][..wanted.blocks as usize];
             let class = match assemble_schema(&wanted.entry, incarnation, wanted.first, blocks) {
                 Ok(schema) => {
-                    self.learn(wanted.entry.id, schema);
+                    self.learn(&wanted.entry, schema);
                     continue;
                 }
                 Err(ControlError::Block { reject, .. }) if reject.is_transient() => {

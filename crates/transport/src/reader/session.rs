@@ -390,8 +390,8 @@ impl Session {
         self.want(Step::Schemas, now_ns);
         if !self.settled {
             self.counters.entries += self.directory.refused().count() as u64;
-            let blocks =
-                self.classes.plan(&self.directory, self.control, (self.via, self.keys), self.held, &mut self.budget);
+            let (ways, most_held) = ((self.via, self.keys), self.limits.schema_bytes);
+            let blocks = self.classes.plan(&self.directory, self.control, ways, self.held, &mut self.budget, most_held);
             self.scratch(blocks);
             if self.is_mirrored {
                 self.take_mirrored_schemas();
@@ -399,6 +399,8 @@ impl Session {
             self.want_schemas();
             let served = self.directory.regions().filter(|entry| self.serves(entry));
             self.entries = served.cloned().map(Arc::new).collect();
+            // Programs' regions must not use up what the agent's own need.
+            self.entries.sort_by_key(|entry| !entry.identity.is_agents());
         }
         Ok(())
     }
@@ -444,7 +446,7 @@ impl Session {
         Ok(())
     }
 
-    /// The regions of the last cycle, in the directory's order; those that the filter did not want are left out.
+    /// The regions of the last cycle, the agent's own first, else in the directory's order; those that the filter did not want are left out.
     pub fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
         self.frames.iter()
     }

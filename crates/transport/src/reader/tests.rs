@@ -368,6 +368,41 @@ fn the_byte_limit_holds() {
     assert_eq!(reading.read(), Err(DriveError::Read(ReadError::Limit(1024))));
 }
 
+/// Programs' regions that stand before the agent's own in the directory.
+fn crowded() -> Host {
+    let mut host = Host::new(64);
+    host.region(300, "program", &[], PLAIN);
+    host.region(301, "other", &[], TWIN);
+    host.region(1, "node", &[], GUARDED);
+    host
+}
+
+#[test]
+fn the_agents_own_regions_have_what_there_is_first() {
+    let host = crowded();
+    // Three entry blocks, one schema and one region.
+    let text = Schema::parse(GUARDED).unwrap().canonical().len() as u64 * Limits::SCHEMA_COST + 1024;
+    let mut reading = Reading::of(&host, Limits { bytes: 3 * 1024 + text + 1024, ..Limits::default() });
+    reading.read().unwrap();
+    let read: Vec<_> =
+        reading.session.frames().map(|frame| (frame.entry().name.clone(), frame.problem().is_none())).collect();
+    let expected = [("node", true), ("program", false), ("other", false)];
+    assert_eq!(read, expected.map(|(name, is_read)| (name.to_owned(), is_read)));
+}
+
+#[test]
+fn the_schemas_that_are_kept_are_bounded_over_all_cycles() {
+    let host = crowded();
+    let text = |json: &str| Schema::parse(json).unwrap().canonical().len() as u64;
+    let schema_bytes = text(GUARDED) + text(PLAIN) + text(TWIN) - 1;
+    let mut reading = Reading::of(&host, Limits { schema_bytes, ..Limits::default() });
+    for _ in 0..3 {
+        reading.read().unwrap();
+        let problems: Vec<_> = reading.session.frames().filter_map(|frame| frame.problem().cloned()).collect();
+        assert!(matches!(&problems[..], [Problem::Schema(why)] if why.contains("bytes of schemas")), "{problems:?}");
+    }
+}
+
 #[test]
 fn a_restarted_agent_is_recognised() {
     let (host, ..) = shop();
