@@ -31,6 +31,8 @@ help:
 	@echo '  bench-requester    one soft requester thread beside its bare sockets'
 	@echo 'make crash-test    a controller killed 100 times, its store damaged 100 times: nothing durable lost, nothing wrong'
 	@echo 'make soak-fleet    24 hosts read every 10 ms for ten minutes: gaps, lateness, memory, bytes (root)'
+	@echo 'make soak-many     300 to 3,000 targets every second, 24 every 10 ms to 1 s: lag, refused rows, bytes a value, memory, HTTP; killed (root; 40 minutes)'
+	@echo 'make attack        an unprivileged program and somebody at the HTTP port do their worst for a minute; honest hosts and users must not notice (root)'
 	@echo 'make soak-agent    the agent killed 100 times while it is read and a program counts (root)'
 	@echo 'make ui            the dashboard: checked, tested, built'
 	@echo 'make lab           guests with other kernels and soft-RoCE: lab-smoke, lab-contract, lab-devices, lab-verbs, lab-cost, lab-pairs, lab-faults, lab-table, lab-push, kernel tests, lab-kernel'
@@ -236,6 +238,14 @@ crash-test: setup-test
 .PHONY: soak-fleet
 soak-fleet: setup-test
 	bench/soak-fleet
+
+.PHONY: soak-many
+soak-many: setup-test
+	bench/soak-many
+
+.PHONY: attack
+attack: setup-test
+	bench/attack
 
 .PHONY: bench-requester
 bench-requester: setup-test

@@ -8,52 +8,17 @@ gaps, no more and no less, give or take what the looks themselves cut through. W
 every hole covered by a gap, and every row of the hosts' beacons (bench/beacon.c) right in itself.
 """
 
-import json
-import os
 import sys
 import time
-import urllib.parse
-import urllib.request
+
+from controller import TICK, Look, get, memory_kib, ticks
 
 INTERVAL_MS = 10.0
 PAGE_MS = 40_000
-TICK = os.sysconf("SC_CLK_TCK")
 MASK = (1 << 64) - 1
 
 address, hosts, seconds, controller = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 agents = [int(pid) for pid in sys.argv[5:]]
-
-
-def get(path, **query):
-    pairs = urllib.parse.urlencode(query, doseq=True)
-    with urllib.request.urlopen(f"http://{address}{path}?{pairs}" if pairs else f"http://{address}{path}", timeout=60) as answer:
-        return json.load(answer)
-
-
-def ticks(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return int(fields[11]) + int(fields[12])
-
-
-def memory_kib(pid):
-    with open(f"/proc/{pid}/status") as file:
-        lines = dict(line.split(":", 1) for line in file)
-    return int(lines["VmRSS"].split()[0]), int(lines["RssAnon"].split()[0])
-
-
-class Look:
-    """What there is at one time."""
-
-    def __init__(self):
-        begin = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        answer = get("/api/v1/hosts")
-        end = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        self.steady_ms, self.slack_ms = (begin + end) / 2e6, (end - begin) / 1e6
-        self.utc_ms = time.time() * 1e3 - self.slack_ms / 2
-        self.hosts = {host["name"]: host for host in answer["hosts"]}
-        self.status = get("/api/v1/status")
-        self.ticks, self.agent_ticks = ticks(controller), [ticks(pid) for pid in agents]
 
 
 def slope(points):
@@ -69,19 +34,19 @@ def is_read(host):
 
 
 for _ in range(600):
-    there = get("/api/v1/hosts")["hosts"]
+    there = get(address, "/api/v1/hosts")["hosts"]
     if len(there) == hosts and all(is_read(host) for host in there):
         break
     time.sleep(0.1)
 else:
     sys.exit(f"not all hosts are read: {[(host['name'], host['state'], host['error']) for host in there if not is_read(host)]}")
 time.sleep(3)
-first = Look()
+first, first_agents = Look(address, controller), [ticks(pid) for pid in agents]
 sizes, end = [], time.monotonic() + seconds
 while time.monotonic() < end:
     sizes.append((time.monotonic() / 60, *memory_kib(controller)))
     time.sleep(min(1.0, max(0.01, end - time.monotonic())))
-last = Look()
+last, last_agents = Look(address, controller), [ticks(pid) for pid in agents]
 time.sleep(3)  # until the rows are in the log
 
 passed_ms = last.steady_ms - first.steady_ms
@@ -89,19 +54,14 @@ unaccounted = not_stored = uncovered = wrong = readings = missed = rows_seen = 0
 reasons = {}
 shown = ["beacon_number", "beacon_boottime_ns", "beacon_check"]
 for name in sorted(last.hosts):
-    before, after = first.hosts[name], last.hosts[name]
-    cycles = after["cycles"] - before["cycles"]
-    gaps = {reason: count - before["gaps"].get(reason, 0) for reason, count in after["gaps"].items()}
+    off, cycles, gaps, slack = last.unaccounted(first, name, INTERVAL_MS)
     for reason, count in gaps.items():
         reasons[reason] = reasons.get(reason, 0) + count
-    due = passed_ms / INTERVAL_MS
-    slack = 2 + (first.slack_ms + last.slack_ms) / INTERVAL_MS
-    off = abs(cycles + sum(gaps.values()) - due)
-    if off > slack:
-        print(f"{name}: {due:.1f} due times, {cycles} readings, gaps {gaps}")
-        unaccounted += round(off)
+    if off:
+        print(f"{name}: {passed_ms / INTERVAL_MS:.1f} due times, {cycles} readings, gaps {gaps}")
+        unaccounted += off
     readings, missed = readings + cycles, missed + sum(gaps.values())
-    found = get(f"/api/v1/hosts/{name}/series", search="beacon", limit=1000)["series"]
+    found = get(address, f"/api/v1/hosts/{name}/series", search="beacon", limit=1000)["series"]
     # Plain counters are a row of every READ; load averages are looked at once a second.
     counter = next(series["series"] for series in found if series["name"] == "beacon_events_total")
     beacon = [next(series["series"] for series in found if series["name"] == wanted) for wanted in shown]
@@ -109,7 +69,7 @@ for name in sorted(last.hosts):
     from_ms = first.utc_ms - 1_000
     while from_ms < last.utc_ms:
         to_ms = min(from_ms + PAGE_MS, last.utc_ms)
-        page = get(f"/api/v1/hosts/{name}/range", series=[counter, *beacon], from_ms=from_ms, to_ms=to_ms, points=5000)
+        page = get(address, f"/api/v1/hosts/{name}/range", series=[counter, *beacon], from_ms=from_ms, to_ms=to_ms, points=5000)
         assert page["bucket_ms"] == 0, "a page has every row"
         times += page["series"][0]["t_ms"]
         holes += [(gap["from_ms"], gap["to_ms"]) for gap in page["gaps"]]
@@ -142,7 +102,7 @@ for name in sorted(last.hosts):
     wrong += sum(found.values())
 
 used = last.ticks - first.ticks
-each = [(b - a) / TICK / (passed_ms / 1e3) * 100 for a, b in zip(first.agent_ticks, last.agent_ticks)]
+each = [(b - a) / TICK / (passed_ms / 1e3) * 100 for a, b in zip(first_agents, last_agents)]
 late = [host["lateness_us"] for host in last.hosts.values()]
 took = [host["reads"]["latency_us"] for host in last.hosts.values()]
 median = lambda numbers: sorted(numbers)[len(numbers) // 2]
@@ -157,7 +117,7 @@ print(f"gaps: {missed} of {readings + missed} due times, by reason: {reasons}")
 print(f"lateness, us: p50 {median([l['p50'] for l in late])} (median host), p99 {max(l['p99'] for l in late)}, max {max(l['max'] for l in late)} (worst host)")
 print(f"due until read, us: p50 {median([t['p50'] for t in took])} (median host), p99 {max(t['p99'] for t in took)}, max {max(t['max'] for t in took)} (worst host)")
 print(f"controller: {used / TICK / (passed_ms / 1e3) * 100:.1f} % of a core; resident {sizes[-1][1] / 1024:.1f} MiB at the end, of which {sizes[-1][2] / 1024:.1f} MiB are its own")
-print(f"agents: {sum(b - a for a, b in zip(first.agent_ticks, last.agent_ticks))} ticks in all, at most {max(each):.3f} % of a core")
+print(f"agents: {sum(b - a for a, b in zip(first_agents, last_agents))} ticks in all, at most {max(each):.3f} % of a core")
 print(f"store: {(store[1]['bytes'] - store[0]['bytes']) / 1e6:.1f} MB, refused rows {store[1]['refused_rows']}, failed {store[1]['failed']}")
 figures = {
     "hosts": sum(1 for host in last.hosts.values() if is_read(host)),

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A running controller, asked over HTTP and looked at in /proc; for the benches of fleets."""
+
+import json
+import os
+import time
+import urllib.parse
+import urllib.request
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def get(address, path, **query):
+    """The JSON answer to a GET."""
+    return json.loads(body(address, path, **query))
+
+
+def body(address, path, **query):
+    """The bytes of the answer to a GET."""
+    pairs = urllib.parse.urlencode(query, doseq=True)
+    with urllib.request.urlopen(f"http://{address}{path}?{pairs}" if pairs else f"http://{address}{path}", timeout=120) as answer:
+        return answer.read()
+
+
+def ticks(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def memory_kib(pid):
+    """Resident memory, and its anonymous part."""
+    with open(f"/proc/{pid}/status") as file:
+        lines = dict(line.split(":", 1) for line in file)
+    return int(lines["VmRSS"].split()[0]), int(lines["RssAnon"].split()[0])
+
+
+class Look:
+    """What a controller tells at one time, of its hosts and of itself."""
+
+    def __init__(self, address, pid):
+        begin = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        answer = get(address, "/api/v1/hosts")
+        end = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        self.steady_ms, self.slack_ms = (begin + end) / 2e6, (end - begin) / 1e6
+        self.utc_ms = time.time() * 1e3 - self.slack_ms / 2
+        self.hosts = {host["name"]: host for host in answer["hosts"]}
+        self.status = get(address, "/api/v1/status")
+        self.ticks = ticks(pid)
+
+    def unaccounted(self, before, name, interval_ms):
+        """How many of a host's due times since an earlier look are neither readings nor gaps, as far as the looks let it be known; with both numbers.
+
+        Due times are a grid of the interval, so that how many there were follows from the time alone.
+        """
+        then, now = before.hosts[name], self.hosts[name]
+        cycles = now["cycles"] - then["cycles"]
+        gaps = {reason: count - then["gaps"].get(reason, 0) for reason, count in now["gaps"].items()}
+        due = (self.steady_ms - before.steady_ms) / interval_ms
+        slack = 2 + (before.slack_ms + self.slack_ms) / interval_ms
+        off = abs(cycles + sum(gaps.values()) - due)
+        return (round(off) if off > slack else 0), cycles, gaps, slack

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program of another user on an attacked machine: how long the agent takes to answer it, and whether it still gets its region; for bench/attack.
+
+Usage: neighbour.py SOCKET SECONDS. Says `neighbour ANSWERS LONGEST_MS REFUSED`.
+"""
+
+import sys
+import time
+
+from registrant import Connection, Refused, Region, field, plain
+
+path, seconds = sys.argv[1], float(sys.argv[2])
+end = time.monotonic() + seconds
+answers, longest, refused = 0, 0.0, 0
+while time.monotonic() < end:
+    begin = time.monotonic()
+    try:
+        connection = Connection(path)
+        region = Region(connection, "neighbour", [plain([field("neighbour_value")], 1)])
+        region.publish()
+        region.remove()
+        connection.close()
+        # Connecting, and four answers.
+        answers += 4
+    except Refused as error:
+        refused += 1
+        print(f"refused: {error}", file=sys.stderr, flush=True)
+    longest = max(longest, (time.monotonic() - begin) * 1e3)
+    time.sleep(0.1)
+print("neighbour", answers, round(longest, 1), refused, flush=True)
