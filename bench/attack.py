@@ -38,7 +38,8 @@ def exposition():
             # To Prometheus a label without a value is none.
             labels = tuple(sorted((label, text) for label, text in LABEL.findall(rest) if text))
             host, program = dict(labels).get("instance"), dict(labels).get("program", "")
-            if host is None or name.startswith(("intruder", "neighbour")) or program.startswith("python"):
+            # What the controller itself counts of hosts comes as it happens.
+            if host is None or name.startswith(("intruder", "neighbour", "onlooker_host_", "onlooker_controller_")) or program.startswith("python"):
                 continue
             twice += (name, labels) in values
             values[name, labels] = value

@@ -128,7 +128,7 @@ def histogram():
 
 def linger():
     """A descriptor whose last close() waits: unsent data, a peer that does not read, and a linger time."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener, held = socket.create_server(("127.0.0.1", 0)), []
     while time.monotonic() < end:
         mine = socket.create_connection(listener.getsockname())
         theirs, _ = listener.accept()
@@ -151,7 +151,8 @@ def linger():
         mine.close()
         time.sleep(0.5)
         agent.close()
-        theirs.close()
+        # A peer that closes would end the wait.
+        held.append(theirs)
 
 
 def slabs():
