@@ -53,8 +53,8 @@ fn a_program_neither_hides_nor_replaces_what_the_agent_says() {
     let shown = shown.look();
     let (key, at) = shown.entities.find(load).unwrap();
     assert_eq!(shown.entities.get(&key).unwrap().series[at].acquisition, Acquisition::Sampled);
-    let said = |name: &str, at: usize| shown.regions.iter().filter(|region| region.entry.name == name).nth(at).unwrap();
-    assert_eq!(said("node_load", 0).acquisition, [Acquisition::Direct], "whatever the program's schema says");
+    let programs = shown.regions.iter().find(|region| region.entry.identity == evil.entry.identity).unwrap();
+    assert_eq!(programs.acquisition, [Acquisition::Direct], "whatever the program's schema says");
 }
 
 #[test]
