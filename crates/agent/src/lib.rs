@@ -36,7 +36,7 @@ pub mod registration;
 pub mod registry;
 pub mod renewal;
 pub mod sampler;
-pub use onlooker_holder::seqpacket;
+pub use onlooker_holder::{closing, seqpacket};
 pub mod served;
 pub mod server;
 pub mod system;

@@ -7,7 +7,7 @@
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -18,6 +18,9 @@ use crate::seqpacket;
 /// Anybody may connect; the policy decides by credentials.
 const SOCKET_MODE: u32 = 0o666;
 const DIRECTORY_MODE: u32 = 0o755;
+
+/// Of the lock file, whatever the umask.
+const LOCK_MODE: u32 = 0o600;
 
 /// Why the socket cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -103,6 +106,8 @@ fn lock(path: &Path) -> Result<File, ListenError> {
         .create(true)
         .truncate(false)
         .write(true)
+        // Whoever can open it can lock it.
+        .mode(LOCK_MODE)
         .open(&lock_path)
         .map_err(system("open", &lock_path))?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -137,6 +142,8 @@ mod tests {
         assert!(matches!(purge(&path), Err(ListenError::InUse(_))));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, SOCKET_MODE);
         assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().permissions().mode() & 0o777, DIRECTORY_MODE);
+        let lock = fs::metadata(path.with_extension("sock.lock")).unwrap().permissions().mode() & 0o777;
+        assert_eq!(lock, LOCK_MODE);
         // As if killed: the lock goes, the socket file stays.
         drop((socket, listening));
         seqpacket::listener(&path).unwrap();

@@ -93,7 +93,7 @@ impl Registration {
         connection: ConnectionId,
         program: &str,
         request: Request,
-        descriptors: Vec<OwnedFd>,
+        descriptors: &[OwnedFd],
         now_ns: u64,
     ) -> Reply {
         let mut slab_of = None;
@@ -317,7 +317,7 @@ impl Registration {
             }
         });
         let slab = in_kernel.map_or_else(|| Slab::memfd(uid, self.slab_bytes), Ok)?;
-        self.registry.set_slab(uid, slab.bytes());
+        self.registry.set_slab(uid, slab.bytes(), slab.index().is_some());
         self.slabs.insert(uid, slab);
         Ok(())
     }
@@ -353,7 +353,7 @@ impl Registration {
         let Source::Slab { range, .. } = record.keep.source else { return None };
         if !self.slabs.contains_key(&uid) {
             let slab = Slab::Kernel(self.directory.kernel()?.slab(uid).ok()??);
-            self.registry.set_slab(uid, slab.bytes());
+            self.registry.set_slab(uid, slab.bytes(), slab.index().is_some());
             self.slabs.insert(uid, slab);
         }
         let memory = self.slabs.get(&uid)?.region(range, record.entry.bytes).ok()?;

@@ -201,8 +201,12 @@ impl Registry {
     }
 
     /// A user whose slab has this size from now on; to be told before anything is taken from it.
-    pub fn set_slab(&mut self, uid: u32, bytes: u64) {
-        self.users.entry(uid).or_insert_with(|| User::new(bytes)).ranges = Ranges::new(bytes);
+    /// One that is `kept` is the user's for as long as we live: what was handed out cannot be taken back, so a user who is done
+    /// and comes again gets the same memory, and not as much once more.
+    pub fn set_slab(&mut self, uid: u32, bytes: u64, kept: bool) {
+        let user = self.users.entry(uid).or_insert_with(|| User::new(bytes));
+        user.ranges = Ranges::new(bytes);
+        user.is_slab_kept = kept;
     }
 
     /// A range of a user's slab that is no region, but may still be written to until then.
@@ -593,10 +597,10 @@ impl Registry {
         Some(region)
     }
 
-    /// A user without regions and connections has no slab; returns its uid if that is so now.
+    /// A user without regions and connections has no slab, unless it is kept; returns its uid if that is so now.
     fn drop_idle_user(&mut self, uid: u32) -> Option<u32> {
         let user = self.users.get(&uid)?;
-        if user.regions > 0 || user.connections > 0 {
+        if user.regions > 0 || user.connections > 0 || user.is_slab_kept {
             return None;
         }
         self.users.remove(&uid);

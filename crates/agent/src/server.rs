@@ -22,6 +22,7 @@ use rustix::time::{
 
 use crate::bootstrap::Endpoint;
 use crate::card::Card;
+use crate::closing;
 use crate::counters::{Counter, Counters, refused};
 use crate::host::boot_time_ns;
 use crate::kernel::upkeep::Upkeep;
@@ -41,6 +42,8 @@ use crate::tcp::Responder;
 
 /// Events taken at once.
 const EVENTS: usize = 32;
+/// Descriptors that may wait to be closed; while there are more, whoever sends a packet loses its connection.
+const MAX_CLOSING: usize = 512;
 /// Refused programs that may wait with their first packet still unsent; more are closed at once.
 const MAX_REFUSED: usize = 16;
 /// Pause of the loop when not even the reserve is left.
@@ -317,7 +320,7 @@ impl Loop {
                 return shed(
                     &mut self.reserve,
                     &error,
-                    || drop(seqpacket::accept(listener)),
+                    || closing::close(seqpacket::accept(listener)),
                     &self.server.counters,
                     Counter::ConnectRefusedInternal,
                 );
@@ -352,7 +355,7 @@ impl Loop {
                     1,
                 );
                 if self.refused >= MAX_REFUSED {
-                    return;
+                    return closing::close([socket]);
                 }
                 self.refused += 1;
                 let greeting = Greeting::Refused(refusal);
@@ -412,6 +415,9 @@ impl Loop {
 
     fn packet(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
+        if closing::waiting() > MAX_CLOSING {
+            return self.close(id, Counter::ClosedBadPackets);
+        }
         let packet = match seqpacket::receive(&connection.socket, &mut self.buffer) {
             Ok(packet) => packet,
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return,
@@ -419,9 +425,11 @@ impl Loop {
         };
         // An empty packet and the end of the connection look alike (seqpacket in unix(7)); neither is a request.
         if packet.bytes == 0 && !packet.truncated {
+            closing::close(packet.descriptors);
             return self.close(id, Counter::ClosedEnd);
         }
         if let Greeting::Refused(refusal) = &connection.greeting {
+            closing::close(packet.descriptors);
             let answer = encode(&Err(refusal.clone()));
             let _ = seqpacket::send(&connection.socket, &answer, None);
             return self.close(id, Counter::ClosedEnd);
@@ -440,11 +448,12 @@ impl Loop {
                     id,
                     &connection.program,
                     request,
-                    packet.descriptors,
+                    &packet.descriptors,
                     boot_time_ns(),
                 ),
             }
         };
+        closing::close(packet.descriptors);
         self.answer(id, &reply);
     }
 
@@ -465,8 +474,10 @@ impl Loop {
     }
 
     fn close(&mut self, id: ConnectionId, reason: Counter) {
-        // Dropping its descriptors also takes them out of epoll: nobody else has them.
         let Some(connection) = self.connections.remove(&id) else { return };
+        let _ = epoll::delete(&self.epoll, &connection.socket);
+        // Its packets may have descriptors whose close waits. The pidfd goes here, and with it out of epoll: nobody else has it.
+        closing::close([connection.socket]);
         self.server.counters.add(reason, 1);
         self.server.counters.set(Counter::Connections, self.connections.len() as u64);
         if matches!(connection.greeting, Greeting::Refused(_)) {

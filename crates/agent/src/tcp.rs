@@ -89,9 +89,11 @@ impl Responder {
         let thread = std::thread::Builder::new().name("tcp-read".into()).stack_size(STACK_BYTES);
         let spawned = thread.spawn(move || {
             system::drop_thread_capabilities();
-            let _place = place;
             own.counters.add(Counter::TcpConnections, 1);
-            let end = own.serve(stream, source);
+            // The socket outlives the place: whoever sees the connection closed, or counted so, finds a place.
+            let mut stream = DeadlineStream::new(stream, own.idle_time);
+            let end = own.serve(&mut stream, source);
+            drop(place);
             own.counters.sub_one(Counter::TcpConnections);
             own.counters.add(
                 match end {
@@ -103,6 +105,7 @@ impl Responder {
                 },
                 1,
             );
+            drop(stream);
         });
         match spawned {
             Ok(_) => self.counters.add(Counter::TcpAccepted, 1),
@@ -110,12 +113,11 @@ impl Responder {
         }
     }
 
-    fn serve(&self, stream: TcpStream, source: IpAddr) -> End {
-        if stream.set_nonblocking(false).is_err() || stream.set_nodelay(true).is_err() {
+    fn serve(&self, stream: &mut DeadlineStream, source: IpAddr) -> End {
+        if stream.stream().set_nonblocking(false).is_err() || stream.stream().set_nodelay(true).is_err() {
             return End::Error;
         }
         let mut attached = None;
-        let mut stream = DeadlineStream::new(stream, self.idle_time);
         let mut request = vec![0; LONGEST_REQUEST_BYTES];
         let mut answer = vec![0; GATHER_BYTES];
         let mut filled = 0;
@@ -142,7 +144,7 @@ impl Responder {
             };
             let (value, consumed_bytes) = decoded;
             stream.allow(ANSWER_TIME);
-            match self.answer(&mut stream, &value, source, &mut attached, &mut answer) {
+            match self.answer(stream, &value, source, &mut attached, &mut answer) {
                 Ok(()) => {}
                 Err(error) if is_timeout(&error) => return End::Slow,
                 Err(_) => return End::Error,

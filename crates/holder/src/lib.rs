@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 pub mod client;
+pub mod closing;
 #[cfg(feature = "device")]
 pub mod device;
 #[cfg(test)]

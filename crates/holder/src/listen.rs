@@ -7,7 +7,7 @@
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -17,6 +17,9 @@ use crate::seqpacket;
 
 /// The agent has our user, or is root.
 const SOCKET_MODE: u32 = 0o600;
+
+/// Of the lock file, whatever the umask.
+const LOCK_MODE: u32 = 0o600;
 
 /// Why the socket cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +86,8 @@ fn lock(path: &Path) -> Result<File, ListenError> {
         .create(true)
         .truncate(false)
         .write(true)
+        // Whoever can open it can lock it.
+        .mode(LOCK_MODE)
         .open(&lock_path)
         .map_err(system("open", &lock_path))?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -112,6 +117,8 @@ mod tests {
         let (socket, listening) = listen(&path).unwrap();
         assert!(matches!(listen(&path), Err(ListenError::InUse(_))));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, SOCKET_MODE);
+        let lock = fs::metadata(path.with_extension("sock.lock")).unwrap().permissions().mode() & 0o777;
+        assert_eq!(lock, LOCK_MODE);
         // As if killed: the lock goes, the socket file stays.
         drop((socket, listening));
         seqpacket::listener(&path).unwrap();

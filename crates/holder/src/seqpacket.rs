@@ -13,8 +13,9 @@ use rustix::net::{
     recvmsg, sendmsg, socket_with,
 };
 
-/// Descriptors of one packet that are looked at; the kernel closes any more.
-const MAX_DESCRIPTORS: usize = 4;
+/// Descriptors that one packet can have (SCM_MAX_FD, unix(7)). There is room for all: those that find none the kernel closes in our
+/// context, and such a close can block ([`crate::closing`]).
+const MAX_DESCRIPTORS: usize = 253;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
@@ -25,7 +26,7 @@ pub struct Packet {
     pub bytes: usize,
     /// Whether it was longer than the buffer.
     pub truncated: bool,
-    /// Descriptors that came with it; closed when dropped.
+    /// Descriptors that came with it. Whoever serves others gives those of strangers to [`crate::closing`].
     pub descriptors: Vec<OwnedFd>,
     /// Whether there were more of them.
     pub more_descriptors: bool,
@@ -67,9 +68,18 @@ pub fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
 /// # Errors
 /// As recvmsg has it; `WouldBlock` where there is none.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Packet> {
+    receive_with(socket, buffer, RecvFlags::CMSG_CLOEXEC)
+}
+
+/// As [`receive`], but never waits, whatever the socket's mode.
+pub(crate) fn receive_now(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Packet> {
+    receive_with(socket, buffer, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT)
+}
+
+fn receive_with(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Packet> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received = recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let received = recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut control, flags)?;
     let mut descriptors = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {

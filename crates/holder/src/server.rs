@@ -15,8 +15,8 @@ use rustix::net::{Shutdown, UCred, shutdown};
 use rustix::process::geteuid;
 
 use crate::protocol::{self, Code, MAX_PACKET_BYTES, Refusal};
-use crate::seqpacket;
 use crate::state::{Core, Owner};
+use crate::{closing, seqpacket};
 
 /// Pause when a connection cannot be accepted, for want of descriptors most likely: the listener stays readable.
 const NO_DESCRIPTOR_PAUSE: Duration = Duration::from_millis(10);
@@ -135,7 +135,7 @@ impl<D: Owner> Server<D> {
             }
             Err(refusal) => {
                 self.core.connection_refused();
-                refuse(&socket, refusal);
+                refuse(socket, refusal);
             }
         }
     }
@@ -194,11 +194,16 @@ fn is_trusted(peer: &UCred) -> Result<(), Refusal> {
 
 /// Tells why and closes. A socket that is closed with packets unread resets its peer, who would never see the answer:
 /// so no more are taken, and those that are there are thrown away.
-fn refuse(socket: &OwnedFd, refusal: Refusal) {
-    let _ = shutdown(socket, Shutdown::Read);
+fn refuse(socket: OwnedFd, refusal: Refusal) {
+    let _ = shutdown(&socket, Shutdown::Read);
     let mut scrap = [0; 64];
-    while seqpacket::receive(socket, &mut scrap).is_ok_and(|packet| packet.bytes > 0) {}
-    let _ = seqpacket::send(socket, &protocol::encode(&Err(refusal)), None);
+    while let Ok(packet) = seqpacket::receive(&socket, &mut scrap)
+        && packet.bytes > 0
+    {
+        closing::close(packet.descriptors);
+    }
+    let _ = seqpacket::send(&socket, &protocol::encode(&Err(refusal)), None);
+    closing::close([socket]);
 }
 
 #[cfg(test)]

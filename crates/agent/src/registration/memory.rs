@@ -99,6 +99,8 @@ pub(super) fn adopted_memory(descriptor: &OwnedFd, offset: u64, bytes: u64) -> R
             format!("offset {offset} is not a multiple of {BLOCK_BYTES}: regions are whole blocks"),
         ));
     }
+    // Seals are asked first: of what is no memfd the kernel says so itself, while fstatfs of a FUSE file waits for its owner.
+    fcntl_get_seals(descriptor).map_err(|_| bad("not a memfd: make it with memfd_create".into()))?;
     let kind = fstatfs(descriptor).map_err(|errno| bad(format!("fstatfs: {errno}")))?.f_type;
     if kind != TMPFS_MAGIC {
         return Err(bad("not a memfd of ordinary pages: make it with memfd_create, without MFD_HUGETLB".into()));

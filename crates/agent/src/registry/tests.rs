@@ -377,7 +377,7 @@ fn what_an_earlier_agent_left_is_resumed_once_and_by_its_process_only() {
         created_ns: 1,
     };
     assert!(!registry.restore(restored(9, "a", 0, false), 10), "a user without slab");
-    registry.set_slab(7, 8 * PAGE);
+    registry.set_slab(7, 8 * PAGE, false);
     assert!(registry.restore(restored(9, "a", 0, false), 10));
     assert!(!registry.restore(restored(9, "b", PAGE, false), 10), "one id");
     assert!(!registry.restore(restored(10, "a", PAGE, false), 10), "one name");

@@ -39,6 +39,7 @@ impl SchemaRef {
 #[derive(Debug)]
 pub(super) struct User {
     pub(super) ranges: Ranges,
+    pub(super) is_slab_kept: bool,
     pub(super) regions: u32,
     pub(super) adopted_bytes: u64,
     pub(super) connections: u32,
@@ -53,6 +54,7 @@ impl User {
     pub(super) fn new(slab_bytes: u64) -> Self {
         Self {
             ranges: Ranges::new(slab_bytes),
+            is_slab_kept: false,
             regions: 0,
             adopted_bytes: 0,
             connections: 0,
