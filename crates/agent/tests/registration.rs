@@ -8,8 +8,11 @@ use onlooker_agent::units::Size;
 use onlooker_region::map::{Map, sealed_memfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use serde_json::json;
-use std::os::fd::OwnedFd;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 #[test]
 fn a_region_lives_from_create_to_remove() {
@@ -225,6 +228,38 @@ fn users_whom_the_policy_does_not_allow() {
     assert_eq!(reader.counter("registration_connections"), 16);
     drop(waiting);
     eventually("all are gone", || (reader.counter("registration_connections") == 0).then_some(()));
+}
+
+/// A socket whose close takes a minute: nobody reads what it has been given.
+fn lingering() -> (TcpListener, OwnedFd) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::from_secs(60))).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    while stream.write(&[0; 65_536]).is_ok() {}
+    (listener, stream.into())
+}
+
+#[test]
+fn a_descriptor_whose_close_waits_holds_up_nobody_else() {
+    for allowed in [true, false] {
+        let place = Place::new(|config| {
+            if !allowed {
+                config.policy.allow_users = vec!["4242".into()];
+            }
+        });
+        let agent = place.start();
+        let (_peers, sockets): (Vec<_>, Vec<_>) = (0..3).map(|_| lingering()).unzip();
+        let attacker = Client::silent(&agent.socket);
+        for socket in sockets {
+            // A refused program's connection may be closed by now.
+            let _ = attacker.send(b"x", Some(socket.as_fd()));
+        }
+        drop(attacker);
+        // Fails for want of an answer within PATIENCE, which is shorter than what the sockets linger.
+        let other = Client::silent(&agent.socket).ask(&json!({"op": "hello", "version": 1}));
+        assert_eq!(other["ok"] == true, allowed, "{other}");
+    }
 }
 
 /// A memfd of fixed size, sparse.

@@ -81,7 +81,7 @@ impl World {
 
     fn ask(&mut self, connection: u8, request: &str, descriptors: Vec<OwnedFd>) -> Result<Answer, Refusal> {
         let request = decode(request.as_bytes()).unwrap();
-        self.registration.handle(u64::from(connection % 6), "prog", request, descriptors, self.now_ns).answer
+        self.registration.handle(u64::from(connection % 6), "prog", request, &descriptors, self.now_ns).answer
     }
 
     fn step(&mut self, step: &Step) {

@@ -117,6 +117,19 @@ fn hidden_regions_go_at_once_and_an_idle_user_has_no_slab() {
 }
 
 #[test]
+fn a_kept_slab_is_its_users_for_ever() {
+    let mut registry = registry();
+    registry.connect(1, peer(7, 100)).unwrap();
+    registry.set_slab(7, 2 * PAGE, true);
+    registry.create(1, wanted("a", schema(1, 4)), 9, 0).unwrap();
+    assert_eq!(registry.disconnect(1, 0).slab, None);
+    registry.connect(2, peer(7, 101)).unwrap();
+    registry.create(2, wanted("b", schema(1, 4)), 9, 1).unwrap();
+    let refused = registry.create(2, wanted("c", schema(1, 4)), 9, 1).unwrap_err();
+    assert!(refused.message.contains("do not fit"), "what was handed out before still rests: {}", refused.message);
+}
+
+#[test]
 fn the_slab_stays_until_the_last_orphan_is_over() {
     let mut registry = registry();
     registry.connect(1, peer(7, 100)).unwrap();
