@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -87,8 +87,6 @@ enum Work {
     Host(Job),
     /// Asks a host for its clock, at the address where it is read.
     Clock(u64, Arc<Target>, SocketAddr),
-    /// Opens a device.
-    Open(IpAddr),
     /// Ends something that takes its time.
     End(Box<dyn Send>),
 }
@@ -143,8 +141,13 @@ impl Queue {
 pub struct Connector {
     queue: Arc<Queue>,
     answers: Receiver<Answer>,
+    /// For threads that are not among these.
+    answer: Sender<Answer>,
+    wake: Box<dyn Fn() -> Wake + Send>,
     threads: Vec<JoinHandle<()>>,
 }
+
+type Wake = Box<dyn FnOnce() + Send>;
 
 impl Connector {
     /// Starts `threads` of them. `wake` is called after each answer. A bootstrap may take `timeout`.
@@ -181,7 +184,8 @@ impl Connector {
             thread::Builder::new().name(format!("connect-{number}")).spawn(run)
         });
         let threads = threads.collect::<std::io::Result<_>>()?;
-        Ok(Self { queue, answers, threads })
+        let wake = Box::new(move || -> Wake { Box::new(wake.clone()) });
+        Ok(Self { queue, answers, answer, wake, threads })
     }
 
     /// Has a host asked; the answer carries `id`. Ways before `first` are left out if the target's choice and the host allow it. `has_failed`: the last try did not succeed.
@@ -209,9 +213,25 @@ impl Connector {
         self.next(Work::Host(Job { id, target, task: Task::Rest { told, first } }), has_failed);
     }
 
-    /// Opens the device that has an address of this machine.
+    /// Opens the device that has an address of this machine. On a thread of its own, for which nobody waits: a driver that hangs holds up no host, and not our end.
     pub fn open(&self, local: IpAddr) {
-        self.next(Work::Open(local), false);
+        let (answer, wake) = (self.answer.clone(), (self.wake)());
+        let open = move || {
+            // The engine may be over by now.
+            if answer.send(Answer::Device(local, verbs::open(local, DEVICE_HOSTS))).is_ok() {
+                wake();
+            }
+        };
+        let thread = thread::Builder::new().name("open-device".into()).spawn(open);
+        if let Err(source) = thread {
+            let error = Error::System {
+                peer: local.to_string(),
+                operation: "starting a thread to open its RDMA device",
+                source,
+            };
+            let _ = self.answer.send(Answer::Device(local, Err(error)));
+            (self.wake)()();
+        }
     }
 
     /// Has a host that is read asked for its clock; behind everybody who waits to be read.
@@ -265,7 +285,6 @@ impl Work {
                 let told = bootstrap(&[peer], &target.token, crate::engine::READER, limit);
                 told.map_or(Done::Nothing, |told| Done::Answer(Answer::Clock(id, Box::new(told))))
             }
-            Self::Open(local) => Done::Answer(Answer::Device(local, verbs::open(local, DEVICE_HOSTS))),
             Self::Host(mut job) => {
                 let began = Instant::now();
                 let step = job.step(limit, is_last);

@@ -9,4 +9,4 @@ mod credits;
 mod schedule;
 
 pub use credits::{Credits, Limits};
-pub use schedule::{Due, FlowId, Schedule};
+pub use schedule::{Due, Ending, FlowId, Schedule};

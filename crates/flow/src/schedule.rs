@@ -4,6 +4,9 @@
 //! Every flow has a grid of due times: its phase plus multiples of its interval. Phases are spread evenly over the interval, so that a thousand hosts at the same
 //! interval are a steady stream and no burst. At most `window` flows are in a reading at once (the published groups of 64 and the next one warming up, as a
 //! sliding window: what frees a place gives it to whoever is due longest). Who is not begun before his next due time has missed this one; the grid stays.
+//!
+//! A reading that nobody answers holds its place until it times out: two thousand times as long as one that is answered. So a flow whose last reading timed out is *on
+//! probation* until it answers: all of those share an eighth of the window, and wait for each other and for nobody else.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -20,6 +23,19 @@ pub struct Due {
     pub due_ns: u64,
     /// Due times before this one that were missed since the last reading.
     pub missed: u64,
+    /// Its last reading was not answered.
+    pub is_on_probation: bool,
+}
+
+/// How a reading ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// With an answer, whatever it was.
+    Answered,
+    /// Nobody answered in time.
+    TimedOut,
+    /// Before anybody could answer.
+    Unasked,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +55,7 @@ struct Flow {
     due_ns: u64,
     missed: u64,
     state: State,
+    is_on_probation: bool,
 }
 
 /// The schedule.
@@ -48,9 +65,15 @@ pub struct Schedule {
     flows: Vec<Option<Flow>>,
     free: Vec<u32>,
     waiting: BTreeSet<(u64, u32)>,
-    queue: VecDeque<u32>,
+    /// Who is due, the longest first; those on probation in the second one.
+    queues: [VecDeque<u32>; 2],
     active: usize,
+    /// Of the active ones, those on probation.
+    on_probation: usize,
 }
+
+/// The window is so many times the places of those on probation.
+const PROBATION_SHARE: usize = 8;
 
 /// 2^64 divided by the golden ratio: multiples of it fill a circle evenly, however many there are (Knuth 6.4).
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -68,8 +91,9 @@ impl Schedule {
             flows: Vec::new(),
             free: Vec::new(),
             waiting: BTreeSet::new(),
-            queue: VecDeque::new(),
+            queues: [VecDeque::new(), VecDeque::new()],
             active: 0,
+            on_probation: 0,
         }
     }
 
@@ -104,7 +128,8 @@ impl Schedule {
         let turn = u128::from(u64::from(id).wrapping_mul(GOLDEN));
         let phase_ns = u64::try_from((turn * u128::from(interval_ns)) >> 64).expect("below the interval");
         let due_ns = next_on_grid(phase_ns, interval_ns, now_ns);
-        self.flows[id as usize] = Some(Flow { interval_ns, phase_ns, due_ns, missed: 0, state: State::Waiting });
+        self.flows[id as usize] =
+            Some(Flow { interval_ns, phase_ns, due_ns, missed: 0, state: State::Waiting, is_on_probation: false });
         self.waiting.insert((due_ns, id));
         FlowId(id)
     }
@@ -114,8 +139,8 @@ impl Schedule {
         let Some(gone) = self.flows.get_mut(flow.0 as usize).and_then(Option::take) else { return };
         match gone.state {
             State::Waiting => drop(self.waiting.remove(&(gone.due_ns, flow.0))),
-            State::Queued => self.queue.retain(|id| *id != flow.0),
-            State::Active => self.active -= 1,
+            State::Queued => self.queues[usize::from(gone.is_on_probation)].retain(|id| *id != flow.0),
+            State::Active => self.leave(gone.is_on_probation),
         }
         self.free.push(flow.0);
     }
@@ -124,37 +149,62 @@ impl Schedule {
     pub fn begin(&mut self, now_ns: u64, begun: &mut Vec<Due>) {
         while let Some(&(due_ns, id)) = self.waiting.first().filter(|(due_ns, _)| *due_ns <= now_ns) {
             self.waiting.remove(&(due_ns, id));
-            self.queue.push_back(id);
-            self.flow(id).state = State::Queued;
+            let flow = self.flow(id);
+            flow.state = State::Queued;
+            let lane = usize::from(flow.is_on_probation);
+            self.queues[lane].push_back(id);
         }
-        while self.active < self.window
-            && let Some(id) = self.queue.pop_front()
+        while let Some((_, lane)) = self.next_queued()
+            && let Some(id) = self.queues[lane].pop_front()
         {
+            self.active += 1;
+            self.on_probation += lane;
             let flow = self.flow(id);
             // The last due time that has come is the one that is served; those before it were missed in the queue.
             let late = (now_ns - flow.due_ns) / flow.interval_ns;
             flow.due_ns += late * flow.interval_ns;
-            let due = Due { flow: FlowId(id), due_ns: flow.due_ns, missed: flow.missed + late };
+            let missed = flow.missed + late;
+            let due = Due { flow: FlowId(id), due_ns: flow.due_ns, missed, is_on_probation: flow.is_on_probation };
             (flow.missed, flow.state) = (0, State::Active);
-            self.active += 1;
             begun.push(due);
         }
+    }
+
+    /// The longest due of those that may begin now, with its queue.
+    fn next_queued(&self) -> Option<(u64, usize)> {
+        let may_try = self.on_probation < (self.window / PROBATION_SHARE).max(1);
+        let lanes = if may_try { 0..2 } else { 0..1 };
+        let front = |lane: usize| {
+            let flow = self.flows[*self.queues[lane].front()? as usize].as_ref()?;
+            Some((flow.due_ns, lane))
+        };
+        lanes.filter_map(front).min().filter(|_| self.active < self.window)
+    }
+
+    fn leave(&mut self, is_on_probation: bool) {
+        self.active -= 1;
+        self.on_probation -= usize::from(is_on_probation);
     }
 
     /// A flow's reading has ended, well or badly. Due times that went by meanwhile were missed.
     ///
     /// # Panics
     /// If it was not in a reading.
-    pub fn end(&mut self, flow: FlowId, now_ns: u64) {
+    pub fn end(&mut self, flow: FlowId, ending: Ending, now_ns: u64) {
         let ended = self.flow(flow.0);
         assert_eq!(ended.state, State::Active);
         let last_ns = ended.due_ns;
         ended.due_ns = next_on_grid(ended.phase_ns, ended.interval_ns, now_ns.max(last_ns + 1));
         ended.missed = (ended.due_ns - last_ns) / ended.interval_ns - 1;
         ended.state = State::Waiting;
-        let due_ns = ended.due_ns;
+        let (due_ns, was_on_probation) = (ended.due_ns, ended.is_on_probation);
+        ended.is_on_probation = match ending {
+            Ending::Answered => false,
+            Ending::TimedOut => true,
+            Ending::Unasked => was_on_probation,
+        };
         self.waiting.insert((due_ns, flow.0));
-        self.active -= 1;
+        self.leave(was_on_probation);
     }
 
     /// When [`Schedule::begin`] has something to do, as far as time alone decides; a time that has passed where it has now.
@@ -163,8 +213,7 @@ impl Schedule {
         if self.active >= self.window {
             return None;
         }
-        let queued = self.queue.front().and_then(|id| self.flows[*id as usize].as_ref()).map(|flow| flow.due_ns);
-        queued.or_else(|| self.waiting.first().map(|(due_ns, _)| *due_ns))
+        self.next_queued().map(|(due_ns, _)| due_ns).or_else(|| self.waiting.first().map(|(due_ns, _)| *due_ns))
     }
 
     fn flow(&mut self, id: u32) -> &mut Flow {
@@ -214,12 +263,12 @@ mod tests {
         let other = schedule.add(10, 1010);
         assert_eq!(begin(&mut schedule, 1025), [], "no place");
         assert_eq!(schedule.next_ns(), None);
-        schedule.end(slow, 1037);
+        schedule.end(slow, Ending::Answered, 1037);
         // The other one waited 1 to 2 intervals for the place.
         let begun = begin(&mut schedule, 1037);
         assert_eq!((begun.len(), begun[0].flow), (1, other));
         assert!(begun[0].missed >= 1 && begun[0].due_ns > 1027 && begun[0].due_ns <= 1037);
-        schedule.end(other, 1038);
+        schedule.end(other, Ending::Answered, 1038);
         let again = begin(&mut schedule, first.due_ns + 40);
         let slow_again = again.iter().find(|due| due.flow == slow);
         if let Some(due) = slow_again {
@@ -257,7 +306,9 @@ mod tests {
                     2 | 1 => now_ns += u64::from(*amount),
                     _ => {
                         if !active.is_empty() {
-                            schedule.end(active.swap_remove(usize::from(*amount) % active.len()), now_ns);
+                            let ending =
+                                [Ending::Answered, Ending::TimedOut, Ending::Unasked][usize::from(what / 5 % 3)];
+                            schedule.end(active.swap_remove(usize::from(*amount) % active.len()), ending, now_ns);
                         }
                     }
                 }
@@ -277,7 +328,7 @@ mod tests {
             // Left alone with readings that end at once, all get their turn.
             now_ns += 100;
             for _ in 0..2 * counts.len() + 1 {
-                active.drain(..).for_each(|flow| schedule.end(flow, now_ns));
+                active.drain(..).for_each(|flow| schedule.end(flow, Ending::Answered, now_ns));
                 for due in begin(&mut schedule, now_ns) {
                     counts.get_mut(&due.flow).unwrap().2 += 1;
                     active.push(due.flow);
@@ -285,5 +336,62 @@ mod tests {
             }
             assert!(counts.values().all(|(_, _, readings)| *readings > 0));
         });
+    }
+
+    /// Readings of `good` flows that end after 1 ms among `dead` ones that time out after 3.8 s, all due each second, for a minute. The latest beginning of a good one
+    /// after the dead ones are known, in ms, and how many readings there were of good ones and of dead ones.
+    fn a_minute(good: usize, dead: usize) -> (u64, usize, usize) {
+        const MS: u64 = 1_000_000;
+        let mut schedule = Schedule::new(128);
+        let flows: Vec<FlowId> = (0..good + dead).map(|_| schedule.add(1_000 * MS, 0)).collect();
+        let mut ends: BTreeSet<(u64, FlowId)> = BTreeSet::new();
+        let (mut late_ns, mut of_good, mut of_dead) = (0, 0, 0);
+        for now_ns in (0..60_000).map(|ms| ms * MS) {
+            while let Some((_, flow)) = ends.first().copied().filter(|(end_ns, _)| *end_ns <= now_ns) {
+                ends.pop_first();
+                let is_dead = flows[..dead].contains(&flow);
+                schedule.end(flow, if is_dead { Ending::TimedOut } else { Ending::Answered }, now_ns);
+            }
+            for due in begin(&mut schedule, now_ns) {
+                let is_dead = flows[..dead].contains(&due.flow);
+                ends.insert((now_ns + if is_dead { 3_800 * MS } else { MS }, due.flow));
+                let is_known = now_ns > 15_000 * MS;
+                if is_dead {
+                    of_dead += usize::from(is_known);
+                } else if is_known {
+                    of_good += 1;
+                    late_ns = late_ns.max(now_ns - due.due_ns + due.missed * 1_000 * MS);
+                }
+            }
+        }
+        (late_ns / MS, of_good, of_dead)
+    }
+
+    #[test]
+    fn good_hosts_are_not_late_for_dead_ones() {
+        let (late_ms, of_good, of_dead) = a_minute(700, 300);
+        assert!(late_ms <= 2, "{late_ms} ms late");
+        assert!(of_good >= 700 * 44, "{of_good} readings");
+        // An eighth of 128 places, 3.8 s each: each dead one is tried once in 71 s.
+        assert!((170..=200).contains(&of_dead), "{of_dead} tries of dead ones");
+    }
+
+    #[test]
+    fn who_answers_again_is_on_probation_no_more() {
+        let mut schedule = Schedule::new(8);
+        let flows: Vec<FlowId> = (0..8).map(|_| schedule.add(10, 0)).collect();
+        let all = |schedule: &mut Schedule, now_ns| begin(schedule, now_ns);
+        assert_eq!(all(&mut schedule, 10).len(), 8);
+        flows.iter().for_each(|flow| schedule.end(*flow, Ending::TimedOut, 19));
+        let tried = all(&mut schedule, 30);
+        assert_eq!((tried.len(), tried[0].is_on_probation), (1, true), "one place for all of them");
+        assert_eq!(schedule.next_ns(), None, "nobody else may begin, and nobody else is due");
+        let other = schedule.add(10, 30);
+        assert_eq!(all(&mut schedule, 40)[0].flow, other, "others do not wait for them");
+        schedule.end(tried[0].flow, Ending::Unasked, 41);
+        let next = all(&mut schedule, 41);
+        assert_eq!(next.len(), 1);
+        schedule.end(next[0].flow, Ending::Answered, 42);
+        assert!(all(&mut schedule, 60).iter().any(|due| due.flow == next[0].flow && !due.is_on_probation));
     }
 }

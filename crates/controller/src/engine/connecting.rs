@@ -17,6 +17,7 @@ use onlooker_transport::{Error, Via};
 use super::Engine;
 use super::host::{self, Host};
 use super::link::Link;
+use super::opening::{Next, too_late};
 use crate::connect::{Answer, Connected, Step, Way, is_no_device};
 use crate::sink::State;
 use crate::target::Choice;
@@ -69,16 +70,15 @@ impl Engine {
         let now_ns = steady_ns();
         let Some(host) = find(&mut self.hosts, ticket) else { return };
         let local = told.local;
-        if let Some(waiting) = self.opening.get_mut(&local) {
-            waiting.push((ticket, told));
-            return;
-        }
-        let made = match self.carriers.devices.find(local, now_ns) {
-            None => {
-                self.opening.insert(local, vec![(ticket, told)]);
-                self.connector.open(local);
-                return;
-            }
+        let found = if self.opening.is_under_way(local) { None } else { self.carriers.devices.find(local, now_ns) };
+        let made = match found {
+            None => match self.opening.wait(local, (ticket, told), now_ns) {
+                Next::Open => return self.connector.open(local),
+                Next::Wait => return,
+                Next::Without((ticket, told)) => {
+                    return self.go_without(ticket, told, Without::Device(too_late(local)));
+                }
+            },
             Some(Err(why)) => Err(Without::Device(why.to_owned())),
             Some(Ok(card)) => Unconnected::for_host(card, &told)
                 .and_then(|pair| Ok((pair, host.reader_id()?)))
@@ -96,7 +96,7 @@ impl Engine {
     pub(super) fn improve(&mut self, index: usize, now_ns: u64) {
         let Some(host) = self.hosts[index].as_mut() else { return };
         let Some(local) = host.wants_device(now_ns) else { return };
-        if self.opening.contains_key(&local) {
+        if self.opening.is_under_way(local) {
             return;
         }
         match self.carriers.devices.find(local, now_ns) {
@@ -106,7 +106,7 @@ impl Engine {
             }
             Some(Err(_)) => host.no_queue_pair(now_ns),
             None => {
-                self.opening.insert(local, Vec::new());
+                self.opening.begin(local, now_ns);
                 self.connector.open(local);
             }
         }
@@ -132,8 +132,18 @@ impl Engine {
             Ok(card) => self.carriers.devices.opened(local, card),
             Err(why) => self.carriers.devices.absent(local, why, steady_ns()),
         }
-        for (ticket, told) in self.opening.remove(&local).unwrap_or_default() {
+        for (ticket, told) in self.opening.end(local) {
             self.pair(ticket, told);
+        }
+    }
+
+    /// Hosts that have waited for a device for too long are read another way.
+    pub(super) fn expire_openings(&mut self, now_ns: u64) {
+        for (local, waiting) in self.opening.expire(now_ns) {
+            self.pressure.detours.fetch_add(1, Ordering::Relaxed);
+            for (ticket, told) in waiting {
+                self.go_without(ticket, told, Without::Device(too_late(local)));
+            }
         }
     }
 

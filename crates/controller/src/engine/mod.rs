@@ -12,11 +12,11 @@ mod devices;
 mod host;
 mod link;
 mod memory;
+mod opening;
 mod orders;
 mod sockets;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use onlooker_bootstrap::Id;
-use onlooker_flow::{Credits, Due, FlowId, Schedule};
+use onlooker_flow::{Credits, Due, Ending, FlowId, Schedule};
 use onlooker_transport::clock::steady_ns;
 use onlooker_transport::reader::Limits;
 use onlooker_transport::verbs::Card;
@@ -40,6 +40,7 @@ use crate::target::Target;
 use devices::{Devices, Gone};
 use host::{Ended, Host};
 use link::Carriers;
+use opening::Openings;
 use orders::{Order, ring};
 use sockets::{Sockets, Waiter};
 
@@ -198,7 +199,7 @@ struct Engine {
     active: Vec<usize>,
     carriers: Carriers<Card>,
     /// Devices that are being opened, and who waits for them.
-    opening: HashMap<IpAddr, Vec<connecting::Waiting>>,
+    opening: Openings<connecting::Waiting>,
     /// Devices that were lost in the poll of now.
     gone: Vec<Gone<Card>>,
     connector: Connector,
@@ -242,7 +243,7 @@ impl Engine {
                 sockets: Sockets::new(soft::Config { credit_bytes: config.credit_bytes }),
                 devices: Devices::new(config.credit_bytes, config.host_credit_bytes),
             },
-            opening: HashMap::new(),
+            opening: Openings::new(),
             gone: Vec::new(),
             connector,
             orders,
@@ -267,6 +268,7 @@ impl Engine {
                 return Ok(());
             }
             self.take_answers();
+            self.expire_openings(steady_ns());
             self.begin_due();
             let moved = self.pump();
             self.give_credits();
@@ -340,7 +342,9 @@ impl Engine {
                 let interval_ns = u64::try_from(host.target.interval.as_nanos()).unwrap_or(u64::MAX);
                 let from_ns = due.due_ns.saturating_sub(due.missed * interval_ns);
                 let to_ns = due.due_ns.saturating_sub(interval_ns);
-                self.processor.gap(&host.target, Gap { from_ns, to_ns, due_times: due.missed, reason: "late" });
+                // Those who do not answer wait for each other: that says nothing of how late we are.
+                let reason = if due.is_on_probation { "timeout" } else { "late" };
+                self.processor.gap(&host.target, Gap { from_ns, to_ns, due_times: due.missed, reason });
             }
             if let Some(pair) = host.improve(&mut self.carriers) {
                 self.processor.state(&host.target, State::Reading(pair));
@@ -353,7 +357,7 @@ impl Engine {
             }
             let gap = Gap { from_ns: due.due_ns, to_ns: due.due_ns, due_times: 1, reason: host.reason() };
             self.processor.gap(&host.target, gap);
-            self.schedule.end(due.flow, now_ns);
+            self.schedule.end(due.flow, Ending::Unasked, now_ns);
             ask_again(&self.connector, host, now_ns);
         }
         self.due = due;
@@ -430,7 +434,12 @@ impl Engine {
 
     fn end(&mut self, index: usize, ended: Ended, now_ns: u64) {
         let Some(host) = self.hosts[index].as_mut() else { return };
-        self.schedule.end(host.flow, now_ns);
+        let ending = match &ended {
+            Ended::Read => Ending::Answered,
+            Ended::Failed { reason: "timeout", .. } => Ending::TimedOut,
+            Ended::Failed { .. } => Ending::Unasked,
+        };
+        self.schedule.end(host.flow, ending, now_ns);
         match ended {
             Ended::Read => {
                 let repeated = host.place().map_or(0, |place| self.carriers.sockets.repeated(place));
@@ -452,10 +461,11 @@ impl Engine {
 
     fn sleep(&mut self) -> Result<(), EngineError> {
         let now_ns = steady_ns();
-        let timers = [self.schedule.next_ns(), self.carriers.sockets.wake_ns(), self.carriers.devices.wake_ns()];
+        let carriers = [self.carriers.sockets.wake_ns(), self.carriers.devices.wake_ns()];
+        let timers = [self.schedule.next_ns(), self.opening.next_ns()].into_iter().chain(carriers);
         let sessions = self.active.iter().filter_map(|index| self.hosts[*index].as_ref().map(Host::wake_ns));
         let told_ns = if self.processor.flush() { u64::MAX } else { now_ns + TOLD_INTERVAL_NS };
-        let until_ns = timers.into_iter().flatten().chain(sessions).chain([told_ns]).min();
+        let until_ns = timers.flatten().chain(sessions).chain([told_ns]).min();
         let until_ns = until_ns.filter(|until_ns| *until_ns < u64::MAX);
         let timeout = until_ns.map(|until_ns| Duration::from_nanos(until_ns.saturating_sub(now_ns)));
         if self.waiter.wait(timeout).map_err(system("wait"))? {

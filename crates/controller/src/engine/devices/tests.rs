@@ -179,7 +179,7 @@ impl World {
     fn begin(&mut self, index: usize) -> bool {
         let now_ns = self.now_ns;
         let host = self.host(index);
-        let due = Due { flow: host.flow, due_ns: now_ns, missed: 0 };
+        let due = Due { flow: host.flow, due_ns: now_ns, missed: 0, is_on_probation: false };
         host.begin(due, now_ns, Duration::from_secs(1))
     }
 
