@@ -221,6 +221,9 @@ impl Endpoint {
         let is_open = || self.state.secret().map(|secret| secret == request.secret);
         let answer = || {
             let announcement = self.announcement.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let (Some(goodbye), Some(link)) = (request.goodbye, &announcement.card) {
+                card::lock(link).part(goodbye);
+            }
             announcement.answer(request.verbs.as_ref(), source).encode()
         };
         let answered =

@@ -12,9 +12,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use onlooker_bootstrap::{VerbsAnswer, VerbsRequest};
+use onlooker_bootstrap::{Goodbye, VerbsAnswer, VerbsRequest};
 use onlooker_holder::client::{ClientError, Holder};
-use onlooker_holder::protocol::{Code, Hello, MAX_RANGES, Paired};
+use onlooker_holder::protocol::{Code, Hello, MAX_RANGES, Paired, Parted};
 
 use crate::config;
 use crate::kernel::CONTROL_SLAB;
@@ -98,6 +98,18 @@ impl Link {
         self.has_readers.store(true, Ordering::Relaxed);
         self.pushing.is_wanted.store(copies > 0, Ordering::Relaxed);
         Ok(VerbsAnswer { control_rkey, end })
+    }
+}
+
+impl Link {
+    /// A reader has gone. What it says may be late, or of a holder that is older: nothing is wrong then.
+    pub fn part(&mut self, Goodbye { reader_id, queue_pair }: Goodbye) {
+        if let Some(Ok(Parted { pairs, copies })) =
+            self.holder.as_mut().map(|holder| holder.part(reader_id, queue_pair))
+        {
+            self.has_readers.store(pairs > 0, Ordering::Relaxed);
+            self.pushing.is_wanted.store(copies > 0, Ordering::Relaxed);
+        }
     }
 }
 

@@ -20,7 +20,7 @@ pub use message::{
     Responder, TCP, VERBS,
 };
 pub use token::{Fingerprint, Secret, Token, TokenError};
-pub use verbs::{ControlCopy, QueuePairEnd, VerbsAnswer, VerbsRequest};
+pub use verbs::{ControlCopy, Goodbye, QueuePairEnd, VerbsAnswer, VerbsRequest};
 
 /// Version of the bootstrap that this crate speaks.
 pub const VERSION: u32 = 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Request, answer and failure.
 
-use crate::{Id, Secret, VERSION, VerbsAnswer, VerbsRequest};
+use crate::{Goodbye, Id, Secret, VERSION, VerbsAnswer, VerbsRequest};
 use onlooker_region::limits::{BLOCK_BYTES, MAX_GENERATION, MAX_REGION_BLOCKS};
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +33,8 @@ pub struct Request {
     pub reader: String,
     /// The reader's queue pair, where it wants to be answered by the host's RDMA device.
     pub verbs: Option<VerbsRequest>,
+    /// The reader ends. Agents that do not know it refuse the request, which harms nobody.
+    pub goodbye: Option<Goodbye>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -45,6 +47,8 @@ struct RawRequest {
     /// Absent where there is none: agents that do not know it refuse it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     verbs: Option<VerbsRequest>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    goodbye: Option<Goodbye>,
 }
 
 /// Why a request is not understood; [`RequestError::code`] is what the reader is told.
@@ -86,6 +90,7 @@ impl Request {
             token: self.secret.text(),
             reader: self.reader.clone(),
             verbs: self.verbs,
+            goodbye: self.goodbye,
         };
         serde_json::to_vec(&raw).expect("plain data")
     }
@@ -115,7 +120,7 @@ impl Request {
             return Err(RequestError::Bad(what.into()));
         }
         let secret = Secret::parse(&raw.token).map_err(|_| RequestError::Secret)?;
-        Ok(Self { secret, reader: raw.reader, verbs: raw.verbs })
+        Ok(Self { secret, reader: raw.reader, verbs: raw.verbs, goodbye: raw.goodbye })
     }
 }
 
@@ -432,8 +437,22 @@ mod tests {
 
     #[test]
     fn requests_are_read_as_they_are_written() {
-        let request = Request { secret: Secret::new([3; 32]), reader: "onlooker 0.1.0".into(), verbs: None };
+        let request =
+            Request { secret: Secret::new([3; 32]), reader: "onlooker 0.1.0".into(), verbs: None, goodbye: None };
         assert_eq!(Request::decode(&request.encode()), Ok(request));
+    }
+
+    #[test]
+    fn a_goodbye_is_read_as_it_is_written() {
+        let goodbye = Goodbye { reader_id: Id([7; 16]), queue_pair: 21 };
+        let reader = "onlooker 0.1.0".to_owned();
+        let request = Request { secret: Secret::new([3; 32]), reader, verbs: None, goodbye: Some(goodbye) };
+        let text = String::from_utf8(request.encode()).unwrap();
+        let part = r#""goodbye":{"reader_id":"07070707070707070707070707070707","queue_pair":21}"#;
+        assert!(text.contains(part) && !text.contains("verbs"), "{text}");
+        assert_eq!(Request::decode(text.as_bytes()).unwrap(), request);
+        let odd = text.replace(r#""queue_pair":21"#, r#""queue_pair":-1"#);
+        assert!(matches!(Request::decode(odd.as_bytes()), Err(RequestError::Bad(_))));
     }
 
     #[test]

@@ -54,6 +54,16 @@ pub struct VerbsRequest {
     pub copy: Option<ControlCopy>,
 }
 
+/// What a reader says that ends, so that the host ends its queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Goodbye {
+    /// As it was in the request.
+    pub reader_id: Id,
+    /// Its end's number: a queue pair that it has asked for since stays.
+    pub queue_pair: u32,
+}
+
 /// A reader's memory for the control region, which the host's device may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -95,7 +105,7 @@ mod tests {
 
     fn request() -> Request {
         let verbs = Some(VerbsRequest { reader_id: Id([7; 16]), end: end(), copy: None });
-        Request { secret: Secret::new([3; 32]), reader: "onlooker 0.1.0".into(), verbs }
+        Request { secret: Secret::new([3; 32]), reader: "onlooker 0.1.0".into(), verbs, goodbye: None }
     }
 
     fn answer(verbs: Option<VerbsAnswer>, problem: Option<String>) -> Answer {

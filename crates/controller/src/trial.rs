@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use onlooker_bootstrap::Id;
 use onlooker_region::Block;
-use onlooker_transport::bootstrap::Bootstrapped;
+use onlooker_transport::bootstrap::{Bootstrapped, Parting};
 use onlooker_transport::clock::steady_ns;
 use onlooker_transport::drive::{DriveError, read_host, read_one};
 use onlooker_transport::reader::{Limits, ReadError, Session};
@@ -18,6 +18,7 @@ use onlooker_transport::tcp::TcpRequester;
 use onlooker_transport::{Error, Outcome, Pair, Read, Requester, Via, verbs};
 
 use crate::connect::{ask, ask_for_pair, is_no_device};
+use crate::engine::READER;
 use crate::fleet::{Entities, Quota};
 use crate::target::{Choice, Target};
 use crate::ways::way;
@@ -53,6 +54,30 @@ pub enum TrialError {
     },
 }
 
+impl TrialError {
+    /// For programs: what is in the way (docs/http.md, Targets).
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        use std::io::ErrorKind;
+        let Self::Transport(error) = self else {
+            return if matches!(self, Self::Silent(_)) { "silent" } else { "unread" };
+        };
+        match error {
+            Error::Resolve { .. } => "resolve",
+            Error::Refused { .. } => "refused",
+            Error::Timeout { .. } => "timeout",
+            Error::Closed { .. } => "closed",
+            Error::Denied { .. } | Error::Certificate { .. } => "another_agent",
+            Error::System { source, .. }
+                if matches!(source.kind(), ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable) =>
+            {
+                "no_route"
+            }
+            _ => "unread",
+        }
+    }
+}
+
 /// What a test read has shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
@@ -81,7 +106,7 @@ pub fn read(target: &Arc<Target>, timeout: Duration, quota: Quota) -> Result<Rep
     let began = Instant::now();
     let told = ask(target, timeout)?;
     let bootstrap = began.elapsed();
-    let Way { told, pair, mut requester } = open(target, &told, timeout, &mut notes)?;
+    let Way { told, pair, mut requester, _parting } = open(target, &told, timeout, &mut notes)?;
     let via = pair.via;
     let began = Instant::now();
     let mut session = Session::new(&told.answer, via, requester.max_read_blocks(), Limits::default());
@@ -112,6 +137,8 @@ struct Way {
     told: Bootstrapped,
     pair: Pair,
     requester: Box<dyn Requester>,
+    /// The host's queue pair, which ends with the trial.
+    _parting: Option<Parting>,
 }
 
 fn open(target: &Target, told: &Bootstrapped, timeout: Duration, notes: &mut Vec<String>) -> Result<Way, TrialError> {
@@ -148,7 +175,7 @@ fn open(target: &Target, told: &Bootstrapped, timeout: Duration, notes: &mut Vec
 fn tcp(told: &Bootstrapped, timeout: Duration) -> Result<Way, TrialError> {
     let (responder, address) = told.responder(Via::Tcp)?;
     let requester = TcpRequester::connect(address, told.answer.max_read_blocks(responder), timeout)?;
-    Ok(Way { told: told.clone(), pair: Pair::TCP, requester: Box::new(requester) })
+    Ok(Way { told: told.clone(), pair: Pair::TCP, requester: Box::new(requester), _parting: None })
 }
 
 /// Trials of this process have a queue pair of their own at a host, and no more than one.
@@ -160,7 +187,11 @@ fn trial_id() -> Result<Id, Error> {
 
 /// As a reader of its own: the queue pair by which the engine reads this host, if it does, stays.
 fn device(target: &Target, told: &Bootstrapped, timeout: Duration) -> Result<Way, TrialError> {
-    let ask = |request| ask_for_pair(target, told, request, timeout);
+    let mut _parting = None;
+    let ask = |request| {
+        _parting = Some(Parting::new(told.peer, &target.token, READER, &request));
+        ask_for_pair(target, told, request, timeout)
+    };
     let (told, mut requester) = verbs::connect(told, trial_id()?, ask)?;
     let answer = told.responder(Via::Verbs)?.0.verbs;
     // With a queue pair, or there would be no requester.
@@ -168,7 +199,7 @@ fn device(target: &Target, told: &Bootstrapped, timeout: Duration) -> Result<Way
     if !knock(&mut requester, Via::Verbs, &told, control_rkey)? {
         return Err(read_error(Via::Verbs, ReadError::Timeout));
     }
-    Ok(Way { told, pair: Pair::VERBS_VERBS, requester: Box::new(requester) })
+    Ok(Way { told, pair: Pair::VERBS_VERBS, requester: Box::new(requester), _parting })
 }
 
 /// A requester that has been answered once: what is silent is told from what is slow.
@@ -181,7 +212,7 @@ fn kernel(told: &Bootstrapped) -> Result<Way, TrialError> {
     if !knock(&mut requester, Via::Kernel, told, rkey)? {
         return Err(TrialError::Silent(address));
     }
-    Ok(Way { told: told.clone(), pair: Pair::SOFT_KERNEL, requester: Box::new(requester) })
+    Ok(Way { told: told.clone(), pair: Pair::SOFT_KERNEL, requester: Box::new(requester), _parting: None })
 }
 
 /// One READ of the control region; whether it was answered.
@@ -198,4 +229,32 @@ fn knock(requester: &mut impl Requester, via: Via, told: &Bootstrapped, rkey: u3
 
 fn read_error(via: Via, error: ReadError) -> TrialError {
     TrialError::Read { via, source: Box::new(DriveError::Read(error)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_the_way_has_a_code() {
+        let peer = || "10.0.0.3:7177".to_owned();
+        let system = |errno| Error::System {
+            peer: peer(),
+            operation: "connect",
+            source: std::io::Error::from_raw_os_error(errno),
+        };
+        for (error, code) in [
+            (Error::Refused { peer: peer(), what: "bootstrap endpoint" }, "refused"),
+            (Error::Timeout { peer: peer(), what: "answer", timeout: Duration::ZERO }, "timeout"),
+            (Error::Closed { peer: peer(), what: "answer" }, "closed"),
+            (Error::Denied { peer: peer(), message: "refused, closed, unreachable".into() }, "another_agent"),
+            (system(101), "no_route"),
+            (system(113), "no_route"),
+            (system(5), "unread"),
+            (Error::Busy { peer: peer(), message: String::new() }, "unread"),
+        ] {
+            assert_eq!(TrialError::from(error).code(), code);
+        }
+        assert_eq!(TrialError::Silent("10.0.0.3:7179".parse().unwrap()).code(), "silent");
+    }
 }

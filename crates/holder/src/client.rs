@@ -19,8 +19,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::protocol::{
-    Code, ControlCopy, Done, End, Hello, MAX_PACKET_BYTES, Paired, Pushed, Refusal, Registered, Request, Status,
-    VERSION,
+    Code, ControlCopy, Done, End, Hello, MAX_PACKET_BYTES, Paired, Parted, Pushed, Refusal, Registered, Request,
+    Status, VERSION,
 };
 use crate::seqpacket;
 
@@ -123,6 +123,14 @@ impl Holder {
         let no_id = |_| Refusal::new(Code::BadRequest, "a reader's id is 32 hexadecimal digits, and this one is not");
         let request = Request::Pair { reader: reader.parse::<Id>().map_err(no_id)?, end: *end, copy };
         self.ask("pair", &request, None)
+    }
+
+    /// Ends the queue pair of a reader that has gone, if it still is the one that is connected to this number of the reader's. For holders that know it; others refuse it.
+    ///
+    /// # Errors
+    /// [`ClientError`]: `unknown` where there is none.
+    pub fn part(&mut self, reader: Id, queue_pair: u32) -> Result<Parted, ClientError> {
+        self.ask("part", &Request::Part { reader, queue_pair }, None)
     }
 
     /// Writes ranges of a registration, at most [`MAX_RANGES`](crate::protocol::MAX_RANGES), to all readers' copies of

@@ -128,6 +128,13 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         copy: Option<ControlCopy>,
     },
+    /// Ends a reader's queue pair: the reader has gone.
+    Part {
+        /// Who has read.
+        reader: Id,
+        /// The number at the reader's end: one that has come again has another.
+        queue_pair: u32,
+    },
     /// Writes ranges of a registration to all readers' copies, in this order.
     Push {
         /// The registration that the control region lies in.
@@ -205,6 +212,15 @@ pub struct Pushed {
     pub copies: u64,
 }
 
+/// Answer to `part`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parted {
+    /// Queue pairs that stand.
+    pub pairs: u64,
+    /// Copies that the next `push` will be written to.
+    pub copies: u64,
+}
+
 /// What has happened since the holder began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -217,6 +233,8 @@ pub struct Counters {
     pub pairs_made: u64,
     /// Of these, those that took the place of their reader's earlier one.
     pub pairs_replaced: u64,
+    /// Queue pairs ended since their readers have said that they go.
+    pub pairs_parted: u64,
     /// Queue pairs ended since others came.
     pub pairs_evicted: u64,
     /// Of these, those that were in error.
@@ -272,6 +290,8 @@ pub enum Answer {
     Registered(Registered),
     /// To `pair`.
     Paired(Paired),
+    /// To `part`.
+    Parted(Parted),
     /// To `push`.
     Pushed(Pushed),
     /// To `status`.

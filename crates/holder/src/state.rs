@@ -16,7 +16,7 @@ use onlooker_region::slab::PAGE_BYTES;
 use crate::memory::{self, Identity};
 use crate::protocol::{
     self, Answer, Code, ControlCopy, Counters, Done, End, Hello, Limits, MAX_PAIRS, MAX_REGISTRATIONS, MAX_WRITES,
-    Memory, Paired, Refusal, Registered, Request, Status, check_name,
+    Memory, Paired, Parted, Refusal, Registered, Request, Status, check_name,
 };
 use push::Copied;
 
@@ -123,6 +123,8 @@ struct Held<M> {
 /// A reader's queue pair.
 struct Connected<P> {
     reader: Id,
+    /// The number at the reader's end.
+    remote: u32,
     /// The device's number of it.
     number: u32,
     /// Ours, which no other has ever had: what its WRITEs come back under.
@@ -203,6 +205,7 @@ impl<D: Owner> Core<D> {
             (Request::Hello { address, .. }, []) => self.hello(address).map(Answer::Hello),
             (Request::End { name }, []) => self.end(&name, now_ns).map(|()| Answer::Done(Done {})),
             (Request::Pair { reader, end, copy }, []) => self.pair(reader, &end, copy).map(Answer::Paired),
+            (Request::Part { reader, queue_pair }, []) => self.part(reader, queue_pair).map(Answer::Parted),
             (Request::Push { name, base, ranges }, []) => self.push(&name, base, &ranges).map(Answer::Pushed),
             (Request::Status {}, []) => Ok(Answer::Status(self.status())),
             (Request::Release {}, []) => {
@@ -349,6 +352,7 @@ impl<D: Owner> Core<D> {
         let earlier = opened.pairs.iter().position(|connected| connected.reader == reader);
         opened.pairs.push_back(Connected {
             reader,
+            remote: end.queue_pair,
             number: own.queue_pair,
             serial: opened.made,
             is_failed: false,
@@ -366,6 +370,18 @@ impl<D: Owner> Core<D> {
             self.counters.pairs_evicted_failed += u64::from(failed.is_some());
         }
         Ok(Paired { end: own, copies: opened.copies() })
+    }
+
+    fn part(&mut self, reader: Id, queue_pair: u32) -> Result<Parted, Refusal> {
+        let opened = self.opened.as_mut().ok_or_else(no_device)?;
+        let is_it = |connected: &Connected<D::Pair>| connected.reader == reader && connected.remote == queue_pair;
+        let Some(at) = opened.pairs.iter().position(is_it) else {
+            let message = "ending a reader's queue pair: it has none of this number any more; nothing is to be done";
+            return Err(Refusal::new(Code::Unknown, message));
+        };
+        opened.pairs.remove(at);
+        self.counters.pairs_parted += 1;
+        Ok(Parted { pairs: opened.pairs.len() as u64, copies: opened.copies() })
     }
 
     fn status(&self) -> Status {

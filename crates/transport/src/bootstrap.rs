@@ -9,7 +9,7 @@ use crate::error::{Error, escaped};
 use crate::tls::Pinned;
 use crate::via::Via;
 use onlooker_bootstrap::frame::{self, Decoded, FrameError};
-use onlooker_bootstrap::{Answer, AnswerError, Request, Responder, Token, VerbsRequest};
+use onlooker_bootstrap::{Answer, AnswerError, Fingerprint, Goodbye, Request, Responder, Token, VerbsRequest};
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use std::io::{self, Read, Write};
@@ -136,6 +136,44 @@ pub fn bootstrap_with(
     verbs: Option<VerbsRequest>,
     timeout: Duration,
 ) -> Result<Bootstrapped, Error> {
+    let request = Request { secret: token.secret.clone(), reader: reader.to_owned(), verbs, goodbye: None };
+    ask(addresses, token.fingerprint, &request, timeout)
+}
+
+/// Time for a goodbye: whoever says it is about to end.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A reader's queue pair at a host. When this is dropped the host is told to end it, which takes a second at most; where that fails, the host keeps it until it needs its place.
+pub struct Parting {
+    peer: SocketAddr,
+    fingerprint: Option<Fingerprint>,
+    request: Request,
+}
+
+impl Parting {
+    /// Of the queue pair that was asked for with `request` at `peer`.
+    #[must_use]
+    pub fn new(peer: SocketAddr, token: &Token, reader: &str, request: &VerbsRequest) -> Self {
+        let goodbye = Goodbye { reader_id: request.reader_id, queue_pair: request.end.queue_pair };
+        let (secret, reader) = (token.secret.clone(), reader.to_owned());
+        let request = Request { secret, reader, verbs: None, goodbye: Some(goodbye) };
+        Self { peer, fingerprint: token.fingerprint, request }
+    }
+}
+
+impl Drop for Parting {
+    fn drop(&mut self) {
+        // An agent that does not know of goodbyes refuses it.
+        let _ = ask(&[self.peer], self.fingerprint, &self.request, GOODBYE_TIMEOUT);
+    }
+}
+
+fn ask(
+    addresses: &[SocketAddr],
+    fingerprint: Option<Fingerprint>,
+    request: &Request,
+    timeout: Duration,
+) -> Result<Bootstrapped, Error> {
     let end = Instant::now() + timeout;
     let (stream, peer) = connect(addresses, "bootstrap endpoint", timeout)?;
     let name = peer.to_string();
@@ -146,16 +184,15 @@ pub fn bootstrap_with(
     stream.set_nodelay(true).map_err(failed("socket option"))?;
     let local = stream.local_addr().map_err(failed("getsockname"))?.ip();
     let mut stream = DeadlineStream::new(stream, end);
-    let request = Request { secret: token.secret.clone(), reader: reader.to_owned(), verbs };
-    let conversation = match token.fingerprint {
-        None => converse(&mut stream, &request),
+    let conversation = match fingerprint {
+        None => converse(&mut stream, request),
         Some(fingerprint) => {
             let pinned = Pinned::new(fingerprint);
             let tls = |error: rustls::Error| tls_error(&name, &pinned, &error);
             let config = pinned.config().map_err(tls)?;
             let mut connection = ClientConnection::new(config, ServerName::IpAddress(peer.ip().into())).map_err(tls)?;
             let shaken = shake_hands(&mut connection, &mut stream);
-            shaken.and_then(|()| converse(&mut rustls::Stream::new(&mut connection, &mut stream), &request)).map_err(
+            shaken.and_then(|()| converse(&mut rustls::Stream::new(&mut connection, &mut stream), request)).map_err(
                 |trouble| match trouble {
                     Trouble::Io(what, source) => {
                         let inner = source.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());

@@ -3,29 +3,36 @@
 
 use crate::config::Config;
 
-/// Advice from the controller's words. `local`: nothing crosses a network.
+/// Advice by the code of the controller's refusal (docs/http.md, Targets). `local`: nothing crosses a network.
 #[must_use]
-pub fn unread(what: &str, address: &str, config: &Config, local: bool) -> String {
-    let says = |parts: &[&str]| parts.iter().any(|part| what.contains(part));
+pub fn unread(code: &str, address: &str, config: &Config, local: bool) -> String {
     let (bootstrap, tcp) = (config.bootstrap.listen.port(), config.tcp.listen.port());
     let kernel = config.kernel.is_on();
-    if says(&["denies the token", "other certificate", "another certificate", "fingerprint"]) {
-        return format!(
-            "Another agent than this one is at {address}: is the address right (--address), and did this agent read its configuration after it was written?"
-        );
-    }
-    if says(&["unreachable", "No route", "no route"]) {
-        return format!(
-            "The controller's host has no route to {address}: check the routes there, or give an address that it reaches with --address."
-        );
-    }
-    if says(&["closed", "reset"]) {
-        return "The agent closes connections of sources that it does not allow: the controller probably reads from another address than that of its URL. Find it in the controller's words or with tcpdump, and allow it with --allow ADDRESS.".to_owned();
-    }
-    if says(&["refused"]) {
-        return format!(
-            "Nothing takes connections at {address}, or a packet filter rejects them: does the agent run with this configuration, and is TCP {bootstrap} and {tcp} let through?"
-        );
+    match code {
+        "another_agent" => {
+            return format!(
+                "Another agent than this one is at {address}: is the address right (--address), and did this agent read its configuration after it was written?"
+            );
+        }
+        "no_route" => {
+            return format!(
+                "The controller's host has no route to {address}: check the routes there, or give an address that it reaches with --address."
+            );
+        }
+        "resolve" => {
+            return format!(
+                "The controller's host knows no address of this name: give one that it reaches, instead of {address}, with --address."
+            );
+        }
+        "closed" => {
+            return "The agent closes connections of sources that it does not allow: the controller probably reads from another address than that of its URL. Find it in the controller's words or with tcpdump, and allow it with --allow ADDRESS.".to_owned();
+        }
+        "refused" => {
+            return format!(
+                "Nothing takes connections at {address}, or a packet filter rejects them: does the agent run with this configuration, and is TCP {bootstrap} and {tcp} let through?"
+            );
+        }
+        _ => {}
     }
     if local {
         return "Nothing stands between them but this host itself: does the agent's log say more?".to_owned();
@@ -43,18 +50,20 @@ mod tests {
     #[test]
     fn each_failure_has_its_probable_cause() {
         let mut config = Config::default();
-        for (what, part) in [
-            ("10.0.0.3:7177 denies the token: no", "Another agent"),
-            ("10.0.0.3:7177: bootstrap endpoint: Network is unreachable (os error 101)", "no route to 10.0.0.3:7177"),
-            ("10.0.0.3:7177 closed the connection before its TLS handshake was complete", "--allow"),
-            ("10.0.0.3:7177: bootstrap endpoint: Connection refused", "Nothing takes connections"),
-            ("10.0.0.3:7177: no bootstrap endpoint within 2s", "firewall rules above (TCP 7177 and 7178)"),
+        for (code, part) in [
+            ("another_agent", "Another agent"),
+            ("no_route", "no route to 10.0.0.3:7177"),
+            ("resolve", "no address of this name"),
+            ("closed", "--allow"),
+            ("refused", "Nothing takes connections"),
+            ("timeout", "firewall rules above (TCP 7177 and 7178)"),
+            ("", "firewall rules above"),
         ] {
-            let advice = unread(what, "10.0.0.3:7177", &config, false);
+            let advice = unread(code, "10.0.0.3:7177", &config, false);
             assert!(advice.contains(part), "{advice}");
         }
         config.kernel.devices = vec!["eth0".into()];
-        assert!(unread("no answer", "a:1", &config, false).contains("UDP 7179"));
-        assert!(unread("no answer", "a:1", &config, true).contains("log"));
+        assert!(unread("silent", "a:1", &config, false).contains("UDP 7179"));
+        assert!(unread("silent", "a:1", &config, true).contains("log"));
     }
 }

@@ -18,6 +18,25 @@ use super::url::Url;
 const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
+/// Longest text that is taken from an answer, characters: it is shown to an operator, on a terminal.
+const MAX_TEXT_CHARS: usize = 1000;
+/// Most entries that are taken of a list or an object.
+const MAX_ENTRIES: usize = 64;
+
+/// A controller's answer as it may be shown: nothing in it moves a cursor or fills a screen.
+fn tame(value: Value) -> Value {
+    let text = |text: &str| -> String {
+        let plain = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+        text.chars().take(MAX_TEXT_CHARS).map(plain).collect()
+    };
+    match value {
+        Value::String(string) => Value::String(text(&string)),
+        Value::Array(list) => list.into_iter().take(MAX_ENTRIES).map(tame).collect(),
+        Value::Object(map) => map.into_iter().take(MAX_ENTRIES).map(|(key, value)| (text(&key), tame(value))).collect(),
+        other => other,
+    }
+}
+
 /// What to do with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
@@ -37,6 +56,12 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Whether it is a controller's refusal: those have a sentence.
+    #[must_use]
+    pub fn is_controllers(&self) -> bool {
+        self.body.get("error").is_some_and(Value::is_string)
+    }
+
     /// The controller's own words on what is wrong.
     #[must_use]
     pub fn error(&self) -> String {
@@ -105,7 +130,7 @@ impl Client {
         }
         let text = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_string();
         let text = text.map_err(|error| failed(&error))?;
-        Ok(Answer { status, body: serde_json::from_str(&text).unwrap_or(Value::Null) })
+        Ok(Answer { status, body: tame(serde_json::from_str(&text).unwrap_or(Value::Null)) })
     }
 }
 
@@ -182,6 +207,22 @@ mod tests {
             let result = ask(&Client::new(&url, None).unwrap());
             (result, server.join().unwrap())
         })
+    }
+
+    #[test]
+    fn a_hostile_controller_moves_no_cursor_and_fills_no_screen() {
+        let long = "x".repeat(100_000);
+        let nasty = serde_json::json!({
+            "error": format!("\u{1b}[2J\u{7}\r{long}"), "notes": vec!["\u{9b}31m"; 5_000], "\u{1b}c": {"deep": ["\n"]}, "regions": 7,
+        });
+        let tamed = tame(nasty);
+        let text = tamed.to_string();
+        assert!(!text.chars().any(char::is_control) && !text.contains("\\u00") && !text.contains("\\n"), "{text}");
+        assert_eq!(tamed["error"].as_str().unwrap().chars().count(), MAX_TEXT_CHARS);
+        assert_eq!((tamed["notes"].as_array().unwrap().len(), &tamed["regions"]), (MAX_ENTRIES, &7.into()));
+        // Deeper than anybody means it: no answer, and no stack that overflows.
+        let deep = "[".repeat(1 << 20);
+        assert!(serde_json::from_str::<Value>(&deep).is_err());
     }
 
     #[test]

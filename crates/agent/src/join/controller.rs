@@ -54,13 +54,22 @@ pub struct Accepted {
     pub notes: Vec<String>,
 }
 
+/// Why the controller cannot read the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unread {
+    /// In its words.
+    pub what: String,
+    /// Its code; empty of a controller that has none.
+    pub code: String,
+}
+
 /// What the controller thinks of a host.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
     /// The test read succeeded; the answer as it came, too.
     Accepted(Box<Accepted>, Value),
     /// The token is good, the test read failed.
-    Unread(String),
+    Unread(Unread),
 }
 
 impl Registration {
@@ -76,7 +85,10 @@ impl Registration {
                 Ok(accepted) => Ok(Verdict::Accepted(Box::new(accepted), answer.body)),
                 Err(error) => Err(refused(&answer, format!("its answer is not understood ({error})"), UPGRADE)),
             },
-            502 if answer.body.get("error").is_some() => Ok(Verdict::Unread(answer.error())),
+            502 if answer.is_controllers() => {
+                let code = answer.body.get("code").and_then(Value::as_str).unwrap_or_default().to_owned();
+                Ok(Verdict::Unread(Unread { what: answer.error(), code }))
+            }
             status => Err(refused(&answer, answer.error(), advice(status))),
         }
     }
@@ -91,7 +103,7 @@ pub fn delete(client: &Client, name: &str, token: &str) -> Result<bool, JoinErro
     let answer = client.ask(Method::Delete, &format!("{TARGETS}/{}", segment(name)), None, &body)?;
     match answer.status {
         200..300 => Ok(true),
-        404 => Ok(false),
+        404 if answer.is_controllers() => Ok(false),
         401 | 403 => Err(refused(
             &answer,
             answer.error(),
@@ -103,7 +115,11 @@ pub fn delete(client: &Client, name: &str, token: &str) -> Result<bool, JoinErro
 
 const UPGRADE: &str = "is this an Onlooker controller, and of a version that hosts can join?";
 
+/// No Onlooker controller answers without a sentence of its own.
+const PROXY: &str = "this is not a controller's answer: a proxy, or another server, answers in its place; give the URL under which the controller's /api/v1/status can be had, with the proxy's path before it";
+
 fn refused(answer: &Answer, what: String, advice: &'static str) -> JoinError {
+    let advice = if answer.is_controllers() || answer.status == 200 { advice } else { PROXY };
     JoinError::Refused { status: answer.status, what, advice }
 }
 
@@ -142,6 +158,19 @@ mod tests {
             serde_json::to_value(&registration).unwrap(),
             serde_json::json!({"name": "web-3", "address": "10.0.0.3:7177", "token": "onlk1.a.b", "labels": {"dc": "a"}, "replace": false, "dry_run": true})
         );
+    }
+
+    #[test]
+    fn a_proxys_answer_is_not_taken_for_the_controllers() {
+        let advice_of = |status, body| match refused(&Answer { status, body }, String::new(), advice(status)) {
+            JoinError::Refused { advice, .. } => advice,
+            other => panic!("{other}"),
+        };
+        for status in [401, 403, 404, 502] {
+            assert_eq!(advice_of(status, Value::Null), PROXY);
+            assert_eq!(advice_of(status, serde_json::json!({"message": "no route"})), PROXY);
+            assert_eq!(advice_of(status, serde_json::json!({"error": "no"})), advice(status));
+        }
     }
 
     #[test]

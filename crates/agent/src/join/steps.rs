@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::arguments::{self, Options, TOKEN_VARIABLE};
 use super::client::Client;
-use super::controller::{Accepted, Registration, Verdict};
+use super::controller::{Accepted, Registration, Unread, Verdict};
 use super::diff::diff;
 use super::ready::{self, Found};
 use super::record::{self, Joined, Record, Service};
@@ -182,9 +182,9 @@ impl Join<'_> {
                 );
                 self.report.registered(answer);
             }
-            Verdict::Unread(what) if self.options.dry_run && runs => {
+            Verdict::Unread(Unread { what, code }) if self.options.dry_run && runs => {
                 self.report.done("controller", format!("{} takes the token", self.url), Vec::new());
-                let why = advice::unread(&what, address, config, config.bootstrap.listen.ip().is_loopback());
+                let why = advice::unread(&code, address, config, config.bootstrap.listen.ip().is_loopback());
                 self.report.note("controller", format!("as things are, it cannot read this host: {what}"), vec![why]);
             }
             _ => self.report.done("controller", format!("{} answers and takes the token", self.url), Vec::new()),
@@ -376,8 +376,8 @@ impl Join<'_> {
                 self.report.registered(answer);
                 Ok(())
             }
-            Verdict::Unread(what) => {
-                let advice = advice::unread(&what, address, config, config.bootstrap.listen.ip().is_loopback());
+            Verdict::Unread(Unread { what, code }) => {
+                let advice = advice::unread(&code, address, config, config.bootstrap.listen.ip().is_loopback());
                 Err(JoinError::Unread { what, advice })
             }
         }

@@ -14,11 +14,17 @@ const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("2");
 pub(super) struct Failure {
     status: StatusCode,
     message: String,
+    /// For programs, where they are to tell such failures apart.
+    code: Option<&'static str>,
 }
 
 impl Failure {
     pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
+        Self { status, message: message.into(), code: None }
+    }
+
+    pub(super) fn with_code(self, code: &'static str) -> Self {
+        Self { code: Some(code), ..self }
     }
 
     pub(super) fn bad(message: impl Into<String>) -> Self {
@@ -34,7 +40,11 @@ impl Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let again = matches!(self.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
-        let mut response = (self.status, Json(json!({ "error": self.message }))).into_response();
+        let mut body = json!({ "error": self.message });
+        if let Some(code) = self.code {
+            body["code"] = code.into();
+        }
+        let mut response = (self.status, Json(body)).into_response();
         if again {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_S);
         }

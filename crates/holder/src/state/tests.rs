@@ -131,6 +131,36 @@ fn the_same_name_and_memory_have_the_same_key_and_others_are_refused() {
 }
 
 #[test]
+fn readers_that_say_goodbye_make_room_and_nobody_else_loses_his() {
+    let mut bench = Bench::new(8, 4);
+    bench.hello(HERE).unwrap();
+    let part = |bench: &mut Bench, reader: u8, queue_pair| match bench
+        .ask(Request::Part { reader: Id([reader; 16]), queue_pair })
+    {
+        Ok(Answer::Parted(parted)) => Ok((parted.pairs, parted.copies)),
+        Ok(other) => panic!("{other:?}"),
+        Err(refusal) => Err(refusal.code),
+    };
+    let stays = bench.copied(1, 4096);
+    for round in 0..300 {
+        let number = bench.pair(2, 100 + round).unwrap();
+        assert_eq!(part(&mut bench, 2, 100 + round), Ok((1, 1)));
+        assert_eq!(bench.ended(), [Ended::Pair(number)]);
+    }
+    // Who has come again is not ended by the goodbye of before, and nobody by another's.
+    let again = bench.pair(3, 500).unwrap();
+    let number = bench.pair(3, 501).unwrap();
+    assert_eq!(bench.ended(), [Ended::Pair(again)]);
+    assert_eq!(part(&mut bench, 3, 500), Err(Code::Unknown));
+    assert_eq!(part(&mut bench, 4, 501), Err(Code::Unknown));
+    assert!(bench.ended().is_empty());
+    assert_eq!((part(&mut bench, 3, 501), bench.ended()), (Ok((1, 1)), vec![Ended::Pair(number)]));
+    assert_eq!((part(&mut bench, 1, 17), bench.ended()), (Ok((0, 0)), vec![Ended::Pair(stays)]));
+    let counters = bench.status().counters;
+    assert_eq!((counters.pairs_parted, counters.pairs_replaced, counters.pairs_evicted), (302, 1, 0));
+}
+
+#[test]
 fn only_memory_that_cannot_shrink_and_is_long_enough_is_registered() {
     let mut bench = Bench::open();
     let unsealed = memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
