@@ -4,7 +4,7 @@
 //! The last close of a descriptor can block for as long as its sender likes: a TCP socket with SO_LINGER and unsent data, a file
 //! whose file system waits at flush. A socket closed with packets unread closes the descriptors in them in the same way, and so does
 //! a receive whose control buffer is too small: the kernel drops these files in the receiver's context (fput, task work).
-//! So received descriptors and programs' sockets end here: on at most [`MAX_THREADS`] threads, which live only while there is work.
+//! So received descriptors and programs' sockets end here: on at most `MAX_THREADS` threads, which live only while there is work.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;

@@ -2,7 +2,7 @@
 //! The HTTP interface (docs/http.md).
 //!
 //! Handlers look at the fleet and at the store; none of them can hold up the processing thread for longer than one host's lock is held for a look. Nothing that a client
-//! does is without a bound: [`limits`] has them all, [`serve`] keeps those of connections, [`turns`] those of queries, [`guard`] tells whose requests they are.
+//! does is without a bound: `limits` has them all, `serve` keeps those of connections, `turns` those of queries, `guard` tells whose requests they are.
 
 mod answer;
 mod fold;
