@@ -364,15 +364,6 @@ impl Card {
         (link.control_rkey, link.problem) = (rkey, None);
     }
 
-    /// A slab is no more; where it was.
-    pub fn end(&mut self, slab: u32) -> Option<Held> {
-        let held = self.slabs.remove(&slab)?;
-        if held.rkey.is_some() {
-            self.call(|holder| holder.end(&name(slab)));
-        }
-        Some(held)
-    }
-
     /// Ends what is registered of slabs that are not there any more.
     pub fn end_others(&mut self, is_there: impl Fn(u32) -> bool) {
         let gone: Vec<u32> = self.slabs.keys().copied().filter(|slab| !is_there(*slab)).collect();

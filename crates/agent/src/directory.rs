@@ -206,6 +206,12 @@ impl Directory {
         Self { control, bytes, served, addresses, slots, kernel, card: None, pushed, counters: None }
     }
 
+    /// Entries that there can be: regions and schemas.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.control.capacity()
+    }
+
     /// A device that shall answer beside the kernel responder, as soon as its holder is there.
     pub fn set_card(&mut self, card: Option<Card>) {
         self.card = card.filter(|_| self.kernel.is_some());
@@ -305,13 +311,6 @@ impl Directory {
             let _ = self.control.replace(slot.slot, &Entry::Region(slot.entry.clone()), now_ns);
         }
         self.slots.insert(id, slot);
-    }
-
-    /// A slab is no more.
-    pub fn slab_ended(&mut self, slab: u32) {
-        if let Some(held) = self.card.as_mut().and_then(|card| card.end(slab)) {
-            self.addresses.give_span(held.va);
-        }
     }
 
     /// Where failures are counted, from now on.

@@ -32,6 +32,9 @@ use memory::{Slab, adopted_memory};
 /// First id of programs' regions; those below are the agent's own.
 pub const FIRST_REGION_ID: u32 = onlooker_region::limits::FIRST_PROGRAM_REGION;
 
+/// Entries of the directory that are kept for the agent's own regions and their schemas, or half of a small one.
+const OWN_ENTRIES: u32 = 128;
+
 /// Everything that requests change.
 pub struct Registration {
     registry: Registry,
@@ -60,8 +63,9 @@ impl Registration {
     /// Without regions yet.
     #[must_use]
     pub fn new(config: &Config, directory: Directory, policy: Policy, counters: Counters) -> Self {
+        let entries = directory.capacity() - OWN_ENTRIES.min(directory.capacity() / 2);
         Self {
-            registry: Registry::new(config.quota.clone(), config.limits.clone(), FIRST_REGION_ID),
+            registry: Registry::new(config.quota.clone(), config.limits.clone(), entries, FIRST_REGION_ID),
             directory,
             policy,
             counters,
@@ -386,13 +390,10 @@ impl Registration {
         self.counters.add(Counter::RegionsEnded, 1);
     }
 
+    /// A user has no regions and no connections any more, and its slab is not kept.
     fn drop_slab(&mut self, uid: Option<u32>) {
-        let Some(Slab::Kernel(slab)) = uid.and_then(|uid| self.slabs.remove(&uid)) else { return };
-        self.directory.slab_ended(slab.index());
-        if let (Some(kernel), Some(uid)) = (self.directory.kernel(), uid)
-            && kernel.remove_slab(uid).is_err()
-        {
-            self.counters.add(Counter::KernelErrors, 1);
+        if let Some(uid) = uid {
+            self.slabs.remove(&uid);
         }
     }
 

@@ -153,6 +153,8 @@ struct Connection {
 pub struct Registry {
     quota: Quota,
     limits: Limits,
+    /// Entries of the directory that are programs'.
+    entries: u32,
     users: BTreeMap<u32, User>,
     connections: BTreeMap<ConnectionId, Connection>,
     regions: BTreeMap<u32, Region>,
@@ -184,12 +186,13 @@ fn no_region(id: u32) -> Refusal {
 }
 
 impl Registry {
-    /// An empty registry; ids begin at `first_id` (the agent's own regions come before).
+    /// An empty registry for a directory with so many entries for programs; ids begin at `first_id` (the agent's own regions come before).
     #[must_use]
-    pub fn new(quota: Quota, limits: Limits, first_id: u32) -> Self {
+    pub fn new(quota: Quota, limits: Limits, entries: u32, first_id: u32) -> Self {
         Self {
             quota,
             limits,
+            entries,
             users: BTreeMap::new(),
             connections: BTreeMap::new(),
             regions: BTreeMap::new(),
@@ -360,6 +363,7 @@ impl Registry {
         if self.bytes().saturating_add(bytes) > self.quota.bytes.as_bytes() {
             return Err(over(format!("region memory of all users has reached {} ([quota] bytes)", self.quota.bytes)));
         }
+        let free = self.free_entries();
         let (max_regions, max_bytes) = (self.quota.regions_per_user, self.quota.bytes_per_user);
         let user = self.users.get_mut(&owner.uid).ok_or_else(|| no_region(0))?;
         if user.regions >= max_regions {
@@ -370,6 +374,7 @@ impl Registry {
             )));
         }
         user.check_schema_quota(owner.uid, &wanted.schema, &self.quota, now_ns)?;
+        user.check_share(owner.uid, 1, &wanted.schema, free)?;
         let taken = user.taken();
         let full = || {
             let hint = "freed memory cannot be given out before the reuse delay is over";
@@ -480,7 +485,9 @@ impl Registry {
             return Err(Refusal::new(Code::Schema, message));
         }
         let uid = region.owner.uid;
+        let free = self.free_entries();
         let user = self.users.get_mut(&uid).ok_or_else(|| no_region(id))?;
+        user.check_share(uid, 0, schema, free)?;
         user.check_schema_quota(uid, schema, &self.quota, now_ns)
     }
 
@@ -562,6 +569,10 @@ impl Registry {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.len()
+    }
+
+    fn free_entries(&self) -> u32 {
+        self.entries.saturating_sub(self.users.values().map(User::entries).sum())
     }
 
     fn orphan(&mut self, id: u32, until_ns: u64, resumable: bool) {

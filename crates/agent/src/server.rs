@@ -42,12 +42,15 @@ use crate::tcp::Responder;
 
 /// Events taken at once.
 const EVENTS: usize = 32;
-/// Descriptors that may wait to be closed; while there are more, whoever sends a packet loses its connection.
+/// Descriptors of a user that may wait to be closed; while there are more, whichever of its programs sends a packet loses its connection.
 const MAX_CLOSING: usize = 512;
 /// Refused programs that may wait with their first packet still unsent; more are closed at once.
 const MAX_REFUSED: usize = 16;
 /// Pause of the loop when not even the reserve is left.
 const NO_DESCRIPTOR_PAUSE: Duration = Duration::from_millis(10);
+/// How often, and after which pauses, the reserve's descriptor is taken back from what was closed.
+const RESERVE_TRIES: u32 = 10;
+const RESERVE_PAUSE: Duration = Duration::from_micros(100);
 /// TCP connections accepted in one event, so that a flood of them does not hold up programs.
 const ACCEPTS: usize = 16;
 
@@ -320,7 +323,11 @@ impl Loop {
                 return shed(
                     &mut self.reserve,
                     &error,
-                    || closing::close(seqpacket::accept(listener)),
+                    || {
+                        seqpacket::accept(listener)
+                            .into_iter()
+                            .for_each(|socket| closing::close(closing::user_of(&socket), [socket]))
+                    },
                     &self.server.counters,
                     Counter::ConnectRefusedInternal,
                 );
@@ -329,19 +336,19 @@ impl Loop {
         let counters = &self.server.counters;
         let id = self.next;
         self.next += 1;
+        let uid = closing::user_of(&socket);
         let entered = match peer::identify(&socket) {
             Ok(_) if self.connections.len() >= self.server.max_connections => Err(Refusal::new(
                 Code::Quota,
                 "the agent has no descriptors left for another program: raise LimitNOFILE of its unit",
             )),
             Ok(Connected { peer, program, groups, pidfd }) => {
-                let uid = peer.uid;
-                self.server.registration.connect(id, peer, &groups).map(|()| (program, uid, pidfd))
+                self.server.registration.connect(id, peer, &groups).map(|()| (program, pidfd))
             }
             Err(refusal) => Err(refusal),
         };
         let connection = match entered {
-            Ok((program, uid, pidfd)) => {
+            Ok((program, pidfd)) => {
                 counters.add(Counter::Accepted, 1);
                 Connection { socket, _pidfd: Some(pidfd), program, uid, greeting: Greeting::Awaited, bad_packets: 0 }
             }
@@ -355,11 +362,11 @@ impl Loop {
                     1,
                 );
                 if self.refused >= MAX_REFUSED {
-                    return closing::close([socket]);
+                    return closing::close(uid, [socket]);
                 }
                 self.refused += 1;
                 let greeting = Greeting::Refused(refusal);
-                Connection { socket, _pidfd: None, program: String::new(), uid: 0, greeting, bad_packets: 0 }
+                Connection { socket, _pidfd: None, program: String::new(), uid, greeting, bad_packets: 0 }
             }
         };
         let watch = |fd: &OwnedFd, token| epoll::add(&self.epoll, fd, EventData::new_u64(token), EventFlags::IN);
@@ -415,7 +422,7 @@ impl Loop {
 
     fn packet(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        if closing::waiting() > MAX_CLOSING {
+        if closing::waiting(connection.uid) > MAX_CLOSING {
             return self.close(id, Counter::ClosedBadPackets);
         }
         let packet = match seqpacket::receive(&connection.socket, &mut self.buffer) {
@@ -425,11 +432,11 @@ impl Loop {
         };
         // An empty packet and the end of the connection look alike (seqpacket in unix(7)); neither is a request.
         if packet.bytes == 0 && !packet.truncated {
-            closing::close(packet.descriptors);
+            closing::close(connection.uid, packet.descriptors);
             return self.close(id, Counter::ClosedEnd);
         }
         if let Greeting::Refused(refusal) = &connection.greeting {
-            closing::close(packet.descriptors);
+            closing::close(connection.uid, packet.descriptors);
             let answer = encode(&Err(refusal.clone()));
             let _ = seqpacket::send(&connection.socket, &answer, None);
             return self.close(id, Counter::ClosedEnd);
@@ -453,7 +460,7 @@ impl Loop {
                 ),
             }
         };
-        closing::close(packet.descriptors);
+        closing::close(connection.uid, packet.descriptors);
         self.answer(id, &reply);
     }
 
@@ -477,7 +484,7 @@ impl Loop {
         let Some(connection) = self.connections.remove(&id) else { return };
         let _ = epoll::delete(&self.epoll, &connection.socket);
         // Its packets may have descriptors whose close waits. The pidfd goes here, and with it out of epoll: nobody else has it.
-        closing::close([connection.socket]);
+        closing::close(connection.uid, [connection.socket]);
         self.server.counters.add(reason, 1);
         self.server.counters.set(Counter::Connections, self.connections.len() as u64);
         if matches!(connection.greeting, Greeting::Refused(_)) {
@@ -522,7 +529,14 @@ fn shed(
             std::thread::sleep(NO_DESCRIPTOR_PAUSE);
         }
         accept_and_close();
-        *reserve = File::open("/dev/null").ok();
+        // Another thread closes it, most often at once.
+        for _ in 0..RESERVE_TRIES {
+            *reserve = File::open("/dev/null").ok();
+            if reserve.is_some() {
+                break;
+            }
+            std::thread::sleep(RESERVE_PAUSE);
+        }
         counters.add(counter, 1);
     }
 }

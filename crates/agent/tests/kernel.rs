@@ -6,12 +6,13 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::world::{KernelReader, Seen, World, run};
-use common::{Client, Place, Program, eventually};
+use common::{Client, Place, Program, eventually, schema};
 use onlooker_agent::units::{Size, Span};
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP};
 use serde_json::json;
@@ -121,7 +122,7 @@ fn what_ends_while_no_agent_runs_ends_after_grace() {
         let names: Vec<String> = reader.regions().into_iter().map(|seen| seen.entry.name).collect();
         (!names.iter().any(|name| name == "mortal" || name == "waiting")).then_some(())
     });
-    eventually("the end of the slab", || (world.pinned().slabs().unwrap() == [0, 1]).then_some(()));
+    assert_eq!(world.pinned().slabs().unwrap(), [0, 1, 2], "the user may still have its slab");
     let regions = reader.regions().len() + 1;
     assert_eq!(world.pinned().regions().unwrap().len(), regions, "the control region and the agent's own");
     drop(agent);
@@ -257,6 +258,28 @@ fn devices_come_and_go() {
     assert_eq!(capabilities(agent.pid(), "CapPrm"), KEPT);
     let (status, log) = agent.terminate();
     assert!(status.success() && !log.contains("warning"), "{log}");
+}
+
+#[test]
+fn whoever_leaves_and_comes_again_gets_no_more_memory() {
+    let Some(world) = World::new() else { return };
+    let place = world.place(&["lo"], |_| ());
+    let agent = place.start();
+    // Descriptors keep slabs of the kernel alive, whatever becomes of their connections.
+    let mut kept = Vec::new();
+    for _ in 0..10 {
+        let client = agent.client();
+        client.send(json!({"op": "create", "name": "kept", "schema": schema(1)}).to_string().as_bytes(), None).unwrap();
+        let (answer, slab) = client.receive().unwrap();
+        assert_eq!(answer["ok"], true, "{answer}");
+        kept.push(slab.unwrap());
+    }
+    let id = |slab: &OwnedFd| {
+        let told = fs::read_to_string(format!("/proc/self/fdinfo/{}", slab.as_raw_fd())).unwrap();
+        told.lines().find_map(|line| line.strip_prefix("map_id:")).unwrap().trim().to_owned()
+    };
+    assert!(kept.iter().all(|slab| id(slab) == id(&kept[0])), "one array");
+    assert_eq!(world.pinned().slabs().unwrap(), [0, 1, 2]);
 }
 
 #[test]

@@ -300,6 +300,10 @@ fn descriptors_that_cannot_be_adopted() {
     assert_eq!(refused(&client.adopt(&request(0), &unsealed)), "bad_descriptor", "half sealed");
     let file = std::fs::File::open("/proc/self/exe").unwrap();
     assert_eq!(refused(&client.adopt(&request(0), &file)), "bad_descriptor");
+    let large = sealed_memfd("large", 1 << 30).unwrap();
+    let answer = client.adopt(&request(0), &large);
+    assert_eq!(refused(&answer), "bad_descriptor");
+    assert!(answer["message"].as_str().unwrap().contains("a memfd of their own"), "{answer}");
     let short = sealed_memfd("short", 1024).unwrap();
     assert_eq!(refused(&client.adopt(&request(0), &short)), "bad_descriptor");
     assert_eq!(refused(&client.adopt(&request(7 * 1024), &good)), "bad_descriptor");

@@ -196,14 +196,15 @@ fn is_trusted(peer: &UCred) -> Result<(), Refusal> {
 /// so no more are taken, and those that are there are thrown away.
 fn refuse(socket: OwnedFd, refusal: Refusal) {
     let _ = shutdown(&socket, Shutdown::Read);
+    let uid = closing::user_of(&socket);
     let mut scrap = [0; 64];
     while let Ok(packet) = seqpacket::receive(&socket, &mut scrap)
         && packet.bytes > 0
     {
-        closing::close(packet.descriptors);
+        closing::close(uid, packet.descriptors);
     }
     let _ = seqpacket::send(&socket, &protocol::encode(&Err(refusal)), None);
-    closing::close([socket]);
+    closing::close(uid, [socket]);
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::identity::StateDir;
 use crate::{kernel, listen};
 
 /// What the agent and its token command keep in the state directory.
-const STATE: [&str; 3] = ["identity.pem", "token-secret", "machine-id"];
+const STATE: [&str; 4] = ["identity.pem", "token-secret", "keys", "machine-id"];
 
 struct Undo<'a> {
     dry_run: bool,

@@ -365,16 +365,6 @@ impl Kernel {
         index.map(|index| UserSlab::of(self.pinned.slab(index)?)).transpose()
     }
 
-    /// A user has no regions any more.
-    ///
-    /// # Errors
-    /// A table that cannot be changed; what is left is removed at the next start.
-    pub fn remove_slab(&self, uid: u32) -> Result<(), KernelError> {
-        let Some(index) = self.header.borrow_mut().slabs.remove(&uid) else { return Ok(()) };
-        self.put_header()?;
-        Ok(self.pinned.remove_slab(index)?)
-    }
-
     /// Makes the slab of tables, of at least so many bytes; one that an earlier agent has left ends.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::map::{Map, sealed_memfd};
 use onlooker_region::slab::{PAGE_BYTES, Range};
-use rustix::fs::{FallocateFlags, SealFlags, SeekFrom, fallocate, fcntl_get_seals, fstatfs, seek};
+use rustix::fs::{FallocateFlags, SealFlags, SeekFrom, fallocate, fcntl_get_seals, fstat, fstatfs, seek};
 
 use super::internal;
 use crate::kernel::UserSlab;
@@ -15,6 +15,10 @@ use crate::protocol::{Code, Refusal};
 
 /// `f_type` of memfds that are not of huge pages (statfs(2)). Huge pages can be missing at the moment of access, which would kill the agent.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
+
+/// The largest memfd that is adopted, in whole or in part: its holes are looked for and its pages given back on the main thread, which takes a few
+/// milliseconds for so many.
+const MAX_ADOPTED_FILE_BYTES: u64 = 128 << 20;
 
 /// A user's slab.
 pub(super) enum Slab {
@@ -104,6 +108,14 @@ pub(super) fn adopted_memory(descriptor: &OwnedFd, offset: u64, bytes: u64) -> R
     let kind = fstatfs(descriptor).map_err(|errno| bad(format!("fstatfs: {errno}")))?.f_type;
     if kind != TMPFS_MAGIC {
         return Err(bad("not a memfd of ordinary pages: make it with memfd_create, without MFD_HUGETLB".into()));
+    }
+    let file = fstat(descriptor).map_err(|errno| bad(format!("fstat: {errno}")))?;
+    if u64::try_from(file.st_size).unwrap_or(u64::MAX) > MAX_ADOPTED_FILE_BYTES {
+        let message = format!(
+            "the memfd has {} bytes, at most {MAX_ADOPTED_FILE_BYTES} are adopted: keep counters in a memfd of their own",
+            file.st_size
+        );
+        return Err(bad(message));
     }
     let page = offset / PAGE_BYTES * PAGE_BYTES;
     let length = bytes.checked_add(offset - page).ok_or_else(|| bad("offset and length overflow".into()))?;

@@ -8,6 +8,7 @@ use super::*;
 use crate::units::{Size, Span};
 
 const PAGE: u64 = 4096;
+const ENTRIES: u32 = 1000;
 
 fn registry() -> Registry {
     let quota = Quota {
@@ -18,7 +19,7 @@ fn registry() -> Registry {
         regions: 10,
         bytes: Size::from_bytes(12 * PAGE),
     };
-    Registry::new(quota, Limits { grace: Span::from_ns(50), reuse_delay: Span::from_ns(20) }, 5)
+    Registry::new(quota, Limits { grace: Span::from_ns(50), reuse_delay: Span::from_ns(20) }, ENTRIES, 5)
 }
 
 fn peer(uid: u32, pid: u32) -> Peer {
@@ -127,6 +128,31 @@ fn a_kept_slab_is_its_users_for_ever() {
     registry.create(2, wanted("b", schema(1, 4)), 9, 1).unwrap();
     let refused = registry.create(2, wanted("c", schema(1, 4)), 9, 1).unwrap_err();
     assert!(refused.message.contains("do not fit"), "what was handed out before still rests: {}", refused.message);
+}
+
+#[test]
+fn one_user_leaves_others_their_share_of_the_directory() {
+    let mut registry = registry();
+    registry.entries = 12;
+    registry.connect(1, peer(7, 100)).unwrap();
+    registry.connect(2, peer(8, 200)).unwrap();
+    let mut create = |connection, number: u8| {
+        let name = format!("n{number}");
+        registry.create(connection, wanted(&name, schema(number, 1)), 9, 0).map(|created| created.id)
+    };
+    let first = create(1, 0).unwrap();
+    create(1, 1).unwrap();
+    create(1, 2).unwrap();
+    let refusal = create(1, 3).unwrap_err();
+    assert!(refusal.code == Code::Quota && refusal.message.contains("[kernel] control"), "{refusal:?}");
+    create(2, 4).unwrap();
+    assert_eq!(code(create(2, 5)), Code::Quota);
+    assert_eq!(
+        code(registry.check_update(1, first, Some(&schema(6, 1)), 0)),
+        Code::Quota,
+        "a schema has an entry, too"
+    );
+    registry.check_update(1, first, Some(&schema(2, 1)), 0).unwrap();
 }
 
 #[test]

@@ -68,6 +68,25 @@ impl User {
         self.ranges.used() + self.adopted_bytes
     }
 
+    /// Entries of the directory: regions, and schemas.
+    pub(super) fn entries(&self) -> u32 {
+        self.regions + u32::try_from(self.schemas.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether so many regions more, and their schema, leave others their share of the directory: nobody may have more of its
+    /// entries than are free then, so that one user alone gets half of them at most.
+    pub(super) fn check_share(&self, uid: u32, regions: u32, schema: &SchemaRef, free: u32) -> Result<(), Refusal> {
+        let more = regions + u32::from(!self.schemas.contains_key(&schema.id));
+        let entries = self.entries();
+        if more > 0 && entries + more > free.saturating_sub(more) {
+            return Err(over(format!(
+                "user {uid} has {entries} entries of the directory, regions and schemas, and {free} are free: nobody gets more \
+                 than are left for others; let regions share schemas, or the operator raises [kernel] control"
+            )));
+        }
+        Ok(())
+    }
+
     /// Bytes that a schema would add.
     fn added_schema_bytes(&self, schema: &SchemaRef) -> u64 {
         if self.schemas.contains_key(&schema.id) { 0 } else { schema.control_bytes() }

@@ -111,6 +111,12 @@ impl<M: AsRef<[AtomicU64]>> ControlWriter<M> {
         self.header.live
     }
 
+    /// Entries that there can be.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.max_entry_blocks.saturating_mul(u32::try_from(ENTRIES_PER_BLOCK).unwrap_or(u32::MAX))
+    }
+
     /// Adds an entry and returns its slot.
     ///
     /// # Errors
