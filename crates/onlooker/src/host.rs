@@ -5,7 +5,7 @@ use crate::token::SourceError;
 use onlooker_bootstrap::{DEFAULT_PORT, Id, Token};
 use onlooker_controller::target::parse_address;
 use onlooker_region::Block;
-use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, bootstrap_with, resolve};
+use onlooker_transport::bootstrap::{Bootstrapped, Parting, bootstrap, bootstrap_with, resolve};
 use onlooker_transport::clock::steady_ns;
 use onlooker_transport::drive::{DriveError, read_host, read_one};
 use onlooker_transport::reader::{Limits, Mirror, ReadError, Session};
@@ -131,11 +131,13 @@ pub(crate) struct Way {
     mirror: Option<Box<dyn Mirror + Send>>,
     /// Why it is not what was tried first. Whoever owns the terminal says it.
     pub(crate) instead: Option<String>,
+    /// The host's queue pair, which ends with this.
+    _parting: Option<Parting>,
 }
 
 impl Way {
     fn new(pair: Pair, address: SocketAddr, requester: impl Requester + 'static) -> Self {
-        Self { pair, address, requester: Box::new(requester), mirror: None, instead: None }
+        Self { pair, address, requester: Box::new(requester), mirror: None, instead: None, _parting: None }
     }
 }
 
@@ -177,11 +179,15 @@ pub(crate) fn verbs_verbs(
     token: &Token,
     timeout: Duration,
 ) -> Result<(Bootstrapped, Way), HostError> {
-    let ask = |request| bootstrap_with(&[told.peer], token, READER, Some(request), timeout);
+    let mut parting = None;
+    let ask = |request| {
+        parting = Some(Parting::new(told.peer, token, READER, &request));
+        bootstrap_with(&[told.peer], token, READER, Some(request), timeout)
+    };
     let (told, mut requester) = verbs::connect(told, reader_id()?, ask)?;
     let (mirror, problem) = (requester.mirror(), requester.copy_problem().map(ToString::to_string));
     let way = Way::new(Pair::VERBS_VERBS, roce(&told), requester);
-    Ok((told, Way { mirror, instead: problem, ..way }))
+    Ok((told, Way { mirror, instead: problem, _parting: parting, ..way }))
 }
 
 /// By this process to the host's RDMA device, otherwise as [`verbs_verbs`].
@@ -190,10 +196,14 @@ pub(crate) fn soft_verbs(
     token: &Token,
     timeout: Duration,
 ) -> Result<(Bootstrapped, Way), HostError> {
-    let ask = |request| bootstrap_with(&[told.peer], token, READER, Some(request), timeout);
+    let mut parting = None;
+    let ask = |request| {
+        parting = Some(Parting::new(told.peer, token, READER, &request));
+        bootstrap_with(&[told.peer], token, READER, Some(request), timeout)
+    };
     let (told, requester) = packet::connect(told, reader_id()?, ask)?;
     let address = roce(&told);
-    Ok((told, Way::new(Pair::SOFT_VERBS, address, requester)))
+    Ok((told, Way { _parting: parting, ..Way::new(Pair::SOFT_VERBS, address, requester) }))
 }
 
 /// By this machine's RDMA device to the host's kernel responder.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use onlooker_region::columns::Sample;
+use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::{Acquisition, Group};
 use onlooker_transport::clock::{Moment, Relation};
 use onlooker_transport::reader::Frame;
@@ -220,7 +221,7 @@ impl Sink for FleetSink {
                 left_out.push(frame.entry().identity.word());
             }
         }
-        shown.regions.truncate(reading.frames.iter().count());
+        show_unserved(&mut shown.regions, reading.frames.iter().count(), reading.frames.unserved());
         if let Some(relation) = &shown.relation {
             let boot_ns = utc.of(relation.steady_ns(0));
             shown.entities.boot(boot_ns, utc.of(reading.ended_ns.into()), &host.labels, &mut tell);
@@ -436,10 +437,54 @@ fn show(regions: &mut Vec<Region>, at: usize, frame: &Frame<'_>) {
     regions.push(Region { entry: frame.entry().clone(), acquisition, problem });
 }
 
+/// Behind the regions that were read, those that could not be.
+fn show_unserved(regions: &mut Vec<Region>, at: usize, unserved: &[Arc<RegionEntry>]) {
+    let is_shown = |(old, entry): (&Region, &Arc<RegionEntry>)| Arc::ptr_eq(&old.entry, entry);
+    if regions.len() == at + unserved.len() && regions[at..].iter().zip(unserved).all(is_shown) {
+        return;
+    }
+    regions.truncate(at);
+    regions.extend(unserved.iter().map(|entry| Region {
+        entry: entry.clone(),
+        acquisition: Vec::new(),
+        problem: Some("not read: the responder that this host is read by does not serve it, others do (via)".into()),
+    }));
+}
+
 impl Shown {
     /// Time of the newest values, UTC ns.
     #[must_use]
     pub fn newest_ns(&self) -> Option<u64> {
         self.entities.iter().filter(|(key, _)| !key.is_own()).map(|(_, entity)| entity.time_ns).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Host, World};
+    use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP};
+
+    #[test]
+    fn what_only_other_responders_serve_is_shown_as_not_read() {
+        const QUEUE: &str = r#"{"name":"queue","groups":[{"kind":"guarded","blocks":1,"fields":[
+            {"name":"depth","metric":"gauge","type":"u64"}]}]}"#;
+        let mut world = World::new();
+        let mut host = Host::new(64);
+        host.responders = RESPONDER_KERNEL;
+        let _unserved = host.region(1, "unserved", &[], QUEUE);
+        host.responders = RESPONDER_TCP;
+        let _served = host.region(2, "served", &[], QUEUE);
+        for _ in 0..2 {
+            world.read("web-1", &host);
+            world.pass(1_000_000_000);
+            let shown = world.fleet.host("web-1").unwrap();
+            let regions: Vec<(String, bool)> = shown
+                .look()
+                .regions
+                .iter()
+                .map(|region| (region.entry.name.clone(), region.problem.is_some()))
+                .collect();
+            assert_eq!(regions, [("served".to_owned(), false), ("unserved".to_owned(), true)]);
+        }
     }
 }

@@ -133,9 +133,16 @@ impl<'a> Frame<'a> {
 pub struct Frames {
     pub(super) states: Vec<State>,
     pub(super) memory: Vec<Block>,
+    pub(super) unserved: Arc<[Arc<RegionEntry>]>,
 }
 
 impl Frames {
+    /// Regions that the host has, and that other responders serve than the one that is read.
+    #[must_use]
+    pub fn unserved(&self) -> &[Arc<RegionEntry>] {
+        &self.unserved
+    }
+
     /// The regions, as [`super::Session::frames`] has them.
     pub fn iter(&self) -> impl Iterator<Item = Frame<'_>> {
         self.states.iter().map(|state| {

@@ -28,6 +28,7 @@ impl Session {
             std::mem::swap(&mut self.frames.memory, &mut old_memory);
             self.frames.memory.clear();
         }
+        self.frames.unserved = self.unserved.clone();
         let entries = std::mem::take(&mut self.entries);
         self.held = 0;
         for entry in &entries {

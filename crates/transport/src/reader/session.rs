@@ -46,6 +46,8 @@ pub struct Session {
     pub(super) directory: Directory,
     /// Its regions that this session serves.
     pub(super) entries: Vec<Arc<RegionEntry>>,
+    /// The others.
+    pub(super) unserved: Arc<[Arc<RegionEntry>]>,
     /// Whether these, and all their schemas, are as the directory has them.
     pub(super) settled: bool,
     pub(super) classes: Classes,
@@ -98,6 +100,7 @@ impl Session {
             filter: Box::new(|_, _| true),
             directory: Directory::new(answer.control.generation),
             entries: Vec::new(),
+            unserved: Arc::default(),
             settled: false,
             classes: Classes::default(),
             frames: Frames::default(),
@@ -397,8 +400,9 @@ impl Session {
                 self.take_mirrored_schemas();
             }
             self.want_schemas();
-            let served = self.directory.regions().filter(|entry| self.serves(entry));
-            self.entries = served.cloned().map(Arc::new).collect();
+            let (served, unserved): (Vec<_>, Vec<_>) =
+                self.directory.regions().cloned().map(Arc::new).partition(|entry| self.serves(entry));
+            (self.entries, self.unserved) = (served, unserved.into());
             // Programs' regions must not use up what the agent's own need.
             self.entries.sort_by_key(|entry| !entry.identity.is_agents());
         }

@@ -516,11 +516,17 @@ fn each_session_reads_what_its_own_responder_serves() {
         host.responders = responders;
         host.region(id, name, &[], GUARDED);
     }
-    for (via, expected) in [(Via::Tcp, ["sampled.g 0", "both.g 0"]), (Via::Kernel, ["computed.g 0", "both.g 0"])] {
+    for (via, expected, unserved) in
+        [(Via::Tcp, ["sampled.g 0", "both.g 0"], "computed"), (Via::Kernel, ["computed.g 0", "both.g 0"], "sampled")]
+    {
         let mut reading = Reading::of(&host, Limits::default());
         reading.session = Session::new(&host.answer(1), via, 64, Limits::default());
         reading.read().unwrap();
         assert_eq!(reading.lines(), expected);
+        let mut frames = Frames::default();
+        reading.session.take(&mut frames);
+        let names: Vec<&str> = frames.unserved().iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, [unserved], "who has the frames knows of the others");
         let directory = reading.session.directory();
         assert_eq!((directory.regions().count(), reading.session.via()), (3, via), "the directory has all");
         assert!(directory.regions().all(|entry| reading.session.schema(entry).is_some()), "and says what they are");
