@@ -94,10 +94,42 @@ pub fn write(path: &Path, text: &str, mode: u32) -> Result<(), JoinError> {
     sync_directory(path)
 }
 
-/// Where the old text of `path` is kept.
-#[must_use]
-pub fn backup(path: &Path) -> PathBuf {
-    beside(path, BACKUP)
+/// Where old texts of `path` are kept: each in a file of its own, since a later one must not take the place of the first.
+fn backups(path: &Path) -> impl Iterator<Item = PathBuf> {
+    (1..).map(move |number| match number {
+        1 => beside(path, BACKUP),
+        _ => beside(path, &format!("{BACKUP}.{number}")),
+    })
+}
+
+/// Keeps an old text of `path`, unless it is kept already.
+///
+/// # Errors
+/// It cannot be written.
+pub fn keep(path: &Path, text: &str, mode: u32) -> Result<(), JoinError> {
+    for backup in backups(path) {
+        match read(&backup)? {
+            Some(kept) if kept == text => return Ok(()),
+            Some(_) => {}
+            None => return write(&backup, text, mode),
+        }
+    }
+    unreachable!("numbers do not end");
+}
+
+/// Removes the copy of an old text of `path`.
+///
+/// # Errors
+/// It cannot be removed.
+pub fn remove_kept(path: &Path, text: &str) -> Result<(), JoinError> {
+    for backup in backups(path) {
+        match read(&backup)? {
+            Some(kept) if kept == text => return remove(&backup),
+            Some(_) => {}
+            None => break,
+        }
+    }
+    Ok(())
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -191,6 +223,21 @@ mod tests {
         write(&path, "", 0o666).unwrap();
         make_directory(&dir.path().join("open"), 0o777).unwrap();
         assert_eq!((mode(&path), mode(&dir.path().join("open"))), (Some(0o666), Some(0o777)));
+    }
+
+    #[test]
+    fn each_old_text_is_kept_once_and_none_takes_anothers_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agent.toml");
+        for text in ["first\n", "second\n", "first\n"] {
+            keep(&path, text, 0o600).unwrap();
+        }
+        let kept = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+        let names = ["agent.toml.before-join", "agent.toml.before-join.2"];
+        assert_eq!(names.map(kept), ["first\n", "second\n"]);
+        remove_kept(&path, "second\n").unwrap();
+        remove_kept(&path, "second\n").unwrap();
+        assert_eq!((kept(names[0]).as_str(), fs::read_dir(dir.path()).unwrap().count()), ("first\n", 1));
     }
 
     #[test]

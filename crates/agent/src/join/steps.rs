@@ -235,7 +235,7 @@ impl Join<'_> {
         self.record.save(&self.path)?;
         directories.iter().try_for_each(|directory| files::make_directory(directory, 0o755))?;
         if let Some(before) = self.record.wrote(path).and_then(|written| written.before.as_deref()) {
-            files::write(&files::backup(path), before, files::mode(path).unwrap_or(PUBLIC))?;
+            files::keep(path, before, files::mode(path).unwrap_or(PUBLIC))?;
         }
         files::write(path, text, PUBLIC)?;
         Ok(true)

@@ -127,7 +127,6 @@ impl Undo<'_> {
         let mut reload = false;
         for written in std::mem::take(&mut self.record.files).into_iter().rev() {
             let (path, shown) = (&written.path, written.path.display());
-            let backup = files::backup(path);
             let now = files::read(path)?;
             let step = if path.starts_with("/etc/systemd") { "unit" } else { "configuration" };
             if now.as_deref() == Some(written.text.as_str()) {
@@ -148,8 +147,8 @@ impl Undo<'_> {
                 self.report.note(step, format!("{shown} was changed since: left as it is"), Vec::new());
                 continue;
             }
-            if !self.dry_run && written.before.is_some() && files::read(&backup)? == written.before {
-                files::remove(&backup)?;
+            if let (false, Some(before)) = (self.dry_run, &written.before) {
+                files::remove_kept(path, before)?;
             }
         }
         if reload && !self.dry_run {

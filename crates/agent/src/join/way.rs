@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The way to the controller: the addresses at both ends of a connection to it, and the network device that READs will come in by.
 
+use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
@@ -12,6 +13,9 @@ use super::JoinError;
 use super::url::Url;
 use crate::config;
 
+const IF_INET6: &str = "/proc/net/if_inet6";
+/// `IFA_F_` flags of addresses that do not last, or are none yet: temporary, of a failed or running duplicate address detection, deprecated.
+const PASSING: u32 = 0x01 | 0x08 | 0x20 | 0x40;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Both ends.
@@ -42,7 +46,8 @@ impl Way {
                 Ok(local) => {
                     let others = addresses.iter().filter(|other| *other != address);
                     let controller = std::iter::once(address).chain(others).map(|address| address.ip().to_canonical());
-                    return Self::between(local.ip().to_canonical(), controller.collect()).map_err(unreachable);
+                    let local = lasting(local.ip().to_canonical(), &fs::read_to_string(IF_INET6).unwrap_or_default());
+                    return Self::between(local, controller.collect()).map_err(unreachable);
                 }
                 Err(error) => last = unreachable(why_not(*address, &error)),
             }
@@ -70,6 +75,28 @@ impl Way {
         }
         Ok(Self { local, controller: addresses })
     }
+}
+
+/// The address of this host to be read at, where a connection begins at `local`: for a temporary IPv6 address (RFC 8981), which is gone tomorrow, the lasting one
+/// of its device and prefix, if `addresses` (of [`IF_INET6`]) have one.
+fn lasting(local: IpAddr, addresses: &str) -> IpAddr {
+    let IpAddr::V6(own) = local else { return local };
+    let known: Vec<(u128, &str, u32)> = addresses
+        .lines()
+        .filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [address, _, _, _, flags, device] = words[..] else { return None };
+            Some((u128::from_str_radix(address, 16).ok()?, device, u32::from_str_radix(flags, 16).ok()?))
+        })
+        .collect();
+    let Some((_, device, _)) = known.iter().find(|(address, _, flags)| *address == own.to_bits() && flags & 0x01 != 0)
+    else {
+        return local;
+    };
+    let same_prefix = |address: u128| address >> 64 == own.to_bits() >> 64;
+    let better =
+        known.iter().find(|(address, on, flags)| on == device && flags & PASSING == 0 && same_prefix(*address));
+    better.map_or(local, |(address, _, _)| Ipv6Addr::from_bits(*address).into())
 }
 
 fn why_not(address: SocketAddr, error: &io::Error) -> String {
@@ -167,6 +194,21 @@ mod tests {
         assert_eq!(way.controller, [ip("10.0.0.1"), ip("10.0.0.2")]);
         assert!(Way::between(ip("fe80::3"), vec![ip("fe80::1")]).unwrap_err().contains("link-local"));
         assert!(is_own(ip("127.0.0.1")) && !is_own(ip("192.0.2.1")));
+    }
+
+    #[test]
+    fn a_temporary_address_is_not_told() {
+        let addresses = "\
+            20010db8000000000000000000000003 02 40 00 80     eth0\n\
+            20010db800000000aaaaaaaaaaaaaaaa 02 40 00 01     eth0\n\
+            20010db800000001bbbbbbbbbbbbbbbb 02 40 00 01     eth0\n\
+            20010db8000000000000000000000004 03 40 00 80     eth1\n\
+            fe800000000000000000000000000001 02 40 20 80     eth0\n";
+        let told = |text: &str| lasting(text.parse().unwrap(), addresses).to_string();
+        assert_eq!(told("2001:db8::aaaa:aaaa:aaaa:aaaa"), "2001:db8::3");
+        assert_eq!(told("2001:db8::4"), "2001:db8::4");
+        assert_eq!(told("2001:db8:0:1:bbbb:bbbb:bbbb:bbbb"), "2001:db8:0:1:bbbb:bbbb:bbbb:bbbb", "it has no other");
+        assert_eq!(told("192.0.2.1"), "192.0.2.1");
     }
 
     #[test]
