@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who is at the other end of a registration connection.
 //!
-//! SO_PEERCRED tells who connected, whoever holds the socket by now. The pidfd tells when that process ends; between connect and pidfd_open
-//! the pid could be given to another process only if the first had ended, and then its socket is closed already.
+//! SO_PEERCRED tells who connected, whoever holds the socket by now. The pidfd tells when that process ends. If it ended between connect and
+//! pidfd_open, and its pid went to another process, we watch that one while a child of the first may still hold the socket: the name, the start
+//! time and the groups are then another's. The uid, which decides about memory, is the one that connected.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -33,7 +33,7 @@ pub struct Options {
     /// A label that all its series have; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     pub label: Vec<(String, String)>,
-    /// How often it is read, e.g. 10ms [default: as the controller is configured]
+    /// Time between two readings, e.g. 1s; with the token for hosts 100ms at least, unless the controller's [joined] min_interval says otherwise [default: as the controller is configured]
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub interval: Option<Span>,
     /// Network device for the kernel responder [default: the one that has the address towards the controller, where BPF is to be had]
@@ -150,5 +150,16 @@ mod tests {
         assert_eq!(source("10.0.0.1").unwrap().to_string(), "10.0.0.1/32");
         assert_eq!(source("fd00::/8").unwrap().to_string(), "fd00::/8");
         assert!(source("10.0.0.1/8").is_err());
+    }
+
+    #[test]
+    fn the_help_names_the_controllers_floor() {
+        let shipped = include_str!("../../../../packaging/controller.toml");
+        let floor = shipped.lines().find_map(|line| line.strip_prefix("min_interval = ")).unwrap().trim_matches('"');
+        let mut command = <Options as clap::Args>::augment_args(clap::Command::new("join"));
+        let help = command.render_help().to_string();
+        let line =
+            help.lines().find(|line| line.contains("--interval") || line.contains("[joined] min_interval")).unwrap();
+        assert!(line.contains(floor) && line.contains("[joined] min_interval"), "{help}");
     }
 }

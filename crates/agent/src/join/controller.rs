@@ -131,9 +131,16 @@ fn advice(status: u16) -> &'static str {
         403 => "restart the controller then, and run this again",
         404 | 405 => UPGRADE,
         409 => {
-            "choose another --name; if the name is this host's, take it over with --replace and the token of the controller's [http] token_file"
+            "if this host was added under another name, `onlooker-agent join --undo` here removes that; if the name is another host's, choose another --name; if it was this host's before its token \
+             changed, take it over with --replace and the token of the controller's [http] token_file"
         }
-        413 | 429 | 503 => "try again in a while",
+        429 => {
+            "this address has too many test reads under way, or had too many lately: run this again in half a minute"
+        }
+        413 | 503 => "try again in a while",
+        507 => {
+            "the controller takes no more hosts, or no more from this address: raise max_hosts or max_hosts_per_source in [joined] of controller.toml, or remove hosts that are gone"
+        }
         502 | 504 => "is a proxy before the controller, and the controller down?",
         _ => "the controller's log may say more",
     }
@@ -175,8 +182,19 @@ mod tests {
 
     #[test]
     fn every_refusal_says_what_to_do() {
-        for (status, part) in [(401, "token"), (403, "restart"), (404, "Onlooker"), (409, "--replace"), (500, "log")] {
-            assert!(advice(status).contains(part), "{status}");
+        for (status, part) in [
+            (401, "token"),
+            (403, "restart"),
+            (404, "Onlooker"),
+            (409, "onlooker-agent join --undo"),
+            (409, "--name"),
+            (409, "--replace"),
+            (429, "half a minute"),
+            (503, "again"),
+            (507, "max_hosts_per_source"),
+            (500, "log"),
+        ] {
+            assert!(advice(status).contains(part), "{status}: {part}");
         }
     }
 }
