@@ -300,12 +300,12 @@ impl Sink for FleetSink {
     }
 }
 
-/// Time between two rows of an entity, at least: it is not read more often, and what the kernel or the agent samples does not change more often.
+/// Time between two rows of an entity, at least: it is not read more often, and what the agent samples has the time of its sample.
 fn row_interval_ns(target: &Target, series: &[Series]) -> u64 {
     let sampled = |series: &Series| match series.acquisition {
-        Acquisition::Computed | Acquisition::Sampled => series.resolution_ns,
-        // Each reading has a time of its own.
-        Acquisition::Direct | Acquisition::Published => 0,
+        Acquisition::Sampled => series.resolution_ns,
+        // Each reading has a time of its own: also one of values that seldom change, where another group of its region is read more often.
+        Acquisition::Computed | Acquisition::Direct | Acquisition::Published => 0,
     };
     let read_ns = u64::try_from(target.interval.as_nanos()).unwrap_or(u64::MAX);
     read_ns.max(series.iter().map(sampled).min().unwrap_or(0))
@@ -462,7 +462,30 @@ impl Shown {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{Host, World};
+    use super::*;
     use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP};
+
+    /// Of pressure, the totals move every 2 s, and what is in progress at every READ: the region is read as often as that, and each time is a row of both.
+    #[test]
+    fn a_computed_group_has_a_row_a_reading_however_seldom_its_values_move() {
+        let schema = |acquisition: &str| {
+            format!(
+                r#"{{"name":"p","groups":[{{"kind":"guarded","acquisition":"{acquisition}","blocks":1,"fields":[
+                {{"name":"x_total","metric":"counter","type":"u64","resolution_ns":2000000000}}]}}]}}"#
+            )
+        };
+        for (acquisition, expected_ns) in [("computed", 10_000_000), ("sampled", 2_000_000_000)] {
+            let (mut world, mut host) = (World::new(), Host::new(64));
+            let _region = host.region(2, "p", &[], &schema(acquisition));
+            world.read("a", &host);
+            let host = world.fleet.host("a").unwrap();
+            let shown = host.look();
+            let (key, _) = shown.entities.find(r#"x_total{instance="a"}"#).unwrap();
+            let target = Target { interval: std::time::Duration::from_millis(10), ..(*host.target).clone() };
+            let interval_ns = row_interval_ns(&target, &shown.entities.get(&key).unwrap().series);
+            assert_eq!(interval_ns, expected_ns, "{acquisition}");
+        }
+    }
 
     #[test]
     fn what_only_other_responders_serve_is_shown_as_not_read() {
