@@ -150,6 +150,11 @@ impl Fold {
         }
     }
 
+    /// With buckets of this width from its first row on, as other series of the query have them already; 0: none yet.
+    pub(super) fn within(series: Series, width_ns: u64) -> Self {
+        Self { width_ns, ..Self::new(series) }
+    }
+
     /// What it takes of memory.
     pub(super) fn bytes(&self) -> usize {
         self.bytes + size_of_val(&*self.holes) + 2 * size_of_val(&*self.counts)

@@ -195,7 +195,7 @@ impl Query<'_> {
             gaps.extend(store.gaps(taken.track, from_ns, to_ns));
             let durable_until_ns = store.durable_until_ns(taken.track).unwrap_or(0);
             for (at, series) in &taken.series {
-                let fold = folds[*at].get_or_insert_with(|| Fold::new(series.clone()));
+                let fold = folds[*at].get_or_insert_with(|| Fold::within(series.clone(), *width_ns));
                 fold.durable_until_ns = fold.durable_until_ns.max(durable_until_ns);
             }
             store.rows(taken.track, from_ns, to_ns)?
