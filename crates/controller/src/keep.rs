@@ -4,7 +4,7 @@
 //! The processing thread never waits for a disk: it asks for a track, goes on without it, and appends to the ring once it has been given its appender. Rows that
 //! were read before that are not kept, and rows that find the ring full are counted.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use onlooker_store::{Appender, Config, Gap, Kind, Recovery, Store, StoreError, TrackId, ring_rows};
+use onlooker_store::{Appender, Config, Gap, Kind, Recovery, Store, StoreError, TrackId, Writer, ring_rows};
 use onlooker_transport::clock::Moment;
 
 use crate::meta::Meta;
@@ -25,8 +25,6 @@ const SEAL_INTERVAL: Duration = Duration::from_millis(500);
 /// Rows wait so long for a whole tile, which packs better.
 const MAX_LAG_NS: u64 = 1_000_000_000;
 
-/// Gaps that wait for the disk to work again, at most: then they are forgotten.
-const MAX_RETRIES: usize = 100_000;
 /// Tracks without hot memory that are tried again in one turn, at most.
 const MAX_TRIES: usize = 256;
 /// Orders that are obeyed in one turn, at most, before rows are sealed.
@@ -198,22 +196,21 @@ impl Keeper {
     pub fn start(config: Config, say: impl Fn(&str) + Send + 'static) -> Result<(Self, Tracks, Recovery), StoreError> {
         let dir = config.dir.clone();
         let (store, recovery) = Store::open(config)?;
-        let mut left = left(&store, &dir);
+        let mut left = left(&store.look(), &dir);
         let bare_ns = std::mem::take(&mut left.bare_ns);
-        let store = Arc::new(Mutex::new(store));
+        let (store, writer) = (store.store(), store);
         let counters = Arc::new(Counters::default());
         let (orders, todo) = channel();
         let (tell, made) = channel();
         let (tell_waits, waits) = channel();
         let thread = {
-            let (store, counters) = (store.clone(), counters.clone());
+            let counters = counters.clone();
             let keeping = Keeping {
-                store,
+                writer,
                 counters,
                 tell,
                 tell_waits,
                 say: Box::new(say),
-                retries: VecDeque::new(),
                 without_memory: BTreeMap::new(),
                 last_tried: 0,
                 waited_at: None,
@@ -237,7 +234,7 @@ impl Keeper {
         self.counters.clone()
     }
 
-    /// The store, for reading. Waits while a sync goes on.
+    /// The store, for reading. Its lock is never held while a disk is waited for.
     #[must_use]
     pub fn store(&self) -> Arc<Mutex<Store>> {
         self.store.clone()
@@ -257,13 +254,11 @@ impl Drop for Keeper {
 
 /// The thread's own.
 struct Keeping {
-    store: Arc<Mutex<Store>>,
+    writer: Writer,
     counters: Arc<Counters>,
     tell: Sender<Made>,
     tell_waits: Sender<u64>,
     say: Box<dyn Fn(&str) + Send>,
-    /// What the disk did not take: it is tried again, and not forgotten for a while without room.
-    retries: VecDeque<Gap>,
     /// Tracks that found no hot memory, by tag. They hold up nobody: some are tried after each seal, in turn.
     without_memory: BTreeMap<u64, Definition>,
     last_tried: u64,
@@ -288,6 +283,9 @@ impl Keeping {
                 stop |= matches!(order, Order::Stop);
                 self.obey(order);
             }
+            if let Err(error) = self.writer.flush() {
+                self.counters.failed(Some(&error));
+            }
             if stop || Instant::now() >= next_seal {
                 self.turn(stop);
                 next_seal = Instant::now() + SEAL_INTERVAL;
@@ -301,7 +299,7 @@ impl Keeping {
     /// Seals, and then tries again what has failed before: that never holds up rows.
     fn turn(&mut self, is_last: bool) {
         let older_than_ns = if is_last { u64::MAX } else { Moment::now().utc_ns.saturating_sub(MAX_LAG_NS) };
-        let result = self.seal(older_than_ns).and_then(|()| self.retry_gaps());
+        let result = self.seal(older_than_ns);
         self.tell(result.as_ref().err());
         if is_last {
             if result.is_ok() {
@@ -313,14 +311,6 @@ impl Keeping {
             return;
         }
         self.retry_definitions();
-    }
-
-    fn retry_gaps(&mut self) -> Result<(), StoreError> {
-        while let Some(gap) = self.retries.front() {
-            lock(&self.store).gap(gap.clone())?;
-            self.retries.pop_front();
-        }
-        Ok(())
     }
 
     /// A bounded number, in turn: those that are large must not hold up small ones.
@@ -341,7 +331,7 @@ impl Keeping {
     }
 
     fn seal(&mut self, older_than_ns: u64) -> Result<(), StoreError> {
-        let sealed = lock(&self.store).seal(older_than_ns)?;
+        let sealed = self.writer.seal(older_than_ns)?;
         self.counters.rows.fetch_add(sealed.rows, Ordering::Relaxed);
         self.counters.dropped_segments.fetch_add(sealed.dropped_segments, Ordering::Relaxed);
         if sealed.dropped_for_room > 0 {
@@ -391,12 +381,8 @@ impl Keeping {
             }
             Order::Retire(tracks) => self.retire(tracks),
             Order::Gap(gap) => {
-                let stored = lock(&self.store).gap(gap.clone());
-                if let Err(error) = stored {
+                if let Err(error) = self.writer.gap(&gap) {
                     self.counters.failed(Some(&error));
-                    if self.retries.len() < MAX_RETRIES {
-                        self.retries.push_back(gap);
-                    }
                 }
             }
             Order::Stop => {}
@@ -405,9 +391,7 @@ impl Keeping {
 
     /// Makes a track; one that there is no room for waits, which is the error.
     fn define(&mut self, definition: Definition) -> Result<(), StoreError> {
-        let store = self.store.clone();
-        let mut store = lock(&store);
-        let made = store.define(&definition.columns, &definition.meta.pack(), definition.rows);
+        let made = self.writer.define(&definition.columns, &definition.meta.pack(), definition.rows);
         let track = match made {
             Ok(track) => track,
             Err(error) => {
@@ -415,7 +399,7 @@ impl Keeping {
                 return Err(error);
             }
         };
-        match store.appender(track) {
+        match self.writer.appender(track) {
             // Whoever asked may be gone; the track then waits for the next one in vain until it is retired.
             Some(appender) => {
                 let left_ns = self.bare_ns.remove(&track);
@@ -427,12 +411,10 @@ impl Keeping {
     }
 
     fn retire(&mut self, tracks: Vec<(TrackId, Appender)>) {
-        let store = self.store.clone();
-        let mut store = lock(&store);
         for (track, appender) in tracks {
-            store.retire(track, appender);
+            self.writer.retire(track, appender);
             if let Some(tag) = self.waiting.remove(&track)
-                && let Some(appender) = store.appender(track)
+                && let Some(appender) = self.writer.appender(track)
             {
                 let _ = self.tell.send(Made { tag, track, appender, left_ns: None });
             }

@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         appenders.extend(store.appender(track));
     }
     let mut sequence = 0u64;
-    while store.bytes() < mib << 20 {
+    while store.look().bytes() < mib << 20 {
         for _ in 0..64 {
             sequence += 1;
             for (number, appender) in (0u64..).zip(&mut appenders) {
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         store.seal(0)?;
     }
     store.seal(u64::MAX)?;
-    let bytes = store.bytes();
+    let bytes = store.look().bytes();
     drop((appenders, store));
     let begin = Instant::now();
     let (_store, recovery) = Store::open(config)?;

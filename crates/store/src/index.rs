@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where a track's tiles are: the newest in memory, the others in *leaves*, records of the log that list tiles.
+//! Where a track's tiles are in logs of versions 1 and 2, which had a record for each tile: some in memory, the others in *leaves*, records that list tiles.
 //!
-//! Memory stays bounded by the number of tracks and grows by one [`Leaf`] (56 bytes) for [`LEAF_TILES`] tiles. A leaf lists durable tiles of one segment and
-//! lies in that segment or a later one, so that it is there as long as they are. It only saves looking: a lost one is replaced by a look through the segment.
+//! A leaf lists durable tiles of one segment and lies in that segment or a later one, so that it is there as long as they are. It only saves looking: a lost one
+//! is replaced by a look through the segment. Nothing of it is written any more.
 
-use crate::column::Kind;
 use crate::log::Place;
-use crate::record::{Record, Tile, TileHead, TrackId, encode};
-
-/// Tiles that a track has in memory before they go into a leaf.
-pub(crate) const LEAF_TILES: usize = 64;
-/// Tiles of a segment that is complete which are worth a leaf: tracks with a row every few seconds have a tile for each, and would keep 64 of them for minutes.
-const LEAST_TILES: usize = 8;
-const COLUMNS: usize = 6;
+use crate::record::{Tile, TileHead};
 
 /// A tile in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,13 +109,6 @@ impl Index {
         self.tiles.retain(|tile| tile.place.segment >= oldest);
     }
 
-    /// Tiles that are due for a leaf, all of one segment; to be given to [`Index::put_away`].
-    pub(crate) fn due(&self) -> Option<&[TileRef]> {
-        let oldest = self.tiles.chunk_by(|a, b| a.place.segment == b.place.segment).next()?;
-        let is_complete = oldest.len() < self.tiles.len() && oldest.len() >= LEAST_TILES;
-        (is_complete || self.tiles.len() >= LEAF_TILES).then_some(oldest)
-    }
-
     /// Replaces the oldest tiles in memory by the leaf at `place`; `None` where it lists others than these.
     pub(crate) fn put_away(&mut self, listed: &[TileRef], place: Place) -> Option<()> {
         let leaf = Leaf::new(place, listed).filter(|_| self.tiles.starts_with(listed))?;
@@ -130,25 +116,6 @@ impl Index {
         self.tiles.drain(..listed.len());
         Some(())
     }
-}
-
-/// Appends a leaf's record: a table like a tile's, with a row for each tile.
-pub(crate) fn encode_leaf(track: TrackId, tiles: &[TileRef], out: &mut Vec<u8>) {
-    let column = |word: fn(&TileRef) -> u64| tiles.iter().map(word).collect::<Vec<_>>();
-    let table = Tile {
-        track,
-        first: tiles[0].first,
-        times_ns: column(|tile| tile.from_ns),
-        columns: vec![
-            column(|tile| tile.place.segment.into()),
-            column(|tile| tile.place.offset),
-            column(|tile| tile.first),
-            column(|tile| tile.rows.into()),
-            column(|tile| tile.to_ns),
-            column(|tile| tile.skip.into()),
-        ],
-    };
-    encode(&Record::Leaf(table), &[Kind::Integer; COLUMNS], out);
 }
 
 /// The tiles that a leaf's record lists; `None` where it makes no sense.
@@ -170,57 +137,25 @@ pub(crate) fn decode_leaf(table: &Tile) -> Option<Vec<TileRef>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Frame, HEADER_BYTES};
 
-    fn tiles(count: u16, segment: u32) -> Vec<TileRef> {
-        let tile = |i: u16| TileRef {
-            first: 1 + 64 * u64::from(i),
-            from_ns: 1_700_000_000_000_000_000 + 640_000_000 * u64::from(i),
-            to_ns: 1_700_000_000_630_000_000 + 640_000_000 * u64::from(i),
-            place: Place { segment, offset: 24 + 100_000 * u64::from(i) + u64::from(i % 7) * 8 },
+    #[test]
+    fn a_leaf_takes_the_place_of_the_oldest_tiles() {
+        let tile = |i: u64| TileRef {
+            first: 1 + 64 * i,
+            from_ns: 1_000 + 640 * i,
+            to_ns: 1_630 + 640 * i,
+            place: Place { segment: 1 + u32::from(i == 63), offset: 24 + 1_000 * i },
             rows: 64,
             skip: 0,
         };
-        (0..count).map(tile).collect()
-    }
-
-    #[test]
-    fn a_leaf_is_read_as_it_was_written_and_is_small() {
-        let tiles = tiles(32, 9);
-        let mut bytes = Vec::new();
-        encode_leaf(TrackId(4), &tiles, &mut bytes);
-        assert!(bytes.len() < 32 * 12, "{} bytes for 32 tiles", bytes.len());
-        let frame = Frame::parse(bytes[..HEADER_BYTES].try_into().unwrap()).unwrap();
-        assert!(frame.is_leaf() && !frame.is_tile());
-        let payload = &bytes[HEADER_BYTES..HEADER_BYTES + frame.payload_bytes];
-        let Ok(Record::Leaf(table)) = frame.decode(payload) else { panic!("no leaf") };
-        assert_eq!((table.track, decode_leaf(&table)), (TrackId(4), Some(tiles)));
-    }
-
-    #[test]
-    fn tiles_of_one_segment_go_into_a_leaf_when_there_are_enough() {
-        let mut index = Index { leaves: Vec::new(), tiles: tiles(63, 1) };
-        assert_eq!(index.due(), None);
-        index.tiles.push(TileRef { place: Place { segment: 2, offset: 24 }, first: 63 * 64 + 1, ..tiles(1, 2)[0] });
-        let due = index.due().unwrap().to_vec();
-        assert_eq!(due.len(), LEAF_TILES - 1, "those of segment 1");
+        let all: Vec<TileRef> = (0..64).map(tile).collect();
+        let mut index = Index { leaves: Vec::new(), tiles: all.clone() };
         let place = Place { segment: 2, offset: 8 };
-        assert_eq!(index.put_away(&due[1..], place), None, "not the oldest");
-        assert_eq!(index.put_away(&due, place), Some(()));
+        assert_eq!(index.put_away(&all[1..63], place), None, "not the oldest");
+        assert_eq!(index.put_away(&all[..63], place), Some(()));
         assert_eq!((index.count(), index.tiles.len(), index.leaves[0].last), (64, 1, 63 * 64));
-        assert!(index.leaves[0].is_of(&due) && !index.leaves[0].is_of(&due[1..]));
+        assert!(index.leaves[0].is_of(&all[..63]) && !index.leaves[0].is_of(&all[1..63]));
         index.keep_from(2);
         assert_eq!((index.count(), index.leaves.len()), (1, 0));
-    }
-
-    #[test]
-    fn few_tiles_go_into_a_leaf_when_their_segment_is_complete() {
-        let next = TileRef { first: 1_000, ..tiles(1, 2)[0] };
-        for (count, due) in [(7, None), (8, Some(8))] {
-            let mut index = Index { leaves: Vec::new(), tiles: tiles(count, 1) };
-            assert_eq!(index.due(), None);
-            index.tiles.push(next);
-            assert_eq!(index.due().map(<[_]>::len), due);
-        }
     }
 }

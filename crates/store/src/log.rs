@@ -3,21 +3,22 @@
 //!
 //! `<dir>/<number>.olog`, each at most a segment long but for its last record. A segment is never appended to by another process than the one that
 //! made it: after a restart a new one begins, so that what a crash left at the end of the old one stays as it was found. Each begins with a `Segment`
-//! record and the definitions of all tracks, so that any older one can be deleted. One process at a time (a lock file).
+//! record. What the tracks are stands elsewhere ([`crate::catalogue`]), so that any older segment can be deleted. One process at a time (a lock file).
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
 use crate::error::{Damage, StoreError, io_error};
+use crate::private;
 use crate::record::{self, Frame, HEADER_BYTES, Record};
 
-/// Version of the log's format. 1 had no leaves, and is read, too.
-pub const VERSION: u32 = 2;
+/// Version of the log's format. Read, too: 2, which had a record for each tile and definitions in each segment, and 1, which had no leaves.
+pub const VERSION: u32 = 3;
 const EXTENSION: &str = "olog";
 
 /// Where a record is.
@@ -53,6 +54,9 @@ pub struct Log {
     segments: VecDeque<Segment>,
     file: File,
     dirty: bool,
+    /// How long a disk takes to write and to sync.
+    #[cfg(test)]
+    pub(crate) slow: std::time::Duration,
 }
 
 impl Log {
@@ -61,14 +65,18 @@ impl Log {
     /// # Errors
     /// [`StoreError::InUse`], [`StoreError::Version`], [`StoreError::Io`]. Damage is no error: it is returned.
     pub fn open(dir: &Path, mut visit: impl FnMut(Place, &Frame, &[u8])) -> Result<(Self, Vec<Damaged>), StoreError> {
-        fs::create_dir_all(dir).map_err(io_error("create", dir))?;
+        private::make_dir(dir).map_err(io_error("create", dir))?;
         let lock_path = dir.join("lock");
-        let lock = File::create(&lock_path).map_err(io_error("create", &lock_path))?;
+        let mut options = File::options();
+        let options = options.write(true).create(true).truncate(true).mode(private::MODE);
+        let lock = options.open(&lock_path).map_err(io_error("create", &lock_path))?;
+        private::restrict(&lock).map_err(io_error("restrict", &lock_path))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| StoreError::InUse(dir.to_owned()))?;
         let mut damaged = Vec::new();
         let mut segments = VecDeque::new();
         for number in list(dir)? {
             let path = path(dir, number);
+            private::restrict_path(&path).map_err(io_error("restrict", &path))?;
             let bytes = fs::read(&path).map_err(io_error("read", &path))?;
             scan(number, &bytes, |place, result| match result {
                 Ok((frame, payload)) => visit(place, frame, payload),
@@ -85,7 +93,15 @@ impl Log {
         let number = segments.back().map_or(1, |last| last.number + 1);
         let file = create(dir, number)?;
         segments.push_back(Segment { number, bytes: 0 });
-        let mut log = Self { dir: dir.to_owned(), _lock: lock, segments, file, dirty: false };
+        let mut log = Self {
+            dir: dir.to_owned(),
+            _lock: lock,
+            segments,
+            file,
+            dirty: false,
+            #[cfg(test)]
+            slow: std::time::Duration::ZERO,
+        };
         log.begin()?;
         Ok((log, damaged))
     }
@@ -115,6 +131,8 @@ impl Log {
     pub fn append(&mut self, records: &[u8]) -> Result<Place, StoreError> {
         let Some(segment) = self.segments.back_mut() else { unreachable!("open begins a segment") };
         let place = Place { segment: segment.number, offset: segment.bytes };
+        #[cfg(test)]
+        std::thread::sleep(self.slow);
         if let Err(error) = self.file.write_all_at(records, segment.bytes) {
             // Part of a record must not be taken for the beginning of one; a later attempt writes over it in any case.
             let _ = self.file.set_len(segment.bytes);
@@ -131,26 +149,25 @@ impl Log {
     /// [`StoreError::Io`]: nothing appended since the last success may be taken for durable.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         if self.dirty {
+            #[cfg(test)]
+            std::thread::sleep(self.slow);
             self.file.sync_data().map_err(io_error("sync", &self.dir))?;
             self.dirty = false;
         }
         Ok(())
     }
 
-    /// Ends the segment, durably, and begins the next.
+    /// Whether the segment that is written has anything.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.segment_bytes() > (HEADER_BYTES + 8) as u64
+    }
+
+    /// Begins the next segment. Whatever of this one is not synced is not durable.
     ///
     /// # Errors
     /// [`StoreError::Io`]; the old segment goes on then.
     pub fn roll(&mut self) -> Result<(), StoreError> {
-        self.sync()?;
-        self.roll_unsynced()
-    }
-
-    /// Begins the next segment, whatever becomes of the end of this one.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`]; the old segment goes on then.
-    pub fn roll_unsynced(&mut self) -> Result<(), StoreError> {
         let number = self.segments.back().map_or(1, |last| last.number + 1);
         self.file = create(&self.dir, number)?;
         self.segments.push_back(Segment { number, bytes: 0 });
@@ -187,12 +204,6 @@ impl Log {
         Ok(())
     }
 
-    /// Reads what is in the log, beside whoever writes it.
-    #[must_use]
-    pub fn reader(&self) -> Reader {
-        Reader { dir: self.dir.clone(), open: None }
-    }
-
     fn begin(&mut self) -> Result<(), StoreError> {
         let number = self.segments.back().map_or(1, |segment| segment.number);
         let mut bytes = Vec::new();
@@ -210,6 +221,12 @@ pub struct Reader {
 }
 
 impl Reader {
+    /// Reads what is in the log of a directory, beside whoever writes it.
+    #[must_use]
+    pub fn new(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), open: None }
+    }
+
     /// Reads a record that [`Log::append`] or [`Log::open`] gave the place of; `None` where its segment is not there any more.
     ///
     /// # Errors
@@ -274,18 +291,24 @@ fn list(dir: &Path) -> Result<Vec<u32>, StoreError> {
 
 fn create(dir: &Path, number: u32) -> Result<File, StoreError> {
     let path = path(dir, number);
-    let file =
-        File::options().read(true).write(true).create_new(true).open(&path).map_err(io_error("create", &path))?;
+    let mut options = File::options();
+    let options = options.read(true).write(true).create_new(true).mode(private::MODE);
+    let file = options.open(&path).map_err(io_error("create", &path))?;
     // The name must be as durable as what will be written under it.
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(io_error("sync", dir))?;
+    sync_dir(dir)?;
     Ok(file)
 }
 
+/// Makes names in a directory durable.
+pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(io_error("sync", dir))
+}
+
 /// A record, or how many bytes are none.
-type Found<'a> = Result<(&'a Frame, &'a [u8]), (u64, Damage)>;
+pub(crate) type Found<'a> = Result<(&'a Frame, &'a [u8]), (u64, Damage)>;
 
 /// Finds all records of a segment. `Err` is the version of a segment that somebody else wrote.
-fn scan(number: u32, bytes: &[u8], mut visit: impl FnMut(Place, Found)) -> Result<(), u32> {
+pub(crate) fn scan(number: u32, bytes: &[u8], mut visit: impl FnMut(Place, Found)) -> Result<(), u32> {
     let mut at = 0;
     while at < bytes.len() {
         let place = Place { segment: number, offset: at as u64 };

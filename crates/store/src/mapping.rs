@@ -9,6 +9,8 @@ use std::sync::atomic::AtomicU64;
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, fallocate};
 
+const PAGE_BYTES: u64 = 4096;
+
 /// A shared mapping of a whole file.
 pub(crate) struct Mapping {
     map: MmapRaw,
@@ -27,6 +29,16 @@ impl Mapping {
     /// the file system is full. What is there stays.
     pub(crate) fn allocate(&self, from_word: usize, words: usize) -> io::Result<()> {
         Ok(fallocate(&self.file, FallocateFlags::empty(), from_word as u64 * 8, words as u64 * 8)?)
+    }
+
+    /// Gives the whole pages among some words back to the file system. They must be allocated before anybody touches them again.
+    pub(crate) fn release(&self, from_word: usize, words: usize) -> io::Result<()> {
+        let from = (from_word as u64 * 8).next_multiple_of(PAGE_BYTES);
+        let end = (from_word + words) as u64 * 8 / PAGE_BYTES * PAGE_BYTES;
+        if end <= from {
+            return Ok(());
+        }
+        Ok(fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, from, end - from)?)
     }
 
     pub(crate) fn words(&self) -> &[AtomicU64] {

@@ -37,7 +37,7 @@ pub enum Record {
         /// Number of the segment.
         number: u32,
     },
-    /// A track, repeated in each segment.
+    /// A track.
     Definition {
         /// Its number.
         track: TrackId,
@@ -50,8 +50,10 @@ pub enum Record {
     Tile(Tile),
     /// Rows that are not there.
     Gap(Gap),
-    /// Where tiles of a track are: a table with a row for each.
+    /// Where tiles of a track are: a table with a row for each. Only in logs of version 2.
     Leaf(Tile),
+    /// Tiles of many tracks, packed ([`crate::batch`]).
+    Batch(Vec<u8>),
 }
 
 /// Consecutive rows of a track.
@@ -100,6 +102,7 @@ const DEFINITION: u8 = 2;
 const TILE: u8 = 3;
 const GAP: u8 = 4;
 const LEAF: u8 = 5;
+const BATCH: u8 = 6;
 const TILE_HEAD_BYTES: usize = 36;
 
 /// Appends a whole record.
@@ -136,6 +139,10 @@ pub fn encode(record: &Record, kinds: &[Kind], out: &mut Vec<u8>) {
             out.extend([gap.from_ns, gap.to_ns].iter().flat_map(|word| word.to_le_bytes()));
             out.extend(gap.reason.as_bytes());
             GAP
+        }
+        Record::Batch(payload) => {
+            out.extend(payload);
+            BATCH
         }
     };
     let payload = crc32c::crc32c(&out[start + HEADER_BYTES..]);
@@ -196,6 +203,12 @@ impl Frame {
         self.kind == TILE
     }
 
+    /// Whether it is a batch of tiles.
+    #[must_use]
+    pub fn is_batch(&self) -> bool {
+        self.kind == BATCH
+    }
+
     /// Whether it lists tiles.
     #[must_use]
     pub fn is_leaf(&self) -> bool {
@@ -226,6 +239,7 @@ impl Frame {
             }
             TILE => decode_tile(payload).map(Record::Tile),
             LEAF => decode_tile(payload).map(Record::Leaf),
+            BATCH => Ok(Record::Batch(payload.to_vec())),
             GAP => {
                 let (track, from_ns, to_ns) = (TrackId(input.half()?), input.word()?, input.word()?);
                 let reason = String::from_utf8_lossy(input.0).into_owned();
@@ -360,9 +374,12 @@ mod tests {
     #[test]
     fn payloads_that_lie_are_errors() {
         bolero::check!().with_type::<(u8, Vec<u8>)>().for_each(|(kind, payload)| {
-            let frame = Frame { kind: kind % 6, payload_crc: 0, payload_bytes: payload.len() };
+            let frame = Frame { kind: kind % 7, payload_crc: 0, payload_bytes: payload.len() };
             let _ = frame.decode(payload);
             let _ = TileHead::parse(payload);
+            if let Ok(batch) = crate::batch::Batch::parse(payload) {
+                let _ = batch.entries.first().map(|entry| batch.tiles(entry.head.track));
+            }
         });
     }
 }

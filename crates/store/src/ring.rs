@@ -1,31 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hot rows: one ring a track, in a file on tmpfs, so that the end of the process loses none.
+//! Hot rows: one ring a track, in a file on tmpfs ([`crate::arena`]), so that the end of the process loses none.
 //!
 //! One thread appends to a ring ([`Appender`]), another seals it; they share two numbers. A row is written over only after it has become durable in the
 //! log: a full ring refuses rows, it never loses one that was taken.
 //!
 //! ```text
-//! file     page of header: magic, version, bytes; then rings one after another
-//! ring     8 words: magic, columns, rows, sum of these, owner (low 32: track, high 32: sum of its meta); then its rows
+//! ring     8 words: the arena's, columns, rows, sum of these, owner (low 32: track, high 32: sum of its meta); then its rows
 //! row      sequence number (from 1), time, values, CRC-32C over owner and all before
 //! ```
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{FlockOperation, flock};
-
-use crate::error::{StoreError, io_error};
 use crate::mapping::Mapping;
 use crate::record::TrackId;
 
-const FILE_MAGIC: u64 = u64::from_le_bytes(*b"OLHOT\0\0\x01");
-const RING_MAGIC: u64 = u64::from_le_bytes(*b"OLRING\0\0");
-const FILE_HEADER_WORDS: usize = 512;
-const RING_HEADER_WORDS: usize = 8;
+/// Words before the rows.
+pub(crate) const HEAD_WORDS: usize = 8;
 /// Sequence number, time and sum.
 const ROW_EXTRA_WORDS: usize = 3;
 /// Time that a ring is to hold.
@@ -57,7 +49,7 @@ impl Owner {
     /// Of a ring that waits for a track.
     pub const NOBODY: Self = Self { track: TrackId(u32::MAX), meta_crc: 0 };
 
-    fn word(self) -> u64 {
+    pub(crate) fn word(self) -> u64 {
         u64::from(self.track.0) | u64::from(self.meta_crc) << 32
     }
 
@@ -184,6 +176,11 @@ impl Ring {
         self.rows
     }
 
+    /// Time of a row that is complete and has not been freed.
+    pub(crate) fn time_ns(&self, sequence: u64) -> u64 {
+        self.row(sequence)[1].load(Ordering::Relaxed)
+    }
+
     /// Copies a row that is complete and has not been freed.
     pub fn copy(&self, sequence: u64, values: &mut Vec<u64>) -> u64 {
         let row = self.row(sequence);
@@ -196,13 +193,57 @@ impl Ring {
         let words = self.columns + ROW_EXTRA_WORDS;
         #[allow(clippy::cast_possible_truncation)] // less than the ring's rows
         let slot = (sequence % self.rows) as usize;
-        &self.memory.words()[self.from + RING_HEADER_WORDS + slot * words..][..words]
+        &self.memory.words()[self.from + HEAD_WORDS + slot * words..][..words]
     }
 
-    /// Forgets all rows and counts on from `sequence`.
-    fn reset(&self, sequence: u64) {
-        self.numbers.published.store(sequence, Ordering::Release);
-        self.numbers.durable.store(sequence, Ordering::Release);
+    /// Words of it and its head.
+    pub(crate) fn words(&self) -> usize {
+        ring_words(self.columns, self.rows).unwrap_or(usize::MAX)
+    }
+
+    /// Where the word is that says whose it is.
+    pub(crate) const OWNER_WORD: usize = 4;
+
+    fn at(memory: &Arc<Mapping>, from: usize, columns: usize, rows: u64, owner: Owner) -> Self {
+        Self { memory: memory.clone(), from, columns, rows, numbers: Arc::default(), owner }
+    }
+
+    /// Makes one that is nobody's yet in words that nobody uses.
+    pub(crate) fn made(memory: &Arc<Mapping>, from: usize, columns: usize, rows: u64) -> Self {
+        let geometry = [columns as u64, rows, geometry_sum(columns as u64, rows)];
+        for (to, value) in memory.words()[from + 1..].iter().zip(geometry) {
+            to.store(value, Ordering::Relaxed);
+        }
+        Self::at(memory, from, columns, rows, Owner::NOBODY)
+    }
+
+    /// The one that begins at a word, if its head makes sense.
+    pub(crate) fn found(memory: &Arc<Mapping>, from: usize) -> Option<Self> {
+        let words = memory.words()[from..].first_chunk::<HEAD_WORDS>()?;
+        let [_, columns, rows, geometry, owner, ..] = words.each_ref().map(|word| word.load(Ordering::Acquire));
+        let is_whole = geometry == geometry_sum(columns, rows) && rows > 0;
+        let columns = usize::try_from(columns).ok().filter(|_| is_whole)?;
+        ring_words(columns, rows)?;
+        Some(Self::at(memory, from, columns, rows, Owner::from_word(owner)))
+    }
+
+    /// The same memory for an owner, who counts on from `sequence`; the file does not know of it until [`Ring::sign`].
+    pub(crate) fn of(&self, owner: Owner, sequence: u64) -> Self {
+        let ring = Self::at(&self.memory, self.from, self.columns, self.rows, owner);
+        ring.numbers.published.store(sequence, Ordering::Release);
+        ring.numbers.durable.store(sequence, Ordering::Release);
+        ring
+    }
+
+    /// Writes down whose it is.
+    pub(crate) fn sign(&self) {
+        self.memory.words()[self.from + Self::OWNER_WORD].store(self.owner.word(), Ordering::Release);
+    }
+
+    /// Nobody's from now on; returns where it begins.
+    pub(crate) fn disown(&self) -> usize {
+        self.memory.words()[self.from + Self::OWNER_WORD].store(Owner::NOBODY.word(), Ordering::Release);
+        self.from
     }
 
     /// After a restart: the last unbroken run of whole rows after `sealed` is there again. Returns its first and last number; the first is not `sealed` + 1
@@ -232,127 +273,20 @@ impl Ring {
     }
 }
 
-/// The file that all rings are in.
-pub struct Arena {
-    memory: Arc<Mapping>,
-    path: PathBuf,
-    /// Words in use.
-    end: usize,
-    limit: usize,
-}
-
-impl Arena {
-    /// Opens or makes the file and finds the rings that an earlier process left, without rows until they are recovered. A file of another size or version is begun
-    /// anew.
-    ///
-    /// # Errors
-    /// [`StoreError::InUse`], [`StoreError::Io`].
-    pub fn open(path: &Path, bytes: u64) -> Result<(Self, Vec<Ring>), StoreError> {
-        let failed = |operation| io_error(operation, path);
-        let bytes = bytes.next_multiple_of(8).max(FILE_HEADER_WORDS as u64 * 8);
-        let file =
-            File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(failed("open"))?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| StoreError::InUse(path.to_owned()))?;
-        if file.metadata().map_err(failed("examine"))?.len() != bytes {
-            file.set_len(0).map_err(failed("truncate"))?;
-            file.set_len(bytes).map_err(failed("extend"))?;
-        }
-        let length = usize::try_from(bytes).map_err(|_| failed("map")(std::io::ErrorKind::OutOfMemory.into()))?;
-        let memory = Arc::new(Mapping::of(file, length).map_err(failed("map"))?);
-        let words = memory.words();
-        let limit = words.len();
-        let mut arena = Self { memory: memory.clone(), path: path.to_owned(), end: FILE_HEADER_WORDS, limit };
-        arena.allocate(0, FILE_HEADER_WORDS)?;
-        let mut left = Vec::new();
-        if words[0].load(Ordering::Relaxed) == FILE_MAGIC {
-            while let Some(found) = arena.next()? {
-                left.push(found);
-            }
-        }
-        words[0].store(FILE_MAGIC, Ordering::Relaxed);
-        Ok((arena, left))
-    }
-
-    /// Before anything there is touched.
-    fn allocate(&self, from_word: usize, words: usize) -> Result<(), StoreError> {
-        self.memory.allocate(from_word, words).map_err(io_error("take room for hot rows in", &self.path))
-    }
-
-    /// The ring that begins where the arena ends, if one does.
-    fn next(&mut self) -> Result<Option<Ring>, StoreError> {
-        if self.limit - self.end < RING_HEADER_WORDS {
-            return Ok(None);
-        }
-        self.allocate(self.end, RING_HEADER_WORDS)?;
-        let words = &self.memory.words()[self.end..];
-        let [magic, columns, rows, geometry, owner] = std::array::from_fn(|i| words[i].load(Ordering::Relaxed));
-        if magic != RING_MAGIC || geometry != geometry_sum(columns, rows) || rows == 0 {
-            return Ok(None);
-        }
-        let Ok(columns) = usize::try_from(columns) else { return Ok(None) };
-        let Some(taken) = ring_words(columns, rows).filter(|words| *words <= self.limit - self.end) else {
-            return Ok(None);
-        };
-        self.allocate(self.end, taken)?;
-        let ring = self.ring_at(self.end, columns, rows, Owner::from_word(owner));
-        self.end += taken;
-        Ok(Some(ring))
-    }
-
-    fn ring_at(&self, from: usize, columns: usize, rows: u64, owner: Owner) -> Ring {
-        let numbers = Arc::new(Numbers::default());
-        Ring { memory: self.memory.clone(), from, columns, rows, numbers, owner }
-    }
-
-    /// Makes a ring at the end, whose next row is number `sequence` + 1; `None` where the file has no room.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`] where the file system has none.
-    pub fn ring(&mut self, owner: Owner, columns: usize, rows: u64, sequence: u64) -> Result<Option<Ring>, StoreError> {
-        let taken = ring_words(columns, rows).filter(|words| rows > 0 && *words <= self.limit - self.end);
-        let Some(taken) = taken else { return Ok(None) };
-        self.allocate(self.end, taken)?;
-        let ring = self.ring_at(self.end, columns, rows, owner);
-        let header = &self.memory.words()[self.end..][..RING_HEADER_WORDS];
-        let geometry = [columns as u64, rows, geometry_sum(columns as u64, rows), owner.word()];
-        for (to, value) in header[1..].iter().zip(geometry) {
-            to.store(value, Ordering::Relaxed);
-        }
-        // Last, so that a kill leaves no ring or a whole one.
-        header[0].store(RING_MAGIC, Ordering::Release);
-        ring.reset(sequence);
-        self.end += taken;
-        Ok(Some(ring))
-    }
-
-    /// Bytes of the file that are in use.
-    #[must_use]
-    pub fn used_bytes(&self) -> u64 {
-        self.end as u64 * 8
-    }
-
-    /// Gives a ring to another track of the same width; nobody may have an appender to it any more.
-    #[must_use]
-    pub fn reuse(&self, ring: &Ring, owner: Owner, sequence: u64) -> Ring {
-        self.memory.words()[ring.from + 4].store(owner.word(), Ordering::Release);
-        let ring = self.ring_at(ring.from, ring.columns, ring.rows, owner);
-        ring.reset(sequence);
-        ring
-    }
-}
-
 fn geometry_sum(columns: u64, rows: u64) -> u64 {
     u64::from(crc32c::crc32c(bytemuck::cast_slice(&[columns, rows])))
 }
 
-fn ring_words(columns: usize, rows: u64) -> Option<usize> {
+pub(crate) fn ring_words(columns: usize, rows: u64) -> Option<usize> {
     let row = columns.checked_add(ROW_EXTRA_WORDS)?;
-    usize::try_from(rows).ok()?.checked_mul(row)?.checked_add(RING_HEADER_WORDS)
+    usize::try_from(rows).ok()?.checked_mul(row)?.checked_add(HEAD_WORDS)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arena::Arena;
+    use crate::error::StoreError;
 
     const OWNER: Owner = Owner { track: TrackId(4), meta_crc: 77 };
     const OTHER: Owner = Owner { track: TrackId(9), meta_crc: 1 };
@@ -362,6 +296,12 @@ mod tests {
         (from..=ring.published()).map(|sequence| (ring.copy(sequence, &mut values), values.clone())).collect()
     }
 
+    fn made(arena: &mut Arena, owner: Owner, columns: usize, rows: u64, sequence: u64) -> Ring {
+        let ring = arena.reserve(columns, rows).unwrap().unwrap().of(owner, sequence);
+        arena.own(&ring);
+        ring
+    }
+
     #[test]
     fn rows_outlive_the_process_and_a_full_ring_refuses() {
         let dir = tempfile::tempdir().unwrap();
@@ -369,8 +309,8 @@ mod tests {
         let (mut arena, left) = Arena::open(&path, 1 << 20).unwrap();
         assert!(left.is_empty());
         assert!(matches!(Arena::open(&path, 1 << 20), Err(StoreError::InUse(_))));
-        let other = arena.ring(OTHER, 5, 10, 0).unwrap().unwrap();
-        let ring = arena.ring(OWNER, 2, 4, 6).unwrap().unwrap();
+        let other = made(&mut arena, OTHER, 5, 10, 0);
+        let ring = made(&mut arena, OWNER, 2, 4, 6);
         let mut appender = ring.appender();
         for i in 0..4 {
             assert_eq!(appender.append(100 + i, &[i, i * i]), Ok(7 + i));
@@ -394,10 +334,11 @@ mod tests {
         // A row that was being written is not there; those before it are.
         ring.row(11)[2].store(9, Ordering::Relaxed);
         assert_eq!(ring.recover(8), Some((9, 10)));
-        let other = arena.reuse(ring, OTHER, 8);
+        arena.free(ring);
+        let other = made(&mut arena, OTHER, 2, 4, 8);
         assert_eq!(other.recover(8), None, "rows of the owner before");
         assert_eq!(other.appender().append(1, &[1, 2]), Ok(9));
-        assert!(arena.ring(OWNER, 1000, 1000, 0).unwrap().is_none(), "no room");
+        assert!(arena.reserve(1000, 1000).unwrap().is_none(), "no room");
         drop((left, other, arena));
         let (_, left) = Arena::open(&path, 1 << 20).unwrap();
         assert_eq!((left.len(), left[1].recover(8)), (2, Some((9, 9))));
@@ -406,10 +347,18 @@ mod tests {
     }
 
     #[test]
+    fn rings_hold_seconds() {
+        let rows = [1, 10, 100, 1_000, 60_000].map(|ms| ring_rows(ms * 1_000_000));
+        assert_eq!(rows, [4_000, 400, 40, 8, 8]);
+        assert_eq!((ring_rows(0), ring_bytes(usize::MAX, 8)), (MAX_RING_ROWS, u64::MAX));
+        assert_eq!(ring_bytes(15, 8), (8 + 8 * 18) * 8);
+    }
+
+    #[test]
     fn one_thread_appends_while_another_seals() {
         let dir = tempfile::tempdir().unwrap();
         let (mut arena, _) = Arena::open(&dir.path().join("hot"), 1 << 20).unwrap();
-        let ring = arena.ring(OWNER, 3, 16, 0).unwrap().unwrap();
+        let ring = made(&mut arena, OWNER, 3, 16, 0);
         let mut appender = ring.appender();
         let writer = std::thread::spawn(move || {
             let mut refused = 0u64;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use onlooker_store::{Appender, Config, Kind, Store, StoreError, TrackId};
+use onlooker_store::{Appender, Config, Kind, Store, StoreError, TrackId, Writer};
 
 const RING_ROWS: u64 = 256;
 const KINDS: [Kind; 4] = [Kind::Integer; 4];
@@ -64,9 +64,10 @@ fn values(sequence: u64) -> [u64; 4] {
 }
 
 /// Numbers of all rows of a track; panics if one is wrong.
-fn rows(store: &Store, track: TrackId) -> Vec<u64> {
+fn rows(store: &Writer, track: TrackId) -> Vec<u64> {
     let mut seen = Vec::new();
     store
+        .look()
         .read(track, 0, u64::MAX, |sequence, time_ns, row| {
             assert_eq!((time_ns, row), (sequence * 1_000, &values(sequence)[..]));
             seen.push(sequence);
@@ -128,7 +129,7 @@ fn a_full_disk_costs_the_oldest_rows_and_nothing_else() {
     assert!(refused > 0 && failures > 0, "{refused} rows refused, {failures} failures");
     let seen = rows(&store, track);
     assert!(seen.iter().copied().eq(seen[0]..next), "what was taken is there without a hole");
-    let durable_ns = store.durable_until_ns(track).unwrap();
+    let durable_ns = store.look().durable_until_ns(track).unwrap();
     assert!(durable_ns >= (full_from - 1) * 1_000);
 
     // There is room again, and all goes on.

@@ -4,11 +4,13 @@
 use std::ops::ControlFlow;
 
 use super::{DAMAGED, Store};
+use crate::batch::Batch;
+use crate::batches::BatchRef;
 use crate::column::Kind;
 use crate::error::StoreError;
 use crate::index::{Leaf, TileRef, decode_leaf};
-use crate::log::Reader;
-use crate::record::{Gap, Record, TileHead, TrackId};
+use crate::log::{Place, Reader};
+use crate::record::{Gap, Record, Tile, TileHead, TrackId};
 use crate::ring::Ring;
 
 impl Store {
@@ -23,8 +25,8 @@ impl Store {
     pub fn newest_ns(&self, id: TrackId) -> Option<u64> {
         let track = self.tracks.get(&id)?;
         let last = track.ring.as_ref().map_or(0, Ring::published);
-        let hot = track.ring.as_ref().filter(|_| last > track.sealed).map(|ring| ring.copy(last, &mut Vec::new()));
-        hot.or_else(|| (track.sealed > 0).then_some(track.sealed_until_ns))
+        let hot = track.ring.as_ref().filter(|_| last > track.durable).map(|ring| ring.time_ns(last));
+        hot.or_else(|| (track.durable > 0).then_some(track.durable_until_ns))
     }
 
     /// Whether a track has rows in hot memory or room for them.
@@ -33,38 +35,44 @@ impl Store {
         self.tracks.get(&id).is_some_and(|track| track.ring.is_some())
     }
 
-    /// Bytes of the log.
+    /// Whether somebody has a track's appender.
+    #[must_use]
+    pub fn is_appended(&self, id: TrackId) -> bool {
+        self.tracks.get(&id).is_some_and(|track| track.is_appended)
+    }
+
+    /// Bytes of the log and of the definitions.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.log.bytes()
+        self.bytes
     }
 
     /// Bytes of the hot file that rings take.
     #[must_use]
     pub fn hot_bytes(&self) -> u64 {
-        self.arena.used_bytes()
+        self.hot_bytes
     }
 
     /// Time of the oldest row in the log, ns.
     #[must_use]
     pub fn oldest_ns(&self) -> Option<u64> {
-        self.tracks.values().filter_map(|track| track.index.oldest_ns()).min()
+        let tiles = self.tracks.values().filter_map(|track| track.index.oldest_ns()).min();
+        tiles.into_iter().chain(self.batches.oldest_ns()).min()
     }
 
     /// Age at `now_ns` of the oldest row that is not durable, ns.
     #[must_use]
     pub fn durable_lag_ns(&self, now_ns: u64) -> Option<u64> {
-        let mut values = Vec::new();
         let waiting = self.tracks.values().filter_map(|track| {
             let ring = track.ring.as_ref().filter(|ring| ring.published() > track.durable)?;
-            Some(ring.copy(track.durable + 1, &mut values))
+            Some(ring.time_ns(track.durable + 1))
         });
         waiting.min().map(|oldest_ns| now_ns.saturating_sub(oldest_ns))
     }
 
     /// All tracks, with what was said of them when they were defined.
     pub fn tracks(&self) -> impl Iterator<Item = (TrackId, &[Kind], &[u8])> {
-        self.tracks.iter().map(|(id, track)| (*id, track.kinds.as_slice(), &*track.meta))
+        self.tracks.iter().map(|(id, track)| (*id, &*track.definition.kinds, &*track.definition.meta))
     }
 
     /// A track's gaps that touch a time.
@@ -81,8 +89,8 @@ impl Store {
         let track = self.tracks.get(&id).ok_or(StoreError::NoTrack(id.0))?;
         let mut hot = Vec::new();
         if let Some(ring) = &track.ring {
-            for sequence in track.sealed + 1..=ring.published() {
-                let mut values = Vec::with_capacity(track.kinds.len());
+            for sequence in track.durable + 1..=ring.published() {
+                let mut values = Vec::with_capacity(track.definition.kinds.len());
                 let time_ns = ring.copy(sequence, &mut values);
                 hot.push((sequence, time_ns, values));
             }
@@ -91,14 +99,19 @@ impl Store {
         let touches = |first_ns: u64, last_ns: u64| first_ns <= to_ns && last_ns >= from_ns;
         let (leaves, tiles) = (track.index.leaves.iter(), track.index.tiles.iter());
         Ok(Rows {
-            reader: self.log.reader(),
+            reader: Reader::new(&self.dir),
             track: id,
-            columns: track.kinds.len(),
+            columns: track.definition.kinds.len(),
             from_ns,
             to_ns,
             leaves: leaves.filter(|leaf| touches(leaf.from_ns, leaf.to_ns)).copied().collect(),
             tiles: tiles.filter(|tile| touches(tile.from_ns, tile.to_ns)).copied().collect(),
+            batches: self.batches.between(id, from_ns, to_ns),
+            durable: track.durable,
             hot,
+            next: 0,
+            until_ns: from_ns,
+            unread: None,
         })
     }
 
@@ -131,8 +144,17 @@ pub struct Rows {
     to_ns: u64,
     leaves: Vec<Leaf>,
     tiles: Vec<TileRef>,
+    batches: Vec<(Place, BatchRef)>,
+    /// The last row in the log.
+    durable: u64,
     /// Sequence number, time and values.
     hot: Vec<(u64, u64, Vec<u64>)>,
+    /// The row that comes next, 0 before the first one is known: a row that was sealed twice is there once.
+    next: u64,
+    /// Time of the last row.
+    until_ns: u64,
+    /// Time of batches since then that are not what was written; whether this track had rows in them, the next row's number says.
+    unread: Option<(u64, u64)>,
 }
 
 impl Rows {
@@ -155,7 +177,19 @@ impl Rows {
                 return Ok(damaged);
             }
         }
-        let _ = self.hot.iter().try_for_each(|(sequence, time_ns, values)| visit(*sequence, *time_ns, values));
+        for (place, batch) in std::mem::take(&mut self.batches) {
+            if self.read_batch(place, &batch, &mut damaged, &mut visit)?.is_break() {
+                return Ok(damaged);
+            }
+        }
+        if self.next <= self.durable {
+            damaged.extend(self.unread.take().map(|(from_ns, to_ns)| self.damage(from_ns, to_ns)));
+        }
+        for (sequence, time_ns, values) in std::mem::take(&mut self.hot) {
+            if sequence >= self.next && visit(sequence, time_ns, &values).is_break() {
+                break;
+            }
+        }
         Ok(damaged)
     }
 
@@ -165,27 +199,73 @@ impl Rows {
         damaged: &mut Vec<Gap>,
         visit: &mut impl FnMut(u64, u64, &[u64]) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, StoreError> {
-        let (from_ns, to_ns) = (self.from_ns, self.to_ns);
-        if at.from_ns > to_ns || at.to_ns < from_ns {
+        if at.from_ns > self.to_ns || at.to_ns < self.from_ns {
             return Ok(ControlFlow::Continue(()));
         }
         match self.reader.read(at.place)? {
             None => {}
             Some(Ok(Record::Tile(tile))) if tile.track == self.track && tile.columns.len() == self.columns => {
-                let mut values = Vec::with_capacity(self.columns);
-                for (row, time_ns) in tile.times_ns.iter().enumerate().skip(at.skip.into()) {
-                    if (from_ns..=to_ns).contains(time_ns) {
-                        values.clear();
-                        values.extend(tile.columns.iter().map(|column| column[row]));
-                        if visit(tile.first + row as u64, *time_ns, &values).is_break() {
-                            return Ok(ControlFlow::Break(()));
-                        }
-                    }
-                }
+                return Ok(self.give(&tile, at.skip.into(), visit));
             }
             Some(_) => damaged.push(self.damage(at.from_ns, at.to_ns)),
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    fn read_batch(
+        &mut self,
+        place: Place,
+        at: &BatchRef,
+        damaged: &mut Vec<Gap>,
+        visit: &mut impl FnMut(u64, u64, &[u64]) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, StoreError> {
+        let tiles = match self.reader.read(place)? {
+            None => return Ok(ControlFlow::Continue(())),
+            Some(Ok(Record::Batch(payload))) => {
+                let tiles = Batch::parse(&payload).and_then(|batch| batch.tiles(self.track));
+                tiles.ok().filter(|tiles| tiles.iter().all(|tile| tile.columns.len() == self.columns))
+            }
+            Some(_) => None,
+        };
+        let Some(tiles) = tiles else {
+            let from_ns = self.unread.map_or(if self.next > 0 { self.until_ns } else { at.from_ns }, |unread| unread.0);
+            self.unread = Some((from_ns, at.to_ns));
+            return Ok(ControlFlow::Continue(()));
+        };
+        for tile in tiles {
+            if let Some((from_ns, _)) = self.unread.take()
+                && (self.next == 0 || tile.first > self.next)
+            {
+                damaged.push(self.damage(from_ns, tile.times_ns[0]));
+            }
+            if self.give(&tile, 0, visit).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Gives the rows of a tile that are asked for and were not given before.
+    fn give(
+        &mut self,
+        tile: &Tile,
+        skip: usize,
+        visit: &mut impl FnMut(u64, u64, &[u64]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let mut values = Vec::with_capacity(self.columns);
+        for (row, time_ns) in tile.times_ns.iter().enumerate().skip(skip) {
+            let sequence = tile.first + row as u64;
+            if sequence < self.next {
+                continue;
+            }
+            (self.next, self.until_ns) = (sequence + 1, *time_ns);
+            if (self.from_ns..=self.to_ns).contains(time_ns) {
+                values.clear();
+                values.extend(tile.columns.iter().map(|column| column[row]));
+                visit(sequence, *time_ns, &values)?;
+            }
+        }
+        ControlFlow::Continue(())
     }
 
     /// The tiles of a leaf; those that are in its segment where the leaf itself is not what was written, and gaps in `damaged` for those that are not.
