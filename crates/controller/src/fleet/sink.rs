@@ -444,11 +444,22 @@ fn show_unserved(regions: &mut Vec<Region>, at: usize, unserved: &[Arc<RegionEnt
         return;
     }
     regions.truncate(at);
-    regions.extend(unserved.iter().map(|entry| Region {
-        entry: entry.clone(),
-        acquisition: Vec::new(),
-        problem: Some("not read: the responder that this host is read by does not serve it, others do (via)".into()),
-    }));
+    for entry in unserved {
+        let why = "not read: the responder that this host is read by does not serve it, others do (via)";
+        let problem = (!has_twin(entry, &regions[..at])).then(|| why.to_owned());
+        regions.push(Region { entry: entry.clone(), acquisition: Vec::new(), problem });
+    }
+}
+
+/// Whether the agent serves what is in a region of its own by other ones here: computed ones of the same name, or the sampled rest beside them. Then nothing is
+/// missing that an operator could do something about.
+fn has_twin(entry: &RegionEntry, served: &[Region]) -> bool {
+    let is_agents = |entry: &RegionEntry| entry.identity.is_agents();
+    let is_twin = |other: &RegionEntry| {
+        let name = other.name.strip_suffix("_sampled").unwrap_or(&other.name);
+        is_agents(other) && name == entry.name
+    };
+    is_agents(entry) && served.iter().any(|region| is_twin(&region.entry))
 }
 
 impl Shown {
@@ -497,6 +508,11 @@ mod tests {
         let _unserved = host.region(1, "unserved", &[], QUEUE);
         host.responders = RESPONDER_TCP;
         let _served = host.region(2, "served", &[], QUEUE);
+        // What the agent computes or samples for this responder is not missing, whatever it has for others; a program's region of such a name is.
+        let _twins = [(3, "node_cpu"), (4, "node_agent_sampled")].map(|(id, name)| host.region(id, name, &[], QUEUE));
+        host.responders = RESPONDER_KERNEL;
+        let _others =
+            [(5, "node_cpu"), (6, "node_agent"), (300, "node_cpu")].map(|(id, name)| host.region(id, name, &[], QUEUE));
         for _ in 0..2 {
             world.read("web-1", &host);
             world.pass(1_000_000_000);
@@ -507,7 +523,16 @@ mod tests {
                 .iter()
                 .map(|region| (region.entry.name.clone(), region.problem.is_some()))
                 .collect();
-            assert_eq!(regions, [("served".to_owned(), false), ("unserved".to_owned(), true)]);
+            let expected = [
+                ("served", false),
+                ("node_cpu", false),
+                ("node_agent_sampled", false),
+                ("unserved", true),
+                ("node_cpu", false),
+                ("node_agent", false),
+                ("node_cpu", true),
+            ];
+            assert_eq!(regions, expected.map(|(name, is_missing)| (name.to_owned(), is_missing)));
         }
     }
 }
