@@ -217,7 +217,8 @@ impl World {
         drop(self.sink.take());
         drop(self.keeper.take());
         assert_eq!(counters.refused_rows.load(std::sync::atomic::Ordering::Relaxed), 0, "the store was never behind");
-        let (store, _) = Store::open(store_config(self.dir.path())).unwrap();
+        let (writer, _) = Store::open(store_config(self.dir.path())).unwrap();
+        let store = writer.look();
         let mut all = Log::new();
         for (track, _, meta) in store.tracks() {
             let meta = Meta::unpack(meta).unwrap();

@@ -112,7 +112,8 @@ fn a_clock_that_is_set_leaves_a_mark_and_no_row_is_lost() {
     assert!(second_ns < first_ns - hour_ns / 2 && third_ns > first_ns + hour_ns / 2, "what is live follows the clock");
     drop(world);
 
-    let (store, _) = Store::open(store_config(dir.path())).unwrap();
+    let (writer, _) = Store::open(store_config(dir.path())).unwrap();
+    let store = writer.look();
     let tracks = times(&store, 100);
     assert!(tracks.len() > 3, "{}", tracks.len());
     for (track, times) in tracks {
@@ -151,7 +152,8 @@ fn the_time_without_a_controller_is_a_gap_that_says_why() {
         world.read(20);
         world
     });
-    let (store, _) = Store::open(store_config(dir.path())).unwrap();
+    let (writer, _) = Store::open(store_config(dir.path())).unwrap();
+    let store = writer.look();
     let mut seen = BTreeSet::new();
     for (track, times) in times(&store, 40) {
         assert!(times.windows(2).all(|pair| pair[0] < pair[1]));
@@ -181,7 +183,8 @@ fn hot_rows_that_are_lost_lie_in_the_gap() {
         world
     });
     let last_ns = |config| {
-        let (store, _) = Store::open(config).unwrap();
+        let (writer, _) = Store::open(config).unwrap();
+        let store = writer.look();
         let tracks: Vec<TrackId> = store.tracks().map(|(id, _, _)| id).collect();
         tracks.into_iter().filter_map(|id| Some((id, store.newest_ns(id)?))).collect::<BTreeMap<_, _>>()
     };
@@ -194,7 +197,8 @@ fn hot_rows_that_are_lost_lie_in_the_gap() {
         world.read(20);
         world
     });
-    let (store, _) = Store::open(config).unwrap();
+    let (writer, _) = Store::open(config).unwrap();
+    let store = writer.look();
     let moving = times(&store, 25);
     assert!(!moving.is_empty());
     for (track, _) in moving {

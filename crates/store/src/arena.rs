@@ -114,7 +114,7 @@ impl Arena {
         let head = self.word(self.end);
         let ring = Ring::found(&self.memory, self.end);
         let words = match &ring {
-            _ if head & (1 << HEAD_BITS) - 1 == HEAD => usize::try_from(head >> HEAD_BITS).unwrap_or(usize::MAX),
+            _ if head & ((1 << HEAD_BITS) - 1) == HEAD => usize::try_from(head >> HEAD_BITS).unwrap_or(usize::MAX),
             Some(ring) if head == OLD_HEAD => ring.words(),
             _ => return Ok(None),
         };
@@ -225,7 +225,7 @@ impl Arena {
 }
 
 fn head_of(words: usize) -> u64 {
-    (words as u64) << HEAD_BITS | HEAD
+    ((words as u64) << HEAD_BITS) | HEAD
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ fn config(dir: &Path) -> Config {
 fn values(track: TrackId, sequence: u64) -> [u64; 3] {
     let mixed = sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(track.0);
     #[allow(clippy::cast_precision_loss)]
-    [sequence * 7, if sequence % 10 == 0 { mixed } else { 3 }, (sequence as f64 / 8.0).to_bits()]
+    [sequence * 7, if sequence.is_multiple_of(10) { mixed } else { 3 }, (sequence as f64 / 8.0).to_bits()]
 }
 
 fn time_ns(sequence: u64) -> u64 {
