@@ -40,6 +40,12 @@ pub struct Target {
 }
 
 impl Target {
+    /// Time between two readings, ns.
+    #[must_use]
+    pub fn interval_ns(&self) -> u64 {
+        u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX)
+    }
+
     /// `HOST:PORT`, with brackets where the host is an IPv6 address.
     #[must_use]
     pub fn address(&self) -> String {

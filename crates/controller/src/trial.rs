@@ -125,7 +125,7 @@ pub fn read(target: &Arc<Target>, timeout: Duration, quota: Quota) -> Result<Rep
         host_id: told.answer.host_id,
         pair,
         regions,
-        series: Entities::of(&session, quota).series(),
+        series: Entities::of(&session, quota, target.interval_ns()).series(),
         bootstrap,
         read,
         notes,

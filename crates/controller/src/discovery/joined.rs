@@ -166,7 +166,7 @@ impl Record {
             address: target.address(),
             token: target.token.text(),
             labels: target.labels.clone(),
-            interval: Span::from_ns(u64::try_from(target.interval.as_nanos()).unwrap_or(u64::MAX)),
+            interval: Span::from_ns(target.interval_ns()),
             via: target.choice.into(),
             host_id: origin.host_id,
             source: origin.source,

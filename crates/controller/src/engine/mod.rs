@@ -298,7 +298,7 @@ impl Engine {
 
     /// `reader_id`: the one of the target whose place it takes.
     fn watch(&mut self, target: Arc<Target>, reader_id: Option<Id>) {
-        let interval_ns = u64::try_from(target.interval.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let interval_ns = target.interval_ns().max(1);
         let flow = self.schedule.add(interval_ns, steady_ns());
         // Answers for a host that had this place before carry another number.
         self.generation = self.generation.wrapping_add(1);
@@ -339,7 +339,7 @@ impl Engine {
             let Some(index) = self.by_flow.get(&due.flow).copied() else { continue };
             let Some(host) = self.hosts[index].as_mut() else { continue };
             if due.missed > 0 {
-                let interval_ns = u64::try_from(host.target.interval.as_nanos()).unwrap_or(u64::MAX);
+                let interval_ns = host.target.interval_ns();
                 let from_ns = due.due_ns.saturating_sub(due.missed * interval_ns);
                 let to_ns = due.due_ns.saturating_sub(interval_ns);
                 // Those who do not answer wait for each other: that says nothing of how late we are.

@@ -13,7 +13,7 @@ use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::{Acquisition, Metric};
 use onlooker_transport::reader::{Frame, Session};
 
-use super::quota::{Cost, Ledger, Limit, Quota, row_bytes};
+use super::quota::{Cost, Ledger, Limit, Quota, paid_ring_rows, row_bytes};
 use crate::derive::{Derived, Given, Sum, Summed, is_same, row_of};
 use crate::series::{EntityKey, Form, Series, describe, fill, labels_of};
 
@@ -132,6 +132,8 @@ pub struct Entities {
     regions: HashMap<u64, Looks>,
     reading: u64,
     ledger: Ledger,
+    /// Rows of a ring that each pays for.
+    ring_rows: u64,
     /// The row that one follows.
     before: Vec<u64>,
 }
@@ -166,9 +168,9 @@ struct Found<'a> {
 }
 
 impl Entities {
-    /// None, and room for so much.
-    pub(super) fn within(quota: Quota) -> Self {
-        Self { ledger: Ledger::new(quota), ..Self::default() }
+    /// None, and room for so much; they are read every so often.
+    pub(super) fn within(quota: Quota, interval_ns: u64) -> Self {
+        Self { ledger: Ledger::new(quota), ring_rows: paid_ring_rows(interval_ns), ..Self::default() }
     }
 
     /// What they cost, and what there was no room for.
@@ -216,8 +218,8 @@ impl Entities {
     }
 
     /// What a session's last reading had, without labels of the host.
-    pub(crate) fn of(session: &Session, quota: Quota) -> Self {
-        let mut entities = Self::within(quota);
+    pub(crate) fn of(session: &Session, quota: Quota, interval_ns: u64) -> Self {
+        let mut entities = Self::within(quota, interval_ns);
         let labels = BTreeMap::new();
         let never = |_| Acquired { utc_ns: 0, stamp_ns: 0 };
         for frame in session.frames() {
@@ -341,7 +343,7 @@ impl Entities {
             let whole = samples.iter().rposition(|sample| !is_same(sample, samples.last().unwrap_or(sample)));
             let cut = samples.len() - whole.map_or(0, |at| at + 1);
             samples.truncate(samples.len() - cut);
-            self.ledger.exceed(region, Limit::Series, 1, Cost::of(left_out + cut, 0));
+            self.ledger.exceed(region, Limit::Series, 1, Cost::of(left_out + cut, 0, 0));
         }
         samples
     }
@@ -387,7 +389,7 @@ impl Entities {
         if found.key.is_own() {
             return Some(Cost::default());
         }
-        self.ledger.admit(found.key.region, old, Cost::of(found.series, found.words), texts)
+        self.ledger.admit(found.key.region, old, Cost::of(found.series, found.words, self.ring_rows), texts)
     }
 
     /// Enters an entity's series by their texts, and hides those that are not the best of theirs.

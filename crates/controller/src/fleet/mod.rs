@@ -105,7 +105,8 @@ impl Host {
     fn new(target: Arc<Target>, quota: Quota) -> Self {
         let mut labels = target.labels.clone();
         labels.insert("instance".into(), target.name.clone());
-        Self { target, labels, shown: Mutex::new(Shown::new(quota)), news: watch::Sender::new(0) }
+        let shown = Mutex::new(Shown::new(quota, target.interval_ns()));
+        Self { target, labels, shown, news: watch::Sender::new(0) }
     }
 
     /// What is known of it.
@@ -180,12 +181,12 @@ pub struct Shown {
 }
 
 impl Shown {
-    fn new(quota: Quota) -> Self {
+    fn new(quota: Quota, interval_ns: u64) -> Self {
         let histogram = || Histogram::new_with_max(MAX_LATENCY_NS, 2).expect("valid bounds");
         Self {
             state: State::Connecting,
             since_ns: Moment::now().utc_ns,
-            entities: Entities::within(quota),
+            entities: Entities::within(quota, interval_ns),
             regions: Vec::new(),
             relation: None,
             cycles: 0,

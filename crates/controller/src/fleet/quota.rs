@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use onlooker_region::Identity;
+use onlooker_store::{ring_bytes, ring_rows};
 
 /// Reason of the gap that rows leave which exceed a quota.
 pub(super) const OVER_QUOTA: &str = "over_quota";
@@ -19,12 +20,16 @@ const SERIES_BYTES: u64 = 400;
 const TEXT_COPIES: u64 = 3;
 /// How often its words are there: as the last row, and as one that waits for its track.
 const WORD_COPIES: u64 = 2;
-/// Words of a ring's row beside the values: sequence number, time, sum.
-const ROW_EXTRA_WORDS: u64 = 3;
 /// What a row takes in the log beside its values, bytes: its time, its share of a tile's head.
 const ROW_BYTES: u64 = 4;
-/// Rows of a ring: those of tracks that move every 16 ms or less often are shorter.
-const RING_ROWS: u64 = 256;
+
+/// Rows of a ring that an entity pays for, at most: where a host is read oftener than every 16 ms, most of its entities are sampled less often, and have shorter ones.
+const MAX_PAID_RING_ROWS: u64 = 256;
+
+/// Rows of a ring that an entity of a host pays for that is read every so often.
+pub(super) fn paid_ring_rows(interval_ns: u64) -> u64 {
+    ring_rows(interval_ns).min(MAX_PAID_RING_ROWS)
+}
 
 /// What the regions of a host's agent may cost, and those of its programs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,15 +145,10 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// Of one entity, but for its texts.
-    pub(super) fn of(series: usize, words: usize) -> Self {
-        let (series, words) = (series as u64, words as u64);
-        Self {
-            series,
-            tracks: 1,
-            memory_bytes: series * SERIES_BYTES + words * 8 * WORD_COPIES,
-            hot_bytes: (words + ROW_EXTRA_WORDS) * 8 * RING_ROWS,
-        }
+    /// Of one entity whose ring has so many rows, but for its texts.
+    pub(super) fn of(series: usize, words: usize, ring_rows: u64) -> Self {
+        let memory_bytes = series as u64 * SERIES_BYTES + words as u64 * 8 * WORD_COPIES;
+        Self { series: series as u64, tracks: 1, memory_bytes, hot_bytes: ring_bytes(words, ring_rows) }
     }
 
     /// With so many bytes of names and labels.
@@ -464,6 +464,8 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const RING_ROWS: u64 = 256;
     use onlooker_region::limits::FIRST_PROGRAM_REGION;
 
     const QUOTA: Quota = Quota {
@@ -482,7 +484,7 @@ mod tests {
     }
 
     fn admit(ledger: &mut Ledger, region: u64, series: usize) -> Option<Cost> {
-        ledger.admit(region, &Cost::default(), Cost::of(series, series), || 10)
+        ledger.admit(region, &Cost::default(), Cost::of(series, series, RING_ROWS), || 10)
     }
 
     #[test]
@@ -497,7 +499,7 @@ mod tests {
         assert!(admit(&mut ledger, agents, 100).is_some(), "the agent's own have theirs");
         assert!(admit(&mut ledger, agents, 1).is_none(), "and no more");
         // It grows in its place.
-        let more = ledger.admit(first, &cost, Cost::of(100, 100), || 10).unwrap();
+        let more = ledger.admit(first, &cost, Cost::of(100, 100, RING_ROWS), || 10).unwrap();
         ledger.release(first, &cost);
         assert_eq!(ledger.used[1], more);
         ledger.release(first, &more);
@@ -510,10 +512,10 @@ mod tests {
     fn each_quota_bounds_something_of_its_own() {
         let program = region(FIRST_PROGRAM_REGION);
         for (cost, texts, count, limit) in [
-            (Cost::of(50, 1), 1, 2, Limit::Series),
-            (Cost::of(1, 1), 1, 10, Limit::Tracks),
-            (Cost::of(1, 1), 200_000, 1, Limit::Memory),
-            (Cost::of(1, 300), 1, 1, Limit::HotBytes),
+            (Cost::of(50, 1, RING_ROWS), 1, 2, Limit::Series),
+            (Cost::of(1, 1, RING_ROWS), 1, 10, Limit::Tracks),
+            (Cost::of(1, 1, RING_ROWS), 200_000, 1, Limit::Memory),
+            (Cost::of(1, 300, RING_ROWS), 1, 1, Limit::HotBytes),
         ] {
             let mut ledger = Ledger::new(QUOTA);
             let taken = (0..100).filter(|_| ledger.admit(program, &Cost::default(), cost, || texts).is_some()).count();

@@ -307,13 +307,13 @@ fn row_interval_ns(target: &Target, series: &[Series]) -> u64 {
         // Each reading has a time of its own: also one of values that seldom change, where another group of its region is read more often.
         Acquisition::Computed | Acquisition::Direct | Acquisition::Published => 0,
     };
-    let read_ns = u64::try_from(target.interval.as_nanos()).unwrap_or(u64::MAX);
+    let read_ns = target.interval_ns();
     read_ns.max(series.iter().map(sampled).min().unwrap_or(0))
 }
 
 /// A gap and the next due time's: one gap where it follows at once. Another reason does not begin another gap: the first one is the cause.
 fn joined(gap: Option<ShownGap>, next: &ShownGap, target: &Target) -> ShownGap {
-    let interval_ns = u64::try_from(target.interval.as_nanos()).unwrap_or(u64::MAX);
+    let interval_ns = target.interval_ns();
     match gap {
         Some(gap) if next.from_ns.saturating_sub(gap.to_ns) <= interval_ns.saturating_mul(2) => {
             ShownGap { to_ns: next.to_ns.max(gap.to_ns), ..gap }

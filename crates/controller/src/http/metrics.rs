@@ -46,7 +46,7 @@ const STALE_NS: u64 = 5_000_000_000;
 /// How long ago the host was read last, ns, and whether that is not too long.
 fn freshness(host: &Host, shown: &Shown) -> (Option<u64>, bool) {
     let age_ns = shown.read_at_ns.map(|read_ns| steady_ns().saturating_sub(read_ns));
-    let interval_ns = u64::try_from(host.target.interval.as_nanos()).unwrap_or(u64::MAX);
+    let interval_ns = host.target.interval_ns();
     (age_ns, age_ns.is_some_and(|age_ns| age_ns <= STALE_NS.max(interval_ns.saturating_mul(3))))
 }
 
