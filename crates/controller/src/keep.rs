@@ -286,9 +286,11 @@ impl Keeping {
             if let Err(error) = self.writer.flush() {
                 self.counters.failed(Some(&error));
             }
-            if stop || Instant::now() >= next_seal {
+            let now = Instant::now();
+            if stop || now >= next_seal {
                 self.turn(stop);
-                next_seal = Instant::now() + SEAL_INTERVAL;
+                // However long it took.
+                next_seal = now + SEAL_INTERVAL;
             }
             if stop {
                 return;

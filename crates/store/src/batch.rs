@@ -7,9 +7,9 @@
 //! ```text
 //! 0   tiles (4)            8   bytes of the directory (4)
 //! 4   ... packed (4)       12  bytes of the bodies (4)
-//! 16  directory under zstd: columns (as in column.rs) of the tiles' tracks, rows, first sequence numbers, first times, differences to the last times, columns, and
-//!     bytes of their bodies
-//! ..  bodies under zstd: of each tile the times, then its columns
+//! 16  directory under zstd: columns (as in column.rs) of the tiles' tracks, rows, first sequence numbers, earliest times, twice the differences to the latest times
+//!     (and one more where the only two rows are in the wrong order, after a clock was set back), columns, and bytes of their bodies
+//! ..  bodies under zstd: of each tile the times since its earliest, where there are more than two, then its columns
 //! ```
 
 use zstd::bulk::{Compressor, Decompressor};
@@ -25,6 +25,8 @@ const FULL_BYTES: usize = 64 << 10;
 const TILE_WORDS: usize = 128 << 10;
 const HEAD_BYTES: usize = 16;
 const HEAD_COLUMNS: usize = 7;
+/// Rows whose times the directory has.
+const MAX_HEAD_TIMES: u32 = 2;
 /// More than any batch has: a body takes nine bytes at least.
 const MAX_TILES: usize = FULL_BYTES / 4;
 /// Fast, and nearly as small as others on what is packed already.
@@ -51,6 +53,8 @@ pub(crate) struct Entry {
     pub(crate) columns: u32,
     /// Of its body.
     pub(crate) bytes: u32,
+    /// The first row has the latest time.
+    is_reversed: bool,
 }
 
 /// A batch that is made.
@@ -83,14 +87,18 @@ impl Builder {
             TileHead { track, first, rows, from_ns: times().min().unwrap_or(0), to_ns: times().max().unwrap_or(0) };
         // Of the last row, not the greatest: a clock may have been set back, and rows that come after that are not durable by then.
         let until_ns = times().next_back().unwrap_or(0);
-        column::encode(Kind::Integer, &self.column, &mut self.bodies);
+        let is_reversed = times().next() != Some(head.from_ns);
+        if rows > MAX_HEAD_TIMES {
+            self.column.iter_mut().for_each(|time_ns| *time_ns -= head.from_ns);
+            column::encode(Kind::Integer, &self.column, &mut self.bodies);
+        }
         for (at, kind) in kinds.iter().enumerate() {
             self.column.clear();
             self.column.extend(self.rows.iter().skip(at).step_by(columns));
             column::encode(*kind, &self.column, &mut self.bodies);
         }
         let bytes = half(self.bodies.len() - start);
-        self.entries.push(Entry { head, columns: half(columns), bytes });
+        self.entries.push(Entry { head, columns: half(columns), bytes, is_reversed });
         until_ns
     }
 
@@ -109,7 +117,7 @@ impl Builder {
             |entry: &Entry| entry.head.rows.into(),
             |entry: &Entry| entry.head.first,
             |entry: &Entry| entry.head.from_ns,
-            |entry: &Entry| entry.head.to_ns - entry.head.from_ns,
+            |entry: &Entry| (entry.head.to_ns - entry.head.from_ns) << 1 | u64::from(entry.is_reversed),
             |entry: &Entry| entry.columns.into(),
             |entry: &Entry| entry.bytes.into(),
         ] {
@@ -184,20 +192,29 @@ impl<'a> Batch<'a> {
 }
 
 fn entry(words: [u64; HEAD_COLUMNS]) -> Option<Entry> {
-    let [track, rows, first, from_ns, length_ns, columns, bytes] = words;
+    let [track, rows, first, from_ns, length, columns, bytes] = words;
     let narrow = |word: u64| u32::try_from(word).ok();
     let rows = narrow(rows).filter(|rows| (1..=MAX_TILE_ROWS).contains(&(*rows as usize)))?;
     let columns = narrow(columns).filter(|columns| *columns as usize <= MAX_COLUMNS)?;
     first.checked_add(rows.into())?;
     let head =
-        TileHead { track: TrackId(narrow(track)?), first, rows, from_ns, to_ns: from_ns.checked_add(length_ns)? };
-    Some(Entry { head, columns, bytes: narrow(bytes)? })
+        TileHead { track: TrackId(narrow(track)?), first, rows, from_ns, to_ns: from_ns.checked_add(length >> 1)? };
+    Some(Entry { head, columns, bytes: narrow(bytes)?, is_reversed: length & 1 == 1 })
 }
 
 fn tile(entry: &Entry, body: &[u8]) -> Result<Tile, Damage> {
-    let rows = entry.head.rows as usize;
-    let mut times_ns = Vec::with_capacity(rows);
-    let mut rest = column::decode(body, rows, &mut times_ns)?;
+    let (rows, TileHead { from_ns, to_ns, .. }) = (entry.head.rows as usize, entry.head);
+    let mut rest = body;
+    let mut times_ns = match (rows, entry.is_reversed) {
+        (1, _) => vec![from_ns],
+        (2, false) => vec![from_ns, to_ns],
+        (2, true) => vec![to_ns, from_ns],
+        _ => Vec::with_capacity(rows),
+    };
+    if times_ns.is_empty() {
+        rest = column::decode(body, rows, &mut times_ns)?;
+        times_ns.iter_mut().for_each(|time_ns| *time_ns = time_ns.wrapping_add(from_ns));
+    }
     let mut columns = Vec::new();
     for _ in 0..entry.columns {
         let mut values = Vec::with_capacity(rows);

@@ -207,11 +207,12 @@ fn value(host: u64, column: u64, step: u64, moves: u64) -> u64 {
 }
 
 #[test]
-fn a_value_takes_less_than_a_byte_at_every_interval() {
+fn the_few_rows_of_many_tracks_pack_together() {
     const HOSTS: u64 = 8;
     const GROUPS: u64 = 44;
     const COLUMNS: u64 = 16;
-    for (interval_ms, moves) in [(10, 40), (100, 60), (1_000, 75)] {
+    // At 1 s a tile has two rows, since they are to be durable soon; each by itself they took more than eight bytes.
+    for (interval_ms, moves, most) in [(10, 40, 0.8), (100, 60, 0.8), (1_000, 75, 1.7)] {
         let dir = tempfile::tempdir().unwrap();
         let (mut store, _) = Store::open(Config { segment_bytes: 64 << 20, ..config(dir.path()) }).unwrap();
         let mut tracks = Vec::new();
@@ -242,7 +243,7 @@ fn a_value_takes_less_than_a_byte_at_every_interval() {
         assert_eq!(sealed * COLUMNS, values);
         #[allow(clippy::cast_precision_loss)]
         let each = (store.log.bytes() - before) as f64 / values as f64;
-        assert!(each <= 0.8, "{each:.3} bytes a value at {interval_ms} ms");
+        assert!(each <= most, "{each:.3} bytes a value at {interval_ms} ms");
         // What appenders are told of it adds up.
         let told: u64 = tracks.iter().map(|(_, _, appender)| appender.logged_bytes()).sum();
         let bytes = store.log.bytes() - before;
