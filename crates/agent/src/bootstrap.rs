@@ -137,8 +137,11 @@ impl Endpoint {
         let thread = std::thread::Builder::new().name("bootstrap".into()).stack_size(STACK_BYTES);
         let spawned = thread.spawn(move || {
             system::drop_thread_capabilities();
-            let _place = place;
+            // Whoever sees the connection end finds a place.
+            let last = stream.try_clone();
             let outcome = own.serve(stream, source);
+            drop(place);
+            drop(last);
             own.counters.add(
                 match outcome {
                     Outcome::Ok => Counter::BootstrapOk,

@@ -110,6 +110,8 @@ fn lock(path: &Path) -> Result<File, ListenError> {
         .mode(LOCK_MODE)
         .open(&lock_path)
         .map_err(system("open", &lock_path))?;
+    // One that an earlier version has left may be open to all.
+    lock.set_permissions(Permissions::from_mode(LOCK_MODE)).map_err(system("restrict", &lock_path))?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(lock),
         Err(Errno::WOULDBLOCK) => Err(ListenError::InUse(path.to_owned())),
@@ -142,13 +144,16 @@ mod tests {
         assert!(matches!(purge(&path), Err(ListenError::InUse(_))));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, SOCKET_MODE);
         assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().permissions().mode() & 0o777, DIRECTORY_MODE);
-        let lock = fs::metadata(path.with_extension("sock.lock")).unwrap().permissions().mode() & 0o777;
-        assert_eq!(lock, LOCK_MODE);
+        let lock = path.with_extension("sock.lock");
+        let mode = || fs::metadata(&lock).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(), LOCK_MODE);
+        fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
         // As if killed: the lock goes, the socket file stays.
         drop((socket, listening));
         seqpacket::listener(&path).unwrap();
         assert!(path.exists());
         let (_socket, listening) = listen(&path).unwrap();
+        assert_eq!(mode(), LOCK_MODE, "also where one was left open to all");
         drop(listening);
         assert!(!path.exists());
         assert!(!purge(&path).unwrap());

@@ -211,7 +211,7 @@ fn a_host_that_cannot_be_read_is_refused_in_time() {
 #[test]
 fn the_token_of_all_hosts_adds_each_host_once_and_has_it_read_at_a_bounded_pace() {
     let agent = Agent::start();
-    let controller = controller(true, true, "");
+    let controller = controller(true, true, "[read]\ninterval = \"10ms\"\n");
     let address = controller.address();
     let host = |name: &str, interval: &str| json!({"name": name, "address": agent.address(), "token": agent.token(), "interval": interval});
     let refused = |headers: &str, host: &Value, status: u16, part: &str| {
@@ -220,6 +220,8 @@ fn the_token_of_all_hosts_adds_each_host_once_and_has_it_read_at_a_bounded_pace(
     };
     let (join, operator) = (bearer(JOIN), bearer(OPERATOR));
     refused(&join, &host("one", "10ms"), 400, "at least 100ms with this token ([joined] min_interval)");
+    let unnamed = post(address, &join, &json!({"name": "one", "address": agent.address(), "token": agent.token()}));
+    assert_eq!(unnamed.status, 200, "the host whose operator names none gets the least: {}", unnamed.body);
     assert_eq!(post(address, &join, &host("one", "100ms")).status, 200);
     // The name is the host's: a hundred more of one host would be a hundred hosts to read.
     refused(&join, &host("two", "100ms"), 409, "added as `one`");

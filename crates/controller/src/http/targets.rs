@@ -87,7 +87,7 @@ fn is_operator(shared: &Shared, headers: &HeaderMap) -> bool {
     shared.token.as_ref().is_some_and(|token| is_token(token, bearer(headers)))
 }
 
-fn target(join: &Join, peer: Option<SocketAddr>, shared: &Shared) -> Result<Target, String> {
+fn target(join: &Join, peer: Option<SocketAddr>, operator: bool, shared: &Shared) -> Result<Target, String> {
     target::check_name(&join.name)?;
     target::check_labels(&join.labels)?;
     let (host, port) = match (join.address.strip_prefix(':'), peer) {
@@ -98,7 +98,9 @@ fn target(join: &Join, peer: Option<SocketAddr>, shared: &Shared) -> Result<Targ
         }
         _ => target::parse_address(&join.address).map_err(|message| format!("`address`: {message}"))?,
     };
-    let interval = join.interval.map_or(shared.read_interval, Span::as_duration);
+    // Who names none gets what it may have.
+    let least = if operator { Duration::ZERO } else { shared.book.joining().min_interval };
+    let interval = join.interval.map_or(shared.read_interval.max(least), Span::as_duration);
     if interval < target::MIN_INTERVAL {
         return Err("`interval` must be at least 1ms".into());
     }
@@ -156,7 +158,7 @@ pub(super) async fn join(
     let operator = is_operator(&shared, &headers);
     let join: Join = serde_json::from_slice(&body).map_err(|error| Failure::bad(format!("the body: {error}")))?;
     let peer = peer.map(|Extension(ConnectInfo(peer))| peer);
-    let target = Arc::new(target(&join, peer, &shared).map_err(Failure::bad)?);
+    let target = Arc::new(target(&join, peer, operator, &shared).map_err(Failure::bad)?);
     // Every host has the token that adds hosts: with that alone none takes another's place.
     let replace = join.replace && operator;
     let guest = if operator { None } else { Some(guest(peer, &target, &shared)?) };
