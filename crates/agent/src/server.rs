@@ -123,6 +123,8 @@ struct Loop {
     epoll: OwnedFd,
     timer: OwnedFd,
     armed_ns: Option<u64>,
+    /// How often the service manager wants a sign of life, and when next, ns.
+    watchdog: Option<(u64, u64)>,
     /// Given up for a moment when descriptors run out, to accept and close what waits.
     reserve: Option<File>,
     connections: HashMap<ConnectionId, Connection>,
@@ -168,6 +170,7 @@ impl Server {
             epoll,
             timer,
             armed_ns: None,
+            watchdog: service::watchdog().map(|every| (u64::try_from(every.as_nanos()).unwrap_or(u64::MAX), 0)),
             reserve,
             connections: HashMap::new(),
             refused: 0,
@@ -257,7 +260,7 @@ impl Loop {
         let table = self.server.tables.next_deadline_ns();
         let card = self.server.registration.directory().card().and_then(Card::next_deadline_ns);
         let deadlines = self.server.registration.next_deadline_ns().into_iter().chain(kernel).chain(sample).chain(card);
-        let deadline = deadlines.chain(table).min();
+        let deadline = deadlines.chain(table).chain(self.watchdog.map(|(_, next_ns)| next_ns)).min();
         if deadline != self.armed_ns {
             let at = deadline.map_or(0, |ns| ns.max(1));
             let it_value = Timespec {
@@ -276,6 +279,12 @@ impl Loop {
         let _ = rustix::io::read(&self.timer, &mut count);
         self.armed_ns = None;
         let now_ns = boot_time_ns();
+        if let Some((every_ns, next_ns)) = &mut self.watchdog
+            && *next_ns <= now_ns
+        {
+            service::notify("WATCHDOG=1");
+            *next_ns = now_ns.saturating_add(*every_ns);
+        }
         self.server.registration.expire(now_ns);
         self.look_for_holder(now_ns);
         if let Some(upkeep) = &mut self.server.upkeep {

@@ -31,6 +31,24 @@ fn it_stops_cleanly_and_tells_the_service_manager() {
 }
 
 #[test]
+fn a_service_manager_that_waits_for_signs_of_life_gets_them() {
+    let place = Place::new(|_| ());
+    let path = place.dir.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut command = place.command(&["run"]);
+    let mut child = command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "300000").spawn().unwrap();
+    let mut signs = 0;
+    while signs < 3 {
+        let mut buffer = [0; 256];
+        let length = manager.recv(&mut buffer).unwrap();
+        signs += usize::from(&buffer[..length] == b"WATCHDOG=1");
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn a_hangup_changes_nothing() {
     let place = Place::new(|_| ());
     let mut agent = place.start();

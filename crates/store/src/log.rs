@@ -3,7 +3,7 @@
 //!
 //! `<dir>/<number>.olog`, each at most a segment long but for its last record. A segment is never appended to by another process than the one that
 //! made it: after a restart a new one begins, so that what a crash left at the end of the old one stays as it was found. Each begins with a `Segment`
-//! record. What the tracks are stands elsewhere ([`crate::catalogue`]), so that any older segment can be deleted. One process at a time (a lock file).
+//! record. What the tracks are stands elsewhere (`catalogue.rs`), so that any older segment can be deleted. One process at a time (a lock file).
 
 use std::collections::VecDeque;
 use std::fs::{self, File};

@@ -52,7 +52,7 @@ pub enum Record {
     Gap(Gap),
     /// Where tiles of a track are: a table with a row for each. Only in logs of version 2.
     Leaf(Tile),
-    /// Tiles of many tracks, packed ([`crate::batch`]).
+    /// Tiles of many tracks, packed (`batch.rs`).
     Batch(Vec<u8>),
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hot rows: one ring a track, in a file on tmpfs ([`crate::arena`]), so that the end of the process loses none.
+//! Hot rows: one ring a track, in a file on tmpfs (`arena.rs`), so that the end of the process loses none.
 //!
 //! One thread appends to a ring ([`Appender`]), another seals it; they share two numbers. A row is written over only after it has become durable in the
 //! log: a full ring refuses rows, it never loses one that was taken.
