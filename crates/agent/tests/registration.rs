@@ -335,7 +335,7 @@ fn descriptors_that_cannot_be_adopted() {
     memory.words()[5 * 128].store(78, Ordering::Relaxed);
     assert_eq!(reader.values("jvm")["test_value{}"], 78.0);
     bystander.check();
-    assert_eq!(bystander.counter("registration_requests_total{result=bad_descriptor}"), 8);
+    assert_eq!(bystander.counter("registration_requests_total{result=bad_descriptor}"), 9);
 }
 
 #[test]
