@@ -5,6 +5,7 @@ Usage: intruder.py SOCKET SECONDS VICTIM_PID VICTIM_PROGRAM. Each attack is a pr
 what it did: `attack NAME TRIED DONE`. Everything in it is within what the registration protocol lets any local user ask for.
 """
 
+import json
 import os
 import random
 import socket
@@ -197,6 +198,19 @@ def connections():
             time.sleep(0.2)
 
 
+def schemas():
+    """Schemas that take long to read, on connections that all wait."""
+    values = [field(f"intruder_large_{slot}", slot=slot) for slot in range(600)]
+    create = {"op": "create", "name": "large", "schema": {"name": "large", "groups": [plain(values, 600)]}}
+    packet = json.dumps(create).encode()
+    mine = [Connection(path) for _ in range(20)]
+    while time.monotonic() < end:
+        for one in mine:
+            one.socket.send(packet)
+        for one in mine:
+            yield json.loads(one.socket.recv(131_072)).get("ok", False)
+
+
 def repeat(attack):
     tried = done = 0
     while time.monotonic() < end:
@@ -213,7 +227,7 @@ def repeat(attack):
 
 
 # The first are those that the others would take the room of.
-attacks = [histogram, flood, spoof, blank, types, linger, slabs, churn, tracks, connections, entries]
+attacks = [histogram, flood, spoof, blank, types, linger, slabs, churn, tracks, schemas, connections, entries]
 children = []
 for attack in attacks:
     child = os.fork()

@@ -12,7 +12,7 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use onlooker_settings::service;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -41,7 +41,7 @@ use crate::tables::Tables;
 use crate::tcp::Responder;
 
 /// Events taken at once.
-const EVENTS: usize = 32;
+const EVENTS: usize = 256;
 /// Descriptors of a user that may wait to be closed; while there are more, whichever of its programs sends a packet loses its connection.
 const MAX_CLOSING: usize = 512;
 /// Refused programs that may wait with their first packet still unsent; more are closed at once.
@@ -53,6 +53,8 @@ const RESERVE_TRIES: u32 = 10;
 const RESERVE_PAUSE: Duration = Duration::from_micros(100);
 /// TCP connections accepted in one event, so that a flood of them does not hold up programs.
 const ACCEPTS: usize = 16;
+/// The packets of one user take so long of a turn; the rest wait for the next one, and other users do not.
+const USER_TURN: Duration = Duration::from_millis(5);
 
 const REGISTRATION: u64 = 0;
 const TCP: u64 = 1;
@@ -128,6 +130,8 @@ struct Loop {
     /// Given up for a moment when descriptors run out, to accept and close what waits.
     reserve: Option<File>,
     connections: HashMap<ConnectionId, Connection>,
+    /// What each user's packets have taken of this turn.
+    taken: HashMap<u32, Duration>,
     refused: usize,
     next: ConnectionId,
     buffer: Vec<u8>,
@@ -173,6 +177,7 @@ impl Server {
             watchdog: service::watchdog().map(|every| (u64::try_from(every.as_nanos()).unwrap_or(u64::MAX), 0)),
             reserve,
             connections: HashMap::new(),
+            taken: HashMap::new(),
             refused: 0,
             next: FIRST_CONNECTION,
             buffer: vec![0; MAX_PACKET_BYTES],
@@ -230,10 +235,11 @@ impl Loop {
                     }
                     HOLDER => self.server.registration.directory().card_lost(boot_time_ns()),
                     SAMPLER => self.server.metrics.renew(self.server.registration.directory()),
-                    token if token & 1 == 0 => self.packet(token / 2),
+                    token if token & 1 == 0 => self.packet_in_turn(token / 2),
                     token => self.close(token / 2, Counter::ClosedProcess),
                 }
             }
+            self.taken.clear();
             // Once for all that these have changed.
             self.server.registration.directory().push(boot_time_ns());
             self.arm()?;
@@ -427,6 +433,17 @@ impl Loop {
                 }
             }
         }
+    }
+
+    /// What waits for longer than its user's share is told of again by epoll, behind the others.
+    fn packet_in_turn(&mut self, id: ConnectionId) {
+        let Some(uid) = self.connections.get(&id).map(|connection| connection.uid) else { return };
+        if self.taken.get(&uid).is_some_and(|taken| *taken >= USER_TURN) {
+            return;
+        }
+        let begin = Instant::now();
+        self.packet(id);
+        *self.taken.entry(uid).or_default() += begin.elapsed();
     }
 
     fn packet(&mut self, id: ConnectionId) {

@@ -6,6 +6,8 @@ mod common;
 use common::{Bystander, Client, Place, Program, eventually, refused, schema};
 use onlooker_agent::units::Size;
 use onlooker_region::map::{Map, sealed_memfd};
+use onlooker_testbed::is_root;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use serde_json::json;
 use std::io::Write;
@@ -260,6 +262,37 @@ fn a_descriptor_whose_close_waits_holds_up_nobody_else() {
         let other = Client::silent(&agent.socket).ask(&json!({"op": "hello", "version": 1}));
         assert_eq!(other["ok"] == true, allowed, "{other}");
     }
+}
+
+#[test]
+fn who_sends_the_largest_schemas_holds_up_nobody_else() {
+    if !is_root("another user's program") {
+        return;
+    }
+    let place = Place::new(|_| ());
+    std::fs::set_permissions(place.dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let agent = place.start();
+    let mut other = Program::start_as(&agent, "other", 12_345);
+    let fields: Vec<_> = (0..800)
+        .map(|slot| json!({"name": format!("test_value_{slot}"), "metric": "gauge", "type": "u64", "slot": slot}))
+        .collect();
+    let groups = [json!({"kind": "plain", "blocks": 8, "fields": fields})];
+    let request = json!({"op": "create", "name": "large", "schema": {"name": "large", "groups": groups}}).to_string();
+    let clients: Vec<_> = (0..100).map(|_| agent.client()).collect();
+    let answer = clients[0].raw(request.as_bytes());
+    assert_eq!(answer["ok"], true, "none that is refused unread: {answer}");
+    for client in &clients {
+        client.send(request.as_bytes(), None).unwrap();
+    }
+    assert_eq!(other.tell("create")["ok"], true);
+    // The clients wait for their answers: what has come by now is there.
+    let is_answered = |client: &&Client| {
+        let mut polled = [PollFd::new(&client.socket, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec::default())).unwrap() == 1
+    };
+    let before = clients.iter().filter(is_answered).count();
+    assert!(before < 50, "{before} of 100 large ones were served before another user's small one");
+    clients.iter().for_each(|client| assert!(client.receive().is_some()));
 }
 
 /// A memfd of fixed size, sparse.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the store is told of a track: whose rows they are and what stands in them.
 //!
-//! The store keeps it in memory and writes it into each segment of its log, twice, so it is packed: the host's name as a JSON string, a line feed, and the whole
-//! as JSON under LZ4, a tenth of what it was. Earlier logs have the plain JSON, which is read, too.
+//! The store keeps it in memory as it is written, so it is packed: the host's name as a JSON string, a line feed, and the whole as JSON under LZ4, a tenth of what
+//! it was. Earlier logs have the plain JSON, which is read, too.
 
 use std::borrow::Cow;
 

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use onlooker_store::{Recovery, StoreError};
 use onlooker_transport::clock::Moment;
@@ -57,6 +57,8 @@ pub enum ServiceError {
 const ENGINE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Hosts that are read at a time before they are accepted: each takes a thread meanwhile.
 const TRIALS: usize = 8;
+/// Nobody waits longer for the hosts of the start.
+const MAX_ENTRY: Duration = Duration::from_secs(5);
 
 /// Runs until SIGTERM or SIGINT. `say` is told what an operator wants to know; `ready` the address of the dashboard, once it is served.
 ///
@@ -104,7 +106,7 @@ pub fn run(
         ending: Ending::default(),
         pressure: engine.pressure(),
         rates: Arc::default(),
-        fleet,
+        fleet: fleet.clone(),
         store: keeper.store(),
         counters,
         max_store_bytes: config.store.max_bytes.as_bytes(),
@@ -125,6 +127,7 @@ pub fn run(
     };
     let reloads = runtime.spawn(reload(hangup, sources.clone()));
     let watched = book.watched();
+    enter(&fleet, watched, &engine);
     let stopped = {
         let _inside = runtime.enter();
         stopped()
@@ -156,6 +159,14 @@ pub fn run(
     runtime.shutdown_background();
     say("stopped");
     Ok(())
+}
+
+/// Waits until the hosts of the start are known: a page that comes back at once must not hear that its host is gone.
+fn enter(fleet: &Fleet, watched: usize, engine: &Running<FleetSink>) {
+    let begin = Instant::now();
+    while fleet.hosts().len() < watched && begin.elapsed() < MAX_ENTRY && !engine.has_ended() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// What clients may take, by the file descriptors that there are.

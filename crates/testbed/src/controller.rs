@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::{Process, binary, json, until};
+use crate::{Process, binary};
 
 /// A controller. Dropping it kills it.
 #[derive(Debug)]
@@ -55,19 +55,6 @@ impl Controller {
         let address = line.split("://").nth(1).expect("an address").trim().trim_end_matches('/');
         self.address = address.parse().unwrap();
         self.process = Some(process);
-        self.wait_for_hosts();
-    }
-
-    /// Hosts of the configuration are known a moment after the port is open: whoever asks for one before that is told that there is none. Not where a token or TLS is
-    /// needed to ask.
-    fn wait_for_hosts(&self) {
-        let text = fs::read_to_string(self.dir.path().join("controller.toml")).unwrap();
-        let (http, rest) = text.split_once("[store]").expect("as it was written");
-        let targets = rest.lines().filter(|line| *line == "[[targets]]").count();
-        if targets > 0 && !http.contains("token_file") && !http.contains("tls_key") {
-            let known = || json(self.address, "/api/v1/hosts")["hosts"].as_array().map_or(0, Vec::len);
-            until("its hosts are known", || (known() >= targets).then_some(()));
-        }
     }
 
     /// Where its HTTP is.

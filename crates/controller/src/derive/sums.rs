@@ -39,6 +39,12 @@ pub struct Summed {
 }
 
 impl Summed {
+    /// The value that a word of its sum is.
+    #[must_use]
+    pub fn value(&self, word: u64) -> Value {
+        if self.signed { Value::I64(word.cast_signed()) } else { Value::U64(word) }
+    }
+
     /// Whether what a part had counted stays in the sum when it begins anew.
     fn is_kept(&self) -> bool {
         self.metric == Metric::Counter && !self.is_handed_over

@@ -7,7 +7,7 @@ pub(crate) mod directory;
 mod json;
 mod problems;
 mod prometheus;
-mod samples;
+pub(crate) mod samples;
 mod summary;
 mod table;
 

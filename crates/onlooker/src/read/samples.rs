@@ -22,21 +22,21 @@ const MAX_SAMPLE_BYTES: usize = 256 << 20;
 
 /// A sample with its labels.
 #[derive(Debug)]
-pub(super) struct Row<'a> {
+pub(crate) struct Row<'a> {
     pub(super) entry: &'a RegionEntry,
-    pub(super) name: Cow<'a, str>,
-    pub(super) metric: Metric,
-    pub(super) unit: Cow<'a, str>,
-    pub(super) help: Cow<'a, str>,
-    pub(super) scale: f64,
-    pub(super) resolution_ns: u64,
+    pub(crate) name: Cow<'a, str>,
+    pub(crate) metric: Metric,
+    pub(crate) unit: Cow<'a, str>,
+    pub(crate) help: Cow<'a, str>,
+    pub(crate) scale: f64,
+    pub(crate) resolution_ns: u64,
     /// As far as anybody vouches for it.
-    acquisition: Acquisition,
+    pub(crate) acquisition: Acquisition,
     /// Sorted by name; without `value` of infos and `le` of histograms.
-    pub(super) labels: Vec<(String, String)>,
-    pub(super) value: Value,
+    pub(crate) labels: Vec<(String, String)>,
+    pub(crate) value: Value,
     /// Acquisition time on the host's boot clock; `None`: the time of the READ.
-    pub(super) time_ns: Option<u64>,
+    pub(crate) time_ns: Option<u64>,
     /// When the READ was answered, the reader's steady clock.
     pub(super) answered_ns: u64,
     /// Row number and generation, in tables.
@@ -108,7 +108,7 @@ pub(super) fn collect<'a>(session: &'a Session, patterns: &[String], derived: &m
     collected
 }
 
-fn of_sample<'a>(entry: &'a RegionEntry, sample: &Sample<'a>, answered_ns: u64) -> Row<'a> {
+pub(crate) fn of_sample<'a>(entry: &'a RegionEntry, sample: &Sample<'a>, answered_ns: u64) -> Row<'a> {
     let field = sample.field;
     Row {
         entry,
@@ -127,7 +127,13 @@ fn of_sample<'a>(entry: &'a RegionEntry, sample: &Sample<'a>, answered_ns: u64) 
     }
 }
 
-fn of_sum<'a>(entry: &'a RegionEntry, sum: &Sum<'_>, metric: &Summed, word: u64, answered_ns: u64) -> Row<'a> {
+pub(crate) fn of_sum<'a>(
+    entry: &'a RegionEntry,
+    sum: &Sum<'_>,
+    metric: &Summed,
+    word: u64,
+    answered_ns: u64,
+) -> Row<'a> {
     let own = sum.row_labels.iter().cloned().chain(metric.labels.clone()).collect();
     Row {
         entry,
@@ -139,7 +145,7 @@ fn of_sum<'a>(entry: &'a RegionEntry, sum: &Sum<'_>, metric: &Summed, word: u64,
         resolution_ns: metric.resolution_ns,
         acquisition: metric.acquisition,
         labels: labels::joined(&entry.labels, own, None),
-        value: if metric.signed { Value::I64(word.cast_signed()) } else { Value::U64(word) },
+        value: metric.value(word),
         time_ns: sum.time_ns,
         answered_ns,
         row: sum.row,

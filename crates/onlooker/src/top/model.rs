@@ -6,9 +6,11 @@
 
 use super::motion::Taken;
 use super::pace::Pace;
-use super::series::{Key, Role, Series, text_of};
+use super::series::{Key, Role, Series};
 use crate::host::{Connection, Reading};
-use onlooker_region::schema::{Group, Schema};
+use crate::read::samples::{of_sample, of_sum};
+use onlooker_controller::derive::{Derived, Given};
+use onlooker_region::columns::Value;
 use onlooker_transport::Via;
 use onlooker_transport::clock::Relation;
 use onlooker_transport::reader::{Frame, Problem, Session, outcome_name, reason};
@@ -41,6 +43,14 @@ pub(super) struct Down {
     pub(super) tries: u32,
     /// When it is tried again.
     pub(super) next_ns: u64,
+}
+
+/// When a value was acquired and read, the reader's steady clock.
+struct Acquired {
+    /// `None`: the READ acquired it.
+    age_ns: Option<u64>,
+    answered_ns: u64,
+    now_ns: u64,
 }
 
 /// See the module.
@@ -99,7 +109,7 @@ impl Model {
     }
 
     /// A reading that ended well.
-    pub(super) fn read(&mut self, connection: &Connection, reading: &Reading, now_ns: u64) {
+    pub(super) fn read(&mut self, connection: &Connection, reading: &Reading, derived: &mut Derived, now_ns: u64) {
         let told = &connection.told;
         if self.readings == 0 || *reading != Reading::Straight {
             self.told = Some(Told {
@@ -114,11 +124,12 @@ impl Model {
         if let Reading::Anew(why) = reading {
             self.gap(super::reader::reason_of(why), 1);
         }
-        self.take(&connection.session, &told.relation, now_ns);
+        self.take(&connection.session, &told.relation, derived, now_ns);
     }
 
-    /// What a reading found.
-    pub(super) fn take(&mut self, session: &Session, relation: &Relation, now_ns: u64) {
+    /// What a reading found. `derived` has the sums over CPUs from reading to reading.
+    pub(super) fn take(&mut self, session: &Session, relation: &Relation, derived: &mut Derived, now_ns: u64) {
+        derived.begin(session.directory().last_header().map(|header| header.boot_id));
         (self.read_ns, self.left_out, self.oldest) = (now_ns, 0, None);
         let mut oldest: Option<(u64, usize)> = None;
         for frame in session.frames() {
@@ -129,7 +140,7 @@ impl Model {
                 self.troubles.insert(region, text);
             }
             self.pace.was_read(region, now_ns);
-            self.frame(&frame, relation, now_ns, &mut oldest);
+            self.frame(&frame, relation, derived, now_ns, &mut oldest);
         }
         self.list(session);
         self.oldest = oldest.map(|(age_ns, index)| (age_ns, self.series[index].name.clone()));
@@ -164,54 +175,81 @@ impl Model {
         self.pace.follow(followed, region);
     }
 
-    fn frame(&mut self, frame: &Frame, relation: &Relation, now_ns: u64, oldest: &mut Option<(u64, usize)>) {
+    fn frame(
+        &mut self,
+        frame: &Frame,
+        relation: &Relation,
+        derived: &mut Derived,
+        now_ns: u64,
+        oldest: &mut Option<(u64, usize)>,
+    ) {
         let (Some(schema), answered_ns) = (frame.schema(), frame.times_ns().1) else { return };
-        let step = self.step(now_ns);
         let entry = frame.entry();
-        let mut last: (Option<&Group>, usize) = (None, 0);
-        frame.decode(|sample| {
-            if last.0.is_none_or(|group| !std::ptr::eq(group, sample.group)) {
-                last = (Some(sample.group), group_number(schema, sample.group));
-            }
-            let key = Key::of(entry, last.1, &sample);
-            let Some(index) = self.find(key, entry, &sample, now_ns) else {
-                self.left_out += 1;
-                return;
-            };
-            let series = &mut self.series[index];
-            let age_ns = sample.time_ns.map(|time_ns| relation.age_ns(time_ns, answered_ns));
+        let mut samples = Vec::new();
+        frame.decode(|sample| match samples.len() < MAX_SERIES {
+            true => samples.push(sample),
+            false => self.left_out += 1,
+        });
+        let mut take = |key, time_ns: Option<u64>, value, new: &dyn Fn(u64) -> Series| {
+            let age_ns = time_ns.map(|time_ns| relation.age_ns(time_ns, answered_ns));
             let age_ns = age_ns.map(|age_ns| u64::try_from(age_ns.max(0)).unwrap_or(u64::MAX).min(answered_ns));
-            let acquired_ns = answered_ns - age_ns.unwrap_or(0);
-            let told = age_ns.filter(|_| !self.pace.is_seldom(series.key.region));
-            if let Some(age_ns) = told.filter(|age_ns| oldest.is_none_or(|(oldest, _)| *age_ns > oldest)) {
-                *oldest = Some((age_ns, index));
+            self.value(key, value, Acquired { age_ns, answered_ns, now_ns }, oldest, new);
+        };
+        derived.read(entry, schema, &samples, |given| match given {
+            Given::Values { group, samples } => {
+                for sample in samples {
+                    let key = Key::of(entry, group, sample);
+                    let new = |id| Series::new(id, key, entry, &of_sample(entry, sample, answered_ns));
+                    take(key, sample.time_ns, sample.value.clone(), &new);
+                }
             }
-            (series.value, series.read_ns, series.acquired_ns) = (sample.value, now_ns, age_ns.map(|_| acquired_ns));
-            let taken = Taken {
-                value: &series.value,
-                metric: series.metric,
-                scale: series.scale,
-                acquired_ns,
-                read_ns: now_ns,
-                step,
-            };
-            series.motion.take(taken);
+            Given::Sum(sum) => {
+                for (number, (metric, word)) in sum.metrics.iter().zip(sum.words).enumerate() {
+                    let key = Key::of_sum(entry, &sum, number);
+                    let new = |id| Series::new(id, key, entry, &of_sum(entry, &sum, metric, *word, answered_ns));
+                    take(key, sum.time_ns, metric.value(*word), &new);
+                }
+            }
         });
     }
 
-    fn find(
+    fn value(
         &mut self,
         key: Key,
-        entry: &onlooker_region::control::RegionEntry,
-        sample: &onlooker_region::columns::Sample,
-        now_ns: u64,
-    ) -> Option<usize> {
+        value: Value,
+        acquired: Acquired,
+        oldest: &mut Option<(u64, usize)>,
+        new: impl FnOnce(u64) -> Series,
+    ) {
+        let Acquired { age_ns, answered_ns, now_ns } = acquired;
+        let step = self.step(now_ns);
+        let Some(index) = self.find(key, now_ns, new) else {
+            self.left_out += 1;
+            return;
+        };
+        let series = &mut self.series[index];
+        let acquired_ns = answered_ns - age_ns.unwrap_or(0);
+        let told = age_ns.filter(|_| !self.pace.is_seldom(series.key.region));
+        if let Some(age_ns) = told.filter(|age_ns| oldest.is_none_or(|(oldest, _)| *age_ns > oldest)) {
+            *oldest = Some((age_ns, index));
+        }
+        (series.value, series.read_ns, series.acquired_ns) = (value, now_ns, age_ns.map(|_| acquired_ns));
+        let taken = Taken {
+            value: &series.value,
+            metric: series.metric,
+            scale: series.scale,
+            acquired_ns,
+            read_ns: now_ns,
+            step,
+        };
+        series.motion.take(taken);
+    }
+
+    fn find(&mut self, key: Key, now_ns: u64, new: impl FnOnce(u64) -> Series) -> Option<usize> {
         if let Some(index) = self.by_key.get(&key) {
             return Some(*index);
         }
-        let (name, labels) = text_of(entry, sample);
-        let id = self.next_id;
-        let new = Series::new(id, key, entry, sample, name, &labels);
+        let new = new(self.next_id);
         let text = new.text();
         // The same name at another place: it goes on, unless both are there (then they are two).
         let before = self.by_text.get(&text).copied();
@@ -293,10 +331,6 @@ impl Model {
     pub(super) fn utc_ns(&self, steady_ns: u64) -> u64 {
         self.wall.1.saturating_add(steady_ns).saturating_sub(self.wall.0)
     }
-}
-
-fn group_number(schema: &Schema, group: &Group) -> usize {
-    schema.groups.iter().position(|other| std::ptr::eq(other, group)).unwrap_or(0)
 }
 
 /// Why a region gave less than it has: a word for counting, and a sentence.

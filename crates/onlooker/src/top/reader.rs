@@ -5,6 +5,7 @@ use super::model::Model;
 use crate::host::{Connection, HostError, Options, Reading, Target};
 use crate::read::Due;
 use onlooker_bootstrap::Token;
+use onlooker_controller::derive::Derived;
 use onlooker_transport::Error;
 use onlooker_transport::clock::steady_ns;
 use onlooker_transport::drive::DriveError;
@@ -42,9 +43,9 @@ impl Reader {
             let (model, stop) = (model.clone(), stop.clone());
             // The connection is made where it is used: it need not be able to move between threads.
             std::thread::spawn(move || match connect(&model, &target, addresses, token, options) {
-                Ok(connection) => {
+                Ok((connection, derived)) => {
                     let _ = send.send(Ok(()));
-                    go_on(&model, &stop, connection);
+                    go_on(&model, &stop, connection, derived);
                 }
                 Err(error) => drop(send.send(Err(error))),
             })
@@ -93,14 +94,14 @@ fn connect(
     addresses: Vec<SocketAddr>,
     token: Token,
     options: Options,
-) -> Result<Connection, HostError> {
+) -> Result<(Connection, Derived), HostError> {
     let mut connection = Connection::open(target, addresses, token, options)?;
-    let reading = read(model, &mut connection)?;
-    lock(model).read(&connection, &reading, steady_ns());
-    Ok(connection)
+    let (reading, mut derived) = (read(model, &mut connection)?, Derived::default());
+    lock(model).read(&connection, &reading, &mut derived, steady_ns());
+    Ok((connection, derived))
 }
 
-fn go_on(model: &Mutex<Model>, stop: &AtomicBool, mut connection: Connection) {
+fn go_on(model: &Mutex<Model>, stop: &AtomicBool, mut connection: Connection, mut derived: Derived) {
     let (begin, mut due, mut failures) = (Instant::now(), Due::default(), 0u32);
     let interval = lock(model).interval;
     loop {
@@ -115,7 +116,7 @@ fn go_on(model: &Mutex<Model>, stop: &AtomicBool, mut connection: Connection) {
         match read(model, &mut connection) {
             Ok(reading) => {
                 failures = 0;
-                lock(model).read(&connection, &reading, steady_ns());
+                lock(model).read(&connection, &reading, &mut derived, steady_ns());
             }
             Err(error) => {
                 let pause = pause(failures);

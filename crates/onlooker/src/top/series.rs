@@ -5,9 +5,10 @@ use super::motion::{Motion, Percentile};
 use crate::number::with_unit;
 use crate::output::shown;
 use crate::read::directory::{acquisition_name, label_text, type_name};
+use crate::read::samples::Row;
+use onlooker_controller::derive::{Sum, row_of};
 use onlooker_region::columns::{Sample, Value};
 use onlooker_region::control::RegionEntry;
-use onlooker_region::labels::joined;
 use onlooker_region::schema::Metric;
 
 /// Which place of a host's memory: the same from reading to reading.
@@ -19,15 +20,22 @@ pub(super) struct Key {
     pub(super) field: u32,
     pub(super) element: u32,
     /// Number and generation of the table row.
-    pub(super) row: Option<(usize, u32)>,
+    pub(super) row: Option<(u32, u32)>,
 }
 
 impl Key {
     #[allow(clippy::cast_possible_truncation)] // schemas have fewer
-    pub(super) fn of(entry: &RegionEntry, group: usize, sample: &Sample) -> Self {
+    pub(super) fn of(entry: &RegionEntry, group: u32, sample: &Sample) -> Self {
         let field = sample.group.fields.iter().position(|field| std::ptr::eq(field, sample.field)).unwrap_or(0);
-        let row = sample.row.map(|row| (row.number, row.generation));
-        Self { region: entry.identity.word(), group: group as u32, field: field as u32, element: sample.element, row }
+        let row = row_of(sample);
+        Self { region: entry.identity.word(), group, field: field as u32, element: sample.element, row }
+    }
+
+    /// Of a sum over CPUs: sets of sums are numbered from above, groups from below.
+    #[allow(clippy::cast_possible_truncation)] // as above
+    pub(super) fn of_sum(entry: &RegionEntry, sum: &Sum, metric: usize) -> Self {
+        let (region, group) = (entry.identity.word(), u32::MAX - sum.set);
+        Self { region, group, field: metric as u32, element: 0, row: sum.row }
     }
 }
 
@@ -78,36 +86,24 @@ pub(super) struct Series {
     pub(super) motion: Motion,
 }
 
-/// Name and labels, for people; nothing in it steers a terminal.
-pub(super) fn text_of(entry: &RegionEntry, sample: &Sample) -> (String, Vec<(String, String)>) {
-    (shown(&sample.field.name), joined(&entry.labels, sample.labels(), None))
-}
-
 impl Series {
-    pub(super) fn new(
-        id: u64,
-        key: Key,
-        entry: &RegionEntry,
-        sample: &Sample,
-        name: String,
-        labels: &[(String, String)],
-    ) -> Self {
-        let field = sample.field;
-        let label_text = label_text(labels);
+    /// Nothing in it steers a terminal.
+    pub(super) fn new(id: u64, key: Key, entry: &RegionEntry, row: &Row) -> Self {
+        let (name, label_text) = (shown(&row.name), label_text(&row.labels));
         Self {
             id,
             key,
             search: format!("{name} {label_text} {}", shown(&entry.name)).to_lowercase(),
-            role: role(entry, &field.name, labels),
+            role: role(entry, &row.name, &row.labels),
             name,
             labels: label_text,
             region: shown(&entry.name),
-            metric: field.metric,
-            unit: shown(&field.unit),
-            help: shown(&field.help),
-            scale: field.scale,
-            resolution_ns: field.resolution_ns,
-            acquisition: acquisition_name(entry.acquisition(sample.group)),
+            metric: row.metric,
+            unit: shown(&row.unit),
+            help: shown(&row.help),
+            scale: row.scale,
+            resolution_ns: row.resolution_ns,
+            acquisition: acquisition_name(row.acquisition),
             value: Value::U64(0),
             acquired_ns: None,
             read_ns: 0,

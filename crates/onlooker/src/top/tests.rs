@@ -7,6 +7,8 @@ use super::screen;
 use super::theme::Theme;
 use super::view::{Action, Column, View};
 use crate::read::fixture;
+use onlooker_controller::derive::Derived;
+use onlooker_region::guard::commit;
 use onlooker_transport::clock::Relation;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -29,6 +31,7 @@ struct World {
     host: fixture::Host,
     machine: Words,
     model: Model,
+    derived: Derived,
     now_ns: u64,
 }
 
@@ -44,7 +47,7 @@ impl World {
         let region = host.region(2, "node_all", &[], MACHINE);
         let machine: Words = Box::new(move |slot, value| region.words.set(0, 1 + slot, value));
         let model = Model::new("web-3:7177".into(), Duration::from_millis(100), (0, 50_000 * S));
-        let mut world = Self { host, machine, model, now_ns: 10 * S };
+        let mut world = Self { host, machine, model, derived: Derived::default(), now_ns: 10 * S };
         (world.machine)(25, 8 << 30);
         (world.machine)(26, 6 << 30);
         (world.machine)(24, 152);
@@ -54,7 +57,7 @@ impl World {
 
     fn read(&mut self) {
         let session = fixture::read_at(&self.host, self.now_ns);
-        self.model.take(&session, &relation(), self.now_ns);
+        self.model.take(&session, &relation(), &mut self.derived, self.now_ns);
     }
 
     /// Another second: processor n works n+1 twelfths of it, eth0 receives 2 MiB.
@@ -420,7 +423,7 @@ fn what_is_out_of_view_is_hardly_read() {
     let mut session = fixture::session_of(&host);
     let mut model = Model::new("h".into(), Duration::from_millis(100), (0, 0));
     let mut view = View { search: "node_load1".into(), ..View::default() };
-    let mut blocks = Vec::new();
+    let (mut blocks, mut derived) = (Vec::new(), Derived::default());
     for tenth in 0..20 {
         let now_ns = 10 * S + tenth * S / 10;
         let pace = model.pace.clone();
@@ -428,7 +431,7 @@ fn what_is_out_of_view_is_hardly_read() {
         let before = session.counters().blocks;
         fixture::read_into(&host, &mut session, now_ns);
         blocks.push(session.counters().blocks - before);
-        model.take(&session, &relation(), now_ns);
+        model.take(&session, &relation(), &mut derived, now_ns);
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
         terminal
             .draw(|frame| {
@@ -452,6 +455,34 @@ fn what_is_out_of_view_is_hardly_read() {
     let before = session.counters().blocks;
     fixture::read_into(&host, &mut session, 13 * S);
     assert!(session.counters().blocks - before >= 200);
+}
+
+/// As in `onlooker read` and in the controller: what one CPU has of a number means nothing.
+#[test]
+fn parts_of_a_cpu_are_not_shown_as_the_metric() {
+    let mut host = fixture::host();
+    let stat = r#"{"name":"node_stat","groups":[{"kind":"computed","acquisition":"computed","blocks":1,"fields":[
+        {"name":"node_filefd_allocated","metric":"gauge","type":"i64","slot":0,"array":{"label":"cpu","count":2,"stride":1}},
+        {"name":"onlooker_context_switches_total","metric":"counter","type":"u64","slot":2,"array":{"label":"cpu","count":2,"stride":1}}]}]}"#;
+    let region = host.region(20, "node_stat", &[], stat);
+    let mut model = Model::new("h".into(), Duration::from_secs(1), (0, 0));
+    let mut derived = Derived::default();
+    for second in 0..3 {
+        let words = [1_500, (-12i64).cast_unsigned(), 70 * second, 7 * second];
+        commit(region.words.block(0), region.entry.identity, 9 + second, |payload| payload.set_all(0, &words));
+        let now_ns = (10 + second) * S;
+        model.take(&fixture::read_at(&host, now_ns), &relation(), &mut derived, now_ns);
+    }
+    let machines = model.series.iter().filter(|series| series.region == "node_stat");
+    let mut shown: Vec<_> = machines.map(|series| format!("{} {}", series.text(), series.number())).collect();
+    shown.sort();
+    let expected = [
+        "node_context_switches_total 154",
+        "node_filefd_allocated 1488",
+        "onlooker_context_switches_total{cpu=0} 140",
+        "onlooker_context_switches_total{cpu=1} 14",
+    ];
+    assert_eq!(shown, expected);
 }
 
 #[test]
