@@ -20,7 +20,7 @@ use onlooker_transport::clock::Moment;
 use crate::meta::Meta;
 
 /// Time between two syncs. With the time that rows wait for a tile: what a loss of power may cost at most.
-const SEAL_INTERVAL: Duration = Duration::from_millis(500);
+const SEAL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Rows wait so long for a whole tile, which packs better.
 const MAX_LAG_NS: u64 = 1_000_000_000;

@@ -27,7 +27,7 @@ const HEAD_BYTES: usize = 16;
 const HEAD_COLUMNS: usize = 7;
 /// Rows whose times the directory has.
 const MAX_HEAD_TIMES: u32 = 2;
-/// More than any batch has: a body takes nine bytes at least.
+/// Tiles of a batch at most.
 const MAX_TILES: usize = FULL_BYTES / 4;
 /// Fast, and nearly as small as others on what is packed already.
 const LEVEL: i32 = 1;
@@ -103,7 +103,7 @@ impl Builder {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.bodies.len() >= FULL_BYTES
+        self.bodies.len() >= FULL_BYTES || self.entries.len() >= MAX_TILES
     }
 
     /// Appends the batch's record to `out`, gives its tiles back, and begins the next one; `None` where it has none.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One column of a tile as bytes: constants take one word, integers their packed differences, floats whichever of three forms is smallest.
+//! One column of a tile as bytes: constants take one word, integers their packed differences, floats whichever of three forms is smallest; few rows are short.
 //!
 //! Lossless for every bit pattern. Decoding trusts nothing: a damaged column is an error, never a panic or a large allocation.
 //!
@@ -10,6 +10,8 @@
 //! scaled        power of ten (1), then `packed` without its form byte, of value * 10^power as integers
 //! xored         first value (8), trailing zero bits that all have (1), bits (1), value ^ value before, shifted
 //! raw           all values (8 each)
+//! short         the first value, then differences, each as a zigzag LEB128 integer: what is shortest for few rows
+//! scaled short  power of ten (1), then `short` without its form byte, of value * 10^power as integers
 //! ```
 
 use crate::error::Damage;
@@ -19,6 +21,8 @@ const PACKED: u8 = 1;
 const SCALED: u8 = 2;
 const XORED: u8 = 3;
 const RAW: u8 = 4;
+const SHORT: u8 = 5;
+const SCALED_SHORT: u8 = 6;
 
 /// Powers of ten that are tried for floats: what gauges are usually rounded to.
 const MAX_POWER: u8 = 4;
@@ -39,14 +43,13 @@ pub enum Kind {
 /// # Panics
 /// If there are no values.
 pub fn encode(kind: Kind, values: &[u64], out: &mut Vec<u8>) {
-    let first = values[0];
-    if values.iter().all(|value| *value == first) {
-        out.push(CONSTANT);
-        out.extend(first.to_le_bytes());
-        return;
-    }
-    let start = out.len();
+    let (first, start) = (values[0], out.len());
+    let is_constant = values.iter().all(|value| *value == first);
     match kind {
+        _ if is_constant => {
+            out.push(CONSTANT);
+            out.extend(first.to_le_bytes());
+        }
         Kind::Integer => {
             out.push(PACKED);
             pack_differences(values.iter().copied(), out);
@@ -55,9 +58,13 @@ pub fn encode(kind: Kind, values: &[u64], out: &mut Vec<u8>) {
             Some((power, scaled)) => {
                 out.extend([SCALED, power]);
                 pack_differences(scaled.iter().copied(), out);
+                shorten(start, &[SCALED_SHORT, power], &scaled, out);
             }
             None => encode_xored(values, out),
         },
+    }
+    if kind == Kind::Integer {
+        shorten(start, &[SHORT], values, out);
     }
     if out.len() - start > 1 + values.len() * 8 {
         out.truncate(start);
@@ -79,15 +86,14 @@ pub fn decode<'a>(bytes: &'a [u8], rows: usize, values: &mut Vec<u64>) -> Result
         }
         PACKED => unpack_differences(&mut input, rows, |value| values.push(value))?,
         SCALED => {
-            let power = input.byte()?;
-            if power > MAX_POWER {
-                return Err(Damage::Column("power of ten"));
-            }
-            let divisor = 10f64.powi(power.into());
-            #[allow(clippy::cast_possible_wrap, clippy::cast_precision_loss)]
-            // exact when encoded; damaged input may be anything
-            unpack_differences(&mut input, rows, |value| values.push((value as i64 as f64 / divisor).to_bits()))?;
+            let power = input.power()?;
+            unpack_differences(&mut input, rows, |value| values.push(unscaled(value, power)))?;
         }
+        SCALED_SHORT => {
+            let power = input.power()?;
+            lengthen(&mut input, rows, |value| values.push(unscaled(value, power)))?;
+        }
+        SHORT => lengthen(&mut input, rows, |value| values.push(value))?,
         XORED => decode_xored(&mut input, rows, values)?,
         RAW => {
             for _ in 0..rows {
@@ -106,6 +112,10 @@ impl Input<'_> {
         let (byte, rest) = self.0.split_first().ok_or(Damage::Column("end"))?;
         self.0 = rest;
         Ok(*byte)
+    }
+
+    fn power(&mut self) -> Result<u8, Damage> {
+        Some(self.byte()?).filter(|power| *power <= MAX_POWER).ok_or(Damage::Column("power of ten"))
     }
 
     fn word(&mut self) -> Result<u64, Damage> {
@@ -192,6 +202,58 @@ fn unpack(input: &mut Input, count: usize, mut push: impl FnMut(u64)) -> Result<
         push(value & mask);
     }
     Ok(())
+}
+
+/// Puts `head` and integers of variable length in the place of what begins at `start`, if that is shorter.
+fn shorten(start: usize, head: &[u8], values: &[u64], out: &mut Vec<u8>) {
+    let end = out.len();
+    out.extend(head);
+    let mut before = 0;
+    for value in values {
+        let difference = value.wrapping_sub(before).cast_signed();
+        let mut rest = (difference << 1 ^ difference >> 63).cast_unsigned();
+        loop {
+            let low = (rest & 0x7f) as u8;
+            rest >>= 7;
+            out.push(if rest > 0 { low | 0x80 } else { low });
+            if rest == 0 {
+                break;
+            }
+        }
+        before = *value;
+        if out.len() - end >= end - start {
+            return out.truncate(end);
+        }
+    }
+    out.drain(start..end);
+}
+
+fn lengthen(input: &mut Input, rows: usize, mut push: impl FnMut(u64)) -> Result<(), Damage> {
+    let mut value = 0u64;
+    for _ in 0..rows {
+        let (mut zigzag, mut shift) = (0u64, 0);
+        loop {
+            let byte = input.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift > 63 || bits << shift >> shift != bits {
+                return Err(Damage::Column("integer"));
+            }
+            zigzag |= bits << shift;
+            shift += 7;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        let difference = (zigzag >> 1) ^ (zigzag & 1).wrapping_neg();
+        value = value.wrapping_add(difference);
+        push(value);
+    }
+    Ok(())
+}
+
+#[allow(clippy::cast_possible_wrap, clippy::cast_precision_loss)] // exact when encoded; damaged input may be anything
+fn unscaled(value: u64, power: u8) -> u64 {
+    (value as i64 as f64 / 10f64.powi(power.into())).to_bits()
 }
 
 /// The least power of ten that makes all floats integers from which they come back bit for bit.
@@ -285,6 +347,12 @@ mod tests {
         assert_eq!(round_trip(Kind::Float, &[f64::NAN.to_bits(); 99]), 9);
         round_trip(Kind::Float, &[(-0.0f64).to_bits(), 0, f64::NAN.to_bits(), f64::INFINITY.to_bits()]);
         round_trip(Kind::Integer, &[0, u64::MAX, 1, 1 << 63]);
+        // Two rows, as there are of what is read every second.
+        assert_eq!(round_trip(Kind::Integer, &[0, 0]), 3);
+        assert_eq!(round_trip(Kind::Integer, &[1_000_000, 1_000_037]), 5);
+        assert_eq!(round_trip(Kind::Integer, &[u64::MAX; 2]), 3);
+        assert_eq!(round_trip(Kind::Integer, &[1 << 62; 2]), 9);
+        assert_eq!(round_trip(Kind::Float, &[0.25f64.to_bits(), 0.27f64.to_bits()]), 4);
     }
 
     #[test]
@@ -295,9 +363,16 @@ mod tests {
                 assert_eq!(values.len(), usize::from(*rows));
             }
         });
-        for (form, rest) in
-            [(9, &[0; 8][..]), (PACKED, &[0; 16]), (SCALED, &[9; 40]), (XORED, &[64; 40]), (RAW, &[0; 7])]
-        {
+        for (form, rest) in [
+            (9, &[0; 8][..]),
+            (SHORT, &[0x80; 12]),
+            (SHORT, &[0xff; 12]),
+            (SCALED_SHORT, &[9; 4]),
+            (PACKED, &[0; 16]),
+            (SCALED, &[9; 40]),
+            (XORED, &[64; 40]),
+            (RAW, &[0; 7]),
+        ] {
             let bytes: Vec<u8> = [form].iter().chain(rest).copied().collect();
             assert!(decode(&bytes, 2, &mut Vec::new()).is_err(), "{form}");
         }
