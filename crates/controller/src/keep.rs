@@ -14,16 +14,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use onlooker_store::{Appender, Config, Gap, Kind, Recovery, Store, StoreError, TrackId, Writer, ring_rows};
-use onlooker_transport::clock::Moment;
+use onlooker_store::{Appender, Config, Gap, Kind, Recovery, Store, StoreError, TrackId, Writer, ring_rows, steady_ns};
 
 use crate::meta::Meta;
 
 /// Time between two syncs. With the time that rows wait for a tile: what a loss of power may cost at most.
 const SEAL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Rows wait so long for a whole tile, which packs better.
-const MAX_LAG_NS: u64 = 1_000_000_000;
+/// Rows wait so long for a whole tile, which packs better: two rows where one comes every second.
+const MAX_LAG_NS: u64 = 1_250_000_000;
 
 /// Tracks without hot memory that are tried again in one turn, at most.
 const MAX_TRIES: usize = 256;
@@ -300,8 +299,8 @@ impl Keeping {
 
     /// Seals, and then tries again what has failed before: that never holds up rows.
     fn turn(&mut self, is_last: bool) {
-        let older_than_ns = if is_last { u64::MAX } else { Moment::now().utc_ns.saturating_sub(MAX_LAG_NS) };
-        let result = self.seal(older_than_ns);
+        let before_ns = if is_last { u64::MAX } else { steady_ns().saturating_sub(MAX_LAG_NS) };
+        let result = self.seal(before_ns);
         self.tell(result.as_ref().err());
         if is_last {
             if result.is_ok() {
@@ -332,8 +331,8 @@ impl Keeping {
         self.counters.waiting_tracks.store(self.without_memory.len() as u64, Ordering::Relaxed);
     }
 
-    fn seal(&mut self, older_than_ns: u64) -> Result<(), StoreError> {
-        let sealed = self.writer.seal(older_than_ns)?;
+    fn seal(&mut self, before_ns: u64) -> Result<(), StoreError> {
+        let sealed = self.writer.seal(before_ns)?;
         self.counters.rows.fetch_add(sealed.rows, Ordering::Relaxed);
         self.counters.dropped_segments.fetch_add(sealed.dropped_segments, Ordering::Relaxed);
         if sealed.dropped_for_room > 0 {

@@ -26,5 +26,5 @@ mod store;
 pub use column::Kind;
 pub use error::{Damage, StoreError};
 pub use record::{Gap, TrackId};
-pub use ring::{Appender, Full, ring_bytes, ring_rows};
+pub use ring::{Appender, Full, ring_bytes, ring_rows, steady_ns};
 pub use store::{Config, DAMAGED, Recovery, Rows, Sealed, Store, Writer};

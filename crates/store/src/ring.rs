@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::mapping::Mapping;
 use crate::record::TrackId;
 
@@ -59,14 +61,29 @@ impl Owner {
     }
 }
 
-#[derive(Default)]
 struct Numbers {
     /// Last row that is complete.
     published: AtomicU64,
     /// Last row that may be written over.
     durable: AtomicU64,
+    /// When the first row that may not be written over came, or before, [`steady_ns`].
+    waiting_since_ns: AtomicU64,
     /// Bytes of the log that its rows have taken.
     logged_bytes: AtomicU64,
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        let [published, durable, logged_bytes] = [const { AtomicU64::new(0) }; 3];
+        Self { published, durable, waiting_since_ns: steady_ns().into(), logged_bytes }
+    }
+}
+
+/// The clock by which rows wait: monotonic, ns.
+#[must_use]
+pub fn steady_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
 /// The ring is full of rows that are not durable.
@@ -115,8 +132,12 @@ impl Appender {
         let ring = &self.ring;
         assert_eq!(values.len(), ring.columns, "values of a row");
         let sequence = ring.numbers.published.load(Ordering::Relaxed) + 1;
-        if sequence - ring.numbers.durable.load(Ordering::Acquire) > ring.rows {
+        let waiting = sequence - ring.numbers.durable.load(Ordering::Acquire);
+        if waiting > ring.rows {
             return Err(Full);
+        }
+        if waiting == 1 {
+            ring.numbers.waiting_since_ns.store(steady_ns(), Ordering::Relaxed);
         }
         let row = ring.row(sequence);
         row[0].store(0, Ordering::Relaxed);
@@ -148,9 +169,17 @@ impl Ring {
         self.numbers.published.load(Ordering::Acquire)
     }
 
-    /// Rows up to this one may be written over.
-    pub fn set_durable(&self, sequence: u64) {
+    /// Rows up to this one, the last that was there at `since_ns`, may be written over.
+    pub fn set_durable(&self, sequence: u64, since_ns: u64) {
+        // First: the one who appends may set it again once this one is durable.
+        self.numbers.waiting_since_ns.store(since_ns, Ordering::Relaxed);
         self.numbers.durable.store(sequence, Ordering::Release);
+    }
+
+    /// Since when the first row waits that may not be written over, [`steady_ns`].
+    #[must_use]
+    pub fn waiting_since_ns(&self) -> u64 {
+        self.numbers.waiting_since_ns.load(Ordering::Relaxed)
     }
 
     /// Counts what its rows have taken in the log.
@@ -316,7 +345,7 @@ mod tests {
             assert_eq!(appender.append(100 + i, &[i, i * i]), Ok(7 + i));
         }
         assert_eq!(appender.append(9, &[1, 1]), Err(Full));
-        ring.set_durable(8);
+        ring.set_durable(8, steady_ns());
         assert_eq!(appender.append(104, &[4, 16]), Ok(11));
         drop((appender, ring, other, arena));
 
@@ -377,7 +406,7 @@ mod tests {
                 assert_eq!(values, [sequence, !sequence, sequence << 3]);
                 sealed = sequence;
             }
-            ring.set_durable(sealed);
+            ring.set_durable(sealed, 0);
         }
         writer.join().unwrap();
     }

@@ -59,7 +59,7 @@ pub(super) async fn status(State(shared): State<Shared>) -> Json<Value> {
     let pressure = |number: &AtomicU64| number.load(Ordering::Relaxed);
     let (bytes, hot_bytes, lag_ns, oldest_ns) = {
         let store = shared.store.lock().unwrap_or_else(PoisonError::into_inner);
-        (store.bytes(), store.hot_bytes(), store.durable_lag_ns(now_ns), store.oldest_ns())
+        (store.bytes(), store.hot_bytes(), store.durable_lag_ns(), store.oldest_ns())
     };
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),

@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::index::{Leaf, TileRef, decode_leaf};
 use crate::log::{Place, Reader};
 use crate::record::{Gap, Record, Tile, TileHead, TrackId};
-use crate::ring::Ring;
+use crate::ring::{Ring, steady_ns};
 
 impl Store {
     /// Time up to which a track's rows are durable, ns.
@@ -60,14 +60,14 @@ impl Store {
         tiles.into_iter().chain(self.batches.oldest_ns()).min()
     }
 
-    /// Age at `now_ns` of the oldest row that is not durable, ns.
+    /// How long the row that has waited longest to be durable has been here, ns.
     #[must_use]
-    pub fn durable_lag_ns(&self, now_ns: u64) -> Option<u64> {
+    pub fn durable_lag_ns(&self) -> Option<u64> {
         let waiting = self.tracks.values().filter_map(|track| {
             let ring = track.ring.as_ref().filter(|ring| ring.published() > track.durable)?;
-            Some(ring.time_ns(track.durable + 1))
+            Some(ring.waiting_since_ns())
         });
-        waiting.min().map(|oldest_ns| now_ns.saturating_sub(oldest_ns))
+        waiting.min().map(|since_ns| steady_ns().saturating_sub(since_ns))
     }
 
     /// All tracks, with what was said of them when they were defined.

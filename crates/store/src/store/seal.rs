@@ -8,6 +8,7 @@ use crate::batch::{Builder, Entry, max_rows};
 use crate::batches::BatchRef;
 use crate::error::{StoreError, io_error};
 use crate::log::{Place, is_disk_full};
+use crate::ring::steady_ns;
 
 /// Batches are written together up to so many bytes.
 const WRITE_BYTES: u64 = 4 << 20;
@@ -39,6 +40,8 @@ struct New {
 /// What a seal has packed and written.
 #[derive(Default)]
 struct Pass {
+    /// Rows that it does not seal have come since, [`steady_ns`].
+    begun_ns: u64,
     builder: Builder,
     /// Times of the last rows of the builder's tiles.
     until_ns: Vec<u64>,
@@ -51,15 +54,15 @@ struct Pass {
 }
 
 impl Writer {
-    /// Seals what fills a tile and, however little it is, what is older than `older_than_ns` (0: nothing, `u64::MAX`: everything), and makes it durable. To be called
-    /// about every second, and oftener where rings are short.
+    /// Seals what fills a tile and, however little it is, what has come before `before_ns` of [`steady_ns`] (0: nothing, `u64::MAX`: everything), and makes it
+    /// durable. To be called about every second, and oftener where rings are short.
     ///
     /// # Errors
     /// [`StoreError::Io`]: rows stay hot, and rings that fill refuse more. A full disk costs the oldest segments first.
-    pub fn seal(&mut self, older_than_ns: u64) -> Result<Sealed, StoreError> {
-        let mut pass = Pass::default();
+    pub fn seal(&mut self, before_ns: u64) -> Result<Sealed, StoreError> {
+        let mut pass = Pass { begun_ns: steady_ns(), ..Pass::default() };
         let flushed = self.flush();
-        let written = self.write_rows(older_than_ns, &mut pass);
+        let written = self.write_rows(before_ns, &mut pass);
         self.sync()?;
         let mut sealed = self.enter(pass);
         flushed.and(written)?;
@@ -93,13 +96,13 @@ impl Writer {
         Ok(())
     }
 
-    fn write_rows(&mut self, older_than_ns: u64, pass: &mut Pass) -> Result<(), StoreError> {
+    fn write_rows(&mut self, before_ns: u64, pass: &mut Pass) -> Result<(), StoreError> {
         let rings = std::mem::take(&mut self.rings);
         let result = rings.iter().try_for_each(|(id, hot)| {
             let (mut first, last) = (hot.durable + 1, hot.ring.published());
             let waiting = (last + 1).saturating_sub(first);
             let is_due = hot.retired || waiting >= self.config.tile_rows as u64;
-            if waiting == 0 || !(is_due || hot.ring.time_ns(first) < older_than_ns) {
+            if waiting == 0 || !(is_due || hot.ring.waiting_since_ns() < before_ns) {
                 return Ok(());
             }
             while first <= last {
@@ -174,7 +177,7 @@ impl Writer {
                     hot.durable = tile.last;
                     hot.ring.add_logged(tile.logged_bytes);
                     // Under the lock: readers copy what is not durable, and it must not be written over meanwhile.
-                    hot.ring.set_durable(tile.last);
+                    hot.ring.set_durable(tile.last, pass.begun_ns);
                 }
             }
         }

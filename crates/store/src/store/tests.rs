@@ -47,7 +47,7 @@ fn readers_never_wait_for_the_disk() {
             while !ended.load(Ordering::Relaxed) {
                 let begin = Instant::now();
                 let store = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                let _ = (store.bytes(), store.hot_bytes(), store.durable_lag_ns(SECOND_NS), store.oldest_ns());
+                let _ = (store.bytes(), store.hot_bytes(), store.durable_lag_ns(), store.oldest_ns());
                 let rows = store.rows(track, 0, u64::MAX).unwrap();
                 drop(store);
                 let mut count = 0;
@@ -225,7 +225,8 @@ fn the_few_rows_of_many_tracks_pack_together() {
         }
         let before = store.log.bytes();
         let (mut values, mut sealed) = (0, 0);
-        // Ten seconds, with a seal each half second, as the controller does it.
+        // Ten seconds, with a seal of all that fills a tile each half second, and of what has waited for more than a second, as the controller does it.
+        let wait_ms = 1_500.max(2 * interval_ms);
         for step in 1..=10_000 / interval_ms {
             let now_ns = 1_700_000_000 * SECOND_NS + step * interval_ms * 1_000_000;
             for (host, group, appender) in &mut tracks {
@@ -235,8 +236,10 @@ fn the_few_rows_of_many_tracks_pack_together() {
                 appender.append(time_ns, &row).unwrap();
                 values += COLUMNS;
             }
-            if (step * interval_ms).is_multiple_of(500) {
-                sealed += store.seal(now_ns - SECOND_NS).unwrap().rows;
+            if (step * interval_ms).is_multiple_of(wait_ms) {
+                sealed += store.seal(u64::MAX).unwrap().rows;
+            } else if (step * interval_ms).is_multiple_of(500) {
+                sealed += store.seal(0).unwrap().rows;
             }
         }
         sealed += store.seal(u64::MAX).unwrap().rows;
