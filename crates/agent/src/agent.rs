@@ -223,8 +223,6 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
         "ready: registration {socket}, bootstrap {bootstrap_address} ({mode}), READs over TCP {tcp_address}"
     ));
     service::notify("READY=1\nSTATUS=Serving");
-    // Most of the program has done its work: configuration, certificate, loading.
-    onlooker_kernel::resident::release_program();
     let ended = server.run().map_err(system_error("wait for events"));
     service::notify("STOPPING=1");
     drop((listening, state_lock));

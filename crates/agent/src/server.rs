@@ -53,6 +53,9 @@ const RESERVE_TRIES: u32 = 10;
 const RESERVE_PAUSE: Duration = Duration::from_micros(100);
 /// TCP connections accepted in one event, so that a flood of them does not hold up programs.
 const ACCEPTS: usize = 16;
+/// After so long without work what it needed of the program is given back, and so often at most.
+const QUIET_NS: u64 = 1_000_000_000;
+const RELEASE_PAUSE_NS: u64 = 10_000_000_000;
 /// The packets of one user take so long of a turn; the rest wait for the next one, and other users do not.
 const USER_TURN: Duration = Duration::from_millis(5);
 
@@ -127,6 +130,9 @@ struct Loop {
     armed_ns: Option<u64>,
     /// How often the service manager wants a sign of life, and when next, ns.
     watchdog: Option<(u64, u64)>,
+    /// When the program's pages are given back next, and when they were last, ns.
+    release_at_ns: Option<u64>,
+    released_ns: u64,
     /// Given up for a moment when descriptors run out, to accept and close what waits.
     reserve: Option<File>,
     connections: HashMap<ConnectionId, Connection>,
@@ -175,6 +181,9 @@ impl Server {
             timer,
             armed_ns: None,
             watchdog: service::watchdog().map(|every| (u64::try_from(every.as_nanos()).unwrap_or(u64::MAX), 0)),
+            // Most of the program has done its work: configuration, certificate, loading.
+            release_at_ns: Some(boot_time_ns() + QUIET_NS),
+            released_ns: 0,
             reserve,
             connections: HashMap::new(),
             taken: HashMap::new(),
@@ -240,6 +249,9 @@ impl Loop {
                 }
             }
             self.taken.clear();
+            if events.iter().any(|event| event.data.u64() != TIMER) {
+                self.release_at_ns = Some((boot_time_ns() + QUIET_NS).max(self.released_ns + RELEASE_PAUSE_NS));
+            }
             // Once for all that these have changed.
             self.server.registration.directory().push(boot_time_ns());
             self.arm()?;
@@ -266,7 +278,8 @@ impl Loop {
         let table = self.server.tables.next_deadline_ns();
         let card = self.server.registration.directory().card().and_then(Card::next_deadline_ns);
         let deadlines = self.server.registration.next_deadline_ns().into_iter().chain(kernel).chain(sample).chain(card);
-        let deadline = deadlines.chain(table).chain(self.watchdog.map(|(_, next_ns)| next_ns)).min();
+        let own = self.watchdog.map(|(_, next_ns)| next_ns).into_iter().chain(self.release_at_ns);
+        let deadline = deadlines.chain(table).chain(own).min();
         if deadline != self.armed_ns {
             let at = deadline.map_or(0, |ns| ns.max(1));
             let it_value = Timespec {
@@ -290,6 +303,10 @@ impl Loop {
         {
             service::notify("WATCHDOG=1");
             *next_ns = now_ns.saturating_add(*every_ns);
+        }
+        if self.release_at_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+            onlooker_kernel::resident::release_program();
+            (self.release_at_ns, self.released_ns) = (None, now_ns);
         }
         self.server.registration.expire(now_ns);
         self.look_for_holder(now_ns);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Gives back the pages of the program's own file that were mapped while it started: a long-lived process that mostly sleeps needs few of them again.
+//! Gives back the pages of the program's own file that were mapped while it worked: a long-lived process that mostly sleeps needs few of them again.
 //!
-//! The kernel maps sixteen pages around each one that is touched, so that starting makes nearly all of a program resident, what it never runs included. Pages that
+//! The kernel maps sixteen pages around each one that is touched, so that starting, and forty registrations, make nearly all of a program resident, what it never runs included. Pages that
 //! are dropped here stay in the page cache and are mapped again when they are touched (a minor fault, about a microsecond). Lossless by what the kernel itself says:
 //! only mappings are dropped that cannot be written and of which no page was ever written (`Anonymous: 0 kB`), so not the relocated part of read-only data.
 #![allow(unsafe_code)]
