@@ -187,7 +187,7 @@ fn an_idle_agent_does_not_wake_up() {
     drop(agent.reader());
     eventually("the reader's thread has gone", || (agent.threads() == 2).then_some(()));
     // Once the sampler is out of its last wait, and what the start needed is given back.
-    let mut idle = || {
+    let idle = || {
         let before = agent.switches();
         for value in 0..3000 {
             region.set(value);
