@@ -12,6 +12,7 @@
 #include "peer.h"
 #include <dirent.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -544,6 +545,79 @@ static void test_forks(void) {
     CHECK_EQUAL(peer_word(&peer, 0, 1), total_at_fork);
 }
 
+static uint64_t in_handler;
+
+static void handler(int signal) {
+    (void)signal;
+    onlooker_counter_inc(requests);
+    onlooker_counter_inc(&section_total);
+    __atomic_fetch_add(&in_handler, 1, __ATOMIC_RELAXED);
+}
+
+static void *send_signals(void *stop) {
+    sigset_t mine;
+    (void)sigfillset(&mine);
+    (void)pthread_sigmask(SIG_BLOCK, &mine, (sigset_t *)0);
+    while (!__atomic_load_n((int *)stop, __ATOMIC_RELAXED)) {
+        (void)kill(getpid(), SIGUSR1);
+    }
+    return (void *)0;
+}
+
+/* Children, programs that they become, and signals without a pause, while threads and a signal handler count and agents come and go. */
+static void test_storms(int rounds) {
+    enum { THREADS = 2, CHILDREN = 8 };
+    pthread_t threads[THREADS], sender;
+    static counting_t counting[THREADS];
+    struct sigaction action, before;
+    uint64_t total, section = onlooker_counter_value(&section_total);
+    int i, child, stop = 0, lost = 0;
+    total = onlooker_counter_value(requests);
+    memset(&action, 0, sizeof action);
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;
+    (void)sigaction(SIGUSR1, &action, &before);
+    for (i = 0; i < THREADS; i++) (void)pthread_create(&threads[i], (pthread_attr_t *)0, count, &counting[i]);
+    (void)pthread_create(&sender, (pthread_attr_t *)0, send_signals, &stop);
+    peer_stop(&peer);
+    for (i = 0; i < rounds; i++) {
+        pid_t children[CHILDREN];
+        peer_start(&peer, path, PEER_GOOD);
+        for (child = 0; child < CHILDREN; child++) {
+            children[child] = fork();
+            if (children[child] == 0) {
+                onlooker_counter_add(requests, 1000000);
+                if (child % 2) execl("/bin/true", "true", (char *)0);
+                _exit(0);
+            }
+        }
+        if (onlooker_wait(20000) != 0) lost++;
+        for (child = 0; child < CHILDREN; child++) {
+            int status = -1;
+            while (waitpid(children[child], &status, 0) < 0 && errno == EINTR) continue;
+            lost += status != 0;
+        }
+        peer_stop(&peer);
+    }
+    peer_start(&peer, path, PEER_GOOD);
+    CHECK_EQUAL(onlooker_wait(20000), 0);
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    (void)pthread_join(sender, (void **)0);
+    for (i = 0; i < THREADS; i++) __atomic_store_n(&counting[i].stop, 1, __ATOMIC_RELAXED);
+    for (i = 0; i < THREADS; i++) {
+        (void)pthread_join(threads[i], (void **)0);
+        total += counting[i].done;
+        section += counting[i].done;
+    }
+    (void)sigaction(SIGUSR1, &before, (struct sigaction *)0);
+    CHECK_EQUAL(lost, 0);
+    CHECK(in_handler > 0);
+    CHECK_EQUAL(onlooker_counter_value(requests), total + in_handler);
+    CHECK_EQUAL(onlooker_counter_value(&section_total), section + in_handler);
+    CHECK_EQUAL(peer_word(&peer, 0, 1), total + in_handler);
+    printf("storms: %d agents, %d children, %llu signals\n", rounds, rounds * CHILDREN, (unsigned long long)in_handler);
+}
+
 int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 200;
     if (!getenv("ONLOOKER_TEST_DIRECTORY")) {
@@ -574,7 +648,10 @@ int main(int argc, char **argv) {
     test_faults();
     test_switching(rounds);
     test_descriptors();
-    if (!getenv("ONLOOKER_TEST_NO_FORK")) test_forks();
+    if (!getenv("ONLOOKER_TEST_NO_FORK")) {
+        test_storms(rounds / 4);
+        test_forks();
+    }
     peer_stop(&peer);
     path[strlen(path) - strlen("/agent.sock")] = 0;
     (void)rmdir(path);

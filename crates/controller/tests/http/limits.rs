@@ -10,7 +10,7 @@ use onlooker_testbed::{Agent, Controller, Process, binary, get, json, request, u
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
 /// A connection from 127.0.0.`last`.
-fn from(last: u8, address: SocketAddr) -> TcpStream {
+pub(crate) fn from(last: u8, address: SocketAddr) -> TcpStream {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&socket, &SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, last), 0)).unwrap();
     connect(&socket, &address).unwrap();
