@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use onlooker_testbed::{Agent, Controller, Namespace, get, is_root, until};
 
@@ -23,6 +24,9 @@ fn of_host(text: &str) -> BTreeSet<String> {
     all.map(bare).collect()
 }
 
+/// The agent samples for the kernel responder every five seconds.
+const SAMPLED: Duration = Duration::from_secs(10);
+
 /// What either has and the other has not, once that is nothing, or does not change for long.
 fn same(agent: &Agent, via: &str) -> BTreeSet<String> {
     let target = agent.target("one") + &format!("interval = \"100ms\"\nvia = {via:?}\n");
@@ -39,13 +43,16 @@ fn same(agent: &Agent, via: &str) -> BTreeSet<String> {
     };
     let mut all = BTreeSet::new();
     let mut differ = BTreeSet::new();
-    // Rows come and go between the two readings; what differs for good does so each time.
-    let mut tries = 0;
+    // Rows come and go between the two readings, and samples come after seconds; what differs for good stays.
+    let mut since = Instant::now();
     until("the same series, or always the same difference", || {
         let (controllers, mine) = (of_host(&get(controller.address(), "/metrics")), read());
         let now: BTreeSet<String> = controllers.symmetric_difference(&mine).cloned().collect();
-        let is_settled = mine.len() > 300 && (now.is_empty() || (tries > 10 && now == differ));
-        (all, differ, tries) = (mine, now, tries + 1);
+        if now != differ {
+            since = Instant::now();
+        }
+        let is_settled = mine.len() > 300 && (now.is_empty() || since.elapsed() > SAMPLED);
+        (all, differ) = (mine, now);
         is_settled.then_some(())
     });
     assert!(differ.is_empty(), "{via}: {differ:?}");

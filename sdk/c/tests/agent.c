@@ -558,9 +558,7 @@ static void *send_signals(void *stop) {
     sigset_t mine;
     (void)sigfillset(&mine);
     (void)pthread_sigmask(SIG_BLOCK, &mine, (sigset_t *)0);
-    while (!__atomic_load_n((int *)stop, __ATOMIC_RELAXED)) {
-        (void)kill(getpid(), SIGUSR1);
-    }
+    while (!__atomic_load_n((int *)stop, __ATOMIC_RELAXED)) (void)kill(getpid(), SIGUSR1);
     return (void *)0;
 }
 
@@ -580,6 +578,7 @@ static void test_storms(int rounds) {
     for (i = 0; i < THREADS; i++) (void)pthread_create(&threads[i], (pthread_attr_t *)0, count, &counting[i]);
     (void)pthread_create(&sender, (pthread_attr_t *)0, send_signals, &stop);
     peer_stop(&peer);
+    while (now().state == ONLOOKER_CONNECTED) check_sleep_ms(1);
     for (i = 0; i < rounds; i++) {
         pid_t children[CHILDREN];
         peer_start(&peer, path, PEER_GOOD);
@@ -598,6 +597,7 @@ static void test_storms(int rounds) {
             lost += status != 0;
         }
         peer_stop(&peer);
+        while (now().state == ONLOOKER_CONNECTED) check_sleep_ms(1);
     }
     peer_start(&peer, path, PEER_GOOD);
     CHECK_EQUAL(onlooker_wait(20000), 0);
