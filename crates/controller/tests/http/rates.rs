@@ -20,8 +20,10 @@ type Sums = BTreeMap<u64, f64>;
 fn check(rates: &[f64], cpus: usize, what: &str) {
     let expected = cpus as f64;
     assert!(!rates.is_empty(), "{what}");
-    // Clock ticks of 10 ms in each of some modes, and 5 % for when they are looked at.
-    assert!(rates.iter().all(|rate| (rate - expected).abs() < 0.05 * expected + 0.02), "{what}: {rates:?}");
+    // Never faster than the clock, but for clock ticks of 10 ms in each of some modes and for when they are looked at. A virtual machine whose host takes its
+    // processors away counts less.
+    let is_right = |rate: &f64| *rate < 1.05 * expected + 0.02 && *rate > 0.8 * expected;
+    assert!(rates.iter().all(is_right), "{what}: {rates:?}");
 }
 
 /// Sums of the values of `SAMPLES` samples, from a stream.
