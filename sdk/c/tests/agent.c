@@ -609,10 +609,11 @@ static void test_storms(int rounds) {
         total += counting[i].done;
         section += counting[i].done;
     }
+    /* A last signal may be on its way. */
+    CHECK_SOON(onlooker_counter_value(requests) == total + PEER_GET(in_handler));
     (void)sigaction(SIGUSR1, &before, (struct sigaction *)0);
     CHECK_EQUAL(lost, 0);
     CHECK(in_handler > 0);
-    CHECK_EQUAL(onlooker_counter_value(requests), total + in_handler);
     CHECK_EQUAL(onlooker_counter_value(&section_total), section + in_handler);
     CHECK_EQUAL(peer_word(&peer, 0, 1), total + in_handler);
     printf("storms: %d agents, %d children, %llu signals\n", rounds, rounds * CHILDREN, (unsigned long long)in_handler);
@@ -648,10 +649,8 @@ int main(int argc, char **argv) {
     test_faults();
     test_switching(rounds);
     test_descriptors();
-    if (!getenv("ONLOOKER_TEST_NO_FORK")) {
-        test_storms(rounds / 4);
-        test_forks();
-    }
+    if (!getenv("ONLOOKER_TEST_NO_STORMS")) test_storms(rounds / 4);
+    if (!getenv("ONLOOKER_TEST_NO_FORK")) test_forks();
     peer_stop(&peer);
     path[strlen(path) - strlen("/agent.sock")] = 0;
     (void)rmdir(path);
