@@ -53,9 +53,9 @@ const RESERVE_TRIES: u32 = 10;
 const RESERVE_PAUSE: Duration = Duration::from_micros(100);
 /// TCP connections accepted in one event, so that a flood of them does not hold up programs.
 const ACCEPTS: usize = 16;
-/// After so long without work what it needed of the program is given back, and so often at most.
+/// What work needed of the program is given back: after a sample at once, else after so long without work, and so often at most.
 const QUIET_NS: u64 = 1_000_000_000;
-const RELEASE_PAUSE_NS: u64 = 10_000_000_000;
+const RELEASE_PAUSE_NS: u64 = 4_000_000_000;
 /// The packets of one user take so long of a turn; the rest wait for the next one, and other users do not.
 const USER_TURN: Duration = Duration::from_millis(5);
 
@@ -304,10 +304,8 @@ impl Loop {
             service::notify("WATCHDOG=1");
             *next_ns = now_ns.saturating_add(*every_ns);
         }
-        if self.release_at_ns.is_some_and(|at_ns| at_ns <= now_ns) {
-            onlooker_kernel::resident::release_program();
-            (self.release_at_ns, self.released_ns) = (None, now_ns);
-        }
+        let samples = self.server.metrics.next_deadline_ns().into_iter().chain(self.server.tables.next_deadline_ns());
+        let has_sampled = samples.min().is_some_and(|at_ns| at_ns <= now_ns);
         self.server.registration.expire(now_ns);
         self.look_for_holder(now_ns);
         if let Some(upkeep) = &mut self.server.upkeep {
@@ -315,6 +313,11 @@ impl Loop {
         }
         self.server.metrics.expire(self.server.registration.directory(), now_ns);
         self.server.tables.expire(now_ns);
+        let is_quiet = self.release_at_ns.is_some_and(|at_ns| at_ns <= now_ns);
+        if is_quiet || has_sampled && now_ns.saturating_sub(self.released_ns) >= RELEASE_PAUSE_NS {
+            onlooker_kernel::resident::release_program();
+            (self.release_at_ns, self.released_ns) = (None, now_ns);
+        }
     }
 
     fn look_for_holder(&mut self, now_ns: u64) {

@@ -76,6 +76,12 @@ impl Directory {
         self.known = self.header.as_ref().map(|header| header.generation);
     }
 
+    /// Whether it was complete once.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.known.is_some()
+    }
+
     /// The last header taken.
     #[must_use]
     pub fn last_header(&self) -> Option<&Header> {

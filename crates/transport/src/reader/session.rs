@@ -19,6 +19,10 @@ use std::sync::Arc;
 /// writer that lost its CPU for a scheduler tick in the middle of one.
 const PAUSES_NS: [u64; 8] = [0, 0, 100_000, 500_000, 1_000_000, 2_000_000, 4_000_000, 8_000_000];
 
+/// Tries of a torn header beside a directory that is known. An agent that was killed in the middle of a commit leaves its header so
+/// until the next one starts; the regions that it served go on, and an identity tells those that have moved.
+const HEADER_TRIES: u32 = 3;
+
 /// How long a READ to a responder that is [silent](Via::is_silent) is waited for: the requester has repeated it several times by then.
 const SILENCE_NS: u64 = 250_000_000;
 /// How long a region is left alone whose READs such a responder has not answered.
@@ -346,11 +350,17 @@ impl Session {
                 Ok(())
             }
             Err(ControlError::Block { reject, .. }) if reject.is_transient() => {
-                if !self.again(now_ns) {
+                let is_known = self.directory.is_known();
+                if !(is_known && self.tries >= HEADER_TRIES) && self.again(now_ns) {
+                    count(&mut self.counters.retries, reason(reject));
+                    self.fetch.add(header_span, 1);
+                    return Ok(());
+                }
+                if !is_known {
                     return Err(ControlError::Block { index: 0, reject }.into());
                 }
-                count(&mut self.counters.retries, reason(reject));
-                self.fetch.add(header_span, 1);
+                self.control_refused.push((0, reject));
+                self.want(Step::Entries, now_ns);
                 Ok(())
             }
             Err(ControlError::Block { reject: Reject::Identity, .. }) => Err(ReadError::Gone("identity".into())),
@@ -482,7 +492,7 @@ impl Session {
         }
     }
 
-    /// Entry blocks of the control region that could not be read in the last cycle.
+    /// Blocks of the control region that could not be read in the last cycle; without block 0 the directory is that of the cycle before.
     #[must_use]
     pub fn control_refused(&self) -> &[(u32, Reject)] {
         &self.control_refused

@@ -257,6 +257,28 @@ fn a_directory_block_that_was_given_up_is_read_in_the_next_cycle() {
 }
 
 #[test]
+fn an_agent_that_died_while_it_wrote_its_header_leaves_its_regions_readable() {
+    let (host, plain, _) = shop();
+    let mut reading = read_once(&host);
+    let version = host.control_words.block(0)[0].load(Ordering::Relaxed);
+    host.control_words.set(0, 0, version | 1);
+    plain.words.set(0, 1, 43);
+    for _ in 0..2 {
+        reading.read().unwrap();
+        assert_eq!(reading.session.control_refused(), [(0, Reject::Busy)]);
+        assert_eq!(reading.lines(), ["shop.a_total 43", "node.g 7"]);
+    }
+    assert_eq!((reading.session.counters().retries["busy"], reading.session.counters().refused["busy"]), (4, 2));
+    host.control_words.set(0, 0, version);
+    reading.read().unwrap();
+    assert_eq!(reading.session.control_refused(), []);
+    assert_eq!(reading.lines(), ["shop.a_total 43", "node.g 7"]);
+    // Who has never read the directory has nothing to read.
+    host.control_words.set(0, 0, version | 1);
+    assert!(Reading::of(&host, Limits::default()).read().is_err());
+}
+
+#[test]
 fn frames_that_were_taken_out_outlive_the_next_cycle() {
     let (host, plain, _) = shop();
     let mut reading = read_once(&host);
