@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dashboard in a real browser against the fixture: `npm run e2e`. SHOTS=DIR keeps screenshots; QUICK=1 measures frames for 4 s instead of 15 s.
+// The dashboard in a real browser against the fixture: `npm run e2e`, or some of its steps: `npm run e2e -- troubles phone`. SHOTS=DIR keeps screenshots;
+// QUICK=1 measures frames for 4 s instead of 15 s.
 
 import { chart, frameDistances, gapPlace, pixelsNear, quantile } from "./charts.mjs";
 import { Harness } from "./harness.mjs";
@@ -359,27 +360,42 @@ async function frames(page) {
   result("ui_main_thread_cpu", busy * 100, "%", 60);
 }
 
+async function inDark(steps) {
+  const dark = await t.page({ colorScheme: "dark" });
+  await steps(dark);
+  await dark.context().close();
+}
+
 const light = await t.page({ colorScheme: "light" });
-const dark = await t.page({ colorScheme: "dark" });
-await fleet(light, "light");
-await fleetFilters(light);
-await fleet(dark, "dark");
-await keyboard(light);
-await host(dark, "dark");
-await dark.context().close();
-await host(light, "light");
-await gap(light);
-await search(light);
-await pauseAndWindows(light);
-await silence(light);
-await holes(light);
-await motion();
-await reads(light, "light");
-const dark2 = await t.page({ colorScheme: "dark" });
-await reads(dark2, "dark");
-await dark2.context().close();
-await troubles(light);
-await themeSwitch(light);
-await phone();
-await frames(light);
+const STEPS = {
+  fleet: async () => {
+    await fleet(light, "light");
+    await fleetFilters(light);
+    await inDark((dark) => fleet(dark, "dark"));
+  },
+  keyboard: () => keyboard(light),
+  host: async () => {
+    await inDark((dark) => host(dark, "dark"));
+    await host(light, "light");
+  },
+  gap: () => gap(light),
+  search: () => search(light),
+  pause: () => pauseAndWindows(light),
+  silence: () => silence(light),
+  holes: () => holes(light),
+  motion,
+  reads: async () => {
+    await reads(light, "light");
+    await inDark((dark) => reads(dark, "dark"));
+  },
+  troubles: () => troubles(light),
+  theme: () => themeSwitch(light),
+  phone,
+  frames: () => frames(light),
+};
+const wanted = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(STEPS);
+for (const name of wanted) {
+  if (STEPS[name]) await STEPS[name]();
+  else t.fail(name, `no such step: ${Object.keys(STEPS).join(", ")}`);
+}
 await t.finish();

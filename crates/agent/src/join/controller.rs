@@ -100,16 +100,19 @@ impl Registration {
 /// [`JoinError::Unreachable`], [`JoinError::Refused`].
 pub fn delete(client: &Client, name: &str, token: &str) -> Result<bool, JoinError> {
     let body = serde_json::json!({"token": token});
-    let answer = client.ask(Method::Delete, &format!("{TARGETS}/{}", segment(name)), None, &body)?;
+    was_deleted(&client.ask(Method::Delete, &format!("{TARGETS}/{}", segment(name)), None, &body)?)
+}
+
+fn was_deleted(answer: &Answer) -> Result<bool, JoinError> {
     match answer.status {
         200..300 => Ok(true),
         404 if answer.is_controllers() => Ok(false),
         401 | 403 => Err(refused(
-            &answer,
+            answer,
             answer.error(),
             "the agent's token is not the one it was joined with: remove the host there",
         )),
-        status => Err(refused(&answer, answer.error(), advice(status))),
+        status => Err(refused(answer, answer.error(), advice(status))),
     }
 }
 
@@ -177,6 +180,16 @@ mod tests {
             assert_eq!(advice_of(status, Value::Null), PROXY);
             assert_eq!(advice_of(status, serde_json::json!({"message": "no route"})), PROXY);
             assert_eq!(advice_of(status, serde_json::json!({"error": "no"})), advice(status));
+        }
+    }
+
+    #[test]
+    fn only_the_controller_can_say_that_a_host_is_unknown_there() {
+        let of = |status, body| was_deleted(&Answer { status, body });
+        assert!(matches!(of(200, Value::Null), Ok(true)));
+        assert!(matches!(of(404, serde_json::json!({"error": "no such host"})), Ok(false)));
+        for body in [Value::Null, serde_json::json!({"message": "no route"})] {
+            assert!(matches!(of(404, body), Err(JoinError::Refused { advice: PROXY, .. })));
         }
     }
 

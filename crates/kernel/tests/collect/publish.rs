@@ -52,6 +52,16 @@ fn twins_equal_what_is_computed() {
         published.schema.check().unwrap();
         let installed = collecting.group(group);
         assert_eq!(published.schema.blocks(), installed.blocks);
+        let interval_ns = u64::try_from(INTERVAL.as_nanos()).unwrap();
+        let fields = published
+            .schema
+            .groups
+            .iter()
+            .zip(&installed.schema.groups)
+            .flat_map(|(a, b)| a.fields.iter().zip(&b.fields));
+        for (twin, computed) in fields {
+            assert_eq!(twin.resolution_ns, computed.resolution_ns.max(interval_ns), "{}", twin.name);
+        }
         eventually(group.name(), || {
             let before = collecting.read(group, SIDES[0]);
             let written = published.written().unwrap();
