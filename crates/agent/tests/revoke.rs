@@ -140,7 +140,11 @@ fn a_renewed_token_ends_reading_over_the_kernel_responder() {
     let mut reader = KernelReader::connect(&agent);
     assert_eq!((reader.value("shop"), reader.value_of("counting", "program_value")), (6.0, 11.0));
     let (new_keys, after) = keys_of(&agent);
-    assert_eq!(after.iter().map(same).collect::<Vec<_>>(), before.iter().map(same).collect::<Vec<_>>());
+    // A sampled group whose series have changed meanwhile gets a region of its own.
+    let lasting = |all: &[RegionEntry]| -> Vec<_> {
+        all.iter().filter(|entry| !entry.name.ends_with("_sampled")).map(same).collect()
+    };
+    assert_eq!(lasting(&after), lasting(&before));
     assert_eq!(agent.reader().values("shop")["test_value{}"], 6.0, "over TCP, too");
 
     // The ledger has the new keys: they survive an agent, and the old ones stay void.

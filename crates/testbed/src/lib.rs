@@ -23,8 +23,13 @@ pub use process::{Process, binary};
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until `wanted` has something.
-pub fn until<T>(what: &str, mut wanted: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
+pub fn until<T>(what: &str, wanted: impl FnMut() -> Option<T>) -> T {
+    until_within(PATIENCE, what, wanted)
+}
+
+/// [`until`], for what takes long by itself.
+pub fn until_within<T>(patience: Duration, what: &str, mut wanted: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + patience;
     loop {
         if let Some(found) = wanted() {
             return found;

@@ -185,14 +185,14 @@ impl Agent {
         status.lines().filter(|line| line.starts_with("RssAnon:") || line.starts_with("RssShmem:")).map(kib).sum()
     }
 
-    /// Voluntary and other context switches of all its threads.
+    /// How often its threads have gone to sleep: a busy machine's scheduler interrupts them as well, which is not counted.
     pub(crate) fn switches(&self) -> u64 {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).expect("reads");
         let of_task = |task: std::io::Result<fs::DirEntry>| {
             let status = fs::read_to_string(task.expect("a task").path().join("status")).unwrap_or_default();
             let counts = status
                 .lines()
-                .filter(|line| line.contains("ctxt_switches"))
+                .filter(|line| line.starts_with("voluntary_ctxt_switches"))
                 .filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok());
             counts.sum::<u64>()
         };

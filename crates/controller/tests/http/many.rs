@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use onlooker_testbed::{Agent, Controller, get, json, until};
+use onlooker_testbed::{Agent, Controller, PATIENCE, get, json, until, until_within};
 
 const PAGES: usize = 200;
 const SERIES: usize = 50;
@@ -157,7 +157,10 @@ fn slow(controller: &Controller, series: &[String]) {
             assert!(rows > 0 && behind.contains("event: row"), "{rows} rows skipped, and no more came");
             println!("a page that read nothing for {wait} s lost {rows} rows; memory {:.1} MiB more", waiting - before);
             let ended = "onlooker_controller_http_refusals_total{reason=\"stalled\"} 1";
-            until("its end", || get(controller.address(), "/metrics").contains(ended).then_some(()));
+            // Its buffers fill again first, and 20 s later it has stalled.
+            until_within(4 * PATIENCE, "its end", || {
+                get(controller.address(), "/metrics").contains(ended).then_some(())
+            });
             return;
         }
     }
