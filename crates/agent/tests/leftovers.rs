@@ -270,18 +270,17 @@ fn without_readers_it_pauses_longer_and_longer() {
     let mut reader = KernelReader::connect(&agent);
     all(&mut reader);
     let samples = |reader: &mut KernelReader| reader.value_of("onlooker_agent", "onlooker_agent_samples_total");
-    let begin = samples(&mut reader);
-    let read_until = Instant::now() + Duration::from_secs(1);
-    while Instant::now() < read_until {
+    let (first, begin) = (samples(&mut reader), Instant::now());
+    eventually("samples while it is read", || {
         reader.series();
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let read = samples(&mut reader) - begin;
-    assert!((5.0..=11.0).contains(&read), "{read} samples in a second");
+        (samples(&mut reader) - first >= 5.0).then_some(())
+    });
+    let (read, took) = (samples(&mut reader) - first, begin.elapsed().as_secs_f64());
+    assert!(read <= took * 10.0 + 1.0, "{read} samples in {took} s");
     std::thread::sleep(Duration::from_millis(300));
     let before = (samples(&mut reader), agent.switches());
-    // 100 ms for the READ just now, then pauses of 200, 400, 800, 1600 ms.
-    std::thread::sleep(Duration::from_millis(2500));
+    // 100 ms for the READ just now, then pauses of 200, 400, 800, 1600, 3200 ms.
+    std::thread::sleep(Duration::from_secs(4));
     let switches = agent.switches() - before.1;
     let unread = samples(&mut reader) - before.0;
     assert!(unread <= 1.0 && switches <= 8, "{unread} samples, {switches} context switches");
@@ -289,7 +288,7 @@ fn without_readers_it_pauses_longer_and_longer() {
     let began_ns = boot_time_ns();
     let mut other = KernelReader::connect(&agent);
     eventually("a fresh sample", || (find(&other.series(), "node_intr_total").time_ns > began_ns).then_some(()));
-    assert!(boot_time_ns() - began_ns < 400_000_000, "not at the end of a pause");
+    assert!(boot_time_ns() - began_ns < 1_500_000_000, "not at the end of a pause");
 }
 
 #[test]

@@ -152,13 +152,17 @@ fn each_host_is_read_at_its_pace_and_a_dead_one_harms_nobody() {
     }
     let mut due = BTreeMap::<String, Vec<u64>>::new();
     let mut gaps = 0;
-    // Long enough that batches of READs have been numbered past 256.
-    let end = Instant::now() + Duration::from_secs(3);
-    while Instant::now() < end {
+    let end = Instant::now() + PATIENCE;
+    // So many that batches of READs have been numbered past 256.
+    while gaps <= 10 || due.len() < 2 || due.values().any(|times| times.len() < 150) {
+        assert!(Instant::now() < end, "{gaps} gaps, {due:?}");
         match running.events.recv_timeout(PATIENCE).unwrap() {
             (host, Event::Reading { due_ns, regions, values, .. }) => {
-                assert!(regions.contains(&"node_load".to_owned()) && values > 20, "{regions:?}: {values}");
-                due.entry(host).or_default().push(due_ns);
+                assert!(regions.contains(&"node_load".to_owned()), "{regions:?}");
+                // On a busy machine a reading may have nothing in time.
+                if values > 20 {
+                    due.entry(host).or_default().push(due_ns);
+                }
             }
             (host, Event::Gap(gap)) => gaps += u64::from(host == "dead") * gap.due_times,
             (_, Event::State(_) | Event::Gone) => {}
@@ -169,9 +173,7 @@ fn each_host_is_read_at_its_pace_and_a_dead_one_harms_nobody() {
     for times in due.values() {
         // All on the grid; how many of them are met depends on who else uses this machine.
         assert!(times.windows(2).all(|pair| pair[1] > pair[0] && (pair[1] - pair[0]) % interval_ns == 0));
-        assert!(times.len() > 75, "{}", times.len());
     }
-    assert!(gaps > 10, "{gaps}");
 }
 
 /// Over TCP nothing is computed at the READ: after some seconds the clock is known no better than by milliseconds, and a bootstrap tells it again. Readings go on meanwhile.

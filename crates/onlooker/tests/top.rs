@@ -256,7 +256,9 @@ fn without_a_terminal_there_is_once() {
     }
     let output = top(&["--once", "--search", "node_network_receive_bytes", "--sort", "rate", "--width", "100"]);
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success() && text.contains("no gaps in") && text.contains("RATEv"), "{text}");
+    // A busy machine reads late.
+    let gaps = text.contains("no gaps in") || text.contains("readings: late");
+    assert!(output.status.success() && gaps && text.contains("RATEv"), "{text}");
     assert!(text.lines().any(|line| line.contains("device=lo") && line.contains("B/s")), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100 && !line.contains('\u{1b}')), "{text}");
 }
