@@ -145,6 +145,8 @@ fn a_renewed_token_ends_reading_over_the_kernel_responder() {
         all.iter().filter(|entry| !entry.name.ends_with("_sampled")).map(same).collect()
     };
     assert_eq!(lasting(&after), lasting(&before));
+    let named = |all: &[RegionEntry]| all.iter().map(|entry| entry.name.clone()).collect::<Vec<_>>();
+    assert_eq!(named(&after), named(&before));
     assert_eq!(agent.reader().values("shop")["test_value{}"], 6.0, "over TCP, too");
 
     // The ledger has the new keys: they survive an agent, and the old ones stay void.

@@ -254,11 +254,16 @@ fn without_a_terminal_there_is_once() {
         assert!(output.status.code() == Some(3) && said.contains(why) && !said.contains("Esc"), "{said}");
         assert!(output.stdout.is_empty(), "{:?}", output.stdout);
     }
-    let output = top(&["--once", "--search", "node_network_receive_bytes", "--sort", "rate", "--width", "100"]);
-    let text = String::from_utf8(output.stdout).unwrap();
-    // A busy machine reads late.
-    let gaps = text.contains("no gaps in") || text.contains("readings: late");
-    assert!(output.status.success() && gaps && text.contains("RATEv"), "{text}");
+    // A busy machine reads late, but not always.
+    let (mut text, mut tries) = (String::new(), 0);
+    while !text.contains("no gaps in") {
+        assert!(tries < 10, "{text}");
+        tries += 1;
+        let output = top(&["--once", "--search", "node_network_receive_bytes", "--sort", "rate", "--width", "100"]);
+        assert!(output.status.success());
+        text = String::from_utf8(output.stdout).unwrap();
+    }
+    assert!(text.contains("RATEv"), "{text}");
     assert!(text.lines().any(|line| line.contains("device=lo") && line.contains("B/s")), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100 && !line.contains('\u{1b}')), "{text}");
 }

@@ -9,8 +9,8 @@ use nix::{libc, setsockopt_impl, sockopt_impl};
 use onlooker_kernel::{Config as KernelConfig, Device, Home, Hook, Kind, Pinned, Prefix, Region};
 use onlooker_region::Block;
 use onlooker_transport::clock::steady_ns;
-use onlooker_transport::drive::read_host;
-use onlooker_transport::reader::{Limits, Session};
+use onlooker_transport::drive::{DriveError, read_host};
+use onlooker_transport::reader::{Limits, ReadError, Session};
 use onlooker_transport::soft::{Config, Error, FlowConfig, Socket, SoftRequester};
 use onlooker_transport::{Completion, Outcome, Read, Requester, Via};
 use onlooker_wire::tcp_read::{Read as WireRead, Refusal};
@@ -285,8 +285,9 @@ fn a_host_is_read_like_over_tcp() {
     let mut values = Vec::new();
     let end_ns = steady_ns() + 30 * SECOND_NS;
     while values.is_empty() && steady_ns() < end_ns {
-        if read_host(&mut requester, &mut session, steady_ns() + 10 * SECOND_NS, steady_ns).is_ok() {
-            session.frames().for_each(|frame| frame.decode(|sample| values.push(sample.scaled())));
+        match read_host(&mut requester, &mut session, steady_ns() + 10 * SECOND_NS, steady_ns) {
+            Ok(()) => session.frames().for_each(|frame| frame.decode(|sample| values.push(sample.scaled()))),
+            Err(error) => assert_eq!(error, DriveError::Read(ReadError::Timeout)),
         }
     }
     assert_eq!(values, [42.0]);
