@@ -240,15 +240,15 @@ fn off_means_off() {
     eventually("what is computed", || reader.region("onlooker_responder"));
     // Once it has gone to sleep and what its start needed is given back.
     let mut idle = || {
-        let before = agent.switches();
+        let before = (agent.switches(), agent.cpu_ticks());
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_secs(2) {
             assert!(reader.series().iter().all(|one| !one.region.ends_with("_sampled")));
         }
-        agent.switches() - before
+        (agent.switches() - before.0, agent.cpu_ticks() - before.1)
     };
-    let switches = [idle(), idle(), idle()];
-    assert!(switches.contains(&0), "nobody wakes up: {switches:?} context switches in 2 s each");
+    let idle = [idle(), idle(), idle()];
+    assert!(idle.contains(&(0, 0)), "nobody wakes up: {idle:?} context switches and ticks of CPU in 2 s each");
     agent.kill();
     // What an earlier agent has sampled does not stay.
     place.config.kernel.sample = Span::from_s(1);
@@ -270,13 +270,17 @@ fn without_readers_it_pauses_longer_and_longer() {
     let mut reader = KernelReader::connect(&agent);
     all(&mut reader);
     let samples = |reader: &mut KernelReader| reader.value_of("onlooker_agent", "onlooker_agent_samples_total");
-    let (first, begin) = (samples(&mut reader), Instant::now());
-    eventually("samples while it is read", || {
-        reader.series();
-        (samples(&mut reader) - first >= 5.0).then_some(())
+    // A busy machine has one such second of several.
+    eventually("a second of samples", || {
+        let (first, begin) = (samples(&mut reader), Instant::now());
+        while begin.elapsed() < Duration::from_secs(1) {
+            reader.series();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let (read, took) = (samples(&mut reader) - first, begin.elapsed().as_secs_f64());
+        assert!(read <= took * 10.0 + 1.0, "{read} samples in {took} s");
+        (read >= 5.0).then_some(())
     });
-    let (read, took) = (samples(&mut reader) - first, begin.elapsed().as_secs_f64());
-    assert!(read <= took * 10.0 + 1.0, "{read} samples in {took} s");
     std::thread::sleep(Duration::from_millis(300));
     let before = (samples(&mut reader), agent.switches());
     // 100 ms for the READ just now, then pauses of 200, 400, 800, 1600, 3200 ms.

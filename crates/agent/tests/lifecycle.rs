@@ -188,16 +188,16 @@ fn an_idle_agent_does_not_wake_up() {
     eventually("the reader's thread has gone", || (agent.threads() == 2).then_some(()));
     // Once the sampler is out of its last wait, and what the start needed is given back.
     let idle = || {
-        let before = agent.switches();
+        let before = (agent.switches(), agent.cpu_ticks());
         for value in 0..3000 {
             region.set(value);
             std::thread::sleep(Duration::from_millis(1));
         }
-        agent.switches() - before
+        (agent.switches() - before.0, agent.cpu_ticks() - before.1)
     };
-    let switches = [idle(), idle(), idle()];
-    assert_eq!(switches.iter().min(), Some(&0), "context switches in 3 s each: {switches:?}");
-    assert!(switches.iter().sum::<u64>() < 20, "{switches:?}");
+    let idle = [idle(), idle(), idle()];
+    assert_eq!(idle.iter().min(), Some(&(0, 0)), "context switches and ticks of CPU in 3 s each: {idle:?}");
+    assert!(idle.iter().map(|(switches, _)| switches).sum::<u64>() < 20, "{idle:?}");
 }
 
 #[test]
@@ -289,18 +289,12 @@ fn with_no_descriptor_left_it_neither_spins_nor_stops() {
     });
     // Once it has turned all away; 300 ms of spinning would cost thousands of switches, or 30 ticks.
     eventually("it does not spin", || {
-        let (before, ticks) = (agent.switches(), cpu_ticks(agent.pid()));
+        let (before, ticks) = (agent.switches(), agent.cpu_ticks());
         std::thread::sleep(Duration::from_millis(300));
-        (agent.switches() - before < 10 && cpu_ticks(agent.pid()) - ticks < 5).then_some(())
+        (agent.switches() - before < 10 && agent.cpu_ticks() - ticks < 5).then_some(())
     });
     drop(flood);
     eventually("all are gone", || (reader.counter("registration_connections") == 0).then_some(()));
     let answer = Client::silent(&agent.socket).ask(&json!({"op": "hello", "version": 1}));
     assert_eq!(refused(&answer), "quota", "too few files for any program, but it says so");
-}
-
-fn cpu_ticks(pid: u32) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let after_name = &stat[stat.rfind(')').unwrap() + 2..];
-    after_name.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }

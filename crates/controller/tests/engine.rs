@@ -10,7 +10,7 @@ use onlooker_bootstrap::Token;
 use onlooker_controller::engine::{Config, Orders};
 use onlooker_controller::target::{Choice, Target};
 use onlooker_controller::{Gap, Reading, Running, Sink, State};
-use onlooker_testbed::{Agent, PATIENCE, free_port};
+use onlooker_testbed::{Agent, PATIENCE, free_port, until};
 use onlooker_transport::Pair;
 use onlooker_transport::clock::Relation;
 
@@ -150,30 +150,30 @@ fn each_host_is_read_at_its_pace_and_a_dead_one_harms_nobody() {
             settled.insert(host);
         }
     }
-    let mut due = BTreeMap::<String, Vec<u64>>::new();
-    let mut gaps = 0;
-    let end = Instant::now() + PATIENCE;
-    // So many that batches of READs have been numbered past 256.
-    while gaps <= 10 || due.len() < 2 || due.values().any(|times| times.len() < 150) {
-        assert!(Instant::now() < end, "{gaps} gaps, {due:?}");
-        match running.events.recv_timeout(PATIENCE).unwrap() {
-            (host, Event::Reading { due_ns, regions, values, .. }) => {
-                assert!(regions.contains(&"node_load".to_owned()), "{regions:?}");
-                // On a busy machine a reading may have nothing in time.
-                if values > 20 {
+    let interval_ns = u64::try_from(INTERVAL.as_nanos()).unwrap();
+    // Long enough that batches of READs have been numbered past 256. A busy machine gets one such time of several.
+    until("three seconds as they should be", || {
+        let (mut due, mut gaps, mut is_whole) = (BTreeMap::<String, Vec<u64>>::new(), 0, true);
+        let end = Instant::now() + Duration::from_secs(3);
+        while Instant::now() < end {
+            match running.events.recv_timeout(PATIENCE).unwrap() {
+                (host, Event::Reading { due_ns, regions, values, .. }) => {
+                    assert!(regions.contains(&"node_load".to_owned()), "{regions:?}");
+                    is_whole &= values > 20;
                     due.entry(host).or_default().push(due_ns);
                 }
+                (host, Event::Gap(gap)) => gaps += u64::from(host == "dead") * gap.due_times,
+                (_, Event::State(_) | Event::Gone) => {}
             }
-            (host, Event::Gap(gap)) => gaps += u64::from(host == "dead") * gap.due_times,
-            (_, Event::State(_) | Event::Gone) => {}
         }
-    }
-    let interval_ns = u64::try_from(INTERVAL.as_nanos()).unwrap();
-    assert_eq!(due.keys().collect::<Vec<_>>(), ["one", "two"]);
-    for times in due.values() {
+        assert_eq!(due.keys().collect::<Vec<_>>(), ["one", "two"]);
         // All on the grid; how many of them are met depends on who else uses this machine.
-        assert!(times.windows(2).all(|pair| pair[1] > pair[0] && (pair[1] - pair[0]) % interval_ns == 0));
-    }
+        let on_grid = |times: &Vec<u64>| {
+            times.windows(2).all(|pair| pair[1] > pair[0] && (pair[1] - pair[0]).is_multiple_of(interval_ns))
+        };
+        assert!(due.values().all(on_grid), "{due:?}");
+        (is_whole && gaps > 10 && due.values().all(|times| times.len() > 75)).then_some(())
+    });
 }
 
 /// Over TCP nothing is computed at the READ: after some seconds the clock is known no better than by milliseconds, and a bootstrap tells it again. Readings go on meanwhile.

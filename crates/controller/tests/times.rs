@@ -50,7 +50,7 @@ struct World {
     engine: Option<Running<FleetSink>>,
     fleet: Arc<Fleet>,
     off_ns: Arc<AtomicI64>,
-    _keeper: Keeper,
+    keeper: Keeper,
 }
 
 impl World {
@@ -65,7 +65,7 @@ impl World {
         let sink = FleetSink::with_clock(fleet.clone(), tracks, keeper.counters(), Box::new(clock));
         let engine = Running::start(Config::default(), sink).unwrap();
         engine.orders().watch(target_of(agent));
-        Self { engine: Some(engine), fleet, off_ns, _keeper: keeper }
+        Self { engine: Some(engine), fleet, off_ns, keeper }
     }
 
     /// Waits for readings, and gives the time of the newest values.
@@ -110,10 +110,15 @@ fn a_clock_that_is_set_leaves_a_mark_and_no_row_is_lost() {
     let third_ns = world.read(40);
     let hour_ns = HOUR_NS.cast_unsigned();
     assert!(second_ns < first_ns - hour_ns / 2 && third_ns > first_ns + hour_ns / 2, "what is live follows the clock");
+    let counters = world.keeper.counters();
     drop(world);
 
     let (writer, _) = Store::open(store_config(dir.path())).unwrap();
     let store = writer.look();
+    let columns: BTreeMap<TrackId, usize> = store.tracks().map(|(id, kinds, _)| (id, kinds.len())).collect();
+    let kept: usize = times(&store, 0).iter().map(|(id, times)| times.len() * columns[id]).sum();
+    assert_eq!(counters.refused_rows.load(Ordering::Relaxed), 0);
+    assert_eq!(kept as u64, counters.values.load(Ordering::Relaxed), "all that was taken is there");
     // A busy machine reads some of them late, and leaves those out.
     let is_in_all = |times: &[u64]| {
         [first_ns, second_ns, third_ns]

@@ -199,6 +199,13 @@ impl Agent {
         tasks.map(of_task).sum()
     }
 
+    /// The CPU time it has used, in hundredths of a second.
+    pub(crate) fn cpu_ticks(&self) -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("reads");
+        let (_, after_name) = stat.rsplit_once(") ").expect("a name");
+        after_name.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
+    }
+
     pub(crate) fn threads(&self) -> usize {
         fs::read_dir(format!("/proc/{}/task", self.pid())).expect("reads").count()
     }

@@ -141,7 +141,7 @@ impl KernelReader {
             read_host(&mut self.requester, &mut self.session, deadline_ns, steady_ns)
         };
         let silence = Err(DriveError::Read(ReadError::Timeout));
-        (0..8).map(|_| read()).find(|result| *result != silence).unwrap_or(silence)
+        (0..3).map(|_| read()).find(|result| *result != silence).unwrap_or(silence)
     }
 
     pub(crate) fn try_regions(&mut self) -> Result<Vec<Seen>, String> {

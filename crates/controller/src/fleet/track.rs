@@ -59,8 +59,6 @@ impl Track {
         self.waits = true;
         let waiting = std::mem::take(&mut self.waiting);
         counters.refused_rows.fetch_add(waiting.len() as u64, Ordering::Relaxed);
-        let values: usize = waiting.iter().map(|(_, row)| row.len()).sum();
-        counters.values.fetch_sub(values as u64, Ordering::Relaxed);
         if let (Some((from_ns, _)), Some((to_ns, _))) = (waiting.first(), waiting.last()) {
             let (from_ns, to_ns) = (*from_ns, self.refused.map_or(*to_ns, |(_, to_ns)| to_ns));
             self.refused = Some((self.refused.map_or(from_ns, |(before_ns, _)| before_ns.min(from_ns)), to_ns));
@@ -95,7 +93,11 @@ impl Track {
 
     fn put(&mut self, time_ns: u64, row: &[u64], tracks: &Tracks, counters: &Counters) {
         let is_taken = match &mut self.to {
-            Some((_, appender)) => appender.append(time_ns, row).is_ok(),
+            Some((_, appender)) => {
+                let is_appended = appender.append(time_ns, row).is_ok();
+                counters.values.fetch_add(if is_appended { row.len() as u64 } else { 0 }, Ordering::Relaxed);
+                is_appended
+            }
             None if !self.waits && self.waiting.len() < MAX_WAITING_ROWS => {
                 self.waiting.push((time_ns, row.to_vec()));
                 true
@@ -103,7 +105,6 @@ impl Track {
             None => false,
         };
         if is_taken {
-            counters.values.fetch_add(row.len() as u64, Ordering::Relaxed);
             self.tell_refused(time_ns, tracks);
         } else {
             counters.refused_rows.fetch_add(1, Ordering::Relaxed);
