@@ -6,7 +6,7 @@ use onlooker_bootstrap::{DEFAULT_PORT, Id, Token};
 use onlooker_controller::target::parse_address;
 use onlooker_region::Block;
 use onlooker_transport::bootstrap::{Bootstrapped, Parting, bootstrap, bootstrap_with, resolve};
-use onlooker_transport::clock::steady_ns;
+use onlooker_transport::clock::{Wear, steady_ns};
 use onlooker_transport::drive::{DriveError, read_host, read_one};
 use onlooker_transport::reader::{Limits, Mirror, ReadError, Session};
 use onlooker_transport::soft::{self, FlowConfig, SoftRequester};
@@ -25,6 +25,8 @@ const BLOCK_BYTES: u32 = 1024;
 const LARGEST_MAX_READ_BYTES: u32 = 8 * BLOCK_BYTES;
 /// How long a kernel responder may take for its first answer: the requester knocks a dozen times meanwhile.
 const PATIENCE_MS: u64 = 1_000;
+/// For a host's clock, between two readings: one that is too busy to answer keeps nobody longer.
+const CLOCK_TIMEOUT: Duration = Duration::from_millis(250);
 /// Name and version told to agents.
 pub(crate) const READER: &str = concat!("onlooker ", env!("CARGO_PKG_VERSION"));
 
@@ -150,6 +152,7 @@ pub(crate) struct Connection {
     pub(crate) told: Bootstrapped,
     pub(crate) session: Session,
     pub(crate) way: Way,
+    wear: Wear,
 }
 
 /// How to connect and read.
@@ -292,13 +295,16 @@ impl Connection {
         options: Options,
     ) -> Result<Self, HostError> {
         let (told, way, session) = open(&addresses, &token, options)?;
-        Ok(Self { target: target.clone(), addresses, token, options, told, session, way })
+        Ok(Self { target: target.clone(), addresses, token, options, told, session, way, wear: Wear::default() })
     }
 
     /// Reads the host once. `prepare` is called with each new session, before its first reading.
     pub(crate) fn read(&mut self, prepare: &dyn Fn(&mut Session)) -> Result<Reading, HostError> {
         match self.read_once(prepare) {
-            Ok(()) => Ok(Reading::Straight),
+            Ok(()) => {
+                self.renew_clock(steady_ns());
+                Ok(Reading::Straight)
+            }
             // The agent was restarted, or closed an idle connection: once more from the beginning.
             Err(why) if self.is_stale(&why) => {
                 (self.told, self.way, self.session) = open(&self.addresses, &self.token, self.options)?;
@@ -306,6 +312,19 @@ impl Connection {
                 Ok(Reading::Anew(why))
             }
             Err(source) => Err(self.failed(source)),
+        }
+    }
+
+    /// What is known of the host's clock is worth less with time: somebody who watches for hours asks again.
+    fn renew_clock(&mut self, now_ns: u64) {
+        if !self.wear.is_due(&self.told.relation, self.way.pair.via, now_ns) {
+            return;
+        }
+        self.wear.put_off(now_ns);
+        if let Ok(again) = bootstrap(&[self.told.peer], &self.token, READER, CLOCK_TIMEOUT.min(self.options.timeout))
+            && again.answer.boot_id == self.told.answer.boot_id
+        {
+            self.told.relation = self.told.relation.or_better(again.relation, steady_ns());
         }
     }
 

@@ -330,6 +330,26 @@ fn a_closed_pipe_ends_it_quietly() {
 }
 
 #[test]
+fn a_host_that_is_watched_is_asked_for_its_clock_again() {
+    let agent = Agent::start(true);
+    let arguments = ["node_load1", "--json", "--interval", "250ms"];
+    let mut reader = agent.onlooker("read", &arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(reader.stdout.take().unwrap()).lines();
+    let mut errors = lines.map(|line| {
+        let reading: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        reading["clock"]["error_ns"].as_u64().unwrap()
+    });
+    // A millisecond a second, until it is asked: over TCP at 5 ms.
+    let (mut last_ns, mut error_ns) = (0, errors.next().unwrap());
+    while error_ns + 3_000_000 > last_ns {
+        assert!(error_ns < 60_000_000, "{error_ns}");
+        (last_ns, error_ns) = (error_ns, errors.next().unwrap());
+    }
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+}
+
+#[test]
 fn rates_are_told_from_the_second_reading_on() {
     let agent = Agent::start(true);
     let output = agent.read(&["node_context_switches_total", "--interval", "300ms", "--count", "2"]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The reader's clocks, and how a host's clock relates to them.
 
+use crate::via::Via;
 use rustix::time::{ClockId, clock_gettime};
 
 /// How much two disciplined clocks may drift apart: the kernel slews each by at most 500 ppm (adjtimex(2)).
@@ -110,6 +111,32 @@ impl Relation {
     }
 }
 
+/// Bound of the clock's error at which a host is asked for it again, ns: over TCP its agent wakes up at every READ anyway; elsewhere that is all that wakes it.
+const TCP_ERROR_NS: u64 = 5_000_000;
+const ERROR_NS: u64 = 60_000_000;
+/// A host is not asked again sooner, ns: one that refuses, or is further away than that.
+const PAUSE_NS: u64 = 5_000_000_000;
+
+/// When a host may be asked for its clock again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wear {
+    not_before_ns: u64,
+}
+
+impl Wear {
+    /// Whether it is time to ask.
+    #[must_use]
+    pub fn is_due(self, relation: &Relation, via: Via, now_ns: u64) -> bool {
+        let most_ns = if via == Via::Tcp { TCP_ERROR_NS } else { ERROR_NS };
+        now_ns >= self.not_before_ns && relation.error_ns(now_ns) > most_ns
+    }
+
+    /// It is asked, or need not be.
+    pub fn put_off(&mut self, now_ns: u64) {
+        self.not_before_ns = now_ns + PAUSE_NS;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,5 +169,16 @@ mod tests {
         let offset_ns = |moment: Moment| i128::from(moment.utc_ns) - i128::from(moment.steady_ns);
         assert!((offset_ns(first) - offset_ns(second)).abs() < 10_000_000);
         assert!(first.steady_ns > 0 && second.steady_ns >= first.steady_ns && first.utc_ns > 1_600_000_000_000_000_000);
+    }
+
+    #[test]
+    fn who_does_not_answer_is_not_asked_all_the_time() {
+        const MS: u64 = 1_000_000;
+        let at = |steady_ns| Moment { steady_ns, utc_ns: steady_ns };
+        let (relation, mut wear) = (Relation::new(MS, at(0), at(MS)), Wear::default());
+        assert!(!wear.is_due(&relation, Via::Tcp, 4_000 * MS) && wear.is_due(&relation, Via::Tcp, 6_000 * MS));
+        wear.put_off(6_000 * MS);
+        assert!(!wear.is_due(&relation, Via::Tcp, 10_000 * MS) && wear.is_due(&relation, Via::Tcp, 11_000 * MS));
+        assert!(!wear.is_due(&relation, Via::Kernel, 11_000 * MS) && wear.is_due(&relation, Via::Verbs, 61_000 * MS));
     }
 }

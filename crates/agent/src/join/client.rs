@@ -85,12 +85,16 @@ impl Client {
     /// # Errors
     /// [`JoinError::Usage`]: no certificate authorities.
     pub fn new(url: &Url, ca: Option<&Path>) -> Result<Self, JoinError> {
+        Self::within(TIMEOUT, url, ca)
+    }
+
+    fn within(timeout: Duration, url: &Url, ca: Option<&Path>) -> Result<Self, JoinError> {
         let mut config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
             .proxy(None)
-            .timeout_global(Some(TIMEOUT))
+            .timeout_global(Some(timeout))
             .user_agent(concat!("onlooker-agent/", env!("CARGO_PKG_VERSION")));
         if url.tls {
             let roots = authorities(ca)?;
@@ -242,6 +246,35 @@ mod tests {
         let (result, asked) = exchange(answer, |client| client.ask(Method::Post, "/", None, &body));
         assert_eq!(result.unwrap().error(), "HTTP status 500");
         assert!(asked.starts_with("POST / ") && !asked.to_lowercase().contains("authorization"), "{asked}");
+    }
+
+    /// What becomes of a request to a server that writes `head`, and then `piece` after each `pause` for as long as somebody listens.
+    fn endless(head: &'static str, piece: &'static [u8], pause: Duration) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = Url::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _ = stream.write_all(head.as_bytes());
+                while stream.write_all(piece).is_ok() {
+                    std::thread::sleep(pause);
+                }
+            });
+            let timeout = if pause.is_zero() { TIMEOUT } else { Duration::from_secs(2) };
+            let client = Client::within(timeout, &url, None).unwrap();
+            client.ask(Method::Post, "/", None, &Value::Null).unwrap_err().to_string()
+        })
+    }
+
+    #[test]
+    fn a_controller_that_never_ends_its_answer_has_a_time_and_a_size() {
+        let (head, slow) = ("HTTP/1.1 200 OK\r\nConnection: close\r\n", Duration::from_millis(20));
+        let body = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
+        for error in [endless(head, b"a: b\r\n", slow), endless(body, b" ", slow)] {
+            assert!(error.contains("timeout"), "{error}");
+        }
+        let error = endless(body, &[b' '; 1 << 16], Duration::ZERO);
+        assert!(error.contains("larger") || error.contains("limit"), "{error}");
     }
 
     /// A server with a certificate of its own, for one request.

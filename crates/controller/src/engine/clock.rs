@@ -1,41 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When a host is asked for its clock again.
 //!
-//! What a bootstrap says of it is worth less by a millisecond each second ([`Relation::error_ns`]). Blocks that the agent has computed at a READ say it anew each time; where there
-//! are none (over TCP, out of memory that a timer writes) the host is bootstrapped again, for its clock only. Over TCP its agent wakes up at every READ anyway; elsewhere that is
-//! all that wakes it, so it is seldom.
+//! What a bootstrap says of it is worth less by a millisecond each second ([`onlooker_transport::clock::Relation::error_ns`]). Blocks that the agent has computed at a READ say it anew each time; where there
+//! are none (over TCP, out of memory that a timer writes) the host is bootstrapped again, for its clock only. When: [`onlooker_transport::clock::Wear`].
 
 use onlooker_region::schema::Acquisition;
-use onlooker_transport::Via;
-use onlooker_transport::clock::Relation;
 use onlooker_transport::reader::Session;
 
-/// Bound of the clock's error at which it is asked for, ns: over TCP, and elsewhere.
-const TCP_ERROR_NS: u64 = 5_000_000;
-const ERROR_NS: u64 = 60_000_000;
-/// A host is not asked again sooner, ns: one that refuses, or is further away than that.
-const HOST_PAUSE_NS: u64 = 5_000_000_000;
 /// Time between two hosts that are asked, ns: a bootstrap is a TLS handshake, and thousands of hosts must not take a connector's threads or a core.
 const PAUSE_NS: u64 = 50_000_000;
-
-/// A host's side: when it may be asked.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Wear {
-    not_before_ns: u64,
-}
-
-impl Wear {
-    /// Whether it is time to ask.
-    pub(super) fn is_due(self, relation: &Relation, via: Via, now_ns: u64) -> bool {
-        let most_ns = if via == Via::Tcp { TCP_ERROR_NS } else { ERROR_NS };
-        now_ns >= self.not_before_ns && relation.error_ns(now_ns) > most_ns
-    }
-
-    /// It is asked, or need not be.
-    pub(super) fn put_off(&mut self, now_ns: u64) {
-        self.not_before_ns = now_ns + HOST_PAUSE_NS;
-    }
-}
 
 /// All hosts' side: one after the other.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,7 +39,8 @@ pub(super) fn is_told_by_readings(session: &Session) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onlooker_transport::clock::Moment;
+    use onlooker_transport::Via;
+    use onlooker_transport::clock::{Moment, Relation, Wear};
 
     const MS: u64 = 1_000_000;
     const MINUTE_NS: u64 = 60_000 * MS;
@@ -133,14 +107,5 @@ mod tests {
         // A hundred hosts get their turn in 5 s.
         assert!(worst_ns(Via::Tcp) < 14 * MS, "{}", worst_ns(Via::Tcp));
         assert!(worst_ns(Via::Verbs) < 70 * MS, "{}", worst_ns(Via::Verbs));
-    }
-
-    #[test]
-    fn who_does_not_answer_is_not_asked_all_the_time() {
-        let (relation, mut wear) = (asked(0, 0, MS, 4), Wear::default());
-        assert!(!wear.is_due(&relation, Via::Tcp, 4_000 * MS) && wear.is_due(&relation, Via::Tcp, 6_000 * MS));
-        wear.put_off(6_000 * MS);
-        assert!(!wear.is_due(&relation, Via::Tcp, 10_000 * MS) && wear.is_due(&relation, Via::Tcp, 11_000 * MS));
-        assert!(!wear.is_due(&relation, Via::Kernel, 11_000 * MS) && wear.is_due(&relation, Via::Verbs, 61_000 * MS));
     }
 }

@@ -5,6 +5,7 @@ use std::os::fd::AsFd as _;
 
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_transport::bootstrap::Bootstrapped;
+use onlooker_transport::clock::Wear;
 use onlooker_transport::reader::Session;
 use onlooker_transport::soft::FlowConfig;
 use onlooker_transport::tcp::TcpRequester;
@@ -12,7 +13,6 @@ use onlooker_transport::verbs::{Card, Settings};
 use onlooker_transport::{Pair, Requester as _, Via};
 
 use super::Config;
-use super::clock::Wear;
 use super::devices::{self, Alarm, Devices};
 use super::sockets::{self, Sockets, Waiter};
 use crate::connect::{Connected, Way};
