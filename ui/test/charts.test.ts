@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import { type Series, type SeriesType, chunks } from "../src/api";
+import { fullDensity } from "../src/charts/density";
 import { assemble, fineness, nearest, ownValue } from "../src/charts/frame";
 import { chartOf, programs, standard } from "../src/charts/standard";
 import { ContractError, list, number, object } from "../src/check";
@@ -130,5 +131,14 @@ describe("network", () => {
     const [chart] = standard([of({ device: "lo", cpu: "0" }), of({ device: "lo", cpu: "1" }), of({ device: "eth0" }), of({ device: "eth0", cpu: "0" })]);
     expect(chart!.lines.map(({ label, inputs }) => [label, inputs.length])).toEqual([["eth0", 1], ["lo", 2]]);
     expect(chart!.lines[1]!.combine!([1, 2])).toBe(3);
+  });
+});
+
+describe("heat", () => {
+  it("has its strongest colour for what is usual, not for a column of all that came late", () => {
+    const peaks = Float64Array.from({ length: 100 }, (_, k) => (k === 40 ? 5000 : 10 + (k % 5)));
+    expect(fullDensity(peaks)).toBe(14);
+    expect(fullDensity(Float64Array.of(0, 3, 0))).toBe(3);
+    expect(fullDensity(new Float64Array(0))).toBe(1);
   });
 });

@@ -4,6 +4,7 @@
 
 import { colour } from "../theme";
 import type { Column } from "../series";
+import { fullDensity } from "./density";
 
 const LEVELS = 256;
 const STOPS = 5;
@@ -106,20 +107,21 @@ export function paintHistogram(image: HeatImage, columns: Column[], from: number
     return before === -Infinity || breaks(before, column.t) ? column.t - binMs : before;
   });
   const density = (column: Column, k: number, i: number): number => column.counts[i]! / (column.t - begins[k]!) / Math.max(0.05, Math.log2(Math.min(column.highs[i]!, 2 ** top) / Math.max(column.lows[i]!, 2 ** bottom)));
-  let densest = 0;
+  const peaks = new Float64Array(columns.length);
   let most = 0;
   columns.forEach((column, k) => {
     for (let i = 0; i < column.counts.length; i++) {
-      densest = Math.max(densest, density(column, k, i));
+      peaks[k] = Math.max(peaks[k]!, density(column, k, i));
       most = Math.max(most, column.counts[i]!);
     }
   });
+  const full = fullDensity(peaks);
   columns.forEach((column, k) => {
     for (let i = 0; i < column.counts.length; i++) {
       if (column.counts[i] === 0) continue;
       const y0 = row(Math.min(column.highs[i]!, 2 ** top));
       const y1 = row(Math.max(column.lows[i]!, 2 ** bottom));
-      image.cell(begins[k]!, column.t, y0, Math.max(y0 + 1, y1), Math.sqrt(density(column, k, i) / densest));
+      image.cell(begins[k]!, column.t, y0, Math.max(y0 + 1, y1), Math.sqrt(density(column, k, i) / full));
     }
   });
   return most;
