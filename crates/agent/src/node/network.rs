@@ -4,8 +4,10 @@
 //! A table each for counters, for those of devices without a computed row, for state, for what only devices that are up have (carrier, speed), and for neighbours: a row
 //! has all of its columns or is not there. Where netlink is forbidden, counters are those of /proc/net/dev, and there is no state.
 
+use std::collections::HashSet;
 use std::io;
 
+use onlooker_kernel::collect::DeviceKey;
 use onlooker_kernel::machine::link_mbit_per_s;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Field, Group};
@@ -62,6 +64,8 @@ const BYTES_PER_MBIT: i64 = 1_000_000 / 8;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Link<'a> {
     name: &'a str,
+    /// 0 out of procfs, which has none.
+    index: u32,
     counters: [u64; COUNTERS],
     /// Up, MTU, and where it is up its carrier.
     state: Option<(bool, u64, Option<bool>)>,
@@ -87,7 +91,12 @@ struct Network {
     tables: Vec<Devices>,
     /// The last table.
     neighbours_rows: Option<Rows>,
+    /// Devices of the list before this sample's. Who has a computed row is asked after that and before this one, so of those that came since it is not known.
+    listed: HashSet<Listed>,
 }
+
+/// Index and name: a device that takes another one's name is another device.
+type Listed = (u32, DeviceKey);
 
 pub(super) fn make(ask: &Ask, context: &mut Context) -> io::Result<Made> {
     let mut links = match Dump::new(netlink::ROUTE) {
@@ -100,8 +109,13 @@ pub(super) fn make(ask: &Ask, context: &mut Context) -> io::Result<Made> {
         }
     };
     let columns = if matches!(links, Links::Netlink(_)) { SPEED_COLUMN + 1 } else { COUNTERS - 1 };
-    let mut devices = 0;
-    timed(context, &["netdev"], |context| links.each(context, |_, _| devices += 1))?;
+    let mut listed = HashSet::new();
+    timed(context, &["netdev"], |context| {
+        links.each(context, |_, link| {
+            listed.insert(link.listed());
+        })
+    })?;
+    let devices = listed.len();
     let mut tables = Vec::new();
     for (first, behind) in TOGETHER {
         let (of_all, of_uncovered): (Vec<usize>, Vec<usize>) =
@@ -126,7 +140,7 @@ pub(super) fn make(ask: &Ask, context: &mut Context) -> io::Result<Made> {
         groups.push(rows::group("device", KEY_WORDS, vec![NEIGHBOURS.field()], rows));
     }
     let neighbours_rows = neighbours.is_some().then(|| Rows::new(KEY_WORDS));
-    Ok(Made { groups, sampler: Box::new(Network { links, neighbours, tables, neighbours_rows }) })
+    Ok(Made { groups, sampler: Box::new(Network { links, neighbours, tables, neighbours_rows, listed }) })
 }
 
 /// Rows for twice the devices, as far as the agent's slab goes.
@@ -150,6 +164,12 @@ fn field(column: usize) -> Field {
 }
 
 impl Link<'_> {
+    fn listed(&self) -> Listed {
+        let mut key = [0; KEY_WORDS];
+        put_text(&mut key, self.name);
+        (self.index, key)
+    }
+
     /// A column, if the device has it.
     fn value(&self, column: usize) -> Option<u64> {
         match (column, self.state) {
@@ -167,12 +187,10 @@ impl Link<'_> {
 }
 
 impl Devices {
-    /// Puts what the table has of a device into its row.
-    fn put(&mut self, link: &Link, context: &mut Context) {
+    /// Puts what the table has of a device into its row. `is_new`: it was not there yet when it was asked who has a computed row.
+    fn put(&mut self, link: &Link, is_new: bool, context: &mut Context) {
         let Context { now_ns, loss, computed, .. } = context;
-        let mut key = [0; KEY_WORDS];
-        put_text(&mut key, link.name);
-        if self.is_of_uncovered && computed.is_none_or(|keys| keys.contains(&key)) {
+        if self.is_of_uncovered && (is_new || computed.is_none_or(|keys| keys.contains(&link.listed().1))) {
             return;
         }
         let mut values = [0; COUNTERS];
@@ -199,7 +217,7 @@ impl Links {
                     let Some((name, columns)) = procfs::netdev(line) else { return };
                     let mut counters = [0; COUNTERS];
                     counters[..columns.len()].copy_from_slice(&columns);
-                    each(context, &Link { name, counters, state: None });
+                    each(context, &Link { name, index: 0, counters, state: None });
                 })
             }
         }
@@ -209,7 +227,7 @@ impl Links {
 /// A message of a device: `struct ifinfomsg` and attributes (linux/if_link.h).
 fn parse(body: &[u8]) -> Option<Link<'_>> {
     let (head, rest) = body.split_at_checked(16)?;
-    let is_up = u32_at(head, 8)? & FLAG_UP != 0;
+    let (index, is_up) = (u32_at(head, 4)?, u32_at(head, 8)? & FLAG_UP != 0);
     let (mut name, mut mtu_bytes, mut operational, mut carrier, mut statistics) = (None, 0, 0, 0, None);
     for (kind, value) in attributes(rest) {
         match kind {
@@ -249,7 +267,7 @@ fn parse(body: &[u8]) -> Option<Link<'_>> {
     ];
     let name = name.filter(|name| !name.is_empty())?;
     let state = (operational == OPERATIONAL, u64::from(mtu_bytes), is_up.then_some(carrier != 0));
-    Some(Link { name, counters, state: Some(state) })
+    Some(Link { name, index, counters, state: Some(state) })
 }
 
 /// The device of a line of /proc/net/arp.
@@ -269,10 +287,16 @@ impl Sampler for Network {
     }
 
     fn sample(&mut self, _: &Place, context: &mut Context) -> io::Result<()> {
-        let Self { links, neighbours, tables, neighbours_rows } = self;
+        let Self { links, neighbours, tables, neighbours_rows, listed } = self;
+        let mut now_listed = HashSet::with_capacity(listed.len());
         timed(context, &["netdev", "netclass"], |context| {
-            links.each(context, |context, link| tables.iter_mut().for_each(|table| table.put(link, context)))
+            links.each(context, |context, link| {
+                let is_new = !listed.contains(&link.listed());
+                tables.iter_mut().for_each(|table| table.put(link, is_new, context));
+                now_listed.insert(link.listed());
+            })
         })?;
+        *listed = now_listed;
         for table in tables {
             // Who has a computed row is not known: these stay as they are.
             if !table.is_of_uncovered || context.computed.is_some() {
