@@ -184,6 +184,12 @@ def scale(value, at):
     return float(value)
 
 
+def boolean(value, at):
+    if type(value) is not bool:
+        raise Refused("wrong_type", at)
+    return value
+
+
 def text(value, at):
     if type(value) is not str:
         raise Refused("wrong_type", at)
@@ -236,6 +242,7 @@ def object_of(keys):
 KEY_PART = {"name": (REQUIRED, text), "type": (REQUIRED, one_of("text", "u64", "address")), "bytes": (0, integer)}
 ARRAY = {"label": (REQUIRED, text), "count": (REQUIRED, integer), "stride": (REQUIRED, integer), "values": (None, list_of(text))}
 HISTOGRAM = {"grouping_power": (REQUIRED, integer), "max_power": (REQUIRED, integer)}
+SUM = {"name": ("", text), "help": ("", text), "labels": (None, labels), "handed_over": (False, boolean)}
 FIELD = {
     "name": (REQUIRED, text),
     "metric": (REQUIRED, one_of(*METRICS)),
@@ -249,6 +256,7 @@ FIELD = {
     "resolution_ns": (0, integer),
     "array": (None, object_of(ARRAY)),
     "histogram": (None, object_of(HISTOGRAM)),
+    "sum": (None, object_of(SUM)),
 }
 GROUP = {
     "kind": (REQUIRED, one_of(*KINDS)),
@@ -312,6 +320,8 @@ def canonical(value):
         return "[" + ",".join(map(canonical, value)) + "]"
     if isinstance(value, str):
         return quote(value)
+    if isinstance(value, bool):
+        return str(value).lower()
     return decimal_text(value) if isinstance(value, float) else str(value)
 
 
@@ -394,6 +404,7 @@ def check_field(field, kind, key_names, at):
         limit(buckets(g, n), 4096, "MAX_HISTOGRAM_BUCKETS", at)
     check_array(field["array"], at)
     check_field_labels(field, key_names, at)
+    check_sum(field, key_names, at)
     if kind == "foreign" and field["type"] != "text":
         width = WIDTHS[field["type"]]
         if field["slot"] % width or (field["array"] and field["array"]["stride"] % width):
@@ -428,6 +439,50 @@ def check_field_labels(field, key_names, at):
     names += key_names + {"info": ["value"], "histogram": ["le"]}.get(field["metric"], [])
     if len(set(names)) < len(names):
         raise Refused("duplicate_label", at)
+
+
+def sum_of(field):
+    """Name and labels of the sum that the field's elements are parts of."""
+    own = field["labels"] if field["sum"]["labels"] is None else field["sum"]["labels"]
+    return field["sum"]["name"] or field["name"], own
+
+
+def check_sum(field, key_names, at):
+    if field["sum"] is None:
+        return
+    types = {"counter": ["u64"], "gauge": ["u64", "i64"]}.get(field["metric"], [])
+    if field["type"] not in types or field["array"] is None or field["sum"]["name"] == field["name"]:
+        raise Refused("bad_sum", at)
+    name, own = sum_of(field)
+    check_name(name, "bad_metric_name", "[a-zA-Z_:][a-zA-Z0-9_:]*", at)
+    limit(len(field["sum"]["help"].encode()), 512, "MAX_HELP_BYTES", at)
+    limit(len(own), 16, "MAX_LABELS", at)
+    for label, value in own.items():
+        check_label_name(label, at)
+        check_label_value(value, at)
+    if set(own) & set(key_names):
+        raise Refused("duplicate_label", at)
+
+
+def check_sums(groups):
+    """Between fields: names of what is shown, parts that agree, elements that are parts once."""
+    live = [(group, field) for group in groups if group["twin_of"] is None for field in group["fields"]]
+    shown = {field["name"] for _, field in live if field["sum"] is None or field["sum"]["name"]}
+    like, elements = {}, set()
+    for group, field in live:
+        if field["sum"] is None:
+            continue
+        name, own = sum_of(field)
+        if name in shown:
+            raise Refused("bad_sum", name)
+        series = (name, tuple(sorted(own.items())))
+        facts = [field[key] for key in ("metric", "type", "unit", "scale")] + [field["array"]["label"], group["key"], field["sum"]["handed_over"]]
+        if like.setdefault(series, facts) != facts:
+            raise Refused("bad_sum", name)
+        for value in field["array"]["values"] or [str(i) for i in range(field["array"]["count"])]:
+            if (series, value) in elements:
+                raise Refused("bad_sum", name)
+            elements.add((series, value))
 
 
 def check_key(group, at):
@@ -517,6 +572,7 @@ def accept(json_text):
                 if one in series:
                     raise Refused("duplicate_series", f"groups[{i}]: {one}")
                 series.add(one)
+    check_sums(groups)
     out = canonical(schema)
     limit(len(out.encode()), 65_536, "MAX_SCHEMA_BYTES", "schema")
     return schema, out

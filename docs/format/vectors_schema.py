@@ -34,6 +34,12 @@ def raw_field(members):
     return '{"name":"shop","groups":[{"kind":"plain","blocks":1,"fields":[{' + members + "}]}]}"
 
 
+def parts(name, metric="counter", type="u64", first=0, **more):
+    """A field of two elements that is summed up."""
+    values = [str(first), str(first + 1)]
+    return field(name, metric, type, **({"array": {"label": "cpu", "count": 2, "stride": 1, "values": values}, "sum": {}} | more))
+
+
 FIELD = '"name":"a_total","metric":"counter","type":"u64"'
 HISTOGRAM = {"grouping_power": 2, "max_power": 8}  # 28 buckets, 29 slots
 PART = {"name": "device", "type": "text", "bytes": 16}
@@ -80,6 +86,15 @@ def accepted_cases(table_schema):
             group(*twin_fields, kind="guarded", blocks=1, acquisition="published", twin_of=0))),
         ("twin before its computed group; fields written differently", schema(
             group(field("x"), kind="guarded", twin_of=1), group(field("x", slot=0, scale=1), kind="computed"))),
+        ("sums: instead of the elements, beside them, with labels of their own, of parts in two groups", schema(
+            group(parts("a_total"), parts("b", "gauge", "i64", slot=2, sum={"help": "All of it.", "name": "b_all"}),
+                  parts("c_total", slot=4, labels={"type": "RX"}, sum={"name": "d_total", "labels": {"vector": "rx"}, "handed_over": False}),
+                  parts("e_total", slot=6, sum={"labels": {}, "handed_over": True}), kind="computed"),
+            group(parts("a_total", first=2), kind="guarded"))),
+        ("sums of a table's rows", schema(
+            group(parts("a_total"), kind="table", key=[PART]), group(parts("a_total", first=2), kind="table", key=[PART]))),
+        ("a sum in a twin", schema(
+            group(parts("a_total"), kind="computed"), group(parts("a_total"), kind="guarded", twin_of=0))),
         ("foreign: all types, bytes, alignment, text at an odd offset", schema(group(
             field("f_u8", "gauge", "u8", slot=1), field("f_u16", "gauge", "u16", slot=2), field("f_u32", "gauge", "u32", slot=4),
             field("f_u64", "gauge", "u64", slot=8), field("f_i8", "gauge", "i8", slot=16), field("f_i16", "gauge", "i16", slot=18),
@@ -128,6 +143,7 @@ def two(a, b, **more):
 def refused_cases():
     good = of_field()
     h = {"metric": "histogram", "name": "h"}
+    pair = {"array": {"label": "cpu", "count": 2, "stride": 1}}
     twin = lambda **more: schema(group(kind="computed"), group(**({"kind": "guarded", "twin_of": 0} | more)))  # noqa: E731
     return [
         ("bad_json", "empty", ""),
@@ -216,6 +232,25 @@ def refused_cases():
         ("bad_array", "fewer values than elements", array(values=["a"])),
         ("bad_array", "no values", array(values=[])),
         ("bad_array", "equal values", array(values=["a", "a"])),
+        ("unknown_key", "of sum", of_field(sum={"names": "x"}, **pair)),
+        ("wrong_type", "handed_over is a number", of_field(sum={"handed_over": 1}, **pair)),
+        ("wrong_type", "labels of a sum null", of_field(sum={"labels": None}, **pair)),
+        ("bad_metric_name", "of a sum", of_field(sum={"name": "a-b"}, **pair)),
+        ("duplicate_label", "of a sum and a key part", table(parts("a", sum={"labels": {"device": "x"}}))),
+        ("bad_sum", "of one number", of_field(sum={})),
+        ("bad_sum", "of f64", of_field(metric="gauge", type="f64", sum={}, **pair)),
+        ("bad_sum", "of histograms", of_field(name="h", metric="histogram", histogram=HISTOGRAM, sum={}, array={"label": "i", "count": 2, "stride": 29})),
+        ("bad_sum", "own name written out", of_field(sum={"name": "a_total"}, **pair)),
+        ("bad_sum", "name of another field", schema(group(parts("a", sum={"name": "b"}), field("b", slot=2)))),
+        ("bad_sum", "instead of elements that another field shows", schema(group(parts("a"), field("a", slot=2, labels={"x": "y"})))),
+        ("bad_sum", "parts of two scales", schema(group(parts("a", sum={"name": "s"}), parts("b", slot=2, first=2, scale=0.5, sum={"name": "s"})))),
+        ("bad_sum", "a counter and a gauge", schema(group(parts("a", sum={"name": "s"}), parts("b", "gauge", slot=2, first=2, sum={"name": "s"})))),
+        ("bad_sum", "handed over or not", schema(group(parts("a"), parts("a", slot=2, first=2, sum={"handed_over": True})))),
+        ("bad_sum", "one element twice", schema(group(parts("a", sum={"name": "s"}), parts("b", slot=2, first=1, sum={"name": "s"})))),
+        ("bad_sum", "in tables of two keys", schema(
+            group(parts("a", sum={"name": "s"}), kind="table", key=[PART]),
+            group(parts("b", first=2, sum={"name": "s"}), kind="table", key=[PART | {"name": "disk"}]))),
+        ("MAX_HELP_BYTES", "of a sum, 513", of_field(sum={"help": "h" * 513}, **pair)),
         ("bad_histogram", "no parameters", of_field(**h)),
         ("bad_histogram", "parameters for a counter", of_field(histogram=HISTOGRAM)),
         ("bad_histogram", "g = n", of_field(**h, histogram={"grouping_power": 8, "max_power": 8})),

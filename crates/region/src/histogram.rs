@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 /// Shape of a histogram; only histograms of equal shape can be merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Shape {
     /// Each power of two has 2^grouping_power buckets.
     pub grouping_power: u8,

@@ -26,7 +26,6 @@ pub enum KeyType {
 
 /// One part of a table's key: a label of every row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct KeyPart {
     /// Label name.
     pub name: String,

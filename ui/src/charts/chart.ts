@@ -276,7 +276,7 @@ export class Chart {
       return;
     }
     const total = at.counts.reduce((sum, n) => sum + n, 0);
-    const shown = [`${count(total)} new`, `p50 ≤ ${quantity(quantile(at, 0.5), unit)}`, `p99 ≤ ${quantity(quantile(at, 0.99), unit)}`, `darkest ≈ ${count(this.greatestCount)} in a bucket`];
+    const shown = [`${count(total)} new`, `p50 ≤ ${quantity(quantile(at, 0.5), unit)}`, `p99 ≤ ${quantity(quantile(at, 0.99), unit)}`, `up to ${count(this.greatestCount)} in a bucket`];
     setText(this.readout, shown.join(" · "));
   }
 

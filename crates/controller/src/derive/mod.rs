@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a host's values say together: sums over CPUs, as node_exporter has them, and when it booted.
+//! What a host's values say together: the sums of its schemas (docs/format/schema.md, Sums).
 //!
-//! A block holds a few CPUs' values and never a sum (docs/kernel-metrics.md), so sums are made here, where all blocks are. Which fields go into which sum is
-//! worked out once for a region and its schema; a reading then costs an addition a value, no text and no allocation. What a sum *replaces* is not shown beside
-//! it, or `sum()` over the metric would count twice; the other sums have names of their own.
+//! A block holds a few elements of an array and never their sum, so sums are made here, where all blocks are. Which fields go into which sum is worked out once
+//! for a region and its schema; a reading then costs an addition a value, no text and no allocation. What a sum *replaces* is not shown beside it, or `sum()`
+//! over the metric would count twice; the other sums have names of their own.
 //!
-//! Invariants: a sum has all CPUs of its schema, of one row generation, or there is none in that reading; it is never made of blocks older than those before;
-//! and a sum of counters falls only where all of it began anew (`sums`).
+//! Invariants: a sum has all elements of its schema, of one row generation, or there is none in that reading; it is never made of blocks older than those
+//! before; and a sum of counters falls only where all of it began again (`sums`).
 
 mod sums;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet};
 
 use onlooker_region::columns::Sample;
 use onlooker_region::control::RegionEntry;
-use onlooker_region::schema::{Acquisition, Field, Group, Metric, Schema, Type};
+use onlooker_region::schema::{self, Field, Schema};
 use onlooker_region::{Identity, SchemaId};
 
 use crate::fleet::PATIENCE_READINGS;
@@ -22,90 +22,10 @@ use crate::series::group_number;
 use sums::Sums;
 pub use sums::{Sum, Summed};
 
-/// Label of the CPU in the schemas of kernel metrics.
-const CPU: &str = "cpu";
-
-/// Metrics that are a sum over CPUs elsewhere and shown beside their parts: the parts' name, the sum's, its help.
-const BESIDE: [(&str, &str, &str); 5] = [
-    ("onlooker_context_switches_total", "node_context_switches_total", "Total number of context switches."),
-    // nr_running() of the kernel, which /proc/stat shows as procs_running, is this sum: struct rq, nr_running.
-    ("onlooker_run_queue_length", "node_procs_running", "Number of processes in runnable state."),
-    ("onlooker_interrupts_total", "node_intr_total", "Total number of interrupts serviced."),
-    // nr_iowait() of the kernel, which /proc/stat shows as procs_blocked, is this sum: struct rq, nr_iowait.
-    ("onlooker_iowait_tasks", "node_procs_blocked", "Number of processes blocked waiting for I/O to complete."),
-    (SOFTIRQS, "node_softirqs_total", "Number of softirq calls."),
-];
-
-/// Metrics whose sum has their own name and replaces them: how their names begin, and how the sum's help does; `None`: it is the part's.
-const INSTEAD: &[(&str, Option<&str>)] = &[
-    ("node_network_receive_", Some("Network device statistic receive_")),
-    ("node_network_transmit_", Some("Network device statistic transmit_")),
-    ("node_netstat_", Some("Statistic ")),
-    ("node_sockstat_", None),
-    ("node_vmstat_", Some("/proc/vmstat information field ")),
-    ("node_disk_", None),
-    ("node_filefd_allocated", None),
-    ("node_processes_pids", None),
-];
-
-/// By CPU and `type` as in /proc/softirqs; node_exporter has the sums by `vector`, in names of its own.
-const SOFTIRQS: &str = "node_softirqs_functions_total";
-
-/// Metrics that a CPU hands to another one when it goes offline (vm_events_fold_cpu of mm/vmstat.c), so that their sum does not fall then.
-const HANDED_OVER: &str = "node_vmstat_";
-
-/// What a metric is summed up as.
-pub struct Rule {
-    /// The parts are not shown beside it.
-    pub replaces: bool,
-    /// Name of the sum.
-    pub name: String,
-    /// Its help.
-    pub help: String,
-    /// Constant labels of all parts.
-    pub labels: BTreeMap<String, String>,
-}
-
-/// The sum that the values of a region's field go into, if there is one.
+/// The sum that a field's elements go into, if there is one. Of programs' regions nobody makes sums: what they cost a reader is bounded by nothing that a program pays for.
 #[must_use]
-pub fn sum_of(entry: &RegionEntry, group: &Group, field: &Field) -> Option<Rule> {
-    summable(entry, group, field).and_then(|_| rule(field))
-}
-
-fn rule(field: &Field) -> Option<Rule> {
-    let name = field.name.as_str();
-    if let Some((_, sum, help)) = BESIDE.iter().find(|(part, _, _)| *part == name) {
-        let labels = if name == SOFTIRQS { vector(&field.labels) } else { field.labels.clone() };
-        return Some(Rule { replaces: false, name: (*sum).to_owned(), help: (*help).to_owned(), labels });
-    }
-    INSTEAD.iter().find_map(|(front, help)| {
-        let statistic = name.strip_prefix(front)?.trim_end_matches("_total");
-        let help = help.map_or_else(|| field.help.clone(), |help| format!("{help}{statistic}."));
-        Some(Rule { replaces: true, name: name.to_owned(), help, labels: field.labels.clone() })
-    })
-}
-
-/// procfs's name of a softirq as node_exporter writes it.
-fn vector(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let rename = |(label, value): (&String, &String)| match (label.as_str(), value.as_str()) {
-        ("type", "IRQ_POLL") => ("vector".to_owned(), "block_iopoll".to_owned()),
-        ("type", kind) => ("vector".to_owned(), kind.to_ascii_lowercase()),
-        _ => (label.clone(), value.clone()),
-    };
-    labels.iter().map(rename).collect()
-}
-
-/// A field that is to be summed up: numbers of the kernel by CPU. Nobody else's metrics are touched, whatever they and their regions are called.
-fn summable<'a>(entry: &RegionEntry, group: &Group, field: &'a Field) -> Option<&'a onlooker_region::schema::Array> {
-    let array = field.array.as_ref().filter(|array| array.label == CPU)?;
-    let kernels = matches!(entry.acquisition(group), Acquisition::Computed | Acquisition::Published);
-    // Parts of a gauge can be negative: what one CPU began, another may have ended.
-    let number = match field.kind {
-        Type::U64 => matches!(field.metric, Metric::Counter | Metric::Gauge),
-        Type::I64 => field.metric == Metric::Gauge,
-        _ => false,
-    };
-    (kernels && number).then_some(array)
+pub fn sum_of<'a>(entry: &RegionEntry, field: &'a Field) -> Option<&'a schema::Sum> {
+    field.sum.as_ref().filter(|_| entry.identity.is_agents())
 }
 
 /// What a reading of a region gives.
@@ -166,15 +86,12 @@ impl Region {
             sets: Vec::new(),
             seen: 0,
         };
-        let mut members: Vec<(Vec<String>, bool, Vec<usize>)> = Vec::new();
+        let mut members: Vec<(HashSet<&str>, bool, Vec<usize>)> = Vec::new();
         for (number, group) in schema.groups.iter().enumerate() {
-            let mut names: Vec<String> = Vec::new();
-            let mut replaced = Vec::with_capacity(group.fields.len());
-            for field in &group.fields {
-                let rule = sum_of(entry, group, field);
-                replaced.push(rule.as_ref().is_some_and(|rule| rule.replaces));
-                names.extend(rule.map(|rule| rule.name).filter(|name| !names.contains(name)));
-            }
+            let sums = group.fields.iter().map(|field| sum_of(entry, field));
+            let replaced: Vec<bool> = sums.clone().map(|sum| sum.is_some_and(schema::Sum::replaces)).collect();
+            let named = group.fields.iter().zip(sums);
+            let mut names: HashSet<&str> = named.filter_map(|(field, sum)| Some(field.sum_name(sum?))).collect();
             if names.is_empty() {
                 continue;
             }
@@ -184,12 +101,19 @@ impl Region {
                 (false, _) => Fate::Shown,
             };
             region.replaced[number] = replaced;
-            // CPUs that are spread over groups are summed up together; a published twin repeats its group.
+            // Elements that are spread over groups are summed up together; a published twin repeats its group.
             let is_twin = group.twin_of.is_some();
-            match members.iter_mut().find(|(other, twin, _)| *other == names && *twin == is_twin) {
-                Some((_, _, groups)) => groups.push(number),
-                None => members.push((names, is_twin, vec![number])),
+            let shares = |(other, twin, _): &mut (HashSet<&str>, bool, Vec<usize>)| {
+                *twin == is_twin && !other.is_disjoint(&names)
+            };
+            let shared: Vec<_> = members.extract_if(.., shares).collect();
+            let mut groups = vec![number];
+            for (others, _, of) in shared {
+                names.extend(others);
+                groups.extend(of);
             }
+            groups.sort_unstable();
+            members.push((names, is_twin, groups));
         }
         for (_, _, groups) in members {
             for group in &groups {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sums over the CPUs of groups that share their metrics: one set of sums, or one for each row of a table.
+//! Sums over the elements of groups that share some: one set of sums, or one for each row of a table.
 //!
-//! Counters: a part that falls has begun anew, as a CPU's may that went and came back, or is missing after a new installation on fewer CPUs. What it had
+//! Counters: a part that falls has begun again, as a CPU's may that went and came back, or is missing after a new installation on fewer CPUs. What it had
 //! counted stays in the sum, unless all parts have begun anew: then the thing itself has (a device of the same name), and its sum does so, too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use onlooker_region::columns::{Sample, Value};
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::{Acquisition, Metric, Schema, Type};
 
-use super::{HANDED_OVER, Rule, rule, summable};
+use super::sum_of;
 use crate::fleet::PATIENCE_READINGS;
 
 /// A metric that is summed up.
@@ -22,7 +22,7 @@ pub struct Summed {
     pub help: String,
     /// Counter or gauge.
     pub metric: Metric,
-    /// A CPU that goes offline hands its part to another: what falls there is not lost.
+    /// An element that goes hands its part to another: what falls there is not lost.
     pub is_handed_over: bool,
     /// Whether its word is a signed number.
     pub signed: bool,
@@ -67,25 +67,24 @@ pub struct Sum<'a> {
     pub time_ns: Option<u64>,
 }
 
-/// Where a field's elements go: the sum, and each element's CPU.
-struct Part {
-    metric: usize,
-    places: Vec<usize>,
-}
-
 /// Row number of what is no table.
 const NO_ROW: u32 = u32::MAX;
 
 pub(super) struct Sums {
-    /// Parts by group and field.
-    parts: Vec<Vec<Option<Part>>>,
+    /// By group and field: where its elements begin among a row's parts.
+    firsts: Vec<Vec<Option<usize>>>,
     metrics: Vec<Summed>,
-    cpus: Vec<String>,
+    /// Which element each part is, as a number in `names`.
+    elements: Vec<u32>,
+    /// Label values of elements.
+    names: Vec<String>,
+    /// Where each metric's parts begin; then their number.
+    begins: Vec<usize>,
     rows: BTreeMap<u32, Row>,
     reading: u64,
 }
 
-/// One set of sums and what it is made of; values stand metric by metric.
+/// One set of sums and what it is made of; parts stand metric by metric.
 #[derive(Default)]
 struct Row {
     generation: u32,
@@ -106,43 +105,57 @@ struct Row {
 
 impl Sums {
     pub(super) fn new(entry: &RegionEntry, schema: &Schema, groups: &[usize]) -> Self {
-        let mut cpus: Vec<String> = Vec::new();
         let mut metrics: Vec<Summed> = Vec::new();
-        let mut parts: Vec<Vec<Option<Part>>> = schema.groups.iter().map(|_| Vec::new()).collect();
+        let mut known = HashMap::new();
+        let mut firsts: Vec<Vec<Option<usize>>> = schema.groups.iter().map(|_| Vec::new()).collect();
+        // Each metric's fields: group, number in it.
+        let mut fields: Vec<Vec<(usize, usize)>> = Vec::new();
         for number in groups {
             let group = &schema.groups[*number];
-            for field in &group.fields {
-                let part =
-                    summable(entry, group, field).zip(rule(field)).map(|(array, Rule { name, help, labels, .. })| {
-                        let metric = metrics.iter().position(|other| other.name == name && other.labels == labels);
-                        let metric = metric.unwrap_or_else(|| {
-                            metrics.push(Summed {
-                                is_handed_over: name.starts_with(HANDED_OVER),
-                                name,
-                                help,
-                                metric: field.metric,
-                                signed: field.kind == Type::I64,
-                                unit: field.unit.clone(),
-                                scale: field.scale,
-                                resolution_ns: field.resolution_ns,
-                                acquisition: group.acquisition,
-                                labels,
-                            });
-                            metrics.len() - 1
-                        });
-                        let place = |element| {
-                            let cpu = array.value(element);
-                            cpus.iter().position(|other| *other == cpu).unwrap_or_else(|| {
-                                cpus.push(cpu);
-                                cpus.len() - 1
-                            })
-                        };
-                        Part { metric, places: (0..array.count).map(place).collect() }
+            firsts[*number] = vec![None; group.fields.len()];
+            for (at, field) in group.fields.iter().enumerate() {
+                let Some(sum) = sum_of(entry, field).filter(|_| field.array.is_some()) else { continue };
+                let (name, labels) = (field.sum_name(sum), field.sum_labels(sum));
+                let metric = *known.entry((name, labels)).or_insert(metrics.len());
+                if metric == metrics.len() {
+                    fields.push(Vec::new());
+                    metrics.push(Summed {
+                        name: name.to_owned(),
+                        help: field.sum_help(sum).to_owned(),
+                        metric: field.metric,
+                        is_handed_over: sum.handed_over,
+                        signed: field.kind == Type::I64,
+                        unit: field.unit.clone(),
+                        scale: field.scale,
+                        resolution_ns: field.resolution_ns,
+                        acquisition: entry.acquisition(group),
+                        labels: labels.clone(),
                     });
-                parts[*number].push(part);
+                }
+                fields[metric].push((*number, at));
             }
         }
-        Self { parts, metrics, cpus, rows: BTreeMap::new(), reading: 1 }
+        let (mut elements, mut begins) = (Vec::new(), vec![0]);
+        let mut numbers: HashMap<String, u32> = HashMap::new();
+        for fields in fields {
+            for (group, at) in fields {
+                firsts[group][at] = Some(elements.len());
+                let array = schema.groups[group].fields[at].array.iter();
+                for value in array.flat_map(|array| (0..array.count).map(|element| array.value(element))) {
+                    let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+                    elements.push(*numbers.entry(value).or_insert(next));
+                }
+            }
+            begins.push(elements.len());
+        }
+        let mut names: Vec<(u32, String)> = numbers.into_iter().map(|(name, number)| (number, name)).collect();
+        names.sort_unstable();
+        let names = names.into_iter().map(|(_, name)| name).collect();
+        Self { firsts, metrics, elements, names, begins, rows: BTreeMap::new(), reading: 1 }
+    }
+
+    fn parts(&self) -> usize {
+        self.elements.len()
     }
 
     pub(super) fn take(&mut self, group: usize, samples: &[Sample<'_>]) {
@@ -155,7 +168,7 @@ impl Sums {
         if !known && !self.enter(number, generation, first) {
             return;
         }
-        let (parts, width, reading) = (&self.parts[group], self.cpus.len(), self.reading);
+        let (firsts, reading) = (&self.firsts[group], self.reading);
         let Some(row) = self.rows.get_mut(&number) else { return };
         if row.began != reading {
             (row.began, row.filled, row.spoilt) = (reading, 0, false);
@@ -166,19 +179,19 @@ impl Sums {
             while sample.group.fields.get(at).is_some_and(|field| !std::ptr::eq(field, sample.field)) {
                 at += 1;
             }
-            let Some(Some(part)) = parts.get(at) else { continue };
+            let Some(Some(first)) = firsts.get(at) else { continue };
             let word = match &sample.value {
                 Value::U64(value) => *value,
                 Value::I64(value) => value.cast_unsigned(),
                 _ => continue,
             };
-            let Some(place) = part.places.get(sample.element as usize) else { continue };
+            let place = first + sample.element as usize;
             let time_ns = sample.time_ns.unwrap_or(0);
-            row.next[part.metric * width + place] = word;
-            row.next_times[*place] = time_ns;
+            row.next[place] = word;
+            row.next_times[place] = time_ns;
             row.filled += 1;
             // A copy from before: what it lacks would be taken for a fall.
-            row.spoilt |= row.times.get(*place).is_some_and(|last_ns| time_ns < *last_ns);
+            row.spoilt |= row.times.get(place).is_some_and(|last_ns| time_ns < *last_ns);
         }
     }
 
@@ -196,12 +209,12 @@ impl Sums {
         // The same thing, made anew or in another place, goes on.
         let before = self.rows.iter().find(|(_, row)| row.labels == labels && row.began < self.reading);
         let before = before.map(|(number, _)| *number).and_then(|number| self.rows.remove(&number)).unwrap_or_default();
-        let (width, words) = (self.cpus.len(), self.metrics.len());
+        let (parts, words) = (self.parts(), self.metrics.len());
         let fresh = Row {
             generation,
             labels,
-            next: vec![0; width * words],
-            next_times: vec![0; width],
+            next: vec![0; parts],
+            next_times: vec![0; parts],
             words: vec![0; words],
             base: if before.base.is_empty() { vec![0; words] } else { before.base },
             last: before.last,
@@ -212,13 +225,13 @@ impl Sums {
     }
 
     pub(super) fn finish(&mut self, set: u32, give: &mut impl FnMut(Sum<'_>)) {
-        let (width, reading) = (self.cpus.len(), self.reading);
+        let (parts, reading) = (self.parts(), self.reading);
         for (number, row) in &mut self.rows {
-            if row.began != reading || row.spoilt || row.filled != width * self.metrics.len() {
+            if row.began != reading || row.spoilt || row.filled != parts {
                 continue;
             }
             for (at, metric) in self.metrics.iter().enumerate() {
-                let mine = at * width..(at + 1) * width;
+                let mine = self.begins[at]..self.begins[at + 1];
                 let next = &row.next[mine.clone()];
                 let last = row.last.get(mine).unwrap_or(&[]);
                 if metric.is_kept() {
@@ -247,21 +260,32 @@ impl Sums {
         if names(self) != names(&old) {
             return;
         }
-        let (width, words) = (self.cpus.len(), self.metrics.len());
+        let numbers: HashMap<&String, u32> = self.names.iter().zip(0..).collect();
+        let number_of = |old_number: &u32| numbers.get(&old.names[*old_number as usize]).copied();
+        // Where each old part is now.
+        let mut moved: Vec<Option<usize>> = Vec::with_capacity(old.elements.len());
+        for at in 0..self.metrics.len() {
+            let mine = self.begins[at]..self.begins[at + 1];
+            let places: HashMap<u32, usize> = self.elements[mine.clone()].iter().copied().zip(mine).collect();
+            let theirs = &old.elements[old.begins[at]..old.begins[at + 1]];
+            moved.extend(theirs.iter().map(|number| places.get(&number_of(number)?).copied()));
+        }
+        let (parts, words) = (self.parts(), self.metrics.len());
         for (number, before) in old.rows.into_iter().filter(|(_, row)| !row.last.is_empty()) {
             let mut row =
                 Row { generation: before.generation, labels: before.labels, base: before.base, ..Row::default() };
-            row.last = vec![0; width * words];
+            row.last = vec![0; parts];
             for (at, metric) in self.metrics.iter().enumerate() {
-                for (cpu, count) in old.cpus.iter().zip(&before.last[at * old.cpus.len()..]) {
-                    match self.cpus.iter().position(|other| other == cpu) {
-                        Some(place) => row.last[at * width + place] = *count,
+                let theirs = old.begins[at]..old.begins[at + 1];
+                for (now, count) in moved[theirs.clone()].iter().zip(&before.last[theirs]) {
+                    match now {
+                        Some(now) => row.last[*now] = *count,
                         None if metric.is_kept() => row.base[at] = row.base[at].wrapping_add(*count),
                         None => {}
                     }
                 }
             }
-            (row.next, row.next_times, row.words) = (vec![0; width * words], vec![0; width], vec![0; words]);
+            (row.next, row.next_times, row.words) = (vec![0; parts], vec![0; parts], vec![0; words]);
             self.rows.insert(number, row);
         }
     }

@@ -99,18 +99,19 @@ impl Machine {
     fn cpu_schema(&self) -> Schema {
         let count = self.cpus.len();
         let values: Vec<String> = (0..count).map(|cpu| cpu.to_string()).collect();
-        let field = |(slot, metric, name): (usize, &str, &str)| {
+        let field = |slot: usize, metric: &str, name: &str| {
             serde_json::json!({"name": name, "metric": metric, "type": "u64", "slot": slot,
                 "array": {"label": "cpu", "count": count, "stride": 15, "values": values}})
         };
-        let fields: Vec<_> = [
-            (0, "counter", "onlooker_context_switches_total"),
-            (1, "gauge", "onlooker_run_queue_length"),
-            (2, "counter", "node_cpu_seconds_total"),
-        ]
-        .into_iter()
-        .map(field)
-        .collect();
+        let beside = |mut field: serde_json::Value, sum: &str| {
+            field["sum"] = serde_json::json!({"name": sum, "help": "Of all CPUs."});
+            field
+        };
+        let fields = [
+            beside(field(0, "counter", "onlooker_context_switches_total"), "node_context_switches_total"),
+            beside(field(1, "gauge", "onlooker_run_queue_length"), "node_procs_running"),
+            field(2, "counter", "node_cpu_seconds_total"),
+        ];
         // Slots of 124 a block: 8 CPUs of 15, and 4 more, so CPU 8 stands in the block before as often as not; here only the sum matters.
         let blocks = (count * 15).div_ceil(124);
         parse(&serde_json::json!({"name": "node_cpu", "groups": [
@@ -127,7 +128,7 @@ impl Machine {
                     .zip(METRICS)
                     .map(|(at, metric)| {
                         serde_json::json!({"name": format!("node_network_{metric}_total"), "metric": "counter", "type": "u64",
-                            "slot": at * count.max(2), "array": {"label": "cpu", "count": count, "stride": 1, "values": values}})
+                            "slot": at * count.max(2), "array": {"label": "cpu", "count": count, "stride": 1, "values": values}, "sum": {}})
                     })
                     .collect();
                 serde_json::json!({"kind": "table", "acquisition": "computed", "blocks": 16, "fields": fields,

@@ -143,20 +143,6 @@ fn new_collectors_on_other_cpus_go_on() {
 }
 
 #[test]
-fn programs_are_not_summed_up() {
-    let mut machine = machine(2);
-    let regions = machine.regions();
-    let (entry, plan, blocks) = &regions[1];
-    let mut schema = plan.schema().clone();
-    schema.groups[0].acquisition = onlooker_region::schema::Acquisition::Direct;
-    let plan = onlooker_region::columns::Plan::new(schema);
-    let samples = samples(entry, &plan, blocks);
-    machine.derived.begin(None);
-    let shown = feed(&mut machine.derived, entry, plan.schema(), &samples, |name, _, _| panic!("{name}"));
-    assert_eq!(shown, samples.len());
-}
-
-#[test]
 fn a_reading_allocates_nothing() {
     let mut machine = machine(24);
     machine.read();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which metrics of the kernel's collectors are summed up, as what, and whether their parts stay.
+//! What a schema says of a field's sum: its name, help and labels, whether the elements stay, and whether what falls is lost.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::machine::{blocks_of, entry, parse, samples};
 
 const CPUS: usize = 9;
 
-/// Name, type and labels of a metric.
-type Part<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
+/// Name and type of a metric, and what its schema says of its sum.
+type Part<'a> = (&'a str, &'a str, &'a str);
 
 /// A region with `CPUS` CPUs, four a block, and what the controller makes of it.
 struct Region {
@@ -28,10 +28,13 @@ impl Region {
         let fields: Vec<_> = metrics
             .iter()
             .enumerate()
-            .map(|(slot, (name, metric, labels))| {
-                let labels: BTreeMap<_, _> = labels.iter().copied().collect();
-                serde_json::json!({"name": name, "metric": metric, "type": "u64", "slot": slot, "labels": labels, "help": "Of a CPU.",
-                    "array": {"label": "cpu", "count": CPUS, "stride": 31}})
+            .map(|(slot, (name, metric, sum))| {
+                let mut field = serde_json::json!({"name": name, "metric": metric, "type": "u64", "slot": slot, "help": "Of a CPU.",
+                    "labels": {"number": slot.to_string()}, "array": {"label": "cpu", "count": CPUS, "stride": 31}});
+                if !sum.is_empty() {
+                    field["sum"] = serde_json::from_str(sum).unwrap();
+                }
+                field
             })
             .collect();
         let schema = parse(&serde_json::json!({"name": name, "groups": [
@@ -77,53 +80,38 @@ fn sum(number: u64) -> u64 {
 }
 
 #[test]
-fn counts_of_interrupts_and_softirqs_are_shown_by_cpu_and_as_node_exporter_has_them() {
+fn a_sum_is_shown_instead_of_its_elements_or_beside_them_with_its_own_labels() {
     let (sums, shown) = sums_of(
-        "node_stat",
+        "r",
         &[
-            ("onlooker_interrupts_total", "counter", &[]),
-            ("node_softirqs_functions_total", "counter", &[("type", "NET_RX")]),
-            ("node_softirqs_functions_total", "counter", &[("type", "IRQ_POLL")]),
-            ("node_processes_pids", "gauge", &[]),
-            ("onlooker_iowait_tasks", "gauge", &[]),
-            ("onlooker_softirq_pending", "gauge", &[("type", "NET_RX")]),
+            ("instead_total", "counter", "{}"),
+            ("beside", "gauge", r#"{"name": "all", "help": "Of all."}"#),
+            ("by_type_total", "counter", r#"{"name": "by_vector_total", "labels": {"vector": "rx"}}"#),
+            ("bare_total", "counter", r#"{"labels": {}}"#),
+            ("none", "gauge", ""),
         ],
     );
     let expected = BTreeMap::from([
-        ("node_intr_total{}".to_owned(), sum(0)),
-        ("node_softirqs_total{vector=net_rx}".to_owned(), sum(1)),
-        ("node_softirqs_total{vector=block_iopoll}".to_owned(), sum(2)),
-        ("node_processes_pids{}".to_owned(), sum(3)),
-        ("node_procs_blocked{}".to_owned(), sum(4)),
+        ("instead_total{number=0}".to_owned(), sum(0)),
+        ("all{number=1}".to_owned(), sum(1)),
+        ("by_vector_total{vector=rx}".to_owned(), sum(2)),
+        ("bare_total{}".to_owned(), sum(3)),
     ]);
-    assert_eq!((sums, shown), (expected, 5 * CPUS), "all but the parts of what is shown as the sum only");
+    assert_eq!((sums, shown), (expected, 3 * CPUS), "all but the elements of what is shown as the sum only");
 }
 
 #[test]
-fn events_of_the_memory_are_shown_as_sums_only() {
-    let (sums, shown) =
-        sums_of("node_vmstat", &[("node_vmstat_pgfault", "counter", &[]), ("node_vmstat_pgpgin", "counter", &[])]);
-    let expected =
-        BTreeMap::from([("node_vmstat_pgfault{}".to_owned(), sum(0)), ("node_vmstat_pgpgin{}".to_owned(), sum(1))]);
-    assert_eq!((sums, shown), (expected, 0));
-}
-
-#[test]
-fn what_cpus_have_of_their_own_has_no_sum() {
-    let schedstat = [("node_schedstat_running_seconds_total", "counter", &[][..])];
-    assert_eq!(sums_of("node_schedstat", &schedstat), (BTreeMap::new(), CPUS));
-}
-
-#[test]
-fn a_cpu_that_goes_hands_its_events_to_another_and_they_are_counted_once() {
-    let mut region = Region::new("node_vmstat", &[("node_vmstat_pgfault", "counter", &[])]);
-    let sum = |(sums, _): (BTreeMap<String, u64>, usize)| sums["node_vmstat_pgfault{}"];
+fn an_element_that_goes_hands_its_count_to_another_and_it_is_counted_once() {
     let all = 100 * CPUS as u64;
-    assert_eq!(sum(region.read(|_, _| 100)), all);
-    let handed_over = |cpu, _| match cpu {
+    let moved = |cpu, _| match cpu {
         0 => 205,
         8 => 0,
         _ => 100,
     };
-    assert_eq!(sum(region.read(handed_over)), all + 5);
+    for (text, then) in [(r#"{"labels": {}, "handed_over": true}"#, all + 5), (r#"{"labels": {}}"#, all + 105)] {
+        let mut region = Region::new("r", &[("events_total", "counter", text)]);
+        let sum = |(sums, _): (BTreeMap<String, u64>, usize)| sums["events_total{}"];
+        assert_eq!(sum(region.read(|_, _| 100)), all);
+        assert_eq!(sum(region.read(moved)), then);
+    }
 }

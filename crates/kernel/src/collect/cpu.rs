@@ -2,7 +2,7 @@
 //! Group cpu: `bpf/collect/cpu.bpf.c`.
 
 use onlooker_region::Schema;
-use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Type};
+use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Sum, Type};
 
 use super::intf::{CPU_SLOTS, CPUS_PER_BLOCK, Cpu, PAIR_SLOTS};
 use super::object::{Content, Image, Prepared};
@@ -66,9 +66,12 @@ fn schema(cpus: u32, tick_ns: u64, exact_idle: bool) -> Schema {
     }
     let mut field = Field::new("onlooker_run_queue_length", Metric::Gauge, Type::U64, RUNNING);
     field.help = "Tasks that run or wait to run on the CPU.".into();
+    // nr_running() of the kernel, which /proc/stat shows as procs_running.
+    field.sum = Some(Sum::beside("node_procs_running", "Number of processes in runnable state."));
     push_for_all(&mut fields, field, cpus);
     let mut field = Field::new("onlooker_context_switches_total", Metric::Counter, Type::U64, SWITCHES);
     field.help = "Context switches of the CPU.".into();
+    field.sum = Some(Sum::beside("node_context_switches_total", "Total number of context switches."));
     push_for_all(&mut fields, field, cpus);
     let mut group = Group::new(Kind::Computed, cpus.div_ceil(CPUS_PER_BLOCK), fields);
     group.acquisition = Acquisition::Computed;

@@ -2,7 +2,7 @@
 //! Group disk: `bpf/collect/disk.bpf.c`. One table for each six CPUs, with a row for each block device that node_exporter shows by default.
 
 use onlooker_region::Schema;
-use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Type};
+use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Sum, Type};
 use onlooker_region::table::{KeyPart, KeyType};
 
 use super::intf::{DISK_BYTES, DISK_CPUS, DISK_NAME_BYTES, ROWS_PER_BLOCK, TableFacts, disks_bytes};
@@ -124,6 +124,7 @@ fn tables(cpus: u32, capacity: u32, tick_ns: u64, counts_now: bool) -> (Schema, 
                 Unit::Count | Unit::Sectors | Unit::Now => ("", 1.0, 0),
             };
             (field.unit, field.scale, field.resolution_ns) = (unit.into(), scale, resolution_ns);
+            field.sum = Some(Sum::default());
             if first_cpu == 0 {
                 // Once is enough, and MAX_SCHEMA_BYTES is not far.
                 field.help = help.into();

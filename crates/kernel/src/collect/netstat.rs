@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use onlooker_region::Schema;
-use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Type};
+use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Sum, Type};
 
 use super::intf::{MIB_ROOM, MIB_WORDS, MIBS, Mib, NETSTAT_SLOTS, NetstatFacts, Space};
 use super::object::{Content, Image, Prepared};
@@ -139,7 +139,8 @@ fn schema(cpus: u32, slots: &[usize]) -> Schema {
         let (metric, kind) =
             if name == ESTABLISHED { (Metric::Gauge, Type::I64) } else { (Metric::Counter, Type::U64) };
         let mut field = Field::new(&format!("{FRONT}{name}"), metric, kind, slot);
-        field.help = format!("Statistic {}, by the CPU that counted.", name.replace('_', ""));
+        field.help = format!("Statistic {}.", name.replace('_', ""));
+        field.sum = Some(Sum::default());
         field.array = Some(Array { label: "cpu".into(), count: cpus, stride, values: None });
         field
     });

@@ -2,7 +2,7 @@
 //! Group network: `bpf/collect/network.bpf.c`. One table for each eight CPUs, with a row for each device that counts per CPU in a way that is known here.
 
 use onlooker_region::Schema;
-use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Type};
+use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Sum, Type};
 use onlooker_region::table::{KeyPart, KeyType};
 
 use super::intf::{
@@ -29,12 +29,12 @@ const MAX_CPUS_WITH_DROPS: u32 = 400;
 
 /// In the order of the program's columns: name, unit, help.
 const METRICS: [(&str, &str, &str); 6] = [
-    ("node_network_receive_drop_total", "", "Network device statistic receive_drop, by the CPU that counted."),
-    ("node_network_transmit_drop_total", "", "Network device statistic transmit_drop, by the CPU that counted."),
-    ("node_network_receive_bytes_total", "bytes", "Network device statistic receive_bytes, by the CPU that counted."),
-    ("node_network_receive_packets_total", "", "Network device statistic receive_packets, by the CPU that counted."),
-    ("node_network_transmit_bytes_total", "bytes", "Network device statistic transmit_bytes, by the CPU that counted."),
-    ("node_network_transmit_packets_total", "", "Network device statistic transmit_packets, by the CPU that counted."),
+    ("node_network_receive_drop_total", "", "Network device statistic receive_drop."),
+    ("node_network_transmit_drop_total", "", "Network device statistic transmit_drop."),
+    ("node_network_receive_bytes_total", "bytes", "Network device statistic receive_bytes."),
+    ("node_network_receive_packets_total", "", "Network device statistic receive_packets."),
+    ("node_network_transmit_bytes_total", "bytes", "Network device statistic transmit_bytes."),
+    ("node_network_transmit_packets_total", "", "Network device statistic transmit_packets."),
 ];
 
 /// Finds the namespace and each CPU's offset; makes room for `devices`, and for twice those that are there.
@@ -83,7 +83,7 @@ fn tables(cpus: u32, capacity: u32) -> (Schema, Vec<TableFacts>) {
         let kept = (0..).zip(METRICS).filter(|(_, (name, ..))| cpus <= MAX_CPUS_WITH_DROPS || !name.contains("_drop_"));
         let fields = kept.map(|(metric, (name, unit, help))| {
             let mut field = Field::new(name, Metric::Counter, Type::U64, metric * width);
-            field.unit = unit.into();
+            (field.unit, field.sum) = (unit.into(), Some(Sum::default()));
             if first_cpu == 0 {
                 // Once is enough, and MAX_SCHEMA_BYTES is not far.
                 field.help = help.into();

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use onlooker_region::Schema;
-use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
+use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Sum, Type};
 
 use super::cpu::{MAX_CPUS, push_for_all};
 use super::intf::{CPUS_PER_BLOCK, Number, SOCKSTAT_PARTS, SOCKSTAT_WHOLES, SockstatFacts, Space};
@@ -105,7 +105,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
         match find_part(discovery, net, &protocols, part) {
             Ok(number) => {
                 facts.parts[slot as usize] = number;
-                push_for_all(&mut parts, gauge(name, slot), cpus);
+                push_for_all(&mut parts, part_of(name, slot), cpus);
             }
             Err(reason) => discovery.note(&format!("{FRONT}{name}"), Err(reason)),
         }
@@ -187,6 +187,11 @@ fn gauge(name: &str, slot: u32) -> Field {
     field
 }
 
+/// A CPU's part of a number.
+fn part_of(name: &str, slot: u32) -> Field {
+    Field { sum: Some(Sum::default()), ..gauge(name, slot) }
+}
+
 fn schema(cpus: u32, wholes: Vec<Field>, parts: Vec<Field>) -> Schema {
     let group = |blocks, fields| {
         let mut group = Group::new(Kind::Computed, blocks, fields);
@@ -206,7 +211,7 @@ mod tests {
         for cpus in (1..20).chain([64, MAX_CPUS]) {
             let wholes = (0..).zip(WHOLES).map(|(slot, (name, _))| gauge(name, slot)).collect();
             let mut parts = Vec::new();
-            (0..).zip(PARTS).for_each(|(slot, (name, _))| push_for_all(&mut parts, gauge(name, slot), cpus));
+            (0..).zip(PARTS).for_each(|(slot, (name, _))| push_for_all(&mut parts, part_of(name, slot), cpus));
             schema(cpus, wholes, parts).check().unwrap_or_else(|error| panic!("{cpus} CPUs: {error}"));
         }
     }

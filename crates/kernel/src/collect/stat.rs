@@ -4,11 +4,12 @@
 //!
 //! The CPU that answers has taken its own bits before it runs the responder (handle_softirqs of kernel/softirq.c): what is seen there has come since.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
 use onlooker_region::Schema;
-use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
+use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Sum, Type};
 
 use super::intf::{PAIR_SLOTS, STAT_CPUS_PER_BLOCK, StatCpu};
 use super::object::{Content, Image, Prepared};
@@ -148,30 +149,44 @@ fn softirqs(text: &str, reading: &mut Reading) {
     }
 }
 
+/// procfs's name of a softirq as node_exporter writes it.
+fn vector(kind: &str) -> String {
+    if kind == "IRQ_POLL" { "block_iopoll".to_owned() } else { kind.to_ascii_lowercase() }
+}
+
 fn schema(cpus: u32, is_known: impl Fn(&str) -> bool) -> Schema {
     let make = |name: &str, metric, slot, help: &str| {
         let mut field = Field::new(name, metric, Type::U64, slot);
         field.help = help.into();
         field
     };
-    let mut fields = vec![four_a_block(make(INTERRUPTS, Metric::Counter, 0, "Interrupts serviced by the CPU."), cpus)];
-    let of_types = [
-        (SOFTIRQS_TOTAL, Metric::Counter, 1, "Softirq counts per CPU."),
-        (PENDING, Metric::Gauge, 11, "Whether softirqs of the type wait on the CPU at this instant."),
-    ];
-    for (name, metric, first, help) in of_types {
-        for (slot, kind) in (first..).zip(SOFTIRQS) {
-            let mut field = make(name, metric, slot, help);
-            field.labels.insert("type".into(), kind.into());
-            fields.push(four_a_block(field, cpus));
-        }
+    let beside = |name, help| Some(Sum::beside(name, help));
+    let mut interrupts = make(INTERRUPTS, Metric::Counter, 0, "Interrupts serviced by the CPU.");
+    interrupts.sum = beside("node_intr_total", "Total number of interrupts serviced.");
+    let mut fields = vec![four_a_block(interrupts, cpus)];
+    for (slot, kind) in (1..).zip(SOFTIRQS) {
+        let mut field = make(SOFTIRQS_TOTAL, Metric::Counter, slot, "Softirq counts per CPU.");
+        field.labels.insert("type".into(), kind.into());
+        let labels = BTreeMap::from([("vector".to_owned(), vector(kind))]);
+        field.sum =
+            beside("node_softirqs_total", "Number of softirq calls.").map(|sum| Sum { labels: Some(labels), ..sum });
+        fields.push(four_a_block(field, cpus));
     }
-    let help = "Tasks of the CPU that wait for I/O.";
-    fields.push(four_a_block(make(IOWAIT, Metric::Gauge, 21, help), cpus));
+    for (slot, kind) in (11..).zip(SOFTIRQS) {
+        let help = "Whether softirqs of the type wait on the CPU at this instant.";
+        let mut field = make(PENDING, Metric::Gauge, slot, help);
+        field.labels.insert("type".into(), kind.into());
+        fields.push(four_a_block(field, cpus));
+    }
+    let mut iowait = make(IOWAIT, Metric::Gauge, 21, "Tasks of the CPU that wait for I/O.");
+    // nr_iowait() of the kernel, which /proc/stat shows as procs_blocked.
+    iowait.sum = beside("node_procs_blocked", "Number of processes blocked waiting for I/O to complete.");
+    fields.push(four_a_block(iowait, cpus));
     let parts = [(FILES, 22, "File descriptor statistics: allocated."), (PROCESSES, 23, "Number of PIDs")];
     for (name, slot, help) in parts {
         // A part can be negative: what one CPU began, another may have ended.
-        let field = Field { kind: Type::I64, ..make(name, Metric::Gauge, slot, help) };
+        let sum = Some(Sum::default());
+        let field = Field { kind: Type::I64, sum, ..make(name, Metric::Gauge, slot, help) };
         fields.push(four_a_block(field, cpus));
     }
     fields.push(make(FORKS, Metric::Counter, FORKS_SLOT, "Total number of forks."));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Group vmstat: `bpf/collect/vmstat.bpf.c`. Of /proc/vmstat what node_exporter takes unless told otherwise (`^(oom_kill|pgpg|pswp|pg.*fault).*`), by CPU;
-//! the controller shows the sums only.
+//! what is shown are the sums.
 
 use std::io;
 
 use onlooker_region::Schema;
-use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
+use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Sum, Type};
 
 use super::cpu::push_for_all;
 use super::intf::{CPUS_PER_BLOCK, VMSTAT_EVENTS, address_bytes};
@@ -79,7 +79,9 @@ fn schema(cpus: u32, events: &[(&str, &str, f64)]) -> Schema {
     let mut fields = Vec::new();
     for (slot, (_, name, scale)) in (0..).zip(events) {
         let mut field = Field::new(&name_of(name), Metric::Counter, Type::U64, slot);
-        (field.scale, field.help) = (*scale, format!("/proc/vmstat information field {name}, of the CPU."));
+        (field.scale, field.help) = (*scale, format!("/proc/vmstat information field {name}."));
+        // A CPU that goes offline hands its events to another one (vm_events_fold_cpu of mm/vmstat.c).
+        field.sum = Some(Sum { handed_over: true, ..Sum::default() });
         push_for_all(&mut fields, field, cpus);
     }
     let mut group = Group::new(Kind::Computed, cpus.div_ceil(CPUS_PER_BLOCK), fields);

@@ -5,9 +5,8 @@ use crate::output::{Table, shown};
 use onlooker_controller::derive::sum_of;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS};
-use onlooker_region::schema::{Acquisition, Field, Group, Metric, Schema};
+use onlooker_region::schema::{Acquisition, Field, Group, Metric, Schema, Sum};
 use onlooker_transport::reader::Session;
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
@@ -57,8 +56,8 @@ pub(super) fn acquisitions(entry: &RegionEntry, schema: Option<&Schema>) -> Vec<
 
 /// A metric that a region gives: values of a field, or their sum over CPUs.
 pub(super) struct Given<'a> {
-    pub(super) name: Cow<'a, str>,
-    help: Cow<'a, str>,
+    pub(super) name: &'a str,
+    help: &'a str,
     field: &'a Field,
     group: &'a Group,
 }
@@ -67,10 +66,9 @@ pub(super) struct Given<'a> {
 pub(super) fn given<'a>(entry: &'a RegionEntry, schema: &'a Schema) -> impl Iterator<Item = Given<'a>> {
     let fields = schema.groups.iter().flat_map(|group| group.fields.iter().map(move |field| (group, field)));
     fields.flat_map(move |(group, field)| {
-        let sum = sum_of(entry, group, field);
-        let is_shown = sum.as_ref().is_none_or(|sum| !sum.replaces);
-        let own = is_shown.then(|| (field.name.as_str().into(), field.help.as_str().into()));
-        let sum = sum.map(|sum| (sum.name.into(), sum.help.into()));
+        let sum = sum_of(entry, field);
+        let own = (!sum.is_some_and(Sum::replaces)).then_some((field.name.as_str(), field.help.as_str()));
+        let sum = sum.map(|sum| (field.sum_name(sum), field.sum_help(sum)));
         [own, sum].into_iter().flatten().map(move |(name, help)| Given { name, help, field, group })
     })
 }
@@ -79,18 +77,18 @@ pub(super) fn given<'a>(entry: &'a RegionEntry, schema: &'a Schema) -> impl Iter
 #[derive(Debug)]
 pub(super) struct Named<'a> {
     pub(super) field: &'a Field,
-    pub(super) help: Cow<'a, str>,
+    pub(super) help: &'a str,
     /// How it is acquired, and by which responders it is served (RESPONDER_* bits).
     pub(super) ways: BTreeSet<(&'static str, u32)>,
 }
 
 /// The metrics of all schemas that match, by name.
-pub(super) fn names<'a>(session: &'a Session, patterns: &[String]) -> BTreeMap<Cow<'a, str>, Named<'a>> {
+pub(super) fn names<'a>(session: &'a Session, patterns: &[String]) -> BTreeMap<&'a str, Named<'a>> {
     let mut names = BTreeMap::new();
     let regions = session.directory().regions().filter_map(|entry| Some((entry, session.schema(entry)?)));
     for (entry, schema) in regions {
         for Given { name, help, field, group } in given(entry, schema) {
-            if super::is_wanted(patterns, &name) {
+            if super::is_wanted(patterns, name) {
                 let named = names.entry(name).or_insert_with(|| Named { field, help, ways: BTreeSet::default() });
                 named.ways.insert((acquisition_name(entry.acquisition(group)), entry.responders));
             }
@@ -99,7 +97,7 @@ pub(super) fn names<'a>(session: &'a Session, patterns: &[String]) -> BTreeMap<C
     names
 }
 
-pub(super) fn list(out: &mut impl Write, names: &BTreeMap<Cow<str>, Named>) -> io::Result<()> {
+pub(super) fn list(out: &mut impl Write, names: &BTreeMap<&str, Named>) -> io::Result<()> {
     let mut table = Table::new(&["METRIC", "TYPE", "UNIT", "ACQUISITION", "RESPONDERS", "HELP"]);
     for (name, Named { field, help, ways }) in names {
         for (acquisition, bits) in ways {

@@ -13,7 +13,6 @@ use onlooker_transport::clock::{Relation, steady_ns};
 use onlooker_transport::reader::{Session, reason};
 use serde::Serialize;
 use serde_json::{Map, json};
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -233,7 +232,7 @@ pub(super) fn regions(out: &mut impl Write, connection: &Connection) -> io::Resu
 }
 
 /// Names of metrics.
-pub(super) fn names(out: &mut impl Write, names: &BTreeMap<Cow<str>, Named>) -> io::Result<()> {
+pub(super) fn names(out: &mut impl Write, names: &BTreeMap<&str, Named>) -> io::Result<()> {
     let metrics: Vec<_> = names
         .iter()
         .map(|(name, Named { field, help, ways })| {

@@ -86,7 +86,7 @@ fn is_wanted(patterns: &[String], name: &str) -> bool {
 }
 
 fn has_wanted(patterns: &[String], entry: &RegionEntry, schema: &Schema) -> bool {
-    directory::given(entry, schema).any(|given| is_wanted(patterns, &given.name))
+    directory::given(entry, schema).any(|given| is_wanted(patterns, given.name))
 }
 
 /// Reads and prints.

@@ -8,7 +8,6 @@ use crate::End;
 use crate::output::{note, shown};
 use crate::suggest::{matches, nearest};
 use onlooker_transport::reader::{Frame, Session, reason};
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most lines about single regions.
@@ -66,7 +65,7 @@ fn is_troubled(frame: &Frame) -> bool {
 }
 
 /// Names of all metrics of the host.
-fn names(session: &Session) -> BTreeSet<Cow<'_, str>> {
+fn names(session: &Session) -> BTreeSet<&str> {
     let regions = session.directory().regions().filter_map(|entry| Some((entry, session.schema(entry)?)));
     regions.flat_map(|(entry, schema)| given(entry, schema)).map(|given| given.name).collect()
 }

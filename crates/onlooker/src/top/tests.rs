@@ -462,8 +462,8 @@ fn what_is_out_of_view_is_hardly_read() {
 fn parts_of_a_cpu_are_not_shown_as_the_metric() {
     let mut host = fixture::host();
     let stat = r#"{"name":"node_stat","groups":[{"kind":"computed","acquisition":"computed","blocks":1,"fields":[
-        {"name":"node_filefd_allocated","metric":"gauge","type":"i64","slot":0,"array":{"label":"cpu","count":2,"stride":1}},
-        {"name":"onlooker_context_switches_total","metric":"counter","type":"u64","slot":2,"array":{"label":"cpu","count":2,"stride":1}}]}]}"#;
+        {"name":"node_filefd_allocated","metric":"gauge","type":"i64","slot":0,"array":{"label":"cpu","count":2,"stride":1},"sum":{}},
+        {"name":"onlooker_context_switches_total","metric":"counter","type":"u64","slot":2,"array":{"label":"cpu","count":2,"stride":1},"sum":{"name":"node_context_switches_total"}}]}]}"#;
     let region = host.region(20, "node_stat", &[], stat);
     let mut model = Model::new("h".into(), Duration::from_secs(1), (0, 0));
     let mut derived = Derived::default();

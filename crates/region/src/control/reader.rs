@@ -163,5 +163,5 @@ pub fn assemble_schema(
     if SchemaId::of(text) != entry.id {
         return Err(wrong("does not hash to its id"));
     }
-    Schema::parse(text).map_err(|error| ControlError::Schema { id: entry.id.to_string(), error })
+    Schema::read(text).map_err(|error| ControlError::Schema { id: entry.id.to_string(), error })
 }

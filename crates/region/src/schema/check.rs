@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The rules of docs/format/schema.md. Cost is linear in fields, columns and slots; nothing recurses.
 
-use super::{Field, Group, Kind, Metric, Place, Rule, Schema, SchemaError, Type};
+use super::{Field, Group, Kind, Metric, Place, Rule, Schema, SchemaError, Sum, Type};
 use crate::limits::{
     GUARDED_SLOTS, MAX_COLUMNS, MAX_FIELDS, MAX_GROUPS, MAX_HELP_BYTES, MAX_HISTOGRAM_BUCKETS, MAX_KEY_BYTES,
     MAX_KEY_PARTS, MAX_LABEL_VALUE_BYTES, MAX_LABELS, MAX_NAME_BYTES, MAX_REGION_BLOCKS, MAX_UNIT_BYTES,
 };
 use crate::table::KeyType;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 type Checked = Result<(), Rule>;
@@ -34,7 +34,8 @@ pub(super) fn schema(schema: &Schema) -> Result<(), SchemaError> {
         }
         overlaps(number, group)?;
     }
-    duplicates(schema)
+    duplicates(schema)?;
+    sums(schema)
 }
 
 fn limit(what: &'static str, limit: usize, got: usize) -> Checked {
@@ -117,6 +118,7 @@ fn field(group: &Group, field: &Field) -> Checked {
     stored_type(group, field)?;
     array(field)?;
     labels(group, field)?;
+    sum(group, field)?;
     place(group, field)
 }
 
@@ -172,12 +174,35 @@ fn array(field: &Field) -> Checked {
     values.iter().try_for_each(|value| label_value(value))
 }
 
-fn labels(group: &Group, field: &Field) -> Checked {
-    limit("MAX_LABELS", MAX_LABELS, field.labels.len())?;
-    for (name, value) in &field.labels {
+/// A field's sum, by itself.
+fn sum(group: &Group, field: &Field) -> Checked {
+    let Some(sum) = &field.sum else { return Ok(()) };
+    let is_whole = match field.metric {
+        Metric::Counter => field.kind == Type::U64,
+        Metric::Gauge => matches!(field.kind, Type::U64 | Type::I64),
+        Metric::Histogram | Metric::Info => false,
+    };
+    if !is_whole || field.array.is_none() || sum.name == field.name {
+        return Err(Rule::Sum);
+    }
+    metric_name(field.sum_name(sum))?;
+    limit("MAX_HELP_BYTES", MAX_HELP_BYTES, sum.help.len())?;
+    constant_labels(field.sum_labels(sum))?;
+    let mut keys = group.key.iter().filter(|part| field.sum_labels(sum).contains_key(&part.name));
+    keys.next().map_or(Ok(()), |part| Err(Rule::DuplicateLabel(part.name.clone())))
+}
+
+fn constant_labels(labels: &BTreeMap<String, String>) -> Checked {
+    limit("MAX_LABELS", MAX_LABELS, labels.len())?;
+    for (name, value) in labels {
         label_name(name)?;
         label_value(value)?;
     }
+    Ok(())
+}
+
+fn labels(group: &Group, field: &Field) -> Checked {
+    constant_labels(&field.labels)?;
     let reserved = crate::labels::reserved(field.metric);
     let mut names: HashSet<&str> = field.labels.keys().map(String::as_str).collect();
     let added =
@@ -256,6 +281,45 @@ fn duplicates(schema: &Schema) -> Result<(), SchemaError> {
             if !seen.insert(series_hash(group, field, element)) {
                 return Err(SchemaError::new(Place::Field(number, field.name.clone()), Rule::DuplicateSeries));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Parts of a sum must be alike, and each element one of them; what is shown has another name.
+fn sums(schema: &Schema) -> Result<(), SchemaError> {
+    let live = || schema.groups.iter().enumerate().filter(|(_, group)| group.twin_of.is_none());
+    let fields = || live().flat_map(|(number, group)| group.fields.iter().map(move |field| (number, group, field)));
+    if fields().all(|(.., field)| field.sum.is_none()) {
+        return Ok(());
+    }
+    let shown: HashSet<&str> = fields()
+        .filter(|(.., field)| !field.sum.as_ref().is_some_and(Sum::replaces))
+        .map(|(.., field)| field.name.as_str())
+        .collect();
+    let mut first: HashMap<_, (&Group, &Field)> = HashMap::new();
+    let mut elements = HashSet::new();
+    for (number, group, field) in fields() {
+        let Some(sum) = &field.sum else { continue };
+        let name = field.sum_name(sum);
+        let refused = |rule| Err(SchemaError::new(Place::Field(number, field.name.clone()), rule));
+        if shown.contains(name) {
+            return refused(Rule::Sum);
+        }
+        let series = (name, field.sum_labels(sum));
+        let (of, like) = *first.entry(series).or_insert((group, field));
+        let label = |field: &'_ Field| field.array.as_ref().map(|array| array.label.clone());
+        #[allow(clippy::float_cmp, reason = "the same in all parts")]
+        let is_alike = (like.metric, like.kind, &like.unit, label(like), &of.key)
+            == (field.metric, field.kind, &field.unit, label(field), &group.key)
+            && like.scale == field.scale
+            && like.sum.as_ref().is_some_and(|other| other.handed_over == sum.handed_over);
+        let array = field.array.iter();
+        let is_new = array
+            .flat_map(|array| (0..array.count).map(|at| array.value(at)))
+            .all(|element| elements.insert((series, element)));
+        if !is_alike || !is_new {
+            return refused(Rule::Parts(name.into()));
         }
     }
     Ok(())

@@ -60,6 +60,12 @@ pub enum Rule {
     TextBytes,
     #[error("`histogram` is required for histograms and for nothing else, with 0 <= grouping_power < max_power <= 64")]
     Histogram,
+    #[error(
+        "a sum is of an array's whole numbers (u64; of gauges i64, too), and has another name than every field that is shown"
+    )]
+    Sum,
+    #[error("parts of the sum `{}` differ in metric, type, unit, scale, array, key or `handed_over`, or are one element", .0.escape_debug())]
+    Parts(String),
     #[error("`scale` must be finite and more than 0")]
     Scale,
     #[error("an array needs at least one element")]
@@ -99,6 +105,7 @@ impl Rule {
             Self::Twin => "bad_twin",
             Self::Type { .. } | Self::Narrow => "bad_type",
             Self::Histogram => "bad_histogram",
+            Self::Sum | Self::Parts(_) => "bad_sum",
             Self::Scale => "bad_scale",
             Self::Array => "bad_array",
             Self::Outside { .. } => "out_of_group",

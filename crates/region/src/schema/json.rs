@@ -4,6 +4,7 @@
 //! Derived readers also take a list for a structure, `null` for an absent value and the last of two equal keys; docs/format/schema.md refuses all three,
 //! so that one text cannot mean two things to two readers.
 
+use super::{Place, Rule, Schema, SchemaError};
 use crate::number::decimal;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
@@ -12,6 +13,20 @@ use std::collections::btree_map::Entry;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
+
+/// A schema that is not checked yet, and the first key in it that is not known.
+pub(super) fn read(json: &str) -> Result<(Schema, Option<String>), SchemaError> {
+    let refused = |error: serde_json::Error| SchemaError::new(Place::Schema, Rule::Json(error.to_string()));
+    let mut unknown = None;
+    let mut note = |path: serde_ignored::Path<'_>| {
+        unknown.get_or_insert_with(|| path.to_string());
+    };
+    let mut reader = serde_json::Deserializer::from_str(json);
+    let Object(schema) =
+        Object::<Schema>::deserialize(serde_ignored::Deserializer::new(&mut reader, &mut note)).map_err(refused)?;
+    reader.end().map_err(refused)?;
+    Ok((schema, unknown))
+}
 
 /// A structure that is written as an object and as nothing else.
 pub(super) struct Object<T>(pub(super) T);
@@ -71,6 +86,13 @@ pub(super) fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTree
         }
     }
     deserializer.deserialize_map(Labels)
+}
+
+/// Labels that may be absent but not `null`.
+pub(super) fn some_labels<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<BTreeMap<String, String>>, D::Error> {
+    labels(deserializer).map(Some)
 }
 
 /// serde_json's compact form, but with large doubles as `1e16` where it prints `1e+16`.

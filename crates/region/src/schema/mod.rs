@@ -45,7 +45,6 @@ impl fmt::Debug for SchemaId {
 
 /// A class: groups of blocks, in the order in which they stand in a region.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Schema {
     /// Class name.
     pub name: String,
@@ -87,7 +86,6 @@ pub enum Acquisition {
 
 /// Consecutive blocks of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Group {
     /// Kind of the blocks.
     pub kind: Kind,
@@ -158,7 +156,6 @@ impl Type {
 
 /// Repetition of a field, for example per CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Array {
     /// Label that tells the elements apart.
     pub label: String,
@@ -182,9 +179,39 @@ impl Array {
     }
 }
 
+/// What the elements of an array add up to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sum {
+    /// Metric name; empty: the field's own, and the elements are not shown beside their sum.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// One sentence; empty: the field's.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub help: String,
+    /// Constant labels; absent: the field's.
+    #[serde(default, deserialize_with = "json::some_labels", skip_serializing_if = "Option::is_none")]
+    pub labels: Option<BTreeMap<String, String>>,
+    /// An element that goes hands what it has counted to another one, as CPUs do with some of theirs: what falls there is not lost.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub handed_over: bool,
+}
+
+impl Sum {
+    /// A sum of another name than its field, which is shown beside it.
+    #[must_use]
+    pub fn beside(name: &str, help: &str) -> Self {
+        Self { name: name.into(), help: help.into(), ..Self::default() }
+    }
+
+    /// Whether the elements are not shown.
+    #[must_use]
+    pub fn replaces(&self) -> bool {
+        self.name.is_empty()
+    }
+}
+
 /// One metric in a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Field {
     /// Metric name.
     pub name: String,
@@ -220,6 +247,9 @@ pub struct Field {
     /// Shape; histograms only.
     #[serde(default, deserialize_with = "json::some_object", skip_serializing_if = "Option::is_none")]
     pub histogram: Option<Shape>,
+    /// What its elements add up to.
+    #[serde(default, deserialize_with = "json::some_object", skip_serializing_if = "Option::is_none")]
+    pub sum: Option<Sum>,
 }
 
 /// Whether a text can name a class, a region or a metric.
@@ -268,6 +298,7 @@ impl Field {
             resolution_ns: 0,
             array: None,
             histogram: None,
+            sum: None,
         }
     }
 
@@ -285,6 +316,26 @@ impl Field {
             (None, Type::Text) => self.bytes as usize / 8,
             _ => 1,
         }
+    }
+}
+
+impl Field {
+    /// Name of its sum.
+    #[must_use]
+    pub fn sum_name<'a>(&'a self, sum: &'a Sum) -> &'a str {
+        if sum.replaces() { &self.name } else { &sum.name }
+    }
+
+    /// Help of its sum.
+    #[must_use]
+    pub fn sum_help<'a>(&'a self, sum: &'a Sum) -> &'a str {
+        if sum.help.is_empty() { &self.help } else { &sum.help }
+    }
+
+    /// Constant labels of its sum.
+    #[must_use]
+    pub fn sum_labels<'a>(&'a self, sum: &'a Sum) -> &'a BTreeMap<String, String> {
+        sum.labels.as_ref().unwrap_or(&self.labels)
     }
 }
 
@@ -330,13 +381,25 @@ impl Group {
 }
 
 impl Schema {
-    /// Parses and checks.
+    /// Parses and checks; a key that is not known is refused, since it may be a known one misspelt.
     ///
     /// # Errors
     /// [`SchemaError`] with the place and the rule that is broken.
     pub fn parse(json: &str) -> Result<Self, SchemaError> {
-        let json::Object(schema): json::Object<Self> =
-            serde_json::from_str(json).map_err(|e| SchemaError::new(Place::Schema, Rule::Json(e.to_string())))?;
+        let (schema, unknown) = json::read(json)?;
+        if let Some(key) = unknown {
+            return Err(SchemaError::new(Place::Schema, Rule::Json(format!("unknown key `{}`", key.escape_debug()))));
+        }
+        schema.check()?;
+        Ok(schema)
+    }
+
+    /// As [`Schema::parse`] for whoever reads what an agent has accepted, which may be newer: keys that are not known are passed over.
+    ///
+    /// # Errors
+    /// [`SchemaError`] with the place and the rule that is broken.
+    pub fn read(json: &str) -> Result<Self, SchemaError> {
+        let (schema, _) = json::read(json)?;
         schema.check()?;
         Ok(schema)
     }

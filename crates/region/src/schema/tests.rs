@@ -76,6 +76,21 @@ fn rules_are_told_apart() {
 }
 
 #[test]
+fn readers_pass_over_keys_that_they_do_not_know() {
+    let known = with_fields(
+        "plain",
+        r#"{"name":"a","metric":"gauge","type":"u64","array":{"label":"cpu","count":2,"stride":1},"sum":{}}"#,
+    );
+    let newer = known
+        .replace(r#""sum":{"#, r#""later":[{"x":null}],"sum":{"rounded":true"#)
+        .replace(r#""stride":1"#, r#""stride":1,"order":"down""#)
+        .replace(r#"{"name":"t""#, r#"{"since":7,"name":"t""#);
+    assert_eq!(Schema::read(&newer).unwrap(), Schema::parse(&known).unwrap());
+    assert!(refused(&newer).to_string().contains("unknown key `since`"), "{}", refused(&newer));
+    assert!(Schema::read(&format!("{newer}x")).is_err());
+}
+
+#[test]
 fn limits_have_names() {
     let name = "a".repeat(129);
     let json = with_fields("plain", &format!(r#"{{"name":"{name}","metric":"gauge","type":"u64"}}"#));
