@@ -21,6 +21,7 @@ use onlooker_region::Block;
 use onlooker_region::guard::commit;
 use onlooker_region::limits::FIRST_PROGRAM_REGION;
 use onlooker_store::Store;
+use onlooker_testbed::until;
 use onlooker_transport::clock::{Moment, Relation, steady_ns};
 use onlooker_transport::drive::read_host;
 use onlooker_transport::reader::{Frames, Limits, Session};
@@ -354,6 +355,13 @@ fn who_has_too_many_values_decoded_waits_and_nobody_else() {
         assert_eq!(over(shown), [("programs", "values_per_s")]);
         assert_eq!(shown.entities.series(), 2 + 1 + 1 + 124, "it stays as it was");
     });
+    // What has no track yet when a controller ends is not kept.
+    let store = world.keeper.as_ref().unwrap().store();
+    until("its track", || {
+        let store = store.lock().unwrap();
+        store.tracks().any(|(.., meta)| Meta::unpack(meta).unwrap().region == "noise").then_some(())
+    });
+    drop(store);
     let all = world.end();
     let of = |region: &str| &all[&("mallory".into(), region.into())];
     assert_eq!(*of("node"), [(61, BTreeSet::new())], "the agent's own are decoded all the same");

@@ -140,10 +140,13 @@ impl Top {
         let read = |name: &str| fs::read_to_string(self.file(name)).ok().filter(|text| text.ends_with('\n'));
         let after = until("its end", || read("after"));
         assert_eq!(read("before"), Some(after), "the terminal's settings are given back");
-        let raw = self.shown().raw;
-        let (came, went) = (raw.rfind("\u{1b}[?1049h"), raw.rfind("\u{1b}[?1049l"));
-        assert!(came.is_some() && came < went, "the screen is given back");
-        assert!(raw.rfind("\u{1b}[?25l") < raw.rfind("\u{1b}[?25h"), "so is the cursor");
+        // The terminal may tell the last of it later.
+        until("the screen and the cursor are given back", || {
+            let raw = self.shown().raw;
+            let (came, went) = (raw.rfind("\u{1b}[?1049h"), raw.rfind("\u{1b}[?1049l"));
+            let is_cursor_back = raw.rfind("\u{1b}[?25l") < raw.rfind("\u{1b}[?25h");
+            (came.is_some() && came < went && is_cursor_back).then_some(())
+        });
         read("status").unwrap().trim().parse().unwrap()
     }
 }
