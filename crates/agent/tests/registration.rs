@@ -251,16 +251,22 @@ fn a_descriptor_whose_close_waits_holds_up_nobody_else() {
             }
         });
         let agent = place.start();
-        let (_peers, sockets): (Vec<_>, Vec<_>) = (0..3).map(|_| lingering()).unzip();
+        let (peers, sockets): (Vec<_>, Vec<_>) = (0..3).map(|_| lingering()).unzip();
         let attacker = Client::silent(&agent.socket);
-        for socket in sockets {
+        let closing = sockets.into_iter().map(|socket| {
             // A refused program's connection may be closed by now.
             let _ = attacker.send(b"x", Some(socket.as_fd()));
-        }
+            // Whoever closes last waits: it may be this one.
+            std::thread::spawn(move || drop(socket))
+        });
+        let closing: Vec<_> = closing.collect();
         drop(attacker);
         // Fails for want of an answer within PATIENCE, which is shorter than what the sockets linger.
         let other = Client::silent(&agent.socket).ask(&json!({"op": "hello", "version": 1}));
         assert_eq!(other["ok"] == true, allowed, "{other}");
+        // Their ends are reset: nobody waits any more.
+        drop(peers);
+        closing.into_iter().for_each(|closing| closing.join().unwrap());
     }
 }
 
