@@ -434,7 +434,7 @@ mod tests {
     }
 
     fn ask(tracks: &Tracks, tag: u64) {
-        let key = crate::series::EntityKey { region: tag, group: 0, row: None };
+        let key = onlooker_series::series::EntityKey { region: tag, group: 0, row: None };
         tracks.define(tag, vec![Kind::Integer; COLUMNS], Meta::of("host", key, "region", &[]), 1_000_000_000);
     }
 

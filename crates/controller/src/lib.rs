@@ -7,20 +7,16 @@
 
 pub mod config;
 pub mod connect;
-pub mod derive;
 pub mod discovery;
 pub mod engine;
-pub mod families;
 pub mod fleet;
 pub mod http;
 pub mod keep;
 pub mod meta;
 mod processor;
-pub mod series;
 pub mod service;
 mod sink;
 pub mod target;
-pub mod text;
 pub mod trial;
 mod ways;
 

@@ -6,9 +6,9 @@
 
 use std::borrow::Cow;
 
+use onlooker_series::series::{EntityKey, Form, Series};
+use onlooker_store::Kind;
 use serde::{Deserialize, Serialize};
-
-use crate::series::{EntityKey, Series};
 
 /// Largest description, unpacked, bytes.
 const MAX_BYTES: usize = 64 << 20;
@@ -77,6 +77,16 @@ impl Meta {
         plain.push(b',');
         move |bytes| bytes.starts_with(&packed) || bytes.starts_with(&plain)
     }
+}
+
+/// Kinds of the columns that the store keeps of an entity.
+#[must_use]
+pub fn kinds(series: &[Series]) -> Vec<Kind> {
+    let kinds = series.iter().flat_map(|series| {
+        let kind = if series.form == Form::Float { Kind::Float } else { Kind::Integer };
+        std::iter::repeat_n(kind, series.form.words())
+    });
+    kinds.collect()
 }
 
 fn front(host: &str) -> Vec<u8> {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Numbers as text: exact for machines, short for people; durations both ways.
 
-use onlooker_region::columns::Value;
 use std::time::Duration;
 
 /// The format's decimal text (schema.md); as Prometheus writes what is no number.
@@ -14,16 +13,6 @@ pub(crate) fn decimal(value: f64) -> String {
         "+Inf".into()
     } else {
         "-Inf".into()
-    }
-}
-
-/// A value for machines: integers that are not scaled exactly, everything else as [`decimal`].
-#[allow(clippy::float_cmp)] // the scale is exactly 1 unless given
-pub(crate) fn exact(value: &Value, scale: f64) -> String {
-    match value {
-        Value::U64(number) if scale == 1.0 => number.to_string(),
-        Value::I64(number) if scale == 1.0 => number.to_string(),
-        other => decimal(other.scaled(scale)),
     }
 }
 
@@ -140,14 +129,6 @@ mod tests {
             let back: f64 = decimal(*value).parse().unwrap();
             assert!(back.to_bits() == value.to_bits() || value.is_nan());
         });
-    }
-
-    #[test]
-    fn integers_are_exact_unless_scaled() {
-        assert_eq!(exact(&Value::U64(u64::MAX), 1.0), "18446744073709551615");
-        assert_eq!(exact(&Value::I64(i64::MIN), 1.0), "-9223372036854775808");
-        assert_eq!(exact(&Value::U64(3), 1e-9), "3e-9");
-        assert_eq!(exact(&Value::F64(2.0), 1.0), "2.0");
     }
 
     #[test]

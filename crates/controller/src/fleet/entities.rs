@@ -11,14 +11,13 @@ use std::sync::Arc;
 use onlooker_region::columns::Sample;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::{Acquisition, Metric};
+use onlooker_series::PATIENCE_READINGS;
+use onlooker_series::derive::{Derived, Given, Sum, Summed, is_same, row_of};
+use onlooker_series::rank::Rank;
+use onlooker_series::series::{EntityKey, Form, Series, describe, fill, labels_of};
 use onlooker_transport::reader::{Frame, Session};
 
 use super::quota::{Cost, Ledger, Limit, Quota, paid_ring_rows, row_bytes};
-use crate::derive::{Derived, Given, Sum, Summed, is_same, row_of};
-use crate::series::{EntityKey, Form, Series, describe, fill, labels_of};
-
-/// A row that does not come any more is shown so long, in readings: a block that is torn now and then must not make it flicker.
-pub(crate) const PATIENCE_READINGS: u64 = 16;
 
 /// Group numbers of sums begin here; a schema has far fewer groups.
 const SUMS: u32 = 1 << 31;
@@ -30,36 +29,6 @@ const BOOT_TIME: &str = "node_boot_time_seconds";
 const BOOT_TIME_HELP: &str = "Node boot time, in unixtime.";
 /// The boot time is worked out from two clocks, neither of them steady to the last: what is shown stays while it is no further from the truth than this.
 const BOOT_TIME_SLACK_S: f64 = 1.0;
-
-/// Which of several series of one name and labels is shown: the least. How values get there counts for the agent's own regions only; all of a program's are
-/// alike, whatever its schema says, and give way to the agent's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rank {
-    /// The agent's, by how the values get there.
-    Agents(u8),
-    /// The controller's own.
-    Controllers,
-    /// A program's: of two the older region stays, so that a newcomer takes over nothing. `since` grows with each region.
-    Programs {
-        /// Of the region.
-        since: u64,
-    },
-}
-
-impl Rank {
-    /// Of a series of this entity. `since` orders regions by their age.
-    #[must_use]
-    pub fn of(key: &EntityKey, acquisition: Acquisition, since: u64) -> Self {
-        match acquisition {
-            _ if key.is_own() => Self::Controllers,
-            _ if !key.is_vouched_for() => Self::Programs { since },
-            Acquisition::Computed => Self::Agents(0),
-            Acquisition::Published => Self::Agents(1),
-            Acquisition::Direct => Self::Agents(2),
-            Acquisition::Sampled => Self::Agents(3),
-        }
-    }
-}
 
 /// An entity's last row.
 #[derive(Clone, Debug)]

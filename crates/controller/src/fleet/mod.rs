@@ -26,8 +26,7 @@ use tokio::sync::watch;
 
 use crate::sink::State;
 use crate::target::Target;
-pub(crate) use entities::PATIENCE_READINGS;
-pub use entities::{Entities, Entity, Rank};
+pub use entities::{Entities, Entity};
 pub use quota::{Excess, Ledger, Limit, Over, Quota, Whose};
 pub use sink::{Clock, FleetSink};
 

@@ -17,10 +17,10 @@ use super::utc::Utc;
 use super::{Fleet, Region, Shown, ShownGap};
 use crate::discovery::Say;
 use crate::keep::{Counters, Tracks};
-use crate::meta::Meta;
-use crate::series::{EntityKey, Series, kinds};
+use crate::meta::{Meta, kinds};
 use crate::sink::{Gap, Reading, Sink, State};
 use crate::target::Target;
+use onlooker_series::series::{EntityKey, Series};
 
 /// A gap that goes on is stored in pieces of this length, ns.
 const MAX_GAP_PIECE_NS: u64 = 10_000_000_000;

@@ -4,9 +4,7 @@
 use onlooker_region::guard::commit;
 use onlooker_region::schema::Acquisition;
 
-use super::Rank;
 use super::fixture::{AHEAD_NS, BOOTSTRAP_NS, Host, Region, World};
-use crate::series::EntityKey;
 
 const LOAD: &str = r#"{"name":"node_load","groups":[{"kind":"guarded","acquisition":"sampled","blocks":1,"fields":[
     {"name":"node_load1","metric":"gauge","type":"u64"}]}]}"#;
@@ -81,27 +79,6 @@ fn of_two_programs_the_older_stays_and_a_row_follows_itself() {
     row(&older, 2, 8);
     world.read("a", &host);
     assert_eq!(world.shown("a")[text], 8.0, "at once");
-}
-
-#[test]
-fn ranks_are_the_agents_word() {
-    let key =
-        |region: u32| EntityKey { region: onlooker_region::Identity::first(region, 5).word(), group: 0, row: None };
-    let own = EntityKey { region: EntityKey::OWN_REGION, group: 0, row: None };
-    let agents = |acquisition| Rank::of(&key(255), acquisition, 9);
-    let program = |acquisition, since| Rank::of(&key(256), acquisition, since);
-    use Acquisition::{Computed, Direct, Published, Sampled};
-    let order = [
-        agents(Computed),
-        agents(Published),
-        agents(Direct),
-        agents(Sampled),
-        Rank::of(&own, Computed, 0),
-        program(Direct, 0),
-        program(Computed, 1),
-    ];
-    assert!(order.is_sorted() && order.windows(2).all(|pair| pair[0] != pair[1]));
-    assert_eq!(program(Computed, 3), program(Sampled, 3));
 }
 
 fn error_and_newest_ns(world: &World) -> (u64, u64) {

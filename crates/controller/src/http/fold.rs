@@ -9,8 +9,8 @@
 
 use onlooker_region::schema::Metric;
 
-use crate::fleet::Rank;
-use crate::series::{Form, Series};
+use onlooker_series::rank::Rank;
+use onlooker_series::series::{Form, Series};
 
 /// Of the time between two points: more, and it is the gap's time and not the values' own. One reading that is missing is half of it.
 const MAX_MISSING: f64 = 2.0 / 3.0;
@@ -316,7 +316,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn series(metric: Metric, form: Form) -> Series {
-        let labels = crate::text::Labels::from(Vec::new());
+        let labels = onlooker_series::text::Labels::from(Vec::new());
         Series {
             name: "x".into(),
             labels,

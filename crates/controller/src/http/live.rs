@@ -27,7 +27,7 @@ use super::hosts::state_name;
 use super::limits::{Full, Limits, Place, Refusal, STREAM_WORDS};
 use super::series::value;
 use crate::fleet::{Entities, Host, Shown, ShownGap};
-use crate::series::EntityKey;
+use onlooker_series::series::EntityKey;
 
 const DEFAULT_EVERY_MS: f64 = 100.0;
 const LEAST_EVERY_MS: f64 = 10.0;

@@ -3,7 +3,7 @@
 //!
 //! Text format 0.0.4, or OpenMetrics 1.0 for who accepts it. No timestamps: a scrape gets what is known now, and a host that has not been read for a while leaves
 //! (`onlooker_host_up` says so), as one that Prometheus could not scrape. Nothing is there twice, whatever the watched programs call their metrics: the
-//! controller's own come first, then those of the hosts' agents, then programs'; what a name is, [`crate::families`] decides. What is left out is counted.
+//! controller's own come first, then those of the hosts' agents, then programs'; what a name is, [`onlooker_series::families`] decides. What is left out is counted.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -17,23 +17,25 @@ use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
 use onlooker_region::columns::Value;
 use onlooker_region::schema::Metric;
+use onlooker_series::exposition::{Format, labels_text, number, samples};
+use onlooker_series::families::{Claims, Names};
+use onlooker_series::series::Series;
 use onlooker_transport::clock::{Moment, steady_ns};
 
 use super::Shared;
-use crate::families::{Claims, Names};
 use crate::fleet::{Host, Region, Shown};
-use crate::series::{Series, escape};
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 pub(super) async fn metrics(State(shared): State<Shared>, headers: HeaderMap) -> impl IntoResponse {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let open = accept.contains("application/openmetrics-text");
-    let mut families = Families { open, ..Families::default() };
+    let is_open = accept.contains("application/openmetrics-text");
+    let format = if is_open { Format::OpenMetrics } else { Format::Text };
+    let mut families = Families { format, ..Families::default() };
     own(&shared, &mut families);
     families.hosts(&shared.fleet.hosts());
-    ([(header::CONTENT_TYPE, if open { OPEN_METRICS } else { TEXT })], families.write())
+    ([(header::CONTENT_TYPE, if is_open { OPEN_METRICS } else { TEXT })], families.write())
 }
 
 /// What programs have called as somebody else's metric.
@@ -87,7 +89,7 @@ struct Families {
     families: BTreeMap<String, Family>,
     names: Names,
     hasher: RandomState,
-    open: bool,
+    format: Format,
 }
 
 impl Families {
@@ -133,7 +135,7 @@ impl Families {
     /// The family of a name, unless it is another type's or its samples would be called as another family's.
     fn family(&mut self, name: &str, metric: Metric, help: &str) -> Option<&mut Family> {
         if !self.families.contains_key(name) {
-            if !self.names.take(name, declared(name, metric, self.open).0, metric) {
+            if !self.names.take(name, self.format.declared(name, metric).0, metric) {
                 return None;
             }
             let family = Family { metric, help: help.to_owned(), lines: String::new(), seen: HashSet::new() };
@@ -151,29 +153,13 @@ impl Families {
         if !family.seen.insert(hash) {
             return false;
         }
-        let lines = &mut family.lines;
-        let written = match value {
-            Value::Histogram { buckets, shape, sum } => {
-                let count = buckets.iter().fold(0u64, |all, count| all.wrapping_add(*count));
-                for bucket in shape.cumulative(buckets, series.scale) {
-                    let labels = self::labels(series.labels.iter(), Some(bucket.le));
-                    let _ = writeln!(lines, "{name}_bucket{labels} {}", bucket.count);
-                }
-                let all = self::labels(series.labels.iter(), Some(f64::INFINITY));
-                let sum = Value::U64(*sum).scaled(series.scale);
-                writeln!(lines, "{name}_bucket{all} {count}\n{name}_sum{labels} {sum}\n{name}_count{labels} {count}")
-            }
-            Value::U64(number) if is_plain(series.scale) => writeln!(lines, "{name}{labels} {number}"),
-            Value::I64(number) if is_plain(series.scale) => writeln!(lines, "{name}{labels} {number}"),
-            other => writeln!(lines, "{name}{labels} {}", number(other.scaled(series.scale))),
-        };
-        debug_assert!(written.is_ok(), "a String takes everything");
+        samples(&mut family.lines, name, labels, value, series.scale);
         true
     }
 
     fn own(&mut self, name: &str, metric: Metric, help: &str, labels: &[(&str, &str)], value: f64) {
         let labels: BTreeMap<&str, &str> = labels.iter().copied().collect();
-        let labels = self::labels(labels.into_iter(), None);
+        let labels = labels_text(labels);
         let hash = self.hasher.hash_one(&labels);
         if let Some(family) = self.family(name, metric, help)
             && family.seen.insert(hash)
@@ -183,70 +169,17 @@ impl Families {
     }
 
     fn write(&self) -> String {
-        let open = self.open;
         let mut text = String::new();
         // One whose host went meanwhile has no samples.
         for (name, family) in self.families.iter().filter(|(_, family)| !family.lines.is_empty()) {
-            let (name, kind) = declared(name, family.metric, open);
-            if !family.help.is_empty() {
-                let mut help = String::new();
-                if open {
-                    escape(&family.help, &mut help);
-                } else {
-                    help = family.help.replace('\\', "\\\\").replace('\n', "\\n");
-                }
-                let _ = writeln!(text, "# HELP {name} {help}");
-            }
-            let _ = writeln!(text, "# TYPE {name} {kind}\n{}", family.lines.trim_end());
+            self.format.head(&mut text, name, family.metric, &family.help);
+            text.push_str(&family.lines);
         }
-        if open {
+        if self.format == Format::OpenMetrics {
             text.push_str("# EOF\n");
         }
         text
     }
-}
-
-fn is_plain(scale: f64) -> bool {
-    scale.to_bits() == 1f64.to_bits()
-}
-
-/// Name and type as the header lines have them.
-fn declared(name: &str, metric: Metric, open: bool) -> (&str, &'static str) {
-    match (metric, open) {
-        (Metric::Counter, false) => (name, "counter"),
-        // OpenMetrics: a counter's samples are called as its family with `_total`, an info's with `_info`.
-        (Metric::Counter, true) => name.strip_suffix("_total").map_or((name, "unknown"), |family| (family, "counter")),
-        (Metric::Info, true) => name.strip_suffix("_info").map_or((name, "gauge"), |family| (family, "info")),
-        (Metric::Gauge, _) | (Metric::Info, false) => (name, "gauge"),
-        (Metric::Histogram, _) => (name, "histogram"),
-    }
-}
-
-fn number(value: f64) -> String {
-    if value.is_nan() {
-        "NaN".into()
-    } else if value.is_infinite() {
-        if value > 0.0 { "+Inf".into() } else { "-Inf".into() }
-    } else {
-        value.to_string()
-    }
-}
-
-fn labels<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>, le: Option<f64>) -> String {
-    let mut text = String::new();
-    let mut put = |name: &str, value: &str| {
-        text.push(if text.is_empty() { '{' } else { ',' });
-        text.push_str(name);
-        text.push_str("=\"");
-        escape(value, &mut text);
-        text.push('"');
-    };
-    labels.for_each(|(name, value)| put(name, value));
-    le.iter().for_each(|le| put("le", &number(*le)));
-    if !text.is_empty() {
-        text.push('}');
-    }
-    text
 }
 
 #[allow(clippy::cast_precision_loss)] // Prometheus' values are doubles
@@ -340,8 +273,8 @@ fn own(shared: &Shared, families: &mut Families) {
 mod tests {
     use super::*;
 
-    fn written(open: bool, families: &[(&str, Metric)]) -> String {
-        let mut all = Families { open, ..Families::default() };
+    fn written(format: Format, families: &[(&str, Metric)]) -> String {
+        let mut all = Families { format, ..Families::default() };
         for (name, metric) in families {
             all.own(name, *metric, "", &[("instance", "a")], 1.0);
             all.own(name, *metric, "", &[("instance", "a")], 2.0);
@@ -352,16 +285,16 @@ mod tests {
     #[test]
     fn nothing_is_there_twice() {
         use Metric::{Counter, Gauge, Histogram, Info};
-        let text = written(false, &[("a_total", Counter), ("a_total", Gauge), ("b", Gauge)]);
+        let text = written(Format::Text, &[("a_total", Counter), ("a_total", Gauge), ("b", Gauge)]);
         assert_eq!(text, "# TYPE a_total counter\na_total{instance=\"a\"} 1\n# TYPE b gauge\nb{instance=\"a\"} 1\n");
         // A histogram's samples have names of their own.
         for (first, second) in [(("h", Histogram), ("h_sum", Gauge)), (("h_bucket", Gauge), ("h", Histogram))] {
-            assert_eq!(written(false, &[first, second]).matches("# TYPE").count(), 1);
+            assert_eq!(written(Format::Text, &[first, second]).matches("# TYPE").count(), 1);
         }
         // OpenMetrics names a counter's family without `_total`, an info's without `_info`.
         for second in [("a", Gauge), ("a_info", Info)] {
-            assert_eq!(written(true, &[("a_total", Counter), second]).matches("# TYPE").count(), 1);
-            assert_eq!(written(false, &[("a_total", Counter), second]).matches("# TYPE").count(), 2);
+            assert_eq!(written(Format::OpenMetrics, &[("a_total", Counter), second]).matches("# TYPE").count(), 1);
+            assert_eq!(written(Format::Text, &[("a_total", Counter), second]).matches("# TYPE").count(), 2);
         }
     }
 

@@ -22,9 +22,9 @@ use super::answer::{Failure, Wanted, ms, ns, number, one, parameters};
 use super::fold::{Fold, Missing, Point, Source};
 use super::limits::{Limits, Refusal};
 use super::turns::Gone;
-use crate::fleet::Rank;
 use crate::meta::Meta;
-use crate::series::{Form, Series};
+use onlooker_series::rank::Rank;
+use onlooker_series::series::{Form, Series};
 
 const DEFAULT_POINTS: f64 = 1_000.0;
 const MAX_POINTS: f64 = 5_000.0;

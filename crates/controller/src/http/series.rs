@@ -13,7 +13,7 @@ use super::Shared;
 use super::answer::{Failure, ms, number, one, parameters};
 use super::search::Search;
 use crate::fleet::Entity;
-use crate::series::Series;
+use onlooker_series::series::Series;
 
 const DEFAULT_LIMIT: f64 = 200.0;
 const MAX_LIMIT: f64 = 10_000.0;

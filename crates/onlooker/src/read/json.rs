@@ -250,7 +250,7 @@ pub(super) fn names(out: &mut impl Write, names: &BTreeMap<&str, Named>) -> io::
 mod tests {
     use super::*;
     use crate::read::{fixture, samples};
-    use onlooker_controller::derive::Derived;
+    use onlooker_series::derive::Derived;
     use std::time::Duration;
 
     fn told(host: &fixture::Host) -> Bootstrapped {

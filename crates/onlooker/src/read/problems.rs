@@ -134,7 +134,7 @@ pub(super) fn verdict(session: &Session, patterns: &[String], got: impl Fn(&str)
 mod tests {
     use super::*;
     use crate::read::{fixture, samples};
-    use onlooker_controller::derive::Derived;
+    use onlooker_series::derive::Derived;
 
     fn verdict_of(session: &Session, patterns: &[&str]) -> End {
         let patterns: Vec<String> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();

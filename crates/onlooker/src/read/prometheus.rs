@@ -3,13 +3,12 @@
 
 use super::directory::type_name;
 use super::samples::{Collected, Row};
-use crate::number::{decimal, exact};
-use onlooker_controller::families::{Claims, Names};
-use onlooker_controller::text::Text;
 use onlooker_region::columns::Value;
 use onlooker_region::schema::Metric;
+use onlooker_series::exposition::{Format, labels_text, samples};
+use onlooker_series::families::{Claims, Names};
+use onlooker_series::text::Text;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// A metric and its rows.
@@ -30,20 +29,17 @@ pub(super) fn write(out: &mut impl Write, collected: &Collected) -> io::Result<V
         }
     }
     for (name, Family { metric, help, rows }) in &families {
-        if !help.is_empty() {
-            writeln!(out, "# HELP {name} {}", help.replace('\\', "\\\\").replace('\n', "\\n"))?;
-        }
-        // Version 0.0.4 has no type for infos; they are gauges of 1.
-        writeln!(out, "# TYPE {name} {}", if *metric == Metric::Info { "gauge" } else { type_name(*metric) })?;
+        let mut text = String::new();
+        Format::Text.head(&mut text, name, *metric, help);
         for row in rows {
-            let mut labels = row.labels.clone();
-            if let Value::Text(text) = &row.value
-                && !text.is_empty()
-            {
-                labels.push(("value".into(), text.clone()));
-            }
-            sample(out, name, row, &labels, &series(&labels, None))?;
+            let infos = match &row.value {
+                Value::Text(text) if !text.is_empty() => Some(("value", text.as_str())),
+                _ => None,
+            };
+            let own = row.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            samples(&mut text, name, &labels_text(own.chain(infos)), &row.value, row.scale);
         }
+        out.write_all(text.as_bytes())?;
     }
     let notes = left_out.iter().map(|(name, count)| match families.get(*name) {
         Some(Family { metric, .. }) => {
@@ -72,56 +68,11 @@ fn families<'a>(collected: &Collected) -> BTreeMap<String, Family<'a>> {
     claims.map(|(name, metric, help)| (name.to_string(), Family { metric, help, rows: Vec::new() })).collect()
 }
 
-fn sample(
-    out: &mut impl Write,
-    name: &str,
-    row: &Row,
-    labels: &[(String, String)],
-    series_text: &str,
-) -> io::Result<()> {
-    let scale = row.scale;
-    let Value::Histogram { buckets, shape, sum } = &row.value else {
-        let value = if matches!(row.value, Value::Text(_)) { "1".to_owned() } else { exact(&row.value, scale) };
-        return writeln!(out, "{name}{series_text} {value}");
-    };
-    for bucket in shape.cumulative(buckets, scale) {
-        writeln!(out, "{name}_bucket{} {}", series(labels, Some(&decimal(bucket.le))), bucket.count)?;
-    }
-    let count = buckets.iter().fold(0u64, |sum, bucket| sum.wrapping_add(*bucket));
-    writeln!(out, "{name}_bucket{} {count}", series(labels, Some("+Inf")))?;
-    writeln!(out, "{name}_sum{series_text} {}", decimal(Value::U64(*sum).scaled(scale)))?;
-    writeln!(out, "{name}_count{series_text} {count}")
-}
-
-/// `{name="value",...}`, or nothing without labels.
-fn series(labels: &[(String, String)], le: Option<&str>) -> String {
-    let mut text = String::new();
-    for (name, value) in
-        labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain(le.map(|le| ("le", le)))
-    {
-        text.push(if text.is_empty() { '{' } else { ',' });
-        let _ = write!(text, "{name}=\"");
-        for c in value.chars() {
-            match c {
-                '\\' => text.push_str("\\\\"),
-                '"' => text.push_str("\\\""),
-                '\n' => text.push_str("\\n"),
-                other => text.push(other),
-            }
-        }
-        text.push('"');
-    }
-    if !text.is_empty() {
-        text.push('}');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::read::{fixture, samples};
-    use onlooker_controller::derive::Derived;
+    use onlooker_series::derive::Derived;
 
     fn exposition(session: &onlooker_transport::reader::Session, patterns: &[String]) -> (String, Vec<String>) {
         let mut out = Vec::new();
@@ -183,49 +134,5 @@ shop_version{pid="4321",program="my shop",value="v1 \"x\"\\\n"} 1
         host.region(12, "i", &[("value", "mine"), ("le", "mine")], info);
         let (text, _) = exposition(&fixture::read(&host), &["i".into()]);
         assert_eq!(text, "# TYPE i gauge\ni{exported_value=\"mine\",le=\"mine\"} 1\n");
-    }
-
-    #[test]
-    fn any_label_value_stays_within_its_quotes() {
-        bolero::check!().with_type::<String>().for_each(|value| {
-            let text = series(&[("a".into(), value.clone())], None);
-            let inner = text.strip_prefix("{a=\"").and_then(|rest| rest.strip_suffix("\"}")).unwrap();
-            let (mut back, mut chars) = (String::new(), inner.chars());
-            while let Some(c) = chars.next() {
-                assert!(c != '"' && c != '\n');
-                back.push(match c {
-                    '\\' => match chars.next().unwrap() {
-                        'n' => '\n',
-                        escaped => escaped,
-                    },
-                    other => other,
-                });
-            }
-            assert_eq!(back, *value);
-        });
-    }
-
-    #[test]
-    fn histograms_follow_the_formats_vectors() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format/vectors.json");
-        let vectors: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-        let cases = vectors["histogram_prometheus"].as_array().unwrap();
-        assert!(!cases.is_empty());
-        for case in cases {
-            let power = |key: &str| u8::try_from(case[key].as_u64().unwrap()).unwrap();
-            let shape = onlooker_region::histogram::Shape { grouping_power: power("g"), max_power: power("n") };
-            let mut buckets = vec![0u64; shape.buckets()];
-            for (index, count) in case["buckets"].as_object().unwrap() {
-                buckets[index.parse::<usize>().unwrap()] = count.as_str().unwrap().parse().unwrap();
-            }
-            let scale: f64 = case["scale"].as_str().unwrap().parse().unwrap();
-            let mut got: Vec<_> =
-                shape.cumulative(&buckets, scale).iter().map(|c| (decimal(c.le), c.count.to_string())).collect();
-            got.push(("+Inf".into(), buckets.iter().sum::<u64>().to_string()));
-            let expected: Vec<(String, String)> = serde_json::from_value(case["cumulative"].clone()).unwrap();
-            assert_eq!(got, expected, "{}", case["what"]);
-            let sum: u64 = case["sum"].as_str().unwrap().parse().unwrap();
-            assert_eq!(decimal(Value::U64(sum).scaled(scale)), case["scaled_sum"], "{}", case["what"]);
-        }
     }
 }

@@ -4,13 +4,13 @@
 //! Within limits of its own: a label is repeated for each sample, so a host could turn little memory into much text.
 
 use super::is_wanted;
-use onlooker_controller::derive::{Derived, Given, Sum, Summed};
-use onlooker_controller::fleet::Rank;
-use onlooker_controller::series::EntityKey;
 use onlooker_region::columns::{Sample, Value};
 use onlooker_region::control::RegionEntry;
 use onlooker_region::labels;
 use onlooker_region::schema::{Acquisition, Metric};
+use onlooker_series::derive::{Derived, Given, Sum, Summed};
+use onlooker_series::rank::Rank;
+use onlooker_series::series::EntityKey;
 use onlooker_transport::reader::Session;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -123,7 +123,7 @@ pub(crate) fn of_sample<'a>(entry: &'a RegionEntry, sample: &Sample<'a>, answere
         value: sample.value.clone(),
         time_ns: sample.time_ns,
         answered_ns,
-        row: onlooker_controller::derive::row_of(sample),
+        row: onlooker_series::derive::row_of(sample),
     }
 }
 

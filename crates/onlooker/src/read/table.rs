@@ -133,7 +133,7 @@ fn rate(row: &Row, relation: &Relation, rates: &Rates, next: &mut HashMap<String
 mod tests {
     use super::*;
     use crate::read::{fixture, samples};
-    use onlooker_controller::derive::Derived;
+    use onlooker_series::derive::Derived;
     use onlooker_transport::reader::Session;
 
     fn table(session: &Session, rates: Option<&mut Rates>) -> Vec<Vec<String>> {

@@ -5,7 +5,7 @@ use super::model::Model;
 use crate::host::{Connection, HostError, Options, Reading, Target};
 use crate::read::Due;
 use onlooker_bootstrap::Token;
-use onlooker_controller::derive::Derived;
+use onlooker_series::derive::Derived;
 use onlooker_transport::Error;
 use onlooker_transport::clock::steady_ns;
 use onlooker_transport::drive::DriveError;

@@ -6,10 +6,10 @@ use crate::number::with_unit;
 use crate::output::shown;
 use crate::read::directory::{acquisition_name, label_text, type_name};
 use crate::read::samples::Row;
-use onlooker_controller::derive::{Sum, row_of};
 use onlooker_region::columns::{Sample, Value};
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::Metric;
+use onlooker_series::derive::{Sum, row_of};
 
 /// Which place of a host's memory: the same from reading to reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

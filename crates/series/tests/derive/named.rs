@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use onlooker_controller::derive::{Derived, Fate};
 use onlooker_region::block::Identity;
 use onlooker_region::columns::Plan;
 use onlooker_region::control::RegionEntry;
+use onlooker_series::derive::{Derived, Fate};
 
 use crate::machine::{blocks_of, entry, parse, samples};
 
@@ -15,7 +15,7 @@ const CPUS: usize = 9;
 /// Name and type of a metric, and what its schema says of its sum.
 type Part<'a> = (&'a str, &'a str, &'a str);
 
-/// A region with `CPUS` CPUs, four a block, and what the controller makes of it.
+/// A region with `CPUS` CPUs, four a block, and what readers make of it.
 struct Region {
     plan: Plan,
     entry: RegionEntry,

@@ -17,7 +17,7 @@ use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::{self, Field, Schema};
 use onlooker_region::{Identity, SchemaId};
 
-use crate::fleet::PATIENCE_READINGS;
+use crate::PATIENCE_READINGS;
 use crate::series::group_number;
 use sums::Sums;
 pub use sums::{Sum, Summed};

@@ -12,9 +12,9 @@ use onlooker_region::control::RegionEntry;
 use onlooker_region::histogram::Shape;
 use onlooker_region::labels;
 use onlooker_region::schema::{Acquisition, Group, Metric, Schema};
-use onlooker_store::Kind;
 use serde::{Deserialize, Serialize};
 
+use crate::exposition::labels_text;
 use crate::text::{Labels, Text};
 
 /// Label that has an info's text.
@@ -117,18 +117,7 @@ impl Series {
     /// As Prometheus writes it, labels sorted.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut text = self.name.to_string();
-        for (number, (name, value)) in self.labels.iter().enumerate() {
-            text.push(if number == 0 { '{' } else { ',' });
-            text.push_str(name);
-            text.push_str("=\"");
-            escape(value, &mut text);
-            text.push('"');
-        }
-        if text.len() > self.name.len() {
-            text.push('}');
-        }
-        text
+        format!("{}{}", self.name, labels_text(self.labels.iter()))
     }
 
     /// Its words in a row.
@@ -157,18 +146,6 @@ impl Series {
     #[must_use]
     pub fn number(&self, row: &[u64]) -> Option<f64> {
         self.value(row).map(|value| value.scaled(self.scale))
-    }
-}
-
-/// Escapes a label value as the text format does.
-pub fn escape(value: &str, out: &mut String) {
-    for c in value.chars() {
-        match c {
-            '\\' => out.push_str("\\\\"),
-            '"' => out.push_str("\\\""),
-            '\n' => out.push_str("\\n"),
-            other => out.push(other),
-        }
     }
 }
 
@@ -241,16 +218,6 @@ pub fn fill(samples: &[Sample<'_>], row: &mut Vec<u64>) {
             }
         }
     }
-}
-
-/// Kinds of the columns that the store keeps of an entity.
-#[must_use]
-pub fn kinds(series: &[Series]) -> Vec<Kind> {
-    let kinds = series.iter().flat_map(|series| {
-        let kind = if series.form == Form::Float { Kind::Float } else { Kind::Integer };
-        std::iter::repeat_n(kind, series.form.words())
-    });
-    kinds.collect()
 }
 
 #[cfg(test)]
@@ -386,7 +353,7 @@ mod tests {
             series[0].text(),
             r#"orders_total{dc="target",exported_dc="own",exported_instance="one",instance="h",program="a\"b\\"}"#
         );
-        assert_eq!(row.len(), kinds(&series).len());
+        assert_eq!(row.len(), series.iter().map(|series| series.form.words()).sum::<usize>());
         for (series, sample) in series.iter().zip(&samples) {
             assert_eq!(series.value(&row).as_ref(), Some(&sample.value), "{}", series.name);
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Counters of protocols: CPUs' parts are replaced by their sum, and a part may be negative.
 
-use onlooker_controller::derive::Derived;
 use onlooker_region::block::Identity;
 use onlooker_region::columns::Plan;
+use onlooker_series::derive::Derived;
 
 use crate::machine::{blocks_of, entry, feed, parse, samples};
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A machine as its kernel's collectors show it, with any number of CPUs: the blocks of its regions, and what the controller makes of them.
+//! A machine as its kernel's collectors show it, with any number of CPUs: the blocks of its regions, and what readers make of them.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
-use onlooker_controller::derive::{Derived, Fate};
 use onlooker_region::block::Identity;
 use onlooker_region::columns::{Plan, Sample};
 use onlooker_region::control::RegionEntry;
 use onlooker_region::guard::commit;
 use onlooker_region::limits::BLOCK_WORDS;
 use onlooker_region::{Block, Schema, SchemaId};
+use onlooker_series::derive::{Derived, Fate};
 
 /// The system's allocator, counted.
 pub(crate) struct Counting;

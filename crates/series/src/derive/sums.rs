@@ -11,7 +11,7 @@ use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::{Acquisition, Metric, Schema, Type};
 
 use super::sum_of;
-use crate::fleet::PATIENCE_READINGS;
+use crate::PATIENCE_READINGS;
 
 /// A metric that is summed up.
 #[derive(Clone, Debug)]
