@@ -83,7 +83,7 @@ ui-dist:
 
 .PHONY: unit
 unit: ui-dist
-	ONLOOKER_BUILT=1 $(CARGO) test --workspace --no-fail-fast
+	ONLOOKER_BUILT=1 scripts/unit
 
 # The guard protocol under the model checker: every interleaving of one writer and one reader.
 .PHONY: loom
