@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a host's values are called, for everybody who shows or keeps them: the controller and `onlooker read` and `top`.
 //!
-//! The way of a value: decoded samples of a region go through [`derive`], which adds up what its schema says; [`series`] names what is left; [`rank`] chooses
+//! The way of a value: decoded samples of a region go through [`mod@derive`], which adds up what its schema says; [`series`] names what is left; [`rank`] chooses
 //! between equal series; [`families`] decides what a name means where many hosts use it; [`exposition`] writes Prometheus' text. Nothing here does any I/O.
 #![forbid(unsafe_code)]
 
