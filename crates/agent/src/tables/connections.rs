@@ -364,6 +364,7 @@ impl<S: Sockets> Source for Table<S> {
                 port.queue += u64::from(record.receive_queue);
                 port.queue_limit += u64::from(record.send_queue);
             }
+            let is_of_listener = seen.contains_key(&record.local_port);
             let port = port_of(seen, others, record);
             if let Some(count) = port.states.get_mut(state) {
                 *count += 1;
@@ -378,16 +379,21 @@ impl<S: Sockets> Source for Table<S> {
             let has_room = tracked.len() < *most_tracked;
             // Who is not tracked gains nothing: all that it has would count in each run.
             let mut untracked = Tracked { run, row: NO_ROW, totals };
+            let mut is_new = false;
             let known = match tracked.entry(record.cookie) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(vacant) if has_room => {
-                    *new += 1;
+                    (*new, is_new) = (*new + 1, true);
                     vacant.insert(Tracked { totals: [0; TOTALS], ..untracked })
                 }
                 Entry::Vacant(_) => &mut untracked,
             };
-            port.gain(totals, known.totals);
-            (known.run, known.totals) = (run, totals);
+            known.run = run;
+            // Its listener may have begun after the listening sockets were walked: what it has gained is told with the next run, of the right port.
+            if is_of_listener || !is_new {
+                port.gain(totals, known.totals);
+                known.totals = totals;
+            }
             match place(connections, record, known.row) {
                 Ok(row) => known.row = row,
                 Err(Unplaced::Full) if waiting.len() < *most_tracked => waiting.push(*record),

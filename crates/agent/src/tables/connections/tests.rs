@@ -288,6 +288,18 @@ fn ports_sum_what_connections_gain() {
     assert!(near(fixture.value(1, "onlooker_tcp_connections_ended_total"), 2.0));
 }
 
+/// Walking the sockets takes its time, and a program may begin to listen and have connections meanwhile.
+#[test]
+fn a_port_has_what_came_before_its_listener_was_seen() {
+    let mut fixture = Fixture::new(12, 4);
+    let a = record(80, 4000, 1);
+    fixture.run(&[a]);
+    fixture.run(&[listener(80), a]);
+    assert!(near(fixture.value(1, "onlooker_tcp_port_acked_bytes_total port=80"), 1000.0));
+    assert!(near(fixture.value(1, "onlooker_tcp_port_acked_bytes_total port=0"), 0.0));
+    assert!(near(fixture.value(1, "onlooker_tcp_connections_seen_total"), 1.0));
+}
+
 #[test]
 fn the_largest_ports_have_rows_and_the_rest_is_one() {
     let mut fixture = Fixture::new(64, 3);
