@@ -295,6 +295,13 @@ impl Client {
     }
 }
 
+/// The agent sees the end at once, also while a process that another test's thread has just forked has a copy of the socket.
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
+}
+
 pub(crate) fn refused(answer: &Value) -> String {
     assert_eq!(answer["ok"], false, "{answer}");
     assert!(answer["message"].as_str().is_some_and(|message| message.len() > 10), "{answer}");

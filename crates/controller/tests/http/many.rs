@@ -81,8 +81,7 @@ fn two_hundred_pages_and_one_that_does_not_read() {
     let controller = Controller::start("", &format!("{}interval = \"20ms\"\n", agent.target("a")));
     let address = controller.address();
     until("a reading", || json(address, "/api/v1/hosts")["hosts"][0]["cycles"].as_u64().filter(|cycles| *cycles > 0));
-    until("series", || (series(address).len() >= SERIES).then_some(()));
-    let series = series(address);
+    let series = until("series", || Some(series(address)).filter(|series| series.len() >= SERIES));
     let url = query(&series, SERIES) + &format!("every_ms={}", EVERY.as_millis());
     let host = || json(address, "/api/v1/hosts/a");
     let count = |host: &serde_json::Value, key: &str| host[key].as_u64().unwrap();
