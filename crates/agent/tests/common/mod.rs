@@ -25,8 +25,10 @@ use tempfile::TempDir;
 
 pub(crate) use reader::Reader;
 
-/// Longest wait for anything.
+/// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest wait for a state. An agent that starts has the kernel check all its BPF programs: 24 s beside three other test programs.
+const LONGEST: Duration = Duration::from_secs(60);
 
 pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
@@ -34,7 +36,7 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
         if let Some(found) = look() {
             return found;
         }
-        assert!(begin.elapsed() < PATIENCE, "timed out: {what}");
+        assert!(begin.elapsed() < LONGEST, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
