@@ -11,7 +11,7 @@ from registrant import Connection, Refused, Region, field, plain
 
 path, seconds = sys.argv[1], float(sys.argv[2])
 end = time.monotonic() + seconds
-answers, longest, refused = 0, 0.0, 0
+answers, longest, slowest, refused = 0, 0.0, "", 0
 
 
 class Timed(Connection):
@@ -22,10 +22,12 @@ class Timed(Connection):
         super().__init__(path)
 
     def ask(self, **request):
-        global answers, longest
+        global answers, longest, slowest
         answer = super().ask(**request)
         now = time.monotonic()
-        answers, longest, self.begin = answers + 1, max(longest, (now - self.begin) * 1e3), now
+        answers, took_ms, self.begin = answers + 1, (now - self.begin) * 1e3, now
+        if took_ms > longest:
+            longest, slowest = took_ms, f"{request['op']}, answer {answers}"
         return answer
 
 
@@ -40,4 +42,5 @@ while time.monotonic() < end:
         refused += 1
         print(f"refused: {error}", file=sys.stderr, flush=True)
     time.sleep(0.1)
+print(f"longest: {slowest}", file=sys.stderr)
 print("neighbour", answers, round(longest, 1), refused, flush=True)

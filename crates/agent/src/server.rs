@@ -3,7 +3,8 @@
 //! timer and signals.
 //!
 //! Decisions are elsewhere ([`crate::registration`], [`crate::tcp`], [`crate::bootstrap`]); here bytes come and go. Nothing is polled: the timer is armed only
-//! while a deadline is pending, so that an idle agent has no wake-ups. One packet an event, so that no program can hold up the others.
+//! while a deadline is pending, so that an idle agent has no wake-ups. One packet an event, so that no program can hold up the others; all that wait to be
+//! connected, or those who come next would wait a turn for each of them.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -56,7 +57,7 @@ const ACCEPTS: usize = 16;
 /// What work needed of the program is given back: after a sample at once, else after so long without work, and so often at most.
 const QUIET_NS: u64 = 1_000_000_000;
 const RELEASE_PAUSE_NS: u64 = 4_000_000_000;
-/// The packets of one user take so long of a turn; the rest wait for the next one, and other users do not.
+/// The packets of one user take so long of a turn, and so do new connections; the rest wait for the next one, and other users do not.
 const USER_TURN: Duration = Duration::from_millis(5);
 
 const REGISTRATION: u64 = 0;
@@ -223,7 +224,7 @@ impl Loop {
             }
             for event in &events {
                 match event.data.u64() {
-                    REGISTRATION => self.accept_program(),
+                    REGISTRATION => self.accept_programs(),
                     TCP => self.accept_tcp(),
                     BOOTSTRAP => self.accept_bootstrap(),
                     TIMER => {
@@ -354,12 +355,18 @@ impl Loop {
         ends
     }
 
-    fn accept_program(&mut self) {
+    fn accept_programs(&mut self) {
+        let begin = Instant::now();
+        while self.accept_program() && begin.elapsed() < USER_TURN {}
+    }
+
+    /// False where nobody waits, or nobody can be let in.
+    fn accept_program(&mut self) -> bool {
         let socket = match seqpacket::accept(&self.server.registration_listener) {
             Ok(socket) => socket,
             Err(error) => {
                 let listener = &self.server.registration_listener;
-                return shed(
+                shed(
                     &mut self.reserve,
                     &error,
                     || {
@@ -370,6 +377,7 @@ impl Loop {
                     &self.server.counters,
                     Counter::ConnectRefusedInternal,
                 );
+                return false;
             }
         };
         let counters = &self.server.counters;
@@ -401,7 +409,8 @@ impl Loop {
                     1,
                 );
                 if self.refused >= MAX_REFUSED {
-                    return closing::close(uid, [socket]);
+                    closing::close(uid, [socket]);
+                    return true;
                 }
                 self.refused += 1;
                 let greeting = Greeting::Refused(refusal);
@@ -416,6 +425,7 @@ impl Loop {
             self.close(id, Counter::ConnectRefusedInternal);
         }
         self.server.counters.set(Counter::Connections, self.connections.len() as u64);
+        true
     }
 
     fn accept_tcp(&mut self) {
