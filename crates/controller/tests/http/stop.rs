@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use onlooker_testbed::{Agent, Controller, json, until};
@@ -49,6 +49,26 @@ fn stop(controller: &mut Controller) -> Duration {
     assert!(TcpStream::connect(address).is_err(), "the port is closed");
     assert!(took < MOST, "{took:?}");
     took
+}
+
+#[test]
+fn hosts_that_say_nothing_do_not_hold_up_the_end() {
+    let _quiet = crate::quiet();
+    let agent = Agent::start();
+    // They take connections, and every try waits for [read] timeout.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let targets: String = (0..20)
+        .map(|number| agent.target(&format!("silent-{number}")).replace(&agent.address(), &address.to_string()))
+        .collect();
+    let mut controller = Controller::start("", &format!("{targets}\n[read]\ntimeout = \"30s\"\n"));
+    silent.set_nonblocking(true).unwrap();
+    let mut tries = Vec::new();
+    until("each was tried briskly, and as many threads as may be are patient with some", || {
+        tries.extend(silent.accept().ok());
+        (tries.len() >= 20 + 8).then_some(())
+    });
+    println!("stopped after {:?} beside 20 silent hosts", stop(&mut controller));
 }
 
 #[test]
