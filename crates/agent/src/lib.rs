@@ -39,6 +39,7 @@ pub mod sampler;
 pub use onlooker_holder::{closing, seqpacket};
 pub mod served;
 pub mod server;
+pub mod subordinates;
 pub mod system;
 pub mod tables;
 pub mod tcp;
