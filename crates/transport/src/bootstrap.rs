@@ -144,11 +144,13 @@ pub fn bootstrap_with(
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A reader's queue pair at a host. When this is dropped the host is told to end it, which takes a second at most; where that fails, the host keeps it until it needs its place.
-pub struct Parting {
+pub struct Parting(Option<Box<Farewell>>);
+
+/// What is said, and to whom.
+struct Farewell {
     peer: SocketAddr,
     fingerprint: Option<Fingerprint>,
-    /// `None`: there is nothing to say.
-    request: Option<Request>,
+    request: Request,
 }
 
 impl Parting {
@@ -157,21 +159,21 @@ impl Parting {
     pub fn new(peer: SocketAddr, token: &Token, reader: &str, request: &VerbsRequest) -> Self {
         let goodbye = Goodbye { reader_id: request.reader_id, queue_pair: request.end.queue_pair };
         let (secret, reader) = (token.secret.clone(), reader.to_owned());
-        let request = Some(Request { secret, reader, verbs: None, goodbye: Some(goodbye) });
-        Self { peer, fingerprint: token.fingerprint, request }
+        let request = Request { secret, reader, verbs: None, goodbye: Some(goodbye) };
+        Self(Some(Box::new(Farewell { peer, fingerprint: token.fingerprint, request })))
     }
 
     /// Says nothing: the host has ended the queue pair itself, since it made another one for the same reader.
     pub fn replaced(mut self) {
-        self.request = None;
+        self.0 = None;
     }
 }
 
 impl Drop for Parting {
     fn drop(&mut self) {
-        if let Some(request) = &self.request {
+        if let Some(Farewell { peer, fingerprint, request }) = self.0.as_deref() {
             // An agent that does not know of goodbyes refuses it.
-            let _ = ask(&[self.peer], self.fingerprint, request, GOODBYE_TIMEOUT);
+            let _ = ask(&[*peer], *fingerprint, request, GOODBYE_TIMEOUT);
         }
     }
 }
