@@ -233,7 +233,9 @@ mod tests {
         assert!(said.load(Ordering::Relaxed));
         let (_open, silence) = mpsc::channel::<()>();
         let began = Instant::now();
-        drop(over(move || drop(silence.recv())));
+        drop(over(move || {
+            let _ = silence.recv();
+        }));
         assert!(began.elapsed() >= FAREWELL, "as long as there is hope");
     }
 }
