@@ -262,6 +262,13 @@ async function troubles(page) {
   await t.go(page, "#/host/edge-1");
   await t.eventually("a failed host says why", async () => (await text(page, ".host-head .problem")).includes("refuses the token"));
   await t.shot(page, "host-failed");
+  await t.play({ exceed: "web-3" });
+  await t.go(page, "#/host/web-3");
+  await t.eventually("a host that exceeds its quota says what is not kept", async () => /programs’ regions exceed \[quota\] series \(50.000\): 560 rows not kept/.test(await text(page, ".host-head .problem")));
+  t.check("and is shown all the same", (await text(page, ".host-title")).includes("reading") && (await page.locator("section.chart").count()) > 5);
+  await t.shot(page, "host-over-quota");
+  await t.play({ exceed: null });
+  await t.eventually("the notice goes when all is kept again", async () => page.locator(".host-head .problem").isHidden());
   await t.go(page, "#/nonsense");
   await t.eventually("an unknown page is said", async () => (await text(page, ".notice")).includes("no such page"));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A controller that is none: docs/http.md over the made-up hosts of model.mjs, for development and tests only. `node dev/server.mjs --serve dist [--port 8080]`.
-// POST /fixture {"silence":"web-2"} | {"wake":"web-2"} | {"remove":"web-2"} | {"restore":"web-2"} | {"empty":true} | {"down":true} | {"token":"secret"} changes what it plays;
+// POST /fixture {"silence":"web-2"} | {"wake":"web-2"} | {"remove":"web-2"} | {"restore":"web-2"} | {"exceed":"web-2"} | {"empty":true} | {"down":true} | {"token":"secret"} changes what it plays;
 // {"drop":true} breaks all streams, {"skip":2000} loses their rows for so many ms, as for a page that is too slow.
 
 import { readFile } from "node:fs/promises";
@@ -21,7 +21,7 @@ class Refusal extends Error {
 export function start(root, port = 0) {
   const fleet = new Fleet(Date.now());
   /** `asked`: requests of the API so far. */
-  const play = { empty: false, down: false, token: null, removed: null, asked: 0 };
+  const play = { empty: false, down: false, token: null, removed: null, exceed: null, asked: 0 };
   const server = createServer((request, response) => {
     handle(fleet, play, root, request, response).catch((error) => {
       const status = error instanceof Refusal ? error.status : 500;
@@ -56,7 +56,10 @@ async function handle(fleet, play, root, request, response) {
   if (name === undefined) return json({ hosts: play.empty ? [] : [...fleet.hosts.values()].map((host) => summary(fleet, host)) });
   const host = fleet.hosts.get(name);
   if (host === undefined || name === play.removed) throw new Refusal(404, `no host \`${name}\` is watched; /api/v1/hosts lists those that are`);
-  if (sub === undefined) return json({ ...summary(fleet, host), regions_list: regions(fleet, host) });
+  if (sub === undefined) {
+    const over = name === play.exceed ? [{ quota: "series", of: "programs", limit: 50_000, used: 1200, rows: 560, since_ms: Date.now() - 60_000, last_ms: Date.now() }] : [];
+    return json({ ...summary(fleet, host), over_quota: over, regions_list: regions(fleet, host) });
+  }
   if (sub === "series") return json(search(fleet, host, url.searchParams));
   if (sub === "range") return json(range(fleet, host, url.searchParams));
   throw new Refusal(404, `no such path ${url.pathname}`);

@@ -12,6 +12,7 @@ use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
+use crate::address;
 use crate::bootstrap::{self, Announcement, Endpoint};
 use crate::card::{self, Card};
 use crate::config::{self, Config};
@@ -52,7 +53,7 @@ pub enum AgentError {
     Listen(#[from] ListenError),
     /// A TCP listener.
     #[error(
-        "cannot listen on {address} ([{section}] listen): {source}; is another agent running, or the address not this host's?"
+        "cannot listen on {address} ([{section}] listen): {source}; is another agent running?"
     )]
     Bind {
         /// Where.
@@ -116,7 +117,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     let policy = resolve_policy(config)?;
     let state = StateDir::open(&config.agent.state_dir)?;
     state.secret()?;
-    for warning in config.warnings() {
+    for warning in config.warnings().into_iter().chain(address::warnings(config)) {
         system::log(&format!("warning: {warning}"));
     }
     let tls =
@@ -259,5 +260,5 @@ fn collecting_task(config: &Config) -> Task {
 }
 
 fn bind(address: SocketAddr, section: &'static str) -> Result<TcpListener, AgentError> {
-    TcpListener::bind(address).map_err(|source| AgentError::Bind { address, section, source })
+    address::listener(address).map_err(|source| AgentError::Bind { address, section, source })
 }

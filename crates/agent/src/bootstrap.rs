@@ -24,7 +24,7 @@ use crate::deadline::{DeadlineStream, is_timeout};
 use crate::host::{self, Host};
 use crate::identity::{Identity, StateDir};
 use crate::places::{Full, Places};
-use crate::prefix::{self, Prefix};
+use crate::prefix::Prefix;
 use crate::rate::Rates;
 use crate::system;
 
@@ -123,7 +123,7 @@ impl Endpoint {
             return self.counters.add(Counter::BootstrapSource, 1);
         }
         let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
-        let granted = rates.take(prefix::source(source), 1, host::boot_time_ns());
+        let granted = rates.take(onlooker_bootstrap::source(source), 1, host::boot_time_ns());
         drop(rates);
         if granted == 0 {
             return self.turn_away(stream, "this source has asked too often");

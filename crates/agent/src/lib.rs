@@ -8,6 +8,7 @@
 //! A library so that tests and the protocol example (`examples/program.rs`) can use its parts; its only user otherwise is the binary beside it.
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod agent;
 pub mod bootstrap;
 pub mod card;
@@ -39,6 +40,7 @@ pub mod sampler;
 pub use onlooker_holder::{closing, seqpacket};
 pub mod served;
 pub mod server;
+pub mod subordinates;
 pub mod system;
 pub mod tables;
 pub mod tcp;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use onlooker_agent::address;
 use onlooker_agent::agent::{self, AgentError};
 use onlooker_agent::card;
 use onlooker_agent::config::{self, Config, ConfigError};
@@ -144,7 +145,7 @@ fn act(arguments: &Arguments) -> Result<(), Failure> {
         }
         Command::CheckConfig => {
             agent::resolve_policy(&config)?;
-            for warning in config.warnings() {
+            for warning in config.warnings().into_iter().chain(address::warnings(&config)) {
                 system::log(&format!("warning: {warning}"));
             }
             say(&format!(

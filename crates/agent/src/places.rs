@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::prefix;
+use onlooker_bootstrap::source;
 
 /// Why there is no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Place {
 }
 
 impl Places {
-    /// So many in all, and for one source ([`prefix::source`]).
+    /// So many in all, and for one source ([`source`]).
     #[must_use]
     pub fn new(most: usize, most_of_source: usize) -> Arc<Self> {
         Arc::new(Self { most, most_of_source, taken: Mutex::default() })
@@ -52,7 +52,7 @@ impl Places {
     /// # Errors
     /// There is none.
     pub fn take(self: &Arc<Self>, address: IpAddr) -> Result<Place, Full> {
-        let source = prefix::source(address);
+        let source = source(address);
         let mut taken = self.lock();
         if taken.by_source.get(&source).is_some_and(|count| *count >= self.most_of_source) {
             return Err(Full::Source);

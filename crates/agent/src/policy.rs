@@ -63,7 +63,7 @@ impl Policy {
 }
 
 /// The number (third column) of a name (first column).
-fn lookup(text: &str, name: &str) -> Option<u32> {
+pub(crate) fn lookup(text: &str, name: &str) -> Option<u32> {
     text.lines().find_map(|line| {
         let mut columns = line.split(':');
         (columns.next()? == name).then_some(())?;

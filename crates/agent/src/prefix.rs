@@ -71,15 +71,6 @@ impl Prefix {
     }
 }
 
-/// What counts as one source: an IPv4 address, or an IPv6 /64, of which one machine has all addresses.
-#[must_use]
-pub fn source(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & (u128::MAX << 64)).into()),
-        address @ IpAddr::V4(_) => address,
-    }
-}
-
 impl FromStr for Prefix {
     type Err = String;
 
@@ -162,18 +153,6 @@ mod tests {
             assert_eq!(prefix(wide).covers(&prefix(narrow)), expected, "{wide} {narrow}");
         }
         assert_eq!(Prefix::host("::1".parse().expect("an address")), prefix("::1/128"));
-    }
-
-    #[test]
-    fn a_source_is_an_address_or_a_64() {
-        for (address, one) in [
-            ("10.1.2.3", "10.1.2.3"),
-            ("::ffff:10.1.2.3", "10.1.2.3"),
-            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
-            ("::1", "::"),
-        ] {
-            assert_eq!(source(address.parse().expect("an address")).to_string(), one);
-        }
     }
 
     #[test]

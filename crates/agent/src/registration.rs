@@ -24,6 +24,7 @@ use crate::protocol::{
     Adopt, Answer, Code, Create, Labels, MAX_INSTANCE_BYTES, Refusal, RegionAnswer, Request, Update,
 };
 use crate::registry::{ConnectionId, Memory, Peer, Process, Region, Registry, Restored, SchemaRef, State, Wanted};
+use crate::subordinates::Source as SubordinateUids;
 use crate::system;
 
 mod memory;
@@ -38,6 +39,7 @@ const OWN_ENTRIES: u32 = 128;
 /// Everything that requests change.
 pub struct Registration {
     registry: Registry,
+    subordinate_uids: SubordinateUids,
     directory: Directory,
     policy: Policy,
     counters: Counters,
@@ -66,6 +68,7 @@ impl Registration {
         let entries = directory.capacity() - OWN_ENTRIES.min(directory.capacity() / 2);
         Self {
             registry: Registry::new(config.quota.clone(), config.limits.clone(), entries, FIRST_REGION_ID),
+            subordinate_uids: SubordinateUids::default(),
             directory,
             policy,
             counters,
@@ -80,6 +83,19 @@ impl Registration {
     /// The directory, for the agent's own regions.
     pub fn directory(&mut self) -> &mut Directory {
         &mut self.directory
+    }
+
+    /// Who counts as whom may have changed. Cost: a stat.
+    pub fn follow_subordinates(&mut self) {
+        if let Some(subordinates) = self.subordinate_uids.look() {
+            self.registry.set_subordinates(subordinates);
+        }
+    }
+
+    /// The user that a uid counts as: whose shares it has.
+    #[must_use]
+    pub fn user_of(&self, uid: u32) -> u32 {
+        self.registry.user_of(uid)
     }
 
     /// A program has connected.
@@ -308,7 +324,8 @@ impl Registration {
         if self.slabs.contains_key(&uid) {
             return Ok(());
         }
-        let in_kernel = self.directory.kernel().and_then(|kernel| match kernel.create_slab(uid) {
+        let user_of = |uid| self.registry.user_of(uid);
+        let in_kernel = self.directory.kernel().and_then(|kernel| match kernel.create_slab(uid, user_of) {
             Ok(slab) => Some(Slab::Kernel(slab)),
             Err(error) => {
                 self.counters.add(Counter::KernelErrors, 1);
@@ -321,14 +338,24 @@ impl Registration {
             }
         });
         let slab = in_kernel.map_or_else(|| Slab::memfd(uid, self.slab_bytes), Ok)?;
-        self.registry.set_slab(uid, slab.bytes(), slab.index().is_some());
-        self.slabs.insert(uid, slab);
+        self.enter_slab(uid, slab);
         Ok(())
     }
 
-    /// Takes over what an earlier agent has left of programs' regions: orphans that their processes may come back to.
+    fn enter_slab(&mut self, uid: u32, slab: Slab) {
+        self.registry.set_slab(uid, slab.bytes(), slab.index().is_some());
+        self.slabs.insert(uid, slab);
+    }
+
+    /// Takes over what an earlier agent has left of programs: users' slabs, and regions as orphans that their processes may come back to.
     pub fn restore(&mut self, recovered: Recovered, now_ns: u64) {
-        let Recovered { records, rest } = recovered;
+        let Recovered { records, rest, users } = recovered;
+        for uid in users {
+            match self.directory.kernel().map(|kernel| kernel.slab(uid)) {
+                Some(Ok(Some(slab))) => self.enter_slab(uid, Slab::Kernel(slab)),
+                _ => self.counters.add(Counter::KernelErrors, 1),
+            }
+        }
         let mut count = 0;
         for record in records {
             let id = record.number();
@@ -355,11 +382,6 @@ impl Registration {
     fn restore_region(&mut self, record: Record, now_ns: u64) -> Option<()> {
         let uid = record.entry.uid;
         let Source::Slab { range, .. } = record.keep.source else { return None };
-        if !self.slabs.contains_key(&uid) {
-            let slab = Slab::Kernel(self.directory.kernel()?.slab(uid).ok()??);
-            self.registry.set_slab(uid, slab.bytes(), slab.index().is_some());
-            self.slabs.insert(uid, slab);
-        }
         let memory = self.slabs.get(&uid)?.region(range, record.entry.bytes).ok()?;
         let (entry, keep) = (&record.entry, &record.keep);
         let owner =

@@ -2,8 +2,9 @@
 //! Who has which region: users, connections, regions, quotas and deadlines, as functions of requests and time. No I/O.
 //!
 //! The rim ([`crate::server`]) asks, does what was decided (memory, control entries, answers) and reports back. Written and read by the
-//! main thread only. Invariants: live and resting ranges of a slab never overlap; no user exceeds a quota, orphans and resting ranges
-//! included; (region id, generation) names one region for ever. Cost: logarithmic in regions, except at the end of a connection (its regions).
+//! main thread only. Invariants: live and resting ranges of a slab never overlap; no user exceeds a quota, orphans, resting ranges and
+//! subordinate uids included; (region id, generation) names one region for ever. Cost: logarithmic in regions and linear in users, except at the
+//! end of a connection (its regions).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,10 +13,11 @@ use onlooker_region::slab::{PAGE_BYTES, Range, Ranges};
 
 use crate::config::{Limits, Quota};
 use crate::protocol::{Code, Labels, Refusal};
+use crate::subordinates::Subordinates;
 use crate::units::Size;
 
 pub use user::SchemaRef;
-use user::{User, over};
+use user::{Had, User, over};
 
 /// A connection, numbered by the rim, never reused.
 pub type ConnectionId = u64;
@@ -155,6 +157,7 @@ pub struct Registry {
     limits: Limits,
     /// Entries of the directory that are programs'.
     entries: u32,
+    subordinates: Subordinates,
     users: BTreeMap<u32, User>,
     connections: BTreeMap<ConnectionId, Connection>,
     regions: BTreeMap<u32, Region>,
@@ -193,6 +196,7 @@ impl Registry {
             quota,
             limits,
             entries,
+            subordinates: Subordinates::default(),
             users: BTreeMap::new(),
             connections: BTreeMap::new(),
             regions: BTreeMap::new(),
@@ -201,6 +205,25 @@ impl Registry {
             first_id,
             next_id: first_id,
         }
+    }
+
+    /// Who counts as whom from now on.
+    pub fn set_subordinates(&mut self, subordinates: Subordinates) {
+        self.subordinates = subordinates;
+    }
+
+    /// The user that a uid counts as.
+    #[must_use]
+    pub fn user_of(&self, uid: u32) -> u32 {
+        self.subordinates.user_of(uid)
+    }
+
+    fn had(&self, uid: u32, now_ns: u64) -> Had {
+        let uid = self.user_of(uid);
+        let mut had = Had { uid, ..Had::default() };
+        let own = self.users.iter().filter(|(other, _)| self.user_of(**other) == uid);
+        own.for_each(|(_, user)| had.add(user, now_ns));
+        had
     }
 
     /// A user whose slab has this size from now on; to be told before anything is taken from it.
@@ -265,16 +288,14 @@ impl Registry {
     /// # Errors
     /// `quota`: the user has too many.
     pub fn connect(&mut self, id: ConnectionId, peer: Peer) -> Result<(), Refusal> {
-        let slab_bytes = self.quota.bytes_per_user.as_bytes();
-        let user = self.users.entry(peer.uid).or_insert_with(|| User::new(slab_bytes));
-        if user.connections >= self.quota.connections_per_user {
-            let most = self.quota.connections_per_user;
+        let (most, slab_bytes) = (self.quota.connections_per_user, self.quota.bytes_per_user.as_bytes());
+        let Had { uid, connections, .. } = self.had(peer.uid, 0);
+        if connections >= most {
             return Err(over(format!(
-                "user {} already has {most} connections ([quota] connections_per_user): close some",
-                peer.uid
+                "user {uid} already has {most} connections ([quota] connections_per_user): close some"
             )));
         }
-        user.connections += 1;
+        self.users.entry(peer.uid).or_insert_with(|| User::new(slab_bytes)).connections += 1;
         self.connections.insert(id, Connection { peer, regions: BTreeSet::new() });
         Ok(())
     }
@@ -365,22 +386,23 @@ impl Registry {
         }
         let free = self.free_entries();
         let (max_regions, max_bytes) = (self.quota.regions_per_user, self.quota.bytes_per_user);
+        let had = self.had(owner.uid, now_ns);
         let user = self.users.get_mut(&owner.uid).ok_or_else(|| no_region(0))?;
-        if user.regions >= max_regions {
+        if had.regions >= max_regions {
             let hint = "removed ones count until their grace is over";
             return Err(over(format!(
                 "user {} has {max_regions} regions ([quota] regions_per_user); {hint}",
-                owner.uid
+                had.uid
             )));
         }
-        user.check_schema_quota(owner.uid, &wanted.schema, &self.quota, now_ns)?;
-        user.check_share(owner.uid, 1, &wanted.schema, free)?;
+        user.check_schema_quota(&had, &wanted.schema, &self.quota)?;
+        user.check_share(&had, 1, &wanted.schema, free)?;
         let taken = user.taken();
         let full = || {
             let hint = "freed memory cannot be given out before the reuse delay is over";
             over(format!(
-                "{bytes} bytes do not fit: user {} has {taken} of {max_bytes} ([quota] bytes_per_user); {hint}",
-                owner.uid
+                "{bytes} bytes do not fit: user {} has {} of {max_bytes} ([quota] bytes_per_user); {hint}",
+                had.uid, had.bytes
             ))
         };
         let slab = user.ranges.total();
@@ -391,7 +413,7 @@ impl Registry {
                 owner.uid
             )));
         }
-        if taken.saturating_add(bytes) > max_bytes.as_bytes() {
+        if had.bytes.saturating_add(bytes) > max_bytes.as_bytes() {
             return Err(full());
         }
         let memory = if wanted.adopted {
@@ -469,7 +491,7 @@ impl Registry {
     /// # Errors
     /// `not_found`, `schema` (another length), `quota`.
     pub fn check_update(
-        &mut self,
+        &self,
         connection: ConnectionId,
         id: u32,
         schema: Option<&SchemaRef>,
@@ -485,10 +507,10 @@ impl Registry {
             return Err(Refusal::new(Code::Schema, message));
         }
         let uid = region.owner.uid;
-        let free = self.free_entries();
-        let user = self.users.get_mut(&uid).ok_or_else(|| no_region(id))?;
-        user.check_share(uid, 0, schema, free)?;
-        user.check_schema_quota(uid, schema, &self.quota, now_ns)
+        let (free, had) = (self.free_entries(), self.had(uid, now_ns));
+        let user = self.users.get(&uid).ok_or_else(|| no_region(id))?;
+        user.check_share(&had, 0, schema, free)?;
+        user.check_schema_quota(&had, schema, &self.quota)
     }
 
     /// The rim has changed the region.
@@ -500,7 +522,7 @@ impl Registry {
         }
         if let (Some(schema), Some(user)) = (schema, self.users.get_mut(&region.owner.uid)) {
             user.add_schema(&schema);
-            user.remove_schema(&region.schema, until_ns);
+            user.remove_schema(&region.schema, now_ns, until_ns);
             region.schema = schema;
         }
     }
@@ -599,7 +621,7 @@ impl Registry {
         if let Some(user) = self.users.get_mut(&region.owner.uid) {
             let until_ns = now_ns.saturating_add(self.limits.reuse_delay.as_ns());
             user.regions -= 1;
-            user.remove_schema(&region.schema, until_ns);
+            user.remove_schema(&region.schema, now_ns, until_ns);
             match region.memory {
                 Memory::Slab(range) => user.ranges.give(range, until_ns),
                 Memory::Adopted => user.adopted_bytes -= region.schema.region_bytes(),

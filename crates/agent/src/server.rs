@@ -79,6 +79,8 @@ struct Connection {
     _pidfd: Option<OwnedFd>,
     program: String,
     uid: u32,
+    /// The user that this uid counts as: who pays for its time, and waits for its closes.
+    user: u32,
     greeting: Greeting,
     bad_packets: u32,
 }
@@ -356,12 +358,14 @@ impl Loop {
     }
 
     fn accept_programs(&mut self) {
+        self.server.registration.follow_subordinates();
         let begin = Instant::now();
         while self.accept_program() && begin.elapsed() < USER_TURN {}
     }
 
     /// False where nobody waits, or nobody can be let in.
     fn accept_program(&mut self) -> bool {
+        let user_of = |socket: &OwnedFd| self.server.registration.user_of(closing::user_of(socket));
         let socket = match seqpacket::accept(&self.server.registration_listener) {
             Ok(socket) => socket,
             Err(error) => {
@@ -372,7 +376,7 @@ impl Loop {
                     || {
                         seqpacket::accept(listener)
                             .into_iter()
-                            .for_each(|socket| closing::close(closing::user_of(&socket), [socket]))
+                            .for_each(|socket| closing::close(user_of(&socket), [socket]))
                     },
                     &self.server.counters,
                     Counter::ConnectRefusedInternal,
@@ -383,7 +387,7 @@ impl Loop {
         let counters = &self.server.counters;
         let id = self.next;
         self.next += 1;
-        let uid = closing::user_of(&socket);
+        let (uid, user) = (closing::user_of(&socket), user_of(&socket));
         let entered = match peer::identify(&socket) {
             Ok(_) if self.connections.len() >= self.server.max_connections => Err(Refusal::new(
                 Code::Quota,
@@ -397,7 +401,8 @@ impl Loop {
         let connection = match entered {
             Ok((program, pidfd)) => {
                 counters.add(Counter::Accepted, 1);
-                Connection { socket, _pidfd: Some(pidfd), program, uid, greeting: Greeting::Awaited, bad_packets: 0 }
+                let greeting = Greeting::Awaited;
+                Connection { socket, _pidfd: Some(pidfd), program, uid, user, greeting, bad_packets: 0 }
             }
             Err(refusal) => {
                 counters.add(
@@ -409,12 +414,12 @@ impl Loop {
                     1,
                 );
                 if self.refused >= MAX_REFUSED {
-                    closing::close(uid, [socket]);
+                    closing::close(user, [socket]);
                     return true;
                 }
                 self.refused += 1;
                 let greeting = Greeting::Refused(refusal);
-                Connection { socket, _pidfd: None, program: String::new(), uid, greeting, bad_packets: 0 }
+                Connection { socket, _pidfd: None, program: String::new(), uid, user, greeting, bad_packets: 0 }
             }
         };
         let watch = |fd: &OwnedFd, token| epoll::add(&self.epoll, fd, EventData::new_u64(token), EventFlags::IN);
@@ -471,18 +476,18 @@ impl Loop {
 
     /// What waits for longer than its user's share is told of again by epoll, behind the others.
     fn packet_in_turn(&mut self, id: ConnectionId) {
-        let Some(uid) = self.connections.get(&id).map(|connection| connection.uid) else { return };
-        if self.taken.get(&uid).is_some_and(|taken| *taken >= USER_TURN) {
+        let Some(user) = self.connections.get(&id).map(|connection| connection.user) else { return };
+        if self.taken.get(&user).is_some_and(|taken| *taken >= USER_TURN) {
             return;
         }
         let begin = Instant::now();
         self.packet(id);
-        *self.taken.entry(uid).or_default() += begin.elapsed();
+        *self.taken.entry(user).or_default() += begin.elapsed();
     }
 
     fn packet(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        if closing::waiting(connection.uid) > MAX_CLOSING {
+        if closing::waiting(connection.user) > MAX_CLOSING {
             return self.close(id, Counter::ClosedBadPackets);
         }
         let packet = match seqpacket::receive(&connection.socket, &mut self.buffer) {
@@ -492,11 +497,11 @@ impl Loop {
         };
         // An empty packet and the end of the connection look alike (seqpacket in unix(7)); neither is a request.
         if packet.bytes == 0 && !packet.truncated {
-            closing::close(connection.uid, packet.descriptors);
+            closing::close(connection.user, packet.descriptors);
             return self.close(id, Counter::ClosedEnd);
         }
         if let Greeting::Refused(refusal) = &connection.greeting {
-            closing::close(connection.uid, packet.descriptors);
+            closing::close(connection.user, packet.descriptors);
             let answer = encode(&Err(refusal.clone()));
             let _ = seqpacket::send(&connection.socket, &answer, None);
             return self.close(id, Counter::ClosedEnd);
@@ -520,7 +525,7 @@ impl Loop {
                 ),
             }
         };
-        closing::close(connection.uid, packet.descriptors);
+        closing::close(connection.user, packet.descriptors);
         self.answer(id, &reply);
     }
 
@@ -544,7 +549,7 @@ impl Loop {
         let Some(connection) = self.connections.remove(&id) else { return };
         let _ = epoll::delete(&self.epoll, &connection.socket);
         // Its packets may have descriptors whose close waits. The pidfd goes here, and with it out of epoll: nobody else has it.
-        closing::close(connection.uid, [connection.socket]);
+        closing::close(connection.user, [connection.socket]);
         self.server.counters.add(reason, 1);
         self.server.counters.set(Counter::Connections, self.connections.len() as u64);
         if matches!(connection.greeting, Greeting::Refused(_)) {

@@ -260,25 +260,49 @@ fn devices_come_and_go() {
     assert!(status.success() && !log.contains("warning"), "{log}");
 }
 
+/// The kernel's number of a slab's array.
+fn array(slab: &OwnedFd) -> String {
+    let told = fs::read_to_string(format!("/proc/self/fdinfo/{}", slab.as_raw_fd())).unwrap();
+    told.lines().find_map(|line| line.strip_prefix("map_id:")).unwrap().trim().to_owned()
+}
+
+/// Has a region made that ends with its connection, and keeps the slab's descriptor.
+fn keep_slab(agent: &Agent) -> OwnedFd {
+    let client = agent.client();
+    client.send(json!({"op": "create", "name": "kept", "schema": schema(1)}).to_string().as_bytes(), None).unwrap();
+    let (answer, slab) = client.receive().unwrap();
+    assert_eq!(answer["ok"], true, "{answer}");
+    slab.unwrap()
+}
+
 #[test]
 fn whoever_leaves_and_comes_again_gets_no_more_memory() {
     let Some(world) = World::new() else { return };
     let place = world.place(&["lo"], |_| ());
-    let agent = place.start();
-    // Descriptors keep slabs of the kernel alive, whatever becomes of their connections.
+    let mut agent = place.start();
+    // Descriptors keep slabs of the kernel alive, whatever becomes of their connections, and of agents.
     let mut kept = Vec::new();
-    for _ in 0..10 {
-        let client = agent.client();
-        client.send(json!({"op": "create", "name": "kept", "schema": schema(1)}).to_string().as_bytes(), None).unwrap();
-        let (answer, slab) = client.receive().unwrap();
-        assert_eq!(answer["ok"], true, "{answer}");
-        kept.push(slab.unwrap());
+    for restart in [false, true, true] {
+        if restart {
+            agent.kill();
+            agent = place.start();
+        }
+        kept.extend((0..5).map(|_| keep_slab(&agent)));
     }
-    let id = |slab: &OwnedFd| {
-        let told = fs::read_to_string(format!("/proc/self/fdinfo/{}", slab.as_raw_fd())).unwrap();
-        told.lines().find_map(|line| line.strip_prefix("map_id:")).unwrap().trim().to_owned()
-    };
-    assert!(kept.iter().all(|slab| id(slab) == id(&kept[0])), "one array");
+    assert!(kept.iter().all(|slab| array(slab) == array(&kept[0])), "one array");
+    assert_eq!(world.pinned().slabs().unwrap(), [0, 1, 2]);
+}
+
+#[test]
+fn a_slab_without_regions_gets_the_configured_length_with_the_next_agent() {
+    let Some(world) = World::new() else { return };
+    let place = world.place(&["lo"], |_| ());
+    let mut agent = place.start();
+    let before = keep_slab(&agent);
+    agent.kill();
+    let larger = world.place(&["lo"], |config| config.kernel.slab = Size::from_bytes(128 << 10));
+    let agent = larger.start();
+    assert_ne!(array(&keep_slab(&agent)), array(&before));
     assert_eq!(world.pinned().slabs().unwrap(), [0, 1, 2]);
 }
 

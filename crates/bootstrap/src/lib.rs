@@ -11,6 +11,7 @@
 pub mod frame;
 mod id;
 mod message;
+mod source;
 mod token;
 mod verbs;
 
@@ -19,6 +20,7 @@ pub use message::{
     Answer, AnswerError, Code, Control, Failure, KERNEL, MAX_PROBLEM_BYTES, MAX_READER_BYTES, Request, RequestError,
     Responder, TCP, VERBS,
 };
+pub use source::source;
 pub use token::{Fingerprint, Secret, Token, TokenError};
 pub use verbs::{ControlCopy, Goodbye, QueuePairEnd, VerbsAnswer, VerbsRequest};
 

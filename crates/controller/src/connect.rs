@@ -6,17 +6,18 @@
 //! two threads of three. So a first try waits for first tries only: n silent hosts among them cost n x 0.25 s / threads.
 //!
 //! A host that is to be read by this machine's RDMA device is asked twice: queue pairs are made by whoever has the device, the engine, between the two
-//! ([`Step::Told`], [`Connector::pair`]). They are connected here, since that may wait for a neighbour's link-layer address.
+//! ([`Step::Told`], [`Connector::pair`]). They are connected here, since that may wait for a neighbour's link-layer address. Goodbyes are said here, too
+//! ([`Connector::part`]); at the end all that are left have [`FAREWELL`] together.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use onlooker_bootstrap::{Id, VerbsRequest};
-use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, bootstrap_with, resolve};
+use onlooker_transport::bootstrap::{Bootstrapped, Parting, bootstrap, bootstrap_with, resolve};
 use onlooker_transport::tcp::TcpRequester;
 use onlooker_transport::verbs::{self, Card, CardPair, DirectoryCopy, Unconnected};
 use onlooker_transport::{Error, Via};
@@ -42,6 +43,8 @@ pub struct Connected {
     pub way: Way,
     /// Why it is not this machine's device, where that was tried.
     pub instead: Option<Error>,
+    /// Ends the host's queue pair, if it has made one. For [`Connector::part`]: dropping it waits for the host.
+    pub parting: Option<Parting>,
 }
 
 /// How far a host is.
@@ -64,6 +67,8 @@ pub enum Answer {
 
 /// How long a first try may take before it has to wait with the patient ones: three round trips around the earth take less.
 const BRISK: Duration = Duration::from_millis(250);
+/// How long hosts are waited for at the end: a host that does not answer must not hold it up.
+const FAREWELL: Duration = Duration::from_millis(400);
 /// Hosts that one device is opened for: the completion queue has entries for them (16 each, 4 MiB in all with a card), or as many as the device allows.
 const DEVICE_HOSTS: u32 = 4096;
 
@@ -81,6 +86,8 @@ struct Job {
     id: u64,
     target: Arc<Target>,
     task: Task,
+    /// Of the queue pair that the host was asked for.
+    parting: Option<Parting>,
 }
 
 enum Work {
@@ -97,7 +104,37 @@ struct Lanes {
     patient: VecDeque<Work>,
     /// Threads with a patient try.
     patient_threads: usize,
+    /// What is to be ended and what is just being ended.
+    endings: usize,
+    /// Nothing but endings is begun any more.
     is_over: bool,
+}
+
+impl Lanes {
+    fn end(&mut self, thing: Box<dyn Send>) {
+        self.endings += 1;
+        self.brisk.push_front(Work::End(thing));
+    }
+
+    /// A host that does not answer its goodbye must not hold up first tries.
+    fn part(&mut self, parting: Parting) {
+        self.endings += 1;
+        let lane = if self.is_over { &mut self.brisk } else { &mut self.patient };
+        lane.push_back(Work::End(Box::new(parting)));
+    }
+
+    /// Nothing is left but what is to be ended.
+    fn close(&mut self) {
+        self.is_over = true;
+        let all: Vec<Work> = self.brisk.drain(..).chain(self.patient.drain(..)).collect();
+        for work in all {
+            match work {
+                Work::End(_) => self.brisk.push_back(work),
+                Work::Host(Job { parting: Some(parting), .. }) => self.part(parting),
+                Work::Host(_) | Work::Clock(..) => {}
+            }
+        }
+    }
 }
 
 struct Queue {
@@ -115,11 +152,11 @@ impl Queue {
     fn take(&self) -> Option<(Work, bool)> {
         let mut lanes = self.lock();
         loop {
-            if lanes.is_over {
-                return None;
-            }
             if let Some(work) = lanes.brisk.pop_front() {
                 return Some((work, false));
+            }
+            if lanes.is_over {
+                return None;
             }
             if lanes.patient_threads < self.most_patient_threads
                 && let Some(work) = lanes.patient.pop_front()
@@ -144,7 +181,6 @@ pub struct Connector {
     /// For threads that are not among these.
     answer: Sender<Answer>,
     wake: Box<dyn Fn() -> Wake + Send>,
-    threads: Vec<JoinHandle<()>>,
 }
 
 type Wake = Box<dyn FnOnce() + Send>;
@@ -160,7 +196,7 @@ impl Connector {
         let queue = Arc::new(Queue { lanes: Mutex::default(), news: Condvar::new(), most_patient_threads });
         // One alone does everything patiently.
         let brisk = if threads > 1 { timeout.min(BRISK) } else { timeout };
-        let threads = (0..threads).map(|number| {
+        for number in 0..threads {
             let (queue, answer, wake) = (queue.clone(), answer.clone(), wake.clone());
             let run = move || {
                 while let Some((work, is_patient)) = queue.take() {
@@ -169,10 +205,18 @@ impl Connector {
                     if is_patient {
                         queue.change(|lanes| lanes.patient_threads -= 1);
                     }
+                    if queue.lock().is_over && !matches!(done, Done::Ended) {
+                        // Nobody waits for it. A queue pair that it has brought is ended here.
+                        continue;
+                    }
                     match done {
                         Done::Nothing => {}
+                        Done::Ended => queue.change(|lanes| lanes.endings -= 1),
                         Done::TooSlow(job) => queue.change(|lanes| lanes.patient.push_back(Work::Host(job))),
-                        Done::Answer(told) => {
+                        Done::Answer(told, parting) => {
+                            if let Some(parting) = parting {
+                                queue.change(|lanes| lanes.part(parting));
+                            }
                             if answer.send(told).is_err() {
                                 return;
                             }
@@ -181,16 +225,15 @@ impl Connector {
                     }
                 }
             };
-            thread::Builder::new().name(format!("connect-{number}")).spawn(run)
-        });
-        let threads = threads.collect::<std::io::Result<_>>()?;
+            thread::Builder::new().name(format!("connect-{number}")).spawn(run)?;
+        }
         let wake = Box::new(move || -> Wake { Box::new(wake.clone()) });
-        Ok(Self { queue, answers, answer, wake, threads })
+        Ok(Self { queue, answers, answer, wake })
     }
 
     /// Has a host asked; the answer carries `id`. Ways before `first` are left out if the target's choice and the host allow it. `has_failed`: the last try did not succeed.
     pub fn ask(&self, id: u64, target: Arc<Target>, first: Via, has_failed: bool) {
-        let work = Work::Host(Job { id, target, task: Task::Ask { first } });
+        let work = Work::Host(Job { id, target, task: Task::Ask { first }, parting: None });
         self.queue.change(|lanes| if has_failed { &mut lanes.patient } else { &mut lanes.brisk }.push_back(work));
     }
 
@@ -205,12 +248,12 @@ impl Connector {
     ) {
         let request = pair.request(reader_id);
         let task = Task::Pair { told, pair: Some(Box::new(pair)), request, first };
-        self.next(Work::Host(Job { id, target, task }), has_failed);
+        self.next(Work::Host(Job { id, target, task, parting: None }), has_failed);
     }
 
     /// Goes on with a host that told of a device and is to be read without.
     pub fn rest(&self, id: u64, target: Arc<Target>, told: Box<Bootstrapped>, (first, has_failed): (Via, bool)) {
-        self.next(Work::Host(Job { id, target, task: Task::Rest { told, first } }), has_failed);
+        self.next(Work::Host(Job { id, target, task: Task::Rest { told, first }, parting: None }), has_failed);
     }
 
     /// Opens the device that has an address of this machine. On a thread of its own, for which nobody waits: a driver that hangs holds up no host, and not our end.
@@ -241,7 +284,12 @@ impl Connector {
 
     /// Ends what would keep the caller waiting.
     pub fn end(&self, thing: Box<dyn Send>) {
-        self.next(Work::End(thing), false);
+        self.queue.change(|lanes| lanes.end(thing));
+    }
+
+    /// Tells a host to end our queue pair.
+    pub fn part(&self, parting: Parting) {
+        self.queue.change(|lanes| lanes.part(parting));
     }
 
     /// Before all others of its lane: somebody waits half-way.
@@ -256,21 +304,28 @@ impl Connector {
 }
 
 impl Drop for Connector {
+    /// What is to be ended is, as far as there is time; threads that a host holds up end with their try.
     fn drop(&mut self) {
-        self.queue.change(|lanes| lanes.is_over = true);
-        for thread in self.threads.drain(..) {
-            // A thread that panicked has nothing left to do.
-            let _ = thread.join();
+        self.queue.change(Lanes::close);
+        // Answers that nobody has taken have queue pairs, too.
+        while let Some(answer) = self.answer() {
+            if let Answer::Host(_, Ok(Step::Linked(connected))) = answer {
+                connected.parting.into_iter().for_each(|parting| self.part(parting));
+            }
         }
+        let is_left = |lanes: &mut Lanes| lanes.endings > 0;
+        drop(self.queue.news.wait_timeout_while(self.queue.lock(), FAREWELL, is_left));
     }
 }
 
 /// How work ended.
 enum Done {
     Nothing,
+    Ended,
     /// It had too little time.
     TooSlow(Job),
-    Answer(Answer),
+    /// With what is to be ended of a host that is not read by its device after all.
+    Answer(Answer, Option<Parting>),
 }
 
 impl Work {
@@ -279,18 +334,21 @@ impl Work {
         match self {
             Self::End(thing) => {
                 drop(thing);
-                Done::Nothing
+                Done::Ended
             }
             Self::Clock(id, target, peer) => {
                 let told = bootstrap(&[peer], &target.token, crate::engine::READER, limit);
-                told.map_or(Done::Nothing, |told| Done::Answer(Answer::Clock(id, Box::new(told))))
+                told.map_or(Done::Nothing, |told| Done::Answer(Answer::Clock(id, Box::new(told)), None))
             }
             Self::Host(mut job) => {
                 let began = Instant::now();
                 let step = job.step(limit, is_last);
                 // Not refused: it had too little time.
                 let is_slow = step.is_err() && !is_last && began.elapsed() >= limit;
-                if is_slow && job.is_whole() { Done::TooSlow(job) } else { Done::Answer(Answer::Host(job.id, step)) }
+                if is_slow && job.is_whole() {
+                    return Done::TooSlow(job);
+                }
+                Done::Answer(Answer::Host(job.id, step), job.parting)
             }
         }
     }
@@ -308,8 +366,13 @@ impl Job {
             Task::Ask { first } => go_on(target, ask(target, limit)?, *first, true, limit),
             Task::Rest { told, first } => go_on(target, (**told).clone(), *first, false, limit),
             Task::Pair { told, pair, request, first } => {
+                // From here on the host may have one for it, whatever it answers.
+                self.parting.get_or_insert_with(|| parting(target, told, request));
                 let error = match connect(target, told, pair, *request, limit) {
-                    Ok(connected) => return Ok(Step::Linked(Box::new(connected))),
+                    Ok(connected) => {
+                        let parting = self.parting.take();
+                        return Ok(Step::Linked(Box::new(Connected { parting, ..connected })));
+                    }
                     Err(error) => error,
                 };
                 let is_slow = matches!(error, Error::Timeout { .. });
@@ -324,6 +387,11 @@ impl Job {
             }
         }
     }
+}
+
+/// Ends the queue pair that a target has for this request.
+pub(crate) fn parting(target: &Target, told: &Bootstrapped, request: &VerbsRequest) -> Parting {
+    Parting::new(told.peer, &target.token, crate::engine::READER, request)
 }
 
 /// Bootstraps a target.
@@ -353,7 +421,7 @@ fn connect(
     let pair = pair.take().ok_or_else(|| Error::NoQueuePair { peer: told.peer.to_string() })?;
     let copy = pair.copy();
     let pair = pair.connect(&told)?;
-    Ok(Connected { told, way: Way::Verbs(Box::new(pair), copy), instead: None })
+    Ok(Connected { told, way: Way::Verbs(Box::new(pair), copy), instead: None, parting: None })
 }
 
 /// This machine has no device that leads there, and nothing is wrong with that.
@@ -380,7 +448,7 @@ fn go_on(target: &Target, told: Bootstrapped, first: Via, has_device: bool, time
             Way::Tcp(Box::new(TcpRequester::connect(address, max_read_blocks, timeout)?))
         }
     };
-    Ok(Step::Linked(Box::new(Connected { told, way, instead: None })))
+    Ok(Step::Linked(Box::new(Connected { told, way, instead: None, parting: None })))
 }
 
 #[cfg(test)]

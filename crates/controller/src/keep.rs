@@ -14,9 +14,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use onlooker_store::{Appender, Config, Gap, Kind, Recovery, Store, StoreError, TrackId, Writer, ring_rows, steady_ns};
+use onlooker_store::{
+    Appender, Config, Gap, Kind, Recovery, Store, StoreError, TrackId, Writer, ring_bytes, ring_rows, steady_ns,
+};
 
 use crate::meta::Meta;
+use shares::Shares;
+
+mod shares;
 
 /// Time between two syncs. With the time that rows wait for a tile: what a loss of power may cost at most.
 const SEAL_INTERVAL: Duration = Duration::from_millis(250);
@@ -193,7 +198,7 @@ impl Keeper {
     /// # Errors
     /// [`StoreError`].
     pub fn start(config: Config, say: impl Fn(&str) + Send + 'static) -> Result<(Self, Tracks, Recovery), StoreError> {
-        let dir = config.dir.clone();
+        let (dir, shares) = (config.dir.clone(), Shares::of(config.hot_bytes));
         let (store, recovery) = Store::open(config)?;
         let mut left = left(&store.look(), &dir);
         let bare_ns = std::mem::take(&mut left.bare_ns);
@@ -210,6 +215,7 @@ impl Keeper {
                 tell,
                 tell_waits,
                 say: Box::new(say),
+                shares,
                 without_memory: BTreeMap::new(),
                 last_tried: 0,
                 waited_at: None,
@@ -251,6 +257,17 @@ impl Drop for Keeper {
     }
 }
 
+/// Why a track is not made now.
+#[derive(Debug, thiserror::Error)]
+enum NoRoom {
+    #[error(transparent)]
+    Store(StoreError),
+    #[error(
+        "hot memory is scarce, and host {0} has more than its share of it: raise [store] hot_bytes or watch fewer of its regions"
+    )]
+    Share(String),
+}
+
 /// The thread's own.
 struct Keeping {
     writer: Writer,
@@ -258,6 +275,7 @@ struct Keeping {
     tell: Sender<Made>,
     tell_waits: Sender<u64>,
     say: Box<dyn Fn(&str) + Send>,
+    shares: Shares,
     /// Tracks that found no hot memory, by tag. They hold up nobody: some are tried after each seal, in turn.
     without_memory: BTreeMap<u64, Definition>,
     last_tried: u64,
@@ -391,8 +409,11 @@ impl Keeping {
     }
 
     /// Makes a track; one that there is no room for waits, which is the error.
-    fn define(&mut self, definition: Definition) -> Result<(), StoreError> {
-        let made = self.writer.define(&definition.columns, &definition.meta.pack(), definition.rows);
+    fn define(&mut self, definition: Definition) -> Result<(), NoRoom> {
+        let made = match self.shares.may_take(&definition.meta.host, ring_bytes(definition.columns.len(), definition.rows)) {
+            true => self.writer.define(&definition.columns, &definition.meta.pack(), definition.rows).map_err(NoRoom::Store),
+            false => Err(NoRoom::Share(definition.meta.host.clone())),
+        };
         let track = match made {
             Ok(track) => track,
             Err(error) => {
@@ -404,6 +425,7 @@ impl Keeping {
             // Whoever asked may be gone; the track then waits for the next one in vain until it is retired.
             Some(appender) => {
                 let left_ns = self.bare_ns.remove(&track);
+                self.shares.take(definition.meta.host.into(), track, appender.ring_bytes());
                 let _ = self.tell.send(Made { tag: definition.tag, track, appender, left_ns });
             }
             None => drop(self.waiting.insert(track, definition.tag)),
@@ -413,10 +435,12 @@ impl Keeping {
 
     fn retire(&mut self, tracks: Vec<(TrackId, Appender)>) {
         for (track, appender) in tracks {
+            let host = self.shares.give(track);
             self.writer.retire(track, appender);
             if let Some(tag) = self.waiting.remove(&track)
                 && let Some(appender) = self.writer.appender(track)
             {
+                host.into_iter().for_each(|host| self.shares.take(host, track, appender.ring_bytes()));
                 let _ = self.tell.send(Made { tag, track, appender, left_ns: None });
             }
         }
@@ -424,71 +448,4 @@ impl Keeping {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const COLUMNS: usize = 20;
-
-    fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-        onlooker_testbed::until(what, || is_so().then_some(()));
-    }
-
-    fn ask(tracks: &Tracks, tag: u64) {
-        let key = onlooker_series::series::EntityKey { region: tag, group: 0, row: None };
-        tracks.define(tag, vec![Kind::Integer; COLUMNS], Meta::of("host", key, "region", &[]), 1_000_000_000);
-    }
-
-    #[test]
-    fn tracks_without_hot_memory_hold_up_no_rows_and_get_theirs_when_there_is_some() {
-        let dir = tempfile::tempdir().unwrap();
-        let config = Config {
-            dir: dir.path().join("log"),
-            hot: dir.path().join("hot"),
-            hot_bytes: 1 << 16,
-            tile_rows: 64,
-            segment_bytes: 1 << 16,
-            max_bytes: 1 << 30,
-        };
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let (keeper, tracks, _) = Keeper::start(config, {
-            let said = said.clone();
-            move |text: &str| lock(&said).push(text.to_owned())
-        })
-        .unwrap();
-        let counters = keeper.counters();
-        let waiting_tracks = || counters.waiting_tracks.load(Ordering::Relaxed);
-
-        (0..100).for_each(|tag| ask(&tracks, tag));
-        let (mut made, mut waits) = (Vec::new(), Vec::new());
-        until("each is made or waits", || {
-            made.extend(tracks.made());
-            waits.extend(tracks.waits());
-            made.len() + waits.len() == 100
-        });
-        assert!(made.len() > 10 && waits.len() > 10, "{} made", made.len());
-        until("they are counted", || waiting_tracks() == waits.len() as u64);
-
-        // Rings of eight rows: more rows only find room once those before them are durable.
-        for row in 1..=24 {
-            for Made { appender, .. } in &mut made {
-                until("rows are sealed while others wait", || appender.append(row, &[row; COLUMNS]).is_ok());
-            }
-        }
-        until("all are sealed", || counters.rows.load(Ordering::Relaxed) == 24 * made.len() as u64);
-        assert_eq!(lock(&said).len(), 1, "told once: {:?}", lock(&said));
-
-        let nobody_s = waits.pop().unwrap();
-        tracks.cancel(nobody_s);
-        until("who cancels is told", || tracks.waits() == Some(nobody_s));
-        until("it is not counted any more", || waiting_tracks() == waits.len() as u64);
-
-        let had = made.len();
-        tracks.retire(made.drain(..).map(|made| (made.track, made.appender)).collect());
-        until("others have what is free now", || {
-            made.extend(tracks.made());
-            made.len() == waits.len().min(had)
-        });
-        assert!(made.iter().all(|made| waits.contains(&made.tag)));
-        until("nobody waits who has", || waiting_tracks() == (waits.len() - made.len()) as u64);
-    }
-}
+mod tests;

@@ -17,8 +17,7 @@ use onlooker_transport::soft::{self, FlowConfig, SoftRequester};
 use onlooker_transport::tcp::TcpRequester;
 use onlooker_transport::{Error, Outcome, Pair, Read, Requester, Via, verbs};
 
-use crate::connect::{ask, ask_for_pair, is_no_device};
-use crate::engine::READER;
+use crate::connect::{ask, ask_for_pair, is_no_device, parting};
 use crate::fleet::{Entities, Quota};
 use crate::target::{Choice, Target};
 use crate::ways::way;
@@ -189,7 +188,7 @@ fn trial_id() -> Result<Id, Error> {
 fn device(target: &Target, told: &Bootstrapped, timeout: Duration) -> Result<Way, TrialError> {
     let mut _parting = None;
     let ask = |request| {
-        _parting = Some(Parting::new(told.peer, &target.token, READER, &request));
+        _parting = Some(parting(target, told, &request));
         ask_for_pair(target, told, request, timeout)
     };
     let (told, mut requester) = verbs::connect(told, trial_id()?, ask)?;

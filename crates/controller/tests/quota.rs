@@ -7,6 +7,7 @@ mod memory;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -34,6 +35,10 @@ const SHOP: &str = r#"{"name":"shop","groups":[{"kind":"guarded","blocks":1,"fie
 /// As wide as a guarded block: what one program can change at random with each reading.
 const NOISE: &str = r#"{"name":"noise","groups":[{"kind":"guarded","blocks":1,"fields":[
     {"name":"noise","metric":"gauge","type":"u64","array":{"label":"n","count":124,"stride":1}}]}]}"#;
+
+/// The same, twice as wide.
+const WIDE: &str = r#"{"name":"wide","groups":[{"kind":"guarded","blocks":2,"fields":[
+    {"name":"wide","metric":"gauge","type":"u64","array":{"label":"n","count":248,"stride":1}}]}]}"#;
 
 /// A program's region number.
 const fn program(number: u32) -> u32 {
@@ -237,7 +242,7 @@ impl World {
         let counters = self.keeper.as_ref().unwrap().counters();
         drop(self.sink.take());
         drop(self.keeper.take());
-        assert_eq!(counters.refused_rows.load(std::sync::atomic::Ordering::Relaxed), 0, "the store was never behind");
+        assert_eq!(counters.refused_rows.load(Ordering::Relaxed), 0, "the store was never behind");
         let (writer, _) = Store::open(store_config(self.dir.path())).unwrap();
         let store = writer.look();
         let mut all = Log::new();
@@ -391,4 +396,36 @@ fn who_has_too_many_values_decoded_waits_and_nobody_else() {
     let (rows, reasons) = &of("noise")[0];
     assert!((1..60).contains(rows), "{rows}");
     assert_eq!(*reasons, BTreeSet::from(["over_quota".to_owned()]));
+}
+
+#[test]
+fn what_outgrows_its_quota_leaves_a_gap_in_what_there_is_of_it() {
+    // The first block has room, both have not.
+    let mut world = World::within(Quota { series: 130, ..SMALL });
+    let wide = world.hostile.host.region(program(1), "wide", &[], WIDE);
+    let write = |index: u16| {
+        let block = wide.words.block(index.into());
+        commit(block, wide.entry.identity.at(index), steady_ns(), |payload| payload.set(0, steady_ns()));
+    };
+    // Being written for ever.
+    wide.words.block(1)[0].store(1, Ordering::Relaxed);
+    let store = world.keeper.as_ref().unwrap().store();
+    until("its track has rows", || {
+        write(0);
+        world.read(|_| 1);
+        let store = store.lock().unwrap();
+        let is_wide = |meta: &[u8]| Meta::unpack(meta).unwrap().region == "wide";
+        store.tracks().any(|(track, _, meta)| is_wide(meta) && store.newest_ns(track).is_some()).then_some(())
+    });
+    drop(store);
+    world.shown("mallory", |shown| assert_eq!(over(shown), []));
+    for _ in 0..10 {
+        (0..2).for_each(write);
+        world.read(|_| 1);
+    }
+    world.shown("mallory", |shown| assert_eq!(over(shown), [("programs", "series")]));
+    let all = world.end();
+    let tracks = &all[&("mallory".to_owned(), "wide".to_owned())];
+    assert!(tracks.len() == 1 && tracks[0].0 > 0, "{tracks:?}");
+    assert_eq!(tracks[0].1, BTreeSet::from(["over_quota".to_owned()]));
 }

@@ -6,10 +6,10 @@
 //! device.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use onlooker_bootstrap::Id;
+use onlooker_bootstrap::{Id, source};
 use onlooker_region::map::Map;
 use onlooker_region::slab::PAGE_BYTES;
 
@@ -123,6 +123,8 @@ struct Held<M> {
 /// A reader's queue pair.
 struct Connected<P> {
     reader: Id,
+    /// The machine that it is on: readers have as many ids as they like.
+    source: IpAddr,
     /// The number at the reader's end.
     remote: u32,
     /// The device's number of it.
@@ -160,6 +162,21 @@ impl<D: Owner> Opened<D> {
         // A reader's new queue pair is there before its earlier one ends.
         let queue_pairs = queue_pairs.saturating_sub(1).clamp(1, MAX_PAIRS);
         Limits { regions: regions.min(MAX_REGISTRATIONS), queue_pairs }
+    }
+
+    /// Ends one where there are too many, and says whether it was in error: nobody reads by such a one. Else the oldest of the machine that
+    /// has the most goes, so that no machine takes the queue pairs of others.
+    fn make_room(&mut self) -> Option<bool> {
+        if self.pairs.len() <= self.limits().queue_pairs as usize {
+            return None;
+        }
+        let failed = self.pairs.iter().position(|connected| connected.is_failed);
+        let of = |source: IpAddr| self.pairs.iter().filter(|connected| connected.source == source).count();
+        // Of equals the first.
+        let greedy = || (0..self.pairs.len()).rev().max_by_key(|at| of(self.pairs[*at].source));
+        let at = failed.or_else(greedy).unwrap_or(0);
+        self.pairs.remove(at);
+        Some(failed.is_some())
     }
 
     fn registrations(&self) -> usize {
@@ -352,6 +369,7 @@ impl<D: Owner> Core<D> {
         let earlier = opened.pairs.iter().position(|connected| connected.reader == reader);
         opened.pairs.push_back(Connected {
             reader,
+            source: source(Ipv6Addr::from(end.gid.0).into()),
             remote: end.queue_pair,
             number: own.queue_pair,
             serial: opened.made,
@@ -362,12 +380,9 @@ impl<D: Owner> Core<D> {
         if let Some(earlier) = earlier {
             opened.pairs.remove(earlier);
             self.counters.pairs_replaced += 1;
-        } else if opened.pairs.len() > opened.limits().queue_pairs as usize {
-            // Nobody reads by one that is in error.
-            let failed = opened.pairs.iter().position(|connected| connected.is_failed);
-            opened.pairs.remove(failed.unwrap_or(0));
+        } else if let Some(was_failed) = opened.make_room() {
             self.counters.pairs_evicted += 1;
-            self.counters.pairs_evicted_failed += u64::from(failed.is_some());
+            self.counters.pairs_evicted_failed += u64::from(was_failed);
         }
         Ok(Paired { end: own, copies: opened.copies() })
     }

@@ -13,6 +13,7 @@ use crate::{Process, binary};
 #[derive(Debug)]
 pub struct Controller {
     dir: TempDir,
+    environment: Vec<(String, String)>,
     process: Option<Process>,
     address: SocketAddr,
 }
@@ -27,6 +28,12 @@ impl Controller {
     /// As [`Controller::start`], in a directory that has files which the configuration names.
     #[must_use]
     pub fn start_in(dir: TempDir, http: &str, rest: &str) -> Self {
+        Self::start_with(dir, &[], http, rest)
+    }
+
+    /// As [`Controller::start_in`], with more variables in its environment.
+    #[must_use]
+    pub fn start_with(dir: TempDir, environment: &[(&str, &str)], http: &str, rest: &str) -> Self {
         let path = |name: &str| dir.path().join(name);
         let text = format!(
             "[http]\nlisten = \"127.0.0.1:0\"\n{http}\n[store]\ndir = {:?}\nhot_file = {:?}\nhot_bytes = \"16MiB\"\nmax_bytes = \"64MiB\"\n\
@@ -36,7 +43,9 @@ impl Controller {
             path("joined.json"),
         );
         fs::write(path("controller.toml"), text).unwrap();
-        let mut controller = Self { dir, process: None, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut controller = Self { dir, environment, process: None, address };
         controller.start_again();
         controller
     }
@@ -51,6 +60,7 @@ impl Controller {
         self.process = None;
         let mut command = std::process::Command::new(binary("onlooker", "onlooker"));
         command.arg("controller").arg("--config").arg(self.dir.path().join("controller.toml"));
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let (process, line) = Process::start(&mut command, "dashboard http");
         let address = line.split("://").nth(1).expect("an address").trim().trim_end_matches('/');
         self.address = address.parse().unwrap();

@@ -144,7 +144,10 @@ pub fn bootstrap_with(
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A reader's queue pair at a host. When this is dropped the host is told to end it, which takes a second at most; where that fails, the host keeps it until it needs its place.
-pub struct Parting {
+pub struct Parting(Option<Box<Farewell>>);
+
+/// What is said, and to whom.
+struct Farewell {
     peer: SocketAddr,
     fingerprint: Option<Fingerprint>,
     request: Request,
@@ -157,14 +160,21 @@ impl Parting {
         let goodbye = Goodbye { reader_id: request.reader_id, queue_pair: request.end.queue_pair };
         let (secret, reader) = (token.secret.clone(), reader.to_owned());
         let request = Request { secret, reader, verbs: None, goodbye: Some(goodbye) };
-        Self { peer, fingerprint: token.fingerprint, request }
+        Self(Some(Box::new(Farewell { peer, fingerprint: token.fingerprint, request })))
+    }
+
+    /// Says nothing: the host has ended the queue pair itself, since it made another one for the same reader.
+    pub fn replaced(mut self) {
+        self.0 = None;
     }
 }
 
 impl Drop for Parting {
     fn drop(&mut self) {
-        // An agent that does not know of goodbyes refuses it.
-        let _ = ask(&[self.peer], self.fingerprint, &self.request, GOODBYE_TIMEOUT);
+        if let Some(Farewell { peer, fingerprint, request }) = self.0.as_deref() {
+            // An agent that does not know of goodbyes refuses it.
+            let _ = ask(&[*peer], *fingerprint, request, GOODBYE_TIMEOUT);
+        }
     }
 }
 
@@ -277,5 +287,59 @@ fn tls_error(peer: &str, pinned: &Pinned, error: &rustls::Error) -> Error {
         (Some(got), _) => Error::Certificate { peer, got, expected: pinned.expected() },
         (None, rustls::Error::InvalidMessage(_)) => Error::NotTls { peer },
         (None, other) => Error::Garbage { peer, what: format!("TLS: {other}") },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onlooker_bootstrap::{Id, QueuePairEnd, Secret};
+    use std::net::TcpListener;
+
+    fn parting(peer: SocketAddr) -> Parting {
+        let token = Token { fingerprint: None, secret: Secret::new([7; 32]) };
+        let end = QueuePairEnd { queue_pair: 21, packet: 5, gid: Id([2; 16]), mtu_bytes: 1024, reads_answered: 0 };
+        Parting::new(peer, &token, "test", &VerbsRequest { reader_id: Id([7; 16]), end, copy: None })
+    }
+
+    /// The request that the next connection brings.
+    fn heard(listener: &TcpListener) -> Request {
+        let mut stream = listener.accept().unwrap().0;
+        let mut bytes = Vec::new();
+        loop {
+            match frame::decode(&bytes).unwrap() {
+                Decoded::Message { body, .. } => return Request::decode(body).unwrap(),
+                Decoded::Need { missing_bytes } => {
+                    let before = bytes.len();
+                    bytes.resize(before + missing_bytes, 0);
+                    stream.read_exact(&mut bytes[before..]).unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_parts_says_so_and_who_was_replaced_does_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = listener.local_addr().unwrap();
+        let parted = std::thread::spawn(move || {
+            parting(peer).replaced();
+            drop(parting(peer));
+        });
+        let said = heard(&listener);
+        assert_eq!(said.goodbye, Some(Goodbye { reader_id: Id([7; 16]), queue_pair: 21 }));
+        assert_eq!((said.verbs, said.secret), (None, Secret::new([7; 32])));
+        parted.join().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "it was said once");
+    }
+
+    #[test]
+    fn a_host_that_says_nothing_does_not_hold_up_who_parts() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let began = Instant::now();
+        drop(parting(silent.local_addr().unwrap()));
+        let took = began.elapsed();
+        assert!(took >= GOODBYE_TIMEOUT && took < 4 * GOODBYE_TIMEOUT, "{took:?}");
     }
 }

@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::thread::{JoinHandle, spawn};
 use std::time::Instant;
 
-use onlooker_bootstrap::{ControlCopy, QueuePairEnd};
+use onlooker_bootstrap::{ControlCopy, QueuePairEnd, Request, frame};
 use onlooker_holder::seqpacket;
+use onlooker_region::block::Identity;
+use onlooker_region::control::Place;
 use onlooker_region::map::sealed_memfd;
+
+use crate::bootstrap::{Announcement, Endpoint};
+use crate::counters::Counters;
+use crate::host::Host;
+use crate::identity::StateDir;
 
 /// A holder that says what it is told to, and what it was asked; after the last answer it goes.
 fn holder(path: &Path, answers: &[&'static str]) -> JoinHandle<Vec<serde_json::Value>> {
@@ -161,4 +170,46 @@ fn copies_are_offered_by_holders_that_write_them_and_pushed_to_while_there_are_a
     assert!(!card.has_copies());
     let asked = second.join().unwrap();
     assert_eq!((operations(&asked), asked[1].get("copy")), (vec!["hello", "pair"], None));
+}
+
+#[test]
+fn a_goodbye_reaches_the_holder_and_says_when_nobody_reads_any_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("holder.sock");
+    let config = config::Verbs { address: "10.0.0.7".into(), holder: path.clone(), ..Default::default() };
+    let mut card = Card::new(&config).unwrap();
+    let paired = r#"{"end":{"queue_pair":20,"packet":3,"gid":"07070707070707070707070707070707","mtu_bytes":1024,"reads_answered":16},"copies":0}"#;
+    let asked = holder(&path, &[NOTHING, paired, r#"{"pairs":0,"copies":0}"#]);
+    assert!(card.connect(0));
+    card.control(77);
+    let reader_id = onlooker_bootstrap::Id([1; 16]);
+    lock(&card.link()).pair(&VerbsRequest { reader_id, end: end(17), copy: None }).unwrap();
+    assert!(card.has_readers().load(Ordering::Relaxed));
+
+    let state = StateDir::open(directory.path()).unwrap();
+    let announcement = Announcement {
+        host: Host::read("test", directory.path()).unwrap(),
+        control: Place { va: 4096, rkey: 77, responders: 0, incarnation: 1 },
+        control_bytes: 65_536,
+        tcp_port: 7178,
+        kernel: None,
+        card: Some(card.link()),
+    };
+    let counters = Counters::new(Identity::first(1, 1)).unwrap();
+    let allow = vec!["127.0.0.0/8".parse().unwrap()];
+    let endpoint = Endpoint::new(announcement, allow, state.clone(), None, counters);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (stream, source) = listener.accept().unwrap();
+    endpoint.accept(stream, source.ip());
+    let goodbye = Some(Goodbye { reader_id, queue_pair: 17 });
+    let request = Request { secret: state.secret().unwrap(), reader: "test".into(), verbs: None, goodbye };
+    reader.write_all(&frame::encode(&request.encode()).unwrap()).unwrap();
+    let asked = asked.join().unwrap();
+    assert_eq!(operations(&asked), ["hello", "pair", "part"]);
+    assert_eq!((&asked[2]["reader"], &asked[2]["queue_pair"]), (&asked[1]["reader"], &17.into()));
+    // The answer comes after the holder's.
+    let mut answer = Vec::new();
+    reader.read_to_end(&mut answer).unwrap();
+    assert!(!answer.is_empty() && !card.has_readers().load(Ordering::Relaxed));
 }

@@ -18,7 +18,7 @@ pub mod user;
 pub mod watch;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,6 +89,8 @@ pub struct Recovered {
     pub records: Vec<Record>,
     /// Ranges of users' slabs, by index, that a program may still write to although they are no regions.
     pub rest: Vec<(u32, Range)>,
+    /// Users that have a slab, regions or not: descriptors of it may be anywhere, and are the same memory as before.
+    pub users: Vec<u32>,
 }
 
 /// A slab of a user.
@@ -130,6 +132,22 @@ impl AsFd for UserSlab {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.slab.as_fd()
     }
+}
+
+/// A place for a user's slab. Who counts as one user has no more of them than are free then, so that others find some; everybody's first one is a place that is free.
+fn free_slab(slabs: &BTreeMap<u32, u32>, uid: u32, user_of: impl Fn(u32) -> u32) -> Result<u32, KernelError> {
+    let taken: BTreeSet<u32> = slabs.values().copied().collect();
+    let mut free = (FIRST_USER_SLAB..TABLES_SLAB).filter(|index| !taken.contains(index));
+    let index = free.next().ok_or(KernelError::Incomplete(
+        "the responder's table of slabs is full: 61 users have one, others' regions are served over TCP",
+    ))?;
+    let had = slabs.keys().filter(|other| user_of(**other) == user_of(uid)).count();
+    if had > 0 && had + 1 > free.count() {
+        return Err(KernelError::Incomplete(
+            "this user's subordinate uids have as many slabs as are left for others: its further ones are served over TCP",
+        ));
+    }
+    Ok(index)
 }
 
 /// Only what is used is mapped: every page of a mapped BPF array counts as resident at once.
@@ -217,22 +235,28 @@ impl Kernel {
                 self.own_ranges.borrow_mut().take_at(range, 0);
             }
         }
-        self.remove_unused_slabs(&plan.keep)?;
-        Ok(Recovered { records: plan.keep, rest: plan.rest })
+        self.remove_unused_slabs(&plan.keep, &slab_bytes)?;
+        let users = self.header.borrow().slabs.keys().copied().collect();
+        Ok(Recovered { records: plan.keep, rest: plan.rest, users })
     }
 
-    /// Slabs that nobody has (a kill while one was made or removed), or that have no region any more.
-    fn remove_unused_slabs(&self, kept: &[Record]) -> Result<(), KernelError> {
-        let used = |index: u32| {
+    /// Slabs that nobody has (a kill while one was made or removed), and those without regions that have not the configured length any more. A user's other slabs stay:
+    /// whoever has a descriptor has the memory, so that another slab would be as much once more with each start.
+    fn remove_unused_slabs(&self, kept: &[Record], slab_bytes: &BTreeMap<u32, u64>) -> Result<(), KernelError> {
+        let configured_bytes = u64::from(self.slab_blocks) * BLOCK_BYTES;
+        let has_regions = |index: u32| {
             kept.iter().any(|record| matches!(record.keep.source, ledger::Source::Slab { slab, .. } if slab == index))
         };
-        for index in self.pinned.slabs()?.into_iter().filter(|index| *index >= FIRST_USER_SLAB && !used(*index)) {
-            self.header.borrow_mut().slabs.retain(|_, slab| *slab != index);
-            self.put_header()?;
-            let _ = self.pinned.remove_slab(index);
+        let is_used = |index: u32| {
+            slab_bytes.get(&index).is_some_and(|bytes| *bytes == configured_bytes || has_regions(index))
+        };
+        self.header.borrow_mut().slabs.retain(|_, slab| is_used(*slab));
+        self.put_header()?;
+        let owned: Vec<u32> = self.header.borrow().slabs.values().copied().collect();
+        for index in slab_bytes.keys().filter(|index| **index >= FIRST_USER_SLAB && !owned.contains(index)) {
+            let _ = self.pinned.remove_slab(*index);
         }
-        self.header.borrow_mut().slabs.retain(|_, slab| used(*slab));
-        self.put_header()
+        Ok(())
     }
 
     /// Begins anew: no regions, no users, another address of the control region.
@@ -329,16 +353,12 @@ impl Kernel {
         Ok(())
     }
 
-    /// Makes a slab for a user.
+    /// Makes a slab for a user. `user_of`: whom a uid counts as.
     ///
     /// # Errors
-    /// No place, no memory, no right to.
-    pub fn create_slab(&self, uid: u32) -> Result<UserSlab, KernelError> {
-        let taken: Vec<u32> = self.header.borrow().slabs.values().copied().collect();
-        let index = (FIRST_USER_SLAB..TABLES_SLAB).find(|index| !taken.contains(index));
-        let index = index.ok_or(KernelError::Incomplete(
-            "the responder's table of slabs is full: 61 users have one, others' regions are served over TCP",
-        ))?;
+    /// No place, or none that is left for this user; no memory, no right to.
+    pub fn create_slab(&self, uid: u32, user_of: impl Fn(u32) -> u32) -> Result<UserSlab, KernelError> {
+        let index = free_slab(&self.header.borrow().slabs, uid, user_of)?;
         let slab = system::with_capabilities(CapabilitySet::BPF, || self.pinned.create_slab(index, self.slab_blocks))?;
         // From here on a kill leaves an owner; before, a slab of nobody, which the next start removes.
         self.header.borrow_mut().slabs.insert(uid, index);
@@ -501,5 +521,30 @@ impl Kernel {
     /// Removes a record.
     pub fn forget(&self, number: u32) {
         self.ledger.remove(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_user_finds_a_place_whatever_subordinate_uids_have() {
+        let user_of = |uid: u32| if uid >= 100_000 { uid / 100_000 } else { uid };
+        let mut slabs = BTreeMap::new();
+        let mut take = |uid: u32| match free_slab(&slabs, uid, user_of) {
+            Ok(index) => {
+                assert!((FIRST_USER_SLAB..TABLES_SLAB).contains(&index) && slabs.values().all(|other| *other != index));
+                slabs.insert(uid, index).is_none()
+            }
+            Err(_) => false,
+        };
+        assert!(take(1));
+        // User 1 has half of them, user 2 half of the rest.
+        assert_eq!((100_000..100_200).filter(|uid| take(*uid)).count(), 29);
+        assert_eq!((200_000..200_200).filter(|uid| take(*uid)).count(), 15);
+        // Everybody else has a first one, down to the last.
+        assert_eq!((10..100).filter(|uid| take(*uid)).count(), 61 - 30 - 15);
+        assert!(!take(100));
     }
 }

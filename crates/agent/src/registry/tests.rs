@@ -156,6 +156,45 @@ fn one_user_leaves_others_their_share_of_the_directory() {
 }
 
 #[test]
+fn a_user_and_its_subordinate_uids_have_one_share() {
+    let mut registry = registry();
+    registry.entries = 12;
+    registry.set_subordinates(Subordinates::parse("7:100:50", ""));
+    for (connection, uid) in [(1, 7), (2, 100), (3, 149)] {
+        registry.connect(connection, peer(uid, uid)).unwrap();
+    }
+    let refusal = registry.connect(4, peer(120, 120)).unwrap_err();
+    assert!(refusal.message.contains("user 7 already has 3 connections"), "{refusal}");
+    registry.connect(5, peer(150, 150)).unwrap();
+    let mut create = |connection, number: u8, blocks| {
+        let name = format!("n{number}");
+        registry.create(connection, wanted(&name, schema(number, blocks)), 9, 0).map(|created| created.id)
+    };
+    // Entries of the directory, then bytes.
+    let ids = [create(1, 0, 4).unwrap(), create(2, 1, 4).unwrap(), create(3, 2, 4).unwrap()];
+    assert!(create(2, 3, 1).unwrap_err().message.contains("user 7 has 6 entries"));
+    create(5, 4, 1).unwrap();
+    registry.entries = ENTRIES;
+    let mut create = |connection, number: u8, blocks| {
+        let name = format!("n{number}");
+        registry.create(connection, wanted(&name, schema(number, blocks)), 9, 0).map(|created| created.id)
+    };
+    assert!(create(3, 3, 24).unwrap_err().message.contains("user 7 has 12288 of 32KiB"));
+    create(3, 3, 20).unwrap();
+    // Schemas.
+    registry.remove(1, ids[0], 0).unwrap();
+    let mut last = None;
+    for number in 10..20 {
+        last = Some(registry.create(2, wanted("x", schema(number, 1)), 9, 0).map(|created| registry.remove(2, created.id, 0)));
+        if last.as_ref().is_some_and(Result::is_err) {
+            break;
+        }
+    }
+    let refusal = last.unwrap().unwrap_err();
+    assert!(refusal.message.contains("schemas of user 7 exceed"), "{refusal}");
+}
+
+#[test]
 fn the_slab_stays_until_the_last_orphan_is_over() {
     let mut registry = registry();
     registry.connect(1, peer(7, 100)).unwrap();
@@ -363,6 +402,8 @@ impl Model {
                 "live ranges overlap"
             );
             assert!(ranges.iter().all(|range| range.offset + range.bytes <= 8 * PAGE));
+            let had = registry.had(*uid, self.now_ns);
+            assert!(had.regions <= 6 && had.connections <= 3 && had.bytes <= 8 * PAGE);
         }
         for region in registry.regions() {
             assert!(registry.users.contains_key(&region.owner.uid));
@@ -385,6 +426,7 @@ fn no_sequence_of_requests_breaks_an_invariant() {
     bolero::check!().with_type::<Vec<Step>>().for_each(|steps| {
         let mut model =
             Model { registry: registry(), now_ns: 0, generation: 0, resting: Vec::new(), seen: BTreeSet::new() };
+        model.registry.set_subordinates(Subordinates::parse("1:2:1", ""));
         for step in steps {
             model.step(step);
             model.check();

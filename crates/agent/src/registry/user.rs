@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one user has: ranges of its slab, connections, schemas; and how much of each it may have.
+//! What one user has: ranges of its slab, connections, schemas; and how much of each it may have, together with those who count as the same user
+//! ([`crate::subordinates`]).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -75,9 +76,9 @@ impl User {
 
     /// Whether so many regions more, and their schema, leave others their share of the directory: nobody may have more of its
     /// entries than are free then, so that one user alone gets half of them at most.
-    pub(super) fn check_share(&self, uid: u32, regions: u32, schema: &SchemaRef, free: u32) -> Result<(), Refusal> {
+    pub(super) fn check_share(&self, had: &Had, regions: u32, schema: &SchemaRef, free: u32) -> Result<(), Refusal> {
         let more = regions + u32::from(!self.schemas.contains_key(&schema.id));
-        let entries = self.entries();
+        let Had { uid, entries, .. } = *had;
         if more > 0 && entries + more > free.saturating_sub(more) {
             return Err(over(format!(
                 "user {uid} has {entries} entries of the directory, regions and schemas, and {free} are free: nobody gets more \
@@ -99,7 +100,10 @@ impl User {
 
     /// One use less. What the last use frees counts until `until_ns`: otherwise a user who changes schemas without pause would fill the control
     /// region with resting ones, at the cost of all others.
-    pub(super) fn remove_schema(&mut self, schema: &SchemaRef, until_ns: u64) {
+    pub(super) fn remove_schema(&mut self, schema: &SchemaRef, now_ns: u64, until_ns: u64) {
+        while self.resting_schemas.front().is_some_and(|(until_ns, _)| *until_ns <= now_ns) {
+            self.resting_schemas.pop_front();
+        }
         let Some(count) = self.schemas.get_mut(&schema.id) else { return };
         *count -= 1;
         if *count == 0 {
@@ -109,23 +113,37 @@ impl User {
         }
     }
 
-    pub(super) fn check_schema_quota(
-        &mut self,
-        uid: u32,
-        schema: &SchemaRef,
-        quota: &Quota,
-        now_ns: u64,
-    ) -> Result<(), Refusal> {
-        while self.resting_schemas.front().is_some_and(|(until_ns, _)| *until_ns <= now_ns) {
-            self.resting_schemas.pop_front();
-        }
-        let resting: u64 = self.resting_schemas.iter().map(|(_, bytes)| bytes).sum();
+    pub(super) fn check_schema_quota(&self, had: &Had, schema: &SchemaRef, quota: &Quota) -> Result<(), Refusal> {
         let most = quota.schema_bytes_per_user;
-        if self.schema_bytes + resting + self.added_schema_bytes(schema) > most.as_bytes() {
+        if had.schema_bytes + self.added_schema_bytes(schema) > most.as_bytes() {
             let hint = "let regions share schemas; former ones count until the reuse delay is over";
+            let uid = had.uid;
             return Err(over(format!("schemas of user {uid} exceed {most} ([quota] schema_bytes_per_user): {hint}")));
         }
         Ok(())
+    }
+}
+
+/// What a user has, those who count as it included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Had {
+    pub(super) uid: u32,
+    pub(super) regions: u32,
+    pub(super) bytes: u64,
+    pub(super) connections: u32,
+    pub(super) entries: u32,
+    /// With schemas whose blocks rest.
+    pub(super) schema_bytes: u64,
+}
+
+impl Had {
+    pub(super) fn add(&mut self, user: &User, now_ns: u64) {
+        let resting = user.resting_schemas.iter().filter(|(until_ns, _)| *until_ns > now_ns);
+        self.regions += user.regions;
+        self.bytes += user.taken();
+        self.connections += user.connections;
+        self.entries += user.entries();
+        self.schema_bytes += user.schema_bytes + resting.map(|(_, bytes)| bytes).sum::<u64>();
     }
 }
 

@@ -5,7 +5,7 @@
 //! operator's token is not bounded by any of it but the number of hosts in all. Cost: a look-up a request.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -43,15 +43,6 @@ pub struct Origin {
     pub host_id: Option<Id>,
     /// Who asked by the token for hosts; `None`: the operator.
     pub source: Option<IpAddr>,
-}
-
-/// One address: a whole network of IPv6, of which a host has as many as it likes.
-#[must_use]
-pub fn source(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & u128::MAX << 64).into(),
-        ip => ip,
-    }
 }
 
 #[derive(Debug)]
@@ -126,13 +117,5 @@ mod tests {
             drop(trials.begin(IpAddr::V4(number.into()), now + Duration::from_millis(u64::from(number) * 10)));
         }
         assert!(trials.lock().len() <= SWEEP_ADDRESSES);
-    }
-
-    #[test]
-    fn a_network_of_ipv6_is_one_source() {
-        let of = |text: &str| source(text.parse().unwrap());
-        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
-        assert_ne!(of("2001:db8:0:1::1"), of("2001:db8::1"));
-        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
     }
 }

@@ -16,7 +16,7 @@ pub mod watch;
 
 pub use book::{Book, ChangeError, Found, Line, Listed, Source, Watcher};
 pub use joined::JoinedError;
-pub use joining::{Joining, Origin, Trial, source};
+pub use joining::{Joining, Origin, Trial};
 pub use resolve::Section;
 pub use sources::{Sources, SourcesError};
 pub use watch::{Files, Say};

@@ -167,10 +167,16 @@ impl Engine {
         }
     }
 
-    fn link(&mut self, ticket: u64, connected: Connected) {
+    pub(super) fn link(&mut self, ticket: u64, mut connected: Connected) {
         let now_ns = steady_ns();
-        let Some(host) = find(&mut self.hosts, ticket) else { return };
+        let parting = connected.parting.take();
+        let Some(host) = find(&mut self.hosts, ticket) else {
+            // It was forgotten meanwhile.
+            parting.into_iter().for_each(|parting| self.connector.part(parting));
+            return;
+        };
         host.answered();
+        parting.into_iter().for_each(|parting| host.paired(parting));
         if connected.instead.is_some() {
             self.pressure.detours.fetch_add(1, Ordering::Relaxed);
         }
@@ -184,6 +190,7 @@ impl Engine {
                 if host.link(link) {
                     self.processor.state(&host.target, State::Reading(pair));
                 }
+                self.part_if_unused(ticket);
             }
             Err(why) => {
                 if is_device {
@@ -191,8 +198,15 @@ impl Engine {
                     self.pressure.detours.fetch_add(1, Ordering::Relaxed);
                 }
                 self.give_up(ticket, why);
+                self.part_if_unused(ticket);
             }
         }
+    }
+
+    /// A host that is read without its queue pair is told that it may end it.
+    fn part_if_unused(&mut self, ticket: u64) {
+        let unused = find(&mut self.hosts, ticket).and_then(Host::part_if_unused);
+        unused.into_iter().for_each(|parting| self.connector.part(parting));
     }
 
     /// The connector has failed.

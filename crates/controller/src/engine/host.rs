@@ -8,7 +8,7 @@ use std::time::Duration;
 use onlooker_bootstrap::Id;
 use onlooker_flow::{Due, FlowId};
 use onlooker_region::Block;
-use onlooker_transport::bootstrap::Bootstrapped;
+use onlooker_transport::bootstrap::{Bootstrapped, Parting};
 use onlooker_transport::reader::{Frames, ReadError};
 use onlooker_transport::{Broken, Completion, Error, Fault, Outcome, Pair, Read, Requester as _, Via, verbs};
 
@@ -87,7 +87,9 @@ pub(super) struct Host {
     not_before_ns: u64,
     detour: Detour,
     /// By which the host knows our queue pair: one for the target's life.
-    pub(super) reader_id: Option<Id>,
+    reader_id: Option<Id>,
+    /// Ends what the host has of ours. Dropping it waits for the host, which this thread must not.
+    parting: Option<Parting>,
     /// Queue pairs in a row that ended by a refusal before anything was read.
     refusals: u32,
     /// From when on it may be asked at once again, after such an end.
@@ -116,6 +118,7 @@ impl Host {
             not_before_ns: 0,
             detour: Detour::new(index),
             reader_id: None,
+            parting: None,
             refusals: 0,
             at_once_ns: 0,
         }
@@ -144,11 +147,6 @@ impl Host {
         }
     }
 
-    /// Whether the connector has it.
-    pub(super) const fn is_asked(&self) -> bool {
-        self.asked
-    }
-
     /// By which the host is to know our queue pair.
     ///
     /// # Errors
@@ -157,6 +155,24 @@ impl Host {
         let id = self.reader_id.map_or_else(verbs::reader_id, Ok)?;
         self.reader_id = Some(id);
         Ok(id)
+    }
+
+    /// The host has made a queue pair for us, in the place of the one before.
+    pub(super) fn paired(&mut self, parting: Parting) {
+        if let Some(before) = self.parting.replace(parting) {
+            before.replaced();
+        }
+    }
+
+    /// What ends our queue pair at the host, of which nothing is needed any more.
+    pub(super) fn part(&mut self) -> Option<Parting> {
+        self.parting.take()
+    }
+
+    /// The same, if the host is read another way by now. One that is read no way is asked again, and has another queue pair made in its place.
+    pub(super) fn part_if_unused(&mut self) -> Option<Parting> {
+        let is_unused = self.better.is_none() && self.link.as_ref().is_some_and(|link| link.device().is_none());
+        if is_unused { self.part() } else { None }
     }
 
     /// The connector has brought a way. True if it is used at once; else the next reading begins it, since one over the way of before may be under way.

@@ -25,7 +25,6 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use onlooker_bootstrap::Id;
 use onlooker_flow::{Credits, Due, Ending, FlowId, Schedule};
 use onlooker_transport::clock::steady_ns;
 use onlooker_transport::reader::Limits;
@@ -141,9 +140,11 @@ impl<S: Sink + Send + 'static> Running<S> {
         let (told_of, processor) = Processor::start(sink).map_err(system("start a thread"))?;
         // Its sockets cannot change threads, so that it is made where it runs.
         let run = move || {
-            let (engine, orders) = Engine::new(config, told_of, shown)?;
+            let (mut engine, orders) = Engine::new(config, told_of, shown)?;
             let _ = tell.send(orders);
-            engine.run()
+            let ended = engine.run();
+            engine.close();
+            ended
         };
         let thread = thread::Builder::new().name("engine".into()).spawn(run).map_err(system("start a thread"))?;
         match told.recv() {
@@ -262,7 +263,7 @@ impl Engine {
     }
 
     /// Reads until it is told to stop.
-    fn run(mut self) -> Result<(), EngineError> {
+    fn run(&mut self) -> Result<(), EngineError> {
         loop {
             if !self.take_orders() || self.processor.is_gone() {
                 return Ok(());
@@ -279,25 +280,29 @@ impl Engine {
         }
     }
 
+    /// Hosts are told to end our queue pairs; the connector's end waits for that, not for long.
+    fn close(mut self) {
+        for parting in self.hosts.iter_mut().flatten().filter_map(Host::part) {
+            self.connector.part(parting);
+        }
+    }
+
     /// False once it is to stop.
     fn take_orders(&mut self) -> bool {
         loop {
             match self.orders.try_recv() {
                 Ok(Order::Watch(target)) => {
-                    let reader_id = self.forget(&target.name);
-                    self.watch(target, reader_id);
+                    self.forget(&target.name);
+                    self.watch(target);
                 }
-                Ok(Order::Forget(name)) => {
-                    self.forget(&name);
-                }
+                Ok(Order::Forget(name)) => self.forget(&name),
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
             }
         }
     }
 
-    /// `reader_id`: the one of the target whose place it takes.
-    fn watch(&mut self, target: Arc<Target>, reader_id: Option<Id>) {
+    fn watch(&mut self, target: Arc<Target>) {
         let interval_ns = target.interval_ns().max(1);
         let flow = self.schedule.add(interval_ns, steady_ns());
         // Answers for a host that had this place before carry another number.
@@ -309,24 +314,22 @@ impl Engine {
         self.by_name.insert(target.name.clone(), index);
         self.by_flow.insert(flow, index);
         self.processor.state(&target, State::Connecting);
-        let mut host = Host::new(target.clone(), flow, index, self.generation);
-        host.reader_id = reader_id;
+        let host = Host::new(target.clone(), flow, index, self.generation);
         self.connector.ask(host.ticket(), target, Via::Verbs, false);
         self.hosts[index] = Some(host);
     }
 
-    /// Gives back by what the host knew our queue pair.
-    fn forget(&mut self, name: &str) -> Option<Id> {
-        let index = self.by_name.remove(name)?;
-        let mut host = self.hosts[index].take()?;
+    /// Whoever takes its place is another reader to the host: what is said here may come later than that one's first word.
+    fn forget(&mut self, name: &str) {
+        let Some(index) = self.by_name.remove(name) else { return };
+        let Some(mut host) = self.hosts[index].take() else { return };
         self.schedule.remove(host.flow);
         self.by_flow.remove(&host.flow);
         self.active.retain(|other| *other != index);
         host.unlink(&mut self.carriers);
+        host.part().into_iter().for_each(|parting| self.connector.part(parting));
         self.processor.gone(&host.target);
         self.free.push(index);
-        // Whoever asks with it may still be on the way, and would take the place of the next queue pair.
-        host.reader_id.filter(|_| !host.is_asked())
     }
 
     /// Begins the readings that are due; hosts that cannot be read have a gap instead, and are asked again when their pause is over.
@@ -404,7 +407,9 @@ impl Engine {
             // Queue pairs that the connector has keep it open.
             self.waiter.forget(flows.port().queue().as_fd());
             for host in self.hosts.iter_mut().flatten() {
-                let Some(state) = host.lose_device(number, &why, now_ns) else { continue };
+                let state = host.lose_device(number, &why, now_ns);
+                host.part_if_unused().into_iter().for_each(|parting| self.connector.part(parting));
+                let Some(state) = state else { continue };
                 host.unlink(&mut self.carriers);
                 self.processor.state(&host.target, state);
                 ask_again(&self.connector, host, now_ns);
@@ -488,3 +493,6 @@ fn credit_limits(most_bytes: u32) -> onlooker_flow::Limits {
     let defaults = onlooker_flow::Limits::default();
     onlooker_flow::Limits { most_bytes, least_bytes: defaults.least_bytes.min(most_bytes), ..defaults }
 }
+
+#[cfg(test)]
+mod goodbyes;

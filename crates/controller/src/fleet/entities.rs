@@ -119,6 +119,8 @@ pub(super) struct Acquired {
 pub(super) struct News<'a> {
     pub(super) key: EntityKey,
     pub(super) entity: &'a Entity,
+    /// When its row was acquired, UTC ns.
+    pub(super) time_ns: u64,
     /// First seen, or seen with other series than before.
     pub(super) is_new: bool,
     /// Acquired at another time than the row before.
@@ -331,7 +333,14 @@ impl Entities {
         let is_new = known.is_none_or(|entity| count > entity.series.len());
         if is_new {
             let old = known.map(|entity| entity.cost).unwrap_or_default();
-            let Some(cost) = self.admit(found, &old, texts) else { return };
+            let Some(cost) = self.admit(found, &old, texts) else {
+                // What there is of it has a track, until it goes: there, rows are missing from now on.
+                if let Some(entity) = self.by_key.get(&key) {
+                    let time_ns = acquired.utc_ns;
+                    tell(News { key, entity, time_ns, is_new: false, has_moved: true, may_log: false });
+                }
+                return;
+            };
             self.forget(key);
             self.by_key.insert(key, Entity::new(series().into(), found.region, cost));
             self.index(key);
@@ -350,7 +359,8 @@ impl Entities {
         if has_moved {
             (entity.time_ns, entity.stamp_ns) = (acquired.utc_ns, acquired.stamp_ns);
         }
-        tell(News { key, entity, is_new, has_moved, may_log });
+        let time_ns = entity.time_ns;
+        tell(News { key, entity, time_ns, is_new, has_moved, may_log });
     }
 
     /// What an entity costs from now on, if there is room for it in the place of what it was. The controller's own is not the host's to pay.

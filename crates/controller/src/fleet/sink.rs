@@ -195,14 +195,14 @@ impl Sink for FleetSink {
                 kept.entities.insert(news.key, track);
             }
             if news.has_moved && !news.may_log {
-                kept.leave_out(news.key, news.entity.time_ns, &self.tracks);
+                kept.leave_out(news.key, news.time_ns, &self.tracks);
             } else if news.has_moved
                 && let Some(track) = kept.entities.get_mut(&news.key)
             {
                 if let Some(hole) = kept.unlogged.remove(&news.key) {
                     track.hole(hole, &self.tracks);
                 }
-                track.append(news.entity.time_ns, &news.entity.row, &self.tracks, &self.counters);
+                track.append(news.time_ns, &news.entity.row, &self.tracks, &self.counters);
             }
         };
         let mut left_out = Vec::new();

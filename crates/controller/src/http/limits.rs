@@ -5,12 +5,13 @@
 //! (`onlooker_controller_http_refusals_total` in `/metrics`). Cost: a short lock at the beginning and the end of what takes a place.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use onlooker_bootstrap::source;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::answer::Failure;
@@ -156,14 +157,6 @@ pub(super) struct Place {
     places: Arc<Places>,
     source: IpAddr,
     count: usize,
-}
-
-/// Who counts as one.
-fn source(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
-        v4 => v4,
-    }
 }
 
 impl Places {

@@ -13,7 +13,7 @@ use axum::body::Bytes;
 use axum::extract::{ConnectInfo, Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::{Extension, Json};
-use onlooker_bootstrap::Token;
+use onlooker_bootstrap::{Token, source};
 use onlooker_settings::units::Span;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::answer::Failure;
 use super::{Shared, is_token};
 use crate::config::Via;
-use crate::discovery::{ChangeError, Line, Origin, source};
+use crate::discovery::{ChangeError, Line, Origin};
 use crate::target::{self, Target};
 use crate::trial;
 

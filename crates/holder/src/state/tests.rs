@@ -2,6 +2,7 @@
 //! The holder's decisions on a device that panics where things end in the wrong order: single cases, random requests
 //! beside a model, and hostile packets.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use bolero::TypeGenerator;
@@ -20,13 +21,15 @@ struct Bench {
     world: Shared,
     core: Core<FakeDevice>,
     now_ns: u64,
+    /// Machines that readers are on, in turn.
+    machines: u8,
 }
 
 impl Bench {
     fn new(regions: u32, queue_pairs: u32) -> Self {
         let world = Shared::new(regions, queue_pairs);
         let core = Core::new(world.opener());
-        Self { world, core, now_ns: 1 }
+        Self { world, core, now_ns: 1, machines: 1 }
     }
 
     fn open() -> Self {
@@ -64,7 +67,8 @@ impl Bench {
     }
 
     fn pair_with(&mut self, reader: u8, queue_pair: u32, copy: Option<ControlCopy>) -> Result<Paired, Refusal> {
-        let end = End { queue_pair, packet: 5, gid: Id([2; 16]), mtu_bytes: 1024, reads_answered: 16 };
+        let gid = Id([2 + reader % self.machines; 16]);
+        let end = End { queue_pair, packet: 5, gid, mtu_bytes: 1024, reads_answered: 16 };
         match self.ask(Request::Pair { reader: Id([reader; 16]), end, copy })? {
             Answer::Paired(paired) => Ok(paired),
             other => panic!("{other:?}"),
@@ -308,6 +312,50 @@ fn queue_pairs_in_error_are_the_first_to_go() {
     assert!(!bench.ended().contains(&Ended::Pair(again)));
     let Counters { pairs_evicted, pairs_evicted_failed, pairs_failed, .. } = bench.status().counters;
     assert_eq!((pairs_evicted, pairs_evicted_failed, pairs_failed), (4, 1, 3));
+}
+
+#[test]
+fn a_machine_that_has_the_most_queue_pairs_makes_room_for_others() {
+    let mut bench = Bench::new(8, 9);
+    bench.machines = 3;
+    bench.hello(HERE).unwrap();
+    // Eight are room for; readers of the first machine come without end.
+    let honest: Vec<u32> = [1, 2, 4].iter().map(|reader| bench.pair(*reader, 17).unwrap()).collect();
+    for reader in (0..50_u8).map(|number| number * 3) {
+        bench.pair(reader, 17).unwrap();
+    }
+    let ended = bench.ended();
+    assert!(ended.len() == 45 && honest.iter().all(|pair| !ended.contains(&Ended::Pair(*pair))));
+    // More honest ones find room as long as others have more than they.
+    let more: Vec<u32> = [5, 7].iter().map(|reader| bench.pair(*reader, 17).unwrap()).collect();
+    let ended = bench.ended();
+    assert!(ended.len() == 2 && honest.iter().chain(&more).all(|pair| !ended.contains(&Ended::Pair(*pair))));
+    // Now the second one has the most, and pays for itself.
+    bench.pair(10, 17).unwrap();
+    assert_eq!(bench.ended(), [Ended::Pair(honest[0])]);
+}
+
+#[test]
+fn a_reader_that_asks_for_what_it_must_not_loses_its_own_queue_pair_only() {
+    let mut bench = Bench::open();
+    bench.register("slab-0", (VA, 8192), &memory(8192)).unwrap();
+    let (hostile, honest) = (bench.copied(1, 8192), bench.copied(2, 8192));
+    // So a device says that somebody has used a wrong key, or read beyond a registration.
+    bench.world.0.borrow_mut().events = vec![Event::Pair(hostile)];
+    bench.core.events().unwrap();
+    assert_eq!(bench.push("slab-0", 0, &[(0, 1024)]), Ok(1));
+    assert!(bench.written().iter().all(|(pair, ..)| *pair == honest));
+    assert!(bench.ended().is_empty(), "registrations and the others' queue pairs are there");
+    let status = bench.status();
+    assert_eq!((status.registrations, status.pairs, status.counters.pairs_failed), (1, 2, 1));
+    // It comes again and does it again, under one id and under many: the honest one stays.
+    for reader in (3..200).filter(|reader| reader % 2 == 1) {
+        let pair = bench.pair(reader, 17).unwrap();
+        bench.world.0.borrow_mut().events = vec![Event::Pair(pair)];
+        bench.core.events().unwrap();
+    }
+    assert!(!bench.ended().contains(&Ended::Pair(honest)));
+    assert_eq!(bench.push("slab-0", 0, &[(0, 1024)]), Ok(1));
 }
 
 #[test]
@@ -589,7 +637,15 @@ impl Model {
         self.pairs.push(ModelPair { reader, number: end.queue_pair, has_copy, ..ModelPair::default() });
         if self.pairs.len() > MOST_PAIRS {
             let failed = self.pairs.iter().position(|pair| pair.is_failed);
-            self.pairs.remove(failed.unwrap_or(0));
+            // Five readers on two machines.
+            let even = self.pairs.iter().filter(|pair| pair.reader % 2 == 0).count();
+            let has_most = |pair: &ModelPair| match (2 * even).cmp(&self.pairs.len()) {
+                Ordering::Greater => pair.reader % 2 == 0,
+                Ordering::Less => pair.reader % 2 == 1,
+                Ordering::Equal => true,
+            };
+            let oldest = self.pairs.iter().position(has_most).unwrap();
+            self.pairs.remove(failed.unwrap_or(oldest));
         }
         assert_eq!(copies, self.copies());
     }
@@ -650,6 +706,7 @@ fn whatever_is_asked_the_device_has_what_the_answers_say() {
     bolero::check!().with_type::<Vec<Step>>().with_iterations(300).for_each(|steps| {
         let most = u32::try_from(MOST_REGISTERED).unwrap();
         let mut bench = Bench::new(most, u32::try_from(MOST_PAIRS).unwrap() + 1);
+        bench.machines = 2;
         let (mut model, files) = (Model::default(), [memory(FILE_BYTES), memory(FILE_BYTES)]);
         for step in steps {
             model.step(&mut bench, &files, step);

@@ -20,12 +20,16 @@ use std::time::{Duration, Instant};
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// Longest pause: somebody is waiting in front of the screen.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// How long the end waits for the thread, which says goodbye to the host. It may be in the middle of a silence.
+const FAREWELL: Duration = Duration::from_millis(500);
 
 /// The thread, and what it has read.
 pub(super) struct Reader {
     model: Arc<Mutex<Model>>,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
+    /// Closed when the thread has nothing left to do.
+    over: mpsc::Receiver<()>,
 }
 
 impl Reader {
@@ -39,21 +43,25 @@ impl Reader {
     ) -> Result<Self, HostError> {
         let (model, stop) = (Arc::new(Mutex::new(model)), Arc::new(AtomicBool::new(false)));
         let (send, first) = mpsc::sync_channel(1);
+        let (going, over) = mpsc::channel();
         let thread = {
             let (model, stop) = (model.clone(), stop.clone());
             // The connection is made where it is used: it need not be able to move between threads.
-            std::thread::spawn(move || match connect(&model, &target, addresses, token, options) {
-                Ok((connection, derived)) => {
-                    let _ = send.send(Ok(()));
-                    go_on(&model, &stop, connection, derived);
+            std::thread::spawn(move || {
+                match connect(&model, &target, addresses, token, options) {
+                    Ok((connection, derived)) => {
+                        let _ = send.send(Ok(()));
+                        go_on(&model, &stop, connection, derived);
+                    }
+                    Err(error) => drop(send.send(Err(error))),
                 }
-                Err(error) => drop(send.send(Err(error))),
+                drop::<mpsc::Sender<()>>(going);
             })
         };
         match first.recv() {
-            Ok(Ok(())) => Ok(Self { model, stop, thread }),
+            Ok(Ok(())) => Ok(Self { model, stop, thread, over }),
             Ok(Err(error)) => Err(error),
-            Err(mpsc::RecvError) => Ok(Self { model, stop, thread }), // it has panicked, and said so
+            Err(mpsc::RecvError) => Ok(Self { model, stop, thread, over }), // it has panicked, and said so
         }
     }
 
@@ -68,10 +76,10 @@ impl Reader {
 }
 
 impl Drop for Reader {
-    /// Not waited for: it may be in the middle of a silence.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
+        let _ = self.over.recv_timeout(FAREWELL);
     }
 }
 
@@ -197,5 +205,37 @@ mod tests {
         stop.store(true, Ordering::Relaxed);
         sleeper.thread().unpark();
         sleeper.join().unwrap();
+    }
+
+    /// Over a thread that does `last` once it is told to stop.
+    fn over(last: impl FnOnce() + Send + 'static) -> Reader {
+        let model = Model::new("host".into(), Duration::from_secs(1), (0, 0));
+        let (stop, (going, over)) = (Arc::new(AtomicBool::new(false)), mpsc::channel());
+        let thread = {
+            let stop = stop.clone();
+            std::thread::spawn(move || {
+                sleep(&stop, Duration::from_secs(60));
+                last();
+                drop::<mpsc::Sender<()>>(going);
+            })
+        };
+        Reader { model: Arc::new(Mutex::new(model)), stop, thread, over }
+    }
+
+    #[test]
+    fn the_end_waits_for_a_goodbye_and_not_for_a_silence() {
+        let said = Arc::new(AtomicBool::new(false));
+        let saying = said.clone();
+        drop(over(move || {
+            std::thread::sleep(FAREWELL / 5);
+            saying.store(true, Ordering::Relaxed);
+        }));
+        assert!(said.load(Ordering::Relaxed));
+        let (_open, silence) = mpsc::channel::<()>();
+        let began = Instant::now();
+        drop(over(move || {
+            let _ = silence.recv();
+        }));
+        assert!(began.elapsed() >= FAREWELL, "as long as there is hope");
     }
 }
