@@ -9,7 +9,7 @@ use onlooker_bootstrap::Token;
 use onlooker_controller::engine::Config;
 use onlooker_controller::fleet::{Fleet, FleetSink};
 use onlooker_controller::keep::Keeper;
-use onlooker_controller::target::{Choice, Target};
+use onlooker_targets::{Choice, Target};
 use onlooker_controller::{Running, State};
 use onlooker_store::{Kind, TrackId};
 use onlooker_testbed::{Agent, until};

@@ -15,7 +15,7 @@ use onlooker_bootstrap::{Secret, Token};
 use onlooker_controller::fleet::{Fleet, FleetSink, Quota, Shown};
 use onlooker_controller::keep::Keeper;
 use onlooker_controller::meta::Meta;
-use onlooker_controller::target::{Choice, Target};
+use onlooker_targets::{Choice, Target};
 use onlooker_controller::{Reading, Sink as _};
 use onlooker_region::Block;
 use onlooker_region::guard::commit;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::relabel::Labels;
+use crate::relabel::Labels;
 
 /// Length of a file at most.
 pub const MAX_FILE_BYTES: usize = 16 << 20;

@@ -16,9 +16,8 @@ use onlooker_bootstrap::{Id, Token};
 use onlooker_settings::units::Span;
 use serde::{Deserialize, Serialize};
 
-use super::joining::Origin;
-use crate::config::Via;
-use crate::target::{self, Target};
+use crate::joining::Origin;
+use crate::target::{self, Choice, Target};
 
 const VERSION: u32 = 1;
 
@@ -60,7 +59,7 @@ struct Record {
     token: String,
     labels: BTreeMap<String, String>,
     interval: Span,
-    via: Via,
+    via: Choice,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     host_id: Option<Id>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -167,7 +166,7 @@ impl Record {
             token: target.token.text(),
             labels: target.labels.clone(),
             interval: Span::from_ns(target.interval_ns()),
-            via: target.choice.into(),
+            via: target.choice,
             host_id: origin.host_id,
             source: origin.source,
         }
@@ -184,7 +183,7 @@ impl Record {
             name: self.name,
             labels: self.labels,
             interval: self.interval.as_duration().max(target::MIN_INTERVAL),
-            choice: self.via.into(),
+            choice: self.via,
         })
     }
 }
@@ -205,7 +204,7 @@ mod tests {
             token: Token { fingerprint: None, secret: Secret::new([7; 32]) },
             labels: [("dc".to_owned(), "a\"\n".to_owned())].into(),
             interval: Duration::from_micros(1_500),
-            choice: crate::target::Choice::Verbs,
+            choice: Choice::Verbs,
         });
         (target, origin)
     }

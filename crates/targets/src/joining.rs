@@ -6,10 +6,13 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use onlooker_bootstrap::Id;
+use onlooker_settings::units::Span;
+use serde::{Deserialize, Serialize};
 
 /// Test reads that one address may ask for at once, and one more a second.
 const BURST: u32 = 30;
@@ -19,20 +22,28 @@ const MAX_RUNNING: u32 = 2;
 /// Addresses that are remembered before those that have not asked for a while are forgotten.
 const SWEEP_ADDRESSES: usize = 1024;
 
-/// How much may be joined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// `[joined]` of controller.toml: hosts that were added while the controller ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Joining {
-    /// Hosts, by whatever token.
+    /// Where they are kept, with their tokens.
+    pub file: PathBuf,
+    /// How many there may be, by whatever token.
     pub max_hosts: usize,
-    /// Hosts that one address has added by the token for hosts.
+    /// How many of them one address may add by the token for hosts.
     pub max_hosts_per_source: usize,
-    /// Shortest interval by that token.
-    pub min_interval: Duration,
+    /// Shortest interval that it may ask for by that token.
+    pub min_interval: Span,
 }
 
 impl Default for Joining {
     fn default() -> Self {
-        Self { max_hosts: 10_000, max_hosts_per_source: 64, min_interval: Duration::from_millis(100) }
+        Self {
+            file: "/var/lib/onlooker-controller/joined.json".into(),
+            max_hosts: 10_000,
+            max_hosts_per_source: 64,
+            min_interval: Span::from_ms(100),
+        }
     }
 }
 

@@ -10,8 +10,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::book::Found;
-use super::file::{FileError, Group, parse};
+use crate::book::Found;
+use crate::file::{FileError, Group, parse};
 
 /// Refreshes in a row that a file may be missing before its targets go.
 pub const MAX_MISSING: u32 = 2;

@@ -2,12 +2,15 @@
 //! A host that shall be watched.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use onlooker_bootstrap::Token;
+use serde::{Deserialize, Serialize};
 
-/// Which responder to read through.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Which responder to read through: `via` in files, in `POST /api/v1/targets` and in its answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Choice {
     /// The host's RDMA device if this machine has one, too; else the kernel responder if it has one that answers; else TCP.
     #[default]
@@ -18,6 +21,12 @@ pub enum Choice {
     Kernel,
     /// The host's agent.
     Tcp,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// A host, as configuration or discovery has it.

@@ -3,7 +3,7 @@
 //! changes on network file systems, and behind symbolic links into other directories).
 //!
 //! Every look reads the files whole and compares contents; times of files are not trusted, since two writes may have the same. Looks are `SETTLE` apart at least,
-//! which also is how long contents must stay to count ([`super::state`]). Cost: nothing while nothing changes, then a reading of all files and their tokens.
+//! which also is how long contents must stay to count ([`crate::state`]). Cost: nothing while nothing changes, then a reading of all files and their tokens.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-use super::book::{Book, Listed};
-use super::file::{FileError, MAX_FILE_BYTES};
-use super::resolve::{Section, Tokens, resolve};
-use super::state::{Key, Seen, States};
+use crate::book::{Book, Listed};
+use crate::file::{FileError, MAX_FILE_BYTES};
+use crate::resolve::{Section, Tokens, resolve};
+use crate::state::{Key, Seen, States};
 
 /// Time between two looks, and that contents must stay to count.
 const SETTLE: Duration = Duration::from_millis(100);

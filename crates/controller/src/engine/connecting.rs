@@ -9,6 +9,7 @@ use std::os::fd::AsFd as _;
 use std::sync::atomic::Ordering;
 
 use onlooker_bootstrap::VERBS;
+use onlooker_targets::Choice;
 use onlooker_transport::bootstrap::Bootstrapped;
 use onlooker_transport::clock::steady_ns;
 use onlooker_transport::verbs::{Card, Unconnected};
@@ -20,7 +21,6 @@ use super::link::Link;
 use super::opening::{Next, too_late};
 use crate::connect::{Answer, Connected, Step, Way, is_no_device};
 use crate::sink::State;
-use crate::target::Choice;
 
 /// A host that waits for a device to be opened.
 pub(super) type Waiting = (u64, Box<Bootstrapped>);

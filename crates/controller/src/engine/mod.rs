@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use onlooker_bootstrap::Id;
 use onlooker_flow::{Credits, Due, Ending, FlowId, Schedule};
+use onlooker_targets::Target;
 use onlooker_transport::clock::steady_ns;
 use onlooker_transport::reader::Limits;
 use onlooker_transport::verbs::Card;
@@ -36,7 +37,6 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::connect::Connector;
 use crate::processor::Processor;
 use crate::sink::{Gap, Sink, State};
-use crate::target::Target;
 use devices::{Devices, Gone};
 use host::{Ended, Host};
 use link::Carriers;

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use onlooker_region::columns::Sample;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::{Acquisition, Group};
+use onlooker_series::series::{EntityKey, Series};
+use onlooker_targets::{Say, Target};
 use onlooker_transport::clock::{Moment, Relation};
 use onlooker_transport::reader::Frame;
 
@@ -15,12 +17,9 @@ use super::quota::{Limit, OVER_QUOTA, Whose};
 use super::track::{Hole, Track};
 use super::utc::Utc;
 use super::{Fleet, Region, Shown, ShownGap};
-use crate::discovery::Say;
 use crate::keep::{Counters, Tracks};
 use crate::meta::{Meta, kinds};
 use crate::sink::{Gap, Reading, Sink, State};
-use crate::target::Target;
-use onlooker_series::series::{EntityKey, Series};
 
 /// A gap that goes on is stored in pieces of this length, ns.
 const MAX_GAP_PIECE_NS: u64 = 10_000_000_000;

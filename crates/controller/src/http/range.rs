@@ -12,6 +12,8 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use onlooker_region::columns::Value as Sample;
+use onlooker_series::rank::Rank;
+use onlooker_series::series::{Form, Series};
 use onlooker_store::{Gap, Store, StoreError, TrackId};
 use onlooker_transport::clock::Moment;
 use serde::Serialize;
@@ -23,8 +25,6 @@ use super::fold::{Fold, Missing, Point, Source};
 use super::limits::{Limits, Refusal};
 use super::turns::Gone;
 use crate::meta::Meta;
-use onlooker_series::rank::Rank;
-use onlooker_series::series::{Form, Series};
 
 const DEFAULT_POINTS: f64 = 1_000.0;
 const MAX_POINTS: f64 = 5_000.0;
