@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use onlooker_store::{Appender, Config, Gap, Kind, Recovery, Store, StoreError, TrackId, Writer, ring_rows, steady_ns};
-
-use crate::meta::Meta;
+use onlooker_store::{
+    Appender, Config, Description, Gap, Recovery, Store, StoreError, TrackId, Writer, ring_rows, steady_ns,
+};
 
 /// Time between two syncs. With the time that rows wait for a tile: what a loss of power may cost at most.
 const SEAL_INTERVAL: Duration = Duration::from_millis(250);
@@ -49,8 +49,7 @@ enum Order {
 /// What a track is asked for with.
 struct Definition {
     tag: u64,
-    columns: Vec<Kind>,
-    meta: Meta,
+    description: Description,
     /// Rows of its ring.
     rows: u64,
 }
@@ -120,9 +119,9 @@ struct Left {
 impl Tracks {
     /// Asks for a track with a row every `interval_ns` at most; [`Tracks::made`] will have it. Where there is no hot memory for it, [`Tracks::waits`] says so, and it
     /// is tried again until [`Tracks::cancel`].
-    pub fn define(&self, tag: u64, columns: Vec<Kind>, meta: Meta, interval_ns: u64) {
+    pub fn define(&self, tag: u64, description: Description, interval_ns: u64) {
         let rows = ring_rows(interval_ns);
-        let _ = self.orders.send(Order::Define(Definition { tag, columns, meta, rows }));
+        let _ = self.orders.send(Order::Define(Definition { tag, description, rows }));
     }
 
     /// The tag of a track that waits for hot memory, told once, and once more when it has been cancelled.
@@ -171,8 +170,8 @@ fn left(store: &Store, dir: &Path) -> Left {
     let reason = if fs::remove_file(dir.join(STOPPED_FILE)).is_ok() { STOPPED } else { DOWN };
     let mut newest_ns: HashMap<String, u64> = HashMap::new();
     let mut bare_ns = HashMap::new();
-    for (track, _, meta) in store.tracks() {
-        if let (Some(host), Some(time_ns)) = (Meta::host_of(meta), store.newest_ns(track)) {
+    for (track, described) in store.tracks() {
+        if let (Some(host), Some(time_ns)) = (described.host(), store.newest_ns(track)) {
             if reason == DOWN && !store.is_hot(track) {
                 bare_ns.insert(track, time_ns);
             }
@@ -392,8 +391,7 @@ impl Keeping {
 
     /// Makes a track; one that there is no room for waits, which is the error.
     fn define(&mut self, definition: Definition) -> Result<(), StoreError> {
-        let made = self.writer.define(&definition.columns, &definition.meta.pack(), definition.rows);
-        let track = match made {
+        let track = match self.writer.define(&definition.description, definition.rows) {
             Ok(track) => track,
             Err(error) => {
                 self.without_memory.insert(definition.tag, definition);
@@ -424,7 +422,12 @@ impl Keeping {
 }
 
 #[cfg(test)]
+#[path = "../../store/tests/common/mod.rs"]
+mod described;
+
+#[cfg(test)]
 mod tests {
+    use super::described::of_columns;
     use super::*;
 
     const COLUMNS: usize = 20;
@@ -434,8 +437,7 @@ mod tests {
     }
 
     fn ask(tracks: &Tracks, tag: u64) {
-        let key = onlooker_series::series::EntityKey { region: tag, group: 0, row: None };
-        tracks.define(tag, vec![Kind::Integer; COLUMNS], Meta::of("host", key, "region", &[]), 1_000_000_000);
+        tracks.define(tag, of_columns(&format!("host-{tag}"), COLUMNS), 1_000_000_000);
     }
 
     #[test]
