@@ -14,6 +14,7 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use onlooker_region::columns::Value as Sample;
 use onlooker_series::rank::Rank;
+use onlooker_series::rate::Missing;
 use onlooker_series::series::{Form, Series};
 use onlooker_store::{Description, Gap, Store, StoreError, TrackId};
 use onlooker_transport::clock::Moment;
@@ -22,7 +23,7 @@ use serde::ser::{SerializeMap as _, Serializer};
 
 use super::Shared;
 use super::answer::{Failure, Wanted, ms, ns, number, one, parameters};
-use super::fold::{Fold, Missing, Point, Source};
+use super::fold::{Fold, Point, Source};
 use super::limits::{Limits, Refusal};
 use super::turns::Gone;
 
