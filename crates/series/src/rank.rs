@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which of several equal series is shown: of those that are there now ([`Rivals`]), and of their rows over a time ([`Precedence`]).
+//! Which of several equal series is shown: of those that are there now ([`Rivals`]), and of their rows over a time
+//! ([`Precedence`]).
 //!
 //! Series are equal when name and labels are: the same metric computed and sampled, or a program that says what the
 //! agent says. Both answers follow the same [`Rank`], so that a chart's past and present show the same series.
@@ -10,15 +11,16 @@ use onlooker_region::schema::Acquisition;
 
 use crate::series::EntityKey;
 
-/// Which of several series of one name and labels is shown: the least. How values get there counts for the agent's own regions only; all of a program's are
-/// alike, whatever its schema says, and give way to the agent's.
+/// Which of several series of one name and labels is shown: the least. How values get there counts for the agent's own
+/// regions only; all of a program's are alike, whatever its schema says, and give way to the agent's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
     /// The agent's, by how the values get there.
     Agents(u8),
     /// The controller's own.
     Controllers,
-    /// A program's: of two the older region stays, so that a newcomer takes over nothing. `since` grows with each region.
+    /// A program's: of two the older region stays, so that a newcomer takes over nothing. `since` grows with each
+    /// region.
     Programs {
         /// Of the region.
         since: u64,
@@ -52,7 +54,8 @@ impl<P> Default for Rivals<P> {
 }
 
 impl<P: Ord> Rivals<P> {
-    /// A series has come. `entered` grows with each that does: of two of one rank the newer is shown, since a row that was made anew follows itself.
+    /// A series has come. `entered` grows with each that does: of two of one rank the newer is shown, since a row that
+    /// was made anew follows itself.
     pub fn enter(&mut self, rank: Rank, entered: u64, place: P) {
         self.0.push((rank, Reverse(entered), place));
         self.0.sort_unstable();
@@ -70,7 +73,8 @@ impl<P: Ord> Rivals<P> {
     }
 }
 
-/// Which rows of several series of one name and labels are shown, over a time: none of a worse rank between the first and the last row of a better one.
+/// Which rows of several series of one name and labels are shown, over a time: none of a worse rank between the first
+/// and the last row of a better one.
 #[derive(Debug, Default)]
 pub struct Precedence {
     /// Of each better rank the time of its first row and of its last.

@@ -10,7 +10,8 @@
 use onlooker_region::columns::Value;
 use onlooker_region::number::exported;
 
-/// Of the time between two values: more, and it is the gap's time and not the values' own. One reading that is missing is half of it.
+/// Of the time between two values: more, and it is the gap's time and not the values' own. One reading that is missing
+/// is half of it.
 pub const MAX_MISSING: f64 = 2.0 / 3.0;
 
 /// What a counter did from one value to the next.

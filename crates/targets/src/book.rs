@@ -158,10 +158,11 @@ struct Inner {
 }
 
 impl Book {
-    /// A book of the hosts added before, which are in the file of `joining`. It gives each change to `report`, under its lock: changes arrive in order.
+    /// Opens the book with the hosts that were added before, from the file of `joining`. It calls `report` with each
+    /// change, under its lock, so that changes arrive in order.
     ///
     /// # Errors
-    /// [`JoinedError`]: the file is damaged, or not to be read.
+    /// [`JoinedError`]: the file is damaged or cannot be read.
     pub fn open(joining: Joining, report: impl Fn(Change) + Send + 'static) -> Result<Self, JoinedError> {
         let inner = Inner {
             report: Box::new(report),
@@ -181,7 +182,7 @@ impl Book {
         &self.joining
     }
 
-    /// A test read for who asks from this source by the token for hosts.
+    /// Admits a test read for a caller from this source who has the token for hosts.
     ///
     /// # Errors
     /// [`ChangeError::TooOften`].
@@ -193,14 +194,15 @@ impl Book {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The configuration's targets from now on. The number of hosts watched.
+    /// Replaces the configuration's targets. Returns the number of hosts watched.
     pub fn set_config(&self, targets: Vec<Arc<Target>>) -> usize {
         let mut inner = self.lock();
         inner.config = targets;
         inner.apply()
     }
 
-    /// The files' targets from now on, the first file first, and how often files could not be used, by reason. The number of hosts watched.
+    /// Replaces the files' targets, the first file first, and how often files could not be used, by reason. Returns the
+    /// number of hosts watched.
     pub fn set_files(&self, files: Vec<Listed>, failures: BTreeMap<&'static str, u64>) -> usize {
         let mut inner = self.lock();
         (inner.files, inner.failures) = (files, failures);
@@ -247,7 +249,7 @@ impl Book {
         Ok(())
     }
 
-    /// Removes a host that was added. `is_owner` is asked whether who wants this may.
+    /// Removes a host that was added, if `is_owner` says that the caller may.
     ///
     /// # Errors
     /// [`ChangeError`]; nothing has changed then.
@@ -319,7 +321,7 @@ impl Inner {
                         (line.found.error, line.found.target) = (Some(error), None);
                     }
                     None => {
-                        // Who has a target goes on having that very one.
+                        // An unchanged target keeps its place in memory.
                         if let Some(watched) = self.watched.get(&target.name).filter(|watched| *watched == target) {
                             *target = watched.clone();
                         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `[[targets]]` and `[[discovery]]` of controller.toml. Operators write them; the controller reads them with the rest of
-//! that file, at the start and after SIGHUP.
+//! `[[targets]]` and `[[discovery]]` of controller.toml. Operators write them; the controller reads them with the rest
+//! of that file, at the start and after SIGHUP.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -181,10 +181,10 @@ impl Discovery {
     }
 }
 
-/// What is said of an interval that [`is_too_short`].
+/// The message about an interval that [`is_too_short`].
 pub const TOO_SHORT: &str = "must be at least 1ms";
 
-/// Whether nobody is read so often.
+/// Whether an interval is shorter than [`target::MIN_INTERVAL`].
 #[must_use]
 pub fn is_too_short(interval: Span) -> bool {
     interval.as_duration() < target::MIN_INTERVAL

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hosts that were added while the controller ran: kept in one JSON file, so that they are there again after a restart.
+//! Hosts that were added while the controller ran, in one JSON file that survives restarts.
 //!
-//! Written and read by the controller only, mode 0600 since it has the hosts' tokens. A change is a new file that takes the old one's place once it is durable
-//! (temporary file, fsync, rename, fsync of the directory): a crash leaves the old list or the new one. Cost: one such write for each host added or removed.
+//! Only the controller writes and reads it; its mode is 0600, since it has the hosts' tokens. Each change writes a new
+//! file, which replaces the old one once it is durable (temporary file, fsync, rename, fsync of the directory): a crash
+//! leaves the old list or the new one. Cost: one such write for each host added or removed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -66,14 +67,14 @@ struct Record {
     source: Option<IpAddr>,
 }
 
-/// The file and what stands in it.
+/// The file and its contents.
 pub(super) struct Joined {
     path: PathBuf,
     hosts: BTreeMap<String, (Arc<Target>, Origin)>,
 }
 
 impl Joined {
-    /// Reads the file; none is an empty one.
+    /// Reads the file; a missing file is an empty list.
     pub(super) fn open(path: &Path) -> Result<Self, JoinedError> {
         let text = match fs::read(path) {
             Ok(text) => text,
@@ -83,7 +84,7 @@ impl Joined {
             Err(source) => return Err(JoinedError::Io { operation: "read", path: path.into(), source }),
         };
         let wrong = |message| JoinedError::Contents { path: path.into(), message };
-        // Of a mistake only the place is told: the text around it may be a token.
+        // The message names only the place of a mistake: the text around it may be a token.
         let document: Document = serde_json::from_slice(&text)
             .map_err(|error| wrong(format!("line {}, column {}", error.line(), error.column())))?;
         if document.version != VERSION {
@@ -107,7 +108,7 @@ impl Joined {
         self.hosts.values().map(|(host, _)| host)
     }
 
-    /// Where all others but this one come from.
+    /// The origins of all hosts but this one.
     pub(super) fn others(&self, name: &str) -> impl Iterator<Item = (&str, &Origin)> {
         let others = self.hosts.iter().filter(move |(other, _)| *other != name);
         others.map(|(other, (_, origin))| (other.as_str(), origin))
@@ -117,7 +118,7 @@ impl Joined {
         self.hosts.len()
     }
 
-    /// Adds a host, or takes one out, once that is durable.
+    /// Adds or removes a host. The change is durable when this returns.
     pub(super) fn set(&mut self, name: &str, host: Option<(Arc<Target>, Origin)>) -> Result<(), JoinedError> {
         let before = match &host {
             Some(host) if self.hosts.get(name) == Some(host) => return Ok(()),
@@ -148,7 +149,7 @@ impl Joined {
         };
         fs::create_dir_all(dir).map_err(failed("make the directory", dir))?;
         let temporary = self.path.with_extension("json.new");
-        // What a crash has left there may have other permissions.
+        // A file that a crash has left may have other permissions.
         let _ = fs::remove_file(&temporary);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
         let mut file = file.map_err(failed("make", &temporary))?;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the token may do that every watched host has: add its own host, and not the fleet's worth of others.
+//! What the token for hosts may do, which every watched host has: add its own host, but not a fleet of others.
 //!
-//! Bounded by the address that asks, since all else is the caller's own word; and by host id, so that an honest host is not there twice by mistake. Who shows the
-//! operator's token is not bounded by any of it but the number of hosts in all. Cost: a look-up a request.
+//! Limits count by the address that asks, since everything else in a request is the caller's own word, and by host id,
+//! so that no honest host is added twice by mistake. The operator's token has one limit only: the number of all hosts.
+//! Cost: a look-up a request.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -17,9 +18,9 @@ use serde::{Deserialize, Serialize};
 /// Test reads that one address may ask for at once, and one more a second.
 const BURST: u32 = 30;
 const EVERY: Duration = Duration::from_secs(1);
-/// Test reads of one address under way: there are a few places for all.
+/// Test reads of one address at once; all addresses share a few places.
 const MAX_RUNNING: u32 = 2;
-/// Addresses that are remembered before those that have not asked for a while are forgotten.
+/// So many addresses are remembered; then those that have not asked for a while are forgotten.
 const SWEEP_ADDRESSES: usize = 1024;
 
 /// `[joined]` of controller.toml: hosts that were added while the controller ran.
@@ -56,7 +57,7 @@ pub struct Origin {
     pub source: Option<IpAddr>,
 }
 
-/// One address: a whole network of IPv6, of which a host has as many as it likes.
+/// What counts as one address: with IPv6 a whole /64, of which a host may use every address.
 #[must_use]
 pub fn source(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a line of a target file to a target: labels, relabelling, token.
 //!
-//! Labels with two underscores in front say how a host is read and are no labels of its series. Tokens come from files only, never from a target file, and are in no
-//! message. Cost: linear in the targets; each token file is read once a pass.
+//! Labels that begin with two underscores say how to read a host; its series do not get them. Tokens come from token
+//! files only, never from a target file, and no message contains one. Cost: linear in the targets; each token file is
+//! read once a pass.
 
 use std::collections::HashMap;
 use std::fs;
@@ -41,7 +42,7 @@ const MAX_TOKEN_BYTES: u64 = 4096;
 pub struct Section {
     /// As the configuration has it.
     pub config: Discovery,
-    /// For hosts that say nothing else.
+    /// Time between two readings of hosts that set no other.
     pub interval: Span,
     rules: Vec<Compiled>,
 }
@@ -68,7 +69,7 @@ impl Tokens {
 fn read_token(path: &Path) -> Result<Token, String> {
     use std::io::Read as _;
     let failed = |error: std::io::Error| format!("cannot read its token file {}: {error}", path.display());
-    // A pipe or a device there would be waited for.
+    // Reading a pipe or a device could take for ever.
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(format!("its token file {} is not a file", path.display()));
     }
@@ -77,8 +78,8 @@ fn read_token(path: &Path) -> Result<Token, String> {
     Token::parse(text.trim()).map_err(|error| format!("its token file {}: {error}", path.display()))
 }
 
-/// What a file's groups come to. `before` is what it came to the last time: a host whose token cannot be read just now stays as it was. Also the number of
-/// targets that rules have dropped.
+/// Makes targets of a file's groups; also returns how many of them rules have dropped. `before` is the previous result:
+/// a host whose token cannot be read now stays as it was there.
 pub fn resolve(
     section: &Section,
     path: &Path,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A host that shall be watched.
+//! A host to watch.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Choice {
-    /// The host's RDMA device if this machine has one, too; else the kernel responder if it has one that answers; else TCP.
+    /// The host's RDMA device if both machines have one, else its kernel responder if that answers, else TCP.
     #[default]
     Auto,
-    /// The host's RDMA device, by this machine's, or nothing.
+    /// The host's RDMA device, read by this machine's device.
     Verbs,
-    /// The kernel responder or nothing.
+    /// The kernel responder.
     Kernel,
-    /// The host's agent.
+    /// The host's agent, over TCP.
     Tcp,
 }
 

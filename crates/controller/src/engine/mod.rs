@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One thread that reads all hosts, each at its pace.
 //!
-//! [`onlooker_flow::Schedule`] says whose reading begins; a host's [`onlooker_transport::reader::Session`] says which READs it wants; RDMA devices, soft requesters (of either one for
-//! each of our addresses) and TCP connections carry them. The thread sleeps in epoll until an answer, a timer, or the connector has something for it.
+//! [`onlooker_flow::Schedule`] says whose reading begins; a host's [`onlooker_transport::reader::Session`] says which
+//! READs it wants; RDMA devices, soft requesters (of either one for each of our addresses) and TCP connections carry
+//! them. The thread sleeps in epoll until an answer, a timer, or the connector has something for it.
 //!
-//! What it has read goes to the processor's thread. Owned by its thread; orders come through [`Orders`]. Only its loop reads the clock; every
-//! decision is made by a time that the loop hands down. Cost: two system calls a batch of 64 READs and one epoll a turn; no allocation a READ.
+//! What it has read goes to the processor's thread. Owned by its thread; orders come through [`Orders`]. Only its loop
+//! reads the clock; every decision is made by a time that the loop hands down. Cost: two system calls a batch of 64
+//! READs and one epoll a turn; no allocation a READ.
 
 mod clock;
 mod connecting;
@@ -369,7 +371,8 @@ impl Engine {
         self.due = due;
     }
 
-    /// Sends the READs that sessions want; true if there were any. Each host's have a time of their own, since the values' times are bounded by it.
+    /// Sends the READs that sessions want; true if there were any. Each host's have a time of their own, since the
+    /// values' times are bounded by it.
     fn ask(&mut self, clock: impl Fn() -> u64) -> bool {
         let mut moved = false;
         for at in 0..self.active.len() {
@@ -380,7 +383,8 @@ impl Engine {
         moved
     }
 
-    /// Takes the answers, and ends the readings that have all of theirs, or no time left; true if anything came or ended.
+    /// Takes the answers, and ends the readings that have all of theirs, or no time left; true if anything came or
+    /// ended.
     fn take_completions(&mut self, now_ns: u64) -> bool {
         self.completions.clear();
         let hosts = &mut memory::Hosts(&mut self.hosts);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rows of one series into no more points than a chart has, while they are read. Pure.
 //!
-//! Rows are points of their own until there are more than are wanted; then all go into buckets of one width, and what comes later, too. So memory is that of the points,
-//! however many rows there are. Rows come in order of time, but where they begin again earlier (another track, or a clock that was set): a *run* each.
+//! Rows are points of their own until there are more than are wanted; then all go into buckets of one width, and what
+//! comes later, too. So memory is that of the points, however many rows there are. Rows come in order of time, but
+//! where they begin again earlier (another track, or a clock that was set): a *run* each.
 //!
-//! **Rates** are over the time between two points ([`onlooker_series::rate`]); times without the entity are missing as gaps are.
+//! **Rates** are over the time between two points ([`onlooker_series::rate`]); times without the entity are missing as
+//! gaps are.
 
 use onlooker_region::schema::Metric;
 use onlooker_series::rank::{Precedence, Rank};
