@@ -57,7 +57,7 @@ COUNTER = re.compile(r".*_total$|node_vmstat_|node_netstat_(?!Tcp_CurrEstab|Ip_F
 INSTANT = re.compile(r"node_disk_io_now$")
 # Not a value of the machine's but of whoever measures: there, and sane.
 OWN = re.compile(r"process_|node_scrape_collector_duration_seconds")
-# Sums over CPUs that the controller makes of what is computed (crates/controller/src/derive).
+# Sums over CPUs that the controller makes of what is computed (crates/series/src/derive).
 DERIVED = re.compile(r"node_(context_switches_total|procs_running|procs_blocked|intr_total|forks_total|boot_time_seconds|network_(receive|transmit)_|disk_)")
 # Series that are 0 here where node_exporter has none: states in which nobody is.
 ZEROES = re.compile(r"node_(processes_state|tcp_connection_states)$")

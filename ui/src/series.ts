@@ -90,26 +90,42 @@ export function division(windowMs: number, bucketMs: number, everyMs: number): D
   return { capacity: Math.ceil((windowMs / distance) * 1.5) + 64, joinMs: bucketMs > 1.5 * everyMs ? bucketMs - everyMs / 2 : 0 };
 }
 
-/** Of the time between two rows: if more than this was missed, it is the gap's time and not the values' own, and there is no rate over it. As `range` has it (docs/http.md). */
+/** Of the time between two rows: if more than this was missed, it is the gap's time and not the values' own, and there is no rate over it. As crates/series/src/rate.rs has it; test/rates.test.ts holds the two together. */
 const MAX_MISSING = 2 / 3;
+
+/** Gaps of one track that are kept apart until a row comes. */
+const MAX_GAPS = 64;
 
 /** What a track has missed since its last row. */
 class Missing {
-  private ms = 0;
-  private until = -Infinity;
+  /** Apart from each other, in the order in which they were told. */
+  private gaps: { from: number; to: number }[] = [];
+  /** Of those that were too many, ms. */
+  private older = 0;
 
   /** A gap that goes on is told again as it grows. */
   add(from: number, to: number): void {
-    const fresh = to - Math.max(from, this.until);
-    if (fresh > 0) this.ms += fresh;
-    this.until = Math.max(this.until, to);
+    const whole = { from, to };
+    const apart = this.gaps.filter((gap) => {
+      if (gap.to < from || to < gap.from) return true;
+      whole.from = Math.min(whole.from, gap.from);
+      whole.to = Math.max(whole.to, gap.to);
+      return false;
+    });
+    this.gaps = [...apart, whole];
+    if (this.gaps.length > MAX_GAPS) {
+      const first = this.gaps.shift()!;
+      this.older += first.to - first.from;
+    }
   }
 
-  /** Whether the time until a new row, `passed` after the last one, is a gap's. */
-  take(passed: number): boolean {
-    const missed = this.ms > MAX_MISSING * passed;
-    this.ms = 0;
-    return missed;
+  /** Whether the time between two rows is a gap's. What lies behind the later row counts to the next one. */
+  take(from: number, to: number): boolean {
+    const within = (gap: { from: number; to: number }): number => Math.max(0, Math.min(gap.to, to) - Math.max(gap.from, from));
+    const missed = this.gaps.reduce((sum, gap) => sum + within(gap), this.older);
+    this.gaps = this.gaps.filter((gap) => gap.to > to);
+    this.older = 0;
+    return missed > MAX_MISSING * (to - from);
   }
 }
 
@@ -144,7 +160,7 @@ export class NumberTrack {
   /** Takes one row. Rows that are not newer than what is there are dropped: streams may overlap. */
   add(t: number, value: number): void {
     if (!(t > this.lastT) || Number.isNaN(value)) return;
-    if (this.missing.take(t - this.lastT)) this.cut();
+    if (this.missing.take(this.lastT, t)) this.cut();
     if (this.type === "counter") this.addCounter(t, value);
     else this.addGauge(t, value);
     this.lastT = t;
@@ -153,14 +169,14 @@ export class NumberTrack {
 
   /** Nothing is known of this time. */
   miss(from: number, to: number): void {
-    this.missing.add(Math.max(from, this.lastT), to);
+    this.missing.add(from, to);
   }
 
   /** Takes what `range` gave; begins again. Where the controller gives no rate, there is none. */
   fill(from: RangeSeries, bucketMs: number): void {
     this.ring.clear();
     this.lastT = -Infinity;
-    this.missing.take(0);
+    this.missing.take(-Infinity, Infinity);
     this.cut();
     const count = from.t_ms.length;
     const distance = bucketMs > 0 || count < 2 ? bucketMs : (from.t_ms[count - 1]! - from.t_ms[0]!) / (count - 1);
@@ -251,12 +267,12 @@ export class HistogramTrack {
 
   /** Nothing is known of this time. */
   miss(from: number, to: number): void {
-    this.missing.add(Math.max(from, this.lastT), to);
+    this.missing.add(from, to);
   }
 
   add(t: number, value: HistogramValue): void {
     if (!(t > this.lastT)) return;
-    if (this.missing.take(t - this.lastT)) this.cut();
+    if (this.missing.take(this.lastT, t)) this.cut();
     const now = new Map<number, number>();
     value.bounds.forEach((bound, i) => now.set(bound ?? Infinity, value.counts[i] ?? 0));
     const before = this.before;

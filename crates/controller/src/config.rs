@@ -3,21 +3,19 @@
 //!
 //! The shipped `packaging/controller.toml` spells every default out; a test holds the two together.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use onlooker_bootstrap::{DEFAULT_PORT, Token};
 use onlooker_settings::Mistake;
 use onlooker_settings::units::{Size, Span};
+use onlooker_targets::config::{Discovery, Entry, EntryError, TOO_SHORT, check_entries, is_too_short};
+use onlooker_targets::{Joining, Target};
 use onlooker_transport::reader::Limits;
 use serde::{Deserialize, Serialize};
 
-use crate::discovery::{Joining, relabel};
-use crate::target::{Choice, Target};
-use crate::{engine, fleet, target};
+use crate::{engine, fleet};
 
 /// Where the configuration is looked for when no path is given.
 pub const DEFAULT_PATH: &str = "/etc/onlooker/controller.toml";
@@ -55,6 +53,14 @@ pub enum ConfigError {
         /// What is wrong and what to write instead.
         message: String,
     },
+    /// A host's entry, or its token.
+    #[error("{path}: [[targets]]: {error}", path = path.display())]
+    Entry {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: EntryError,
+    },
 }
 
 /// All of controller.toml.
@@ -68,7 +74,7 @@ pub struct Config {
     /// `[store]`
     pub store: Store,
     /// `[joined]`
-    pub joined: Joined,
+    pub joined: Joining,
     /// `[quota]`
     pub quota: Quota,
     /// `[[targets]]`
@@ -101,20 +107,6 @@ pub struct Http {
     pub max_streams: usize,
     /// The same of one address.
     pub max_streams_per_source: usize,
-}
-
-/// Hosts that were added while the controller ran.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Joined {
-    /// Where they are kept, with their tokens.
-    pub file: PathBuf,
-    /// How many there may be.
-    pub max_hosts: usize,
-    /// How many of them one address may add by the token for hosts.
-    pub max_hosts_per_source: usize,
-    /// Shortest interval that it may ask for by that token.
-    pub min_interval: Span,
 }
 
 /// What a host may cost: the regions of its agent, and those of its programs again.
@@ -175,122 +167,6 @@ pub struct Store {
     pub max_bytes: Size,
 }
 
-/// A host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Entry {
-    /// `HOST` or `HOST:PORT` of its bootstrap endpoint.
-    pub address: String,
-    /// What it is called; its address unless given.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub name: String,
-    /// File with its join token.
-    pub token_file: PathBuf,
-    /// Labels for all its series.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    /// Time between two readings; `[read] interval` unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interval: Option<Span>,
-    /// Who answers its READs.
-    #[serde(default)]
-    pub via: Via,
-}
-
-/// Files that say who is watched.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Discovery {
-    /// The files; the last segment of a path may have one `*`.
-    pub files: Vec<PathBuf>,
-    /// File with the join token of each host that names no other; `{instance}` stands for its name.
-    #[serde(default)]
-    pub token_file: PathBuf,
-    /// Time between two readings; `[read] interval` unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interval: Option<Span>,
-    /// Who answers the READs.
-    #[serde(default)]
-    pub via: Via,
-    /// Files and tokens are read again this often, changed or not.
-    #[serde(default = "refresh")]
-    pub refresh: Span,
-    /// Rules, in order.
-    #[serde(default)]
-    pub relabel: Vec<relabel::Rule>,
-}
-
-fn refresh() -> Span {
-    Span::from_s(30)
-}
-
-impl Discovery {
-    fn check(&self) -> Result<(), (String, String)> {
-        let refuse = |key: &str, message: String| Err((key.to_owned(), message));
-        if self.files.is_empty() {
-            return refuse("files", "at least one path is needed".into());
-        }
-        for path in &self.files {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let dir = path.parent().and_then(Path::to_str).unwrap_or("*");
-            let is_known = [".json", ".yml", ".yaml"].iter().any(|ending| name.ends_with(ending));
-            if !path.is_absolute() || !is_known || dir.contains('*') || name.matches('*').count() > 1 {
-                let message = "must be an absolute path that ends in .json, .yml or .yaml, with one `*` at most, in its last segment";
-                return refuse("files", format!("`{}` {message}", path.display()));
-            }
-        }
-        if self.interval.is_some_and(|interval| interval.as_ns() < MIN_INTERVAL_NS) {
-            return refuse("interval", "must be at least 1ms".into());
-        }
-        if self.refresh.as_ns() < 1_000_000_000 {
-            return refuse("refresh", "must be at least 1s".into());
-        }
-        for (number, rule) in self.relabel.iter().enumerate() {
-            if let Err((key, message)) = rule.compile() {
-                return refuse(&format!("relabel number {}, {key}", number + 1), message);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// [`Choice`] as the file has it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Via {
-    /// The host's RDMA device where both ends have one, else the kernel responder where there is one, else TCP.
-    #[default]
-    Auto,
-    /// The host's RDMA device, by this machine's.
-    Verbs,
-    /// The kernel responder.
-    Kernel,
-    /// The agent.
-    Tcp,
-}
-
-impl From<Via> for Choice {
-    fn from(via: Via) -> Self {
-        match via {
-            Via::Auto => Self::Auto,
-            Via::Verbs => Self::Verbs,
-            Via::Kernel => Self::Kernel,
-            Via::Tcp => Self::Tcp,
-        }
-    }
-}
-
-impl From<Choice> for Via {
-    fn from(choice: Choice) -> Self {
-        match choice {
-            Choice::Auto => Self::Auto,
-            Choice::Verbs => Self::Verbs,
-            Choice::Kernel => Self::Kernel,
-            Choice::Tcp => Self::Tcp,
-        }
-    }
-}
-
 impl Default for Http {
     fn default() -> Self {
         Self {
@@ -304,18 +180,6 @@ impl Default for Http {
             max_connections_per_source: 384,
             max_streams: 512,
             max_streams_per_source: 256,
-        }
-    }
-}
-
-impl Default for Joined {
-    fn default() -> Self {
-        let Joining { max_hosts, max_hosts_per_source, min_interval } = Joining::default();
-        Self {
-            file: "/var/lib/onlooker-controller/joined.json".into(),
-            max_hosts,
-            max_hosts_per_source,
-            min_interval: Span::from_ns(u64::try_from(min_interval.as_nanos()).unwrap_or(u64::MAX)),
         }
     }
 }
@@ -391,30 +255,17 @@ impl Config {
 
     fn check(&self) -> Result<(), (String, String)> {
         let refuse = |key: &str, message: &str| Err((key.to_owned(), message.to_owned()));
-        let mut names = BTreeSet::new();
-        for (number, entry) in self.targets.iter().enumerate() {
-            let key = |key| format!("[[targets]] number {}, {key}", number + 1);
-            if let Err(message) = target::parse_address(&entry.address) {
-                return refuse(&key("address"), &format!("`{}`: {message}", entry.address));
-            }
-            if !names.insert(entry.name()) {
-                return refuse(&key("name"), &format!("`{}` is there already; give it another name", entry.name()));
-            }
-            if entry.interval.is_some_and(|interval| interval.as_ns() < MIN_INTERVAL_NS) {
-                return refuse(&key("interval"), "must be at least 1ms");
-            }
-            target::check_name(entry.name()).map_err(|message| (key("name"), message))?;
-            target::check_labels(&entry.labels).map_err(|message| (key("labels"), message))?;
-        }
+        check_entries(&self.targets)?;
         for (number, discovery) in self.discovery.iter().enumerate() {
             let named = |(key, message)| (format!("[[discovery]] number {}, {key}", number + 1), message);
             discovery.check().map_err(named)?;
         }
-        if self.read.interval.as_ns() < MIN_INTERVAL_NS {
-            return refuse("[read] interval", "must be at least 1ms");
-        }
-        if self.joined.min_interval.as_ns() < MIN_INTERVAL_NS {
-            return refuse("[joined] min_interval", "must be at least 1ms");
+        for (interval, key) in
+            [(self.read.interval, "[read] interval"), (self.joined.min_interval, "[joined] min_interval")]
+        {
+            if is_too_short(interval) {
+                return refuse(key, TOO_SHORT);
+            }
         }
         if self.http.tls_certificate.as_os_str().is_empty() != self.http.tls_key.as_os_str().is_empty() {
             return refuse("[http] tls_key", "tls_certificate and tls_key go together: give both, or none");
@@ -460,7 +311,8 @@ impl Config {
     /// # Errors
     /// [`ConfigError`], for the first token that cannot be had.
     pub fn read_targets(&self, path: &Path) -> Result<Vec<Arc<Target>>, ConfigError> {
-        self.targets.iter().map(|entry| entry.target(path, self.read.interval)).collect()
+        let wrong = |error| ConfigError::Entry { path: path.into(), error };
+        self.targets.iter().map(|entry| entry.target(self.read.interval).map_err(wrong)).collect()
     }
 
     /// The token that HTTP clients must show.
@@ -496,13 +348,6 @@ impl Config {
             },
             ..engine::Config::default()
         }
-    }
-
-    /// What may be added while the controller runs.
-    #[must_use]
-    pub fn joining(&self) -> Joining {
-        let Joined { max_hosts, max_hosts_per_source, min_interval, .. } = self.joined;
-        Joining { max_hosts, max_hosts_per_source, min_interval: min_interval.as_duration() }
     }
 
     /// What each host may cost.
@@ -565,36 +410,11 @@ fn token(path: &Path, key: &str, file: &Path) -> Result<Option<Arc<str>>, Config
     Ok(Some(token.into()))
 }
 
-const MIN_INTERVAL_NS: u64 = 1_000_000;
 /// Connections or streams that may be configured.
 const MAX_CLIENTS: usize = 65_536;
 /// Rows of a tile.
 const TILE_ROWS: usize = 64;
 const SEGMENT_BYTES: u64 = 64 << 20;
-
-impl Entry {
-    fn name(&self) -> &str {
-        if self.name.is_empty() { &self.address } else { &self.name }
-    }
-
-    fn target(&self, config: &Path, interval: Span) -> Result<Arc<Target>, ConfigError> {
-        let text = read("the join token", &self.token_file)?;
-        let wrong = |message| ConfigError::Value { path: config.into(), key: "[[targets]] token_file".into(), message };
-        let token = Token::parse(text.trim()).map_err(|error| {
-            wrong(format!("{}: {error}; `onlooker-agent token` on the host prints it", self.token_file.display()))
-        })?;
-        let (host, port) = target::parse_address(&self.address).map_err(|message| wrong(message.to_owned()))?;
-        Ok(Arc::new(Target {
-            name: self.name().to_owned(),
-            host,
-            port: port.unwrap_or(DEFAULT_PORT),
-            token,
-            labels: self.labels.clone(),
-            interval: self.interval.unwrap_or(interval).as_duration(),
-            choice: self.via.into(),
-        }))
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -616,12 +436,11 @@ mod tests {
         let host = host.collect::<Vec<_>>().join("\n");
         let examples = parse(&host).unwrap();
         assert_eq!((examples.targets.len(), examples.discovery.len()), (1, 1));
-        assert_eq!((examples.discovery[0].refresh, examples.discovery[0].relabel.len()), (refresh(), 1));
+        assert_eq!((examples.discovery[0].refresh, examples.discovery[0].relabel.len()), (Span::from_s(30), 1));
     }
 
     #[test]
     fn mistakes_say_what_to_write() {
-        let target = "[[targets]]\ntoken_file = \"/t\"\naddress = ";
         for (text, part) in [
             ("[http]\nlisten = \"x\"", "controller.toml:2"),
             ("[http]\ntls_key = \"/k\"", "[http] tls_key: tls_certificate and tls_key go together"),
@@ -633,19 +452,9 @@ mod tests {
             ("[store]\nmax_bytes = \"1MiB\"", "at least 64MiB"),
             ("[quota]\nseries = 0", "[quota] series: must be at least 1"),
             ("[quota]\nmemory = 5", "unit"),
-            (&format!("{target}\"a:0\""), "number 1, address"),
-            (&format!("{target}\"a\"\n{target}\"a\""), "number 2, name: `a` is there already"),
-            (&format!("{target}\"a\"\nlabels = {{ instance = \"x\" }}"), "`instance` cannot be a label"),
-            (&format!("{target}\"a\"\nvia = \"udp\""), "known: auto, verbs, kernel, tcp"),
+            ("[joined]\nmin_interval = \"1us\"", "[joined] min_interval: must be at least 1ms"),
+            ("[[targets]]\ntoken_file = \"/t\"\naddress = \"a:0\"", "[[targets]] number 1, address"),
             ("[[discovery]]\nfiles = []", "[[discovery]] number 1, files"),
-            ("[[discovery]]\nfiles = [\"/a/*/b.json\"]", "number 1, files: `/a/*/b.json`"),
-            ("[[discovery]]\nfiles = [\"b.json\"]", "absolute"),
-            ("[[discovery]]\nfiles = [\"/a/b.txt\"]", ".yaml"),
-            ("[[discovery]]\nfiles = [\"/a.yml\"]\nrefresh = \"1ms\"", "at least 1s"),
-            (
-                "[[discovery]]\nfiles = [\"/a.yml\"]\n[[discovery.relabel]]\nregex = \"(\"",
-                "relabel number 1, target_label",
-            ),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

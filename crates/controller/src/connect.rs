@@ -17,12 +17,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use onlooker_bootstrap::{Id, VerbsRequest};
+use onlooker_targets::{Choice, Target};
 use onlooker_transport::bootstrap::{Bootstrapped, Parting, bootstrap, bootstrap_with, resolve};
 use onlooker_transport::tcp::TcpRequester;
 use onlooker_transport::verbs::{self, Card, CardPair, DirectoryCopy, Unconnected};
 use onlooker_transport::{Error, Via};
 
-use crate::target::{Choice, Target};
 use crate::ways::way;
 
 /// What carries a host's READs.

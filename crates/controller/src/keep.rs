@@ -15,10 +15,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use onlooker_store::{
-    Appender, Config, Gap, Kind, Recovery, Store, StoreError, TrackId, Writer, ring_bytes, ring_rows, steady_ns,
+use onlooker_store::{
+    Appender, Config, Description, Gap, Recovery, Store, StoreError, TrackId, Writer, ring_bytes, ring_rows, steady_ns,
 };
-
-use crate::meta::Meta;
 use shares::Shares;
 
 mod shares;
@@ -54,8 +53,7 @@ enum Order {
 /// What a track is asked for with.
 struct Definition {
     tag: u64,
-    columns: Vec<Kind>,
-    meta: Meta,
+    description: Description,
     /// Rows of its ring.
     rows: u64,
 }
@@ -125,9 +123,9 @@ struct Left {
 impl Tracks {
     /// Asks for a track with a row every `interval_ns` at most; [`Tracks::made`] will have it. Where there is no hot memory for it, [`Tracks::waits`] says so, and it
     /// is tried again until [`Tracks::cancel`].
-    pub fn define(&self, tag: u64, columns: Vec<Kind>, meta: Meta, interval_ns: u64) {
+    pub fn define(&self, tag: u64, description: Description, interval_ns: u64) {
         let rows = ring_rows(interval_ns);
-        let _ = self.orders.send(Order::Define(Definition { tag, columns, meta, rows }));
+        let _ = self.orders.send(Order::Define(Definition { tag, description, rows }));
     }
 
     /// The tag of a track that waits for hot memory, told once, and once more when it has been cancelled.
@@ -176,8 +174,8 @@ fn left(store: &Store, dir: &Path) -> Left {
     let reason = if fs::remove_file(dir.join(STOPPED_FILE)).is_ok() { STOPPED } else { DOWN };
     let mut newest_ns: HashMap<String, u64> = HashMap::new();
     let mut bare_ns = HashMap::new();
-    for (track, _, meta) in store.tracks() {
-        if let (Some(host), Some(time_ns)) = (Meta::host_of(meta), store.newest_ns(track)) {
+    for (track, described) in store.tracks() {
+        if let (Some(host), Some(time_ns)) = (described.host(), store.newest_ns(track)) {
             if reason == DOWN && !store.is_hot(track) {
                 bare_ns.insert(track, time_ns);
             }
@@ -410,9 +408,10 @@ impl Keeping {
 
     /// Makes a track; one that there is no room for waits, which is the error.
     fn define(&mut self, definition: Definition) -> Result<(), NoRoom> {
-        let made = match self.shares.may_take(&definition.meta.host, ring_bytes(definition.columns.len(), definition.rows)) {
-            true => self.writer.define(&definition.columns, &definition.meta.pack(), definition.rows).map_err(NoRoom::Store),
-            false => Err(NoRoom::Share(definition.meta.host.clone())),
+        let Definition { description, rows, .. } = &definition;
+        let made = match self.shares.may_take(&description.host, ring_bytes(description.kinds().len(), *rows)) {
+            true => self.writer.define(description, *rows).map_err(NoRoom::Store),
+            false => Err(NoRoom::Share(description.host.clone())),
         };
         let track = match made {
             Ok(track) => track,
@@ -425,7 +424,7 @@ impl Keeping {
             // Whoever asked may be gone; the track then waits for the next one in vain until it is retired.
             Some(appender) => {
                 let left_ns = self.bare_ns.remove(&track);
-                self.shares.take(definition.meta.host.into(), track, appender.ring_bytes());
+                self.shares.take(definition.description.host.into(), track, appender.ring_bytes());
                 let _ = self.tell.send(Made { tag: definition.tag, track, appender, left_ns });
             }
             None => drop(self.waiting.insert(track, definition.tag)),
@@ -446,6 +445,10 @@ impl Keeping {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "../../store/tests/common/mod.rs"]
+mod described;
 
 #[cfg(test)]
 mod tests;

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The controller: reads many hosts at a steady pace and hands on what they say.
 //!
-//! The way of a value: [`target`] says who is watched, [`connect`] bootstraps, [`engine`] paces the READs of all hosts on one thread and hands each finished
+//! The way of a value: [`onlooker_targets`] says who is watched, [`connect`] bootstraps, [`engine`] paces the READs of all hosts on one thread and hands each finished
 //! reading to the processor, a thread that gives it to a [`Sink`]: [`fleet`], which derives and shows, and [`keep`], which stores. Nothing that a host says can stop the others: hosts are read side by side, each within its deadline.
 #![forbid(unsafe_code)]
 
 pub mod config;
 pub mod connect;
-pub mod discovery;
 pub mod engine;
 pub mod fleet;
 pub mod http;
 pub mod keep;
-pub mod meta;
 mod processor;
 pub mod service;
 mod sink;
-pub mod target;
+mod sources;
 pub mod trial;
 mod ways;
 

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 
+use onlooker_targets::Target;
 use onlooker_transport::reader::Frames;
 
 use crate::sink::{Gap, Reading, Sink, State};
-use crate::target::Target;
 
 /// Events in the ring.
 const RING: usize = 1024;
@@ -209,7 +209,7 @@ fn run<S: Sink>(mut sink: S, told: &Receiver<Told>, bytes: &AtomicUsize, spare: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::Choice;
+    use onlooker_targets::Choice;
     use onlooker_bootstrap::{Secret, Token};
     use onlooker_transport::clock::{Moment, Relation};
     use std::collections::BTreeMap;

@@ -7,17 +7,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use onlooker_store::{Recovery, StoreError};
+use onlooker_targets::{Book, Change, JoinedError, Say};
 use onlooker_transport::clock::Moment;
 use rustix::process::{Resource, getrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 
 use crate::config::{Config, ConfigError};
-use crate::discovery::{Book, JoinedError, Say, Sources, SourcesError};
-use crate::engine::{EngineError, Running};
+use crate::engine::{EngineError, Orders, Running};
 use crate::fleet::{Fleet, FleetSink};
 use crate::http::{self, Ending, Limits, Names, ServeError, Shared, Tls, TlsError};
 use crate::keep::Keeper;
+use crate::sources::{Sources, SourcesError};
 
 /// Why the controller does not run.
 #[derive(Debug, thiserror::Error)]
@@ -99,7 +100,8 @@ pub fn run(
     let counters = keeper.counters();
     let engine =
         Running::start(config.engine(), FleetSink::new(fleet.clone(), tracks, counters.clone()).saying(say.clone()))?;
-    let book = Arc::new(Book::open(&config.joined.file, engine.orders().clone())?.within(config.joining()));
+    let orders = engine.orders().clone();
+    let book = Arc::new(Book::open(config.joined.clone(), move |change| order(&orders, change))?);
     let shared = Shared {
         limits: limits(config, &say),
         names: Names::new(&config.http.names, token.is_some()),
@@ -159,6 +161,13 @@ pub fn run(
     runtime.shutdown_background();
     say("stopped");
     Ok(())
+}
+
+fn order(orders: &Orders, change: Change) {
+    match change {
+        Change::Watch(target) => orders.watch(target),
+        Change::Forget(name) => orders.forget(&name),
+    }
 }
 
 /// Waits until the hosts of the start are known: a page that comes back at once must not hear that its host is gone.

@@ -7,7 +7,7 @@ use onlooker_transport::Pair;
 use onlooker_transport::clock::Relation;
 use onlooker_transport::reader::{Counters, Frames};
 
-use crate::target::Target;
+use onlooker_targets::Target;
 
 /// How it goes with a host.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use onlooker_bootstrap::Id;
 use onlooker_region::Block;
+use onlooker_targets::{Choice, Target};
 use onlooker_transport::bootstrap::{Bootstrapped, Parting};
 use onlooker_transport::clock::steady_ns;
 use onlooker_transport::drive::{DriveError, read_host, read_one};
@@ -19,7 +20,6 @@ use onlooker_transport::{Error, Outcome, Pair, Read, Requester, Via, verbs};
 
 use crate::connect::{ask, ask_for_pair, is_no_device, parting};
 use crate::fleet::{Entities, Quota};
-use crate::target::{Choice, Target};
 use crate::ways::way;
 
 const BLOCK_BYTES: u32 = 1024;

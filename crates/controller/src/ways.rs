@@ -3,7 +3,7 @@
 
 use onlooker_transport::Via;
 
-use crate::target::Choice;
+use onlooker_targets::Choice;
 
 /// How long a way that was of no use is left out; for RDMA devices it doubles with each time.
 const AGAIN_NS: u64 = 60_000_000_000;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use onlooker_bootstrap::Token;
 use onlooker_controller::engine::{Config, Orders};
-use onlooker_controller::target::{Choice, Target};
+use onlooker_targets::{Choice, Target};
 use onlooker_controller::{Gap, Reading, Running, Sink, State};
 use onlooker_testbed::{Agent, PATIENCE, free_port, until};
 use onlooker_transport::Pair;

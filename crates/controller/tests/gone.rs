@@ -9,14 +9,14 @@ use onlooker_bootstrap::Token;
 use onlooker_controller::engine::Config;
 use onlooker_controller::fleet::{Fleet, FleetSink};
 use onlooker_controller::keep::Keeper;
-use onlooker_controller::target::{Choice, Target};
+use onlooker_targets::{Choice, Target};
 use onlooker_controller::{Running, State};
-use onlooker_store::{Kind, TrackId};
+use onlooker_store::{Packed, TrackId};
 use onlooker_testbed::{Agent, until};
 use onlooker_transport::clock::Moment;
 
-/// Number, columns, meta, times of the rows.
-type Track = (TrackId, Vec<Kind>, Vec<u8>, Vec<u64>);
+/// Number, description, times of the rows.
+type Track = (TrackId, Packed, Vec<u64>);
 
 const INTERVAL: Duration = Duration::from_millis(20);
 
@@ -51,15 +51,15 @@ fn a_forgotten_host_leaves_nothing_open_and_no_gap() {
     // Rows of all tracks, each track with its definition.
     let all = || -> Vec<Track> {
         let store = store.lock().unwrap_or_else(PoisonError::into_inner);
-        let tracks: Vec<_> = store.tracks().map(|(id, kinds, meta)| (id, kinds.to_vec(), meta.to_vec())).collect();
+        let tracks: Vec<_> = store.tracks().map(|(id, described)| (id, described.clone())).collect();
         let rows = |id| {
             let mut times_ns = Vec::new();
             store.read(id, 0, u64::MAX, |_, time_ns, _| times_ns.push(time_ns)).unwrap();
             times_ns
         };
-        tracks.into_iter().map(|(id, kinds, meta)| (id, kinds, meta, rows(id))).collect()
+        tracks.into_iter().map(|(id, described)| (id, described, rows(id))).collect()
     };
-    let total = || all().iter().map(|(_, _, _, rows)| rows.len()).sum::<usize>();
+    let total = || all().iter().map(|(_, _, rows)| rows.len()).sum::<usize>();
 
     engine.orders().watch(target(&agent, INTERVAL));
     until("rows", || (total() > 200).then_some(()));
@@ -81,8 +81,8 @@ fn a_forgotten_host_leaves_nothing_open_and_no_gap() {
     let watched_ns = Moment::now().utc_ns;
     let goes_on = || {
         let now = all();
-        let grown = |(id, _, _, rows): &Track| {
-            now.iter().any(|(other, _, _, later)| other == id && later.len() > rows.len() && later.starts_with(rows))
+        let grown = |(id, _, rows): &Track| {
+            now.iter().any(|(other, _, later)| other == id && later.len() > rows.len() && later.starts_with(rows))
         };
         // Some rows never change again: the load's do.
         before.iter().filter(|track| grown(track)).count() > 2 && total() > 400

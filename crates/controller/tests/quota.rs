@@ -15,13 +15,12 @@ use memory::{Host, Region};
 use onlooker_bootstrap::{Secret, Token};
 use onlooker_controller::fleet::{Fleet, FleetSink, Quota, Shown};
 use onlooker_controller::keep::Keeper;
-use onlooker_controller::meta::Meta;
-use onlooker_controller::target::{Choice, Target};
+use onlooker_targets::{Choice, Target};
 use onlooker_controller::{Reading, Sink as _};
 use onlooker_region::Block;
 use onlooker_region::guard::commit;
 use onlooker_region::limits::FIRST_PROGRAM_REGION;
-use onlooker_store::Store;
+use onlooker_store::{Description, Store};
 use onlooker_testbed::until;
 use onlooker_transport::clock::{Moment, Relation, steady_ns};
 use onlooker_transport::drive::read_host;
@@ -224,9 +223,8 @@ impl World {
             self.read(value);
             let store = store.lock().unwrap();
             let has_rows = |(host, region): &(&str, &str)| {
-                store.tracks().any(|(track, _, meta)| {
-                    let meta = Meta::unpack(meta).unwrap();
-                    meta.host == *host && meta.region == *region && store.newest_ns(track).is_some()
+                store.tracks_of(host).into_iter().any(|(track, described)| {
+                    described.unpack().unwrap().region == *region && store.newest_ns(track).is_some()
                 })
             };
             wanted.iter().all(has_rows).then_some(())
@@ -246,12 +244,12 @@ impl World {
         let (writer, _) = Store::open(store_config(self.dir.path())).unwrap();
         let store = writer.look();
         let mut all = Log::new();
-        for (track, _, meta) in store.tracks() {
-            let meta = Meta::unpack(meta).unwrap();
+        for (track, described) in store.tracks() {
+            let Description { host, region, .. } = described.unpack().unwrap();
             let mut rows = 0;
             store.read(track, 0, u64::MAX, |_, _, _| rows += 1).unwrap();
             let reasons = store.gaps(track, 0, u64::MAX).map(|gap| gap.reason).collect();
-            all.entry((meta.host, meta.region)).or_default().push((rows, reasons));
+            all.entry((host, region)).or_default().push((rows, reasons));
         }
         all
     }
@@ -387,7 +385,7 @@ fn who_has_too_many_values_decoded_waits_and_nobody_else() {
     let store = world.keeper.as_ref().unwrap().store();
     until("its track", || {
         let store = store.lock().unwrap();
-        store.tracks().any(|(.., meta)| Meta::unpack(meta).unwrap().region == "noise").then_some(())
+        store.tracks().any(|(_, described)| described.unpack().unwrap().region == "noise").then_some(())
     });
     drop(store);
     let all = world.end();

@@ -13,8 +13,7 @@ use onlooker_controller::Running;
 use onlooker_controller::engine::Config;
 use onlooker_controller::fleet::{Fleet, FleetSink};
 use onlooker_controller::keep::Keeper;
-use onlooker_controller::meta::Meta;
-use onlooker_controller::target::{Choice, Target};
+use onlooker_targets::{Choice, Target};
 use onlooker_store::{Store, TrackId};
 use onlooker_testbed::{Agent, until};
 use onlooker_transport::clock::Moment;
@@ -86,7 +85,7 @@ impl Drop for World {
 
 /// Times of the rows of all tracks that have some number of them, in the order of appending.
 fn times(store: &Store, at_least: usize) -> Vec<(TrackId, Vec<u64>)> {
-    let ids: Vec<TrackId> = store.tracks().map(|(id, _, _)| id).collect();
+    let ids: Vec<TrackId> = store.tracks().map(|(id, _)| id).collect();
     let of = |id| {
         let mut times = Vec::new();
         store.read(id, 0, u64::MAX, |_, time_ns, _| times.push(time_ns)).unwrap();
@@ -115,7 +114,8 @@ fn a_clock_that_is_set_leaves_a_mark_and_no_row_is_lost() {
 
     let (writer, _) = Store::open(store_config(dir.path())).unwrap();
     let store = writer.look();
-    let columns: BTreeMap<TrackId, usize> = store.tracks().map(|(id, kinds, _)| (id, kinds.len())).collect();
+    let columns: BTreeMap<TrackId, usize> =
+        store.tracks().map(|(id, described)| (id, described.unpack().unwrap().kinds().len())).collect();
     let kept: usize = times(&store, 0).iter().map(|(id, times)| times.len() * columns[id]).sum();
     assert_eq!(counters.refused_rows.load(Ordering::Relaxed), 0);
     assert_eq!(kept as u64, counters.values.load(Ordering::Relaxed), "all that was taken is there");
@@ -177,9 +177,8 @@ fn the_time_without_a_controller_is_a_gap_that_says_why() {
             assert!(times.iter().all(|time_ns| *time_ns <= gap.from_ns || *time_ns + 100_000_000 >= gap.to_ns));
             assert!(gap.from_ns < gap.to_ns);
         }
-        let (_, _, meta) = store.tracks().find(|(id, _, _)| *id == track).unwrap();
-        let meta = Meta::unpack(meta).unwrap();
-        seen.insert(meta.region);
+        let (_, described) = store.tracks().find(|(id, _)| *id == track).unwrap();
+        seen.insert(described.unpack().unwrap().region);
     }
     assert!(seen.contains("node_memory"), "{seen:?}");
 }
@@ -196,7 +195,7 @@ fn hot_rows_that_are_lost_lie_in_the_gap() {
     let last_ns = |config| {
         let (writer, _) = Store::open(config).unwrap();
         let store = writer.look();
-        let tracks: Vec<TrackId> = store.tracks().map(|(id, _, _)| id).collect();
+        let tracks: Vec<TrackId> = store.tracks().map(|(id, _)| id).collect();
         tracks.into_iter().filter_map(|id| Some((id, store.newest_ns(id)?))).collect::<BTreeMap<_, _>>()
     };
     let before = last_ns(config.clone());

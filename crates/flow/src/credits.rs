@@ -52,13 +52,6 @@ impl Credits {
         self.total_bytes
     }
 
-    /// An even share for each of the flows in a reading, at least `packet_bytes`: less than a packet is nothing.
-    #[must_use]
-    pub fn share_bytes(&self, active: usize, packet_bytes: u32) -> u32 {
-        let active = u32::try_from(active.max(1)).unwrap_or(u32::MAX);
-        (self.total_bytes / active).max(packet_bytes)
-    }
-
     /// An answer came with a congestion mark.
     pub fn congestion(&mut self) {
         self.congested = true;
@@ -114,7 +107,5 @@ mod tests {
                 assert!((LIMITS.least_bytes..=LIMITS.most_bytes).contains(&credits.total_bytes()));
             }
         });
-        let credits = Credits::new(LIMITS);
-        assert_eq!((credits.share_bytes(0, 1024), credits.share_bytes(1 << 20, 1024)), (1 << 20, 1024));
     }
 }

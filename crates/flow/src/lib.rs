@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is read when ([`Schedule`]), and how many bytes may be in flight ([`Credits`]).
+//! Who is read when ([`Schedule`]), how many bytes may be in flight ([`Credits`]), and how many are ([`InFlight`]).
 //!
 //! Functions of what they are told and of the time given to them: no clock, no socket, no thread, so that thousands of hosts can be simulated with the code that
-//! runs. One owner, the I/O thread. Cost: logarithmic in the number of flows for a cycle begun or ended, nothing for a READ.
+//! runs. One owner, the I/O thread. Cost: logarithmic in the number of flows for a cycle begun or ended, two look-ups for a READ.
 #![forbid(unsafe_code)]
 
 mod credits;
+mod in_flight;
 mod schedule;
 
 pub use credits::{Credits, Limits};
+pub use in_flight::{Credit, InFlight};
 pub use schedule::{Due, Ending, FlowId, Schedule};

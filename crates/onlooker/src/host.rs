@@ -3,8 +3,8 @@
 
 use crate::token::SourceError;
 use onlooker_bootstrap::{DEFAULT_PORT, Id, Token};
-use onlooker_controller::target::parse_address;
 use onlooker_region::Block;
+use onlooker_targets::target::parse_address;
 use onlooker_transport::bootstrap::{Bootstrapped, Parting, bootstrap, bootstrap_with, resolve};
 use onlooker_transport::clock::{Wear, steady_ns};
 use onlooker_transport::drive::{DriveError, read_host, read_one};

@@ -20,8 +20,9 @@ use crate::text::{Labels, Text};
 /// Label that has an info's text.
 const VALUE: &str = "value";
 
-/// Which entity of a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Which entity of a host. In JSON it is `[region, group, row]`, as stores have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "(u64, u32, Option<(u32, u32)>)", into = "(u64, u32, Option<(u32, u32)>)")]
 pub struct EntityKey {
     /// Identity word of the region's block 0: region and generation.
     pub region: u64,
@@ -29,6 +30,18 @@ pub struct EntityKey {
     pub group: u32,
     /// Number and generation of the table row.
     pub row: Option<(u32, u32)>,
+}
+
+impl From<(u64, u32, Option<(u32, u32)>)> for EntityKey {
+    fn from((region, group, row): (u64, u32, Option<(u32, u32)>)) -> Self {
+        Self { region, group, row }
+    }
+}
+
+impl From<EntityKey> for (u64, u32, Option<(u32, u32)>) {
+    fn from(EntityKey { region, group, row }: EntityKey) -> Self {
+        (region, group, row)
+    }
 }
 
 impl EntityKey {

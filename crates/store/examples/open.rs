@@ -3,9 +3,12 @@
 //! how long that took: opening reads all of it. With the log in the page cache; a disk adds its own reading time.
 #![allow(clippy::print_stdout, reason = "a measurement for the terminal")]
 
+#[path = "../tests/common/mod.rs"]
+mod common;
+
 use std::time::Instant;
 
-use onlooker_store::{Config, Kind, Store};
+use onlooker_store::{Config, Store};
 
 const TRACKS: u64 = 720;
 const COLUMNS: usize = 9;
@@ -24,8 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut store, _) = Store::open(config.clone())?;
     let mut appenders = Vec::new();
     for number in 0..TRACKS {
-        let track =
-            store.define(&[Kind::Integer; COLUMNS], format!("{{\"host\":\"host-{number}\"}}").as_bytes(), 256)?;
+        let track = store.define(&common::of_columns(&format!("host-{number}"), COLUMNS), 256)?;
         appenders.extend(store.appender(track));
     }
     let mut sequence = 0u64;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::column::Kind;
+use crate::description::Packed;
 use crate::error::{StoreError, io_error};
 use crate::log::{VERSION, scan, sync_dir};
 use crate::private;
@@ -22,20 +23,25 @@ const NAMES: [&str; 2] = ["definitions-a", "definitions-b"];
 const LEAST_FORGOTTEN_BYTES: u64 = 1 << 20;
 
 /// A track's definition.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Definition {
     pub(crate) kinds: Arc<[Kind]>,
-    pub(crate) meta: Arc<[u8]>,
+    pub(crate) described: Packed,
 }
 
 impl Definition {
+    /// As a record has it.
+    pub(crate) fn read(columns: Vec<Kind>, meta: &[u8]) -> Self {
+        Self { kinds: columns.into(), described: Packed::from_bytes(meta) }
+    }
+
     /// Bytes of its record.
     fn bytes(&self) -> u64 {
-        (record::HEADER_BYTES + (8 + self.kinds.len() + self.meta.len())).next_multiple_of(8) as u64
+        (record::HEADER_BYTES + (8 + self.kinds.len() + self.described.bytes().len())).next_multiple_of(8) as u64
     }
 
     fn encode(&self, track: TrackId, out: &mut Vec<u8>) {
-        let (columns, meta) = (self.kinds.to_vec(), self.meta.to_vec());
+        let (columns, meta) = (self.kinds.to_vec(), self.described.bytes().to_vec());
         record::encode(&Record::Definition { track, columns, meta }, &[], out);
     }
 }
@@ -75,7 +81,7 @@ impl Catalogue {
             scan(0, &bytes, |_, record| match record {
                 Ok((frame, payload)) => {
                     if let Ok(Record::Definition { track, columns, meta }) = frame.decode(payload) {
-                        found.definitions.insert(track, Definition { kinds: columns.into(), meta: meta.into() });
+                        found.definitions.insert(track, Definition::read(columns, &meta));
                     }
                 }
                 Err((bytes, _)) => found.damaged_bytes += bytes,

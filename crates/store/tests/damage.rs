@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Stores that were cut, flipped, filled up or left in the middle, against a model of what was appended.
 
+#[allow(dead_code, reason = "others use the rest")]
+mod common;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use onlooker_series::series::Form;
 use onlooker_store::{
-    Appender, Config, DAMAGED, Full, Gap, Kind, Recovery, Sealed, Store, StoreError, TrackId, Writer, steady_ns,
+    Appender, Config, DAMAGED, Description, Full, Gap, Recovery, Sealed, Store, StoreError, TrackId, Writer, steady_ns,
 };
 
 const RING_ROWS: u64 = 32;
@@ -38,7 +42,10 @@ fn values(track: TrackId, sequence: u64) -> [u64; 3] {
     [sequence * 7, mixed, (sequence as f64 / 8.0).to_bits()]
 }
 
-const KINDS: [Kind; 3] = [Kind::Integer, Kind::Integer, Kind::Float];
+/// The host's only track, with rows of [`values`].
+fn track_of(host: &str) -> Description {
+    common::described(host, &[Form::Unsigned, Form::Unsigned, Form::Float])
+}
 
 /// All rows of a track; panics if one is wrong, out of order or there twice.
 fn rows(store: &Writer, track: TrackId) -> (Vec<u64>, Vec<Gap>) {
@@ -71,7 +78,7 @@ fn written() -> Written {
     assert_eq!((recovery.tiles, recovery.damaged.len()), (0, 0));
     let mut appenders: Vec<(TrackId, Appender)> = (0..3)
         .map(|i| {
-            let id = store.define(&KINDS, format!("{{\"host\":\"h{i}\"}}").as_bytes(), RING_ROWS).unwrap();
+            let id = store.define(&track_of(&format!("h{i}")), RING_ROWS).unwrap();
             (id, store.appender(id).unwrap())
         })
         .collect();
@@ -125,7 +132,7 @@ fn a_kill_loses_nothing_and_numbers_go_on() {
         let mut appender = store.appender(*track).unwrap();
         assert_eq!(append(&mut appender, *track, ROWS + 1), Ok(ROWS + 1));
     }
-    assert_eq!(store.define(&KINDS, b"{\"host\":\"h1\"}", RING_ROWS).unwrap(), TrackId(2), "the same track as before");
+    assert_eq!(store.define(&track_of("h1"), RING_ROWS).unwrap(), TrackId(2), "the same track as before");
     assert_eq!(store.seal(u64::MAX).unwrap(), Sealed { tiles: 3, rows: 15, ..Sealed::default() });
     drop(store);
     fs::remove_file(written.dir.path().join("hot")).unwrap();
@@ -291,7 +298,7 @@ fn gaps_are_data() {
 fn a_full_ring_refuses_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, _) = open(dir.path());
-    let track = store.define(&KINDS, b"{}", RING_ROWS).unwrap();
+    let track = store.define(&track_of("h"), RING_ROWS).unwrap();
     let mut appender = store.appender(track).unwrap();
     let taken = (1..=40).filter(|sequence| append(&mut appender, track, *sequence).is_ok()).count() as u64;
     assert_eq!(taken, RING_ROWS);
@@ -305,7 +312,7 @@ fn the_oldest_go_first_and_a_retired_track_with_them() {
     let dir = tempfile::tempdir().unwrap();
     let small = Config { max_bytes: 40 << 10, ..config(dir.path()) };
     let (mut store, _) = Store::open(small.clone()).unwrap();
-    let old = store.define(&KINDS, b"{\"old\":1}", RING_ROWS).unwrap();
+    let old = store.define(&track_of("old"), RING_ROWS).unwrap();
     let mut appender = store.appender(old).unwrap();
     append(&mut appender, old, 1).unwrap();
     store.retire(old, appender);
@@ -313,7 +320,7 @@ fn the_oldest_go_first_and_a_retired_track_with_them() {
     let hot_bytes = store.look().hot_bytes();
     store.seal(0).unwrap();
     assert_eq!(rows(&store, old).0, [1]);
-    let track = store.define(&KINDS, b"{\"new\":1}", RING_ROWS).unwrap();
+    let track = store.define(&track_of("new"), RING_ROWS).unwrap();
     assert_eq!(store.look().hot_bytes(), hot_bytes, "the ring of the retired one is used again");
     let mut appender = store.appender(track).unwrap();
     let mut dropped = 0;
@@ -337,7 +344,7 @@ fn the_oldest_go_first_and_a_retired_track_with_them() {
 fn old_rows_are_sealed_however_few_they_are() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, _) = open(dir.path());
-    let track = store.define(&KINDS, b"{}", RING_ROWS).unwrap();
+    let track = store.define(&track_of("h"), RING_ROWS).unwrap();
     let mut appender = store.appender(track).unwrap();
     append(&mut appender, track, 1).unwrap();
     let appended_ns = steady_ns();
@@ -364,7 +371,7 @@ fn any_history_is_read_back() {
         let mut appended: BTreeMap<TrackId, u64> = BTreeMap::new();
         let mut appenders: BTreeMap<TrackId, Appender> = BTreeMap::new();
         for (what, which) in steps {
-            let meta = [b'm', which % 4];
+            let described = track_of(&format!("h{}", which % 4));
             match what % 8 {
                 0 => drop(store.seal(u64::MAX).unwrap()),
                 1 => {
@@ -373,13 +380,13 @@ fn any_history_is_read_back() {
                     store = open(dir.path()).0;
                 }
                 2 => {
-                    let track = store.define(&KINDS, &meta, RING_ROWS).unwrap();
+                    let track = store.define(&described, RING_ROWS).unwrap();
                     if let Some(appender) = appenders.remove(&track) {
                         store.retire(track, appender);
                     }
                 }
                 _ => {
-                    let track = store.define(&KINDS, &meta, RING_ROWS).unwrap();
+                    let track = store.define(&described, RING_ROWS).unwrap();
                     let appender = appenders.entry(track).or_insert_with(|| store.appender(track).unwrap());
                     let last = appended.entry(track).or_default();
                     for _ in 0..what % 50 {
@@ -402,7 +409,7 @@ fn any_history_is_read_back() {
 fn rings_that_a_restart_found_are_given_away_and_rows_stay_in_order_whatever_the_clock_does() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, _) = open(dir.path());
-    let old = store.define(&KINDS, b"old", RING_ROWS).unwrap();
+    let old = store.define(&track_of("old"), RING_ROWS).unwrap();
     let mut appender = store.appender(old).unwrap();
     append(&mut appender, old, 1).unwrap();
     // Set back by an hour, and on again.
@@ -418,7 +425,7 @@ fn rings_that_a_restart_found_are_given_away_and_rows_stay_in_order_whatever_the
     let look = store.look();
     assert_eq!((look.newest_ns(old), look.durable_until_ns(old)), (Some(times[3]), Some(times[3])));
     drop(look);
-    let new = store.define(&KINDS, b"new", RING_ROWS).unwrap();
+    let new = store.define(&track_of("new"), RING_ROWS).unwrap();
     assert_eq!(store.look().hot_bytes(), hot_bytes, "nobody asked for the old track's appender");
     assert_eq!(store.look().newest_ns(new), None);
     let times_between = |from_ns, to_ns| {

@@ -5,10 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use onlooker_store::record::{Record, encode};
-use onlooker_store::{Config, Gap, Kind, Store, TrackId, Writer};
+use onlooker_store::{Config, Description, Gap, Store, TrackId, Writer};
 
 const ROWS: u64 = 604;
-const KINDS: [Kind; 3] = [Kind::Integer, Kind::Integer, Kind::Float];
 
 /// As the fixture was written with.
 fn config(dir: &Path) -> Config {
@@ -69,11 +68,16 @@ fn logs_and_rings_of_earlier_versions_are_read_and_go_on() {
         let (mut store, recovery) = Store::open(config(dir.path())).unwrap();
         assert_eq!((recovery.damaged.len(), recovery.lost_rows, recovery.unknown_tiles), (0, 0, 0));
         assert_eq!((recovery.rows, recovery.hot_rows), (2 * 600, 2 * 4));
+        let hosts: Vec<_> = store.look().tracks().map(|(_, described)| described.host().unwrap()).collect();
+        assert_eq!(hosts, ["h0", "h1"]);
+        assert_eq!(store.look().tracks_of("h1").len(), 1);
         check(&store, ROWS);
         let mut next = ROWS;
         let mut appenders: Vec<_> = (0..2u32)
             .map(|i| {
-                let track = store.define(&KINDS, format!("{{\"host\":\"h{i}\"}}").as_bytes(), 40).unwrap();
+                // The fixture's descriptions are `{"host":"h0"}` and no more.
+                let description = Description { host: format!("h{i}"), ..Description::default() };
+                let track = store.define(&description, 40).unwrap();
                 assert_eq!(track, TrackId(i + 1));
                 (track, store.appender(track).unwrap())
             })

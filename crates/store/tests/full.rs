@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Disks without room or without writing, on small file systems of their own (root): collection goes on, the oldest goes first, and nothing ends the process.
 
+mod common;
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use onlooker_store::{Appender, Config, Kind, Store, StoreError, TrackId, Writer};
+use common::of_columns;
+use onlooker_store::{Appender, Config, Store, StoreError, TrackId, Writer};
 
 const RING_ROWS: u64 = 256;
-const KINDS: [Kind; 4] = [Kind::Integer; 4];
+const COLUMNS: usize = 4;
 
 /// A tmpfs of some size, which goes with its value.
 struct Disk(tempfile::TempDir);
@@ -85,7 +88,7 @@ fn a_full_disk_costs_the_oldest_rows_and_nothing_else() {
     let Some(disk) = Disk::new("size=512k") else { return };
     let hot = tempfile::tempdir().unwrap();
     let (mut store, _) = Store::open(config(disk.path(), hot.path())).unwrap();
-    let track = store.define(&KINDS, b"track", RING_ROWS).unwrap();
+    let track = store.define(&of_columns("track", COLUMNS), RING_ROWS).unwrap();
     let mut appender = store.appender(track).unwrap();
     let (mut next, mut for_room) = (1, 0);
     // Several times what the disk holds: every row is taken.
@@ -156,7 +159,7 @@ fn hot_rows_on_a_full_tmpfs_are_an_error_and_no_signal() {
     let (mut store, _) = Store::open(config(dir.path(), small.path())).unwrap();
     let mut tracks = Vec::new();
     let error = loop {
-        match store.define(&KINDS, format!("track {}", tracks.len()).as_bytes(), RING_ROWS) {
+        match store.define(&of_columns(&format!("track {}", tracks.len()), COLUMNS), RING_ROWS) {
             Ok(track) => tracks.push((track, store.appender(track).unwrap())),
             Err(error) => break error,
         }
@@ -190,7 +193,7 @@ fn a_directory_that_cannot_be_written_is_refused_and_one_that_becomes_so_is_an_e
     let Some(disk) = Disk::new("size=4m") else { return };
     let hot = tempfile::tempdir().unwrap();
     let (mut store, _) = Store::open(config(disk.path(), hot.path())).unwrap();
-    let track = store.define(&KINDS, b"track", RING_ROWS).unwrap();
+    let track = store.define(&of_columns("track", COLUMNS), RING_ROWS).unwrap();
     let mut appender = store.appender(track).unwrap();
     assert!(append(&mut appender, 1));
     drop((appender, store));

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Files that lock or hold data are their owner's alone, whatever the umask. By itself: a umask is the process's.
 
+mod common;
+
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use onlooker_store::{Config, Kind, Store};
+use onlooker_store::{Config, Store};
 use rustix::fs::Mode;
 
 fn files(dir: &Path) -> Vec<PathBuf> {
@@ -27,7 +29,7 @@ fn files_are_their_owners_whatever_the_umask() {
     rustix::process::umask(Mode::from_raw_mode(0o022));
     for _ in 0..2 {
         let (mut store, _) = Store::open(config.clone()).unwrap();
-        let track = store.define(&[Kind::Integer], b"track", 64).unwrap();
+        let track = store.define(&common::of_columns("track", 1), 64).unwrap();
         let mut appender = store.appender(track).unwrap();
         for time_ns in 0..200 {
             appender.append(time_ns, &[time_ns.wrapping_mul(0x9e37_79b9_7f4a_7c15)]).unwrap();

@@ -9,8 +9,8 @@ use std::os::fd::AsFd as _;
 use std::sync::atomic::Ordering;
 
 use onlooker_bootstrap::VERBS;
+use onlooker_targets::Choice;
 use onlooker_transport::bootstrap::Bootstrapped;
-use onlooker_transport::clock::steady_ns;
 use onlooker_transport::verbs::{Card, Unconnected};
 use onlooker_transport::{Error, Via};
 
@@ -20,7 +20,6 @@ use super::link::Link;
 use super::opening::{Next, too_late};
 use crate::connect::{Answer, Connected, Step, Way, is_no_device};
 use crate::sink::State;
-use crate::target::Choice;
 
 /// A host that waits for a device to be opened.
 pub(super) type Waiting = (u64, Box<Bootstrapped>);
@@ -44,21 +43,21 @@ fn is_away(connected: &Connected) -> bool {
 }
 
 impl Engine {
-    pub(super) fn take_answers(&mut self) {
+    pub(super) fn take_answers(&mut self, now_ns: u64) {
         while let Some(answer) = self.connector.answer() {
             match answer {
                 Answer::Host(ticket, Ok(Step::Told(told))) => {
-                    self.pair(ticket, told);
+                    self.pair(ticket, told, now_ns);
                     // Memory is registered for it, which takes a millisecond: readings that are due go first.
                     super::orders::ring(&self.bell);
                     return;
                 }
-                Answer::Host(ticket, Ok(Step::Linked(connected))) => self.link(ticket, *connected),
-                Answer::Host(ticket, Err(error)) => self.failed(ticket, error.to_string()),
-                Answer::Device(local, opened) => self.take_device(local, opened),
+                Answer::Host(ticket, Ok(Step::Linked(connected))) => self.link(ticket, *connected, now_ns),
+                Answer::Host(ticket, Err(error)) => self.failed(ticket, error.to_string(), now_ns),
+                Answer::Device(local, opened) => self.take_device(local, opened, now_ns),
                 Answer::Clock(ticket, told) => {
                     if let Some(host) = find(&mut self.hosts, ticket) {
-                        host.told_clock(&told, steady_ns());
+                        host.told_clock(&told, now_ns);
                     }
                 }
             }
@@ -66,8 +65,7 @@ impl Engine {
     }
 
     /// Makes a queue pair for a host that is to be read by a device, and has the connector go on with it.
-    fn pair(&mut self, ticket: u64, told: Box<Bootstrapped>) {
-        let now_ns = steady_ns();
+    fn pair(&mut self, ticket: u64, told: Box<Bootstrapped>, now_ns: u64) {
         let Some(host) = find(&mut self.hosts, ticket) else { return };
         let local = told.local;
         let found = if self.opening.is_under_way(local) { None } else { self.carriers.devices.find(local, now_ns) };
@@ -76,7 +74,7 @@ impl Engine {
                 Next::Open => return self.connector.open(local),
                 Next::Wait => return,
                 Next::Without((ticket, told)) => {
-                    return self.go_without(ticket, told, Without::Device(too_late(local)));
+                    return self.go_without(ticket, told, Without::Device(too_late(local)), now_ns);
                 }
             },
             Some(Err(why)) => Err(Without::Device(why.to_owned())),
@@ -88,7 +86,7 @@ impl Engine {
             Ok(pair) => {
                 self.connector.pair((ticket, host.wanted()), told, pair, (host.first(now_ns), host.has_failed()))
             }
-            Err(without) => self.go_without(ticket, told, without),
+            Err(without) => self.go_without(ticket, told, without, now_ns),
         }
     }
 
@@ -120,7 +118,7 @@ impl Engine {
         }
     }
 
-    fn take_device(&mut self, local: IpAddr, opened: Result<Card, Error>) {
+    fn take_device(&mut self, local: IpAddr, opened: Result<Card, Error>, now_ns: u64) {
         if opened.as_ref().is_err_and(|error| !is_no_device(error)) {
             self.pressure.detours.fetch_add(1, Ordering::Relaxed);
         }
@@ -130,10 +128,10 @@ impl Engine {
         });
         match watched {
             Ok(card) => self.carriers.devices.opened(local, card),
-            Err(why) => self.carriers.devices.absent(local, why, steady_ns()),
+            Err(why) => self.carriers.devices.absent(local, why, now_ns),
         }
         for (ticket, told) in self.opening.end(local) {
-            self.pair(ticket, told);
+            self.pair(ticket, told, now_ns);
         }
     }
 
@@ -142,13 +140,12 @@ impl Engine {
         for (local, waiting) in self.opening.expire(now_ns) {
             self.pressure.detours.fetch_add(1, Ordering::Relaxed);
             for (ticket, told) in waiting {
-                self.go_without(ticket, told, Without::Device(too_late(local)));
+                self.go_without(ticket, told, Without::Device(too_late(local)), now_ns);
             }
         }
     }
 
-    fn go_without(&mut self, ticket: u64, told: Box<Bootstrapped>, without: Without) {
-        let now_ns = steady_ns();
+    fn go_without(&mut self, ticket: u64, told: Box<Bootstrapped>, without: Without, now_ns: u64) {
         let Some(host) = find(&mut self.hosts, ticket) else { return };
         host.no_queue_pair(now_ns);
         let why = match without {
@@ -163,12 +160,11 @@ impl Engine {
         } else if host.target.choice == Choice::Auto {
             self.connector.rest(ticket, host.target.clone(), told, (host.first(now_ns), host.has_failed()));
         } else {
-            self.give_up(ticket, why);
+            self.give_up(ticket, why, now_ns);
         }
     }
 
-    pub(super) fn link(&mut self, ticket: u64, mut connected: Connected) {
-        let now_ns = steady_ns();
+    fn link(&mut self, ticket: u64, mut connected: Connected, now_ns: u64) {
         let parting = connected.parting.take();
         let Some(host) = find(&mut self.hosts, ticket) else {
             // It was forgotten meanwhile.
@@ -197,7 +193,7 @@ impl Engine {
                     host.no_queue_pair(now_ns);
                     self.pressure.detours.fetch_add(1, Ordering::Relaxed);
                 }
-                self.give_up(ticket, why);
+                self.give_up(ticket, why, now_ns);
                 self.part_if_unused(ticket);
             }
         }
@@ -210,22 +206,22 @@ impl Engine {
     }
 
     /// The connector has failed.
-    fn failed(&mut self, ticket: u64, why: String) {
+    fn failed(&mut self, ticket: u64, why: String, now_ns: u64) {
         let Some(host) = find(&mut self.hosts, ticket) else { return };
         if host.is_linked() {
             // Only its device was asked for.
             self.pressure.detours.fetch_add(1, Ordering::Relaxed);
-            host.no_queue_pair(steady_ns());
+            host.no_queue_pair(now_ns);
         }
-        self.give_up(ticket, why);
+        self.give_up(ticket, why, now_ns);
     }
 
     /// A host that has got no link now: it waits, unless it is read all the same.
-    fn give_up(&mut self, ticket: u64, why: String) {
+    fn give_up(&mut self, ticket: u64, why: String, now_ns: u64) {
         let Some(host) = find(&mut self.hosts, ticket) else { return };
         host.answered();
         if !host.is_linked() {
-            host.back_off(steady_ns());
+            host.back_off(now_ns);
             self.processor.state(&host.target, State::Failed(why));
         }
     }

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use onlooker_flow::{Credit, InFlight};
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_transport::verbs::{Card, Flow, Flows, Port, SharedMirror};
 use onlooker_transport::{Broken, Completion, Memory, Read};
@@ -58,58 +59,6 @@ pub(super) struct Place {
     flow: Flow,
 }
 
-/// READs under way.
-#[derive(Default)]
-struct InFlight {
-    reads: HashMap<u64, (Flow, u64)>,
-    of_flow: HashMap<Flow, u64>,
-    bytes: u64,
-}
-
-/// Bytes that may be under way.
-#[derive(Clone, Copy)]
-struct Credit {
-    all: u64,
-    of_host: u64,
-}
-
-impl InFlight {
-    /// How many of these may go now. The first of a device, and of a host, always may.
-    fn fits(&self, flow: Flow, reads: &[Read], credit: Credit) -> usize {
-        let (mut all, mut own) = (self.bytes, self.of(flow));
-        let fits = |read: &&Read| {
-            let bytes = bytes_of(read);
-            let fits = (all == 0 || all + bytes <= credit.all) && (own == 0 || own + bytes <= credit.of_host);
-            (all, own) = (all + bytes, own + bytes);
-            fits
-        };
-        reads.iter().take_while(fits).count()
-    }
-
-    fn of(&self, flow: Flow) -> u64 {
-        self.of_flow.get(&flow).copied().unwrap_or(0)
-    }
-
-    fn begin(&mut self, flow: Flow, reads: &[Read]) {
-        for read in reads {
-            let bytes = bytes_of(read);
-            self.reads.insert(read.id, (flow, bytes));
-            *self.of_flow.entry(flow).or_default() += bytes;
-            self.bytes += bytes;
-        }
-    }
-
-    fn end(&mut self, completions: &[Completion]) {
-        for completion in completions {
-            let Some((flow, bytes)) = self.reads.remove(&completion.id) else { continue };
-            self.bytes -= bytes;
-            if let Some(own) = self.of_flow.get_mut(&flow) {
-                *own -= bytes;
-            }
-        }
-    }
-}
-
 fn bytes_of(read: &Read) -> u64 {
     u64::from(read.blocks) * BLOCK_BYTES as u64
 }
@@ -117,13 +66,19 @@ fn bytes_of(read: &Read) -> u64 {
 struct Device<P: Port> {
     flows: Flows<P>,
     number: u32,
-    in_flight: InFlight,
+    in_flight: InFlight<Flow>,
     /// Set, and nothing has completed since.
     is_armed: bool,
     /// Completions polled since it was opened.
     completed: u64,
     /// Why it is of no use any more; it goes with the next poll.
     trouble: Option<String>,
+}
+
+impl<P: Port> Device<P> {
+    fn ended(&mut self, completions: &[Completion]) {
+        completions.iter().for_each(|completion| self.in_flight.end(completion.id));
+    }
 }
 
 /// A device that was of no use any more.
@@ -148,7 +103,7 @@ pub(super) struct Devices<P: Port> {
 impl<P: Alarm> Devices<P> {
     /// None yet. Bytes that may be in flight over each, and from one host.
     pub(super) fn new(credit_bytes: u32, host_credit_bytes: u32) -> Self {
-        let credit = Credit { all: credit_bytes.into(), of_host: host_credit_bytes.into() };
+        let credit = Credit { all_bytes: credit_bytes.into(), flow_bytes: host_credit_bytes.into() };
         Self { devices: HashMap::new(), absent: HashMap::new(), opened: 0, credit, events_at_ns: 0 }
     }
 
@@ -208,8 +163,8 @@ impl<P: Alarm> Devices<P> {
         if let Some(device) = self.device(place) {
             let mut completions = Vec::new();
             device.flows.remove(place.flow, &mut completions);
-            device.in_flight.end(&completions);
-            device.in_flight.of_flow.remove(&place.flow);
+            device.ended(&completions);
+            device.in_flight.forget(place.flow);
         }
     }
 
@@ -227,9 +182,11 @@ impl<P: Alarm> Devices<P> {
     pub(super) fn submit(&mut self, place: Place, reads: &[Read]) -> Result<usize, Broken> {
         let credit = self.credit;
         let Some(device) = self.device(place) else { return Err(Broken::Closed) };
-        let fits = device.in_flight.fits(place.flow, reads, credit);
+        let fits = device.in_flight.fits(place.flow, reads.iter().map(bytes_of), credit);
         let taken = device.flows.submit(place.flow, &reads[..fits])?;
-        device.in_flight.begin(place.flow, &reads[..taken]);
+        for read in &reads[..taken] {
+            device.in_flight.begin(place.flow, read.id, bytes_of(read));
+        }
         // A batch that the device refuses is told by nothing else where nothing was under way.
         match device.flows.broken(place.flow).filter(|_| taken < fits) {
             Some(broken) => Err(broken),
@@ -253,7 +210,7 @@ impl<P: Alarm> Devices<P> {
         for (local, device) in &mut self.devices {
             let before = completions.len();
             let polled = device.flows.poll(memory, now_ns, completions);
-            device.in_flight.end(&completions[before..]);
+            device.ended(&completions[before..]);
             let completed = device.flows.counters().completions;
             // Also those that nobody waits for any more.
             device.is_armed &= completed == std::mem::replace(&mut device.completed, completed);
@@ -289,11 +246,11 @@ impl<P: Alarm> Devices<P> {
     }
 
     pub(super) fn set_credit_bytes(&mut self, bytes: u32) {
-        self.credit.all = bytes.into();
+        self.credit.all_bytes = bytes.into();
     }
 
     pub(super) fn bytes_in_flight(&self) -> u64 {
-        self.devices.values().map(|device| device.in_flight.bytes).sum()
+        self.devices.values().map(|device| device.in_flight.bytes()).sum()
     }
 
     /// When [`Devices::poll`] has something to do even if nothing completes.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use onlooker_bootstrap::Id;
 use onlooker_flow::{Due, FlowId};
 use onlooker_region::Block;
+use onlooker_targets::{Choice, Target};
 use onlooker_transport::bootstrap::{Bootstrapped, Parting};
 use onlooker_transport::reader::{Frames, ReadError};
 use onlooker_transport::{Broken, Completion, Error, Fault, Outcome, Pair, Read, Requester as _, Via, verbs};
@@ -18,7 +19,6 @@ use super::link::{Carrier, Carriers, Link};
 use super::{BATCH, memory, sockets};
 use crate::processor::Share;
 use crate::sink::{Reading, State};
-use crate::target::{Choice, Target};
 use crate::ways::Detour;
 
 /// First pause before a host is asked again; it doubles with each failure.

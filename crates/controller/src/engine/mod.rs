@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One thread that reads all hosts, each at its pace.
 //!
-//! [`onlooker_flow::Schedule`] says whose reading begins; a host's [`onlooker_transport::reader::Session`] says which READs it wants; RDMA devices, soft requesters (of either one for
-//! each of our addresses) and TCP connections carry them. The thread sleeps in epoll until an answer, a timer, or the connector has something for it.
+//! [`onlooker_flow::Schedule`] says whose reading begins; a host's [`onlooker_transport::reader::Session`] says which
+//! READs it wants; RDMA devices, soft requesters (of either one for each of our addresses) and TCP connections carry
+//! them. The thread sleeps in epoll until an answer, a timer, or the connector has something for it.
 //!
-//! What it has read goes to the processor's thread. Owned by its thread; orders come through [`Orders`]. Cost: two system calls a batch of 64 READs and one epoll a turn; no allocation a READ.
+//! What it has read goes to the processor's thread. Owned by its thread; orders come through [`Orders`]. Only its loop
+//! reads the clock; every decision is made by a time that the loop hands down. Cost: two system calls a batch of 64
+//! READs and one epoll a turn; no allocation a READ.
 
 mod clock;
 mod connecting;
@@ -26,6 +29,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use onlooker_flow::{Credits, Due, Ending, FlowId, Schedule};
+use onlooker_targets::Target;
 use onlooker_transport::clock::steady_ns;
 use onlooker_transport::reader::Limits;
 use onlooker_transport::verbs::Card;
@@ -35,7 +39,6 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::connect::Connector;
 use crate::processor::Processor;
 use crate::sink::{Gap, Sink, State};
-use crate::target::Target;
 use devices::{Devices, Gone};
 use host::{Ended, Host};
 use link::Carriers;
@@ -142,7 +145,7 @@ impl<S: Sink + Send + 'static> Running<S> {
         let run = move || {
             let (mut engine, orders) = Engine::new(config, told_of, shown)?;
             let _ = tell.send(orders);
-            let ended = engine.run();
+            let ended = engine.run(steady_ns);
             engine.close();
             ended
         };
@@ -262,20 +265,26 @@ impl Engine {
         Ok((engine, Orders::new(send, bell)))
     }
 
-    /// Reads until it is told to stop.
-    fn run(&mut self) -> Result<(), EngineError> {
+    /// Reads until it is told to stop. `clock` tells the time, ns.
+    fn run(&mut self, clock: impl Fn() -> u64) -> Result<(), EngineError> {
         loop {
-            if !self.take_orders() || self.processor.is_gone() {
+            let now_ns = clock();
+            if !self.take_orders(now_ns) || self.processor.is_gone() {
                 return Ok(());
             }
-            self.take_answers();
-            self.expire_openings(steady_ns());
-            self.begin_due();
-            let moved = self.pump();
-            self.give_credits();
+            self.take_answers(now_ns);
+            // A queue pair may have been made, which takes a millisecond.
+            let now_ns = clock();
+            self.expire_openings(now_ns);
+            self.begin_due(now_ns);
+            let asked = self.ask(&clock);
+            // Where host and reader are one machine, READs are answered while they are sent.
+            let now_ns = clock();
+            let moved = self.take_completions(now_ns) || asked;
+            self.give_credits(now_ns);
             // What a device has completed before it was armed wakes nobody: it is polled once more first.
             if !moved && !self.carriers.devices.arm() {
-                self.sleep()?;
+                self.sleep(clock())?;
             }
         }
     }
@@ -288,12 +297,12 @@ impl Engine {
     }
 
     /// False once it is to stop.
-    fn take_orders(&mut self) -> bool {
+    fn take_orders(&mut self, now_ns: u64) -> bool {
         loop {
             match self.orders.try_recv() {
                 Ok(Order::Watch(target)) => {
                     self.forget(&target.name);
-                    self.watch(target);
+                    self.watch(target, now_ns);
                 }
                 Ok(Order::Forget(name)) => self.forget(&name),
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return false,
@@ -302,9 +311,9 @@ impl Engine {
         }
     }
 
-    fn watch(&mut self, target: Arc<Target>) {
+    fn watch(&mut self, target: Arc<Target>, now_ns: u64) {
         let interval_ns = target.interval_ns().max(1);
-        let flow = self.schedule.add(interval_ns, steady_ns());
+        let flow = self.schedule.add(interval_ns, now_ns);
         // Answers for a host that had this place before carry another number.
         self.generation = self.generation.wrapping_add(1);
         let index = self.free.pop().unwrap_or(self.hosts.len());
@@ -333,8 +342,7 @@ impl Engine {
     }
 
     /// Begins the readings that are due; hosts that cannot be read have a gap instead, and are asked again when their pause is over.
-    fn begin_due(&mut self) {
-        let now_ns = steady_ns();
+    fn begin_due(&mut self, now_ns: u64) {
         let mut due = std::mem::take(&mut self.due);
         due.clear();
         self.schedule.begin(now_ns, &mut due);
@@ -366,22 +374,28 @@ impl Engine {
         self.due = due;
     }
 
-    /// Moves READs and answers; true if anything moved.
-    fn pump(&mut self) -> bool {
+    /// Sends the READs that sessions want; true if there were any. Each host's have a time of their own, since the
+    /// values' times are bounded by it.
+    fn ask(&mut self, clock: impl Fn() -> u64) -> bool {
         let mut moved = false;
         for at in 0..self.active.len() {
             if let Some(host) = self.hosts[self.active[at]].as_mut() {
-                moved |= host.submit(&mut self.carriers, steady_ns(), &mut self.reads);
+                moved |= host.submit(&mut self.carriers, clock(), &mut self.reads);
             }
         }
-        let now_ns = steady_ns();
+        moved
+    }
+
+    /// Takes the answers, and ends the readings that have all of theirs, or no time left; true if anything came or
+    /// ended.
+    fn take_completions(&mut self, now_ns: u64) -> bool {
         self.completions.clear();
         let hosts = &mut memory::Hosts(&mut self.hosts);
         self.carriers.sockets.poll(hosts, now_ns, &mut self.completions);
         self.carriers.devices.poll(hosts, now_ns, &mut self.completions, &mut self.gone);
         self.lose_devices(now_ns);
         host::deliver(&mut self.hosts, &mut self.carriers.devices, &self.completions, now_ns);
-        moved |= !self.completions.is_empty();
+        let mut moved = !self.completions.is_empty();
         let mut at = 0;
         while at < self.active.len() {
             let index = self.active[at];
@@ -419,8 +433,7 @@ impl Engine {
     }
 
     /// Lets the network have its say.
-    fn give_credits(&mut self) {
-        let now_ns = steady_ns();
+    fn give_credits(&mut self, now_ns: u64) {
         if now_ns < self.credits_at_ns {
             return;
         }
@@ -464,8 +477,7 @@ impl Engine {
         }
     }
 
-    fn sleep(&mut self) -> Result<(), EngineError> {
-        let now_ns = steady_ns();
+    fn sleep(&mut self, now_ns: u64) -> Result<(), EngineError> {
         let carriers = [self.carriers.sockets.wake_ns(), self.carriers.devices.wake_ns()];
         let timers = [self.schedule.next_ns(), self.opening.next_ns()].into_iter().chain(carriers);
         let sessions = self.active.iter().filter_map(|index| self.hosts[*index].as_ref().map(Host::wake_ns));

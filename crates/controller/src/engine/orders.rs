@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use crate::target::Target;
+use onlooker_targets::Target;
 
 /// What the engine is told.
 pub(super) enum Order {

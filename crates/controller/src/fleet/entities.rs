@@ -2,9 +2,8 @@
 //! The entities of a host with their last rows.
 //!
 //! A series is there once: where two entities have one of the same name and labels, as a metric that is both computed and sampled, the better one is shown
-//! ([`Rank`]) and the other one steps in when it is gone. What the agent vouches for is never hidden by what a program says, nor a program's by a newcomer's.
+//! ([`Rivals`]) and the other one steps in when it is gone. What the agent vouches for is never hidden by what a program says, nor a program's by a newcomer's.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::{Acquisition, Metric};
 use onlooker_series::PATIENCE_READINGS;
 use onlooker_series::derive::{Derived, Given, Sum, Summed, is_same, row_of};
-use onlooker_series::rank::Rank;
+use onlooker_series::rank::{Rank, Rivals};
 use onlooker_series::series::{EntityKey, Form, Series, describe, fill, labels_of};
 use onlooker_transport::reader::{Frame, Session};
 
@@ -70,9 +69,6 @@ impl Entity {
 /// Where a series is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
-    rank: Rank,
-    /// Of two alike the newer one: a row that was made anew follows itself.
-    entered: Reverse<u64>,
     key: EntityKey,
     at: usize,
 }
@@ -92,8 +88,8 @@ struct Looks {
 #[derive(Debug, Default)]
 pub struct Entities {
     by_key: BTreeMap<EntityKey, Entity>,
-    /// Places of each text, the shown one first.
-    by_text: HashMap<Arc<str>, Vec<Place>>,
+    /// By the text that they have in common.
+    by_text: HashMap<Arc<str>, Rivals<Place>>,
     entered: u64,
     /// Grows with each entity that comes, goes or changes: places that were found are good for as long as it stays.
     changes: u64,
@@ -179,7 +175,7 @@ impl Entities {
     /// Where a series is, by its text.
     #[must_use]
     pub fn find(&self, text: &str) -> Option<(EntityKey, usize)> {
-        self.by_text.get(text)?.first().map(|place| (place.key, place.at))
+        self.by_text.get(text)?.iter().next().map(|place| (place.key, place.at))
     }
 
     /// What [`Entities::find`] has said holds while this number stays.
@@ -380,11 +376,9 @@ impl Entities {
         let since = self.regions.get(&key.region).map_or(self.reading, |looks| looks.since);
         for (at, (text, series)) in texts.iter().zip(series.iter()).enumerate() {
             let rank = Rank::of(&key, series.acquisition, since);
-            let place = Place { rank, entered: Reverse(self.entered), key, at };
-            let places = self.by_text.entry(text.clone()).or_insert_with(|| Vec::with_capacity(1));
-            places.push(place);
-            places.sort_unstable();
-            show_first(&mut self.by_key, places);
+            let rivals = self.by_text.entry(text.clone()).or_default();
+            rivals.enter(rank, self.entered, Place { key, at });
+            show_first(&mut self.by_key, rivals);
         }
     }
 
@@ -394,12 +388,11 @@ impl Entities {
         self.ledger.release(key.region, &entity.cost);
         self.changes += 1;
         for text in entity.texts.iter() {
-            let Some(places) = self.by_text.get_mut(text) else { continue };
-            places.retain(|place| place.key != key);
-            if places.is_empty() {
-                self.by_text.remove(text);
+            let Some(rivals) = self.by_text.get_mut(text) else { continue };
+            if rivals.keep(|place| place.key != key) {
+                show_first(&mut self.by_key, rivals);
             } else {
-                show_first(&mut self.by_key, places);
+                self.by_text.remove(text);
             }
         }
     }
@@ -427,8 +420,8 @@ fn of_region(by_key: &BTreeMap<EntityKey, Entity>, region: u64) -> impl Iterator
     by_key.range(first..).take_while(move |(key, _)| key.region == region)
 }
 
-fn show_first(entities: &mut BTreeMap<EntityKey, Entity>, places: &[Place]) {
-    for (number, place) in places.iter().enumerate() {
+fn show_first(entities: &mut BTreeMap<EntityKey, Entity>, rivals: &Rivals<Place>) {
+    for (number, place) in rivals.iter().enumerate() {
         if let Some(entity) = entities.get_mut(&place.key) {
             entity.hidden[place.at] = number > 0;
         }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use onlooker_bootstrap::{Secret, Token};
+use onlooker_targets::{Choice, Target};
 use onlooker_transport::clock::{Moment, Relation, steady_ns};
 use onlooker_transport::drive::read_host;
 use onlooker_transport::reader::{Frames, Limits, Session};
@@ -15,7 +16,6 @@ use onlooker_transport::{Pair, Via};
 use super::{Entity, Fleet, FleetSink};
 use crate::keep::Keeper;
 use crate::sink::{Reading, Sink as _, State};
-use crate::target::{Choice, Target};
 
 #[path = "../../../transport/tests/common/memory.rs"]
 #[allow(unreachable_pub, dead_code)]

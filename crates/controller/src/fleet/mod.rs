@@ -19,13 +19,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use hdrhistogram::Histogram;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::Acquisition;
+use onlooker_targets::Target;
 use onlooker_transport::Pair;
 use onlooker_transport::clock::{Moment, Relation, steady_ns};
 use onlooker_transport::reader;
 use tokio::sync::watch;
 
 use crate::sink::State;
-use crate::target::Target;
 pub use entities::{Entities, Entity};
 pub use quota::{Excess, Ledger, Limit, Over, Quota, Whose};
 pub use sink::{Clock, FleetSink};

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use onlooker_region::columns::Sample;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::{Acquisition, Group};
+use onlooker_series::series::{EntityKey, Series};
+use onlooker_store::Description;
+use onlooker_targets::{Say, Target};
 use onlooker_transport::clock::{Moment, Relation};
 use onlooker_transport::reader::Frame;
 
@@ -15,12 +18,8 @@ use super::quota::{Limit, OVER_QUOTA, Whose};
 use super::track::{Hole, Track};
 use super::utc::Utc;
 use super::{Fleet, Region, Shown, ShownGap};
-use crate::discovery::Say;
 use crate::keep::{Counters, Tracks};
-use crate::meta::{Meta, kinds};
 use crate::sink::{Gap, Reading, Sink, State};
-use crate::target::Target;
-use onlooker_series::series::{EntityKey, Series};
 
 /// A gap that goes on is stored in pieces of this length, ns.
 const MAX_GAP_PIECE_NS: u64 = 10_000_000_000;
@@ -184,9 +183,13 @@ impl Sink for FleetSink {
                     forget_track(track, &self.tracks, &mut self.leaving);
                 }
                 self.next_tag += 1;
-                let meta = Meta::of(&target.name, news.key, &news.entity.region, &news.entity.series);
-                let interval_ns = row_interval_ns(target, &news.entity.series);
-                self.tracks.define(self.next_tag, kinds(&news.entity.series), meta, interval_ns);
+                let description = Description {
+                    host: target.name.clone(),
+                    region: news.entity.region.clone(),
+                    entity: news.key,
+                    series: news.entity.series.to_vec(),
+                };
+                self.tracks.define(self.next_tag, description, row_interval_ns(target, &news.entity.series));
                 self.tags.insert(self.next_tag, (target.name.clone(), news.key));
                 let mut track = Track::asked(self.next_tag);
                 if let Some(down) = kept.down {

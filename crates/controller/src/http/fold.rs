@@ -1,48 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rows of one series into no more points than a chart has, while they are read. Pure.
 //!
-//! Rows are points of their own until there are more than are wanted; then all go into buckets of one width, and what comes later, too. So memory is that of the points,
-//! however many rows there are. Rows come in order of time, but where they begin again earlier (another track, or a clock that was set): a *run* each.
+//! Rows are points of their own until there are more than are wanted; then all go into buckets of one width, and what
+//! comes later, too. So memory is that of the points, however many rows there are. Rows come in order of time, but
+//! where they begin again earlier (another track, or a clock that was set): a *run* each.
 //!
-//! **Rates** are over the time between two points at which values were acquired. A counter that fell began again at 0. There is no rate where nothing says what the
-//! counter did meanwhile: gaps, or times without the entity, make up more than [`MAX_MISSING`] of the time between the two points.
+//! **Rates** are over the time between two points ([`onlooker_series::rate`]); times without the entity are missing as
+//! gaps are.
 
 use onlooker_region::schema::Metric;
-
-use onlooker_series::rank::Rank;
+use onlooker_series::rank::{Precedence, Rank};
+use onlooker_series::rate::{Growth, Missing};
 use onlooker_series::series::{Form, Series};
 
-/// Of the time between two points: more, and it is the gap's time and not the values' own. One reading that is missing is half of it.
-const MAX_MISSING: f64 = 2.0 / 3.0;
 /// An entity that takes another's place within so many usual distances of their rows was not missing.
 const REPLACED: u64 = 3;
-
-/// Times, ascending and apart from each other, about which nothing is known.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Missing(Vec<(u64, u64)>);
-
-impl Missing {
-    pub(super) fn of(times: impl Iterator<Item = (u64, u64)>) -> Self {
-        let mut all: Vec<(u64, u64)> = times.filter(|(from, to)| from < to).collect();
-        all.sort_unstable();
-        all.dedup_by(|later, earlier| {
-            let touches = later.0 <= earlier.1;
-            earlier.1 = if touches { earlier.1.max(later.1) } else { earlier.1 };
-            touches
-        });
-        Self(all)
-    }
-
-    fn with(&self, more: &[(u64, u64)]) -> Self {
-        Self::of(self.0.iter().chain(more).copied())
-    }
-
-    fn within(&self, from_ns: u64, to_ns: u64) -> u64 {
-        let first = self.0.partition_point(|(_, to)| *to <= from_ns);
-        let touching = self.0[first..].iter().take_while(|(from, _)| *from < to_ns);
-        touching.map(|(from, to)| to.min(&to_ns) - from.max(&from_ns)).sum()
-    }
-}
 
 /// Rows of a bucket, or one row.
 #[derive(Clone, Debug)]
@@ -59,11 +31,6 @@ pub(super) struct Point {
     /// Of a histogram: number of the bucket and new observations since the point before.
     pub(super) fresh: Vec<(u32, u64)>,
     run: u32,
-}
-
-/// A counter's growth from one row to the next.
-fn growth(then: f64, now: f64) -> f64 {
-    if now >= then { now - then } else { now }
 }
 
 fn add(fresh: &mut Vec<(u32, u64)>, more: Vec<(u32, u64)>) {
@@ -83,7 +50,7 @@ impl Point {
 
     /// Takes the point behind it in.
     fn join(&mut self, next: Self) {
-        self.increase += growth(self.last, next.first) + next.increase;
+        self.increase += Growth::of(self.last, next.first).increase + next.increase;
         (self.time_ns, self.last, self.run) = (next.time_ns, next.last, next.run);
         (self.min, self.max) = (self.min.min(next.min), self.max.max(next.max));
         add(&mut self.fresh, next.fresh);
@@ -125,9 +92,7 @@ pub(super) struct Fold {
     holes: Vec<(u64, u64)>,
     /// Sum and number of the distances between two rows of one entity.
     distances: (u64, u64),
-    /// From first to last row of better ranks, where the others do not count, and of this one.
-    better: Vec<(u64, u64)>,
-    ranked: Option<(Rank, u64, u64)>,
+    precedence: Precedence,
     bytes: usize,
 }
 
@@ -144,8 +109,7 @@ impl Fold {
             closed: None,
             holes: Vec::new(),
             distances: (0, 0),
-            better: Vec::new(),
-            ranked: None,
+            precedence: Precedence::default(),
             bytes: 0,
         }
     }
@@ -160,21 +124,9 @@ impl Fold {
         self.bytes + size_of_val(&*self.holes) + 2 * size_of_val(&*self.counts)
     }
 
-    /// Whether rows of this rank count at this time: not where a better series of the same text has rows, from its first to its last, as they are not shown live.
-    fn counts_at(&mut self, rank: Rank, time_ns: u64) -> bool {
-        match &mut self.ranked {
-            Some((of, first, last)) if *of == rank => (*first, *last) = ((*first).min(time_ns), (*last).max(time_ns)),
-            ranked => {
-                let worse = ranked.replace((rank, time_ns, time_ns));
-                self.better.extend(worse.map(|(_, first, last)| (first, last)));
-            }
-        }
-        !self.better.iter().any(|(first, last)| (*first..=*last).contains(&time_ns))
-    }
-
     /// Takes a row. Ranks ascend.
     pub(super) fn push(&mut self, Source { rank, track, series }: Source<'_>, time_ns: u64, row: &[u64]) {
-        if !self.counts_at(rank, time_ns) {
+        if !self.precedence.shows(rank, time_ns) {
             return;
         }
         match self.before {
@@ -292,12 +244,8 @@ impl Fold {
         let mut before: Option<&Point> = None;
         let mut rate = |point| {
             let then = before.replace(point)?;
-            let passed_ns = point.time_ns.checked_sub(then.time_ns).filter(|passed_ns| *passed_ns > 0)?;
-            #[allow(clippy::cast_precision_loss)]
-            let is_known = missing.within(then.time_ns, point.time_ns) as f64 <= MAX_MISSING * passed_ns as f64;
-            let increase = growth(then.last, point.first) + point.increase;
-            #[allow(clippy::cast_precision_loss)]
-            is_known.then_some(increase / (passed_ns as f64 / 1e9))
+            let increase = Growth::of(then.last, point.first).increase + point.increase;
+            missing.rate(increase, then.time_ns, point.time_ns)
         };
         self.points.iter().map(&mut rate).collect()
     }
@@ -308,7 +256,12 @@ impl Fold {
 }
 
 #[cfg(test)]
+#[path = "../../../series/tests/rates/cases.rs"]
+mod cases;
+
+#[cfg(test)]
 mod tests {
+    use super::cases::{Case, cases};
     use super::*;
     use onlooker_region::histogram::Shape;
     use onlooker_region::schema::Acquisition;
@@ -348,29 +301,14 @@ mod tests {
         rates.iter().map(|rate| rate.map_or("-".into(), |rate| format!("{rate:.2}"))).collect()
     }
 
-    /// Two seconds of CPU a second, sampled every second, read every 10 ms: readings that are late take nothing away.
     #[test]
-    fn a_short_gap_of_the_reader_voids_no_rate_of_what_is_sampled_seldom() {
-        let mut fold = counter();
-        (0..6).for_each(|n| put(&mut fold, 0, 0, n * 1_000 * MS, &[n * 2]));
-        fold.finish();
-        let late = gaps(&[(500, 510), (1_400, 1_410), (1_990, 2_020), (3_300, 3_900)]);
-        assert_eq!(shown(&fold.rates(&late)), ["-", "2.00", "2.00", "2.00", "2.00", "2.00"]);
-        // One that is most of the time between two rows does: nobody knows what was in it.
-        assert_eq!(shown(&fold.rates(&gaps(&[(1_100, 1_900)]))), ["-", "2.00", "-", "2.00", "2.00", "2.00"]);
-    }
-
-    #[test]
-    fn a_reading_that_is_missing_is_no_reason_but_many_are() {
-        let mut fold = counter();
-        for n in [0, 1, 3, 4, 20, 21] {
-            put(&mut fold, 0, 0, n * 10 * MS, &[n]);
+    fn rates_are_those_of_the_vectors() {
+        for Case { what, rows, gaps: of, rates } in cases() {
+            let mut fold = Fold::new(series(Metric::Counter, Form::Float));
+            rows.iter().for_each(|(ms, value)| put(&mut fold, 0, 0, ms * MS, &[value.to_bits()]));
+            fold.finish();
+            assert_eq!(shown(&fold.rates(&gaps(&of))), shown(&rates), "{what}");
         }
-        fold.finish();
-        assert_eq!(
-            shown(&fold.rates(&gaps(&[(20, 30), (50, 200)]))),
-            ["-", "100.00", "100.00", "100.00", "-", "100.00"]
-        );
     }
 
     #[test]

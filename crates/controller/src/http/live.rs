@@ -16,6 +16,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, RawQuery, State};
 use axum::http::header;
 use axum::response::IntoResponse;
+use onlooker_series::series::EntityKey;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
@@ -27,7 +28,6 @@ use super::hosts::state_name;
 use super::limits::{Full, Limits, Place, Refusal, STREAM_WORDS};
 use super::series::value;
 use crate::fleet::{Entities, Host, Shown, ShownGap};
-use onlooker_series::series::EntityKey;
 
 const DEFAULT_EVERY_MS: f64 = 100.0;
 const LEAST_EVERY_MS: f64 = 10.0;

@@ -32,10 +32,10 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use onlooker_store::Store;
+use onlooker_targets::Book;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
 
-use crate::discovery::Book;
 use crate::engine::Pressure;
 use crate::fleet::Fleet;
 use crate::keep::Counters;

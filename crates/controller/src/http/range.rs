@@ -2,6 +2,7 @@
 //! `/api/v1/hosts/{host}/range`: what was stored, in no more points than a chart has.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,19 +13,19 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use onlooker_region::columns::Value as Sample;
-use onlooker_store::{Gap, Store, StoreError, TrackId};
+use onlooker_series::rank::Rank;
+use onlooker_series::rate::Missing;
+use onlooker_series::series::{Form, Series};
+use onlooker_store::{Description, Gap, Store, StoreError, TrackId};
 use onlooker_transport::clock::Moment;
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 
 use super::Shared;
 use super::answer::{Failure, Wanted, ms, ns, number, one, parameters};
-use super::fold::{Fold, Missing, Point, Source};
+use super::fold::{Fold, Point, Source};
 use super::limits::{Limits, Refusal};
 use super::turns::Gone;
-use crate::meta::Meta;
-use onlooker_series::rank::Rank;
-use onlooker_series::series::{Form, Series};
 
 const DEFAULT_POINTS: f64 = 1_000.0;
 const MAX_POINTS: f64 = 5_000.0;
@@ -153,28 +154,26 @@ impl Query<'_> {
 
     /// Tracks of the host that have what is asked for, the best first; of one rank, the oldest first. The store is held for a look, not while what it has is taken apart.
     fn tracks(&self, host: &str, wanted: &mut Wanted) -> Result<Vec<Taken>, Stop> {
-        let is_mine = Meta::is_of(host);
-        let packed: Vec<(TrackId, Vec<u8>)> = {
-            let store = self.store();
-            store.tracks().filter(|(_, _, meta)| is_mine(meta)).map(|(id, _, meta)| (id, meta.to_vec())).collect()
-        };
-        let tracks: Vec<(TrackId, Meta)> =
-            packed.into_iter().filter_map(|(id, meta)| Some((id, Meta::unpack(&meta)?))).collect();
+        let packed = self.store().tracks_of(host);
+        let tracks: Vec<(TrackId, Description)> =
+            packed.into_iter().filter_map(|(id, packed)| Some((id, packed.unpack()?))).collect();
         let texts: Vec<Vec<String>> =
-            tracks.iter().map(|(_, meta)| meta.series.iter().map(Series::text).collect()).collect();
-        let named = tracks.iter().zip(&texts).flat_map(|((_, meta), texts)| meta.series.iter().zip(texts));
+            tracks.iter().map(|(_, track)| track.series.iter().map(Series::text).collect()).collect();
+        let named = tracks.iter().zip(&texts).flat_map(|((_, track), texts)| track.series.iter().zip(texts));
         wanted.expand(named.map(|(series, text)| (&*series.name, text.as_str())))?;
         let mut taken = Vec::new();
-        for ((track, meta), texts) in tracks.into_iter().zip(&texts) {
-            let key = meta.key();
+        // Regions are as old as the first of their tracks.
+        let mut since: HashMap<u64, u64> = HashMap::new();
+        for ((id, track), texts) in tracks.into_iter().zip(&texts) {
+            let since = *since.entry(track.entity.region).or_insert(id.0.into());
             let series: Vec<(usize, Series)> = texts
                 .iter()
-                .zip(meta.series)
+                .zip(track.series)
                 .filter_map(|(text, series)| Some((wanted.series.iter().position(|wanted| wanted == text)?, series)))
                 .collect();
             // A track is one group, and a group one way of acquisition.
             if let Some((_, first)) = series.first() {
-                taken.push(Taken { track, rank: Rank::of(&key, first.acquisition, track.0.into()), series });
+                taken.push(Taken { track: id, rank: Rank::of(&track.entity, first.acquisition, since), series });
             }
         }
         taken.sort_by_key(|taken| (taken.rank, taken.track));

@@ -7,13 +7,13 @@ use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use onlooker_region::columns::Value as Sample;
 use onlooker_region::schema::Metric;
+use onlooker_series::series::Series;
 use serde_json::{Value, json};
 
 use super::Shared;
 use super::answer::{Failure, ms, number, one, parameters};
 use super::search::Search;
 use crate::fleet::Entity;
-use onlooker_series::series::Series;
 
 const DEFAULT_LIMIT: f64 = 200.0;
 const MAX_LIMIT: f64 = 10_000.0;

@@ -15,14 +15,13 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::{Extension, Json};
 use onlooker_bootstrap::{Token, source};
 use onlooker_settings::units::Span;
+use onlooker_targets::target::{self, Choice, Target};
+use onlooker_targets::{ChangeError, Line, Origin};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::Failure;
 use super::{Shared, is_token};
-use crate::config::Via;
-use crate::discovery::{ChangeError, Line, Origin};
-use crate::target::{self, Target};
 use crate::trial;
 
 /// `POST`'s body.
@@ -36,7 +35,7 @@ struct Join {
     labels: BTreeMap<String, String>,
     interval: Option<Span>,
     #[serde(default)]
-    via: Via,
+    via: Choice,
     #[serde(default)]
     replace: bool,
     #[serde(default)]
@@ -99,7 +98,7 @@ fn target(join: &Join, peer: Option<SocketAddr>, operator: bool, shared: &Shared
         _ => target::parse_address(&join.address).map_err(|message| format!("`address`: {message}"))?,
     };
     // Who names none gets what it may have.
-    let least = if operator { Duration::ZERO } else { shared.book.joining().min_interval };
+    let least = if operator { Duration::ZERO } else { shared.book.joining().min_interval.as_duration() };
     let interval = join.interval.map_or(shared.read_interval.max(least), Span::as_duration);
     if interval < target::MIN_INTERVAL {
         return Err("`interval` must be at least 1ms".into());
@@ -111,16 +110,15 @@ fn target(join: &Join, peer: Option<SocketAddr>, operator: bool, shared: &Shared
         token: Token::parse(join.token.trim()).map_err(|error| format!("`token`: {error}"))?,
         labels: join.labels.clone(),
         interval,
-        choice: join.via.into(),
+        choice: join.via,
     })
 }
 
 /// Who asks by the token that every host has: what it may not ask for is refused before anything is tried.
 fn guest(peer: Option<SocketAddr>, target: &Target, shared: &Shared) -> Result<IpAddr, Failure> {
     let guest = peer.map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.ip().to_canonical());
-    let min_interval = shared.book.joining().min_interval;
-    if target.interval < min_interval {
-        let least = Span::from_ns(u64::try_from(min_interval.as_nanos()).unwrap_or(u64::MAX));
+    let least = shared.book.joining().min_interval;
+    if target.interval < least.as_duration() {
         return Err(Failure::bad(format!(
             "`interval` must be at least {least} with this token ([joined] min_interval)"
         )));
@@ -243,7 +241,7 @@ fn line(line: &Line) -> Value {
         "address": line.found.address,
         "labels": target.map(|target| &target.labels),
         "interval_ms": target.map(|target| target.interval.as_secs_f64() * 1e3),
-        "via": target.map(|target| Via::from(target.choice)),
+        "via": target.map(|target| target.choice),
         "from": line.source.to_string(),
         "error": line.found.error,
     })

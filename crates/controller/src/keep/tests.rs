@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+use super::described::of_columns;
 use super::*;
 
 const COLUMNS: usize = 20;
@@ -12,8 +13,8 @@ fn ask(tracks: &Tracks, tag: u64) {
 }
 
 fn ask_of(tracks: &Tracks, host: &str, tag: u64) {
-    let key = onlooker_series::series::EntityKey { region: tag, group: 0, row: None };
-    tracks.define(tag, vec![Kind::Integer; COLUMNS], Meta::of(host, key, "region", &[]), 1_000_000_000);
+    let entity = onlooker_series::series::EntityKey { region: tag, group: 0, row: None };
+    tracks.define(tag, Description { entity, ..of_columns(host, COLUMNS) }, 1_000_000_000);
 }
 
 #[test]

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How one series moves: rate of a counter, the last minute, percentiles of the last seconds. Fed by each reading; times are the reader's steady clock, ns.
 //!
-//! A counter's rate is taken over about a second of acquisition time (longer where values come more rarely), so that a resolution of some
-//! milliseconds does not make it jump. A counter that went down began anew: what it says then is its increase (as Prometheus has it).
+//! A counter's rate ([`onlooker_series::rate`]) is taken over about a second of acquisition time (longer where values come more rarely), so that a
+//! resolution of some milliseconds does not make it jump.
 
 use onlooker_region::columns::Value;
 use onlooker_region::histogram::Shape;
 use onlooker_region::number::exported;
 use onlooker_region::schema::Metric;
+use onlooker_series::rate::{Growth, per_second};
 use std::collections::VecDeque;
 
 /// Steps of the sparkline's past; of a second each, unless readings are rarer.
@@ -111,7 +112,7 @@ impl Motion {
         if at_ns <= *before_ns {
             return;
         }
-        let (increase, is_reset) = increase(before, &counted, scale);
+        let Growth { increase, is_reset } = Growth::of_values(before, &counted, scale);
         if is_reset {
             self.reset_ns = Some(taken.read_ns);
         }
@@ -122,7 +123,7 @@ impl Motion {
             self.marks.pop_front();
         }
         if let Some((mark_ns, total)) = self.marks.front() {
-            self.rate = Some((self.total - total) / seconds(at_ns - mark_ns));
+            self.rate = per_second(self.total - total, *mark_ns, at_ns);
         }
         if self.marks.back().is_none_or(|mark| at_ns - mark.0 >= MARK_NS) {
             self.marks.push_back((at_ns, self.total));
@@ -229,37 +230,25 @@ fn bound(shape: Shape, index: usize, buckets: usize, scale: f64) -> Percentile {
     Percentile { bound: exported(if at_least { low } else { high } as f64, scale), at_least }
 }
 
-/// How much a counter grew, scaled, and whether it began anew meanwhile.
-#[allow(clippy::cast_precision_loss)] // differences are small; what is larger is for people
-fn increase(before: &Value, now: &Value, scale: f64) -> (f64, bool) {
-    match (before, now) {
-        (Value::U64(before), Value::U64(now)) => match now.checked_sub(*before) {
-            Some(more) => (exported(more as f64, scale), false),
-            None => (exported(*now as f64, scale), true),
-        },
-        (before, now) => {
-            let (before, now) = (before.scaled(scale), now.scaled(scale));
-            if now < before { (now, true) } else { (now - before, false) }
-        }
-    }
-}
-
-#[allow(clippy::cast_precision_loss)] // for people
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
-}
+#[cfg(test)]
+#[path = "../../../series/tests/rates/cases.rs"]
+mod cases;
 
 #[cfg(test)]
 mod tests {
+    use super::cases::{Case, cases};
     use super::*;
 
     const MS: u64 = 1_000_000;
 
     fn counter(motion: &mut Motion, at_ms: u64, value: u64) {
+        value_of(motion, at_ms, &Value::U64(value));
+    }
+
+    fn value_of(motion: &mut Motion, at_ms: u64, value: &Value) {
         let at_ns = at_ms * MS;
-        let value = Value::U64(value);
         let taken = Taken {
-            value: &value,
+            value,
             metric: Metric::Counter,
             scale: 1.0,
             acquired_ns: at_ns,
@@ -287,6 +276,25 @@ mod tests {
             counter(&mut motion, 10_000 + step * 100, 500 + 50 * 7);
         }
         near(motion.rate(), 0.0);
+    }
+
+    /// Those without gaps, of which `top` knows nothing, and with rows that are far enough apart for a rate each.
+    #[test]
+    fn rates_are_those_of_the_vectors() {
+        let is_ours = |case: &Case| case.gaps.is_empty() && case.rows.windows(2).all(|two| two[1].0 - two[0].0 >= 1_000);
+        let ours: Vec<Case> = cases().into_iter().filter(is_ours).collect();
+        assert!(ours.len() >= 4, "{}", ours.len());
+        for Case { what, rows, rates, .. } in ours {
+            let mut motion = Motion::default();
+            for ((at_ms, value), rate) in rows.iter().zip(rates) {
+                // The clock of a host that has been up for a while.
+                value_of(&mut motion, 10_000 + at_ms, &Value::F64(*value));
+                match rate {
+                    Some(rate) => near(motion.rate(), rate),
+                    None => assert_eq!(motion.rate(), None, "{what}"),
+                }
+            }
+        }
     }
 
     #[test]

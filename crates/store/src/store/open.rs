@@ -69,7 +69,7 @@ impl Store {
         let Finding { mut recovery, mut tracks, tiles, batches, mut shared_gaps, in_use } = finding;
         let mut next = tracks.last_key_value().map_or(1, |(id, _)| id.0 + 1);
         tracks.retain(|id, track: &mut Track| {
-            let known = !track.definition.meta.is_empty();
+            let known = !track.definition.described.bytes().is_empty();
             recovery.unknown_tiles += if known { 0 } else { tiles.get(id).copied().unwrap_or(0) };
             known
         });
@@ -90,7 +90,7 @@ impl Store {
         tracks.retain(|_, track| !track.is_over(oldest));
         let kept = tracks.iter().map(|(id, track)| (*id, &track.definition));
         let catalogue = Catalogue::open(&config.dir, found, kept)?;
-        let by_meta = tracks.iter().map(|(id, track)| (track.definition.meta.clone(), *id)).collect();
+        let by_description = tracks.iter().map(|(id, track)| (track.definition.described.repacked(), *id)).collect();
         let (bytes, hot_bytes) = (log.bytes() + catalogue.bytes(), arena.used_bytes());
         let store = Self { dir: config.dir.clone(), tracks, batches, bytes, hot_bytes };
         let packer = Packer::new().map_err(io_error("take memory for packing for", &config.dir))?;
@@ -102,7 +102,7 @@ impl Store {
             arena,
             packer,
             rings,
-            by_meta,
+            by_description,
             shared_gaps,
             next,
             unsynced: Vec::new(),
@@ -117,8 +117,7 @@ impl Store {
 
 impl Finding {
     fn track(&mut self, id: TrackId) -> &mut Track {
-        let unknown = || Track::new(Definition { kinds: Arc::default(), meta: Arc::default() });
-        self.tracks.entry(id).or_insert_with(unknown)
+        self.tracks.entry(id).or_insert_with(|| Track::new(Definition::default()))
     }
 
     fn visit(&mut self, place: Place, frame: &Frame, payload: &[u8]) {
@@ -142,7 +141,7 @@ impl Finding {
             }
             // As earlier versions wrote them.
             Ok(Record::Definition { track, columns, meta }) => {
-                self.track(track).definition = Definition { kinds: columns.into(), meta: meta.into() };
+                self.track(track).definition = Definition::read(columns, &meta);
             }
             Ok(Record::Gap(gap)) => {
                 self.in_use.insert(place.segment);
@@ -195,7 +194,7 @@ fn adopt(
     let is_of = |track: &Track, Owner { track: id, .. }: Owner| {
         track.ring.is_none()
             && track.definition.kinds.len() == ring.columns()
-            && owner(id, &track.definition.meta) == ring.owner()
+            && owner(id, &track.definition.described) == ring.owner()
     };
     let id = ring.owner().track;
     let track = tracks.get_mut(&id).filter(|track| is_of(track, ring.owner()))?;

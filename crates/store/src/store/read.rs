@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use super::{DAMAGED, Store};
 use crate::batch::Batch;
 use crate::batches::BatchRef;
-use crate::column::Kind;
+use crate::description::Packed;
 use crate::error::StoreError;
 use crate::index::{Leaf, TileRef, decode_leaf};
 use crate::log::{Place, Reader};
@@ -70,9 +70,17 @@ impl Store {
         waiting.min().map(|since_ns| steady_ns().saturating_sub(since_ns))
     }
 
-    /// All tracks, with what was said of them when they were defined.
-    pub fn tracks(&self) -> impl Iterator<Item = (TrackId, &[Kind], &[u8])> {
-        self.tracks.iter().map(|(id, track)| (*id, &*track.definition.kinds, &*track.definition.meta))
+    /// All tracks, each with what it is.
+    pub fn tracks(&self) -> impl Iterator<Item = (TrackId, &Packed)> {
+        self.tracks.iter().map(|(id, track)| (*id, &track.definition.described))
+    }
+
+    /// The tracks of a host, the oldest first. Cost: a comparison for each track of the store.
+    #[must_use]
+    pub fn tracks_of(&self, host: &str) -> Vec<(TrackId, Packed)> {
+        let is_of_host = Packed::is_of(host);
+        let of_host = self.tracks().filter(|(_, described)| is_of_host(described));
+        of_host.map(|(id, described)| (id, described.clone())).collect()
     }
 
     /// A track's gaps that touch a time.

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Config, Store, Writer};
-use crate::column::Kind;
+use crate::common::of_columns;
 use crate::error::StoreError;
 use crate::record::TrackId;
 use crate::ring::{Appender, ring_rows};
@@ -26,7 +26,7 @@ fn config(dir: &Path) -> Config {
 }
 
 fn define(store: &mut Writer, name: &str, columns: usize, rows: u64) -> (TrackId, Appender) {
-    let track = store.define(&vec![Kind::Integer; columns], name.as_bytes(), rows).unwrap();
+    let track = store.define(&of_columns(name, columns), rows).unwrap();
     (track, store.appender(track).unwrap())
 }
 
@@ -135,7 +135,7 @@ fn a_track_without_hot_memory_leaves_no_trace_and_gets_some_when_others_end() {
     let (mut store, _) = Store::open(Config { hot_bytes: 1 << 16, ..config(dir.path()) }).unwrap();
     let mut tracks = Vec::new();
     let error = loop {
-        match store.define(&[Kind::Integer; 20], format!("narrow {}", tracks.len()).as_bytes(), 8) {
+        match store.define(&of_columns(&format!("narrow {}", tracks.len()), 20), 8) {
             Ok(track) => tracks.push((track, store.appender(track).unwrap())),
             Err(error) => break error,
         }
@@ -143,7 +143,7 @@ fn a_track_without_hot_memory_leaves_no_trace_and_gets_some_when_others_end() {
     assert!(matches!(error, StoreError::HotMemory { .. }), "{error}");
     let (count, definitions) = (store.look().tracks().count(), store.catalogue.bytes());
     assert_eq!(count, tracks.len());
-    assert!(store.define(&[Kind::Integer; 100], b"wide", 8).is_err());
+    assert!(store.define(&of_columns("wide", 100), 8).is_err());
     assert_eq!((store.look().tracks().count(), store.catalogue.bytes()), (count, definitions));
     // Those that have rings go on.
     for row in 1..=100 {
@@ -164,7 +164,7 @@ fn a_track_without_hot_memory_leaves_no_trace_and_gets_some_when_others_end() {
     let look = store.look();
     assert_eq!((look.hot_bytes(), look.is_hot(wide)), (0, false));
     drop(look);
-    assert!(store.define(&[Kind::Integer; 200], b"wider", 30).is_ok());
+    assert!(store.define(&of_columns("wider", 200), 30).is_ok());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::arena::Arena;
 use crate::batch::Packer;
 use crate::catalogue::{Catalogue, Definition};
 use crate::column::Kind;
+use crate::description::{Description, Packed};
 use crate::error::StoreError;
 use crate::gaps::Shared;
 use crate::log::{Log, is_disk_full};
@@ -47,7 +48,8 @@ pub struct Writer {
     pub(super) arena: Arena,
     pub(super) packer: Packer,
     pub(super) rings: BTreeMap<TrackId, Hot>,
-    pub(super) by_meta: HashMap<Arc<[u8]>, TrackId>,
+    /// By what [`Packed::repacked`] makes of each.
+    pub(super) by_description: HashMap<Packed, TrackId>,
     pub(super) shared_gaps: Shared,
     pub(super) next: u32,
     /// Records of gaps that are not durable yet, and how many of their bytes are written.
@@ -70,33 +72,34 @@ impl Writer {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The track that `meta` describes; made where there is none. `meta` is any text that tells tracks apart, and is not empty. Its ring has room for `rows`
-    /// rows ([`crate::ring_rows`]), unless somebody has its appender by now.
+    /// The track of this description; made where there is none. Its ring has room for `rows` rows ([`crate::ring_rows`]), unless somebody has its appender by now.
     ///
     /// # Errors
     /// [`StoreError::Definition`], [`StoreError::HotMemory`], [`StoreError::Io`]; nothing is there of the track then that was not before.
-    pub fn define(&mut self, columns: &[Kind], meta: &[u8], rows: u64) -> Result<TrackId, StoreError> {
-        if meta.is_empty() || meta.len() > MAX_META_BYTES {
-            return Err(StoreError::Definition { bytes: meta.len(), limit: MAX_META_BYTES });
+    pub fn define(&mut self, description: &Description, rows: u64) -> Result<TrackId, StoreError> {
+        let (kinds, described) = (description.kinds(), description.pack());
+        let bytes = described.bytes().len();
+        if bytes > MAX_META_BYTES {
+            return Err(StoreError::Definition { bytes, limit: MAX_META_BYTES });
         }
-        if columns.len() > MAX_COLUMNS {
-            return Err(StoreError::Definition { bytes: columns.len(), limit: MAX_COLUMNS });
+        if kinds.len() > MAX_COLUMNS {
+            return Err(StoreError::Definition { bytes: kinds.len(), limit: MAX_COLUMNS });
         }
-        if let Some(id) = self.by_meta.get(meta).copied() {
+        if let Some(id) = self.by_description.get(&described).copied() {
             self.ensure_ring(id, rows)?;
             return Ok(id);
         }
         let id = TrackId(self.next);
-        let definition = Definition { kinds: columns.into(), meta: meta.into() };
+        let definition = Definition { kinds: kinds.into(), described };
         // Memory first: it is what there may be none of, and a definition would have been written for nothing.
-        let ring = self.reserve(columns.len(), rows)?.of(owner(id, meta), 0);
+        let ring = self.reserve(definition.kinds.len(), rows)?.of(owner(id, &definition.described), 0);
         if let Err(error) = self.write_definition(id, &definition) {
             self.arena.free(&ring);
             return Err(error);
         }
         self.arena.own(&ring);
         self.next += 1; // 2^32 tracks would take a hundred terabytes of definitions
-        self.by_meta.insert(definition.meta.clone(), id);
+        self.by_description.insert(definition.described.clone(), id);
         self.look().tracks.insert(id, Track::new(definition.clone()));
         self.enter_ring(id, ring, definition.kinds, 0);
         Ok(id)
@@ -141,7 +144,7 @@ impl Writer {
         let track = store.tracks.get(&id).ok_or(StoreError::NoTrack(id.0))?;
         let (definition, durable) = (track.definition.clone(), track.durable);
         drop(store);
-        let ring = self.reserve(definition.kinds.len(), rows)?.of(owner(id, &definition.meta), durable);
+        let ring = self.reserve(definition.kinds.len(), rows)?.of(owner(id, &definition.described), durable);
         self.arena.own(&ring);
         self.enter_ring(id, ring, definition.kinds, durable);
         Ok(())
@@ -211,7 +214,7 @@ impl Writer {
             let Some(track) = store.tracks.get_mut(id) else { continue };
             track.ring = None;
             if track.is_over(oldest) {
-                forgotten.extend(store.tracks.remove(id));
+                forgotten.extend(store.tracks.remove_entry(id));
             }
         }
         drop(store);
@@ -226,9 +229,13 @@ impl Writer {
     }
 
     /// Tracks of which nothing is left.
-    fn forget(&mut self, tracks: Vec<Track>) {
-        for track in tracks {
-            self.by_meta.remove(&track.definition.meta);
+    fn forget(&mut self, tracks: Vec<(TrackId, Track)>) {
+        for (id, track) in tracks {
+            let key = track.definition.described.repacked();
+            // Versions that knew packed ones only have made a second track beside a plain one.
+            if self.by_description.get(&key) == Some(&id) {
+                self.by_description.remove(&key);
+            }
             self.catalogue.forget(&track.definition);
         }
     }
@@ -264,7 +271,7 @@ impl Writer {
         store.tracks.values_mut().for_each(|track| track.gaps.keep_from(kept_from_ns));
         let over: Vec<TrackId> =
             store.tracks.iter().filter(|(_, track)| track.is_over(oldest)).map(|(id, _)| *id).collect();
-        let forgotten = over.iter().filter_map(|id| store.tracks.remove(id)).collect();
+        let forgotten = over.iter().filter_map(|id| store.tracks.remove_entry(id)).collect();
         drop(store);
         self.forget(forgotten);
         Ok(true)
@@ -290,6 +297,6 @@ impl Writer {
     }
 }
 
-pub(super) fn owner(track: TrackId, meta: &[u8]) -> Owner {
-    Owner { track, meta_crc: crc32c::crc32c(meta) }
+pub(super) fn owner(track: TrackId, described: &Packed) -> Owner {
+    Owner { track, meta_crc: crc32c::crc32c(described.bytes()) }
 }

@@ -8,6 +8,7 @@ use onlooker_bootstrap::{Id, QueuePairEnd, Responder, Secret, Token, VERBS, Verb
 use onlooker_flow::{Due, Schedule};
 use onlooker_region::Block;
 use onlooker_region::control::{Place as ControlPlace, RESPONDER_TCP, RESPONDER_VERBS};
+use onlooker_targets::{Choice, Target};
 use onlooker_transport::bootstrap::Bootstrapped;
 use onlooker_transport::clock::{Moment, Relation};
 use onlooker_transport::reader::Frames;
@@ -25,7 +26,6 @@ use crate::engine::sockets::Sockets;
 use crate::engine::{BATCH, Config};
 use crate::fleet::fixture::memory as far;
 use crate::sink::State;
-use crate::target::{Choice, Target};
 use far::{CONTROL_RKEY, DEVICE_RKEYS, PLACE, Shared};
 
 const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 0, 1));

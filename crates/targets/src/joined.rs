@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hosts that were added while the controller ran: kept in one JSON file, so that they are there again after a restart.
+//! Hosts that were added while the controller ran, in one JSON file that survives restarts.
 //!
-//! Written and read by the controller only, mode 0600 since it has the hosts' tokens. A change is a new file that takes the old one's place once it is durable
-//! (temporary file, fsync, rename, fsync of the directory): a crash leaves the old list or the new one. Cost: one such write for each host added or removed.
+//! Only the controller writes and reads it; its mode is 0600, since it has the hosts' tokens. Each change writes a new
+//! file, which replaces the old one once it is durable (temporary file, fsync, rename, fsync of the directory): a crash
+//! leaves the old list or the new one. Cost: one such write for each host added or removed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -16,9 +17,8 @@ use onlooker_bootstrap::{Id, Token};
 use onlooker_settings::units::Span;
 use serde::{Deserialize, Serialize};
 
-use super::joining::Origin;
-use crate::config::Via;
-use crate::target::{self, Target};
+use crate::joining::Origin;
+use crate::target::{self, Choice, Target};
 
 const VERSION: u32 = 1;
 
@@ -60,21 +60,21 @@ struct Record {
     token: String,
     labels: BTreeMap<String, String>,
     interval: Span,
-    via: Via,
+    via: Choice,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     host_id: Option<Id>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     source: Option<IpAddr>,
 }
 
-/// The file and what stands in it.
+/// The file and its contents.
 pub(super) struct Joined {
     path: PathBuf,
     hosts: BTreeMap<String, (Arc<Target>, Origin)>,
 }
 
 impl Joined {
-    /// Reads the file; none is an empty one.
+    /// Reads the file; a missing file is an empty list.
     pub(super) fn open(path: &Path) -> Result<Self, JoinedError> {
         let text = match fs::read(path) {
             Ok(text) => text,
@@ -84,7 +84,7 @@ impl Joined {
             Err(source) => return Err(JoinedError::Io { operation: "read", path: path.into(), source }),
         };
         let wrong = |message| JoinedError::Contents { path: path.into(), message };
-        // Of a mistake only the place is told: the text around it may be a token.
+        // The message names only the place of a mistake: the text around it may be a token.
         let document: Document = serde_json::from_slice(&text)
             .map_err(|error| wrong(format!("line {}, column {}", error.line(), error.column())))?;
         if document.version != VERSION {
@@ -108,7 +108,7 @@ impl Joined {
         self.hosts.values().map(|(host, _)| host)
     }
 
-    /// Where all others but this one come from.
+    /// The origins of all hosts but this one.
     pub(super) fn others(&self, name: &str) -> impl Iterator<Item = (&str, &Origin)> {
         let others = self.hosts.iter().filter(move |(other, _)| *other != name);
         others.map(|(other, (_, origin))| (other.as_str(), origin))
@@ -118,7 +118,7 @@ impl Joined {
         self.hosts.len()
     }
 
-    /// Adds a host, or takes one out, once that is durable.
+    /// Adds or removes a host. The change is durable when this returns.
     pub(super) fn set(&mut self, name: &str, host: Option<(Arc<Target>, Origin)>) -> Result<(), JoinedError> {
         let before = match &host {
             Some(host) if self.hosts.get(name) == Some(host) => return Ok(()),
@@ -149,7 +149,7 @@ impl Joined {
         };
         fs::create_dir_all(dir).map_err(failed("make the directory", dir))?;
         let temporary = self.path.with_extension("json.new");
-        // What a crash has left there may have other permissions.
+        // A file that a crash has left may have other permissions.
         let _ = fs::remove_file(&temporary);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
         let mut file = file.map_err(failed("make", &temporary))?;
@@ -167,7 +167,7 @@ impl Record {
             token: target.token.text(),
             labels: target.labels.clone(),
             interval: Span::from_ns(target.interval_ns()),
-            via: target.choice.into(),
+            via: target.choice,
             host_id: origin.host_id,
             source: origin.source,
         }
@@ -184,7 +184,7 @@ impl Record {
             name: self.name,
             labels: self.labels,
             interval: self.interval.as_duration().max(target::MIN_INTERVAL),
-            choice: self.via.into(),
+            choice: self.via,
         })
     }
 }
@@ -205,7 +205,7 @@ mod tests {
             token: Token { fingerprint: None, secret: Secret::new([7; 32]) },
             labels: [("dc".to_owned(), "a\"\n".to_owned())].into(),
             interval: Duration::from_micros(1_500),
-            choice: crate::target::Choice::Verbs,
+            choice: Choice::Verbs,
         });
         (target, origin)
     }

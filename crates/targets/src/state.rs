@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is known of the target files, and when a change of one counts. No I/O.
+//! The state of each target file, and when a change of one counts. No I/O.
 //!
-//! Contents count once two looks in a row have seen the same: what is read in the middle of a write is not taken for what somebody wanted, not even where it happens to
-//! be well-formed. What cannot be used (half a file, nothing, no list) never replaces what could. A file that is not there keeps its targets until
-//! [`MAX_MISSING`] refreshes in a row have missed it.
+//! New contents count once two looks in a row have seen them: a file that we read in the middle of a write may happen
+//! to be well-formed, and still nobody wanted that. Contents that cannot be used (half a file, an empty one, no list)
+//! never replace good ones. A missing file keeps its targets until [`MAX_MISSING`] refreshes in a row have not found
+//! it.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::book::Found;
-use super::file::{FileError, Group, parse};
+use crate::book::Found;
+use crate::file::{FileError, Group, parse};
 
 /// Refreshes in a row that a file may be missing before its targets go.
 pub const MAX_MISSING: u32 = 2;
 
 /// Which file, for which section.
 pub type Key = (usize, Arc<Path>);
-/// Contents, as far as they must be told apart.
+/// Length and hash of contents: enough to tell two versions apart.
 type Print = (usize, u64);
 
 /// A file.
@@ -26,7 +27,7 @@ type Print = (usize, u64);
 pub struct FileState {
     /// Its last good contents.
     pub groups: Arc<[Group]>,
-    /// What they came to.
+    /// The targets in them.
     pub found: Vec<Found>,
     /// Targets that rules have dropped.
     pub dropped: usize,
@@ -45,14 +46,14 @@ impl FileState {
     }
 }
 
-/// What a look has brought.
+/// The result of a look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Other targets than before, perhaps.
+    /// The targets may be others than before.
     pub changed: bool,
-    /// Its error is another one than before, or none any more.
+    /// Its error has changed, or is gone.
     pub news: bool,
-    /// It is to be looked at again soon.
+    /// The contents are new: look again soon.
     pub unsettled: bool,
 }
 
@@ -72,14 +73,14 @@ fn print(bytes: &[u8]) -> Print {
 }
 
 impl States {
-    /// Takes one look at a file. `refresh`: it is the slow one that comes without a change.
+    /// Takes one look at a file. `refresh`: this is the periodic look, which no change has caused.
     pub fn look(&mut self, key: &Key, read: Result<Vec<u8>, FileError>, refresh: bool) -> Seen {
         let is_new = !self.files.contains_key(key);
         if is_new {
             if read == Err(FileError::Missing) {
                 return Seen::default();
             }
-            // Known to another section, perhaps one of the configuration before.
+            // Another section may know the file, perhaps a section of the previous configuration.
             let known = self.files.iter().find(|((_, path), _)| *path == key.1);
             let known = known.map(|(_, state)| state.clone()).unwrap_or_default();
             self.files.insert(key.clone(), known);

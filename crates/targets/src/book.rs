@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The book of targets: what each source wants, and what is watched because of it.
 //!
-//! Written by the configuration, by the files' thread and by HTTP, each under the lock and none for longer than one comparison (and, where hosts are added, one
-//! fsync); the difference between what is wanted and what is watched becomes orders. A target that several sources have goes to the first: configuration, added
-//! hosts, files in their order. Invariant: one name, one target; a target that did not change gets no order, hence no gap.
+//! The configuration, the files' thread and HTTP write it, each under the lock and none for longer than one comparison
+//! (and one fsync where a host is added). The book reports the difference between what is wanted and what is watched as
+//! [`Change`]s. A name that several sources have goes to the first: configuration, added hosts, files in their order.
+//! Invariant: one name, one target; a target that stays as it is gives no change, hence no gap.
 //! Cost of a change: linear in the number of targets, a few microseconds each.
 
 use std::collections::BTreeMap;
@@ -13,27 +14,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::joined::{Joined, JoinedError};
-use super::joining::{Joining, Origin, Trial, Trials};
-use crate::engine::Orders;
+use crate::joined::{Joined, JoinedError};
+use crate::joining::{Joining, Origin, Trial, Trials};
 use crate::target::Target;
 
-/// Takes the orders.
-pub trait Watcher: Send {
-    /// Watches a host; one of the same name is replaced.
-    fn watch(&self, target: &Arc<Target>);
-    /// Watches a host no more.
-    fn forget(&self, name: &str);
-}
-
-impl Watcher for Orders {
-    fn watch(&self, target: &Arc<Target>) {
-        Self::watch(self, target.clone());
-    }
-
-    fn forget(&self, name: &str) {
-        Self::forget(self, name);
-    }
+/// What is watched from now on, or no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// This host; it replaces one of the same name.
+    Watch(Arc<Target>),
+    /// The host of this name is watched no more.
+    Forget(String),
 }
 
 /// Where a target comes from.
@@ -156,7 +147,7 @@ pub struct Book {
 }
 
 struct Inner {
-    watcher: Box<dyn Watcher>,
+    report: Box<dyn Fn(Change) + Send>,
     config: Vec<Arc<Target>>,
     joined: Joined,
     /// By section, then by path.
@@ -167,27 +158,22 @@ struct Inner {
 }
 
 impl Book {
-    /// A book of the hosts added before, which are in `joined`.
+    /// Opens the book with the hosts that were added before, from the file of `joining`. It calls `report` with each
+    /// change, under its lock, so that changes arrive in order.
     ///
     /// # Errors
-    /// [`JoinedError`]: the file is damaged, or not to be read.
-    pub fn open(joined: &Path, watcher: impl Watcher + 'static) -> Result<Self, JoinedError> {
+    /// [`JoinedError`]: the file is damaged or cannot be read.
+    pub fn open(joining: Joining, report: impl Fn(Change) + Send + 'static) -> Result<Self, JoinedError> {
         let inner = Inner {
-            watcher: Box::new(watcher),
+            report: Box::new(report),
             config: Vec::new(),
-            joined: Joined::open(joined)?,
+            joined: Joined::open(&joining.file)?,
             files: Vec::new(),
             failures: BTreeMap::new(),
             watched: BTreeMap::new(),
             lines: Vec::new(),
         };
-        Ok(Self { inner: Mutex::new(inner), joining: Joining::default(), trials: Trials::default() })
-    }
-
-    /// The same, which takes so many hosts.
-    #[must_use]
-    pub fn within(self, joining: Joining) -> Self {
-        Self { joining, ..self }
+        Ok(Self { inner: Mutex::new(inner), joining, trials: Trials::default() })
     }
 
     /// What may be added.
@@ -196,7 +182,7 @@ impl Book {
         &self.joining
     }
 
-    /// A test read for who asks from this source by the token for hosts.
+    /// Admits a test read for a caller from this source who has the token for hosts.
     ///
     /// # Errors
     /// [`ChangeError::TooOften`].
@@ -208,14 +194,15 @@ impl Book {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The configuration's targets from now on. The number of hosts watched.
+    /// Replaces the configuration's targets. Returns the number of hosts watched.
     pub fn set_config(&self, targets: Vec<Arc<Target>>) -> usize {
         let mut inner = self.lock();
         inner.config = targets;
         inner.apply()
     }
 
-    /// The files' targets from now on, the first file first, and how often files could not be used, by reason. The number of hosts watched.
+    /// Replaces the files' targets, the first file first, and how often files could not be used, by reason. Returns the
+    /// number of hosts watched.
     pub fn set_files(&self, files: Vec<Listed>, failures: BTreeMap<&'static str, u64>) -> usize {
         let mut inner = self.lock();
         (inner.files, inner.failures) = (files, failures);
@@ -262,7 +249,7 @@ impl Book {
         Ok(())
     }
 
-    /// Removes a host that was added. `is_owner` is asked whether who wants this may.
+    /// Removes a host that was added, if `is_owner` says that the caller may.
     ///
     /// # Errors
     /// [`ChangeError`]; nothing has changed then.
@@ -334,7 +321,7 @@ impl Inner {
                         (line.found.error, line.found.target) = (Some(error), None);
                     }
                     None => {
-                        // Who has a target goes on having that very one.
+                        // An unchanged target keeps its place in memory.
                         if let Some(watched) = self.watched.get(&target.name).filter(|watched| *watched == target) {
                             *target = watched.clone();
                         }
@@ -345,11 +332,11 @@ impl Inner {
             lines.push(line);
         }
         for name in self.watched.keys().filter(|name| !wanted.contains_key(*name)) {
-            self.watcher.forget(name);
+            (self.report)(Change::Forget(name.clone()));
         }
         for (name, (target, _)) in &wanted {
             if self.watched.get(name) != Some(target) {
-                self.watcher.watch(target);
+                (self.report)(Change::Watch(target.clone()));
             }
         }
         self.watched = wanted.into_iter().map(|(name, (target, _))| (name, target)).collect();
@@ -365,23 +352,29 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    #[derive(Clone, Default)]
+    /// The changes since the last look, as text.
+    #[derive(Default)]
     struct Told(Arc<Mutex<Vec<String>>>);
 
     impl Told {
         fn take(&self) -> Vec<String> {
             std::mem::take(&mut self.0.lock().unwrap())
         }
+
+        fn open(&self, joining: &Joining) -> Book {
+            let told = self.0.clone();
+            let report = move |change| {
+                told.lock().unwrap().push(match change {
+                    Change::Watch(target) => format!("watch {} {}", target.name, target.address()),
+                    Change::Forget(name) => format!("forget {name}"),
+                });
+            };
+            Book::open(joining.clone(), report).unwrap()
+        }
     }
 
-    impl Watcher for Told {
-        fn watch(&self, target: &Arc<Target>) {
-            self.0.lock().unwrap().push(format!("watch {} {}", target.name, target.address()));
-        }
-
-        fn forget(&self, name: &str) {
-            self.0.lock().unwrap().push(format!("forget {name}"));
-        }
+    fn joining(dir: &Path) -> Joining {
+        Joining { file: dir.join("joined.json"), ..Joining::default() }
     }
 
     /// Another host for each port.
@@ -410,7 +403,7 @@ mod tests {
     fn only_differences_become_orders() {
         let dir = tempfile::tempdir().unwrap();
         let told = Told::default();
-        let book = Book::open(&dir.path().join("joined.json"), told.clone()).unwrap();
+        let book = told.open(&joining(dir.path()));
         assert_eq!(book.set_config(vec![host("a", 1)]), 1);
         assert_eq!(set_files(&book, &[file("/x", &[host("b", 1), host("c", 1)])]), 3);
         assert_eq!(told.take(), ["watch a h:1", "watch b h:1", "watch c h:1"]);
@@ -427,9 +420,8 @@ mod tests {
     #[test]
     fn a_name_belongs_to_the_first_who_has_it() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("joined.json");
-        let told = Told::default();
-        let book = Book::open(&path, told.clone()).unwrap();
+        let (joining, told) = (joining(dir.path()), Told::default());
+        let book = told.open(&joining);
         book.set_config(vec![host("a", 1)]);
         set_files(&book, &[file("/x", &[host("a", 2), host("b", 2)])]);
         assert_eq!(told.take(), ["watch a h:1", "watch b h:2"]);
@@ -460,7 +452,7 @@ mod tests {
         book.set_config(Vec::new());
         assert_eq!(told.take(), ["watch a h:2"]);
         // After a restart.
-        let book = Book::open(&path, told.clone()).unwrap();
+        let book = told.open(&joining);
         book.set_config(Vec::new());
         assert_eq!(told.take(), ["watch c moved:4"]);
         book.leave("c", |target| target.port == 4).unwrap();
@@ -470,9 +462,8 @@ mod tests {
     #[test]
     fn the_token_for_hosts_adds_each_host_once_and_so_many_of_an_address() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("joined.json");
-        let joining = Joining { max_hosts: 5, max_hosts_per_source: 2, ..Joining::default() };
-        let book = Book::open(&path, Told::default()).unwrap().within(joining);
+        let joining = Joining { max_hosts: 5, max_hosts_per_source: 2, ..joining(dir.path()) };
+        let book = Told::default().open(&joining);
         let from = |source: u8, id: u8| Origin {
             host_id: Some(onlooker_bootstrap::Id([id; 16])),
             source: Some([10, 0, 0, source].into()),
@@ -483,7 +474,7 @@ mod tests {
         book.join(host("b", 2), false, from(1, 2)).unwrap();
         assert!(matches!(book.join(host("c", 3), false, from(1, 3)), Err(ChangeError::FullOfSource(2))));
         // Kept over a restart.
-        let book = Book::open(&path, Told::default()).unwrap().within(joining);
+        let book = Told::default().open(&joining);
         assert!(matches!(book.join(host("c", 3), false, from(1, 3)), Err(ChangeError::FullOfSource(2))));
         book.join(host("c", 3), false, from(2, 3)).unwrap();
         // The operator is not asked where from, and may have a host twice.

@@ -4,15 +4,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use super::book::Book;
-use super::resolve::Section;
-use super::watch::{Files, Say};
+use onlooker_targets::{Book, Files, Say, Section};
+
 use crate::config::{Config, ConfigError};
 
 /// What controller.toml has of targets.
-pub struct Sources {
+pub(crate) struct Sources {
     path: PathBuf,
     book: Arc<Book>,
     files: Files,
@@ -33,8 +31,7 @@ pub enum SourcesError {
 }
 
 fn sections(config: &Config) -> Vec<Section> {
-    let interval: Duration = config.read.interval.as_duration();
-    config.discovery.iter().map(|discovery| Section::new(discovery, interval)).collect()
+    config.discovery.iter().map(|discovery| Section::new(discovery, config.read.interval)).collect()
 }
 
 impl Sources {
@@ -42,14 +39,14 @@ impl Sources {
     ///
     /// # Errors
     /// [`SourcesError`]. Target files that cannot be used are none.
-    pub fn start(path: &Path, config: &Config, book: Arc<Book>, say: Say) -> Result<Self, SourcesError> {
+    pub(crate) fn start(path: &Path, config: &Config, book: Arc<Book>, say: Say) -> Result<Self, SourcesError> {
         book.set_config(config.read_targets(path)?);
         let files = Files::start(book.clone(), sections(config), say.clone())?;
         Ok(Self { path: path.into(), book, files, say, config: Mutex::new(config.clone()) })
     }
 
     /// Reads the configuration again. One that cannot be used changes nothing, and that is told.
-    pub fn reload(&self) {
+    pub(crate) fn reload(&self) {
         let path = self.path.display();
         let read = Config::load(&self.path).and_then(|config| Ok((config.read_targets(&self.path)?, config)));
         let (targets, new) = match read {

@@ -1,23 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A host that shall be watched.
+//! A host to watch.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use onlooker_bootstrap::Token;
+use serde::{Deserialize, Serialize};
 
-/// Which responder to read through.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Which responder to read through: `via` in files, in `POST /api/v1/targets` and in its answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Choice {
-    /// The host's RDMA device if this machine has one, too; else the kernel responder if it has one that answers; else TCP.
+    /// The host's RDMA device if both machines have one, else its kernel responder if that answers, else TCP.
     #[default]
     Auto,
-    /// The host's RDMA device, by this machine's, or nothing.
+    /// The host's RDMA device, read by this machine's device.
     Verbs,
-    /// The kernel responder or nothing.
+    /// The kernel responder.
     Kernel,
-    /// The host's agent.
+    /// The host's agent, over TCP.
     Tcp,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// A host, as configuration or discovery has it.

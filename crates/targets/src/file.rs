@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A target file: a list of groups, as Prometheus's file_sd has it, in JSON or YAML.
 //!
-//! Written by whatever knows the hosts, perhaps in place and while it is read. No I/O. Cost: linear in its length, which is bounded.
+//! Whatever knows the hosts writes it, perhaps in place and while we read. This module parses; it does no I/O.
+//! Cost: linear in the file's length, which is bounded.
 
 use std::path::Path;
 
 use serde::Deserialize;
 
-use super::relabel::Labels;
+use crate::relabel::Labels;
 
 /// Length of a file at most.
 pub const MAX_FILE_BYTES: usize = 16 << 20;
@@ -35,7 +36,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    /// In a word, for counters.
+    /// One word for it, as the counters' label has it.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
@@ -60,7 +61,7 @@ pub struct Group {
     pub labels: Labels,
 }
 
-/// Reads a file's contents: YAML where it is called so, else JSON.
+/// Parses a file's contents: YAML if the name ends in `.yml` or `.yaml`, else JSON.
 ///
 /// # Errors
 /// [`FileError`].
@@ -120,7 +121,7 @@ mod tests {
             assert_eq!(parse(Path::new("t.json"), text.as_bytes()).unwrap_err().reason(), "invalid", "{text}");
         }
         assert_eq!(parse(Path::new("t.yml"), b"- targets: [a]\n  labels: [b]\n").unwrap_err().reason(), "invalid");
-        // References that grow when they are followed.
+        // YAML references that multiply when they are resolved.
         let mut text = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
         for i in 1..12 {
             let reference = format!("*a{},", i - 1).repeat(10);

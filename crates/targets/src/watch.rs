@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The thread that looks at target files: when inotify says that something has changed in their directories, and every `refresh` whether it says so or not (it misses
-//! changes on network file systems, and behind symbolic links into other directories).
+//! The thread that looks at target files. It looks when inotify reports a change in their directories, and every
+//! `refresh` in any case: inotify misses changes on network file systems and behind links into other directories.
 //!
-//! Every look reads the files whole and compares contents; times of files are not trusted, since two writes may have the same. Looks are `SETTLE` apart at least,
-//! which also is how long contents must stay to count ([`super::state`]). Cost: nothing while nothing changes, then a reading of all files and their tokens.
+//! Every look reads whole files and compares contents. Two writes may leave the same modification time, so times are
+//! not trusted. Looks are at least `SETTLE` apart; contents must stay that long to count ([`crate::state`]). Cost:
+//! nothing while nothing changes, then one reading of all files and their tokens.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -19,17 +20,17 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-use super::book::{Book, Listed};
-use super::file::{FileError, MAX_FILE_BYTES};
-use super::resolve::{Section, Tokens, resolve};
-use super::state::{Key, Seen, States};
+use crate::book::{Book, Listed};
+use crate::file::{FileError, MAX_FILE_BYTES};
+use crate::resolve::{Section, Tokens, resolve};
+use crate::state::{Key, Seen, States};
 
-/// Time between two looks, and that contents must stay to count.
+/// Least time between two looks: so long must contents stay to count.
 const SETTLE: Duration = Duration::from_millis(100);
 /// Files of one pattern at most.
 const MAX_FILES: usize = 1_000;
 
-/// Is told what an operator wants to know.
+/// Logs a line for the operator.
 pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The thread. It ends when this is dropped.
@@ -40,7 +41,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Looks at all files once, and starts the thread that goes on with it.
+    /// Looks at all files once, then starts the thread.
     ///
     /// # Errors
     /// No thread, or no inotify.
@@ -73,7 +74,7 @@ impl Files {
 }
 
 fn ring(bell: &OwnedFd) {
-    // Full means that it has been rung.
+    // A full counter means that the bell has rung already.
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
@@ -82,7 +83,7 @@ impl Drop for Files {
         self.orders = None;
         ring(&self.bell);
         if let Some(thread) = self.thread.take() {
-            // A panic there has been told already.
+            // A panic of that thread has been printed already.
             let _ = thread.join();
         }
     }
@@ -124,7 +125,7 @@ impl Watcher {
                 Err(TryRecvError::Empty) => {}
             }
             if woken {
-                // One change seldom comes alone.
+                // Changes often come in bursts.
                 thread::sleep(SETTLE);
                 self.drain();
             }
@@ -132,7 +133,7 @@ impl Watcher {
         }
     }
 
-    /// Until something changes, an order comes or the time is over; true if inotify has something.
+    /// Sleeps until something changes, new sections come or the time is over; true if inotify has an event.
     fn sleep(&self, wait: Option<Duration>) -> bool {
         let wait = wait.map(|wait| Timespec {
             tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
@@ -151,7 +152,8 @@ impl Watcher {
         while events.next().is_ok() {}
     }
 
-    /// Looks at all files; those of sections whose refresh is due, or all of them, with a look that counts as one. True where contents have to settle.
+    /// Looks at all files; for sections whose refresh is due (with `refresh_all`: for all) this is the refresh. True
+    /// where contents have to settle.
     fn look(&mut self, refresh_all: bool) -> bool {
         let now = Instant::now();
         let mut total = Seen::default();
@@ -208,7 +210,7 @@ impl Watcher {
                     | WatchFlags::MOVED_FROM
                     | WatchFlags::MOVED_TO
                     | WatchFlags::DELETE;
-                // One that is not there yet is found by the refresh.
+                // The refresh finds a directory that is not there yet.
                 let _ = inotify::add_watch(&self.inotify, dir, flags);
             }
             paths.extend(matching(pattern).into_iter().map(Arc::from));
@@ -233,7 +235,7 @@ impl Watcher {
     }
 }
 
-/// Files that a path with at most one `*` in its last segment means.
+/// The files that a path matches; its last segment may have one `*`.
 fn matching(pattern: &Path) -> Vec<PathBuf> {
     let name = pattern.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let Some((front, back)) = name.split_once('*') else { return vec![pattern.to_owned()] };
@@ -253,7 +255,7 @@ fn read(path: &Path) -> Result<Vec<u8>, FileError> {
         io::ErrorKind::NotFound => FileError::Missing,
         _ => FileError::Unreadable(error.to_string()),
     };
-    // A pipe would be waited for.
+    // Reading a pipe could take for ever.
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(FileError::Unreadable("it is not a file".into()));
     }

@@ -1,38 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the token may do that every watched host has: add its own host, and not the fleet's worth of others.
+//! What the token for hosts may do, which every watched host has: add its own host, but not a fleet of others.
 //!
-//! Bounded by the address that asks, since all else is the caller's own word; and by host id, so that an honest host is not there twice by mistake. Who shows the
-//! operator's token is not bounded by any of it but the number of hosts in all. Cost: a look-up a request.
+//! Limits count by the address that asks, since everything else in a request is the caller's own word, and by host id,
+//! so that no honest host is added twice by mistake. The operator's token has one limit only: the number of all hosts.
+//! Cost: a look-up a request.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use onlooker_bootstrap::Id;
+use onlooker_settings::units::Span;
+use serde::{Deserialize, Serialize};
 
 /// Test reads that one address may ask for at once, and one more a second.
 const BURST: u32 = 30;
 const EVERY: Duration = Duration::from_secs(1);
-/// Test reads of one address under way: there are a few places for all.
+/// Test reads of one address at once; all addresses share a few places.
 const MAX_RUNNING: u32 = 2;
-/// Addresses that are remembered before those that have not asked for a while are forgotten.
+/// So many addresses are remembered; then those that have not asked for a while are forgotten.
 const SWEEP_ADDRESSES: usize = 1024;
 
-/// How much may be joined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// `[joined]` of controller.toml: hosts that were added while the controller ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Joining {
-    /// Hosts, by whatever token.
+    /// Where they are kept, with their tokens.
+    pub file: PathBuf,
+    /// How many there may be, by whatever token.
     pub max_hosts: usize,
-    /// Hosts that one address has added by the token for hosts.
+    /// How many of them one address may add by the token for hosts.
     pub max_hosts_per_source: usize,
-    /// Shortest interval by that token.
-    pub min_interval: Duration,
+    /// Shortest interval that it may ask for by that token.
+    pub min_interval: Span,
 }
 
 impl Default for Joining {
     fn default() -> Self {
-        Self { max_hosts: 10_000, max_hosts_per_source: 64, min_interval: Duration::from_millis(100) }
+        Self {
+            file: "/var/lib/onlooker-controller/joined.json".into(),
+            max_hosts: 10_000,
+            max_hosts_per_source: 64,
+            min_interval: Span::from_ms(100),
+        }
     }
 }
 

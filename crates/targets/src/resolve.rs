@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a line of a target file to a target: labels, relabelling, token.
 //!
-//! Labels with two underscores in front say how a host is read and are no labels of its series. Tokens come from files only, never from a target file, and are in no
-//! message. Cost: linear in the targets; each token file is read once a pass.
+//! Labels that begin with two underscores say how to read a host; its series do not get them. Tokens come from token
+//! files only, never from a target file, and no message contains one. Cost: linear in the targets; each token file is
+//! read once a pass.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use onlooker_bootstrap::{DEFAULT_PORT, Token};
 use onlooker_settings::units::Span;
@@ -16,11 +16,11 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer as _;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 
-use super::book::Found;
-use super::file::Group;
-use super::relabel::{Compiled, Labels, relabel};
-use crate::config::{Discovery, Via};
-use crate::target::{self, Target};
+use crate::book::Found;
+use crate::config::Discovery;
+use crate::file::Group;
+use crate::relabel::{Compiled, Labels, relabel};
+use crate::target::{self, Choice, Target};
 
 /// `HOST` or `HOST:PORT` of the bootstrap endpoint.
 pub const ADDRESS: &str = "__address__";
@@ -42,17 +42,17 @@ const MAX_TOKEN_BYTES: u64 = 4096;
 pub struct Section {
     /// As the configuration has it.
     pub config: Discovery,
-    /// For hosts that say nothing else.
-    pub interval: Duration,
+    /// Time between two readings of hosts that set no other.
+    pub interval: Span,
     rules: Vec<Compiled>,
 }
 
 impl Section {
     /// Of a configuration that was checked; `interval` is that of `[read]`.
     #[must_use]
-    pub fn new(config: &Discovery, interval: Duration) -> Self {
+    pub fn new(config: &Discovery, interval: Span) -> Self {
         let rules = config.relabel.iter().filter_map(|rule| rule.compile().ok()).collect();
-        Self { config: config.clone(), interval: config.interval.map_or(interval, Span::as_duration), rules }
+        Self { config: config.clone(), interval: config.interval.unwrap_or(interval), rules }
     }
 }
 
@@ -69,7 +69,7 @@ impl Tokens {
 fn read_token(path: &Path) -> Result<Token, String> {
     use std::io::Read as _;
     let failed = |error: std::io::Error| format!("cannot read its token file {}: {error}", path.display());
-    // A pipe or a device there would be waited for.
+    // Reading a pipe or a device could take for ever.
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(format!("its token file {} is not a file", path.display()));
     }
@@ -78,8 +78,8 @@ fn read_token(path: &Path) -> Result<Token, String> {
     Token::parse(text.trim()).map_err(|error| format!("its token file {}: {error}", path.display()))
 }
 
-/// What a file's groups come to. `before` is what it came to the last time: a host whose token cannot be read just now stays as it was. Also the number of
-/// targets that rules have dropped.
+/// Makes targets of a file's groups; also returns how many of them rules have dropped. `before` is the previous result:
+/// a host whose token cannot be read now stays as it was there.
 pub fn resolve(
     section: &Section,
     path: &Path,
@@ -95,8 +95,8 @@ pub fn resolve(
             let mut labels = Labels::new();
             let Discovery { token_file, via, .. } = &section.config;
             labels.insert(TOKEN_FILE.into(), token_file.display().to_string());
-            labels.insert(INTERVAL.into(), span(section.interval).to_string());
-            labels.insert(VIA.into(), via_text(*via).into());
+            labels.insert(INTERVAL.into(), section.interval.to_string());
+            labels.insert(VIA.into(), via.to_string());
             labels.extend(group.labels.clone());
             labels.insert(ADDRESS.into(), address.clone());
             labels.insert(FILE_PATH.into(), path.display().to_string());
@@ -142,13 +142,13 @@ fn target(name: &str, address: &str, labels: Labels, tokens: &mut Tokens) -> Res
     if interval.as_duration() < target::MIN_INTERVAL {
         return Err(rest(format!("{INTERVAL} must be at least 1ms")));
     }
-    let via: Via = of_text(&labels, VIA).map_err(rest)?;
+    let choice: Choice = of_text(&labels, VIA).map_err(rest)?;
     let file = labels.get(TOKEN_FILE).map(String::as_str).unwrap_or_default();
     let file = token_file(file, name).map_err(rest)?;
     let token = tokens.read(&file).map_err(Wrong::Token)?;
     let port = port.unwrap_or(DEFAULT_PORT);
     let interval = interval.as_duration();
-    Ok(Target { name: name.to_owned(), host, port, token, labels: own, interval, choice: via.into() })
+    Ok(Target { name: name.to_owned(), host, port, token, labels: own, interval, choice })
 }
 
 fn of_text<'a, T: Deserialize<'a>>(labels: &'a Labels, name: &str) -> Result<T, String> {
@@ -171,23 +171,11 @@ fn token_file(file: &str, name: &str) -> Result<PathBuf, String> {
     Ok(file.replace("{instance}", name).into())
 }
 
-fn span(interval: Duration) -> Span {
-    Span::from_ns(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX))
-}
-
-fn via_text(via: Via) -> &'static str {
-    match via {
-        Via::Auto => "auto",
-        Via::Verbs => "verbs",
-        Via::Kernel => "kernel",
-        Via::Tcp => "tcp",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use onlooker_bootstrap::Secret;
+    use std::time::Duration;
 
     struct World {
         dir: tempfile::TempDir,
@@ -197,12 +185,11 @@ mod tests {
     impl World {
         fn new(more: &str) -> Self {
             let dir = tempfile::tempdir().unwrap();
-            let text = format!(
-                "[[discovery]]\nfiles = [\"/t/*.json\"]\ntoken_file = \"{}/{{instance}}\"\n{more}",
-                dir.path().display()
-            );
-            let config = crate::config::Config::parse(Path::new("c"), &text).unwrap();
-            let section = Section::new(&config.discovery[0], Duration::from_millis(100));
+            let text =
+                format!("files = [\"/t/*.json\"]\ntoken_file = \"{}/{{instance}}\"\n{more}", dir.path().display());
+            let discovery: Discovery = onlooker_settings::parse(&text).unwrap();
+            discovery.check().unwrap();
+            let section = Section::new(&discovery, Span::from_ms(100));
             Self { dir, section }
         }
 
@@ -221,7 +208,7 @@ mod tests {
     #[test]
     fn a_line_becomes_a_target() {
         let world = World::new(
-            "interval = \"50ms\"\n[[discovery.relabel]]\nsource_labels = ['__meta_filepath']\ntarget_label = 'file'\n",
+            "interval = \"50ms\"\n[[relabel]]\nsource_labels = ['__meta_filepath']\ntarget_label = 'file'\n",
         );
         let token = world.token("web-3", 1);
         let (found, _) = world.resolve(
@@ -235,21 +222,21 @@ mod tests {
             token,
             labels: Labels::from([("dc".into(), "a".into()), ("file".into(), "/t/x.json".into())]),
             interval: Duration::from_millis(50),
-            choice: target::Choice::Tcp,
+            choice: Choice::Tcp,
         };
         assert_eq!(found[0].target.as_deref(), Some(&wanted), "{:?}", found[0].error);
         let token = world.token("b", 2);
         let (found, _) = world.resolve(r#"[{"targets":["b"],"labels":{"__interval__":"2s"}}]"#, &[]);
         let target = found[0].target.as_ref().unwrap();
         assert_eq!((target.name.as_str(), target.port, target.interval.as_secs()), ("b", DEFAULT_PORT, 2));
-        assert_eq!((&target.token, target.choice), (&token, target::Choice::Auto));
+        assert_eq!((&target.token, target.choice), (&token, Choice::Auto));
         let (found, _) = world.resolve(r#"[{"targets":["b"],"labels":{"__via__":"verbs"}}]"#, &[]);
-        assert_eq!(found[0].target.as_ref().unwrap().choice, target::Choice::Verbs);
+        assert_eq!(found[0].target.as_ref().unwrap().choice, Choice::Verbs);
     }
 
     #[test]
     fn what_is_wrong_is_told_for_each() {
-        let world = World::new("[[discovery.relabel]]\nsource_labels = ['skip']\nregex = 'yes'\naction = 'drop'\n");
+        let world = World::new("[[relabel]]\nsource_labels = ['skip']\nregex = 'yes'\naction = 'drop'\n");
         world.token("good", 1);
         fs::write(world.dir.path().join("bad"), "onlk1.-.geheim").unwrap();
         for (target, labels, part) in [

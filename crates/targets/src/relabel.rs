@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Relabelling, as Prometheus's `relabel_config` does it (Prometheus 2.x and 3.x, `model/relabel`): rules in order, each on what the one before left.
+//! Relabelling as Prometheus's `relabel_config` does it (Prometheus 2.x and 3.x, `model/relabel`): rules in order, each
+//! on the labels that the previous one left.
 //!
-//! Functions of labels; no I/O. A label whose value is empty is one that is not there. Regular expressions are anchored at both ends and their `.` matches a line end,
-//! as there. Cost: a match or two for each rule and target when something changes, nothing for a reading.
+//! Functions of labels; no I/O. An empty value means that the label is not there. Regular expressions are anchored at
+//! both ends, and their `.` matches line ends, as in Prometheus. Cost: a match or two for each rule and target when
+//! something changes, nothing for a reading.
 
 use std::collections::BTreeMap;
 
@@ -103,7 +105,7 @@ impl Rule {
         if has_target && self.target_label.is_empty() {
             return Err(("target_label", "is needed for this action".into()));
         }
-        // `replace` may put groups into it: looked at when it is known.
+        // `replace` may put groups into the name: it is checked when they are known.
         let is_template = self.action == Replace && self.target_label.contains('$');
         if has_target && !is_template && !is_name(&self.target_label) {
             return Err(("target_label", format!("`{}` cannot be a label", self.target_label)));
@@ -122,7 +124,7 @@ impl Rule {
             return Err(("regex", "this action compares values; leave it out".into()));
         }
         let regex = regex::RegexBuilder::new(&format!("^(?s:{})$", self.regex)).size_limit(MAX_REGEX_BYTES).build();
-        // Alone first, lest `)(` becomes something by what is put around it.
+        // Compiled alone first: `)(` is wrong, but would become valid inside our parentheses.
         let alone = regex::RegexBuilder::new(&self.regex).size_limit(MAX_REGEX_BYTES).build();
         match alone.and(regex) {
             Ok(regex) => Ok(Compiled { rule: self.clone(), regex }),
@@ -212,7 +214,7 @@ mod tests {
         file.relabel.iter().map(|rule| rule.compile().map_err(|(key, message)| format!("{key}: {message}"))).collect()
     }
 
-    /// Labels, rules, and the labels that stay (`-`: dropped). The semantics are those that Prometheus documents for relabel_config.
+    /// Labels, rules, and the labels that stay (`-`: dropped), as Prometheus documents them for relabel_config.
     const TABLE: &[(&str, &str, &str)] = &[
         // replace: the default action, whole matches, groups, empty results.
         (
