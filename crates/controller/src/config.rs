@@ -12,7 +12,7 @@ use std::sync::Arc;
 use onlooker_bootstrap::{DEFAULT_PORT, Token};
 use onlooker_settings::Mistake;
 use onlooker_settings::units::{Size, Span};
-use onlooker_transport::reader::Limits;
+use onlooker_reader::Limits;
 use serde::{Deserialize, Serialize};
 
 use crate::discovery::{Joining, relabel};

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use onlooker_transport::reader::Frames;
+use onlooker_reader::Frames;
 
 use crate::sink::{Gap, Reading, Sink, State};
 use crate::target::Target;
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
     use crate::target::Choice;
     use onlooker_bootstrap::{Secret, Token};
-    use onlooker_transport::clock::{Moment, Relation};
+    use onlooker_reader::clock::{Moment, Relation};
     use std::collections::BTreeMap;
     use std::sync::mpsc::{Sender, channel};
     use std::time::Duration;

@@ -13,7 +13,7 @@ use onlooker_controller::target::{Choice, Target};
 use onlooker_controller::{Running, State};
 use onlooker_store::{Kind, TrackId};
 use onlooker_testbed::{Agent, until};
-use onlooker_transport::clock::Moment;
+use onlooker_reader::clock::Moment;
 
 /// Number, columns, meta, times of the rows.
 type Track = (TrackId, Vec<Kind>, Vec<u8>, Vec<u64>);

@@ -17,7 +17,7 @@ use onlooker_controller::meta::Meta;
 use onlooker_controller::target::{Choice, Target};
 use onlooker_store::{Store, TrackId};
 use onlooker_testbed::{Agent, until};
-use onlooker_transport::clock::Moment;
+use onlooker_reader::clock::Moment;
 
 const INTERVAL: Duration = Duration::from_millis(20);
 const HOUR_NS: i64 = 3_600_000_000_000;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can go wrong between a reader and a host before the first READ.
+//! What can go wrong with a host before READs can be sent to it: what it says, or does not. Requesters have errors of their own.
 
 use onlooker_bootstrap::{Failure, Fingerprint};
 use std::io;
@@ -142,24 +142,6 @@ pub enum Error {
     NoQueuePair {
         /// Whom.
         peer: String,
-    },
-    /// This machine cannot read a host's RDMA device without one of its own.
-    #[error(transparent)]
-    Packet(#[from] crate::packet::Error),
-    /// This machine cannot read over an RDMA device.
-    #[cfg(any(test, feature = "verbs"))]
-    #[error(transparent)]
-    Device(#[from] onlooker_verbs::Error),
-    /// The host's queue pair cannot be connected to.
-    #[cfg(any(test, feature = "verbs"))]
-    #[error(
-        "{peer}: cannot connect to its RDMA device: {source}; are both devices' addresses of one network (`rdma link`)? Or read it another way"
-    )]
-    Connect {
-        /// Whom.
-        peer: String,
-        /// Why.
-        source: onlooker_verbs::Error,
     },
 }
 

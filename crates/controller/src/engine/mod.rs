@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One thread that reads all hosts, each at its pace.
 //!
-//! [`onlooker_flow::Schedule`] says whose reading begins; a host's [`onlooker_transport::reader::Session`] says which READs it wants; RDMA devices, soft requesters (of either one for
+//! [`onlooker_flow::Schedule`] says whose reading begins; a host's [`onlooker_reader::Session`] says which READs it wants; RDMA devices, soft requesters (of either one for
 //! each of our addresses) and TCP connections carry them. The thread sleeps in epoll until an answer, a timer, or the connector has something for it.
 //!
 //! What it has read goes to the processor's thread. Owned by its thread; orders come through [`Orders`]. Cost: two system calls a batch of 64 READs and one epoll a turn; no allocation a READ.
@@ -27,10 +27,10 @@ use std::time::Duration;
 
 use onlooker_bootstrap::Id;
 use onlooker_flow::{Credits, Due, Ending, FlowId, Schedule};
-use onlooker_transport::clock::steady_ns;
-use onlooker_transport::reader::Limits;
+use onlooker_reader::clock::steady_ns;
+use onlooker_reader::{Completion, Limits, Read, Via};
 use onlooker_transport::verbs::Card;
-use onlooker_transport::{Completion, Read, Via, soft};
+use onlooker_transport::soft;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::connect::Connector;
@@ -45,9 +45,6 @@ use orders::{Order, ring};
 use sockets::{Sockets, Waiter};
 
 pub use orders::Orders;
-
-/// Name and version told to agents.
-pub const READER: &str = concat!("onlooker controller ", env!("CARGO_PKG_VERSION"));
 
 /// READs taken from a session at once.
 const BATCH: usize = 256;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use onlooker_region::columns::Sample;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::{Acquisition, Group};
-use onlooker_transport::clock::{Moment, Relation};
-use onlooker_transport::reader::Frame;
+use onlooker_reader::clock::{Moment, Relation};
+use onlooker_reader::Frame;
 
 use super::entities::{Acquired, News};
 use super::quota::{Limit, OVER_QUOTA, Whose};

@@ -13,7 +13,7 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use onlooker_region::columns::Value as Sample;
 use onlooker_store::{Gap, Store, StoreError, TrackId};
-use onlooker_transport::clock::Moment;
+use onlooker_reader::clock::Moment;
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 
