@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One reading of a host before it is accepted: bootstrap, directory, schemas, regions, as the engine would read it.
 //!
-//! Blocking, on the thread of the caller. It ends within three times the timeout (bootstrap, another one for a queue pair, and reading have one each) and
-//! [`onlooker_transport::open::PATIENCE`] for each way that keeps silent; only a resolver of names that hangs takes longer.
+//! Blocking, on the thread of the caller. It ends within three times the timeout (bootstrap, another one for a queue
+//! pair, and reading have one each) and [`onlooker_transport::open::PATIENCE`] for each way that keeps silent; only a
+//! resolver of names that hangs takes longer.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -75,7 +76,11 @@ pub fn read(target: &Arc<Target>, timeout: Duration, quota: Quota) -> Result<Rep
     let mut way = open(&told, pairs(target.choice), &asker)?;
     let mut notes = way.notes();
     if target.choice == Choice::Auto && way.pair == Pair::TCP && way.lacks(Via::Kernel) {
-        notes.push("it has no kernel responder: READs over TCP wake its agent ([kernel] devices in its agent.toml names the devices to answer on)".into());
+        notes.push(
+            "it has no kernel responder: READs over TCP wake its agent ([kernel] devices in its agent.toml names the \
+             devices to answer on)"
+                .into(),
+        );
     }
     let (pair, address, began) = (way.pair, way.address, Instant::now());
     let mut session = way.session(Limits::default());

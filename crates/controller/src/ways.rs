@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which ways to a host will do, and which of them were of no use a while ago and are left out. Decisions only; times are given. [`onlooker_transport::open::pick`] decides
-//! between those that the host offers.
+//! Which ways to a host a target accepts, and which of them failed a short time ago and are left out. Decisions only;
+//! times are given. [`onlooker_transport::open::pick`] chooses among those that the host offers.
 
 use onlooker_reader::{Pair, Via};
 

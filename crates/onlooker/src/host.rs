@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A host given by the user, and the connection to it: bootstrap, way, session; made again when the host's agent was restarted.
+//! A host given by the user, and the connection to it: bootstrap, way, session. All three are made again after the
+//! host's agent was restarted.
 
 use crate::token::SourceError;
 use onlooker_bootstrap::{DEFAULT_PORT, Token};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can go wrong with a host before READs can be sent to it: what it says, or does not. Requesters have errors of their own.
+//! What can go wrong with a host before READs can be sent to it: what it says, or does not. Requesters have errors of
+//! their own.
 
 use onlooker_bootstrap::{Failure, Fingerprint};
 use std::io;

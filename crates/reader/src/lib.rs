@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reading one watched host: everything but the sending of READs.
 //!
-//! [`bootstrap`] asks a host's agent where its control region is. A [`Session`] then follows the directory, the schemas and the regions without any I/O of its own: it says
-//! which READs it wants and takes what came of them, and gives [`Frame`]s of checked blocks. [`clock`] relates the host's clock to ours.
+//! [`bootstrap`] asks a host's agent where its control region is. A [`Session`] then follows the directory, the schemas
+//! and the regions without any I/O of its own: it says which READs it wants, takes what came of them, and gives
+//! [`Frame`]s of checked blocks. [`clock`] relates the host's clock to ours.
 //!
-//! Who sends the READs is behind the trait [`Requester`]. The trait is defined here, and the requesters (crate `transport`) implement it: so the arrow runs from `transport`
-//! to this crate. A session needs only the vocabulary of a READ ([`Read`], [`Outcome`], [`Broken`]), not sockets or devices, and can be run against a simulated network; a
-//! requester needs what a host has said ([`bootstrap::Bootstrapped`], [`Error`]) to be made. The other way round this vocabulary would need a third crate. What needs both, the
-//! one way to a host, is `onlooker_transport::open`.
+//! [`Requester`] is the interface of whatever sends the READs. It is defined here and implemented by the crate
+//! `transport`, so the arrow runs from `transport` to this crate. A session needs only the words of a READ ([`Read`],
+//! [`Outcome`], [`Broken`]), no sockets or devices, and can run against a simulated network. A requester needs what the
+//! host has said ([`bootstrap::Bootstrapped`], [`Error`]) to connect. If the arrow ran the other way, these words would
+//! need a third crate. `onlooker_transport::open` needs both and makes the one way to a host.
 //!
-//! Invariants: nothing that a host answers makes any of this panic, loop, or allocate beyond the limits given; a block is checked once, before anybody sees it.
+//! Invariants: nothing that a host answers makes any of this panic, loop, or allocate beyond the limits given; a block
+//! is checked once, before anybody sees it.
 #![forbid(unsafe_code)]
 
 pub mod bootstrap;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Verdicts on a region's copied blocks. Each block is checked once, and only checked blocks are decoded.
+//! Verdicts on a region's copied blocks: each block is checked once, and only checked blocks are decoded.
 //!
-//! [`Verdicts::take`] checks the blocks that a READ has brought: what must hold depends on the kind of their group. Whoever keeps the blocks keeps the verdicts beside them.
-//! [`Verdicts::on`] joins the two to a [`Checked`], which is all that [`crate::columns`] decodes: there is no way to values that passes over the check, or repeats it.
+//! [`Verdicts::take`] checks the blocks that a READ has brought. What must hold depends on the kind of their group. The
+//! reader keeps the verdicts beside the blocks. [`Verdicts::on`] joins the two to a [`Checked`], and [`crate::columns`]
+//! decodes nothing else: it has no check of its own.
 //!
-//! A computed group may have a published twin (docs/format/schema.md). Then the host lacks nothing as long as one of the two is whole: blocks of the computed one that were
-//! refused are not missed, and of both groups one alone gives values.
+//! A computed group may have a published twin (docs/format/schema.md). Then one whole group of the two is enough:
+//! refused blocks of the computed one are not missed, and only one of the two gives values.
 //!
-//! Cost: about 60 ns for a block with a guard, one comparison for a plain one. While all blocks are accepted nothing is allocated.
+//! Cost: about 60 ns for a block with a guard, one comparison for a plain one. While all blocks are accepted nothing is
+//! allocated.
 
 use crate::block::{Block, GUARDED_TIME, Identity, check_plain};
 use crate::guard::{self, Reject};
@@ -33,7 +35,8 @@ pub struct ShortFrame {
     pub got: usize,
 }
 
-/// What was found of a region's blocks. They are held by who has read them, and must not change without [`Verdicts::take`].
+/// What was found of a region's blocks. Whoever has read the blocks holds them, and tells [`Verdicts::take`] of each
+/// block that was read again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdicts {
     /// Refused blocks whose values are missed, in order.
@@ -56,7 +59,8 @@ impl Verdicts {
         Ok(verdicts)
     }
 
-    /// Checks the blocks for whose numbers `is_read` says that they have just been read; what was found of the others stands. `first`: the identity of block 0.
+    /// Checks the blocks that have just been read (`is_read`, by number). The verdicts on all others stand. `first` is
+    /// the identity of block 0.
     ///
     /// # Panics
     /// If there are fewer blocks than the schema needs.
@@ -141,7 +145,8 @@ impl<'a> CheckedGroup<'a> {
         self.blocks
     }
 
-    /// One of its blocks with the acquisition time, CLOCK_BOOTTIME ns, which plain and foreign blocks do not have; `None` if it was refused.
+    /// One of its blocks, with its acquisition time (CLOCK_BOOTTIME, ns) if blocks of this kind have one. `None`: it
+    /// was refused.
     pub(crate) fn accepted(&self, number: usize) -> Option<(&'a Block, Option<u64>)> {
         let block = &self.blocks[number];
         let time_ns = || has_guard(self.group.kind).then(|| block.0[GUARDED_TIME]);
@@ -181,8 +186,10 @@ mod tests {
     const ME: Identity = Identity { region: 4, generation: 9, index: 0 };
     const TWINS: &str = r#"{"name":"t","groups":[
         {"kind":"plain","blocks":1,"fields":[{"name":"a_total","metric":"counter","type":"u64"}]},
-        {"kind":"guarded","blocks":2,"acquisition":"published","twin_of":2,"fields":[{"name":"b","metric":"gauge","type":"u64"}]},
-        {"kind":"computed","blocks":2,"acquisition":"computed","fields":[{"name":"b","metric":"gauge","type":"u64"}]}]}"#;
+        {"kind":"guarded","blocks":2,"acquisition":"published","twin_of":2,
+         "fields":[{"name":"b","metric":"gauge","type":"u64"}]},
+        {"kind":"computed","blocks":2,"acquisition":"computed",
+         "fields":[{"name":"b","metric":"gauge","type":"u64"}]}]}"#;
 
     /// The blocks of [`TWINS`], good ones.
     fn good() -> Vec<Block> {

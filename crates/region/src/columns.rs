@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From checked blocks to values.
 //!
-//! [`Checked::decode`] walks the schema and calls back once per value of the accepted blocks. It checks nothing: [`crate::checked`] has done that. Cost: a few ns per value;
-//! one allocation per group, and one for each text and histogram.
+//! [`Checked::decode`] walks the schema and calls back once per value of the accepted blocks. It checks nothing:
+//! [`crate::checked`] has done that. Cost: a few ns per value; one allocation per group, and one for each text and
+//! histogram.
 
 use crate::block::{Block, Identity, guarded_place, plain_place};
 use crate::checked::{Checked, CheckedGroup, Refused, ShortFrame, Verdicts};
@@ -124,7 +125,8 @@ impl Plan {
         &self.schema
     }
 
-    /// Checks the blocks of one region and decodes them, for callers that look at a frame once. Returns the blocks that were not accepted and are missed.
+    /// Checks the blocks of one region and decodes them, for callers that keep neither. Returns the blocks that were
+    /// not accepted and are missed.
     ///
     /// # Errors
     /// [`ShortFrame`]; surplus blocks are ignored.
@@ -141,7 +143,8 @@ impl Plan {
 }
 
 impl<'a> Checked<'a> {
-    /// Hands every value of the accepted blocks to `sink`. Of a computed group and its published twin only one is given: the computed one if all of it was accepted.
+    /// Hands every value of the accepted blocks to `sink`. Of a computed group and its published twin only one is
+    /// given: the computed one if all of it was accepted.
     pub fn decode(self, mut sink: impl FnMut(Sample<'a>)) {
         for checked in self.groups() {
             match checked.group.kind {
@@ -260,6 +263,7 @@ fn narrow(kind: Type, bytes: [u8; 8]) -> Value {
 mod tests {
     use super::*;
     use crate::block::PLAIN_IDENTITY;
+    use crate::guard::{self, Reject};
     use crate::limits::BLOCK_WORDS;
     use crate::sync::AtomicU64;
     use crate::table::{KeyValue, Table, pack_key};

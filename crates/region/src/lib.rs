@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Format v1: the memory that Onlooker reads.
 //!
-//! What the bytes mean is fixed by `docs/format/`; this crate is its Rust side. Programs and agents write (`guard`, `table`,
-//! `control::ControlWriter`), responders copy ([`map`]), readers check ([`guard::check`], [`checked`]) and decode ([`control::Directory`], [`columns`]).
-//! A reader never holds a reference into foreign memory: it copies whole blocks first, then checks, then decodes.
+//! What the bytes mean is fixed by `docs/format/`; this crate is its Rust side. Programs and agents write (`guard`,
+//! `table`, `control::ControlWriter`), responders copy ([`map`]), readers check ([`guard::check`], [`checked`]) and
+//! decode ([`control::Directory`], [`columns`]). A reader never holds a reference into foreign memory: it copies whole
+//! blocks first, then checks, then decodes.
 //!
 //! No I/O except in [`map`], which is also the only module with unsafe code.
 #![deny(unsafe_code)]

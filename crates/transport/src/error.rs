@@ -66,14 +66,15 @@ pub(crate) fn sentence<'a>(errors: impl IntoIterator<Item = &'a Error>) -> Strin
 }
 
 impl Error {
-    /// The host has no such responder, or this machine no RDMA device that leads there: nothing is wrong with that as long as there is another way.
+    /// The host has no such responder, or this machine no RDMA device that leads there: nothing is wrong with that as
+    /// long as there is another way.
     #[must_use]
     pub fn is_absence(&self) -> bool {
-        match self {
-            #[cfg(any(test, feature = "verbs"))]
-            Self::Device(onlooker_verbs::Error::NoDevice { .. } | onlooker_verbs::Error::NoLibrary(_)) => true,
-            _ => self.is_not_offered(),
+        #[cfg(any(test, feature = "verbs"))]
+        if let Self::Device(onlooker_verbs::Error::NoDevice { .. } | onlooker_verbs::Error::NoLibrary(_)) = self {
+            return true;
         }
+        self.is_not_offered()
     }
 
     /// The host has no such responder.
@@ -81,7 +82,8 @@ impl Error {
         matches!(self, Self::Host(HostError::NoResponder { .. }))
     }
 
-    /// Of several ways that were tried, in this order. What the host does not offer is told only where it offers nothing.
+    /// Of several ways that were tried, in this order. What the host does not offer is told only where it offers
+    /// nothing.
     ///
     /// # Panics
     /// Without any.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requesters: who sends READs to a watched host.
 //!
-//! [`Requester`](onlooker_reader::Requester) is the interface; the crate `reader` defines it, and this one implements it. [`tcp`] sends READs over a TCP stream, [`soft`] over
-//! UDP, [`packet`] from a machine without an RDMA device to one that has one, `verbs` over RDMA devices. `open` makes the one way to a host of them. The last two are behind
-//! the feature `verbs`, which brings libibverbs.
+//! [`Requester`](onlooker_reader::Requester) is the interface; the crate `reader` defines it, and this one implements
+//! it. [`tcp`] sends READs over a TCP stream, [`soft`] over UDP, [`packet`] from a machine without an RDMA device to
+//! one that has one, `verbs` over RDMA devices. `open` makes the one way to a host of them. The last two are behind the
+//! feature `verbs`, which brings libibverbs.
 //!
-//! Invariants: what a host answers can make none of this panic, loop or allocate beyond the limits given; a READ that was submitted completes exactly
-//! once; no answer is written to memory after its READ has completed.
+//! Invariants: what a host answers can make none of this panic, loop or allocate beyond the limits given; a READ that
+//! was submitted completes exactly once; no answer is written to memory after its READ has completed.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When a host is asked for its clock again.
 //!
-//! What a bootstrap says of it is worth less by a millisecond each second ([`onlooker_reader::clock::Relation::error_ns`]). Blocks that the agent has computed at a READ say it anew each time; where there
-//! are none (over TCP, out of memory that a timer writes) the host is bootstrapped again, for its clock only. When: [`onlooker_reader::clock::Wear`].
+//! What a bootstrap says of it is worth less by a millisecond each second
+//! ([`onlooker_reader::clock::Relation::error_ns`]). Blocks that the agent has computed at a READ say it anew each
+//! time; where there are none (over TCP, out of memory that a timer writes) the host is bootstrapped again, for its
+//! clock only. When: [`onlooker_reader::clock::Wear`].
 
 use onlooker_region::schema::Acquisition;
 use onlooker_reader::Session;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One thread that reads all hosts, each at its pace.
 //!
-//! [`onlooker_flow::Schedule`] says whose reading begins; a host's [`onlooker_reader::Session`] says which READs it wants; RDMA devices, soft requesters (of either one for
-//! each of our addresses) and TCP connections carry them. The thread sleeps in epoll until an answer, a timer, or the connector has something for it.
+//! [`onlooker_flow::Schedule`] says whose reading begins; a host's [`onlooker_reader::Session`] says which READs it
+//! wants; RDMA devices, soft requesters (of either one for each of our addresses) and TCP connections carry them. The
+//! thread sleeps in epoll until an answer, a timer, or the connector has something for it.
 //!
 //! What it has read goes to the processor's thread. Owned by its thread; orders come through [`Orders`]. Cost: two system calls a batch of 64 READs and one epoll a turn; no allocation a READ.
 

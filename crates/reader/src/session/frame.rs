@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One region as a cycle found it: its blocks, and what their check has found. Nobody behind the session checks a block again.
+//! One region as a cycle found it: its blocks, and what their check has found. Nobody behind the session checks a block
+//! again.
 
 use crate::Outcome;
 use onlooker_region::Block;

@@ -5,8 +5,8 @@ use crate::{Read, Via};
 use onlooker_bootstrap::Answer;
 use onlooker_region::control::{RegionEntry, SchemaEntry};
 
-/// The READ of a host's header through `via`, into block 0 of the caller's memory: to knock with, and to measure by. Through an RDMA device the answer is the one with the
-/// host's queue pair.
+/// A READ of a host's header through `via`, into block 0 of the caller's memory: to knock with, and to measure by.
+/// Through an RDMA device, `answer` is the one with the host's queue pair.
 #[must_use]
 pub fn header_read(answer: &Answer, via: Via, id: u64, deadline_ns: u64) -> Read {
     let rkey = Keys::new(answer, via).control();

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reading all regions of one host, without I/O: from a bootstrap answer to frames.
 //!
-//! A [`Session`] says which READs it wants and takes their completions; it follows the control region ([`onlooker_region::control::Directory`]), fetches schemas (kept by
-//! id), reads the regions' blocks and checks them. One cycle: header, changed entry blocks, new schemas, regions; each step is one batch. What is torn or busy is read again
-//! a few times; a region that has become another one sends the cycle back to the header.
+//! A [`Session`] says which READs it wants and takes their completions; it follows the control region
+//! ([`onlooker_region::control::Directory`]), fetches schemas (kept by id), reads the regions' blocks and checks them.
+//! One cycle: header, changed entry blocks, new schemas, regions; each step is one batch. What is torn or busy is read
+//! again a few times; a region that has become another one sends the cycle back to the header.
 //!
-//! If the host's RDMA device keeps a copy of the directory in our memory ([`Session::mirror`]), the session takes header, entries and schemas from that copy and sends READs
-//! only for regions. A damaged or late copy is ignored.
+//! If the host's RDMA device keeps a copy of the directory in our memory ([`Session::mirror`]), the session takes
+//! header, entries and schemas from that copy and sends READs only for regions. A damaged or late copy is ignored.
 //!
-//! The host is not trusted: tries, rounds, bytes and schema text are bounded by [`Limits`], whatever it answers. Every retry and refusal is counted with its reason. Cost
-//! beyond the READs: one check per block that was read, one parse per new schema.
+//! The host is not trusted: tries, rounds, bytes and schema text are bounded by [`Limits`], whatever it answers. Every
+//! retry and refusal is counted with its reason. Cost beyond the READs: one check per block that was read, one parse
+//! per new schema.
 
 mod cycle;
 mod fetch;

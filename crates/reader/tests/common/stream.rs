@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connections of hosts in memory: whatever a test serves on a loopback port, each connection in a thread of its own, and the TCP responder.
+//! Connections of hosts in memory: whatever a test serves on a loopback port, each connection in a thread of its own,
+//! and the TCP responder.
 
 use super::memory::Memory;
 use onlooker_wire::tcp_read::{self, Request as ReadRequest, encode_item_header};

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The one way to a host: which of the ways that it offers is taken, and why not another.
+//! The one way to a host: which of the ways that the host offers is taken, and why not another.
 //!
-//! A caller lists the [`Pair`]s that it would read by, the best first; a list of one is insisted on. [`open()`] tries them in turn, blocking, and gives the first that
-//! answers. The controller must not block and leaves ways out for a while: it takes the same decision with [`pick`], and makes its ways by the same steps ([`Asker`],
-//! [`connect_tcp`], [`kernel_flow`]) on its threads.
+//! A caller lists the [`Pair`]s that it accepts, the best first. [`open()`] tries them in turn, blocking, and returns
+//! the first that answers. The controller cannot block, and skips ways that failed a short time ago. It decides with
+//! [`pick`] and makes its ways with the same steps ([`Asker`], [`connect_tcp`], [`kernel_flow`]) on its own threads.
 //!
-//! A way to a device or a kernel responder is open once a first READ was answered: what is silent is told from what is slow. One over TCP is open once it is connected.
-//! [`open()`] takes at most the asker's timeout for each way that needs a question or a connection, and [`PATIENCE`] for each that keeps silent.
+//! A way to a device or a kernel responder counts as open once a first READ was answered, so that a silent responder is
+//! told apart from a slow one. A way over TCP is open once it is connected. [`open()`] takes at most the asker's
+//! timeout for each question or connection, and [`PATIENCE`] for each responder that keeps silent.
 
 use crate::error::sentence;
 use crate::soft::{self, FlowConfig, SoftRequester};
@@ -27,7 +28,8 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// How long a device or a kernel responder may take for its first answer: a soft requester asks a dozen times meanwhile, a device twice.
+/// How long a device or a kernel responder may take for its first answer: a soft requester asks a dozen times
+/// meanwhile, a device twice.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Who asks a host's agent, and how patiently.
@@ -71,8 +73,9 @@ impl Asker<'_> {
     }
 }
 
-/// The pair to try now: the first that is offered, from the first one of `first` on. Behind the last one comes what was left out before it, the nearest first. Where nothing
-/// is offered it is the last of the list, whose error says what there is; a list of one is insisted on.
+/// The pair to try now: the first that the host offers, starting at the first pair through `first`. If none of those is
+/// offered, the pairs before it are looked at, the nearest first. If the host offers none at all, the last pair is
+/// returned: its error says what the host has. So a list of one always gives that one.
 ///
 /// # Panics
 /// If the list is empty.
@@ -210,7 +213,7 @@ fn open_one(told: &Bootstrapped, pair: Pair, asker: &Asker) -> Result<Way, Error
     }
 }
 
-/// By which hosts know the queue pairs of this process's open ways: one is taken away when this process comes again.
+/// The id by which a host knows this process: when the process comes again, the host takes its earlier queue pair away.
 fn reader_id() -> Result<Id, packet::Error> {
     static ID: OnceLock<Id> = OnceLock::new();
     let id = ID.get().copied().map_or_else(packet::reader_id, Ok)?;

@@ -75,7 +75,8 @@ fn what_a_host_has_and_cannot_be_read_by_is_told() {
     let (_host, told) = host(vec![away(KERNEL), away(VERBS)]);
     let way = try_open(&told, &AUTO).unwrap();
     assert!(way.pair == Pair::TCP && !way.lacks(Via::Kernel));
-    let [note] = &way.notes()[..] else { panic!("{:?}", way.notes()) };
+    let notes = way.notes();
+    let [note] = &notes[..] else { panic!("{notes:?}") };
     assert_eq!(note.matches("it is away").count(), 2, "{note}");
     assert!(note.ends_with("Reading over TCP instead, which wakes the host's agent"), "{note}");
 }

@@ -29,8 +29,8 @@ pub fn reader_id() -> Result<Id, Error> {
 /// its answer, returned, is the one that holds.
 ///
 /// # Errors
-/// [`crate::Error::Host`]: the host has no such responder, what `ask` says, or the host has no queue pair for it; [`crate::Error::Packet`]: nothing was asked, but for
-/// [`Error::Family`].
+/// [`crate::Error::Host`]: the host has no such responder, what `ask` says, or the host has no queue pair for it;
+/// [`crate::Error::Packet`]: nothing was asked, but for [`Error::Family`].
 pub fn connect(
     told: &Bootstrapped,
     reader_id: Id,

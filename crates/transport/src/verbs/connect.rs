@@ -92,7 +92,8 @@ impl Unconnected {
 /// answer, returned, is the one that holds.
 ///
 /// # Errors
-/// [`Error::Host`]: the host has no such responder and was not asked, or what `ask` says; [`Error::Device`]; as [`Unconnected::connect`].
+/// [`Error::Host`]: the host has no such responder and was not asked, or what `ask` says; [`Error::Device`]; as
+/// [`Unconnected::connect`].
 pub fn connect(
     told: &Bootstrapped,
     reader_id: Id,

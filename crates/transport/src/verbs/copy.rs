@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Memory of this machine that the host's device writes its control region to (docs/format/bootstrap.md, Copies of the directory).
 //!
-//! It is registered for WRITEs for as long as its queue pair can be written to, or a WRITE would end that: who owns the queue pair has the memory, too, and drops it
-//! afterwards ([`super::Flows::add_with_copy`]). A session that has it as well ([`onlooker_reader::Session::mirror`]) may outlive both.
+//! It is registered for WRITEs for as long as its queue pair can be written to, or a WRITE would end that: who owns the
+//! queue pair has the memory, too, and drops it afterwards ([`super::Flows::add_with_copy`]). A session that has it as
+//! well ([`onlooker_reader::Session::mirror`]) may outlive both.
 
 use onlooker_bootstrap::{Control, ControlCopy, Responder};
 use onlooker_reader::Mirror;

@@ -134,7 +134,8 @@ impl<P: Port> Flows<P> {
         Some(flow)
     }
 
-    /// For [`Session::mirror`](onlooker_reader::Session::mirror), where the flow's host writes its directory to this machine.
+    /// For [`Session::mirror`](onlooker_reader::Session::mirror), where the flow's host writes its directory to this
+    /// machine.
     #[must_use]
     pub fn mirror(&self, flow: Flow) -> Option<Box<dyn Mirror + Send>> {
         self.copies.get(&flow).map(|copy| Box::new(copy.clone()) as Box<dyn Mirror + Send>)
@@ -193,7 +194,8 @@ impl<P: Port> Flows<P> {
         }
     }
 
-    /// [`onlooker_reader::Requester::poll`] for all flows. That one of them has broken is no error here: ask [`Flows::broken`].
+    /// [`onlooker_reader::Requester::poll`] for all flows. That one of them has broken is no error here: ask
+    /// [`Flows::broken`].
     ///
     /// # Errors
     /// All have broken, and the port is of no use any more.

@@ -29,7 +29,8 @@ impl Unconnected {
     /// connected pair has that.
     ///
     /// # Errors
-    /// [`Error::Host`]: the host has none that answers devices; [`Error::Device`]: the device refuses, or its packets do not carry a block.
+    /// [`Error::Host`]: the host has none that answers devices; [`Error::Device`]: the device refuses, or its packets
+    /// do not carry a block.
     pub fn for_kernel(card: &Card, told: &Bootstrapped) -> Result<Self, Error> {
         let mtu_bytes = card.mtu_bytes();
         let max_read_blocks = max_read_blocks(told, mtu_bytes)?.ok_or_else(|| onlooker_verbs::Error::Limit {
@@ -59,7 +60,8 @@ impl Unconnected {
 /// A requester to the kernel responder of the host that gave `told`, by the device of the address that led there. The session over it is one of [`Via::Kernel`].
 ///
 /// # Errors
-/// [`Error::Host`]: the host has none that answers devices; [`Error::Device`]: nor can this machine ask it; [`Error::Connect`].
+/// [`Error::Host`]: the host has none that answers devices; [`Error::Device`]: nor can this machine ask it;
+/// [`Error::Connect`].
 pub fn connect_kernel(told: &Bootstrapped) -> Result<VerbsRequester, Error> {
     answering(told)?;
     let card = open(told.local, 1)?;
