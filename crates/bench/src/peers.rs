@@ -7,7 +7,7 @@ use crate::machine::WATCHED_CORE;
 use crate::world::{ASKING, WATCHED, World};
 use anyhow::{Context, Result, bail};
 use onlooker_bootstrap::Token;
-use onlooker_transport::bootstrap::{Bootstrapped, bootstrap};
+use onlooker_reader::bootstrap::{Bootstrapped, bootstrap};
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use onlooker_settings::Mistake;
 use onlooker_settings::units::{Size, Span};
+use onlooker_reader::Limits;
 use onlooker_targets::config::{Discovery, Entry, EntryError, TOO_SHORT, check_entries, is_too_short};
 use onlooker_targets::{Joining, Target};
-use onlooker_transport::reader::Limits;
 use serde::{Deserialize, Serialize};
 
 use crate::{engine, fleet};

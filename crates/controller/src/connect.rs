@@ -17,13 +17,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use onlooker_bootstrap::{Id, VerbsRequest};
+use onlooker_reader::bootstrap::{Bootstrapped, Parting, resolve};
+use onlooker_reader::{Error as HostError, Via};
 use onlooker_targets::{Choice, Target};
-use onlooker_transport::bootstrap::{Bootstrapped, Parting, bootstrap, bootstrap_with, resolve};
+use onlooker_transport::Error;
+use onlooker_transport::open::{Asker, connect_tcp, pick};
 use onlooker_transport::tcp::TcpRequester;
 use onlooker_transport::verbs::{self, Card, CardPair, DirectoryCopy, Unconnected};
-use onlooker_transport::{Error, Via};
 
-use crate::ways::way;
+use crate::ways::pairs;
+
+/// Name and version told to agents.
+pub(crate) const READER: &str = concat!("onlooker controller ", env!("CARGO_PKG_VERSION"));
 
 /// What carries a host's READs.
 pub enum Way {
@@ -267,12 +272,9 @@ impl Connector {
         };
         let thread = thread::Builder::new().name("open-device".into()).spawn(open);
         if let Err(source) = thread {
-            let error = Error::System {
-                peer: local.to_string(),
-                operation: "starting a thread to open its RDMA device",
-                source,
-            };
-            let _ = self.answer.send(Answer::Device(local, Err(error)));
+            let operation = "starting a thread to open its RDMA device";
+            let error = HostError::System { peer: local.to_string(), operation, source };
+            let _ = self.answer.send(Answer::Device(local, Err(error.into())));
             (self.wake)()();
         }
     }
@@ -337,7 +339,7 @@ impl Work {
                 Done::Ended
             }
             Self::Clock(id, target, peer) => {
-                let told = bootstrap(&[peer], &target.token, crate::engine::READER, limit);
+                let told = asker(&target, limit).ask(&[peer]);
                 told.map_or(Done::Nothing, |told| Done::Answer(Answer::Clock(id, Box::new(told)), None))
             }
             Self::Host(mut job) => {
@@ -363,7 +365,10 @@ impl Job {
     fn step(&mut self, limit: Duration, is_last: bool) -> Result<Step, Error> {
         let target = &*self.target;
         match &mut self.task {
-            Task::Ask { first } => go_on(target, ask(target, limit)?, *first, true, limit),
+            Task::Ask { first } => {
+                let told = asker(target, limit).ask(&resolve(&target.host, target.port)?)?;
+                go_on(target, told, *first, true, limit)
+            }
             Task::Rest { told, first } => go_on(target, (**told).clone(), *first, false, limit),
             Task::Pair { told, pair, request, first } => {
                 // From here on the host may have one for it, whatever it answers.
@@ -375,7 +380,7 @@ impl Job {
                     }
                     Err(error) => error,
                 };
-                let is_slow = matches!(error, Error::Timeout { .. });
+                let is_slow = matches!(error, Error::Host(HostError::Timeout { .. }));
                 if target.choice != Choice::Auto || (is_slow && !is_last) {
                     return Err(error);
                 }
@@ -390,23 +395,13 @@ impl Job {
 }
 
 /// Ends the queue pair that a target has for this request.
-pub(crate) fn parting(target: &Target, told: &Bootstrapped, request: &VerbsRequest) -> Parting {
-    Parting::new(told.peer, &target.token, crate::engine::READER, request)
+fn parting(target: &Target, told: &Bootstrapped, request: &VerbsRequest) -> Parting {
+    Parting::new(told.peer, &target.token, READER, request)
 }
 
-/// Bootstraps a target.
-pub(crate) fn ask(target: &Target, timeout: Duration) -> Result<Bootstrapped, Error> {
-    bootstrap(&resolve(&target.host, target.port)?, &target.token, crate::engine::READER, timeout)
-}
-
-/// As [`ask`] at the address that gave `told`, with a queue pair's end of ours.
-pub(crate) fn ask_for_pair(
-    target: &Target,
-    told: &Bootstrapped,
-    request: VerbsRequest,
-    timeout: Duration,
-) -> Result<Bootstrapped, Error> {
-    bootstrap_with(&[told.peer], &target.token, crate::engine::READER, Some(request), timeout)
+/// Who asks a target's agent.
+pub(crate) fn asker(target: &Target, timeout: Duration) -> Asker<'_> {
+    Asker { token: &target.token, reader: READER, timeout }
 }
 
 fn connect(
@@ -417,23 +412,17 @@ fn connect(
     timeout: Duration,
 ) -> Result<Connected, Error> {
     // The queue pair is of the device that the first one led to.
-    let told = Bootstrapped { local: told.local, ..ask_for_pair(target, told, request, timeout)? };
-    let pair = pair.take().ok_or_else(|| Error::NoQueuePair { peer: told.peer.to_string() })?;
+    let told = Bootstrapped { local: told.local, ..asker(target, timeout).ask_for_pair(told, request)? };
+    let pair = pair.take().ok_or_else(|| HostError::NoQueuePair { peer: told.peer.to_string() })?;
     let copy = pair.copy();
     let pair = pair.connect(&told)?;
     Ok(Connected { told, way: Way::Verbs(Box::new(pair), copy), instead: None, parting: None })
 }
 
-/// This machine has no device that leads there, and nothing is wrong with that.
-pub(crate) fn is_no_device(error: &Error) -> bool {
-    use onlooker_verbs::Error::{NoDevice, NoLibrary};
-    matches!(error, Error::Device(NoDevice { .. } | NoLibrary(_)))
-}
-
 /// With what a host has told. `has_device`: this machine may have a device that leads there.
 fn go_on(target: &Target, told: Bootstrapped, first: Via, has_device: bool, timeout: Duration) -> Result<Step, Error> {
     let is_offered = |via| (has_device || via != Via::Verbs) && told.responder(via).is_ok();
-    let way = match way(target.choice, first, is_offered) {
+    let way = match pick(pairs(target.choice), first, |pair| is_offered(pair.via)).via {
         Via::Verbs => {
             told.responder(Via::Verbs)?;
             return Ok(Step::Told(Box::new(told)));
@@ -442,11 +431,7 @@ fn go_on(target: &Target, told: Bootstrapped, first: Via, has_device: bool, time
             told.responder(Via::Kernel)?;
             Way::Kernel
         }
-        Via::Tcp => {
-            let (responder, address) = told.responder(Via::Tcp)?;
-            let max_read_blocks = told.answer.max_read_blocks(responder);
-            Way::Tcp(Box::new(TcpRequester::connect(address, max_read_blocks, timeout)?))
-        }
+        Via::Tcp => Way::Tcp(Box::new(connect_tcp(&told, timeout)?.0)),
     };
     Ok(Step::Linked(Box::new(Connected { told, way, instead: None, parting: None })))
 }
@@ -455,7 +440,7 @@ fn go_on(target: &Target, told: Bootstrapped, first: Via, has_device: bool, time
 mod tests {
     use super::*;
     use onlooker_bootstrap::{Answer as Told, Control, KERNEL, Responder, Secret, TCP, Token, VERBS};
-    use onlooker_transport::clock::{Moment, Relation};
+    use onlooker_reader::clock::{Moment, Relation};
     use std::net::TcpListener;
 
     fn target(port: u16, choice: Choice) -> Arc<Target> {
@@ -513,11 +498,11 @@ mod tests {
         assert!(is_kernels(go_on(Choice::Kernel, &[KERNEL, VERBS], true)));
         assert!(is_pairs(go_on(Choice::Verbs, &[KERNEL, VERBS], true)));
         let missing = go_on(Choice::Verbs, &[TCP, KERNEL], true).err().unwrap();
-        assert!(matches!(missing, Error::NoResponder { wanted: VERBS, .. }), "{missing}");
+        assert!(matches!(missing, Error::Host(HostError::NoResponder { wanted: VERBS, .. })), "{missing}");
         let away = go_on(Choice::Verbs, &[TCP, KERNEL, "verbs!"], true).err().unwrap();
-        assert!(matches!(away, Error::Problem { kind: VERBS, .. }), "{away}");
+        assert!(matches!(away, Error::Host(HostError::Problem { kind: VERBS, .. })), "{away}");
         let nothing = go_on(Choice::Auto, &[VERBS], false).err().unwrap();
-        assert!(matches!(nothing, Error::NoResponder { wanted: TCP, .. }), "{nothing}");
+        assert!(matches!(nothing, Error::Host(HostError::NoResponder { wanted: TCP, .. })), "{nothing}");
     }
 
     #[test]
@@ -535,9 +520,9 @@ mod tests {
         assert_eq!(asked, local);
         assert!(matches!(error, Error::Device(_)), "{error}");
         let no_device = onlooker_verbs::Error::NoDevice { address: local, there: "none".into() };
-        assert!(is_no_device(&no_device.into()));
+        assert!(Error::from(no_device).is_absence());
         let full = onlooker_verbs::Error::Limit { device: "rxe0".into(), what: "queue pairs", wanted: 2, limit: 1 };
-        assert!(!is_no_device(&full.into()));
+        assert!(!Error::from(full).is_absence());
     }
 
     #[test]

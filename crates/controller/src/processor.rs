@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 
+use onlooker_reader::Frames;
 use onlooker_targets::Target;
-use onlooker_transport::reader::Frames;
 
 use crate::sink::{Gap, Reading, Sink, State};
 
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
     use onlooker_targets::Choice;
     use onlooker_bootstrap::{Secret, Token};
-    use onlooker_transport::clock::{Moment, Relation};
+    use onlooker_reader::clock::{Moment, Relation};
     use std::collections::BTreeMap;
     use std::sync::mpsc::{Sender, channel};
     use std::time::Duration;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use onlooker_store::{Recovery, StoreError};
+use onlooker_reader::clock::Moment;
 use onlooker_targets::{Book, Change, JoinedError, Say};
-use onlooker_transport::clock::Moment;
 use rustix::process::{Resource, getrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;

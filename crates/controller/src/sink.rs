@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use onlooker_transport::Pair;
-use onlooker_transport::clock::Relation;
-use onlooker_transport::reader::{Counters, Frames};
+use onlooker_reader::{Counters, Frames, Pair};
+use onlooker_reader::clock::Relation;
 
 use onlooker_targets::Target;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which way a host is read: what it offers, what was asked for, and what was of no use a while ago. Decisions only; times are given.
+//! Which ways to a host a target accepts, and which of them failed a short time ago and are left out. Decisions only;
+//! times are given. [`onlooker_transport::open::pick`] chooses among those that the host offers.
 
-use onlooker_transport::Via;
+use onlooker_reader::{Pair, Via};
 
 use onlooker_targets::Choice;
 
@@ -14,19 +15,13 @@ const MAX_BREAKS: u32 = 3;
 /// Hosts whose pauses began together come back in so many groups.
 const GROUPS: u64 = 16;
 
-/// The way to try now, `first` and what follows it being tried first. Where nothing is offered it is TCP, whose error says what there is.
-pub(crate) fn way(choice: Choice, first: Via, is_offered: impl Fn(Via) -> bool) -> Via {
+/// Requesters and responders that will do, the best first.
+pub(crate) const fn pairs(choice: Choice) -> &'static [Pair] {
     match choice {
-        Choice::Verbs => Via::Verbs,
-        Choice::Kernel => Via::Kernel,
-        Choice::Tcp => Via::Tcp,
-        Choice::Auto => {
-            let from = Via::ALL.iter().position(|via| *via == first).unwrap_or(0);
-            // Behind the last one stands what was left out: better than nothing.
-            let (left_out, rest) = Via::ALL.split_at(from);
-            let mut order = rest.iter().chain(left_out.iter().rev()).copied();
-            order.find(|via| is_offered(*via)).unwrap_or(Via::Tcp)
-        }
+        Choice::Auto => &[Pair::VERBS_VERBS, Pair::SOFT_KERNEL, Pair::TCP],
+        Choice::Verbs => &[Pair::VERBS_VERBS],
+        Choice::Kernel => &[Pair::SOFT_KERNEL],
+        Choice::Tcp => &[Pair::TCP],
     }
 }
 
@@ -105,29 +100,6 @@ mod tests {
     use Via::{Kernel, Tcp, Verbs};
 
     const SECOND: u64 = 1_000_000_000;
-
-    #[test]
-    fn the_cheapest_that_is_offered_is_tried_first() {
-        let auto: [(&[Via], [Via; 3]); 8] = [
-            (&[Verbs, Kernel, Tcp], [Verbs, Kernel, Tcp]),
-            (&[Verbs, Kernel], [Verbs, Kernel, Kernel]),
-            (&[Verbs, Tcp], [Verbs, Tcp, Tcp]),
-            (&[Kernel, Tcp], [Kernel, Kernel, Tcp]),
-            (&[Verbs], [Verbs, Verbs, Verbs]),
-            (&[Kernel], [Kernel, Kernel, Kernel]),
-            (&[Tcp], [Tcp, Tcp, Tcp]),
-            (&[], [Tcp, Tcp, Tcp]),
-        ];
-        for (offered, expected) in auto {
-            let got = [Verbs, Kernel, Tcp].map(|first| way(Choice::Auto, first, |via| offered.contains(&via)));
-            assert_eq!(got, expected, "{offered:?}");
-        }
-        for (choice, via) in [(Choice::Verbs, Verbs), (Choice::Kernel, Kernel), (Choice::Tcp, Tcp)] {
-            for first in Via::ALL {
-                assert_eq!(way(choice, first, |_| false), via, "what was asked for never gives way");
-            }
-        }
-    }
 
     #[test]
     fn a_device_of_no_use_is_left_out_for_longer_each_time_and_not_for_ever() {

@@ -11,8 +11,8 @@ use onlooker_controller::engine::{Config, Orders};
 use onlooker_targets::{Choice, Target};
 use onlooker_controller::{Gap, Reading, Running, Sink, State};
 use onlooker_testbed::{Agent, PATIENCE, free_port, until};
-use onlooker_transport::Pair;
-use onlooker_transport::clock::Relation;
+use onlooker_reader::Pair;
+use onlooker_reader::clock::Relation;
 
 const INTERVAL: Duration = Duration::from_millis(20);
 

@@ -13,7 +13,7 @@ use onlooker_targets::{Choice, Target};
 use onlooker_controller::{Running, State};
 use onlooker_store::{Packed, TrackId};
 use onlooker_testbed::{Agent, until};
-use onlooker_transport::clock::Moment;
+use onlooker_reader::clock::Moment;
 
 /// Number, description, times of the rows.
 type Track = (TrackId, Packed, Vec<u64>);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One hostile host among honest ones: what it lists beyond its quota costs itself, and the others lose no row, no series and no time.
 
-#[path = "../../transport/tests/common/memory.rs"]
+#[path = "../../reader/tests/common/memory.rs"]
 #[allow(unreachable_pub, dead_code)]
 mod memory;
 
@@ -22,10 +22,9 @@ use onlooker_region::guard::commit;
 use onlooker_region::limits::FIRST_PROGRAM_REGION;
 use onlooker_store::{Description, Store};
 use onlooker_testbed::until;
-use onlooker_transport::clock::{Moment, Relation, steady_ns};
-use onlooker_transport::drive::read_host;
-use onlooker_transport::reader::{Frames, Limits, Session};
-use onlooker_transport::{Broken, Completion, Outcome, Read, Requester, Via};
+use onlooker_reader::clock::{Moment, Relation, steady_ns};
+use onlooker_reader::drive::read_host;
+use onlooker_reader::{Broken, Completion, Frames, Limits, Outcome, Read, Requester, Session, Via};
 use onlooker_wire::tcp_read;
 
 const NODE: &str = r#"{"name":"node","groups":[{"kind":"guarded","blocks":1,"fields":[

@@ -16,7 +16,7 @@ use onlooker_controller::keep::Keeper;
 use onlooker_targets::{Choice, Target};
 use onlooker_store::{Store, TrackId};
 use onlooker_testbed::{Agent, until};
-use onlooker_transport::clock::Moment;
+use onlooker_reader::clock::Moment;
 
 const INTERVAL: Duration = Duration::from_millis(20);
 const HOUR_NS: i64 = 3_600_000_000_000;

@@ -1,30 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A host given by the user, and the connection to it: bootstrap, requester, session; made anew when its agent was.
+//! A host given by the user, and the connection to it: bootstrap, way, session. All three are made again after the
+//! host's agent was restarted.
 
 use crate::token::SourceError;
-use onlooker_bootstrap::{DEFAULT_PORT, Id, Token};
-use onlooker_region::Block;
+use onlooker_bootstrap::{DEFAULT_PORT, Token};
+use onlooker_reader::bootstrap::{Bootstrapped, resolve};
+use onlooker_reader::clock::{Wear, steady_ns};
+use onlooker_reader::drive::{DriveError, read_host};
+use onlooker_reader::{Error as BootstrapError, Limits, Pair, ReadError, Session};
 use onlooker_targets::target::parse_address;
-use onlooker_transport::bootstrap::{Bootstrapped, Parting, bootstrap, bootstrap_with, resolve};
-use onlooker_transport::clock::{Wear, steady_ns};
-use onlooker_transport::drive::{DriveError, read_host, read_one};
-use onlooker_transport::reader::{Limits, Mirror, ReadError, Session};
-use onlooker_transport::soft::{self, FlowConfig, SoftRequester};
-use onlooker_transport::tcp::TcpRequester;
-use onlooker_transport::{Broken, Error, Outcome, Pair, Read, Requester, Via, packet, verbs};
-use onlooker_wire::ROCE_PORT;
+use onlooker_transport::Error;
+use onlooker_transport::open::{Asker, Way, open};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::str::FromStr;
-use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Bytes of a block.
-const BLOCK_BYTES: u32 = 1024;
-/// Longest answer of any kernel responder (docs/responder.md).
-const LARGEST_MAX_READ_BYTES: u32 = 8 * BLOCK_BYTES;
-/// How long a kernel responder may take for its first answer: the requester knocks a dozen times meanwhile.
-const PATIENCE_MS: u64 = 1_000;
 /// For a host's clock, between two readings: one that is too busy to answer keeps nobody longer.
 const CLOCK_TIMEOUT: Duration = Duration::from_millis(250);
 /// Name and version told to agents.
@@ -81,6 +72,24 @@ pub(crate) enum ByChoice {
     Soft,
 }
 
+impl Choice {
+    /// Requesters and responders that will do, the best first.
+    fn pairs(self, by: ByChoice) -> Result<&'static [Pair], HostError> {
+        let pairs: &[Pair] = match (self, by) {
+            (Self::Verbs, ByChoice::Auto) => &[Pair::VERBS_VERBS, Pair::SOFT_VERBS],
+            (Self::Verbs, ByChoice::Verbs) => &[Pair::VERBS_VERBS],
+            (Self::Verbs, ByChoice::Soft) => &[Pair::SOFT_VERBS],
+            (Self::Kernel, ByChoice::Verbs) => &[Pair::VERBS_KERNEL],
+            (Self::Kernel, _) => &[Pair::SOFT_KERNEL],
+            (Self::Auto | Self::Tcp, ByChoice::Verbs) => return Err(HostError::ByDevice),
+            (Self::Tcp, _) => &[Pair::TCP],
+            // Not the host's device: each run would leave it a queue pair.
+            (Self::Auto, _) => &[Pair::SOFT_KERNEL, Pair::TCP],
+        };
+        Ok(pairs)
+    }
+}
+
 /// Why a host could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HostError {
@@ -88,31 +97,18 @@ pub(crate) enum HostError {
     Transport(#[from] Error),
     #[error(transparent)]
     Token(#[from] SourceError),
-    #[error(transparent)]
-    Soft(#[from] soft::Error),
-    #[error("{0}: {1}")]
-    Knock(SocketAddr, Broken),
-    #[error("{responder}: {}", silence(*.responder, *.own))]
-    Silent { responder: SocketAddr, own: Option<IpAddr> },
     #[error("{target}: READs at {address} ({pair}): {source}")]
     Drive { target: Target, address: SocketAddr, pair: Pair, source: Box<DriveError> },
     #[error(
         "an RDMA device reads from a host's device or kernel responder: take --via verbs or --via kernel with --by verbs"
     )]
     ByDevice,
-    #[error("{device}; and without a device: {soft}")]
-    Neither { device: Box<HostError>, soft: Box<HostError> },
 }
 
-/// What stands behind silence, in the order of likelihood.
-fn silence(responder: SocketAddr, own: Option<IpAddr>) -> String {
-    let own = own.map_or_else(|| "this machine".to_owned(), |own| format!("this machine ({own})"));
-    format!(
-        "no answer from the kernel responder within {PATIENCE_MS} ms, and silence is its only refusal; check: [kernel] allow in the host's agent.toml is open for {own}; \
-         no firewall between drops UDP port {} or its answers; the responder's lease is not over (the agent renews it); \
-         `onlooker doctor` on the host shows what it drops",
-        responder.port()
-    )
+impl From<BootstrapError> for HostError {
+    fn from(error: BootstrapError) -> Self {
+        Self::Transport(error.into())
+    }
 }
 
 /// How a reading was had.
@@ -124,32 +120,12 @@ pub(crate) enum Reading {
     Anew(DriveError),
 }
 
-/// The way to a host's memory.
-pub(crate) struct Way {
-    pub(crate) pair: Pair,
-    pub(crate) address: SocketAddr,
-    pub(crate) requester: Box<dyn Requester>,
-    /// The host writes its directory there.
-    mirror: Option<Box<dyn Mirror + Send>>,
-    /// Why it is not what was tried first. Whoever owns the terminal says it.
-    pub(crate) instead: Option<String>,
-    /// The host's queue pair, which ends with this.
-    _parting: Option<Parting>,
-}
-
-impl Way {
-    fn new(pair: Pair, address: SocketAddr, requester: impl Requester + 'static) -> Self {
-        Self { pair, address, requester: Box::new(requester), mirror: None, instead: None, _parting: None }
-    }
-}
-
 /// A connection to a host.
 pub(crate) struct Connection {
     target: Target,
     addresses: Vec<SocketAddr>,
     token: Token,
     options: Options,
-    pub(crate) told: Bootstrapped,
     pub(crate) session: Session,
     pub(crate) way: Way,
     wear: Wear,
@@ -164,127 +140,24 @@ pub(crate) struct Options {
     pub(crate) limits: Limits,
 }
 
+impl Options {
+    /// Who asks a host's agent.
+    pub(crate) fn asker<'a>(&self, token: &'a Token) -> Asker<'a> {
+        Asker { token, reader: READER, timeout: self.timeout }
+    }
+}
+
 /// The addresses of a target.
-pub(crate) fn addresses(target: &Target) -> Result<Vec<SocketAddr>, Error> {
+pub(crate) fn addresses(target: &Target) -> Result<Vec<SocketAddr>, BootstrapError> {
     resolve(&target.host, target.port)
 }
 
-/// To the host's agent.
-pub(crate) fn tcp(told: &Bootstrapped, timeout: Duration) -> Result<Way, HostError> {
-    let (responder, address) = told.responder(Via::Tcp)?;
-    let requester = TcpRequester::connect(address, told.answer.max_read_blocks(responder), timeout)?;
-    Ok(Way::new(Pair::TCP, address, requester))
-}
-
-/// By this machine's RDMA device to the host's: the bootstrap answer that holds from now on, too.
-pub(crate) fn verbs_verbs(
-    told: &Bootstrapped,
-    token: &Token,
-    timeout: Duration,
-) -> Result<(Bootstrapped, Way), HostError> {
-    let mut parting = None;
-    let ask = |request| {
-        parting = Some(Parting::new(told.peer, token, READER, &request));
-        bootstrap_with(&[told.peer], token, READER, Some(request), timeout)
-    };
-    let (told, mut requester) = verbs::connect(told, reader_id()?, ask)?;
-    let (mirror, problem) = (requester.mirror(), requester.copy_problem().map(ToString::to_string));
-    let way = Way::new(Pair::VERBS_VERBS, roce(&told), requester);
-    Ok((told, Way { mirror, instead: problem, _parting: parting, ..way }))
-}
-
-/// By this process to the host's RDMA device, otherwise as [`verbs_verbs`].
-pub(crate) fn soft_verbs(
-    told: &Bootstrapped,
-    token: &Token,
-    timeout: Duration,
-) -> Result<(Bootstrapped, Way), HostError> {
-    let mut parting = None;
-    let ask = |request| {
-        parting = Some(Parting::new(told.peer, token, READER, &request));
-        bootstrap_with(&[told.peer], token, READER, Some(request), timeout)
-    };
-    let (told, requester) = packet::connect(told, reader_id()?, ask)?;
-    let address = roce(&told);
-    Ok((told, Way { _parting: parting, ..Way::new(Pair::SOFT_VERBS, address, requester) }))
-}
-
-/// By this machine's RDMA device to the host's kernel responder.
-pub(crate) fn verbs_kernel(told: &Bootstrapped) -> Result<Way, HostError> {
-    Ok(Way::new(Pair::VERBS_KERNEL, roce(told), verbs::connect_kernel(told)?))
-}
-
-fn roce(told: &Bootstrapped) -> SocketAddr {
-    SocketAddr::new(told.peer.ip(), ROCE_PORT)
-}
-
-/// This process reads a host in one way: its earlier queue pair there is taken away when it comes again.
-fn reader_id() -> Result<Id, Error> {
-    static ID: OnceLock<Id> = OnceLock::new();
-    let id = ID.get().copied().map_or_else(packet::reader_id, Ok)?;
-    Ok(*ID.get_or_init(|| id))
-}
-
-/// To the host's kernel responder, if it answers.
-fn kernel(told: &Bootstrapped) -> Result<Way, HostError> {
-    let (requester, address) = soft(told)?;
-    Ok(Way::new(Pair::SOFT_KERNEL, address, requester))
-}
-
-/// A requester for the host's kernel responder that has been answered once.
-pub(crate) fn soft(told: &Bootstrapped) -> Result<(SoftRequester, SocketAddr), HostError> {
-    let (responder, address) = told.responder(Via::Kernel)?;
-    let max_read_bytes = (told.answer.max_read_blocks(responder) * BLOCK_BYTES).min(LARGEST_MAX_READ_BYTES);
-    let flow = FlowConfig { max_read_bytes, ..FlowConfig::default() };
-    let mut requester = SoftRequester::connect(address, soft::Config::default(), flow)?;
-    let control = told.answer.control;
-    let deadline_ns = steady_ns() + PATIENCE_MS * 1_000_000;
-    let knock = Read { id: u64::MAX, va: control.va, rkey: control.rkey, at: 0, blocks: 1, deadline_ns };
-    match read_one(&mut requester, knock, &mut [Block::default()], steady_ns) {
-        Ok(Outcome::Done) => Ok((requester, address)),
-        Ok(_) => Err(HostError::Silent { responder: address, own: requester.local_address().ok().map(|own| own.ip()) }),
-        Err(broken) => Err(HostError::Knock(address, broken)),
-    }
-}
-
-/// The way that the user wants, and the bootstrap answer that holds.
-fn way(told: Bootstrapped, token: &Token, options: Options) -> Result<(Bootstrapped, Way), HostError> {
-    let Options { choice, by, timeout, .. } = options;
-    let is_announced = told.answer.responder(Via::Kernel.kind()).is_some();
-    let way = match (choice, by) {
-        (Choice::Verbs, ByChoice::Verbs) => return verbs_verbs(&told, token, timeout),
-        (Choice::Verbs, ByChoice::Soft) => return soft_verbs(&told, token, timeout),
-        (Choice::Verbs, ByChoice::Auto) => {
-            return match verbs_verbs(&told, token, timeout) {
-                Err(device @ HostError::Transport(Error::Device(_))) => soft_verbs(&told, token, timeout)
-                    .map_err(|soft| HostError::Neither { device: Box::new(device), soft: Box::new(soft) }),
-                other => other,
-            };
-        }
-        (Choice::Kernel, ByChoice::Verbs) => verbs_kernel(&told)?,
-        (Choice::Auto | Choice::Tcp, ByChoice::Verbs) => return Err(HostError::ByDevice),
-        (Choice::Kernel, _) => kernel(&told)?,
-        (Choice::Tcp, _) => tcp(&told, timeout)?,
-        (Choice::Auto, _) if !is_announced => tcp(&told, timeout)?,
-        (Choice::Auto, _) => match kernel(&told) {
-            Err(error) if told.responder(Via::Tcp).is_ok() => {
-                let instead = format!("{error}. Reading over TCP instead, which wakes the host's agent");
-                Way { instead: Some(instead), ..tcp(&told, timeout)? }
-            }
-            other => other?,
-        },
-    };
-    Ok((told, way))
-}
-
-fn open(addresses: &[SocketAddr], token: &Token, options: Options) -> Result<(Bootstrapped, Way, Session), HostError> {
-    let told = bootstrap(addresses, token, READER, options.timeout)?;
-    let (told, mut way) = way(told, token, options)?;
-    let mut session = Session::new(&told.answer, way.pair.via, way.requester.max_read_blocks(), options.limits);
-    if let Some(mirror) = way.mirror.take() {
-        session.mirror(mirror);
-    }
-    Ok((told, way, session))
+fn connect(addresses: &[SocketAddr], token: &Token, options: Options) -> Result<(Way, Session), HostError> {
+    let asker = options.asker(token);
+    let told = asker.ask(addresses)?;
+    let mut way = open(&told, options.choice.pairs(options.by)?, &asker)?;
+    let session = way.session(options.limits);
+    Ok((way, session))
 }
 
 impl Connection {
@@ -294,8 +167,8 @@ impl Connection {
         token: Token,
         options: Options,
     ) -> Result<Self, HostError> {
-        let (told, way, session) = open(&addresses, &token, options)?;
-        Ok(Self { target: target.clone(), addresses, token, options, told, session, way, wear: Wear::default() })
+        let (way, session) = connect(&addresses, &token, options)?;
+        Ok(Self { target: target.clone(), addresses, token, options, session, way, wear: Wear::default() })
     }
 
     /// Reads the host once. `prepare` is called with each new session, before its first reading.
@@ -307,7 +180,7 @@ impl Connection {
             }
             // The agent was restarted, or closed an idle connection: once more from the beginning.
             Err(why) if self.is_stale(&why) => {
-                (self.told, self.way, self.session) = open(&self.addresses, &self.token, self.options)?;
+                (self.way, self.session) = connect(&self.addresses, &self.token, self.options)?;
                 self.read_once(prepare).map_err(|source| self.failed(source))?;
                 Ok(Reading::Anew(why))
             }
@@ -315,16 +188,23 @@ impl Connection {
         }
     }
 
+    /// What the host has told.
+    pub(crate) fn told(&self) -> &Bootstrapped {
+        &self.way.told
+    }
+
     /// What is known of the host's clock is worth less with time: somebody who watches for hours asks again.
     fn renew_clock(&mut self, now_ns: u64) {
-        if !self.wear.is_due(&self.told.relation, self.way.pair.via, now_ns) {
+        let told = &mut self.way.told;
+        if !self.wear.is_due(&told.relation, self.way.pair.via, now_ns) {
             return;
         }
         self.wear.put_off(now_ns);
-        if let Ok(again) = bootstrap(&[self.told.peer], &self.token, READER, CLOCK_TIMEOUT.min(self.options.timeout))
-            && again.answer.boot_id == self.told.answer.boot_id
+        let asker = Asker { timeout: CLOCK_TIMEOUT.min(self.options.timeout), ..self.options.asker(&self.token) };
+        if let Ok(again) = asker.ask(&[told.peer])
+            && again.answer.boot_id == told.answer.boot_id
         {
-            self.told.relation = self.told.relation.or_better(again.relation, steady_ns());
+            told.relation = told.relation.or_better(again.relation, steady_ns());
         }
     }
 

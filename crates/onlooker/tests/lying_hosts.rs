@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `onlooker read` against hosts that lie: it ends in time, with the right code and a message that says what is wrong.
 
-#[path = "../../transport/tests/common/mod.rs"]
+#[path = "../../reader/tests/common/mod.rs"]
 mod common;
 
 use common::memory::{Host, INCARNATION, Region, Shared};

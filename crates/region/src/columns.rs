@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From checked blocks to metrics: a schema compiled once, applied to each frame.
+//! From checked blocks to values.
 //!
-//! [`Plan::decode`] takes the copied blocks of one region and calls back once per value. Blocks that are not accepted are listed with their reason
-//! and give no values; the caller reads them again. Cost: one guard check per block and a few ns per value.
+//! [`Checked::decode`] walks the schema and calls back once per value of the accepted blocks. It checks nothing:
+//! [`crate::checked`] has done that. Cost: a few ns per value; one allocation per group, and one for each text and
+//! histogram.
 
-use crate::block::{Block, Identity, check_plain, guarded_place, plain_place};
-use crate::guard::{self, Reject};
+use crate::block::{Block, Identity, guarded_place, plain_place};
+use crate::checked::{Checked, CheckedGroup, Refused, ShortFrame, Verdicts};
 use crate::histogram::Shape;
 use crate::limits::BLOCK_BYTES;
 use crate::number::exported;
@@ -103,26 +104,9 @@ impl Sample<'_> {
     }
 }
 
-/// A block of the frame that was not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// Its number in the region.
-    pub block: usize,
-    /// Why.
-    pub reject: Reject,
-}
-
-/// Blocks fewer than the schema needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a frame of {got} blocks where the schema describes {needed}")]
-pub struct ShortFrame {
-    /// Blocks of the schema.
-    pub needed: usize,
-    /// Blocks given.
-    pub got: usize,
-}
-
-/// Decoder of one class.
+/// A schema with the decoding of its regions.
+///
+/// Nothing is precomputed: [`Checked::decode`] walks the schema for each frame.
 #[derive(Clone, Debug)]
 pub struct Plan {
     schema: Schema,
@@ -141,56 +125,34 @@ impl Plan {
         &self.schema
     }
 
-    /// Checks the blocks of one region and hands every value of the accepted ones to `sink`.
+    /// Checks the blocks of one region and decodes them, for callers that keep neither. Returns the blocks that were
+    /// not accepted and are missed.
     ///
     /// # Errors
     /// [`ShortFrame`]; surplus blocks are ignored.
-    pub fn decode<'a>(
-        &'a self,
+    pub fn decode(
+        &self,
         first: Identity,
-        blocks: &'a [Block],
-        mut sink: impl FnMut(Sample<'a>),
+        blocks: &[Block],
+        sink: impl FnMut(Sample<'_>),
     ) -> Result<Vec<Refused>, ShortFrame> {
-        let needed = self.schema.blocks() as usize;
-        if blocks.len() < needed {
-            return Err(ShortFrame { needed, got: blocks.len() });
-        }
-        let mut refused = Vec::new();
-        for (begin, group) in self.schema.placed_groups() {
-            let begin = begin as usize;
-            let mine = &blocks[begin..begin + group.blocks as usize];
-            let times: Vec<Option<Option<u64>>> = mine
-                .iter()
-                .enumerate()
-                .map(|(number, block)| {
-                    let index = u16::try_from(begin + number).unwrap_or(u16::MAX);
-                    match accept(group.kind, block, first.at(index)) {
-                        Ok(time) => Some(time),
-                        Err(reject) => {
-                            refused.push(Refused { block: begin + number, reject });
-                            None
-                        }
-                    }
-                })
-                .collect();
-            match group.kind {
-                Kind::Table => table_rows(group, mine, &times, &mut sink),
-                Kind::Foreign => foreign(group, mine, &mut sink),
-                Kind::Plain => slots(group, mine, &times, plain_place, &mut sink),
-                Kind::Guarded | Kind::Computed => slots(group, mine, &times, guarded_place, &mut sink),
-            }
-        }
-        Ok(refused)
+        let verdicts = Verdicts::of(&self.schema, first, blocks)?;
+        verdicts.on(&self.schema, blocks).decode(sink);
+        Ok(verdicts.refused().to_vec())
     }
 }
 
-/// Acquisition time of an accepted block; plain and foreign ones have none.
-fn accept(kind: Kind, block: &Block, expected: Identity) -> Result<Option<u64>, Reject> {
-    match kind {
-        Kind::Foreign => Ok(None),
-        Kind::Plain => check_plain(block, expected).map(|()| None),
-        Kind::Guarded | Kind::Computed | Kind::Table => {
-            guard::check(block, expected).map(|accepted| Some(accepted.time_ns()))
+impl<'a> Checked<'a> {
+    /// Hands every value of the accepted blocks to `sink`. Of a computed group and its published twin only one is
+    /// given: the computed one if all of it was accepted.
+    pub fn decode(self, mut sink: impl FnMut(Sample<'a>)) {
+        for checked in self.groups() {
+            match checked.group.kind {
+                Kind::Table => table_rows(checked, &mut sink),
+                Kind::Foreign => foreign(checked, &mut sink),
+                Kind::Plain => slots(checked, plain_place, &mut sink),
+                Kind::Guarded | Kind::Computed => slots(checked, guarded_place, &mut sink),
+            }
         }
     }
 }
@@ -214,39 +176,32 @@ fn value(field: &Field, words: &[u64]) -> Value {
     }
 }
 
-fn slots<'a>(
-    group: &'a Group,
-    blocks: &[Block],
-    times: &[Option<Option<u64>>],
-    place: fn(usize) -> (usize, usize),
-    sink: &mut impl FnMut(Sample<'a>),
-) {
+fn slots<'a>(checked: CheckedGroup<'a>, place: fn(usize) -> (usize, usize), sink: &mut impl FnMut(Sample<'a>)) {
+    let group = checked.group;
     let mut words = Vec::new();
     for field in &group.fields {
         for (element, start) in elements(field) {
             words.clear();
-            let mut time = Some(None);
+            let mut time = None;
             for slot in start..start + field.slots() {
-                let (block, word) = place(slot);
-                time = time.and(times[block]);
-                words.push(blocks[block].0[word]);
+                let (number, word) = place(slot);
+                let Some((block, time_ns)) = checked.accepted(number) else { break };
+                words.push(block.0[word]);
+                // That of the last block.
+                time = time_ns;
             }
-            if let Some(time_ns) = time {
-                sink(Sample { field, group, element, row: None, time_ns, value: value(field, &words) });
+            if words.len() == field.slots() {
+                sink(Sample { field, group, element, row: None, time_ns: time, value: value(field, &words) });
             }
         }
     }
 }
 
-fn table_rows<'a>(
-    group: &'a Group,
-    blocks: &'a [Block],
-    times: &[Option<Option<u64>>],
-    sink: &mut impl FnMut(Sample<'a>),
-) {
+fn table_rows<'a>(checked: CheckedGroup<'a>, sink: &mut impl FnMut(Sample<'a>)) {
+    let group = checked.group;
     let Some(layout) = group.layout() else { return };
-    for (number, (block, time)) in blocks.iter().zip(times).enumerate() {
-        let Some(time_ns) = *time else { continue };
+    for number in 0..checked.blocks().len() {
+        let Some((block, time_ns)) = checked.accepted(number) else { continue };
         for row in table::rows(layout, block.payload()) {
             let row_ref = RowRef {
                 number: number * layout.rows_per_block() + row.index,
@@ -264,7 +219,8 @@ fn table_rows<'a>(
     }
 }
 
-fn foreign<'a>(group: &'a Group, blocks: &[Block], sink: &mut impl FnMut(Sample<'a>)) {
+fn foreign<'a>(checked: CheckedGroup<'a>, sink: &mut impl FnMut(Sample<'a>)) {
+    let (group, blocks) = (checked.group, checked.blocks());
     let byte = |at: usize| blocks[at / BLOCK_BYTES].bytes()[at % BLOCK_BYTES];
     for field in &group.fields {
         for (element, start) in elements(field) {
@@ -307,6 +263,7 @@ fn narrow(kind: Type, bytes: [u8; 8]) -> Value {
 mod tests {
     use super::*;
     use crate::block::PLAIN_IDENTITY;
+    use crate::guard::{self, Reject};
     use crate::limits::BLOCK_WORDS;
     use crate::sync::AtomicU64;
     use crate::table::{KeyValue, Table, pack_key};

@@ -10,24 +10,20 @@
 use crate::block::{Block, GUARDED_FIRST, GUARDED_IDENTITY, GUARDED_TIME, GUARDED_VERSION, Identity};
 use crate::limits::BLOCK_WORDS;
 use crate::sync::{AtomicU64, Ordering, fence};
+use std::fmt;
 
 /// Why a copied block is not accepted. The order is the order of the checks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reject {
     /// Never committed.
-    #[error("unwritten")]
     Unwritten,
     /// A commit was under way.
-    #[error("busy")]
     Busy,
     /// The two versions differ.
-    #[error("version")]
     Version,
     /// The CRC does not match: torn or damaged.
-    #[error("crc")]
     Crc,
     /// Another region's block, or another generation's.
-    #[error("identity")]
     Identity,
 }
 
@@ -37,7 +33,27 @@ impl Reject {
     pub fn is_transient(self) -> bool {
         matches!(self, Self::Busy | Self::Version | Self::Crc)
     }
+
+    /// Its name (docs/format/block.md), under which it is counted and shown.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unwritten => "unwritten",
+            Self::Busy => "busy",
+            Self::Version => "version",
+            Self::Crc => "crc",
+            Self::Identity => "identity",
+        }
+    }
 }
+
+impl fmt::Display for Reject {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::error::Error for Reject {}
 
 /// CRC-32/ISO-HDLC over words, the block's own checksum.
 #[must_use]

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Format v1: the memory that Onlooker reads.
 //!
-//! What the bytes mean is fixed by `docs/format/`; this crate is its Rust side. Programs and agents write (`guard`, `table`,
-//! `control::ControlWriter`), responders copy ([`map`]), readers check and decode ([`guard::check`], [`control::Directory`], [`columns`]).
-//! A reader never holds a reference into foreign memory: it copies whole blocks first, then checks, then decodes.
+//! What the bytes mean is fixed by `docs/format/`; this crate is its Rust side. Programs and agents write (`guard`,
+//! `table`, `control::ControlWriter`), responders copy ([`map`]), readers check ([`guard::check`], [`checked`]) and
+//! decode ([`control::Directory`], [`columns`]). A reader never holds a reference into foreign memory: it copies whole
+//! blocks first, then checks, then decodes.
 //!
 //! No I/O except in [`map`], which is also the only module with unsafe code.
 #![deny(unsafe_code)]
@@ -12,6 +13,7 @@
 compile_error!("format v1 is little-endian; big-endian hosts are not supported");
 
 pub mod block;
+pub mod checked;
 pub mod columns;
 pub mod control;
 pub mod guard;
@@ -27,5 +29,6 @@ pub mod sync;
 pub mod table;
 
 pub use block::{Block, Identity};
+pub use checked::Checked;
 pub use guard::Reject;
 pub use schema::{Schema, SchemaId};

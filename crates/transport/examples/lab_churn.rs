@@ -14,14 +14,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use onlooker_bootstrap::{Id, Token};
+use onlooker_bootstrap::Token;
+use onlooker_reader::clock::steady_ns;
+use onlooker_reader::drive::read_host;
+use onlooker_reader::{Frame, Limits, Pair, Session};
 use onlooker_region::columns::Value;
-use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, bootstrap_with};
-use onlooker_transport::clock::steady_ns;
-use onlooker_transport::drive::read_host;
-use onlooker_transport::reader::{Frame, Limits, Session};
-use onlooker_transport::soft::{self, FlowConfig, SoftRequester};
-use onlooker_transport::{Requester, Via, verbs};
+use onlooker_transport::open::{Asker, Way, open};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -66,48 +64,33 @@ enum Mode {
 struct Target {
     address: SocketAddr,
     token: Token,
-    reader_id: Id,
     mode: Mode,
     seen: Seen,
 }
 
-/// The way there.
-struct Way {
-    told: Bootstrapped,
-    requester: Box<dyn Requester>,
+/// The host, as it is read.
+struct Host {
+    way: Way,
     session: Session,
 }
 
 impl Target {
-    fn connect(&self) -> Result<Way> {
-        let told = bootstrap(&[self.address], &self.token, READER, PATIENCE)?;
-        if self.mode == Mode::Soft {
-            let (responder, address) = told.responder(Via::Kernel)?;
-            let max_read_bytes = told.answer.max_read_blocks(responder) * 1024;
-            let flow = FlowConfig { max_read_bytes, ..FlowConfig::default() };
-            let requester = SoftRequester::connect(address, soft::Config::default(), flow)?;
-            let session = self.session(&told, Via::Kernel, requester.max_read_blocks());
-            return Ok(Way { told, requester: Box::new(requester), session });
+    fn connect(&self) -> Result<Host> {
+        let asker = Asker { token: &self.token, reader: READER, timeout: PATIENCE };
+        let pair = if self.mode == Mode::Soft { Pair::SOFT_KERNEL } else { Pair::VERBS_VERBS };
+        let mut way = open(&asker.ask(&[self.address])?, &[pair], &asker)?;
+        match self.mode {
+            Mode::Push if way.mirror.is_none() => return Err("the host does not write its directory to readers".into()),
+            Mode::Push => {}
+            Mode::Poll | Mode::Soft => way.mirror = None,
         }
-        let peer = told.peer;
-        let ask = |request| bootstrap_with(&[peer], &self.token, READER, Some(request), PATIENCE);
-        let (told, mut requester) = verbs::connect(&told, self.reader_id, ask)?;
-        let mut session = self.session(&told, Via::Verbs, requester.max_read_blocks());
-        if self.mode == Mode::Push {
-            let mirror = requester.mirror().ok_or("the host does not write its directory to readers")?;
-            session.mirror(mirror);
-        }
-        Ok(Way { told, requester: Box::new(requester), session })
-    }
-
-    fn session(&self, told: &Bootstrapped, via: Via, max_read_blocks: u32) -> Session {
-        let mut session = Session::new(&told.answer, via, max_read_blocks, Limits::default());
+        let mut session = way.session(Limits::default());
         let seen = self.seen.clone();
         // As who records everything: what lives is read in each cycle, what has ended once more if it was missed.
         session.select(move |entry, _| {
             entry.name == REGION && !(entry.orphan && seen.lock().contains(&entry.identity.word()))
         });
-        session
+        Ok(Host { way, session })
     }
 }
 
@@ -135,17 +118,17 @@ fn values(frame: &Frame) -> Option<[u64; 3]> {
 
 impl Found {
     /// Takes a cycle's frames, and says how many there were.
-    fn take(&mut self, way: &Way, seen: &Seen) -> usize {
+    fn take(&mut self, host: &Host, seen: &Seen) -> usize {
         self.cycles += 1;
         let mut seen = seen.lock();
         let mut frames = 0;
-        for frame in way.session.frames() {
+        for frame in host.session.frames() {
             frames += 1;
             let Some([born_ns, number, check]) = values(&frame) else { continue };
             self.wrong += u64::from(check != (born_ns ^ number).wrapping_mul(FACTOR));
             if seen.insert(frame.entry().identity.word()) {
                 let (_, answered_ns) = frame.times_ns();
-                self.waited_ns.push(i128::from(answered_ns) - way.told.relation.steady_ns(born_ns));
+                self.waited_ns.push(i128::from(answered_ns) - host.way.told.relation.steady_ns(born_ns));
             }
         }
         frames
@@ -175,20 +158,19 @@ fn main() -> Result<()> {
     };
     let token = Token::parse(std::fs::read_to_string(token)?.trim())?;
     let seen = Seen::default();
-    let (address, reader_id) = (address.parse::<SocketAddr>()?, verbs::reader_id()?);
-    let target = Target { address, token, reader_id, mode, seen: seen.clone() };
+    let target = Target { address: address.parse()?, token, mode, seen: seen.clone() };
     let (run, every) = (Duration::from_secs(seconds.parse()?), Duration::from_millis(every_ms.parse()?));
 
-    let mut way = target.connect()?;
+    let mut host = target.connect()?;
     println!("reading");
     let (begin, mut found) = (Instant::now(), Found::default());
     while begin.elapsed() < run {
         let cycle = Instant::now();
         let deadline_ns = steady_ns() + CYCLE_NS;
-        match read_host(&mut *way.requester, &mut way.session, deadline_ns, steady_ns) {
+        match read_host(&mut *host.way.requester, &mut host.session, deadline_ns, steady_ns) {
             Ok(()) => {
                 // A cycle over a written directory in which nothing is to be read waits for nobody.
-                if found.take(&way, &seen) == 0 {
+                if found.take(&host, &seen) == 0 {
                     std::thread::sleep(IDLE);
                 }
             }
@@ -196,12 +178,12 @@ fn main() -> Result<()> {
             Err(error) => {
                 found.failed += 1;
                 println!("# {error}: connecting anew");
-                way = target.connect()?;
+                host = target.connect()?;
             }
         }
         std::thread::sleep(every.saturating_sub(cycle.elapsed()));
     }
-    println!("# {:?}", way.session.counters());
-    found.tell(way.told.relation.error_ns(steady_ns()));
+    println!("# {:?}", host.session.counters());
+    found.tell(host.way.told.relation.error_ns(steady_ns()));
     Ok(())
 }

@@ -13,15 +13,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use onlooker_bootstrap::{Token, VerbsRequest};
+use onlooker_reader::bootstrap::Bootstrapped;
+use onlooker_reader::clock::steady_ns;
+use onlooker_reader::drive::{DriveError, read_host};
+use onlooker_reader::{Broken, Limits, Outcome, Pair, Read, Requester as _, Via};
 use onlooker_region::limits::{BLOCK_BYTES, BLOCK_WORDS, PLAIN_SLOTS};
 use onlooker_region::{Block, Identity};
-use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, bootstrap_with};
-use onlooker_transport::clock::steady_ns;
-use onlooker_transport::drive::{DriveError, read_host};
-use onlooker_transport::reader::{Limits, Session};
-use onlooker_transport::soft::{self, FlowConfig, SoftRequester};
-use onlooker_transport::tcp::TcpRequester;
-use onlooker_transport::{Broken, By, Outcome, Pair, Read, Requester, Via, packet, verbs};
+use onlooker_transport::open::{Asker, Way, open};
+use onlooker_transport::verbs;
 use onlooker_verbs::Endpoint;
 
 #[path = "lab/words.rs"]
@@ -50,8 +49,6 @@ const CONNECT_TRIES: usize = 10;
 /// Sleep at most so long.
 const PAUSE: Duration = Duration::from_millis(50);
 
-const PAIRS: [Pair; 5] = [Pair::VERBS_VERBS, Pair::VERBS_KERNEL, Pair::SOFT_VERBS, Pair::SOFT_KERNEL, Pair::TCP];
-
 fn after_ns(time: Duration) -> u64 {
     steady_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
@@ -64,41 +61,9 @@ struct Target {
     pair: Pair,
 }
 
-fn boxed(requester: impl Requester + 'static) -> Box<dyn Requester> {
-    Box::new(requester)
-}
-
 impl Target {
-    fn connect(&self) -> Result<(Bootstrapped, Box<dyn Requester>)> {
-        let told = bootstrap(&[self.address], &self.token, READER, PATIENCE)?;
-        let peer = told.peer;
-        let ask = |request: VerbsRequest| bootstrap_with(&[peer], &self.token, READER, Some(request), PATIENCE);
-        Ok(match (self.pair.by, self.pair.via) {
-            (By::Verbs, Via::Verbs) => {
-                let (told, requester) = verbs::connect(&told, verbs::reader_id()?, ask)?;
-                (told, boxed(requester))
-            }
-            (By::Verbs, _) => {
-                let requester = verbs::connect_kernel(&told)?;
-                (told, boxed(requester))
-            }
-            (By::Soft, Via::Verbs) => {
-                let (told, requester) = packet::connect(&told, verbs::reader_id()?, ask)?;
-                (told, boxed(requester))
-            }
-            (By::Soft, _) => {
-                let (responder, address) = told.responder(Via::Kernel)?;
-                let max_read_bytes = told.answer.max_read_blocks(responder) * 1024;
-                let flow = FlowConfig { max_read_bytes, ..FlowConfig::default() };
-                let requester = SoftRequester::connect(address, soft::Config::default(), flow)?;
-                (told, boxed(requester))
-            }
-            (By::Tcp, _) => {
-                let (responder, address) = told.responder(Via::Tcp)?;
-                let requester = TcpRequester::connect(address, told.answer.max_read_blocks(responder), PATIENCE)?;
-                (told, boxed(requester))
-            }
-        })
+    fn asker(&self) -> Asker<'_> {
+        Asker { token: &self.token, reader: READER, timeout: PATIENCE }
     }
 
     /// Words by themselves, where this pair can ask for them.
@@ -106,7 +71,7 @@ impl Target {
         Ok(match self.pair {
             Pair::VERBS_VERBS => Some(Words::Device(DeviceWords::connect(told, |own| {
                 let request = VerbsRequest { reader_id: verbs::reader_id()?, end: verbs::end_of(&own), copy: None };
-                let told = bootstrap_with(&[told.peer], &self.token, READER, Some(request), PATIENCE)?;
+                let told = self.asker().ask_for_pair(told, request)?;
                 let (responder, _) = told.responder(Via::Verbs)?;
                 let answer = responder.verbs.as_ref().ok_or("the host has no queue pair for single words")?;
                 Ok(verbs::endpoint_of(&answer.end))
@@ -138,12 +103,12 @@ struct Place {
 
 impl Place {
     /// Looks for the region in the host's directory until it is there.
-    fn find(told: &Bootstrapped, requester: &mut dyn Requester, via: Via) -> Result<Self> {
-        let mut session = Session::new(&told.answer, via, requester.max_read_blocks(), Limits::default());
+    fn find(way: &mut Way) -> Result<Self> {
+        let (mut session, via) = (way.session(Limits::default()), way.pair.via);
         session.select(|_, _| false);
         let end = Instant::now() + PATIENCE;
         loop {
-            let read = read_host(&mut *requester, &mut session, after_ns(PATIENCE), steady_ns);
+            let read = read_host(&mut *way.requester, &mut session, after_ns(PATIENCE), steady_ns);
             let is_one = |entry: &&onlooker_region::control::RegionEntry| entry.name == REGION && !entry.orphan;
             let served = session.directory().regions().filter(is_one).find(|entry| session.serves(entry));
             match (read, served) {
@@ -173,7 +138,7 @@ impl Place {
 
 struct Reader {
     target: Target,
-    requester: Box<dyn Requester>,
+    way: Way,
     words: Option<Words>,
     place: Place,
     memory: Vec<Block>,
@@ -181,11 +146,12 @@ struct Reader {
 
 impl Reader {
     fn connect(target: &Target) -> Result<Self> {
-        let (told, mut requester) = target.connect()?;
-        let place = Place::find(&told, &mut *requester, target.pair.via)?;
-        let words = target.words(&told)?;
+        let asker = target.asker();
+        let mut way = open(&asker.ask(&[target.address])?, &[target.pair], &asker)?;
+        let place = Place::find(&mut way)?;
+        let words = target.words(&way.told)?;
         let memory = vec![Block::default(); BLOCKS as usize];
-        Ok(Self { target: target.clone(), requester, words, place, memory })
+        Ok(Self { target: target.clone(), way, words, place, memory })
     }
 
     /// After a failure.
@@ -232,7 +198,7 @@ impl Reader {
 
     /// Whether all parts were done.
     fn read(&mut self, first: u32, blocks: u32) -> std::result::Result<bool, Broken> {
-        let (most, deadline_ns) = (self.requester.max_read_blocks(), after_ns(DEADLINE));
+        let (most, deadline_ns) = (self.way.requester.max_read_blocks(), after_ns(DEADLINE));
         let Place { va, rkey, .. } = self.place;
         let part = |at: u32| {
             let va = va + u64::from(first + at) * BLOCK_BYTES as u64;
@@ -242,15 +208,15 @@ impl Reader {
         let (mut sent, mut completions) = (0, Vec::with_capacity(parts.len()));
         while completions.len() < parts.len() {
             let room = (completions.len() + UNDER_WAY).min(parts.len());
-            sent += self.requester.submit(&parts[sent..room.max(sent)])?;
+            sent += self.way.requester.submit(&parts[sent..room.max(sent)])?;
             let before = completions.len();
-            self.requester.poll(&mut self.memory, steady_ns(), &mut completions)?;
+            self.way.requester.poll(&mut self.memory, steady_ns(), &mut completions)?;
             if completions.len() == before {
                 // Places of READs that were given up may be taken still: what was not sent by now is not done.
                 if sent == completions.len() && steady_ns() >= deadline_ns {
                     return Ok(false);
                 }
-                self.requester.wait(PAUSE)?;
+                self.way.requester.wait(PAUSE)?;
             }
         }
         Ok(completions.iter().all(|completion| completion.outcome == Outcome::Done))
@@ -317,9 +283,9 @@ fn main() -> Result<()> {
     let [address, token, pair, program] = &arguments[..] else {
         return Err("usage: lab_reads HOST:PORT TOKEN_FILE PAIR LOSE".into());
     };
-    let known = PAIRS.into_iter().find(|known| known.to_string() == *pair);
+    let known = Pair::ALL.into_iter().find(|known| known.to_string() == *pair);
     let pair = known
-        .ok_or_else(|| format!("no pair `{pair}`; there are {}", PAIRS.map(|pair| pair.to_string()).join(", ")))?;
+        .ok_or_else(|| format!("no pair `{pair}`; there are {}", Pair::ALL.map(|pair| pair.to_string()).join(", ")))?;
     let token = Token::parse(std::fs::read_to_string(token)?.trim())?;
     let target = Target { address: address.parse()?, token, pair };
     let losses =
@@ -328,7 +294,7 @@ fn main() -> Result<()> {
 
     let begin = Instant::now();
     let mut reader = Reader::connect(&target)?;
-    let most = reader.requester.max_read_blocks();
+    let most = reader.way.requester.max_read_blocks();
     println!(
         "# {pair}: connected after {:?}, READs of up to {most} blocks, {REGION} at {:#x}",
         begin.elapsed(),

@@ -1,34 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reading a watched host's memory.
+//! Requesters: who sends READs to a watched host.
 //!
-//! [`Requester`] is the one interface that READs go through, whoever answers them; [`tcp`] is the one over a TCP stream, [`soft`] the one over UDP, [`packet`] the one from a
-//! machine without an RDMA device to one that has one, `verbs` (a feature of this crate, which brings libibverbs) the one over RDMA devices. [`bootstrap`] asks a host where
-//! its control region is; [`reader`] then follows the directory, the schemas and the regions without any I/O of its own, and [`drive`] lets a requester and a reader meet.
+//! [`Requester`](onlooker_reader::Requester) is the interface; the crate `reader` defines it, and this one implements
+//! it. [`tcp`] sends READs over a TCP stream, [`soft`] over UDP, [`packet`] from a machine without an RDMA device to
+//! one that has one, `verbs` over RDMA devices. `open` makes the one way to a host of them. The last two are behind the
+//! feature `verbs`, which brings libibverbs.
 //!
-//! Invariants: what a host answers can make none of this panic, loop or allocate beyond the limits given; a READ that was submitted completes exactly
-//! once; no answer is written to memory after its READ has completed.
+//! Invariants: what a host answers can make none of this panic, loop or allocate beyond the limits given; a READ that
+//! was submitted completes exactly once; no answer is written to memory after its READ has completed.
 #![forbid(unsafe_code)]
 
-pub mod bootstrap;
-pub mod clock;
-mod deadline;
-pub mod drive;
 mod error;
+#[cfg(any(test, feature = "verbs"))]
+pub mod open;
 pub mod packet;
-pub mod reader;
-mod requester;
 pub mod soft;
 pub mod tcp;
-mod tls;
 #[cfg(any(test, feature = "verbs"))]
 pub mod verbs;
-mod via;
 
 #[cfg(test)]
-#[path = "../tests/common/memory.rs"]
+#[path = "../../reader/tests/common/memory.rs"]
 #[allow(unreachable_pub, dead_code)]
 mod memory;
+#[cfg(test)]
+#[path = "../../reader/tests/common/stream.rs"]
+#[allow(unreachable_pub, dead_code)]
+mod stream;
 
 pub use error::Error;
-pub use requester::{Broken, Completion, Fault, Memory, Outcome, Read, Requester};
-pub use via::{By, Pair, Via};
+
+/// What a host on loopback has told that lists these responders.
+#[cfg(test)]
+fn told(
+    mut answer: onlooker_bootstrap::Answer,
+    responders: Vec<onlooker_bootstrap::Responder>,
+) -> onlooker_reader::bootstrap::Bootstrapped {
+    use onlooker_reader::clock::{Moment, Relation};
+    answer.responders = responders;
+    let moment = Moment { steady_ns: 0, utc_ns: 0 };
+    onlooker_reader::bootstrap::Bootstrapped {
+        answer,
+        peer: "127.0.0.1:7177".parse().unwrap(),
+        local: "127.0.0.1".parse().unwrap(),
+        relation: Relation::new(0, moment, moment),
+        round_trip: std::time::Duration::ZERO,
+    }
+}

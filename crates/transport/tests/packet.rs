@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The requester to RDMA devices on real sockets, against a device in user space that numbers its packets as rdma_rxe does (needs root and `ip`).
 
-mod common;
+#[path = "../../reader/tests/common/memory.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod memory;
 #[allow(dead_code, unreachable_pub, reason = "shared with the tests of the exchange")]
 #[path = "common/device.rs"]
 mod device;
 
-use common::memory::{CONTROL_RKEY, DEVICE_RKEYS, Host, Memory, PLACE, Region, Shared};
+use memory::{CONTROL_RKEY, DEVICE_RKEYS, Host, Memory, PLACE, Region, Shared};
 use device::{Device, Dice};
 use nix::sys::socket::SetSockOpt as _;
 use nix::{libc, setsockopt_impl, sockopt_impl};
 use onlooker_bootstrap::{Id, QueuePairEnd, Responder, VERBS, VerbsAnswer, VerbsRequest};
+use onlooker_reader::bootstrap::Bootstrapped;
+use onlooker_reader::clock::{Moment, Relation, steady_ns};
+use onlooker_reader::drive::{DriveError, read_host};
+use onlooker_reader::{Broken, Completion, Fault, Limits, Outcome, Read, Requester, Session, Via};
 use onlooker_region::Block;
 use onlooker_region::control::{Place, RESPONDER_TCP, RESPONDER_VERBS};
-use onlooker_transport::bootstrap::Bootstrapped;
-use onlooker_transport::clock::{Moment, Relation, steady_ns};
-use onlooker_transport::drive::{DriveError, read_host};
+use onlooker_transport::Error;
 use onlooker_transport::packet::{self, PacketRequester, connect, reader_id};
-use onlooker_transport::reader::{Limits, Session};
-use onlooker_transport::{Broken, Completion, Error, Fault, Outcome, Read, Requester, Via};
 use onlooker_wire::tcp_read::Read as WireRead;
 use onlooker_wire::{Envelope, IpHeader, Ipv4Header, NakCode, Packet, Ports, Psn, Qpn, ROCE_PORT};
 use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket};

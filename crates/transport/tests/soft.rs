@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The soft requester on real sockets: against responders in user space, honest and impaired, and against the kernel responder (needs root and `ip`).
 
-mod common;
+#[path = "../../reader/tests/common/memory.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod memory;
 
-use common::memory::{Host, Memory, Shared};
+use memory::{Host, Memory, Shared};
 use nix::sys::socket::SetSockOpt as _;
 use nix::{libc, setsockopt_impl, sockopt_impl};
 use onlooker_kernel::{Config as KernelConfig, Device, Home, Hook, Kind, Pinned, Prefix, Region};
+use onlooker_reader::clock::steady_ns;
+use onlooker_reader::drive::{DriveError, read_host};
+use onlooker_reader::{Completion, Limits, Outcome, Read, ReadError, Requester, Session, Via};
 use onlooker_region::Block;
-use onlooker_transport::clock::steady_ns;
-use onlooker_transport::drive::{DriveError, read_host};
-use onlooker_transport::reader::{Limits, ReadError, Session};
 use onlooker_transport::soft::{Config, Error, FlowConfig, Socket, SoftRequester};
-use onlooker_transport::{Completion, Outcome, Read, Requester, Via};
 use onlooker_wire::tcp_read::{Read as WireRead, Refusal};
 use onlooker_wire::{Acknowledge, Envelope, NakCode, Packet, ReadAnswer};
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery};

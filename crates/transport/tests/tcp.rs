@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The TCP requester and the reader against responders on real sockets, honest and not.
 
-mod common;
+#[path = "../../reader/tests/common/memory.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod memory;
+#[path = "../../reader/tests/common/stream.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod stream;
 
-use common::memory::{Host, Memory, Shared};
-use common::{answer_stream, responder, serve};
+use memory::{Host, Memory, Shared};
+use onlooker_reader::clock::steady_ns;
+use onlooker_reader::drive::{DriveError, read_host};
+use onlooker_reader::{Broken, Completion, Limits, Outcome, Read, Requester, Session, Via};
 use onlooker_region::Block;
-use onlooker_transport::clock::steady_ns;
-use onlooker_transport::drive::{DriveError, read_host};
-use onlooker_transport::reader::{Limits, Session};
 use onlooker_transport::tcp::TcpRequester;
-use onlooker_transport::{Broken, Completion, Outcome, Read, Requester, Via};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use stream::{answer_stream, responder, serve};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const SECOND_NS: u64 = 1_000_000_000;

@@ -13,11 +13,10 @@ use onlooker_bootstrap::Answer;
 use onlooker_kernel::{Home, Pinned};
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::Acquisition;
-use onlooker_transport::clock::steady_ns;
-use onlooker_transport::drive::{DriveError, read_host};
-use onlooker_transport::reader::{Limits, ReadError, Session};
+use onlooker_reader::clock::steady_ns;
+use onlooker_reader::drive::{DriveError, read_host};
+use onlooker_reader::{Limits, ReadError, Requester, Session, Via};
 use onlooker_transport::soft::{Config, FlowConfig, SoftRequester};
-use onlooker_transport::{Requester, Via};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use super::{Agent, Place};

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, ensure};
 use onlooker_kernel::Hook;
 use onlooker_region::Identity;
 use onlooker_region::guard::check;
-use onlooker_transport::Via;
+use onlooker_reader::Via;
 use onlooker_transport::soft::{Config, FlowConfig, SoftRequester};
 use onlooker_transport::tcp::TcpRequester;
 use openloop::{Outcome, Path, Plan};

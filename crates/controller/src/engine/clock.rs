@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When a host is asked for its clock again.
 //!
-//! What a bootstrap says of it is worth less by a millisecond each second ([`onlooker_transport::clock::Relation::error_ns`]). Blocks that the agent has computed at a READ say it anew each time; where there
-//! are none (over TCP, out of memory that a timer writes) the host is bootstrapped again, for its clock only. When: [`onlooker_transport::clock::Wear`].
+//! What a bootstrap says of it is worth less by a millisecond each second
+//! ([`onlooker_reader::clock::Relation::error_ns`]). Blocks that the agent has computed at a READ say it anew each
+//! time; where there are none (over TCP, out of memory that a timer writes) the host is bootstrapped again, for its
+//! clock only. When: [`onlooker_reader::clock::Wear`].
 
 use onlooker_region::schema::Acquisition;
-use onlooker_transport::reader::Session;
+use onlooker_reader::Session;
 
 /// Time between two hosts that are asked, ns: a bootstrap is a TLS handshake, and thousands of hosts must not take a connector's threads or a core.
 const PAUSE_NS: u64 = 50_000_000;
@@ -39,8 +41,8 @@ pub(super) fn is_told_by_readings(session: &Session) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onlooker_transport::Via;
-    use onlooker_transport::clock::{Moment, Relation, Wear};
+    use onlooker_reader::Via;
+    use onlooker_reader::clock::{Moment, Relation, Wear};
 
     const MS: u64 = 1_000_000;
     const MINUTE_NS: u64 = 60_000 * MS;

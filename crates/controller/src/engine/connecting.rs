@@ -9,16 +9,17 @@ use std::os::fd::AsFd as _;
 use std::sync::atomic::Ordering;
 
 use onlooker_bootstrap::VERBS;
+use onlooker_reader::Via;
+use onlooker_reader::bootstrap::Bootstrapped;
 use onlooker_targets::Choice;
-use onlooker_transport::bootstrap::Bootstrapped;
+use onlooker_transport::Error;
 use onlooker_transport::verbs::{Card, Unconnected};
-use onlooker_transport::{Error, Via};
 
 use super::Engine;
 use super::host::{self, Host};
 use super::link::Link;
 use super::opening::{Next, too_late};
-use crate::connect::{Answer, Connected, Step, Way, is_no_device};
+use crate::connect::{Answer, Connected, Step, Way};
 use crate::sink::State;
 
 /// A host that waits for a device to be opened.
@@ -119,7 +120,7 @@ impl Engine {
     }
 
     fn take_device(&mut self, local: IpAddr, opened: Result<Card, Error>, now_ns: u64) {
-        if opened.as_ref().is_err_and(|error| !is_no_device(error)) {
+        if opened.as_ref().is_err_and(|error| !error.is_absence()) {
             self.pressure.detours.fetch_add(1, Ordering::Relaxed);
         }
         let watched = opened.map_err(|error| error.to_string()).and_then(|card| {

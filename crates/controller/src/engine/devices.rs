@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use onlooker_flow::{Credit, InFlight};
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_transport::verbs::{Card, Flow, Flows, Port, SharedMirror};
-use onlooker_transport::{Broken, Completion, Memory, Read};
+use onlooker_reader::{Broken, Completion, Memory, Read};
 use onlooker_verbs::Event;
 
 /// An address that no device has is looked up again after so long, ns.
@@ -178,7 +178,7 @@ impl<P: Alarm> Devices<P> {
         self.device(place).is_none_or(|device| device.in_flight.of(place.flow) == 0)
     }
 
-    /// As [`onlooker_transport::Requester::submit`].
+    /// As [`onlooker_reader::Requester::submit`].
     pub(super) fn submit(&mut self, place: Place, reads: &[Read]) -> Result<usize, Broken> {
         let credit = self.credit;
         let Some(device) = self.device(place) else { return Err(Broken::Closed) };

@@ -8,14 +8,14 @@ use std::time::Instant;
 
 use onlooker_bootstrap::{Goodbye, Id, KERNEL, QueuePairEnd, Request, Responder, Secret, Token, VerbsRequest, frame};
 use onlooker_testbed::{PATIENCE, free_port};
-use onlooker_transport::bootstrap::{Bootstrapped, Parting};
-use onlooker_transport::clock::{Moment, Relation};
+use onlooker_reader::bootstrap::{Bootstrapped, Parting};
+use onlooker_reader::clock::{Moment, Relation};
 
 use super::*;
 use crate::connect::{Connected, Way};
 use crate::fleet::fixture::memory;
 use crate::sink::Reading;
-use crate::target::Choice;
+use onlooker_targets::Choice;
 
 struct Nobody;
 

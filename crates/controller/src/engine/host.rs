@@ -8,10 +8,10 @@ use std::time::Duration;
 use onlooker_bootstrap::Id;
 use onlooker_flow::{Due, FlowId};
 use onlooker_region::Block;
+use onlooker_reader::bootstrap::{Bootstrapped, Parting};
+use onlooker_reader::{Broken, Completion, Fault, Frames, Outcome, Pair, Read, ReadError, Requester as _, Via};
 use onlooker_targets::{Choice, Target};
-use onlooker_transport::bootstrap::{Bootstrapped, Parting};
-use onlooker_transport::reader::{Frames, ReadError};
-use onlooker_transport::{Broken, Completion, Error, Fault, Outcome, Pair, Read, Requester as _, Via, verbs};
+use onlooker_transport::{Error, verbs};
 
 use super::clock::{self, Turn};
 use super::devices::{Alarm, Devices};

@@ -3,14 +3,13 @@
 
 use std::os::fd::AsFd as _;
 
-use onlooker_region::limits::BLOCK_BYTES;
-use onlooker_transport::bootstrap::Bootstrapped;
-use onlooker_transport::clock::Wear;
-use onlooker_transport::reader::Session;
+use onlooker_reader::bootstrap::Bootstrapped;
+use onlooker_reader::clock::Wear;
+use onlooker_reader::{Pair, Requester as _, Session, Via};
+use onlooker_transport::open::kernel_flow;
 use onlooker_transport::soft::FlowConfig;
 use onlooker_transport::tcp::TcpRequester;
 use onlooker_transport::verbs::{Card, Settings};
-use onlooker_transport::{Pair, Requester as _, Via};
 
 use super::Config;
 use super::devices::{self, Alarm, Devices};
@@ -86,9 +85,8 @@ impl Link {
                 (Pair::VERBS_VERBS, Carrier::Device(place), most)
             }
             Way::Kernel => {
-                let (responder, address) = told.responder(Via::Kernel).map_err(|error| error.to_string())?;
-                let max_read_bytes = bytes_of(told.answer.max_read_blocks(responder));
-                let flow = FlowConfig { max_read_bytes, credit_bytes: config.host_credit_bytes };
+                let (address, flow) = kernel_flow(&told).map_err(|error| error.to_string())?;
+                let flow = FlowConfig { credit_bytes: config.host_credit_bytes, ..flow };
                 let place = carriers.sockets.add(address, flow, waiter).map_err(|error| error.to_string())?;
                 (Pair::SOFT_KERNEL, Carrier::Soft(place), carriers.sockets.max_read_blocks(place))
             }
@@ -121,8 +119,4 @@ impl Link {
             Carrier::Soft(_) | Carrier::Tcp(_) => None,
         }
     }
-}
-
-fn bytes_of(blocks: u32) -> u32 {
-    u32::try_from(blocks as usize * BLOCK_BYTES).unwrap_or(u32::MAX)
 }

@@ -2,7 +2,7 @@
 //! Names of READs across hosts: the host's place in the upper bits, the session's own name below.
 
 use onlooker_region::Block;
-use onlooker_transport::Memory;
+use onlooker_reader::Memory;
 
 use super::host::Host;
 

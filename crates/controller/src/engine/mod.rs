@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One thread that reads all hosts, each at its pace.
 //!
-//! [`onlooker_flow::Schedule`] says whose reading begins; a host's [`onlooker_transport::reader::Session`] says which
-//! READs it wants; RDMA devices, soft requesters (of either one for each of our addresses) and TCP connections carry
-//! them. The thread sleeps in epoll until an answer, a timer, or the connector has something for it.
+//! [`onlooker_flow::Schedule`] says whose reading begins; a host's [`onlooker_reader::Session`] says which READs it
+//! wants; RDMA devices, soft requesters (of either one for each of our addresses) and TCP connections carry them. The
+//! thread sleeps in epoll until an answer, a timer, or the connector has something for it.
 //!
 //! What it has read goes to the processor's thread. Owned by its thread; orders come through [`Orders`]. Only its loop
 //! reads the clock; every decision is made by a time that the loop hands down. Cost: two system calls a batch of 64
@@ -29,11 +29,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use onlooker_flow::{Credits, Due, Ending, FlowId, Schedule};
+use onlooker_reader::clock::steady_ns;
+use onlooker_reader::{Completion, Limits, Read, Via};
 use onlooker_targets::Target;
-use onlooker_transport::clock::steady_ns;
-use onlooker_transport::reader::Limits;
 use onlooker_transport::verbs::Card;
-use onlooker_transport::{Completion, Read, Via, soft};
+use onlooker_transport::soft;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::connect::Connector;
@@ -47,9 +47,6 @@ use orders::{Order, ring};
 use sockets::{Sockets, Waiter};
 
 pub use orders::Orders;
-
-/// Name and version told to agents.
-pub const READER: &str = concat!("onlooker controller ", env!("CARGO_PKG_VERSION"));
 
 /// READs taken from a session at once.
 const BATCH: usize = 256;

@@ -8,7 +8,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use onlooker_transport::soft::{self, FlowConfig, FlowId, Socket};
-use onlooker_transport::{Broken, Completion, Memory, Read};
+use onlooker_reader::{Broken, Completion, Memory, Read};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::time::Timespec;
 
@@ -59,7 +59,7 @@ impl Sockets {
         self.sockets.get(&place.local).map_or(1, |socket| socket.exchange().max_read_blocks(place.flow))
     }
 
-    /// As [`onlooker_transport::Requester::submit`].
+    /// As [`onlooker_reader::Requester::submit`].
     pub(super) fn submit(&mut self, place: Place, reads: &[Read]) -> Result<usize, Broken> {
         self.sockets.get_mut(&place.local).map_or(Err(Broken::Closed), |socket| socket.submit(place.flow, reads))
     }

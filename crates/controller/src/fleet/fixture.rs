@@ -7,21 +7,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use onlooker_bootstrap::{Secret, Token};
+use onlooker_reader::clock::{Moment, Relation, steady_ns};
+use onlooker_reader::drive::read_host;
+use onlooker_reader::{Frames, Limits, Pair, Session, Via};
 use onlooker_targets::{Choice, Target};
-use onlooker_transport::clock::{Moment, Relation, steady_ns};
-use onlooker_transport::drive::read_host;
-use onlooker_transport::reader::{Frames, Limits, Session};
-use onlooker_transport::{Pair, Via};
 
 use super::{Entity, Fleet, FleetSink};
 use crate::keep::Keeper;
 use crate::sink::{Reading, Sink as _, State};
 
-#[path = "../../../transport/tests/common/memory.rs"]
+#[path = "../../../reader/tests/common/memory.rs"]
 #[allow(unreachable_pub, dead_code)]
 pub(crate) mod memory;
 
-#[path = "../../../transport/tests/common/direct.rs"]
+#[path = "../../../reader/tests/common/direct.rs"]
 #[allow(unreachable_pub)]
 mod direct;
 

@@ -19,10 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use hdrhistogram::Histogram;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::Acquisition;
+use onlooker_reader::clock::{Moment, Relation, steady_ns};
+use onlooker_reader::{Counters, Pair};
 use onlooker_targets::Target;
-use onlooker_transport::Pair;
-use onlooker_transport::clock::{Moment, Relation, steady_ns};
-use onlooker_transport::reader;
 use tokio::sync::watch;
 
 use crate::sink::State;
@@ -172,7 +171,7 @@ pub struct Shown {
     /// From the due time to its beginning, ns.
     pub lateness: Histogram<u64>,
     /// What the session has counted, as of a moment ago.
-    pub reads: reader::Counters,
+    pub reads: Counters,
     /// Requests that were lost and sent again since the host was connected.
     pub repeated: u64,
     /// When the last reading ended, the controller's steady clock.
@@ -194,7 +193,7 @@ impl Shown {
             last_gap: None,
             latency: histogram(),
             lateness: histogram(),
-            reads: reader::Counters::default(),
+            reads: Counters::default(),
             repeated: 0,
             read_at_ns: None,
         }

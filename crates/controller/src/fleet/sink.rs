@@ -7,11 +7,11 @@ use std::sync::Arc;
 use onlooker_region::columns::Sample;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::{Acquisition, Group};
+use onlooker_reader::Frame;
+use onlooker_reader::clock::{Moment, Relation};
 use onlooker_series::series::{EntityKey, Series};
 use onlooker_store::Description;
 use onlooker_targets::{Say, Target};
-use onlooker_transport::clock::{Moment, Relation};
-use onlooker_transport::reader::Frame;
 
 use super::entities::{Acquired, News};
 use super::quota::{Limit, OVER_QUOTA, Whose};

@@ -5,7 +5,7 @@
 //! slewed the offset follows as slowly, so that rows stay in order; when it is set, the offset is, too, and whoever keeps rows is told which times are now
 //! ambiguous or empty. Decisions are functions of the moments given: nothing here reads a clock.
 
-use onlooker_transport::clock::Moment;
+use onlooker_reader::clock::Moment;
 
 /// The kernel slews by 500 ppm at most (adjtimex(2)); twice that follows any slew.
 const SLEW_PPM: u64 = 1_000;

@@ -20,7 +20,7 @@ use onlooker_region::schema::Metric;
 use onlooker_series::exposition::{Format, labels_text, number, samples};
 use onlooker_series::families::{Claims, Names};
 use onlooker_series::series::Series;
-use onlooker_transport::clock::{Moment, steady_ns};
+use onlooker_reader::clock::{Moment, steady_ns};
 
 use super::Shared;
 use crate::fleet::{Host, Region, Shown};

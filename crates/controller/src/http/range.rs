@@ -13,11 +13,11 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use onlooker_region::columns::Value as Sample;
+use onlooker_reader::clock::Moment;
 use onlooker_series::rank::Rank;
 use onlooker_series::rate::Missing;
 use onlooker_series::series::{Form, Series};
 use onlooker_store::{Description, Gap, Store, StoreError, TrackId};
-use onlooker_transport::clock::Moment;
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 

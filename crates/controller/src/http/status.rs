@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use onlooker_transport::clock::Moment;
+use onlooker_reader::clock::Moment;
 use serde_json::{Value, json};
 
 use super::Shared;

@@ -172,7 +172,7 @@ pub(super) async fn join(
         drop(permit);
         let report = read.map_err(|error| match guest {
             Some(guest) if !is_own(guest, &target) => unread(&target, began, shared.read_timeout),
-            _ => failed(&target, &error.to_string()).with_code(error.code()),
+            _ => failed(&target, &error.to_string()).with_code(trial::code(&error)),
         })?;
         origin.host_id = Some(report.host_id);
         shared.book.may_join(&target, replace, &origin)?;

@@ -3,17 +3,19 @@
 
 use super::Check;
 use super::served::{self, Row};
-use crate::host::{self, READER, Target, addresses};
+use crate::host::{READER, Target, addresses};
 use crate::number::span;
 use crate::output::shown;
 use crate::token;
 use onlooker_bootstrap::Token;
 use onlooker_region::Block;
-use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, connect};
-use onlooker_transport::clock::steady_ns;
-use onlooker_transport::drive::{read_host, read_one};
-use onlooker_transport::reader::{Limits, Session, outcome_name};
-use onlooker_transport::{Outcome, Pair, Read, Requester, Via, verbs};
+use onlooker_reader::bootstrap::{Bootstrapped, connect};
+use onlooker_reader::clock::steady_ns;
+use onlooker_reader::drive::{read_host, read_one};
+use onlooker_reader::{Limits, Outcome, Pair, Requester, Session, Via, header_read, outcome_name};
+use onlooker_transport::Error;
+use onlooker_transport::open::{Asker, open, soft_kernel};
+use onlooker_transport::verbs;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -31,9 +33,10 @@ pub(super) fn checks(target: &Target, source: &token::Source, timeout: Duration,
     let _ = resolved(target, checks).and_then(|addresses| {
         reached(&addresses, timeout, checks)?;
         let token = token_of(&addresses, source, checks)?;
-        let told = bootstrapped(&addresses, &token, timeout, checks)?;
+        let asker = Asker { token: &token, reader: READER, timeout };
+        let told = bootstrapped(&addresses, &asker, checks)?;
         for pair in Pair::ALL {
-            responder(&told, &token, pair, timeout, checks, &mut rows);
+            responder(&told, pair, &asker, checks, &mut rows);
         }
         clock(&told, checks);
         Some(())
@@ -90,13 +93,8 @@ fn token_of(addresses: &[SocketAddr], source: &token::Source, checks: &mut Vec<C
     }
 }
 
-fn bootstrapped(
-    addresses: &[SocketAddr],
-    token: &Token,
-    timeout: Duration,
-    checks: &mut Vec<Check>,
-) -> Option<Bootstrapped> {
-    match bootstrap(addresses, token, READER, timeout) {
+fn bootstrapped(addresses: &[SocketAddr], asker: &Asker, checks: &mut Vec<Check>) -> Option<Bootstrapped> {
+    match asker.ask(addresses) {
         Ok(told) => {
             let kinds: Vec<_> = told.answer.responders.iter().map(|responder| shown(&responder.kind)).collect();
             let (host, agent) = (&told.answer.host, &told.answer.agent);
@@ -113,14 +111,7 @@ fn bootstrapped(
 }
 
 /// One of the host's responders and who can read from it: whether it answers, what it serves, how fast.
-fn responder(
-    told: &Bootstrapped,
-    token: &Token,
-    pair: Pair,
-    timeout: Duration,
-    checks: &mut Vec<Check>,
-    rows: &mut Vec<Row>,
-) {
+fn responder(told: &Bootstrapped, pair: Pair, asker: &Asker, checks: &mut Vec<Check>, rows: &mut Vec<Row>) {
     let Some(responder) = told.answer.responder(pair.via.kind()) else {
         let what = format!("pair {pair}");
         match pair {
@@ -134,28 +125,35 @@ fn responder(
         }
         return;
     };
-    let connected = match pair {
-        Pair::VERBS_VERBS => host::verbs_verbs(told, token, timeout),
+    match pair {
         // A device would have the port that this one needs.
         Pair::SOFT_VERBS if has_device(told) => return,
-        Pair::SOFT_VERBS => host::soft_verbs(told, token, timeout),
         Pair::VERBS_KERNEL if !responder.roce || !has_device(told) => return,
-        Pair::VERBS_KERNEL => host::verbs_kernel(told).map(|way| (told.clone(), way)),
-        Pair::SOFT_KERNEL => return soft_kernel(told, timeout, checks, rows),
-        Pair { .. } => host::tcp(told, timeout).map(|way| (told.clone(), way)),
-    };
+        Pair::SOFT_KERNEL => return by_packets(told, asker.timeout, checks, rows),
+        Pair { .. } => {}
+    }
     let what = format!("pair {pair}");
-    match connected {
-        Ok((told, mut way)) => {
+    match open(told, &[pair], asker) {
+        Ok(mut way) => {
             checks.push(Check::ok(what, format!("{} answers", way.address)));
-            served(&told, pair, &mut *way.requester, timeout, checks, rows);
+            served(&way.told, pair, &mut *way.requester, asker.timeout, checks, rows);
         }
-        Err(error) if pair == Pair::TCP => {
-            let advice = "is [tcp] allow in agent.toml open for this machine, and its port reachable?";
-            checks.push(Check::fail(what, error.to_string(), advice));
+        Err(error) if pair == Pair::TCP => checks.push(Check::fail(what, error.to_string(), advice(pair.via))),
+        // It is connected, and READs get no answer.
+        Err(error @ (Error::Read { .. } | Error::Silent { .. })) => {
+            checks.push(Check::fail(what, error.to_string(), advice(pair.via)));
         }
         // Another pair will do.
         Err(error) => checks.push(Check::warn(what, error.to_string(), "")),
+    }
+}
+
+/// What to look at where READs are not answered.
+fn advice(via: Via) -> &'static str {
+    match via {
+        Via::Verbs => "is UDP port 4791 open in both directions? Try again, or read it another way",
+        Via::Kernel => "",
+        Via::Tcp => "is [tcp] allow in agent.toml open for this machine, and its port reachable?",
     }
 }
 
@@ -164,9 +162,10 @@ fn has_device(told: &Bootstrapped) -> bool {
     verbs::open(told.local, 1).is_ok()
 }
 
-fn soft_kernel(told: &Bootstrapped, timeout: Duration, checks: &mut Vec<Check>, rows: &mut Vec<Row>) {
+/// The kernel responder by this process, which counts what becomes of its packets.
+fn by_packets(told: &Bootstrapped, timeout: Duration, checks: &mut Vec<Check>, rows: &mut Vec<Row>) {
     let pair = Pair::SOFT_KERNEL;
-    let (mut requester, address) = match host::soft(told) {
+    let (mut requester, address) = match soft_kernel(told) {
         Ok(connected) => connected,
         Err(error) => return checks.push(Check::fail(format!("pair {pair}"), error.to_string(), "")),
     };
@@ -207,14 +206,10 @@ fn served(
         }
         Err(error) => {
             let advice = match pair.via {
-                Via::Verbs => "is UDP port 4791 open in both directions? Try again, or read it another way",
-                Via::Kernel => {
-                    "the first READ was answered: the agent was restarted meanwhile, or the way is bad; try again"
-                }
-                Via::Tcp => "is [tcp] allow in agent.toml open for this machine, and its port reachable?",
+                Via::Kernel => "the first READ was answered: the agent was restarted meanwhile, or the way is bad; try again",
+                via => advice(via),
             };
-            checks.push(Check::fail(format!("{pair} regions"), error.to_string(), advice));
-            return;
+            return checks.push(Check::fail(format!("{pair} regions"), error.to_string(), advice));
         }
     }
     match measure(told, pair.via, requester) {
@@ -272,15 +267,11 @@ fn regions(told: &Bootstrapped, pair: Pair, session: &Session, checks: &mut Vec<
 
 /// Times of single READs of the header, one after the other, ns; and how many were not answered.
 fn measure(told: &Bootstrapped, via: Via, requester: &mut dyn Requester) -> Result<(Vec<u64>, u64), String> {
-    let control = told.answer.control;
-    let device = told.answer.responder(via.kind()).and_then(|responder| responder.verbs);
-    let rkey = device.map_or(control.rkey, |device| device.control_rkey);
     let mut memory = [Block::default()];
     let (mut took_ns, mut unanswered) = (Vec::new(), 0);
     for id in 0..READS {
         let begin_ns = steady_ns();
-        let deadline_ns = begin_ns.saturating_add(READ_PATIENCE_NS);
-        let read = Read { id, va: control.va, rkey, at: 0, blocks: 1, deadline_ns };
+        let read = header_read(&told.answer, via, id, begin_ns.saturating_add(READ_PATIENCE_NS));
         match read_one(requester, read, &mut memory, steady_ns).map_err(|broken| broken.to_string())? {
             Outcome::Done => took_ns.push(steady_ns() - begin_ns),
             Outcome::Timeout => unanswered += 1,

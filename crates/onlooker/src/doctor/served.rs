@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use onlooker_kernel::collect::{Group, HELD_TO_BOUNDS};
 use onlooker_kernel::user::REGION_PREFIX;
 use onlooker_region::columns::Value;
-use onlooker_transport::bootstrap::Bootstrapped;
-use onlooker_transport::reader::Session;
+use onlooker_reader::bootstrap::Bootstrapped;
+use onlooker_reader::Session;
 use serde::Serialize;
 
 use crate::number::span;

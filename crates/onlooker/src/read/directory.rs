@@ -6,7 +6,7 @@ use onlooker_region::control::RegionEntry;
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS};
 use onlooker_region::schema::{Acquisition, Field, Group, Metric, Schema, Sum};
 use onlooker_series::derive::sum_of;
-use onlooker_transport::reader::Session;
+use onlooker_reader::Session;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 

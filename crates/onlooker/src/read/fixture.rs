@@ -4,15 +4,14 @@
 use onlooker_region::guard::commit;
 use onlooker_region::schema::Schema;
 use onlooker_region::table::{KeyValue, Table, pack_key};
-use onlooker_transport::Via;
-use onlooker_transport::drive::read_host;
-use onlooker_transport::reader::{Limits, Session};
+use onlooker_reader::{Limits, Session, Via};
+use onlooker_reader::drive::read_host;
 
-#[path = "../../../transport/tests/common/memory.rs"]
+#[path = "../../../reader/tests/common/memory.rs"]
 #[allow(unreachable_pub, dead_code)]
 mod memory;
 
-#[path = "../../../transport/tests/common/direct.rs"]
+#[path = "../../../reader/tests/common/direct.rs"]
 #[allow(unreachable_pub)]
 mod direct;
 
@@ -78,8 +77,8 @@ pub(crate) fn session() -> Session {
 }
 
 /// The host's clock said 1000 s when the reader's said 1 s.
-pub(crate) fn relation() -> onlooker_transport::clock::Relation {
-    use onlooker_transport::clock::Moment;
+pub(crate) fn relation() -> onlooker_reader::clock::Relation {
+    use onlooker_reader::clock::Moment;
     let at = |steady_ns| Moment { steady_ns, utc_ns: 1_700_000_000_000_000_000 };
-    onlooker_transport::clock::Relation::new(1_000_000_000_000, at(1_000_000_000), at(1_000_000_000))
+    onlooker_reader::clock::Relation::new(1_000_000_000_000, at(1_000_000_000), at(1_000_000_000))
 }

@@ -7,10 +7,9 @@ use crate::host::Connection;
 use onlooker_region::columns::Value;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::histogram::Shape;
-use onlooker_transport::Pair;
-use onlooker_transport::bootstrap::Bootstrapped;
-use onlooker_transport::clock::{Relation, steady_ns};
-use onlooker_transport::reader::{Session, reason};
+use onlooker_reader::{Pair, Session};
+use onlooker_reader::bootstrap::Bootstrapped;
+use onlooker_reader::clock::{Relation, steady_ns};
 use serde::Serialize;
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
@@ -184,7 +183,7 @@ fn document<'a>(told: &'a Bootstrapped, pair: Pair, session: &'a Session, collec
     let relation = &told.relation;
     let regions = session.frames().map(|frame| Region {
         problem: frame.problem().map(ToString::to_string),
-        refused: frame.refused().iter().map(|r| json!({"block": r.block, "reason": reason(r.reject)})).collect(),
+        refused: frame.refused().iter().map(|r| json!({"block": r.block, "reason": r.reject.name()})).collect(),
         ..region(frame.entry(), session, relation)
     });
     let counters = session.counters();
@@ -217,12 +216,12 @@ pub(super) fn reading(
     collected: &Collected,
     pretty: bool,
 ) -> io::Result<()> {
-    line(out, &document(&connection.told, connection.way.pair, &connection.session, collected), pretty)
+    line(out, &document(connection.told(), connection.way.pair, &connection.session, collected), pretty)
 }
 
 /// The directory.
 pub(super) fn regions(out: &mut impl Write, connection: &Connection) -> io::Result<()> {
-    let (told, session) = (&connection.told, &connection.session);
+    let (told, session) = (connection.told(), &connection.session);
     let regions: Vec<_> = session.directory().regions().map(|entry| region(entry, session, &told.relation)).collect();
     line(
         out,

@@ -21,7 +21,7 @@ use crate::{End, Failure, output, token};
 use onlooker_region::Schema;
 use onlooker_region::control::RegionEntry;
 use onlooker_series::derive::Derived;
-use onlooker_transport::reader::{Limits, Session};
+use onlooker_reader::{Limits, Session};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -159,9 +159,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
 
 /// Says why the kernel responder is not what answers, if it should have been.
 fn say_way(connection: &Connection) {
-    if let Some(instead) = &connection.way.instead {
-        output::note(instead);
-    }
+    connection.way.notes().iter().for_each(|note| output::note(note));
 }
 
 /// Times at which readings are due: multiples of the interval, not pauses, so that they do not drift. Those that went by meanwhile are skipped but for
@@ -231,7 +229,7 @@ fn show(arguments: &Arguments, connection: &Connection, shown: &mut Shown, numbe
         if number > 1 {
             writeln!(out)?;
         }
-        table::write(&mut out, &collected, &connection.told.relation, arguments.interval.map(|_| &mut shown.rates))?;
+        table::write(&mut out, &collected, &connection.told().relation, arguments.interval.map(|_| &mut shown.rates))?;
     }
     out.flush()?;
     problems::of_regions(session, &collected);

@@ -7,7 +7,7 @@ use super::samples::Collected;
 use crate::End;
 use crate::output::{note, shown};
 use crate::suggest::{matches, nearest};
-use onlooker_transport::reader::{Frame, Session, reason};
+use onlooker_reader::{Frame, Session};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most lines about single regions.
@@ -51,7 +51,7 @@ fn trouble(frame: &Frame) -> Option<String> {
     }
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for refused in frame.refused() {
-        *reasons.entry(reason(refused.reject)).or_default() += 1;
+        *reasons.entry(refused.reject.name()).or_default() += 1;
     }
     if reasons.is_empty() {
         return None;

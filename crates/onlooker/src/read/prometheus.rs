@@ -74,7 +74,7 @@ mod tests {
     use crate::read::{fixture, samples};
     use onlooker_series::derive::Derived;
 
-    fn exposition(session: &onlooker_transport::reader::Session, patterns: &[String]) -> (String, Vec<String>) {
+    fn exposition(session: &onlooker_reader::Session, patterns: &[String]) -> (String, Vec<String>) {
         let mut out = Vec::new();
         let notes = write(&mut out, &samples::collect(session, patterns, &mut Derived::default())).unwrap();
         (String::from_utf8(out).unwrap(), notes)

@@ -11,7 +11,7 @@ use onlooker_region::schema::{Acquisition, Metric};
 use onlooker_series::derive::{Derived, Given, Sum, Summed};
 use onlooker_series::rank::Rank;
 use onlooker_series::series::EntityKey;
-use onlooker_transport::reader::Session;
+use onlooker_reader::Session;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 

@@ -9,7 +9,7 @@ use crate::host::{Connection, HostError, Reading};
 use crate::output;
 use onlooker_region::histogram::Shape;
 use onlooker_region::schema::Kind;
-use onlooker_transport::reader::{Counters, Frame, Problem, outcome_name, reason};
+use onlooker_reader::{Counters, Frame, Problem, outcome_name};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -162,7 +162,7 @@ impl Summary {
             (Some(Problem::Schema(_)), _) => Some("schema"),
             (Some(Problem::Length { .. }), _) => Some("length"),
             (Some(Problem::Limit(_)), _) => Some("limit"),
-            (None, Some(refused)) => Some(reason(refused.reject)),
+            (None, Some(refused)) => Some(refused.reject.name()),
             (None, None) => None,
         };
         let computed_ns = computed_ns(frame);

@@ -9,7 +9,7 @@ use onlooker_region::columns::Value;
 use onlooker_region::histogram::Shape;
 use onlooker_region::number::exported;
 use onlooker_region::schema::Metric;
-use onlooker_transport::clock::Relation;
+use onlooker_reader::clock::Relation;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use crate::read::{fixture, samples};
     use onlooker_series::derive::Derived;
-    use onlooker_transport::reader::Session;
+    use onlooker_reader::Session;
 
     fn table(session: &Session, rates: Option<&mut Rates>) -> Vec<Vec<String>> {
         let mut out = Vec::new();

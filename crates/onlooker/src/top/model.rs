@@ -11,9 +11,8 @@ use crate::host::{Connection, Reading};
 use crate::read::samples::{of_sample, of_sum};
 use onlooker_region::columns::Value;
 use onlooker_series::derive::{Derived, Given};
-use onlooker_transport::Via;
-use onlooker_transport::clock::Relation;
-use onlooker_transport::reader::{Frame, Problem, Session, outcome_name, reason};
+use onlooker_reader::{Frame, Problem, Session, Via, outcome_name};
+use onlooker_reader::clock::Relation;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
@@ -110,7 +109,7 @@ impl Model {
 
     /// A reading that ended well.
     pub(super) fn read(&mut self, connection: &Connection, reading: &Reading, derived: &mut Derived, now_ns: u64) {
-        let told = &connection.told;
+        let told = connection.told();
         if self.readings == 0 || *reading != Reading::Straight {
             self.told = Some(Told {
                 name: crate::output::shown(&told.answer.host),
@@ -118,7 +117,7 @@ impl Model {
                 via: connection.way.pair.via,
                 address: connection.way.address.to_string(),
                 relation: told.relation,
-                instead: connection.way.instead.clone(),
+                instead: Some(connection.way.notes().join("; ")).filter(|notes| !notes.is_empty()),
             });
         }
         if let Reading::Anew(why) = reading {
@@ -146,7 +145,7 @@ impl Model {
         self.oldest = oldest.map(|(age_ns, index)| (age_ns, self.series[index].name.clone()));
         for (block, reject) in session.control_refused() {
             let _ = block;
-            self.gap(reason(*reject), 1);
+            self.gap(reject.name(), 1);
         }
         self.readings += 1;
         self.down = None;
@@ -346,6 +345,6 @@ fn trouble(frame: &Frame) -> Option<(&'static str, String)> {
         return Some((why, crate::output::shown(&problem.to_string())));
     }
     let first = frame.refused().first()?;
-    let why = reason(first.reject);
+    let why = first.reject.name();
     Some((why, format!("{} of its blocks were not accepted ({why})", frame.refused().len())))
 }

@@ -7,9 +7,9 @@ use crate::read::Due;
 use onlooker_bootstrap::Token;
 use onlooker_series::derive::Derived;
 use onlooker_transport::Error;
-use onlooker_transport::clock::steady_ns;
-use onlooker_transport::drive::DriveError;
-use onlooker_transport::reader::{ReadError, Session};
+use onlooker_reader::clock::steady_ns;
+use onlooker_reader::drive::DriveError;
+use onlooker_reader::{Error as BootstrapError, ReadError, Session};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -161,14 +161,11 @@ fn pause(failures: u32) -> Duration {
 fn reason(error: &HostError) -> &'static str {
     match error {
         HostError::Drive { source, .. } => reason_of(source),
-        HostError::Silent { .. } => "silent",
-        HostError::Transport(Error::Denied { .. } | Error::Certificate { .. }) | HostError::Token(_) => "denied",
-        HostError::Transport(Error::Busy { .. }) => "busy",
-        HostError::Transport(_)
-        | HostError::Soft(_)
-        | HostError::Knock(..)
-        | HostError::ByDevice
-        | HostError::Neither { .. } => "unreachable",
+        HostError::Transport(Error::Silent { .. }) => "silent",
+        HostError::Transport(Error::Host(BootstrapError::Denied { .. } | BootstrapError::Certificate { .. }))
+        | HostError::Token(_) => "denied",
+        HostError::Transport(Error::Host(BootstrapError::Busy { .. })) => "busy",
+        HostError::Transport(_) | HostError::ByDevice => "unreachable",
     }
 }
 

@@ -9,7 +9,7 @@ use super::view::{Action, Column, View};
 use crate::read::fixture;
 use onlooker_region::guard::commit;
 use onlooker_series::derive::Derived;
-use onlooker_transport::clock::Relation;
+use onlooker_reader::clock::Relation;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};

@@ -2,7 +2,7 @@
 //! The real `onlooker` against a kernel responder over veth, with a directory and a bootstrap endpoint made by the test. Needs root and `ip`.
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
-#[path = "../../../transport/tests/common/mod.rs"]
+#[path = "../../../reader/tests/common/mod.rs"]
 mod common;
 mod world;
 

@@ -4,9 +4,9 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use onlooker_reader::bootstrap::Bootstrapped;
+use onlooker_reader::clock::steady_ns;
 use onlooker_region::Block;
-use onlooker_transport::bootstrap::Bootstrapped;
-use onlooker_transport::clock::steady_ns;
 use onlooker_verbs::{Card, CompletionQueue, Device, Endpoint, Flow, Path, Reads, Settings};
 use onlooker_wire::{Envelope, Packet, Part, Psn, Qpn, ReadAnswer, ReadRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -5,9 +5,9 @@
 use super::exchange::{Exchange, MAX_READ_BLOCKS, MTU_BYTES};
 use super::sockets::Sockets;
 use super::{Error, PacketRequester};
-use crate::Via;
-use crate::bootstrap::Bootstrapped;
 use onlooker_bootstrap::{Id, QueuePairEnd, VerbsRequest};
+use onlooker_reader::bootstrap::Bootstrapped;
+use onlooker_reader::{Error as HostError, Via};
 use onlooker_wire::{Psn, Qpn, ROCE_PORT};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -29,12 +29,12 @@ pub fn reader_id() -> Result<Id, Error> {
 /// its answer, returned, is the one that holds.
 ///
 /// # Errors
-/// [`crate::Error::NoResponder`], [`crate::Error::Problem`], [`crate::Error::Packet`]: nothing was asked, but for [`Error::Family`]; what `ask` says;
-/// [`crate::Error::NoQueuePair`].
+/// [`crate::Error::Host`]: the host has no such responder, what `ask` says, or the host has no queue pair for it;
+/// [`crate::Error::Packet`]: nothing was asked, but for [`Error::Family`].
 pub fn connect(
     told: &Bootstrapped,
     reader_id: Id,
-    ask: impl FnOnce(VerbsRequest) -> Result<Bootstrapped, crate::Error>,
+    ask: impl FnOnce(VerbsRequest) -> Result<Bootstrapped, HostError>,
 ) -> Result<(Bootstrapped, PacketRequester), crate::Error> {
     told.responder(Via::Verbs)?;
     let local = place(told.local, 0, told.peer);
@@ -42,7 +42,7 @@ pub fn connect(
     let sockets = Sockets::open(local, Qpn::wrapping(own.queue_pair))?;
     let told = ask(VerbsRequest { reader_id, end: own, copy: None })?;
     let (responder, _) = told.responder(Via::Verbs)?;
-    let answer = responder.verbs.ok_or_else(|| crate::Error::NoQueuePair { peer: told.peer.to_string() })?;
+    let answer = responder.verbs.ok_or_else(|| HostError::NoQueuePair { peer: told.peer.to_string() })?;
     let max_read_blocks = told.answer.max_read_blocks(responder).clamp(1, MAX_READ_BLOCKS);
     let peer = place(Ipv6Addr::from(answer.end.gid.0).into(), ROCE_PORT, told.peer);
     let from = sockets.local().map_err(|source| Error::System { operation: "getsockname", address: local, source })?;
@@ -89,7 +89,7 @@ mod tests {
     use onlooker_bootstrap::{Responder, VERBS};
 
     fn told(responder: Responder) -> Bootstrapped {
-        Bootstrapped::by(Host::new(16).answer(1), responder)
+        crate::told(Host::new(16).answer(1), vec![responder])
     }
 
     #[test]
@@ -98,9 +98,9 @@ mod tests {
             |told: &Bootstrapped| connect(told, Id([7; 16]), |_| panic!("the host was asked")).map(drop).unwrap_err();
         let whole = Responder { kind: VERBS.into(), ..Responder::default() };
         let other = Responder { kind: "tcp".into(), ..whole.clone() };
-        assert!(matches!(connect(&told(other)), crate::Error::NoResponder { wanted: VERBS, .. }));
+        assert!(matches!(connect(&told(other)), crate::Error::Host(HostError::NoResponder { wanted: VERBS, .. })));
         let away = Responder { problem: Some("the holder is away".into()), ..whole.clone() };
-        assert!(matches!(connect(&told(away)), crate::Error::Problem { kind: VERBS, .. }));
+        assert!(matches!(connect(&told(away)), crate::Error::Host(HostError::Problem { kind: VERBS, .. })));
         // No address of this machine.
         let elsewhere = Bootstrapped { local: "192.0.2.1".parse().unwrap(), ..told(whole) };
         let error = connect(&elsewhere);

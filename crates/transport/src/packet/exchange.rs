@@ -17,7 +17,7 @@ mod tests;
 use super::Error;
 use crate::soft::exchange::REQUEST_BYTES;
 use crate::soft::rtt::{RTO_CAP_NS, Rtt};
-use crate::{Broken, Completion, Fault, Outcome, Read};
+use onlooker_reader::{Broken, Completion, Fault, Outcome, Read};
 use arrayvec::ArrayVec;
 use onlooker_bootstrap::QueuePairEnd;
 use onlooker_wire::profile::BLOCK_BYTES;

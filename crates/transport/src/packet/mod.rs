@@ -15,7 +15,7 @@ mod filter;
 mod sockets;
 
 use crate::soft::MAX_BATCH;
-use crate::{Broken, Completion, Read, Requester};
+use onlooker_reader::{Broken, Completion, Read, Requester};
 pub use connect::{connect, reader_id};
 pub use exchange::Counters;
 use exchange::Exchange;

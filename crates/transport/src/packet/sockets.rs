@@ -11,7 +11,7 @@
 use super::Error;
 use super::exchange::{MAX_READ_BLOCKS, MAX_READS_UNDER_WAY, MTU_BYTES};
 use super::filter;
-use crate::Broken;
+use onlooker_reader::Broken;
 use crate::soft::exchange::REQUEST_BYTES;
 use crate::soft::{MAX_BATCH, options};
 use arrayvec::ArrayVec;

@@ -14,7 +14,7 @@ pub(crate) mod options;
 pub mod rtt;
 mod wheel;
 
-use crate::{Broken, Completion, Memory, Read, Requester};
+use onlooker_reader::{Broken, Completion, Memory, Read, Requester};
 use arrayvec::ArrayVec;
 pub use exchange::{Counters, FlowConfig, FlowId, Strays};
 use exchange::{Exchange, Staged};
@@ -174,7 +174,7 @@ impl Socket {
         self.exchange.add_flow(peer, config)
     }
 
-    /// Removes a flow; its READs complete as [`crate::Outcome::Lost`].
+    /// Removes a flow; its READs complete as [`onlooker_reader::Outcome::Lost`].
     ///
     /// # Panics
     /// If the flow was removed before, as in all that take a [`FlowId`].

@@ -4,7 +4,7 @@
 //! Answers come in the order of requests and items in the order of reads, so everything under way stands in two queues. A READ that has
 //! timed out keeps its place: its late item is passed over and counted. All buffers are bounded and reused.
 
-use crate::{Completion, Outcome, Read};
+use onlooker_reader::{Completion, Outcome, Read};
 use onlooker_region::Block;
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_wire::tcp_read::{

@@ -6,7 +6,7 @@
 
 pub mod exchange;
 
-use crate::{Broken, Completion, Error, Read, Requester};
+use onlooker_reader::{Broken, Completion, Error, Read, Requester, bootstrap};
 use exchange::Exchange;
 use onlooker_region::Block;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -32,9 +32,9 @@ impl TcpRequester {
     /// # Errors
     /// [`Error::Refused`], [`Error::Timeout`], [`Error::System`].
     pub fn connect(address: SocketAddr, max_read_blocks: u32, timeout: Duration) -> Result<Self, Error> {
-        let (stream, _) = crate::bootstrap::connect(&[address], "TCP responder", timeout)?;
-        Self::new(stream, max_read_blocks)
-            .map_err(|source| Error::io(&address.to_string(), "socket option", timeout, source))
+        let (stream, _) = bootstrap::connect(&[address], "TCP responder", timeout)?;
+        let failed = |source| Error::System { peer: address.to_string(), operation: "socket option", source };
+        Self::new(stream, max_read_blocks).map_err(failed)
     }
 
     /// On a connected stream.

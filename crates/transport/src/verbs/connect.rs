@@ -4,9 +4,10 @@
 
 use super::copy::DirectoryCopy;
 use super::requester::VerbsRequester;
-use crate::bootstrap::Bootstrapped;
-use crate::{Error, Via};
+use crate::Error;
 use onlooker_bootstrap::{Id, QueuePairEnd, VerbsRequest};
+use onlooker_reader::bootstrap::Bootstrapped;
+use onlooker_reader::{Error as HostError, Via};
 use onlooker_verbs::{Card, CardPair, CompletionQueue, Device, Endpoint, Path, Settings};
 use std::net::IpAddr;
 
@@ -53,7 +54,7 @@ impl Unconnected {
     /// On this device, for the host that gave `told`: with memory for a copy of its directory, where it writes one.
     ///
     /// # Errors
-    /// [`Error::NoResponder`], [`Error::Problem`]; [`Error::Device`].
+    /// [`Error::Host`]: the host has no such responder; [`Error::Device`].
     pub fn for_host(card: &Card, told: &Bootstrapped) -> Result<Self, Error> {
         let (responder, _) = told.responder(Via::Verbs)?;
         let mut new = Self::new(card)?;
@@ -76,11 +77,11 @@ impl Unconnected {
     /// Connects to what that was answered.
     ///
     /// # Errors
-    /// [`Error::NoResponder`], [`Error::Problem`], [`Error::NoQueuePair`]: the host has no queue pair for it; [`Error::Connect`].
+    /// [`Error::Host`]: the host has no queue pair for it; [`Error::Connect`].
     pub fn connect(mut self, told: &Bootstrapped) -> Result<CardPair, Error> {
         let peer = || told.peer.to_string();
         let (responder, _) = told.responder(Via::Verbs)?;
-        let answer = responder.verbs.ok_or_else(|| Error::NoQueuePair { peer: peer() })?;
+        let answer = responder.verbs.ok_or_else(|| HostError::NoQueuePair { peer: peer() })?;
         let connected = self.pair.connect(&endpoint_of(&answer.end), Path::default());
         connected.map_err(|source| Error::Connect { peer: peer(), source })?;
         Ok(self.pair)
@@ -91,11 +92,12 @@ impl Unconnected {
 /// answer, returned, is the one that holds.
 ///
 /// # Errors
-/// [`Error::NoResponder`], [`Error::Problem`]: nothing was asked; [`Error::Device`]; what `ask` says; as [`Unconnected::connect`].
+/// [`Error::Host`]: the host has no such responder and was not asked, or what `ask` says; [`Error::Device`]; as
+/// [`Unconnected::connect`].
 pub fn connect(
     told: &Bootstrapped,
     reader_id: Id,
-    ask: impl FnOnce(VerbsRequest) -> Result<Bootstrapped, Error>,
+    ask: impl FnOnce(VerbsRequest) -> Result<Bootstrapped, HostError>,
 ) -> Result<(Bootstrapped, VerbsRequester), Error> {
     told.responder(Via::Verbs)?;
     let card = open(told.local, 1)?;

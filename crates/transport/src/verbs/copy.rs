@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Memory of this machine that the host's device writes its control region to (docs/format/bootstrap.md, Copies of the directory).
 //!
-//! It is registered for WRITEs for as long as its queue pair can be written to, or a WRITE would end that: who owns the queue pair has the memory, too, and drops it
-//! afterwards ([`super::Flows::add_with_copy`]). A session that has it as well ([`crate::reader::Session::mirror`]) may outlive both.
+//! It is registered for WRITEs for as long as its queue pair can be written to, or a WRITE would end that: who owns the
+//! queue pair has the memory, too, and drops it afterwards ([`super::Flows::add_with_copy`]). A session that has it as
+//! well ([`onlooker_reader::Session::mirror`]) may outlive both.
 
-use crate::bootstrap::Bootstrapped;
-use crate::reader::Mirror;
 use onlooker_bootstrap::{Control, ControlCopy, Responder};
+use onlooker_reader::Mirror;
+use onlooker_reader::bootstrap::Bootstrapped;
 use onlooker_region::Block;
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_verbs::{Card, CardPair, Writable};

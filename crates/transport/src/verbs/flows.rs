@@ -2,8 +2,7 @@
 //! READs to many hosts over one completion queue.
 
 use super::copy::SharedMirror;
-use crate::reader::Mirror;
-use crate::{Broken, Completion, Fault, Memory, Outcome, Read};
+use onlooker_reader::{Broken, Completion, Fault, Memory, Mirror, Outcome, Read};
 use onlooker_region::Block;
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_verbs::{Counters, Ended, Flow, Outcome as End, Port, Reads, Status};
@@ -135,7 +134,8 @@ impl<P: Port> Flows<P> {
         Some(flow)
     }
 
-    /// For [`Session::mirror`](crate::reader::Session::mirror), where the flow's host writes its directory to this machine.
+    /// For [`Session::mirror`](onlooker_reader::Session::mirror), where the flow's host writes its directory to this
+    /// machine.
     #[must_use]
     pub fn mirror(&self, flow: Flow) -> Option<Box<dyn Mirror + Send>> {
         self.copies.get(&flow).map(|copy| Box::new(copy.clone()) as Box<dyn Mirror + Send>)
@@ -162,7 +162,7 @@ impl<P: Port> Flows<P> {
         self.broken.or_else(|| *self.flows.get(&flow).unwrap_or(&Some(Broken::Closed)))
     }
 
-    /// [`crate::Requester::submit`] to one flow.
+    /// [`onlooker_reader::Requester::submit`] to one flow.
     ///
     /// # Errors
     /// The flow is broken.
@@ -194,7 +194,8 @@ impl<P: Port> Flows<P> {
         }
     }
 
-    /// [`crate::Requester::poll`] for all flows. That one of them has broken is no error here: ask [`Flows::broken`].
+    /// [`onlooker_reader::Requester::poll`] for all flows. That one of them has broken is no error here: ask
+    /// [`Flows::broken`].
     ///
     /// # Errors
     /// All have broken, and the port is of no use any more.

@@ -8,9 +8,10 @@
 use super::connect::{Unconnected, open};
 use super::copy::DirectoryCopy;
 use super::requester::VerbsRequester;
-use crate::bootstrap::Bootstrapped;
-use crate::{Error, Via};
+use crate::Error;
 use onlooker_bootstrap::Responder;
+use onlooker_reader::bootstrap::Bootstrapped;
+use onlooker_reader::{Error as HostError, Via};
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_verbs::{Card, CardPair, Endpoint, Path, Settings};
 use std::net::IpAddr;
@@ -28,7 +29,8 @@ impl Unconnected {
     /// connected pair has that.
     ///
     /// # Errors
-    /// [`Error::NoResponder`], [`Error::Problem`]: the host has none that answers devices; [`Error::Device`]: the device refuses, or its packets do not carry a block.
+    /// [`Error::Host`]: the host has none that answers devices; [`Error::Device`]: the device refuses, or its packets
+    /// do not carry a block.
     pub fn for_kernel(card: &Card, told: &Bootstrapped) -> Result<Self, Error> {
         let mtu_bytes = card.mtu_bytes();
         let max_read_blocks = max_read_blocks(told, mtu_bytes)?.ok_or_else(|| onlooker_verbs::Error::Limit {
@@ -58,7 +60,8 @@ impl Unconnected {
 /// A requester to the kernel responder of the host that gave `told`, by the device of the address that led there. The session over it is one of [`Via::Kernel`].
 ///
 /// # Errors
-/// [`Error::NoResponder`], [`Error::Problem`]: the host has none that answers devices; [`Error::Device`]: nor can this machine ask it; [`Error::Connect`].
+/// [`Error::Host`]: the host has none that answers devices; [`Error::Device`]: nor can this machine ask it;
+/// [`Error::Connect`].
 pub fn connect_kernel(told: &Bootstrapped) -> Result<VerbsRequester, Error> {
     answering(told)?;
     let card = open(told.local, 1)?;
@@ -68,17 +71,17 @@ pub fn connect_kernel(told: &Bootstrapped) -> Result<VerbsRequester, Error> {
 }
 
 /// The host's kernel responder, if it answers devices.
-fn answering(told: &Bootstrapped) -> Result<&Responder, Error> {
+fn answering(told: &Bootstrapped) -> Result<&Responder, HostError> {
     let (responder, _) = told.responder(Via::Kernel)?;
     if responder.roce {
         return Ok(responder);
     }
     let problem = "it answers no RDMA devices: set `[kernel] roce = true` in the host's agent.toml";
-    Err(Error::Problem { peer: told.peer.to_string(), kind: Via::Kernel.kind(), problem: problem.to_owned() })
+    Err(HostError::Problem { peer: told.peer.to_string(), kind: Via::Kernel.kind(), problem: problem.to_owned() })
 }
 
 /// Longest READ that one packet carries and the responder answers; `None`: a packet does not carry a block.
-fn max_read_blocks(told: &Bootstrapped, mtu_bytes: u16) -> Result<Option<u32>, Error> {
+fn max_read_blocks(told: &Bootstrapped, mtu_bytes: u16) -> Result<Option<u32>, HostError> {
     let answered = told.answer.max_read_blocks(answering(told)?);
     let carried = u32::try_from(usize::from(mtu_bytes) / BLOCK_BYTES).unwrap_or(0);
     Ok((carried > 0).then_some(answered.min(carried)))

@@ -2,11 +2,10 @@
 //! What a device needs to know of a kernel responder, and reading one on the strict device of [`onlooker_verbs::fake`], whose far end answers as such a responder does.
 
 use super::*;
-use crate::drive::{DriveError, read_host};
+use onlooker_reader::drive::{DriveError, read_host};
 use crate::memory::Host;
-use crate::reader::{Limits, Session};
 use crate::verbs::{Port, Sleeper};
-use crate::{Broken, Fault, Requester};
+use onlooker_reader::{Broken, Error as HostError, Fault, Limits, Requester, Session};
 use onlooker_bootstrap::KERNEL;
 use onlooker_region::Block;
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP};
@@ -22,18 +21,18 @@ fn kernel(max_read_bytes: Option<u32>) -> Responder {
 }
 
 fn told(responder: Responder) -> Bootstrapped {
-    Bootstrapped::by(Host::new(64).answer(1), responder)
+    crate::told(Host::new(64).answer(1), vec![responder])
 }
 
 #[test]
 fn a_host_that_answers_no_devices_says_so_before_a_device_is_looked_for() {
     let connect = |responder: Responder| connect_kernel(&told(responder)).unwrap_err();
-    assert!(matches!(connect(Responder { kind: "tcp".into(), ..kernel(None) }), Error::NoResponder { .. }));
-    assert!(matches!(connect(Responder { port: 0, ..kernel(None) }), Error::NoResponder { .. }));
+    assert!(matches!(connect(Responder { kind: "tcp".into(), ..kernel(None) }), Error::Host(HostError::NoResponder { .. })));
+    assert!(matches!(connect(Responder { port: 0, ..kernel(None) }), Error::Host(HostError::NoResponder { .. })));
     let away = Responder { problem: Some("no lease".into()), ..kernel(None) };
     assert!(connect(away).to_string().contains("no lease"));
     let off = connect(Responder { roce: false, ..kernel(None) });
-    assert!(matches!(off, Error::Problem { kind: KERNEL, .. }), "{off}");
+    assert!(matches!(off, Error::Host(HostError::Problem { kind: KERNEL, .. })), "{off}");
     assert!(off.to_string().contains("`[kernel] roce = true` in the host's agent.toml"), "{off}");
     // Loopback is no device's address.
     assert!(matches!(connect(kernel(None)), Error::Device(_)));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! READs over RDMA devices (docs/verbs.md).
 //!
-//! [`Flows`] is one I/O thread's: one completion queue of a device, any number of hosts, each with a queue pair. [`onlooker_verbs::Reads`] decides what is posted when and
-//! what a completion means; here READs get the crate's names, and a queue pair that has failed ends as [`Broken`](crate::Broken). [`VerbsRequester`] is a device with a
-//! single flow, for programs that read one host. [`connect()`] makes one to a host's device, [`connect_kernel()`] one to its kernel responder; who shares a device between
-//! hosts makes [`Unconnected`] queue pairs of it.
+//! [`Flows`] is one I/O thread's: one completion queue of a device, any number of hosts, each with a queue pair.
+//! [`onlooker_verbs::Reads`] decides what is posted when and what a completion means; here READs get the crate's names,
+//! and a queue pair that has failed ends as [`Broken`](onlooker_reader::Broken). [`VerbsRequester`] is a device with a
+//! single flow, for programs that read one host. [`connect()`] makes one to a host's device, [`connect_kernel()`] one
+//! to its kernel responder; who shares a device between hosts makes [`Unconnected`] queue pairs of it.
 //!
 //! A device knows one refusal, and it ends the queue pair: a region that has gone since the directory was read costs its reader a bootstrap. The kernel responder is silent
 //! instead, which ends it, too, half a second later.

@@ -3,8 +3,7 @@
 
 use super::copy::{DirectoryCopy, SharedMirror};
 use super::flows::{Flows, broken_by};
-use crate::reader::Mirror;
-use crate::{Broken, Completion, Read, Requester};
+use onlooker_reader::{Broken, Completion, Mirror, Read, Requester};
 use onlooker_region::Block;
 use onlooker_verbs::{Card, Flow, Port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -100,7 +99,7 @@ impl<P: Port> VerbsRequester<P> {
         Self { flows, flow, max_read_blocks, alarm: Alarm::Off, now_ns: 0, copy_problem: None }
     }
 
-    /// For [`Session::mirror`](crate::reader::Session::mirror), where the host writes its directory to this machine.
+    /// For [`Session::mirror`](onlooker_reader::Session::mirror), where the host writes its directory to this machine.
     pub fn mirror(&mut self) -> Option<Box<dyn Mirror + Send>> {
         self.flows.mirror(self.flow)
     }

@@ -2,11 +2,13 @@
 //! Requester and flows on the strict device of [`onlooker_verbs::fake`], whose far end is a host in memory.
 
 use super::*;
-use crate::bootstrap::Bootstrapped;
-use crate::drive::{DriveError, read_host};
+use onlooker_reader::bootstrap::Bootstrapped;
+use onlooker_reader::drive::{DriveError, read_host};
 use crate::memory::{CONTROL_RKEY, CONTROL_VA, DEVICE_RKEYS, Host, Memory, PLACE, Shared};
-use crate::reader::{Limits, Mirror, Session};
-use crate::{Broken, Completion, Error, Fault, Outcome, Read, Requester, Via};
+use crate::Error;
+use onlooker_reader::{
+    Broken, Completion, Error as HostError, Fault, Limits, Mirror, Outcome, Read, Requester, Session, Via,
+};
 use onlooker_bootstrap::{Answer, Id, QueuePairEnd, Responder, VERBS, VerbsAnswer};
 use onlooker_region::Block;
 use onlooker_region::control::{Entry, Place, RESPONDER_TCP, RESPONDER_VERBS, RegionEntry};
@@ -504,7 +506,7 @@ fn a_copy_goes_with_its_flow() {
 }
 
 fn told(responder: Responder) -> Bootstrapped {
-    Bootstrapped::by(answer(&host()), responder)
+    crate::told(answer(&host()), vec![responder])
 }
 
 #[test]
@@ -513,9 +515,9 @@ fn nobody_is_asked_for_a_queue_pair_that_cannot_be() {
         |responder: Responder| connect(&told(responder), Id([7; 16]), |_| panic!("the host was asked")).unwrap_err();
     let whole = Responder { kind: VERBS.into(), ..Responder::default() };
     let other = Responder { kind: "tcp".into(), ..whole.clone() };
-    assert!(matches!(connect(other), Error::NoResponder { wanted: VERBS, .. }));
+    assert!(matches!(connect(other), Error::Host(HostError::NoResponder { wanted: VERBS, .. })));
     let away = Responder { problem: Some("the holder is away".into()), ..whole.clone() };
-    assert!(matches!(connect(away), Error::Problem { kind: VERBS, .. }));
+    assert!(matches!(connect(away), Error::Host(HostError::Problem { kind: VERBS, .. })));
     // Loopback is no device's address.
     assert!(matches!(connect(whole), Error::Device(_)));
 }

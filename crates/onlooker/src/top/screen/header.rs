@@ -6,7 +6,7 @@ use super::super::pace::REST_NS;
 use super::super::theme::Theme;
 use super::{Pen, clock, wrapped};
 use crate::number::span;
-use onlooker_transport::Via;
+use onlooker_reader::Via;
 
 pub(super) fn draw(pen: &mut Pen, model: &Model, is_paused: bool, now_ns: u64, theme: Theme) {
     let silent_ns = model.silent_ns(now_ns);

@@ -2,7 +2,7 @@
 //! What comes in: whose it is, whether it is what is missing, and what it ends. Every packet is counted exactly once.
 
 use super::{Exchange, Reading};
-use crate::{Broken, Completion, Fault, Memory, Outcome};
+use onlooker_reader::{Broken, Completion, Fault, Memory, Outcome};
 use onlooker_wire::profile::BLOCK_BYTES;
 use onlooker_wire::tcp_read::Refusal;
 use onlooker_wire::{Acknowledge, Bth, Envelope, Error, NakCode, Packet, Part, Psn, ROCE_PORT, ReadAnswer, Syndrome};

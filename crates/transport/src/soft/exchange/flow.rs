@@ -68,11 +68,11 @@ pub struct Counters {
     pub wrong_length: u64,
     /// Dropped: anything else that is no answer in one packet.
     pub malformed: u64,
-    /// READs that ended as [`crate::Outcome::Done`].
+    /// READs that ended as [`onlooker_reader::Outcome::Done`].
     pub reads_done: u64,
-    /// READs that ended as [`crate::Outcome::Refused`].
+    /// READs that ended as [`onlooker_reader::Outcome::Refused`].
     pub reads_refused: u64,
-    /// READs that ended as [`crate::Outcome::Timeout`].
+    /// READs that ended as [`onlooker_reader::Outcome::Timeout`].
     pub reads_timed_out: u64,
 }
 

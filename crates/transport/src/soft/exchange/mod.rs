@@ -15,7 +15,7 @@ mod tests;
 use super::rtt::{RTO_CAP_NS, Rtt};
 use super::wheel::Wheel;
 use super::{Error, MAX_BATCH};
-use crate::{Completion, Outcome, Read};
+use onlooker_reader::{Completion, Outcome, Read};
 pub use flow::{Counters, FlowConfig};
 use flow::{Flow, Place, sent_at};
 use onlooker_wire::profile::{BLOCK_BYTES, LARGEST_MAX_READ_BYTES};

@@ -4,7 +4,7 @@
 use super::Exchange;
 use super::flow::{Counters, Flow, Place};
 use super::tables::{Packet, State};
-use crate::{Completion, Memory, Outcome};
+use onlooker_reader::{Completion, Memory, Outcome};
 use onlooker_wire::profile::BLOCK_BYTES;
 use onlooker_wire::tcp_read::Refusal;
 use onlooker_wire::{Bth, NakCode, Packet as WirePacket, Part, Psn, Syndrome};

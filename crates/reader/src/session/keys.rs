@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which key a READ names. An RDMA device makes keys of its own, all others share the agent's; addresses are the same for all.
 
-use crate::Via;
+use crate::{Read, Via};
 use onlooker_bootstrap::Answer;
 use onlooker_region::control::{RegionEntry, SchemaEntry};
+
+/// A READ of a host's header through `via`, into block 0 of the caller's memory: to knock with, and to measure by.
+/// Through an RDMA device, `answer` is the one with the host's queue pair.
+#[must_use]
+pub fn header_read(answer: &Answer, via: Via, id: u64, deadline_ns: u64) -> Read {
+    let rkey = Keys::new(answer, via).control();
+    Read { id, va: answer.control.va, rkey, at: 0, blocks: 1, deadline_ns }
+}
 
 /// The keys of one host, for READs through one responder.
 #[derive(Clone, Copy, Debug)]

@@ -1,32 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reading all regions of one host, without I/O: from a bootstrap answer to frames.
 //!
-//! A [`Session`] says which READs it wants and takes their completions; it follows the control region ([`onlooker_region::control::Directory`]), fetches schemas (kept by id),
-//! reads the regions' blocks and checks them. One cycle: header, changed entry blocks, new schemas, regions; each step is one batch. What is
-//! torn or busy is read again a few times; a region that has become another one sends the cycle back to the header.
+//! A [`Session`] says which READs it wants and takes their completions; it follows the control region
+//! ([`onlooker_region::control::Directory`]), fetches schemas (kept by id), reads the regions' blocks and checks them.
+//! One cycle: header, changed entry blocks, new schemas, regions; each step is one batch. What is torn or busy is read
+//! again a few times; a region that has become another one sends the cycle back to the header.
 //!
-//! Who has a copy of the control region that the host's device writes ([`Session::mirror`]) has the steps before the regions without READs, as long as the copy is right.
+//! If the host's RDMA device keeps a copy of the directory in our memory ([`Session::mirror`]), the session takes
+//! header, entries and schemas from that copy and sends READs only for regions. A damaged or late copy is ignored.
 //!
-//! The host is not trusted: tries, rounds, bytes and schema text are bounded by [`Limits`], whatever it answers. Every retry and refusal is counted
-//! with its reason. Cost beyond the READs: one guard check per block, one parse per new schema.
+//! The host is not trusted: tries, rounds, bytes and schema text are bounded by [`Limits`], whatever it answers. Every
+//! retry and refusal is counted with its reason. Cost beyond the READs: one check per block that was read, one parse
+//! per new schema.
 
+mod cycle;
 mod fetch;
 mod frame;
 mod keys;
 mod mirror;
 mod regions;
 mod resolve;
-mod session;
 
 #[cfg(test)]
 mod tests;
 
-pub use frame::{Frame, Frames, Kept, Problem};
+pub use cycle::Session;
+pub use frame::{Frame, Frames, Problem};
+pub use keys::header_read;
 pub use mirror::{MIRROR_CHECK_NS, Mirror};
-pub use session::Session;
 
 use crate::Outcome;
-use onlooker_region::Reject;
 use onlooker_region::control::ControlError;
 use std::collections::BTreeMap;
 
@@ -102,18 +105,6 @@ pub struct Counters {
 
 fn count(counter: &mut BTreeMap<&'static str, u64>, reason: &'static str) {
     *counter.entry(reason).or_default() += 1;
-}
-
-/// A reason's name (block.md).
-#[must_use]
-pub fn reason(reject: Reject) -> &'static str {
-    match reject {
-        Reject::Unwritten => "unwritten",
-        Reject::Busy => "busy",
-        Reject::Version => "version",
-        Reject::Crc => "crc",
-        Reject::Identity => "identity",
-    }
 }
 
 /// An outcome's name.

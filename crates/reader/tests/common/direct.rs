@@ -3,7 +3,7 @@
 
 use super::memory::Host;
 use onlooker_region::Block;
-use onlooker_transport::{Broken, Completion, Outcome, Read, Requester};
+use onlooker_reader::{Broken, Completion, Outcome, Read, Requester};
 use std::time::Duration;
 
 pub struct Direct<'a> {

@@ -8,7 +8,7 @@ use onlooker_region::columns::Value;
 use onlooker_region::control::{Entry, RegionEntry};
 use onlooker_region::guard::commit;
 use onlooker_region::sync::Ordering;
-use onlooker_region::{Block, Schema};
+use onlooker_region::{Block, Reject, Schema};
 use onlooker_wire::tcp_read::{self, Refusal};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as Counter;

@@ -3,11 +3,11 @@
 //!
 //! Blocking, with one time limit over everything. TLS 1.3 towards exactly the token's certificate; a plain stream for tokens without fingerprint.
 
+use crate::Via;
 use crate::clock::{Moment, Relation};
 use crate::deadline::DeadlineStream;
 use crate::error::{Error, escaped};
 use crate::tls::Pinned;
-use crate::via::Via;
 use onlooker_bootstrap::frame::{self, Decoded, FrameError};
 use onlooker_bootstrap::{Answer, AnswerError, Fingerprint, Goodbye, Request, Responder, Token, VerbsRequest};
 use rustls::ClientConnection;
@@ -49,22 +49,6 @@ impl Bootstrapped {
         let mut address = self.peer;
         address.set_port(responder.port);
         Ok((responder, address))
-    }
-}
-
-#[cfg(test)]
-impl Bootstrapped {
-    /// Told by a host on loopback that lists this responder alone.
-    pub(crate) fn by(mut answer: Answer, responder: Responder) -> Self {
-        answer.responders = vec![responder];
-        let moment = crate::clock::Moment { steady_ns: 0, utc_ns: 0 };
-        Self {
-            answer,
-            peer: "127.0.0.1:7177".parse().unwrap(),
-            local: "127.0.0.1".parse().unwrap(),
-            relation: Relation::new(0, moment, moment),
-            round_trip: Duration::ZERO,
-        }
     }
 }
 

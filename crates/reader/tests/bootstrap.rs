@@ -8,8 +8,8 @@ use common::{Identity, endpoint, plain_token, secret, serve};
 use onlooker_bootstrap::{
     Code, Failure, Id, QueuePairEnd, Request, Responder, Token, VERBS, VerbsAnswer, VerbsRequest, frame,
 };
-use onlooker_transport::bootstrap::{Bootstrapped, bootstrap, bootstrap_with, resolve};
-use onlooker_transport::{Error, Via};
+use onlooker_reader::bootstrap::{Bootstrapped, bootstrap, bootstrap_with, resolve};
+use onlooker_reader::{Error, Via};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

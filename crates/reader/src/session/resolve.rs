@@ -163,7 +163,7 @@ impl Classes {
                     continue;
                 }
                 Err(ControlError::Block { reject, .. }) if reject.is_transient() => {
-                    again.push((wanted, super::reason(reject)));
+                    again.push((wanted, reject.name()));
                     continue;
                 }
                 Err(error) => Class::Refused(error.to_string()),

@@ -9,12 +9,12 @@
 //!
 //! What does not count is READ from the host, and counted with the reason. Cost: a copy and a guard check for each block looked at.
 
-use super::session::{Session, Step};
-use super::{count, reason};
+use super::count;
+use super::cycle::{Session, Step};
 use onlooker_region::block::GUARDED_VERSION;
 use onlooker_region::control::{CONTROL_REGION, Header};
 use onlooker_region::limits::BLOCK_BYTES;
-use onlooker_region::{Block, Identity, guard};
+use onlooker_region::{Block, Identity, Reject, guard};
 use std::sync::Arc;
 
 /// A cycle that begins so long after the host's own header was asked for asks for it again, ns: what a push that was lost costs at most. It adds to the time for which a
@@ -120,7 +120,7 @@ impl Mirrored {
         }
         let at = u16::try_from(index).map_err(|_| "ring")?;
         let expected = Identity { region: CONTROL_REGION, generation: incarnation, index: at };
-        guard::check(&block[0], expected).map_err(reason)?;
+        guard::check(&block[0], expected).map_err(Reject::name)?;
         Ok(block[0])
     }
 }

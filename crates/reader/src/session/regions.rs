@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The last step of a cycle: laying out the regions' memory, reading and checking their blocks, reading again what was torn.
 
+use super::count;
+use super::cycle::{SILENT_NS, Session, Step};
 use super::fetch::Span;
-use super::frame::{Problem, State, missed};
+use super::frame::{Problem, State};
 use super::resolve::Class;
-use super::session::{SILENT_NS, Session, Step};
-use super::{count, reason};
 use crate::Outcome;
+use onlooker_region::checked::Verdicts;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::{Block, Reject};
@@ -91,7 +92,7 @@ impl Session {
             rest_ns,
             finished: problem.is_some() || resting,
             problem,
-            refused: Vec::new(),
+            verdicts: Verdicts::default(),
             asked_ns: 0,
             answered_ns: 0,
         })
@@ -125,12 +126,17 @@ impl Session {
                 failed.iter().flat_map(|(span, _)| blocks(span)).map(|at| at - range.start).collect();
             let schema = state.plan.as_ref().expect("only regions with a schema are read").schema();
             let memory = &self.frames.memory[range.start as usize..range.end as usize];
-            state.refused = missed(schema, state.entry.identity, memory);
+            let is_read = |block: usize| {
+                let at = range.start as usize + block;
+                let next = results.partition_point(|(span, _)| (span.at + span.blocks) as usize <= at);
+                results.get(next).is_some_and(|(span, _)| span.at as usize <= at)
+            };
+            state.verdicts.take(schema, state.entry.identity, memory, is_read);
             if !failed.is_empty() {
                 state.problem = Some(Problem::Read(failed[0].1));
             }
             let unanswered = retry.len();
-            for refused in &state.refused {
+            for refused in state.verdicts.refused() {
                 if refused.reject.is_transient() {
                     retry.push(u32::try_from(refused.block).unwrap_or(u32::MAX));
                 }
@@ -162,12 +168,13 @@ impl Session {
         self.silent.retain(|_, until_ns| now_ns < *until_ns);
         self.resting.retain(|_, until_ns| now_ns < *until_ns);
         for state in &self.frames.states {
-            let is_good = state.problem.is_none() && state.refused.is_empty();
+            let refused = state.verdicts.refused();
+            let is_good = state.problem.is_none() && refused.is_empty();
             if self.rests && state.rest_ns > 0 && !state.resting && is_good {
                 let key = (state.entry.identity.word(), state.entry.rkey);
                 self.resting.insert(key, state.asked_ns.saturating_add(state.rest_ns));
             }
-            state.reasons().for_each(|reason| count(&mut self.counters.refused, reason));
+            refused.iter().for_each(|refused| count(&mut self.counters.refused, refused.reject.name()));
         }
         self.step = Step::Done;
     }
@@ -182,8 +189,8 @@ impl Session {
         let state = &mut self.frames.states[number];
         // Whether the rest came is seen at the next look.
         state.problem = None;
-        for refused in state.refused.iter().filter(|refused| refused.reject.is_transient()) {
-            count(&mut self.counters.retries, reason(refused.reject));
+        for refused in state.verdicts.refused().iter().filter(|refused| refused.reject.is_transient()) {
+            count(&mut self.counters.retries, refused.reject.name());
         }
         let rkey = self.keys.region(&state.entry);
         for block in blocks {
@@ -195,7 +202,7 @@ impl Session {
     /// Regions that have become others, or were not read, are looked at anew in the next round.
     fn forget_stale(&mut self) {
         for state in &mut self.frames.states {
-            let identity = state.refused.iter().any(|refused| refused.reject == Reject::Identity);
+            let identity = state.verdicts.refused().iter().any(|refused| refused.reject == Reject::Identity);
             state.finished &= !identity;
         }
     }

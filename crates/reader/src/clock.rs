@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The reader's clocks, and how a host's clock relates to them.
 
-use crate::via::Via;
+use crate::Via;
 use rustix::time::{ClockId, clock_gettime};
 
 /// How much two disciplined clocks may drift apart: the kernel slews each by at most 500 ppm (adjtimex(2)).

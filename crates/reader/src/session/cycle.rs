@@ -5,7 +5,7 @@ use super::fetch::{Fetch, Span};
 use super::keys::Keys;
 use super::mirror::{Mirror, Mirrored};
 use super::resolve::{Class, Classes, Wanted};
-use super::{Counters, Frame, Frames, Limits, ReadError, count, outcome_name, reason};
+use super::{Counters, Frame, Frames, Limits, ReadError, count, outcome_name};
 use crate::{Completion, Outcome, Read, Via};
 use onlooker_bootstrap::{Answer, Control};
 use onlooker_region::control::{ControlError, Directory, RegionEntry};
@@ -352,7 +352,7 @@ impl Session {
             Err(ControlError::Block { reject, .. }) if reject.is_transient() => {
                 let is_known = self.directory.is_known();
                 if !(is_known && self.tries >= HEADER_TRIES) && self.again(now_ns) {
-                    count(&mut self.counters.retries, reason(reject));
+                    count(&mut self.counters.retries, reject.name());
                     self.fetch.add(header_span, 1);
                     return Ok(());
                 }
@@ -385,7 +385,7 @@ impl Session {
         }
         let more = u32::try_from(again.len()).unwrap_or(u32::MAX);
         if !again.is_empty() && self.spend(more) && self.again(now_ns) {
-            again.iter().for_each(|(_, reject)| count(&mut self.counters.retries, reason(*reject)));
+            again.iter().for_each(|(_, reject)| count(&mut self.counters.retries, reject.name()));
             self.entry_blocks = again.into_iter().map(|(index, _)| index).collect();
             self.want_entries();
             return Ok(());
@@ -394,7 +394,7 @@ impl Session {
             self.control_refused.push((index, reject));
         }
         for (_, reject) in &self.control_refused {
-            count(&mut self.counters.refused, reason(*reject));
+            count(&mut self.counters.refused, reject.name());
         }
         if self.control_refused.is_empty() {
             self.directory.complete();

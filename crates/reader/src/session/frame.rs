@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One region as a cycle found it.
+//! One region as a cycle found it: its blocks, and what their check has found. Nobody behind the session checks a block
+//! again.
 
-use super::reason;
 use crate::Outcome;
-use onlooker_region::block::check_plain;
-use onlooker_region::columns::{Plan, Refused, Sample};
+use onlooker_region::Block;
+use onlooker_region::checked::{Refused, Verdicts};
+use onlooker_region::columns::{Plan, Sample};
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::{Acquisition, Group, Kind, Schema};
-use onlooker_region::{Block, Identity, Reject, guard};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Why a region gave nothing.
@@ -51,8 +50,8 @@ pub(super) struct State {
     /// Nothing more is to be read for it in this cycle.
     pub(super) finished: bool,
     pub(super) problem: Option<Problem>,
-    /// Blocks that were not accepted at the last look.
-    pub(super) refused: Vec<Refused>,
+    /// Of its blocks, as far as they have been read.
+    pub(super) verdicts: Verdicts,
     /// When the READ began and ended whose blocks these are, the reader's clock; of the last retry.
     pub(super) asked_ns: u64,
     pub(super) answered_ns: u64,
@@ -93,7 +92,7 @@ impl<'a> Frame<'a> {
     /// Blocks that were read and not accepted; those of computed groups whose published twin stands in are not listed.
     #[must_use]
     pub fn refused(&self) -> &'a [Refused] {
-        &self.state.refused
+        self.state.verdicts.refused()
     }
 
     /// When it was asked for and answered, the reader's steady clock.
@@ -102,29 +101,15 @@ impl<'a> Frame<'a> {
         (self.state.asked_ns, self.state.answered_ns)
     }
 
-    /// Keeps it beyond the next cycle. What `kept` has allocated is used again.
-    pub fn keep(&self, kept: &mut Kept) {
-        kept.state.clone_from(self.state);
-        kept.memory.clear();
-        kept.memory.extend_from_slice(self.memory);
-    }
-
     /// Hands over every value of the accepted blocks. Of a computed group and its published twin only one is given: the computed one if all of it was
     /// accepted.
-    pub fn decode(&self, mut sink: impl FnMut(Sample<'a>)) {
+    pub fn decode(&self, sink: impl FnMut(Sample<'a>)) {
         if self.state.problem.is_some() || self.state.resting {
             return;
         }
-        let Some(plan) = &self.state.plan else { return };
-        let schema = plan.schema();
-        let silent = silent_groups(schema, self.state.entry.identity, self.memory);
-        let silent: HashSet<*const _> = silent.iter().map(|index| std::ptr::from_ref(&schema.groups[*index])).collect();
-        // The number of blocks was checked against the schema before they were read.
-        let _ = plan.decode(self.state.entry.identity, self.memory, |sample| {
-            if !silent.contains(&std::ptr::from_ref(sample.group)) {
-                sink(sample);
-            }
-        });
+        if let Some(schema) = self.schema() {
+            self.state.verdicts.on(schema, self.memory).decode(sink);
+        }
     }
 }
 
@@ -164,75 +149,6 @@ impl Frames {
     }
 }
 
-/// A region as some cycle found it.
-#[derive(Clone, Debug)]
-pub struct Kept {
-    state: State,
-    memory: Vec<Block>,
-}
-
-impl From<Frame<'_>> for Kept {
-    fn from(frame: Frame<'_>) -> Self {
-        Self { state: frame.state.clone(), memory: frame.memory.to_vec() }
-    }
-}
-
-impl Kept {
-    /// It.
-    #[must_use]
-    pub fn frame(&self) -> Frame<'_> {
-        Frame { state: &self.state, memory: &self.memory }
-    }
-}
-
-/// Groups whose values another group gives: twins of computed groups that were accepted as a whole, and computed groups that were not and have a twin.
-fn silent_groups(schema: &Schema, first: Identity, blocks: &[Block]) -> Vec<usize> {
-    let mut silent = Vec::new();
-    for (twin, computed) in twins(schema) {
-        let whole = group_rejects(schema, first, blocks, computed).next().is_none();
-        silent.push(if whole { twin } else { computed });
-    }
-    silent
-}
-
-/// (index of the twin, index of its computed group).
-fn twins(schema: &Schema) -> impl Iterator<Item = (usize, usize)> + '_ {
-    let of = schema.groups.iter().enumerate().filter_map(|(twin, group)| Some((twin, group.twin_of? as usize)));
-    of.filter(|(_, computed)| *computed < schema.groups.len())
-}
-
-fn group_rejects<'a>(
-    schema: &'a Schema,
-    first: Identity,
-    blocks: &'a [Block],
-    group: usize,
-) -> impl Iterator<Item = Refused> + 'a {
-    let (begin, group) = schema.placed_groups().nth(group).expect("an index of this schema");
-    let begin = begin as usize;
-    let mine = blocks[begin..begin + group.blocks as usize].iter().enumerate();
-    mine.filter_map(move |(number, block)| {
-        let index = begin + number;
-        let expected = first.at(u16::try_from(index).ok()?);
-        let reject = check(group.kind, block, expected).err()?;
-        Some(Refused { block: index, reject })
-    })
-}
-
-fn check(kind: Kind, block: &Block, expected: Identity) -> Result<(), Reject> {
-    match kind {
-        Kind::Foreign => Ok(()),
-        Kind::Plain => check_plain(block, expected),
-        Kind::Guarded | Kind::Computed | Kind::Table => guard::check(block, expected).map(|_| ()),
-    }
-}
-
-/// Blocks that are not accepted and missed: not those of computed groups that have a twin.
-pub(super) fn missed(schema: &Schema, first: Identity, blocks: &[Block]) -> Vec<Refused> {
-    let stood_in: HashSet<usize> = twins(schema).map(|(_, computed)| computed).collect();
-    let groups = (0..schema.groups.len()).filter(|group| !stood_in.contains(group));
-    groups.flat_map(|group| group_rejects(schema, first, blocks, group)).collect()
-}
-
 impl State {
     /// Longest READ of it: a computed block is one answer (docs/responder.md), whatever else the responder may send at once.
     pub(super) fn max_read_blocks(&self, most: u32) -> u32 {
@@ -240,10 +156,5 @@ impl State {
         // A table can be computed, too: its kind says how it is laid out.
         let is_computed = |group: &Group| group.kind == Kind::Computed || group.acquisition == Acquisition::Computed;
         if groups.into_iter().any(is_computed) { 1 } else { most }
-    }
-
-    /// Reasons of the refused blocks, with their numbers.
-    pub(super) fn reasons(&self) -> impl Iterator<Item = &'static str> + '_ {
-        self.refused.iter().map(|refused| reason(refused.reject))
     }
 }

@@ -3,8 +3,7 @@
 //!
 //! For programs that read one host at a time. A controller, which reads many, runs its own loop over the same two interfaces.
 
-use crate::reader::{ReadError, Session};
-use crate::{Broken, Completion, Fault, Outcome, Read, Requester};
+use crate::{Broken, Completion, Fault, Outcome, Read, ReadError, Requester, Session};
 use onlooker_region::Block;
 use std::time::Duration;
 
