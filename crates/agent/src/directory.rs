@@ -11,6 +11,7 @@ use std::os::fd::AsFd as _;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use onlooker_local::registration::{Code, Labels, Refusal};
 use onlooker_region::block::Identity;
 use onlooker_region::control::{
     ControlError, ControlWriter, Entry, Place, RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS, RegionEntry,
@@ -23,7 +24,6 @@ use crate::counters::{Counter, Counters};
 use crate::host::{self, Host};
 use crate::kernel::ledger::{Keep, Record, Source, Stage};
 use crate::kernel::{CONTROL_SLAB, Kernel, KernelError, Recovered};
-use crate::protocol::{Code, Labels, Refusal};
 use crate::served::{Address, Addresses, Served};
 use push::Pushed;
 

@@ -3,12 +3,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use onlooker_local::registration::Labels;
 use onlooker_region::Block;
 use onlooker_region::control::Directory as ReadDirectory;
 use onlooker_wire::tcp_read::Read;
 
 use super::*;
-use crate::protocol::Labels;
 
 const REPLACEMENTS: u32 = 3_000;
 

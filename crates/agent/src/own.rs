@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use onlooker_local::registration::{Labels, Refusal};
 use onlooker_region::Schema;
 use onlooker_region::block::Identity;
 use onlooker_region::limits::BLOCK_BYTES;
@@ -25,7 +26,6 @@ use crate::kernel::{Kernel, Recovered, user};
 use crate::leftovers::Leftovers;
 use crate::node::{Covered, Draft, Loss, NodeError, Set};
 use crate::procfs::process_stat;
-use crate::protocol::{Labels, Refusal};
 use crate::registration::FIRST_REGION_ID;
 use crate::registry::SchemaRef;
 use crate::sampler::Sampler;

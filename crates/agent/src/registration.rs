@@ -7,6 +7,9 @@
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use onlooker_local::registration::{
+    Adopt, Answer, Code, Create, Labels, MAX_INSTANCE_BYTES, Refusal, RegionAnswer, Request, Update,
+};
 use onlooker_region::Schema;
 use onlooker_region::control::pack_labels;
 use onlooker_region::limits::{MAX_LABEL_VALUE_BYTES, MAX_LABELS};
@@ -20,9 +23,6 @@ use crate::host;
 use crate::kernel::Recovered;
 use crate::kernel::ledger::{Keep, Record, Role, Source, Stage};
 use crate::policy::Policy;
-use crate::protocol::{
-    Adopt, Answer, Code, Create, Labels, MAX_INSTANCE_BYTES, Refusal, RegionAnswer, Request, Update,
-};
 use crate::registry::{ConnectionId, Memory, Peer, Process, Region, Registry, Restored, SchemaRef, State, Wanted};
 use crate::system;
 

@@ -7,11 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use onlooker_local::registration::{Code, Labels, Refusal};
 use onlooker_region::limits::MAX_REGION_ID;
 use onlooker_region::slab::{PAGE_BYTES, Range, Ranges};
 
 use crate::config::{Limits, Quota};
-use crate::protocol::{Code, Labels, Refusal};
 use crate::units::Size;
 
 pub use user::SchemaRef;

@@ -1,99 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets of the registration socket (docs/format/registration.md): decoding requests, building answers. No I/O.
+//! Packets of the registration socket (docs/format/registration.md), for both sides. No I/O.
 //!
-//! A request is read in two steps, the operation first and then exactly that operation's keys, so that unknown keys are refused by
-//! name. The schema stays raw text until [`onlooker_region::Schema::parse`] has it: a packet costs no more memory than its own size.
+//! The agent reads a request in two steps, the operation first and then exactly that operation's keys, so that it
+//! refuses unknown keys by name. The schema stays raw text until [`onlooker_region::Schema::parse`] has it: a packet
+//! costs no more memory than its own size. A program passes over keys of answers that a later agent adds.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use onlooker_settings::suggest;
-
 /// Protocol version of `hello`.
 pub const VERSION: u32 = 1;
+/// Where the agent listens unless it is told otherwise.
+pub const DEFAULT_SOCKET: &str = "/run/onlooker/agent.sock";
+/// Environment variable that tells programs another place.
+pub const SOCKET_VARIABLE: &str = "ONLOOKER_SOCKET";
 /// Longest packet, bytes.
 pub const MAX_PACKET_BYTES: usize = 131_072;
-/// After so many packets in a row that were not understood the connection is closed.
+/// After so many packets in a row that were not understood the agent closes the connection.
 pub const MAX_BAD_PACKETS: u32 = 16;
 /// Longest `instance`, bytes: it becomes a label value.
 pub const MAX_INSTANCE_BYTES: usize = onlooker_region::limits::MAX_LABEL_VALUE_BYTES;
+/// Longest piece of an error's text that a packet can have a say in, characters.
+const MAX_QUOTED_CHARS: usize = 512;
+/// What an agent of another version may leave out: no user has this uid.
+const NO_UID: u32 = u32::MAX;
 
-/// Error codes of registration.md.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)] // described one by one in registration.md, "Errors"
-pub enum Code {
-    BadRequest,
-    Version,
-    Schema,
-    Duplicate,
-    Quota,
-    Denied,
-    NotFound,
-    BadDescriptor,
-    Internal,
-}
-
-impl Code {
-    /// All codes, in the order of registration.md; their counters stand in this order.
-    pub const ALL: [Self; 9] = [
-        Self::BadRequest,
-        Self::Version,
-        Self::Schema,
-        Self::Duplicate,
-        Self::Quota,
-        Self::Denied,
-        Self::NotFound,
-        Self::BadDescriptor,
-        Self::Internal,
-    ];
-
-    /// As it stands in answers and counters.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::BadRequest => "bad_request",
-            Self::Version => "version",
-            Self::Schema => "schema",
-            Self::Duplicate => "duplicate",
-            Self::Quota => "quota",
-            Self::Denied => "denied",
-            Self::NotFound => "not_found",
-            Self::BadDescriptor => "bad_descriptor",
-            Self::Internal => "internal",
-        }
+crate::codes! {
+    /// Error codes of registration.md.
+    Code {
+        BadRequest = "bad_request",
+        Version = "version",
+        Schema = "schema",
+        Duplicate = "duplicate",
+        Quota = "quota",
+        Denied = "denied",
+        NotFound = "not_found",
+        BadDescriptor = "bad_descriptor",
+        Internal = "internal",
     }
 }
 
-/// A refused request: a code for programs, a sentence for people.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {message}", code.name())]
-pub struct Refusal {
-    /// Which kind.
-    pub code: Code,
-    /// What is wrong and what to do.
-    pub message: String,
-}
+/// A request that the agent refuses.
+pub type Refusal = crate::Refusal<Code>;
 
-impl Refusal {
-    /// A refusal with its sentence.
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
-    }
-}
+/// A refusal as a program receives it: a later agent may have codes that are not in [`Code`].
+pub type Refused = crate::Refusal<String>;
 
 /// Labels of a region.
 pub type Labels = BTreeMap<String, String>;
 
 /// A request.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[serde(tag = "op", rename_all = "lowercase")]
 pub enum Request<'a> {
     /// First packet.
     Hello {
         /// Protocol version.
         version: u32,
+        /// Who asks, for people.
+        sdk: Cow<'a, str>,
     },
     /// A new region in the user's slab.
     Create(Create<'a>),
@@ -113,11 +81,26 @@ pub enum Request<'a> {
     Adopt(Adopt<'a>),
 }
 
+impl Request<'_> {
+    /// Its `op`.
+    #[must_use]
+    pub const fn op(&self) -> &'static str {
+        match self {
+            Self::Hello { .. } => "hello",
+            Self::Create(_) => "create",
+            Self::Publish { .. } => "publish",
+            Self::Update(_) => "update",
+            Self::Remove { .. } => "remove",
+            Self::Adopt(_) => "adopt",
+        }
+    }
+}
+
 /// `create`
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Create<'a> {
-    #[serde(rename = "op")]
+    #[serde(rename = "op", skip_serializing)]
     _op: IgnoredText,
     /// Region name.
     pub name: String,
@@ -132,26 +115,35 @@ pub struct Create<'a> {
     pub schema: &'a RawValue,
 }
 
+impl<'a> Create<'a> {
+    /// A request for a region.
+    #[must_use]
+    pub fn new(name: String, instance: String, labels: Labels, schema: &'a RawValue) -> Self {
+        Self { _op: IgnoredText, name, instance, labels, schema }
+    }
+}
+
 /// `update`
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Update<'a> {
-    #[serde(rename = "op")]
+    #[serde(rename = "op", skip_serializing)]
     _op: IgnoredText,
     /// Region id.
     pub region: u32,
     /// Replace all labels.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<Labels>,
     /// Replaces the schema.
-    #[serde(borrow)]
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub schema: Option<&'a RawValue>,
 }
 
 /// `adopt`
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adopt<'a> {
-    #[serde(rename = "op")]
+    #[serde(rename = "op", skip_serializing)]
     _op: IgnoredText,
     /// Region name.
     pub name: String,
@@ -171,12 +163,12 @@ pub struct Adopt<'a> {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Hello {
+struct Hello<'a> {
     #[serde(rename = "op")]
     _op: IgnoredText,
     version: u32,
-    #[serde(rename = "sdk", default)]
-    _sdk: IgnoredText,
+    #[serde(borrow, default)]
+    sdk: Cow<'a, str>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -188,7 +180,7 @@ struct OneRegion {
 }
 
 /// A text that is checked to be one and thrown away.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct IgnoredText;
 
 impl<'de> Deserialize<'de> for IgnoredText {
@@ -199,46 +191,46 @@ impl<'de> Deserialize<'de> for IgnoredText {
 
 #[derive(Deserialize)]
 struct Head {
-    op: String,
+    op: Op,
 }
 
-/// Decodes one packet.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Op {
+    Hello,
+    Create,
+    Publish,
+    Update,
+    Remove,
+    Adopt,
+}
+
+/// The agent's side: a request.
 ///
 /// # Errors
-/// `bad_request` with what was not understood.
-pub fn decode(packet: &[u8]) -> Result<Request<'_>, Refusal> {
+/// What was not understood, in serde's words: `bad_request`.
+pub fn decode(packet: &[u8]) -> Result<Request<'_>, String> {
     // serde would also read a structure from a list of its values.
     if packet.trim_ascii_start().first() != Some(&b'{') {
-        return Err(Refusal::new(
-            Code::BadRequest,
-            "a packet must be one JSON object, see docs/format/registration.md",
-        ));
+        return Err("this is not a JSON object".to_owned());
     }
-    let head: Head = parse(packet)?;
-    match head.op.as_str() {
-        "hello" => parse(packet).map(|hello: Hello| Request::Hello { version: hello.version }),
-        "create" => parse(packet).map(Request::Create),
-        "publish" => parse(packet).map(|one: OneRegion| Request::Publish { region: one.region }),
-        "update" => parse(packet).map(Request::Update),
-        "remove" => parse(packet).map(|one: OneRegion| Request::Remove { region: one.region }),
-        "adopt" => parse(packet).map(Request::Adopt),
-        other => {
-            let op: String = other.chars().take(32).collect();
-            let known = "hello, create, publish, update, remove, adopt";
-            Err(Refusal::new(Code::BadRequest, format!("unknown op `{}`: use one of {known}", op.escape_debug())))
-        }
+    let Head { op } = parse(packet)?;
+    match op {
+        Op::Hello => parse(packet).map(|Hello { version, sdk, .. }| Request::Hello { version, sdk }),
+        Op::Create => parse(packet).map(Request::Create),
+        Op::Publish => parse(packet).map(|OneRegion { region, .. }| Request::Publish { region }),
+        Op::Update => parse(packet).map(Request::Update),
+        Op::Remove => parse(packet).map(|OneRegion { region, .. }| Request::Remove { region }),
+        Op::Adopt => parse(packet).map(Request::Adopt),
     }
 }
 
-fn parse<'a, T: Deserialize<'a>>(packet: &'a [u8]) -> Result<T, Refusal> {
-    serde_json::from_slice(packet).map_err(|error| {
-        let message = suggest::explain(&error.to_string());
-        Refusal::new(Code::BadRequest, format!("{message}; send one JSON object as docs/format/registration.md says"))
-    })
+fn parse<'a, T: Deserialize<'a>>(packet: &'a [u8]) -> Result<T, String> {
+    serde_json::from_slice(packet).map_err(|error| error.to_string().chars().take(MAX_QUOTED_CHARS).collect())
 }
 
 /// A region as `create` and `adopt` answer it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionAnswer {
     /// Region id.
     pub id: u32,
@@ -265,7 +257,11 @@ pub struct RegionAnswer {
 pub enum Answer {
     /// To `hello`.
     Hello {
-        /// The uid that the agent sees.
+        /// Protocol version of the agent.
+        version: u32,
+        /// The agent's own version.
+        agent: String,
+        /// The uid that the agent sees; no user's where an agent of another version does not say it.
         socket_uid: u32,
     },
     /// To `create` and `adopt`.
@@ -274,43 +270,60 @@ pub enum Answer {
     Done,
 }
 
-/// The packet of an answer.
+/// An answer as it stands in a packet.
+#[derive(Default, Serialize, Deserialize)]
+struct Packet {
+    ok: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    socket_uid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    region: Option<RegionAnswer>,
+}
+
+/// The agent's side: the packet of an answer.
 #[must_use]
 pub fn encode(answer: &Result<Answer, Refusal>) -> Vec<u8> {
-    #[derive(Serialize)]
-    struct Hello {
-        ok: bool,
-        version: u32,
-        agent: &'static str,
-        socket_uid: u32,
-    }
-    #[derive(Serialize)]
-    struct Region<'a> {
-        ok: bool,
-        region: &'a RegionAnswer,
-    }
-    #[derive(Serialize)]
-    struct Done {
-        ok: bool,
-    }
-    #[derive(Serialize)]
-    struct Failed<'a> {
-        ok: bool,
-        error: Code,
-        message: &'a str,
-    }
-    let text = match answer {
-        Ok(Answer::Hello { socket_uid }) => serde_json::to_vec(&Hello {
+    let packet = match answer.clone() {
+        Ok(Answer::Hello { version, agent, socket_uid }) => Packet {
             ok: true,
-            version: VERSION,
-            agent: env!("CARGO_PKG_VERSION"),
-            socket_uid: *socket_uid,
-        }),
-        Ok(Answer::Region(region)) => serde_json::to_vec(&Region { ok: true, region }),
-        Ok(Answer::Done) => serde_json::to_vec(&Done { ok: true }),
-        Err(refusal) => serde_json::to_vec(&Failed { ok: false, error: refusal.code, message: &refusal.message }),
+            version: Some(version),
+            agent: Some(agent),
+            socket_uid: Some(socket_uid),
+            ..Packet::default()
+        },
+        Ok(Answer::Region(region)) => Packet { ok: true, region: Some(region), ..Packet::default() },
+        Ok(Answer::Done) => Packet { ok: true, ..Packet::default() },
+        Err(Refusal { code, message }) => {
+            Packet { error: Some(code.name().to_owned()), message: Some(message), ..Packet::default() }
+        }
     };
+    let text = serde_json::to_vec(&packet);
     text.unwrap_or_else(|_| br#"{"ok":false,"error":"internal","message":"the answer could not be encoded"}"#.to_vec())
+}
+
+/// The program's side: an answer or a refusal.
+///
+/// # Errors
+/// The packet is no answer.
+pub fn decode_answer(packet: &[u8]) -> Result<Result<Answer, Refused>, serde_json::Error> {
+    let Packet { ok, error, message, version, agent, socket_uid, region } = serde_json::from_slice(packet)?;
+    Ok(match (ok, version, region) {
+        (false, ..) => Err(Refused::new(error.unwrap_or_default(), message.unwrap_or_default())),
+        (true, _, Some(region)) => Ok(Answer::Region(region)),
+        (true, Some(version), None) => {
+            let (agent, socket_uid) = (agent.unwrap_or_default(), socket_uid.unwrap_or(NO_UID));
+            Ok(Answer::Hello { version, agent, socket_uid })
+        }
+        (true, None, None) => Ok(Answer::Done),
+    })
 }
 
 #[cfg(test)]
@@ -318,14 +331,12 @@ mod tests {
     use super::*;
 
     fn refused(packet: &str) -> String {
-        let refusal = decode(packet.as_bytes()).expect_err(packet);
-        assert_eq!(refusal.code, Code::BadRequest);
-        refusal.message
+        decode(packet.as_bytes()).expect_err(packet)
     }
 
     #[test]
     fn requests_of_the_format_page_decode() {
-        assert!(matches!(decode(br#"{"op":"hello","version":1,"sdk":"c 0.1.0"}"#), Ok(Request::Hello { version: 1 })));
+        assert!(matches!(decode(br#"{"op":"hello","version":1,"sdk":"c 0.1.0"}"#), Ok(Request::Hello { version: 1, .. })));
         let create = br#"{"op":"create","name":"shop","labels":{"shard":"3"},"schema":{"name":"x"}}"#;
         let Ok(Request::Create(create)) = decode(create) else { panic!("not a create") };
         assert_eq!(
@@ -343,26 +354,52 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_named() {
-        assert!(
-            refused(r#"{"op":"create","nmae":"x","schema":{}}"#).contains("unknown key `nmae`: did you mean `name`?")
-        );
-        assert!(refused(r#"{"op":"destroy"}"#).contains("unknown op `destroy`"));
+        assert!(refused(r#"{"op":"create","nmae":"x","schema":{}}"#).contains("unknown field `nmae`"));
+        assert!(refused(r#"{"op":"destroy"}"#).contains("unknown variant `destroy`, expected one of `hello`"));
         assert!(refused(r#"{"op":"publish","region":"17"}"#).contains("expected u32"));
         assert!(refused(r#"{"op":"publish","region":-1}"#).contains("expected u32"));
         assert!(refused(r#"{"op":"publish"}"#).contains("missing field `region`"));
         assert!(refused(r#"{"op":"publish","region":1,"region":2}"#).contains("duplicate field"));
-        assert!(refused("").contains("one JSON object"));
+        assert!(refused("").contains("not a JSON object"));
         assert!(refused("{").contains("EOF"));
-        assert!(refused(r#"["hello"]"#).contains("one JSON object"));
+        assert!(refused(r#"["hello"]"#).contains("not a JSON object"));
         assert!(refused(r#"{"op":"hello","version":1}{}"#).contains("trailing"));
         assert!(refused(&r#"{"x":"#.repeat(10_000)).contains("EOF"));
+        let long = format!(r#"{{"op":"{}"}}"#, "x".repeat(100_000));
+        assert_eq!(refused(&long).chars().count(), MAX_QUOTED_CHARS);
+    }
+
+    #[test]
+    fn requests_come_back_as_they_were_sent() {
+        let schema: Box<RawValue> = serde_json::from_str(r#"{"name":"x"}"#).expect("JSON");
+        let labels = Labels::from([("shard".to_owned(), "3".to_owned())]);
+        let create = Create::new("shop".to_owned(), String::new(), labels, &schema);
+        for (request, text) in [
+            (Request::Hello { version: 1, sdk: "c 0.1.0".into() }, r#"{"op":"hello","version":1,"sdk":"c 0.1.0"}"#),
+            (
+                Request::Create(create),
+                r#"{"op":"create","name":"shop","instance":"","labels":{"shard":"3"},"schema":{"name":"x"}}"#,
+            ),
+            (Request::Publish { region: 17 }, r#"{"op":"publish","region":17}"#),
+            (Request::Remove { region: 17 }, r#"{"op":"remove","region":17}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&request).expect("encodes"), text);
+            assert!(text.contains(request.op()));
+        }
+        for text in [
+            r#"{"op":"update","region":17,"labels":{}}"#,
+            r#"{"op":"update","region":17,"schema":{"name":"x"}}"#,
+            r#"{"op":"adopt","name":"jvm","instance":"","labels":{},"schema":{},"offset":4096}"#,
+        ] {
+            assert_eq!(serde_json::to_string(&decode(text.as_bytes()).expect(text)).expect("encodes"), text);
+        }
     }
 
     #[test]
     fn no_packet_breaks_the_decoder() {
         bolero::check!().for_each(|bytes: &[u8]| {
-            if let Err(refusal) = decode(bytes) {
-                assert!(encode(&Err(refusal)).len() < MAX_PACKET_BYTES);
+            if let Err(message) = decode(bytes) {
+                assert!(encode(&Err(Refusal::new(Code::BadRequest, message))).len() < MAX_PACKET_BYTES);
             }
         });
     }
@@ -378,7 +415,14 @@ mod tests {
             slab_bytes: Some(16_777_216),
             resumed: Some(false),
         };
-        let text = |answer| String::from_utf8(encode(&answer)).expect("utf-8");
+        let text = |answer: Result<Answer, Refusal>| {
+            let packet = encode(&answer);
+            let told = decode_answer(&packet).expect("an answer");
+            assert_eq!(told, answer.map_err(|Refusal { code, message }| Refused::new(code.name().to_owned(), message)));
+            String::from_utf8(packet).expect("utf-8")
+        };
+        let hello = Answer::Hello { version: 1, agent: "0.1.0".to_owned(), socket_uid: 1000 };
+        assert_eq!(text(Ok(hello)), r#"{"ok":true,"version":1,"agent":"0.1.0","socket_uid":1000}"#);
         assert_eq!(
             text(Ok(Answer::Region(region))),
             r#"{"ok":true,"region":{"id":17,"generation":9128731,"offset":40960,"bytes":3072,"mapped_bytes":4096,"slab_bytes":16777216,"resumed":false}}"#
@@ -386,7 +430,13 @@ mod tests {
         assert_eq!(text(Ok(Answer::Done)), r#"{"ok":true}"#);
         for code in Code::ALL {
             let expected = format!(r#"{{"ok":false,"error":"{}","message":"m"}}"#, code.name());
-            assert_eq!(text(Err(Refusal::new(code, "m"))), expected);
+            assert_eq!(text(Err(Refusal::new(*code, "m"))), expected);
+        }
+        // A later agent's keys and codes; and what is no answer.
+        let later = br#"{"ok":false,"error":"busy","message":"m","retry_ns":1}"#;
+        assert_eq!(decode_answer(later).expect("an answer"), Err(Refused::new("busy".to_owned(), "m")));
+        for packet in ["", "{}", "[]", r#"{"ok":true,"region":{"id":-1}}"#] {
+            assert!(decode_answer(packet.as_bytes()).is_err(), "{packet}");
         }
     }
 }

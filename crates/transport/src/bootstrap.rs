@@ -4,12 +4,12 @@
 //! Blocking, with one time limit over everything. TLS 1.3 towards exactly the token's certificate; a plain stream for tokens without fingerprint.
 
 use crate::clock::{Moment, Relation};
-use crate::deadline::DeadlineStream;
 use crate::error::{Error, escaped};
 use crate::tls::Pinned;
 use crate::via::Via;
 use onlooker_bootstrap::frame::{self, Decoded, FrameError};
 use onlooker_bootstrap::{Answer, AnswerError, Fingerprint, Goodbye, Request, Responder, Token, VerbsRequest};
+use onlooker_local::deadline::DeadlineStream;
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use std::io::{self, Read, Write};

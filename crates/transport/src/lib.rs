@@ -11,7 +11,6 @@
 
 pub mod bootstrap;
 pub mod clock;
-mod deadline;
 pub mod drive;
 mod error;
 pub mod packet;

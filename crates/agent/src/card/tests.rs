@@ -6,7 +6,7 @@ use std::thread::{JoinHandle, spawn};
 use std::time::Instant;
 
 use onlooker_bootstrap::{ControlCopy, QueuePairEnd};
-use onlooker_holder::seqpacket;
+use onlooker_local::seqpacket;
 use onlooker_region::map::sealed_memfd;
 
 /// A holder that says what it is told to, and what it was asked; after the last answer it goes.

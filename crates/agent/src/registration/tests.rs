@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bolero::TypeGenerator;
+use onlooker_local::registration::decode;
 use onlooker_region::Block;
 use onlooker_region::control::{Directory as ReadDirectory, assemble_schema, schema_extent};
 use onlooker_region::limits::BLOCK_WORDS;
@@ -17,7 +18,6 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_sea
 use super::memory::check_filled;
 use super::*;
 use crate::host::Host;
-use crate::protocol::decode;
 use crate::registry::Process;
 use crate::served::Served;
 use crate::units::{Size, Span};

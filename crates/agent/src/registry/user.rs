@@ -3,12 +3,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use onlooker_local::registration::{Code, Refusal};
 use onlooker_region::SchemaId;
 use onlooker_region::limits::{BLOCK_BYTES, GUARDED_BYTES};
 use onlooker_region::slab::{PAGE_BYTES, Ranges};
 
 use crate::config::Quota;
-use crate::protocol::{Code, Refusal};
 
 /// What the registry keeps of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
