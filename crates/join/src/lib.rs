@@ -5,13 +5,15 @@
 //! whether it was done already: interrupted anywhere, it is run again. What it did is in the [`record`], written before each change; [`undo`] reads nothing else.
 //! Decisions are functions of texts ([`settings`], [`edit`], [`diff`], [`firewall`], [`service`]'s unit); the rim is [`way`], [`files`], [`ready`], [`client`].
 //!
-//! Runs in a process of its own and ends: nothing of it is touched, hence resident, in an agent that serves.
+//! Linked into the agent's program (`crates/onlooker-agent`), which runs it in a process of its own that ends: an agent
+//! that serves touches nothing of it, so that it is not resident there.
+#![forbid(unsafe_code)]
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::config::{Config, ConfigError};
-use crate::identity::IdentityError;
+use onlooker_agent::config::{Config, ConfigError};
+use onlooker_agent::identity::IdentityError;
 
 pub mod advice;
 pub mod arguments;

@@ -6,9 +6,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use super::edit::{Change, edit};
-use crate::config::{Config, ConfigError, Tcp};
-use crate::prefix::Prefix;
+use onlooker_agent::config::{Config, ConfigError, Tcp};
+use onlooker_agent::prefix::Prefix;
+
+use crate::edit::{Change, edit};
 
 /// What the host must offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
