@@ -1,64 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes of single keys in a TOML text, everything else left as its author wrote it.
-//!
-//! It knows sections in brackets and keys on lines of their own, as agent.toml is written. Whoever uses it parses the result and looks whether that says what was
-//! wanted: a text written otherwise (dotted keys, inline tables) is then refused, never misread.
+//! Changes of single keys in a TOML text; all else stays as its author wrote it.
+
+use toml_edit::{DocumentMut, Item, TomlError, Value};
 
 /// A key that is to have another value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Change {
     /// Without brackets.
     pub section: &'static str,
     /// The key.
     pub key: &'static str,
-    /// As TOML.
-    pub value: String,
+    /// Its value.
+    pub value: Value,
 }
 
-/// The text with the changes made.
-#[must_use]
-pub fn edit(text: &str, changes: &[Change]) -> String {
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    changes.iter().for_each(|change| set(&mut lines, change));
-    let mut text = lines.join("\n");
-    text.push('\n');
-    text
-}
-
-fn set(lines: &mut Vec<String>, Change { section, key, value }: &Change) {
-    let new = format!("{key} = {value}");
-    let Some(header) = lines.iter().position(|line| header_of(line) == Some(section)) else {
-        if lines.last().is_some_and(|line| !line.trim().is_empty()) {
-            lines.push(String::new());
+/// The text with the changes made. A comment behind an old value goes with it.
+///
+/// # Errors
+/// The text is not TOML, or a section is something else.
+pub fn edit(text: &str, changes: &[Change]) -> Result<String, TomlError> {
+    let mut document: DocumentMut = text.parse()?;
+    for Change { section, key, value } in changes {
+        let section = document.entry(section).or_insert_with(toml_edit::table);
+        if let Some(table) = section.as_table_like_mut() {
+            match table.get_mut(key) {
+                Some(item) => *item = Item::Value(value.clone()),
+                None => drop(table.insert(key, Item::Value(value.clone()))),
+            }
         }
-        lines.extend([format!("[{section}]"), new]);
-        return;
-    };
-    let begin = header + 1;
-    let end = lines[begin..].iter().position(|line| header_of(line).is_some()).map_or(lines.len(), |at| begin + at);
-    let is_key =
-        |line: &String| line.trim_start().strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='));
-    let Some(at) = lines[begin..end].iter().position(is_key).map(|at| begin + at) else {
-        lines.insert(begin, new);
-        return;
-    };
-    // A list may go on over lines until its bracket.
-    let opens =
-        lines[at].split_once('=').is_some_and(|(_, value)| value.trim_start().starts_with('[') && !value.contains(']'));
-    let last = if opens {
-        lines[at + 1..end].iter().position(|line| line.trim_start().starts_with(']')).map_or(at, |more| at + 1 + more)
-    } else {
-        at
-    };
-    lines.splice(at..=last, [new]);
-}
-
-/// The section that begins on a line.
-fn header_of(line: &str) -> Option<&str> {
-    let (name, rest) = line.trim().strip_prefix('[')?.split_once(']')?;
-    let rest = rest.trim_start();
-    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
-    (is_name && (rest.is_empty() || rest.starts_with('#'))).then_some(name)
+    }
+    Ok(document.to_string())
 }
 
 #[cfg(test)]
@@ -66,12 +37,12 @@ mod tests {
     use super::*;
 
     fn change(section: &'static str, key: &'static str, value: &str) -> Change {
-        Change { section, key, value: value.to_owned() }
+        Change { section, key, value: value.parse().unwrap() }
     }
 
     #[test]
     fn keys_are_changed_where_they_stand() {
-        let text = "# mine\n[tcp] # reads\n# where\nlisten = \"127.0.0.1:7178\" # loopback\nallow = [\n  \"127.0.0.0/8\",\n  \"::1/128\",\n]\nmax_connections = 3\n\n[limits]\ngrace = \"1s\"\n";
+        let text = "# mine\n[tcp] # reads\n# where\nlisten = \"127.0.0.1:7178\" # loopback\nallow = [\n  \"127.0.0.0/8\",\n  \"::1/128\"]\nmax_connections = 3\n\n[limits]\ngrace = \"1s\"\n";
         let changes = [
             change("tcp", "allow", "[\"10.0.0.1/32\"]"),
             change("tcp", "listen", "\"10.0.0.3:7178\""),
@@ -80,18 +51,21 @@ mod tests {
             change("bootstrap", "tls", "true"),
         ];
         assert_eq!(
-            edit(text, &changes),
-            "# mine\n[tcp] # reads\n# where\nlisten = \"10.0.0.3:7178\"\nallow = [\"10.0.0.1/32\"]\nmax_connections = 3\n\n[limits]\nreuse_delay = \"2s\"\ngrace = \"1s\"\n\n[bootstrap]\ntls = true\nlisten = \"10.0.0.3:7177\"\n"
+            edit(text, &changes).unwrap(),
+            "# mine\n[tcp] # reads\n# where\nlisten = \"10.0.0.3:7178\"\nallow = [\"10.0.0.1/32\"]\nmax_connections = 3\n\n[limits]\ngrace = \"1s\"\nreuse_delay = \"2s\"\n\n[bootstrap]\nlisten = \"10.0.0.3:7177\"\ntls = true\n"
         );
-        assert_eq!(edit(text, &[]), text);
-        assert_eq!(edit("", &[change("tcp", "listen", "\"a\"")]), "[tcp]\nlisten = \"a\"\n");
+        assert_eq!(edit(text, &[]).unwrap(), text);
+        assert_eq!(edit("", &[change("tcp", "listen", "\"a\"")]).unwrap(), "[tcp]\nlisten = \"a\"\n");
+        assert!(edit("[tcp", &[]).is_err());
     }
 
     #[test]
-    fn a_key_is_not_its_beginning_and_a_list_is_not_a_section() {
-        let text = "[kernel]\nport_x = 1\nallow = [\"a\"]\n";
-        assert_eq!(edit(text, &[change("kernel", "port", "2")]), "[kernel]\nport = 2\nport_x = 1\nallow = [\"a\"]\n");
-        assert_eq!(header_of("[\"a\"]"), None);
-        assert_eq!(header_of("  [tcp]  # x"), Some("tcp"));
+    fn dotted_keys_and_inline_tables_are_sections_too() {
+        for (text, expected) in [
+            ("tcp.listen = \"a\"\n", "tcp.listen = \"b\"\n"),
+            ("tcp = { listen = \"a\", allow = [] }\n", "tcp = { listen = \"b\", allow = [] }\n"),
+        ] {
+            assert_eq!(edit(text, &[change("tcp", "listen", "\"b\"")]).unwrap(), expected);
+        }
     }
 }
