@@ -16,6 +16,7 @@ use onlooker_region::block::Identity;
 use onlooker_region::control::{
     ControlError, ControlWriter, Entry, Place, RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS, RegionEntry,
 };
+use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::map::{Map, MapError, sealed_memfd};
 use onlooker_region::{Schema, SchemaId};
 
@@ -148,7 +149,7 @@ impl Directory {
     /// # Errors
     /// No memory, no randomness.
     pub fn new(host: &Host, served: Arc<Served>, reuse_delay_ns: u64, now_ns: u64) -> Result<Self, DirectoryError> {
-        let bytes = CONTROL_BLOCKS * 1024;
+        let bytes = CONTROL_BLOCKS * BLOCK_BYTES as u64;
         let memory = Map::of(sealed_memfd("onlooker-control", bytes)?, 0, bytes, true)?;
         let mut addresses = Addresses::default();
         let address = addresses.take(bytes)?;

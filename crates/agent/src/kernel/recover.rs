@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use onlooker_kernel::{Kind, Region};
+use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::slab::{PAGE_BYTES, Range};
 
 use super::ledger::{FIRST_USER_SLAB, Record, Role, Source, Stage};
@@ -89,7 +90,7 @@ pub fn decide(found: Found<'_>) -> Plan {
 pub fn expected(record: &Record) -> Region {
     let kind = match record.keep.source {
         Source::Slab { slab, range } => {
-            Kind::Memory { slab, first_block: u32::try_from(range.offset / 1024).unwrap_or(u32::MAX) }
+            Kind::Memory { slab, first_block: u32::try_from(range.offset / BLOCK_BYTES as u64).unwrap_or(u32::MAX) }
         }
         Source::Computed { collector } => Kind::Computed { collector, identity: record.entry.identity.word() },
     };
