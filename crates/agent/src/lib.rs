@@ -15,6 +15,7 @@ pub mod card;
 pub mod config;
 pub mod counters;
 pub mod directory;
+pub mod facts;
 pub mod host;
 pub mod identity;
 pub mod kernel;

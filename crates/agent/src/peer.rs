@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::host::read_small;
 use crate::procfs::process_stat;
-use crate::registry::{Peer, Process};
+use crate::facts::{Peer, Process};
 
 /// A connected process.
 #[derive(Debug)]
