@@ -14,8 +14,8 @@ use rustix::net::{
     sendmsg, socket_with,
 };
 
-/// Descriptors that one packet can have (SCM_MAX_FD, unix(7)). There is room for all: those that find none the kernel closes in our
-/// context, and such a close can block ([`crate::closing`]).
+/// Descriptors that one packet can have (SCM_MAX_FD, unix(7)). There is room for all: the kernel closes those that find
+/// none in our context, and such a close can block ([`crate::closing`]).
 const MAX_DESCRIPTORS: usize = 253;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;

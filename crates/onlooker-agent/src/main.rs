@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent's command line: the one place that puts agent and installer together. Exit codes: 0 done, 1 failed while running, 2 wrong usage or configuration.
+//! The agent's command line: the one place that puts agent and installer together. Exit codes: 0 done, 1 failed while
+//! running, 2 wrong usage or configuration.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
