@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 
-use onlooker_agent::seqpacket;
+use onlooker_local::seqpacket;
 use onlooker_kernel::SlabMapping;
 use onlooker_region::block::{Identity, init_plain, plain_place};
 use onlooker_region::map::Map;

@@ -7,12 +7,13 @@
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use onlooker_bootstrap::{
     Answer, Code, Control, Failure, MAX_BOOTSTRAPS, REQUEST_TIMEOUT, Request, Responder, TCP, VERBS, VerbsAnswer,
     VerbsRequest, frame,
 };
+use onlooker_local::deadline::{DeadlineStream, is_timeout};
 use onlooker_region::control::Place;
 use onlooker_wire::tcp_read::MAX_READ_BYTES;
 use rustls::server::NoServerSessionStorage;
@@ -20,7 +21,6 @@ use rustls::{ServerConfig, ServerConnection};
 
 use crate::card;
 use crate::counters::{Counter, Counters};
-use crate::deadline::{DeadlineStream, is_timeout};
 use crate::host::{self, Host};
 use crate::identity::{Identity, StateDir};
 use crate::places::{Full, Places};
@@ -176,7 +176,7 @@ impl Endpoint {
         if stream.set_nonblocking(false).is_err() || stream.set_read_timeout(Some(FIRST_BYTE_TIMEOUT)).is_err() {
             return Outcome::Internal;
         }
-        let mut stream = DeadlineStream::new(stream, REQUEST_TIMEOUT);
+        let mut stream = DeadlineStream::new(stream, Instant::now() + REQUEST_TIMEOUT);
         if stream.stream().peek(&mut [0]).is_err_and(|error| is_timeout(&error)) {
             return Outcome::Slow;
         }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onlooker_bootstrap::{Goodbye, VerbsAnswer, VerbsRequest};
 use onlooker_holder::client::{ClientError, Holder};
-use onlooker_holder::protocol::{Code, Hello, MAX_RANGES, Paired, Parted};
+use onlooker_holder::protocol::{Code, Hello, MAX_RANGES, Paired, Parted, Refusal};
 
 use crate::config;
 use crate::kernel::CONTROL_SLAB;
@@ -147,7 +147,7 @@ fn meet(socket: &Path, address: IpAddr, release: bool) -> Result<(Holder, Hello)
         holder.release()?;
     }
     let hello = match holder.hello(address) {
-        Err(ClientError::Refused { code: Code::Busy, .. }) => {
+        Err(ClientError::Refused(Refusal { code: Code::Busy, .. })) => {
             holder.release()?;
             holder.hello(address)
         }
@@ -310,7 +310,7 @@ impl Card {
         let rkey = self.call(|holder| {
             let registered = holder.register(&name(slab), memory, va, bytes);
             // Another slab of this number, of an earlier agent.
-            let is_other = matches!(&registered, Err(ClientError::Refused { code: Code::Exists, .. }));
+            let is_other = matches!(&registered, Err(ClientError::Refused(Refusal { code: Code::Exists, .. })));
             if is_other {
                 holder.end(&name(slab))?;
                 return holder.register(&name(slab), memory, va, bytes);

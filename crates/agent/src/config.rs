@@ -8,6 +8,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use onlooker_local::registration::DEFAULT_SOCKET;
 use onlooker_region::limits::MAX_REGION_BLOCKS;
 use serde::{Deserialize, Serialize};
 
@@ -205,7 +206,7 @@ pub struct Limits {
 
 impl Default for Agent {
     fn default() -> Self {
-        Self { socket: "/run/onlooker/agent.sock".into(), state_dir: "/var/lib/onlooker".into(), host: String::new() }
+        Self { socket: DEFAULT_SOCKET.into(), state_dir: "/var/lib/onlooker".into(), host: String::new() }
     }
 }
 

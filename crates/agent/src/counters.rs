@@ -5,13 +5,13 @@
 
 use std::sync::atomic::Ordering;
 
+use onlooker_local::registration::Code;
 use onlooker_region::Schema;
 use onlooker_region::block::{Identity, init_plain, plain_place};
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::map::{Map, MapError, sealed_memfd};
 use onlooker_region::schema::{Field, Group, Kind, Metric, Type};
 
-use crate::protocol::Code;
 
 /// Region and class name.
 pub const REGION: &str = "onlooker_agent";

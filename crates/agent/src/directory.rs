@@ -11,19 +11,21 @@ use std::os::fd::AsFd as _;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use onlooker_local::registration::{Code, Labels, Refusal};
 use onlooker_region::block::Identity;
 use onlooker_region::control::{
     ControlError, ControlWriter, Entry, Place, RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS, RegionEntry,
 };
+use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::map::{Map, MapError, sealed_memfd};
 use onlooker_region::{Schema, SchemaId};
 
 use crate::card::{Card, Held};
 use crate::counters::{Counter, Counters};
+use crate::facts::{Facts, SchemaRef};
 use crate::host::{self, Host};
 use crate::kernel::ledger::{Keep, Record, Source, Stage};
 use crate::kernel::{CONTROL_SLAB, Kernel, KernelError, Recovered};
-use crate::protocol::{Code, Labels, Refusal};
 use crate::served::{Address, Addresses, Served};
 use push::Pushed;
 
@@ -47,25 +49,6 @@ pub enum DirectoryError {
     Kernel(#[from] KernelError),
 }
 
-/// What the directory is told of a region.
-#[derive(Debug, Clone)]
-pub struct Published<'a> {
-    /// Region id.
-    pub id: u32,
-    /// Generation of its identities.
-    pub generation: u32,
-    /// Region name.
-    pub name: &'a str,
-    /// Labels.
-    pub labels: &'a Labels,
-    /// Owner's pid.
-    pub pid: u32,
-    /// Owner's uid.
-    pub uid: u32,
-    /// Creation, CLOCK_BOOTTIME ns.
-    pub created_ns: u64,
-}
-
 /// A schema with its text.
 #[derive(Debug, Clone)]
 pub struct SchemaText {
@@ -75,6 +58,8 @@ pub struct SchemaText {
     pub name: String,
     /// Canonical form.
     pub canonical: String,
+    /// Blocks of a region of this class.
+    pub blocks: u32,
 }
 
 impl SchemaText {
@@ -82,24 +67,30 @@ impl SchemaText {
     #[must_use]
     pub fn of(schema: &Schema) -> Self {
         let canonical = schema.canonical();
-        Self { id: SchemaId::of(&canonical), name: schema.name.clone(), canonical }
+        Self { id: SchemaId::of(&canonical), name: schema.name.clone(), canonical, blocks: schema.blocks() }
+    }
+
+    /// What is kept of it beside the text.
+    #[must_use]
+    pub fn class(&self) -> SchemaRef {
+        let text_bytes = u32::try_from(self.canonical.len()).unwrap_or(u32::MAX);
+        SchemaRef { id: self.id, text_bytes, blocks: self.blocks }
     }
 }
 
-/// Who can serve a region, and how it is known again after a restart.
+/// Who can serve a region, and where the kernel responder finds its bytes.
 #[derive(Debug)]
 pub enum Backing {
     /// Memory that only this process serves.
     Tcp(Map),
     /// Memory in a slab of the kernel responder.
-    Slab(Map, Keep),
+    Slab(Map, Source),
     /// Only the kernel responder: a collector of it, or memory in a slab that is not for readers over TCP.
-    Kernel(Keep),
+    Kernel(Source),
 }
 
 struct Slot {
     slot: usize,
-    address: Address,
     entry: RegionEntry,
     /// Of regions that the kernel responder serves.
     keep: Option<Keep>,
@@ -107,6 +98,10 @@ struct Slot {
 }
 
 impl Slot {
+    const fn address(&self) -> Address {
+        Address { va: self.entry.va, rkey: self.entry.rkey }
+    }
+
     fn slab(&self) -> Option<u32> {
         match self.keep.as_ref()?.source {
             Source::Slab { slab, .. } => Some(slab),
@@ -148,7 +143,7 @@ impl Directory {
     /// # Errors
     /// No memory, no randomness.
     pub fn new(host: &Host, served: Arc<Served>, reuse_delay_ns: u64, now_ns: u64) -> Result<Self, DirectoryError> {
-        let bytes = CONTROL_BLOCKS * 1024;
+        let bytes = CONTROL_BLOCKS * BLOCK_BYTES as u64;
         let memory = Map::of(sealed_memfd("onlooker-control", bytes)?, 0, bytes, true)?;
         let mut addresses = Addresses::default();
         let address = addresses.take(bytes)?;
@@ -347,7 +342,7 @@ impl Directory {
         let removed = matches!(record.stage, Stage::Removed { .. });
         let Record { entry, keep, .. } = record;
         let id = entry.identity.region;
-        self.slots.insert(id, Slot { slot, address, entry, keep: Some(keep), removed });
+        self.slots.insert(id, Slot { slot, entry, keep: Some(keep), removed });
         // With a device the key that stands is good until the holder says another.
         if self.card.is_none() {
             self.renew_key(id, host::boot_time_ns());
@@ -374,9 +369,10 @@ impl Directory {
     }
 
     /// Remembers a range that was given to a program, whose region is not announced yet.
-    pub fn reserve(&self, region: &Published, schema: SchemaId, keep: Keep, now_ns: u64) {
+    pub fn reserve(&self, region: &Facts, source: Source, now_ns: u64) {
         let Some(kernel) = &self.kernel else { return };
-        let entry = new_entry(region, schema, Address { va: 0, rkey: 0 }, keep.schema.region_bytes(), 0);
+        let entry = new_entry(region, Address { va: 0, rkey: 0 }, 0);
+        let keep = Keep::of(region, source);
         self.check(kernel.put(&Record { entry, stage: Stage::Hidden, keep }, now_ns));
     }
 
@@ -386,7 +382,7 @@ impl Directory {
     /// `bad_request` for labels that do not fit, `quota` where the control region is full, `internal` without randomness. Nothing has changed then.
     pub fn publish(
         &mut self,
-        region: &Published,
+        region: &Facts,
         schema: &SchemaText,
         backing: Backing,
         now_ns: u64,
@@ -401,16 +397,15 @@ impl Directory {
     pub fn replace(
         &mut self,
         old: u32,
-        region: &Published,
+        region: &Facts,
         schema: &SchemaText,
         backing: Backing,
         now_ns: u64,
     ) -> Result<(), Refusal> {
         let slot = self.slots.get(&old).ok_or_else(|| missing(old))?.slot;
         self.publish_in(Some(slot), region, schema, backing, now_ns)?;
-        if let Some(Slot { address, entry, keep, .. }) = self.forget(old) {
-            self.control.release_schema(entry.schema, now_ns);
-            self.withdraw(address, keep.is_some());
+        if let Some(slot) = self.forget(old) {
+            self.end(&slot, now_ns);
         }
         Ok(())
     }
@@ -418,13 +413,13 @@ impl Directory {
     fn publish_in(
         &mut self,
         slot: Option<usize>,
-        region: &Published,
+        region: &Facts,
         schema: &SchemaText,
         backing: Backing,
         now_ns: u64,
     ) -> Result<(), Refusal> {
         self.control.hold_schema(schema.id, &schema.name, &schema.canonical, now_ns).map_err(refusal)?;
-        match self.announce(slot, region, schema.id, backing, now_ns) {
+        match self.announce(slot, region, backing, now_ns) {
             Ok(slot) => {
                 self.slots.insert(region.id, slot);
                 Ok(())
@@ -440,31 +435,24 @@ impl Directory {
     fn announce(
         &mut self,
         slot: Option<usize>,
-        region: &Published,
-        schema: SchemaId,
+        region: &Facts,
         backing: Backing,
         now_ns: u64,
     ) -> Result<Slot, Refusal> {
-        let (memory, keep, wanted) = match backing {
+        let (memory, source, wanted) = match backing {
             Backing::Tcp(memory) => (Some(memory), None, RESPONDER_TCP),
-            Backing::Slab(memory, keep) => (Some(memory), Some(keep), RESPONDER_TCP | RESPONDER_KERNEL),
-            Backing::Kernel(keep) => (None, Some(keep), RESPONDER_KERNEL),
+            Backing::Slab(memory, source) => (Some(memory), Some(source), RESPONDER_TCP | RESPONDER_KERNEL),
+            Backing::Kernel(source) => (None, Some(source), RESPONDER_KERNEL),
         };
-        let bytes = match (&memory, &keep) {
-            (Some(memory), _) => memory.words().len() as u64 * 8,
-            (None, Some(keep)) => keep.schema.region_bytes(),
-            (None, None) => 0,
-        };
-        let source = keep.as_ref().map(|keep| keep.source);
         let (address, device_rkey) = self
-            .place_for(source, bytes)
+            .place_for(source, region.schema.region_bytes())
             .map_err(|error| Refusal::new(Code::Internal, format!("random address: {error}")))?;
-        let mut entry = new_entry(region, schema, address, bytes, wanted);
+        let mut entry = new_entry(region, address, wanted);
         set_key(&mut entry, device_rkey);
         let mut kept = None;
-        if let (Some(kernel), Some(keep)) = (&self.kernel, keep) {
+        if let (Some(kernel), Some(source)) = (&self.kernel, source) {
             // The slot is not known yet, and for the responder's table it does not matter.
-            let record = Record { entry: entry.clone(), stage: Stage::Hidden, keep };
+            let record = Record { entry: entry.clone(), stage: Stage::Hidden, keep: Keep::of(region, source) };
             if self.check(kernel.add_region(&record)) {
                 kept = Some(record.keep);
             } else {
@@ -485,7 +473,7 @@ impl Directory {
         };
         match put {
             Ok(slot) => {
-                let slot = Slot { slot, address, entry, keep: kept, removed: false };
+                let slot = Slot { slot, entry, keep: kept, removed: false };
                 // A kill before this loses the region that nobody was told of yet: its program asks again.
                 self.note(&slot, now_ns);
                 Ok(slot)
@@ -547,8 +535,7 @@ impl Directory {
             self.control.hold_schema(schema.id, &schema.name, &schema.canonical, now_ns).map_err(refusal)?;
             entry.schema = schema.id;
             if let Some(keep) = &mut slot.keep {
-                keep.schema.id = schema.id;
-                keep.schema.text_bytes = u32::try_from(schema.canonical.len()).unwrap_or(u32::MAX);
+                keep.schema = schema.class();
             }
         }
         // A program that comes back to its region finds its entry as it left it: nothing for readers to read.
@@ -574,11 +561,16 @@ impl Directory {
 
     /// Takes a region out of the directory and makes it unreadable. Unknown regions (never published) are fine.
     pub fn remove(&mut self, id: u32, now_ns: u64) {
-        if let Some(Slot { slot, address, entry, keep, .. }) = self.forget(id) {
-            self.control.remove(slot, now_ns);
-            self.control.release_schema(entry.schema, now_ns);
-            self.withdraw(address, keep.is_some());
+        if let Some(slot) = self.forget(id) {
+            self.control.remove(slot.slot, now_ns);
+            self.end(&slot, now_ns);
         }
+    }
+
+    /// What a region whose entry is gone had beside it.
+    fn end(&mut self, slot: &Slot, now_ns: u64) {
+        self.control.release_schema(slot.entry.schema, now_ns);
+        self.withdraw(slot.address(), slot.keep.is_some());
     }
 
     /// Drops a region's record; what it says of it is returned.
@@ -637,21 +629,21 @@ fn set_key(entry: &mut RegionEntry, device_rkey: u32) {
     }
 }
 
-fn new_entry(region: &Published, schema: SchemaId, address: Address, bytes: u64, responders: u32) -> RegionEntry {
+fn new_entry(region: &Facts, address: Address, responders: u32) -> RegionEntry {
     RegionEntry {
         identity: Identity::first(region.id, region.generation),
         va: address.va,
-        bytes,
+        bytes: region.schema.region_bytes(),
         rkey: address.rkey,
         device_rkey: 0,
         responders,
-        schema,
-        pid: region.pid,
-        uid: region.uid,
+        schema: region.schema.id,
+        pid: region.owner.process.pid,
+        uid: region.owner.uid,
         created_ns: region.created_ns,
         orphan: false,
-        name: region.name.to_owned(),
-        labels: pairs(region.labels),
+        name: region.name.clone(),
+        labels: pairs(&region.labels),
     }
 }
 

@@ -3,12 +3,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use onlooker_local::registration::Labels;
 use onlooker_region::Block;
 use onlooker_region::control::Directory as ReadDirectory;
 use onlooker_wire::tcp_read::Read;
 
 use super::*;
-use crate::protocol::Labels;
+use crate::facts::{Peer, Process};
 
 const REPLACEMENTS: u32 = 3_000;
 
@@ -56,9 +57,17 @@ fn a_replaced_region_is_never_missed_and_never_seen_beside_the_old_one() {
     let host = Host::read("test", std::path::Path::new("/nonexistent")).unwrap();
     let served = Arc::new(Served::default());
     let mut directory = Directory::new(&host, served.clone(), 0, 0).unwrap();
-    let labels = Labels::new();
-    let region =
-        |id: u32| Published { id, generation: 100 + id, name: "group", labels: &labels, pid: 1, uid: 0, created_ns: 0 };
+    let owner = Peer { process: Process { pid: 1, start_ticks: 0 }, uid: 0, image: String::new() };
+    let region = |id: u32| Facts {
+        id,
+        generation: 100 + id,
+        name: "group".to_owned(),
+        instance: String::new(),
+        labels: Labels::new(),
+        schema: text(id).1.class(),
+        owner: owner.clone(),
+        created_ns: 0,
+    };
     directory.publish(&region(1), &text(1).1, Backing::Tcp(memory()), 0).unwrap();
     let (place, is_done) = (directory.place(), AtomicBool::new(false));
     let (readings, strange) = std::thread::scope(|scope| {

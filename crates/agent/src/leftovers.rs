@@ -157,7 +157,7 @@ impl Leftovers {
         let identity = ids.take().map_err(|error| text_of(&error));
         let published = identity.and_then(|identity| {
             let source = Source::Slab { slab: OWN_SLAB, range };
-            let backing = Backing::Kernel(own::keep(source, &draft.schema, text));
+            let backing = Backing::Kernel(source);
             let (name, group) = (draft.name().to_owned(), draft.group);
             // Before anybody can read it.
             self.add(draft.over(whole(&map), identity));

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The agent of a watched host: hands out memory to programs, keeps the control region, answers bootstraps and TCP reads.
 //!
-//! Decisions are functions of requests and time without I/O ([`registry`], [`protocol`], [`policy`], [`rate`], [`procfs`]'s parsers); the rim does what they decide
+//! Decisions are functions of requests and time without I/O ([`registry`], [`policy`], [`rate`], [`procfs`]'s parsers); the rim does what they decide
 //! ([`registration`], [`directory`], [`server`], [`tcp`], [`bootstrap`], [`sampler`]); [`agent`] puts them together. Threads: the main one with the only epoll, one that
 //! samples procfs while a reader is connected, one for each TCP connection. An idle agent has no wake-up.
 //!
-//! A library so that tests and the protocol example (`examples/program.rs`) can use its parts; its only user otherwise is the binary beside it.
+//! The program is in `crates/onlooker-agent`, the protocol of programs in `crates/local`; `crates/join` and the protocol
+//! example (`examples/program.rs`) use parts of this.
 #![forbid(unsafe_code)]
 
 pub mod address;
@@ -14,14 +15,12 @@ pub mod bootstrap;
 pub mod card;
 pub mod config;
 pub mod counters;
-pub mod deadline;
 pub mod directory;
+pub mod facts;
 pub mod host;
 pub mod identity;
-pub mod join;
 pub mod kernel;
 pub mod leftovers;
-pub mod listen;
 pub mod netlink;
 pub mod node;
 pub mod own;
@@ -31,13 +30,11 @@ pub mod policy;
 pub mod prefix;
 pub mod processors;
 pub mod procfs;
-pub mod protocol;
 pub mod rate;
 pub mod registration;
 pub mod registry;
 pub mod renewal;
 pub mod sampler;
-pub use onlooker_holder::{closing, seqpacket};
 pub mod served;
 pub mod server;
 pub mod subordinates;

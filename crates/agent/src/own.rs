@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use onlooker_local::registration::{Labels, Refusal};
 use onlooker_region::Schema;
 use onlooker_region::block::Identity;
 use onlooker_region::limits::BLOCK_BYTES;
@@ -16,18 +17,17 @@ use crate::agent::{AgentError, system_error};
 use crate::card::Card;
 use crate::config::{self, Config};
 use crate::counters::{self, Counters};
-use crate::directory::{Backing, Directory, Published, SchemaText};
+use crate::directory::{Backing, Directory, SchemaText};
+use crate::facts::{Facts, Peer, Process};
 use crate::host::{self, Host, read_small};
 use crate::kernel::child::{self, Task};
-use crate::kernel::ledger::{Keep, Record, Role, Source};
+use crate::kernel::ledger::{Record, Role, Source};
 use crate::kernel::load::{CollectorState, Report, State};
 use crate::kernel::{Kernel, Recovered, user};
 use crate::leftovers::Leftovers;
 use crate::node::{Covered, Draft, Loss, NodeError, Set};
 use crate::procfs::process_stat;
-use crate::protocol::{Labels, Refusal};
 use crate::registration::FIRST_REGION_ID;
-use crate::registry::SchemaRef;
 use crate::sampler::Sampler;
 use crate::served::Served;
 use crate::system;
@@ -131,7 +131,7 @@ impl Own {
                     let (range, map) = kernel.own_memory(bytes)?;
                     let counters = Counters::over(block(&map), identity, false);
                     let source = Source::Slab { slab: crate::kernel::recover::OWN_SLAB, range };
-                    let backing = Backing::Slab(counters.memory(), keep(source, &schema, &text));
+                    let backing = Backing::Slab(counters.memory(), source);
                     (counters, backing)
                 }
                 None => {
@@ -344,7 +344,7 @@ impl Metrics {
             Some(ns) => take_for_twin(directory, collector, &schema, (ns, identity.word())),
         };
         let source = source.inspect_err(|_| self.ids.give(id))?;
-        let backing = Backing::Kernel(keep(source, &schema, &text));
+        let backing = Backing::Kernel(source);
         let published = self.ids.publish(directory, None, &collector.name, &text, identity, backing);
         published.map_err(|refusal| refusal.to_string())?;
         self.computed.insert(collector.name.clone(), id);
@@ -488,19 +488,20 @@ impl Ids {
         backing: Backing,
     ) -> Result<(), Refusal> {
         let now_ns = host::boot_time_ns();
-        let labels = Labels::new();
-        let published = Published {
+        let process = Process { pid: std::process::id(), start_ticks: 0 };
+        let facts = Facts {
             id: identity.region,
             generation: identity.generation,
-            name,
-            labels: &labels,
-            pid: std::process::id(),
-            uid: rustix::process::geteuid().as_raw(),
+            name: name.to_owned(),
+            instance: String::new(),
+            labels: Labels::new(),
+            schema: text.class(),
+            owner: Peer { process, uid: rustix::process::geteuid().as_raw(), image: String::new() },
             created_ns: now_ns,
         };
-        let Some(old) = old else { return directory.publish(&published, text, backing, now_ns) };
+        let Some(old) = old else { return directory.publish(&facts, text, backing, now_ns) };
         let source = directory.entry(old).and_then(|(_, source)| source);
-        directory.replace(old, &published, text, backing, now_ns)?;
+        directory.replace(old, &facts, text, backing, now_ns)?;
         self.ended(directory, old, source);
         Ok(())
     }
@@ -517,14 +518,6 @@ fn groups(config: &Config) -> Vec<config::Group> {
 /// The first block of a range.
 fn block(map: &Map) -> Map {
     map.window(0..BLOCK_BYTES / 8)
-}
-
-/// What the ledger is to know of a region of the agent's own.
-#[must_use]
-pub fn keep(source: Source, schema: &Schema, text: &SchemaText) -> Keep {
-    let text_bytes = u32::try_from(text.canonical.len()).unwrap_or(u32::MAX);
-    let schema = SchemaRef { id: text.id, text_bytes, blocks: schema.blocks() };
-    Keep { source, role: Role::Own, start_ticks: 0, schema, instance: String::new(), image: String::new() }
 }
 
 /// Whether a region's program still lives: the very process, not another one with its number.

@@ -11,14 +11,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
 use nix::sys::socket::{getsockopt, sockopt::PeerPidfd};
+use onlooker_local::registration::{Code, Refusal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::host::read_small;
 use crate::procfs::process_stat;
-use crate::protocol::{Code, Refusal};
-use crate::registry::{Peer, Process};
+use crate::facts::{Peer, Process};
 
 /// A connected process.
 #[derive(Debug)]

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use onlooker_local::registration::{Code, Refusal};
+
 use crate::config;
-use crate::protocol::{Code, Refusal};
 
 /// The policy in numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]

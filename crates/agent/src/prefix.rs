@@ -4,70 +4,60 @@
 //! An IPv4 peer of a dual-stack socket appears as `::ffff:a.b.c.d`; it is judged by its IPv4 address.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// An address and how many of its leading bits count.
+/// The first IPv4 address as it appears in IPv6.
+const MAPPED: Ipv6Addr = Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0);
+
+/// An address and how many of its leading bits count; the others are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Prefix {
-    address: IpAddr,
-    bits: u8,
-}
+pub struct Prefix(IpNet);
 
 impl Prefix {
     /// One address.
     #[must_use]
-    pub const fn host(address: IpAddr) -> Self {
-        Self { address, bits: if address.is_ipv4() { 32 } else { 128 } }
+    pub fn host(address: IpAddr) -> Self {
+        Self(address.into())
     }
 
     /// Whether all addresses of `other` begin with this prefix.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
-        self.bits <= other.bits && self.contains(other.address)
+        self.0.contains(&other.0)
     }
 
     /// Whether `address` begins with this prefix. Families never match each other.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address.to_canonical()) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
-                own.to_bits() & mask == other.to_bits() & mask
-            }
-            (IpAddr::V6(own), IpAddr::V6(other)) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
-                own.to_bits() & mask == other.to_bits() & mask
-            }
-            _ => false,
-        }
+        self.0.contains(&address.to_canonical())
     }
 
     /// Its first address.
     #[must_use]
-    pub const fn address(&self) -> IpAddr {
-        self.address
+    pub fn address(&self) -> IpAddr {
+        self.0.addr()
     }
 
     /// Leading bits that count.
     #[must_use]
-    pub const fn bits(&self) -> u8 {
-        self.bits
+    pub fn bits(&self) -> u8 {
+        self.0.prefix_len()
     }
 
     /// Whether it is an IPv6 prefix with `::ffff:0:0`, the first IPv4 address mapped into IPv6, in it.
     #[must_use]
     pub fn contains_mapped(&self) -> bool {
-        let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
-        matches!(self.address, IpAddr::V6(own) if own.to_bits() & mask == 0xffff_0000_0000 & mask)
+        matches!(self.0, IpNet::V6(net) if net.contains(&MAPPED))
     }
 
     /// Whether it holds loopback addresses only.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
-        self.address.is_loopback() && self.bits >= if self.address.is_ipv4() { 8 } else { 128 }
+        self.address().is_loopback() && self.bits() >= if self.address().is_ipv4() { 8 } else { 128 }
     }
 }
 
@@ -75,29 +65,23 @@ impl FromStr for Prefix {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let hint = || format!("\"{text}\" is not an address prefix: write it as \"10.0.0.0/8\" or \"fd00::/8\"");
-        let (address, bits) = text.split_once('/').ok_or_else(hint)?;
-        let address: IpAddr = address.parse().map_err(|_| hint())?;
-        let width = if address.is_ipv4() { 32 } else { 128 };
-        let bits: u8 = bits.parse().ok().filter(|bits| *bits <= width).ok_or_else(hint)?;
-        let prefix = Self { address, bits };
+        let net: IpNet = text.parse().map_err(|_| {
+            format!("\"{text}\" is not an address prefix: write it as \"10.0.0.0/8\" or \"fd00::/8\"")
+        })?;
         // A host part is most often a typing error, and what it should mean is anybody's guess.
-        let host_part = match address {
-            IpAddr::V4(a) => a.to_bits() & !u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0) != 0,
-            IpAddr::V6(a) => a.to_bits() & !u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0) != 0,
-        };
-        if host_part {
+        if net.addr() != net.network() {
+            let width = net.max_prefix_len();
             return Err(format!(
                 "\"{text}\" has bits set behind its prefix: give the network's address, or /{width} for one host"
             ));
         }
-        Ok(prefix)
+        Ok(Self(net))
     }
 }
 
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.bits)
+        fmt::Display::fmt(&self.0, f)
     }
 }
 

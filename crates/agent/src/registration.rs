@@ -7,6 +7,9 @@
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use onlooker_local::registration::{
+    Adopt, Answer, Code, Create, Labels, MAX_INSTANCE_BYTES, Refusal, RegionAnswer, Request, Update,
+};
 use onlooker_region::Schema;
 use onlooker_region::control::pack_labels;
 use onlooker_region::limits::{MAX_LABEL_VALUE_BYTES, MAX_LABELS};
@@ -15,15 +18,13 @@ use onlooker_region::slab::Range;
 
 use crate::config::Config;
 use crate::counters::{Counter, Counters};
-use crate::directory::{Backing, Directory, Published, SchemaText};
+use crate::directory::{Backing, Directory, SchemaText};
+use crate::facts::{Peer, SchemaRef};
 use crate::host;
 use crate::kernel::Recovered;
-use crate::kernel::ledger::{Keep, Record, Role, Source, Stage};
+use crate::kernel::ledger::{Record, Source, Stage};
 use crate::policy::Policy;
-use crate::protocol::{
-    Adopt, Answer, Code, Create, Labels, MAX_INSTANCE_BYTES, Refusal, RegionAnswer, Request, Update,
-};
-use crate::registry::{ConnectionId, Memory, Peer, Process, Region, Registry, Restored, SchemaRef, State, Wanted};
+use crate::registry::{ConnectionId, Memory, Region, Registry, State, Wanted};
 use crate::subordinates::Source as SubordinateUids;
 use crate::system;
 
@@ -196,23 +197,22 @@ impl Registration {
             return Err(unknown_connection());
         };
         let answer = RegionAnswer {
-            id: region.id,
-            generation: region.generation,
+            id: region.facts.id,
+            generation: region.facts.generation,
             offset: Some(range.offset),
-            bytes: region.schema.region_bytes(),
+            bytes: region.facts.schema.region_bytes(),
             mapped_bytes: Some(range.bytes),
             slab_bytes: Some(slab.bytes()),
             resumed: Some(created.resumed),
         };
         if created.resumed {
-            let labels = region.labels.clone();
+            let labels = region.facts.labels.clone();
             self.directory.update(created.id, Some(&labels), None, false, now_ns)?;
             self.counters.add(Counter::RegionsResumed, 1);
         } else {
-            let noted = slab.index().map(|index| keep(region, index, range));
             let zeroed = slab.zero(range);
-            if let Some(keep) = noted {
-                self.directory.reserve(&published(region), text.id, keep, now_ns);
+            if let Some(slab) = slab.index() {
+                self.directory.reserve(&region.facts, Source::Slab { slab, range }, now_ns);
             }
             if let Err(error) = zeroed {
                 self.directory.remove(created.id, now_ns);
@@ -230,16 +230,16 @@ impl Registration {
         if region.state == State::Live {
             return Ok(Answer::Done);
         }
-        let (Memory::Slab(range), Some(slab)) = (region.memory, self.slabs.get(&region.owner.uid)) else {
+        let (Memory::Slab(range), Some(slab)) = (region.memory, self.slabs.get(&region.facts.owner.uid)) else {
             return Err(unknown_connection());
         };
-        let memory = slab.region(range, region.schema.region_bytes())?;
+        let memory = slab.region(range, region.facts.schema.region_bytes())?;
         let backing = match slab.index() {
-            Some(index) => Backing::Slab(memory, keep(region, index, range)),
+            Some(slab) => Backing::Slab(memory, Source::Slab { slab, range }),
             None => Backing::Tcp(memory),
         };
         let text = self.texts.get(&id).ok_or_else(unknown_connection)?;
-        self.directory.publish(&published(region), text, backing, now_ns)?;
+        self.directory.publish(&region.facts, text, backing, now_ns)?;
         self.registry.published(id);
         self.texts.remove(&id);
         Ok(Answer::Done)
@@ -253,10 +253,10 @@ impl Registration {
         now_ns: u64,
     ) -> Result<Answer, Refusal> {
         let region = self.registry.region_of(connection, update.region)?;
-        let (id, live) = (region.id, region.state == State::Live);
+        let (id, live) = (region.facts.id, region.state == State::Live);
         let labels = match update.labels {
             Some(labels) => {
-                Some(complete_labels(&region.name, &region.instance, labels, program, region.owner.process.pid)?)
+                Some(complete_labels(&region.facts.name, &region.facts.instance, labels, program, region.facts.owner.process.pid)?)
             }
             None => None,
         };
@@ -302,15 +302,15 @@ impl Registration {
             self.ended(old, now_ns);
         }
         let region = self.registry.region(created.id).ok_or_else(unknown_connection)?;
-        if let Err(refusal) = self.directory.publish(&published(region), &text, Backing::Tcp(memory), now_ns) {
+        if let Err(refusal) = self.directory.publish(&region.facts, &text, Backing::Tcp(memory), now_ns) {
             self.registry.forget(created.id, now_ns);
             return Err(refusal);
         }
         let answer = RegionAnswer {
-            id: region.id,
-            generation: region.generation,
+            id: region.facts.id,
+            generation: region.facts.generation,
             offset: None,
-            bytes: region.schema.region_bytes(),
+            bytes: region.facts.schema.region_bytes(),
             mapped_bytes: None,
             slab_bytes: None,
             resumed: None,
@@ -383,30 +383,16 @@ impl Registration {
         let uid = record.entry.uid;
         let Source::Slab { range, .. } = record.keep.source else { return None };
         let memory = self.slabs.get(&uid)?.region(range, record.entry.bytes).ok()?;
-        let (entry, keep) = (&record.entry, &record.keep);
-        let owner =
-            Peer { process: Process { pid: entry.pid, start_ticks: keep.start_ticks }, uid, image: keep.image.clone() };
-        let restored = Restored {
-            id: entry.identity.region,
-            generation: entry.identity.generation,
-            name: entry.name.clone(),
-            instance: keep.instance.clone(),
-            labels: entry.labels.iter().cloned().collect(),
-            schema: keep.schema,
-            range,
-            owner,
-            removed: matches!(record.stage, Stage::Removed { .. }),
-            created_ns: entry.created_ns,
-        };
+        let (facts, removed) = (record.facts(), matches!(record.stage, Stage::Removed { .. }));
         self.directory.restore(record, Some(memory));
-        self.registry.restore(restored, now_ns).then_some(())
+        self.registry.restore(facts, range, removed, now_ns).then_some(())
     }
 
     /// A region is over: nobody finds it any more, then its memory goes.
     fn ended(&mut self, region: &Region, now_ns: u64) {
-        self.texts.remove(&region.id);
-        self.directory.remove(region.id, now_ns);
-        if let (Memory::Slab(range), Some(slab)) = (region.memory, self.slabs.get(&region.owner.uid)) {
+        self.texts.remove(&region.facts.id);
+        self.directory.remove(region.facts.id, now_ns);
+        if let (Memory::Slab(range), Some(slab)) = (region.memory, self.slabs.get(&region.facts.owner.uid)) {
             slab.release(range);
         }
         self.counters.add(Counter::RegionsEnded, 1);
@@ -425,35 +411,10 @@ impl Registration {
     }
 }
 
-/// What the ledger keeps of a program's region.
-fn keep(region: &Region, slab: u32, range: Range) -> Keep {
-    Keep {
-        source: Source::Slab { slab, range },
-        role: Role::Program,
-        start_ticks: region.owner.process.start_ticks,
-        schema: region.schema,
-        instance: region.instance.clone(),
-        image: region.owner.image.clone(),
-    }
-}
-
-fn published(region: &Region) -> Published<'_> {
-    Published {
-        id: region.id,
-        generation: region.generation,
-        name: &region.name,
-        labels: &region.labels,
-        pid: region.owner.process.pid,
-        uid: region.owner.uid,
-        created_ns: region.created_ns,
-    }
-}
-
 fn parse_schema(json: &str) -> Result<(SchemaRef, SchemaText), Refusal> {
     let schema = Schema::parse(json).map_err(|error| Refusal::new(Code::Schema, error.to_string()))?;
     let text = SchemaText::of(&schema);
-    let text_bytes = u32::try_from(text.canonical.len()).map_err(internal)?;
-    Ok((SchemaRef { id: text.id, text_bytes, blocks: schema.blocks() }, text))
+    Ok((text.class(), text))
 }
 
 /// Checks name, instance and labels, and adds the agent's own: `program`, `pid`, `instance` (registration.md, create). Readers may rely on `pid`, so that

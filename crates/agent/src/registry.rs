@@ -8,39 +8,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use onlooker_local::registration::{Code, Labels, Refusal};
 use onlooker_region::limits::MAX_REGION_ID;
 use onlooker_region::slab::{PAGE_BYTES, Range, Ranges};
 
 use crate::config::{Limits, Quota};
-use crate::protocol::{Code, Labels, Refusal};
+use crate::facts::{Facts, Peer, Process, SchemaRef};
 use crate::subordinates::Subordinates;
 use crate::units::Size;
 
-pub use user::SchemaRef;
 use user::{Had, User, over};
 
 /// A connection, numbered by the rim, never reused.
 pub type ConnectionId = u64;
-
-/// A process for ever: pids come again, pids with start times do not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Process {
-    /// Process id as the agent sees it.
-    pub pid: u32,
-    /// Field 22 of /proc/PID/stat, clock ticks since boot.
-    pub start_ticks: u64,
-}
-
-/// Who is at the other end of a connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Peer {
-    /// The process that connected.
-    pub process: Process,
-    /// Its user.
-    pub uid: u32,
-    /// What it executes, as far as the agent can see: changes with exec.
-    pub image: String,
-}
 
 /// Where a region's memory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,26 +50,12 @@ pub enum State {
 /// A region.
 #[derive(Debug, Clone)]
 pub struct Region {
-    /// Region id, 1 to [`MAX_REGION_ID`].
-    pub id: u32,
-    /// Generation of its identities.
-    pub generation: u32,
-    /// Region name.
-    pub name: String,
-    /// Instance within the process.
-    pub instance: String,
-    /// Labels as published.
-    pub labels: Labels,
-    /// Its class.
-    pub schema: SchemaRef,
+    /// What it is.
+    pub facts: Facts,
     /// Its memory.
     pub memory: Memory,
-    /// Its owner.
-    pub owner: Peer,
     /// State.
     pub state: State,
-    /// When it was created, CLOCK_BOOTTIME ns.
-    pub created_ns: u64,
     connection: Option<ConnectionId>,
 }
 
@@ -119,31 +85,6 @@ pub struct Created {
     pub ended: Option<Region>,
 }
 
-/// A region that an earlier agent has left in a slab.
-#[derive(Debug, Clone)]
-pub struct Restored {
-    /// Region id.
-    pub id: u32,
-    /// Generation of its identities.
-    pub generation: u32,
-    /// Region name.
-    pub name: String,
-    /// Instance within the process.
-    pub instance: String,
-    /// Labels as published.
-    pub labels: Labels,
-    /// Its class.
-    pub schema: SchemaRef,
-    /// Its range.
-    pub range: Range,
-    /// Its owner.
-    pub owner: Peer,
-    /// Whether its program has removed it.
-    pub removed: bool,
-    /// When it was created, CLOCK_BOOTTIME ns.
-    pub created_ns: u64,
-}
-
 #[derive(Debug)]
 struct Connection {
     peer: Peer,
@@ -169,6 +110,10 @@ pub struct Registry {
 
 /// What is unique: user, process, name, instance. The user because a process that has changed its uid must not come back to the slab of the old one.
 type Name = (u32, Process, String, String);
+
+fn name_of(facts: &Facts) -> Name {
+    (facts.owner.uid, facts.owner.process, facts.name.clone(), facts.instance.clone())
+}
 
 /// What the end of a connection brought about.
 #[derive(Debug, Default)]
@@ -244,37 +189,22 @@ impl Registry {
         }
     }
 
-    /// A region that an earlier agent has left: an orphan, which its process may come back to unless it has removed it. After [`Registry::set_slab`] of its user;
+    /// A region that an earlier agent has left in a slab: an orphan, which its process may come back to unless it has removed it. After [`Registry::set_slab`] of its user;
     /// quotas do not apply, what is there is there. Whether it could be: nothing else has its id, name or range.
-    pub fn restore(&mut self, region: Restored, now_ns: u64) -> bool {
-        let Restored { id, generation, name, instance, labels, schema, range, owner, removed, created_ns } = region;
-        let key = (owner.uid, owner.process, name.clone(), instance.clone());
-        let Some(user) = self.users.get_mut(&owner.uid) else { return false };
+    pub fn restore(&mut self, facts: Facts, range: Range, removed: bool, now_ns: u64) -> bool {
+        let (id, key) = (facts.id, name_of(&facts));
+        let Some(user) = self.users.get_mut(&facts.owner.uid) else { return false };
         // Nobody comes back to a removed region, so that its name is free.
         let taken = self.regions.contains_key(&id) || (!removed && self.names.contains_key(&key));
         if taken || !user.ranges.take_at(range, now_ns) {
             return false;
         }
         user.regions += 1;
-        user.add_schema(&schema);
+        user.add_schema(&facts.schema);
         if !removed {
             self.names.insert(key, id);
         }
-        let state = State::Hidden;
-        let memory = Memory::Slab(range);
-        let region = Region {
-            id,
-            generation,
-            name,
-            instance,
-            labels,
-            schema,
-            memory,
-            owner,
-            state,
-            created_ns,
-            connection: None,
-        };
+        let region = Region { facts, memory: Memory::Slab(range), state: State::Hidden, connection: None };
         self.regions.insert(id, region);
         let limits = &self.limits;
         let time = if removed { limits.reuse_delay } else { limits.grace };
@@ -343,17 +273,17 @@ impl Registry {
         let mut old_id = None;
         if let Some(old) = self.names.get(&key).and_then(|id| self.regions.get(id)) {
             let State::Orphan { resumable, .. } = old.state else {
-                let (name, instance) = (&old.name, &old.instance);
+                let (name, instance) = (&old.facts.name, &old.facts.instance);
                 let hint = "remove it first, or give another instance";
                 let message = format!(
                     "this process already has region `{name}` with instance `{instance}` (id {}): {hint}",
-                    old.id
+                    old.facts.id
                 );
                 return Err(Refusal::new(Code::Duplicate, message));
             };
-            let id = old.id;
+            let id = old.facts.id;
             let same =
-                old.schema == wanted.schema && old.owner.image == peer.image && matches!(old.memory, Memory::Slab(_));
+                old.facts.schema == wanted.schema && old.facts.owner.image == peer.image && matches!(old.memory, Memory::Slab(_));
             if resumable && same && !wanted.adopted {
                 self.resume(connection, id, wanted.labels);
                 return Ok(Created { id, resumed: true, ended: None });
@@ -425,24 +355,13 @@ impl Registry {
         user.regions += 1;
         user.add_schema(&wanted.schema);
         let id = self.unused_id();
-        self.names.insert((owner.uid, owner.process, wanted.name.clone(), wanted.instance.clone()), id);
         if let Some(connection) = self.connections.get_mut(&connection) {
             connection.regions.insert(id);
         }
         let Wanted { name, instance, labels, schema, .. } = wanted;
-        let region = Region {
-            id,
-            generation,
-            name,
-            instance,
-            labels,
-            schema,
-            memory,
-            owner,
-            state: State::Hidden,
-            created_ns: now_ns,
-            connection: Some(connection),
-        };
+        let facts = Facts { id, generation, name, instance, labels, schema, owner, created_ns: now_ns };
+        self.names.insert(name_of(&facts), id);
+        let region = Region { facts, memory, state: State::Hidden, connection: Some(connection) };
         self.regions.insert(id, region);
         Ok(id)
     }
@@ -453,7 +372,7 @@ impl Registry {
             self.deadlines.remove(&(until_ns, id));
         }
         region.state = State::Live;
-        region.labels = labels;
+        region.facts.labels = labels;
         region.connection = Some(connection);
         if let Some(connection) = self.connections.get_mut(&connection) {
             connection.regions.insert(id);
@@ -499,14 +418,14 @@ impl Registry {
     ) -> Result<(), Refusal> {
         let region = self.region_of(connection, id)?;
         let Some(schema) = schema else { return Ok(()) };
-        if schema.blocks != region.schema.blocks {
-            let (new, old) = (schema.blocks, region.schema.blocks);
+        if schema.blocks != region.facts.schema.blocks {
+            let (new, old) = (schema.blocks, region.facts.schema.blocks);
             let message = format!(
                 "the new schema has {new} blocks, the region {old}: an update keeps the length; create a new region"
             );
             return Err(Refusal::new(Code::Schema, message));
         }
-        let uid = region.owner.uid;
+        let uid = region.facts.owner.uid;
         let (free, had) = (self.free_entries(), self.had(uid, now_ns));
         let user = self.users.get(&uid).ok_or_else(|| no_region(id))?;
         user.check_share(&had, 0, schema, free)?;
@@ -518,12 +437,12 @@ impl Registry {
         let until_ns = now_ns.saturating_add(self.limits.reuse_delay.as_ns());
         let Some(region) = self.regions.get_mut(&id) else { return };
         if let Some(labels) = labels {
-            region.labels = labels;
+            region.facts.labels = labels;
         }
-        if let (Some(schema), Some(user)) = (schema, self.users.get_mut(&region.owner.uid)) {
+        if let (Some(schema), Some(user)) = (schema, self.users.get_mut(&region.facts.owner.uid)) {
             user.add_schema(&schema);
-            user.remove_schema(&region.schema, now_ns, until_ns);
-            region.schema = schema;
+            user.remove_schema(&region.facts.schema, now_ns, until_ns);
+            region.facts.schema = schema;
         }
     }
 
@@ -562,7 +481,7 @@ impl Registry {
         {
             self.deadlines.pop_first();
             if let Some(region) = self.free(id, now_ns) {
-                let slab = self.drop_idle_user(region.owner.uid);
+                let slab = self.drop_idle_user(region.facts.owner.uid);
                 ended.push((region, slab));
             }
         }
@@ -614,17 +533,17 @@ impl Registry {
             connection.regions.remove(&id);
         }
         // A newer region may have taken the name of one that was removed.
-        let key = (region.owner.uid, region.owner.process, region.name.clone(), region.instance.clone());
+        let key = name_of(&region.facts);
         if self.names.get(&key) == Some(&id) {
             self.names.remove(&key);
         }
-        if let Some(user) = self.users.get_mut(&region.owner.uid) {
+        if let Some(user) = self.users.get_mut(&region.facts.owner.uid) {
             let until_ns = now_ns.saturating_add(self.limits.reuse_delay.as_ns());
             user.regions -= 1;
-            user.remove_schema(&region.schema, now_ns, until_ns);
+            user.remove_schema(&region.facts.schema, now_ns, until_ns);
             match region.memory {
                 Memory::Slab(range) => user.ranges.give(range, until_ns),
-                Memory::Adopted => user.adopted_bytes -= region.schema.region_bytes(),
+                Memory::Adopted => user.adopted_bytes -= region.facts.schema.region_bytes(),
             }
         }
         Some(region)

@@ -15,7 +15,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use onlooker_settings::service;
+use onlooker_local::registration::{
+    Answer, Code, MAX_BAD_PACKETS, MAX_PACKET_BYTES, Refusal, Request, VERSION, decode, encode,
+};
+use onlooker_local::{closing, seqpacket};
+use onlooker_settings::{service, suggest};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -23,20 +27,15 @@ use rustix::time::{
 
 use crate::bootstrap::Endpoint;
 use crate::card::Card;
-use crate::closing;
 use crate::counters::{Counter, Counters, refused};
 use crate::host::boot_time_ns;
 use crate::kernel::upkeep::Upkeep;
 use crate::own::Metrics;
 use crate::peer::{self, Connected};
 use crate::processors::Processors;
-use crate::protocol::{
-    self, Answer, Code, MAX_BAD_PACKETS, MAX_PACKET_BYTES, Refusal, Request, VERSION, decode, encode,
-};
 use crate::registration::{Registration, Reply};
 use crate::registry::ConnectionId;
 use crate::renewal::Renewal;
-use crate::seqpacket;
 use crate::system;
 use crate::tables::Tables;
 use crate::tcp::Responder;
@@ -513,8 +512,11 @@ impl Loop {
             bad("more descriptors than any request takes".into())
         } else {
             match (decode(text), &connection.greeting) {
-                (Err(refusal), _) => Reply { answer: Err(refusal), slab_of: None },
-                (Ok(Request::Hello { version }), Greeting::Awaited) => hello(connection, version),
+                (Err(what), _) => bad(format!(
+                    "{}; send one JSON object as docs/format/registration.md says",
+                    suggest::explain(&what)
+                )),
+                (Ok(Request::Hello { version, .. }), Greeting::Awaited) => hello(connection, version),
                 (Ok(_), Greeting::Awaited) => bad("the first packet must be hello".into()),
                 (Ok(request), _) => self.server.registration.handle(
                     id,
@@ -563,11 +565,11 @@ impl Loop {
 fn hello(connection: &mut Connection, version: u32) -> Reply {
     let answer = if version == VERSION {
         connection.greeting = Greeting::Done;
-        Ok(Answer::Hello { socket_uid: connection.uid })
+        let agent = env!("CARGO_PKG_VERSION").to_owned();
+        Ok(Answer::Hello { version: VERSION, agent, socket_uid: connection.uid })
     } else {
         let message = format!(
-            "registration version {version} is not supported, this agent speaks {}: upgrade the older side",
-            protocol::VERSION
+            "registration version {version} is not supported, this agent speaks {VERSION}: upgrade the older side"
         );
         Err(Refusal::new(Code::Version, message))
     };

@@ -7,15 +7,15 @@
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use onlooker_local::deadline::{DeadlineStream, is_timeout};
 use onlooker_wire::tcp_read::{
     Decoded, HEADER_BYTES, ITEM_HEADER_BYTES, LONGEST_REQUEST_BYTES, MAX_READ_BYTES, Refusal, Request,
     encode_item_header,
 };
 
 use crate::counters::{Counter, Counters};
-use crate::deadline::{DeadlineStream, is_timeout};
 use crate::host;
 use crate::places::{Full, Places};
 use crate::prefix::Prefix;
@@ -91,7 +91,7 @@ impl Responder {
             system::drop_thread_capabilities();
             own.counters.add(Counter::TcpConnections, 1);
             // The socket outlives the place: whoever sees the connection closed, or counted so, finds a place.
-            let mut stream = DeadlineStream::new(stream, own.idle_time);
+            let mut stream = DeadlineStream::new(stream, Instant::now() + own.idle_time);
             let end = own.serve(&mut stream, source);
             drop(place);
             own.counters.sub_one(Counter::TcpConnections);

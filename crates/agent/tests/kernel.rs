@@ -422,8 +422,8 @@ fn counts_through_kills(world: &World, program: &Path) {
 #[test]
 fn no_increment_is_lost_or_doubled_by_the_rust_sdk() {
     let Some(world) = World::new() else { return };
-    let beside = Path::new(env!("CARGO_BIN_EXE_onlooker-agent")).parent().expect("a directory");
-    counts_through_kills(&world, &beside.join("examples/count"));
+    let count = onlooker_testbed::binary("onlooker-agent", "onlooker-agent").with_file_name("examples/count");
+    counts_through_kills(&world, &count);
 }
 
 #[test]

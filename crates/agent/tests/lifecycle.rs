@@ -135,7 +135,7 @@ fn the_command_line() {
     let (code, text) = run(&["purge"]);
     assert!(code == Some(0) && text.contains("nothing to remove"), "{text}");
     fs::create_dir_all(place.config.agent.socket.parent().unwrap()).unwrap();
-    drop(onlooker_agent::seqpacket::listener(&place.config.agent.socket).unwrap());
+    drop(onlooker_local::seqpacket::listener(&place.config.agent.socket).unwrap());
     let (code, text) = run(&["purge"]);
     assert!(
         code == Some(0) && text.contains("removed the stale socket") && !place.config.agent.socket.exists(),

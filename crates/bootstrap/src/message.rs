@@ -12,7 +12,10 @@ pub const KERNEL: &str = "kernel";
 /// Kind of the responder that is an RDMA device.
 pub const VERBS: &str = "verbs";
 /// Longest READ of a kernel responder that does not say how long: the profile's, one block.
-const KERNEL_MAX_READ_BYTES: u32 = 1024;
+const KERNEL_MAX_READ_BYTES: u32 = BLOCK;
+/// Bytes of a block, as READs count them.
+#[allow(clippy::cast_possible_truncation)] // 1024
+const BLOCK: u32 = BLOCK_BYTES as u32;
 /// Longest name of a reader.
 pub const MAX_READER_BYTES: usize = 128;
 /// Longest problem of a responder; a reader cuts what is longer.
@@ -323,7 +326,7 @@ impl Answer {
     pub fn max_read_blocks(&self, responder: &Responder) -> u32 {
         let unsaid = if responder.kind == KERNEL { KERNEL_MAX_READ_BYTES } else { self.max_read_bytes };
         let bytes = responder.max_read_bytes.unwrap_or(unsaid).min(self.max_read_bytes);
-        (bytes / 1024).max(1)
+        (bytes / BLOCK).max(1)
     }
 }
 

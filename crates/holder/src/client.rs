@@ -8,13 +8,13 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onlooker_bootstrap::Id;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, connect, shutdown, socket_with};
+use onlooker_local::call::Caller;
+use rustix::net::{Shutdown, shutdown};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -22,7 +22,6 @@ use crate::protocol::{
     Code, ControlCopy, Done, End, Hello, MAX_PACKET_BYTES, Paired, Parted, Pushed, Refusal, Registered, Request,
     Status, VERSION,
 };
-use crate::seqpacket;
 
 /// How long a request may wait to be taken, and then its answer to come. Registering makes memory resident: about a
 /// second for a few GiB.
@@ -42,28 +41,17 @@ pub enum ClientError {
         source: io::Error,
     },
     /// It answers that it will not.
-    #[error("the holder refuses: {}: {message}", code.name())]
-    Refused {
-        /// Why, for programs.
-        code: Code,
-        /// Why, for people, and what to do.
-        message: String,
-    },
+    #[error("the holder refuses: {0}")]
+    Refused(#[from] Refusal),
     /// It answers something else; connect anew.
     #[error("the holder's answer is not understood: {0}; upgrade the older of agent and holder")]
     Garbage(String),
 }
 
-impl From<Refusal> for ClientError {
-    fn from(Refusal { code, message }: Refusal) -> Self {
-        Self::Refused { code, message }
-    }
-}
-
 /// A connection to the holder. Its descriptor is readable when the holder has gone.
 #[derive(Debug)]
 pub struct Holder {
-    socket: OwnedFd,
+    caller: Caller,
     path: PathBuf,
     buffer: Vec<u8>,
     is_over: bool,
@@ -71,7 +59,7 @@ pub struct Holder {
 
 impl AsFd for Holder {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.caller.as_fd()
     }
 }
 
@@ -82,9 +70,9 @@ impl Holder {
     /// [`ClientError::Gone`].
     pub fn connect(path: &Path) -> Result<Self, ClientError> {
         let (path, operation) = (path.to_owned(), "connecting");
-        match connected(&path) {
-            Ok(socket) => Ok(Self { socket, path, buffer: vec![0; MAX_PACKET_BYTES], is_over: false }),
-            Err(source) => Err(ClientError::Gone { operation, path, source: late(source) }),
+        match Caller::connect(&path, PATIENCE) {
+            Ok(caller) => Ok(Self { caller, path, buffer: vec![0; MAX_PACKET_BYTES], is_over: false }),
+            Err(source) => Err(ClientError::Gone { operation, path, source }),
         }
     }
 
@@ -167,11 +155,11 @@ impl Holder {
     ) -> Result<T, ClientError> {
         let answer = match self.exchange(request, descriptor) {
             Ok(bytes) => understood(&self.buffer[..bytes]),
-            Err(source) => Err(ClientError::Gone { operation, path: self.path.clone(), source: late(source) }),
+            Err(source) => Err(ClientError::Gone { operation, path: self.path.clone(), source }),
         };
-        if !matches!(answer, Ok(_) | Err(ClientError::Refused { .. })) {
+        if !matches!(answer, Ok(_) | Err(ClientError::Refused(_))) {
             self.is_over = true;
-            let _ = shutdown(&self.socket, Shutdown::Both);
+            let _ = shutdown(&self.caller, Shutdown::Both);
         }
         answer
     }
@@ -181,49 +169,7 @@ impl Holder {
         if self.is_over {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        let packet = serde_json::to_vec(request)?;
-        match uninterrupted(|| seqpacket::send(&self.socket, &packet, descriptor)) {
-            // A holder that refuses the connection takes no request, but says why.
-            Err(error) if !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionRefused) => {
-                return Err(error);
-            }
-            _ => {}
-        }
-        let packet = uninterrupted(|| seqpacket::receive(&self.socket, &mut self.buffer))?;
-        match packet.bytes {
-            _ if packet.truncated => Err(io::Error::other(format!("an answer of more than {MAX_PACKET_BYTES} bytes"))),
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            bytes => Ok(bytes),
-        }
-    }
-}
-
-fn connected(path: &Path) -> io::Result<OwnedFd> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    // Before connecting, which waits where many do so already.
-    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
-    set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
-    let address = SocketAddrUnix::new(path)?;
-    uninterrupted(|| Ok(connect(&socket, &address)?))?;
-    Ok(socket)
-}
-
-/// Signals end waits on sockets that have a time limit, whatever their handlers say (signal(7)).
-fn uninterrupted<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    loop {
-        match act() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            done => return done,
-        }
-    }
-}
-
-/// A time limit of a socket says "try again" (socket(7), SO_RCVTIMEO).
-fn late(error: io::Error) -> io::Error {
-    if error.kind() == io::ErrorKind::WouldBlock {
-        io::Error::new(io::ErrorKind::TimedOut, format!("nothing within {} s", PATIENCE.as_secs()))
-    } else {
-        error
+        Ok(self.caller.ask(&serde_json::to_vec(request)?, descriptor, &mut self.buffer)?.bytes)
     }
 }
 
@@ -237,7 +183,7 @@ fn understood<T: DeserializeOwned>(packet: &[u8]) -> Result<T, ClientError> {
     let garbage = |error: serde_json::Error| ClientError::Garbage(error.to_string());
     let Refused { error, message } = serde_json::from_slice(packet).map_err(garbage)?;
     match error {
-        Some(code) => Err(ClientError::Refused { code, message }),
+        Some(code) => Err(Refusal::new(code, message).into()),
         None => serde_json::from_slice(packet).map_err(garbage),
     }
 }
@@ -246,6 +192,7 @@ fn understood<T: DeserializeOwned>(packet: &[u8]) -> Result<T, ClientError> {
 mod tests {
     use super::*;
     use crate::protocol::{Answer, encode};
+    use onlooker_local::seqpacket;
 
     #[test]
     fn answers_are_told_from_refusals_and_from_garbage() {
@@ -253,7 +200,7 @@ mod tests {
         assert_eq!(understood::<Registered>(&answer).unwrap(), Registered { rkey: 7 });
         let refusal = encode(&Err(Refusal::new(Code::Limit, "too many")));
         let error = understood::<Done>(&refusal).unwrap_err();
-        assert!(matches!(&error, ClientError::Refused { code: Code::Limit, message } if message == "too many"));
+        assert_eq!(error.to_string(), "the holder refuses: limit: too many");
         for garbage in ["", "7", "{}", r#"{"error":"odd","message":""}"#, r#"{"rkey":-1}"#] {
             let error = understood::<Registered>(garbage.as_bytes()).unwrap_err();
             assert!(matches!(error, ClientError::Garbage(_)), "{garbage}: {error}");

@@ -3,21 +3,18 @@
 //! agent can come and go without a reader noticing (docs/holder.md).
 //!
 //! The agent is linked statically and libibverbs is loaded at run time, so the agent has [`client`] and [`protocol`]
-//! only, without feature `device`. The process decides in [`state`], without knowing what a device is; [`server`] and
-//! [`listen`] are its rim, and `device` (with the feature) is the only module that has the device. Single-threaded; it
-//! sleeps while nothing is asked of it, and READs ask nothing of it.
+//! only, without feature `device`. The process decides in [`state`], without knowing what a device is; [`server`] is
+//! its rim, and `device` (with the feature) is the only module that has the device. Single-threaded; it sleeps while
+//! nothing is asked of it, and READs ask nothing of it.
 #![deny(unsafe_code)]
 
 pub mod client;
-pub mod closing;
 #[cfg(feature = "device")]
 pub mod device;
 #[cfg(test)]
 mod fake;
-pub mod listen;
 mod memory;
 pub mod protocol;
-pub mod seqpacket;
 pub mod server;
 pub mod state;
 

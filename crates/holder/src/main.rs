@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use onlooker_holder::device::Card;
-use onlooker_holder::listen::{ListenError, listen};
 use onlooker_holder::protocol::DEFAULT_SOCKET;
 use onlooker_holder::server::{Server, ServerError, log};
 use onlooker_holder::state::Core;
+use onlooker_local::listen::{HOLDER, ListenError};
 use onlooker_settings::service;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
@@ -102,7 +102,7 @@ fn arguments(mut given: impl Iterator<Item = OsString>) -> Result<Asked, String>
 
 fn run(path: &Path) -> Result<(), Failure> {
     let stops = signals().map_err(Failure::Signals)?;
-    let (listener, listening) = listen(path)?;
+    let (listener, listening) = HOLDER.listen(path)?;
     log(&format!("ready: {}", path.display()));
     service::notify("READY=1\nSTATUS=Waiting for the agent to name an address");
     let mut server = Server::new(listener, stops.into(), Core::new(Card::open));

@@ -38,60 +38,25 @@ const MAX_QUOTED_CHARS: usize = 512;
 const LISTED_BYTES: usize = 128;
 const _: () = assert!(MAX_REGISTRATIONS as usize * (MAX_NAME_BYTES + LISTED_BYTES) + 1024 <= MAX_PACKET_BYTES);
 
-/// Why something is refused, for programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)] // described one by one in docs/holder.md, "Errors"
-pub enum Code {
-    BadRequest,
-    Version,
-    Busy,
-    Exists,
-    Unknown,
-    Memory,
-    Limit,
-    Device,
-    NoDevice,
-    NoLibrary,
-    Denied,
-}
-
-impl Code {
-    /// As it stands in answers.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::BadRequest => "bad_request",
-            Self::Version => "version",
-            Self::Busy => "busy",
-            Self::Exists => "exists",
-            Self::Unknown => "unknown",
-            Self::Memory => "memory",
-            Self::Limit => "limit",
-            Self::Device => "device",
-            Self::NoDevice => "no_device",
-            Self::NoLibrary => "no_library",
-            Self::Denied => "denied",
-        }
+onlooker_local::codes! {
+    /// Why something is refused, for programs: described one by one in docs/holder.md, "Errors".
+    Code {
+        BadRequest = "bad_request",
+        Version = "version",
+        Busy = "busy",
+        Exists = "exists",
+        Unknown = "unknown",
+        Memory = "memory",
+        Limit = "limit",
+        Device = "device",
+        NoDevice = "no_device",
+        NoLibrary = "no_library",
+        Denied = "denied",
     }
 }
 
-/// A refused request: a code for programs, a sentence for people.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {message}", code.name())]
-pub struct Refusal {
-    /// Which kind.
-    pub code: Code,
-    /// What was tried, on what, and what to do next.
-    pub message: String,
-}
-
-impl Refusal {
-    /// A refusal with its sentence.
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
-    }
-}
+/// A request that the holder refuses.
+pub type Refusal = onlooker_local::Refusal<Code>;
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
+use onlooker_local::{closing, seqpacket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
@@ -16,7 +17,6 @@ use rustix::process::geteuid;
 
 use crate::protocol::{self, Code, MAX_PACKET_BYTES, Refusal};
 use crate::state::{Core, Owner};
-use crate::{closing, seqpacket};
 
 /// Pause when a connection cannot be accepted, for want of descriptors most likely: the listener stays readable.
 const NO_DESCRIPTOR_PAUSE: Duration = Duration::from_millis(10);
@@ -215,20 +215,20 @@ mod tests {
     use std::thread::JoinHandle;
 
     use onlooker_bootstrap::Id;
+    use onlooker_local::listen::HOLDER;
     use onlooker_region::map::sealed_memfd;
     use rustix::process::{Gid, Pid, Uid};
 
     use super::*;
     use crate::client::{ClientError, Holder};
     use crate::fake::{FAILING, Shared};
-    use crate::listen::listen;
     use crate::protocol::{ControlCopy, End};
 
     const HERE: &str = "10.0.0.1";
 
     /// A holder of a device that is none. Ends when its stream is dropped.
     fn start(path: &Path) -> (UnixStream, JoinHandle<Result<(), ServerError>>) {
-        let (listener, listening) = listen(path).unwrap();
+        let (listener, listening) = HOLDER.listen(path).unwrap();
         let (stop, stops) = UnixStream::pair().unwrap();
         let served = std::thread::spawn(move || {
             let _listening = listening;
@@ -243,7 +243,7 @@ mod tests {
     }
 
     fn refused(error: &ClientError) -> Option<Code> {
-        if let ClientError::Refused { code, .. } = error { Some(*code) } else { None }
+        if let ClientError::Refused(Refusal { code, .. }) = error { Some(*code) } else { None }
     }
 
     #[test]

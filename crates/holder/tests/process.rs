@@ -9,7 +9,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use onlooker_holder::{ClientError, Code, Holder, seqpacket};
+use onlooker_holder::{ClientError, Code, Holder, Refusal};
+use onlooker_local::seqpacket;
 use rustix::process::{Pid, Signal, kill_process};
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -54,7 +55,7 @@ fn start(prepare: impl FnOnce(&Path)) -> Running {
 
 fn refused<T: std::fmt::Debug>(result: Result<T, ClientError>) -> (Code, String) {
     match result.unwrap_err() {
-        ClientError::Refused { code, message } => (code, message),
+        ClientError::Refused(Refusal { code, message }) => (code, message),
         other => panic!("{other}"),
     }
 }

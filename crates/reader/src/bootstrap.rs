@@ -5,11 +5,11 @@
 
 use crate::Via;
 use crate::clock::{Moment, Relation};
-use crate::deadline::DeadlineStream;
 use crate::error::{Error, escaped};
 use crate::tls::Pinned;
 use onlooker_bootstrap::frame::{self, Decoded, FrameError};
 use onlooker_bootstrap::{Answer, AnswerError, Fingerprint, Goodbye, Request, Responder, Token, VerbsRequest};
+use onlooker_local::deadline::DeadlineStream;
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use std::io::{self, Read, Write};

@@ -17,7 +17,6 @@
 
 pub mod bootstrap;
 pub mod clock;
-mod deadline;
 pub mod drive;
 mod error;
 mod requester;

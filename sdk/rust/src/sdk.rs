@@ -7,6 +7,7 @@ use crate::bell::Bell;
 use crate::placement::{is_set_user_id, without_signals};
 use crate::region::{Inner, Standing};
 use crate::{fork, thread};
+use onlooker_local::registration::{DEFAULT_SOCKET, SOCKET_VARIABLE};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -17,7 +18,6 @@ use std::time::{Duration, Instant};
 const MAX_ERROR_BYTES: usize = 512;
 /// Stack of the SDK's thread.
 const STACK_BYTES: usize = 256 * 1024;
-const DEFAULT_SOCKET: &str = "/run/onlooker/agent.sock";
 
 /// What the SDK does at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -320,7 +320,7 @@ impl Core {
                 self.state = State::Disabled;
             }
             self.debug = variable("ONLOOKER_DEBUG").is_some_and(|value| value == "1");
-            self.socket = Some(variable("ONLOOKER_SOCKET").map_or_else(|| DEFAULT_SOCKET.into(), PathBuf::from));
+            self.socket = Some(variable(SOCKET_VARIABLE).map_or_else(|| DEFAULT_SOCKET.into(), PathBuf::from));
         }
         if matches!(self.state, State::Disabled | State::Detached) || self.regions.is_empty() {
             return;

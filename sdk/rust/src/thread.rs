@@ -5,10 +5,12 @@
 //! nearest one above it that exists) and tries again by itself at most every 10 s.
 
 use crate::bell::{Bell, Ear};
-use crate::client::{Client, Given, Lost, Refusal, is_ready, wait_for};
+use crate::client::{Client, Given, is_ready, wait_for};
 use crate::placement::own_descriptors;
 use crate::region::{Attached, Inner, Standing};
 use crate::sdk::{SDK, State};
+use onlooker_local::Lost;
+use onlooker_local::registration::Refused;
 use onlooker_region::Identity;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::inotify;
@@ -147,7 +149,7 @@ impl Session<'_> {
             SDK.notify();
             let next = self.later.values().min().map(|at| at.saturating_duration_since(Instant::now()));
             let next = if self.ear.deaf { Some(next.unwrap_or(DEAF).min(DEAF)) } else { next };
-            let mut fds = [PollFd::new(self.client.fd(), PollFlags::IN), PollFd::new(&self.ear.reading, PollFlags::IN)];
+            let mut fds = [PollFd::new(&self.client, PollFlags::IN), PollFd::new(&self.ear.reading, PollFlags::IN)];
             wait_for(&mut fds, next);
             if is_ready(&fds[0]) {
                 // The agent only answers; what comes unasked is the end.
@@ -228,8 +230,8 @@ fn withdraw(region: &Inner) {
     }
 }
 
-fn refused(region: &Inner, refusal: &Refusal) -> Option<Duration> {
-    SDK.error(format!("the agent refused region `{}`: {}: {}", region.name, refusal.code, refusal.message));
+fn refused(region: &Inner, refusal: &Refused) -> Option<Duration> {
+    SDK.error(format!("the agent refused region `{}`: {refusal}", region.name));
     withdraw(region);
     match refusal.code.as_str() {
         "duplicate" => Some(DUPLICATE_RETRY),

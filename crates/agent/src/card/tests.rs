@@ -8,7 +8,7 @@ use std::thread::{JoinHandle, spawn};
 use std::time::Instant;
 
 use onlooker_bootstrap::{ControlCopy, QueuePairEnd, Request, frame};
-use onlooker_holder::seqpacket;
+use onlooker_local::seqpacket;
 use onlooker_region::block::Identity;
 use onlooker_region::control::Place;
 use onlooker_region::map::sealed_memfd;

@@ -13,14 +13,15 @@ use super::acquisition::Acquisition;
 use super::prefixes;
 use crate::prefix::Prefix;
 use crate::units::{Size, Span};
+use onlooker_region::limits::BLOCK_BYTES;
+use onlooker_region::slab::PAGE_BYTES;
 use onlooker_wire::ROCE_PORT;
 
 /// IFNAMSIZ of linux/if.h, without the NUL.
 const MAX_DEVICE_BYTES: usize = 15;
-const BLOCK: u64 = 1024;
+const BLOCK: u64 = BLOCK_BYTES as u64;
 /// In the place of names of groups: all of them.
 pub const ALL_GROUPS: &str = "all";
-const PAGE: u64 = 4096;
 
 /// Where packets are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,11 +185,11 @@ impl Kernel {
             }
         }
         let slab = self.slab.as_bytes();
-        if slab == 0 || !slab.is_multiple_of(PAGE) || slab > 1 << 30 {
+        if slab == 0 || !slab.is_multiple_of(PAGE_BYTES) || slab > 1 << 30 {
             return refuse("kernel.slab", &self.slab, "must be a multiple of 4KiB, at most 1GiB");
         }
         let control = self.control.as_bytes();
-        if control < 64 * BLOCK || !control.is_multiple_of(PAGE) || control > 64 << 20 {
+        if control < 64 * BLOCK || !control.is_multiple_of(PAGE_BYTES) || control > 64 << 20 {
             return refuse("kernel.control", &self.control, "must be a multiple of 4KiB from 64KiB to 64MiB");
         }
         if self.lease < Span::from_s(60) || self.lease > Span::from_s(30 * 24 * 3600) {

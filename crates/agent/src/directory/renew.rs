@@ -56,10 +56,9 @@ impl Directory {
 
     /// A region's, but for its entry in the control region.
     fn renew_slot(&mut self, slot: &mut Slot, now_ns: u64) -> Result<(), DirectoryError> {
-        let old = slot.address;
+        let old = slot.address();
         let source = slot.keep.as_ref().map(|keep| keep.source);
         let (address, device_rkey) = self.place_for(source, slot.entry.bytes)?;
-        slot.address = address;
         (slot.entry.va, slot.entry.rkey) = (address.va, address.rkey);
         set_key(&mut slot.entry, device_rkey);
         if let (Some(kernel), Some(record)) = (&self.kernel, slot.record())

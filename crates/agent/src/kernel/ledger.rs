@@ -11,10 +11,10 @@ use onlooker_region::Block;
 use onlooker_region::block::Identity;
 use onlooker_region::control::{ENTRY_WORDS, RegionEntry};
 use onlooker_region::guard;
-use onlooker_region::limits::{BLOCK_BYTES, BLOCK_WORDS, GUARDED_SLOTS};
+use onlooker_region::limits::{BLOCK_BYTES, BLOCK_WORDS, FIRST_PROGRAM_REGION, GUARDED_SLOTS};
 use onlooker_region::slab::Range;
 
-use crate::registry::SchemaRef;
+use crate::facts::{Facts, Peer, Process, SchemaRef};
 use crate::served::Address;
 
 /// Number of the header.
@@ -123,6 +123,16 @@ pub struct Keep {
     pub image: String,
 }
 
+impl Keep {
+    /// Of a region whose bytes come from `source`.
+    #[must_use]
+    pub fn of(facts: &Facts, source: Source) -> Self {
+        let role = if facts.id < FIRST_PROGRAM_REGION { Role::Own } else { Role::Program };
+        let Facts { schema, instance, owner: Peer { process, image, .. }, .. } = facts.clone();
+        Self { source, role, start_ticks: process.start_ticks, schema, instance, image }
+    }
+}
+
 fn halves(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
@@ -207,6 +217,23 @@ impl Record {
     #[must_use]
     pub fn number(&self) -> u32 {
         self.entry.identity.region
+    }
+
+    /// What entry and ledger say of the region together.
+    #[must_use]
+    pub fn facts(&self) -> Facts {
+        let (entry, Keep { start_ticks, schema, instance, image, .. }) = (&self.entry, self.keep.clone());
+        let process = Process { pid: entry.pid, start_ticks };
+        Facts {
+            id: entry.identity.region,
+            generation: entry.identity.generation,
+            name: entry.name.clone(),
+            instance,
+            labels: entry.labels.iter().cloned().collect(),
+            schema,
+            owner: Peer { process, uid: entry.uid, image },
+            created_ns: entry.created_ns,
+        }
     }
 
     /// Slot of its entry.

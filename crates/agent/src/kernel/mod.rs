@@ -30,7 +30,7 @@ use onlooker_kernel::scheduler::{self, CPU_BLOCKS, Latency};
 use onlooker_kernel::{Exit, Home, Kind, Ledger, Pinned, Region, Slab, SlabMapping};
 use onlooker_region::Schema;
 use onlooker_region::block::Identity;
-use onlooker_region::limits::BLOCK_WORDS;
+use onlooker_region::limits::{self, BLOCK_WORDS};
 use onlooker_region::map::Map;
 use onlooker_region::slab::{Range, Ranges};
 use rustix::thread::CapabilitySet;
@@ -61,7 +61,7 @@ const OWN_BLOCKS: u32 = 192;
 /// A multiple of four, which is a page: interrupts, and how long tasks wait.
 const OWN_BLOCKS_PER_CPU: u32 = 8;
 const MOST_CPUS: u32 = 1024;
-const BLOCK_BYTES: u64 = 1024;
+const BLOCK_BYTES: u64 = limits::BLOCK_BYTES as u64;
 
 /// Why the kernel responder is not used.
 #[derive(Debug, thiserror::Error)]

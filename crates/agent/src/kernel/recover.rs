@@ -12,9 +12,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use onlooker_kernel::{Kind, Region};
+use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::slab::{PAGE_BYTES, Range};
 
-use super::ledger::{FIRST_USER_SLAB, Record, Role, Source, Stage};
+use super::ledger::{FIRST_USER_SLAB, Record, Role, Source};
 
 /// Slab of the agent's own regions.
 pub const OWN_SLAB: u32 = 1;
@@ -89,7 +90,7 @@ pub fn decide(found: Found<'_>) -> Plan {
 pub fn expected(record: &Record) -> Region {
     let kind = match record.keep.source {
         Source::Slab { slab, range } => {
-            Kind::Memory { slab, first_block: u32::try_from(range.offset / 1024).unwrap_or(u32::MAX) }
+            Kind::Memory { slab, first_block: u32::try_from(range.offset / BLOCK_BYTES as u64).unwrap_or(u32::MAX) }
         }
         Source::Computed { collector } => Kind::Computed { collector, identity: record.entry.identity.word() },
     };
@@ -113,14 +114,9 @@ fn take(ranges: &mut BTreeMap<(u32, u64), u64>, slab: u32, range: Range) -> bool
     free
 }
 
-/// Whether nobody may come back to a region.
-#[must_use]
-pub fn is_removed(record: &Record) -> bool {
-    matches!(record.stage, Stage::Removed { .. })
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::ledger::Stage;
     use super::super::ledger::tests::record;
     use super::*;
 

@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
+use onlooker_local::registration::{Code, Refusal};
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::map::{Map, sealed_memfd};
 use onlooker_region::slab::{PAGE_BYTES, Range};
@@ -11,7 +12,6 @@ use rustix::fs::{FallocateFlags, SealFlags, SeekFrom, fallocate, fcntl_get_seals
 
 use super::internal;
 use crate::kernel::UserSlab;
-use crate::protocol::{Code, Refusal};
 
 /// `f_type` of memfds that are not of huge pages (statfs(2)). Huge pages can be missing at the moment of access, which would kill the agent.
 const TMPFS_MAGIC: i64 = 0x0102_1994;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bolero::TypeGenerator;
+use onlooker_local::registration::decode;
 use onlooker_region::Block;
 use onlooker_region::control::{Directory as ReadDirectory, assemble_schema, schema_extent};
 use onlooker_region::limits::BLOCK_WORDS;
@@ -17,8 +18,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_sea
 use super::memory::check_filled;
 use super::*;
 use crate::host::Host;
-use crate::protocol::decode;
-use crate::registry::Process;
+use crate::facts::Process;
 use crate::served::Served;
 use crate::units::{Size, Span};
 
@@ -138,7 +138,7 @@ impl World {
     }
 
     fn pick(&self, which: u8) -> u32 {
-        let ids: Vec<u32> = self.registration.registry.regions().map(|region| region.id).collect();
+        let ids: Vec<u32> = self.registration.registry.regions().map(|region| region.facts.id).collect();
         if ids.is_empty() { u32::from(which) } else { ids[usize::from(which) % ids.len()] }
     }
 
@@ -181,24 +181,24 @@ impl World {
         assert_eq!(self.reader.refused().count(), 0);
         let found: BTreeMap<u32, _> = self.reader.regions().map(|entry| (entry.identity.region, entry)).collect();
         let visible = || self.registration.registry.regions().filter(|region| region.state != State::Hidden);
-        assert_eq!(found.keys().copied().collect::<Vec<_>>(), visible().map(|region| region.id).collect::<Vec<_>>());
+        assert_eq!(found.keys().copied().collect::<Vec<_>>(), visible().map(|region| region.facts.id).collect::<Vec<_>>());
         for region in visible() {
-            let entry = found[&region.id];
-            assert_eq!(entry.identity.generation, region.generation);
+            let entry = found[&region.facts.id];
+            assert_eq!(entry.identity.generation, region.facts.generation);
             assert_eq!(entry.orphan, matches!(region.state, State::Orphan { .. }));
-            assert_eq!(entry.labels, region.labels.clone().into_iter().collect::<Vec<_>>());
+            assert_eq!(entry.labels, region.facts.labels.clone().into_iter().collect::<Vec<_>>());
             assert_eq!(
                 (entry.bytes, entry.schema, entry.uid),
-                (region.schema.region_bytes(), region.schema.id, region.owner.uid)
+                (region.facts.schema.region_bytes(), region.facts.schema.id, region.facts.owner.uid)
             );
-            let blocks = self.blocks(entry.va, entry.rkey, region.schema.blocks);
-            assert_eq!(blocks[0].0[1], self.values[&(region.id, region.generation)], "its own memory");
+            let blocks = self.blocks(entry.va, entry.rkey, region.facts.schema.blocks);
+            assert_eq!(blocks[0].0[1], self.values[&(region.facts.id, region.facts.generation)], "its own memory");
             let text = self.reader.schema(entry.schema).expect("its schema is there");
             let (first, count) = schema_extent(text, place.va, self.registration.directory.bytes()).unwrap();
             let text_blocks = self.blocks(text.va, text.rkey, count);
             assert_eq!(
                 assemble_schema(text, place.incarnation, first, &text_blocks).unwrap().blocks(),
-                region.schema.blocks
+                region.facts.schema.blocks
             );
         }
         let schemas = self.reader.last_header().unwrap().live as usize - found.len();

@@ -56,7 +56,7 @@ fn a_broken_connection_is_resumed_by_the_same_process_only() {
     let again = registry.create(3, wanted("a", schema(1, 3)), 77, 20).unwrap();
     assert!(again.resumed);
     let region = registry.region(again.id).unwrap();
-    assert_eq!((again.id, region.generation, region.memory, region.state), (id, 9, range, State::Live));
+    assert_eq!((again.id, region.facts.generation, region.memory, region.state), (id, 9, range, State::Live));
     assert_eq!(registry.next_deadline_ns(), None);
     registry.remove(3, id, 30).unwrap();
 }
@@ -72,7 +72,7 @@ fn an_exec_or_a_new_schema_ends_the_orphan() {
         registry.connect(2, Peer { image: image.into(), ..peer(7, 100) }).unwrap();
         let created = registry.create(2, wanted("a", schema(number, 3)), 10, 20).unwrap();
         assert!(!created.resumed);
-        assert_eq!(created.ended.map(|region| region.id), Some(id));
+        assert_eq!(created.ended.map(|region| region.facts.id), Some(id));
         assert_eq!(registry.next_deadline_ns(), None);
     }
 }
@@ -102,7 +102,7 @@ fn names_are_unique_in_a_process_and_free_after_remove() {
     assert_eq!(code(registry.remove(1, id, 0)), Code::NotFound);
     let created = registry.create(1, wanted("a", schema(1, 1)), 9, 1).unwrap();
     assert!(!created.resumed, "what was removed does not come back");
-    assert_eq!(created.ended.map(|region| region.id), Some(id));
+    assert_eq!(created.ended.map(|region| region.facts.id), Some(id));
 }
 
 #[test]
@@ -110,10 +110,10 @@ fn hidden_regions_go_at_once_and_an_idle_user_has_no_slab() {
     let mut registry = registry();
     registry.connect(1, peer(7, 100)).unwrap();
     let id = registry.create(1, wanted("a", schema(1, 1)), 9, 0).unwrap().id;
-    assert_eq!(registry.remove(1, id, 0).unwrap().map(|region| region.id), Some(id));
+    assert_eq!(registry.remove(1, id, 0).unwrap().map(|region| region.facts.id), Some(id));
     let id = registry.create(1, wanted("a", schema(1, 1)), 9, 0).unwrap().id;
     let ended = registry.disconnect(1, 0);
-    assert_eq!((ended.freed.len(), ended.freed[0].id, ended.slab), (1, id, Some(7)));
+    assert_eq!((ended.freed.len(), ended.freed[0].facts.id, ended.slab), (1, id, Some(7)));
     assert_eq!((registry.len(), registry.bytes(), registry.next_deadline_ns()), (0, 0, None));
 }
 
@@ -316,7 +316,7 @@ impl Model {
             Step::Update { which, schema: number } => {
                 let Some(id) = pick(&self.registry, which) else { return };
                 let region = self.registry.region(id).unwrap();
-                let (connection, new) = (region.connection, schema(number % 12, region.schema.blocks));
+                let (connection, new) = (region.connection, schema(number % 12, region.facts.schema.blocks));
                 if let Some(connection) = connection
                     && self.registry.check_update(connection, id, Some(&new), now_ns).is_ok()
                 {
@@ -357,13 +357,13 @@ impl Model {
         }
         let region = self.registry.region(created.id).unwrap();
         assert_eq!(
-            self.seen.insert((region.id, region.generation)),
+            self.seen.insert((region.facts.id, region.facts.generation)),
             !created.resumed,
             "an identity names one region for ever"
         );
         if let (Memory::Slab(range), false) = (region.memory, created.resumed) {
             for (uid, other, until_ns) in &self.resting {
-                let apart = *uid != region.owner.uid
+                let apart = *uid != region.facts.owner.uid
                     || other.offset + other.bytes <= range.offset
                     || range.offset + range.bytes <= other.offset;
                 assert!(apart || *until_ns <= self.now_ns, "{range:?} was given out while {other:?} rests");
@@ -373,7 +373,7 @@ impl Model {
 
     fn rest(&mut self, region: &Region) {
         if let Memory::Slab(range) = region.memory {
-            self.resting.push((region.owner.uid, range, self.now_ns + 20));
+            self.resting.push((region.facts.owner.uid, range, self.now_ns + 20));
         }
     }
 
@@ -385,13 +385,13 @@ impl Model {
         let registry = &self.registry;
         assert!(registry.len() <= 10 && registry.bytes() <= 12 * PAGE);
         for (uid, user) in &registry.users {
-            let own = || registry.regions().filter(|region| region.owner.uid == *uid);
+            let own = || registry.regions().filter(|region| region.facts.owner.uid == *uid);
             assert_eq!(own().count(), user.regions as usize);
             assert!(
                 user.regions <= 6 && user.connections <= 3 && user.taken() <= 8 * PAGE && user.schema_bytes <= 9 * PAGE
             );
             let distinct: BTreeMap<_, _> =
-                own().map(|region| (region.schema.id, region.schema.control_bytes())).collect();
+                own().map(|region| (region.facts.schema.id, region.facts.schema.control_bytes())).collect();
             assert_eq!(distinct.values().sum::<u64>(), user.schema_bytes);
             let mut ranges: Vec<Range> = own()
                 .filter_map(|region| if let Memory::Slab(range) = region.memory { Some(range) } else { None })
@@ -406,14 +406,14 @@ impl Model {
             assert!(had.regions <= 6 && had.connections <= 3 && had.bytes <= 8 * PAGE);
         }
         for region in registry.regions() {
-            assert!(registry.users.contains_key(&region.owner.uid));
+            assert!(registry.users.contains_key(&region.facts.owner.uid));
             let orphan = matches!(region.state, State::Orphan { .. });
             assert_eq!(orphan, region.connection.is_none());
-            assert_eq!(orphan, registry.deadlines.iter().any(|(_, id)| *id == region.id));
+            assert_eq!(orphan, registry.deadlines.iter().any(|(_, id)| *id == region.facts.id));
             assert!(
                 region
                     .connection
-                    .is_none_or(|connection| registry.connections[&connection].regions.contains(&region.id))
+                    .is_none_or(|connection| registry.connections[&connection].regions.contains(&region.facts.id))
             );
         }
         assert_eq!(registry.deadlines.len(), registry.regions().filter(|region| region.connection.is_none()).count());
@@ -445,25 +445,19 @@ fn no_sequence_of_requests_breaks_an_invariant() {
 #[test]
 fn what_an_earlier_agent_left_is_resumed_once_and_by_its_process_only() {
     let mut registry = registry();
-    let restored = |id: u32, name: &str, offset: u64, removed: bool| Restored {
-        id,
-        generation: 9,
-        name: name.into(),
-        instance: String::new(),
-        labels: Labels::new(),
-        schema: schema(1, 3),
-        range: Range { offset, bytes: PAGE },
-        owner: peer(7, 100),
-        removed,
-        created_ns: 1,
+    let restore = |registry: &mut Registry, id: u32, name: &str, offset: u64, removed: bool| {
+        let (name, instance, labels) = (name.into(), String::new(), Labels::new());
+        let (schema, owner) = (schema(1, 3), peer(7, 100));
+        let facts = Facts { id, generation: 9, name, instance, labels, schema, owner, created_ns: 1 };
+        registry.restore(facts, Range { offset, bytes: PAGE }, removed, 10)
     };
-    assert!(!registry.restore(restored(9, "a", 0, false), 10), "a user without slab");
+    assert!(!restore(&mut registry, 9, "a", 0, false), "a user without slab");
     registry.set_slab(7, 8 * PAGE, false);
-    assert!(registry.restore(restored(9, "a", 0, false), 10));
-    assert!(!registry.restore(restored(9, "b", PAGE, false), 10), "one id");
-    assert!(!registry.restore(restored(10, "a", PAGE, false), 10), "one name");
-    assert!(!registry.restore(restored(10, "b", 0, false), 10), "one range");
-    assert!(registry.restore(restored(11, "b", PAGE, true), 10));
+    assert!(restore(&mut registry, 9, "a", 0, false));
+    assert!(!restore(&mut registry, 9, "b", PAGE, false), "one id");
+    assert!(!restore(&mut registry, 10, "a", PAGE, false), "one name");
+    assert!(!restore(&mut registry, 10, "b", 0, false), "one range");
+    assert!(restore(&mut registry, 11, "b", PAGE, true));
     registry.rest(7, Range { offset: 2 * PAGE, bytes: PAGE }, 500);
 
     registry.connect(1, peer(7, 100)).unwrap();
@@ -473,6 +467,6 @@ fn what_an_earlier_agent_left_is_resumed_once_and_by_its_process_only() {
     assert!(!new.resumed && new.id > 11, "nobody comes back to what was removed");
     let Memory::Slab(range) = registry.region(new.id).unwrap().memory else { panic!("in the slab") };
     assert_eq!(range.offset, 3 * PAGE, "what may be written to still is not given out");
-    let ended: Vec<u32> = registry.expire(30).iter().map(|(region, _)| region.id).collect();
+    let ended: Vec<u32> = registry.expire(30).iter().map(|(region, _)| region.facts.id).collect();
     assert_eq!(ended, [11], "after the reuse delay, not after the grace");
 }

@@ -4,38 +4,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use onlooker_local::registration::{Code, Refusal};
 use onlooker_region::SchemaId;
-use onlooker_region::limits::{BLOCK_BYTES, GUARDED_BYTES};
-use onlooker_region::slab::{PAGE_BYTES, Ranges};
+use onlooker_region::slab::Ranges;
 
 use crate::config::Quota;
-use crate::protocol::{Code, Refusal};
-
-/// What the registry keeps of a schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SchemaRef {
-    /// Schema id.
-    pub id: SchemaId,
-    /// Length of the canonical text.
-    pub text_bytes: u32,
-    /// Blocks of a region of this class.
-    pub blocks: u32,
-}
-
-impl SchemaRef {
-    /// Space that the text takes in the control region: guarded blocks, whole pages.
-    #[must_use]
-    pub fn control_bytes(&self) -> u64 {
-        let blocks = (self.text_bytes as usize).div_ceil(GUARDED_BYTES) as u64;
-        (blocks * BLOCK_BYTES as u64).next_multiple_of(PAGE_BYTES)
-    }
-
-    /// Length of a region of this class.
-    #[must_use]
-    pub fn region_bytes(&self) -> u64 {
-        u64::from(self.blocks) * BLOCK_BYTES as u64
-    }
-}
+use crate::facts::SchemaRef;
 
 #[derive(Debug)]
 pub(super) struct User {

@@ -34,7 +34,7 @@ use crate::host;
 use crate::kernel::Kernel;
 use crate::kernel::ledger::Source as Place;
 use crate::leftovers::Pace;
-use crate::own::{self, Ids};
+use crate::own::Ids;
 use crate::system;
 
 /// A run is followed by a pause of so many times its CPU time, at least.
@@ -302,7 +302,7 @@ fn publish(
     let identity = ids.take().map_err(|error| error.to_string())?;
     let text = SchemaText::of(&region.schema);
     let backing = match place {
-        Some(place) => Backing::Slab(map.clone(), own::keep(place, &region.schema, &text)),
+        Some(place) => Backing::Slab(map.clone(), place),
         None => Backing::Tcp(map.clone()),
     };
     ids.publish(directory, None, region.name, &text, identity, backing).map_err(|refusal| {

@@ -15,11 +15,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use onlooker_agent::config::Config;
-use onlooker_agent::seqpacket;
 use onlooker_agent::units::Span;
 use onlooker_kernel::SlabMapping;
+use onlooker_local::seqpacket;
 use onlooker_region::block::{Identity, init_plain, plain_place};
 use onlooker_region::map::Map;
+use onlooker_testbed::binary;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -74,7 +75,7 @@ impl Place {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_onlooker-agent"));
+        let mut command = Command::new(binary("onlooker-agent", "onlooker-agent"));
         command.args(arguments).arg("--config").arg(self.config_path());
         command
     }
@@ -408,8 +409,7 @@ impl Program {
     }
 
     fn path() -> PathBuf {
-        let directory = Path::new(env!("CARGO_BIN_EXE_onlooker-agent")).parent().expect("a directory");
-        directory.join("examples/program")
+        binary("onlooker-agent", "onlooker-agent").with_file_name("examples/program")
     }
 
     fn start_by(mut command: Command, agent: &Agent, name: &str) -> Self {

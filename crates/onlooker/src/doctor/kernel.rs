@@ -7,11 +7,12 @@ use super::Check;
 use crate::number::span;
 use onlooker_kernel::{Attachment, Device, Error, Exit, Home, Hook, Pinned, attach, probe};
 use onlooker_reader::clock::steady_ns;
+use onlooker_wire::profile::DEFAULT_MAX_READ_BYTES;
 use std::fs;
 use std::path::Path;
 
 /// Longest READ that a device is checked for where no responder says otherwise: the profile's.
-const MAX_READ_BYTES: u32 = 1024;
+const MAX_READ_BYTES: u32 = DEFAULT_MAX_READ_BYTES;
 /// A lease that ends sooner than the agent renews it will end.
 const SHORT_LEASE_NS: u64 = 3_600_000_000_000;
 

@@ -2,30 +2,26 @@
 //! Checks of this machine: what the responders and the agent need.
 
 use super::Check;
+use onlooker_local::registration::{Answer, DEFAULT_SOCKET, Refused, SOCKET_VARIABLE};
+use onlooker_local::{Client, Lost};
 use onlooker_region::limits::MAX_NAME_BYTES;
 use onlooker_wire::ROCE_PORT;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::OwnedFd;
-use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, send, socket_with,
-};
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Oldest kernel that the kernel responder is tested on.
 const TESTED_KERNEL: (u32, u32) = (6, 1);
-/// Longest answer of the agent's socket (registration.md, MAX_PACKET_BYTES).
-const MAX_PACKET_BYTES: usize = 131_072;
 /// What registering a few slabs with a card takes.
 const MEMLOCK_BYTES: u64 = 64 << 20;
 /// From linux/magic.h.
 const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
-/// Where programs look for the agent (registration.md).
-const SOCKET: &str = "/run/onlooker/agent.sock";
+/// An agent answers within microseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// All of them, in the order of the report.
 pub(super) fn checks(bpf_file_system: &Path) -> Vec<Check> {
@@ -36,7 +32,7 @@ pub(super) fn checks(bpf_file_system: &Path) -> Vec<Check> {
         bpffs(bpf_file_system),
         memlock(getrlimit(Resource::Memlock).current, !rdma.is_empty()),
         clock_source(Path::new("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
-        agent_socket(&std::env::var_os("ONLOOKER_SOCKET").map_or_else(|| SOCKET.into(), PathBuf::from)),
+        agent_socket(&std::env::var_os(SOCKET_VARIABLE).map_or_else(|| DEFAULT_SOCKET.into(), PathBuf::from)),
         roce_port(),
         rdma_devices(&rdma),
     ]
@@ -120,54 +116,35 @@ fn clock_source(path: &Path) -> Check {
 /// Says hello as a program would, and nothing else.
 fn agent_socket(path: &Path) -> Check {
     let shown = path.display().to_string();
-    match hello(path) {
-        Ok(answer) => match serde_json::from_slice::<serde_json::Value>(&answer) {
-            Ok(json) if json["ok"] == true => {
-                let version: String = json["agent"].as_str().unwrap_or("?").chars().take(MAX_NAME_BYTES).collect();
-                Check::ok("agent socket", format!("{shown}, agent {version}"))
-            }
-            Ok(json) => {
-                let message: String = json["message"].as_str().unwrap_or("no reason given").chars().take(200).collect();
-                Check::fail("agent socket", format!("{shown} refuses: {message}"), "see [policy] in agent.toml")
-            }
-            Err(_) => {
-                Check::fail("agent socket", format!("{shown} does not answer as an agent"), "see what owns it: ss -xlp")
-            }
+    let check = |what: String, advice: &str| Check::fail("agent socket", format!("{shown}{what}"), advice);
+    match Client::open(path, PATIENCE).and_then(|client| client.hello(crate::host::READER)) {
+        Ok(Ok(Answer::Hello { agent, .. })) => {
+            let version: String = agent.chars().take(MAX_NAME_BYTES).collect();
+            Check::ok("agent socket", format!("{shown}, agent {version}"))
+        }
+        Ok(Err(Refused { message, .. })) => {
+            let message: String = message.chars().take(200).collect();
+            check(format!(" refuses: {message}"), "see [policy] in agent.toml")
+        }
+        Ok(Ok(_)) | Err(Lost::Answer { .. } | Lost::Closed | Lost::Hello(_)) => {
+            check(" does not answer as an agent".to_owned(), "see what owns it: ss -xlp")
+        }
+        Err(Lost::Silent { .. }) => check(": no answer within 2 s".to_owned(), "see the agent's log"),
+        Err(Lost::System { source, .. }) => match source.kind() {
+            ErrorKind::NotFound => Check::warn(
+                "agent socket",
+                format!("{shown} is not there"),
+                "programs of this machine cannot be watched until onlooker-agent runs (ONLOOKER_SOCKET names another place)",
+            ),
+            ErrorKind::ConnectionRefused => check(": nobody listens".to_owned(), "the agent has died: start it again"),
+            ErrorKind::PermissionDenied => Check::warn(
+                "agent socket",
+                format!("{shown}: no permission"),
+                "run as a user that the agent's [policy] allows",
+            ),
+            _ => check(format!(": {source}"), "see the agent's log"),
         },
-        Err(Errno::NOENT) => Check::warn(
-            "agent socket",
-            format!("{shown} is not there"),
-            "programs of this machine cannot be watched until onlooker-agent runs (ONLOOKER_SOCKET names another place)",
-        ),
-        Err(Errno::CONNREFUSED) => {
-            Check::fail("agent socket", format!("{shown}: nobody listens"), "the agent has died: start it again")
-        }
-        Err(Errno::ACCESS) => Check::warn(
-            "agent socket",
-            format!("{shown}: no permission"),
-            "run as a user that the agent's [policy] allows",
-        ),
-        Err(Errno::TIMEDOUT) => {
-            Check::fail("agent socket", format!("{shown}: no answer within 2 s"), "see the agent's log")
-        }
-        Err(errno) => Check::fail("agent socket", format!("{shown}: {errno}"), "see the agent's log"),
     }
-}
-
-fn hello(path: &Path) -> Result<Vec<u8>, Errno> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket: OwnedFd = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    connect(&socket, &SocketAddrUnix::new(path)?)?;
-    let request = serde_json::json!({"op": "hello", "version": 1, "sdk": crate::host::READER}).to_string();
-    send(&socket, request.as_bytes(), SendFlags::NOSIGNAL)?;
-    let patience = Timespec { tv_sec: 2, tv_nsec: 0 };
-    if poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&patience))? == 0 {
-        return Err(Errno::TIMEDOUT);
-    }
-    let mut answer = vec![0; MAX_PACKET_BYTES];
-    let (got, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
-    answer.truncate(got);
-    Ok(answer)
 }
 
 fn roce_port() -> Check {
@@ -234,7 +211,10 @@ fn rdma_devices(names: &[String]) -> Check {
 mod tests {
     use super::super::Status;
     use super::*;
-    use rustix::net::{bind, listen, recvfrom};
+    use rustix::net::{
+        AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, listen, recvfrom, send,
+        socket_with,
+    };
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
 

@@ -4,6 +4,7 @@
 use crate::output::{Table, shown};
 use onlooker_region::control::RegionEntry;
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS};
+use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::schema::{Acquisition, Field, Group, Metric, Schema, Sum};
 use onlooker_series::derive::sum_of;
 use onlooker_reader::Session;
@@ -136,7 +137,7 @@ pub(super) fn regions(out: &mut impl Write, session: &Session) -> io::Result<()>
             label_text(&entry.labels),
             entry.pid.to_string(),
             entry.uid.to_string(),
-            (entry.bytes / 1024).to_string(),
+            (entry.bytes / BLOCK_BYTES as u64).to_string(),
             class,
             entry.schema.to_string(),
             acquisitions(entry, session.schema(entry)).join(","),

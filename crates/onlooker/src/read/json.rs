@@ -7,9 +7,10 @@ use crate::host::Connection;
 use onlooker_region::columns::Value;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::histogram::Shape;
-use onlooker_reader::{Pair, Session};
 use onlooker_reader::bootstrap::Bootstrapped;
 use onlooker_reader::clock::{Relation, steady_ns};
+use onlooker_reader::{Pair, Session, reason};
+use onlooker_region::limits::BLOCK_BYTES;
 use serde::Serialize;
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
@@ -117,7 +118,7 @@ fn region<'a>(entry: &'a RegionEntry, session: &'a Session, relation: &Relation)
         pid: entry.pid,
         uid: entry.uid,
         orphan: entry.orphan,
-        blocks: entry.bytes / 1024,
+        blocks: entry.bytes / BLOCK_BYTES as u64,
         class: session.schema(entry).map(|schema| schema.name.as_str()),
         schema: entry.schema.to_string(),
         acquisition: acquisitions(entry, session.schema(entry)),

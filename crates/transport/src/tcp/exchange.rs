@@ -7,11 +7,15 @@
 use onlooker_reader::{Completion, Outcome, Read};
 use onlooker_region::Block;
 use onlooker_region::limits::BLOCK_BYTES;
+use onlooker_wire::profile::BLOCK_BYTES as BLOCK;
 use onlooker_wire::tcp_read::{
     self, Decoded, Error, Header, LONGEST_ITEM_BYTES, LONGEST_REQUEST_BYTES, MAX_READ_BYTES, MAX_READS_PER_REQUEST,
     decode_answer_header, decode_answer_item, encode_request,
 };
 use std::collections::VecDeque;
+
+// The format and the packets count by the same block.
+const _: () = assert!(BLOCK as usize == BLOCK_BYTES);
 
 /// READs under way at most, those included that timed out and whose answers are still owed.
 pub const MAX_IN_FLIGHT: usize = 4096;
@@ -56,7 +60,7 @@ impl Exchange {
     #[must_use]
     pub fn new(max_read_blocks: u32) -> Self {
         Self {
-            max_read_blocks: max_read_blocks.clamp(1, MAX_READ_BYTES / 1024),
+            max_read_blocks: max_read_blocks.clamp(1, MAX_READ_BYTES / BLOCK),
             next_request: 0,
             requests: VecDeque::new(),
             reads: VecDeque::new(),
@@ -105,7 +109,7 @@ impl Exchange {
             for read in batch {
                 assert!((1..=self.max_read_blocks).contains(&read.blocks), "a READ of {} blocks", read.blocks);
                 let Read { id, va, rkey, at, blocks, deadline_ns } = *read;
-                self.batch.push(tcp_read::Read { va, rkey, length_bytes: blocks * 1024 });
+                self.batch.push(tcp_read::Read { va, rkey, length_bytes: blocks * BLOCK });
                 self.reads.push_back(Pending { id, at, blocks, deadline_ns, expired: false });
                 self.earliest_ns = self.earliest_ns.min(deadline_ns);
             }
@@ -185,7 +189,7 @@ impl Exchange {
                 continue;
             }
             let read = self.reads.front().copied().expect("as many reads as items");
-            let (consumed_bytes, outcome) = match decode_answer_item(input, read.blocks * 1024)? {
+            let (consumed_bytes, outcome) = match decode_answer_item(input, read.blocks * BLOCK)? {
                 Decoded::Need { .. } => return Ok(()),
                 Decoded::Complete { value, consumed_bytes } => match value {
                     Err(refusal) => (consumed_bytes, Outcome::Refused(refusal)),

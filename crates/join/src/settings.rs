@@ -6,9 +6,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use super::edit::{Change, edit};
-use crate::config::{Config, ConfigError, Tcp};
-use crate::prefix::Prefix;
+use onlooker_agent::config::{Config, ConfigError, Tcp};
+use onlooker_agent::prefix::Prefix;
+use toml_edit::{TomlError, Value};
+
+use crate::edit::{Change, edit};
 
 /// What the host must offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,48 +60,31 @@ pub fn fresh(path: &Path, wanted: &Wanted) -> Result<Planned, ConfigError> {
 /// The text that is there, with the changes that are needed; the same text where it suits.
 ///
 /// # Errors
-/// It does not parse, before the changes or (written in a way that [`edit`] does not know) after them.
+/// It does not parse.
 pub fn adapted(path: &Path, text: &str, wanted: &Wanted) -> Result<Planned, ConfigError> {
     let before = Config::parse(path, text)?;
     let (changes, notes) = changes(&before, wanted);
     if changes.is_empty() {
         return Ok(Planned { text: text.to_owned(), config: before, notes });
     }
-    let text = edit(text, &changes);
-    let by_hand = |what: String| {
-        let all: Vec<String> =
-            changes.iter().map(|Change { section, key, value }| format!("[{section}] {key} = {value}")).collect();
-        ConfigError::Parse {
-            path: path.into(),
-            line: 1,
-            message: format!("{what}; make these changes by hand and run this again: {}", all.join("; ")),
-        }
+    let unchanged = |error: TomlError| {
+        let message = format!("this file cannot be changed here: {}", error.message());
+        ConfigError::Parse { path: path.into(), line: 1, message }
     };
-    let config =
-        Config::parse(path, &text).map_err(|error| by_hand(format!("changed here, this would not parse ({error})")))?;
-    // That, and nothing else.
-    let mut expected = before;
-    expected.bootstrap.listen = config.bootstrap.listen;
-    expected.bootstrap.allow.clone_from(&config.bootstrap.allow);
-    expected.tcp.listen = config.tcp.listen;
-    expected.tcp.allow.clone_from(&config.tcp.allow);
-    expected.kernel.devices.clone_from(&config.kernel.devices);
-    expected.kernel.allow.clone_from(&config.kernel.allow);
-    if !self::changes(&config, wanted).0.is_empty() || config != expected {
-        return Err(by_hand("changed here, this would not say what is needed".to_owned()));
-    }
+    let text = edit(text, &changes).map_err(unchanged)?;
+    let config = Config::parse(path, &text)?;
     Ok(Planned { text, config, notes })
 }
 
 /// What an existing configuration lacks, and what is worth knowing.
 fn changes(config: &Config, wanted: &Wanted) -> (Vec<Change>, Vec<String>) {
     let (mut changes, mut notes) = (Vec::new(), Vec::new());
-    let mut change = |section, key, value: String| changes.push(Change { section, key, value });
+    let mut change = |section, key, value: Value| changes.push(Change { section, key, value });
     let (bootstrap, tcp, kernel) = (&config.bootstrap, &config.tcp, &config.kernel);
     let port = wanted.bootstrap_port.or(Some(bootstrap.listen.port())).filter(|port| *port != 0);
     let listen = SocketAddr::new(wanted.listen, port.unwrap_or(7177));
     if !serves(bootstrap.listen, listen) {
-        change("bootstrap", "listen", format!("\"{listen}\""));
+        change("bootstrap", "listen", listen.to_string().into());
     }
     if let Some(allow) = with(&bootstrap.allow, &wanted.allow) {
         change("bootstrap", "allow", allow);
@@ -107,7 +92,7 @@ fn changes(config: &Config, wanted: &Wanted) -> (Vec<Change>, Vec<String>) {
     let port = Some(tcp.listen.port()).filter(|port| *port != 0).unwrap_or(Tcp::default().listen.port());
     let listen = SocketAddr::new(wanted.listen, port);
     if !serves(tcp.listen, listen) {
-        change("tcp", "listen", format!("\"{listen}\""));
+        change("tcp", "listen", listen.to_string().into());
     }
     if let Some(allow) = with(&tcp.allow, &wanted.allow) {
         change("tcp", "allow", allow);
@@ -136,14 +121,13 @@ fn serves(have: SocketAddr, wanted: SocketAddr) -> bool {
 }
 
 /// The list with what it lacks; `None` where that is nothing.
-fn with(have: &[Prefix], wanted: &[Prefix]) -> Option<String> {
+fn with(have: &[Prefix], wanted: &[Prefix]) -> Option<Value> {
     let lacks: Vec<&Prefix> = wanted.iter().filter(|wanted| !have.iter().any(|have| have.covers(wanted))).collect();
     (!lacks.is_empty()).then(|| list(&have.iter().chain(lacks).collect::<Vec<_>>()))
 }
 
-fn list<T: ToString>(items: &[T]) -> String {
-    let items: Vec<String> = items.iter().map(|item| format!("\"{}\"", item.to_string())).collect();
-    format!("[{}]", items.join(", "))
+fn list<T: ToString>(items: &[T]) -> Value {
+    items.iter().map(T::to_string).collect()
 }
 
 #[cfg(test)]
@@ -192,20 +176,23 @@ mod tests {
         let planned = adapted(Path::new(PATH), text, &Wanted { device_asked: true, ..wanted() }).unwrap();
         assert_eq!(
             planned.text,
-            "# ours\n[agent]\nhost = \"web\"\n[bootstrap]\nlisten = \"10.0.0.3:7277\"\n[tcp]\nlisten = \"10.0.0.3:7178\"\nallow = [\"192.0.2.0/24\", \"10.0.0.1/32\"]\n[kernel]\nallow = [\"127.0.0.0/8\", \"::1/128\", \"10.0.0.1/32\"]\ndevices = [\"eth1\", \"eth0\"]\n"
+            "# ours\n[agent]\nhost = \"web\"\n[bootstrap]\nlisten = \"10.0.0.3:7277\"\n[tcp]\nallow = [\"192.0.2.0/24\", \"10.0.0.1/32\"]\nlisten = \"10.0.0.3:7178\"\n[kernel]\ndevices = [\"eth1\", \"eth0\"]\nallow = [\"127.0.0.0/8\", \"::1/128\", \"10.0.0.1/32\"]\n"
         );
         assert_eq!(planned.config.agent.host, "web");
     }
 
     #[test]
-    fn a_file_that_cannot_be_changed_here_says_what_is_needed() {
-        let text = "tcp.listen = \"127.0.0.1:7178\"\n";
-        let error = adapted(Path::new(PATH), text, &wanted()).unwrap_err().to_string();
-        assert!(error.contains("by hand") && error.contains("[tcp] listen = \"10.0.0.3:7178\""), "{error}");
-        // A list whose last element shares the line of its bracket would take what follows along.
-        let text = "[tcp]\nallow = [\"192.0.2.0/24\",\n  \"198.51.100.0/24\"]\n[kernel]\ndevices = [\"eth0\"]\nallow = [\"192.0.2.0/24\",\n  \"198.51.100.0/24\"]\nport = 4800\ngroups = [\n  \"cpu\",\n]\n";
-        let error = adapted(Path::new(PATH), text, &wanted()).unwrap_err().to_string();
-        assert!(error.contains("by hand"), "{error}");
+    fn a_file_is_changed_however_it_is_written() {
+        for text in [
+            "tcp.listen = \"127.0.0.1:7178\"\n",
+            "tcp = { listen = \"127.0.0.1:7178\" }\n",
+            "[tcp]\nallow = [\"192.0.2.0/24\",\n  \"198.51.100.0/24\"]\n[kernel]\nallow = [\"192.0.2.0/24\",\n  \"198.51.100.0/24\"]\nport = 4800\n",
+        ] {
+            let planned = adapted(Path::new(PATH), text, &wanted()).unwrap();
+            assert_eq!(planned.config.tcp.listen.to_string(), "10.0.0.3:7178", "{}", planned.text);
+            let again = adapted(Path::new(PATH), &planned.text, &wanted()).unwrap();
+            assert_eq!(again, planned, "what was changed suits");
+        }
         let error = adapted(Path::new(PATH), "[tpc]\n", &wanted()).unwrap_err().to_string();
         assert!(error.contains("did you mean `tcp`"), "{error}");
     }

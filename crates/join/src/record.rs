@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::JoinError;
-use super::files;
+use crate::JoinError;
+use crate::files;
 
 const NAME: &str = "join.json";
 const VERSION: u32 = 1;

@@ -6,24 +6,24 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use onlooker_agent::config::{Config, DEFAULT_PATH};
+use onlooker_agent::identity::StateDir;
+use onlooker_agent::prefix::Prefix;
+use onlooker_agent::{host, kernel, system};
 use onlooker_bootstrap::{Fingerprint, Secret, Token};
 use serde_json::Value;
 
-use super::arguments::{self, Options, TOKEN_VARIABLE};
-use super::client::Client;
-use super::controller::{Accepted, Registration, Unread, Verdict};
-use super::diff::diff;
-use super::ready::{self, Found};
-use super::record::{self, Joined, Record, Service};
-use super::report::Report;
-use super::settings::{self, Planned, Wanted};
-use super::url::Url;
-use super::way::{self, Way};
-use super::{JoinError, advice, config_at, files, firewall, service};
-use crate::config::{Config, DEFAULT_PATH};
-use crate::identity::StateDir;
-use crate::prefix::Prefix;
-use crate::{host, kernel, system};
+use crate::arguments::{self, Options, TOKEN_VARIABLE};
+use crate::client::Client;
+use crate::controller::{Accepted, Registration, Unread, Verdict};
+use crate::diff::diff;
+use crate::ready::{self, Found};
+use crate::record::{self, Joined, Record, Service};
+use crate::report::Report;
+use crate::settings::{self, Planned, Wanted};
+use crate::url::Url;
+use crate::way::{self, Way};
+use crate::{JoinError, advice, config_at, files, firewall, service};
 
 /// How long an agent may take to be ready, and whoever starts it where systemd does not.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);

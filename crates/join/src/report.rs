@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::JoinError;
-use super::firewall::Rules;
+use crate::JoinError;
+use crate::firewall::Rules;
 
 /// What became of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

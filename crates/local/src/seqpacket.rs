@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SOCK_SEQPACKET with descriptors: packets of the agent's two local sockets as they cross the kernel.
+//! SOCK_SEQPACKET with descriptors: packets of the agent's and the holder's sockets as they cross the kernel.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::cmsg_space;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, connect, listen,
-    recvmsg, sendmsg, socket_with,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, listen, recvmsg,
+    sendmsg, socket_with,
 };
 
-/// Descriptors that one packet can have (SCM_MAX_FD, unix(7)). There is room for all: those that find none the kernel closes in our
-/// context, and such a close can block ([`crate::closing`]).
+/// Descriptors that one packet can have (SCM_MAX_FD, unix(7)). There is room for all: the kernel closes those that find
+/// none in our context, and such a close can block ([`crate::closing`]).
 const MAX_DESCRIPTORS: usize = 253;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -44,13 +45,33 @@ pub fn listener(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// A socket that is not connected yet, blocking.
+///
+/// # Errors
+/// As socket has it.
+pub fn unconnected() -> io::Result<OwnedFd> {
+    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Connects it to a listening socket. A path that begins with `@` names one that is not in the file system (unix(7)).
+///
+/// # Errors
+/// As connect has it.
+pub fn connect(socket: impl AsFd, path: &Path) -> io::Result<()> {
+    let address = match path.as_os_str().as_bytes() {
+        [b'@', name @ ..] => SocketAddrUnix::new_abstract_name(name)?,
+        _ => SocketAddrUnix::new(path)?,
+    };
+    Ok(rustix::net::connect(socket, &address)?)
+}
+
 /// Connects to a listening socket, blocking.
 ///
 /// # Errors
 /// As socket and connect have it.
 pub fn connected(path: &Path) -> io::Result<OwnedFd> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let socket = unconnected()?;
+    connect(&socket, path)?;
     Ok(socket)
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent's command line. Exit codes: 0 done, 1 failed while running, 2 wrong usage or configuration.
+//! The agent's command line: the one place that puts agent and installer together. Exit codes: 0 done, 1 failed while
+//! running, 2 wrong usage or configuration.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
@@ -12,13 +13,13 @@ use onlooker_agent::agent::{self, AgentError};
 use onlooker_agent::card;
 use onlooker_agent::config::{self, Config, ConfigError};
 use onlooker_agent::identity::{IdentityError, StateDir};
-use onlooker_agent::join::{self, JoinError};
 use onlooker_agent::kernel::child::Task;
 use onlooker_agent::kernel::{self, KernelError};
-use onlooker_agent::listen::{self, ListenError};
 use onlooker_agent::prefix::Prefix;
 use onlooker_agent::renewal::{self, RenewalError};
 use onlooker_agent::system;
+use onlooker_join::JoinError;
+use onlooker_local::listen::{AGENT, ListenError};
 
 /// Lets readers observe this host's memory: registers regions, keeps their directory, then sleeps.
 #[derive(Debug, Parser)]
@@ -70,7 +71,7 @@ enum Command {
         action: Collectors,
     },
     /// Have this host watched by a controller: configuration, unit, start, registration; run again, it does what is left to do
-    Join(Box<join::Options>),
+    Join(Box<onlooker_join::Options>),
     /// Remove what a stopped or killed agent left behind: the kernel responder with all its regions, and a stale socket
     Purge,
 }
@@ -132,7 +133,7 @@ fn act(arguments: &Arguments) -> Result<(), Failure> {
         return load(&settings, json, wanted(replace, collect, connections, short_lived));
     }
     if let Command::Join(options) = &command {
-        return Ok(join::run(options, arguments.config.as_deref())?);
+        return Ok(onlooker_join::run(options, arguments.config.as_deref())?);
     }
     let config = Config::load(arguments.config.as_deref())?;
     match command {
@@ -236,7 +237,7 @@ fn check_collectors(config: &config::Kernel, files: &[PathBuf]) -> Result<(), Fa
 fn purge(config: &Config) -> Result<(), Failure> {
     let socket = &config.agent.socket;
     // First, since it tells whether an agent lives, whose responder that is.
-    if listen::purge(socket)? {
+    if AGENT.purge(socket)? {
         say(&format!("removed the stale socket {}", socket.display()))?;
     } else {
         say(&format!("nothing to remove: no socket at {}", socket.display()))?;

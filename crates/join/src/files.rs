@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use super::JoinError;
+use crate::JoinError;
 
 /// Suffix of what stood there before.
 const BACKUP: &str = ".before-join";

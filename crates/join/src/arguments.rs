@@ -4,9 +4,10 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use super::JoinError;
-use crate::prefix::Prefix;
-use crate::units::Span;
+use onlooker_agent::prefix::Prefix;
+use onlooker_settings::units::Span;
+
+use crate::JoinError;
 
 /// Where the token is taken from if it is not an argument: other users cannot see this in the process list.
 pub const TOKEN_VARIABLE: &str = "ONLOOKER_JOIN_TOKEN";
@@ -154,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_help_names_the_controllers_floor() {
-        let shipped = include_str!("../../../../packaging/controller.toml");
+        let shipped = include_str!("../../../packaging/controller.toml");
         let floor = shipped.lines().find_map(|line| line.strip_prefix("min_interval = ")).unwrap().trim_matches('"');
         let mut command = <Options as clap::Args>::augment_args(clap::Command::new("join"));
         let help = command.render_help().to_string();

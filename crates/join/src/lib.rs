@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `onlooker-agent join URL TOKEN`: this host becomes a watched one, and `--undo` takes it back.
 //!
-//! [`steps`] does it in an order in which nothing here is changed before the controller has answered and taken the token, and in which every step finds out by itself
-//! whether it was done already: interrupted anywhere, it is run again. What it did is in the [`record`], written before each change; [`undo`] reads nothing else.
-//! Decisions are functions of texts ([`settings`], [`edit`], [`diff`], [`firewall`], [`service`]'s unit); the rim is [`way`], [`files`], [`ready`], [`client`].
+//! [`steps`] changes nothing here before the controller has answered and taken the token. Every step finds out by itself
+//! whether it was done already: after an interruption anywhere, run the command again. The [`record`] says what was
+//! done; it is written before each change, and [`undo`] reads nothing else. Decisions are functions of texts
+//! ([`settings`], [`edit`], [`diff`], [`firewall`], [`service`]'s unit); the rim is [`way`], [`files`], [`ready`],
+//! [`client`].
 //!
-//! Runs in a process of its own and ends: nothing of it is touched, hence resident, in an agent that serves.
+//! Linked into the agent's program (`crates/onlooker-agent`), which runs it in a process of its own that ends: an agent
+//! that serves touches nothing of it, so that it is not resident there.
+#![forbid(unsafe_code)]
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::config::{Config, ConfigError};
-use crate::identity::IdentityError;
+use onlooker_agent::config::{Config, ConfigError};
+use onlooker_agent::identity::IdentityError;
 
 pub mod advice;
 pub mod arguments;

@@ -6,8 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use super::JoinError;
-use crate::config::DEFAULT_PATH;
+use onlooker_agent::config::DEFAULT_PATH;
+
+use crate::JoinError;
 
 /// The unit's name.
 pub const UNIT: &str = "onlooker-agent.service";
@@ -16,8 +17,8 @@ const SYSTEM_UNITS: &str = "/etc/systemd/system";
 /// Where others' units may be (systemd.unit(5)).
 const OTHER_UNITS: [&str; 4] =
     ["/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
-const SHIPPED_UNIT: &str = include_str!("../../../../packaging/onlooker-agent.service");
-const SHIPPED_DROP_IN: &str = include_str!("../../../../packaging/onlooker-agent.service.d/kernel.conf");
+const SHIPPED_UNIT: &str = include_str!("../../../packaging/onlooker-agent.service");
+const SHIPPED_DROP_IN: &str = include_str!("../../../packaging/onlooker-agent.service.d/kernel.conf");
 const SHIPPED_PROGRAM: &str = "/usr/bin/onlooker-agent";
 /// What the unit hides from the service: ProtectHome= and PrivateTmp=.
 const HIDDEN: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::JoinError;
-use super::client::{Answer, Client, Method};
-use super::url::segment;
+use crate::JoinError;
+use crate::client::{Answer, Client, Method};
+use crate::url::segment;
 
 const TARGETS: &str = "/api/v1/targets";
 

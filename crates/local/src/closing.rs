@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Closes what other programs have handed over, away from the thread that serves everybody.
 //!
-//! The last close of a descriptor can block for as long as its sender likes: a TCP socket with SO_LINGER and unsent data, a file
-//! whose file system waits at flush. A socket closed with packets unread closes the descriptors in them in the same way, and so does
-//! a receive whose control buffer is too small: the kernel drops these files in the receiver's context (fput, task work).
-//! So received descriptors and programs' sockets end here: on one thread a user at most, which lives only while there is work.
-//! A user whose closes block waits for itself.
+//! The last close of a descriptor can block for as long as its sender likes: a TCP socket with SO_LINGER and unsent
+//! data, a file whose file system waits at flush. A socket closed with packets unread closes the descriptors in them
+//! in the same way, and so does a receive whose control buffer is too small: the kernel drops these files in the
+//! receiver's context (fput, task work). So received descriptors and programs' sockets end here: on one thread a user
+//! at most, which lives only while there is work. A user whose closes block waits for itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -18,7 +18,8 @@ use crate::seqpacket;
 
 /// Closing threads of all users; further users wait for one of them to end.
 const MAX_THREADS: usize = 64;
-/// Packets that one socket is relieved of; its queue is shorter (net.unix.max_dgram_qlen does not bound it, its buffer does).
+/// Packets that are taken out of one socket; its queue is shorter (net.unix.max_dgram_qlen does not bound it, its
+/// buffer does).
 const MAX_PACKETS: usize = 4096;
 const STACK_BYTES: usize = 64 * 1024;
 /// Stands for a peer whose user the kernel does not name.

@@ -3,8 +3,8 @@
 
 use std::net::IpAddr;
 
-use crate::config::Config;
-use crate::prefix::Prefix;
+use onlooker_agent::config::Config;
+use onlooker_agent::prefix::Prefix;
 
 /// Rules in the words of two packet filters.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]

@@ -7,11 +7,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use onlooker_agent::host::{boot_time_ns, read_small, wall_time_ns};
+use onlooker_agent::procfs::process_stat;
+use onlooker_local::Client;
+use rustix::net::sockopt::socket_peercred;
 
-use crate::host::{boot_time_ns, read_small, wall_time_ns};
-use crate::procfs::process_stat;
-use crate::seqpacket;
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -67,13 +67,9 @@ fn has_read(pid: i32, config: &Path) -> bool {
 /// The process that answers a greeting, whatever it answers: the policy may not want us.
 #[must_use]
 pub fn serving(socket: &Path) -> Option<i32> {
-    let socket = seqpacket::connected(socket).ok()?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIMEOUT)).ok()?;
-    let hello = format!(r#"{{"op":"hello","version":1,"sdk":"join {}"}}"#, env!("CARGO_PKG_VERSION"));
-    seqpacket::send(&socket, hello.as_bytes(), None).ok()?;
-    let mut answer = [0; 4096];
-    seqpacket::receive(&socket, &mut answer).ok().filter(|packet| packet.bytes > 0)?;
-    socket_peercred(&socket).ok().map(|credentials| credentials.pid.as_raw_nonzero().get())
+    let client = Client::open(socket, ANSWER_TIMEOUT).ok()?;
+    let _whatever = client.hello(concat!("join ", env!("CARGO_PKG_VERSION"))).ok()?;
+    socket_peercred(&client).ok().map(|credentials| credentials.pid.as_raw_nonzero().get())
 }
 
 /// Waits until one serves.

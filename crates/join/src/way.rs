@@ -6,12 +6,12 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 
+use onlooker_agent::config;
 use onlooker_kernel::attach;
 use onlooker_kernel::{Device, Home, Hook, probe};
 
-use super::JoinError;
-use super::url::Url;
-use crate::config;
+use crate::JoinError;
+use crate::url::Url;
 
 const IF_INET6: &str = "/proc/net/if_inet6";
 /// `IFA_F_` flags of addresses that do not last, or are none yet: temporary, of a failed or running duplicate address detection, deprecated.

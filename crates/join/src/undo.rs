@@ -6,14 +6,16 @@
 
 use std::path::{Path, PathBuf};
 
-use super::client::Client;
-use super::record::{self, Joined, Record};
-use super::report::Report;
-use super::url::Url;
-use super::{JoinError, config_at, controller, files, ready, service};
-use crate::config::{self, Config, DEFAULT_PATH};
-use crate::identity::StateDir;
-use crate::{kernel, listen};
+use onlooker_agent::config::{self, Config, DEFAULT_PATH};
+use onlooker_agent::identity::StateDir;
+use onlooker_agent::kernel;
+use onlooker_local::listen::AGENT;
+
+use crate::client::Client;
+use crate::record::{self, Joined, Record};
+use crate::report::Report;
+use crate::url::Url;
+use crate::{JoinError, config_at, controller, files, ready, service};
 
 /// What the agent and its token command keep in the state directory.
 const STATE: [&str; 4] = ["identity.pem", "token-secret", "keys", "machine-id"];
@@ -168,7 +170,7 @@ impl Undo<'_> {
     fn kernel(&mut self) {
         if !self.dry_run && ready::serving(&self.config.agent.socket).is_none() {
             // A killed agent's; nothing where it ended as it should.
-            let _ = listen::purge(&self.config.agent.socket);
+            let _ = AGENT.purge(&self.config.agent.socket);
         }
         let Some(record::Kernel { bpffs, name }) = self.record.kernel.clone() else { return };
         let settings = config::Kernel { bpffs, name, ..config::Kernel::default() };

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A TCP stream whose every operation ends at one deadline, however slowly the peer drips.
 //!
-//! Socket timeouts alone restart with each byte; here each call gets only what is left.
+//! Socket timeouts alone restart with each byte; here each call gets only what is left. Used by the agent's endpoints
+//! and by their readers.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// The stream with its deadline.
+/// A blocking stream whose reads and writes fail from `until` on.
 #[derive(Debug)]
 pub struct DeadlineStream {
     stream: TcpStream,
@@ -24,8 +25,8 @@ pub fn is_timeout(error: &io::Error) -> bool {
 impl DeadlineStream {
     /// Takes over a blocking stream.
     #[must_use]
-    pub fn new(stream: TcpStream, time: Duration) -> Self {
-        Self { stream, until: Instant::now() + time }
+    pub fn new(stream: TcpStream, until: Instant) -> Self {
+        Self { stream, until }
     }
 
     /// From now on this much time.

@@ -11,8 +11,8 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-use super::JoinError;
-use super::url::Url;
+use crate::JoinError;
+use crate::url::Url;
 
 /// For all of a request: a test read has a few seconds at the controller.
 const TIMEOUT: Duration = Duration::from_secs(30);
