@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Instant;
 
-use onlooker_kernel::collect::{DeviceKey, DeviceRows};
+use onlooker_metrics::groups::network::{DeviceKey, DeviceRows};
 use onlooker_region::map::Map;
 use onlooker_region::schema::SchemaId;
 use rustix::thread::CapabilitySet;

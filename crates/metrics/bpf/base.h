@@ -4,7 +4,7 @@
 #define ONLOOKER_COLLECT_BASE_H
 
 #include "kernel.h"
-#include "../collector.h"
+#include "collector.h" /* the responder's */
 #include "intf.h"
 
 #define COLLECT_PAYLOAD(scratch) (COLLECTOR_BLOCK(scratch) + COLLECTOR_PAYLOAD)

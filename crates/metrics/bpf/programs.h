@@ -11,7 +11,7 @@
 #define ONLOOKER_COLLECT_PROGRAMS_H
 
 #include "base.h"
-#include "../crc.h"
+#include "crc.h" /* the responder's */
 
 SEC("tc")
 int collect_tc(struct __sk_buff *skb)
@@ -138,7 +138,7 @@ static __always_inline void publish_block(struct onlooker_scratch *s, struct onl
 	facts->next = block + 1;
 }
 
-/* Whether somebody looks after the responder, and so after its twins (CLOCK_BOOTTIME, as the responder itself has it in parse.h). */
+/* Whether somebody looks after the responder, and so after its twins (CLOCK_BOOTTIME, as the responder itself has it in policy.h). */
 static __always_inline int is_leased(void)
 {
 	__u32 zero = 0;

@@ -4,6 +4,7 @@
 #define ONLOOKER_COLLECT_SPACE_H
 
 #include "base.h"
+#include "percpu.h"
 
 /*
  * Whether the namespace is still there: net_cookie is never given twice (setup_net of net/core/net_namespace.c), and `passive` is 0 once the structure may be
@@ -20,13 +21,5 @@ static __always_inline int space_is_there(const struct onlooker_space *space)
 		READ_FIELD(&passive, struct net, space->net, passive.refs.counter);
 	return passive > 0;
 }
-
-/* __per_cpu_offset */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* set by the loader */
-	__type(key, __u32);
-	__type(value, __u64);
-} offsets SEC(".maps");
 
 #endif

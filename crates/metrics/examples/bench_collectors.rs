@@ -10,7 +10,8 @@ mod stopwatch;
 use std::error::Error;
 use std::process::ExitCode;
 
-use onlooker_kernel::collect::{Options, install};
+use onlooker_metrics::collect::{Options, install};
+
 use stopwatch::{Cost, REPEAT, is_quick, measure, own_namespace, responder, result};
 
 /// DESIGN: a computed block costs at most this.

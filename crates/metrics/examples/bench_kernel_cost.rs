@@ -20,8 +20,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use onlooker_kernel::Responder;
-use onlooker_kernel::collect::{Group, Installed, Options, Publication, Published, install, install_as_if};
+use onlooker_metrics::collect::{Installed, Options, Publication, Published, install, install_as_if};
+use onlooker_metrics::groups::Group;
+use onlooker_responder::Responder;
+
 use stopwatch::{Cost, REPEAT, Subject, is_quick, measure, median, own_namespace, responder, result};
 
 const BRIDGES: u32 = 3;
@@ -100,7 +102,7 @@ fn larger(rounds: usize) -> Result<bool, Box<dyn Error>> {
     for cpus in LARGER {
         let (responder, config) = responder()?;
         // Counters of the responder are in a map that has as many CPUs as there are.
-        let groups = Group::ALL.into_iter().filter(|group| *group != Group::Responder).collect();
+        let groups = Group::computed().filter(|group| *group != Group::RESPONDER).collect();
         let installed = install_as_if(&responder, &Options { groups, ..Options::default() }, cpus)?;
         for (group, reason) in &installed.refused {
             println!("{group}: refused: {reason}");
@@ -127,7 +129,7 @@ fn with_veths(rounds: usize) -> Result<bool, Box<dyn Error>> {
         }
     }
     let (responder, config) = responder()?;
-    let installed = install(&responder, &Options { groups: vec![Group::Network], ..Options::default() })?;
+    let installed = install(&responder, &Options { groups: vec![Group::NETWORK], ..Options::default() })?;
     let group = installed.groups.first().ok_or_else(|| format!("network: refused: {:?}", installed.refused))?;
     if !group.uncovered.is_empty() {
         println!("with 2 veth: not measured: no row here for {} (veth: from Linux 6.7 on)", group.uncovered.join(", "));

@@ -5,11 +5,11 @@
 use std::os::fd::AsFd as _;
 
 use libbpf_rs::{MapCore as _, MapFlags, Object, num_possible_cpus};
+use onlooker_responder::error::{CHECK_KERNEL_LOG, Result, absent, bpf};
+use onlooker_responder::intf::OFFSET_AT;
+use onlooker_responder::program::{self, Run};
 
 use crate::collect::object::map_of;
-use crate::error::{CHECK_KERNEL_LOG, Result, absent, bpf};
-use crate::intf::OFFSET_AT;
-use crate::program::{self, Run};
 
 /// Runs are measured together, the least is taken of so many measurements: interrupts, neighbours and the hypervisor only add.
 const ROUNDS: usize = 11;

@@ -6,17 +6,10 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
-use libbpf_rs::{MapCore as _, MapHandle, Object};
-
-use crate::error::{CHECK_KERNEL_LOG, NEEDS_CAPABILITIES, Result, absent, bpf, system};
-use crate::home::{BPFFS_ADVICE, pin};
-use crate::sys;
-
-/// A map of a loaded object.
-pub(crate) fn map_of(object: &Object, name: &'static str) -> Result<MapHandle> {
-    let found = object.maps().find(|map| map.name() == name).ok_or_else(|| absent(name));
-    found.and_then(|map| MapHandle::try_from(&map)).map_err(bpf("opening", name, CHECK_KERNEL_LOG))
-}
+use libbpf_rs::Object;
+use onlooker_responder::error::{CHECK_KERNEL_LOG, NEEDS_CAPABILITIES, Result, absent, bpf, system};
+use onlooker_responder::home::{BPFFS_ADVICE, pin};
+use onlooker_responder::sys;
 
 /// Attaches a program and pins the link under the program's name.
 pub(crate) fn attach(object: &Object, name: &'static str, attach_type: u32, directory: &Path) -> Result<()> {

@@ -6,7 +6,9 @@
 #ifndef ONLOOKER_ANSWER_H
 #define ONLOOKER_ANSWER_H
 
-#include "parse.h"
+#include "crc.h"
+#include "frame.h"
+#include "transport.h"
 
 #define ANSWER_HOP_LIMIT 64
 #define ECN_CAPABLE 2

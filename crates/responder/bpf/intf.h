@@ -42,7 +42,7 @@ enum onlooker_exit {
 	ONLOOKER_COLLECTOR_REFUSED = 25, /* the collector had nothing to say */
 	ONLOOKER_MTU = 26,               /* the answer would be longer than the device's MTU, which was lowered since the attachment */
 	ONLOOKER_ROOM = 27,              /* the packet could not grow to the answer's size (XDP: ask with padded requests, or use tc) */
-	ONLOOKER_PASSED = 28,            /* RoCEv2's own port: a READ request that is not for us, left to the stack (parse.h, claim) */
+	ONLOOKER_PASSED = 28,            /* RoCEv2's own port: a READ request that is not for us, left to the stack (read.h, claim) */
 	ONLOOKER_EXITS = 29,
 };
 
@@ -72,7 +72,7 @@ struct onlooker_region {
 
 /*
  * Read-only data, set before loading. Rates count READs, in the form of the generic cell rate algorithm: of a source requests, of a processor blocks of
- * memory, and of computed blocks their time (responder.h, charge_time).
+ * memory, and of computed blocks their time (policy.h, charge_time).
  */
 struct onlooker_config {
 	__u64 source_interval_ns; /* between two requests of one source at the sustained rate; 0: no limit */
@@ -130,16 +130,24 @@ struct onlooker_scratch {
 
 ONLOOKER_SIZE(onlooker_address, 16);
 ONLOOKER_SIZE(onlooker_prefix, 20);
+ONLOOKER_OFFSET(onlooker_prefix, bits, 0);
 ONLOOKER_OFFSET(onlooker_prefix, address, 4);
 ONLOOKER_SIZE(onlooker_region, 40);
+ONLOOKER_OFFSET(onlooker_region, va, 0);
+ONLOOKER_OFFSET(onlooker_region, bytes, 8);
 ONLOOKER_OFFSET(onlooker_region, identity, 16);
 ONLOOKER_OFFSET(onlooker_region, slab, 24);
 ONLOOKER_OFFSET(onlooker_region, first_block, 28);
 ONLOOKER_OFFSET(onlooker_region, kind, 32);
 ONLOOKER_SIZE(onlooker_config, 48);
+ONLOOKER_OFFSET(onlooker_config, source_interval_ns, 0);
+ONLOOKER_OFFSET(onlooker_config, source_burst_ns, 8);
+ONLOOKER_OFFSET(onlooker_config, cpu_interval_ns, 16);
+ONLOOKER_OFFSET(onlooker_config, cpu_burst_ns, 24);
 ONLOOKER_OFFSET(onlooker_config, max_read_bytes, 32);
 ONLOOKER_OFFSET(onlooker_config, port, 36);
 ONLOOKER_OFFSET(onlooker_config, dscp, 38);
+ONLOOKER_OFFSET(onlooker_config, skip_icrc, 39);
 ONLOOKER_OFFSET(onlooker_config, roce, 40);
 ONLOOKER_SIZE(onlooker_request, 56);
 ONLOOKER_OFFSET(onlooker_request, offset_bytes, 24);

@@ -7,7 +7,7 @@
 #define ONLOOKER_OPTIONS_H
 
 #include <linux/bpf.h>
-#include "parse.h"
+#include "frame.h"
 
 #define IPV6_FRAGMENT_OFFSET 0xfff8
 

@@ -10,6 +10,7 @@
 #include "answer.h"
 #include "copy.h"
 #include "options.h"
+#include "read.h"
 
 /* The scratch as a collector finds it: zeros, but for the time and what `finish` adds. */
 static __always_inline void prepare_computed(struct onlooker_scratch *s, const struct onlooker_region *region)
@@ -162,25 +163,6 @@ static __always_inline int xdp_answer(struct xdp_md *xdp, struct onlooker_scratc
 	    bpf_xdp_store_bytes(xdp, transport_offset(s), &s->packet.words[ONLOOKER_TRANSPORT_WORD], size_less_one + 1))
 		return ONLOOKER_ROOM;
 	return ONLOOKER_ANSWERED;
-}
-
-/*
- * The processor's budget counts READs of memory (check_budgets); a computed block is charged here for the time it took beyond that of one: as many READs as
- * the time has room for.
- */
-static __always_inline void charge_time(const struct onlooker_scratch *s)
-{
-	__u64 took_ns = bpf_ktime_get_boot_ns() - s->request.now_ns;
-	__u32 zero = 0;
-	__u64 *due;
-
-	if (took_ns <= ONLOOKER_READ_NS)
-		return;
-	if (took_ns > ONLOOKER_MAX_CHARGED_NS)
-		took_ns = ONLOOKER_MAX_CHARGED_NS;
-	due = bpf_map_lookup_elem(&cpu_rate, &zero);
-	if (due)
-		*due += (took_ns - ONLOOKER_READ_NS) * config.cpu_interval_ns / ONLOOKER_READ_NS;
 }
 
 /* Out of the device it came in by; a VLAN tag that the driver or the stack took into the skb goes out again with it. */

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput};
-use onlooker_kernel::{Config, Kind, Prefix, Region, Responder, crc_tables};
+use onlooker_responder::{Config, Kind, Prefix, Region, Responder, crc_tables};
 use onlooker_wire::{Envelope, Ethernet, Mac, Packet, Psn, Qpn, ReadRequest, Tags};
 
 const BENCH: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench.bpf.o"));
@@ -167,8 +167,8 @@ fn bench() -> Result<bool, Box<dyn Error>> {
 }
 
 /// Budgets that are accounted and never exceeded.
-fn rate() -> Option<onlooker_kernel::Rate> {
-    Some(onlooker_kernel::Rate { per_second: 1_000_000_000, burst: u32::MAX })
+fn rate() -> Option<onlooker_responder::Rate> {
+    Some(onlooker_responder::Rate { per_second: 1_000_000_000, burst: u32::MAX })
 }
 
 fn main() -> ExitCode {

@@ -143,10 +143,10 @@ pub enum Error {
 }
 
 /// Result with [`Error`].
-pub(crate) type Result<T> = std::result::Result<T, Error>;
+pub type Result<T> = std::result::Result<T, Error>;
 
 /// For `map_err` on libbpf-rs results.
-pub(crate) fn bpf(
+pub fn bpf(
     operation: &'static str,
     object: impl Into<String>,
     advice: &'static str,
@@ -156,7 +156,7 @@ pub(crate) fn bpf(
 }
 
 /// For `map_err` on system call results.
-pub(crate) fn system<E: Into<io::Error>>(
+pub fn system<E: Into<io::Error>>(
     operation: &'static str,
     object: impl Into<String>,
     advice: &'static str,
@@ -165,13 +165,14 @@ pub(crate) fn system<E: Into<io::Error>>(
     move |source| Error::System { operation, object, source: source.into(), advice }
 }
 
-/// A part that a BPF object of this crate should have and has not.
-pub(crate) fn absent(part: &str) -> libbpf_rs::Error {
+/// A part that a BPF object of ours should have and has not.
+#[must_use]
+pub fn absent(part: &str) -> libbpf_rs::Error {
     libbpf_rs::Error::from(io::Error::new(io::ErrorKind::InvalidData, format!("the BPF object has no {part}")))
 }
 
 /// Advice for what only lacks rights.
-pub(crate) const NEEDS_CAPABILITIES: &str = "needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (or root)";
+pub const NEEDS_CAPABILITIES: &str = "needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (or root)";
 /// Advice for what should not fail once the responder is loaded.
-pub(crate) const CHECK_KERNEL_LOG: &str =
+pub const CHECK_KERNEL_LOG: &str =
     "see the kernel log; if the maps were changed from outside, purge and load again";

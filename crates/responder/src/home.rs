@@ -5,9 +5,8 @@
 //! ledger                    what the owner must know again after a restart (optional)
 //! settings                  configuration as loaded, fingerprint of the programs, version of this layout: see `settings`
 //! maps/<map>  programs/<program>  slabs/<index>
-//! devices/<program or map>  of group network: which devices have a row
-//! connections/<link or map> TCP sockets: see `connections`
-//! scheduler/<link or map>   how long tasks wait for a CPU: see `scheduler`
+//! devices, publications, connections, scheduler/<link, program or map>
+//!                           of the collectors: crate metrics
 //! links/<hook>_<ifindex>    tcx and XDP attachments: removing the pin detaches
 //! filters/<ifindex>_<priority>_<handle>[_qdisc]
 //!                           directories that remember clsact filters, which are no BPF objects; `_qdisc`: we made the qdisc too
@@ -29,7 +28,7 @@ use libbpf_rs::{MapCore, MapHandle, ProgramHandle};
 use crate::attach;
 use crate::config::Config;
 use crate::error::{Error, Result, bpf, system};
-use crate::intf::{BLOCK_BYTES, Exit, MAX_COLLECTORS, MAX_REGIONS, MAX_SLABS, REGION_BYTES};
+use crate::intf::{BLOCK_BYTES, EXITS, MAX_COLLECTORS, MAX_REGIONS, MAX_SLABS, REGION_BYTES};
 use crate::program::Program;
 use crate::responder::{Maps, Programs, Responder};
 use crate::settings::Settings;
@@ -37,8 +36,7 @@ use crate::slab::Slab;
 use crate::sys;
 
 const REGION_SHAPE_BYTES: u32 = 40;
-pub(crate) const EXITS: u32 = 29;
-const _: () = assert!(REGION_SHAPE_BYTES as usize == REGION_BYTES && EXITS as usize == Exit::COUNT);
+const _: () = assert!(REGION_SHAPE_BYTES as usize == REGION_BYTES);
 /// `BPF_FS_MAGIC` of linux/magic.h.
 const BPFFS_MAGIC: i64 = 0xcafe_4a11;
 const MAX_NAME_BYTES: usize = 64;
@@ -46,7 +44,8 @@ const OTHERS_MAY_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 const HOME_MODE: u32 = 0o700;
 const NOT_OURS_ADVICE: &str = "whoever that is could hide a responder or put another in its place; see what is pinned there and what is attached (`ip link`, `tc filter`, bpftool), remove it, and mount the BPF file system with mode=0700";
-pub(crate) const BPFFS_ADVICE: &str = "needs write access to the BPF file system (root)";
+/// Advice for what fails on the BPF file system.
+pub const BPFFS_ADVICE: &str = "needs write access to the BPF file system (root)";
 
 /// A directory for a responder's pins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,18 +116,6 @@ impl Home {
         self.path.join("filters")
     }
 
-    pub(crate) fn devices(&self) -> PathBuf {
-        self.path.join("devices")
-    }
-
-    pub(crate) fn connections(&self) -> PathBuf {
-        self.path.join("connections")
-    }
-
-    pub(crate) fn scheduler(&self) -> PathBuf {
-        self.path.join("scheduler")
-    }
-
     pub(crate) fn ledger(&self) -> PathBuf {
         self.path.join("ledger")
     }
@@ -137,7 +124,9 @@ impl Home {
         self.path.join("settings")
     }
 
-    pub(crate) fn map(&self, name: &str) -> PathBuf {
+    /// Pin of one of the responder's maps.
+    #[must_use]
+    pub fn map(&self, name: &str) -> PathBuf {
         self.path.join("maps").join(name)
     }
 
@@ -188,7 +177,10 @@ fn remove_tree(path: &Path, done: &mut Vec<String>, failed: &mut Option<(PathBuf
 }
 
 /// Pins any BPF object.
-pub(crate) fn pin(object: impl std::os::fd::AsFd, path: &Path) -> Result<()> {
+///
+/// # Errors
+/// [`Error::System`] (EEXIST where something is pinned), [`Error::Name`].
+pub fn pin(object: impl std::os::fd::AsFd, path: &Path) -> Result<()> {
     let text = path.display().to_string();
     let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Error::Name { name: text.clone() })?;
     sys::pin(object, &c_path).map_err(system("pinning", text, BPFFS_ADVICE))
@@ -365,7 +357,11 @@ pub(crate) fn open_programs(home: &Home) -> Result<Programs> {
     })
 }
 
-pub(crate) fn open_map(path: &Path) -> Result<MapHandle> {
+/// Opens a pinned map.
+///
+/// # Errors
+/// [`Error::Bpf`] if there is none.
+pub fn open_map(path: &Path) -> Result<MapHandle> {
     let advice = "no complete responder is pinned there: load one (after a purge if some pins are there)";
     MapHandle::from_pinned_path(path).map_err(bpf("opening", path.display().to_string(), advice))
 }

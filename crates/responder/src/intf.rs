@@ -155,6 +155,10 @@ impl Exit {
     }
 }
 
+/// [`Exit::COUNT`] as the maps have it.
+pub const EXITS: u32 = 29;
+const _: () = assert!(EXITS as usize == Exit::COUNT);
+
 impl std::fmt::Display for Exit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
@@ -173,11 +177,11 @@ pub(crate) const ADDRESS_BYTES: usize = 16;
 /// Words of an answer in front of its data: ONLOOKER_DATA_WORD.
 const DATA_WORD: usize = 10;
 /// Bytes of `struct onlooker_scratch`.
-pub(crate) const SCRATCH_BYTES: usize = std::mem::size_of::<types::onlooker_scratch>();
-/// Where the block begins in it. Users' code may write there and nowhere else (`user::inspect`).
-pub(crate) const BLOCK_AT: usize = std::mem::offset_of!(types::onlooker_scratch, packet) + 8 * DATA_WORD;
+pub const SCRATCH_BYTES: usize = std::mem::size_of::<types::onlooker_scratch>();
+/// Where the block begins in it. Operators' code may write there and nowhere else (crate metrics, `user::inspect`).
+pub const BLOCK_AT: usize = std::mem::offset_of!(types::onlooker_scratch, packet) + 8 * DATA_WORD;
 /// Where the offset of the bytes asked for stands in it.
-pub(crate) const OFFSET_AT: usize = std::mem::offset_of!(types::onlooker_scratch, request)
+pub const OFFSET_AT: usize = std::mem::offset_of!(types::onlooker_scratch, request)
     + std::mem::offset_of!(types::onlooker_request, offset_bytes);
 
 const _: () = {
@@ -190,11 +194,17 @@ const _: () = {
     assert!(offset_of!(types::onlooker_region, first_block) == 28);
     assert!(offset_of!(types::onlooker_region, kind) == 32);
     assert!(size_of::<types::onlooker_prefix>() == PREFIX_BYTES);
+    assert!(offset_of!(types::onlooker_prefix, bits) == 0);
     assert!(offset_of!(types::onlooker_prefix, address) == 4);
     assert!(size_of::<types::onlooker_config>() == CONFIG_BYTES);
+    assert!(offset_of!(types::onlooker_config, source_interval_ns) == 0);
+    assert!(offset_of!(types::onlooker_config, source_burst_ns) == 8);
+    assert!(offset_of!(types::onlooker_config, cpu_interval_ns) == 16);
+    assert!(offset_of!(types::onlooker_config, cpu_burst_ns) == 24);
     assert!(offset_of!(types::onlooker_config, max_read_bytes) == 32);
     assert!(offset_of!(types::onlooker_config, port) == 36);
     assert!(offset_of!(types::onlooker_config, dscp) == 38);
+    assert!(offset_of!(types::onlooker_config, skip_icrc) == 39);
     assert!(offset_of!(types::onlooker_config, roce) == 40);
     assert!(size_of::<types::onlooker_address>() == ADDRESS_BYTES);
     assert!(SCRATCH_BYTES == 8384 && BLOCK_AT == 184 && OFFSET_AT == 24);

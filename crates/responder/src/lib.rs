@@ -8,6 +8,9 @@
 //! Who writes what: this crate writes slabs' table, regions, addresses, sources and the lease; programs write the memory of slabs through their own
 //! mappings; the BPF side writes counters and budgets. All structures are little-endian and of fixed size.
 //!
+//! Loaders of other programs, such as the collectors of crate metrics, use its rim: [`error`], [`home`], [`log`],
+//! [`program`], [`sys`].
+//!
 //! Cost of the control plane: a region or source is one map update (microseconds); a slab 9 ms to insert and 12 ms to remove (RCU); loading 50-100 ms.
 //!
 //! Needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and, to read other programs' names, CAP_SYS_ADMIN; a mounted bpffs; Linux 6.1. [`probe`] tells what is missing.
@@ -17,37 +20,31 @@
 compile_error!("the block format and the BPF programs are little-endian; big-endian hosts are not supported");
 
 pub mod attach;
-pub mod collect;
+pub mod clock;
 mod collector;
 mod config;
-pub mod connections;
 mod counters;
 pub mod device;
-pub mod discover;
-mod error;
+pub mod error;
 pub mod home;
 pub mod intf;
 mod ledger;
-pub mod machine;
+pub mod log;
 pub mod mapping;
-mod measure;
 mod netlink;
 pub mod probe;
-mod program;
+pub mod program;
 pub mod reattach;
 mod region;
 pub mod resident;
 mod responder;
-pub mod scheduler;
 mod settings;
 mod skeleton;
 mod slab;
 mod source;
-mod sys;
+pub mod sys;
 mod tables;
-mod tracing;
 pub mod upgrade;
-pub mod user;
 
 pub use attach::{Attachment, Hook};
 pub use config::{Config, Rate};

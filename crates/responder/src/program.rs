@@ -79,7 +79,10 @@ impl AsFd for Program {
 }
 
 /// [`Program::info`] of any program.
-pub(crate) fn info_of(program: BorrowedFd<'_>) -> Result<ProgramInfo> {
+///
+/// # Errors
+/// [`crate::Error::System`].
+pub fn info_of(program: BorrowedFd<'_>) -> Result<ProgramInfo> {
     let info = sys::program_info(program).map_err(system("BPF_OBJ_GET_INFO_BY_FD", "a program", CHECK_KERNEL_LOG))?;
     Ok(ProgramInfo {
         id: info.id,
@@ -93,7 +96,10 @@ pub(crate) fn info_of(program: BorrowedFd<'_>) -> Result<ProgramInfo> {
 }
 
 /// [`Program::run`] of any program.
-pub(crate) fn run(program: BorrowedFd<'_>, packet: &[u8], repeat: u32) -> Result<Run> {
+///
+/// # Errors
+/// As [`Program::run`].
+pub fn run(program: BorrowedFd<'_>, packet: &[u8], repeat: u32) -> Result<Run> {
     let mut out = vec![0; RUN_BYTES];
     let (verdict, bytes, duration_ns) = sys::test_run(program, packet, &mut out, repeat).map_err(system(
         "BPF_PROG_TEST_RUN",

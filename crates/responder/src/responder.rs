@@ -4,16 +4,17 @@
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, PrintLevel, ProgramHandle, set_print};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ProgramHandle};
 
+use crate::clock::boot_time_ns;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::error::{CHECK_KERNEL_LOG, Error, Result, bpf};
 use crate::intf::{Exit, FINISH_SLOT};
+use crate::log::with_log;
 use crate::program::Program;
 use crate::region::Region;
 use crate::skeleton::{ResponderSkelBuilder, types};
@@ -151,6 +152,12 @@ impl Responder {
         &self.programs.xdp
     }
 
+    /// One of its maps, by its name in `bpf/maps.h`.
+    #[must_use]
+    pub fn map(&self, name: &str) -> Option<&MapHandle> {
+        self.maps.all().into_iter().find(|(known, _)| *known == name).map(|(_, map)| map)
+    }
+
     /// All programs, with their names.
     pub fn programs(&self) -> impl Iterator<Item = (&'static str, &Program)> {
         self.programs.all().into_iter()
@@ -235,7 +242,7 @@ impl Responder {
     /// # Errors
     /// [`Error::Bpf`].
     pub fn set_lease(&self, time: Duration) -> Result<u64> {
-        let until_ns = boottime_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let until_ns = boot_time_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         self.maps.lease.update(&0u32.to_le_bytes(), &until_ns.to_le_bytes(), MapFlags::ANY).map_err(bpf(
             "setting",
             "the lease",
@@ -326,13 +333,6 @@ fn lookup(map: &MapHandle, name: &'static str, key: &[u8]) -> Result<Option<Vec<
     map.lookup(key, MapFlags::ANY).map_err(bpf("reading", name, CHECK_KERNEL_LOG))
 }
 
-/// CLOCK_BOOTTIME now, the clock of leases and blocks.
-pub(crate) fn boottime_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let (seconds, nanoseconds) = (u64::try_from(now.tv_sec).unwrap_or(0), u64::try_from(now.tv_nsec).unwrap_or(0));
-    seconds * 1_000_000_000 + nanoseconds
-}
-
 fn load_programs(config: &Config, earlier: Option<&Maps>) -> libbpf_rs::Result<(Maps, Programs)> {
     let mut object = MaybeUninit::uninit();
     let mut open = ResponderSkelBuilder::default().open(&mut object)?;
@@ -392,30 +392,4 @@ fn constants_of(config: &Config) -> types::onlooker_config {
         roce: bytes[40],
         reserved: [0; 7],
     }
-}
-
-/// Most of libbpf's output that an error keeps, from the end.
-const LOG_BYTES: usize = 4096;
-
-static LOG: Mutex<String> = Mutex::new(String::new());
-
-fn keep_line(level: PrintLevel, line: String) {
-    if level != PrintLevel::Debug {
-        LOG.lock().unwrap_or_else(PoisonError::into_inner).push_str(&line);
-    }
-}
-
-/// Runs `load` with libbpf's output, the verifier's log included, kept instead of printed. One at a time, since libbpf's printer is the process's.
-pub(crate) fn with_log<T>(load: impl FnOnce() -> T) -> (T, String) {
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = set_print(Some((PrintLevel::Warn, keep_line)));
-    let result = load();
-    set_print(before);
-    let mut log = std::mem::take(&mut *LOG.lock().unwrap_or_else(PoisonError::into_inner));
-    let mut from = log.len().saturating_sub(LOG_BYTES);
-    while !log.is_char_boundary(from) {
-        from += 1;
-    }
-    (result, log.split_off(from))
 }

@@ -24,14 +24,18 @@ pub(crate) const TCX_INGRESS: u32 = libbpf::BPF_TCX_INGRESS;
 /// `SEC("xdp")`.
 pub(crate) const XDP: u32 = libbpf::BPF_XDP;
 /// `SEC("iter/tcp")`.
-pub(crate) const TRACE_ITER: u32 = libbpf::BPF_TRACE_ITER;
+pub const TRACE_ITER: u32 = libbpf::BPF_TRACE_ITER;
 /// `SEC("tp_btf/...")`.
-pub(crate) const TRACE_RAW_TP: u32 = libbpf::BPF_TRACE_RAW_TP;
+pub const TRACE_RAW_TP: u32 = libbpf::BPF_TRACE_RAW_TP;
 /// The driver runs the program, not the stack.
 pub(crate) const XDP_NATIVE: u32 = libbpf::XDP_FLAGS_DRV_MODE;
 
-/// Attaches a program to a device by a link, which lives as long as its descriptor or pin.
-pub(crate) fn link_create(program: BorrowedFd<'_>, ifindex: u32, attach_type: u32, flags: u32) -> io::Result<OwnedFd> {
+/// Attaches a program to a device (0: to none, as programs on tracepoints and iterators are) by a link, which lives as
+/// long as its descriptor or pin.
+///
+/// # Errors
+/// As the system has it.
+pub fn link_create(program: BorrowedFd<'_>, ifindex: u32, attach_type: u32, flags: u32) -> io::Result<OwnedFd> {
     let options = libbpf::bpf_link_create_opts {
         sz: options_bytes::<libbpf::bpf_link_create_opts>(),
         flags,
@@ -123,7 +127,10 @@ pub(crate) fn test_run(
 }
 
 /// Runs a program of type `syscall`, which takes no packet; returns its verdict.
-pub(crate) fn run_syscall(program: BorrowedFd<'_>) -> io::Result<u32> {
+///
+/// # Errors
+/// As the system has it.
+pub fn run_syscall(program: BorrowedFd<'_>) -> io::Result<u32> {
     let mut options =
         libbpf::bpf_test_run_opts { sz: options_bytes::<libbpf::bpf_test_run_opts>(), ..Default::default() };
     // SAFETY: the options have no buffers and outlive the call; the program is open.

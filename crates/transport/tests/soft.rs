@@ -6,7 +6,7 @@ mod common;
 use common::memory::{Host, Memory, Shared};
 use nix::sys::socket::SetSockOpt as _;
 use nix::{libc, setsockopt_impl, sockopt_impl};
-use onlooker_kernel::{Config as KernelConfig, Device, Home, Hook, Kind, Pinned, Prefix, Region};
+use onlooker_responder::{Config as KernelConfig, Device, Home, Hook, Kind, Pinned, Prefix, Region};
 use onlooker_region::Block;
 use onlooker_transport::clock::steady_ns;
 use onlooker_transport::drive::{DriveError, read_host};

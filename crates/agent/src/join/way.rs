@@ -6,8 +6,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 
-use onlooker_kernel::attach;
-use onlooker_kernel::{Device, Home, Hook, probe};
+use onlooker_responder::attach;
+use onlooker_responder::{Device, Home, Hook, probe};
 
 use super::JoinError;
 use super::url::Url;

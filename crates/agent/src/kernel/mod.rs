@@ -25,9 +25,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use onlooker_bootstrap::{KERNEL, Responder};
-use onlooker_kernel::collect::{DeviceRows, Group, Twin};
-use onlooker_kernel::scheduler::{self, CPU_BLOCKS, Latency};
-use onlooker_kernel::{Exit, Home, Kind, Ledger, Pinned, Region, Slab, SlabMapping};
+use onlooker_metrics::collect::Twin;
+use onlooker_metrics::groups::Group;
+use onlooker_metrics::groups::network::DeviceRows;
+use onlooker_metrics::scheduler::{self, CPU_BLOCKS, Latency};
+use onlooker_responder::{Exit, Home, Kind, Ledger, Pinned, Region, Slab, SlabMapping};
 use onlooker_region::Schema;
 use onlooker_region::block::Identity;
 use onlooker_region::limits::BLOCK_WORDS;
@@ -68,7 +70,7 @@ const BLOCK_BYTES: u64 = 1024;
 pub enum KernelError {
     /// Its loader, or a table of it.
     #[error(transparent)]
-    Kernel(#[from] onlooker_kernel::Error),
+    Kernel(#[from] onlooker_responder::Error),
     /// Randomness, or a process that does not start.
     #[error("cannot {operation}: {source}")]
     System {
@@ -101,7 +103,7 @@ pub struct UserSlab {
 
 impl UserSlab {
     fn of(slab: Slab) -> Result<Self, KernelError> {
-        let _unfrozen = slab.map(0, onlooker_kernel::mapping::PAGE_BLOCKS, true)?;
+        let _unfrozen = slab.map(0, onlooker_responder::mapping::PAGE_BLOCKS, true)?;
         Ok(Self { slab, _unfrozen })
     }
 
@@ -450,7 +452,7 @@ impl Kernel {
         if region == scheduler::REGION {
             return self.start_latency(range, schema, place, identity);
         }
-        let group = Group::ALL.into_iter().find(|group| group.region() == region);
+        let group = Group::computed().find(|group| group.region() == region);
         let group = group.ok_or(KernelError::Incomplete("no group of this name is published"))?;
         let start = || {
             let twin = Twin::open(self.pinned.home(), group)?;

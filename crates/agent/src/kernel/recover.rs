@@ -11,10 +11,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use onlooker_kernel::{Kind, Region};
+use onlooker_responder::{Kind, Region};
 use onlooker_region::slab::{PAGE_BYTES, Range};
 
-use super::ledger::{FIRST_USER_SLAB, Record, Role, Source, Stage};
+use super::ledger::{FIRST_USER_SLAB, Record, Role, Source};
 
 /// Slab of the agent's own regions.
 pub const OWN_SLAB: u32 = 1;
@@ -113,14 +113,9 @@ fn take(ranges: &mut BTreeMap<(u32, u64), u64>, slab: u32, range: Range) -> bool
     free
 }
 
-/// Whether nobody may come back to a region.
-#[must_use]
-pub fn is_removed(record: &Record) -> bool {
-    matches!(record.stage, Stage::Removed { .. })
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::ledger::Stage;
     use super::super::ledger::tests::record;
     use super::*;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A group of this host before and after it has memory: all of it, or what is left where some of it is computed.
 
-use onlooker_kernel::collect::DeviceKey;
+use onlooker_metrics::groups::network::DeviceKey;
 use onlooker_region::Schema;
 use onlooker_region::block::Identity;
 use onlooker_region::limits::BLOCK_BYTES;

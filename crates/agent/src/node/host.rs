@@ -3,7 +3,7 @@
 
 use std::io;
 
-use onlooker_kernel::machine::{Timex, timex};
+use onlooker_metrics::machine::{Timex, timex};
 
 use super::listed::{Read, Values, listed};
 use super::metric::Definition;

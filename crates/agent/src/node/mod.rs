@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 
-use onlooker_kernel::collect::DeviceKey;
+use onlooker_metrics::groups::network::DeviceKey;
 use onlooker_region::Schema;
 use onlooker_region::block::Identity;
 use onlooker_region::guard::commit;

@@ -7,8 +7,8 @@
 use std::collections::HashSet;
 use std::io;
 
-use onlooker_kernel::collect::DeviceKey;
-use onlooker_kernel::machine::link_mbit_per_s;
+use onlooker_metrics::groups::network::DeviceKey;
+use onlooker_metrics::machine::link_mbit_per_s;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Field, Group};
 use onlooker_region::table::put_text;

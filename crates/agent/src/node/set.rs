@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Groups that are sampled together, each as often as it is worth.
 
-use onlooker_kernel::collect::DeviceKey;
+use onlooker_metrics::groups::network::DeviceKey;
 
 use super::draft::{Draft, Sampled};
 use super::scrape::Scrapes;

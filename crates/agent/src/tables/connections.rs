@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TCP connections: a row each in region `tcp_connections`, and what a service port has of them in region `tcp_ports`.
 //!
-//! Filled from the kernel's sockets in the agent's network namespace ([`onlooker_kernel::connections`]). A row's entity is the socket's cookie, so a tuple that was closed and
+//! Filled from the kernel's sockets in the agent's network namespace ([`onlooker_metrics::connections`]). A row's entity is the socket's cookie, so a tuple that was closed and
 //! opened again between two runs is another row generation. What ports have transferred is summed from what each connection has gained since the last run: a connection that
 //! nobody has seen counts with all it has. What one transfers between the last run that saw it and its end is missed, unless ends are noticed (`short_lived`).
 //!
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::Ipv6Addr;
 
-use onlooker_kernel::connections::{Connections, ESTABLISHED, Ended, LISTEN, Record};
+use onlooker_metrics::connections::{Connections, ESTABLISHED, Ended, LISTEN, Record};
 use onlooker_region::Schema;
 use onlooker_region::histogram::Shape;
 use onlooker_region::schema::{Field, Metric, Type};

@@ -18,7 +18,7 @@ pub mod sheet;
 use std::path::Path;
 use std::rc::Rc;
 
-use onlooker_kernel::Home;
+use onlooker_responder::Home;
 use onlooker_region::Schema;
 use onlooker_region::block::Identity;
 use onlooker_region::guard::commit;
@@ -150,7 +150,7 @@ fn drafts(config: &Config, home: Option<Home>) -> Vec<Draft> {
                 interval_ns,
                 regions: connections::regions(wanted),
                 build: Box::new(move |grounds, now_ns| {
-                    let source = onlooker_kernel::connections::Connections::new(&home);
+                    let source = onlooker_metrics::connections::Connections::new(&home);
                     Box::new(connections::Table::new(&own, source, &grounds, now_ns))
                 }),
             });
@@ -261,7 +261,7 @@ fn thread_cpu_ns() -> u64 {
 /// Where regions get memory.
 struct Memory<'a> {
     /// The kernel responder's, and how much of its slab of tables is taken.
-    slab: Option<(&'a Kernel, onlooker_kernel::Slab, u64)>,
+    slab: Option<(&'a Kernel, onlooker_responder::Slab, u64)>,
 }
 
 impl<'a> Memory<'a> {

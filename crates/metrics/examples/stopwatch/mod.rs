@@ -9,8 +9,8 @@ use std::error::Error;
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput};
-use onlooker_kernel::collect::Installed;
-use onlooker_kernel::{Config, Kind, Prefix, Region, Responder, crc_tables};
+use onlooker_metrics::collect::Installed;
+use onlooker_responder::{Config, Kind, Prefix, Region, Responder, crc_tables};
 use onlooker_wire::{Envelope, Ethernet, Mac, Packet, Psn, Qpn, ReadRequest, Tags};
 
 const BENCH: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench.bpf.o"));

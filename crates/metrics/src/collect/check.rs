@@ -12,10 +12,10 @@ use onlooker_region::guard::commit;
 use onlooker_region::limits::BLOCK_WORDS;
 use onlooker_region::schema::Field;
 use onlooker_region::{Block, Schema};
+use onlooker_responder::error::Result;
 
 use super::object::Prepared;
 use super::procfs::{Procfs, Reading, series};
-use crate::error::Result;
 
 /// Most attempts: a loaded machine changes its memory and run queues between any two readings.
 const TRIES: u32 = 50;
@@ -25,7 +25,7 @@ const TRIES: u32 = 50;
 pub enum Verdict {
     /// Equal to procfs, as far as procfs has its values: served.
     Equal,
-    /// procfs has no such metric, and all its values are within their bounds ([`super::HELD_TO_BOUNDS`]): served.
+    /// procfs has no such metric, and all its values are within their bounds ([`crate::groups::is_held_to_bounds`]): served.
     Bounds,
     /// Some value is unlike procfs, or beyond its bounds: left out.
     Unlike,
@@ -98,7 +98,7 @@ fn metric_of(field: &Field) -> String {
 ///
 /// # Errors
 /// The reason why nothing can be checked.
-pub(super) fn check(
+pub(crate) fn check(
     prepared: &Prepared,
     compute: &dyn Fn(u32) -> Result<Option<Vec<u64>>>,
 ) -> std::result::Result<Vec<Check>, String> {
@@ -134,7 +134,7 @@ pub(super) fn check(
 ///
 /// # Errors
 /// The reason why nothing can be said.
-pub(super) fn devices_without_row(
+pub(crate) fn devices_without_row(
     prepared: &Prepared,
     present: Vec<String>,
     compute: &dyn Fn(u32) -> Result<Option<Vec<u64>>>,
@@ -154,7 +154,7 @@ pub(super) fn devices_without_row(
 }
 
 /// The schema without the metrics that failed.
-pub(super) fn keep(schema: &Schema, checks: &[Check]) -> Schema {
+pub(crate) fn keep(schema: &Schema, checks: &[Check]) -> Schema {
     let mut kept = schema.clone();
     for group in &mut kept.groups {
         group.fields.retain(|field| {

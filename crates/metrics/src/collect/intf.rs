@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The contract with the collectors' programs, from this side: `bpf/collect/intf.h` is the other, and asserts the same sizes and offsets.
+//! The contract with the collectors' programs, from this side: `bpf/intf.h` is the other, and asserts the same sizes and offsets.
 
 /// CPUs of a block of group cpu.
-pub(super) const CPUS_PER_BLOCK: u32 = 8;
+pub(crate) const CPUS_PER_BLOCK: u32 = 8;
 /// Slots that two CPUs share.
-pub(super) const PAIR_SLOTS: u32 = 31;
+pub(crate) const PAIR_SLOTS: u32 = 31;
 /// Slots of a CPU.
-pub(super) const CPU_SLOTS: u32 = 15;
+pub(crate) const CPU_SLOTS: u32 = 15;
 
 /// CPUs of a block of group responder.
-pub(super) const RESPONDER_CPUS_PER_BLOCK: u32 = 4;
+pub(crate) const RESPONDER_CPUS_PER_BLOCK: u32 = 4;
 /// Numbers of the program's list of memory statistics.
-pub(super) const STATS: u32 = 128;
+pub(crate) const STATS: u32 = 128;
 /// Of these, zone statistics come first.
-pub(super) const ZONE_STATS: u32 = 32;
+pub(crate) const ZONE_STATS: u32 = 32;
 /// Items of group memory.
-pub(super) const MEMORY_ITEMS: usize = 48;
+pub(crate) const MEMORY_ITEMS: usize = 48;
 
 /// `struct onlooker_memory_facts`.
-pub(super) struct MemoryFacts {
-    pub(super) zone_stat: u64,
-    pub(super) node_stat: u64,
-    pub(super) total_ram: u64,
-    pub(super) deferred: u64,
-    pub(super) total_reserve_pages: u64,
-    pub(super) watermark_low_pages: u64,
-    pub(super) zone_stats: u32,
-    pub(super) node_stats: u32,
-    pub(super) items: [[u8; 2]; MEMORY_ITEMS],
-    pub(super) available: [u8; 5],
+pub(crate) struct MemoryFacts {
+    pub(crate) zone_stat: u64,
+    pub(crate) node_stat: u64,
+    pub(crate) total_ram: u64,
+    pub(crate) deferred: u64,
+    pub(crate) total_reserve_pages: u64,
+    pub(crate) watermark_low_pages: u64,
+    pub(crate) zone_stats: u32,
+    pub(crate) node_stats: u32,
+    pub(crate) items: [[u8; 2]; MEMORY_ITEMS],
+    pub(crate) available: [u8; 5],
 }
 
 impl MemoryFacts {
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let words = [
             self.zone_stat,
             self.node_stat,
@@ -51,22 +51,22 @@ impl MemoryFacts {
 }
 
 /// Buckets of a namespace's devices: a scan that is there is complete.
-pub(super) const BUCKETS: u32 = 256;
+pub(crate) const BUCKETS: u32 = 256;
 /// Rows of a block of group network, at most.
-pub(super) const ROWS_PER_BLOCK: u32 = 16;
+pub(crate) const ROWS_PER_BLOCK: u32 = 16;
 /// CPUs of a table of group network.
-pub(super) const DEVICE_CPUS: u32 = 8;
+pub(crate) const DEVICE_CPUS: u32 = 8;
 /// Bytes of `struct onlooker_row`.
-pub(super) const ROW_BYTES: usize = 56;
+pub(crate) const ROW_BYTES: usize = 56;
 /// `enum onlooker_way`.
-pub(super) const WAY_LSTATS: u32 = 1;
+pub(crate) const WAY_LSTATS: u32 = 1;
 /// `enum onlooker_way`.
-pub(super) const WAY_TSTATS: u32 = 2;
+pub(crate) const WAY_TSTATS: u32 = 2;
 /// `enum onlooker_way`.
-pub(super) const WAY_VETH: u32 = 3;
+pub(crate) const WAY_VETH: u32 = 3;
 
 /// `struct onlooker_namespace`, as its loader writes it.
-pub(super) fn namespace_bytes(net: u64, capacity: u32) -> Vec<u8> {
+pub(crate) fn namespace_bytes(net: u64, capacity: u32) -> Vec<u8> {
     let mut bytes = net.to_le_bytes().to_vec();
     bytes.extend(capacity.to_le_bytes());
     bytes.resize(40, 0);
@@ -74,45 +74,45 @@ pub(super) fn namespace_bytes(net: u64, capacity: u32) -> Vec<u8> {
 }
 
 /// `struct onlooker_table`.
-pub(super) struct TableFacts {
-    pub(super) first_row: u32,
-    pub(super) rows: u32,
-    pub(super) row_words: u32,
-    pub(super) width: u32,
-    pub(super) first_cpu: u32,
-    pub(super) cpus: u32,
+pub(crate) struct TableFacts {
+    pub(crate) first_row: u32,
+    pub(crate) rows: u32,
+    pub(crate) row_words: u32,
+    pub(crate) width: u32,
+    pub(crate) first_cpu: u32,
+    pub(crate) cpus: u32,
 }
 
 impl TableFacts {
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let words = [self.first_row, self.rows, self.row_words, self.width, self.first_cpu, self.cpus];
         words.into_iter().flat_map(u32::to_le_bytes).collect()
     }
 }
 
 /// Bytes of `struct publication` before its facts: the timer, which user space never sees.
-pub(super) const TIMER_BYTES: usize = 16;
+pub(crate) const TIMER_BYTES: usize = 16;
 
 /// `struct onlooker_publication_facts`, as its loader writes it.
-pub(super) struct PublicationFacts {
-    pub(super) interval_ns: u64,
-    pub(super) identity: u64,
-    pub(super) first_block: u32,
-    pub(super) blocks: u32,
-    pub(super) turn_blocks: u32,
+pub(crate) struct PublicationFacts {
+    pub(crate) interval_ns: u64,
+    pub(crate) identity: u64,
+    pub(crate) first_block: u32,
+    pub(crate) blocks: u32,
+    pub(crate) turn_blocks: u32,
 }
 
 /// Most blocks of a turn.
-pub(super) const TURN_BLOCKS: u32 = 8;
+pub(crate) const TURN_BLOCKS: u32 = 8;
 
 impl PublicationFacts {
-    pub(super) const BYTES: usize = 48;
+    pub(crate) const BYTES: usize = 48;
     /// Where `runs` stands.
-    pub(super) const RUNS: usize = 32;
+    pub(crate) const RUNS: usize = 32;
     /// Where `spent_ns` stands.
-    pub(super) const SPENT: usize = 40;
+    pub(crate) const SPENT: usize = 40;
 
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes: Vec<u8> = [self.interval_ns, self.identity].into_iter().flat_map(u64::to_le_bytes).collect();
         bytes.extend([self.first_block, self.blocks, 0, self.turn_blocks].into_iter().flat_map(u32::to_le_bytes));
         bytes.resize(Self::BYTES, 0);
@@ -121,31 +121,31 @@ impl PublicationFacts {
 }
 
 /// A number that no statistic has.
-pub(super) const NONE: u8 = 0xff;
+pub(crate) const NONE: u8 = 0xff;
 /// Events of group vmstat, at most.
-pub(super) const VMSTAT_EVENTS: usize = 8;
+pub(crate) const VMSTAT_EVENTS: usize = 8;
 /// States of group pressure, at most.
-pub(super) const PRESSURE_STATES: usize = 8;
+pub(crate) const PRESSURE_STATES: usize = 8;
 
 /// CPUs of a block of group stat.
-pub(super) const STAT_CPUS_PER_BLOCK: u32 = 4;
+pub(crate) const STAT_CPUS_PER_BLOCK: u32 = 4;
 
 /// `struct onlooker_stat_cpu`.
 #[derive(Default)]
-pub(super) struct StatCpu {
-    pub(super) kstat: u64,
-    pub(super) irq_stat: u64,
-    pub(super) pending: u64,
-    pub(super) hot: u64,
-    pub(super) runqueue: u64,
-    pub(super) mce_exceptions: u64,
-    pub(super) mce_polls: u64,
-    pub(super) files: u64,
-    pub(super) processes: u64,
+pub(crate) struct StatCpu {
+    pub(crate) kstat: u64,
+    pub(crate) irq_stat: u64,
+    pub(crate) pending: u64,
+    pub(crate) hot: u64,
+    pub(crate) runqueue: u64,
+    pub(crate) mce_exceptions: u64,
+    pub(crate) mce_polls: u64,
+    pub(crate) files: u64,
+    pub(crate) processes: u64,
 }
 
 impl StatCpu {
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let Self { kstat, irq_stat, pending, hot, runqueue, mce_exceptions, mce_polls, files, processes } = *self;
         let words = [kstat, irq_stat, pending, hot, runqueue, mce_exceptions, mce_polls, files, processes];
         words.into_iter().flat_map(u64::to_le_bytes).collect()
@@ -153,26 +153,26 @@ impl StatCpu {
 }
 
 /// `struct onlooker_cpu`.
-pub(super) struct Cpu {
-    pub(super) runqueue: u64,
-    pub(super) cpustat: u64,
-    pub(super) tick: u64,
+pub(crate) struct Cpu {
+    pub(crate) runqueue: u64,
+    pub(crate) cpustat: u64,
+    pub(crate) tick: u64,
 }
 
 impl Cpu {
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         [self.runqueue, self.cpustat, self.tick].into_iter().flat_map(u64::to_le_bytes).collect()
     }
 }
 
 /// Slots of a CPU in group netstat.
-pub(super) const NETSTAT_SLOTS: usize = 62;
+pub(crate) const NETSTAT_SLOTS: usize = 62;
 /// Lists that group netstat reads on a CPU, at most.
-pub(super) const MIBS: usize = 12;
+pub(crate) const MIBS: usize = 12;
 /// Numbers of such a list, at most.
-pub(super) const MIB_WORDS: u32 = 160;
+pub(crate) const MIB_WORDS: u32 = 160;
 /// Numbers of all of them.
-pub(super) const MIB_ROOM: u32 = 480;
+pub(crate) const MIB_ROOM: u32 = 480;
 
 /// `struct onlooker_space`.
 #[derive(Debug, Clone, Copy)]
@@ -189,10 +189,10 @@ impl Space {
 
 /// `struct onlooker_mib`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Mib {
-    pub(super) first: u64,
-    pub(super) words: u32,
-    pub(super) at: u32,
+pub(crate) struct Mib {
+    pub(crate) first: u64,
+    pub(crate) words: u32,
+    pub(crate) at: u32,
 }
 
 impl Mib {
@@ -204,14 +204,14 @@ impl Mib {
 }
 
 /// `struct onlooker_netstat_facts`.
-pub(super) struct NetstatFacts {
-    pub(super) space: Space,
-    pub(super) mibs: Vec<Mib>,
-    pub(super) items: [u16; NETSTAT_SLOTS],
+pub(crate) struct NetstatFacts {
+    pub(crate) space: Space,
+    pub(crate) mibs: Vec<Mib>,
+    pub(crate) items: [u16; NETSTAT_SLOTS],
 }
 
 impl NetstatFacts {
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.space.to_bytes();
         for place in 0..MIBS {
             let mib = self.mibs.get(place).copied().unwrap_or(Mib { first: 0, words: 0, at: 0 });
@@ -224,17 +224,17 @@ impl NetstatFacts {
 }
 
 /// Numbers of group sockstat that are kept once.
-pub(super) const SOCKSTAT_WHOLES: usize = 12;
+pub(crate) const SOCKSTAT_WHOLES: usize = 12;
 /// Numbers of group sockstat of a CPU.
-pub(super) const SOCKSTAT_PARTS: usize = 12;
+pub(crate) const SOCKSTAT_PARTS: usize = 12;
 
 /// `struct onlooker_number`.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Number {
-    pub(super) address: u64,
-    pub(super) beside: u64,
-    pub(super) width: u32,
-    pub(super) add: i32,
+pub(crate) struct Number {
+    pub(crate) address: u64,
+    pub(crate) beside: u64,
+    pub(crate) width: u32,
+    pub(crate) add: i32,
 }
 
 impl Number {
@@ -247,14 +247,14 @@ impl Number {
 }
 
 /// `struct onlooker_sockstat_facts`.
-pub(super) struct SockstatFacts {
-    pub(super) space: Space,
-    pub(super) wholes: [Number; SOCKSTAT_WHOLES],
-    pub(super) parts: [Number; SOCKSTAT_PARTS],
+pub(crate) struct SockstatFacts {
+    pub(crate) space: Space,
+    pub(crate) wholes: [Number; SOCKSTAT_WHOLES],
+    pub(crate) parts: [Number; SOCKSTAT_PARTS],
 }
 
 impl SockstatFacts {
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.space.to_bytes();
         for number in self.wholes.iter().chain(&self.parts) {
             bytes.extend(number.to_bytes());
@@ -264,14 +264,14 @@ impl SockstatFacts {
 }
 
 /// CPUs of a table of group disk.
-pub(super) const DISK_CPUS: u32 = 6;
+pub(crate) const DISK_CPUS: u32 = 6;
 /// Bytes of a disk's name in its row.
-pub(super) const DISK_NAME_BYTES: u32 = 32;
+pub(crate) const DISK_NAME_BYTES: u32 = 32;
 /// Bytes of `struct onlooker_disk`.
-pub(super) const DISK_BYTES: usize = 64;
+pub(crate) const DISK_BYTES: usize = 64;
 
 /// `struct onlooker_disks`, as its loader writes it.
-pub(super) fn disks_bytes(list: u64, capacity: u32) -> Vec<u8> {
+pub(crate) fn disks_bytes(list: u64, capacity: u32) -> Vec<u8> {
     let mut bytes = list.to_le_bytes().to_vec();
     bytes.resize(40, 0);
     bytes.extend(capacity.to_le_bytes());
@@ -281,7 +281,7 @@ pub(super) fn disks_bytes(list: u64, capacity: u32) -> Vec<u8> {
 
 /// `struct onlooker_load_facts`, and the elements of a CPU that have one address only: `onlooker_schedstat_cpu`, `onlooker_vmstat_cpu`,
 /// `onlooker_pressure_cpu`.
-pub(super) fn address_bytes(address: u64) -> Vec<u8> {
+pub(crate) fn address_bytes(address: u64) -> Vec<u8> {
     address.to_le_bytes().to_vec()
 }
 

@@ -2,10 +2,10 @@
 //! A group's blocks for a process on the machine itself: the same function as for READs, by a system call. What a responder that is a process serves as computed.
 
 use libbpf_rs::Object;
+use onlooker_responder::error::Result;
 
 use super::InstalledGroup;
 use super::object::{self, Purpose};
-use crate::error::Result;
 
 /// Computes blocks in the calling thread. Cost: three system calls and the collector's own.
 #[derive(Debug)]

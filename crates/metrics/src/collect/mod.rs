@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Collectors: the kernel's own metrics, computed in softirq when a READ asks for them, and their published twins.
 //!
-//! [`install`] finds the kernel's variables ([`crate::discover`]), loads a pair of programs a group (`bpf/collect/`), compares every metric with procfs,
+//! [`install`] finds the kernel's variables ([`crate::discover`]), loads a pair of programs a group ([`crate::groups`]), compares every metric with procfs,
 //! leaves out what does not match, and puts the programs into their slots of a responder. From then on nothing runs until a READ comes. The programs live
 //! in the responder's program arrays: with a pinned responder they go on when the process that installed them is gone.
 //!
@@ -9,179 +9,34 @@
 //!
 //! Who writes what: this crate the addresses in the collectors' maps, once; the programs the scratch and, for twins, the slab's blocks. Invariants: a block
 //! covers at most 8 CPUs (a row of a disk 6, responder and stat 4, netstat 2) or 8 devices and is no sum over CPUs; every metric of a schema was equal to procfs
-//! at installation, or within its bounds where procfs has none ([`HELD_TO_BOUNDS`]).
+//! at installation, or within its bounds where procfs has none ([`crate::groups::is_held_to_bounds`]).
 //! Cost: 0.2-1.2 us a READ (docs/kernel-metrics.md); installing 0.3-0.5 s.
 
 mod check;
-mod cpu;
-mod devices;
-mod disk;
 pub(crate) mod intf;
-mod load;
 mod local;
-mod memory;
-mod netstat;
-mod network;
 pub(crate) mod object;
-mod percpu;
-mod pressure;
+pub(crate) mod percpu;
 pub(crate) mod procfs;
 mod publish;
-mod responder;
-mod schedstat;
-mod sockstat;
-mod softnet;
-mod stat;
-mod totals;
-mod vmstat;
 
 use std::os::fd::AsFd as _;
 
 use libbpf_rs::Object;
 use onlooker_region::Schema;
+use onlooker_responder::error::{Error, Result};
+use onlooker_responder::program::info_of;
+use onlooker_responder::{Home, ProgramInfo, Responder};
 
 use crate::discover::{Discovery, Finding};
-use crate::error::{Error, Result};
-use crate::home::Home;
+use crate::groups::network::devices;
+use crate::groups::{Group, Preparing};
 use crate::measure;
-use crate::program::{ProgramInfo, info_of};
-use crate::responder::Responder;
 
 pub use check::{Check, Verdict};
-pub use devices::{DeviceKey, DeviceRows};
 pub use local::Local;
 use object::{Image, Prepared, Purpose};
 pub use publish::{Publication, Published, Twin, stop_publishing};
-
-/// Metrics that procfs has not: all that a check can say of them is that they are within their bounds ([`Verdict::Bounds`]).
-pub const HELD_TO_BOUNDS: [&str; 2] = [stat::PENDING, pressure::IN_PROGRESS];
-
-/// A group of metrics: one region.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Group {
-    /// Times, run queue and context switches of each CPU.
-    Cpu,
-    /// Load averages.
-    Load,
-    /// Memory of the whole machine.
-    Memory,
-    /// Network devices of the loader's namespace.
-    Network,
-    /// The responder's own counters.
-    Responder,
-    /// Counters of the network protocols of the loader's namespace.
-    Netstat,
-    /// Backlogs of received packets of each CPU.
-    Softnet,
-    /// Sockets of the loader's namespace.
-    Sockstat,
-    /// Interrupts, softirqs, forks.
-    Stat,
-    /// Times that tasks ran and waited on each CPU.
-    Schedstat,
-    /// Stalls for want of CPU, memory and I/O.
-    Pressure,
-    /// Events of the memory.
-    Vmstat,
-    /// Disks.
-    Disk,
-}
-
-impl Group {
-    /// All there are.
-    pub const ALL: [Self; 13] = [
-        Self::Cpu,
-        Self::Load,
-        Self::Memory,
-        Self::Network,
-        Self::Responder,
-        Self::Netstat,
-        Self::Softnet,
-        Self::Sockstat,
-        Self::Stat,
-        Self::Schedstat,
-        Self::Pressure,
-        Self::Vmstat,
-        Self::Disk,
-    ];
-
-    /// As configurations name it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Load => "load",
-            Self::Memory => "memory",
-            Self::Network => "network",
-            Self::Responder => "responder",
-            Self::Netstat => "netstat",
-            Self::Softnet => "softnet",
-            Self::Sockstat => "sockstat",
-            Self::Stat => "stat",
-            Self::Schedstat => "schedstat",
-            Self::Pressure => "pressure",
-            Self::Vmstat => "vmstat",
-            Self::Disk => "disk",
-        }
-    }
-
-    /// The region's name.
-    #[must_use]
-    pub const fn region(self) -> &'static str {
-        match self {
-            Self::Cpu => "node_cpu",
-            Self::Load => "node_load",
-            Self::Memory => "node_memory",
-            Self::Network => "node_network",
-            Self::Responder => "onlooker_responder",
-            Self::Netstat => "node_netstat",
-            Self::Softnet => "node_softnet",
-            Self::Sockstat => "node_sockstat",
-            Self::Stat => "node_stat",
-            Self::Schedstat => "node_schedstat",
-            Self::Pressure => "node_pressure",
-            Self::Vmstat => "node_vmstat",
-            Self::Disk => "node_disk",
-        }
-    }
-
-    /// Why the running kernel keeps nothing of the group, where it is built or started without it. Then [`install`] refuses the group with this reason.
-    #[must_use]
-    pub fn absence(self) -> Option<String> {
-        match self {
-            Self::Schedstat => schedstat::absence(),
-            Self::Pressure => pressure::absence(),
-            Self::Disk => disk::absence(),
-            _ => None,
-        }
-    }
-
-    /// The collector's slot in the responder.
-    #[must_use]
-    pub const fn slot(self) -> u32 {
-        match self {
-            Self::Cpu => 1,
-            Self::Load => 2,
-            Self::Memory => 3,
-            Self::Network => 4,
-            Self::Responder => 5,
-            Self::Netstat => 16,
-            Self::Softnet => 17,
-            Self::Sockstat => 18,
-            Self::Stat => 8,
-            Self::Schedstat => 9,
-            Self::Pressure => 10,
-            Self::Vmstat => 11,
-            Self::Disk => 19,
-        }
-    }
-}
-
-impl std::fmt::Display for Group {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// What to install.
 #[derive(Debug, Clone)]
@@ -196,7 +51,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { groups: Group::ALL.to_vec(), devices: 0, data_symbols: true }
+        Self { groups: Group::computed().collect(), devices: 0, data_symbols: true }
     }
 }
 
@@ -207,7 +62,7 @@ pub struct InstalledGroup {
     pub group: Group,
     /// The region's name.
     pub name: &'static str,
-    /// The collector's slot, for [`crate::Kind::Computed`].
+    /// The collector's slot, for [`Kind::Computed`](onlooker_responder::Kind::Computed).
     pub slot: u32,
     /// Blocks of the region.
     pub blocks: u32,
@@ -216,7 +71,7 @@ pub struct InstalledGroup {
     /// Every metric, those that were left out too.
     pub checks: Vec<Check>,
     /// Groups network and disk: devices that are there and have no row at installation, since their drivers count in ways of their own: procfs has to be
-    /// sampled for them. [`DeviceRows`] says it of now, for network.
+    /// sampled for them. [`DeviceRows`](crate::groups::network::DeviceRows) says it of now, for network.
     pub uncovered: Vec<String>,
     /// The programs for tc and XDP, as the kernel has them.
     pub programs: Vec<ProgramInfo>,
@@ -225,7 +80,8 @@ pub struct InstalledGroup {
 }
 
 impl InstalledGroup {
-    /// Group network: lets other processes ask which devices have a row now ([`DeviceRows`]), until the home is purged. Nothing for other groups.
+    /// Group network: lets other processes ask which devices have a row now
+    /// ([`DeviceRows`](crate::groups::network::DeviceRows)), until the home is purged. Nothing for other groups.
     ///
     /// # Errors
     /// [`Error::System`] from pinning.
@@ -296,8 +152,8 @@ pub fn install_as_if(responder: &Responder, options: &Options, cpus: u32) -> Res
 
 /// Takes the collectors of these groups out of a responder again; those that are not installed are passed over.
 pub fn remove(responder: &Responder, groups: &[Group]) {
-    for group in groups {
-        let _ = responder.remove_collector(group.slot());
+    for slot in groups.iter().filter_map(|group| group.slot()) {
+        let _ = responder.remove_collector(slot);
     }
 }
 
@@ -310,7 +166,8 @@ pub fn survey(options: &Options) -> Result<Survey> {
     let mut groups = Vec::new();
     for &group in &options.groups {
         let mut cost_ns = None;
-        let result = prepare(None, &mut discovery, options, group).and_then(|prepared| {
+        let mut with = Preparing { responder: None, discovery: &mut discovery, devices: options.devices };
+        let result = group.prepare(&mut with).and_then(|prepared| {
             let object = prepared.image.load(Purpose::Measure).map_err(|error| error.to_string())?;
             let checks = check::check(&prepared, &|block| object::compute(&object, block))?;
             uncovered(&mut discovery, group, &prepared, &object)?;
@@ -323,32 +180,6 @@ pub fn survey(options: &Options) -> Result<Survey> {
     Ok(Survey { groups, findings: discovery.into_findings() })
 }
 
-fn prepare(
-    responder: Option<&Responder>,
-    discovery: &mut Discovery,
-    options: &Options,
-    group: Group,
-) -> std::result::Result<Prepared, String> {
-    if let Some(reason) = group.absence() {
-        return Err(reason);
-    }
-    match group {
-        Group::Cpu => cpu::prepare(discovery),
-        Group::Load => load::prepare(discovery),
-        Group::Memory => memory::prepare(discovery),
-        Group::Network => network::prepare(discovery, options.devices),
-        Group::Responder => responder::prepare(responder),
-        Group::Netstat => netstat::prepare(discovery),
-        Group::Softnet => softnet::prepare(discovery),
-        Group::Sockstat => sockstat::prepare(discovery),
-        Group::Stat => stat::prepare(discovery),
-        Group::Schedstat => schedstat::prepare(discovery),
-        Group::Pressure => pressure::prepare(discovery),
-        Group::Vmstat => vmstat::prepare(discovery),
-        Group::Disk => disk::prepare(discovery),
-    }
-}
-
 /// Devices without a row, noted.
 fn uncovered(
     discovery: &mut Discovery,
@@ -356,15 +187,12 @@ fn uncovered(
     prepared: &Prepared,
     object: &Object,
 ) -> std::result::Result<Vec<String>, String> {
-    let present = match group {
-        Group::Network => procfs::device_names().map_err(|error| format!("/proc/thread-self/net/dev: {error}"))?,
-        Group::Disk => procfs::disk_names().map_err(|error| format!("/proc/diskstats: {error}"))?,
-        _ => return Ok(Vec::new()),
-    };
+    let Some(rows) = group.rows() else { return Ok(Vec::new()) };
+    let present = (rows.present)()?;
     let devices = check::devices_without_row(prepared, present, &|block| object::compute(object, block))?;
     if !devices.is_empty() {
         let reason = format!("{}: they count in ways of their own; sample procfs for them", devices.join(", "));
-        discovery.note(if group == Group::Disk { "disks without a row" } else { "devices without a row" }, Err(reason));
+        discovery.note(rows.note, Err(reason));
     }
     Ok(devices)
 }
@@ -375,7 +203,8 @@ fn install_group(
     options: &Options,
     group: Group,
 ) -> std::result::Result<InstalledGroup, String> {
-    let prepared = prepare(Some(responder), discovery, options, group)?;
+    let mut with = Preparing { responder: Some(responder), discovery, devices: options.devices };
+    let prepared = group.prepare(&mut with)?;
     let text = |error: Error| error.to_string();
     let object = prepared.image.load(Purpose::Serve(responder)).map_err(text)?;
     let (checks, uncovered, schema) = if discovery.is_real() {
@@ -406,12 +235,13 @@ fn install_group(
     let (tc, xdp) = (program("collect_tc")?, program("collect_xdp")?);
     let programs = [&tc, &xdp].map(|program| info_of(program.as_fd()));
     let programs = programs.into_iter().collect::<Result<Vec<_>>>().map_err(text)?;
-    let devices = (group == Group::Network).then(|| devices::Handles::of(&object)).transpose().map_err(text)?;
-    responder.install_collector(group.slot(), tc, xdp).map_err(text)?;
+    let devices = (group == Group::NETWORK).then(|| devices::Handles::of(&object)).transpose().map_err(text)?;
+    let slot = group.slot().ok_or_else(|| format!("group {group} has no slot"))?;
+    responder.install_collector(slot, tc, xdp).map_err(text)?;
     Ok(InstalledGroup {
         group,
         name: group.region(),
-        slot: group.slot(),
+        slot,
         blocks: schema.blocks(),
         schema,
         checks,

@@ -6,13 +6,12 @@ use std::sync::OnceLock;
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput};
 use onlooker_region::Schema;
+use onlooker_responder::error::{CHECK_KERNEL_LOG, Error, Result, absent, bpf};
+use onlooker_responder::intf::{BLOCK_AT, OFFSET_AT};
+use onlooker_responder::log::with_log;
+use onlooker_responder::{Responder, Slab, crc_tables};
 
 use super::procfs::Reading;
-use crate::error::{CHECK_KERNEL_LOG, Error, Result, absent, bpf};
-use crate::intf::{BLOCK_AT, OFFSET_AT};
-use crate::responder::{Responder, with_log};
-use crate::slab::Slab;
-use crate::tables::crc_tables;
 
 /// What an object is loaded for: which of its programs, with whose maps.
 #[derive(Clone, Copy)]
@@ -64,14 +63,14 @@ impl Content {
     }
 
     /// A map that is filled by the programs.
-    pub(super) fn empty(map: &'static str, capacity: u32) -> Self {
+    pub(crate) fn empty(map: &'static str, capacity: u32) -> Self {
         Self { map, capacity, elements: Vec::new() }
     }
 }
 
 /// An object and all that its loader writes: enough to load it again.
 pub(crate) struct Image {
-    /// Compiled from `bpf/collect/<group>.bpf.c`.
+    /// Compiled from `src/groups/<group>/<group>.bpf.c`.
     pub(crate) object: &'static [u8],
     /// All that the loader writes.
     pub(crate) contents: Vec<Content>,
@@ -87,12 +86,12 @@ impl std::fmt::Debug for Image {
 }
 
 /// A group made ready to be loaded.
-pub(super) struct Prepared {
-    pub(super) image: Image,
+pub(crate) struct Prepared {
+    pub(crate) image: Image,
     /// With all metrics.
-    pub(super) schema: Schema,
+    pub(crate) schema: Schema,
     /// What procfs says now.
-    pub(super) procfs: Box<dyn Fn() -> std::io::Result<Reading>>,
+    pub(crate) procfs: Box<dyn Fn() -> std::io::Result<Reading>>,
 }
 
 /// What the published twins of all groups use alike: 20 KiB of tables and a scratch. With tables and scratches of
@@ -119,7 +118,7 @@ impl Image {
         if let (Purpose::Publish(..), None) = (purpose, SHARED.get()) {
             let tables = object.maps().find(|map| is_tables(&map.name().to_string_lossy()));
             let tables = tables.ok_or_else(|| absent("map .rodata")).and_then(|map| MapHandle::try_from(&map));
-            let tables = tables.map_err(bpf("opening", ".rodata", "build it from bpf/collect"))?;
+            let tables = tables.map_err(bpf("opening", ".rodata", "build it with this crate's build.rs"))?;
             let _ = SHARED.set(Shared { tables, scratch: map_of(&object, "publish_scratch")? });
         }
         for content in &self.contents {
@@ -170,7 +169,7 @@ impl Image {
 /// A map of a loaded object.
 pub(crate) fn map_of(object: &Object, name: &str) -> Result<MapHandle> {
     let found = object.maps().find(|map| map.name() == name).ok_or_else(|| absent(name));
-    found.and_then(|map| MapHandle::try_from(&map)).map_err(bpf("opening", name, "build it from bpf/collect"))
+    found.and_then(|map| MapHandle::try_from(&map)).map_err(bpf("opening", name, "build it with this crate's build.rs"))
 }
 
 enum Failure {
@@ -205,7 +204,7 @@ pub(crate) fn compute(object: &Object, block: u32) -> Result<Option<Vec<u64>>> {
 }
 
 /// Runs a program of type `syscall` once; gives its verdict.
-pub(super) fn run(object: &Object, name: &str) -> Result<u32> {
+pub(crate) fn run(object: &Object, name: &str) -> Result<u32> {
     let program = object.progs_mut().find(|program| program.name() == name).ok_or_else(|| absent(name));
     let output = program.and_then(|program| program.test_run(ProgramInput::default()));
     output.map(|output| output.return_value).map_err(bpf("BPF_PROG_TEST_RUN", name, CHECK_KERNEL_LOG))

@@ -3,36 +3,46 @@
 
 use onlooker_region::schema::{Array, Field};
 
-use super::cpu::MAX_CPUS;
-use super::intf::PAIR_SLOTS;
 use crate::discover::{CpuPlace, Discovery};
+use super::intf::{CPU_SLOTS, PAIR_SLOTS};
+
+/// CPUs that are covered. Beyond, the label values of a schema's arrays would not fit into MAX_SCHEMA_BYTES.
+pub(crate) const MAX_CPUS: u32 = 512;
 
 /// The CPUs that are covered, by number.
 ///
 /// # Errors
 /// Why they are not known.
-pub(super) fn cpus(discovery: &mut Discovery) -> Result<Vec<CpuPlace>, String> {
+pub(crate) fn cpus(discovery: &mut Discovery) -> Result<Vec<CpuPlace>, String> {
     let present = discovery.cpu_count()?;
     discovery.note_limit("CPUs", present, MAX_CPUS);
     discovery.cpus(present.min(MAX_CPUS))
 }
 
+/// Two arrays, even CPUs and odd ones: `bpf/intf.h` says why.
+pub(crate) fn push_for_all(fields: &mut Vec<Field>, field: Field, cpus: u32) {
+    for odd in 0..2.min(cpus) {
+        let values: Vec<String> = (odd..cpus).step_by(2).map(|cpu| cpu.to_string()).collect();
+        let count = u32::try_from(values.len()).unwrap_or(u32::MAX);
+        let array = Array { label: "cpu".into(), count, stride: PAIR_SLOTS, values: Some(values) };
+        fields.push(Field { slot: field.slot + odd * CPU_SLOTS, array: Some(array), ..field.clone() });
+    }
+}
+
 /// A value of each CPU, four CPUs a block.
-pub(super) fn four_a_block(field: Field, cpus: u32) -> Field {
+pub(crate) fn four_a_block(field: Field, cpus: u32) -> Field {
     let array = Array { label: "cpu".into(), count: cpus, stride: PAIR_SLOTS, values: None };
     Field { array: Some(array), ..field }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use onlooker_region::Schema;
-
-    use super::super::intf::CPU_SLOTS;
 
     use super::*;
 
     /// Every CPU of every field stands in its block of `per_block` CPUs, `slot_of(place)` slots behind that of the block's first.
-    pub(in super::super) fn stands_where_the_program_puts_it(
+    pub(crate) fn stands_where_the_program_puts_it(
         schema: &Schema,
         group: usize,
         per_block: u32,
@@ -52,12 +62,12 @@ pub(super) mod tests {
     }
 
     /// Of a place among eight.
-    pub(in super::super) fn of_eight(place: u32) -> u32 {
+    pub(crate) fn of_eight(place: u32) -> u32 {
         place / 2 * PAIR_SLOTS + place % 2 * CPU_SLOTS
     }
 
     /// Of a place among four.
-    pub(in super::super) fn of_four(place: u32) -> u32 {
+    pub(crate) fn of_four(place: u32) -> u32 {
         place * PAIR_SLOTS
     }
 }

@@ -8,32 +8,32 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::OnceLock;
 
 /// Values by series, and how far from the true value each may be.
-pub(super) type Reading = HashMap<String, Procfs>;
+pub(crate) type Reading = HashMap<String, Procfs>;
 
 /// A value of procfs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Procfs {
+pub(crate) struct Procfs {
     /// As exported; not a number where procfs has none.
-    pub(super) value: f64,
+    pub(crate) value: f64,
     /// What rounding may have taken off or added; where procfs has none, the most that the value can be.
-    pub(super) rounding: f64,
+    pub(crate) rounding: f64,
 }
 
 impl Procfs {
     /// A number that procfs prints as it is.
     #[allow(clippy::cast_precision_loss, reason = "as exported")]
-    pub(super) fn exact(value: u64) -> Self {
+    pub(crate) fn exact(value: u64) -> Self {
         Self { value: value as f64, rounding: 0.0 }
     }
 
     /// procfs has no such value: all that can be said is that it is 0 to `most`.
-    pub(super) fn none(most: f64) -> Self {
+    pub(crate) fn none(most: f64) -> Self {
         Self { value: f64::NAN, rounding: most }
     }
 }
 
 /// A series by name and labels, in one form for kernel and procfs.
-pub(super) fn series<'a>(name: &str, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+pub(crate) fn series<'a>(name: &str, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let labels: BTreeMap<&str, &str> = labels.into_iter().collect();
     let labels: Vec<String> = labels.into_iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
     format!("{name}{{{}}}", labels.join(","))
@@ -54,7 +54,7 @@ const STAT_MODES: [(&str, &str); 10] = [
 ];
 
 /// /proc/stat. Run queues and context switches are there as sums: series without a label `cpu`.
-pub(super) fn cpu() -> io::Result<Reading> {
+pub(crate) fn cpu() -> io::Result<Reading> {
     let text = fs::read_to_string("/proc/stat")?;
     let hertz = f64::from(u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100));
     let mut reading = Reading::new();
@@ -84,7 +84,7 @@ pub(super) fn cpu() -> io::Result<Reading> {
 }
 
 /// The three averages of /proc/loadavg.
-pub(super) fn loads() -> io::Result<[f64; 3]> {
+pub(crate) fn loads() -> io::Result<[f64; 3]> {
     let text = fs::read_to_string("/proc/loadavg")?;
     let mut words = text.split_ascii_whitespace().map_while(|word| word.parse::<f64>().ok());
     let mut next = || words.next().ok_or(io::ErrorKind::InvalidData);
@@ -92,7 +92,7 @@ pub(super) fn loads() -> io::Result<[f64; 3]> {
 }
 
 /// /proc/loadavg.
-pub(super) fn load() -> io::Result<Reading> {
+pub(crate) fn load() -> io::Result<Reading> {
     let names = ["node_load1", "node_load5", "node_load15"];
     let series =
         names.into_iter().zip(loads()?).map(|(name, value)| (series(name, []), Procfs { value, rounding: 0.01 }));
@@ -100,14 +100,14 @@ pub(super) fn load() -> io::Result<Reading> {
 }
 
 /// Threads: behind the slash of /proc/loadavg.
-pub(super) fn threads() -> io::Result<u64> {
+pub(crate) fn threads() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/loadavg")?;
     let word = text.split_ascii_whitespace().nth(3).and_then(|word| word.split_once('/')?.1.parse().ok());
     word.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// Open files and the most that there can be: /proc/sys/fs/file-nr. It is kept open, since it counts itself, and between two looks the kernel is to have as many.
-pub(super) fn files() -> io::Result<(u64, u64)> {
+pub(crate) fn files() -> io::Result<(u64, u64)> {
     static FILE: OnceLock<File> = OnceLock::new();
     let path = "/proc/sys/fs/file-nr";
     let file = match FILE.get() {
@@ -126,13 +126,13 @@ pub(super) fn files() -> io::Result<(u64, u64)> {
 }
 
 /// Processes that /proc shows: all there are, in the first pid namespace and without hidepid.
-pub(super) fn processes() -> io::Result<u64> {
+pub(crate) fn processes() -> io::Result<u64> {
     let is_process = |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit);
     Ok(fs::read_dir("/proc")?.flatten().filter(is_process).count() as u64)
 }
 
 /// Lines of a name and a number.
-pub(super) fn numbers(path: &str) -> io::Result<HashMap<String, u64>> {
+pub(crate) fn numbers(path: &str) -> io::Result<HashMap<String, u64>> {
     let text = fs::read_to_string(path)?;
     let lines = text.lines().filter_map(|line| {
         let (name, rest) = line.split_once(|separator: char| separator == ':' || separator.is_ascii_whitespace())?;
@@ -143,13 +143,13 @@ pub(super) fn numbers(path: &str) -> io::Result<HashMap<String, u64>> {
 }
 
 /// /proc/meminfo, and the sum of its file pages.
-pub(super) fn memory() -> io::Result<Reading> {
+pub(crate) fn memory() -> io::Result<Reading> {
     let numbers = numbers("/proc/meminfo")?;
     let kib = |name: &str| numbers.get(name).copied().unwrap_or(0);
     let files = kib("Cached") + kib("Buffers") + kib("SwapCached");
     #[allow(clippy::cast_precision_loss, reason = "as exported")]
     let value = |kib: u64| Procfs { value: (kib * 1024) as f64, rounding: 0.0 };
-    let mut reading = Reading::from([(series(super::memory::FILE_PAGES, []), value(files))]);
+    let mut reading = Reading::from([(series(crate::groups::memory::computed::FILE_PAGES, []), value(files))]);
     for (name, kib) in &numbers {
         let name = name.replace('(', "_").replace(')', "");
         reading.insert(series(&format!("node_memory_{name}_bytes"), []), value(*kib));
@@ -164,7 +164,7 @@ pub(super) fn memory() -> io::Result<Reading> {
 }
 
 /// What MemFree has beyond vm_zone_stat, found while nothing moves.
-pub(super) fn deferred_pages(page_bytes: u32) -> io::Result<i64> {
+pub(crate) fn deferred_pages(page_bytes: u32) -> io::Result<i64> {
     let free = || Ok::<_, io::Error>(numbers("/proc/vmstat")?.get("nr_free_pages").copied().unwrap_or(0));
     let mut deferred = 0;
     for _ in 0..100 {
@@ -180,17 +180,17 @@ pub(super) fn deferred_pages(page_bytes: u32) -> io::Result<i64> {
 
 /// What MemAvailable leaves out: constants of the kernel until a sysctl or memory hotplug changes them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Zones {
+pub(crate) struct Zones {
     /// As calculate_totalreserve_pages of mm/page_alloc.c.
-    pub(super) total_reserve_pages: u64,
+    pub(crate) total_reserve_pages: u64,
     /// Sum of the zones' low watermarks, without boosts.
-    pub(super) watermark_low_pages: u64,
+    pub(crate) watermark_low_pages: u64,
     /// What all watermarks of the zones are higher by at present (boost_watermark of mm/page_alloc.c), until kswapd has freed as much.
-    pub(super) boost_pages: u64,
+    pub(crate) boost_pages: u64,
 }
 
 /// /proc/zoneinfo.
-pub(super) fn zones() -> io::Result<Zones> {
+pub(crate) fn zones() -> io::Result<Zones> {
     Ok(zones_of(&fs::read_to_string("/proc/zoneinfo")?))
 }
 
@@ -236,12 +236,12 @@ fn devices() -> io::Result<Vec<(String, Vec<u64>)>> {
 }
 
 /// Devices of the calling thread's network namespace.
-pub(super) fn device_names() -> io::Result<Vec<String>> {
+pub(crate) fn device_names() -> io::Result<Vec<String>> {
     Ok(devices()?.into_iter().map(|(name, _)| name).collect())
 }
 
 /// /proc/net/dev, which has sums over CPUs.
-pub(super) fn network() -> io::Result<Reading> {
+pub(crate) fn network() -> io::Result<Reading> {
     let mut reading = Reading::new();
     for (device, numbers) in devices()? {
         for (metric, column) in DEVICE_COLUMNS {
@@ -254,7 +254,7 @@ pub(super) fn network() -> io::Result<Reading> {
 }
 
 /// /proc/net/snmp, netstat and snmp6 of the calling thread's namespace, as node_netstat_*.
-pub(super) fn netstat() -> io::Result<Reading> {
+pub(crate) fn netstat() -> io::Result<Reading> {
     let mut reading = Reading::new();
     let mut add = |name: String, value: &str| {
         if let Ok(value) = value.parse() {
@@ -288,14 +288,14 @@ pub(super) fn netstat() -> io::Result<Reading> {
 }
 
 /// /proc/net/softnet_stat: hexadecimal columns, a line a CPU that is online, whose number is the 13th column.
-pub(super) fn softnet() -> io::Result<Reading> {
+pub(crate) fn softnet() -> io::Result<Reading> {
     let text = fs::read_to_string("/proc/net/softnet_stat")?;
     let mut reading = Reading::new();
     for (line, at) in text.lines().zip(0u32..) {
         let columns: Vec<u32> =
             line.split_ascii_whitespace().map_while(|word| u32::from_str_radix(word, 16).ok()).collect();
         let cpu = columns.get(12).copied().unwrap_or(at).to_string();
-        for (metric, _, column, _) in super::softnet::METRICS {
+        for (metric, _, column, _) in crate::groups::softnet::computed::METRICS {
             if let Some(value) = columns.get(column) {
                 let value = Procfs { value: f64::from(*value), rounding: 0.0 };
                 reading.insert(series(metric, [("cpu", cpu.as_str())]), value);
@@ -306,7 +306,7 @@ pub(super) fn softnet() -> io::Result<Reading> {
 }
 
 /// /proc/net/sockstat and sockstat6 of the calling thread's namespace, as node_sockstat_*.
-pub(super) fn sockstat() -> io::Result<Reading> {
+pub(crate) fn sockstat() -> io::Result<Reading> {
     let mut text = fs::read_to_string("/proc/thread-self/net/sockstat")?;
     // Not there without IPv6.
     text.push_str(&fs::read_to_string("/proc/thread-self/net/sockstat6").unwrap_or_default());
@@ -359,13 +359,13 @@ fn diskstats() -> io::Result<Vec<(String, Vec<u64>)>> {
 }
 
 /// Disks that node_exporter shows.
-pub(super) fn disk_names() -> io::Result<Vec<String>> {
+pub(crate) fn disk_names() -> io::Result<Vec<String>> {
     Ok(diskstats()?.into_iter().map(|(name, _)| name).collect())
 }
 
 /// /proc/diskstats, which has sums over CPUs, and times in whole ms.
-pub(super) fn disks() -> io::Result<Reading> {
-    use super::disk::{METRICS, Unit};
+pub(crate) fn disks() -> io::Result<Reading> {
+    use crate::groups::disk::computed::{METRICS, Unit};
     let mut reading = Reading::new();
     for (device, numbers) in diskstats()? {
         for (metric, unit, column, _) in METRICS {

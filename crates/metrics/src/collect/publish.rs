@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Published twins: a timer of the kernel writes a group's blocks into a slab, at most eight each time it fires, by the same function that computes them for
-//! READs. Timers fire at multiples of their interval, so that twins of one interval share an interrupt. The timer is part of a map: it ends when nobody holds that map any more, which is why a home pins it, and why [`crate::Home::purge`] ends it.
+//! READs. Timers fire at multiples of their interval, so that twins of one interval share an interrupt. The timer is part of a map: it ends when nobody holds that map any more, which is why a home pins it, and why [`Home::purge`] ends it.
 //!
 //! Past the responder's lease ([`Responder::set_lease`]) a twin writes nothing; its timer fires once a second at most, and it goes on when the lease is renewed.
 
@@ -12,15 +12,14 @@ use std::time::Duration;
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, ProgramHandle};
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Kind};
+use onlooker_responder::error::{CHECK_KERNEL_LOG, Error, Result, absent, bpf, system};
+use onlooker_responder::home::{open_map, pin};
+use onlooker_responder::{Home, Responder, Slab, sys};
 
+use crate::groups::Group;
+use super::InstalledGroup;
 use super::intf::{PublicationFacts, TIMER_BYTES, TURN_BLOCKS};
 use super::object::{self, Purpose};
-use super::{Group, InstalledGroup};
-use crate::error::{CHECK_KERNEL_LOG, Error, Result, absent, bpf, system};
-use crate::home::{Home, open_map, pin};
-use crate::responder::Responder;
-use crate::slab::Slab;
-use crate::sys;
 
 /// Shortest time between two blocks of a twin: a block takes up to 5 us, and a twin is to cost no more than a twentieth of a processor.
 const SHORTEST_STEP: Duration = Duration::from_micros(100);

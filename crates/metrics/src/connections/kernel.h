@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The kernel's structures of TCP sockets, as far as they are read here; only names count (CO-RE), see bpf/collect/kernel.h. */
+/* The kernel's structures of TCP sockets, as far as they are read here; only names count (CO-RE), see bpf/kernel.h. */
 #ifndef ONLOOKER_CONNECTIONS_KERNEL_H
 #define ONLOOKER_CONNECTIONS_KERNEL_H
 

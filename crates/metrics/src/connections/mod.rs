@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TCP sockets, a record each, as the kernel walks them: no netlink, no procfs, no capability for who reads them.
 //!
-//! The loader ([`install`]) pins under `<home>/connections/` the link of an iterator program (`bpf/connections`): whoever opens that file and reads it runs the
+//! The loader ([`install`]) pins under `<home>/connections/` the link of an iterator program (`connections.bpf.c`): whoever opens that file and reads it runs the
 //! program over the sockets of its own network namespace and gets [`Record`]s. Where it is asked for, a tracepoint leaves the last record of each connection
 //! that ends in a queue, so that connections shorter than the pause between two runs are not missed: it costs every connection some 0.5 us, in the context of
 //! whoever ends it. Each run walks the kernel's whole hash table, 0.6 us a socket (docs/tables.md).
@@ -13,16 +13,19 @@ use std::io::Read as _;
 use std::path::PathBuf;
 
 use libbpf_rs::{MapCore as _, MapFlags, Object, ObjectBuilder};
+use onlooker_responder::error::{CHECK_KERNEL_LOG, Error, Result, bpf, system};
+use onlooker_responder::home::{BPFFS_ADVICE, open_map, pin};
+use onlooker_responder::log::with_log;
+use onlooker_responder::{Home, sys};
 
-use crate::error::{CHECK_KERNEL_LOG, Error, Result, bpf, system};
-use crate::home::{BPFFS_ADVICE, Home, open_map, pin};
-use crate::responder::with_log;
-use crate::sys;
-use crate::tracing::{attach, map_of, remove_pins};
+use crate::collect::object::map_of;
+use crate::tracing::{attach, remove_pins};
 
 pub use record::{ESTABLISHED, LISTEN, NEW_SYN_RECEIVED, RECORD_BYTES, Record, TIME_WAIT};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/connections.bpf.o"));
+/// Of the home.
+const DIRECTORY: &str = "connections";
 const ITERATOR: &str = "dump_connections";
 const TRACEPOINT: &str = "connection_ended";
 const QUEUE: &str = "ended";
@@ -41,7 +44,7 @@ const MOST_ENDED: usize = 8192;
 pub fn install(home: &Home, with_ended: bool) -> Result<()> {
     remove(home)?;
     let object = load(with_ended)?;
-    let directory = home.connections();
+    let directory = home.path().join(DIRECTORY);
     fs::create_dir_all(&directory).map_err(system("creating", directory.display().to_string(), BPFFS_ADVICE))?;
     if with_ended {
         let (queue, facts) = (map_of(&object, QUEUE)?, map_of(&object, FACTS)?);
@@ -60,7 +63,7 @@ pub fn install(home: &Home, with_ended: bool) -> Result<()> {
 /// # Errors
 /// [`Error::System`].
 pub fn remove(home: &Home) -> Result<()> {
-    remove_pins(&home.connections(), &[ITERATOR, TRACEPOINT, QUEUE, FACTS])
+    remove_pins(&home.path().join(DIRECTORY), &[ITERATOR, TRACEPOINT, QUEUE, FACTS])
 }
 
 fn load(with_ended: bool) -> Result<Object> {
@@ -108,7 +111,7 @@ impl Connections {
     /// For what is, or will be, pinned in a home.
     #[must_use]
     pub fn new(home: &Home) -> Self {
-        let directory = home.connections();
+        let directory = home.path().join(DIRECTORY);
         let iterator = directory.join(ITERATOR);
         Self { iterator, directory, buffer: vec![0; READ_BYTES].into() }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A TCP socket as the kernel's side tells it: `struct onlooker_tcp_record` of `bpf/connections/intf.h`, which asserts the same size.
+//! A TCP socket as the kernel's side tells it: `struct onlooker_tcp_record` of `intf.h`, which asserts the same size.
 
 use std::net::Ipv6Addr;
 

@@ -19,8 +19,7 @@ use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
 use libbpf_rs::btf::Btf;
-
-use crate::error::Result;
+use onlooker_responder::error::Result;
 
 pub(crate) use operands::Read;
 pub(crate) use percpu::CpuPlace;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kernel memory through `bpf/collect/discover.bpf.c`: one run of a program a question, a map for question and answer.
+//! Kernel memory through `discover.bpf.c`: one run of a program a question, a map for question and answer.
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput};
-
-use crate::error::{CHECK_KERNEL_LOG, Error, Result, absent, bpf};
-use crate::responder::with_log;
+use onlooker_responder::error::{CHECK_KERNEL_LOG, Error, Result, absent, bpf};
+use onlooker_responder::log::with_log;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/discover.bpf.o"));
 /// Most bytes of one read: COLLECT_READ_BYTES.
@@ -148,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_exchange_is_as_in_the_header() {
-        let header = include_str!("../../bpf/collect/intf.h");
+        let header = include_str!("../../bpf/intf.h");
         for (field, at) in [
             ("address", ADDRESS),
             ("bytes", BYTES),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The kernel's tasks, as far as they are read here; only names count (CO-RE), see bpf/collect/kernel.h. */
+/* The kernel's tasks, as far as they are read here; only names count (CO-RE), see bpf/kernel.h. */
 #ifndef ONLOOKER_SCHEDULER_KERNEL_H
 #define ONLOOKER_SCHEDULER_KERNEL_H
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long tasks wait for a CPU: histograms of each CPU, counted at every wake-up and every switch (`bpf/scheduler`). Only where it is asked for, since the watched
+//! How long tasks wait for a CPU: histograms of each CPU, counted at every wake-up and every switch (`latency.bpf.c`). Only where it is asked for, since the watched
 //! programs pay for it (docs/kernel-metrics.md, "How long tasks wait"; `make bench-scheduler-latency`).
 //!
 //! The loader ([`install`]) attaches three programs to the scheduler's tracepoints and pins the links under `<home>/scheduler/`, so that they go on without any process until they
 //! are removed. They count nothing until they are told where ([`Latency::start`]), which another process may do: the one that gives out the slab's ranges; and nothing
-//! past the lease of the home's responder ([`crate::Responder::set_lease`]), until it is renewed. A responder that was never given one sets no end.
+//! past the lease of the home's responder ([`onlooker_responder::Responder::set_lease`]), until it is renewed. A responder that was never given one sets no end.
 //!
 //! Who writes what: the programs the blocks' slots, each CPU its own two blocks; whoever starts them the identities, before. Readers need nothing but the slab.
 
@@ -18,14 +18,14 @@ use onlooker_region::block::Identity;
 use onlooker_region::histogram::Shape;
 use onlooker_region::limits::{BLOCK_WORDS, PLAIN_SLOTS};
 use onlooker_region::schema::{Array, Field, Group, Kind, Metric, Type};
+use onlooker_responder::error::{CHECK_KERNEL_LOG, Error, Result, bpf, system};
+use onlooker_responder::home::{BPFFS_ADVICE, open_map, pin};
+use onlooker_responder::log::with_log;
+use onlooker_responder::{Home, Slab, sys};
 
+use crate::collect::object::map_of;
 use crate::collect::procfs;
-use crate::error::{CHECK_KERNEL_LOG, Error, Result, bpf, system};
-use crate::home::{BPFFS_ADVICE, Home, open_map, pin};
-use crate::responder::with_log;
-use crate::slab::Slab;
-use crate::sys;
-use crate::tracing::{attach, map_of, remove_pins};
+use crate::tracing::{attach, remove_pins};
 
 /// Name of the region and of its class.
 pub const REGION: &str = "onlooker_scheduler";
@@ -37,6 +37,8 @@ pub const MOST_CPUS: u32 = 1024;
 pub const SHAPE: Shape = Shape { grouping_power: 2, max_power: 32 };
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/latency.bpf.o"));
+/// Of the home.
+const DIRECTORY: &str = "scheduler";
 const PROGRAMS: [&str; 3] = ["onlooker_woken", "onlooker_new", "onlooker_switch"];
 const PLACE: &str = "place";
 const HISTOGRAMS: &str = "histograms";
@@ -103,7 +105,7 @@ pub fn schema(cpus: u32) -> Schema {
 pub fn install(home: &Home, slab: &Slab) -> Result<()> {
     remove(home)?;
     let object = load(home, slab)?;
-    let directory = home.scheduler();
+    let directory = home.path().join(DIRECTORY);
     fs::create_dir_all(&directory).map_err(system("creating", directory.display().to_string(), BPFFS_ADVICE))?;
     let attached = pin(&map_of(&object, PLACE)?, &directory.join(PLACE)).and_then(|()| {
         PROGRAMS.into_iter().try_for_each(|program| attach(&object, program, sys::TRACE_RAW_TP, &directory))
@@ -117,7 +119,7 @@ pub fn install(home: &Home, slab: &Slab) -> Result<()> {
 /// # Errors
 /// [`Error::System`].
 pub fn remove(home: &Home) -> Result<()> {
-    remove_pins(&home.scheduler(), &[PROGRAMS[0], PROGRAMS[1], PROGRAMS[2], PLACE])
+    remove_pins(&home.path().join(DIRECTORY), &[PROGRAMS[0], PROGRAMS[1], PROGRAMS[2], PLACE])
 }
 
 fn load(home: &Home, slab: &Slab) -> Result<Object> {
@@ -149,7 +151,7 @@ impl Latency {
     /// # Errors
     /// [`Error::Bpf`] if there is nothing.
     pub fn open(home: &Home) -> Result<Self> {
-        Ok(Self { place: open_map(&home.scheduler().join(PLACE))? })
+        Ok(Self { place: open_map(&home.path().join(DIRECTORY).join(PLACE))? })
     }
 
     /// From now on they count, in as many blocks as the class for `cpus` CPUs has from `first_block` on of the slab that they were loaded for, which has `slab_blocks`. The

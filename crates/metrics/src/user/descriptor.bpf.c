@@ -3,7 +3,7 @@
  * Collectors that are tables: which numbers of the kernel's memory go into which slots. What cannot be read is no accident (bpf_probe_read_kernel says so, and
  * nothing faults), but the block's values belong together: it is refused as a whole.
  */
-#include "../collect/space.h"
+#include "space.h"
 #include "intf.h"
 
 struct {
@@ -81,4 +81,4 @@ __noinline int onlooker_collect(struct onlooker_scratch *s, __u32 block)
 	return 1;
 }
 
-#include "../collect/programs.h"
+#include "programs.h"

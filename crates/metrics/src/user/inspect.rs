@@ -15,12 +15,10 @@
 mod helpers;
 mod order;
 
-use helpers::{
-    ALLOWED, Helper, MAP_LOOKUP, MAP_LOOKUP_PERCPU, OTHERS, PROBE_READ_KERNEL, PROBE_READ_KERNEL_STR, TAIL_CALL,
-};
-use order::{edges, order};
+use onlooker_responder::intf;
 
-use crate::intf;
+use helpers::{ALLOWED, Helper, MAP_LOOKUP, MAP_LOOKUP_PERCPU, OTHERS, PROBE_READ_KERNEL, PROBE_READ_KERNEL_STR, TAIL_CALL};
+use order::{edges, order};
 
 /// Instructions of a program.
 pub const MAX_INSNS: usize = 4096;

@@ -6,7 +6,7 @@
 #ifndef ONLOOKER_USER_INTF_H
 #define ONLOOKER_USER_INTF_H
 
-#include "../collect/intf.h"
+#include "../../bpf/intf.h"
 
 /* Pointers that are followed on the way to a value: an address is no longer known once it is installed, only where its first pointer stands. */
 #define USER_HOPS 4

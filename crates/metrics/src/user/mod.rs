@@ -27,13 +27,13 @@ use std::time::Duration;
 
 use libbpf_rs::Object;
 use onlooker_region::Schema;
+use onlooker_responder::error::Result;
+use onlooker_responder::program::info_of;
+use onlooker_responder::{ProgramInfo, Responder};
 
 use crate::collect::object::{Image, Purpose, compute};
 use crate::discover::Discovery;
-use crate::error::Result;
 use crate::measure;
-use crate::program::{ProgramInfo, info_of};
-use crate::responder::Responder;
 use file::Definition;
 use object::{Inspected, Passed};
 

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! BPF objects that fill blocks: a program for tc and one for XDP around one idea (`bpf/user/collector.h`), let in by [`super::inspect`], the verifier and a measured run.
+//! BPF objects that fill blocks: a program for tc and one for XDP around one idea (the responder's `bpf/user/collector.h`), let in by [`super::inspect`], the verifier and a measured run.
 
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use libbpf_rs::{MapCore as _, MapFlags, MapType, Object, ObjectBuilder, OpenMap, OpenObject, ProgramType};
+use onlooker_responder::Responder;
+use onlooker_responder::error::{CHECK_KERNEL_LOG, Error, bpf};
+use onlooker_responder::intf::{EXITS, MAX_COLLECTORS};
+use onlooker_responder::log::with_log;
 
+use crate::collect::object::map_of;
+use crate::discover::Discovery;
 use super::elf;
 use super::file::Definition;
 use super::inspect::{self, Insn, Side};
 use super::path::Path;
 use super::resolve::{self, Base};
-use crate::collect::object::map_of;
-use crate::discover::Discovery;
-use crate::error::{CHECK_KERNEL_LOG, Error, bpf};
-use crate::home::EXITS;
-use crate::intf::MAX_COLLECTORS;
-use crate::responder::{Responder, with_log};
 
 /// Bytes of an object's own maps together, those of each CPU counted for each.
 pub const MAX_MAP_BYTES: u64 = 1 << 20;
@@ -234,7 +234,7 @@ fn addresses(definition: &Definition, discovery: &mut Result<Discovery, String>)
     Ok(found)
 }
 
-/// What stands in the finishing slot while an object is measured (`bpf/user/passed.bpf.c`).
+/// What stands in the finishing slot while an object is measured (`passed.bpf.c`).
 pub(super) struct Passed(#[allow(dead_code, reason = "its programs live as long")] Object);
 
 impl Passed {
@@ -295,7 +295,7 @@ impl Inspected {
                 map.set_autocreate(false)?;
             } else if SHARED.iter().any(|shared| shared.name == name)
                 && let Some(responder) = responder
-                && let Some((_, ours)) = responder.maps.all().into_iter().find(|(ours, _)| *ours == name)
+                && let Some(ours) = responder.map(&name)
             {
                 map.reuse_fd(ours.as_fd())?;
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Descriptor tables: which numbers of the kernel's memory stand in which slots, as `bpf/user/descriptor.bpf.c` reads them, and the region's class.
+//! Descriptor tables: which numbers of the kernel's memory stand in which slots, as `descriptor.bpf.c` reads them, and the region's class.
 //!
 //! A value is a number, or an array of them; of a per-CPU variable it is one for each CPU. Its numbers stand one after the other, CPU by CPU, so that those that stand
 //! together in the kernel are read at once (44 ns for a hundred of them, where reading each takes 589).
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_read_is_as_in_the_header() {
-        let header = include_str!("../../bpf/user/intf.h");
+        let header = include_str!("intf.h");
         let number = Number { bytes: 4, is_signed: true };
         let offsets = vec![0x0202_0202_0202_0202; MAX_HOPS];
         let read =

@@ -6,10 +6,11 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use onlooker_kernel::collect::{Group, Options, Publication, install, remove, stop_publishing};
-use onlooker_kernel::{Exit, Home, Kind, Pinned, Prefix, Region};
+use onlooker_metrics::collect::{Options, Publication, install, remove, stop_publishing};
+use onlooker_metrics::groups::Group;
 use onlooker_region::block::Identity;
 use onlooker_region::{Block, guard};
+use onlooker_responder::{Exit, Home, Kind, Pinned, Prefix, Region};
 use onlooker_wire::{Frame, Packet, Part, ReadAnswer};
 
 use crate::support::{Ask, PORT, REQUESTER_IP4, RESPONDER_IP4, VA, one_at_a_time, unlimited};
@@ -33,7 +34,7 @@ fn load(bpffs: &Path) {
     pinned.allow(Prefix::host(REQUESTER_IP4.parse().unwrap())).unwrap();
     pinned.set_lease(Duration::from_secs(600)).unwrap();
     let slab = pinned.create_slab(0, 16).unwrap();
-    let installed = install(&pinned, &Options { groups: vec![Group::Cpu], ..Options::default() }).unwrap();
+    let installed = install(&pinned, &Options { groups: vec![Group::CPU], ..Options::default() }).unwrap();
     let group = &installed.groups[0];
     let kind = Kind::Computed { collector: group.slot, identity: identity().word() };
     pinned.add_region(RKEY, &Region { va: VA, blocks: group.blocks, kind }).unwrap();
@@ -86,12 +87,12 @@ fn collectors_and_twins_go_on_when_their_loader_has_exited() {
     std::thread::sleep(20 * INTERVAL);
     let written = (version() - before) / 2;
     assert!((5..=22).contains(&written), "in 20 intervals the twin was written {written} times");
-    stop_publishing(&home, Group::Cpu).unwrap();
+    stop_publishing(&home, Group::CPU).unwrap();
     std::thread::sleep(2 * INTERVAL);
     let last = version();
     std::thread::sleep(5 * INTERVAL);
     assert_eq!(version(), last, "the twin goes on after its end");
-    stop_publishing(&home, Group::Cpu).unwrap();
+    stop_publishing(&home, Group::CPU).unwrap();
 
     remove(&pinned, &Group::ALL);
     assert_eq!(read(&pinned), None);

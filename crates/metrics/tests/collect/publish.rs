@@ -4,10 +4,11 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use onlooker_kernel::collect::{Group, InstalledGroup, Options, Publication, Published};
-use onlooker_kernel::{Error, Slab, SlabMapping};
+use onlooker_metrics::collect::{InstalledGroup, Options, Publication, Published};
+use onlooker_metrics::groups::Group;
 use onlooker_region::block::Identity;
 use onlooker_region::{Block, Reject, guard};
+use onlooker_responder::{Error, Slab, SlabMapping};
 
 use crate::regions::{Collecting, between, eventually, identity, values};
 use crate::support::SIDES;
@@ -103,10 +104,10 @@ fn twins_equal_what_is_computed() {
 
 #[test]
 fn a_twin_is_written_as_often_as_it_says_and_ends_with_its_holder() {
-    let collecting = Collecting::new(&[Group::Load]);
+    let collecting = Collecting::new(&[Group::LOAD]);
     let slab = collecting.rig.responder.create_slab(6, 64).unwrap();
     let memory = slab.map(0, 64, false).unwrap();
-    let published = publish(&collecting, Group::Load, &slab);
+    let published = publish(&collecting, Group::LOAD, &slab);
     let begin = Instant::now();
     let written = published.written().unwrap();
     std::thread::sleep(Duration::from_secs(1));
@@ -125,11 +126,11 @@ fn a_twin_is_written_as_often_as_it_says_and_ends_with_its_holder() {
 
 #[test]
 fn past_the_lease_a_twin_is_silent_until_it_is_renewed() {
-    let collecting = Collecting::new(&[Group::Load]);
+    let collecting = Collecting::new(&[Group::LOAD]);
     let responder = &collecting.rig.responder;
     let slab = responder.create_slab(6, 64).unwrap();
     let memory = slab.map(0, 64, false).unwrap();
-    let published = publish(&collecting, Group::Load, &slab);
+    let published = publish(&collecting, Group::LOAD, &slab);
     let grows = |since: u64| {
         let begin = Instant::now();
         while published.written().unwrap() <= since {
@@ -160,9 +161,9 @@ fn past_the_lease_a_twin_is_silent_until_it_is_renewed() {
 
 #[test]
 fn impossible_twins_are_refused() {
-    let collecting = Collecting::new(&[Group::Load]);
+    let collecting = Collecting::new(&[Group::LOAD]);
     let slab = collecting.rig.responder.create_slab(6, 8).unwrap();
-    let group = collecting.group(Group::Load);
+    let group = collecting.group(Group::LOAD);
     let good = Publication { interval: INTERVAL, slab: &slab, first_block: 0, identity: 1, home: None };
     for bad in [
         Publication { interval: Duration::from_micros(99), ..good },

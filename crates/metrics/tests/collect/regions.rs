@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use onlooker_kernel::collect::{Group, HELD_TO_BOUNDS, Installed, InstalledGroup, Options, Verdict, install, survey};
-use onlooker_kernel::discover::Finding;
-use onlooker_kernel::{Kind, Region};
+use onlooker_metrics::collect::{Installed, InstalledGroup, Options, Verdict, install, survey};
+use onlooker_metrics::discover::Finding;
+use onlooker_metrics::groups::{Group, is_held_to_bounds};
 use onlooker_region::block::Identity;
 use onlooker_region::columns::Plan;
 use onlooker_region::{Block, guard};
+use onlooker_responder::{Kind, Region};
 use onlooker_wire::{Frame, Packet, Part, ReadAnswer};
 
 use crate::support::{Ask, Outcome, PORT, Rig, Side, VA, unlimited};
@@ -116,7 +117,7 @@ fn so_it_is_on_kernels_whose_kallsyms_has_no_data() {
     let findings = all_pass(&Options { data_symbols: false, ..Options::default() });
     for name in ["avenrun", "vm_zone_stat", "vm_node_stat", "_totalram_pages", "total_forks", "psi_system"] {
         let finding = findings.iter().find(|finding| finding.name == name);
-        if name == "psi_system" && Group::Pressure.absence().is_some() {
+        if name == "psi_system" && Group::PRESSURE.absence().is_some() {
             assert_eq!(finding, None);
             continue;
         }
@@ -148,7 +149,7 @@ fn all_pass(options: &Options) -> Vec<Finding> {
         let checks = group.result.as_ref().unwrap_or_else(|reason| panic!("{}: {reason}", group.group));
         for check in checks {
             println!("{check}");
-            let has_no_counterpart = HELD_TO_BOUNDS.iter().any(|name| check.metric.starts_with(name));
+            let has_no_counterpart = check.metric.split('{').next().is_some_and(is_held_to_bounds);
             let verdict = if has_no_counterpart { Verdict::Bounds } else { Verdict::Equal };
             assert_eq!(check.verdict, verdict, "{}: {check}", group.group);
         }

@@ -6,8 +6,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
-use onlooker_kernel::connections::{Connections, ESTABLISHED, LISTEN, Record, TIME_WAIT, install, remove};
-use onlooker_kernel::home::Home;
+use onlooker_metrics::connections::{Connections, ESTABLISHED, LISTEN, Record, TIME_WAIT, install, remove};
+use onlooker_responder::home::Home;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 

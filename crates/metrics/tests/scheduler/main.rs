@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::Link;
 use libbpf_rs::query::ProgInfoIter;
-use onlooker_kernel::scheduler::{CPU_BLOCKS, Latency, SHAPE, cpus, identify, install, remove, schema};
-use onlooker_kernel::{Config, Home, Pinned, SlabMapping};
+use onlooker_metrics::scheduler::{CPU_BLOCKS, Latency, SHAPE, cpus, identify, install, remove, schema};
 use onlooker_region::block::Identity;
 use onlooker_region::limits::BLOCK_WORDS;
+use onlooker_responder::{Config, Home, Pinned, SlabMapping};
 use rustix::thread::{CpuSet, UnshareFlags, sched_setaffinity, unshare_unsafe};
 
 /// The region leaves the slab's first blocks to others.

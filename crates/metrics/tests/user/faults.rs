@@ -4,8 +4,8 @@
 use std::process::Command;
 use std::sync::mpsc;
 
-use onlooker_kernel::Exit;
-use onlooker_kernel::user::SLOTS;
+use onlooker_metrics::user::SLOTS;
+use onlooker_responder::Exit;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::reading::{BUDGET, Files, SLOT, Served, check_one};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Users' collectors: checked, installed, read by READs through the loaded programs (bpf_prog_test_run), and refused. Needs root and the kernel's BTF.
 
-#[path = "../support/mod.rs"]
+#[path = "../../../responder/tests/support/mod.rs"]
 mod support;
 
 mod examples;

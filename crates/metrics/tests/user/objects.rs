@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use onlooker_kernel::Exit;
+use onlooker_responder::Exit;
 
 use crate::reading::{BUDGET, Files, SLOT, Served, check_one};
 use crate::support::{SIDES, exits};
@@ -16,7 +16,7 @@ macro_rules! object {
 
 const TEXT: &str = "name = \"test\"\nobject = \"test.bpf.o\"\n[[value]]\nmetric = \"runs_total\"\nkind = \"counter\"\nslot = 0\ntype = \"u64\"\n";
 
-fn check(files: &Files, bytes: &[u8], budget: Duration) -> Result<onlooker_kernel::user::Checked, String> {
+fn check(files: &Files, bytes: &[u8], budget: Duration) -> Result<onlooker_metrics::user::Checked, String> {
     files.put("test.bpf.o", bytes);
     check_one(files.put("test.toml", TEXT), budget)
 }

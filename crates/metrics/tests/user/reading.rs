@@ -6,11 +6,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use onlooker_kernel::user::{Checked, check};
-use onlooker_kernel::{Exit, Kind, Region};
+use onlooker_metrics::user::{Checked, check};
 use onlooker_region::block::Identity;
 use onlooker_region::columns::Plan;
 use onlooker_region::{Block, guard};
+use onlooker_responder::{Exit, Kind, Region};
 use onlooker_wire::{Frame, Packet, Part, ReadAnswer};
 
 use crate::support::{Ask, Outcome, PORT, Rig, Side, VA, one_at_a_time, unlimited};

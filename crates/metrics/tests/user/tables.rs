@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use onlooker_kernel::user::check;
+use onlooker_metrics::user::check;
 
 use crate::reading::{BUDGET, Files, SLOT, Served, between, check_one, eventually, file, sum};
 use crate::support::SIDES;

@@ -5,7 +5,7 @@
 
 use super::Check;
 use crate::number::span;
-use onlooker_kernel::{Attachment, Device, Error, Exit, Home, Hook, Pinned, attach, probe};
+use onlooker_responder::{Attachment, Device, Error, Exit, Home, Hook, Pinned, attach, probe};
 use onlooker_transport::clock::steady_ns;
 use std::fs;
 use std::path::Path;

@@ -8,7 +8,7 @@ use std::net::{IpAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use onlooker_kernel::{Attachment, Config, Device, Home, Hook, Pinned, Prefix};
+use onlooker_responder::{Attachment, Config, Device, Home, Hook, Pinned, Prefix};
 
 use crate::requester::UdpRequester;
 use crate::support::unlimited;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use onlooker_kernel::{Device, Hook, Pinned, Prefix};
+use onlooker_responder::{Device, Hook, Pinned, Prefix};
 use onlooker_wire::{Ethernet, Frame, Mac, Packet, Psn, Tags};
 
 use crate::requester::{FrameSocket, UdpRequester};

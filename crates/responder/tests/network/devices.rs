@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Devices that are renamed, removed and added again under a responder, and what `reattach` makes of it.
 
-use onlooker_kernel::{Hook, Pinned, Standing};
+use onlooker_responder::{Hook, Pinned, Standing};
 
 use crate::requester::UdpRequester;
 use crate::support::unlimited;

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use onlooker_kernel::{Config, Error, Exit, Hook, Pinned};
+use onlooker_responder::{Config, Error, Exit, Hook, Pinned};
 use onlooker_wire::{Tag, Tags, Tpid};
 
 use crate::requester::{FrameSocket, UdpRequester};

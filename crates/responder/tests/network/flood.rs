@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use onlooker_kernel::{Config, Counters, Exit, Hook, Prefix};
+use onlooker_responder::{Config, Counters, Exit, Hook, Prefix};
 use onlooker_wire::Tags;
 
 use crate::requester::{FrameSocket, UdpRequester};
@@ -230,7 +230,7 @@ fn garbage_at_full_rate_costs_no_answer_and_is_counted_to_the_packet() {
 #[test]
 fn a_source_that_floods_uses_up_its_own_budget_and_nobody_else_s() {
     let slow =
-        Config { source_rate: Some(onlooker_kernel::Rate { per_second: 1000, burst: 100 }), ..Config::new(PORT) };
+        Config { source_rate: Some(onlooker_responder::Rate { per_second: 1000, burst: 100 }), ..Config::new(PORT) };
     let (_, counted) = flood(&slow, garbage);
     check_garbage(&counted);
     assert!(counted.get(Exit::SourceRate) > 0);
@@ -240,7 +240,7 @@ fn a_source_that_floods_uses_up_its_own_budget_and_nobody_else_s() {
 /// The reader reads within a tenth of its budget; the flood is far beyond it.
 #[test]
 fn a_flood_under_the_reader_s_address_without_its_key_costs_it_no_answer() {
-    let rate = Some(onlooker_kernel::Rate { per_second: 1000, burst: 100 });
+    let rate = Some(onlooker_responder::Rate { per_second: 1000, burst: 100 });
     let (_, counted) = flood(&Config { source_rate: rate, cpu_rate: rate, ..Config::new(PORT) }, guesses);
     assert_eq!((counted.get(Exit::SourceRate), counted.get(Exit::CpuRate)), (0, 0));
     assert!(counted.get(Exit::Rkey) > 10 * counted.get(Exit::Answered));

@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use libbpf_rs::{TC_INGRESS, TcHookBuilder, libbpf_sys as libbpf};
-use onlooker_kernel::{Error, Exit, Hook, Pinned, probe};
+use onlooker_responder::{Error, Exit, Hook, Pinned, probe};
 
 use crate::requester::UdpRequester;
 use crate::support::{exits, unlimited};

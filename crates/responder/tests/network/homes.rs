@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use onlooker_kernel::{Error, Home, Pinned};
+use onlooker_responder::{Error, Home, Pinned};
 
 use crate::support::unlimited;
 use crate::world::{PORT, World};

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use onlooker_kernel::{Exit, Home, Outcome, Pinned};
+use onlooker_responder::{Exit, Home, Outcome, Pinned};
 
 use crate::requester::UdpRequester;
 use crate::support::{RKEY, exits};

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use onlooker_kernel::{Exit, Home, Hook, Pinned};
+use onlooker_responder::{Exit, Home, Hook, Pinned};
 
 use crate::requester::UdpRequester;
 use crate::support::{exits, unlimited};

@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use onlooker_kernel::{Config, Device, Exit, Hook, Pinned, Prefix};
+use onlooker_responder::{Config, Device, Exit, Hook, Pinned, Prefix};
 use onlooker_wire::{ROCE_PORT, Tags};
 
 use crate::requester::FrameSocket;

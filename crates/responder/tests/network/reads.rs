@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use onlooker_kernel::{Exit, Hook, Prefix};
+use onlooker_responder::{Exit, Hook, Prefix};
 use onlooker_region::{Block, Identity, guard};
 
 use crate::requester::UdpRequester;
@@ -100,7 +100,7 @@ fn strangers_other_ports_and_wrong_requests_get_silence() {
 fn loopback_works_through_tc() {
     let world = World::new();
     let responder = world.responder(&unlimited(PORT));
-    responder.attach(&onlooker_kernel::Device::named("lo").unwrap(), Hook::Tc).unwrap();
+    responder.attach(&onlooker_responder::Device::named("lo").unwrap(), Hook::Tc).unwrap();
     for own in ["127.0.0.1", "::1"] {
         let own = own.parse().unwrap();
         responder.allow(Prefix::host(own)).unwrap();

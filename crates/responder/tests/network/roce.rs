@@ -4,7 +4,7 @@
 use std::net::{Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
-use onlooker_kernel::{Config, Exit, Hook, Outcome, Pinned};
+use onlooker_responder::{Config, Exit, Hook, Outcome, Pinned};
 use onlooker_wire::{Frame, Ports, ROCE_PORT, Tags};
 
 use crate::requester::FrameSocket;

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use onlooker_kernel::{Exit, Hook};
+use onlooker_responder::{Exit, Hook};
 use onlooker_wire::{Ethernet, Frame, Mac, Packet, ReadAnswer, Tag, Tags, Tpid};
 
 use crate::requester::FrameSocket;

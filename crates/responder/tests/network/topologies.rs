@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use onlooker_kernel::{Device, Exit, Hook};
+use onlooker_responder::{Device, Exit, Hook};
 
 use crate::requester::UdpRequester;
 use crate::support::{exits, unlimited};
@@ -105,6 +105,6 @@ fn a_device_without_ethernet_headers_is_refused() {
     run("ip", &["tuntap", "add", "dev", "tunnel1", "mode", "tun"]);
     let responder = world.responder(&unlimited(PORT));
     let error = responder.attach(&Device::named("tunnel1").unwrap(), Hook::Tc).unwrap_err();
-    assert!(matches!(error, onlooker_kernel::Error::NotEthernet { hardware_type: 65534, .. }), "{error}");
+    assert!(matches!(error, onlooker_responder::Error::NotEthernet { hardware_type: 65534, .. }), "{error}");
     assert_eq!(responder.attachments(), []);
 }

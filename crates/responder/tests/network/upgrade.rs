@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder};
-use onlooker_kernel::{Config, Device, Error, Exit, Home, Hook, Kind, Outcome, Pinned, Region};
+use onlooker_responder::{Config, Device, Error, Exit, Home, Hook, Kind, Outcome, Pinned, Region};
 use onlooker_wire::{Frame, Tags};
 
 use crate::requester::{FrameSocket, UdpRequester};

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use onlooker_kernel::{Config, Device, Home, Kind, Pinned, Prefix, Region};
+use onlooker_responder::{Config, Device, Home, Kind, Pinned, Prefix, Region};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 use crate::support::{RKEY, VA};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! READs answered by the driver's XDP hook.
 
-use onlooker_kernel::{Device, Error, Exit, Hook};
+use onlooker_responder::{Device, Error, Exit, Hook};
 use onlooker_wire::{Frame, Packet, ReadAnswer, Tags};
 
 use crate::requester::{FrameSocket, UdpRequester};
@@ -15,7 +15,7 @@ fn native_xdp_answers_what_fits_the_frame_s_room() {
     let responder = world.responder(&unlimited(PORT));
     responder.attach(&device(), Hook::Xdp).unwrap();
     // veth takes frames from XDP only if its peer has a program too: one that passes everything on.
-    let passing = onlooker_kernel::Pinned::load(&unlimited(PORT), &world.home("passing")).unwrap();
+    let passing = onlooker_responder::Pinned::load(&unlimited(PORT), &world.home("passing")).unwrap();
     world.at_requester(|| passing.attach(&Device::named(REQUESTER_DEVICE).unwrap(), Hook::Xdp).map(drop)).unwrap();
     passing.set_own_addresses(&[]).unwrap();
 
@@ -45,8 +45,8 @@ fn native_xdp_answers_what_fits_the_frame_s_room() {
 fn one_program_a_device_and_no_owner_pushed_aside() {
     let world = World::new();
     let first = world.responder(&unlimited(PORT));
-    let second = onlooker_kernel::Pinned::load(&unlimited(PORT + 1), &world.home("second")).unwrap();
-    let refused = |responder: &onlooker_kernel::Pinned, hook, words: &[&str]| {
+    let second = onlooker_responder::Pinned::load(&unlimited(PORT + 1), &world.home("second")).unwrap();
+    let refused = |responder: &onlooker_responder::Pinned, hook, words: &[&str]| {
         let error = responder.attach(&device(), hook).unwrap_err();
         assert!(matches!(error, Error::Taken { .. }), "{error}");
         let text = error.to_string();
@@ -70,7 +70,7 @@ fn one_program_a_device_and_no_owner_pushed_aside() {
 #[test]
 fn devices_that_cannot_be_served_are_refused() {
     let world = World::new();
-    let responder = world.responder(&onlooker_kernel::Config { max_read_bytes: 8192, ..unlimited(PORT) });
+    let responder = world.responder(&onlooker_responder::Config { max_read_bytes: 8192, ..unlimited(PORT) });
     let error = responder.attach(&device(), Hook::Tc).unwrap_err();
     assert!(matches!(error, Error::Mtu { mtu_bytes: 1500, needed_bytes: 8260, .. }), "{error}");
     // veth has native XDP, the loopback device has not.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use libbpf_rs::{Object, ObjectBuilder};
-use onlooker_kernel::{Config, Error, Exit, Kind, Rate, Region};
+use onlooker_responder::{Config, Error, Exit, Kind, Rate, Region};
 use onlooker_region::{Block, Identity, guard};
 use onlooker_wire::{Frame, Packet, Part, Ports, ReadAnswer};
 
@@ -80,7 +80,7 @@ fn a_device_reads_computed_blocks_too() {
 
 #[test]
 fn computed_regions_serve_whole_blocks_one_at_a_time() {
-    let rig = Rig::new(&onlooker_kernel::Config { max_read_bytes: 4096, ..unlimited(PORT) });
+    let rig = Rig::new(&onlooker_responder::Config { max_read_bytes: 4096, ..unlimited(PORT) });
     let _object = install(&rig);
     computed(&rig);
     for side in SIDES {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use onlooker_kernel::{Config, Exit, Prefix, Rate};
+use onlooker_responder::{Config, Exit, Prefix, Rate};
 
 use crate::support::{Ask, Outcome, PORT, REQUESTER_IP4, REQUESTER_IP6, Rig, SIDES, Side, unlimited};
 

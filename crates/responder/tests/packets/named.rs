@@ -3,7 +3,7 @@
 
 use std::net::Ipv6Addr;
 
-use onlooker_kernel::{Exit, Prefix};
+use onlooker_responder::{Exit, Prefix};
 use onlooker_wire::{Tag, Tags, Tpid};
 
 use crate::support::{Ask, Outcome, PORT, REGION_BLOCKS, Rig, unhex, unlimited};
@@ -113,7 +113,7 @@ fn answers_are_the_reference_s_byte_for_byte() {
 
 #[test]
 fn jumbo_answers_and_the_configured_code_point() {
-    let config = onlooker_kernel::Config { max_read_bytes: 8192, dscp: 46, ..unlimited(4792) };
+    let config = onlooker_responder::Config { max_read_bytes: 8192, dscp: 46, ..unlimited(4792) };
     let rig = Rig::new(&config);
     let reference = rig.reference();
     for mut base in [Ask::v4(), Ask::v6()] {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use bolero::TypeGenerator;
-use onlooker_kernel::Config;
+use onlooker_responder::Config;
 use onlooker_wire::{Psn, Qpn, Tag, Tags, Tpid};
 
 use crate::roce::for_devices;

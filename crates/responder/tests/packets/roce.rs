@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use onlooker_kernel::{Config, Exit, Rate};
+use onlooker_responder::{Config, Exit, Rate};
 use onlooker_wire::{Frame, Msn, Packet, Part, Ports, Psn, ROCE_PORT, ReadAnswer};
 
 use crate::support::{Ask, Outcome, PORT, REGION_BLOCKS, RKEY, Rig, SIDES, Side, unlimited};

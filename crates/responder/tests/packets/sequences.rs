@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bolero::TypeGenerator;
-use onlooker_kernel::{Exit, Prefix, Region};
+use onlooker_responder::{Exit, Prefix, Region};
 use onlooker_wire::{Ethernet, Frame};
 
 use crate::oracle::{Case, TEST_TIME};

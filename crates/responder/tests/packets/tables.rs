@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use onlooker_kernel::{Error, Exit, Kind, Region, SlabMapping};
+use onlooker_responder::{Error, Exit, Kind, Region, SlabMapping};
 
 use crate::support::{Ask, FIRST_BLOCK, Outcome, PORT, RKEY, Rig, SLAB_BLOCKS, Side, VA, region, unlimited};
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How much of the verifier's budget (1,000,000 instructions) the programs take. Kernels differ: 6.1 takes most.
 
-use onlooker_kernel::Config;
-use onlooker_kernel::Responder;
+use onlooker_responder::Config;
+use onlooker_responder::Responder;
 
 /// A quarter of the limit: room for a kernel that walks more than those tested.
 const MOST_INSNS: u32 = 250_000;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onlooker_kernel::{Config, Counters, Error, Exit, Kind, Prefix, Program, Region, Responder, Slab, SlabMapping};
+use onlooker_responder::{Config, Counters, Error, Exit, Kind, Prefix, Program, Region, Responder, Slab, SlabMapping};
 use onlooker_wire::{Envelope, Ethernet, IpHeader, Mac, Packet, Psn, Qpn, ReadRequest, Tags};
 
 use reference::{Expected, Reference};

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use onlooker_kernel::{Config, Kind, Region};
+use onlooker_responder::{Config, Kind, Region};
 use onlooker_wire::{
     Aeth, EtherType, Ethernet, Frame, Msn, Packet, Part, Ports, ROCE_PORT, ReadAnswer, ReadRequest, Syndrome, Tags,
 };

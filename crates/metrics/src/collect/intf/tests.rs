@@ -2,7 +2,10 @@
 use super::*;
 use std::collections::BTreeSet;
 
-const HEADER: &str = include_str!("../../../bpf/collect/intf.h");
+use crate::groups::stat::computed::facts_bytes;
+use crate::groups::stat::totals::Totals;
+
+const HEADER: &str = include_str!("../../../bpf/intf.h");
 
 /// The offsets that the header asserts of a struct are those at which `bytes` have these values, each of which is there once.
 fn offsets(name: &str, bytes: &[u8], fields: &[(&str, &[u8])]) {
@@ -195,7 +198,7 @@ fn numbers_and_sizes_are_those_of_the_header() {
     size("onlooker_pressure_facts", 8 + PRESSURE_STATES);
     assert_eq!(defined("COLLECT_STAT_CPUS_PER_BLOCK"), STAT_CPUS_PER_BLOCK);
     size("onlooker_stat_cpu", StatCpu::default().to_bytes().len());
-    size("onlooker_stat_facts", super::super::stat::facts_bytes(0, super::super::totals::Totals::default()).len());
+    size("onlooker_stat_facts", facts_bytes(0, Totals::default()).len());
     assert_eq!(defined("COLLECT_ROWS_PER_BLOCK"), ROWS_PER_BLOCK);
     assert_eq!(defined("COLLECT_BUCKETS"), BUCKETS);
     assert_eq!(defined("COLLECT_DEVICE_CPUS"), DEVICE_CPUS);

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Group cpu: `bpf/collect/cpu.bpf.c`.
+//! Group cpu: `cpu.bpf.c`.
 
 use onlooker_region::Schema;
-use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Sum, Type};
+use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Sum, Type};
 
-use super::intf::{CPU_SLOTS, CPUS_PER_BLOCK, Cpu, PAIR_SLOTS};
-use super::object::{Content, Image, Prepared};
-use super::procfs;
+use crate::collect::intf::{CPUS_PER_BLOCK, Cpu};
+use crate::collect::object::{Content, Image, Prepared};
+use crate::collect::percpu::{MAX_CPUS, push_for_all};
+use crate::collect::procfs;
 use crate::discover::Discovery;
-
-/// Beyond, the label values of the schema's arrays would not fit into MAX_SCHEMA_BYTES.
-pub(super) const MAX_CPUS: u32 = 512;
 
 const TIMES_HELP: &str = "Seconds the CPUs spent in each mode.";
 const GUEST_HELP: &str = "Seconds the CPUs spent in guests (VMs) for each mode.";
@@ -75,17 +73,7 @@ fn schema(cpus: u32, tick_ns: u64, exact_idle: bool) -> Schema {
     push_for_all(&mut fields, field, cpus);
     let mut group = Group::new(Kind::Computed, cpus.div_ceil(CPUS_PER_BLOCK), fields);
     group.acquisition = Acquisition::Computed;
-    Schema { name: super::Group::Cpu.region().into(), groups: vec![group] }
-}
-
-/// Two arrays, even CPUs and odd ones: `bpf/collect/intf.h` says why.
-pub(super) fn push_for_all(fields: &mut Vec<Field>, field: Field, cpus: u32) {
-    for odd in 0..2.min(cpus) {
-        let values: Vec<String> = (odd..cpus).step_by(2).map(|cpu| cpu.to_string()).collect();
-        let count = u32::try_from(values.len()).unwrap_or(u32::MAX);
-        let array = Array { label: "cpu".into(), count, stride: PAIR_SLOTS, values: Some(values) };
-        fields.push(Field { slot: field.slot + odd * CPU_SLOTS, array: Some(array), ..field.clone() });
-    }
+    Schema { name: super::Group::CPU.region().into(), groups: vec![group] }
 }
 
 #[cfg(test)]

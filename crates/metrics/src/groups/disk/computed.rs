@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Group disk: `bpf/collect/disk.bpf.c`. One table for each six CPUs, with a row for each block device that node_exporter shows by default.
+//! Group disk: `disk.bpf.c`. One table for each six CPUs, with a row for each block device that node_exporter shows by default.
 
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Sum, Type};
 use onlooker_region::table::{KeyPart, KeyType};
 
-use super::intf::{DISK_BYTES, DISK_CPUS, DISK_NAME_BYTES, ROWS_PER_BLOCK, TableFacts, disks_bytes};
-use super::object::{Content, Image, Prepared};
-use super::procfs;
+use crate::collect::intf::{DISK_BYTES, DISK_CPUS, DISK_NAME_BYTES, ROWS_PER_BLOCK, TableFacts, disks_bytes};
+use crate::collect::object::{Content, Image, Prepared};
+use crate::collect::procfs;
 use crate::discover::Discovery;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/disk.bpf.o"));
@@ -16,7 +16,7 @@ const DISKS: std::ops::RangeInclusive<u32> = 8..=256;
 
 /// What a column is made of, and the column of /proc/diskstats behind the name.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Unit {
+pub(crate) enum Unit {
     /// Operations.
     Count,
     /// 512 bytes each, exported in bytes.
@@ -32,7 +32,7 @@ pub(super) enum Unit {
 }
 
 /// In the order of the program's columns: name, unit, column of /proc/diskstats behind the name, help.
-pub(super) const METRICS: [(&str, Unit, usize, &str); 17] = [
+pub(crate) const METRICS: [(&str, Unit, usize, &str); 17] = [
     ("node_disk_reads_completed_total", Unit::Count, 0, "The total number of reads completed successfully."),
     ("node_disk_reads_merged_total", Unit::Count, 1, "The total number of reads merged."),
     ("node_disk_read_bytes_total", Unit::SectorBytes, 2, "The total number of bytes read successfully."),
@@ -65,11 +65,19 @@ const IN_FLIGHT: &str = "node_disk_io_now";
 
 /// Why there is nothing of the group here.
 pub(super) fn absence() -> Option<String> {
-    match procfs::disk_names() {
+    match present() {
         Ok(names) if !names.is_empty() => None,
         Ok(_) => Some("/proc/diskstats has no disk that node_exporter would show".to_owned()),
-        Err(error) => Some(format!("/proc/diskstats: {error}")),
+        Err(reason) => Some(reason),
     }
+}
+
+/// Disks that there are.
+///
+/// # Errors
+/// Why that is not known.
+pub(super) fn present() -> Result<Vec<String>, String> {
+    procfs::disk_names().map_err(|error| format!("/proc/diskstats: {error}"))
 }
 
 /// Finds the list of block devices and each CPU's offset; makes room for twice the disks that are there.
@@ -77,12 +85,11 @@ pub(super) fn absence() -> Option<String> {
 /// # Errors
 /// Why the group cannot be had.
 pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
-    let present = procfs::disk_names().map_err(|error| format!("/proc/diskstats: {error}"))?.len();
-    let present = u32::try_from(present).unwrap_or(u32::MAX);
+    let present = u32::try_from(present()?.len()).unwrap_or(u32::MAX);
     discovery.note_limit("disks", present, *DISKS.end());
     let capacity = present.saturating_mul(2).clamp(*DISKS.start(), *DISKS.end());
     let cpus = discovery.cpu_count()?;
-    let cpus = cpus.min(super::cpu::MAX_CPUS);
+    let cpus = cpus.min(crate::collect::percpu::MAX_CPUS);
     let list = discovery.block_devices()?;
     let offsets = discovery.percpu_offsets(cpus)?;
     // Until 6.13 disks with queues (blk-mq) count requests under way elsewhere, and this function walks them.
@@ -151,7 +158,7 @@ fn tables(cpus: u32, capacity: u32, tick_ns: u64, counts_now: bool) -> (Schema, 
         }));
         groups.push(group);
     }
-    (Schema { name: super::Group::Disk.region().into(), groups }, facts)
+    (Schema { name: super::Group::DISK.region().into(), groups }, facts)
 }
 
 #[cfg(test)]

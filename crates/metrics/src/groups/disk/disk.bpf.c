@@ -3,12 +3,11 @@
  * Group disk: block devices as rows of a table, with what they count per CPU (struct disk_stats). A row holds where its device was found: each READ looks at
  * it again, and serves the row only if it is still that device (entry.h), of that number, and findable by it. When the list of all block devices has a new
  * first, or a row was taken back, READs look through it, a few each, and give rows to those that node_exporter shows.
- *
- * Rows are changed by one program at a time: whoever finds `busy` taken serves what is there and leaves changes to others.
  */
 #include "base.h"
 #include "disk_names.h"
 #include "entry.h"
+#include "rows.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -24,21 +23,6 @@ struct {
 	__type(value, struct onlooker_disk);
 } rows SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct onlooker_table);
-} tables SEC(".maps");
-
-/* __per_cpu_offset */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} offsets SEC(".maps");
-
 /* Row by struct block_device. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -46,14 +30,6 @@ struct {
 	__type(key, __u64);
 	__type(value, __u32);
 } row_of SEC(".maps");
-
-/* Rows whose disk is gone, a stack of `free`. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} free_rows SEC(".maps");
 
 static __always_inline struct onlooker_disks *disks_get(void)
 {
@@ -96,41 +72,6 @@ static __always_inline __u32 partition_of(__u64 device)
 	return flags & 0xff;
 }
 
-/* A generation is never 0 once there was a disk, and begins anywhere: rows of an earlier installation are not mistaken for these. */
-static __always_inline __u32 next_generation(__u32 generation)
-{
-	generation = generation ? generation + 1 : bpf_get_prandom_u32();
-	return generation ? generation : 1;
-}
-
-static __always_inline void change_begins(struct onlooker_disk *row)
-{
-	__sync_lock_test_and_set(&row->sequence, row->sequence | 1);
-}
-
-static __always_inline void change_ends(struct onlooker_disk *row)
-{
-	__sync_lock_test_and_set(&row->sequence, (row->sequence | 1) + 1);
-}
-
-static __always_inline int take_row(struct onlooker_disks *all, __u32 *number)
-{
-	__u32 last = all->free - 1, *row;
-
-	if (all->free) {
-		row = bpf_map_lookup_elem(&free_rows, &last);
-		if (!row)
-			return 0;
-		all->free = last;
-		*number = *row;
-		return 1;
-	}
-	if (all->used >= all->capacity)
-		return 0;
-	*number = all->used++;
-	return 1;
-}
-
 /* Gives a row to a device that is to have one and has none. */
 __noinline int onlooker_add_disk(struct onlooker_scratch *s, __u64 device)
 {
@@ -153,7 +94,7 @@ __noinline int onlooker_add_disk(struct onlooker_scratch *s, __u64 device)
 	if (READ_FIELD(&dev, struct block_device, device, bd_dev) ||
 	    !onlooker_name_disk(name, disk, partition_of(device)) || onlooker_is_hidden_name(name))
 		return 0;
-	if (!take_row(all, &number)) {
+	if (!take_row(&all->free, &all->used, all->capacity, &number)) {
 		all->waiting = 1;
 		return 0;
 	}
@@ -161,7 +102,7 @@ __noinline int onlooker_add_disk(struct onlooker_scratch *s, __u64 device)
 	if (!row || bpf_map_update_elem(&row_of, &device, &number, BPF_ANY))
 		return 0;
 	entry = entry_of(device);
-	change_begins(row);
+	change_begins(&row->sequence);
 	row->device = device;
 	row->entry = entry;
 	row->number = dev;
@@ -169,7 +110,7 @@ __noinline int onlooker_add_disk(struct onlooker_scratch *s, __u64 device)
 	for (int word = 0; word < COLLECT_DISK_NAME_WORDS; word++)
 		row->name[word] = name->words[word];
 	row->generation = next_generation(row->generation);
-	change_ends(row);
+	change_ends(&row->sequence);
 	return 1;
 }
 
@@ -232,14 +173,6 @@ static __always_inline void scan_disks(struct onlooker_scratch *s, struct onlook
 	all->cursor = scan.node == all->list ? 0 : scan.node;
 }
 
-static __always_inline void put(struct onlooker_scratch *s, __u32 slot, __u64 value)
-{
-	/* Opaque, so that the verifier sees the bound of the very number that is used. */
-	asm volatile("" : "+r"(slot));
-	if (slot < COLLECTOR_SLOTS)
-		COLLECT_PAYLOAD(s)[slot] = value;
-}
-
 #define READ 0
 #define WRITE 1
 #define DISCARD 2
@@ -277,8 +210,6 @@ __noinline int onlooker_put_disk(struct onlooker_scratch *s, __u64 address, __u3
 	return 1;
 }
 
-#define ROW_LIVE (1ull << 32)
-
 /* A row of the answer; docs/format/table.md. */
 __noinline int onlooker_put_row(struct onlooker_scratch *s, __u32 block, __u32 place, __u32 own)
 {
@@ -310,13 +241,12 @@ __noinline int onlooker_put_row(struct onlooker_scratch *s, __u32 block, __u32 p
 	    READ_FIELD(&stats, struct block_device, row.device, bd_stats) || !stats || entry_of(row.device) != row.entry) {
 		if (own) {
 			bpf_map_delete_elem(&row_of, &row.device);
-			change_begins(kept);
+			change_begins(&kept->sequence);
 			kept->device = 0;
-			change_ends(kept);
+			change_ends(&kept->sequence);
 			/* What stands in its place now was passed over by the last scan: it had this row. */
 			all->first = 0;
-			if (bpf_map_update_elem(&free_rows, &all->free, &number, BPF_ANY) == 0)
-				all->free++;
+			give_row_back(&all->free, number);
 		}
 		return 0;
 	}

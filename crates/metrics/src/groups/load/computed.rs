@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Group load: `bpf/collect/load.bpf.c`.
+//! Group load: `load.bpf.c`.
 
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
-use super::intf::address_bytes;
-use super::object::{Content, Image, Prepared};
-use super::procfs;
+use crate::collect::intf::address_bytes;
+use crate::collect::object::{Content, Image, Prepared};
+use crate::collect::procfs;
 use crate::discover::{Discovery, Read};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/load.bpf.o"));
@@ -56,7 +56,7 @@ fn schema() -> Schema {
     });
     let mut group = Group::new(Kind::Computed, 1, fields.collect());
     group.acquisition = Acquisition::Computed;
-    Schema { name: super::Group::Load.region().into(), groups: vec![group] }
+    Schema { name: super::Group::LOAD.region().into(), groups: vec![group] }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Group memory: `bpf/collect/memory.bpf.c`. The kernel keeps these numbers for the whole machine; CPUs hold back a few pages each for up to a second, in
+//! Group memory: `memory.bpf.c`. The kernel keeps these numbers for the whole machine; CPUs hold back a few pages each for up to a second, in
 //! procfs as here.
 
 use std::collections::HashMap;
@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
-use super::intf::{MEMORY_ITEMS, MemoryFacts, STATS, ZONE_STATS};
-use super::object::{Content, Image, Prepared};
-use super::procfs;
+use crate::collect::intf::{MEMORY_ITEMS, MemoryFacts, STATS, ZONE_STATS};
+use crate::collect::object::{Content, Image, Prepared};
+use crate::collect::procfs;
 use crate::discover::{Discovery, Read};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/memory.bpf.o"));
@@ -59,7 +59,7 @@ const ITEMS: [Item; 31] = [
 /// Counted in KiB, all else in pages.
 const KERNEL_STACK: &str = "node_memory_KernelStack_bytes";
 /// `Cached`, `Buffers` and `SwapCached` together: the kernel tells them apart only by a walk over all block devices.
-pub(super) const FILE_PAGES: &str = "onlooker_memory_file_bytes";
+pub(crate) const FILE_PAGES: &str = "onlooker_memory_file_bytes";
 
 /// Finds the statistics.
 ///
@@ -123,7 +123,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     }
     let mut group = Group::new(Kind::Computed, 1, fields);
     group.acquisition = Acquisition::Computed;
-    let schema = Schema { name: super::Group::Memory.region().into(), groups: vec![group] };
+    let schema = Schema { name: super::Group::MEMORY.region().into(), groups: vec![group] };
     let contents = vec![Content::array("facts", [facts.to_bytes()])];
     Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(procfs::memory) })
 }

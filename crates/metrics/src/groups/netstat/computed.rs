@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Group netstat: `bpf/collect/netstat.bpf.c`. Counters of /proc/net/snmp, /proc/net/netstat and /proc/net/snmp6 of the loader's namespace, those that
+//! Group netstat: `netstat.bpf.c`. Counters of /proc/net/snmp, /proc/net/netstat and /proc/net/snmp6 of the loader's namespace, those that
 //! node_exporter shows by default, on each CPU.
 
 use std::collections::BTreeMap;
@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Sum, Type};
 
-use super::intf::{MIB_ROOM, MIB_WORDS, MIBS, Mib, NETSTAT_SLOTS, NetstatFacts, Space};
-use super::object::{Content, Image, Prepared};
-use super::procfs;
+use crate::collect::intf::{MIBS, MIB_ROOM, MIB_WORDS, Mib, NETSTAT_SLOTS, NetstatFacts, Space};
+use crate::collect::object::{Content, Image, Prepared};
+use crate::collect::procfs;
 use crate::discover::Discovery;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/netstat.bpf.o"));
@@ -83,7 +83,7 @@ const ESTABLISHED: &str = "Tcp_CurrEstab";
 /// Why the group cannot be had.
 pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     let cpus = discovery.cpu_count()?;
-    let cpus = cpus.min(super::cpu::MAX_CPUS);
+    let cpus = cpus.min(crate::collect::percpu::MAX_CPUS);
     let (net, cookie) = discovery.net_and_cookie()?;
     let offsets = discovery.percpu_offsets(cpus)?;
     let numbers = discovery.unnamed_enumerators(&ITEMS.map(|(_, _, enumerator)| enumerator))?;
@@ -146,7 +146,7 @@ fn schema(cpus: u32, slots: &[usize]) -> Schema {
     });
     let mut group = Group::new(Kind::Computed, cpus.div_ceil(2), fields.collect());
     group.acquisition = Acquisition::Computed;
-    Schema { name: super::Group::Netstat.region().into(), groups: vec![group] }
+    Schema { name: super::Group::NETSTAT.region().into(), groups: vec![group] }
 }
 
 #[cfg(test)]
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn any_number_of_cpus_has_a_good_schema() {
         let slots: Vec<usize> = (0..ITEMS.len()).collect();
-        for cpus in (1..10).chain([super::super::cpu::MAX_CPUS]) {
+        for cpus in (1..10).chain([crate::collect::percpu::MAX_CPUS]) {
             let schema = schema(cpus, &slots);
             schema.check().unwrap_or_else(|error| panic!("{cpus} CPUs: {error}"));
             assert_eq!(schema.blocks(), cpus.div_ceil(2));

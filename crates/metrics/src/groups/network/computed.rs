@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Group network: `bpf/collect/network.bpf.c`. One table for each eight CPUs, with a row for each device that counts per CPU in a way that is known here.
+//! Group network: `network.bpf.c`. One table for each eight CPUs, with a row for each device that counts per CPU in a way that is known here.
 
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Sum, Type};
 use onlooker_region::table::{KeyPart, KeyType};
 
-use super::intf::{
-    DEVICE_CPUS, ROW_BYTES, ROWS_PER_BLOCK, TableFacts, WAY_LSTATS, WAY_TSTATS, WAY_VETH, namespace_bytes,
-};
-use super::object::{Content, Image, Prepared};
-use super::procfs;
+use crate::collect::intf::{DEVICE_CPUS, ROWS_PER_BLOCK, ROW_BYTES, TableFacts, WAY_LSTATS, WAY_TSTATS, WAY_VETH, namespace_bytes};
+use crate::collect::object::{Content, Image, Prepared};
+use crate::collect::procfs;
 use crate::discover::Discovery;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/network.bpf.o"));
@@ -37,17 +35,24 @@ const METRICS: [(&str, &str, &str); 6] = [
     ("node_network_transmit_packets_total", "", "Network device statistic transmit_packets."),
 ];
 
+/// Devices that there are.
+///
+/// # Errors
+/// Why that is not known.
+pub(super) fn present() -> Result<Vec<String>, String> {
+    procfs::device_names().map_err(|error| format!("/proc/thread-self/net/dev: {error}"))
+}
+
 /// Finds the namespace and each CPU's offset; makes room for `devices`, and for twice those that are there.
 ///
 /// # Errors
 /// Why the group cannot be had.
 pub(super) fn prepare(discovery: &mut Discovery, devices: u32) -> Result<Prepared, String> {
-    let present = procfs::device_names().map_err(|error| format!("/proc/thread-self/net/dev: {error}"))?;
-    let present = u32::try_from(present.len()).unwrap_or(u32::MAX);
+    let present = u32::try_from(present()?.len()).unwrap_or(u32::MAX);
     let capacity = devices.max(present.saturating_mul(2)).clamp(MIN_DEVICES, MAX_DEVICES);
     discovery.note_limit("network devices", present, MAX_DEVICES);
     let cpus = discovery.cpu_count()?;
-    let cpus = cpus.min(super::cpu::MAX_CPUS);
+    let cpus = cpus.min(crate::collect::percpu::MAX_CPUS);
     let net = discovery.net()?;
     let offsets = discovery.percpu_offsets(cpus)?;
     let mut ways = Vec::new();
@@ -110,7 +115,7 @@ fn tables(cpus: u32, capacity: u32) -> (Schema, Vec<TableFacts>) {
         }));
         groups.push(group);
     }
-    (Schema { name: super::Group::Network.region().into(), groups }, facts)
+    (Schema { name: super::Group::NETWORK.region().into(), groups }, facts)
 }
 
 #[cfg(test)]

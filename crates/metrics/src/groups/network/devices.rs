@@ -8,14 +8,16 @@ use std::fs;
 use std::os::fd::AsFd as _;
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object, ProgramHandle};
+use onlooker_responder::error::{CHECK_KERNEL_LOG, Error, Result, absent, bpf, system};
+use onlooker_responder::home::{BPFFS_ADVICE, open_map, pin};
+use onlooker_responder::intf::{BLOCK_AT, OFFSET_AT};
+use onlooker_responder::{Home, sys};
 
-use super::intf::BUCKETS;
-use super::object::map_of;
-use crate::error::{CHECK_KERNEL_LOG, Error, Result, absent, bpf, system};
-use crate::home::{BPFFS_ADVICE, Home, open_map, pin};
-use crate::intf::{BLOCK_AT, OFFSET_AT};
-use crate::sys;
+use crate::collect::intf::BUCKETS;
+use crate::collect::object::map_of;
 
+/// Of the home.
+const DIRECTORY: &str = "devices";
 const PROGRAM: &str = "collect_once";
 const MAPS: [&str; 3] = ["once", "namespace", "tables"];
 /// Passes over all rows until none of them changes meanwhile.
@@ -30,13 +32,13 @@ pub type DeviceKey = [u64; 2];
 
 /// Program and maps to be pinned.
 #[derive(Debug)]
-pub(super) struct Handles {
+pub(crate) struct Handles {
     program: ProgramHandle,
     maps: [MapHandle; 3],
 }
 
 impl Handles {
-    pub(super) fn of(object: &Object) -> Result<Self> {
+    pub(crate) fn of(object: &Object) -> Result<Self> {
         let program = object.progs_mut().find(|program| program.name() == PROGRAM);
         let program = program.ok_or_else(|| absent(PROGRAM)).map_err(bpf("opening", PROGRAM, CHECK_KERNEL_LOG))?;
         let program = ProgramHandle::try_from(&program).map_err(bpf("opening", PROGRAM, CHECK_KERNEL_LOG))?;
@@ -45,8 +47,8 @@ impl Handles {
     }
 
     /// In place of what an earlier installer has pinned; who has that open goes on with it.
-    pub(super) fn pin(&self, home: &Home) -> Result<()> {
-        let directory = home.devices();
+    pub(crate) fn pin(&self, home: &Home) -> Result<()> {
+        let directory = home.path().join(DIRECTORY);
         let failed = |operation| system(operation, directory.display().to_string(), BPFFS_ADVICE);
         fs::create_dir_all(&directory).map_err(failed("creating"))?;
         let put = |name: &str, object: std::os::fd::BorrowedFd<'_>| {
@@ -85,7 +87,7 @@ impl DeviceRows {
     /// # Errors
     /// [`Error::Bpf`] if there is nothing, [`Error::Incompatible`].
     pub fn open(home: &Home) -> Result<Self> {
-        let directory = home.devices();
+        let directory = home.path().join(DIRECTORY);
         let path = directory.join(PROGRAM);
         let advice = "no collector of group network is pinned there: install it";
         let program = ProgramHandle::from_pinned_path(&path);

@@ -3,11 +3,10 @@
  * Group network: devices of one namespace as rows of a table, with their counters per CPU. A row holds what was found of its device: each READ looks at the
  * device again, and serves the row only if it is still that one (entry.h), of that number, in that namespace, registered, and of that name. When the namespace
  * says that its list of devices has changed, or a row was taken back, READs look through it, a few devices each, and give rows to new ones.
- *
- * Rows are changed by one program at a time: whoever finds `busy` taken serves what is there and leaves changes to others.
  */
 #include "base.h"
 #include "entry.h"
+#include "rows.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -24,21 +23,6 @@ struct {
 } rows SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct onlooker_table);
-} tables SEC(".maps");
-
-/* __per_cpu_offset */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} offsets SEC(".maps");
-
-struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8);
 	__type(key, __u64);
@@ -52,14 +36,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } row_of SEC(".maps");
-
-/* Rows whose device is gone, a stack of `free`: an array, since 6.1 lets sleepable programs (the loader's check) use no stack map. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} free_rows SEC(".maps");
 
 static __always_inline struct onlooker_namespace *namespace_get(void)
 {
@@ -139,41 +115,6 @@ static __always_inline __u32 way_of(__u64 device)
 	return *way;
 }
 
-/* A generation is never 0 once there was a device, and begins anywhere: rows of an earlier installation are not mistaken for these. */
-static __always_inline __u32 next_generation(__u32 generation)
-{
-	generation = generation ? generation + 1 : bpf_get_prandom_u32();
-	return generation ? generation : 1;
-}
-
-static __always_inline void change_begins(struct onlooker_row *row)
-{
-	__sync_lock_test_and_set(&row->sequence, row->sequence | 1);
-}
-
-static __always_inline void change_ends(struct onlooker_row *row)
-{
-	__sync_lock_test_and_set(&row->sequence, (row->sequence | 1) + 1);
-}
-
-static __always_inline int take_row(struct onlooker_namespace *space, __u32 *number)
-{
-	__u32 last = space->free - 1, *row;
-
-	if (space->free) {
-		row = bpf_map_lookup_elem(&free_rows, &last);
-		if (!row)
-			return 0;
-		space->free = last;
-		*number = *row;
-		return 1;
-	}
-	if (space->used >= space->capacity)
-		return 0;
-	*number = space->used++;
-	return 1;
-}
-
 /* Gives a row to a device that has none. */
 __noinline int onlooker_add_device(__u64 device)
 {
@@ -189,7 +130,7 @@ __noinline int onlooker_add_device(__u64 device)
 		space->uncovered++;
 		return 0;
 	}
-	if (!take_row(space, &number)) {
+	if (!take_row(&space->free, &space->used, space->capacity, &number)) {
 		space->uncovered++;
 		return 0;
 	}
@@ -197,7 +138,7 @@ __noinline int onlooker_add_device(__u64 device)
 	if (!row || bpf_map_update_elem(&row_of, &ifindex, &number, BPF_ANY))
 		return 0;
 	entry = entry_of(device);
-	change_begins(row);
+	change_begins(&row->sequence);
 	row->device = device;
 	row->entry = entry;
 	row->stats = stats;
@@ -207,7 +148,7 @@ __noinline int onlooker_add_device(__u64 device)
 	row->name[1] = 0;
 	bpf_probe_read_kernel_str(row->name, sizeof(row->name), (const void *)device + bpf_core_field_offset(((struct net_device *)0)->name));
 	row->generation = next_generation(row->generation);
-	change_ends(row);
+	change_ends(&row->sequence);
 	return 1;
 }
 
@@ -276,14 +217,6 @@ static __always_inline int is_same(const struct onlooker_row *row, __u64 net)
 	       !READ_FIELD(&own, struct net_device, row->device, nd_net.net) && own == net &&
 	       registration(row->device) == NETREG_REGISTERED && entry_of(row->device) == row->entry &&
 	       (row->way != ONLOOKER_WAY_VETH || is_known_veth(row->device));
-}
-
-static __always_inline void put(struct onlooker_scratch *s, __u32 slot, __u64 value)
-{
-	/* Opaque, so that the verifier sees the bound of the very number that is used. */
-	asm volatile("" : "+r"(slot));
-	if (slot < COLLECTOR_SLOTS)
-		COLLECT_PAYLOAD(s)[slot] = value;
 }
 
 /* What is being counted; in the scratch, since functions take five arguments. */
@@ -419,8 +352,6 @@ __noinline int onlooker_put_counters(struct onlooker_scratch *s)
 	return 1;
 }
 
-#define ROW_LIVE (1ull << 32)
-
 /* A row of the answer; docs/format/table.md. */
 __noinline int onlooker_put_row(struct onlooker_scratch *s, __u32 block, __u32 place, __u32 own)
 {
@@ -452,11 +383,10 @@ __noinline int onlooker_put_row(struct onlooker_scratch *s, __u32 block, __u32 p
 	if (!is_same(&row, space->net)) {
 		if (own) {
 			bpf_map_delete_elem(&row_of, &row.ifindex);
-			change_begins(kept);
+			change_begins(&kept->sequence);
 			kept->device = 0;
-			change_ends(kept);
-			if (bpf_map_update_elem(&free_rows, &space->free, &number, BPF_ANY) == 0)
-				space->free++;
+			change_ends(&kept->sequence);
+			give_row_back(&space->free, number);
 			/* For those that found no free one, and for one that was passed over since it had this one's number. */
 			space->uncovered = 0;
 			space->cursor = 0;
@@ -467,12 +397,12 @@ __noinline int onlooker_put_row(struct onlooker_scratch *s, __u32 block, __u32 p
 	if (name[0] != row.name[0] || name[1] != row.name[1]) {
 		if (!own)
 			return 0;
-		change_begins(kept);
+		change_begins(&kept->sequence);
 		kept->name[0] = name[0];
 		kept->name[1] = name[1];
 		row.generation = next_generation(row.generation);
 		kept->generation = row.generation;
-		change_ends(kept);
+		change_ends(&kept->sequence);
 	}
 	put(s, slot, row.generation | ROW_LIVE);
 	put(s, slot + 1, name[0]);

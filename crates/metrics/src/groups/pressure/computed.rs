@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Group pressure: `bpf/collect/pressure.bpf.c`. The totals of /proc/pressure as the kernel keeps them, and, which procfs does not tell, where tasks stall at
+//! Group pressure: `pressure.bpf.c`. The totals of /proc/pressure as the kernel keeps them, and, which procfs does not tell, where tasks stall at
 //! the instant of the READ.
 
 use std::fs;
@@ -8,11 +8,10 @@ use std::io;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
-use super::cpu::push_for_all;
-use super::intf::{CPUS_PER_BLOCK, NONE, PRESSURE_STATES, address_bytes};
-use super::object::{Content, Image, Prepared};
-use super::percpu::cpus;
-use super::procfs::{Procfs, Reading, series};
+use crate::collect::intf::{CPUS_PER_BLOCK, NONE, PRESSURE_STATES, address_bytes};
+use crate::collect::object::{Content, Image, Prepared};
+use crate::collect::percpu::{cpus, push_for_all};
+use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::{Discovery, Read};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pressure.bpf.o"));
@@ -157,13 +156,13 @@ fn schema(cpus: u32, known: &[bool]) -> Schema {
         group.acquisition = Acquisition::Computed;
         group
     });
-    Schema { name: super::Group::Pressure.region().into(), groups: groups.into() }
+    Schema { name: super::Group::PRESSURE.region().into(), groups: groups.into() }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::cpu::MAX_CPUS;
-    use super::super::percpu::tests::{of_eight, stands_where_the_program_puts_it};
+    use crate::collect::percpu::MAX_CPUS;
+    use crate::collect::percpu::tests::{of_eight, stands_where_the_program_puts_it};
     use super::*;
 
     #[test]

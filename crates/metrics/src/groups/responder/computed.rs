@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Group responder: `bpf/collect/counters.bpf.c`. Its counterpart is no file but the same counters, read by system calls.
+//! Group responder: `responder.bpf.c`. Its counterpart is no file but the same counters, read by system calls.
 
 use std::io;
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Type};
+use onlooker_responder::{Exit, Responder};
 
-use super::intf::{PAIR_SLOTS, RESPONDER_CPUS_PER_BLOCK};
-use super::object::{Image, Prepared};
-use super::procfs::{self, Procfs, Reading, series};
-use crate::intf::Exit;
-use crate::responder::Responder;
+use crate::collect::intf::{PAIR_SLOTS, RESPONDER_CPUS_PER_BLOCK};
+use crate::collect::object::{Image, Prepared};
+use crate::collect::procfs::{self, Procfs, Reading, series};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/counters.bpf.o"));
 const NAME: &str = "onlooker_responder_packets_total";
@@ -22,8 +21,8 @@ const NAME: &str = "onlooker_responder_packets_total";
 /// Why the group cannot be had.
 pub(super) fn prepare(responder: Option<&Responder>) -> Result<Prepared, String> {
     let cpus = procfs::cpu_count().map_err(|error| format!("/sys/devices/system/cpu/present: {error}"))?;
-    let cpus = cpus.min(super::cpu::MAX_CPUS);
-    let counters = responder.map(|responder| MapHandle::try_from(&responder.maps.counters)).transpose();
+    let cpus = cpus.min(crate::collect::percpu::MAX_CPUS);
+    let counters = responder.and_then(|responder| responder.map("counters")).map(MapHandle::try_from).transpose();
     let counters = counters.map_err(|error| format!("counters: {error}"))?;
     let read = move || reading(counters.as_ref(), cpus);
     Ok(Prepared {
@@ -63,7 +62,7 @@ fn schema(cpus: u32) -> Schema {
     });
     let mut group = Group::new(Kind::Computed, cpus.div_ceil(RESPONDER_CPUS_PER_BLOCK), fields.collect());
     group.acquisition = Acquisition::Computed;
-    Schema { name: super::Group::Responder.region().into(), groups: vec![group] }
+    Schema { name: super::Group::RESPONDER.region().into(), groups: vec![group] }
 }
 
 #[cfg(test)]
@@ -72,7 +71,7 @@ mod tests {
 
     #[test]
     fn any_number_of_cpus_has_a_good_schema() {
-        for cpus in (1..10).chain([super::super::cpu::MAX_CPUS]) {
+        for cpus in (1..10).chain([crate::collect::percpu::MAX_CPUS]) {
             schema(cpus).check().unwrap_or_else(|error| panic!("{cpus} CPUs: {error}"));
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Group schedstat: `bpf/collect/schedstat.bpf.c`. Only kernels with CONFIG_SCHEDSTATS keep these.
+//! Group schedstat: `schedstat.bpf.c`. Only kernels with CONFIG_SCHEDSTATS keep these.
 
 use std::fs;
 use std::io;
@@ -7,11 +7,10 @@ use std::io;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
-use super::cpu::push_for_all;
-use super::intf::{CPUS_PER_BLOCK, address_bytes};
-use super::object::{Content, Image, Prepared};
-use super::percpu::cpus;
-use super::procfs::{Procfs, Reading, series};
+use crate::collect::intf::{CPUS_PER_BLOCK, address_bytes};
+use crate::collect::object::{Content, Image, Prepared};
+use crate::collect::percpu::{cpus, push_for_all};
+use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schedstat.bpf.o"));
@@ -76,13 +75,13 @@ fn schema(cpus: u32) -> Schema {
     }
     let mut group = Group::new(Kind::Computed, cpus.div_ceil(CPUS_PER_BLOCK), fields);
     group.acquisition = Acquisition::Computed;
-    Schema { name: super::Group::Schedstat.region().into(), groups: vec![group] }
+    Schema { name: super::Group::SCHEDSTAT.region().into(), groups: vec![group] }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::cpu::MAX_CPUS;
-    use super::super::percpu::tests::{of_eight, stands_where_the_program_puts_it};
+    use crate::collect::percpu::MAX_CPUS;
+    use crate::collect::percpu::tests::{of_eight, stands_where_the_program_puts_it};
     use super::*;
 
     #[test]

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Group sockstat: `bpf/collect/sockstat.bpf.c`. What /proc/net/sockstat and sockstat6 have of the loader's namespace.
+//! Group sockstat: `sockstat.bpf.c`. What /proc/net/sockstat and sockstat6 have of the loader's namespace.
 
 use std::collections::HashMap;
 
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Sum, Type};
 
-use super::cpu::{MAX_CPUS, push_for_all};
-use super::intf::{CPUS_PER_BLOCK, Number, SOCKSTAT_PARTS, SOCKSTAT_WHOLES, SockstatFacts, Space};
-use super::object::{Content, Image, Prepared};
-use super::procfs;
+use crate::collect::intf::{CPUS_PER_BLOCK, Number, SOCKSTAT_PARTS, SOCKSTAT_WHOLES, SockstatFacts, Space};
+use crate::collect::object::{Content, Image, Prepared};
+use crate::collect::percpu::{MAX_CPUS, push_for_all};
+use crate::collect::procfs;
 use crate::discover::Discovery;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sockstat.bpf.o"));
@@ -199,7 +199,7 @@ fn schema(cpus: u32, wholes: Vec<Field>, parts: Vec<Field>) -> Schema {
         group
     };
     let groups = vec![group(1, wholes), group(cpus.div_ceil(CPUS_PER_BLOCK), parts)];
-    Schema { name: super::Group::Sockstat.region().into(), groups }
+    Schema { name: super::Group::SOCKSTAT.region().into(), groups }
 }
 
 #[cfg(test)]

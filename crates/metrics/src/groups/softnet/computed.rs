@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Group softnet: `bpf/collect/softnet.bpf.c`. What /proc/net/softnet_stat has, and how long each CPU's backlog is now.
+//! Group softnet: `softnet.bpf.c`. What /proc/net/softnet_stat has, and how long each CPU's backlog is now.
 
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
-use super::cpu::{MAX_CPUS, push_for_all};
-use super::intf::CPUS_PER_BLOCK;
-use super::object::{Content, Image, Prepared};
-use super::procfs;
+use crate::collect::intf::CPUS_PER_BLOCK;
+use crate::collect::object::{Content, Image, Prepared};
+use crate::collect::percpu::{MAX_CPUS, push_for_all};
+use crate::collect::procfs;
 use crate::discover::Discovery;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/softnet.bpf.o"));
 
 /// In the order of the program's slots: name, what it is, column of /proc/net/softnet_stat, help.
-pub(super) const METRICS: [(&str, Metric, usize, &str); 6] = [
+pub(crate) const METRICS: [(&str, Metric, usize, &str); 6] = [
     ("node_softnet_processed_total", Metric::Counter, 0, "Number of processed packets"),
     ("node_softnet_dropped_total", Metric::Counter, 1, "Number of dropped packets"),
     ("node_softnet_times_squeezed_total", Metric::Counter, 2, "Number of times processing packets ran out of quota"),
@@ -46,7 +46,7 @@ fn schema(cpus: u32) -> Schema {
     }
     let mut group = Group::new(Kind::Computed, cpus.div_ceil(CPUS_PER_BLOCK), fields);
     group.acquisition = Acquisition::Computed;
-    Schema { name: super::Group::Softnet.region().into(), groups: vec![group] }
+    Schema { name: super::Group::SOFTNET.region().into(), groups: vec![group] }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Group stat: `bpf/collect/stat.bpf.c`. Interrupts, softirqs, forks and tasks that wait for I/O, which /proc/stat has as sums; and which softirqs wait on
+//! Group stat: `stat.bpf.c`. Interrupts, softirqs, forks and tasks that wait for I/O, which /proc/stat has as sums; and which softirqs wait on
 //! each CPU at the instant of the READ, which procfs does not tell: the sign of a CPU that has more to do than its run queue shows.
 //!
 //! The CPU that answers has taken its own bits before it runs the responder (handle_softirqs of kernel/softirq.c): what is seen there has come since.
@@ -11,12 +11,12 @@ use std::io;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Sum, Type};
 
-use super::intf::{PAIR_SLOTS, STAT_CPUS_PER_BLOCK, StatCpu};
-use super::object::{Content, Image, Prepared};
-use super::percpu::{cpus, four_a_block};
-use super::procfs::{self, Procfs, Reading, series};
-use super::totals::Totals;
+use crate::collect::intf::{PAIR_SLOTS, STAT_CPUS_PER_BLOCK, StatCpu};
+use crate::collect::object::{Content, Image, Prepared};
+use crate::collect::percpu::{cpus, four_a_block};
+use crate::collect::procfs::{self, Procfs, Reading, series};
 use crate::discover::{Discovery, Read};
+use super::totals::Totals;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stat.bpf.o"));
 /// In the order of linux/interrupt.h, named as in /proc/softirqs.
@@ -81,7 +81,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
 }
 
 /// `struct onlooker_stat_facts`.
-pub(super) fn facts_bytes(total_forks: u64, totals: Totals) -> Vec<u8> {
+pub(crate) fn facts_bytes(total_forks: u64, totals: Totals) -> Vec<u8> {
     let words = [total_forks, totals.threads, totals.most_files, totals.files];
     words.into_iter().flat_map(u64::to_le_bytes).collect()
 }
@@ -195,13 +195,13 @@ fn schema(cpus: u32, is_known: impl Fn(&str) -> bool) -> Schema {
     fields.retain(|field| is_known(&field.name));
     let mut group = Group::new(Kind::Computed, cpus.div_ceil(STAT_CPUS_PER_BLOCK), fields);
     group.acquisition = Acquisition::Computed;
-    Schema { name: super::Group::Stat.region().into(), groups: vec![group] }
+    Schema { name: super::Group::STAT.region().into(), groups: vec![group] }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::cpu::MAX_CPUS;
-    use super::super::percpu::tests::{of_four, stands_where_the_program_puts_it};
+    use crate::collect::percpu::MAX_CPUS;
+    use crate::collect::percpu::tests::{of_four, stands_where_the_program_puts_it};
     use super::*;
 
     #[test]

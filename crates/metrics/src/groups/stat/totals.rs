@@ -5,7 +5,7 @@
 
 use std::fs;
 
-use super::procfs;
+use crate::collect::procfs;
 use crate::discover::{Discovery, Read};
 
 /// Attempts to meet procfs's value while nothing moves.
@@ -19,20 +19,20 @@ const BATCH: u64 = 32;
 
 /// Addresses; 0: not found.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Totals {
+pub(crate) struct Totals {
     /// `nr_threads`, an int.
-    pub(super) threads: u64,
+    pub(crate) threads: u64,
     /// `max_files` of `files_stat`, an unsigned long.
-    pub(super) most_files: u64,
+    pub(crate) most_files: u64,
     /// `count` of `nr_files`, a `struct percpu_counter`.
-    pub(super) files: u64,
+    pub(crate) files: u64,
     /// Its `counters`: with a CPU's offset its part. 0 where procfs leaves the parts out, too.
-    pub(super) file_parts: u64,
+    pub(crate) file_parts: u64,
 }
 
 impl Totals {
     /// What can be found; why not is noted.
-    pub(super) fn find(discovery: &mut Discovery, cpus: u32) -> Self {
+    pub(crate) fn find(discovery: &mut Discovery, cpus: u32) -> Self {
         let mut totals = Self { threads: threads(discovery).unwrap_or(0), ..Self::default() };
         totals.most_files = most_files(discovery).unwrap_or(0);
         if let Ok((files, parts)) = files(discovery, cpus) {

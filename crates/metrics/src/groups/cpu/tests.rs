@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use onlooker_kernel::collect::Group;
+use onlooker_metrics::groups::Group;
 
 use crate::regions::{Collecting, between, eventually, file};
 use crate::support::SIDES;
@@ -28,12 +28,12 @@ fn line<'a>(stat: &'a [(String, Vec<f64>)], name: &str) -> &'a [f64] {
 
 #[test]
 fn times_of_each_cpu_are_those_of_proc_stat() {
-    let collecting = Collecting::new(&[Group::Cpu]);
+    let collecting = Collecting::new(&[Group::CPU]);
     let cpus = stat().iter().filter(|(name, _)| name.starts_with("cpu") && name != "cpu").count();
     for side in SIDES {
         eventually("times", || {
             let before = stat();
-            let values = collecting.read(Group::Cpu, side);
+            let values = collecting.read(Group::CPU, side);
             let after = stat();
             for cpu in 0..cpus {
                 let (before, after) = (line(&before, &format!("cpu{cpu}")), line(&after, &format!("cpu{cpu}")));
@@ -49,18 +49,18 @@ fn times_of_each_cpu_are_those_of_proc_stat() {
             }
             Ok(())
         });
-        let values = collecting.read(Group::Cpu, side);
+        let values = collecting.read(Group::CPU, side);
         assert_eq!(values.len(), cpus * 12, "CPUs of procfs and of the region differ");
     }
 }
 
 #[test]
 fn context_switches_add_up_to_those_of_proc_stat() {
-    let collecting = Collecting::new(&[Group::Cpu]);
+    let collecting = Collecting::new(&[Group::CPU]);
     for side in SIDES {
         eventually("context switches", || {
             let before = line(&stat(), "ctxt")[0];
-            let values = collecting.read(Group::Cpu, side);
+            let values = collecting.read(Group::CPU, side);
             let after = line(&stat(), "ctxt")[0];
             let switches = values.iter().filter(|(name, _)| name.starts_with("onlooker_context_switches_total"));
             between(switches.map(|(_, value)| value).sum(), before, after, 0.0)
@@ -71,14 +71,14 @@ fn context_switches_add_up_to_those_of_proc_stat() {
 #[test]
 #[allow(clippy::print_stdout)]
 fn idle_time_moves_between_ticks() {
-    let collecting = Collecting::new(&[Group::Cpu]);
+    let collecting = Collecting::new(&[Group::CPU]);
     // Some CPU sleeps now and then even on a loaded machine; most of its steps are no whole ticks of 1 ms.
-    let mut last = collecting.read(Group::Cpu, SIDES[0]);
+    let mut last = collecting.read(Group::CPU, SIDES[0]);
     let (mut moved, mut between_ticks) = (0, 0);
     let begin = Instant::now();
     while moved < 40 && begin.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_micros(700));
-        let now = collecting.read(Group::Cpu, SIDES[0]);
+        let now = collecting.read(Group::CPU, SIDES[0]);
         for (name, value) in now.iter().filter(|(name, _)| name.contains("mode=idle")) {
             let step_ns = (value - last[name]) * 1e9;
             if step_ns > 0.0 {
@@ -102,10 +102,10 @@ fn idle_time_moves_between_ticks() {
 
 #[test]
 fn idle_times_do_not_go_back() {
-    let collecting = Collecting::new(&[Group::Cpu]);
-    let mut last = collecting.read(Group::Cpu, SIDES[0]);
+    let collecting = Collecting::new(&[Group::CPU]);
+    let mut last = collecting.read(Group::CPU, SIDES[0]);
     for _ in 0..2000 {
-        let now = collecting.read(Group::Cpu, SIDES[0]);
+        let now = collecting.read(Group::CPU, SIDES[0]);
         for (name, value) in &now {
             if name.contains("node_cpu_seconds_total") && !name.contains("idle") && !name.contains("iowait") {
                 assert!(*value >= last[name], "{name} went back from {} to {value}", last[name]);
@@ -128,9 +128,9 @@ fn idle_times_do_not_go_back() {
 
 #[test]
 fn threads_that_run_are_seen_in_the_run_queues() {
-    let collecting = Collecting::new(&[Group::Cpu]);
+    let collecting = Collecting::new(&[Group::CPU]);
     let length = || {
-        let values = collecting.read(Group::Cpu, SIDES[0]);
+        let values = collecting.read(Group::CPU, SIDES[0]);
         values
             .iter()
             .filter(|(name, _)| name.starts_with("onlooker_run_queue_length"))

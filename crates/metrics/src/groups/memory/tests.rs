@@ -1,30 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups load and memory.
+//! Group memory against /proc/meminfo.
 
-use onlooker_kernel::collect::Group;
+use onlooker_metrics::groups::Group;
 
 use crate::regions::{Collecting, between, eventually, file};
 use crate::support::SIDES;
-
-#[test]
-fn load_averages_are_those_of_proc_loadavg() {
-    let collecting = Collecting::new(&[Group::Load]);
-    for side in SIDES {
-        eventually("load averages", || {
-            let loads =
-                || file("/proc/loadavg").split(' ').take(3).map(|load| load.parse().unwrap()).collect::<Vec<f64>>();
-            let before = loads();
-            let values = collecting.read(Group::Load, side);
-            let after = loads();
-            assert_eq!(values.len(), 3);
-            for (index, name) in ["node_load1{}", "node_load5{}", "node_load15{}"].iter().enumerate() {
-                between(values[*name], before[index], after[index], 0.0051)
-                    .map_err(|reason| format!("{name}: {reason}"))?;
-            }
-            Ok(())
-        });
-    }
-}
 
 /// node_exporter's names of /proc/meminfo's lines, in bytes.
 fn meminfo(name: &str) -> f64 {
@@ -48,8 +28,8 @@ fn boosts() -> f64 {
 
 #[test]
 fn memory_is_that_of_proc_meminfo() {
-    let collecting = Collecting::new(&[Group::Memory]);
-    let names = collecting.read(Group::Memory, SIDES[0]);
+    let collecting = Collecting::new(&[Group::MEMORY]);
+    let names = collecting.read(Group::MEMORY, SIDES[0]);
     for name in ["MemTotal", "MemFree", "MemAvailable", "AnonPages", "Mapped", "Dirty", "Slab", "Active_file", "Shmem"]
     {
         assert!(names.contains_key(&format!("node_memory_{name}_bytes{{}}")), "{name} is missing");
@@ -59,7 +39,7 @@ fn memory_is_that_of_proc_meminfo() {
         for name in names.keys().filter(|name| name.starts_with("node_memory")) {
             eventually(name, || {
                 let before = meminfo(name);
-                let value = collecting.read(Group::Memory, side)[name];
+                let value = collecting.read(Group::MEMORY, side)[name];
                 let slack = if name.contains("MemAvailable") { boosts() } else { 0.0 };
                 between(value, before, meminfo(name), slack)
             });
@@ -72,7 +52,7 @@ fn memory_is_that_of_proc_meminfo() {
                     .sum()
             };
             let before = files();
-            let value = collecting.read(Group::Memory, side)["onlooker_memory_file_bytes{}"];
+            let value = collecting.read(Group::MEMORY, side)["onlooker_memory_file_bytes{}"];
             between(value, before, files(), 0.0)
         });
     }
@@ -80,8 +60,8 @@ fn memory_is_that_of_proc_meminfo() {
 
 #[test]
 fn memory_that_a_process_takes_is_seen() {
-    let collecting = Collecting::new(&[Group::Memory]);
-    let anonymous = || collecting.read(Group::Memory, SIDES[0])["node_memory_AnonPages_bytes{}"];
+    let collecting = Collecting::new(&[Group::MEMORY]);
+    let anonymous = || collecting.read(Group::MEMORY, SIDES[0])["node_memory_AnonPages_bytes{}"];
     const TAKEN: f64 = (64 << 20) as f64;
     eventually("64 MiB", || {
         let before = anonymous();

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io::{Seek as _, Write as _};
 
-use onlooker_kernel::collect::Group;
+use onlooker_metrics::groups::Group;
 use onlooker_region::columns::Plan;
 
 use crate::regions::{Collecting, between, eventually, file, identity};
@@ -36,8 +36,8 @@ const COLUMNS: [(&str, usize, f64); 17] = [
 type Rows = BTreeMap<String, ((usize, u32), BTreeMap<String, f64>)>;
 
 fn rows(collecting: &Collecting, side: Side) -> Rows {
-    let group = collecting.group(Group::Disk);
-    let blocks = collecting.blocks(Group::Disk, side);
+    let group = collecting.group(Group::DISK);
+    let blocks = collecting.blocks(Group::DISK, side);
     let plan = Plan::new(group.schema.clone());
     let mut rows = Rows::new();
     let refused = plan.decode(identity(group), &blocks, |sample| {
@@ -68,11 +68,11 @@ fn load_zram() {
 #[test]
 fn counters_of_disks_are_those_of_diskstats() {
     load_zram();
-    if Group::Disk.absence().is_some() {
+    if Group::DISK.absence().is_some() {
         println!("SKIPPED: there is no disk");
         return;
     }
-    let collecting = Collecting::new(&[Group::Disk]);
+    let collecting = Collecting::new(&[Group::DISK]);
     let mut written = tempfile::tempfile().unwrap();
     for side in SIDES {
         written.rewind().unwrap();
@@ -106,14 +106,14 @@ fn counters_of_disks_are_those_of_diskstats() {
     for device in rows(&collecting, SIDES[0]).keys() {
         assert!(!device.starts_with("loop") && !device.starts_with("ram"), "{device}");
     }
-    assert_eq!(collecting.group(Group::Disk).uncovered, Vec::<String>::new());
+    assert_eq!(collecting.group(Group::DISK).uncovered, Vec::<String>::new());
 }
 
 #[test]
 fn rows_follow_disks_that_come_go_and_come_again() {
     load_zram();
     const CONTROL: &str = "/sys/class/zram-control/";
-    if !std::path::Path::new(CONTROL).exists() || Group::Disk.absence().is_some() {
+    if !std::path::Path::new(CONTROL).exists() || Group::DISK.absence().is_some() {
         println!("SKIPPED: the kernel has no zram, whose disks come and go");
         return;
     }
@@ -124,7 +124,7 @@ fn rows_follow_disks_that_come_go_and_come_again() {
             std::fs::write(format!("{CONTROL}hot_remove"), number).map_err(|error| error.to_string())
         });
     };
-    let collecting = Collecting::new(&[Group::Disk]);
+    let collecting = Collecting::new(&[Group::DISK]);
     let before = rows(&collecting, SIDES[0]);
     let others = |rows: &Rows, name: &str| {
         let others = rows.iter().filter(|(other, _)| *other != name);

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use onlooker_kernel::collect::Group;
+use onlooker_metrics::groups::Group;
 
 use crate::regions::{Collecting, between, eventually, file};
 use crate::support::SIDES;
@@ -27,17 +27,17 @@ const NAMES: [&str; 3] =
 #[test]
 #[allow(clippy::print_stdout)]
 fn times_and_timeslices_of_each_cpu_are_those_of_proc_schedstat() {
-    if let Some(reason) = Group::Schedstat.absence() {
+    if let Some(reason) = Group::SCHEDSTAT.absence() {
         println!("SKIPPED: {reason}");
         return;
     }
-    let collecting = Collecting::new(&[Group::Schedstat]);
+    let collecting = Collecting::new(&[Group::SCHEDSTAT]);
     for side in SIDES {
         for (at, (cpu, _)) in schedstat().iter().enumerate() {
             for (column, name) in NAMES.iter().enumerate() {
                 eventually(name, || {
                     let before = schedstat()[at].1[column];
-                    let value = collecting.read(Group::Schedstat, side)[&format!("{name}{{cpu={cpu}}}")];
+                    let value = collecting.read(Group::SCHEDSTAT, side)[&format!("{name}{{cpu={cpu}}}")];
                     between(value, before, schedstat()[at].1[column], 1e-8)
                 });
             }
@@ -45,7 +45,7 @@ fn times_and_timeslices_of_each_cpu_are_those_of_proc_schedstat() {
     }
     // Tasks that run are counted when they stop or the tick comes.
     let running = || {
-        let values = collecting.read(Group::Schedstat, SIDES[0]);
+        let values = collecting.read(Group::SCHEDSTAT, SIDES[0]);
         values.iter().filter(|(name, _)| name.starts_with(NAMES[0])).map(|(_, value)| value).sum::<f64>()
     };
     let (before, begin) = (running(), Instant::now());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use onlooker_kernel::collect::Group;
+use onlooker_metrics::groups::Group;
 
 use crate::regions::{Collecting, between, eventually, file};
 use crate::support::SIDES;
@@ -27,7 +27,7 @@ fn total(resource: &str, line: &str) -> f64 {
 
 #[allow(clippy::print_stdout)]
 fn is_there() -> bool {
-    let absence = Group::Pressure.absence();
+    let absence = Group::PRESSURE.absence();
     if let Some(reason) = &absence {
         println!("SKIPPED: {reason}");
     }
@@ -39,12 +39,12 @@ fn totals_are_those_of_proc_pressure() {
     if !is_there() {
         return;
     }
-    let collecting = Collecting::new(&[Group::Pressure]);
+    let collecting = Collecting::new(&[Group::PRESSURE]);
     for side in SIDES {
         for (metric, resource, line) in TOTALS {
             eventually(metric, || {
                 let before = total(resource, line);
-                let value = collecting.read(Group::Pressure, side)[metric];
+                let value = collecting.read(Group::PRESSURE, side)[metric];
                 between(value, before, total(resource, line), 2e-6)
             });
         }
@@ -53,7 +53,7 @@ fn totals_are_those_of_proc_pressure() {
 
 /// CPUs times kinds of stalls.
 fn in_progress(collecting: &Collecting) -> BTreeMap<String, f64> {
-    let values = collecting.read(Group::Pressure, SIDES[0]);
+    let values = collecting.read(Group::PRESSURE, SIDES[0]);
     let bits: BTreeMap<String, f64> =
         values.into_iter().filter(|(series, _)| series.starts_with("onlooker_pressure_in_progress{")).collect();
     assert!(!bits.is_empty() && bits.values().all(|bit| *bit == 0.0 || *bit == 1.0), "{bits:?}");
@@ -65,12 +65,12 @@ fn tasks_that_wait_for_a_cpu_are_a_stall_in_progress_at_once_and_a_total_later()
     if !is_there() {
         return;
     }
-    let collecting = Collecting::new(&[Group::Pressure]);
+    let collecting = Collecting::new(&[Group::PRESSURE]);
     let cpus = std::thread::available_parallelism().unwrap().get();
     let waiting = |bits: &BTreeMap<String, f64>| {
         bits.iter().filter(|(series, bit)| series.contains("kind=waiting,resource=cpu") && **bit == 1.0).count()
     };
-    let before = collecting.read(Group::Pressure, SIDES[0])[TOTALS[0].0];
+    let before = collecting.read(Group::PRESSURE, SIDES[0])[TOTALS[0].0];
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..3 * cpus {
@@ -87,7 +87,7 @@ fn tasks_that_wait_for_a_cpu_are_a_stall_in_progress_at_once_and_a_total_later()
             std::thread::sleep(Duration::from_millis(10));
             most = most.max(waiting(&in_progress(&collecting)));
             // Nobody reads /proc/pressure here: the kernel adds up by itself.
-            grown = collecting.read(Group::Pressure, SIDES[0])[TOTALS[0].0] - before;
+            grown = collecting.read(Group::PRESSURE, SIDES[0])[TOTALS[0].0] - before;
         }
         stop.store(true, Ordering::Relaxed);
         assert_eq!(most, cpus, "CPUs with a stall in progress, with three threads each");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
-use onlooker_kernel::collect::Group;
+use onlooker_metrics::groups::Group;
 
 use crate::network::own_namespace;
 use crate::regions::{Collecting, between, eventually, file};
@@ -14,7 +14,7 @@ use crate::support::{SIDES, Side};
 /// Sums over CPUs, by metric without its front.
 fn sums(collecting: &Collecting, side: Side) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
-    for (name, value) in collecting.read(Group::Netstat, side) {
+    for (name, value) in collecting.read(Group::NETSTAT, side) {
         let (metric, labels) = name.split_once('{').unwrap();
         assert!(labels.starts_with("cpu="), "{name}");
         *sums.entry(metric.trim_start_matches("node_netstat_").to_owned()).or_default() += value;
@@ -67,7 +67,7 @@ fn traffic() -> (TcpListener, Vec<TcpStream>) {
 #[test]
 fn counters_of_protocols_are_those_of_procfs() {
     own_namespace();
-    let collecting = Collecting::new(&[Group::Netstat]);
+    let collecting = Collecting::new(&[Group::NETSTAT]);
     for side in SIDES {
         let _kept = traffic();
         eventually("protocols", || {
@@ -124,12 +124,12 @@ fn counters_of_protocols_are_those_of_procfs() {
 fn a_namespace_that_is_gone_is_not_read() {
     let collecting = std::thread::spawn(|| {
         own_namespace();
-        let collecting = Collecting::new(&[Group::Netstat]);
+        let collecting = Collecting::new(&[Group::NETSTAT]);
         assert!(!sums(&collecting, SIDES[0]).is_empty());
         collecting
     });
     let collecting = collecting.join().unwrap();
-    let rkey = 100 + collecting.group(Group::Netstat).slot;
+    let rkey = 100 + collecting.group(Group::NETSTAT).slot;
     let begin = std::time::Instant::now();
     while matches!(
         collecting.rig.run(SIDES[0], &crate::support::Ask::v4().rkey(rkey).frame()),

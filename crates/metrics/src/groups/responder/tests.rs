@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Group responder.
 
-use onlooker_kernel::Exit;
-use onlooker_kernel::collect::Group;
+use onlooker_metrics::groups::Group;
+use onlooker_responder::Exit;
 
 use crate::regions::Collecting;
 use crate::support::{Ask, Outcome, SIDES};
 
 #[test]
 fn counters_are_those_of_the_responder() {
-    let collecting = Collecting::new(&[Group::Responder]);
+    let collecting = Collecting::new(&[Group::RESPONDER]);
     let sum = |exit: Exit, side| -> f64 {
-        let values = collecting.read(Group::Responder, side);
+        let values = collecting.read(Group::RESPONDER, side);
         let exit = format!("exit={}}}", exit.name());
         values.iter().filter(|(name, _)| name.ends_with(&exit)).map(|(_, value)| value).sum()
     };

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use onlooker_kernel::collect::Group;
+use onlooker_metrics::groups::Group;
 
 use crate::regions::{Collecting, between, eventually, file};
 use crate::support::SIDES;
@@ -46,7 +46,7 @@ fn sum(values: &BTreeMap<String, f64>, name: &str) -> f64 {
 
 #[test]
 fn interrupts_forks_and_tasks_that_wait_add_up_to_those_of_proc_stat() {
-    let collecting = Collecting::new(&[Group::Stat]);
+    let collecting = Collecting::new(&[Group::STAT]);
     for side in SIDES {
         for (metric, word) in [
             ("onlooker_interrupts_total", "intr"),
@@ -55,12 +55,12 @@ fn interrupts_forks_and_tasks_that_wait_add_up_to_those_of_proc_stat() {
         ] {
             eventually(metric, || {
                 let before = stat(word);
-                let values = collecting.read(Group::Stat, side);
+                let values = collecting.read(Group::STAT, side);
                 between(sum(&values, metric), before, stat(word), 0.0)
             });
         }
     }
-    let forks = || collecting.read(Group::Stat, SIDES[0])["node_forks_total{}"];
+    let forks = || collecting.read(Group::STAT, SIDES[0])["node_forks_total{}"];
     let before = forks();
     assert!(Command::new("true").status().unwrap().success());
     assert!(forks() > before, "a process began, and forks stay at {before}");
@@ -68,7 +68,7 @@ fn interrupts_forks_and_tasks_that_wait_add_up_to_those_of_proc_stat() {
 
 #[test]
 fn files_threads_and_processes_are_those_of_procfs() {
-    let collecting = Collecting::new(&[Group::Stat]);
+    let collecting = Collecting::new(&[Group::STAT]);
     let word = |path: &str, at: usize| -> String { file(path).split_whitespace().nth(at).unwrap().to_owned() };
     let processes = || {
         let entries = std::fs::read_dir("/proc").unwrap().flatten();
@@ -95,25 +95,25 @@ fn files_threads_and_processes_are_those_of_procfs() {
         for (metric, printed) in procfs {
             eventually(metric, || {
                 let before = printed();
-                let values = collecting.read(Group::Stat, side);
-                let found = || (collecting.group(Group::Stat).checks.clone(), collecting.installed.findings.clone());
+                let values = collecting.read(Group::STAT, side);
+                let found = || (collecting.group(Group::STAT).checks.clone(), collecting.installed.findings.clone());
                 assert!(values.keys().any(|series| series.starts_with(metric)), "{metric} was left out: {:?}", found());
                 between(sum(&values, metric), before, printed(), 0.0)
             });
         }
     }
     // A hundred files are seen as they are opened, and as they are closed, wherever procfs sees them.
-    let seen = || sum(&collecting.read(Group::Stat, SIDES[0]), "node_filefd_allocated");
+    let seen = || sum(&collecting.read(Group::STAT, SIDES[0]), "node_filefd_allocated");
     let (before, before_procfs) = (seen(), open());
     let held: Vec<_> = (0..200).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
     let (grown, grown_procfs) = (seen() - before, open() - before_procfs);
     assert!((grown - grown_procfs).abs() < 100.0 && grown_procfs > 100.0, "{grown}, procfs {grown_procfs}");
     drop(held);
-    let threads_before = sum(&collecting.read(Group::Stat, SIDES[0]), "node_processes_threads");
+    let threads_before = sum(&collecting.read(Group::STAT, SIDES[0]), "node_processes_threads");
     let barrier = std::sync::Barrier::new(51);
     std::thread::scope(|scope| {
         (0..50).for_each(|_| drop(scope.spawn(|| barrier.wait())));
-        let now = sum(&collecting.read(Group::Stat, SIDES[0]), "node_processes_threads");
+        let now = sum(&collecting.read(Group::STAT, SIDES[0]), "node_processes_threads");
         assert!(now >= threads_before + 40.0, "{threads_before}, with 50 more {now}");
         barrier.wait();
     });
@@ -121,12 +121,12 @@ fn files_threads_and_processes_are_those_of_procfs() {
 
 #[test]
 fn softirqs_of_each_cpu_and_type_are_those_of_proc_softirqs() {
-    let collecting = Collecting::new(&[Group::Stat]);
+    let collecting = Collecting::new(&[Group::STAT]);
     for side in SIDES {
         for key in softirqs().keys() {
             eventually(key, || {
                 let before = softirqs()[key];
-                let value = collecting.read(Group::Stat, side)[key];
+                let value = collecting.read(Group::STAT, side)[key];
                 between(value, before, softirqs()[key], 0.0)
             });
         }
@@ -135,9 +135,9 @@ fn softirqs_of_each_cpu_and_type_are_those_of_proc_softirqs() {
 
 #[test]
 fn softirqs_that_wait_are_seen() {
-    let collecting = Collecting::new(&[Group::Stat]);
+    let collecting = Collecting::new(&[Group::STAT]);
     let pending = || {
-        let values = collecting.read(Group::Stat, SIDES[0]);
+        let values = collecting.read(Group::STAT, SIDES[0]);
         let pending: BTreeMap<String, f64> =
             values.into_iter().filter(|(series, _)| series.starts_with("onlooker_softirq_pending{")).collect();
         assert!(pending.values().all(|value| *value == 0.0 || *value == 1.0), "{pending:?}");

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 
-use onlooker_kernel::collect::Group;
+use onlooker_metrics::groups::Group;
 use onlooker_region::columns::Plan;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
@@ -38,8 +38,8 @@ fn add_bridge(name: &str, third: u8) {
 type Rows = BTreeMap<String, ((usize, u32), BTreeMap<String, f64>)>;
 
 fn rows(collecting: &Collecting, side: Side) -> Rows {
-    let group = collecting.group(Group::Network);
-    let blocks = collecting.blocks(Group::Network, side);
+    let group = collecting.group(Group::NETWORK);
+    let blocks = collecting.blocks(Group::NETWORK, side);
     let plan = Plan::new(group.schema.clone());
     let mut rows = Rows::new();
     let refused = plan.decode(identity(group), &blocks, |sample| {
@@ -81,7 +81,7 @@ fn counters_of_devices_are_those_of_proc_net_dev() {
         run("ip", &["link", "set", device, "up"]);
     }
     traffic();
-    let collecting = Collecting::new(&[Group::Network]);
+    let collecting = Collecting::new(&[Group::NETWORK]);
     for side in SIDES {
         traffic();
         eventually("devices", || {
@@ -129,7 +129,7 @@ fn both_ends_of_a_veth_have_rows_whichever_way_their_queues_work() {
             let _ = UdpSocket::bind("0.0.0.0:0").unwrap().send_to(&[1; 300], ("10.88.7.9", 9 + port));
         }
     };
-    let collecting = Collecting::new(&[Group::Network]);
+    let collecting = Collecting::new(&[Group::NETWORK]);
     for queues in ["off", "on"] {
         // With GRO the receiving end has queues, and counts what came through them by queue.
         let set = std::process::Command::new("ethtool").args(["-K", "collectve2", "gro", queues]).output();
@@ -166,7 +166,7 @@ fn both_ends_of_a_veth_have_rows_whichever_way_their_queues_work() {
 #[test]
 fn devices_of_other_namespaces_have_no_rows() {
     own_namespace();
-    let collecting = Collecting::new(&[Group::Network]);
+    let collecting = Collecting::new(&[Group::NETWORK]);
     let names: Vec<String> = rows(&collecting, SIDES[0]).into_keys().collect();
     assert_eq!(names, ["lo"]);
 }
@@ -180,8 +180,8 @@ fn devices_that_count_in_ways_of_their_own_are_named() {
         .args(["link", "add", "link", "collectve1", "name", "collectvl", "type", "vlan", "id", "5"])
         .output()
         .unwrap();
-    let collecting = Collecting::new(&[Group::Network]);
-    let uncovered = &collecting.group(Group::Network).uncovered;
+    let collecting = Collecting::new(&[Group::NETWORK]);
+    let uncovered = &collecting.group(Group::NETWORK).uncovered;
     let rows = rows(&collecting, SIDES[0]);
     for device in procfs().keys() {
         assert_ne!(rows.contains_key(device), uncovered.contains(device), "{device}: {uncovered:?}");
@@ -194,7 +194,7 @@ fn devices_that_count_in_ways_of_their_own_are_named() {
 #[test]
 fn rows_follow_devices_that_come_are_renamed_go_and_come_again() {
     own_namespace();
-    let collecting = Collecting::new(&[Group::Network]);
+    let collecting = Collecting::new(&[Group::NETWORK]);
     let read = || rows(&collecting, SIDES[0]);
     let lo = read()["lo"].0;
     assert_ne!(lo.1, 0);
@@ -248,7 +248,7 @@ fn rows_follow_devices_that_come_are_renamed_go_and_come_again() {
 #[test]
 fn a_device_that_takes_another_s_number_and_name_is_not_taken_for_it() {
     own_namespace();
-    let collecting = Collecting::new(&[Group::Network]);
+    let collecting = Collecting::new(&[Group::NETWORK]);
     let add = || run("ip", &["link", "add", "collecta", "index", "4242", "type", "bridge"]);
     let mut seen = Vec::new();
     for round in 0..10 {
@@ -269,7 +269,7 @@ fn a_device_that_takes_another_s_number_and_name_is_not_taken_for_it() {
 #[test]
 fn more_devices_than_rows_are_bounded() {
     own_namespace();
-    let collecting = Collecting::new(&[Group::Network]);
+    let collecting = Collecting::new(&[Group::NETWORK]);
     for number in 0..40 {
         run("ip", &["link", "add", &format!("collect{number}"), "type", "bridge"]);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Group vmstat.
 
-use onlooker_kernel::collect::Group;
+use onlooker_metrics::groups::Group;
 
 use crate::regions::{Collecting, between, eventually, file};
 use crate::support::{SIDES, Side};
@@ -16,13 +16,13 @@ fn vmstat(event: &str) -> f64 {
 
 fn sum(collecting: &Collecting, event: &str, side: Side) -> f64 {
     let prefix = format!("node_vmstat_{event}{{cpu=");
-    let values = collecting.read(Group::Vmstat, side);
+    let values = collecting.read(Group::VMSTAT, side);
     values.iter().filter(|(series, _)| series.starts_with(&prefix)).map(|(_, value)| value).sum()
 }
 
 #[test]
 fn events_add_up_to_those_of_proc_vmstat() {
-    let collecting = Collecting::new(&[Group::Vmstat]);
+    let collecting = Collecting::new(&[Group::VMSTAT]);
     for side in SIDES {
         for event in EVENTS {
             eventually(event, || {
@@ -43,7 +43,7 @@ fn own_faults() -> f64 {
 
 #[test]
 fn faults_of_a_process_are_seen() {
-    let collecting = Collecting::new(&[Group::Vmstat]);
+    let collecting = Collecting::new(&[Group::VMSTAT]);
     let before = sum(&collecting, "pgfault", SIDES[0]);
     let own_before = own_faults();
     for _ in 0..16 {

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Group memory: memory of the whole machine.
+
+pub(crate) mod computed;
+
+use super::{Computed, Descriptor, Group};
+
+impl Group {
+    /// Memory of the whole machine.
+    pub const MEMORY: Self = Self {
+        descriptor: &Descriptor {
+            name: "memory",
+            region: "node_memory",
+            computed: Some(Computed::new(3, |with| computed::prepare(with.discovery))),
+        },
+    };
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Groups of metrics: a folder each, which holds everything of the group.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `mod.rs` | the descriptor: name, region, slot |
+//! | `<group>.bpf.c` | the BPF program that computes blocks ([`crate::collect`] has what all share, and so has `bpf/`) |
+//! | `computed.rs` | what the program is told of this kernel, and the schema of its region |
+//! | `tests.rs` | the loaded program against procfs (`tests/collect` runs them) |
+//!
+//! A new group is a new folder, a `mod` here and a place in [`Group::ALL`]; a test compares these with the folders.
+
+pub mod cpu;
+pub mod disk;
+pub mod load;
+pub mod memory;
+pub mod netstat;
+pub mod network;
+pub mod pressure;
+pub mod responder;
+pub mod schedstat;
+pub mod sockstat;
+pub mod softnet;
+pub mod stat;
+pub mod vmstat;
+
+use onlooker_responder::Responder;
+
+use crate::collect::object::Prepared;
+use crate::discover::Discovery;
+
+/// A group of metrics: one region.
+#[derive(Clone, Copy)]
+pub struct Group {
+    descriptor: &'static Descriptor,
+}
+
+/// What a group is.
+pub(crate) struct Descriptor {
+    /// As configurations name it.
+    name: &'static str,
+    /// The region's name.
+    region: &'static str,
+    /// How it is computed.
+    computed: Option<Computed>,
+}
+
+/// How a group is computed when a READ asks for it.
+#[derive(Clone, Copy)]
+pub(crate) struct Computed {
+    /// The collector's slot in the responder. Numbers are for ever: pinned responders have them.
+    slot: u32,
+    /// Finds what the program needs of the running kernel. The error is the reason why the group cannot be had.
+    prepare: fn(&mut Preparing<'_>) -> Result<Prepared, String>,
+    /// Why the running kernel keeps nothing of the group.
+    absence: fn() -> Option<String>,
+    /// Rows of a table that procfs has.
+    rows: Option<Rows>,
+    /// Metrics that procfs has not: a check can only say that they are within their bounds.
+    held_to_bounds: &'static [&'static str],
+}
+
+/// Devices that a table should have rows for.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows {
+    /// What a note of those without one is called.
+    pub(crate) note: &'static str,
+    /// Names of those that procfs shows.
+    pub(crate) present: fn() -> Result<Vec<String>, String>,
+}
+
+/// With what a group is prepared.
+pub(crate) struct Preparing<'a> {
+    /// The responder that is to serve it; none: it is only looked at.
+    pub(crate) responder: Option<&'a Responder>,
+    /// The running kernel.
+    pub(crate) discovery: &'a mut Discovery,
+    /// Network devices that there is to be room for.
+    pub(crate) devices: u32,
+}
+
+impl Computed {
+    const fn new(slot: u32, prepare: fn(&mut Preparing<'_>) -> Result<Prepared, String>) -> Self {
+        Self { slot, prepare, absence: || None, rows: None, held_to_bounds: &[] }
+    }
+
+    /// Not on every kernel.
+    const fn absent(self, absence: fn() -> Option<String>) -> Self {
+        Self { absence, ..self }
+    }
+
+    const fn rows(self, note: &'static str, present: fn() -> Result<Vec<String>, String>) -> Self {
+        Self { rows: Some(Rows { note, present }), ..self }
+    }
+
+    const fn held_to_bounds(self, held_to_bounds: &'static [&'static str]) -> Self {
+        Self { held_to_bounds, ..self }
+    }
+}
+
+impl Group {
+    /// All there are, in the order in which they are installed.
+    pub const ALL: [Self; 13] = [
+        Self::CPU,
+        Self::LOAD,
+        Self::MEMORY,
+        Self::NETWORK,
+        Self::RESPONDER,
+        Self::NETSTAT,
+        Self::SOFTNET,
+        Self::SOCKSTAT,
+        Self::STAT,
+        Self::SCHEDSTAT,
+        Self::PRESSURE,
+        Self::VMSTAT,
+        Self::DISK,
+    ];
+
+    /// Those that can be computed at a READ.
+    pub fn computed() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|group| group.descriptor.computed.is_some())
+    }
+
+    /// As configurations name it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.descriptor.name
+    }
+
+    /// The region's name.
+    #[must_use]
+    pub const fn region(self) -> &'static str {
+        self.descriptor.region
+    }
+
+    /// The collector's slot in the responder, if it can be computed.
+    #[must_use]
+    pub fn slot(self) -> Option<u32> {
+        self.how_computed().map(|computed| computed.slot)
+    }
+
+    /// Why the running kernel keeps nothing of the group, where it is built or started without it. Then
+    /// [`install`](crate::collect::install) refuses the group with this reason.
+    #[must_use]
+    pub fn absence(self) -> Option<String> {
+        self.how_computed().and_then(|computed| (computed.absence)())
+    }
+
+    fn how_computed(self) -> Option<&'static Computed> {
+        self.descriptor.computed.as_ref()
+    }
+
+    pub(crate) fn prepare(self, with: &mut Preparing<'_>) -> Result<Prepared, String> {
+        match (self.absence(), self.how_computed()) {
+            (Some(reason), _) => Err(reason),
+            (None, Some(computed)) => (computed.prepare)(with),
+            (None, None) => Err("it is never computed".to_owned()),
+        }
+    }
+
+    pub(crate) fn rows(self) -> Option<&'static Rows> {
+        self.how_computed().and_then(|computed| computed.rows.as_ref())
+    }
+}
+
+/// Whether procfs has nothing that a computed metric could be compared with: a check can only say that it is within its
+/// bounds ([`crate::collect::Verdict::Bounds`]).
+#[must_use]
+pub fn is_held_to_bounds(metric: &str) -> bool {
+    Group::computed().filter_map(Group::how_computed).any(|computed| computed.held_to_bounds.contains(&metric))
+}
+
+impl PartialEq for Group {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for Group {}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::fmt::Display for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Nothing of a group is elsewhere: who adds a folder and forgets the list is told here.
+    #[test]
+    fn each_folder_is_a_group_and_each_group_a_folder() {
+        let directory = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/groups")).unwrap();
+        let folders = directory.map(|entry| entry.unwrap()).filter(|entry| entry.file_type().unwrap().is_dir());
+        let folders: BTreeSet<String> = folders.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        let groups: BTreeSet<String> = Group::ALL.iter().map(|group| group.name().to_owned()).collect();
+        assert_eq!(groups, folders);
+    }
+
+    #[test]
+    fn names_regions_and_slots_are_each_one_group_s() {
+        let count = |names: BTreeSet<&str>| assert_eq!(names.len(), Group::ALL.len());
+        count(Group::ALL.into_iter().map(Group::name).collect());
+        count(Group::ALL.into_iter().map(Group::region).collect());
+        let slots: Vec<u32> = Group::computed().filter_map(Group::slot).collect();
+        assert_eq!(slots.iter().collect::<BTreeSet<_>>().len(), slots.len());
+        // Operators' collectors have the others.
+        assert!(slots.iter().all(|slot| (1..crate::user::SLOTS.start).contains(slot)), "{slots:?}");
+    }
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Group sockstat: sockets of the loader's namespace.
+
+mod computed;
+
+use super::{Computed, Descriptor, Group};
+
+impl Group {
+    /// Sockets of the loader's namespace.
+    pub const SOCKSTAT: Self = Self {
+        descriptor: &Descriptor {
+            name: "sockstat",
+            region: "node_sockstat",
+            computed: Some(Computed::new(18, |with| computed::prepare(with.discovery))),
+        },
+    };
+}

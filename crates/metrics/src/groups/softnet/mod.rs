@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Group softnet: backlogs of received packets of each CPU.
+
+pub(crate) mod computed;
+
+use super::{Computed, Descriptor, Group};
+
+impl Group {
+    /// Backlogs of received packets of each CPU.
+    pub const SOFTNET: Self = Self {
+        descriptor: &Descriptor {
+            name: "softnet",
+            region: "node_softnet",
+            computed: Some(Computed::new(17, |with| computed::prepare(with.discovery))),
+        },
+    };
+}
