@@ -106,6 +106,8 @@ struct onlooker_table {
 	__u32 cpus;
 };
 
+/* Bytes of a `struct bpf_timer`, behind which stand the facts of a published twin. */
+#define COLLECT_TIMER_BYTES 16
 /* Blocks that a published twin's timer writes each time it fires, at most. */
 #define COLLECT_TURN_BLOCKS 8
 /* How often a twin past its responder's lease looks whether that was renewed. */
@@ -295,6 +297,10 @@ COLLECT_OFFSET(onlooker_memory_facts, free, 152);
 COLLECT_SIZE(onlooker_namespace, 40);
 COLLECT_OFFSET(onlooker_namespace, net, 0);
 COLLECT_OFFSET(onlooker_namespace, capacity, 8);
+COLLECT_OFFSET(onlooker_namespace, used, 12);
+COLLECT_OFFSET(onlooker_namespace, sequence, 20);
+COLLECT_OFFSET(onlooker_namespace, cursor, 24);
+COLLECT_OFFSET(onlooker_namespace, free, 32);
 COLLECT_SIZE(onlooker_row, 56);
 COLLECT_SIZE(onlooker_table, 24);
 COLLECT_OFFSET(onlooker_table, first_row, 0);

@@ -85,6 +85,8 @@ struct publication {
 	struct onlooker_publication_facts facts;
 };
 
+_Static_assert(__builtin_offsetof(struct publication, facts) == COLLECT_TIMER_BYTES, "the facts are elsewhere in src/collect/publish.rs");
+
 /* The timer lives as long as somebody holds or has pinned this map. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

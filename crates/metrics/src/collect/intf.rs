@@ -65,6 +65,16 @@ pub(crate) const WAY_TSTATS: u32 = 2;
 /// `enum onlooker_way`.
 pub(crate) const WAY_VETH: u32 = 3;
 
+/// `struct onlooker_namespace`: where the programs keep what a reader of the devices looks at.
+pub(crate) struct Namespace;
+
+impl Namespace {
+    pub(crate) const USED: usize = 12;
+    pub(crate) const SEQUENCE: usize = 20;
+    pub(crate) const CURSOR: usize = 24;
+    pub(crate) const FREE: usize = 32;
+}
+
 /// `struct onlooker_namespace`, as its loader writes it.
 pub(crate) fn namespace_bytes(net: u64, capacity: u32) -> Vec<u8> {
     let mut bytes = net.to_le_bytes().to_vec();
@@ -74,6 +84,7 @@ pub(crate) fn namespace_bytes(net: u64, capacity: u32) -> Vec<u8> {
 }
 
 /// `struct onlooker_table`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TableFacts {
     pub(crate) first_row: u32,
     pub(crate) rows: u32,
@@ -87,6 +98,15 @@ impl TableFacts {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let words = [self.first_row, self.rows, self.row_words, self.width, self.first_cpu, self.cpus];
         words.into_iter().flat_map(u32::to_le_bytes).collect()
+    }
+
+    /// The reverse; `None` for bytes of another length.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (words, []) = bytes.as_chunks::<4>() else { return None };
+        let &[first_row, rows, row_words, width, first_cpu, cpus] = words else { return None };
+        let [first_row, rows, row_words, width, first_cpu, cpus] =
+            [first_row, rows, row_words, width, first_cpu, cpus].map(u32::from_le_bytes);
+        Some(Self { first_row, rows, row_words, width, first_cpu, cpus })
     }
 }
 

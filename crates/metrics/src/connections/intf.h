@@ -34,7 +34,29 @@ struct onlooker_tcp_record {
 	__u32 lost;
 };
 
-_Static_assert(sizeof(struct onlooker_tcp_record) == 104, "src/connections/record.rs has these offsets");
+#define CONNECTIONS_SIZE(type, bytes) _Static_assert(sizeof(struct type) == (bytes), #type " has another size in src/connections")
+#define CONNECTIONS_OFFSET(type, field, at) \
+	_Static_assert(__builtin_offsetof(struct type, field) == (at), #type "." #field " is elsewhere in src/connections")
+
+CONNECTIONS_SIZE(onlooker_tcp_record, 104);
+CONNECTIONS_OFFSET(onlooker_tcp_record, local, 0);
+CONNECTIONS_OFFSET(onlooker_tcp_record, remote, 16);
+CONNECTIONS_OFFSET(onlooker_tcp_record, local_port, 32);
+CONNECTIONS_OFFSET(onlooker_tcp_record, remote_port, 34);
+CONNECTIONS_OFFSET(onlooker_tcp_record, state, 36);
+CONNECTIONS_OFFSET(onlooker_tcp_record, cookie, 40);
+CONNECTIONS_OFFSET(onlooker_tcp_record, bytes_acked, 48);
+CONNECTIONS_OFFSET(onlooker_tcp_record, bytes_received, 56);
+CONNECTIONS_OFFSET(onlooker_tcp_record, retransmits, 64);
+CONNECTIONS_OFFSET(onlooker_tcp_record, srtt_us, 68);
+CONNECTIONS_OFFSET(onlooker_tcp_record, rttvar_us, 72);
+CONNECTIONS_OFFSET(onlooker_tcp_record, congestion_window, 76);
+CONNECTIONS_OFFSET(onlooker_tcp_record, receive_queue, 80);
+CONNECTIONS_OFFSET(onlooker_tcp_record, send_queue, 84);
+CONNECTIONS_OFFSET(onlooker_tcp_record, segments_sent, 88);
+CONNECTIONS_OFFSET(onlooker_tcp_record, segments_received, 92);
+CONNECTIONS_OFFSET(onlooker_tcp_record, unacknowledged, 96);
+CONNECTIONS_OFFSET(onlooker_tcp_record, lost, 100);
 
 /* What the tracepoint has done. */
 struct onlooker_ended {
@@ -46,5 +68,10 @@ struct onlooker_ended {
 	__u32 namespace;
 	__u32 reserved;
 };
+
+CONNECTIONS_SIZE(onlooker_ended, 24);
+CONNECTIONS_OFFSET(onlooker_ended, seen, 0);
+CONNECTIONS_OFFSET(onlooker_ended, dropped, 8);
+CONNECTIONS_OFFSET(onlooker_ended, namespace, 16);
 
 #endif

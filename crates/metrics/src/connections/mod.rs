@@ -30,8 +30,11 @@ const ITERATOR: &str = "dump_connections";
 const TRACEPOINT: &str = "connection_ended";
 const QUEUE: &str = "ended";
 const FACTS: &str = "ended_facts";
-/// Bytes of `struct onlooker_ended`.
+/// Bytes of `struct onlooker_ended`, and where its fields stand.
 const FACTS_BYTES: usize = 24;
+const SEEN: usize = 0;
+const DROPPED: usize = 8;
+const NAMESPACE: usize = 16;
 /// What one read takes at most: the kernel's buffer of an iterator is 32 KiB (BPF_ITER's PAGE_SIZE << 3 in kernel/bpf/bpf_iter.c).
 const READ_BYTES: usize = 32 << 10;
 /// Ended connections taken at once, at most, so that a run ends.
@@ -49,7 +52,7 @@ pub fn install(home: &Home, with_ended: bool) -> Result<()> {
     if with_ended {
         let (queue, facts) = (map_of(&object, QUEUE)?, map_of(&object, FACTS)?);
         let mut value = [0; FACTS_BYTES];
-        value[16..20].copy_from_slice(&namespace_inode()?.to_le_bytes());
+        value[NAMESPACE..NAMESPACE + 4].copy_from_slice(&namespace_inode()?.to_le_bytes());
         facts.update(&[0; 4], &value, MapFlags::ANY).map_err(bpf("writing", FACTS, CHECK_KERNEL_LOG))?;
         pin(&queue, &directory.join(QUEUE))?;
         pin(&facts, &directory.join(FACTS))?;
@@ -163,6 +166,20 @@ impl Connections {
         }
         let number =
             |at: usize| facts.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b));
-        Ok(Ended { seen: number(0), dropped: number(8) })
+        Ok(Ended { seen: number(SEEN), dropped: number(DROPPED) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tracepoint_s_facts_are_as_in_the_header() {
+        let header = include_str!("intf.h");
+        assert!(header.contains(&format!("CONNECTIONS_SIZE(onlooker_ended, {FACTS_BYTES});")));
+        for (field, at) in [("seen", SEEN), ("dropped", DROPPED), ("namespace", NAMESPACE)] {
+            assert!(header.contains(&format!("CONNECTIONS_OFFSET(onlooker_ended, {field}, {at});")), "{field}");
+        }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A TCP socket as the kernel's side tells it: `struct onlooker_tcp_record` of `intf.h`, which asserts the same size.
+//! A TCP socket as the kernel's side tells it: `struct onlooker_tcp_record` of `intf.h`, which asserts the same offsets.
 
 use std::net::Ipv6Addr;
 
@@ -109,6 +109,16 @@ mod tests {
             bytes[at..at + length].iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
         };
         let record = Record::decode(&bytes);
+        let header = include_str!("intf.h");
+        let asserted = |field: &str, at: usize| {
+            let line = format!("CONNECTIONS_OFFSET(onlooker_tcp_record, {field}, {at});");
+            assert!(header.contains(&line), "{line}");
+        };
+        assert!(header.contains(&format!("CONNECTIONS_SIZE(onlooker_tcp_record, {RECORD_BYTES});")));
+        let fields = [("local", 0), ("remote", 16), ("local_port", 32), ("remote_port", 34)];
+        fields.into_iter().for_each(|(field, at)| asserted(field, at));
+        let fields = [("cookie", 40), ("bytes_acked", 48), ("bytes_received", 56)];
+        fields.into_iter().for_each(|(field, at)| asserted(field, at));
         assert_eq!(record.local.octets()[..], bytes[..16]);
         assert_eq!(record.remote.octets()[..], bytes[16..32]);
         assert_eq!((u64::from(record.local_port), u64::from(record.remote_port)), (number(32, 2), number(34, 2)));
@@ -127,6 +137,20 @@ mod tests {
             record.lost,
         ];
         let places = [36, 64, 68, 72, 76, 80, 84, 88, 92, 96, 100];
+        let names = [
+            "state",
+            "retransmits",
+            "srtt_us",
+            "rttvar_us",
+            "congestion_window",
+            "receive_queue",
+            "send_queue",
+            "segments_sent",
+            "segments_received",
+            "unacknowledged",
+            "lost",
+        ];
+        names.into_iter().zip(places).for_each(|(field, at)| asserted(field, at));
         assert_eq!(words.map(u64::from), places.map(|at| number(at, 4)));
     }
 }

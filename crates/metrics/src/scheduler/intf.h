@@ -29,5 +29,7 @@ struct onlooker_scheduler_place {
 _Static_assert(SCHEDULER_BUCKETS == (SCHEDULER_MAX_POWER - SCHEDULER_GROUPING_POWER + 1) << SCHEDULER_GROUPING_POWER, "docs/format/schema.md, Histograms");
 _Static_assert(SCHEDULER_ELSEWHERE_SLOT < SCHEDULER_BLOCK_SLOTS, "beyond the block");
 _Static_assert(sizeof(struct onlooker_scheduler_place) == 8, "src/scheduler has another size");
+_Static_assert(__builtin_offsetof(struct onlooker_scheduler_place, first_block) == 0, "src/scheduler has it elsewhere");
+_Static_assert(__builtin_offsetof(struct onlooker_scheduler_place, cpus) == 4, "src/scheduler has it elsewhere");
 
 #endif

@@ -197,6 +197,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn numbers_are_those_of_the_header() {
+        let header = include_str!("intf.h");
+        for (name, number) in [
+            ("CPU_BLOCKS", CPU_BLOCKS),
+            ("GROUPING_POWER", SHAPE.grouping_power),
+            ("MAX_POWER", SHAPE.max_power),
+            ("UNSEEN_SLOT", UNSEEN_SLOT),
+            ("ELSEWHERE_SLOT", ELSEWHERE_SLOT),
+            ("BLOCK_SLOTS", BLOCK_SLOTS),
+        ] {
+            assert!(header.contains(&format!("#define SCHEDULER_{name} {number}\n")), "{name}");
+        }
+        // `Latency::put` writes both halves at once.
+        for (field, at) in [("first_block", 0), ("cpus", 4)] {
+            let line = format!("__builtin_offsetof(struct onlooker_scheduler_place, {field}) == {at}");
+            assert!(header.contains(&line), "{line}");
+        }
+    }
+
+    #[test]
     fn the_class_is_a_good_one_up_to_the_largest_machine() {
         for cpus in [1, 2, 127, MOST_CPUS] {
             let schema = schema(cpus);

@@ -58,6 +58,13 @@ impl Read {
 const READ_ENTRY_BYTES: usize = 56;
 const _: () = assert!(READ_ENTRY_BYTES == 8 * (MAX_HOPS + 1) + 2 * 4 + 2 * 2 + 4);
 
+/// `struct onlooker_user_block`.
+fn block_bytes(space: Space, first: u32, reads: u32) -> Vec<u8> {
+    let mut bytes = space.to_bytes();
+    bytes.extend([first, reads].into_iter().flat_map(u32::to_le_bytes));
+    bytes
+}
+
 /// A table made ready to be loaded.
 pub(super) struct Table {
     pub(super) image: Image,
@@ -87,8 +94,7 @@ pub(super) fn prepare(definition: &Definition, discovery: &mut Discovery) -> Res
     let facts = (0..blocks).map(|block| {
         let reads = made.reads.iter().filter(|read| read.slot / SLOTS == block).count();
         let reads = u32::try_from(reads).unwrap_or(u32::MAX);
-        let mut bytes = space.to_bytes();
-        bytes.extend([first, reads].into_iter().flat_map(u32::to_le_bytes));
+        let bytes = block_bytes(space, first, reads);
         first += reads;
         bytes
     });
@@ -288,6 +294,20 @@ fn try_read(read: &Read, discovery: &Discovery) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_block_is_as_in_the_header() {
+        let header = include_str!("intf.h");
+        let space = Space { net: 0x0101_0101_0101_0101, cookie: 0x0202_0202_0202_0202 };
+        let bytes = block_bytes(space, 0x0303_0303, 0x0404_0404);
+        for (field, at, value) in
+            [("space", 0, space.to_bytes()), ("first", 16, vec![3; 4]), ("reads", 20, vec![4; 4])]
+        {
+            assert_eq!(bytes[at..at + value.len()], value, "{field}");
+            assert!(header.contains(&format!("COLLECT_OFFSET(onlooker_user_block, {field}, {at});")), "{field}");
+        }
+        assert!(header.contains(&format!("COLLECT_SIZE(onlooker_user_block, {});", bytes.len())));
+    }
 
     #[test]
     fn a_read_is_as_in_the_header() {

@@ -79,7 +79,6 @@ fn offsets_are_those_of_the_header() {
             ("free", &[0x31; 5]),
         ],
     );
-    offsets("onlooker_namespace", &namespace_bytes(word(1), half(0x11)), &[("net", w(1)), ("capacity", h(1))]);
     offsets("onlooker_disks", &disks_bytes(word(1), half(0x11)), &[("list", w(1)), ("capacity", h(1))]);
     let table = TableFacts {
         first_row: half(0x11),
@@ -92,6 +91,7 @@ fn offsets_are_those_of_the_header() {
     let names = ["first_row", "rows", "row_words", "width", "first_cpu", "cpus"];
     let fields: Vec<(&str, &[u8])> = names.into_iter().zip(halves.iter().map(<[u8; 4]>::as_slice)).collect();
     offsets("onlooker_table", &table.to_bytes(), &fields);
+    assert_eq!(TableFacts::from_bytes(&table.to_bytes()), Some(table));
     let stat = StatCpu {
         kstat: word(1),
         irq_stat: word(2),
@@ -154,6 +154,18 @@ fn offsets_that_loaders_know_are_those_of_the_header() {
     let asserted = |name: &str, field: &str, at: usize| {
         assert!(HEADER.contains(&format!("COLLECT_OFFSET({name}, {field}, {at});")), "{name}.{field}");
     };
+    let namespace = namespace_bytes(word(1), half(0x11));
+    assert_eq!((&namespace[..8], &namespace[8..12]), (&[1; 8][..], &[0x11; 4][..]));
+    for (field, at) in [
+        ("net", 0),
+        ("capacity", 8),
+        ("used", Namespace::USED),
+        ("sequence", Namespace::SEQUENCE),
+        ("cursor", Namespace::CURSOR),
+        ("free", Namespace::FREE),
+    ] {
+        asserted("onlooker_namespace", field, at);
+    }
     for (field, at) in ["total_forks", "threads", "most_files", "files"].into_iter().zip((0..).step_by(8)) {
         asserted("onlooker_stat_facts", field, at);
     }
@@ -210,6 +222,7 @@ fn numbers_and_sizes_are_those_of_the_header() {
         assert!(HEADER.contains(&format!("ONLOOKER_WAY_{name} = {way},")), "{name}");
     }
     assert_eq!(defined("COLLECT_TURN_BLOCKS"), TURN_BLOCKS);
+    assert_eq!(defined("COLLECT_TIMER_BYTES") as usize, TIMER_BYTES);
     size("onlooker_publication_facts", PublicationFacts::BYTES);
     size("onlooker_memory_facts", memory.to_bytes().len());
 }

@@ -13,7 +13,7 @@ use onlooker_responder::home::{BPFFS_ADVICE, open_map, pin};
 use onlooker_responder::intf::{BLOCK_AT, OFFSET_AT};
 use onlooker_responder::{Home, sys};
 
-use crate::collect::intf::BUCKETS;
+use crate::collect::intf::{BUCKETS, Namespace, TableFacts};
 use crate::collect::object::map_of;
 
 /// Of the home.
@@ -98,10 +98,11 @@ impl DeviceRows {
         for block in 0..tables.max_entries() {
             let table = tables.lookup(&block.to_le_bytes(), MapFlags::ANY);
             let table = table.map_err(bpf("reading", "tables", CHECK_KERNEL_LOG))?.unwrap_or_default();
-            let number = |at: usize| table.get(4 * at..4 * at + 4).and_then(|bytes| bytes.try_into().ok());
-            let [rows, row_words, first_cpu] = [1, 2, 4].map(|at| number(at).map_or(0, u32::from_le_bytes));
-            if first_cpu == 0 {
-                blocks.push(Rows { block, rows: rows as usize, row_words: row_words as usize });
+            match TableFacts::from_bytes(&table) {
+                Some(TableFacts { rows, row_words, first_cpu: 0, .. }) => {
+                    blocks.push(Rows { block, rows: rows as usize, row_words: row_words as usize });
+                }
+                _ => {}
             }
         }
         let scratch = vec![0; once.value_size() as usize];
@@ -154,7 +155,12 @@ impl DeviceRows {
         let namespace = namespace.map_err(bpf("reading", MAPS[1], CHECK_KERNEL_LOG))?.unwrap_or_default();
         let number = |at: usize| namespace.get(at..).and_then(|rest| rest.first_chunk::<4>());
         let number = |at| number(at).map_or(0, |bytes| u32::from_le_bytes(*bytes));
-        Ok(State { is_complete: number(24) >= BUCKETS, used: number(12), sequence: number(20), free: number(32) })
+        Ok(State {
+            is_complete: number(Namespace::CURSOR) >= BUCKETS,
+            used: number(Namespace::USED),
+            sequence: number(Namespace::SEQUENCE),
+            free: number(Namespace::FREE),
+        })
     }
 }
 
