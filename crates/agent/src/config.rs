@@ -8,6 +8,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use onlooker_metrics::groups::Group;
 use onlooker_region::limits::MAX_REGION_BLOCKS;
 use serde::{Deserialize, Serialize};
 
@@ -16,9 +17,8 @@ use crate::prefix::Prefix;
 use crate::units::{Size, Span};
 
 pub mod acquisition;
-pub mod group;
+mod group;
 pub mod kernel;
-pub use group::Group;
 pub use kernel::Kernel;
 pub mod tables;
 pub use tables::{Cgroups, Connections, Processes};
@@ -182,6 +182,7 @@ pub struct Quota {
 #[serde(deny_unknown_fields, default)]
 pub struct Sampled {
     /// Which groups.
+    #[serde(with = "group")]
     pub groups: Vec<Group>,
     /// Time between two samples; 0: each request takes one of its own.
     #[serde(deserialize_with = "span_or_read")]
@@ -282,7 +283,7 @@ impl Default for Quota {
 
 impl Default for Sampled {
     fn default() -> Self {
-        Self { groups: Group::ALL.to_vec(), interval: Span::from_s(1) }
+        Self { groups: Group::sampled().collect(), interval: Span::from_s(1) }
     }
 }
 

@@ -15,8 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::host::read_small;
-use crate::procfs::process_stat;
+use onlooker_metrics::procfs::{process_stat, read_small};
 use crate::protocol::{Code, Refusal};
 use crate::registry::{Peer, Process};
 

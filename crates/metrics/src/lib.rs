@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kernel's own metrics: computed in softirq by BPF programs when a READ asks for them, or written by timers and
-//! tracepoints of the kernel, all in a responder of crate `onlooker-responder`.
+//! The kernel's own metrics: computed in softirq by BPF programs when a READ asks for them, written by timers and
+//! tracepoints of the kernel, both in a responder of crate `onlooker-responder`, or sampled from procfs by a process.
 //!
-//! [`groups`] has a folder a group of metrics, [`collect`] what installs, checks and publishes them, [`discover`] what
-//! finds the kernel's variables. Beside them: TCP sockets ([`connections`]), waits for a CPU ([`scheduler`]), operators'
+//! [`groups`] has a folder a group of metrics, [`collect`] what installs, checks and publishes computed ones, [`discover`]
+//! what finds the kernel's variables, [`sampled`] what samples the others. Beside them: TCP sockets ([`connections`]), waits for a CPU ([`scheduler`]), operators'
 //! own collectors ([`user`]), and what only system calls tell ([`machine`]). `docs/kernel-metrics.md` is the page.
 //!
 //! Who writes what: loaders (this crate, once) the maps of their programs; the programs the blocks. A loader's process may
@@ -18,6 +18,8 @@ pub mod discover;
 pub mod groups;
 pub mod machine;
 mod measure;
+pub mod procfs;
+pub mod sampled;
 pub mod scheduler;
 mod tracing;
 pub mod user;

@@ -8,6 +8,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use rustix::fs::{Mode, OFlags};
+
 /// Longest part of a line that a parser sees. The `intr` line of /proc/stat is far longer; only its first number is of use.
 pub const LINE_BYTES: usize = 4096;
 
@@ -68,6 +70,19 @@ impl<R: FileExt> Source<R> {
             }
         }
     }
+}
+
+/// Reads a file of at most 4 KiB with one read, as procfs and sysfs want it.
+///
+/// # Errors
+/// As open and read have it, with the path.
+pub fn read_small(path: &str) -> io::Result<String> {
+    let with_path = |error: io::Error| io::Error::new(error.kind(), format!("{path}: {error}"));
+    let fd =
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|e| with_path(e.into()))?;
+    let mut buffer = [0; 4096];
+    let got = rustix::io::read(&fd, &mut buffer).map_err(|e| with_path(e.into()))?;
+    Ok(String::from_utf8_lossy(&buffer[..got]).into_owned())
 }
 
 /// Words of a line.

@@ -7,10 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use onlooker_metrics::procfs::{process_stat, read_small};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 
-use crate::host::{boot_time_ns, read_small, wall_time_ns};
-use crate::procfs::process_stat;
+use crate::host::{boot_time_ns, wall_time_ns};
 use crate::seqpacket;
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

@@ -3,31 +3,45 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `mod.rs` | the descriptor: name, region, slot |
-//! | `<group>.bpf.c` | the BPF program that computes blocks ([`crate::collect`] has what all share, and so has `bpf/`) |
-//! | `computed.rs` | what the program is told of this kernel, and the schema of its region |
+//! | `mod.rs` | the descriptor: name, region, slot, how often |
+//! | `<group>.bpf.c` | the BPF program that computes blocks; `bpf/` has what such programs share |
+//! | `computed.rs` | what the program is told of this kernel, and the schema of its region ([`crate::collect`]) |
+//! | `procfs.rs` | what is read from procfs, sysfs or netlink, and the schema of that ([`crate::sampled`]) |
 //! | `tests.rs` | the loaded program against procfs (`tests/collect` runs them) |
 //!
 //! A new group is a new folder, a `mod` here and a place in [`Group::ALL`]; a test compares these with the folders.
 
+pub mod agent;
 pub mod cpu;
 pub mod disk;
+pub mod filesystem;
+pub mod host;
+pub mod interrupts;
 pub mod load;
 pub mod memory;
 pub mod netstat;
 pub mod network;
 pub mod pressure;
+pub mod processes;
+pub mod qdisc;
 pub mod responder;
 pub mod schedstat;
+pub mod scrape;
+pub mod sensors;
+pub mod sockets;
 pub mod sockstat;
 pub mod softnet;
 pub mod stat;
 pub mod vmstat;
 
+use std::io;
+
 use onlooker_responder::Responder;
+use onlooker_settings::units::Span;
 
 use crate::collect::object::Prepared;
 use crate::discover::Discovery;
+use crate::sampled::{Ask, Context, Made};
 
 /// A group of metrics: one region.
 #[derive(Clone, Copy)]
@@ -43,6 +57,8 @@ pub(crate) struct Descriptor {
     region: &'static str,
     /// How it is computed.
     computed: Option<Computed>,
+    /// How it is sampled.
+    sampled: Option<Sampled>,
 }
 
 /// How a group is computed when a READ asks for it.
@@ -58,6 +74,15 @@ pub(crate) struct Computed {
     rows: Option<Rows>,
     /// Metrics that procfs has not: a check can only say that they are within their bounds.
     held_to_bounds: &'static [&'static str],
+}
+
+/// How a group is sampled from procfs, sysfs or netlink.
+#[derive(Clone, Copy)]
+pub(crate) struct Sampled {
+    /// Reads it once: what there is of it on this host.
+    make: fn(&Ask, &mut Context) -> io::Result<Made>,
+    /// It is not sampled more often than this: it costs too much, or moves too slowly.
+    shortest_interval: Span,
 }
 
 /// Devices that a table should have rows for.
@@ -98,27 +123,51 @@ impl Computed {
     }
 }
 
+impl Sampled {
+    const fn new(make: fn(&Ask, &mut Context) -> io::Result<Made>) -> Self {
+        Self { make, shortest_interval: Span::from_ns(0) }
+    }
+
+    const fn not_more_often_than(self, shortest_interval: Span) -> Self {
+        Self { shortest_interval, ..self }
+    }
+}
+
 impl Group {
-    /// All there are, in the order in which they are installed.
-    pub const ALL: [Self; 13] = [
+    /// All there are, in the order in which they are installed and sampled. `scrape`, which tells of the others, is last.
+    pub const ALL: [Self; 22] = [
         Self::CPU,
         Self::LOAD,
         Self::MEMORY,
         Self::NETWORK,
         Self::RESPONDER,
-        Self::NETSTAT,
-        Self::SOFTNET,
-        Self::SOCKSTAT,
-        Self::STAT,
-        Self::SCHEDSTAT,
-        Self::PRESSURE,
+        Self::QDISC,
         Self::VMSTAT,
+        Self::NETSTAT,
+        Self::SOCKSTAT,
+        Self::SOFTNET,
         Self::DISK,
+        Self::PRESSURE,
+        Self::SCHEDSTAT,
+        Self::STAT,
+        Self::HOST,
+        Self::AGENT,
+        Self::INTERRUPTS,
+        Self::SOCKETS,
+        Self::FILESYSTEM,
+        Self::PROCESSES,
+        Self::SENSORS,
+        Self::SCRAPE,
     ];
 
     /// Those that can be computed at a READ.
     pub fn computed() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|group| group.descriptor.computed.is_some())
+    }
+
+    /// Those that can be sampled.
+    pub fn sampled() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|group| group.descriptor.sampled.is_some())
     }
 
     /// As configurations name it.
@@ -131,6 +180,18 @@ impl Group {
     #[must_use]
     pub const fn region(self) -> &'static str {
         self.descriptor.region
+    }
+
+    /// Region of what is sampled of it beside a computed one.
+    #[must_use]
+    pub fn left_region(self) -> String {
+        format!("{}_sampled", self.region())
+    }
+
+    /// It is not sampled more often than this: it costs too much, or moves too slowly.
+    #[must_use]
+    pub fn shortest_interval(self) -> Span {
+        self.descriptor.sampled.map_or(Span::from_ns(0), |sampled| sampled.shortest_interval)
     }
 
     /// The collector's slot in the responder, if it can be computed.
@@ -158,6 +219,15 @@ impl Group {
         }
     }
 
+    /// What there is of it on this host, read once.
+    ///
+    /// # Errors
+    /// As the system has it.
+    pub(crate) fn make(self, ask: &Ask, context: &mut Context) -> io::Result<Made> {
+        let sampled = self.descriptor.sampled.ok_or(io::ErrorKind::Unsupported)?;
+        (sampled.make)(ask, context)
+    }
+
     pub(crate) fn rows(self) -> Option<&'static Rows> {
         self.how_computed().and_then(|computed| computed.rows.as_ref())
     }
@@ -177,6 +247,20 @@ impl PartialEq for Group {
 }
 
 impl Eq for Group {}
+
+/// As in [`Group::ALL`].
+impl Ord for Group {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let place = |group: &Self| Self::ALL.iter().position(|one| one == group);
+        place(self).cmp(&place(other))
+    }
+}
+
+impl PartialOrd for Group {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 impl std::fmt::Debug for Group {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -213,6 +297,7 @@ mod tests {
         count(Group::ALL.into_iter().map(Group::region).collect());
         let slots: Vec<u32> = Group::computed().filter_map(Group::slot).collect();
         assert_eq!(slots.iter().collect::<BTreeSet<_>>().len(), slots.len());
+        assert!(Group::ALL.iter().all(|group| group.slot().is_some() || group.descriptor.sampled.is_some()));
         // Operators' collectors have the others.
         assert!(slots.iter().all(|slot| (1..crate::user::SLOTS.start).contains(slot)), "{slots:?}");
     }

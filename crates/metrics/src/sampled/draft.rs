@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A group of this host before and after it has memory: all of it, or what is left where some of it is computed.
 
-use onlooker_metrics::groups::network::DeviceKey;
+use crate::groups::network::DeviceKey;
 use onlooker_region::Schema;
 use onlooker_region::block::Identity;
 use onlooker_region::limits::BLOCK_BYTES;
@@ -9,15 +9,15 @@ use onlooker_region::map::{Map, sealed_memfd};
 use onlooker_region::schema::Acquisition;
 
 use super::scrape::Scrapes;
-use super::{Ask, Context, Covered, Loss, Made, NodeError, Place, Sampler, make};
-use crate::config;
-use crate::host;
+use super::{Ask, Context, Covered, Loss, Made, NodeError, Place, Sampler};
+use crate::groups::Group;
+use onlooker_responder::clock::boot_time_ns;
 use crate::procfs::LINE_BYTES;
 
 /// A group that can be sampled as soon as it has memory.
 pub struct Draft {
     /// Which.
-    pub group: config::Group,
+    pub group: Group,
     /// Its class.
     pub schema: Schema,
     /// What an operator should know of it.
@@ -29,16 +29,16 @@ pub struct Draft {
 /// A group ready to be sampled.
 pub struct Sampled {
     /// Which.
-    pub group: config::Group,
+    pub group: Group,
     /// Its class.
     pub schema: Schema,
-    pub(super) place: Place,
-    pub(super) interval_ns: u64,
+    pub(crate) place: Place,
+    pub(crate) interval_ns: u64,
     /// When it was sampled last; 0: not yet.
-    pub(super) sampled_ns: u64,
+    pub(crate) sampled_ns: u64,
     /// When it was made.
-    pub(super) made_ns: u64,
-    pub(super) sampler: Box<dyn Sampler>,
+    pub(crate) made_ns: u64,
+    pub(crate) sampler: Box<dyn Sampler>,
 }
 
 impl Draft {
@@ -46,22 +46,22 @@ impl Draft {
     ///
     /// # Errors
     /// [`NodeError`]: why this host has not got it.
-    pub(super) fn new(
-        group: config::Group,
+    pub(crate) fn new(
+        group: Group,
         interval_ns: u64,
         computed: Option<&Covered>,
         scrapes: &mut Scrapes,
     ) -> Result<Option<Self>, NodeError> {
         let mut buffer = Box::new([0; LINE_BYTES]);
         let mut context = Context {
-            now_ns: host::boot_time_ns(),
+            now_ns: boot_time_ns(),
             buffer: &mut buffer,
             computed: None,
             loss: Loss::default(),
             scrapes,
             notes: Vec::new(),
         };
-        let Made { mut groups, sampler } = make(group, &Ask { computed }, &mut context)?;
+        let Made { mut groups, sampler } = group.make(&Ask { computed }, &mut context)?;
         let notes = context.notes;
         groups.retain(|group| !group.fields.is_empty());
         if groups.is_empty() {
@@ -73,8 +73,8 @@ impl Draft {
             group.max_age_ns = interval_ns;
             group.fields.iter_mut().for_each(|field| field.resolution_ns = field.resolution_ns.max(interval_ns));
         }
-        let name = if computed.is_some() { group.left_region() } else { group.region() };
-        let schema = Schema { name: name.into(), groups };
+        let name = if computed.is_some() { group.left_region() } else { group.region().to_owned() };
+        let schema = Schema { name, groups };
         schema.check().map_err(|error| NodeError::Schema(error.to_string()))?;
         Ok(Some(Self { group, schema, notes, interval_ns, sampler }))
     }
@@ -118,7 +118,7 @@ impl Draft {
     pub fn over(self, memory: Map, identity: Identity) -> Sampled {
         let Self { group, schema, interval_ns, mut sampler, .. } = self;
         let place = Place::new(memory, identity, &schema);
-        let made_ns = host::boot_time_ns();
+        let made_ns = boot_time_ns();
         sampler.begin(&place, &schema, made_ns);
         Sampled { group, schema, place, interval_ns, sampled_ns: 0, made_ns, sampler }
     }
@@ -138,13 +138,13 @@ impl Sampled {
     }
 
     /// Takes a sample.
-    pub(super) fn sample(
+    pub(crate) fn sample(
         &mut self,
         buffer: &mut [u8; LINE_BYTES],
         computed: Option<&[DeviceKey]>,
         scrapes: &mut Scrapes,
     ) -> Loss {
-        let now_ns = host::boot_time_ns();
+        let now_ns = boot_time_ns();
         let mut context = Context { now_ns, buffer, computed, loss: Loss::default(), scrapes, notes: Vec::new() };
         let read = self.sampler.sample(&self.place, &mut context);
         context.loss.failed += u64::from(read.is_err());

@@ -15,7 +15,7 @@ use super::metric::Definition;
 use super::{Ask, Context, Made, Place, Sampler};
 
 /// Gives all values of a group.
-pub(super) trait Read: Send {
+pub(crate) trait Read: Send {
     /// Reads, and puts every value. An error leaves blocks as they were.
     fn read(&mut self, values: &mut Values, context: &mut Context) -> io::Result<()>;
 }
@@ -33,7 +33,7 @@ struct Known {
 
 /// Where values go.
 #[derive(Default)]
-pub(super) struct Values {
+pub(crate) struct Values {
     known: Vec<Known>,
     slots: Vec<u64>,
     next: usize,
@@ -45,22 +45,22 @@ pub(super) struct Values {
 
 impl Values {
     /// A whole number.
-    pub(super) fn put(&mut self, definition: &'static Definition, labels: &[&str], value: u64) {
+    pub(crate) fn put(&mut self, definition: &'static Definition, labels: &[&str], value: u64) {
         self.place(definition, labels, None, value);
     }
 
     /// A number that is not whole.
-    pub(super) fn put_float(&mut self, definition: &'static Definition, labels: &[&str], value: f64) {
+    pub(crate) fn put_float(&mut self, definition: &'static Definition, labels: &[&str], value: f64) {
         self.place(definition, labels, None, value.to_bits());
     }
 
     /// A whole number that may be negative.
-    pub(super) fn put_signed(&mut self, definition: &'static Definition, labels: &[&str], value: i64) {
+    pub(crate) fn put_signed(&mut self, definition: &'static Definition, labels: &[&str], value: i64) {
         self.place(definition, labels, None, value.cast_unsigned());
     }
 
     /// A whole number of an element of its array.
-    pub(super) fn put_at(&mut self, definition: &'static Definition, labels: &[&str], element: u64, value: u64) {
+    pub(crate) fn put_at(&mut self, definition: &'static Definition, labels: &[&str], element: u64, value: u64) {
         self.place(definition, labels, Some(element), value);
     }
 
@@ -112,7 +112,7 @@ fn cut(text: &str) -> &str {
 ///
 /// # Errors
 /// As `read` has it.
-pub(super) fn listed(read: impl Read + 'static, ask: &Ask, context: &mut Context) -> io::Result<Made> {
+pub(crate) fn listed(read: impl Read + 'static, ask: &Ask, context: &mut Context) -> io::Result<Made> {
     let mut read = Box::new(read);
     let mut values = Values { is_collecting: true, ..Values::default() };
     read.read(&mut values, context)?;

@@ -5,18 +5,18 @@ use onlooker_region::schema::{Field, Metric, Type};
 
 /// A metric's constant part.
 #[derive(Debug)]
-pub(super) struct Definition {
-    pub(super) name: &'static str,
-    pub(super) metric: Metric,
-    pub(super) kind: Type,
-    pub(super) unit: &'static str,
-    pub(super) help: &'static str,
+pub(crate) struct Definition {
+    pub(crate) name: &'static str,
+    pub(crate) metric: Metric,
+    pub(crate) kind: Type,
+    pub(crate) unit: &'static str,
+    pub(crate) help: &'static str,
     /// Exported value = stored value * scale.
-    pub(super) scale: f64,
+    pub(crate) scale: f64,
     /// Names of constant labels, in the order in which values give theirs.
-    pub(super) labels: &'static [&'static str],
+    pub(crate) labels: &'static [&'static str],
     /// Label of an array: one field for all its elements.
-    pub(super) array: Option<&'static str>,
+    pub(crate) array: Option<&'static str>,
 }
 
 impl Definition {
@@ -25,42 +25,42 @@ impl Definition {
     }
 
     /// A whole number that only grows.
-    pub(super) const fn counter(name: &'static str, help: &'static str) -> Self {
+    pub(crate) const fn counter(name: &'static str, help: &'static str) -> Self {
         Self::new(name, Metric::Counter, help)
     }
 
     /// A whole number that moves.
-    pub(super) const fn gauge(name: &'static str, help: &'static str) -> Self {
+    pub(crate) const fn gauge(name: &'static str, help: &'static str) -> Self {
         Self::new(name, Metric::Gauge, help)
     }
 
     /// In this unit, of which one stored is `scale`.
-    pub(super) const fn unit(self, unit: &'static str, scale: f64) -> Self {
+    pub(crate) const fn unit(self, unit: &'static str, scale: f64) -> Self {
         Self { unit, scale, ..self }
     }
 
     /// With these constant labels.
-    pub(super) const fn labels(self, labels: &'static [&'static str]) -> Self {
+    pub(crate) const fn labels(self, labels: &'static [&'static str]) -> Self {
         Self { labels, ..self }
     }
 
     /// One for each of `array`.
-    pub(super) const fn by(self, array: &'static str) -> Self {
+    pub(crate) const fn by(self, array: &'static str) -> Self {
         Self { array: Some(array), ..self }
     }
 
     /// Not a whole number.
-    pub(super) const fn float(self) -> Self {
+    pub(crate) const fn float(self) -> Self {
         Self { kind: Type::F64, ..self }
     }
 
     /// A whole number that may be negative.
-    pub(super) const fn signed(self) -> Self {
+    pub(crate) const fn signed(self) -> Self {
         Self { kind: Type::I64, ..self }
     }
 
     /// Its field, without labels, at slot 0.
-    pub(super) fn field(&self) -> Field {
+    pub(crate) fn field(&self) -> Field {
         let mut field = Field::new(self.name, self.metric, self.kind, 0);
         (field.unit, field.help, field.scale) = (self.unit.into(), self.help.into(), self.scale);
         field

@@ -1,42 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Kernel metrics from procfs, sysfs and netlink in guarded blocks, with node_exporter's names, labels and units.
 //!
-//! One region per group, so that a reader can read each at its own rate; one file per group: what it reads, its schema, its sample. A [`Set`] of groups is written by
-//! whoever owns it and samples each as often as it is worth: what is expensive has a shortest interval of its own ([`config::Group::shortest_interval`]). What this host
+//! One region per group, so that a reader can read each at its own rate; what a group reads, its schema and its sample are in `procfs.rs` of its folder
+//! ([`crate::groups`]). A [`Set`] of groups is written by whoever owns it and samples each as often as it is worth: what is expensive has a shortest interval of its own ([`groups::Group::shortest_interval`]). What this host
 //! has not got (no sensors, no such file) is a group or a metric less, with the reason, never an error. A sample of the frequent groups allocates nothing but a row's key
 //! when a device is new. Cost: the kernel's for the file (30-100 us) plus 100 ns a block; docs/agent.md has it by group.
 
-mod agent;
-mod cpu;
-mod disk;
 mod draft;
-mod filesystem;
-mod host;
-mod interrupts;
-mod listed;
-mod load;
-mod memory;
-mod metric;
-mod netstat;
-mod network;
-mod pressure;
-mod processes;
-mod qdisc;
-mod rows;
-mod schedstat;
-mod scrape;
-mod sensors;
+pub(crate) mod listed;
+pub(crate) mod metric;
+pub(crate) mod rows;
+pub(crate) mod scrape;
 mod set;
-mod sockets;
-mod sockstat;
-mod softnet;
-mod vmstat;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 
-use onlooker_metrics::groups::network::DeviceKey;
 use onlooker_region::Schema;
 use onlooker_region::block::Identity;
 use onlooker_region::guard::commit;
@@ -44,7 +24,7 @@ use onlooker_region::limits::BLOCK_WORDS;
 use onlooker_region::map::{Map, MapError};
 use onlooker_region::schema::{Field, Group};
 
-use crate::config;
+use crate::groups::network::DeviceKey;
 use crate::procfs::LINE_BYTES;
 
 pub use draft::{Draft, Sampled};
@@ -96,39 +76,39 @@ pub struct Loss {
 }
 
 /// What a group is made for.
-struct Ask<'a> {
+pub(crate) struct Ask<'a> {
     /// Metrics that are computed, for what is left beside them.
-    computed: Option<&'a Covered>,
+    pub(crate) computed: Option<&'a Covered>,
 }
 
 impl Ask<'_> {
     /// Whether a field is not computed.
-    fn is_left(&self, field: &Field) -> bool {
+    pub(crate) fn is_left(&self, field: &Field) -> bool {
         self.computed.is_none_or(|computed| !computed.has(field))
     }
 }
 
 /// What a sample is made with.
-struct Context<'a> {
-    now_ns: u64,
-    buffer: &'a mut [u8; LINE_BYTES],
+pub(crate) struct Context<'a> {
+    pub(crate) now_ns: u64,
+    pub(crate) buffer: &'a mut [u8; LINE_BYTES],
     /// Devices that have a computed row, if that is known.
-    computed: Option<&'a [DeviceKey]>,
-    loss: Loss,
-    scrapes: &'a mut Scrapes,
+    pub(crate) computed: Option<&'a [DeviceKey]>,
+    pub(crate) loss: Loss,
+    pub(crate) scrapes: &'a mut Scrapes,
     /// What an operator should know of the group; told once, when it is made.
-    notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// A group as its file has made it.
-struct Made {
+pub(crate) struct Made {
     /// Its blocks; none where all of it is computed.
-    groups: Vec<Group>,
-    sampler: Box<dyn Sampler>,
+    pub(crate) groups: Vec<Group>,
+    pub(crate) sampler: Box<dyn Sampler>,
 }
 
 /// Takes samples of a group.
-trait Sampler: Send {
+pub(crate) trait Sampler: Send {
     /// The group has memory now.
     fn begin(&mut self, place: &Place, schema: &Schema, now_ns: u64) {
         let _ = (place, schema, now_ns);
@@ -147,15 +127,15 @@ trait Sampler: Send {
 }
 
 /// Where a group's blocks are.
-struct Place {
-    memory: Map,
-    identity: Identity,
+pub(crate) struct Place {
+    pub(crate) memory: Map,
+    pub(crate) identity: Identity,
     /// Blocks of each of the schema's groups.
     groups: Vec<Range<usize>>,
 }
 
 impl Place {
-    fn new(memory: Map, identity: Identity, schema: &Schema) -> Self {
+    pub(crate) fn new(memory: Map, identity: Identity, schema: &Schema) -> Self {
         let blocks = |(first, group): (u32, &Group)| first as usize..(first + group.blocks) as usize;
         let groups = schema.placed_groups().map(blocks).collect();
         Self { memory, identity, groups }
@@ -166,45 +146,18 @@ impl Place {
     }
 
     /// Writes a block, beginning at its first slot.
-    fn put(&self, block: usize, now_ns: u64, values: &[u64]) {
+    pub(crate) fn put(&self, block: usize, now_ns: u64, values: &[u64]) {
         let words = &self.memory.words()[block * BLOCK_WORDS..][..BLOCK_WORDS];
         commit(words, self.identity(block), now_ns, |payload| payload.set_all(0, values));
     }
 
     /// Memory of one of the schema's groups.
-    fn group(&self, number: usize) -> (Map, Identity) {
+    pub(crate) fn group(&self, number: usize) -> (Map, Identity) {
         let blocks = self.groups[number].clone();
         let identity = self.identity(blocks.start);
         (self.memory.window(blocks.start * BLOCK_WORDS..blocks.end * BLOCK_WORDS), identity)
     }
 }
 
-/// A group of this host, read once.
-fn make(group: config::Group, ask: &Ask, context: &mut Context) -> io::Result<Made> {
-    use config::Group;
-    match group {
-        Group::Cpu => cpu::make(ask, context),
-        Group::Load => load::make(ask, context),
-        Group::Memory => memory::make(ask, context),
-        Group::Network => network::make(ask, context),
-        Group::Qdisc => qdisc::make(ask, context),
-        Group::Vmstat => vmstat::make(ask, context),
-        Group::Netstat => netstat::make(ask, context),
-        Group::Sockstat => sockstat::make(ask, context),
-        Group::Softnet => softnet::make(ask, context),
-        Group::Disk => disk::make(ask, context),
-        Group::Filesystem => filesystem::make(ask, context),
-        Group::Pressure => pressure::make(ask, context),
-        Group::Schedstat => schedstat::make(ask, context),
-        Group::Processes => processes::make(ask, context),
-        Group::Sockets => sockets::make(ask, context),
-        Group::Host => host::make(ask, context),
-        Group::Sensors => sensors::make(ask, context),
-        Group::Interrupts => interrupts::make(ask, context),
-        Group::Agent => agent::make(ask, context),
-        Group::Scrape => scrape::make(ask, context),
-    }
-}
-
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

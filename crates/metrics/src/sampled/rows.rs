@@ -12,14 +12,14 @@ use super::{Loss, Place};
 const MOST_KEY_WORDS: usize = 4;
 
 /// A table whose key is a name.
-pub(super) struct Rows {
+pub(crate) struct Rows {
     key_words: usize,
     table: Option<Table<Map>>,
     seen: Vec<[u64; MOST_KEY_WORDS]>,
 }
 
 /// Schema of a table of `fields` with room for so many rows.
-pub(super) fn group(key: &str, key_words: usize, fields: Vec<Field>, rows: usize) -> Group {
+pub(crate) fn group(key: &str, key_words: usize, fields: Vec<Field>, rows: usize) -> Group {
     let fields: Vec<Field> = (0..).zip(fields).map(|(slot, field)| Field { slot, ..field }).collect();
     let blocks = u32::try_from(rows.div_ceil(rows_per_block(key_words, fields.len()))).unwrap_or(1).max(1);
     let mut group = Group::new(Kind::Table, blocks, fields);
@@ -29,31 +29,31 @@ pub(super) fn group(key: &str, key_words: usize, fields: Vec<Field>, rows: usize
 }
 
 /// Rows of so many values that a block holds.
-pub(super) fn rows_per_block(key_words: usize, values: usize) -> usize {
+pub(crate) fn rows_per_block(key_words: usize, values: usize) -> usize {
     GUARDED_SLOTS / (1 + key_words + values)
 }
 
 impl Rows {
-    pub(super) fn new(key_words: usize) -> Self {
+    pub(crate) fn new(key_words: usize) -> Self {
         Self { key_words, table: None, seen: Vec::new() }
     }
 
     /// Takes the memory of group `number` of its region.
-    pub(super) fn begin(&mut self, place: &Place, number: usize, group: &Group, now_ns: u64) {
+    pub(crate) fn begin(&mut self, place: &Place, number: usize, group: &Group, now_ns: u64) {
         let (memory, identity) = place.group(number);
         self.table = group.layout().map(|layout| Table::new(layout, memory, identity, now_ns));
         self.seen.clear();
     }
 
     /// The row of `name`: `values` in the order of its fields.
-    pub(super) fn put(&mut self, name: &str, now_ns: u64, loss: &mut Loss, values: impl IntoIterator<Item = u64>) {
+    pub(crate) fn put(&mut self, name: &str, now_ns: u64, loss: &mut Loss, values: impl IntoIterator<Item = u64>) {
         let mut key = [0; MOST_KEY_WORDS];
         put_text(&mut key[..self.key_words], name);
         self.put_key(key, now_ns, loss, values);
     }
 
     /// The same, of a key that is not one name.
-    pub(super) fn put_key(
+    pub(crate) fn put_key(
         &mut self,
         key: [u64; MOST_KEY_WORDS],
         now_ns: u64,
@@ -71,7 +71,7 @@ impl Rows {
     }
 
     /// Ends a sample: rows that were not put go.
-    pub(super) fn end(&mut self, now_ns: u64) {
+    pub(crate) fn end(&mut self, now_ns: u64) {
         let (seen, words) = (&self.seen, self.key_words);
         if let Some(table) = &mut self.table {
             table.retain(now_ns, |key| seen.iter().any(|other| other[..words] == *key));

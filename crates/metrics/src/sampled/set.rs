@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Groups that are sampled together, each as often as it is worth.
 
-use onlooker_metrics::groups::network::DeviceKey;
+use crate::groups::network::DeviceKey;
 
 use super::draft::{Draft, Sampled};
 use super::scrape::Scrapes;
 use super::{Covered, Loss, NodeError};
-use crate::config;
-use crate::host;
+use crate::groups::Group;
+use onlooker_responder::clock::boot_time_ns;
 use crate::procfs::LINE_BYTES;
 
 /// A group is sampled when it is due within this part of its interval, so that those of several intervals share a wake-up.
@@ -18,7 +18,7 @@ const CALM_NS: u64 = 5_000_000_000;
 /// The groups.
 pub struct Set {
     groups: Vec<Sampled>,
-    changed: Vec<config::Group>,
+    changed: Vec<Group>,
     scrapes: Scrapes,
     buffer: Box<[u8; LINE_BYTES]>,
 }
@@ -34,7 +34,7 @@ impl Set {
     ///
     /// # Errors
     /// [`NodeError`].
-    pub fn draft(&mut self, group: config::Group, interval_ns: u64) -> Result<Draft, NodeError> {
+    pub fn draft(&mut self, group: Group, interval_ns: u64) -> Result<Draft, NodeError> {
         Draft::new(group, interval_ns, None, &mut self.scrapes)?.ok_or(NodeError::Nothing)
     }
 
@@ -44,7 +44,7 @@ impl Set {
     /// [`NodeError`].
     pub fn draft_left(
         &mut self,
-        group: config::Group,
+        group: Group,
         interval_ns: u64,
         computed: &Covered,
     ) -> Result<Option<Draft>, NodeError> {
@@ -63,7 +63,7 @@ impl Set {
     }
 
     /// Takes a group out.
-    pub fn remove(&mut self, group: config::Group) -> Option<Sampled> {
+    pub fn remove(&mut self, group: Group) -> Option<Sampled> {
         let at = self.groups.iter().position(|other| other.group == group)?;
         Some(self.groups.remove(at))
     }
@@ -75,7 +75,7 @@ impl Set {
     }
 
     /// Samples one group, now.
-    pub fn sample_one(&mut self, group: config::Group, computed: Option<&[DeviceKey]>) -> Loss {
+    pub fn sample_one(&mut self, group: Group, computed: Option<&[DeviceKey]>) -> Loss {
         let Self { groups, scrapes, buffer, .. } = self;
         let found = groups.iter_mut().find(|sampled| sampled.group == group);
         found.map(|sampled| sampled.sample(buffer, computed, scrapes)).unwrap_or_default()
@@ -93,7 +93,7 @@ impl Set {
             let loss = sampled.sample(buffer, computed, scrapes);
             all.failed += loss.failed;
             all.rows_dropped += loss.rows_dropped;
-            let is_old = host::boot_time_ns().saturating_sub(sampled.made_ns) >= CALM_NS;
+            let is_old = boot_time_ns().saturating_sub(sampled.made_ns) >= CALM_NS;
             if loss.changed && is_old && !changed.contains(&sampled.group) {
                 changed.push(sampled.group);
             }
@@ -103,7 +103,7 @@ impl Set {
     }
 
     /// Groups whose regions have to be made anew, since there are other series now. Asked for once.
-    pub fn take_changed(&mut self) -> Vec<config::Group> {
+    pub fn take_changed(&mut self) -> Vec<Group> {
         std::mem::take(&mut self.changed)
     }
 

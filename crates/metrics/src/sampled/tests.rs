@@ -2,8 +2,8 @@
 //! Samples against procfs.
 
 use super::*;
-use crate::config::Group as Which;
-use crate::host;
+use crate::groups::Group as Which;
+use onlooker_responder::clock::boot_time_ns;
 use crate::procfs::{self, CPU_MODES, Stat};
 use onlooker_region::Block;
 use onlooker_region::columns::Plan;
@@ -30,14 +30,14 @@ fn read(sampled: &Sampled) -> BTreeMap<String, f64> {
     let refused = plan.decode(ME, &blocks, |sample| {
         let labels: Vec<String> = sample.labels().into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         seen.insert(format!("{}{{{}}}", sample.field.name, labels.join(",")), sample.scaled());
-        assert!(sample.time_ns.is_some_and(|time_ns| time_ns <= host::boot_time_ns()));
+        assert!(sample.time_ns.is_some_and(|time_ns| time_ns <= boot_time_ns()));
     });
     assert!(refused.unwrap().is_empty());
     seen
 }
 
 /// A group's file by itself.
-pub(super) fn with_context<T>(act: impl FnOnce(&Ask, &mut Context) -> T) -> T {
+pub(crate) fn with_context<T>(act: impl FnOnce(&Ask, &mut Context) -> T) -> T {
     let mut buffer = [0; LINE_BYTES];
     let mut scrapes = Scrapes::default();
     let mut context = Context {
@@ -52,7 +52,7 @@ pub(super) fn with_context<T>(act: impl FnOnce(&Ask, &mut Context) -> T) -> T {
 }
 
 /// A group's values after a sample, which must find what was found before.
-pub(super) fn values_of(made: Made) -> BTreeMap<String, f64> {
+pub(crate) fn values_of(made: Made) -> BTreeMap<String, f64> {
     let Made { groups, mut sampler } = made;
     let schema = Schema { name: "group".into(), groups };
     schema.check().unwrap();
@@ -65,7 +65,7 @@ pub(super) fn values_of(made: Made) -> BTreeMap<String, f64> {
         assert_eq!(context.loss, Loss::default());
     });
     let (sampled_ns, made_ns) = (1, 1);
-    read(&Sampled { group: Which::Host, schema, place, interval_ns: 1, sampled_ns, made_ns, sampler })
+    read(&Sampled { group: Which::HOST, schema, place, interval_ns: 1, sampled_ns, made_ns, sampler })
 }
 
 /// One group in a set of its own, sampled.
@@ -88,7 +88,7 @@ fn sampled(group: Which) -> BTreeMap<String, f64> {
 
 #[test]
 fn cpu_times_are_the_kernels() {
-    let seen = sampled(Which::Cpu);
+    let seen = sampled(Which::CPU);
     let text = std::fs::read_to_string("/proc/stat").unwrap();
     for line in text.lines() {
         match procfs::stat(line.as_bytes()) {
@@ -114,7 +114,7 @@ fn cpu_times_are_the_kernels() {
 
 #[test]
 fn memory_is_in_bytes() {
-    let seen = sampled(Which::Memory);
+    let seen = sampled(Which::MEMORY);
     let text = std::fs::read_to_string("/proc/meminfo").unwrap();
     let total: f64 = text.lines().next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap();
     assert!((seen["node_memory_MemTotal_bytes{}"] - total * 1024.0).abs() < 0.5);
@@ -123,9 +123,9 @@ fn memory_is_in_bytes() {
 
 #[test]
 fn loads_and_devices() {
-    let seen = sampled(Which::Load);
+    let seen = sampled(Which::LOAD);
     assert_eq!(seen.keys().map(String::as_str).collect::<Vec<_>>(), ["node_load15{}", "node_load1{}", "node_load5{}"]);
-    let seen = sampled(Which::Network);
+    let seen = sampled(Which::NETWORK);
     assert!(seen.contains_key("node_network_receive_bytes_total{device=lo}"), "{seen:?}");
     let of_lo = |name: &str| seen[&format!("node_network_{name}{{device=lo}}")];
     assert!((of_lo("mtu_bytes") - 65536.0).abs() < 0.5 && of_lo("up") < 0.5 && of_lo("carrier") > 0.5);
@@ -158,7 +158,7 @@ fn left(group: Which, covered: &Covered, computed: Option<&[DeviceKey]>) -> BTre
 #[test]
 fn what_is_computed_is_not_sampled() {
     let all_modes: Vec<_> = CPU_MODES.iter().map(|(name, mode)| (*name, Some(("mode", *mode)))).collect();
-    let seen = left(Which::Cpu, &covered(&all_modes), None);
+    let seen = left(Which::CPU, &covered(&all_modes), None);
     let names: Vec<&str> = seen.keys().map(String::as_str).collect();
     let others = ["boot_time_seconds", "context_switches_total", "forks_total", "intr_total", "procs_blocked"];
     assert_eq!(
@@ -171,18 +171,18 @@ fn what_is_computed_is_not_sampled() {
             .collect::<Vec<_>>()
     );
     // A mode that failed its check.
-    let seen = left(Which::Cpu, &covered(&all_modes[1..]), None);
+    let seen = left(Which::CPU, &covered(&all_modes[1..]), None);
     assert!(seen.contains_key("node_cpu_seconds_total{mode=user,cpu=0}") && seen.contains_key("node_intr_total{}"));
     assert!(!seen.keys().any(|name| name.contains("mode=nice")), "{seen:?}");
 
-    let seen = left(Which::Memory, &covered(&[("node_memory_MemTotal_bytes", None)]), None);
+    let seen = left(Which::MEMORY, &covered(&[("node_memory_MemTotal_bytes", None)]), None);
     let lines = std::fs::read_to_string("/proc/meminfo").unwrap().lines().count();
     assert_eq!((seen.len(), seen.contains_key("node_memory_MemTotal_bytes{}")), (lines - 1, false));
     assert!(seen.contains_key("node_memory_Cached_bytes{}"));
 
     let loads = [("node_load1", None), ("node_load5", None), ("node_load15", None)];
-    assert!(Set::default().draft_left(Which::Load, 1, &covered(&loads)).unwrap().is_none());
-    let seen = left(Which::Load, &covered(&loads[..2]), None);
+    assert!(Set::default().draft_left(Which::LOAD, 1, &covered(&loads)).unwrap().is_none());
+    let seen = left(Which::LOAD, &covered(&loads[..2]), None);
     assert_eq!(seen.keys().collect::<Vec<_>>(), ["node_load15{}"]);
 }
 
@@ -197,7 +197,7 @@ fn devices_with_a_computed_row_keep_what_it_has_not() {
     let mut lo = [0; DEVICE_WORDS];
     put_text(&mut lo, "lo");
     let columns = |computed_rows: Option<&[DeviceKey]>| {
-        let seen = left(Which::Network, &computed, computed_rows);
+        let seen = left(Which::NETWORK, &computed, computed_rows);
         seen.keys().filter(|name| name.ends_with("{device=lo}")).count()
     };
     // 17 counters, state of two columns, and a carrier.
@@ -206,10 +206,10 @@ fn devices_with_a_computed_row_keep_what_it_has_not() {
     assert_eq!(columns(None), 16, "not known: rather none than twice");
 
     let mut set = Set::default();
-    let sampled = set.draft_left(Which::Network, 1, &computed).unwrap().unwrap().alone(ME).unwrap();
+    let sampled = set.draft_left(Which::NETWORK, 1, &computed).unwrap().unwrap().alone(ME).unwrap();
     set.put(sampled);
     let mut lines = |rows: Option<&[DeviceKey]>| {
-        set.sample_one(Which::Network, rows);
+        set.sample_one(Which::NETWORK, rows);
         read(&set.groups()[0]).keys().filter(|name| name.ends_with("{device=lo}")).count()
     };
     assert_eq!([lines(Some(&[])), lines(None), lines(Some(&[lo])), lines(Some(&[]))], [20, 20, 16, 20]);
@@ -217,13 +217,14 @@ fn devices_with_a_computed_row_keep_what_it_has_not() {
 
 #[test]
 fn every_group_that_is_here_gives_what_it_has_drafted() {
-    for group in Which::ALL {
+    for group in Which::sampled() {
         let mut set = Set::default();
         let draft = match set.draft(group, 1_000_000_000) {
             Ok(draft) => draft,
             // No sensors in a virtual machine, no schedstat where the kernel has none.
             Err(error) => {
-                assert!(matches!(group, Which::Sensors | Which::Schedstat | Which::Scrape), "{group}: {error}");
+                let may_lack = [Which::SENSORS, Which::SCHEDSTAT, Which::SCRAPE];
+                assert!(may_lack.contains(&group), "{group}: {error}");
                 continue;
             }
         };
@@ -237,7 +238,7 @@ fn every_group_that_is_here_gives_what_it_has_drafted() {
 #[test]
 fn samples_are_told_of_by_collector() {
     let mut set = Set::default();
-    for group in [Which::Load, Which::Memory, Which::Scrape] {
+    for group in [Which::LOAD, Which::MEMORY, Which::SCRAPE] {
         let sampled = set.draft(group, 1_000_000_000).unwrap().alone(ME).unwrap();
         set.put(sampled);
         set.sample_one(group, None);
@@ -254,14 +255,14 @@ fn samples_are_told_of_by_collector() {
 fn groups_are_sampled_as_often_as_they_are_worth() {
     const S: u64 = 1_000_000_000;
     let mut set = Set::default();
-    for group in [Which::Load, Which::Processes] {
+    for group in [Which::LOAD, Which::PROCESSES] {
         let sampled = set.draft(group, S).unwrap().alone(ME).unwrap();
         set.put(sampled);
     }
-    let begin_ns = host::boot_time_ns();
+    let begin_ns = boot_time_ns();
     assert!(!set.is_fresh(begin_ns));
     set.sample(begin_ns, None);
-    assert!(set.is_fresh(host::boot_time_ns()));
+    assert!(set.is_fresh(boot_time_ns()));
     let times = |set: &Set| [set.groups()[0].sampled_ns, set.groups()[1].sampled_ns];
     let first = times(&set);
     set.sample(first[1] + S / 2, None);

@@ -201,8 +201,8 @@ mod tests {
         let header = include_str!("intf.h");
         for (name, number) in [
             ("CPU_BLOCKS", CPU_BLOCKS),
-            ("GROUPING_POWER", SHAPE.grouping_power),
-            ("MAX_POWER", SHAPE.max_power),
+            ("GROUPING_POWER", SHAPE.grouping_power.into()),
+            ("MAX_POWER", SHAPE.max_power.into()),
             ("UNSEEN_SLOT", UNSEEN_SLOT),
             ("ELSEWHERE_SLOT", ELSEWHERE_SLOT),
             ("BLOCK_SLOTS", BLOCK_SLOTS),

@@ -6,9 +6,9 @@ use std::io;
 use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
 use rustix::process::{Resource, getrlimit};
 
-use super::listed::{Read, Values, listed};
-use super::metric::Definition;
-use super::{Ask, Context, Made};
+use crate::sampled::listed::{Read, Values, listed};
+use crate::sampled::metric::Definition;
+use crate::sampled::{Ask, Context, Made};
 use crate::procfs::{LINE_BYTES, Source, number, words};
 
 static CPU: Definition =

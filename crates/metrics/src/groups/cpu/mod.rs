@@ -2,8 +2,9 @@
 //! Group cpu: times, run queue and context switches of each CPU.
 
 mod computed;
+mod procfs;
 
-use super::{Computed, Descriptor, Group};
+use super::{Computed, Descriptor, Group, Sampled};
 
 impl Group {
     /// Times, run queue and context switches of each CPU.
@@ -12,6 +13,7 @@ impl Group {
             name: "cpu",
             region: "node_cpu",
             computed: Some(Computed::new(1, |with| computed::prepare(with.discovery))),
+            sampled: Some(Sampled::new(procfs::make)),
         },
     };
 }

@@ -7,9 +7,8 @@ use onlooker_region::Schema;
 use onlooker_region::limits::GUARDED_SLOTS;
 use onlooker_region::schema::{Array, Field, Group, Kind, Metric, Type};
 
-use super::scrape::timed;
-use super::{Ask, Context, Made, Place, Sampler};
-use crate::host;
+use crate::sampled::scrape::timed;
+use crate::sampled::{Ask, Context, Made, Place, Sampler};
 use crate::procfs::{self, CPU_MODES, LINE_BYTES, Source, Stat};
 
 /// CPU time that goes back by less is an estimate corrected, by more a CPU's new beginning (jumpBackSeconds in node_exporter).
@@ -90,7 +89,7 @@ fn cpu_count(source: &Source, buffer: &mut [u8; LINE_BYTES]) -> io::Result<usize
             listed = listed.max(cpu + 1);
         }
     })?;
-    let present = host::read_small("/sys/devices/system/cpu/present").ok().and_then(|list| procfs::cpu_count(&list));
+    let present = procfs::read_small("/sys/devices/system/cpu/present").ok().and_then(|list| procfs::cpu_count(&list));
     Ok(present.unwrap_or(0).max(listed))
 }
 
@@ -137,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_sample_keeps_what_was_more() {
-        use super::super::tests::with_context;
+        use crate::sampled::tests::with_context;
         let mut cpu = Cpu {
             source: Source::open(PATH).unwrap(),
             collectors: &["cpu"],

@@ -2,8 +2,9 @@
 //! Group disk: disks.
 
 pub(crate) mod computed;
+mod procfs;
 
-use super::{Computed, Descriptor, Group};
+use super::{Computed, Descriptor, Group, Sampled};
 
 impl Group {
     /// Disks.
@@ -12,6 +13,7 @@ impl Group {
             name: "disk",
             region: "node_disk",
             computed: Some(Computed::new(19, |with| computed::prepare(with.discovery)).absent(computed::absence).rows("disks without a row", computed::present)),
+            sampled: Some(Sampled::new(procfs::make)),
         },
     };
 }

@@ -5,10 +5,10 @@ use std::io;
 
 use onlooker_region::Schema;
 
-use super::metric::Definition;
-use super::rows::{self, Rows};
-use super::scrape::timed;
-use super::{Ask, Context, Made, Place, Sampler};
+use crate::sampled::metric::Definition;
+use crate::sampled::rows::{self, Rows};
+use crate::sampled::scrape::timed;
+use crate::sampled::{Ask, Context, Made, Place, Sampler};
 use crate::procfs::{Source, number, words};
 
 const KEY_WORDS: usize = 4;

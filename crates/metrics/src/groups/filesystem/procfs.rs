@@ -8,10 +8,10 @@ use std::io;
 
 use rustix::fs::{stat, statfs};
 
-use super::listed::{Read, Values, listed};
-use super::metric::Definition;
-use super::scrape::timed;
-use super::{Ask, Context, Made};
+use crate::sampled::listed::{Read, Values, listed};
+use crate::sampled::metric::Definition;
+use crate::sampled::scrape::timed;
+use crate::sampled::{Ask, Context, Made};
 use crate::procfs::Source;
 
 const LABELS: &[&str] = &["device", "fstype", "mountpoint"];

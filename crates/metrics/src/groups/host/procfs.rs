@@ -3,13 +3,13 @@
 
 use std::io;
 
-use onlooker_metrics::machine::{Timex, timex};
+use crate::machine::{Timex, timex};
 
-use super::listed::{Read, Values, listed};
-use super::metric::Definition;
-use super::scrape::timed;
-use super::{Ask, Context, Made};
-use crate::host::wall_time_ns;
+use crate::sampled::listed::{Read, Values, listed};
+use crate::sampled::metric::Definition;
+use crate::sampled::scrape::timed;
+use crate::sampled::{Ask, Context, Made};
+use onlooker_responder::clock::wall_time_ns;
 use crate::procfs::{Source, number, words};
 
 static UNAME: Definition =

@@ -2,8 +2,9 @@
 //! Group load: load averages.
 
 mod computed;
+mod procfs;
 
-use super::{Computed, Descriptor, Group};
+use super::{Computed, Descriptor, Group, Sampled};
 
 impl Group {
     /// Load averages.
@@ -12,6 +13,7 @@ impl Group {
             name: "load",
             region: "node_load",
             computed: Some(Computed::new(2, |with| computed::prepare(with.discovery))),
+            sampled: Some(Sampled::new(procfs::make)),
         },
     };
 }

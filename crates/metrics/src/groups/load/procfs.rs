@@ -5,8 +5,8 @@ use std::io;
 
 use onlooker_region::schema::{Field, Group, Kind, Metric, Type};
 
-use super::scrape::timed;
-use super::{Ask, Context, Made, Place, Sampler};
+use crate::sampled::scrape::timed;
+use crate::sampled::{Ask, Context, Made, Place, Sampler};
 use crate::procfs::{self, Source};
 
 /// The kernel recomputes the load average every 5 s (LOAD_FREQ in kernel/sched/loadavg).

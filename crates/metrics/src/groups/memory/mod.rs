@@ -2,8 +2,9 @@
 //! Group memory: memory of the whole machine.
 
 pub(crate) mod computed;
+mod procfs;
 
-use super::{Computed, Descriptor, Group};
+use super::{Computed, Descriptor, Group, Sampled};
 
 impl Group {
     /// Memory of the whole machine.
@@ -12,6 +13,7 @@ impl Group {
             name: "memory",
             region: "node_memory",
             computed: Some(Computed::new(3, |with| computed::prepare(with.discovery))),
+            sampled: Some(Sampled::new(procfs::make)),
         },
     };
 }

@@ -2,8 +2,9 @@
 //! Group netstat: counters of the network protocols of the loader's namespace.
 
 mod computed;
+mod procfs;
 
-use super::{Computed, Descriptor, Group};
+use super::{Computed, Descriptor, Group, Sampled};
 
 impl Group {
     /// Counters of the network protocols of the loader's namespace.
@@ -12,6 +13,7 @@ impl Group {
             name: "netstat",
             region: "node_netstat",
             computed: Some(Computed::new(16, |with| computed::prepare(with.discovery))),
+            sampled: Some(Sampled::new(procfs::make)),
         },
     };
 }

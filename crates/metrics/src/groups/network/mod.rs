@@ -3,8 +3,9 @@
 
 mod computed;
 pub(crate) mod devices;
+mod procfs;
 
-use super::{Computed, Descriptor, Group};
+use super::{Computed, Descriptor, Group, Sampled};
 
 pub use devices::{DeviceKey, DeviceRows};
 
@@ -15,6 +16,7 @@ impl Group {
             name: "network",
             region: "node_network",
             computed: Some(Computed::new(4, |with| computed::prepare(with.discovery, with.devices)).rows("devices without a row", computed::present)),
+            sampled: Some(Sampled::new(procfs::make)),
         },
     };
 }

@@ -7,17 +7,17 @@
 use std::collections::HashSet;
 use std::io;
 
-use onlooker_metrics::groups::network::DeviceKey;
-use onlooker_metrics::machine::link_mbit_per_s;
+use super::DeviceKey;
+use crate::machine::link_mbit_per_s;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Field, Group};
 use onlooker_region::table::put_text;
 
-use super::metric::Definition;
-use super::rows::{self, Rows};
-use super::scrape::timed;
-use super::{Ask, Context, Made, Place, Sampler};
-use crate::netlink::{self, Dump, attributes, u32_at};
+use crate::sampled::metric::Definition;
+use crate::sampled::rows::{self, Rows};
+use crate::sampled::scrape::timed;
+use crate::sampled::{Ask, Context, Made, Place, Sampler};
+use onlooker_responder::netlink::{self, Dump, attributes, u32_at};
 use crate::procfs::{self, NETWORK_COLUMNS, Source, words};
 
 /// IFNAMSIZ, two words.
@@ -26,7 +26,7 @@ const KEY_WORDS: usize = 2;
 const ROWS: std::ops::RangeInclusive<usize> = 24..=3072;
 /// Fewest rows of what is left. Rows are powers of two, so that a restart rarely finds another schema.
 const MIN_LEFT_ROWS: usize = 32;
-/// Blocks that the tables of what is left may have: the agent's slab is small ([`crate::kernel::own_blocks`]).
+/// Blocks that the tables of what is left may have: the agent's slab is small (the agent's).
 const MOST_LEFT_BLOCKS: usize = 96;
 
 static NO_HANDLER: Definition =
@@ -326,5 +326,5 @@ impl Sampler for Network {
 }
 
 #[cfg(test)]
-#[path = "network_tests.rs"]
+#[path = "procfs_tests.rs"]
 mod tests;

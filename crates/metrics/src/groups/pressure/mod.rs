@@ -2,8 +2,9 @@
 //! Group pressure: stalls for want of CPU, memory and I/O.
 
 mod computed;
+mod procfs;
 
-use super::{Computed, Descriptor, Group};
+use super::{Computed, Descriptor, Group, Sampled};
 
 impl Group {
     /// Stalls for want of CPU, memory and I/O.
@@ -12,6 +13,7 @@ impl Group {
             name: "pressure",
             region: "node_pressure",
             computed: Some(Computed::new(10, |with| computed::prepare(with.discovery)).absent(computed::absence).held_to_bounds(&[computed::IN_PROGRESS])),
+            sampled: Some(Sampled::new(procfs::make)),
         },
     };
 }

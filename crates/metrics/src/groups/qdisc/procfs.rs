@@ -11,16 +11,16 @@ use onlooker_region::table::{KeyPart, KeyType, put_text};
 use rustix::net::netdevice::{InlinedName, index_to_name_inlined};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use super::metric::Definition;
-use super::rows::{self, Rows};
-use super::scrape::timed;
-use super::{Ask, Context, Made, Place, Sampler};
-use crate::netlink::{self, Dump, attributes, u32_at};
+use crate::sampled::metric::Definition;
+use crate::sampled::rows::{self, Rows};
+use crate::sampled::scrape::timed;
+use crate::sampled::{Ask, Context, Made, Place, Sampler};
+use onlooker_responder::netlink::{self, Dump, attributes, u32_at};
 
 /// Device and kind, of IFNAMSIZ each (linux/if.h, include/net/pkt_sched.h).
 const KEY_WORDS: usize = 4;
 const NAME_WORDS: usize = 2;
-/// Fewest rows and most: as many as devices in [`super::network`], of which each has one, but such as are down.
+/// Fewest rows and most: as many as devices in [`crate::groups::network`], of which each has one, but such as are down.
 const ROWS: std::ops::RangeInclusive<usize> = 24..=1024;
 
 /// `RTM_NEWQDISC`, `RTM_GETQDISC`.
@@ -145,5 +145,5 @@ impl Sampler for Qdisc {
 }
 
 #[cfg(test)]
-#[path = "qdisc_tests.rs"]
+#[path = "procfs_tests.rs"]
 mod tests;

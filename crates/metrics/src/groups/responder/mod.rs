@@ -12,6 +12,7 @@ impl Group {
             name: "responder",
             region: "onlooker_responder",
             computed: Some(Computed::new(5, |with| computed::prepare(with.responder))),
+            sampled: None,
         },
     };
 }

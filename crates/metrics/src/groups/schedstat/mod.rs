@@ -2,8 +2,9 @@
 //! Group schedstat: times that tasks ran and waited on each CPU.
 
 mod computed;
+mod procfs;
 
-use super::{Computed, Descriptor, Group};
+use super::{Computed, Descriptor, Group, Sampled};
 
 impl Group {
     /// Times that tasks ran and waited on each CPU.
@@ -12,6 +13,7 @@ impl Group {
             name: "schedstat",
             region: "node_schedstat",
             computed: Some(Computed::new(9, |with| computed::prepare(with.discovery)).absent(computed::absence)),
+            sampled: Some(Sampled::new(procfs::make)),
         },
     };
 }

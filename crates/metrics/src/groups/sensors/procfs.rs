@@ -6,11 +6,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::listed::{Read, Values, listed};
-use super::metric::Definition;
-use super::scrape::timed;
-use super::{Ask, Context, Made};
-use crate::host::read_small;
+use crate::sampled::listed::{Read, Values, listed};
+use crate::sampled::metric::Definition;
+use crate::sampled::scrape::timed;
+use crate::sampled::{Ask, Context, Made};
+use crate::procfs::read_small;
 
 static CHIP: Definition = Definition::gauge("node_hwmon_chip_names", "Annotation metric for human-readable chip names")
     .labels(&["chip", "chip_name"]);
@@ -205,5 +205,5 @@ impl Read for Sensors {
 }
 
 #[cfg(test)]
-#[path = "sensors_tests.rs"]
+#[path = "procfs_tests.rs"]
 mod tests;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sensors of a machine that is made of files.
 
-use super::super::tests::{values_of, with_context};
+use crate::sampled::tests::{values_of, with_context};
 use super::*;
 
 fn write(path: &Path, text: &str) {

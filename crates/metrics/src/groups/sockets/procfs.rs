@@ -5,11 +5,11 @@
 
 use std::io;
 
-use super::listed::{Read, Values, listed};
-use super::metric::Definition;
-use super::scrape::timed;
-use super::{Ask, Context, Made};
-use crate::netlink::{self, Dump, u32_at};
+use crate::sampled::listed::{Read, Values, listed};
+use crate::sampled::metric::Definition;
+use crate::sampled::scrape::timed;
+use crate::sampled::{Ask, Context, Made};
+use onlooker_responder::netlink::{self, Dump, u32_at};
 use crate::procfs::{Source, words};
 
 static STATES: Definition =

@@ -2,8 +2,9 @@
 //! Group sockstat: sockets of the loader's namespace.
 
 mod computed;
+mod procfs;
 
-use super::{Computed, Descriptor, Group};
+use super::{Computed, Descriptor, Group, Sampled};
 
 impl Group {
     /// Sockets of the loader's namespace.
@@ -12,6 +13,7 @@ impl Group {
             name: "sockstat",
             region: "node_sockstat",
             computed: Some(Computed::new(18, |with| computed::prepare(with.discovery))),
+            sampled: Some(Sampled::new(procfs::make)),
         },
     };
 }

@@ -2,8 +2,9 @@
 //! Group softnet: backlogs of received packets of each CPU.
 
 pub(crate) mod computed;
+mod procfs;
 
-use super::{Computed, Descriptor, Group};
+use super::{Computed, Descriptor, Group, Sampled};
 
 impl Group {
     /// Backlogs of received packets of each CPU.
@@ -12,6 +13,7 @@ impl Group {
             name: "softnet",
             region: "node_softnet",
             computed: Some(Computed::new(17, |with| computed::prepare(with.discovery))),
+            sampled: Some(Sampled::new(procfs::make)),
         },
     };
 }

@@ -13,6 +13,7 @@ impl Group {
             name: "stat",
             region: "node_stat",
             computed: Some(Computed::new(8, |with| computed::prepare(with.discovery)).held_to_bounds(&[computed::PENDING])),
+            sampled: None,
         },
     };
 }

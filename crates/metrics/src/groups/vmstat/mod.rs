@@ -2,8 +2,9 @@
 //! Group vmstat: events of the memory.
 
 mod computed;
+mod procfs;
 
-use super::{Computed, Descriptor, Group};
+use super::{Computed, Descriptor, Group, Sampled};
 
 impl Group {
     /// Events of the memory.
@@ -12,6 +13,7 @@ impl Group {
             name: "vmstat",
             region: "node_vmstat",
             computed: Some(Computed::new(11, |with| computed::prepare(with.discovery))),
+            sampled: Some(Sampled::new(procfs::make)),
         },
     };
 }
