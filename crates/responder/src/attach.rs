@@ -14,7 +14,7 @@ use crate::device::Device;
 use crate::error::{Error, NEEDS_CAPABILITIES, Result, bpf, system};
 use crate::home::{BPFFS_ADVICE, Home, Pinned, pin};
 use crate::responder::Programs;
-use crate::{netlink, probe, sys};
+use crate::{links, probe, sys};
 
 /// Where packets are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -115,7 +115,7 @@ impl Pinned {
     }
 
     fn attach_filter(&self, device: &Device) -> Result<Attachment> {
-        let had_qdisc = netlink::has_ingress_qdisc(device.index())?;
+        let had_qdisc = links::has_ingress_qdisc(device.index())?;
         let object = || format!("clsact filter to {device}");
         let mut hook = ingress(self.tc().handle(), device.index(), 0, 0);
         if !had_qdisc {
@@ -160,12 +160,12 @@ impl Pinned {
     /// addresses change.
     ///
     /// # Errors
-    /// [`Error::System`], [`Error::Netlink`], [`Error::Bpf`].
+    /// [`Error::System`], [`Error::Bpf`].
     pub fn refresh_own_addresses(&self) -> Result<()> {
         let attached: Vec<u32> = self.attachments().iter().map(|attachment| attachment.ifindex).collect();
-        let ports = netlink::links()?.into_iter().filter(|link| attached.contains(&link.index));
+        let ports = links::links()?.into_iter().filter(|link| attached.contains(&link.index));
         let devices: Vec<u32> = ports.flat_map(|link| [Some(link.index), link.master]).flatten().collect();
-        let own: Vec<_> = netlink::addresses()?
+        let own: Vec<_> = links::addresses()?
             .into_iter()
             .filter(|(index, _)| devices.contains(index))
             .map(|(_, own)| own)
@@ -206,7 +206,7 @@ fn refuse_taken(device: &Device, hook: Hook) -> Result<()> {
             );
         }
     }
-    let filters = netlink::ingress_filters(device.index())?;
+    let filters = links::ingress_filters(device.index())?;
     let mut tc: Vec<u32> = filters.iter().map(|filter| filter.program).collect();
     if probe::has_tcx() {
         let tcx = sys::tcx_programs(device.index());
@@ -280,7 +280,7 @@ fn detach_link(path: &Path) -> std::io::Result<()> {
 /// Removes the filter if it is still ours, and the qdisc if we made it and nobody else has filters there.
 fn remove_filter(home: &Home, program: &ProgramHandle, ifindex: u32, filter: Filter) -> Result<()> {
     // Asking libbpf without one makes it print.
-    if !netlink::has_ingress_qdisc(ifindex)? {
+    if !links::has_ingress_qdisc(ifindex)? {
         return Ok(());
     }
     let mut hook = ingress(program, ifindex, filter.priority, filter.handle);
@@ -291,7 +291,7 @@ fn remove_filter(home: &Home, program: &ProgramHandle, ifindex: u32, filter: Fil
         // Somebody else's by now, or gone with its device.
         Ok(_) | Err(_) => {}
     }
-    if filter.own_qdisc && !netlink::has_filters(ifindex)? {
+    if filter.own_qdisc && !links::has_filters(ifindex)? {
         hook.attach_point(TC_INGRESS | TC_EGRESS);
         hook.destroy().map_err(bpf("removing", format!("clsact qdisc of device {ifindex}"), NEEDS_CAPABILITIES))?;
     }
@@ -313,8 +313,8 @@ fn link_path(home: &Home, attachment: &Attachment) -> PathBuf {
 /// Remembers filters of this home that nothing remembers, since their loader died before it could. Whether it made the qdisc is forgotten: that stays.
 pub(crate) fn adopt_filters(home: &Home) -> Result<()> {
     let known = attachments(home);
-    for ifindex in netlink::ingress_qdiscs()? {
-        for filter in netlink::ingress_filters(ifindex)? {
+    for ifindex in links::ingress_qdiscs()? {
+        for filter in links::ingress_filters(ifindex)? {
             let (priority, handle) = (filter.priority, filter.handle);
             let is_known = known.iter().any(|attachment| {
                 attachment.ifindex == ifindex
@@ -343,11 +343,11 @@ pub(crate) fn is_alive(home: &Home, attachment: &Attachment) -> Result<bool> {
             });
             of == Some(ifindex)
         }
-        Some(filter) => netlink::ingress_filters(ifindex)?.iter().any(|found| {
+        Some(filter) => links::ingress_filters(ifindex)?.iter().any(|found| {
             (found.priority, found.handle) == (filter.priority, filter.handle) && uses_maps_of(home, found.program)
         }),
     };
-    Ok(there && netlink::links()?.iter().any(|link| link.index == ifindex))
+    Ok(there && links::links()?.iter().any(|link| link.index == ifindex))
 }
 
 /// Puts a new program where an earlier one of this home is; every packet meets one of them. False if there is nothing to replace: the device is gone, or
@@ -368,7 +368,7 @@ pub(crate) fn replace_program(home: &Home, attachment: &Attachment, programs: &P
     };
     let mut hook = ingress(program.handle(), attachment.ifindex, filter.priority, filter.handle);
     let is_there =
-        netlink::has_ingress_qdisc(attachment.ifindex)? && hook.query().is_ok_and(|id| uses_maps_of(home, id));
+        links::has_ingress_qdisc(attachment.ifindex)? && hook.query().is_ok_and(|id| uses_maps_of(home, id));
     if !is_there {
         return Ok(false);
     }

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use crate::error::{Error, Result};
-use crate::netlink;
+use crate::links;
 
 /// `ARPHRD_ETHER` and `ARPHRD_LOOPBACK` of linux/if_arp.h: frames begin with an Ethernet header.
 const ETHERNET_TYPES: [u16; 2] = [1, 772];
@@ -12,16 +12,16 @@ const ETHERNET_TYPES: [u16; 2] = [1, 772];
 /// A network device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
-    link: netlink::Link,
+    link: links::Link,
 }
 
 impl Device {
     /// Finds a device by its name.
     ///
     /// # Errors
-    /// [`Error::NoDevice`], [`Error::System`] and [`Error::Netlink`] from the dump.
+    /// [`Error::NoDevice`], [`Error::System`] from the dump.
     pub fn named(name: &str) -> Result<Self> {
-        let link = netlink::links()?.into_iter().find(|link| link.name == name);
+        let link = links::links()?.into_iter().find(|link| link.name == name);
         link.map(|link| Self { link }).ok_or_else(|| Error::NoDevice { name: name.to_owned() })
     }
 
@@ -30,16 +30,16 @@ impl Device {
     /// # Errors
     /// As [`Device::named`].
     pub fn indexed(index: u32) -> Result<Self> {
-        let link = netlink::links()?.into_iter().find(|link| link.index == index);
+        let link = links::links()?.into_iter().find(|link| link.index == index);
         link.map(|link| Self { link }).ok_or_else(|| Error::NoDevice { name: format!("with index {index}") })
     }
 
     /// Finds the device that has an address; the first, where several have it.
     ///
     /// # Errors
-    /// [`Error::System`] and [`Error::Netlink`] from the dump.
+    /// [`Error::System`] from the dump.
     pub fn with_address(address: IpAddr) -> Result<Option<Self>> {
-        let Some((index, _)) = netlink::addresses()?.into_iter().find(|(_, own)| *own == address) else {
+        let Some((index, _)) = links::addresses()?.into_iter().find(|(_, own)| *own == address) else {
             return Ok(None);
         };
         Self::indexed(index).map(Some)
@@ -66,9 +66,9 @@ impl Device {
     /// Its addresses now, both families.
     ///
     /// # Errors
-    /// [`Error::System`] and [`Error::Netlink`] from the dump.
+    /// [`Error::System`] from the dump.
     pub fn addresses(&self) -> Result<Vec<IpAddr>> {
-        let all = netlink::addresses()?;
+        let all = links::addresses()?;
         Ok(all.into_iter().filter(|(index, _)| *index == self.link.index).map(|(_, address)| address).collect())
     }
 
@@ -105,7 +105,7 @@ mod tests {
         lo.check(1500).unwrap();
         assert!(matches!(lo.check(1 << 20), Err(Error::Mtu { needed_bytes: 0x0010_0000, .. })));
         assert!(matches!(Device::named("no such device"), Err(Error::NoDevice { .. })));
-        let tunnel = Device { link: netlink::Link { hardware_type: 65534, ..lo.link } };
+        let tunnel = Device { link: links::Link { hardware_type: 65534, ..lo.link } };
         assert!(matches!(tunnel.check(1500), Err(Error::NotEthernet { hardware_type: 65534, .. })));
     }
 }

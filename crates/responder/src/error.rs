@@ -130,16 +130,6 @@ pub enum Error {
         /// What to do next.
         advice: &'static str,
     },
-    /// The kernel speaks netlink otherwise than expected.
-    #[error("netlink {operation} of {object}: {what}")]
-    Netlink {
-        /// What was asked.
-        operation: &'static str,
-        /// About what.
-        object: String,
-        /// What came instead.
-        what: String,
-    },
 }
 
 /// Result with [`Error`].

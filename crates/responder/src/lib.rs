@@ -9,7 +9,7 @@
 //! mappings; the BPF side writes counters and budgets. All structures are little-endian and of fixed size.
 //!
 //! Loaders of other programs, such as the collectors of crate metrics, use its rim: [`error`], [`home`], [`log`],
-//! [`program`], [`sys`].
+//! [`program`], [`sys`]; whoever asks the kernel for more than text, [`netlink`].
 //!
 //! Cost of the control plane: a region or source is one map update (microseconds); a slab 9 ms to insert and 12 ms to remove (RCU); loading 50-100 ms.
 //!
@@ -29,9 +29,10 @@ pub mod error;
 pub mod home;
 pub mod intf;
 mod ledger;
+mod links;
 pub mod log;
 pub mod mapping;
-mod netlink;
+pub mod netlink;
 pub mod probe;
 pub mod program;
 pub mod reattach;

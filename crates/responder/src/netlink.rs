@@ -78,7 +78,23 @@ impl Dump {
     ///
     /// # Errors
     /// As the kernel has it.
-    pub fn ask(&mut self, kind: u16, answer: u16, body: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {
+    pub fn ask(&mut self, kind: u16, answer: u16, body: &[u8], each: impl FnMut(&[u8])) -> io::Result<()> {
+        match self.converse(kind, answer, body, each)? {
+            0 => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+
+    /// The same, where a refusal of the kernel means that there is nothing.
+    ///
+    /// # Errors
+    /// Of the socket.
+    pub fn ask_if_any(&mut self, kind: u16, answer: u16, body: &[u8], each: impl FnMut(&[u8])) -> io::Result<()> {
+        self.converse(kind, answer, body, each).map(drop)
+    }
+
+    /// Gives the errno with which the kernel has refused, or 0.
+    fn converse(&mut self, kind: u16, answer: u16, body: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<i32> {
         self.sequence = self.sequence.wrapping_add(1);
         let bytes = u32::try_from(HEADER_BYTES + body.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut request = [0; 128];
@@ -97,18 +113,15 @@ impl Dump {
             };
             let mut rest = &self.buffer[..received];
             if rest.is_empty() {
-                return Ok(());
+                return Ok(0);
             }
             while let Some((kind, body, after)) = split_message(rest) {
                 // What is left of an earlier dump that was given up.
                 let is_ours = u32_at(rest, 8) == Some(self.sequence);
                 match kind {
                     _ if !is_ours => {}
-                    DONE => return Ok(()),
-                    ERROR => {
-                        let errno = u32_at(body, 0).map_or(0, u32::cast_signed);
-                        return if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-errno)) };
-                    }
+                    DONE => return Ok(0),
+                    ERROR => return Ok(u32_at(body, 0).map_or(0, |errno| errno.cast_signed().wrapping_neg())),
                     kind if kind == answer => each(body),
                     _ => {}
                 }

@@ -42,7 +42,7 @@ impl Pinned {
     /// hook where another one is wanted; refreshes own addresses. What cannot be attached is told and does not stop the rest.
     ///
     /// # Errors
-    /// [`Error::System`], [`Error::Netlink`], [`Error::Bpf`] from asking the kernel, from forgetting and from own addresses.
+    /// [`Error::System`], [`Error::Bpf`] from asking the kernel, from forgetting and from own addresses.
     pub fn reattach(&self, wanted: &[(&str, Hook)]) -> Result<Vec<Reattached>> {
         let mut told = Vec::new();
         adopt_filters(self.home())?;

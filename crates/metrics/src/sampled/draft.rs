@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A group of this host before and after it has memory: all of it, or what is left where some of it is computed.
 
-use crate::groups::network::DeviceKey;
 use onlooker_region::Schema;
 use onlooker_region::block::Identity;
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::map::{Map, sealed_memfd};
 use onlooker_region::schema::Acquisition;
+use onlooker_responder::clock::boot_time_ns;
 
+use crate::groups::Group;
+use crate::groups::network::DeviceKey;
+use crate::procfs::LINE_BYTES;
 use super::scrape::Scrapes;
 use super::{Ask, Context, Covered, Loss, Made, NodeError, Place, Sampler};
-use crate::groups::Group;
-use onlooker_responder::clock::boot_time_ns;
-use crate::procfs::LINE_BYTES;
 
 /// A group that can be sampled as soon as it has memory.
 pub struct Draft {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Samples against procfs.
 
-use super::*;
-use crate::groups::Group as Which;
-use onlooker_responder::clock::boot_time_ns;
-use crate::procfs::{self, CPU_MODES, Stat};
 use onlooker_region::Block;
 use onlooker_region::columns::Plan;
 use onlooker_region::map::sealed_memfd;
 use onlooker_region::schema::{Acquisition, Kind, Metric, Type};
 use onlooker_region::table::put_text;
+use onlooker_responder::clock::boot_time_ns;
+
+use crate::groups::Group as Which;
+use crate::procfs::{self, CPU_MODES, Stat};
+use super::*;
 
 const ME: Identity = Identity { region: 2, generation: 9, index: 0 };
 const DEVICE_WORDS: usize = 2;

@@ -6,10 +6,10 @@ use std::io;
 use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
 use rustix::process::{Resource, getrlimit};
 
+use crate::procfs::{LINE_BYTES, Source, number, words};
 use crate::sampled::listed::{Read, Values, listed};
 use crate::sampled::metric::Definition;
 use crate::sampled::{Ask, Context, Made};
-use crate::procfs::{LINE_BYTES, Source, number, words};
 
 static CPU: Definition =
     Definition::counter("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.")

@@ -7,9 +7,9 @@ use onlooker_region::Schema;
 use onlooker_region::limits::GUARDED_SLOTS;
 use onlooker_region::schema::{Array, Field, Group, Kind, Metric, Type};
 
+use crate::procfs::{self, CPU_MODES, LINE_BYTES, Source, Stat};
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made, Place, Sampler};
-use crate::procfs::{self, CPU_MODES, LINE_BYTES, Source, Stat};
 
 /// CPU time that goes back by less is an estimate corrected, by more a CPU's new beginning (jumpBackSeconds in node_exporter).
 const CPU_RESET_S: u64 = 3;

@@ -5,11 +5,11 @@ use std::io;
 
 use onlooker_region::Schema;
 
+use crate::procfs::{Source, number, words};
 use crate::sampled::metric::Definition;
 use crate::sampled::rows::{self, Rows};
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made, Place, Sampler};
-use crate::procfs::{Source, number, words};
 
 const KEY_WORDS: usize = 4;
 /// Rows are for twice the disks, at least so many and at most so many.

@@ -8,11 +8,11 @@ use std::io;
 
 use rustix::fs::{stat, statfs};
 
+use crate::procfs::Source;
 use crate::sampled::listed::{Read, Values, listed};
 use crate::sampled::metric::Definition;
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made};
-use crate::procfs::Source;
 
 const LABELS: &[&str] = &["device", "fstype", "mountpoint"];
 

@@ -3,14 +3,14 @@
 
 use std::io;
 
-use crate::machine::{Timex, timex};
+use onlooker_responder::clock::wall_time_ns;
 
+use crate::machine::{Timex, timex};
+use crate::procfs::{Source, number, words};
 use crate::sampled::listed::{Read, Values, listed};
 use crate::sampled::metric::Definition;
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made};
-use onlooker_responder::clock::wall_time_ns;
-use crate::procfs::{Source, number, words};
 
 static UNAME: Definition =
     Definition::gauge("node_uname_info", "Labeled system information as provided by the uname system call.").labels(&[

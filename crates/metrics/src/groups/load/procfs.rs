@@ -5,9 +5,9 @@ use std::io;
 
 use onlooker_region::schema::{Field, Group, Kind, Metric, Type};
 
+use crate::procfs::{self, Source};
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made, Place, Sampler};
-use crate::procfs::{self, Source};
 
 /// The kernel recomputes the load average every 5 s (LOAD_FREQ in kernel/sched/loadavg).
 const RESOLUTION_NS: u64 = 5_000_000_000;

@@ -6,9 +6,9 @@ use std::io;
 use onlooker_region::limits::GUARDED_SLOTS;
 use onlooker_region::schema::{Field, Group, Kind, Metric, Type};
 
+use crate::procfs::{self, Source};
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made, Place, Sampler};
-use crate::procfs::{self, Source};
 
 struct Memory {
     source: Source,

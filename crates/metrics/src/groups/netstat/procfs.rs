@@ -4,11 +4,11 @@
 
 use std::io;
 
+use crate::procfs::{LINE_BYTES, Source, words};
 use crate::sampled::listed::{Read, Values, listed};
 use crate::sampled::metric::Definition;
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made};
-use crate::procfs::{LINE_BYTES, Source, words};
 
 macro_rules! statistics {
     ($($kind:ident $protocol:literal $($name:literal)+;)*) => {

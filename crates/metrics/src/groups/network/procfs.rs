@@ -7,18 +7,18 @@
 use std::collections::HashSet;
 use std::io;
 
-use super::DeviceKey;
-use crate::machine::link_mbit_per_s;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Field, Group};
 use onlooker_region::table::put_text;
+use onlooker_responder::netlink::{self, Dump, attributes, u32_at};
 
+use crate::machine::link_mbit_per_s;
+use crate::procfs::{self, NETWORK_COLUMNS, Source, words};
 use crate::sampled::metric::Definition;
 use crate::sampled::rows::{self, Rows};
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made, Place, Sampler};
-use onlooker_responder::netlink::{self, Dump, attributes, u32_at};
-use crate::procfs::{self, NETWORK_COLUMNS, Source, words};
+use super::DeviceKey;
 
 /// IFNAMSIZ, two words.
 const KEY_WORDS: usize = 2;

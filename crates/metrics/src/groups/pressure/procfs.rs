@@ -3,11 +3,11 @@
 
 use std::io;
 
+use crate::procfs::{Source, number, words};
 use crate::sampled::listed::{Read, Values, listed};
 use crate::sampled::metric::Definition;
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made};
-use crate::procfs::{Source, number, words};
 
 const fn total(name: &'static str, help: &'static str) -> Definition {
     Definition::counter(name, help).unit("seconds", 1e-6)

@@ -6,11 +6,11 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{CWD, Mode, OFlags, RawDir, SeekFrom, openat, seek};
 
+use crate::procfs::{LINE_BYTES, Source, number, words};
 use crate::sampled::listed::{Read, Values, listed};
 use crate::sampled::metric::Definition;
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made};
-use crate::procfs::{LINE_BYTES, Source, number, words};
 
 static PIDS: Definition = Definition::gauge("node_processes_pids", "Number of PIDs");
 static THREADS: Definition = Definition::gauge("node_processes_threads", "Allocated threads in system");

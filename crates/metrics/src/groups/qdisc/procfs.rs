@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use onlooker_region::Schema;
 use onlooker_region::schema::Field;
 use onlooker_region::table::{KeyPart, KeyType, put_text};
+use onlooker_responder::netlink::{self, Dump, attributes, u32_at};
 use rustix::net::netdevice::{InlinedName, index_to_name_inlined};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
@@ -15,7 +16,6 @@ use crate::sampled::metric::Definition;
 use crate::sampled::rows::{self, Rows};
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made, Place, Sampler};
-use onlooker_responder::netlink::{self, Dump, attributes, u32_at};
 
 /// Device and kind, of IFNAMSIZ each (linux/if.h, include/net/pkt_sched.h).
 const KEY_WORDS: usize = 4;

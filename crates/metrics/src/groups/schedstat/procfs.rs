@@ -3,11 +3,11 @@
 
 use std::io;
 
+use crate::procfs::{Source, number, words};
 use crate::sampled::listed::{Read, Values, listed};
 use crate::sampled::metric::Definition;
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made};
-use crate::procfs::{Source, number, words};
 
 static RUNNING: Definition =
     Definition::counter("node_schedstat_running_seconds_total", "Number of seconds CPU spent running a process.")

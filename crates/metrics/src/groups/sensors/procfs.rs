@@ -6,11 +6,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::procfs::read_small;
 use crate::sampled::listed::{Read, Values, listed};
 use crate::sampled::metric::Definition;
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made};
-use crate::procfs::read_small;
 
 static CHIP: Definition = Definition::gauge("node_hwmon_chip_names", "Annotation metric for human-readable chip names")
     .labels(&["chip", "chip_name"]);

@@ -5,12 +5,13 @@
 
 use std::io;
 
+use onlooker_responder::netlink::{self, Dump, u32_at};
+
+use crate::procfs::{Source, words};
 use crate::sampled::listed::{Read, Values, listed};
 use crate::sampled::metric::Definition;
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made};
-use onlooker_responder::netlink::{self, Dump, u32_at};
-use crate::procfs::{Source, words};
 
 static STATES: Definition =
     Definition::gauge("node_tcp_connection_states", "Number of connection states.").labels(&["state"]);

@@ -3,11 +3,11 @@
 
 use std::io;
 
+use crate::procfs::{Source, number, words};
 use crate::sampled::listed::{Read, Values, listed};
 use crate::sampled::metric::Definition;
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made};
-use crate::procfs::{Source, number, words};
 
 const fn line(name: &'static str, help: &'static str) -> Definition {
     // What grows is a counter; node_exporter has no types here.
