@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use onlooker_metrics::tables::cgroups;
 use onlooker_region::map::MapError;
 use onlooker_settings::service;
 use rustix::thread::CapabilitySet;
@@ -31,7 +32,6 @@ use crate::renewal::Renewal;
 use crate::served::Served;
 use crate::server::{End, Server};
 use crate::system::{self, KERNEL_CAPABILITIES};
-use crate::tables::cgroups;
 use crate::tcp::Responder;
 use crate::units::Span;
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tables of what a host has many of, each a source that is run every so often while somebody reads: TCP connections ([`connections`]),
-//! control groups ([`cgroups`]), processes ([`processes`]).
+//! Runs the tables of what a host has many of ([`onlooker_metrics::tables`]) every so often while somebody reads.
 //!
 //! Part of the main thread's event loop, which a run holds up for as long as it takes (docs/tables.md has the cost). Regions begin anew with each agent: their memory is a slab
 //! of their own with the kernel responder, else a memfd, and one range serves both responders. Whether somebody reads is seen by READs answered, over either way, as for what
@@ -8,23 +7,14 @@
 //!
 //! A run that is longer than expected (100,000 sockets) is not repeated before twenty times its CPU time is over: 5 % of a processor at most.
 
-pub mod cgroups;
-pub mod connections;
-mod hash;
-pub mod processes;
-mod schema;
-pub mod sheet;
-
 use std::path::Path;
 use std::rc::Rc;
 
-use onlooker_responder::Home;
-use onlooker_region::Schema;
-use onlooker_region::block::Identity;
-use onlooker_region::guard::commit;
-use onlooker_region::limits::{BLOCK_BYTES, BLOCK_WORDS};
+use onlooker_metrics::connections::Connections;
+use onlooker_metrics::tables::{Ground, Region, Source, cgroups, connections, processes};
 use onlooker_region::map::{Map, sealed_memfd};
 use onlooker_region::slab::{PAGE_BYTES, Range};
+use onlooker_responder::Home;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::config::Config;
@@ -39,82 +29,6 @@ use crate::system;
 
 /// A run is followed by a pause of so many times its CPU time, at least.
 const LEAST_PAUSE: u64 = 20;
-
-/// A source of tables.
-pub trait Source {
-    /// Writes what there is now.
-    ///
-    /// # Errors
-    /// What could not be read; the blocks stay as they are then, and their time tells their age.
-    fn run(&mut self, now_ns: u64) -> Result<(), String>;
-
-    /// What the last runs have cost and could not do, to be written by the source.
-    fn told(&mut self) -> &mut Told;
-}
-
-/// What a source tells of itself in the first slots of its summary.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Told {
-    /// Runs, failed ones included.
-    pub runs: u64,
-    /// Runs that failed.
-    pub failed: u64,
-    /// CPU time that they took, ns.
-    pub run_ns: u64,
-    /// Rows now.
-    pub rows: u64,
-    /// What has no row since all are taken.
-    pub missing: u64,
-}
-
-/// Slots of [`Told`].
-pub const TOLD_SLOTS: usize = 5;
-
-impl Told {
-    /// As slots.
-    #[must_use]
-    pub fn slots(&self) -> [u64; TOLD_SLOTS] {
-        [self.runs, self.failed, self.run_ns, self.rows, self.missing]
-    }
-}
-
-/// A region that a source writes, before it has memory.
-pub struct Region {
-    /// Name of the region and its class.
-    pub name: &'static str,
-    /// Its class.
-    pub schema: Schema,
-}
-
-impl Region {
-    fn bytes(&self) -> u64 {
-        u64::from(self.schema.blocks()) * BLOCK_BYTES as u64
-    }
-}
-
-/// A region's memory, and the identity of its first block.
-#[derive(Debug, Clone)]
-pub struct Ground {
-    /// All its blocks.
-    pub memory: Map,
-    /// Of block 0.
-    pub identity: Identity,
-}
-
-impl Ground {
-    /// The blocks of a group, from block `first` on.
-    #[must_use]
-    pub fn group(&self, first: usize, blocks: usize) -> Self {
-        let memory = self.memory.window(first * BLOCK_WORDS..(first + blocks) * BLOCK_WORDS);
-        Self { memory, identity: self.identity.at(u16::try_from(first).unwrap_or(u16::MAX)) }
-    }
-
-    /// Writes the first slots of the first block.
-    pub fn put(&self, values: &[u64], now_ns: u64) {
-        let words = &self.memory.words()[..BLOCK_WORDS];
-        commit(words, self.identity, now_ns, |payload| payload.set_all(0, values));
-    }
-}
 
 struct Running {
     name: &'static str,
@@ -144,14 +58,13 @@ fn drafts(config: &Config, home: Option<Home>) -> Vec<Draft> {
     let wanted = &config.connections;
     if wanted.enabled {
         if let Some(home) = home {
-            let (own, interval_ns) = (wanted.clone(), wanted.interval.as_ns());
+            let options = wanted.options();
             drafts.push(Draft {
                 name: connections::TABLE,
-                interval_ns,
-                regions: connections::regions(wanted),
+                interval_ns: options.interval.as_ns(),
+                regions: connections::regions(&options),
                 build: Box::new(move |grounds, now_ns| {
-                    let source = onlooker_metrics::connections::Connections::new(&home);
-                    Box::new(connections::Table::new(&own, source, &grounds, now_ns))
+                    Box::new(connections::Table::new(&options, Connections::new(&home), &grounds, now_ns))
                 }),
             });
         } else {
@@ -161,21 +74,23 @@ fn drafts(config: &Config, home: Option<Home>) -> Vec<Draft> {
         }
     }
     if config.cgroups.enabled {
-        let own = config.cgroups.clone();
+        let options = config.cgroups.options();
         drafts.push(Draft {
             name: cgroups::TABLE,
-            interval_ns: own.interval.as_ns(),
-            regions: cgroups::regions(&own),
-            build: Box::new(move |grounds, now_ns| Box::new(cgroups::Table::new(&own, &grounds, now_ns))),
+            interval_ns: options.interval.as_ns(),
+            regions: cgroups::regions(&options),
+            build: Box::new(move |grounds, now_ns| Box::new(cgroups::Table::new(&options, &grounds, now_ns))),
         });
     }
     if config.processes.enabled {
-        let own = config.processes.clone();
+        let options = config.processes.options();
         drafts.push(Draft {
             name: processes::TABLE,
-            interval_ns: own.interval.as_ns(),
-            regions: processes::regions(&own),
-            build: Box::new(move |grounds, now_ns| processes::source(&own, Path::new("/proc"), &grounds[0], now_ns)),
+            interval_ns: options.interval.as_ns(),
+            regions: processes::regions(&options),
+            build: Box::new(move |grounds, now_ns| {
+                processes::source(&options, Path::new("/proc"), &grounds[0], now_ns)
+            }),
         });
     }
     drafts

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TCP connections: a row each in region `tcp_connections`, and what a service port has of them in region `tcp_ports`.
 //!
-//! Filled from the kernel's sockets in the agent's network namespace ([`onlooker_metrics::connections`]). A row's entity is the socket's cookie, so a tuple that was closed and
+//! Filled from the kernel's sockets in the agent's network namespace ([`crate::connections`]). A row's entity is the socket's cookie, so a tuple that was closed and
 //! opened again between two runs is another row generation. What ports have transferred is summed from what each connection has gained since the last run: a connection that
 //! nobody has seen counts with all it has. What one transfers between the last run that saw it and its end is missed, unless ends are noticed (`short_lived`).
 //!
@@ -12,17 +12,17 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::Ipv6Addr;
 
-use onlooker_metrics::connections::{Connections, ESTABLISHED, Ended, LISTEN, Record};
 use onlooker_region::Schema;
 use onlooker_region::histogram::Shape;
 use onlooker_region::schema::{Field, Metric, Type};
 use onlooker_region::table::Layout;
+use onlooker_settings::units::Span;
 
 use super::hash::ByProduct;
 use super::schema::{Column, address, array, counter, fields, gauge, number, summary, table};
 use super::sheet::{NO_ROW, Sheet, Unplaced};
 use super::{Ground, Region, Source, TOLD_SLOTS, Told};
-use crate::config;
+use crate::connections::{Connections, ESTABLISHED, Ended, LISTEN, Record};
 
 /// Region of single connections.
 pub const TABLE: &str = "tcp_connections";
@@ -84,16 +84,27 @@ const RTT_AT: usize = TOTALS_AT + TOTALS;
 const PORT_SLOTS: usize = RTT_AT + RTT_SLOTS;
 const TOTALS: usize = 4;
 
+/// What an operator decides of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Time between two runs.
+    pub interval: Span,
+    /// Rows of connections.
+    pub rows: u32,
+    /// Rows of ports.
+    pub ports: u32,
+}
+
 /// The classes of both regions.
 #[must_use]
-pub fn regions(config: &config::Connections) -> Vec<Region> {
-    let interval_ns = config.interval.as_ns();
+pub fn regions(options: &Options) -> Vec<Region> {
+    let interval_ns = options.interval.as_ns();
     let key = vec![address("local_address"), number("local_port"), address("remote_address"), number("remote_port")];
-    let connections = table(key, fields(0, &COLUMNS), config.rows as usize, interval_ns);
+    let connections = table(key, fields(0, &COLUMNS), options.rows as usize, interval_ns);
     let states = gauge("onlooker_tcp_sockets", "Sockets in this state.");
     let mut more = vec![array(&states, TOLD_SLOTS, "state", &STATES)];
     more.extend(fields(TOLD_SLOTS + STATES.len(), &SUMMARY));
-    let of_ports = table(vec![number("port")], port_fields(), config.ports as usize, interval_ns);
+    let of_ports = table(vec![number("port")], port_fields(), options.ports as usize, interval_ns);
     vec![
         Region { name: TABLE, schema: Schema { name: TABLE.into(), groups: vec![connections] } },
         Region {
@@ -244,8 +255,8 @@ pub struct Table<S> {
 impl<S: Sockets> Table<S> {
     /// In the memory of [`regions`].
     #[must_use]
-    pub fn new(config: &config::Connections, sockets: S, grounds: &[Ground], now_ns: u64) -> Self {
-        let (rows, most_ports) = (config.rows as usize, config.ports as usize);
+    pub fn new(options: &Options, sockets: S, grounds: &[Ground], now_ns: u64) -> Self {
+        let (rows, most_ports) = (options.rows as usize, options.ports as usize);
         let port_blocks = grounds[1].memory.words().len() / onlooker_region::limits::BLOCK_WORDS - 1;
         let (of_all, of_ports) = (&grounds[0], grounds[1].group(1, port_blocks));
         let summary = grounds[1].group(0, 1);

@@ -99,23 +99,25 @@ fn sampled(mut group: Group, interval_ns: u64) -> Group {
 
 #[cfg(test)]
 mod tests {
+    use onlooker_settings::units::Span;
+
     use super::super::{cgroups, connections, processes};
-    use crate::config::Config;
 
     #[test]
     fn no_field_of_a_table_pretends_to_move_more_often_than_it_is_sampled() {
-        let config = Config::default();
-        for (regions, interval) in [
-            (connections::regions(&config.connections), config.connections.interval),
-            (cgroups::regions(&config.cgroups), config.cgroups.interval),
-            (processes::regions(&config.processes), config.processes.interval),
+        let interval = Span::from_s(5);
+        let by = processes::By::Name;
+        for regions in [
+            connections::regions(&connections::Options { interval, rows: 100, ports: 10 }),
+            cgroups::regions(&cgroups::Options { interval, rows: 100, root: "/".into() }),
+            processes::regions(&processes::Options { interval, rows: 100, by }),
         ] {
             for (group, field) in regions
                 .iter()
                 .flat_map(|region| &region.schema.groups)
                 .flat_map(|group| group.fields.iter().map(move |field| (group, field)))
             {
-                assert!(interval.as_ns() > 0 && group.max_age_ns == interval.as_ns());
+                assert!(group.max_age_ns == interval.as_ns());
                 assert!(field.resolution_ns >= interval.as_ns(), "{}", field.name);
             }
         }

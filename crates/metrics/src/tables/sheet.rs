@@ -14,10 +14,8 @@ use onlooker_region::block::Identity;
 use onlooker_region::guard::commit;
 use onlooker_region::limits::{BLOCK_WORDS, GUARDED_SLOTS};
 use onlooker_region::map::Map;
-use onlooker_region::table::Layout;
+use onlooker_region::table::{LIVE, Layout};
 
-/// Bits 32-39 of a row's first word: it is live.
-const LIVE: u64 = 1 << 32;
 const GENERATION: u64 = 0xffff_ffff;
 
 /// For [`Sheet::put_at`]: the entity's row is not known.

@@ -8,6 +8,7 @@ use std::fs;
 use std::os::fd::AsFd as _;
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object, ProgramHandle};
+use onlooker_region::table::LIVE;
 use onlooker_responder::error::{CHECK_KERNEL_LOG, Error, Result, absent, bpf, system};
 use onlooker_responder::home::{BPFFS_ADVICE, open_map, pin};
 use onlooker_responder::intf::{BLOCK_AT, OFFSET_AT};
@@ -22,8 +23,6 @@ const PROGRAM: &str = "collect_once";
 const MAPS: [&str; 3] = ["once", "namespace", "tables"];
 /// Passes over all rows until none of them changes meanwhile.
 const PASSES: u32 = 8;
-/// In a row's first word: it has a device (docs/format/table.md).
-const LIVE: u64 = 1 << 32;
 /// First word of a block's payload.
 const PAYLOAD_AT: usize = BLOCK_AT + 3 * 8;
 

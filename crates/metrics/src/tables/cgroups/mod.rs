@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 use onlooker_region::Schema;
 use onlooker_region::schema::{Field, Metric, Type};
 use onlooker_region::table::{Layout, put_text};
+use onlooker_settings::units::Span;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::schema::{fields, number, summary, table, text};
 use super::sheet::Sheet;
 use super::{Ground, Region, Source, Told};
-use crate::config;
 use files::{COLUMNS, NUMBERS};
 
 /// Name of the region.
@@ -55,10 +55,21 @@ pub fn most_open() -> u64 {
     (limit / 8).min(MOST_OPEN)
 }
 
+/// What an operator decides of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Time between two runs.
+    pub interval: Span,
+    /// Rows.
+    pub rows: u32,
+    /// Where cgroupfs is mounted.
+    pub root: PathBuf,
+}
+
 /// The class.
 #[must_use]
-pub fn regions(config: &config::Cgroups) -> Vec<Region> {
-    let interval_ns = config.interval.as_ns();
+pub fn regions(options: &Options) -> Vec<Region> {
+    let interval_ns = options.interval.as_ns();
     let key = vec![text("name", 40), text("runtime", 16), number("cgroup")];
     let mut all = fields(0, &COLUMNS);
     let mut info = |name: &str, help: &str, slot: usize, words: usize| {
@@ -73,7 +84,7 @@ pub fn regions(config: &config::Cgroups) -> Vec<Region> {
         PATH_WORDS,
     );
     info("onlooker_cgroup_container_info", "Id of the container.", COLUMNS.len() + PATH_WORDS, ID_WORDS);
-    let groups = vec![summary(TABLE, Vec::new(), interval_ns), table(key, all, config.rows as usize, interval_ns)];
+    let groups = vec![summary(TABLE, Vec::new(), interval_ns), table(key, all, options.rows as usize, interval_ns)];
     vec![Region { name: TABLE, schema: Schema { name: TABLE.into(), groups } }]
 }
 
@@ -169,14 +180,14 @@ pub struct Table {
 impl Table {
     /// In the memory of [`regions`].
     #[must_use]
-    pub fn new(config: &config::Cgroups, grounds: &[Ground], now_ns: u64) -> Self {
+    pub fn new(options: &Options, grounds: &[Ground], now_ns: u64) -> Self {
         let blocks = grounds[0].memory.words().len() / onlooker_region::limits::BLOCK_WORDS - 1;
-        let rows = config.rows as usize;
+        let rows = options.rows as usize;
         let of_rows = grounds[0].group(1, blocks);
         let summary = grounds[0].group(0, 1);
         summary.put(&[], now_ns);
         Self {
-            root: config.root.clone(),
+            root: options.root.clone(),
             sheet: Sheet::new(LAYOUT, rows, of_rows.memory, of_rows.identity, now_ns),
             summary,
             groups: HashMap::new(),

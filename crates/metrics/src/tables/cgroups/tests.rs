@@ -28,12 +28,12 @@ impl Fixture {
     }
 
     fn at(path: PathBuf, root: tempfile::TempDir, rows: u32) -> Self {
-        let config = config::Cgroups { enabled: true, rows, root: path, ..config::Cgroups::default() };
-        let region = regions(&config).remove(0);
+        let options = Options { interval: Span::from_s(5), rows, root: path };
+        let region = regions(&options).remove(0);
         region.schema.check().unwrap();
         assert_eq!(region.schema.groups[1].layout(), Some(LAYOUT));
         let ground = Ground { memory: memory(region.schema.blocks().into()), identity: Identity::first(1, 5) };
-        let table = Table::new(&config, std::slice::from_ref(&ground), 1);
+        let table = Table::new(&options, std::slice::from_ref(&ground), 1);
         Self { table, ground, region, root }
     }
 

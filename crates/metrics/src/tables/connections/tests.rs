@@ -77,8 +77,8 @@ type Line = (String, f64);
 
 impl Fixture {
     fn new(rows: u32, ports: u32) -> Self {
-        let config = config::Connections { enabled: true, rows, ports, ..config::Connections::default() };
-        let regions = regions(&config);
+        let options = Options { interval: Span::from_s(5), rows, ports };
+        let regions = regions(&options);
         let grounds: Vec<Ground> = (1..)
             .zip(&regions)
             .map(|(region, made)| {
@@ -86,7 +86,7 @@ impl Fixture {
                 Ground { memory: memory(made.schema.blocks().into()), identity: Identity::first(region, 5) }
             })
             .collect();
-        let table = Table::new(&config, Made::default(), &grounds, 1);
+        let table = Table::new(&options, Made::default(), &grounds, 1);
         Self { table, grounds, regions }
     }
 
@@ -326,8 +326,8 @@ fn the_largest_ports_have_rows_and_the_rest_is_one() {
 #[test]
 fn classes_are_whole_at_every_size() {
     for (rows, ports) in [(1, 1), (16_384, 1024)] {
-        let config = config::Connections { rows, ports, ..config::Connections::default() };
-        let all = regions(&config);
+        let options = Options { interval: Span::from_s(5), rows, ports };
+        let all = regions(&options);
         all.iter().for_each(|region| region.schema.check().unwrap());
         assert_eq!(all[0].schema.groups[0].layout(), Some(LAYOUT));
         assert_eq!(all[1].schema.groups[1].layout(), Some(PORT_LAYOUT));

@@ -18,13 +18,13 @@ use onlooker_region::Schema;
 use onlooker_region::limits::BLOCK_WORDS;
 use onlooker_region::schema::Field;
 use onlooker_region::table::{KeyPart, put_text};
+use onlooker_settings::units::Span;
+use serde::{Deserialize, Serialize};
 
 use super::cgroups::name;
 use super::schema::{Column, array, counter, fields, gauge, number, summary, table, text};
 use super::sheet::Sheet;
 use super::{Ground, Region, Source, Told};
-use crate::config;
-use crate::config::tables::By;
 use stat::STATES;
 
 /// Name of the region.
@@ -69,17 +69,40 @@ fn key_parts(by: By) -> Vec<KeyPart> {
     }
 }
 
+/// What an operator decides of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Time between two runs.
+    pub interval: Span,
+    /// Rows.
+    pub rows: u32,
+    /// What shares a row.
+    pub by: By,
+}
+
+/// What shares a row of processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum By {
+    /// Processes of a name.
+    Name,
+    /// Processes of a control group.
+    Cgroup,
+    /// Nothing: each has its own.
+    Process,
+}
+
 /// The class.
 #[must_use]
-pub fn regions(config: &config::Processes) -> Vec<Region> {
-    let interval_ns = config.interval.as_ns();
+pub fn regions(options: &Options) -> Vec<Region> {
+    let interval_ns = options.interval.as_ns();
     let mut all: Vec<Field> = vec![array(&CPU, 0, "mode", &["user", "system"])];
     // Clock ticks of procfs.
     all[0].resolution_ns = 10_000_000;
     all.extend(fields(2, &REST));
     all.extend(fields(TOTALS, &GAUGES));
     all.push(array(&STATE, STATE_AT, "state", &STATES.map(|(name, _)| name)));
-    let rows = table(key_parts(config.by), all, config.rows as usize, interval_ns);
+    let rows = table(key_parts(options.by), all, options.rows as usize, interval_ns);
     let groups = vec![summary(TABLE, Vec::new(), interval_ns), rows];
     vec![Region { name: TABLE, schema: Schema { name: TABLE.into(), groups } }]
 }
@@ -130,25 +153,25 @@ pub struct Table<const K: usize> {
 
 /// The source of a configuration, in the memory of [`regions`]; `root` is procfs.
 #[must_use]
-pub fn source(config: &config::Processes, root: &Path, ground: &Ground, now_ns: u64) -> Box<dyn Source> {
-    match config.by {
-        By::Name => Box::new(Table::<2>::new(config, root, ground, now_ns)),
-        By::Process => Box::new(Table::<3>::new(config, root, ground, now_ns)),
-        By::Cgroup => Box::new(Table::<7>::new(config, root, ground, now_ns)),
+pub fn source(options: &Options, root: &Path, ground: &Ground, now_ns: u64) -> Box<dyn Source> {
+    match options.by {
+        By::Name => Box::new(Table::<2>::new(options, root, ground, now_ns)),
+        By::Process => Box::new(Table::<3>::new(options, root, ground, now_ns)),
+        By::Cgroup => Box::new(Table::<7>::new(options, root, ground, now_ns)),
     }
 }
 
 impl<const K: usize> Table<K> {
-    fn new(config: &config::Processes, root: &Path, ground: &Ground, now_ns: u64) -> Self {
+    fn new(options: &Options, root: &Path, ground: &Ground, now_ns: u64) -> Self {
         let blocks = ground.memory.words().len() / BLOCK_WORDS - 1;
-        let rows = config.rows as usize;
+        let rows = options.rows as usize;
         let of_rows = ground.group(1, blocks);
         let summary = ground.group(0, 1);
         summary.put(&[], now_ns);
         let layout = onlooker_region::table::Layout { key_words: K, value_words: SLOTS };
         Self {
             root: root.into(),
-            by: config.by,
+            by: options.by,
             rows,
             page_bytes: rustix::param::page_size() as u64,
             sheet: Sheet::new(layout, rows, of_rows.memory, of_rows.identity, now_ns),

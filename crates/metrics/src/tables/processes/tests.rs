@@ -23,11 +23,11 @@ impl Fixture {
     }
 
     fn at(path: &Path, root: tempfile::TempDir, by: By, rows: u32) -> Self {
-        let config = config::Processes { enabled: true, rows, by, ..config::Processes::default() };
-        let region = regions(&config).remove(0);
+        let options = Options { interval: Span::from_s(5), rows, by };
+        let region = regions(&options).remove(0);
         region.schema.check().unwrap();
         let ground = Ground { memory: memory(region.schema.blocks().into()), identity: Identity::first(1, 5) };
-        let source = source(&config, path, &ground, 1);
+        let source = source(&options, path, &ground, 1);
         Self { source, ground, region, root }
     }
 
