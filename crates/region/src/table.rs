@@ -145,6 +145,7 @@ pub struct Layout {
     pub value_words: usize,
 }
 
+/// In word 0 of a row, above its generation: the row is live (docs/format/table.md).
 pub const LIVE: u64 = 1 << 32;
 
 /// Row generation after the one in a row's word 0: 32 bits, 0 left out because it means "never used".

@@ -28,7 +28,7 @@ use onlooker_bootstrap::{KERNEL, Responder};
 use onlooker_metrics::collect::Twin;
 use onlooker_metrics::groups::Group;
 use onlooker_metrics::groups::network::DeviceRows;
-use onlooker_metrics::procfs::{cpu_count, read_small};
+use onlooker_metrics::procfs::present_cpus;
 use onlooker_metrics::scheduler::{self, CPU_BLOCKS, Latency};
 use onlooker_responder::{Exit, Home, Kind, Ledger, Pinned, Region, Slab, SlabMapping};
 use onlooker_region::Schema;
@@ -54,8 +54,7 @@ pub const TABLES_SLAB: u32 = SLABS - 1;
 /// Blocks of the agent's own slab: what every host has, and what the CPUs of this one add (interrupts, above all). Of it only regions are mapped.
 #[must_use]
 pub fn own_blocks() -> u32 {
-    let present = read_small("/sys/devices/system/cpu/present").ok();
-    let cpus = present.and_then(|list| cpu_count(&list)).and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or(1);
+    let cpus = present_cpus().unwrap_or(1);
     OWN_BLOCKS + cpus.min(MOST_CPUS).saturating_mul(OWN_BLOCKS_PER_CPU)
 }
 

@@ -5,7 +5,7 @@
 use libbpf_rs::btf::TypeId;
 
 use super::Discovery;
-use crate::collect::procfs;
+use crate::procfs::present_cpus;
 
 /// Where a CPU keeps its variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,13 +22,13 @@ impl Discovery {
     /// # Errors
     /// Why it is not known.
     pub(crate) fn cpu_count(&self) -> Result<u32, String> {
-        let present = procfs::cpu_count().map_err(|error| format!("/sys/devices/system/cpu/present: {error}"))?;
+        let present = present_cpus().map_err(|error| format!("/sys/devices/system/cpu/present: {error}"))?;
         Ok(self.as_if_cpus.unwrap_or(present))
     }
 
     /// What `of` says of CPUs 0 to `cpus` - 1.
     fn for_each_cpu(&self, cpus: u32, of: impl Fn(u32) -> Result<u64, String>) -> Result<Vec<u64>, String> {
-        let there = if self.is_real() { cpus } else { procfs::cpu_count().map_err(|error| error.to_string())? };
+        let there = if self.is_real() { cpus } else { present_cpus().map_err(|error| error.to_string())? };
         (0..cpus).map(|cpu| of(cpu % there.max(1))).collect()
     }
 

@@ -276,9 +276,13 @@ impl std::fmt::Display for Group {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
+    use crate::sampled::Set;
+    use crate::sampled::listed::{Read, Values, listed};
+    use crate::sampled::metric::Definition;
+    use crate::sampled::tests::{values_of, with_context};
 
     /// Nothing of a group is elsewhere: who adds a folder and forgets the list is told here.
     #[test]
@@ -288,6 +292,32 @@ mod tests {
         let folders: BTreeSet<String> = folders.map(|entry| entry.file_name().into_string().unwrap()).collect();
         let groups: BTreeSet<String> = Group::ALL.iter().map(|group| group.name().to_owned()).collect();
         assert_eq!(groups, folders);
+    }
+
+    /// A group that only this test knows is drafted and sampled: there is nothing of a group beside its descriptor.
+    #[test]
+    fn a_descriptor_is_all_that_a_group_needs() {
+        static VALUE: Definition = Definition::gauge("node_example", "An example.");
+        struct Example;
+        impl Read for Example {
+            fn read(&mut self, values: &mut Values, _: &mut Context) -> io::Result<()> {
+                values.put(&VALUE, &[], 42);
+                Ok(())
+            }
+        }
+        const EXAMPLE: Group = Group {
+            descriptor: &Descriptor {
+                name: "example",
+                region: "node_example",
+                computed: None,
+                sampled: Some(Sampled::new(|ask, context| listed(Example, ask, context))),
+            },
+        };
+        let draft = Set::default().draft(EXAMPLE, 1).unwrap();
+        assert_eq!((draft.name(), draft.metrics()), ("node_example", 1));
+        let made = with_context(|ask, context| EXAMPLE.make(ask, context)).unwrap();
+        assert_eq!(values_of(made), BTreeMap::from([("node_example{}".to_owned(), 42.0)]));
+        assert_eq!((EXAMPLE.slot(), EXAMPLE.absence(), EXAMPLE.left_region()), (None, None, "node_example_sampled".into()));
     }
 
     #[test]

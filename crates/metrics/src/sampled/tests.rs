@@ -9,7 +9,7 @@ use onlooker_region::table::put_text;
 use onlooker_responder::clock::boot_time_ns;
 
 use crate::groups::Group as Which;
-use crate::procfs::{self, CPU_MODES, Stat};
+use crate::groups::cpu::procfs::{CPU_MODES, Stat, stat};
 use super::*;
 
 const ME: Identity = Identity { region: 2, generation: 9, index: 0 };
@@ -92,7 +92,7 @@ fn cpu_times_are_the_kernels() {
     let seen = sampled(Which::CPU);
     let text = std::fs::read_to_string("/proc/stat").unwrap();
     for line in text.lines() {
-        match procfs::stat(line.as_bytes()) {
+        match stat(line.as_bytes()) {
             Some(Stat::Cpu { cpu, ticks }) => {
                 let idle = seen[&format!("node_cpu_seconds_total{{mode=idle,cpu={cpu}}}")];
                 #[allow(clippy::cast_precision_loss)]

@@ -24,7 +24,7 @@ use onlooker_responder::log::with_log;
 use onlooker_responder::{Home, Slab, sys};
 
 use crate::collect::object::map_of;
-use crate::collect::procfs;
+use crate::procfs::present_cpus;
 use crate::tracing::{attach, remove_pins};
 
 /// Name of the region and of its class.
@@ -57,7 +57,7 @@ const _: () = assert!(BLOCK_SLOTS as usize == PLAIN_SLOTS);
 /// [`Error::System`].
 pub fn cpus() -> Result<u32> {
     let path = "/sys/devices/system/cpu/present";
-    let cpus = procfs::cpu_count().map_err(system("reading", path, "sysfs must be mounted"))?;
+    let cpus = present_cpus().map_err(system("reading", path, "sysfs must be mounted"))?;
     Ok(cpus.min(MOST_CPUS))
 }
 

@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Group cpu: `cpu.bpf.c`.
 
+use std::fs;
+use std::io;
+
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Sum, Type};
 
 use crate::collect::intf::{CPUS_PER_BLOCK, Cpu};
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{MAX_CPUS, push_for_all};
-use crate::collect::procfs;
+use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
+use super::procfs::CPU_MODES;
+use super::{GUEST_SECONDS, SECONDS};
 
-const TIMES_HELP: &str = "Seconds the CPUs spent in each mode.";
-const GUEST_HELP: &str = "Seconds the CPUs spent in guests (VMs) for each mode.";
-
-/// Times in the order of enum cpu_usage_stat (linux/kernel_stat.h): metric, mode.
-const TIMES: [(&str, &str, &str); 10] = [
-    ("node_cpu_seconds_total", "user", TIMES_HELP),
-    ("node_cpu_seconds_total", "nice", TIMES_HELP),
-    ("node_cpu_seconds_total", "system", TIMES_HELP),
-    ("node_cpu_seconds_total", "softirq", TIMES_HELP),
-    ("node_cpu_seconds_total", "irq", TIMES_HELP),
-    ("node_cpu_seconds_total", "idle", TIMES_HELP),
-    ("node_cpu_seconds_total", "iowait", TIMES_HELP),
-    ("node_cpu_seconds_total", "steal", TIMES_HELP),
-    ("node_cpu_guest_seconds_total", "user", GUEST_HELP),
-    ("node_cpu_guest_seconds_total", "nice", GUEST_HELP),
+/// Times in the order of enum cpu_usage_stat (linux/kernel_stat.h): metric and its help, mode.
+const TIMES: [((&str, &str), &str); 10] = [
+    (SECONDS, "user"),
+    (SECONDS, "nice"),
+    (SECONDS, "system"),
+    (SECONDS, "softirq"),
+    (SECONDS, "irq"),
+    (SECONDS, "idle"),
+    (SECONDS, "iowait"),
+    (SECONDS, "steal"),
+    (GUEST_SECONDS, "user"),
+    (GUEST_SECONDS, "nice"),
 ];
 const RUNNING: u32 = 10;
 const SWITCHES: u32 = 11;
@@ -48,14 +50,14 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     });
     let contents = vec![Content::array("cpus", elements)];
     let schema = schema(cpus, discovery.tick_ns()?, tick.is_some());
-    Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(procfs::cpu) })
+    Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(reading) })
 }
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cpu.bpf.o"));
 
 fn schema(cpus: u32, tick_ns: u64, exact_idle: bool) -> Schema {
     let mut fields = Vec::new();
-    for (slot, (name, mode, help)) in (0..).zip(TIMES) {
+    for (slot, ((name, help), mode)) in (0..).zip(TIMES) {
         let mut field = Field::new(name, Metric::Counter, Type::U64, slot);
         (field.unit, field.scale, field.help) = ("seconds".into(), 1e-9, help.into());
         field.labels.insert("mode".into(), mode.into());
@@ -74,6 +76,36 @@ fn schema(cpus: u32, tick_ns: u64, exact_idle: bool) -> Schema {
     let mut group = Group::new(Kind::Computed, cpus.div_ceil(CPUS_PER_BLOCK), fields);
     group.acquisition = Acquisition::Computed;
     Schema { name: super::Group::CPU.region().into(), groups: vec![group] }
+}
+
+/// /proc/stat. Run queues and context switches are there as sums: series without a label `cpu`.
+fn reading() -> io::Result<Reading> {
+    let text = fs::read_to_string("/proc/stat")?;
+    let hertz = f64::from(u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100));
+    let mut reading = Reading::new();
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let Some(name) = words.next() else { continue };
+        let numbers = words.map_while(|word| word.parse::<u64>().ok());
+        #[allow(clippy::cast_precision_loss, reason = "as exported")]
+        let mut numbers = numbers.map(|number| number as f64);
+        match name {
+            "ctxt" | "procs_running" => {
+                let metric =
+                    if name == "ctxt" { "onlooker_context_switches_total" } else { "onlooker_run_queue_length" };
+                let value = numbers.next().unwrap_or(0.0);
+                reading.insert(series(metric, []), Procfs { value, rounding: 0.0 });
+            }
+            _ => {
+                let Some(cpu) = name.strip_prefix("cpu").filter(|cpu| !cpu.is_empty()) else { continue };
+                for ((metric, mode), ticks) in CPU_MODES.into_iter().zip(numbers) {
+                    let key = series(metric, [("cpu", cpu), ("mode", mode)]);
+                    reading.insert(key, Procfs { value: ticks / hertz, rounding: 1.0 / hertz });
+                }
+            }
+        }
+    }
+    Ok(reading)
 }
 
 #[cfg(test)]

@@ -2,9 +2,15 @@
 //! Group cpu: times, run queue and context switches of each CPU.
 
 mod computed;
-mod procfs;
+pub(crate) mod procfs;
 
 use super::{Computed, Descriptor, Group, Sampled};
+
+/// Times of CPUs: name, help.
+const SECONDS: (&str, &str) = ("node_cpu_seconds_total", "Seconds the CPUs spent in each mode.");
+/// Of these, times of guests.
+const GUEST_SECONDS: (&str, &str) =
+    ("node_cpu_guest_seconds_total", "Seconds the CPUs spent in guests (VMs) for each mode.");
 
 impl Group {
     /// Times, run queue and context switches of each CPU.

@@ -1,67 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Group disk: `disk.bpf.c`. One table for each six CPUs, with a row for each block device that node_exporter shows by default.
 
+use std::fs;
+use std::io;
+
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Sum, Type};
 use onlooker_region::table::{KeyPart, KeyType};
 
 use crate::collect::intf::{DISK_BYTES, DISK_CPUS, DISK_NAME_BYTES, ROWS_PER_BLOCK, TableFacts, disks_bytes};
 use crate::collect::object::{Content, Image, Prepared};
-use crate::collect::procfs;
+use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
+use super::{IN_FLIGHT, METRICS, SECTOR_BYTES, Unit, is_left_out};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/disk.bpf.o"));
 /// Fewest rows, and most.
 const DISKS: std::ops::RangeInclusive<u32> = 8..=256;
-
-/// What a column is made of, and the column of /proc/diskstats behind the name.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Unit {
-    /// Operations.
-    Count,
-    /// 512 bytes each, exported in bytes.
-    SectorBytes,
-    /// The same, exported as they are.
-    Sectors,
-    /// Time, ns here and ms there.
-    Time,
-    /// Time with something to do, ticks here and ms there.
-    Busy,
-    /// Operations under way.
-    Now,
-}
-
-/// In the order of the program's columns: name, unit, column of /proc/diskstats behind the name, help.
-pub(crate) const METRICS: [(&str, Unit, usize, &str); 17] = [
-    ("node_disk_reads_completed_total", Unit::Count, 0, "The total number of reads completed successfully."),
-    ("node_disk_reads_merged_total", Unit::Count, 1, "The total number of reads merged."),
-    ("node_disk_read_bytes_total", Unit::SectorBytes, 2, "The total number of bytes read successfully."),
-    ("node_disk_read_time_seconds_total", Unit::Time, 3, "The total number of seconds spent by all reads."),
-    ("node_disk_writes_completed_total", Unit::Count, 4, "The total number of writes completed successfully."),
-    ("node_disk_writes_merged_total", Unit::Count, 5, "The number of writes merged."),
-    ("node_disk_written_bytes_total", Unit::SectorBytes, 6, "The total number of bytes written successfully."),
-    ("node_disk_write_time_seconds_total", Unit::Time, 7, "This is the total number of seconds spent by all writes."),
-    (IN_FLIGHT, Unit::Now, 8, "The number of I/Os currently in progress."),
-    ("node_disk_io_time_seconds_total", Unit::Busy, 9, "Total seconds spent doing I/Os."),
-    ("node_disk_io_time_weighted_seconds_total", Unit::Time, 10, "The weighted # of seconds spent doing I/Os."),
-    ("node_disk_discards_completed_total", Unit::Count, 11, "The total number of discards completed successfully."),
-    ("node_disk_discards_merged_total", Unit::Count, 12, "The total number of discards merged."),
-    ("node_disk_discarded_sectors_total", Unit::Sectors, 13, "The total number of sectors discarded successfully."),
-    (
-        "node_disk_discard_time_seconds_total",
-        Unit::Time,
-        14,
-        "This is the total number of seconds spent by all discards.",
-    ),
-    ("node_disk_flush_requests_total", Unit::Count, 15, "The total number of flush requests completed successfully"),
-    (
-        "node_disk_flush_requests_time_seconds_total",
-        Unit::Time,
-        16,
-        "This is the total number of seconds spent by all flush requests.",
-    ),
-];
-const IN_FLIGHT: &str = "node_disk_io_now";
 
 /// Why there is nothing of the group here.
 pub(super) fn absence() -> Option<String> {
@@ -77,7 +32,8 @@ pub(super) fn absence() -> Option<String> {
 /// # Errors
 /// Why that is not known.
 pub(super) fn present() -> Result<Vec<String>, String> {
-    procfs::disk_names().map_err(|error| format!("/proc/diskstats: {error}"))
+    let disks = diskstats().map_err(|error| format!("/proc/diskstats: {error}"))?;
+    Ok(disks.into_iter().map(|(name, _)| name).collect())
 }
 
 /// Finds the list of block devices and each CPU's offset; makes room for twice the disks that are there.
@@ -108,7 +64,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
         Content::empty("row_of", capacity),
         Content::empty("free_rows", capacity),
     ];
-    Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(procfs::disks) })
+    Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(reading) })
 }
 
 /// The schema, and what the programs need to know of each of its blocks.
@@ -117,14 +73,14 @@ fn tables(cpus: u32, capacity: u32, tick_ns: u64, counts_now: bool) -> (Schema, 
     let mut facts = Vec::new();
     for first_cpu in (0..cpus).step_by(DISK_CPUS as usize) {
         let width = (cpus - first_cpu).min(DISK_CPUS);
-        let kept = (0u32..).zip(METRICS).filter(|(_, (_, unit, ..))| counts_now || *unit != Unit::Now);
-        let fields = kept.map(|(column, (name, unit, _, help))| {
+        let kept = (0u32..).zip(METRICS).filter(|(_, (_, unit, _))| counts_now || *unit != Unit::Now);
+        let fields = kept.map(|(column, (name, unit, help))| {
             let (metric, kind) =
                 if unit == Unit::Now { (Metric::Gauge, Type::I64) } else { (Metric::Counter, Type::U64) };
             let mut field = Field::new(name, metric, kind, column * width);
             #[allow(clippy::cast_precision_loss, reason = "a tick is below 2^53 ns")]
             let (unit, scale, resolution_ns) = match unit {
-                Unit::SectorBytes => ("bytes", 512.0, 0),
+                Unit::SectorBytes => ("bytes", SECTOR_BYTES, 0),
                 // Disks without queues (zram, device mapper) time their requests in ticks.
                 Unit::Time => ("seconds", 1e-9, tick_ns),
                 Unit::Busy => ("seconds", tick_ns as f64 / 1e9, tick_ns),
@@ -159,6 +115,35 @@ fn tables(cpus: u32, capacity: u32, tick_ns: u64, counts_now: bool) -> (Schema, 
         groups.push(group);
     }
     (Schema { name: super::Group::DISK.region().into(), groups }, facts)
+}
+
+/// The lines of /proc/diskstats that node_exporter shows: name, and what is behind it.
+fn diskstats() -> io::Result<Vec<(String, Vec<u64>)>> {
+    let text = fs::read_to_string("/proc/diskstats")?;
+    let lines = text.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace().skip(2);
+        let name = words.next().filter(|name| !is_left_out(name))?;
+        Some((name.to_owned(), words.filter_map(|word| word.parse().ok()).collect()))
+    });
+    Ok(lines.collect())
+}
+
+/// /proc/diskstats, which has sums over CPUs, and times in whole ms.
+fn reading() -> io::Result<Reading> {
+    let mut reading = Reading::new();
+    for (device, numbers) in diskstats()? {
+        for (column, (metric, unit, _)) in METRICS.into_iter().enumerate() {
+            #[allow(clippy::cast_precision_loss, reason = "as exported")]
+            let value = numbers.get(column).copied().unwrap_or(0) as f64;
+            let (value, rounding) = match unit {
+                Unit::SectorBytes => (value * SECTOR_BYTES, 0.0),
+                Unit::Time | Unit::Busy => (value / 1e3, 0.001),
+                Unit::Count | Unit::Sectors | Unit::Now => (value, 0.0),
+            };
+            reading.insert(series(metric, [("device", device.as_str())]), Procfs { value, rounding });
+        }
+    }
+    Ok(reading)
 }
 
 #[cfg(test)]

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Group load: `load.bpf.c`.
 
+use std::fs;
+use std::io;
+
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
 use crate::collect::intf::address_bytes;
 use crate::collect::object::{Content, Image, Prepared};
-use crate::collect::procfs;
+use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::{Discovery, Read};
+use super::{AVERAGES, RESOLUTION_NS};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/load.bpf.o"));
-/// The kernel recomputes the averages every 5 s (LOAD_FREQ in linux/sched/loadavg.h).
-const RESOLUTION_NS: u64 = 5_000_000_000;
 /// FIXED_1 of linux/sched/loadavg.h.
 const ONE: f64 = 2048.0;
 /// procfs rounds to hundredths.
@@ -22,14 +24,14 @@ const ROUNDING: f64 = 0.01;
 /// # Errors
 /// Why the group cannot be had.
 pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
-    let loads = procfs::loads().map_err(|error| format!("/proc/loadavg: {error}"))?;
+    let loads = loads().map_err(|error| format!("/proc/loadavg: {error}"))?;
     let is_it = |address: u64, read: &Read<'_>| is_avenrun(&read(address, 24)?, loads).then_some(address);
     let avenrun = discovery.global("avenrun", &["get_avenrun", "loadavg_proc_show"], is_it)?;
     let contents = vec![Content::array("facts", [address_bytes(avenrun)])];
     Ok(Prepared {
         image: Image { object: OBJECT, contents, maps: &[] },
         schema: schema(),
-        procfs: Box::new(procfs::load),
+        procfs: Box::new(reading),
     })
 }
 
@@ -47,9 +49,7 @@ fn is_avenrun(bytes: &[u8], loads: [f64; 3]) -> bool {
 }
 
 fn schema() -> Schema {
-    let loads =
-        [("node_load1", "1m load average."), ("node_load5", "5m load average."), ("node_load15", "15m load average.")];
-    let fields = (0..).zip(loads).map(|(slot, (name, help))| {
+    let fields = (0..).zip(AVERAGES).map(|(slot, (name, help))| {
         let mut field = Field::new(name, Metric::Gauge, Type::U64, slot);
         (field.scale, field.help, field.resolution_ns) = (1.0 / ONE, help.into(), RESOLUTION_NS);
         field
@@ -57,6 +57,21 @@ fn schema() -> Schema {
     let mut group = Group::new(Kind::Computed, 1, fields.collect());
     group.acquisition = Acquisition::Computed;
     Schema { name: super::Group::LOAD.region().into(), groups: vec![group] }
+}
+
+/// The three averages of /proc/loadavg.
+fn loads() -> io::Result<[f64; 3]> {
+    let text = fs::read_to_string("/proc/loadavg")?;
+    let mut words = text.split_ascii_whitespace().map_while(|word| word.parse::<f64>().ok());
+    let mut next = || words.next().ok_or(io::ErrorKind::InvalidData);
+    Ok([next()?, next()?, next()?])
+}
+
+/// /proc/loadavg.
+fn reading() -> io::Result<Reading> {
+    let series =
+        AVERAGES.into_iter().zip(loads()?).map(|((name, _), value)| (series(name, []), Procfs { value, rounding: ROUNDING }));
+    Ok(series.collect())
 }
 
 #[cfg(test)]

@@ -3,13 +3,15 @@
 //! procfs as here.
 
 use std::collections::HashMap;
+use std::fs;
+use std::io;
 
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
 use crate::collect::intf::{MEMORY_ITEMS, MemoryFacts, STATS, ZONE_STATS};
 use crate::collect::object::{Content, Image, Prepared};
-use crate::collect::procfs;
+use crate::collect::procfs::{Procfs, Reading, numbers, series};
 use crate::discover::{Discovery, Read};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/memory.bpf.o"));
@@ -59,16 +61,16 @@ const ITEMS: [Item; 31] = [
 /// Counted in KiB, all else in pages.
 const KERNEL_STACK: &str = "node_memory_KernelStack_bytes";
 /// `Cached`, `Buffers` and `SwapCached` together: the kernel tells them apart only by a walk over all block devices.
-pub(crate) const FILE_PAGES: &str = "onlooker_memory_file_bytes";
+const FILE_PAGES: &str = "onlooker_memory_file_bytes";
 
 /// Finds the statistics.
 ///
 /// # Errors
 /// Why the group cannot be had.
 pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
-    let vmstat = procfs::numbers("/proc/vmstat").map_err(|error| format!("/proc/vmstat: {error}"))?;
-    let zones = procfs::zones().map_err(|error| format!("/proc/zoneinfo: {error}"))?;
-    let meminfo = procfs::memory().map_err(|error| format!("/proc/meminfo: {error}"))?;
+    let vmstat = numbers("/proc/vmstat").map_err(|error| format!("/proc/vmstat: {error}"))?;
+    let zones = zones().map_err(|error| format!("/proc/zoneinfo: {error}"))?;
+    let meminfo = reading().map_err(|error| format!("/proc/meminfo: {error}"))?;
     let page_bytes = u32::try_from(rustix::param::page_size()).map_err(|_| "pages of 4 GiB or more".to_owned())?;
     let statistics = Statistics::new(discovery)?;
     let functions = ["si_mem_available", "si_meminfo", "meminfo_proc_show"];
@@ -125,7 +127,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     group.acquisition = Acquisition::Computed;
     let schema = Schema { name: super::Group::MEMORY.region().into(), groups: vec![group] };
     let contents = vec![Content::array("facts", [facts.to_bytes()])];
-    Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(procfs::memory) })
+    Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(reading) })
 }
 
 /// Kernels that set up their pages late count them as free in /proc/meminfo and not in vm_zone_stat.
@@ -133,7 +135,7 @@ fn deferred_pages(discovery: &mut Discovery, page_bytes: u32) -> Result<u64, Str
     if !discovery.has_function("deferred_pages_count") {
         return Ok(0);
     }
-    let deferred = procfs::deferred_pages(page_bytes).map_err(|error| format!("/proc/vmstat: {error}"))?;
+    let deferred = deferred_now(page_bytes).map_err(|error| format!("/proc/vmstat: {error}"))?;
     discovery.global("deferred_pages", &["deferred_pages_count"], |at, read: &Read<'_>| {
         let value = i64::from_le_bytes(read(at, 8)?.try_into().ok()?);
         (value == deferred).then_some(at)
@@ -201,7 +203,7 @@ impl Statistics {
                 self.agrees(of, first, &list()?, vmstat, |value, procfs| value / 4 <= procfs && procfs / 4 <= value);
             let close = |value: u64, procfs: u64| value.abs_diff(procfs) <= 64 + procfs / 50;
             let exact = || {
-                let vmstat = procfs::numbers("/proc/vmstat").ok()?;
+                let vmstat = numbers("/proc/vmstat").ok()?;
                 self.agrees(of, first, &list()?, &vmstat, close).then_some(begin)
             };
             if rough { (0..RECOGNITION_TRIES).find_map(|_| exact()) } else { None }
@@ -241,3 +243,105 @@ const RECOGNISED: [(&str, &str, &str, bool); 7] = [
     (NODE, "NR_KERNEL_STACK_KB", "nr_kernel_stack", true),
     (NODE, "NR_ANON_MAPPED", "nr_anon_pages", true),
 ];
+
+/// /proc/meminfo, and the sum of its file pages.
+fn reading() -> io::Result<Reading> {
+    let numbers = numbers("/proc/meminfo")?;
+    let kib = |name: &str| numbers.get(name).copied().unwrap_or(0);
+    let files = kib("Cached") + kib("Buffers") + kib("SwapCached");
+    #[allow(clippy::cast_precision_loss, reason = "as exported")]
+    let value = |kib: u64| Procfs { value: (kib * 1024) as f64, rounding: 0.0 };
+    let mut reading = Reading::from([(series(FILE_PAGES, []), value(files))]);
+    for (name, kib) in &numbers {
+        let name = name.replace('(', "_").replace(')', "");
+        reading.insert(series(&format!("node_memory_{name}_bytes"), []), value(*kib));
+    }
+    // The kernel takes boosts off, once of the file pages and once of what it can reclaim of its own; the collector does not.
+    #[allow(clippy::cast_precision_loss, reason = "page counts are far below 2^53")]
+    let boosts = 2.0 * (zones()?.boost_pages * rustix::param::page_size() as u64) as f64;
+    if let Some(available) = reading.get_mut(&series("node_memory_MemAvailable_bytes", [])) {
+        available.rounding = boosts;
+    }
+    Ok(reading)
+}
+
+/// What MemFree has beyond vm_zone_stat, found while nothing moves.
+fn deferred_now(page_bytes: u32) -> io::Result<i64> {
+    let free = || Ok::<_, io::Error>(numbers("/proc/vmstat")?.get("nr_free_pages").copied().unwrap_or(0));
+    let mut deferred = 0;
+    for _ in 0..100 {
+        let before = free()?;
+        let total = numbers("/proc/meminfo")?.get("MemFree").copied().unwrap_or(0) * 1024 / u64::from(page_bytes);
+        deferred = total.cast_signed() - before.cast_signed();
+        if free()? == before {
+            break;
+        }
+    }
+    Ok(deferred)
+}
+
+/// What MemAvailable leaves out: constants of the kernel until a sysctl or memory hotplug changes them.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Zones {
+    /// As calculate_totalreserve_pages of mm/page_alloc.c.
+    total_reserve_pages: u64,
+    /// Sum of the zones' low watermarks, without boosts.
+    watermark_low_pages: u64,
+    /// What all watermarks of the zones are higher by at present (boost_watermark of mm/page_alloc.c), until kswapd has freed as much.
+    boost_pages: u64,
+}
+
+/// /proc/zoneinfo.
+fn zones() -> io::Result<Zones> {
+    Ok(zones_of(&fs::read_to_string("/proc/zoneinfo")?))
+}
+
+fn zones_of(text: &str) -> Zones {
+    let mut zones = Zones::default();
+    // A zone's lines: `Node 0, zone DMA`, then among others boost, low, high, managed, protection; low and high have the boost in them (wmark_pages).
+    for zone in text.split("Node ").skip(1) {
+        let number = |key: &str| {
+            let line = zone.lines().find(|line| line.split_ascii_whitespace().next() == Some(key));
+            line.and_then(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0)
+        };
+        let boost = number("boost");
+        zones.boost_pages += boost;
+        // As the kernel: watermarks of all zones, reserves of those that have pages.
+        zones.watermark_low_pages += number("low").saturating_sub(boost);
+        let protection = zone.lines().find_map(|line| line.trim().strip_prefix("protection: (")?.strip_suffix(')'));
+        let protection =
+            protection.into_iter().flat_map(|list| list.split(", ")).filter_map(|pages| pages.parse().ok());
+        let reserve = protection.max().unwrap_or(0u64) + number("high").saturating_sub(boost);
+        zones.total_reserve_pages += reserve.min(number("managed"));
+    }
+    zones
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_add_up_their_reserves_and_watermarks() {
+        let text = "Node 0, zone      DMA\n  pages free     3840\n        boost    0\n        min      10\n        low      13\n        high     16\n\
+            \x20       managed  3840\n        protection: (0, 1990, 24000, 24000, 24000)\nNode 0, zone   Normal\n        boost    5\n        low      100\n\
+            \x20       high     155\n        managed  900000\n        protection: (0, 0, 0, 0, 0)\nNode 0, zone  Movable\n        low 32\n        high 32\n        managed 0\n";
+        let expected = Zones { total_reserve_pages: 3840 + 150, watermark_low_pages: 140, boost_pages: 5 };
+        assert_eq!(zones_of(text), expected);
+    }
+
+
+    #[test]
+    fn a_boost_that_lasts_while_they_are_read_is_not_kept() {
+        let zone = |boost: u64| {
+            let [min, low, high] = [11_000, 13_750, 16_500].map(|pages| pages + boost);
+            let text = format!(
+                "Node 0, zone   Normal\n        boost    {boost}\n        min      {min}\n        low      {low}\n\
+                 \x20       high     {high}\n        managed  500000\n        protection: (0, 0, 0, 0, 0)\n"
+            );
+            zones_of(&text)
+        };
+        assert_eq!(zone(0), Zones { total_reserve_pages: 16_500, watermark_low_pages: 13_750, boost_pages: 0 });
+        assert_eq!(zone(4096), Zones { boost_pages: 4096, ..zone(0) });
+    }
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Group memory: memory of the whole machine.
 
-pub(crate) mod computed;
+mod computed;
 mod procfs;
 
 use super::{Computed, Descriptor, Group, Sampled};

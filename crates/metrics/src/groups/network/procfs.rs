@@ -13,7 +13,7 @@ use onlooker_region::table::put_text;
 use onlooker_responder::netlink::{self, Dump, attributes, u32_at};
 
 use crate::machine::link_mbit_per_s;
-use crate::procfs::{self, NETWORK_COLUMNS, Source, words};
+use crate::procfs::{LINE_BYTES, Source, number, words};
 use crate::sampled::metric::Definition;
 use crate::sampled::rows::{self, Rows};
 use crate::sampled::scrape::timed;
@@ -212,9 +212,9 @@ impl Links {
                 }
             }),
             Self::Procfs(source) => {
-                let mut buffer = [0; procfs::LINE_BYTES];
+                let mut buffer = [0; LINE_BYTES];
                 source.each_line(&mut buffer, |line| {
-                    let Some((name, columns)) = procfs::netdev(line) else { return };
+                    let Some((name, columns)) = netdev(line) else { return };
                     let mut counters = [0; COUNTERS];
                     counters[..columns.len()].copy_from_slice(&columns);
                     each(context, &Link { name, index: 0, counters, state: None });
@@ -323,6 +323,38 @@ impl Sampler for Network {
     fn wants_devices(&self) -> bool {
         self.tables.iter().any(|table| table.is_of_uncovered)
     }
+}
+
+/// node_exporter's metrics of /proc/net/dev, in the order of its columns: name, unit, help.
+pub(crate) const NETWORK_COLUMNS: [(&str, &str, &str); 16] = [
+    ("node_network_receive_bytes_total", "bytes", "Received bytes."),
+    ("node_network_receive_packets_total", "", "Received packets."),
+    ("node_network_receive_errs_total", "", "Receive errors."),
+    ("node_network_receive_drop_total", "", "Received packets that were dropped."),
+    ("node_network_receive_fifo_total", "", "Receive FIFO errors."),
+    ("node_network_receive_frame_total", "", "Receive framing errors."),
+    ("node_network_receive_compressed_total", "", "Received compressed packets."),
+    ("node_network_receive_multicast_total", "", "Received multicast packets."),
+    ("node_network_transmit_bytes_total", "bytes", "Transmitted bytes."),
+    ("node_network_transmit_packets_total", "", "Transmitted packets."),
+    ("node_network_transmit_errs_total", "", "Transmit errors."),
+    ("node_network_transmit_drop_total", "", "Packets dropped on transmission."),
+    ("node_network_transmit_fifo_total", "", "Transmit FIFO errors."),
+    ("node_network_transmit_colls_total", "", "Collisions."),
+    ("node_network_transmit_carrier_total", "", "Carrier losses."),
+    ("node_network_transmit_compressed_total", "", "Transmitted compressed packets."),
+];
+
+/// A line of /proc/net/dev: device and its 16 counters; `None` for the two header lines.
+pub(crate) fn netdev(line: &[u8]) -> Option<(&str, [u64; NETWORK_COLUMNS.len()])> {
+    let colon = line.iter().position(|byte| *byte == b':')?;
+    let device = std::str::from_utf8(line[..colon].trim_ascii()).ok().filter(|device| !device.is_empty())?;
+    let mut counters = [0; NETWORK_COLUMNS.len()];
+    let mut words = words(&line[colon + 1..]);
+    for counter in &mut counters {
+        *counter = number(words.next()?)?;
+    }
+    Some((device, counters))
 }
 
 #[cfg(test)]

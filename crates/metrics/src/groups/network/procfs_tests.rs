@@ -104,3 +104,28 @@ fn what_is_left_of_many_devices_fits_the_agents_slab() {
         assert!(last >= 256, "{last}");
     }
 }
+
+#[test]
+fn netdev_lines() {
+    let (device, counters) = netdev(b"  eth0: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16").unwrap();
+    assert_eq!((device, counters[0], counters[15]), ("eth0", 1, 16));
+    assert_eq!(netdev(b" eth0:1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16").map(|(device, _)| device), Some("eth0"));
+    assert_eq!(netdev(b" face |bytes    packets errs drop"), None);
+    assert_eq!(netdev(b"eth0: 1 2 3"), None);
+    assert_eq!(netdev(b": 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16"), None);
+}
+
+#[test]
+fn no_line_breaks_a_parser() {
+    bolero::check!().for_each(|line: &[u8]| {
+        let _ = netdev(line);
+    });
+}
+
+#[test]
+fn this_machine_s_file_parses() {
+    let mut lines = 0;
+    let count = |line: &[u8]| lines += usize::from(netdev(line).is_some());
+    Source::open("/proc/net/dev").unwrap().each_line(&mut [0; LINE_BYTES], count).unwrap();
+    assert!(lines >= 1, "{lines}");
+}

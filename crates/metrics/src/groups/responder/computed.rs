@@ -10,7 +10,8 @@ use onlooker_responder::{Exit, Responder};
 
 use crate::collect::intf::{PAIR_SLOTS, RESPONDER_CPUS_PER_BLOCK};
 use crate::collect::object::{Image, Prepared};
-use crate::collect::procfs::{self, Procfs, Reading, series};
+use crate::collect::procfs::{Procfs, Reading, series};
+use crate::procfs::present_cpus;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/counters.bpf.o"));
 const NAME: &str = "onlooker_responder_packets_total";
@@ -20,7 +21,7 @@ const NAME: &str = "onlooker_responder_packets_total";
 /// # Errors
 /// Why the group cannot be had.
 pub(super) fn prepare(responder: Option<&Responder>) -> Result<Prepared, String> {
-    let cpus = procfs::cpu_count().map_err(|error| format!("/sys/devices/system/cpu/present: {error}"))?;
+    let cpus = present_cpus().map_err(|error| format!("/sys/devices/system/cpu/present: {error}"))?;
     let cpus = cpus.min(crate::collect::percpu::MAX_CPUS);
     let counters = responder.and_then(|responder| responder.map("counters")).map(MapHandle::try_from).transpose();
     let counters = counters.map_err(|error| format!("counters: {error}"))?;

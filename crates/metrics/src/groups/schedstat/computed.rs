@@ -5,28 +5,18 @@ use std::fs;
 use std::io;
 
 use onlooker_region::Schema;
-use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
+use onlooker_region::schema::{Acquisition, Field, Group, Kind};
 
 use crate::collect::intf::{CPUS_PER_BLOCK, address_bytes};
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{cpus, push_for_all};
 use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
+use crate::sampled::metric::Definition;
+use super::FIELDS;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schedstat.bpf.o"));
 const FILE: &str = "/proc/schedstat";
-
-/// By slot: name, unit, what a unit of the kernel is, help.
-const FIELDS: [(&str, &str, f64, &str); 3] = [
-    ("node_schedstat_running_seconds_total", "seconds", 1e-9, "Number of seconds CPU spent running a process."),
-    (
-        "node_schedstat_waiting_seconds_total",
-        "seconds",
-        1e-9,
-        "Number of seconds spent by processing waiting for this CPU.",
-    ),
-    ("node_schedstat_timeslices_total", "", 1.0, "Number of timeslices executed by CPU."),
-];
 
 pub(super) fn absence() -> Option<String> {
     let error = fs::metadata(FILE).err()?;
@@ -56,10 +46,10 @@ fn reading_of(text: &str) -> Reading {
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();
         let Some(cpu) = words.next().and_then(|word| word.strip_prefix("cpu")) else { continue };
-        for ((name, _, scale, _), number) in FIELDS.into_iter().zip(words.skip(6)) {
+        for (Definition { name, scale, .. }, number) in FIELDS.iter().zip(words.skip(6)) {
             let Ok(number) = number.parse() else { continue };
             // Nanoseconds as a float of seconds.
-            let value = Procfs { value: Procfs::exact(number).value * scale, rounding: scale };
+            let value = Procfs { value: Procfs::exact(number).value * scale, rounding: *scale };
             reading.insert(series(name, [("cpu", cpu)]), value);
         }
     }
@@ -68,10 +58,8 @@ fn reading_of(text: &str) -> Reading {
 
 fn schema(cpus: u32) -> Schema {
     let mut fields = Vec::new();
-    for (slot, (name, unit, scale, help)) in (0..).zip(FIELDS) {
-        let mut field = Field::new(name, Metric::Counter, Type::U64, slot);
-        (field.unit, field.scale, field.help) = (unit.into(), scale, help.into());
-        push_for_all(&mut fields, field, cpus);
+    for (slot, definition) in (0..).zip(&FIELDS) {
+        push_for_all(&mut fields, Field { slot, ..definition.field() }, cpus);
     }
     let mut group = Group::new(Kind::Computed, cpus.div_ceil(CPUS_PER_BLOCK), fields);
     group.acquisition = Acquisition::Computed;
@@ -99,7 +87,7 @@ mod tests {
         let text = "version 15\ntimestamp 4295\ncpu0 0 0 0 0 0 0 2000000000 500000000 7\ndomain0 3 1 2 3 4 5 6 7 8 9\n";
         let reading = reading_of(text);
         let value = |name| reading[&series(name, [("cpu", "0")])].value;
-        assert_eq!(FIELDS.map(|(name, ..)| value(name)), [2.0, 0.5, 7.0]);
+        assert_eq!(FIELDS.each_ref().map(|field| value(field.name)), [2.0, 0.5, 7.0]);
         assert_eq!(reading.len(), 3);
     }
 }

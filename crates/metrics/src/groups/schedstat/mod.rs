@@ -4,7 +4,22 @@
 mod computed;
 mod procfs;
 
+use crate::sampled::metric::Definition;
 use super::{Computed, Descriptor, Group, Sampled};
+
+/// Metrics in the order of the program's slots, and of the last columns of a CPU's line in /proc/schedstat.
+static FIELDS: [Definition; 3] = [
+    Definition::counter("node_schedstat_running_seconds_total", "Number of seconds CPU spent running a process.")
+        .unit("seconds", 1e-9)
+        .by("cpu"),
+    Definition::counter(
+        "node_schedstat_waiting_seconds_total",
+        "Number of seconds spent by processing waiting for this CPU.",
+    )
+    .unit("seconds", 1e-9)
+    .by("cpu"),
+    Definition::counter("node_schedstat_timeslices_total", "Number of timeslices executed by CPU.").by("cpu"),
+];
 
 impl Group {
     /// Times that tasks ran and waited on each CPU.

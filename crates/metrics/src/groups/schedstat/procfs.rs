@@ -5,22 +5,9 @@ use std::io;
 
 use crate::procfs::{Source, number, words};
 use crate::sampled::listed::{Read, Values, listed};
-use crate::sampled::metric::Definition;
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made};
-
-static RUNNING: Definition =
-    Definition::counter("node_schedstat_running_seconds_total", "Number of seconds CPU spent running a process.")
-        .unit("seconds", 1e-9)
-        .by("cpu");
-static WAITING: Definition = Definition::counter(
-    "node_schedstat_waiting_seconds_total",
-    "Number of seconds spent by processing waiting for this CPU.",
-)
-.unit("seconds", 1e-9)
-.by("cpu");
-static TIMESLICES: Definition =
-    Definition::counter("node_schedstat_timeslices_total", "Number of timeslices executed by CPU.").by("cpu");
+use super::FIELDS;
 
 /// Place of the running time behind the CPU's name (show_schedstat in kernel/sched/stats.c); waiting time and slices follow.
 const RUNNING_COLUMN: usize = 6;
@@ -44,10 +31,9 @@ impl Read for Schedstat {
     fn read(&mut self, values: &mut Values, context: &mut Context) -> io::Result<()> {
         timed(context, &["schedstat"], |context| {
             self.0.each_line(context.buffer, |line| {
-                if let Some((cpu, [running_ns, waiting_ns, slices])) = parse(line) {
-                    values.put_at(&RUNNING, &[], cpu, running_ns);
-                    values.put_at(&WAITING, &[], cpu, waiting_ns);
-                    values.put_at(&TIMESLICES, &[], cpu, slices);
+                let Some((cpu, columns)) = parse(line) else { return };
+                for (definition, value) in FIELDS.iter().zip(columns) {
+                    values.put_at(definition, &[], cpu, value);
                 }
             })
         })

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Group softnet: `softnet.bpf.c`. What /proc/net/softnet_stat has, and how long each CPU's backlog is now.
 
+use std::fs;
+use std::io;
+
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
 use crate::collect::intf::CPUS_PER_BLOCK;
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{MAX_CPUS, push_for_all};
-use crate::collect::procfs;
+use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/softnet.bpf.o"));
 
 /// In the order of the program's slots: name, what it is, column of /proc/net/softnet_stat, help.
-pub(crate) const METRICS: [(&str, Metric, usize, &str); 6] = [
+const METRICS: [(&str, Metric, usize, &str); 6] = [
     ("node_softnet_processed_total", Metric::Counter, 0, "Number of processed packets"),
     ("node_softnet_dropped_total", Metric::Counter, 1, "Number of dropped packets"),
     ("node_softnet_times_squeezed_total", Metric::Counter, 2, "Number of times processing packets ran out of quota"),
@@ -34,7 +37,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     let elements = places.iter().map(|place| place.base.wrapping_add(offset).to_le_bytes().to_vec());
     let contents = vec![Content::array("backlogs", elements)];
     let image = Image { object: OBJECT, contents, maps: &[] };
-    Ok(Prepared { image, schema: schema(cpus), procfs: Box::new(procfs::softnet) })
+    Ok(Prepared { image, schema: schema(cpus), procfs: Box::new(reading) })
 }
 
 fn schema(cpus: u32) -> Schema {
@@ -47,6 +50,24 @@ fn schema(cpus: u32) -> Schema {
     let mut group = Group::new(Kind::Computed, cpus.div_ceil(CPUS_PER_BLOCK), fields);
     group.acquisition = Acquisition::Computed;
     Schema { name: super::Group::SOFTNET.region().into(), groups: vec![group] }
+}
+
+/// /proc/net/softnet_stat: hexadecimal columns, a line a CPU that is online, whose number is the 13th column.
+fn reading() -> io::Result<Reading> {
+    let text = fs::read_to_string("/proc/net/softnet_stat")?;
+    let mut reading = Reading::new();
+    for (line, at) in text.lines().zip(0u32..) {
+        let columns: Vec<u32> =
+            line.split_ascii_whitespace().map_while(|word| u32::from_str_radix(word, 16).ok()).collect();
+        let cpu = columns.get(12).copied().unwrap_or(at).to_string();
+        for (metric, _, column, _) in METRICS {
+            if let Some(value) = columns.get(column) {
+                let value = Procfs { value: f64::from(*value), rounding: 0.0 };
+                reading.insert(series(metric, [("cpu", cpu.as_str())]), value);
+            }
+        }
+    }
+    Ok(reading)
 }
 
 #[cfg(test)]

@@ -5,26 +5,17 @@
 use std::io;
 
 use onlooker_region::Schema;
-use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Sum, Type};
+use onlooker_region::schema::{Acquisition, Field, Group, Kind, Sum};
 
 use crate::collect::intf::{CPUS_PER_BLOCK, VMSTAT_EVENTS, address_bytes};
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{cpus, push_for_all};
-use crate::collect::procfs::{self, Procfs, Reading, series};
+use crate::collect::procfs::{Procfs, Reading, numbers, series};
 use crate::discover::Discovery;
+use super::{EVENTS, Event};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vmstat.bpf.o"));
 
-/// Enumerator of enum vm_event_item, name in /proc/vmstat, what a unit of the kernel is there: it counts sectors and shows KiB (vmstat_start of mm/vmstat.c).
-const EVENTS: [(&str, &str, f64); 7] = [
-    ("PGPGIN", "pgpgin", 0.5),
-    ("PGPGOUT", "pgpgout", 0.5),
-    ("PSWPIN", "pswpin", 1.0),
-    ("PSWPOUT", "pswpout", 1.0),
-    ("PGFAULT", "pgfault", 1.0),
-    ("PGMAJFAULT", "pgmajfault", 1.0),
-    ("OOM_KILL", "oom_kill", 1.0),
-];
 const _: () = assert!(EVENTS.len() <= VMSTAT_EVENTS);
 
 /// Finds each CPU's events.
@@ -36,18 +27,18 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     let events = discovery.percpu("vm_event_states")?;
     let mut numbers = Vec::new();
     let mut known = Vec::new();
-    for event in EVENTS {
-        match discovery.enumerator("vm_event_item", event.0) {
+    for event in &EVENTS {
+        match discovery.enumerator("vm_event_item", event.enumerator) {
             Ok(number) => {
                 numbers.push(number);
                 known.push(event);
             }
-            Err(reason) => discovery.note(event.0, Err(reason)),
+            Err(reason) => discovery.note(event.enumerator, Err(reason)),
         }
     }
     let elements = places.iter().map(|place| address_bytes(place.base.wrapping_add(events)));
     let contents = vec![Content::array("vmstat_cpus", elements), Content::array("vmstat_facts", [facts(&numbers)])];
-    let schema = schema(u32::try_from(places.len()).unwrap_or(u32::MAX), &known);
+    let schema = schema(u32::try_from(places.len()).unwrap_or(u32::MAX), known);
     Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(reading) })
 }
 
@@ -60,25 +51,20 @@ fn facts(numbers: &[u32]) -> Vec<u8> {
     bytes
 }
 
-fn name_of(event: &str) -> String {
-    format!("node_vmstat_{event}")
-}
-
 /// /proc/vmstat, which has sums; of what it halves the rest is lost.
 fn reading() -> io::Result<Reading> {
-    let numbers = procfs::numbers("/proc/vmstat")?;
-    let values = EVENTS.into_iter().filter_map(|(_, name, scale)| {
-        let value = Procfs { rounding: 1.0 - scale, ..Procfs::exact(*numbers.get(name)?) };
-        Some((series(&name_of(name), []), value))
+    let numbers = numbers("/proc/vmstat")?;
+    let values = EVENTS.iter().filter_map(|event| {
+        let value = Procfs { rounding: 1.0 - event.per_count, ..Procfs::exact(*numbers.get(event.line)?) };
+        Some((series(event.metric.name, []), value))
     });
     Ok(values.collect())
 }
 
-fn schema(cpus: u32, events: &[(&str, &str, f64)]) -> Schema {
+fn schema<'a>(cpus: u32, events: impl IntoIterator<Item = &'a Event>) -> Schema {
     let mut fields = Vec::new();
-    for (slot, (_, name, scale)) in (0..).zip(events) {
-        let mut field = Field::new(&name_of(name), Metric::Counter, Type::U64, slot);
-        (field.scale, field.help) = (*scale, format!("/proc/vmstat information field {name}."));
+    for (slot, event) in (0..).zip(events) {
+        let mut field = Field { slot, scale: event.per_count, ..event.metric.field() };
         // A CPU that goes offline hands its events to another one (vm_events_fold_cpu of mm/vmstat.c).
         field.sum = Some(Sum { handed_over: true, ..Sum::default() });
         push_for_all(&mut fields, field, cpus);

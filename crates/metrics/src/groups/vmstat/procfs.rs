@@ -8,21 +8,7 @@ use crate::sampled::listed::{Read, Values, listed};
 use crate::sampled::metric::Definition;
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made};
-
-const fn line(name: &'static str, help: &'static str) -> Definition {
-    // What grows is a counter; node_exporter has no types here.
-    Definition::counter(name, help)
-}
-
-static LINES: [(&[u8], Definition); 7] = [
-    (b"pgpgin", line("node_vmstat_pgpgin", "/proc/vmstat information field pgpgin.")),
-    (b"pgpgout", line("node_vmstat_pgpgout", "/proc/vmstat information field pgpgout.")),
-    (b"pswpin", line("node_vmstat_pswpin", "/proc/vmstat information field pswpin.")),
-    (b"pswpout", line("node_vmstat_pswpout", "/proc/vmstat information field pswpout.")),
-    (b"pgfault", line("node_vmstat_pgfault", "/proc/vmstat information field pgfault.")),
-    (b"pgmajfault", line("node_vmstat_pgmajfault", "/proc/vmstat information field pgmajfault.")),
-    (b"oom_kill", line("node_vmstat_oom_kill", "/proc/vmstat information field oom_kill.")),
-];
+use super::EVENTS;
 
 struct Vmstat(Source);
 
@@ -33,8 +19,8 @@ pub(super) fn make(ask: &Ask, context: &mut Context) -> io::Result<Made> {
 fn parse(line: &[u8]) -> Option<(&'static Definition, u64)> {
     let mut words = words(line);
     let name = words.next()?;
-    let (_, definition) = LINES.iter().find(|(known, _)| *known == name)?;
-    Some((definition, number(words.next()?)?))
+    let event = EVENTS.iter().find(|event| event.line.as_bytes() == name)?;
+    Some((&event.metric, number(words.next()?)?))
 }
 
 impl Read for Vmstat {
