@@ -66,9 +66,7 @@ pub(crate) const WAY_TSTATS: u32 = 2;
 pub(crate) const WAY_VETH: u32 = 3;
 
 /// `struct onlooker_namespace`: where the programs keep what a reader of the devices looks at.
-pub(crate) struct Namespace;
-
-impl Namespace {
+pub(crate) mod namespace {
     pub(crate) const USED: usize = 12;
     pub(crate) const SEQUENCE: usize = 20;
     pub(crate) const CURSOR: usize = 24;

@@ -154,15 +154,15 @@ fn offsets_that_loaders_know_are_those_of_the_header() {
     let asserted = |name: &str, field: &str, at: usize| {
         assert!(HEADER.contains(&format!("COLLECT_OFFSET({name}, {field}, {at});")), "{name}.{field}");
     };
-    let namespace = namespace_bytes(word(1), half(0x11));
-    assert_eq!((&namespace[..8], &namespace[8..12]), (&[1; 8][..], &[0x11; 4][..]));
+    let bytes = namespace_bytes(word(1), half(0x11));
+    assert_eq!((&bytes[..8], &bytes[8..12]), (&[1; 8][..], &[0x11; 4][..]));
     for (field, at) in [
         ("net", 0),
         ("capacity", 8),
-        ("used", Namespace::USED),
-        ("sequence", Namespace::SEQUENCE),
-        ("cursor", Namespace::CURSOR),
-        ("free", Namespace::FREE),
+        ("used", namespace::USED),
+        ("sequence", namespace::SEQUENCE),
+        ("cursor", namespace::CURSOR),
+        ("free", namespace::FREE),
     ] {
         asserted("onlooker_namespace", field, at);
     }

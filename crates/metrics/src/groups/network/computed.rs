@@ -8,7 +8,7 @@ use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Sum, Type};
 use onlooker_region::table::{KeyPart, KeyType};
 
-use crate::collect::intf::{DEVICE_CPUS, ROWS_PER_BLOCK, ROW_BYTES, TableFacts, WAY_LSTATS, WAY_TSTATS, WAY_VETH, namespace_bytes};
+use crate::collect::intf::{DEVICE_CPUS, ROW_BYTES, ROWS_PER_BLOCK, TableFacts, WAY_LSTATS, WAY_TSTATS, WAY_VETH, namespace_bytes};
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;

@@ -14,7 +14,7 @@ use onlooker_responder::home::{BPFFS_ADVICE, open_map, pin};
 use onlooker_responder::intf::{BLOCK_AT, OFFSET_AT};
 use onlooker_responder::{Home, sys};
 
-use crate::collect::intf::{BUCKETS, Namespace, TableFacts};
+use crate::collect::intf::{BUCKETS, TableFacts, namespace};
 use crate::collect::object::map_of;
 
 /// Of the home.
@@ -97,11 +97,8 @@ impl DeviceRows {
         for block in 0..tables.max_entries() {
             let table = tables.lookup(&block.to_le_bytes(), MapFlags::ANY);
             let table = table.map_err(bpf("reading", "tables", CHECK_KERNEL_LOG))?.unwrap_or_default();
-            match TableFacts::from_bytes(&table) {
-                Some(TableFacts { rows, row_words, first_cpu: 0, .. }) => {
-                    blocks.push(Rows { block, rows: rows as usize, row_words: row_words as usize });
-                }
-                _ => {}
+            if let Some(TableFacts { rows, row_words, first_cpu: 0, .. }) = TableFacts::from_bytes(&table) {
+                blocks.push(Rows { block, rows: rows as usize, row_words: row_words as usize });
             }
         }
         let scratch = vec![0; once.value_size() as usize];
@@ -155,10 +152,10 @@ impl DeviceRows {
         let number = |at: usize| namespace.get(at..).and_then(|rest| rest.first_chunk::<4>());
         let number = |at| number(at).map_or(0, |bytes| u32::from_le_bytes(*bytes));
         Ok(State {
-            is_complete: number(Namespace::CURSOR) >= BUCKETS,
-            used: number(Namespace::USED),
-            sequence: number(Namespace::SEQUENCE),
-            free: number(Namespace::FREE),
+            is_complete: number(namespace::CURSOR) >= BUCKETS,
+            used: number(namespace::USED),
+            sequence: number(namespace::SEQUENCE),
+            free: number(namespace::FREE),
         })
     }
 }
