@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `mod.rs` | the descriptor: name, region, slot, how often |
 //! | `<group>.bpf.c` | the BPF program that computes blocks; `bpf/` has what such programs share |
+//! | `facts.h`, `facts.rs` | what the loader tells the program: the same on both sides |
 //! | `computed.rs` | what the program is told of this kernel, and the schema of its region ([`crate::collect`]) |
 //! | `procfs.rs` | what is read from procfs, sysfs or netlink, and the schema of that ([`crate::sampled`]) |
 //! | `tests.rs` | the loaded program against procfs (`tests/collect` runs them) |

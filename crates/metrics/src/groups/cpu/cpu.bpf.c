@@ -4,6 +4,7 @@
  * context switches. Eight CPUs a block.
  */
 #include "base.h"
+#include "facts.h"
 
 #define TIMES 10 /* user nice system softirq irq idle iowait steal guest guest_nice */
 #define IDLE 5

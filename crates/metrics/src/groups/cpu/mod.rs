@@ -2,6 +2,7 @@
 //! Group cpu: times, run queue and context switches of each CPU.
 
 mod computed;
+mod facts;
 pub(crate) mod procfs;
 
 use super::{Computed, Descriptor, Group, Sampled};

@@ -5,6 +5,7 @@
  * first, or a row was taken back, READs look through it, a few each, and give rows to those that node_exporter shows.
  */
 #include "base.h"
+#include "facts.h"
 #include "disk_names.h"
 #include "entry.h"
 #include "rows.h"

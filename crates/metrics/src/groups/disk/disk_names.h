@@ -4,6 +4,7 @@
 #define ONLOOKER_COLLECT_DISK_NAMES_H
 
 #include "base.h"
+#include "facts.h"
 
 #define DISK_NAME_BYTES (8 * COLLECT_DISK_NAME_WORDS)
 

@@ -2,6 +2,7 @@
 //! Group disk: disks.
 
 mod computed;
+mod facts;
 mod procfs;
 
 use super::{Computed, Descriptor, Group, Sampled};

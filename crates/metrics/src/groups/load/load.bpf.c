@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Group load: the load averages, in 1/2048 (FSHIFT of linux/sched/loadavg.h). Slots: 1, 5, 15 minutes. */
 #include "base.h"
+#include "facts.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -2,6 +2,8 @@
 //! Group load: load averages.
 
 mod computed;
+#[cfg(test)]
+mod facts;
 mod procfs;
 
 use super::{Computed, Descriptor, Group, Sampled};

@@ -9,10 +9,10 @@ use std::io;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
-use crate::collect::intf::{MEMORY_ITEMS, MemoryFacts, STATS, ZONE_STATS};
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::procfs::{Procfs, Reading, numbers, series};
 use crate::discover::{Discovery, Read};
+use super::facts::{MEMORY_ITEMS, MemoryFacts, STATS, ZONE_STATS};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/memory.bpf.o"));
 const ZONE: &str = "zone_stat_item";

@@ -4,6 +4,7 @@
  * `items`; the two slots behind COLLECT_MEMORY_ITEMS are MemTotal and MemAvailable.
  */
 #include "base.h"
+#include "facts.h"
 
 #define TOTAL COLLECT_MEMORY_ITEMS
 #define AVAILABLE (COLLECT_MEMORY_ITEMS + 1)

@@ -2,6 +2,7 @@
 //! Group memory: memory of the whole machine.
 
 mod computed;
+mod facts;
 mod procfs;
 
 use super::{Computed, Descriptor, Group, Sampled};

@@ -2,6 +2,7 @@
 //! Group netstat: counters of the network protocols of the loader's namespace.
 
 mod computed;
+mod facts;
 mod procfs;
 
 use super::{Computed, Descriptor, Group, Sampled};

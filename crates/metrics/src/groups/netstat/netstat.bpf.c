@@ -4,6 +4,7 @@
  * their numbers, the loader says: their indices move between kernels. Two CPUs a block, never a sum.
  */
 #include "base.h"
+#include "facts.h"
 #include "space.h"
 
 #define CPUS_PER_BLOCK (COLLECTOR_SLOTS / COLLECT_NETSTAT_SLOTS)

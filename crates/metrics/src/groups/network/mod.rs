@@ -3,6 +3,7 @@
 
 mod computed;
 pub(crate) mod devices;
+mod facts;
 mod procfs;
 
 use super::{Computed, Descriptor, Group, Sampled};

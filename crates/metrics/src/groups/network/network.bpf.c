@@ -5,6 +5,7 @@
  * says that its list of devices has changed, or a row was taken back, READs look through it, a few devices each, and give rows to new ones.
  */
 #include "base.h"
+#include "facts.h"
 #include "entry.h"
 #include "rows.h"
 

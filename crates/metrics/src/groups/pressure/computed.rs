@@ -8,11 +8,12 @@ use std::io;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
-use crate::collect::intf::{CPUS_PER_BLOCK, NONE, PRESSURE_STATES, address_bytes};
+use crate::collect::intf::{CPUS_PER_BLOCK, NONE, address_bytes};
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{cpus, push_for_all};
 use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::{Discovery, Read};
+use super::facts::PRESSURE_STATES;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pressure.bpf.o"));
 /// PSI_FREQ of kernel/sched/psi.c: the kernel adds up its CPUs this often, and whenever somebody reads /proc/pressure.

@@ -2,6 +2,7 @@
 //! Group pressure: stalls for want of CPU, memory and I/O.
 
 mod computed;
+mod facts;
 mod procfs;
 
 use super::{Computed, Descriptor, Group, Sampled};

@@ -7,6 +7,7 @@
  * read; and the kernel weighs the CPUs by their work since the last sum, so that a sum that is not kept can fall.
  */
 #include "base.h"
+#include "facts.h"
 
 /* Of struct psi_group, total: one aggregator's. */
 #define TOTALS 7

@@ -2,6 +2,7 @@
 //! Group responder: the responder's own counters.
 
 mod computed;
+mod facts;
 
 use super::{Computed, Descriptor, Group};
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Group responder: the responder's own counters, by exit and CPU. Slot of a CPU's exit: 31 * CPU + exit - 1; four CPUs a block. */
 #include "base.h"
+#include "facts.h"
 
 _Static_assert(ONLOOKER_EXITS - 1 <= COLLECT_PAIR_SLOTS, "the exits of a CPU take more slots than it has");
 

@@ -2,6 +2,8 @@
 //! Group schedstat: times that tasks ran and waited on each CPU.
 
 mod computed;
+#[cfg(test)]
+mod facts;
 mod procfs;
 
 use crate::sampled::metric::Definition;

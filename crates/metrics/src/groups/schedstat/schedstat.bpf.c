@@ -4,6 +4,7 @@
  * let run. Eight CPUs a block.
  */
 #include "base.h"
+#include "facts.h"
 
 #define RUNNING 0
 #define WAITING 1

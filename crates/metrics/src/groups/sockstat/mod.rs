@@ -2,6 +2,7 @@
 //! Group sockstat: sockets of the loader's namespace.
 
 mod computed;
+mod facts;
 mod procfs;
 
 use super::{Computed, Descriptor, Group, Sampled};

@@ -4,6 +4,7 @@
  * each CPU, eight CPUs a block, as in group cpu: signed, since a socket may be opened on one CPU and closed on another. Which numbers, the loader says.
  */
 #include "base.h"
+#include "facts.h"
 #include "space.h"
 
 struct {

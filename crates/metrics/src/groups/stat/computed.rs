@@ -14,11 +14,12 @@ use std::sync::OnceLock;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Sum, Type};
 
-use crate::collect::intf::{PAIR_SLOTS, STAT_CPUS_PER_BLOCK, StatCpu};
+use crate::collect::intf::PAIR_SLOTS;
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{cpus, four_a_block};
 use crate::collect::procfs::{Procfs, Reading, numbers, series};
 use crate::discover::{Discovery, Read};
+use super::facts::{STAT_CPUS_PER_BLOCK, StatCpu, facts_bytes};
 use super::totals::Totals;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stat.bpf.o"));
@@ -81,12 +82,6 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
         schema: schema(cpus, is_known),
         procfs: Box::new(move || reading(cpus)),
     })
-}
-
-/// `struct onlooker_stat_facts`.
-pub(crate) fn facts_bytes(total_forks: u64, totals: Totals) -> Vec<u8> {
-    let words = [total_forks, totals.threads, totals.most_files, totals.files];
-    words.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
 /// `total_forks`, which show_stat of fs/proc/stat.c prints; processes may begin between any two looks at it.

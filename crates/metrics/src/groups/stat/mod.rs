@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Group stat: interrupts, softirqs, forks.
 
-pub(crate) mod computed;
+mod computed;
+mod facts;
 pub(crate) mod totals;
 
 use super::{Computed, Descriptor, Group};

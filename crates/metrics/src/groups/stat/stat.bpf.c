@@ -5,6 +5,7 @@
  * forks, threads and most files. Four CPUs a block.
  */
 #include "base.h"
+#include "facts.h"
 
 #define INTERRUPTS 0
 #define SOFTIRQS 1

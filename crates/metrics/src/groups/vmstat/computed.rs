@@ -7,11 +7,12 @@ use std::io;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Sum};
 
-use crate::collect::intf::{CPUS_PER_BLOCK, VMSTAT_EVENTS, address_bytes};
+use crate::collect::intf::{CPUS_PER_BLOCK, address_bytes};
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{cpus, push_for_all};
 use crate::collect::procfs::{Procfs, Reading, numbers, series};
 use crate::discover::Discovery;
+use super::facts::{VMSTAT_EVENTS, facts};
 use super::{EVENTS, Event};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vmstat.bpf.o"));
@@ -40,15 +41,6 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     let contents = vec![Content::array("vmstat_cpus", elements), Content::array("vmstat_facts", [facts(&numbers)])];
     let schema = schema(u32::try_from(places.len()).unwrap_or(u32::MAX), known);
     Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(reading) })
-}
-
-/// `struct onlooker_vmstat_facts`.
-fn facts(numbers: &[u32]) -> Vec<u8> {
-    let mut bytes: Vec<u8> = numbers.iter().copied().flat_map(u32::to_le_bytes).collect();
-    bytes.resize(4 * VMSTAT_EVENTS, 0);
-    bytes.extend(u32::try_from(numbers.len()).unwrap_or(0).to_le_bytes());
-    bytes.resize(4 * VMSTAT_EVENTS + 8, 0);
-    bytes
 }
 
 /// /proc/vmstat, which has sums; of what it halves the rest is lost.

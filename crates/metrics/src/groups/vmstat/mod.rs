@@ -2,6 +2,7 @@
 //! Group vmstat: events of the memory.
 
 mod computed;
+mod facts;
 mod procfs;
 
 use crate::sampled::metric::Definition;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Group vmstat: events of the memory that each CPU has counted, in the order of the facts. Eight CPUs a block. */
 #include "base.h"
+#include "facts.h"
 
 _Static_assert(COLLECT_VMSTAT_EVENTS <= COLLECT_CPU_SLOTS, "the events of a CPU take more slots than it has");
 
