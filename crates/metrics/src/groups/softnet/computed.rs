@@ -5,25 +5,23 @@ use std::fs;
 use std::io;
 
 use onlooker_region::Schema;
-use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
+use onlooker_region::schema::{Acquisition, Field, Group, Kind};
 
 use crate::collect::intf::CPUS_PER_BLOCK;
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{MAX_CPUS, push_for_all};
 use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
+use crate::sampled::metric::Definition;
+use super::procfs::{BACKLOG_COLUMN, COLLISIONS_COLUMN, COLUMNS, CPU_COLUMN, parse};
+
+/// How long the backlog is now.
+static LENGTH: (usize, Definition) = (
+    BACKLOG_COLUMN,
+    Definition::gauge("onlooker_softnet_backlog_length", "Packets that wait in the CPU's backlog."),
+);
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/softnet.bpf.o"));
-
-/// In the order of the program's slots: name, what it is, column of /proc/net/softnet_stat, help.
-const METRICS: [(&str, Metric, usize, &str); 6] = [
-    ("node_softnet_processed_total", Metric::Counter, 0, "Number of processed packets"),
-    ("node_softnet_dropped_total", Metric::Counter, 1, "Number of dropped packets"),
-    ("node_softnet_times_squeezed_total", Metric::Counter, 2, "Number of times processing packets ran out of quota"),
-    ("node_softnet_received_rps_total", Metric::Counter, 9, "Number of times cpu woken up received_rps"),
-    ("node_softnet_flow_limit_count_total", Metric::Counter, 10, "Number of times flow limit has been reached"),
-    ("onlooker_softnet_backlog_length", Metric::Gauge, 11, "Packets that wait in the CPU's backlog."),
-];
 
 /// Finds each CPU's `softnet_data`.
 ///
@@ -40,31 +38,30 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     Ok(Prepared { image, schema: schema(cpus), procfs: Box::new(reading) })
 }
 
+/// In the order of the program's slots, with their columns in /proc/net/softnet_stat.
+fn metrics() -> impl Iterator<Item = &'static (usize, Definition)> {
+    COLUMNS.iter().filter(|(column, _)| *column != COLLISIONS_COLUMN).chain([&LENGTH])
+}
+
 fn schema(cpus: u32) -> Schema {
     let mut fields = Vec::new();
-    for (slot, (name, metric, _, help)) in (0..).zip(METRICS) {
-        let mut field = Field::new(name, metric, Type::U64, slot);
-        field.help = help.into();
-        push_for_all(&mut fields, field, cpus);
+    for (slot, (_, definition)) in (0..).zip(metrics()) {
+        push_for_all(&mut fields, Field { slot, ..definition.field() }, cpus);
     }
     let mut group = Group::new(Kind::Computed, cpus.div_ceil(CPUS_PER_BLOCK), fields);
     group.acquisition = Acquisition::Computed;
     Schema { name: super::Group::SOFTNET.region().into(), groups: vec![group] }
 }
 
-/// /proc/net/softnet_stat: hexadecimal columns, a line a CPU that is online, whose number is the 13th column.
+/// /proc/net/softnet_stat, a line a CPU that is online.
 fn reading() -> io::Result<Reading> {
     let text = fs::read_to_string("/proc/net/softnet_stat")?;
     let mut reading = Reading::new();
-    for (line, at) in text.lines().zip(0u32..) {
-        let columns: Vec<u32> =
-            line.split_ascii_whitespace().map_while(|word| u32::from_str_radix(word, 16).ok()).collect();
-        let cpu = columns.get(12).copied().unwrap_or(at).to_string();
-        for (metric, _, column, _) in METRICS {
-            if let Some(value) = columns.get(column) {
-                let value = Procfs { value: f64::from(*value), rounding: 0.0 };
-                reading.insert(series(metric, [("cpu", cpu.as_str())]), value);
-            }
+    for (line, at) in text.lines().zip(0..) {
+        let Some((columns, count)) = parse(line.as_bytes()) else { continue };
+        let cpu = if count > CPU_COLUMN { columns[CPU_COLUMN] } else { at }.to_string();
+        for (column, definition) in metrics().filter(|(column, _)| *column < count) {
+            reading.insert(series(definition.name, [("cpu", cpu.as_str())]), Procfs::exact(columns[*column]));
         }
     }
     Ok(reading)

@@ -14,12 +14,12 @@ const fn column(name: &'static str, help: &'static str) -> Definition {
 }
 
 /// Columns by their place (softnet_seq_show in net/core/net-procfs.c).
-static COLUMNS: [(usize, Definition); 6] = [
+pub(super) static COLUMNS: [(usize, Definition); 6] = [
     (0, column("node_softnet_processed_total", "Number of processed packets")),
     (1, column("node_softnet_dropped_total", "Number of dropped packets")),
     (2, column("node_softnet_times_squeezed_total", "Number of times processing packets ran out of quota")),
     (
-        8,
+        COLLISIONS_COLUMN,
         column(
             "node_softnet_cpu_collision_total",
             "Number of collision occur while obtaining device lock while transmitting",
@@ -29,9 +29,11 @@ static COLUMNS: [(usize, Definition); 6] = [
     (10, column("node_softnet_flow_limit_count_total", "Number of times flow limit has been reached")),
 ];
 static BACKLOG: Definition = Definition::gauge("node_softnet_backlog_len", "Softnet backlog status").by("cpu");
+/// The program does not read it.
+pub(super) const COLLISIONS_COLUMN: usize = 8;
 /// Length of the backlog, and the CPU's number, since Linux 5.10.
-const BACKLOG_COLUMN: usize = 11;
-const CPU_COLUMN: usize = 12;
+pub(super) const BACKLOG_COLUMN: usize = 11;
+pub(super) const CPU_COLUMN: usize = 12;
 const MOST_COLUMNS: usize = 16;
 
 struct Softnet(Source);
@@ -41,7 +43,7 @@ pub(super) fn make(ask: &Ask, context: &mut Context) -> io::Result<Made> {
 }
 
 /// Columns of a line that it has.
-fn parse(line: &[u8]) -> Option<([u64; MOST_COLUMNS], usize)> {
+pub(super) fn parse(line: &[u8]) -> Option<([u64; MOST_COLUMNS], usize)> {
     let mut columns = [0; MOST_COLUMNS];
     let mut count = 0;
     for (column, word) in columns.iter_mut().zip(words(line)) {

@@ -3,6 +3,7 @@
 
 /// Events of group vmstat, at most.
 pub(super) const VMSTAT_EVENTS: usize = 8;
+
 /// `struct onlooker_vmstat_facts`.
 pub(super) fn facts(numbers: &[u32]) -> Vec<u8> {
     let mut bytes: Vec<u8> = numbers.iter().copied().flat_map(u32::to_le_bytes).collect();
