@@ -2,10 +2,10 @@
 //! The kernel's own metrics: computed in softirq by BPF programs when a READ asks for them, written by timers and
 //! tracepoints of the kernel, both in a responder of crate `onlooker-responder`, or sampled from procfs by a process.
 //!
-//! [`groups`] has a folder a group of metrics, [`collect`] what installs, checks and publishes computed ones, [`discover`]
-//! what finds the kernel's variables, [`sampled`] what samples the others. Beside them: TCP sockets ([`connections`]), waits for a CPU ([`scheduler`]),
-//! tables of what a host has many of ([`tables`]), operators' own collectors ([`user`]), and what only system calls tell
-//! ([`machine`]). `docs/kernel-metrics.md` is the page.
+//! [`groups`] has a folder a group of metrics. [`collect`] installs, checks and publishes computed ones, with [`discover`],
+//! which finds the kernel's variables; [`sampled`] samples the others. Beside them: TCP sockets ([`connections`]), waits
+//! for a CPU ([`scheduler`]), tables of what a host has many of ([`tables`]), operators' own collectors ([`user`]), and
+//! what only system calls tell ([`machine`]). `docs/kernel-metrics.md` is the page.
 //!
 //! Who writes what: loaders (this crate, once) the maps of their programs; the programs the blocks. A loader's process may
 //! end: what it has installed stays with the responder. Nothing runs until a READ comes, but for timers and tracepoints.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Kernel metrics from procfs, sysfs and netlink in guarded blocks, with node_exporter's names, labels and units.
 //!
-//! One region per group, so that a reader can read each at its own rate; what a group reads, its schema and its sample are in `procfs.rs` of its folder
-//! ([`crate::groups`]). A [`Set`] of groups is written by whoever owns it and samples each as often as it is worth: what is expensive has a shortest interval of its own ([`groups::Group::shortest_interval`]). What this host
-//! has not got (no sensors, no such file) is a group or a metric less, with the reason, never an error. A sample of the frequent groups allocates nothing but a row's key
-//! when a device is new. Cost: the kernel's for the file (30-100 us) plus 100 ns a block; docs/agent.md has it by group.
+//! One region per group, so that a reader can read each at its own rate; what a group reads, its schema and its sample
+//! are in `procfs.rs` of its folder ([`crate::groups`]). A [`Set`] of groups is written by whoever owns it and samples
+//! each as often as it is worth: what is expensive has a shortest interval of its own
+//! ([`crate::groups::Group::shortest_interval`]). What this host has not got (no sensors, no such file) is a group or a
+//! metric less, with the reason, never an error. A sample of the frequent groups allocates nothing but a row's key when
+//! a device is new. Cost: the kernel's for the file (30-100 us) plus 100 ns a block; docs/agent.md has it by group.
 
 mod draft;
 pub(crate) mod listed;

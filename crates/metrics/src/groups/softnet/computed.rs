@@ -59,7 +59,8 @@ fn reading() -> io::Result<Reading> {
     let mut reading = Reading::new();
     for (line, at) in text.lines().zip(0..) {
         let Some((columns, count)) = parse(line.as_bytes()) else { continue };
-        let cpu = if count > CPU_COLUMN { columns[CPU_COLUMN] } else { at }.to_string();
+        let cpu = if count > CPU_COLUMN { columns[CPU_COLUMN] } else { at };
+        let cpu = cpu.to_string();
         for (column, definition) in metrics().filter(|(column, _)| *column < count) {
             reading.insert(series(definition.name, [("cpu", cpu.as_str())]), Procfs::exact(columns[*column]));
         }
