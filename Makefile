@@ -127,7 +127,7 @@ lab: setup-lab
 	lab/lab-faults
 	lab/lab-table
 	lab/lab-push
-	crates/kernel/tests/in-guest
+	crates/responder/tests/in-guest
 	@$(MAKE) --no-print-directory lab-kernel
 
 # Kernel metrics of the real agent in guests, beside node_exporter; containers; faults.
@@ -180,11 +180,11 @@ bench-agent: setup-build
 
 .PHONY: bench-responder
 bench-responder: setup-test
-	$(CARGO) run --release --quiet -p onlooker-kernel --example bench_responder
+	$(CARGO) run --release --quiet -p onlooker-responder --example bench_responder
 
 .PHONY: bench-collectors
 bench-collectors: setup-test
-	$(CARGO) run --release --quiet -p onlooker-kernel --example bench_collectors
+	$(CARGO) run --release --quiet -p onlooker-metrics --example bench_collectors
 
 .PHONY: bench-kernel-cost
 bench-kernel-cost: setup-bench

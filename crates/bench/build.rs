@@ -10,7 +10,7 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
     println!("cargo::rerun-if-changed=bpf");
-    println!("cargo::rerun-if-changed=../kernel/bpf/scheduler");
+    println!("cargo::rerun-if-changed=../metrics/src/scheduler");
     println!("cargo::rerun-if-env-changed=CLANG");
     // asm/types.h, which linux/types.h includes, lives beside the libraries of the architecture on Debian.
     let uapi = format!("-I/usr/include/{arch}-linux-gnu");

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use onlooker_local::listen::{AGENT, ListenError};
 use onlooker_local::registration::Refusal;
+use onlooker_metrics::tables::cgroups;
 use onlooker_region::map::MapError;
 use onlooker_settings::service;
 use rustix::thread::CapabilitySet;
@@ -32,7 +33,6 @@ use crate::renewal::Renewal;
 use crate::served::Served;
 use crate::server::{End, Server};
 use crate::system::{self, KERNEL_CAPABILITIES};
-use crate::tables::cgroups;
 use crate::tcp::Responder;
 use crate::units::Span;
 

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use onlooker_local::registration::DEFAULT_SOCKET;
+use onlooker_metrics::groups::Group;
 use onlooker_region::limits::MAX_REGION_BLOCKS;
 use serde::{Deserialize, Serialize};
 
@@ -17,9 +18,8 @@ use crate::prefix::Prefix;
 use crate::units::{Size, Span};
 
 pub mod acquisition;
-pub mod group;
+mod group;
 pub mod kernel;
-pub use group::Group;
 pub use kernel::Kernel;
 pub mod tables;
 pub use tables::{Cgroups, Connections, Processes};
@@ -183,6 +183,7 @@ pub struct Quota {
 #[serde(deny_unknown_fields, default)]
 pub struct Sampled {
     /// Which groups.
+    #[serde(with = "group")]
     pub groups: Vec<Group>,
     /// Time between two samples; 0: each request takes one of its own.
     #[serde(deserialize_with = "span_or_read")]
@@ -283,7 +284,7 @@ impl Default for Quota {
 
 impl Default for Sampled {
     fn default() -> Self {
-        Self { groups: Group::ALL.to_vec(), interval: Span::from_s(1) }
+        Self { groups: Group::sampled().collect(), interval: Span::from_s(1) }
     }
 }
 

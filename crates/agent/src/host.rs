@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use onlooker_bootstrap::{Id, host_id};
-use rustix::fs::{Mode, OFlags};
+use onlooker_metrics::procfs::read_small;
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -108,19 +108,6 @@ fn machine(state_dir: &Path) -> io::Result<Id> {
     );
     std::fs::write(&path, &text)?;
     host_id(&text).map_err(|_| invalid("a new machine id"))
-}
-
-/// Reads a file of at most 4 KiB with one read, as procfs and sysfs want it.
-///
-/// # Errors
-/// As open and read have it, with the path.
-pub fn read_small(path: &str) -> io::Result<String> {
-    let with_path = |error: io::Error| io::Error::new(error.kind(), format!("{path}: {error}"));
-    let fd =
-        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|e| with_path(e.into()))?;
-    let mut buffer = [0; 4096];
-    let got = rustix::io::read(&fd, &mut buffer).map_err(|e| with_path(e.into()))?;
-    Ok(String::from_utf8_lossy(&buffer[..got]).into_owned())
 }
 
 fn invalid(message: &str) -> io::Error {

@@ -10,18 +10,18 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Instant;
 
-use onlooker_kernel::collect::{DeviceKey, DeviceRows};
+use onlooker_metrics::groups::Group;
+use onlooker_metrics::groups::network::{DeviceKey, DeviceRows};
+use onlooker_metrics::sampled::{Covered, Draft, Loss, Sampled, Set};
 use onlooker_region::map::Map;
 use onlooker_region::schema::SchemaId;
 use rustix::thread::CapabilitySet;
 
-use crate::config::Group;
 use crate::counters::{Counter, Counters};
 use crate::directory::{Backing, Directory, SchemaText};
 use crate::kernel::Kernel;
 use crate::kernel::ledger::Source;
 use crate::kernel::recover::OWN_SLAB;
-use crate::node::{Covered, Draft, Loss, Set};
 use crate::own::{self, Ids};
 use crate::system;
 use crate::units::Span;
@@ -171,7 +171,7 @@ impl Leftovers {
     }
 
     /// A group from now on; its first sample.
-    fn add(&mut self, sampled: crate::node::Sampled) {
+    fn add(&mut self, sampled: Sampled) {
         self.hear_of_devices();
         let group = sampled.group;
         self.set.put(sampled);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The agent of a watched host: hands out memory to programs, keeps the control region, answers bootstraps and TCP reads.
 //!
-//! Decisions are functions of requests and time without I/O ([`registry`], [`policy`], [`rate`], [`procfs`]'s parsers); the rim does what they decide
+//! Decisions are functions of requests and time without I/O ([`registry`], [`policy`], [`rate`]); the rim does what they decide
 //! ([`registration`], [`directory`], [`server`], [`tcp`], [`bootstrap`], [`sampler`]); [`agent`] puts them together. Threads: the main one with the only epoll, one that
 //! samples procfs while a reader is connected, one for each TCP connection. An idle agent has no wake-up.
 //!
@@ -21,15 +21,12 @@ pub mod host;
 pub mod identity;
 pub mod kernel;
 pub mod leftovers;
-pub mod netlink;
-pub mod node;
 pub mod own;
 pub mod peer;
 pub mod places;
 pub mod policy;
 pub mod prefix;
 pub mod processors;
-pub mod procfs;
 pub mod rate;
 pub mod registration;
 pub mod registry;

@@ -8,6 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use onlooker_local::registration::{Labels, Refusal};
+use onlooker_metrics::groups::Group;
+use onlooker_metrics::procfs::{process_stat, read_small};
+use onlooker_metrics::sampled::{Covered, Draft, Loss, NodeError, Set};
 use onlooker_region::Schema;
 use onlooker_region::block::Identity;
 use onlooker_region::limits::BLOCK_BYTES;
@@ -19,14 +22,12 @@ use crate::config::{self, Config};
 use crate::counters::{self, Counters};
 use crate::directory::{Backing, Directory, SchemaText};
 use crate::facts::{Facts, Peer, Process};
-use crate::host::{self, Host, read_small};
+use crate::host::{self, Host};
 use crate::kernel::child::{self, Task};
 use crate::kernel::ledger::{Record, Role, Source};
 use crate::kernel::load::{CollectorState, Report, State};
 use crate::kernel::{Kernel, Recovered, user};
 use crate::leftovers::Leftovers;
-use crate::node::{Covered, Draft, Loss, NodeError, Set};
-use crate::procfs::process_stat;
 use crate::registration::FIRST_REGION_ID;
 use crate::sampler::Sampler;
 use crate::served::Served;
@@ -385,7 +386,7 @@ fn start_twin(
 /// Puts a group's new region in the place of the old one, where its class is another one. Where that cannot be, the old one ends, too: it has no places for what there is.
 fn renew(
     set: &mut Set,
-    group: config::Group,
+    group: Group,
     interval_ns: u64,
     directory: &mut Directory,
     ids: &mut Ids,
@@ -508,7 +509,7 @@ impl Ids {
 }
 
 /// Configured groups of sampled metrics, each once.
-fn groups(config: &Config) -> Vec<config::Group> {
+fn groups(config: &Config) -> Vec<Group> {
     let mut groups = config.sampled.groups.clone();
     groups.sort_unstable();
     groups.dedup();

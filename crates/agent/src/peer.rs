@@ -16,8 +16,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::host::read_small;
-use crate::procfs::process_stat;
+use onlooker_metrics::procfs::{process_stat, read_small};
+
 use crate::facts::{Peer, Process};
 
 /// A connected process.

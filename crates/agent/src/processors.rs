@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::procfs::cpu_count;
+use onlooker_metrics::procfs::cpu_count;
 
 /// Least time between two looks; each is a read of a file of some bytes.
 const PAUSE_NS: u64 = 10_000_000_000;

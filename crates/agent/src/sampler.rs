@@ -9,12 +9,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use onlooker_metrics::groups::Group;
+use onlooker_metrics::sampled::{Loss, Set};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::config::Group;
 use crate::counters::{Counter, Counters};
 use crate::host::boot_time_ns;
-use crate::node::{Loss, Set};
 use crate::system;
 
 /// Stack of the sampler thread: its buffers are on the heap.

@@ -321,7 +321,7 @@ impl Loop {
         self.server.tables.expire(now_ns);
         let is_quiet = self.release_at_ns.is_some_and(|at_ns| at_ns <= now_ns);
         if is_quiet || has_sampled && now_ns.saturating_sub(self.released_ns) >= RELEASE_PAUSE_NS {
-            onlooker_kernel::resident::release_program();
+            onlooker_responder::resident::release_program();
             (self.release_at_ns, self.released_ns) = (None, now_ns);
         }
     }

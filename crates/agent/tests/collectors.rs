@@ -30,7 +30,7 @@ fn compile(source: &Path, object: &Path, define: &str) {
     for (name, text) in libbpf_rs::libbpf_sys::API_HEADERS {
         fs::write(libbpf.path().join("bpf").join(name), text).expect("writes");
     }
-    let headers = format!("{REPOSITORY}/crates/kernel/bpf/user");
+    let headers = format!("{REPOSITORY}/crates/responder/bpf/user");
     let machine = format!("/usr/include/{}-linux-gnu", run("uname", &["-m"]).trim());
     let text = |path: &Path| path.to_str().expect("text").to_owned();
     let (source, object) = (text(source), text(object));
@@ -103,7 +103,7 @@ fn one_that_faults_and_bad_ones_cost_nobody_else_anything() {
     let Some(world) = World::new() else { return };
     let directory = tempfile::tempdir().expect("a directory");
     let put = |name: &str, text: String| fs::write(directory.path().join(name), text).expect("writes");
-    let source = format!("{REPOSITORY}/crates/kernel/bpf/user/refused.bpf.c");
+    let source = format!("{REPOSITORY}/crates/metrics/src/user/refused.bpf.c");
     compile(Path::new(&source), &directory.path().join("flaky.bpf.o"), "-DREFUSED_FLAKY");
     compile(Path::new(&source), &directory.path().join("loop.bpf.o"), "-DREFUSED_LOOP");
     let slot = "[[value]]\nmetric = \"runs_total\"\nkind = \"counter\"\nslot = 0\ntype = \"u64\"\n";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The programs of crates/kernel/bpf/scheduler with task storage in the place of their table (waiting.h): what that would cost. Only for measuring. */
-#include "../../kernel/bpf/scheduler/kernel.h"
+/* The programs of crates/metrics/src/scheduler with task storage in the place of their table (waiting.h): what that would cost. Only for measuring. */
+#include "../../metrics/src/scheduler/kernel.h"
 #define ONLOOKER_SCHEDULER_WAITING_H
 
 struct {
@@ -31,4 +31,4 @@ static __always_inline bool waiting_end(struct task_struct *task, __u64 now_ns, 
 	return true;
 }
 
-#include "../../kernel/bpf/scheduler/latency.bpf.c"
+#include "../../metrics/src/scheduler/latency.bpf.c"

@@ -4,8 +4,8 @@
 use crate::world::{ASKING, ASKING_XDP, BRIDGE_XDP_DEVICE, WATCHED_DEVICE, WATCHED_XDP_DEVICE, World};
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
-use onlooker_kernel::collect::{InstalledGroup, Options, install};
-use onlooker_kernel::{Attachment, Config, Device, Exit, Home, Hook, Kind, Pinned, Prefix, Region};
+use onlooker_metrics::collect::{InstalledGroup, Options, install};
+use onlooker_responder::{Attachment, Config, Device, Exit, Home, Hook, Kind, Pinned, Prefix, Region};
 use onlooker_region::{Block, Identity};
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs,
 use std::time::Duration;
 
 use onlooker_agent::config;
-use onlooker_kernel::attach;
-use onlooker_kernel::{Device, Home, Hook, probe};
+use onlooker_responder::attach;
+use onlooker_responder::{Device, Home, Hook, probe};
 
 use crate::JoinError;
 use crate::url::Url;

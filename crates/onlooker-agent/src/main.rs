@@ -214,7 +214,7 @@ fn load(settings: &config::Kernel, json: bool, task: Task) -> Result<(), Failure
 }
 
 fn check_collectors(config: &config::Kernel, files: &[PathBuf]) -> Result<(), Failure> {
-    let checked = onlooker_kernel::user::check(files, config.collector_budget.as_duration());
+    let checked = onlooker_metrics::user::check(files, config.collector_budget.as_duration());
     let mut refused = 0;
     for collector in checked {
         match collector {

@@ -145,7 +145,8 @@ pub struct Layout {
     pub value_words: usize,
 }
 
-const LIVE: u64 = 1 << 32;
+/// In word 0 of a row, above its generation: the row is live (docs/format/table.md).
+pub const LIVE: u64 = 1 << 32;
 
 /// Row generation after the one in a row's word 0: 32 bits, 0 left out because it means "never used".
 fn next_generation(word: u64) -> u64 {

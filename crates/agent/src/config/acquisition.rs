@@ -3,8 +3,8 @@
 
 use std::ops::RangeInclusive;
 
-use onlooker_kernel::collect::Group;
-use onlooker_kernel::scheduler;
+use onlooker_metrics::groups::Group;
+use onlooker_metrics::scheduler;
 use serde::de::{Error as _, IntoDeserializer as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -72,14 +72,14 @@ impl Kernel {
         if region == scheduler::REGION {
             return self.scheduler_latency;
         }
-        let groups = Group::ALL.into_iter().filter(|group| group.region() == region);
-        groups.into_iter().any(|group| matches!(self.acquisition_of(group), Acquisition::Published(_)))
+        let mut groups = Group::computed().filter(|group| group.region() == region);
+        groups.any(|group| matches!(self.acquisition_of(group), Acquisition::Published(_)))
     }
 
     pub(super) fn check_acquisition(&self) -> Result<(), Refused> {
         const KEY: &str = "kernel.acquisition";
         for (name, acquisition) in &self.acquisition {
-            let Some(group) = Group::ALL.into_iter().find(|group| group.name() == name) else {
+            let Some(group) = Group::computed().find(|group| group.name() == name) else {
                 let advice = "is no group of computed metrics: take names of docs/kernel-metrics.md";
                 return Err((KEY, name.clone(), advice));
             };
@@ -87,7 +87,7 @@ impl Kernel {
                 Acquisition::Published(interval) if !PUBLISHED.contains(interval) => {
                     return Err((KEY, format!("{name} = published {interval}"), "must be every 1ms to 1h"));
                 }
-                Acquisition::Sampled if group == Group::Responder => {
+                Acquisition::Sampled if group == Group::RESPONDER => {
                     return Err((KEY, format!("{name} = sampled"), "cannot be: procfs knows nothing of the responder"));
                 }
                 _ => {}
@@ -110,15 +110,15 @@ mod tests {
         let kernel = kernel(
             "groups = [\"cpu\", \"load\", \"memory\", \"netstat\"]\n[acquisition]\ncpu = \"published 10ms\"\nload = \"sampled\"\nmemory = \"computed\"\n",
         );
-        assert_eq!(kernel.acquisition_of(Group::Cpu), Acquisition::Published(Span::from_ms(10)));
-        assert_eq!(kernel.acquisition_of(Group::Load), Acquisition::Sampled);
-        assert_eq!(kernel.acquisition_of(Group::Memory), Acquisition::Computed);
-        assert_eq!(kernel.acquisition_of(Group::Netstat), Acquisition::Computed);
-        assert_eq!(kernel.acquisition_of(Group::Network), Acquisition::Sampled, "it is not in groups");
+        assert_eq!(kernel.acquisition_of(Group::CPU), Acquisition::Published(Span::from_ms(10)));
+        assert_eq!(kernel.acquisition_of(Group::LOAD), Acquisition::Sampled);
+        assert_eq!(kernel.acquisition_of(Group::MEMORY), Acquisition::Computed);
+        assert_eq!(kernel.acquisition_of(Group::NETSTAT), Acquisition::Computed);
+        assert_eq!(kernel.acquisition_of(Group::NETWORK), Acquisition::Sampled, "it is not in groups");
         assert!(kernel.is_published("node_cpu") && !kernel.is_published("node_memory") && !kernel.is_published("x"));
         assert_eq!(
             kernel.computed_groups(),
-            [Group::Cpu, Group::Memory, Group::Responder, Group::Netstat],
+            [Group::CPU, Group::MEMORY, Group::RESPONDER, Group::NETSTAT],
             "what is sampled needs no collector"
         );
         assert_eq!(kernel.check_acquisition(), Ok(()));

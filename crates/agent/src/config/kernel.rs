@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::de::IntoDeserializer as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use onlooker_kernel::collect::Group;
+use onlooker_metrics::groups::Group;
 
 use super::acquisition::Acquisition;
 use super::prefixes;
@@ -134,9 +134,9 @@ impl Kernel {
         let is_wanted = |group: &Group| {
             let is_it = |name: &String| name == ALL_GROUPS || name == group.name();
             let is_sampled = self.acquisition.get(group.name()) == Some(&Acquisition::Sampled);
-            *group == Group::Responder || (self.groups.iter().any(is_it) && !is_sampled)
+            *group == Group::RESPONDER || (self.groups.iter().any(is_it) && !is_sampled)
         };
-        Group::ALL.into_iter().filter(is_wanted).collect()
+        Group::computed().filter(is_wanted).collect()
     }
 
     /// Blocks of the control region.
@@ -209,7 +209,7 @@ impl Kernel {
                 "must be \"off\", or 100ms to 1h; sampling procfs costs about 0.2 ms of CPU each time",
             );
         }
-        let is_known = |name: &String| name == ALL_GROUPS || Group::ALL.into_iter().any(|group| group.name() == name);
+        let is_known = |name: &String| name == ALL_GROUPS || Group::computed().any(|group| group.name() == name);
         if let Some(unknown) = self.groups.iter().find(|name| !is_known(name)) {
             return refuse(
                 "kernel.groups",
@@ -310,10 +310,10 @@ mod tests {
 
     #[test]
     fn groups_are_chosen_by_name() {
-        assert_eq!(with(|_| ()).computed_groups(), Group::ALL);
-        assert_eq!(with(|kernel| kernel.groups.clear()).computed_groups(), [Group::Responder]);
+        assert_eq!(with(|_| ()).computed_groups(), Group::computed().collect::<Vec<_>>());
+        assert_eq!(with(|kernel| kernel.groups.clear()).computed_groups(), [Group::RESPONDER]);
         let two = with(|kernel| kernel.groups = vec!["load".into(), "cpu".into()]);
-        assert_eq!(two.computed_groups(), [Group::Cpu, Group::Load, Group::Responder]);
+        assert_eq!(two.computed_groups(), [Group::CPU, Group::LOAD, Group::RESPONDER]);
     }
 
     #[test]

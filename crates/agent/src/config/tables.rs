@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use onlooker_metrics::tables::processes::By;
+use onlooker_metrics::tables::{cgroups, connections, processes};
 use serde::{Deserialize, Serialize};
 
 use super::kernel::Refused;
@@ -51,6 +53,12 @@ impl Default for Cgroups {
 }
 
 impl Cgroups {
+    /// What the table wants to know of it.
+    #[must_use]
+    pub fn options(&self) -> cgroups::Options {
+        cgroups::Options { interval: self.interval, rows: self.rows, root: self.root.clone() }
+    }
+
     pub(super) fn check(&self) -> Result<(), Refused> {
         if !is_interval(self.interval) {
             let message = "must be 100ms to 1h; a run costs about 0.1 ms of CPU for each group";
@@ -65,18 +73,6 @@ impl Cgroups {
         }
         Ok(())
     }
-}
-
-/// What shares a row of processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum By {
-    /// Processes of a name.
-    Name,
-    /// Processes of a control group.
-    Cgroup,
-    /// Nothing: each has its own.
-    Process,
 }
 
 /// Processes.
@@ -100,6 +96,12 @@ impl Default for Processes {
 }
 
 impl Processes {
+    /// What the table wants to know of it.
+    #[must_use]
+    pub fn options(&self) -> processes::Options {
+        processes::Options { interval: self.interval, rows: self.rows, by: self.by }
+    }
+
     pub(super) fn check(&self) -> Result<(), Refused> {
         if !is_interval(self.interval) {
             let message = "must be 100ms to 1h; a run costs about 20 us of CPU for each process";
@@ -118,6 +120,12 @@ fn is_interval(interval: Span) -> bool {
 }
 
 impl Connections {
+    /// What the table wants to know of it.
+    #[must_use]
+    pub fn options(&self) -> connections::Options {
+        connections::Options { interval: self.interval, rows: self.rows, ports: self.ports }
+    }
+
     pub(super) fn check(&self) -> Result<(), Refused> {
         if !is_interval(self.interval) {
             let message = "must be 100ms to 1h; a run costs about 1 us of CPU for each connection";

@@ -8,9 +8,10 @@ use std::fs::File;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use onlooker_kernel::collect::{Group, Options, install, remove, stop_publishing};
-use onlooker_kernel::{Config, Device, Error, Home, Hook, Outcome, Pinned, Prefix, Rate, Reattached, Standing, probe};
-use onlooker_kernel::{connections, scheduler};
+use onlooker_metrics::collect::{Options, install, remove, stop_publishing};
+use onlooker_metrics::groups::Group;
+use onlooker_responder::{Config, Device, Error, Home, Hook, Outcome, Pinned, Prefix, Rate, Reattached, Standing, probe};
+use onlooker_metrics::{connections, scheduler};
 use rustix::fs::{FlockOperation, flock};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
@@ -52,7 +53,7 @@ pub struct CollectorState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_ns: Option<u64>,
     /// The kernel is to write it into memory so often, ns ([`super::Kernel::start_twin`]); the class is that of what it writes then. 0: at each event of the scheduler
-    /// ([`onlooker_kernel::scheduler`]).
+    /// ([`onlooker_metrics::scheduler`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_ns: Option<u64>,
     /// Metrics that are left out, or disagree.
@@ -135,7 +136,7 @@ fn put_right(config: &config::Kernel, replace: bool) -> Result<Report, KernelErr
     let (pinned, responder) = open_or_load(config, &home, replace)?;
     if replace {
         // The agent that begins may give their memory to others. Those that go on are started anew once all is installed.
-        Group::ALL.into_iter().try_for_each(|group| stop_publishing(&home, group))?;
+        Group::computed().try_for_each(|group| stop_publishing(&home, group))?;
         scheduler::remove(&home)?;
     }
     for (index, blocks) in [(CONTROL_SLAB, config.control_blocks()), (OWN_SLAB, own_blocks())] {
@@ -171,7 +172,7 @@ pub fn collect(config: &config::Kernel, short_lived: Option<bool>) -> Report {
         };
         connections = done.err().map(|error| explain_tracing(&error.into()));
         let groups = config.computed_groups();
-        let unwanted: Vec<Group> = Group::ALL.into_iter().filter(|group| !groups.contains(group)).collect();
+        let unwanted: Vec<Group> = Group::computed().filter(|group| !groups.contains(group)).collect();
         let installed = install(&pinned, &Options { groups, ..Options::default() })?;
         remove(&pinned, &unwanted);
         installed.groups.iter().try_for_each(|group| group.pin_devices(&home))?;
@@ -179,9 +180,7 @@ pub fn collect(config: &config::Kernel, short_lived: Option<bool>) -> Report {
             Acquisition::Published(interval) => Some(interval),
             Acquisition::Computed | Acquisition::Sampled => None,
         };
-        for group in Group::ALL {
-            stop_publishing(&home, group)?;
-        }
+        Group::computed().try_for_each(|group| stop_publishing(&home, group))?;
         for group in installed.groups.iter().filter(|group| interval_of(group.group).is_some()) {
             group.pin_twin(&pinned, &pinned.slab(OWN_SLAB)?, &home)?;
         }
@@ -207,7 +206,7 @@ pub fn collect(config: &config::Kernel, short_lived: Option<bool>) -> Report {
         let hidden = hidden.and_then(|finding| finding.result.as_ref().err());
         let refused = installed.refused.iter().map(|(group, reason)| CollectorState {
             name: group.region().to_owned(),
-            slot: group.slot(),
+            slot: group.slot().unwrap_or_default(),
             schema: String::new(),
             published_ns: None,
             cost_ns: None,

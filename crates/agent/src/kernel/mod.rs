@@ -25,9 +25,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use onlooker_bootstrap::{KERNEL, Responder};
-use onlooker_kernel::collect::{DeviceRows, Group, Twin};
-use onlooker_kernel::scheduler::{self, CPU_BLOCKS, Latency};
-use onlooker_kernel::{Exit, Home, Kind, Ledger, Pinned, Region, Slab, SlabMapping};
+use onlooker_metrics::collect::Twin;
+use onlooker_metrics::groups::Group;
+use onlooker_metrics::groups::network::DeviceRows;
+use onlooker_metrics::procfs::present_cpus;
+use onlooker_metrics::scheduler::{self, CPU_BLOCKS, Latency};
+use onlooker_responder::{Exit, Home, Kind, Ledger, Pinned, Region, Slab, SlabMapping};
 use onlooker_region::Schema;
 use onlooker_region::block::Identity;
 use onlooker_region::limits::{self, BLOCK_WORDS};
@@ -37,7 +40,6 @@ use rustix::thread::CapabilitySet;
 
 use crate::config;
 use crate::host::{self, Host};
-use crate::procfs::cpu_count;
 use crate::served::{Address, Addresses};
 use crate::system;
 
@@ -52,8 +54,7 @@ pub const TABLES_SLAB: u32 = SLABS - 1;
 /// Blocks of the agent's own slab: what every host has, and what the CPUs of this one add (interrupts, above all). Of it only regions are mapped.
 #[must_use]
 pub fn own_blocks() -> u32 {
-    let present = host::read_small("/sys/devices/system/cpu/present").ok();
-    let cpus = present.and_then(|list| cpu_count(&list)).and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or(1);
+    let cpus = present_cpus().unwrap_or(1);
     OWN_BLOCKS + cpus.min(MOST_CPUS).saturating_mul(OWN_BLOCKS_PER_CPU)
 }
 
@@ -68,7 +69,7 @@ const BLOCK_BYTES: u64 = limits::BLOCK_BYTES as u64;
 pub enum KernelError {
     /// Its loader, or a table of it.
     #[error(transparent)]
-    Kernel(#[from] onlooker_kernel::Error),
+    Kernel(#[from] onlooker_responder::Error),
     /// Randomness, or a process that does not start.
     #[error("cannot {operation}: {source}")]
     System {
@@ -103,7 +104,7 @@ pub struct UserSlab {
 
 impl UserSlab {
     fn of(slab: Slab) -> Result<Self, KernelError> {
-        let _unfrozen = slab.map(0, onlooker_kernel::mapping::PAGE_BLOCKS, true)?;
+        let _unfrozen = slab.map(0, onlooker_responder::mapping::PAGE_BLOCKS, true)?;
         Ok(Self { slab, _unfrozen })
     }
 
@@ -470,7 +471,7 @@ impl Kernel {
         if region == scheduler::REGION {
             return self.start_latency(range, schema, place, identity);
         }
-        let group = Group::ALL.into_iter().find(|group| group.region() == region);
+        let group = Group::computed().find(|group| group.region() == region);
         let group = group.ok_or(KernelError::Incomplete("no group of this name is published"))?;
         let start = || {
             let twin = Twin::open(self.pinned.home(), group)?;

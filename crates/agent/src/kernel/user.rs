@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use onlooker_kernel::Responder;
-use onlooker_kernel::user::{Checked, SLOTS, check, list};
+use onlooker_responder::Responder;
+use onlooker_metrics::user::{Checked, SLOTS, check, list};
 use onlooker_region::schema::SchemaId;
 
 use super::ledger::{HEADER, Record, Role, Source};

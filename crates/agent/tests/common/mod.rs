@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use onlooker_agent::config::Config;
 use onlooker_agent::units::Span;
-use onlooker_kernel::SlabMapping;
 use onlooker_local::seqpacket;
+use onlooker_responder::SlabMapping;
 use onlooker_region::block::{Identity, init_plain, plain_place};
 use onlooker_region::map::Map;
 use onlooker_testbed::binary;

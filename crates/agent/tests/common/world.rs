@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use onlooker_bootstrap::Answer;
-use onlooker_kernel::{Home, Pinned};
+use onlooker_responder::{Home, Pinned};
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::Acquisition;
 use onlooker_reader::clock::steady_ns;

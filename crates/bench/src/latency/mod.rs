@@ -14,7 +14,7 @@ use crate::report::{Results, percentile, time};
 use crate::responder::{BLOCKS, KernelResponder, PORT, RKEY, VA, is_known_block};
 use crate::world::{WATCHED, World};
 use anyhow::{Context, Result, ensure};
-use onlooker_kernel::Hook;
+use onlooker_responder::Hook;
 use onlooker_region::Identity;
 use onlooker_region::guard::check;
 use onlooker_reader::Via;

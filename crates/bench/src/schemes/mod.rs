@@ -9,7 +9,7 @@
 //! | computed + TCP (Socket-Sync) | by a thread that is woken by the request | the same thread |
 //! | sampled + TCP (Socket-Async) | by a thread, as often as they are read | another thread, woken by the request |
 //!
-//! All five run the collectors of crates/kernel, the threads by a system call, so only the way differs. Threads are of ordinary priority and pinned to the
+//! All five run the collectors of crates/metrics, the threads by a system call, so only the way differs. Threads are of ordinary priority and pinned to the
 //! watched core.
 
 pub(crate) mod accuracy;

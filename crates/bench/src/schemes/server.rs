@@ -6,8 +6,8 @@
 use super::watched::Part;
 use crate::machine::{WATCHED_CORE, pin};
 use anyhow::{Context, Result};
-use onlooker_kernel::SlabMapping;
-use onlooker_kernel::collect::{InstalledGroup, Local};
+use onlooker_responder::SlabMapping;
+use onlooker_metrics::collect::{InstalledGroup, Local};
 use onlooker_region::guard::commit;
 use onlooker_region::{Block, Identity};
 use std::io::{Read as _, Write as _};

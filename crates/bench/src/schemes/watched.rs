@@ -7,8 +7,9 @@ use crate::machine::WATCHED_CORE;
 use crate::responder::{KernelResponder, PORT, VA};
 use crate::world::{WATCHED, World};
 use anyhow::{Context, Result, bail, ensure};
-use onlooker_kernel::collect::{Group, InstalledGroup, Options, Publication, Published};
-use onlooker_kernel::{Hook, Kind, Region, Slab, SlabMapping};
+use onlooker_metrics::collect::{InstalledGroup, Options, Publication, Published};
+use onlooker_metrics::groups::Group;
+use onlooker_responder::{Hook, Kind, Region, Slab, SlabMapping};
 use onlooker_region::block::guarded_place;
 use onlooker_region::guard::check;
 use onlooker_region::{Block, Identity};
@@ -311,7 +312,7 @@ fn find(groups: &[(InstalledGroup, u32)]) -> Result<(Vec<Part>, Places)> {
     let core = WATCHED_CORE.to_string();
     let mut places_of = |metric: &str, modes: &[&str]| -> Vec<Place> {
         let mut found = Vec::new();
-        for (index, (group, _)) in groups.iter().enumerate().filter(|(_, (group, _))| group.group != Group::Network) {
+        for (index, (group, _)) in groups.iter().enumerate().filter(|(_, (group, _))| group.group != Group::NETWORK) {
             for field in group.schema.groups.iter().take(1).flat_map(|group| &group.fields) {
                 let is_mode = modes.is_empty() || field.labels.get("mode").is_some_and(|mode| modes.contains(&&**mode));
                 let array = field.array.as_ref().filter(|array| array.label == "cpu");

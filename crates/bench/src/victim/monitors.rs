@@ -6,7 +6,7 @@ use crate::peers::{self, Peer};
 use crate::responder::{BLOCKS, KernelResponder, PORT, RKEY, Readable, VA};
 use crate::world::{WATCHED, World};
 use anyhow::{Context, Result, ensure};
-use onlooker_kernel::Hook;
+use onlooker_responder::Hook;
 use onlooker_region::Block;
 use onlooker_reader::clock::steady_ns;
 use onlooker_transport::soft::{Config, FlowConfig, SoftRequester};

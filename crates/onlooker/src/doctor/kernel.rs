@@ -5,8 +5,8 @@
 
 use super::Check;
 use crate::number::span;
-use onlooker_kernel::{Attachment, Device, Error, Exit, Home, Hook, Pinned, attach, probe};
 use onlooker_reader::clock::steady_ns;
+use onlooker_responder::{Attachment, Device, Error, Exit, Home, Hook, Pinned, attach, probe};
 use onlooker_wire::profile::DEFAULT_MAX_READ_BYTES;
 use std::fs;
 use std::path::Path;

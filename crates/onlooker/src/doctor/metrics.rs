@@ -5,7 +5,7 @@
 
 use super::Check;
 use super::served::Row;
-use onlooker_kernel::collect::{self, Options, SurveyedGroup, Verdict, survey};
+use onlooker_metrics::collect::{self, Options, SurveyedGroup, Verdict, survey};
 
 const SAMPLED: &str = "it is not computed here; the agent samples it from procfs, for readers over TCP";
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use onlooker_kernel::collect::{Group, HELD_TO_BOUNDS};
-use onlooker_kernel::user::REGION_PREFIX;
+use onlooker_metrics::groups::{Group, is_held_to_bounds};
+use onlooker_metrics::user::REGION_PREFIX;
 use onlooker_region::columns::Value;
 use onlooker_reader::bootstrap::Bootstrapped;
 use onlooker_reader::Session;
@@ -105,10 +105,10 @@ fn self_check(metric: &str, region: &str, mechanism: &str, checked_ns: Option<i1
     match mechanism {
         // Nobody but the operator knows what it should be.
         "computed" if region.starts_with(REGION_PREFIX) => "a collector of the operator's own: not compared".into(),
-        "computed" | "published" if HELD_TO_BOUNDS.contains(&metric) => {
+        "computed" | "published" if is_held_to_bounds(metric) => {
             format!("bounds checked {when}: procfs has none of it")
         }
-        "computed" | "published" if region == Group::Responder.region() => {
+        "computed" | "published" if region == Group::RESPONDER.region() => {
             format!("equal to what system calls read {when}")
         }
         // What differs is left out by the loader (docs/kernel-metrics.md).

@@ -6,7 +6,7 @@
 mod common;
 mod world;
 
-use onlooker_kernel::{Exit, Prefix};
+use onlooker_responder::{Exit, Prefix};
 use onlooker_region::control::{Entry, RESPONDER_KERNEL, RESPONDER_TCP, RegionEntry};
 use onlooker_region::guard::commit;
 use serde_json::Value;
@@ -353,7 +353,7 @@ fn doctor_looks_at_both_responders_and_at_the_pins() {
         ("responder test answered", "ok", "READs"),
         ("responder test dropped source", "warn", "packets"),
         ("device ve1", "ok", "an Onlooker responder"),
-        ("kernel feature tcx", if onlooker_kernel::probe::has_tcx() { "ok" } else { "warn" }, ""),
+        ("kernel feature tcx", if onlooker_responder::probe::has_tcx() { "ok" } else { "warn" }, ""),
     ] {
         let (status, detail) = status(&json, what).unwrap_or_else(|| panic!("{what}: {json:#}"));
         assert!(status == expected && detail.contains(part), "{what}: {status} {detail}");

@@ -5,8 +5,8 @@
 use crate::common::memory::{CONTROL_RKEY, CONTROL_VA, Host, INCARNATION, Region, Shared};
 use crate::common::{plain_token, responder_at, serve_at};
 use onlooker_bootstrap::{Answer, KERNEL, Responder, frame};
-use onlooker_kernel::collect::{InstalledGroup, Options, install};
-use onlooker_kernel::{Config, Device, Home, Hook, Kind, Pinned, Prefix};
+use onlooker_metrics::collect::{InstalledGroup, Options, install};
+use onlooker_responder::{Config, Device, Home, Hook, Kind, Pinned, Prefix};
 use onlooker_region::control::{Place, RESPONDER_KERNEL, RESPONDER_TCP};
 use onlooker_region::limits::BLOCK_WORDS;
 use onlooker_region::map::Map;
@@ -116,7 +116,7 @@ impl World {
 
     fn publish(&self, rkey: u32, va: u64, first_block: u32, blocks: u32) {
         let kind = Kind::Memory { slab: SLAB, first_block };
-        self.pinned.add_region(rkey, &onlooker_kernel::Region { va, blocks, kind }).unwrap();
+        self.pinned.add_region(rkey, &onlooker_responder::Region { va, blocks, kind }).unwrap();
     }
 
     /// A region with one gauge, served as `responders` say.
@@ -145,7 +145,7 @@ impl World {
         for (id, group) in (first_id..).zip(&installed.groups) {
             let region = self.region_of(id, group.name, &group.schema.canonical(), RESPONDER_KERNEL);
             let kind = Kind::Computed { collector: group.slot, identity: region.entry.identity.word() };
-            let computed = onlooker_kernel::Region { va: region.entry.va, blocks: group.blocks, kind };
+            let computed = onlooker_responder::Region { va: region.entry.va, blocks: group.blocks, kind };
             self.pinned.add_region(region.entry.rkey, &computed).unwrap();
         }
         installed.groups

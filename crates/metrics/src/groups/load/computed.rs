@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Group load: `load.bpf.c`.
+
+use std::fs;
+use std::io;
+
+use onlooker_region::Schema;
+use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
+
+use crate::collect::intf::address_bytes;
+use crate::collect::object::{Content, Image, Prepared};
+use crate::collect::procfs::{Procfs, Reading, series};
+use crate::discover::{Discovery, Read};
+use super::{AVERAGES, RESOLUTION_NS};
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/load.bpf.o"));
+/// FIXED_1 of linux/sched/loadavg.h.
+const ONE: f64 = 2048.0;
+/// procfs rounds to hundredths.
+const ROUNDING: f64 = 0.01;
+
+/// Finds `avenrun`.
+///
+/// # Errors
+/// Why the group cannot be had.
+pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
+    let loads = loads().map_err(|error| format!("/proc/loadavg: {error}"))?;
+    let is_it = |address: u64, read: &Read<'_>| is_avenrun(&read(address, 24)?, loads).then_some(address);
+    let avenrun = discovery.global("avenrun", &["get_avenrun", "loadavg_proc_show"], is_it)?;
+    let contents = vec![Content::array("facts", [address_bytes(avenrun)])];
+    Ok(Prepared {
+        image: Image { object: OBJECT, contents, maps: &[] },
+        schema: schema(),
+        procfs: Box::new(reading),
+    })
+}
+
+/// On a machine that has been idle since boot the averages are 0, and so are many other places: nothing is decided then.
+fn is_avenrun(bytes: &[u8], loads: [f64; 3]) -> bool {
+    let mut any = false;
+    let equal = bytes.as_chunks::<8>().0.iter().zip(loads).all(|(bytes, load)| {
+        let value = u64::from_le_bytes(*bytes);
+        any |= value > 0;
+        #[allow(clippy::cast_precision_loss, reason = "rounded anyway")]
+        let kernel = value as f64 / ONE;
+        (kernel - load).abs() <= ROUNDING
+    });
+    equal && any
+}
+
+fn schema() -> Schema {
+    let fields = (0..).zip(AVERAGES).map(|(slot, (name, help))| {
+        let mut field = Field::new(name, Metric::Gauge, Type::U64, slot);
+        (field.scale, field.help, field.resolution_ns) = (1.0 / ONE, help.into(), RESOLUTION_NS);
+        field
+    });
+    let mut group = Group::new(Kind::Computed, 1, fields.collect());
+    group.acquisition = Acquisition::Computed;
+    Schema { name: super::Group::LOAD.region().into(), groups: vec![group] }
+}
+
+/// The three averages of /proc/loadavg.
+fn loads() -> io::Result<[f64; 3]> {
+    let text = fs::read_to_string("/proc/loadavg")?;
+    let mut words = text.split_ascii_whitespace().map_while(|word| word.parse::<f64>().ok());
+    let mut next = || words.next().ok_or(io::ErrorKind::InvalidData);
+    Ok([next()?, next()?, next()?])
+}
+
+/// /proc/loadavg.
+fn reading() -> io::Result<Reading> {
+    let series =
+        AVERAGES.into_iter().zip(loads()?).map(|((name, _), value)| (series(name, []), Procfs { value, rounding: ROUNDING }));
+    Ok(series.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn averages_are_recognised_by_their_values() {
+        let bytes = |loads: [u64; 3]| loads.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>();
+        assert!(is_avenrun(&bytes([2048, 1024, 512]), [1.0, 0.5, 0.25]));
+        assert!(!is_avenrun(&bytes([2048, 1024, 512]), [1.0, 0.5, 0.28]));
+        assert!(!is_avenrun(&bytes([0, 0, 0]), [0.0, 0.0, 0.0]));
+        schema().check().unwrap();
+    }
+}

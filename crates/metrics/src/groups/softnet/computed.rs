@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Group softnet: `softnet.bpf.c`. What /proc/net/softnet_stat has, and how long each CPU's backlog is now.
+
+use std::fs;
+use std::io;
+
+use onlooker_region::Schema;
+use onlooker_region::schema::{Acquisition, Field, Group, Kind};
+
+use crate::collect::intf::CPUS_PER_BLOCK;
+use crate::collect::object::{Content, Image, Prepared};
+use crate::collect::percpu::{MAX_CPUS, push_for_all};
+use crate::collect::procfs::{Procfs, Reading, series};
+use crate::discover::Discovery;
+use crate::sampled::metric::Definition;
+use super::procfs::{BACKLOG_COLUMN, COLLISIONS_COLUMN, COLUMNS, CPU_COLUMN, parse};
+
+/// How long the backlog is now.
+static LENGTH: (usize, Definition) = (
+    BACKLOG_COLUMN,
+    Definition::gauge("onlooker_softnet_backlog_length", "Packets that wait in the CPU's backlog."),
+);
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/softnet.bpf.o"));
+
+/// Finds each CPU's `softnet_data`.
+///
+/// # Errors
+/// Why the group cannot be had.
+pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
+    let cpus = discovery.cpu_count()?;
+    let cpus = cpus.min(MAX_CPUS);
+    let places = discovery.cpus(cpus)?;
+    let offset = discovery.percpu("softnet_data")?;
+    let elements = places.iter().map(|place| place.base.wrapping_add(offset).to_le_bytes().to_vec());
+    let contents = vec![Content::array("backlogs", elements)];
+    let image = Image { object: OBJECT, contents, maps: &[] };
+    Ok(Prepared { image, schema: schema(cpus), procfs: Box::new(reading) })
+}
+
+/// In the order of the program's slots, with their columns in /proc/net/softnet_stat.
+fn metrics() -> impl Iterator<Item = &'static (usize, Definition)> {
+    COLUMNS.iter().filter(|(column, _)| *column != COLLISIONS_COLUMN).chain([&LENGTH])
+}
+
+fn schema(cpus: u32) -> Schema {
+    let mut fields = Vec::new();
+    for (slot, (_, definition)) in (0..).zip(metrics()) {
+        push_for_all(&mut fields, Field { slot, ..definition.field() }, cpus);
+    }
+    let mut group = Group::new(Kind::Computed, cpus.div_ceil(CPUS_PER_BLOCK), fields);
+    group.acquisition = Acquisition::Computed;
+    Schema { name: super::Group::SOFTNET.region().into(), groups: vec![group] }
+}
+
+/// /proc/net/softnet_stat, a line a CPU that is online.
+fn reading() -> io::Result<Reading> {
+    let text = fs::read_to_string("/proc/net/softnet_stat")?;
+    let mut reading = Reading::new();
+    for (line, at) in text.lines().zip(0..) {
+        let Some((columns, count)) = parse(line.as_bytes()) else { continue };
+        let cpu = if count > CPU_COLUMN { columns[CPU_COLUMN] } else { at };
+        let cpu = cpu.to_string();
+        for (column, definition) in metrics().filter(|(column, _)| *column < count) {
+            reading.insert(series(definition.name, [("cpu", cpu.as_str())]), Procfs::exact(columns[*column]));
+        }
+    }
+    Ok(reading)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_cpus_has_a_good_schema() {
+        for cpus in (1..20).chain([64, MAX_CPUS]) {
+            schema(cpus).check().unwrap_or_else(|error| panic!("{cpus} CPUs: {error}"));
+        }
+    }
+}

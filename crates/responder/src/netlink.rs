@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Netlink messages (linux/netlink.h) and dumps: what the kernel tells of devices and sockets without text. In safe code; nothing in a message is trusted to be whole.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
+};
+
+/// `NETLINK_SOCK_DIAG`.
+pub const SOCKETS: Option<Protocol> = Some(netlink::SOCK_DIAG);
+/// `NETLINK_ROUTE`, which is protocol 0.
+pub const ROUTE: Option<Protocol> = None;
+
+const HEADER_BYTES: usize = 16;
+/// `NLM_F_REQUEST`, `NLM_F_DUMP`.
+const REQUEST_AND_DUMP: u16 = 0x301;
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
+/// The kernel sizes a dump's messages by what was received before, up to 32 KiB (netlink_dump in net/netlink/af_netlink.c).
+const RECEIVE_BYTES: usize = 16 << 10;
+
+/// A number in a message.
+#[must_use]
+pub fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+/// A number in a message.
+#[must_use]
+pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// Type and body of the first message, and what follows it.
+#[must_use]
+pub fn split_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+    let length = usize::try_from(u32_at(bytes, 0)?).ok()?;
+    let body = bytes.get(HEADER_BYTES..length)?;
+    Some((u16_at(bytes, 4)?, body, bytes.get(length.next_multiple_of(4)..).unwrap_or_default()))
+}
+
+/// Type and value of each attribute; ends at the first that is not whole.
+pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16_at(bytes, 0)?);
+        let value = bytes.get(4..length)?;
+        // Two bits of the type are flags.
+        let kind = u16_at(bytes, 2)? & 0x3fff;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+/// A socket that asks for all there is of something.
+#[derive(Debug)]
+pub struct Dump {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+    sequence: u32,
+}
+
+impl Dump {
+    /// Of the calling thread's network namespace. Needs no privilege.
+    ///
+    /// # Errors
+    /// Netlink is forbidden (`AF_NETLINK` in `RestrictAddressFamilies` of a unit), or the kernel lacks the protocol.
+    pub fn new(protocol: Option<Protocol>) -> io::Result<Self> {
+        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
+        bind(&socket, &SocketAddrNetlink::new(0, 0))?;
+        Ok(Self { socket, buffer: vec![0; RECEIVE_BYTES], sequence: 0 })
+    }
+
+    /// Asks with a message of type `kind` and calls `each` with the body of every message of type `answer`.
+    ///
+    /// # Errors
+    /// As the kernel has it.
+    pub fn ask(&mut self, kind: u16, answer: u16, body: &[u8], each: impl FnMut(&[u8])) -> io::Result<()> {
+        match self.converse(kind, answer, body, each)? {
+            0 => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+
+    /// The same, where a refusal of the kernel means that there is nothing.
+    ///
+    /// # Errors
+    /// Of the socket.
+    pub fn ask_if_any(&mut self, kind: u16, answer: u16, body: &[u8], each: impl FnMut(&[u8])) -> io::Result<()> {
+        self.converse(kind, answer, body, each).map(drop)
+    }
+
+    /// Gives the errno with which the kernel has refused, or 0.
+    fn converse(&mut self, kind: u16, answer: u16, body: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<i32> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let bytes = u32::try_from(HEADER_BYTES + body.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut request = [0; 128];
+        let request = request.get_mut(..bytes as usize).ok_or(io::ErrorKind::InvalidInput)?;
+        request[..4].copy_from_slice(&bytes.to_ne_bytes());
+        request[4..6].copy_from_slice(&kind.to_ne_bytes());
+        request[6..8].copy_from_slice(&REQUEST_AND_DUMP.to_ne_bytes());
+        request[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
+        request[HEADER_BYTES..].copy_from_slice(body);
+        send(&self.socket, request, SendFlags::empty())?;
+        loop {
+            let received = match recv(&self.socket, self.buffer.as_mut_slice(), RecvFlags::empty()) {
+                Ok((_, received)) => received.min(self.buffer.len()),
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            };
+            let mut rest = &self.buffer[..received];
+            if rest.is_empty() {
+                return Ok(0);
+            }
+            while let Some((kind, body, after)) = split_message(rest) {
+                // What is left of an earlier dump that was given up.
+                let is_ours = u32_at(rest, 8) == Some(self.sequence);
+                match kind {
+                    _ if !is_ours => {}
+                    DONE => return Ok(0),
+                    ERROR => return Ok(u32_at(body, 0).map_or(0, |errno| errno.cast_signed().wrapping_neg())),
+                    kind if kind == answer => each(body),
+                    _ => {}
+                }
+                rest = after;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damaged_messages_are_not_followed() {
+        bolero::check!().with_type::<Vec<u8>>().for_each(|bytes| {
+            let mut rest = bytes.as_slice();
+            for _ in 0..=bytes.len() {
+                let Some((_, body, after)) = split_message(rest) else { break };
+                attributes(body).for_each(drop);
+                rest = after;
+            }
+        });
+    }
+
+    #[test]
+    fn the_kernel_knows_loopback() {
+        let mut names = Vec::new();
+        let mut dump = Dump::new(ROUTE).unwrap();
+        for _ in 0..2 {
+            names.clear();
+            // RTM_GETLINK, RTM_NEWLINK, struct ifinfomsg; IFLA_IFNAME.
+            dump.ask(18, 16, &[0; 16], |body| {
+                names.extend(attributes(&body[16..]).find(|(kind, _)| *kind == 3).map(|(_, value)| value.to_vec()));
+            })
+            .unwrap();
+            assert!(names.iter().any(|name| name == b"lo\0"), "{names:?}");
+        }
+        // No such family.
+        assert!(Dump::new(SOCKETS).unwrap().ask(20, 20, &[250; 56], |_| ()).is_err());
+    }
+}
