@@ -7,6 +7,7 @@ import re
 GENERATED = "<!-- Made by scripts/specification of spec/: edit there. -->"
 SIGNS = {"<=": "≤ ", ">=": "≥ ", "=": "", "<": "< ", ">": "> "}
 LARGER = {"ns": (1000, "us"), "us": (1000, "ms"), "ms": (1000, "s"), "KiB": (1024, "MiB")}
+MOST_LISTED = 6
 # Marks of age change with every commit; a page that differs in them only is still the right one.
 STALE_MARK = re.compile(r", \*\*stale\*\* since [0-9-]+")
 
@@ -29,10 +30,10 @@ def amount(value, unit):
 
 
 def plain(value):
-    """At most three digits where the value is no whole number; thousands are grouped."""
+    """At most four digits where the value is no whole number; thousands are grouped."""
     if value == round(value):
         return f"{round(value):,}"
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def words(unit):
@@ -97,21 +98,32 @@ def status(judgement):
     return text
 
 
+def value(one):
+    spread = f" ({amounts(one.spread, one.unit)})" if one.spread else ""
+    return f"{amount(one.value, one.unit)}{spread}"
+
+
 def values(reading):
-    """One value, or the least and the greatest; which of them fail."""
-    lines, unit = reading.lines, reading.figure.unit
+    """Its value; of a few different ones each with what is its own in its name; of many the least and the greatest, and
+    which of them fail."""
+    lines, name = reading.lines, reading.figure.name
+    fails = {one: ", **fails**" if not one.passed else "" for one in lines}
+    if len(lines) == 1:
+        return value(lines[0]) + fails[lines[0]]
+    if len({one.value for one in lines}) > 1 and len(lines) <= MOST_LISTED:
+        return "; ".join(f"{own_part(one.name, name)}{value(one)}{fails[one]}" for one in lines)
     numbers = sorted({one.value for one in lines if not isinstance(one.value, str)})
-    odd = [str(one.value) for one in lines if isinstance(one.value, str)]
-    ends = [numbers[0], numbers[-1]] if len(numbers) > 1 else numbers
-    text = ", ".join(([amounts(ends, unit)] if ends else []) + odd)
-    if len(lines) > 1:
-        text += f", {len(lines)} figures"
-    elif lines[0].spread:
-        text += f" ({amounts(lines[0].spread, unit)})"
-    if len(reading.failed) == len(lines):
-        return f"{text}, **fails**"
-    failed = ", ".join(f"`{one.name}` {amount(one.value, unit)}" for one in reading.failed)
-    return f"{text}, **fails**: {failed}" if failed else text
+    odd = sorted({one.value for one in lines if isinstance(one.value, str)})
+    text = ", ".join(([amounts([numbers[0], *numbers[1:][-1:]], reading.figure.unit)] if numbers else []) + odd)
+    failed = ", ".join(f"`{one.name}` {amount(one.value, one.unit)}" for one in reading.failed)
+    return f"{text}, {len(lines)} figures{f', **fails**: {failed}' if failed else ''}"
+
+
+def own_part(name, pattern):
+    """Of a name what the pattern leaves open: `tc: ` of responder_tc_1024 in responder_*_1024."""
+    match = re.fullmatch("(.*)".join(map(re.escape, pattern.split("*"))), name)
+    own = " ".join(match.groups()).strip("_ ") if match else name
+    return f"{own}: " if own else ""
 
 
 def measured(reading):

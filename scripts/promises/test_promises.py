@@ -187,18 +187,26 @@ class Page(unittest.TestCase):
         self.assertEqual(text, f"p99 ≤ 10 ms; {block}; 0 gaps; loss ≤ 1 %, or nothing shown")
 
     def test_a_row_and_its_notes(self):
-        cpu = result(name="cost_cpu_ns", value=800, unit="ns", expected="<= 5000", note="quiet")
+        cpu = result(name="cost_cpu_ns", value=800, unit="ns", expected="<= 5000", note="quiet", spread=(700, 1200))
         disk = replace(cpu, name="cost_disk_ns", value=5100, passed=False)
         held = promised(number=8, budget="all", held_by_test=True, commands=("make test",), notes="By tests.\n")
         text = page.page([judged(promised(COST, LATENESS), cpu, disk), judged(held)], "# Head\n", "## Not yet\n")
         row = "| [7](#7) | It is quick. | a block ≤ 5 us (with safe returns 7.5 us); p99 ≤ 10 ms | "
         self.assertIn(f"{row}**fails**: a block 5.1 us, 2026-11-23, 1 of 2 figures not recorded |\n", text)
-        seen = "0.8 to 5.1 us, 2 figures, **fails**: `cost_disk_ns` 5.1 us"
+        seen = "cpu: 800 ns (0.7 to 1.2 us); disk: 5.1 us (0.7 to 1.2 us), **fails**"
         where = "fast, 2 virtual CPUs; quiet | 2026-11-23 aaaaaaa"
         self.assertIn(f"| `cost_*_ns` | ≤ 5 us | {seen} | {where} |\n", text)
         self.assertIn("| `late_p99` | ≤ 10 ms | not recorded | | |\n", text)
         self.assertIn("| [8](#8) | It is quick. | all | held by `make test` |\n", text)
         self.assertTrue(text.endswith("### 8\n\n**It is quick.** Measured by `make test`.\n\nBy tests.\n"), text)
+
+    def test_of_many_values_the_ends_and_what_fails_are_shown(self):
+        fields = {"unit": "ns", "expected": "<= 5000"}
+        lines = [result(f"cost_{n}_ns", n, passed=n < 5005, **fields) for n in range(4998, 5006)]
+        [reading] = judged(promised(COST), *lines).readings
+        self.assertEqual(page.values(reading), "4.998 to 5.005 us, 8 figures, **fails**: `cost_5005_ns` 5.005 us")
+        [reading] = judged(promised(COST), *(replace(one, value=7) for one in lines[:7])).readings
+        self.assertEqual(page.values(reading), "7 ns, 7 figures")
 
     def test_pages_are_compared_without_their_marks_of_age(self):
         aged = page.status(judged(promised(LATENESS), result(), history=Changed()))
