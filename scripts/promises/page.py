@@ -37,8 +37,7 @@ def plain(value):
 
 
 def words(unit):
-    named = {"x_plain_add": "plain adds", "percent_of_a_core": "% of a core"}
-    return named.get(unit, unit).replace("_", " ")
+    return unit.replace("x_plain_add", "plain adds").replace("percent_of", "%_of").replace("_", " ")
 
 
 def bound(figure, machine=""):
@@ -91,8 +90,9 @@ def status(judgement):
     text = f"{failure(judgement) if judgement.failed else holds}, {judgement.date}"
     if all(one.quick for reading in judgement.readings for one in reading.lines):
         text += ", quick run"
-    if judgement.missing:
-        text += f", {len(judgement.missing)} of {len(promise.figures)} figures not recorded"
+    missing = [figure.label for figure in judgement.missing if figure.label]
+    if missing:
+        text += f", not recorded: {', '.join(missing)}"
     if judgement.stale and judgement.stale.changed:
         text += f", **stale** since {judgement.stale.changed}"
     return text

@@ -159,7 +159,7 @@ class Judging(unittest.TestCase):
     def test_what_nothing_was_recorded_for_is_missing(self):
         one = judged(promised(LATENESS, COST), result(), result(), file="bench-y")
         self.assertEqual((one.missing, page.status(one)), ((LATENESS, COST), "**not measured**"))
-        self.assertIn("1 of 2 figures not recorded", page.status(judged(promised(LATENESS, COST), result())))
+        self.assertIn(", not recorded: a block", page.status(judged(promised(LATENESS, COST), result())))
 
 
 class Page(unittest.TestCase):
@@ -192,7 +192,7 @@ class Page(unittest.TestCase):
         held = promised(number=8, budget="all", held_by_test=True, commands=("make test",), notes="By tests.\n")
         text = page.page([judged(promised(COST, LATENESS), cpu, disk), judged(held)], "# Head\n", "## Not yet\n")
         row = "| [7](#7) | It is quick. | a block ≤ 5 us (with safe returns 7.5 us); p99 ≤ 10 ms | "
-        self.assertIn(f"{row}**fails**: a block 5.1 us, 2026-11-23, 1 of 2 figures not recorded |\n", text)
+        self.assertIn(f"{row}**fails**: a block 5.1 us, 2026-11-23, not recorded: p99 |\n", text)
         seen = "cpu: 800 ns (0.7 to 1.2 us); disk: 5.1 us (0.7 to 1.2 us), **fails**"
         where = "fast, 2 virtual CPUs; quiet | 2026-11-23 aaaaaaa"
         self.assertIn(f"| `cost_*_ns` | ≤ 5 us | {seen} | {where} |\n", text)
