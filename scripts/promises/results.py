@@ -131,7 +131,9 @@ def this_machine(proc=Path("/proc"), sys=Path("/sys"), release=None):
     of_cpu = dict(re.findall(r"^([a-z][a-z0-9 ]*\S)\s*: (.*)$", cpuinfo, re.MULTILINE))
     count = len(re.findall(r"^processor\s*:", cpuinfo, re.MULTILINE))
     model = re.sub(r"\((?:R|TM)\)", "", of_cpu.get("model name", "unknown processor")).strip()
-    machine = model
+    family = of_cpu.get("cpu family", "?")
+    # One name for all models of a maker is usual in virtual machines; families differ by a factor of two.
+    machine = f"{model} family {family}"
     try:
         overflow = (sys / "devices/system/cpu/vulnerabilities/spec_rstack_overflow").read_text()
     except OSError:
@@ -141,5 +143,5 @@ def this_machine(proc=Path("/proc"), sys=Path("/sys"), release=None):
     virtual = "virtual " if " hypervisor" in f" {of_cpu.get('flags', '')}" else ""
     release = release or (proc / "sys/kernel/osrelease").read_text().strip()
     kernel = ".".join(re.findall(r"\d+", release)[:2])
-    family = f"family {of_cpu.get('cpu family', '?')}, model {of_cpu.get('model', '?')}"
-    return {"kernel": kernel, "cpu": f"{model} ({family})", "machine": f"{machine}, {count} {virtual}CPUs"}
+    cpu = f"{model} (family {family}, model {of_cpu.get('model', '?')})"
+    return {"kernel": kernel, "cpu": cpu, "machine": f"{machine}, {count} {virtual}CPUs"}

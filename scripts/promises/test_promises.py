@@ -107,14 +107,14 @@ class Results(unittest.TestCase):
             processor = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD(R) EPYC\n"
             (at / "cpuinfo").write_text(2 * f"{processor}flags\t\t: fpu hypervisor\n\n")
             here = results.this_machine(proc=at, sys=at, release="6.18.44-host-name")
-            machine = {"cpu": "AMD EPYC (family 25, model 1)", "machine": "AMD EPYC, 2 virtual CPUs"}
+            machine = {"cpu": "AMD EPYC (family 25, model 1)", "machine": "AMD EPYC family 25, 2 virtual CPUs"}
             self.assertEqual(here, {"kernel": "6.18"} | machine)
             overflow = at / "devices/system/cpu/vulnerabilities/spec_rstack_overflow"
             overflow.parent.mkdir(parents=True)
             overflow.write_text("Mitigation: Safe RET\n")
             (at / "cpuinfo").write_text(f"{processor}flags\t\t: fpu\n")
             here = results.this_machine(proc=at, sys=at, release="6.1.0")
-            self.assertEqual(here["machine"], "AMD EPYC with safe returns, 1 CPUs")
+            self.assertEqual(here["machine"], "AMD EPYC family 25 with safe returns, 1 CPUs")
 
 
 class Judging(unittest.TestCase):
