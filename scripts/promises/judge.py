@@ -2,6 +2,7 @@
 """How each promise stands: its figures with the results that count, which of them fail, since when they are stale.
 Decides nothing about how that is shown."""
 
+import re
 from dataclasses import dataclass
 
 from promises import results as recorded
@@ -68,11 +69,16 @@ def readings_of(promise, results):
     readings = []
     for figure, lines in by_figure.items():
         on_machines = [
-            Reading(figure, machine, tuple(sorted(latest, key=lambda one: one.name)))
+            Reading(figure, machine, tuple(sorted(latest, key=natural)))
             for machine, latest in recorded.latest(lines).items()
         ]
         readings += sorted(on_machines, key=lambda reading: reading.run.date, reverse=True)
     return tuple(readings)
+
+
+def natural(result):
+    """Order by name in which 24 comes before 100."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", result.name)]
 
 
 def check_bounds(promise, readings):

@@ -12,8 +12,8 @@ MOST_LISTED = 6
 STALE_MARK = re.compile(r", \*\*stale\*\* since [0-9-]+")
 
 
-def amounts(values, unit):
-    """`[6600, 11700]` in us as `6.6 to 11.7 ms`; the greatest value decides the unit. What is no number stays."""
+def scaled(values, unit):
+    """The values as text and the unit that fits the greatest of them. What is no number stays."""
     numbers = [value for value in values if not isinstance(value, str)]
     factor = 1
     if unit.startswith("of_"):
@@ -21,8 +21,13 @@ def amounts(values, unit):
     while unit in LARGER and max(map(abs, numbers), default=0) >= factor * LARGER[unit][0]:
         step, unit = LARGER[unit]
         factor *= step
-    shown = [value if isinstance(value, str) else plain(value / factor) for value in values]
-    return f"{' to '.join(shown)} {words(unit)}".strip()
+    return [value if isinstance(value, str) else plain(value / factor) for value in values], words(unit)
+
+
+def amounts(values, unit):
+    """`[6600, 11700]` in us as `6.6 to 11.7 ms`."""
+    texts, unit = scaled(values, unit)
+    return f"{' to '.join(texts)} {unit}"
 
 
 def amount(value, unit):
@@ -99,8 +104,8 @@ def status(judgement):
 
 
 def value(one):
-    spread = f" ({amounts(one.spread, one.unit)})" if one.spread else ""
-    return f"{amount(one.value, one.unit)}{spread}"
+    [text, *ends], unit = scaled([one.value, *one.spread], one.unit)
+    return f"{text} {unit} ({' to '.join(ends)})" if ends else f"{text} {unit}"
 
 
 def values(reading):

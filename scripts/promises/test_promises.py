@@ -132,6 +132,11 @@ class Judging(unittest.TestCase):
         one = judged(promised(special, COST), cpu, disk)
         self.assertEqual([reading.lines for reading in one.readings], [(disk,), (cpu,)])
 
+    def test_names_are_in_the_order_of_their_numbers(self):
+        lines = [result(f"cost_{n}_ns", 1, "ns", "<= 5000") for n in (100, 24, 9)]
+        [reading] = judged(promised(COST), *lines).readings
+        self.assertEqual(list(reading.lines), lines[::-1])
+
     def test_the_bench_must_have_meant_the_bound_of_the_promise(self):
         on_slow = result(name="cost_cpu_ns", value=7000, unit="ns", expected="<= 7500", machine=SLOW)
         self.assertFalse(judged(promised(COST), on_slow).failed)
@@ -193,7 +198,7 @@ class Page(unittest.TestCase):
         text = page.page([judged(promised(COST, LATENESS), cpu, disk), judged(held)], "# Head\n", "## Not yet\n")
         row = "| [7](#7) | It is quick. | a block ≤ 5 us (with safe returns 7.5 us); p99 ≤ 10 ms | "
         self.assertIn(f"{row}**fails**: a block 5.1 us, 2026-11-23, not recorded: p99 |\n", text)
-        seen = "cpu: 800 ns (0.7 to 1.2 us); disk: 5.1 us (0.7 to 1.2 us), **fails**"
+        seen = "cpu: 0.8 us (0.7 to 1.2); disk: 5.1 us (0.7 to 1.2), **fails**"
         where = "fast, 2 virtual CPUs; quiet | 2026-11-23 aaaaaaa"
         self.assertIn(f"| `cost_*_ns` | ≤ 5 us | {seen} | {where} |\n", text)
         self.assertIn("| `late_p99` | ≤ 10 ms | not recorded | | |\n", text)
