@@ -42,6 +42,7 @@ help:
 	@echo '  lab-faults         each fault of the RDMA path in two guests: time to recovery, wrong values, gaps (ten minutes)'
 	@echo '  lab-kernel         the agent on Debian 6.1 and 6.12: every metric beside node_exporter, containers, faults (root; 15 minutes)'
 	@echo 'make fuzz          the property harnesses for FUZZ_SECONDS (60) each'
+	@echo 'scripts/record make bench-torn   any of the above; its RESULT lines become part of SPECIFICATION.md'
 	@echo 'make audit         known vulnerabilities in dependencies (needs the network)'
 
 .PHONY: setup-build setup-test setup-lab setup-bench
@@ -74,6 +75,9 @@ lint:
 	$(CARGO) deny --log-level error check licenses bans sources
 	python3 docs/format/vectors.py --check
 	python3 crates/wire/tests/vectors/generate.py --check
+	python3 -B -m unittest discover --start-directory scripts/promises --top-level-directory scripts
+	scripts/specification --check
+	scripts/specification --stale --gates
 	shellcheck -x $$(git ls-files | xargs -d '\n' awk 'FNR == 1 && /^#!.*\/(ba|da)?sh/ { print FILENAME } FNR > 1 { nextfile }')
 
 # The dashboard, which becomes part of the binary that tests start.
