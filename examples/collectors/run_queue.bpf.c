@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What a table cannot tell: something made of many numbers, here the longest run queue of all CPUs. run_queue.toml says what the slots are. */
+/*
+ * What a table cannot express: a value made of many numbers, here the longest run queue of all CPUs. run_queue.toml
+ * names the slots.
+ */
 #include "collector.h"
 #include <bpf/bpf_core_read.h>
 
-/* Of the kernel's structure only what is read; where it stands is looked up when the program is loaded (CO-RE). */
+/* Only the fields that are read. The loader finds their offsets in the running kernel (CO-RE). */
 struct rq {
 	unsigned int nr_running;
 } __attribute__((preserve_access_index));
@@ -17,7 +20,7 @@ static __always_inline int fill(__u64 *slots, __u32 block)
 	__u64 longest = 0, idle = 0, busy = 0, overloaded = 0;
 
 	(void)block;
-	/* Nothing may jump backwards: the compiler writes the loop out. */
+	/* Backward jumps are refused, so the compiler unrolls the loop. */
 #pragma unroll
 	for (__u32 cpu = 0; cpu < MOST_CPUS; cpu++) {
 		struct rq *runqueue = (struct rq *)onlooker_address(cpu);

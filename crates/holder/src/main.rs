@@ -68,7 +68,7 @@ fn allow_destroying() {
 fn usage() -> String {
     format!(
         "Owns an RDMA device, its queue pairs and registered memory for onlooker-agent,\n\
-         which can so be restarted while it is read.\n\n\
+         so that readers can read while the agent restarts.\n\n\
          Usage: onlooker-holder [--socket PATH]\n\n\
          --socket PATH  where it listens for the agent [default: {DEFAULT_SOCKET}]\n\
          --help         this text\n\

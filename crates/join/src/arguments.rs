@@ -20,7 +20,7 @@ pub struct Options {
     /// The controller: `http://HOST[:PORT]` or `https://HOST[:PORT]`
     #[arg(required_unless_present = "undo")]
     pub url: Option<String>,
-    /// The controller's token, or @FILE with it. Written here it can be seen by all users in the process list: better give @FILE, or set ONLOOKER_JOIN_TOKEN and leave this out
+    /// The controller's token, or @FILE with it. All users can see arguments in the process list: give @FILE, or set ONLOOKER_JOIN_TOKEN and leave this out
     pub token: Option<String>,
     /// Change nothing: check that the controller answers and takes the token, and say what would be done
     #[arg(long)]
@@ -31,13 +31,13 @@ pub struct Options {
     /// The host's name at the controller [default: the system's node name]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// A label that all its series have; may be repeated
+    /// A label of all its series; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     pub label: Vec<(String, String)>,
     /// Time between two readings, e.g. 1s; with the token for hosts 100ms at least, unless min_interval of the controller says otherwise [default: as the controller is configured]
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub interval: Option<Span>,
-    /// Network device for the kernel responder [default: the one that has the address towards the controller, where BPF is to be had]
+    /// Network device for the kernel responder [default: the one that has the address towards the controller, if BPF works here]
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
     /// No kernel responder: READs are answered by the agent, over TCP
@@ -46,16 +46,16 @@ pub struct Options {
     /// Where the controller reaches this host's bootstrap endpoint [default: the local address towards the controller, port 7177]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub address: Option<String>,
-    /// Also allow this source, where the controller reads from another address than that of its URL (a proxy before it, several addresses); may be repeated
+    /// Also allow this source, if the controller reads from another address than that of its URL (a proxy, several addresses); may be repeated
     #[arg(long, value_name = "ADDRESS[/BITS]", value_parser = source)]
     pub allow: Vec<Prefix>,
     /// Certificate authority of the controller's certificate, PEM [default: the system's]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// Change a configuration or unit file that is there and does not suit; the old one is kept beside it as *.before-join
+    /// Change an existing configuration or unit file that does not suit; the old one is kept beside it as *.before-join
     #[arg(long)]
     pub force: bool,
-    /// Take over the name if the controller has it with another token (a host made anew): needs the controller's own token, that of its token_file
+    /// Take over the name if the controller has it with another token (a reinstalled host): needs the controller's own token, that of its token_file
     #[arg(long)]
     pub replace: bool,
     /// Print one JSON object, at the end

@@ -144,7 +144,7 @@ pub fn device(
 /// What stands in the way of a kernel responder, found by the same probes that the agent explains itself with.
 fn obstacle(device: &Device, settings: &config::Kernel) -> Option<String> {
     if !rustix::process::geteuid().is_root() {
-        return Some("looking whether BPF is to be had needs root".to_owned());
+        return Some("checking whether BPF works here needs root".to_owned());
     }
     let missing: Vec<String> = probe::all()
         .iter()

@@ -38,13 +38,13 @@ enum Command {
     Run,
     /// Print the join token that a reader needs
     Token {
-        /// Make a new one; the old one is refused from now on, and who has read by it reads nothing any more
+        /// Make a new token; the old one is refused from now on, and all reading that used it ends
         #[arg(long)]
         renew: bool,
     },
     /// Check the configuration and say what it means
     CheckConfig,
-    /// Load the kernel responder, or put right the one that is there ([kernel] in agent.toml), and exit; the agent does so itself
+    /// Load or repair the kernel responder ([kernel] in agent.toml), and exit; the agent does this itself
     Load {
         /// Report as JSON
         #[arg(long)]
@@ -52,7 +52,7 @@ enum Command {
         /// Remove a responder that cannot be taken over (other sizes, another layout), with all its regions
         #[arg(long)]
         replace: bool,
-        /// Install the computed kernel metrics in the responder that is there, nothing else
+        /// Install only the computed kernel metrics, in the existing responder
         #[arg(long, conflicts_with = "replace")]
         collect: bool,
         /// With --collect: install the iterator of TCP connections, too
@@ -65,12 +65,12 @@ enum Command {
         #[arg(long, hide = true)]
         settings_from_stdin: bool,
     },
-    /// Collectors of one's own (docs/user-collectors.md)
+    /// Your own collectors (docs/user-collectors.md)
     Collectors {
         #[command(subcommand)]
         action: Collectors,
     },
-    /// Have this host watched by a controller: configuration, unit, start, registration; run again, it does what is left to do
+    /// Let a controller watch this host: configuration, unit, start, registration; run it again to do the remaining steps
     Join(Box<onlooker_join::Options>),
     /// Remove what a stopped or killed agent left behind: the kernel responder with all its regions, and a stale socket
     Purge,
@@ -78,7 +78,7 @@ enum Command {
 
 #[derive(Debug, Clone, Subcommand)]
 enum Collectors {
-    /// Say of files whether they would be taken, what they read and what a block costs; install nothing
+    /// Say whether the files would be accepted, what they read and what a block costs; install nothing
     Check {
         #[arg(required = true)]
         files: Vec<PathBuf>,

@@ -53,9 +53,9 @@ impl fmt::Display for Target {
 pub(crate) enum Choice {
     /// The kernel responder if the host has one that answers, else TCP
     Auto,
-    /// The host's RDMA device: nothing of the host's processors
+    /// The host's RDMA device; takes no CPU time of the host
     Verbs,
-    /// The kernel responder: no process of the host is woken
+    /// The kernel responder; wakes no process of the host
     Kernel,
     /// The host's agent, over TCP
     Tcp,

@@ -32,9 +32,9 @@ enum Command {
     Read(read::Arguments),
     /// Look at a host live, in a terminal
     Top(top::Arguments),
-    /// Watch hosts: read, keep and show what they say
+    /// Watch hosts: read them, store their metrics and show them
     Controller(controller::Arguments),
-    /// See it at work on this machine
+    /// See Onlooker at work on this machine
     Demo(demo::Arguments),
     /// Check what this machine, or the way to a host, needs
     Doctor(doctor::Arguments),

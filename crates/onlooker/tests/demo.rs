@@ -175,7 +175,7 @@ fn values_move_soon_and_ctrl_c_leaves_nothing() {
     let agent = ready["pids"]["onlooker-agent"].as_i64().and_then(|pid| Pid::from_raw(i32::try_from(pid).unwrap()));
     kill_process(agent.unwrap(), Signal::KILL).unwrap();
     let note = demo.until("note");
-    assert!(note["text"].as_str().unwrap().contains("goes on answering"), "{note}");
+    assert!(note["text"].as_str().unwrap().contains("keeps answering"), "{note}");
     moves(address, "demo-host", "node_cpu_seconds_total");
 
     demo.signal(Signal::INT);

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tell::Teller;
 
-/// Show it: a watched host and a sample program on this machine, and the dashboard over them
+/// Show Onlooker at work: a watched host and a sample program on this machine, and the dashboard over them
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Address of the dashboard; the next free port where this one is taken

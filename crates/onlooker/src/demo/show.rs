@@ -257,7 +257,7 @@ impl Show {
                 self.place.device()
             );
         }
-        text += "\nCtrl-C ends it and removes everything that it has made.";
+        text += "\nCtrl-C stops the demo and removes everything that it made.";
         let pids: serde_json::Map<String, Value> =
             self.processes.iter().map(|process| (process.name.to_owned(), process.pid().into())).collect();
         let facts = json!({
@@ -277,7 +277,7 @@ impl Show {
                 return Err(process.failed(format!("ended ({status})")));
             }
             let what = match process.name {
-                "onlooker-agent" if watched.bpffs.is_some() => ": its responder goes on answering",
+                "onlooker-agent" if watched.bpffs.is_some() => ": its responder keeps answering",
                 _ => "",
             };
             teller.note("process", &format!("{} has ended ({status}){what}", process.name));

@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     /// The BPF file system where this machine's agent pins its kernel responder
     #[arg(long, value_name = "PATH", default_value = "/sys/fs/bpf")]
     bpffs: PathBuf,
-    /// Tell each metric of that host, with how it gets there, its self-check, its cost and its age; without a host, which kernel metrics could be computed here, each beside procfs
+    /// List each metric of that host: how it is acquired, its self-check, its cost and its age; without a host, compare the kernel metrics that this machine could compute with procfs
     #[arg(long)]
     metrics: bool,
     /// One JSON document

@@ -51,13 +51,13 @@ pub(crate) struct Arguments {
     /// Only these regions; `*` and `?` as in a shell, may be given several times [default: all]
     #[arg(long, value_name = "NAME", conflicts_with = "regions")]
     region: Vec<String>,
-    /// Read again and again, with rates of counters
+    /// Read repeatedly, at this interval, and show rates of counters
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     interval: Option<Duration>,
-    /// No values, but each second a line of JSON with what was read since the beginning, what was not, and how late
+    /// Print no values, but a line of JSON each second: what was read since the start, what was missed, and how late
     #[arg(long, requires = "interval", conflicts_with_all = ["json", "prometheus", "list", "regions"])]
     summary: bool,
-    /// End after so many readings
+    /// Stop after this many readings
     #[arg(long, value_name = "N", requires = "interval", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Which of the host's responders to read from
@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
     /// Time for connecting, and for each reading
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     timeout: Duration,
-    /// Most that is read of the host in one reading, MiB
+    /// Max MiB to read from the host in one reading
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     max_mib: u64,
 }

@@ -67,10 +67,10 @@ pub(crate) struct Arguments {
     /// Column that the series are sorted by at first
     #[arg(long, value_name = "COLUMN", value_enum, default_value = "active")]
     sort: Column,
-    /// Only series with these words in name, labels or region
+    /// Show only series with these words in name, labels or region
     #[arg(long, value_name = "WORDS", default_value = "")]
     search: String,
-    /// Only this region
+    /// Show only this region
     #[arg(long, value_name = "NAME")]
     region: Option<String>,
     /// Read for a second, print all as plain text and end; needs no terminal

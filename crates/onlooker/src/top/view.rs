@@ -11,7 +11,7 @@ use std::collections::HashSet;
 /// A column that can be sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Column {
-    /// Who uses the processors, then what moves, then what does not, by name; what was zero for a minute comes last.
+    /// CPU use of processes, then what moves, then the rest by name; what was zero for a minute comes last
     Active,
     Name,
     Value,
