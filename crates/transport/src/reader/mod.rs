@@ -5,7 +5,8 @@
 //! reads the regions' blocks and checks them. One cycle: header, changed entry blocks, new schemas, regions; each step is one batch. What is
 //! torn or busy is read again a few times; a region that has become another one sends the cycle back to the header.
 //!
-//! Who has a copy of the control region that the host's device writes ([`Session::mirror`]) has the steps before the regions without READs, as long as the copy is right.
+//! If the host's RDMA device keeps a copy of the directory in our memory ([`Session::mirror`]), the session reads the header, entries and schemas from that copy
+//! and sends READs only for regions. It ignores a damaged or late copy.
 //!
 //! The host is not trusted: tries, rounds, bytes and schema text are bounded by [`Limits`], whatever it answers. Every retry and refusal is counted
 //! with its reason. Cost beyond the READs: one guard check per block, one parse per new schema.
