@@ -41,6 +41,7 @@ help:
 	@echo '  lab-push           a thousand short-lived regions a second: time to the first frame, directory read or written to the reader; QUICK=1 for 6.12 only'
 	@echo '  lab-faults         each fault of the RDMA path in two guests: time to recovery, wrong values, gaps (ten minutes)'
 	@echo '  lab-kernel         the agent on Debian 6.1 and 6.12: every metric beside node_exporter, containers, faults (root; 15 minutes)'
+	@echo 'make book          docs/ as a book: build/book/html (mdBook, which is compiled once where there is none)'
 	@echo 'make fuzz          the property harnesses for FUZZ_SECONDS (60) each'
 	@echo 'scripts/record make bench-torn   any of the above; its RESULT lines become part of SPECIFICATION.md'
 	@echo 'make audit         known vulnerabilities in dependencies (needs the network)'
@@ -74,6 +75,7 @@ lint:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --quiet
 	$(CARGO) deny --log-level error check licenses bans sources
 	python3 docs/format/vectors.py --check
+	scripts/check-links
 	python3 crates/wire/tests/vectors/generate.py --check
 	python3 -B -m unittest discover --start-directory scripts/promises --top-level-directory scripts
 	scripts/specification --check
@@ -111,6 +113,10 @@ e2e:
 .PHONY: ui
 ui:
 	scripts/ui test
+
+.PHONY: book
+book:
+	scripts/book
 
 # --- laboratory --------------------------------------------------------------------------------------------------------------------------
 

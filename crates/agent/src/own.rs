@@ -189,8 +189,8 @@ impl Own {
         Tables::install(config, &mut self.directory, &mut self.ids, counters)
     }
 
-    /// What an earlier agent had of its own and this one has not, ends; but for computed regions and what was sampled beside them, which go on until it is known what
-    /// is computed now ([`Metrics::install`]).
+    /// Ends the earlier agent's own regions that this agent does not have. Computed regions, and those sampled beside them, stay until the loader has said what is
+    /// computed now ([`Metrics::install`]).
     #[must_use]
     pub fn end(mut self, config: &Config, counters: &Counters, sampler: Arc<Sampler>) -> (Self, Metrics) {
         let mut regions = BTreeMap::new();

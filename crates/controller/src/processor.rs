@@ -2,7 +2,7 @@
 //! The thread on which readings are decoded, derived and stored, behind a bounded ring: one host's values must not make the next host's reading late.
 //!
 //! The engine never waits for it. A host has [`MAX_OF_HOST`] readings in the ring at most, so that one whose values take long costs itself, and all together
-//! [`MAX_BYTES`] of frames; what does not fit becomes a gap of the reason [`BEHIND`]. What else is to be told waits, in order. Frames go round: a sink's last
+//! [`MAX_BYTES`] of frames; what does not fit becomes a gap of the reason [`BEHIND`]. Other events wait for room, in order. Frames are reused: a sink's last
 //! reading is the memory of a session's next one.
 
 use std::collections::{HashMap, VecDeque};

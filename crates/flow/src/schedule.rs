@@ -3,7 +3,8 @@
 //!
 //! Every flow has a grid of due times: its phase plus multiples of its interval. Phases are spread evenly over the interval, so that a thousand hosts at the same
 //! interval are a steady stream and no burst. At most `window` flows are in a reading at once (the published groups of 64 and the next one warming up, as a
-//! sliding window: what frees a place gives it to whoever is due longest). Who is not begun before his next due time has missed this one; the grid stays.
+//! sliding window: what frees a place gives it to whoever is due longest). A reading that has not begun by the
+//! flow's next due time is missed; the grid stays.
 //!
 //! A reading that nobody answers holds its place until it times out: two thousand times as long as one that is answered. So a flow whose last reading timed out is *on
 //! probation* until it answers: all of those share an eighth of the window, and wait for each other and for nobody else.

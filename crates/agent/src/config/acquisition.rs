@@ -59,7 +59,7 @@ impl Kernel {
         self.acquisition.get(group.name()).copied().unwrap_or(Acquisition::Computed)
     }
 
-    /// Has the groups published that would be computed at the READ, those but that are named as computed.
+    /// Switches every group that would be computed at the READ to `published every <interval>`. Groups that the configuration sets to `computed` keep it.
     pub(super) fn publish(&mut self, interval: Span) {
         for group in self.computed_groups() {
             self.acquisition.entry(group.name().into()).or_insert(Acquisition::Published(interval));
