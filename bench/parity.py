@@ -18,7 +18,8 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
+
+from exposition import fetch, parse
 
 arguments = argparse.ArgumentParser(description=__doc__)
 arguments.add_argument("seconds", type=float)
@@ -124,27 +125,6 @@ def reason_for(name):
 def absent(name, reason, decided):
     """The line of a name that is not there."""
     return f"{name:58} {'decided   ' if decided else 'absent    '} {reason or 'NO REASON'}"
-
-
-def fetch(url):
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return answer.read().decode()
-
-
-LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-
-
-def parse(text):
-    """Series of a text exposition: (name, labels) to value."""
-    series = {}
-    for row in text.splitlines():
-        if not row or row[0] == "#":
-            continue
-        head, _, value = row.rpartition(" ")
-        name, _, labels = head.partition("{")
-        key = (name, frozenset((k, v) for k, v in LABEL.findall(labels) if v))
-        series[key] = float(value)
-    return series
 
 
 scrapes, stop = [], threading.Event()
