@@ -27,7 +27,7 @@ use crate::target::{Choice, Target};
 use crate::ways::pairs;
 
 /// Name and version told to agents.
-const READER: &str = concat!("onlooker controller ", env!("CARGO_PKG_VERSION"));
+pub(crate) const READER: &str = concat!("onlooker controller ", env!("CARGO_PKG_VERSION"));
 
 /// What carries a host's READs.
 pub enum Way {
