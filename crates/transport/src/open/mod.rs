@@ -67,8 +67,9 @@ impl Asker<'_> {
         bootstrap_with(&[told.peer], self.token, self.reader, Some(request), self.timeout)
     }
 
-    /// Ends the queue pair of `request` at the host when it is dropped.
-    fn parting(&self, told: &Bootstrapped, request: &VerbsRequest) -> Parting {
+    /// What ends the queue pair of `request` at the host that gave `told`, when it is dropped.
+    #[must_use]
+    pub fn parting(&self, told: &Bootstrapped, request: &VerbsRequest) -> Parting {
         Parting::new(told.peer, self.token, self.reader, request)
     }
 }
