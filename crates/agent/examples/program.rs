@@ -11,8 +11,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 
-use onlooker_local::seqpacket;
 use onlooker_kernel::SlabMapping;
+use onlooker_local::seqpacket;
 use onlooker_region::block::{Identity, init_plain, plain_place};
 use onlooker_region::map::Map;
 use serde_json::{Value, json};

@@ -16,9 +16,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::facts::{Peer, Process};
 use crate::host::read_small;
 use crate::procfs::process_stat;
-use crate::facts::{Peer, Process};
 
 /// A connected process.
 #[derive(Debug)]
