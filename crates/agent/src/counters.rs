@@ -12,7 +12,6 @@ use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::map::{Map, MapError, sealed_memfd};
 use onlooker_region::schema::{Field, Group, Kind, Metric, Type};
 
-
 /// Region and class name.
 pub const REGION: &str = "onlooker_agent";
 

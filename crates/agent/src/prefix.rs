@@ -65,9 +65,9 @@ impl FromStr for Prefix {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let net: IpNet = text.parse().map_err(|_| {
-            format!("\"{text}\" is not an address prefix: write it as \"10.0.0.0/8\" or \"fd00::/8\"")
-        })?;
+        let net: IpNet = text
+            .parse()
+            .map_err(|_| format!("\"{text}\" is not an address prefix: write it as \"10.0.0.0/8\" or \"fd00::/8\""))?;
         // A host part is most often a typing error, and what it should mean is anybody's guess.
         if net.addr() != net.network() {
             let width = net.max_prefix_len();

@@ -255,9 +255,13 @@ impl Registration {
         let region = self.registry.region_of(connection, update.region)?;
         let (id, live) = (region.facts.id, region.state == State::Live);
         let labels = match update.labels {
-            Some(labels) => {
-                Some(complete_labels(&region.facts.name, &region.facts.instance, labels, program, region.facts.owner.process.pid)?)
-            }
+            Some(labels) => Some(complete_labels(
+                &region.facts.name,
+                &region.facts.instance,
+                labels,
+                program,
+                region.facts.owner.process.pid,
+            )?),
             None => None,
         };
         let schema = update.schema.map(|schema| parse_schema(schema.get())).transpose()?;

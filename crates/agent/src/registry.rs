@@ -282,8 +282,9 @@ impl Registry {
                 return Err(Refusal::new(Code::Duplicate, message));
             };
             let id = old.facts.id;
-            let same =
-                old.facts.schema == wanted.schema && old.facts.owner.image == peer.image && matches!(old.memory, Memory::Slab(_));
+            let same = old.facts.schema == wanted.schema
+                && old.facts.owner.image == peer.image
+                && matches!(old.memory, Memory::Slab(_));
             if resumable && same && !wanted.adopted {
                 self.resume(connection, id, wanted.labels);
                 return Ok(Created { id, resumed: true, ended: None });

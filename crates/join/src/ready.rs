@@ -12,7 +12,6 @@ use onlooker_local::Client;
 use onlooker_metrics::procfs::{process_stat, read_small};
 use rustix::net::sockopt::socket_peercred;
 
-
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 

@@ -85,7 +85,9 @@ impl Client {
         let client = Self::open(path, patience)?;
         match client.hello(sdk)? {
             Ok(Answer::Hello { version: VERSION, .. }) => Ok(client),
-            Ok(Answer::Hello { version, .. }) => Err(Lost::Hello(format!("it speaks version {version}, not {VERSION}"))),
+            Ok(Answer::Hello { version, .. }) => {
+                Err(Lost::Hello(format!("it speaks version {version}, not {VERSION}")))
+            }
             Ok(_) => Err(Lost::Answer { op: "hello", message: "no `version`".to_owned() }),
             Err(refused) => Err(Lost::Hello(refused.to_string())),
         }

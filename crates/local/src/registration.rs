@@ -336,7 +336,10 @@ mod tests {
 
     #[test]
     fn requests_of_the_format_page_decode() {
-        assert!(matches!(decode(br#"{"op":"hello","version":1,"sdk":"c 0.1.0"}"#), Ok(Request::Hello { version: 1, .. })));
+        assert!(matches!(
+            decode(br#"{"op":"hello","version":1,"sdk":"c 0.1.0"}"#),
+            Ok(Request::Hello { version: 1, .. })
+        ));
         let create = br#"{"op":"create","name":"shop","labels":{"shard":"3"},"schema":{"name":"x"}}"#;
         let Ok(Request::Create(create)) = decode(create) else { panic!("not a create") };
         assert_eq!(

@@ -17,8 +17,8 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_sea
 
 use super::memory::check_filled;
 use super::*;
-use crate::host::Host;
 use crate::facts::Process;
+use crate::host::Host;
 use crate::served::Served;
 use crate::units::{Size, Span};
 
@@ -181,7 +181,10 @@ impl World {
         assert_eq!(self.reader.refused().count(), 0);
         let found: BTreeMap<u32, _> = self.reader.regions().map(|entry| (entry.identity.region, entry)).collect();
         let visible = || self.registration.registry.regions().filter(|region| region.state != State::Hidden);
-        assert_eq!(found.keys().copied().collect::<Vec<_>>(), visible().map(|region| region.facts.id).collect::<Vec<_>>());
+        assert_eq!(
+            found.keys().copied().collect::<Vec<_>>(),
+            visible().map(|region| region.facts.id).collect::<Vec<_>>()
+        );
         for region in visible() {
             let entry = found[&region.facts.id];
             assert_eq!(entry.identity.generation, region.facts.generation);
