@@ -209,8 +209,8 @@ fn run<S: Sink>(mut sink: S, told: &Receiver<Told>, bytes: &AtomicUsize, spare: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onlooker_targets::Choice;
     use onlooker_bootstrap::{Secret, Token};
+    use onlooker_targets::Choice;
     use onlooker_transport::clock::{Moment, Relation};
     use std::collections::BTreeMap;
     use std::sync::mpsc::{Sender, channel};
