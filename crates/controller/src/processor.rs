@@ -209,9 +209,9 @@ fn run<S: Sink>(mut sink: S, told: &Receiver<Told>, bytes: &AtomicUsize, spare: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onlooker_targets::Choice;
     use onlooker_bootstrap::{Secret, Token};
     use onlooker_reader::clock::{Moment, Relation};
+    use onlooker_targets::Choice;
     use std::collections::BTreeMap;
     use std::sync::mpsc::{Sender, channel};
     use std::time::Duration;

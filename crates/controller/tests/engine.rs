@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use onlooker_bootstrap::Token;
 use onlooker_controller::engine::{Config, Orders};
-use onlooker_targets::{Choice, Target};
 use onlooker_controller::{Gap, Reading, Running, Sink, State};
+use onlooker_targets::{Choice, Target};
 use onlooker_testbed::{Agent, PATIENCE, free_port, until};
 use onlooker_reader::Pair;
 use onlooker_reader::clock::Relation;

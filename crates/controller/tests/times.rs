@@ -13,8 +13,8 @@ use onlooker_controller::Running;
 use onlooker_controller::engine::Config;
 use onlooker_controller::fleet::{Fleet, FleetSink};
 use onlooker_controller::keep::Keeper;
-use onlooker_targets::{Choice, Target};
 use onlooker_store::{Store, TrackId};
+use onlooker_targets::{Choice, Target};
 use onlooker_testbed::{Agent, until};
 use onlooker_reader::clock::Moment;
 

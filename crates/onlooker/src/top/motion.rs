@@ -281,7 +281,8 @@ mod tests {
     /// Those without gaps, of which `top` knows nothing, and with rows that are far enough apart for a rate each.
     #[test]
     fn rates_are_those_of_the_vectors() {
-        let is_ours = |case: &Case| case.gaps.is_empty() && case.rows.windows(2).all(|two| two[1].0 - two[0].0 >= 1_000);
+        let is_ours =
+            |case: &Case| case.gaps.is_empty() && case.rows.windows(2).all(|two| two[1].0 - two[0].0 >= 1_000);
         let ours: Vec<Case> = cases().into_iter().filter(is_ours).collect();
         assert!(ours.len() >= 4, "{}", ours.len());
         for Case { what, rows, rates, .. } in ours {
