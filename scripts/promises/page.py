@@ -72,16 +72,17 @@ def budget(promise):
 
 
 def failure(judgement):
-    """The first failing figure with its value, how many more there are, and on which machine if others pass."""
+    """The first failing figure with its value and day, how many more there are, and on which machine if others pass."""
     failed = judgement.failed
     reading, one = failed[0]
     figure, machines = reading.figure, {reading.machine for reading, _ in failed}
     label = figure.label or f"`{one.name}`"
     text = f"{one.value} {label}" if is_count(figure) else f"{label} {amount(one.value, one.unit)}"
-    holds_elsewhere = {reading.machine for reading in judgement.readings} - machines
-    where = f" on {reading.machine.split(',')[0]}" if holds_elsewhere else ""
-    more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
-    return f"**fails**{where}: {text}{more}"
+    more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+    elsewhere = [other.run.date[:10] for other in judgement.readings if other.machine not in machines]
+    where = f" on {reading.machine.split(',')[0]}" if elsewhere else ""
+    holds = f"; holds elsewhere, {max(elsewhere)}" if elsewhere else ""
+    return f"**fails**{where}: {text}{more}, {one.date[:10]}{holds}"
 
 
 def status(judgement):
@@ -92,7 +93,7 @@ def status(judgement):
     if not judgement.readings:
         return f"{held}; figures not recorded" if promise.held_by_test else "**not measured**"
     holds = f"{held}; figures hold" if promise.held_by_test else "holds"
-    text = f"{failure(judgement) if judgement.failed else holds}, {judgement.date}"
+    text = failure(judgement) if judgement.failed else f"{holds}, {judgement.date}"
     if all(one.quick for reading in judgement.readings for one in reading.lines):
         text += ", quick run"
     missing = [figure.label for figure in judgement.missing if figure.label]
