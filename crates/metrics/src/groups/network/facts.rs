@@ -16,10 +16,10 @@ pub(super) const WAY_VETH: u32 = 3;
 
 /// `struct onlooker_namespace`: where the programs keep what a reader of the devices looks at.
 pub(super) mod namespace {
-    pub(super) const USED: usize = 12;
-    pub(super) const SEQUENCE: usize = 20;
-    pub(super) const CURSOR: usize = 24;
-    pub(super) const FREE: usize = 32;
+    pub(in super::super) const USED: usize = 12;
+    pub(in super::super) const SEQUENCE: usize = 20;
+    pub(in super::super) const CURSOR: usize = 24;
+    pub(in super::super) const FREE: usize = 32;
 }
 
 /// `struct onlooker_namespace`, as its loader writes it.

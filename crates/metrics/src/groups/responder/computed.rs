@@ -14,7 +14,7 @@ use crate::collect::procfs::{Procfs, Reading, series};
 use crate::procfs::present_cpus;
 use super::facts::RESPONDER_CPUS_PER_BLOCK;
 
-const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/counters.bpf.o"));
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/responder.bpf.o"));
 const NAME: &str = "onlooker_responder_packets_total";
 
 /// Takes the counters of `responder`; without one (a survey), counters that nobody counts.
