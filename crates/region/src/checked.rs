@@ -88,7 +88,7 @@ impl Verdicts {
 
     /// Joins the verdicts to the blocks that they were found of.
     #[must_use]
-    pub fn on<'a>(&'a self, schema: &'a Schema, blocks: &'a [Block]) -> Checked<'a> {
+    pub fn on<'a>(&self, schema: &'a Schema, blocks: &'a [Block]) -> Checked<'a, '_> {
         Checked { schema, blocks, verdicts: self }
     }
 
@@ -105,17 +105,17 @@ impl Verdicts {
     }
 }
 
-/// Copied blocks of one region, checked.
+/// Copied blocks of one region (`'a`), checked (`'v`).
 #[derive(Clone, Copy, Debug)]
-pub struct Checked<'a> {
+pub struct Checked<'a, 'v> {
     schema: &'a Schema,
     blocks: &'a [Block],
-    verdicts: &'a Verdicts,
+    verdicts: &'v Verdicts,
 }
 
-impl<'a> Checked<'a> {
+impl<'a, 'v> Checked<'a, 'v> {
     /// The groups that give values.
-    pub(crate) fn groups(self) -> impl Iterator<Item = CheckedGroup<'a>> {
+    pub(crate) fn groups(self) -> impl Iterator<Item = CheckedGroup<'a, 'v>> {
         let silent: Vec<usize> = twins(self.schema)
             .map(|(twin, computed)| self.verdicts.silent(self.schema, twin, computed))
             .collect();
@@ -131,15 +131,15 @@ impl<'a> Checked<'a> {
 
 /// Blocks of one group, checked.
 #[derive(Clone, Copy)]
-pub(crate) struct CheckedGroup<'a> {
+pub(crate) struct CheckedGroup<'a, 'v> {
     pub(crate) group: &'a Group,
     /// Number of its first block in the region.
     first: usize,
     blocks: &'a [Block],
-    verdicts: &'a Verdicts,
+    verdicts: &'v Verdicts,
 }
 
-impl<'a> CheckedGroup<'a> {
+impl<'a> CheckedGroup<'a, '_> {
     /// All blocks, accepted or not.
     pub(crate) fn blocks(&self) -> &'a [Block] {
         self.blocks

@@ -130,11 +130,11 @@ impl Plan {
     ///
     /// # Errors
     /// [`ShortFrame`]; surplus blocks are ignored.
-    pub fn decode(
-        &self,
+    pub fn decode<'a>(
+        &'a self,
         first: Identity,
-        blocks: &[Block],
-        sink: impl FnMut(Sample<'_>),
+        blocks: &'a [Block],
+        sink: impl FnMut(Sample<'a>),
     ) -> Result<Vec<Refused>, ShortFrame> {
         let verdicts = Verdicts::of(&self.schema, first, blocks)?;
         verdicts.on(&self.schema, blocks).decode(sink);
@@ -142,7 +142,7 @@ impl Plan {
     }
 }
 
-impl<'a> Checked<'a> {
+impl<'a> Checked<'a, '_> {
     /// Hands every value of the accepted blocks to `sink`. Of a computed group and its published twin only one is
     /// given: the computed one if all of it was accepted.
     pub fn decode(self, mut sink: impl FnMut(Sample<'a>)) {
@@ -176,7 +176,7 @@ fn value(field: &Field, words: &[u64]) -> Value {
     }
 }
 
-fn slots<'a>(checked: CheckedGroup<'a>, place: fn(usize) -> (usize, usize), sink: &mut impl FnMut(Sample<'a>)) {
+fn slots<'a>(checked: CheckedGroup<'a, '_>, place: fn(usize) -> (usize, usize), sink: &mut impl FnMut(Sample<'a>)) {
     let group = checked.group;
     let mut words = Vec::new();
     for field in &group.fields {
@@ -197,7 +197,7 @@ fn slots<'a>(checked: CheckedGroup<'a>, place: fn(usize) -> (usize, usize), sink
     }
 }
 
-fn table_rows<'a>(checked: CheckedGroup<'a>, sink: &mut impl FnMut(Sample<'a>)) {
+fn table_rows<'a>(checked: CheckedGroup<'a, '_>, sink: &mut impl FnMut(Sample<'a>)) {
     let group = checked.group;
     let Some(layout) = group.layout() else { return };
     for number in 0..checked.blocks().len() {
@@ -219,7 +219,7 @@ fn table_rows<'a>(checked: CheckedGroup<'a>, sink: &mut impl FnMut(Sample<'a>)) 
     }
 }
 
-fn foreign<'a>(checked: CheckedGroup<'a>, sink: &mut impl FnMut(Sample<'a>)) {
+fn foreign<'a>(checked: CheckedGroup<'a, '_>, sink: &mut impl FnMut(Sample<'a>)) {
     let (group, blocks) = (checked.group, checked.blocks());
     let byte = |at: usize| blocks[at / BLOCK_BYTES].bytes()[at % BLOCK_BYTES];
     for field in &group.fields {

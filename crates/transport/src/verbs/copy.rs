@@ -23,18 +23,21 @@ const ENTRY_SHARE: u64 = 8;
 /// What a session can read of, and a queue pair can be written to.
 pub type SharedMirror = Arc<dyn Mirror + Send + Sync>;
 
-impl Mirror for Writable {
+/// As a session sees it.
+struct Copy(Writable);
+
+impl Mirror for Copy {
     fn copy(&self, first_block: u32, to: &mut [Block]) {
-        let blocks = self.bytes() / BLOCK_BYTES as u64;
+        let blocks = self.0.bytes() / BLOCK_BYTES as u64;
         let end = u64::from(first_block) + to.len() as u64;
-        if end <= blocks { Writable::copy(self, first_block, to) } else { to.fill(Block::default()) }
+        if end <= blocks { self.0.copy(first_block, to) } else { to.fill(Block::default()) }
     }
 }
 
 /// The memory for one host's control region, or that there is none.
 #[derive(Clone, Default)]
 pub struct DirectoryCopy {
-    memory: Option<Arc<Writable>>,
+    memory: Option<Arc<Copy>>,
     problem: Option<Arc<str>>,
 }
 
@@ -45,7 +48,7 @@ impl DirectoryCopy {
         match Writable::new(card.queue().device(), blocks) {
             Ok(memory) => {
                 pair.allow_writes();
-                Self { memory: Some(Arc::new(memory)), problem: None }
+                Self { memory: Some(Arc::new(Copy(memory))), problem: None }
             }
             Err(error) => Self { memory: None, problem: Some(error.to_string().into()) },
         }
@@ -54,7 +57,7 @@ impl DirectoryCopy {
     /// What the host is told of it.
     #[must_use]
     pub fn told(&self) -> Option<ControlCopy> {
-        let memory = self.memory.as_ref()?;
+        let Copy(memory) = &**self.memory.as_ref()?;
         Some(ControlCopy { va: memory.va(), rkey: memory.rkey(), bytes: memory.bytes() })
     }
 
