@@ -12,9 +12,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 
 use onlooker_local::seqpacket;
-use onlooker_responder::SlabMapping;
 use onlooker_region::block::{Identity, init_plain, plain_place};
 use onlooker_region::map::Map;
+use onlooker_responder::SlabMapping;
 use serde_json::{Value, json};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;

@@ -14,7 +14,6 @@ use onlooker_region::Schema;
 use onlooker_region::control::pack_labels;
 use onlooker_region::limits::{MAX_LABEL_VALUE_BYTES, MAX_LABELS};
 use onlooker_region::schema::{check_label, check_name};
-use onlooker_region::slab::Range;
 
 use crate::config::Config;
 use crate::counters::{Counter, Counters};

@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::world::{KernelReader, Seen, World, run};
-use common::{Client, Place, Program, eventually, schema};
+use common::{Agent, Client, Place, Program, eventually, schema};
 use onlooker_agent::units::{Size, Span};
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP};
 use serde_json::json;

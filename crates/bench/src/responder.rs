@@ -5,8 +5,8 @@ use crate::world::{ASKING, ASKING_XDP, BRIDGE_XDP_DEVICE, WATCHED_DEVICE, WATCHE
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use onlooker_metrics::collect::{InstalledGroup, Options, install};
-use onlooker_responder::{Attachment, Config, Device, Exit, Home, Hook, Kind, Pinned, Prefix, Region};
 use onlooker_region::{Block, Identity};
+use onlooker_responder::{Attachment, Config, Device, Exit, Home, Hook, Kind, Pinned, Prefix, Region};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 

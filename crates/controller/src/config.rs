@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use onlooker_reader::Limits;
 use onlooker_settings::Mistake;
 use onlooker_settings::units::{Size, Span};
-use onlooker_reader::Limits;
 use onlooker_targets::config::{Discovery, Entry, EntryError, TOO_SHORT, check_entries, is_too_short};
 use onlooker_targets::{Joining, Target};
 use serde::{Deserialize, Serialize};

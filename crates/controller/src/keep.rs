@@ -15,7 +15,6 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use onlooker_store::{
-use onlooker_store::{
     Appender, Config, Description, Gap, Recovery, Store, StoreError, TrackId, Writer, ring_bytes, ring_rows, steady_ns,
 };
 use shares::Shares;

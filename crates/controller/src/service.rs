@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use onlooker_store::{Recovery, StoreError};
 use onlooker_reader::clock::Moment;
+use onlooker_store::{Recovery, StoreError};
 use onlooker_targets::{Book, Change, JoinedError, Say};
 use rustix::process::{Resource, getrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};

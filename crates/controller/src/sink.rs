@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use onlooker_reader::{Counters, Frames, Pair};
 use onlooker_reader::clock::Relation;
+use onlooker_reader::{Counters, Frames, Pair};
 
 use onlooker_targets::Target;
 

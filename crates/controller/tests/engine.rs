@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use onlooker_bootstrap::Token;
 use onlooker_controller::engine::{Config, Orders};
 use onlooker_controller::{Gap, Reading, Running, Sink, State};
-use onlooker_targets::{Choice, Target};
-use onlooker_testbed::{Agent, PATIENCE, free_port, until};
 use onlooker_reader::Pair;
 use onlooker_reader::clock::Relation;
+use onlooker_targets::{Choice, Target};
+use onlooker_testbed::{Agent, PATIENCE, free_port, until};
 
 const INTERVAL: Duration = Duration::from_millis(20);
 

@@ -10,10 +10,10 @@ use onlooker_controller::engine::Config;
 use onlooker_controller::fleet::{Fleet, FleetSink};
 use onlooker_controller::keep::Keeper;
 use onlooker_controller::{Running, State};
+use onlooker_reader::clock::Moment;
 use onlooker_store::{Packed, TrackId};
 use onlooker_targets::{Choice, Target};
 use onlooker_testbed::{Agent, until};
-use onlooker_reader::clock::Moment;
 
 /// Number, description, times of the rows.
 type Track = (TrackId, Packed, Vec<u64>);

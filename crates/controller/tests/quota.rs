@@ -16,15 +16,15 @@ use onlooker_bootstrap::{Secret, Token};
 use onlooker_controller::fleet::{Fleet, FleetSink, Quota, Shown};
 use onlooker_controller::keep::Keeper;
 use onlooker_controller::{Reading, Sink as _};
-use onlooker_region::Block;
-use onlooker_region::guard::commit;
-use onlooker_region::limits::FIRST_PROGRAM_REGION;
-use onlooker_store::{Description, Store};
-use onlooker_targets::{Choice, Target};
-use onlooker_testbed::until;
 use onlooker_reader::clock::{Moment, Relation, steady_ns};
 use onlooker_reader::drive::read_host;
 use onlooker_reader::{Broken, Completion, Frames, Limits, Outcome, Read, Requester, Session, Via};
+use onlooker_region::Block;
+use onlooker_region::guard::commit;
+use onlooker_region::limits::FIRST_PROGRAM_REGION;
+use onlooker_store::{Description, Packed, Store};
+use onlooker_targets::{Choice, Target};
+use onlooker_testbed::until;
 use onlooker_wire::tcp_read;
 
 const NODE: &str = r#"{"name":"node","groups":[{"kind":"guarded","blocks":1,"fields":[
@@ -411,8 +411,8 @@ fn what_outgrows_its_quota_leaves_a_gap_in_what_there_is_of_it() {
         write(0);
         world.read(|_| 1);
         let store = store.lock().unwrap();
-        let is_wide = |meta: &[u8]| Meta::unpack(meta).unwrap().region == "wide";
-        store.tracks().any(|(track, _, meta)| is_wide(meta) && store.newest_ns(track).is_some()).then_some(())
+        let is_wide = |described: &Packed| described.unpack().unwrap().region == "wide";
+        store.tracks().any(|(track, of)| is_wide(of) && store.newest_ns(track).is_some()).then_some(())
     });
     drop(store);
     world.shown("mallory", |shown| assert_eq!(over(shown), []));

@@ -13,10 +13,10 @@ use onlooker_controller::Running;
 use onlooker_controller::engine::Config;
 use onlooker_controller::fleet::{Fleet, FleetSink};
 use onlooker_controller::keep::Keeper;
+use onlooker_reader::clock::Moment;
 use onlooker_store::{Store, TrackId};
 use onlooker_targets::{Choice, Target};
 use onlooker_testbed::{Agent, until};
-use onlooker_reader::clock::Moment;
 
 const INTERVAL: Duration = Duration::from_millis(20);
 const HOUR_NS: i64 = 3_600_000_000_000;

@@ -116,9 +116,8 @@ pub struct Checked<'a, 'v> {
 impl<'a, 'v> Checked<'a, 'v> {
     /// The groups that give values.
     pub(crate) fn groups(self) -> impl Iterator<Item = CheckedGroup<'a, 'v>> {
-        let silent: Vec<usize> = twins(self.schema)
-            .map(|(twin, computed)| self.verdicts.silent(self.schema, twin, computed))
-            .collect();
+        let silent: Vec<usize> =
+            twins(self.schema).map(|(twin, computed)| self.verdicts.silent(self.schema, twin, computed)).collect();
         let groups = ranges(self.schema).enumerate().filter(move |(number, _)| !silent.contains(number));
         groups.map(move |(_, (range, group))| CheckedGroup {
             group,

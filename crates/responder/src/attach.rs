@@ -165,11 +165,8 @@ impl Pinned {
         let attached: Vec<u32> = self.attachments().iter().map(|attachment| attachment.ifindex).collect();
         let ports = links::links()?.into_iter().filter(|link| attached.contains(&link.index));
         let devices: Vec<u32> = ports.flat_map(|link| [Some(link.index), link.master]).flatten().collect();
-        let own: Vec<_> = links::addresses()?
-            .into_iter()
-            .filter(|(index, _)| devices.contains(index))
-            .map(|(_, own)| own)
-            .collect();
+        let own: Vec<_> =
+            links::addresses()?.into_iter().filter(|(index, _)| devices.contains(index)).map(|(_, own)| own).collect();
         self.set_own_addresses(&own)
     }
 }
@@ -367,8 +364,7 @@ pub(crate) fn replace_program(home: &Home, attachment: &Attachment, programs: &P
         };
     };
     let mut hook = ingress(program.handle(), attachment.ifindex, filter.priority, filter.handle);
-    let is_there =
-        links::has_ingress_qdisc(attachment.ifindex)? && hook.query().is_ok_and(|id| uses_maps_of(home, id));
+    let is_there = links::has_ingress_qdisc(attachment.ifindex)? && hook.query().is_ok_and(|id| uses_maps_of(home, id));
     if !is_there {
         return Ok(false);
     }

@@ -164,5 +164,4 @@ pub fn absent(part: &str) -> libbpf_rs::Error {
 /// Advice for what only lacks rights.
 pub const NEEDS_CAPABILITIES: &str = "needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (or root)";
 /// Advice for what should not fail once the responder is loaded.
-pub const CHECK_KERNEL_LOG: &str =
-    "see the kernel log; if the maps were changed from outside, purge and load again";
+pub const CHECK_KERNEL_LOG: &str = "see the kernel log; if the maps were changed from outside, purge and load again";

@@ -16,7 +16,7 @@ use onlooker_bootstrap::{Token, VerbsRequest};
 use onlooker_reader::bootstrap::Bootstrapped;
 use onlooker_reader::clock::steady_ns;
 use onlooker_reader::drive::{DriveError, read_host};
-use onlooker_reader::{Broken, Limits, Outcome, Pair, Read, Requester as _, Via};
+use onlooker_reader::{Broken, Limits, Outcome, Pair, Read, Via};
 use onlooker_region::limits::{BLOCK_BYTES, BLOCK_WORDS, PLAIN_SLOTS};
 use onlooker_region::{Block, Identity};
 use onlooker_transport::open::{Asker, Way, open};

@@ -9,9 +9,9 @@
 
 use arrayvec::ArrayVec;
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg};
-use onlooker_region::Block;
 use onlooker_reader::clock::steady_ns;
 use onlooker_reader::{Outcome, Read, Requester as _};
+use onlooker_region::Block;
 use onlooker_transport::soft::{Config, FlowConfig, MAX_BATCH, SoftRequester};
 use onlooker_wire::crc32::SHIFT_BLOCK;
 use onlooker_wire::{Crc32, Envelope, Packet, Psn, ReadAnswer, icrc};

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The requester to RDMA devices on real sockets, against a device in user space that numbers its packets as rdma_rxe does (needs root and `ip`).
 
-#[path = "../../reader/tests/common/memory.rs"]
-#[allow(dead_code, unreachable_pub)]
-mod memory;
 #[allow(dead_code, unreachable_pub, reason = "shared with the tests of the exchange")]
 #[path = "common/device.rs"]
 mod device;
+#[path = "../../reader/tests/common/memory.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod memory;
 
-use memory::{CONTROL_RKEY, DEVICE_RKEYS, Host, Memory, PLACE, Region, Shared};
 use device::{Device, Dice};
+use memory::{CONTROL_RKEY, DEVICE_RKEYS, Host, Memory, PLACE, Region, Shared};
 use nix::sys::socket::SetSockOpt as _;
 use nix::{libc, setsockopt_impl, sockopt_impl};
 use onlooker_bootstrap::{Id, QueuePairEnd, Responder, VERBS, VerbsAnswer, VerbsRequest};

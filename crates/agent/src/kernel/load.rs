@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use onlooker_metrics::collect::{Options, install, remove, stop_publishing};
 use onlooker_metrics::groups::Group;
-use onlooker_responder::{Config, Device, Error, Home, Hook, Outcome, Pinned, Prefix, Rate, Reattached, Standing, probe};
 use onlooker_metrics::{connections, scheduler};
+use onlooker_responder::{
+    Config, Device, Error, Home, Hook, Outcome, Pinned, Prefix, Rate, Reattached, Standing, probe,
+};
 use rustix::fs::{FlockOperation, flock};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};

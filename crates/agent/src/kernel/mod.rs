@@ -30,12 +30,12 @@ use onlooker_metrics::groups::Group;
 use onlooker_metrics::groups::network::DeviceRows;
 use onlooker_metrics::procfs::present_cpus;
 use onlooker_metrics::scheduler::{self, CPU_BLOCKS, Latency};
-use onlooker_responder::{Exit, Home, Kind, Ledger, Pinned, Region, Slab, SlabMapping};
 use onlooker_region::Schema;
 use onlooker_region::block::Identity;
 use onlooker_region::limits::{self, BLOCK_WORDS};
 use onlooker_region::map::Map;
 use onlooker_region::slab::{Range, Ranges};
+use onlooker_responder::{Exit, Home, Kind, Ledger, Pinned, Region, Slab, SlabMapping};
 use rustix::thread::CapabilitySet;
 
 use crate::config;
@@ -248,9 +248,8 @@ impl Kernel {
         let has_regions = |index: u32| {
             kept.iter().any(|record| matches!(record.keep.source, ledger::Source::Slab { slab, .. } if slab == index))
         };
-        let is_used = |index: u32| {
-            slab_bytes.get(&index).is_some_and(|bytes| *bytes == configured_bytes || has_regions(index))
-        };
+        let is_used =
+            |index: u32| slab_bytes.get(&index).is_some_and(|bytes| *bytes == configured_bytes || has_regions(index));
         self.header.borrow_mut().slabs.retain(|_, slab| is_used(*slab));
         self.put_header()?;
         let owned: Vec<u32> = self.header.borrow().slabs.values().copied().collect();

@@ -12,8 +12,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use onlooker_region::limits::BLOCK_BYTES;
-use onlooker_responder::{Kind, Region};
 use onlooker_region::slab::{PAGE_BYTES, Range};
+use onlooker_responder::{Kind, Region};
 
 use super::ledger::{FIRST_USER_SLAB, Record, Role, Source};
 

@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use onlooker_responder::Responder;
 use onlooker_metrics::user::{Checked, SLOTS, check, list};
 use onlooker_region::schema::SchemaId;
+use onlooker_responder::Responder;
 
 use super::ledger::{HEADER, Record, Role, Source};
 use super::load::CollectorState;

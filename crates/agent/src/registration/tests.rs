@@ -144,7 +144,7 @@ impl World {
 
     /// What a program does with its new range: finds it zeroed and writes a value of its own.
     fn fill(&mut self, answer: &RegionAnswer) {
-        let uid = self.registration.registry.region(answer.id).unwrap().owner.uid;
+        let uid = self.registration.registry.region(answer.id).unwrap().facts.owner.uid;
         let memory =
             Map::of(self.registration.slab(uid).unwrap(), answer.offset.unwrap(), answer.mapped_bytes.unwrap(), true)
                 .unwrap();

@@ -185,7 +185,9 @@ fn a_user_and_its_subordinate_uids_have_one_share() {
     registry.remove(1, ids[0], 0).unwrap();
     let mut last = None;
     for number in 10..20 {
-        last = Some(registry.create(2, wanted("x", schema(number, 1)), 9, 0).map(|created| registry.remove(2, created.id, 0)));
+        last = Some(
+            registry.create(2, wanted("x", schema(number, 1)), 9, 0).map(|created| registry.remove(2, created.id, 0)),
+        );
         if last.as_ref().is_some_and(Result::is_err) {
             break;
         }
@@ -203,7 +205,7 @@ fn the_slab_stays_until_the_last_orphan_is_over() {
     assert_eq!(registry.disconnect(1, 0).slab, None);
     assert!(registry.expire(49).is_empty());
     let ended = registry.expire(50);
-    assert_eq!((ended.len(), ended[0].0.id, ended[0].1), (1, id, Some(7)));
+    assert_eq!((ended.len(), ended[0].0.facts.id, ended[0].1), (1, id, Some(7)));
 }
 
 #[test]
@@ -226,7 +228,7 @@ fn quotas_name_their_key() {
     }
     assert!(ask(&mut registry, "x", 1, 1).contains("regions_per_user"));
     let big = SchemaRef { text_bytes: 20_000, ..schema(200, 1) };
-    let free = registry.region_of(0, 5).unwrap().id;
+    let free = registry.region_of(0, 5).unwrap().facts.id;
     registry.remove(0, free, 0).unwrap();
     assert!(registry.create(0, wanted("x", big), 1, 0).unwrap_err().message.contains("schema_bytes_per_user"));
     assert_eq!(registry.check_update(0, 6, Some(&big), 0).unwrap_err().code, Code::Quota);

@@ -10,12 +10,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use onlooker_bootstrap::Answer;
-use onlooker_responder::{Home, Pinned};
-use onlooker_region::control::RegionEntry;
-use onlooker_region::schema::Acquisition;
 use onlooker_reader::clock::steady_ns;
 use onlooker_reader::drive::{DriveError, read_host};
 use onlooker_reader::{Limits, ReadError, Requester, Session, Via};
+use onlooker_region::control::RegionEntry;
+use onlooker_region::schema::Acquisition;
+use onlooker_responder::{Home, Pinned};
 use onlooker_transport::soft::{Config, FlowConfig, SoftRequester};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 

@@ -3,9 +3,9 @@
 
 use super::openloop::{End, Path};
 use anyhow::{Result, ensure};
-use onlooker_region::Block;
 use onlooker_reader::clock::steady_ns;
 use onlooker_reader::{Completion, Outcome, Read, Requester};
+use onlooker_region::Block;
 use std::time::Duration;
 
 /// READs in flight at most; each has a place of its own.

@@ -6,10 +6,10 @@
 use super::watched::Part;
 use crate::machine::{WATCHED_CORE, pin};
 use anyhow::{Context, Result};
-use onlooker_responder::SlabMapping;
 use onlooker_metrics::collect::{InstalledGroup, Local};
 use onlooker_region::guard::commit;
 use onlooker_region::{Block, Identity};
+use onlooker_responder::SlabMapping;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

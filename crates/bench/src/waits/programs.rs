@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, Result};
 use libbpf_rs::{Link, MapCore as _, MapFlags, ObjectBuilder};
 use onlooker_metrics::scheduler::{self, CPU_BLOCKS, Latency, SHAPE};
-use onlooker_responder::{Config, Home, Pinned, Slab, SlabMapping};
 use onlooker_region::limits::BLOCK_WORDS;
+use onlooker_responder::{Config, Home, Pinned, Slab, SlabMapping};
 
 use crate::responder::PORT;
 use crate::world::World;

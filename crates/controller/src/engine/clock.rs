@@ -6,8 +6,8 @@
 //! time; where there are none (over TCP, out of memory that a timer writes) the host is bootstrapped again, for its
 //! clock only. When: [`onlooker_reader::clock::Wear`].
 
-use onlooker_region::schema::Acquisition;
 use onlooker_reader::Session;
+use onlooker_region::schema::Acquisition;
 
 /// Time between two hosts that are asked, ns: a bootstrap is a TLS handshake, and thousands of hosts must not take a connector's threads or a core.
 const PAUSE_NS: u64 = 50_000_000;

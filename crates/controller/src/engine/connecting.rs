@@ -165,7 +165,7 @@ impl Engine {
         }
     }
 
-    fn link(&mut self, ticket: u64, mut connected: Connected, now_ns: u64) {
+    pub(super) fn link(&mut self, ticket: u64, mut connected: Connected, now_ns: u64) {
         let parting = connected.parting.take();
         let Some(host) = find(&mut self.hosts, ticket) else {
             // It was forgotten meanwhile.

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use onlooker_flow::{Credit, InFlight};
+use onlooker_reader::{Broken, Completion, Memory, Read};
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_transport::verbs::{Card, Flow, Flows, Port, SharedMirror};
-use onlooker_reader::{Broken, Completion, Memory, Read};
 use onlooker_verbs::Event;
 
 /// An address that no device has is looked up again after so long, ns.

@@ -7,9 +7,9 @@ use std::sync::mpsc::Receiver as Heard;
 use std::time::Instant;
 
 use onlooker_bootstrap::{Goodbye, Id, KERNEL, QueuePairEnd, Request, Responder, Secret, Token, VerbsRequest, frame};
-use onlooker_testbed::{PATIENCE, free_port};
 use onlooker_reader::bootstrap::{Bootstrapped, Parting};
 use onlooker_reader::clock::{Moment, Relation};
+use onlooker_testbed::{PATIENCE, free_port};
 
 use super::*;
 use crate::connect::{Connected, Way};
@@ -80,7 +80,12 @@ impl Agent {
     /// Ends a queue pair there.
     fn parting(&self, queue_pair: u32) -> Parting {
         let end = QueuePairEnd { queue_pair, packet: 5, gid: Id([2; 16]), mtu_bytes: 1024, reads_answered: 0 };
-        Parting::new(self.peer, &token(), READER, &VerbsRequest { reader_id: Id([9; 16]), end, copy: None })
+        Parting::new(
+            self.peer,
+            &token(),
+            crate::connect::READER,
+            &VerbsRequest { reader_id: Id([9; 16]), end, copy: None },
+        )
     }
 
     /// The queue pair that was said goodbye for.
@@ -105,12 +110,12 @@ fn host<'a>(engine: &'a mut Engine, name: &str) -> &'a mut Host {
 fn who_is_forgotten_is_told() {
     let (agent, (mut engine, orders)) = (Agent::start(), engine());
     orders.watch(target("a"));
-    assert!(engine.take_orders());
+    assert!(engine.take_orders(steady_ns()));
     host(&mut engine, "a").paired(agent.parting(20));
     // It has made another one since, which is the one that ends.
     host(&mut engine, "a").paired(agent.parting(21));
     orders.forget("a");
-    assert!(engine.take_orders());
+    assert!(engine.take_orders(steady_ns()));
     assert_eq!(agent.parted(), 21);
     drop(engine);
     assert!(agent.heard.try_recv().is_err(), "once");
@@ -120,11 +125,11 @@ fn who_is_forgotten_is_told() {
 fn who_takes_a_place_is_another_reader() {
     let (agent, (mut engine, orders)) = (Agent::start(), engine());
     orders.watch(target("a"));
-    assert!(engine.take_orders());
+    assert!(engine.take_orders(steady_ns()));
     let before = host(&mut engine, "a").reader_id().unwrap();
     host(&mut engine, "a").paired(agent.parting(21));
     orders.watch(target("a"));
-    assert!(engine.take_orders());
+    assert!(engine.take_orders(steady_ns()));
     assert_eq!(agent.parted(), 21);
     assert_ne!(host(&mut engine, "a").reader_id().unwrap(), before);
 }
@@ -133,7 +138,7 @@ fn who_takes_a_place_is_another_reader() {
 fn who_is_read_another_way_is_told() {
     let (agent, (mut engine, orders)) = (Agent::start(), engine());
     orders.watch(target("a"));
-    assert!(engine.take_orders());
+    assert!(engine.take_orders(steady_ns()));
     host(&mut engine, "a").paired(agent.parting(21));
     let mut answer = memory::Host::new(16).answer(1);
     answer.responders.push(Responder { kind: KERNEL.into(), port: 9, ..Responder::default() });
@@ -147,7 +152,7 @@ fn who_is_read_another_way_is_told() {
     };
     let ticket = host(&mut engine, "a").ticket();
     let connected = Connected { told, way: Way::Kernel, instead: None, parting: None };
-    engine.link(ticket, connected);
+    engine.link(ticket, connected, steady_ns());
     assert_eq!(agent.parted(), 21);
 }
 
@@ -162,7 +167,7 @@ fn a_queue_pair_that_comes_too_late_ends() {
         round_trip: Duration::ZERO,
     };
     let connected = Connected { told, way: Way::Kernel, instead: None, parting: Some(agent.parting(21)) };
-    engine.link(7 << 32, connected);
+    engine.link(7 << 32, connected, steady_ns());
     assert_eq!(agent.parted(), 21);
 }
 
@@ -174,13 +179,13 @@ fn at_the_end_all_are_told_and_who_does_not_answer_holds_up_nobody() {
     // More than there are threads.
     let names: Vec<String> = (0..40).map(|number| format!("host-{number}")).collect();
     names.iter().for_each(|name| orders.watch(target(name)));
-    assert!(engine.take_orders());
+    assert!(engine.take_orders(steady_ns()));
     for (name, number) in names.iter().zip(0..) {
         let whose = if number < 4 { &silent } else { &agent };
         host(&mut engine, name).paired(whose.parting(number));
     }
     orders.stop();
-    assert!(!engine.take_orders());
+    assert!(!engine.take_orders(steady_ns()));
     let began = Instant::now();
     engine.close();
     let took = began.elapsed();

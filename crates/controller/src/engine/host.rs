@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use onlooker_bootstrap::Id;
 use onlooker_flow::{Due, FlowId};
-use onlooker_region::Block;
 use onlooker_reader::bootstrap::{Bootstrapped, Parting};
 use onlooker_reader::{Broken, Completion, Fault, Frames, Outcome, Pair, Read, ReadError, Requester as _, Via};
+use onlooker_region::Block;
 use onlooker_targets::{Choice, Target};
 use onlooker_transport::{Error, verbs};
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Names of READs across hosts: the host's place in the upper bits, the session's own name below.
 
-use onlooker_region::Block;
 use onlooker_reader::Memory;
+use onlooker_region::Block;
 
 use super::host::Host;
 

@@ -32,8 +32,8 @@ use onlooker_flow::{Credits, Due, Ending, FlowId, Schedule};
 use onlooker_reader::clock::steady_ns;
 use onlooker_reader::{Completion, Limits, Read, Via};
 use onlooker_targets::Target;
-use onlooker_transport::verbs::Card;
 use onlooker_transport::soft;
+use onlooker_transport::verbs::Card;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::connect::Connector;

@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use onlooker_transport::soft::{self, FlowConfig, FlowId, Socket};
 use onlooker_reader::{Broken, Completion, Memory, Read};
+use onlooker_transport::soft::{self, FlowConfig, FlowId, Socket};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::time::Timespec;
 

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use onlooker_reader::{Frame, Session};
 use onlooker_region::columns::Sample;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::{Acquisition, Metric};
@@ -14,7 +15,6 @@ use onlooker_series::PATIENCE_READINGS;
 use onlooker_series::derive::{Derived, Given, Sum, Summed, is_same, row_of};
 use onlooker_series::rank::{Rank, Rivals};
 use onlooker_series::series::{EntityKey, Form, Series, describe, fill, labels_of};
-use onlooker_reader::{Frame, Session};
 
 use super::quota::{Cost, Ledger, Limit, Quota, paid_ring_rows, row_bytes};
 

@@ -17,10 +17,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use hdrhistogram::Histogram;
-use onlooker_region::control::RegionEntry;
-use onlooker_region::schema::Acquisition;
 use onlooker_reader::clock::{Moment, Relation, steady_ns};
 use onlooker_reader::{Counters, Pair};
+use onlooker_region::control::RegionEntry;
+use onlooker_region::schema::Acquisition;
 use onlooker_targets::Target;
 use tokio::sync::watch;
 

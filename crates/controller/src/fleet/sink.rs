@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use onlooker_reader::Frame;
+use onlooker_reader::clock::{Moment, Relation};
 use onlooker_region::columns::Sample;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::{Acquisition, Group};
-use onlooker_reader::Frame;
-use onlooker_reader::clock::{Moment, Relation};
 use onlooker_series::series::{EntityKey, Series};
 use onlooker_store::Description;
 use onlooker_targets::{Say, Target};

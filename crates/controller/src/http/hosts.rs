@@ -4,9 +4,9 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use hdrhistogram::Histogram;
+use onlooker_reader::clock::{Moment, steady_ns};
 use onlooker_region::block::Identity;
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS};
-use onlooker_reader::clock::{Moment, steady_ns};
 use serde_json::{Value, json};
 
 use super::Shared;

@@ -15,12 +15,12 @@ use std::sync::{Arc, PoisonError};
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
+use onlooker_reader::clock::{Moment, steady_ns};
 use onlooker_region::columns::Value;
 use onlooker_region::schema::Metric;
 use onlooker_series::exposition::{Format, labels_text, number, samples};
 use onlooker_series::families::{Claims, Names};
 use onlooker_series::series::Series;
-use onlooker_reader::clock::{Moment, steady_ns};
 
 use super::Shared;
 use crate::fleet::{Host, Region, Shown};

@@ -3,8 +3,8 @@
 
 use onlooker_region::schema::{Array, Field};
 
-use crate::discover::{CpuPlace, Discovery};
 use super::intf::{CPU_SLOTS, PAIR_SLOTS};
+use crate::discover::{CpuPlace, Discovery};
 
 /// CPUs that are covered. Beyond, the label values of a schema's arrays would not fit into MAX_SCHEMA_BYTES.
 pub(crate) const MAX_CPUS: u32 = 512;

@@ -16,10 +16,10 @@ use onlooker_responder::error::{CHECK_KERNEL_LOG, Error, Result, absent, bpf, sy
 use onlooker_responder::home::{open_map, pin};
 use onlooker_responder::{Home, Responder, Slab, sys};
 
-use crate::groups::Group;
 use super::InstalledGroup;
 use super::intf::{PublicationFacts, TIMER_BYTES, TURN_BLOCKS};
 use super::object::{self, Purpose};
+use crate::groups::Group;
 
 /// Shortest time between two blocks of a twin: a block takes up to 5 us, and a twin is to cost no more than a twentieth of a processor.
 const SHORTEST_STEP: Duration = Duration::from_micros(100);

@@ -318,7 +318,10 @@ mod tests {
         assert_eq!((draft.name(), draft.metrics()), ("node_example", 1));
         let made = with_context(|ask, context| EXAMPLE.make(ask, context)).unwrap();
         assert_eq!(values_of(made), BTreeMap::from([("node_example{}".to_owned(), 42.0)]));
-        assert_eq!((EXAMPLE.slot(), EXAMPLE.absence(), EXAMPLE.left_region()), (None, None, "node_example_sampled".into()));
+        assert_eq!(
+            (EXAMPLE.slot(), EXAMPLE.absence(), EXAMPLE.left_region()),
+            (None, None, "node_example_sampled".into())
+        );
     }
 
     #[test]

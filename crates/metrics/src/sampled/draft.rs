@@ -8,11 +8,11 @@ use onlooker_region::map::{Map, sealed_memfd};
 use onlooker_region::schema::Acquisition;
 use onlooker_responder::clock::boot_time_ns;
 
+use super::scrape::Scrapes;
+use super::{Ask, Context, Covered, Loss, Made, NodeError, Place, Sampler};
 use crate::groups::Group;
 use crate::groups::network::DeviceKey;
 use crate::procfs::LINE_BYTES;
-use super::scrape::Scrapes;
-use super::{Ask, Context, Covered, Loss, Made, NodeError, Place, Sampler};
 
 /// A group that can be sampled as soon as it has memory.
 pub struct Draft {

@@ -8,9 +8,9 @@ use onlooker_region::schema::{Acquisition, Kind, Metric, Type};
 use onlooker_region::table::put_text;
 use onlooker_responder::clock::boot_time_ns;
 
+use super::*;
 use crate::groups::Group as Which;
 use crate::groups::cpu::procfs::{CPU_MODES, Stat, stat};
-use super::*;
 
 const ME: Identity = Identity { region: 2, generation: 9, index: 0 };
 const DEVICE_WORDS: usize = 2;

@@ -18,11 +18,11 @@ use onlooker_region::schema::{Field, Metric, Type};
 use onlooker_region::table::Layout;
 use onlooker_settings::units::Span;
 
-use crate::connections::{Connections, ESTABLISHED, Ended, LISTEN, Record};
 use super::hash::ByProduct;
 use super::schema::{Column, address, array, counter, fields, gauge, number, summary, table};
 use super::sheet::{NO_ROW, Sheet, Unplaced};
 use super::{Ground, Region, Source, TOLD_SLOTS, Told};
+use crate::connections::{Connections, ESTABLISHED, Ended, LISTEN, Record};
 
 /// Region of single connections.
 pub const TABLE: &str = "tcp_connections";

@@ -17,7 +17,9 @@ mod order;
 
 use onlooker_responder::intf;
 
-use helpers::{ALLOWED, Helper, MAP_LOOKUP, MAP_LOOKUP_PERCPU, OTHERS, PROBE_READ_KERNEL, PROBE_READ_KERNEL_STR, TAIL_CALL};
+use helpers::{
+    ALLOWED, Helper, MAP_LOOKUP, MAP_LOOKUP_PERCPU, OTHERS, PROBE_READ_KERNEL, PROBE_READ_KERNEL_STR, TAIL_CALL,
+};
 use order::{edges, order};
 
 /// Instructions of a program.

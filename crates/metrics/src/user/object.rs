@@ -9,13 +9,13 @@ use onlooker_responder::error::{CHECK_KERNEL_LOG, Error, bpf};
 use onlooker_responder::intf::{EXITS, MAX_COLLECTORS};
 use onlooker_responder::log::with_log;
 
-use crate::collect::object::map_of;
-use crate::discover::Discovery;
 use super::elf;
 use super::file::Definition;
 use super::inspect::{self, Insn, Side};
 use super::path::Path;
 use super::resolve::{self, Base};
+use crate::collect::object::map_of;
+use crate::discover::Discovery;
 
 /// Bytes of an object's own maps together, those of each CPU counted for each.
 pub const MAX_MAP_BYTES: u64 = 1 << 20;

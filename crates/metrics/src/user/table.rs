@@ -300,8 +300,7 @@ mod tests {
         let header = include_str!("intf.h");
         let space = Space { net: 0x0101_0101_0101_0101, cookie: 0x0202_0202_0202_0202 };
         let bytes = block_bytes(space, 0x0303_0303, 0x0404_0404);
-        for (field, at, value) in
-            [("space", 0, space.to_bytes()), ("first", 16, vec![3; 4]), ("reads", 20, vec![4; 4])]
+        for (field, at, value) in [("space", 0, space.to_bytes()), ("first", 16, vec![3; 4]), ("reads", 20, vec![4; 4])]
         {
             assert_eq!(bytes[at..at + value.len()], value, "{field}");
             assert!(header.contains(&format!("COLLECT_OFFSET(onlooker_user_block, {field}, {at});")), "{field}");

@@ -8,11 +8,11 @@ use crate::number::span;
 use crate::output::shown;
 use crate::token;
 use onlooker_bootstrap::Token;
-use onlooker_region::Block;
 use onlooker_reader::bootstrap::{Bootstrapped, connect};
 use onlooker_reader::clock::steady_ns;
 use onlooker_reader::drive::{read_host, read_one};
 use onlooker_reader::{Limits, Outcome, Pair, Requester, Session, Via, header_read, outcome_name};
+use onlooker_region::Block;
 use onlooker_transport::Error;
 use onlooker_transport::open::{Asker, open, soft_kernel};
 use onlooker_transport::verbs;
@@ -206,7 +206,9 @@ fn served(
         }
         Err(error) => {
             let advice = match pair.via {
-                Via::Kernel => "the first READ was answered: the agent was restarted meanwhile, or the way is bad; try again",
+                Via::Kernel => {
+                    "the first READ was answered: the agent was restarted meanwhile, or the way is bad; try again"
+                }
                 via => advice(via),
             };
             return checks.push(Check::fail(format!("{pair} regions"), error.to_string(), advice));

@@ -6,9 +6,9 @@ use std::io::{self, Write};
 
 use onlooker_metrics::groups::{Group, is_held_to_bounds};
 use onlooker_metrics::user::REGION_PREFIX;
-use onlooker_region::columns::Value;
-use onlooker_reader::bootstrap::Bootstrapped;
 use onlooker_reader::Session;
+use onlooker_reader::bootstrap::Bootstrapped;
+use onlooker_region::columns::Value;
 use serde::Serialize;
 
 use crate::number::span;

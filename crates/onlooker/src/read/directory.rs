@@ -2,12 +2,12 @@
 //! What the directory says without reading regions: regions, and names of metrics.
 
 use crate::output::{Table, shown};
+use onlooker_reader::Session;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS};
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::schema::{Acquisition, Field, Group, Metric, Schema, Sum};
 use onlooker_series::derive::sum_of;
-use onlooker_reader::Session;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A host in memory with a metric of every type, and a reading of it.
 
+use onlooker_reader::drive::read_host;
+use onlooker_reader::{Limits, Session, Via};
 use onlooker_region::guard::commit;
 use onlooker_region::schema::Schema;
 use onlooker_region::table::{KeyValue, Table, pack_key};
-use onlooker_reader::{Limits, Session, Via};
-use onlooker_reader::drive::read_host;
 
 #[path = "../../../reader/tests/common/memory.rs"]
 #[allow(unreachable_pub, dead_code)]

@@ -4,12 +4,12 @@
 use super::directory::{Named, acquisitions, responders, type_name};
 use super::samples::{Collected, Row};
 use crate::host::Connection;
+use onlooker_reader::bootstrap::Bootstrapped;
+use onlooker_reader::clock::{Relation, steady_ns};
+use onlooker_reader::{Pair, Session};
 use onlooker_region::columns::Value;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::histogram::Shape;
-use onlooker_reader::bootstrap::Bootstrapped;
-use onlooker_reader::clock::{Relation, steady_ns};
-use onlooker_reader::{Pair, Session, reason};
 use onlooker_region::limits::BLOCK_BYTES;
 use serde::Serialize;
 use serde_json::{Map, json};

@@ -18,10 +18,10 @@ use crate::host::{ByChoice, Choice, Connection, Options, Reading, Target, addres
 use crate::number::parse_duration;
 use crate::suggest::matches;
 use crate::{End, Failure, output, token};
+use onlooker_reader::{Limits, Session};
 use onlooker_region::Schema;
 use onlooker_region::control::RegionEntry;
 use onlooker_series::derive::Derived;
-use onlooker_reader::{Limits, Session};
 use std::io::Write;
 use std::time::{Duration, Instant};
 

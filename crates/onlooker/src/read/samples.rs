@@ -4,6 +4,7 @@
 //! Within limits of its own: a label is repeated for each sample, so a host could turn little memory into much text.
 
 use super::is_wanted;
+use onlooker_reader::Session;
 use onlooker_region::columns::{Sample, Value};
 use onlooker_region::control::RegionEntry;
 use onlooker_region::labels;
@@ -11,7 +12,6 @@ use onlooker_region::schema::{Acquisition, Metric};
 use onlooker_series::derive::{Derived, Given, Sum, Summed};
 use onlooker_series::rank::Rank;
 use onlooker_series::series::EntityKey;
-use onlooker_reader::Session;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 

@@ -7,9 +7,9 @@
 
 use crate::host::{Connection, HostError, Reading};
 use crate::output;
+use onlooker_reader::{Counters, Frame, Problem, outcome_name};
 use onlooker_region::histogram::Shape;
 use onlooker_region::schema::Kind;
-use onlooker_reader::{Counters, Frame, Problem, outcome_name};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -5,11 +5,11 @@ use super::directory::label_text;
 use super::samples::{Collected, Row};
 use crate::number::{age, with_unit};
 use crate::output::{Table, shown};
+use onlooker_reader::clock::Relation;
 use onlooker_region::columns::Value;
 use onlooker_region::histogram::Shape;
 use onlooker_region::number::exported;
 use onlooker_region::schema::Metric;
-use onlooker_reader::clock::Relation;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -133,8 +133,8 @@ fn rate(row: &Row, relation: &Relation, rates: &Rates, next: &mut HashMap<String
 mod tests {
     use super::*;
     use crate::read::{fixture, samples};
-    use onlooker_series::derive::Derived;
     use onlooker_reader::Session;
+    use onlooker_series::derive::Derived;
 
     fn table(session: &Session, rates: Option<&mut Rates>) -> Vec<Vec<String>> {
         let mut out = Vec::new();

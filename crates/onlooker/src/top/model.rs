@@ -9,10 +9,10 @@ use super::pace::Pace;
 use super::series::{Key, Role, Series};
 use crate::host::{Connection, Reading};
 use crate::read::samples::{of_sample, of_sum};
+use onlooker_reader::clock::Relation;
+use onlooker_reader::{Frame, Problem, Session, Via, outcome_name};
 use onlooker_region::columns::Value;
 use onlooker_series::derive::{Derived, Given};
-use onlooker_reader::{Frame, Problem, Session, Via, outcome_name};
-use onlooker_reader::clock::Relation;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 

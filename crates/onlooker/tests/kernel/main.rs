@@ -6,9 +6,9 @@
 mod common;
 mod world;
 
-use onlooker_responder::{Exit, Prefix};
 use onlooker_region::control::{Entry, RESPONDER_KERNEL, RESPONDER_TCP, RegionEntry};
 use onlooker_region::guard::commit;
+use onlooker_responder::{Exit, Prefix};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read as _};
 use std::time::{Duration, Instant};

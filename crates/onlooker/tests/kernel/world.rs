@@ -6,10 +6,10 @@ use crate::common::memory::{CONTROL_RKEY, CONTROL_VA, Host, INCARNATION, Region,
 use crate::common::{plain_token, responder_at, serve_at};
 use onlooker_bootstrap::{Answer, KERNEL, Responder, frame};
 use onlooker_metrics::collect::{InstalledGroup, Options, install};
-use onlooker_responder::{Config, Device, Home, Hook, Kind, Pinned, Prefix};
 use onlooker_region::control::{Place, RESPONDER_KERNEL, RESPONDER_TCP};
 use onlooker_region::limits::BLOCK_WORDS;
 use onlooker_region::map::Map;
+use onlooker_responder::{Config, Device, Home, Hook, Kind, Pinned, Prefix};
 use rustix::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::io::Write as _;

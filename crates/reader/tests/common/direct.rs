@@ -2,8 +2,8 @@
 //! A requester that answers every READ of a host in memory at the next poll.
 
 use super::memory::Host;
-use onlooker_region::Block;
 use onlooker_reader::{Broken, Completion, Outcome, Read, Requester};
+use onlooker_region::Block;
 use std::time::Duration;
 
 pub struct Direct<'a> {

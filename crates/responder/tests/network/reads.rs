@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use onlooker_responder::{Exit, Hook, Prefix};
 use onlooker_region::{Block, Identity, guard};
+use onlooker_responder::{Exit, Hook, Prefix};
 
 use crate::requester::UdpRequester;
 use crate::support::{exits, pattern, unlimited};

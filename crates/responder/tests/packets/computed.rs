@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use libbpf_rs::{Object, ObjectBuilder};
-use onlooker_responder::{Config, Error, Exit, Kind, Rate, Region};
 use onlooker_region::{Block, Identity, guard};
+use onlooker_responder::{Config, Error, Exit, Kind, Rate, Region};
 use onlooker_wire::{Frame, Packet, Part, Ports, ReadAnswer};
 
 use crate::roce::for_devices;

@@ -15,10 +15,10 @@ mod filter;
 mod sockets;
 
 use crate::soft::MAX_BATCH;
-use onlooker_reader::{Broken, Completion, Read, Requester};
 pub use connect::{connect, reader_id};
 pub use exchange::Counters;
 use exchange::Exchange;
+use onlooker_reader::{Broken, Completion, Read, Requester};
 use onlooker_region::Block;
 use rustix::io::Errno;
 use sockets::Sockets;

@@ -11,11 +11,11 @@
 use super::Error;
 use super::exchange::{MAX_READ_BLOCKS, MAX_READS_UNDER_WAY, MTU_BYTES};
 use super::filter;
-use onlooker_reader::Broken;
 use crate::soft::exchange::REQUEST_BYTES;
 use crate::soft::{MAX_BATCH, options};
 use arrayvec::ArrayVec;
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg};
+use onlooker_reader::Broken;
 use onlooker_wire::profile::{BLOCK_BYTES, answer_ip_bytes};
 use onlooker_wire::{Qpn, ROCE_PORT};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -14,11 +14,11 @@ pub(crate) mod options;
 pub mod rtt;
 mod wheel;
 
-use onlooker_reader::{Broken, Completion, Memory, Read, Requester};
 use arrayvec::ArrayVec;
 pub use exchange::{Counters, FlowConfig, FlowId, Strays};
 use exchange::{Exchange, Staged};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, MultiHeaders, RecvMsg, SockaddrStorage, recvmmsg};
+use onlooker_reader::{Broken, Completion, Memory, Read, Requester};
 use onlooker_region::Block;
 use onlooker_wire::profile::{BLOCK_BYTES, LARGEST_MAX_READ_BYTES, answer_ip_bytes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -6,8 +6,8 @@
 
 pub mod exchange;
 
-use onlooker_reader::{Broken, Completion, Error, Read, Requester, bootstrap};
 use exchange::Exchange;
+use onlooker_reader::{Broken, Completion, Error, Read, Requester, bootstrap};
 use onlooker_region::Block;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read as _, Write as _};

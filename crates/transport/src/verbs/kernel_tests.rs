@@ -2,11 +2,11 @@
 //! What a device needs to know of a kernel responder, and reading one on the strict device of [`onlooker_verbs::fake`], whose far end answers as such a responder does.
 
 use super::*;
-use onlooker_reader::drive::{DriveError, read_host};
 use crate::memory::Host;
 use crate::verbs::{Port, Sleeper};
-use onlooker_reader::{Broken, Error as HostError, Fault, Limits, Requester, Session};
 use onlooker_bootstrap::KERNEL;
+use onlooker_reader::drive::{DriveError, read_host};
+use onlooker_reader::{Broken, Error as HostError, Fault, Limits, Requester, Session};
 use onlooker_region::Block;
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP};
 use onlooker_verbs::fake::{Agreement, Fake, FakePair};
@@ -27,7 +27,10 @@ fn told(responder: Responder) -> Bootstrapped {
 #[test]
 fn a_host_that_answers_no_devices_says_so_before_a_device_is_looked_for() {
     let connect = |responder: Responder| connect_kernel(&told(responder)).unwrap_err();
-    assert!(matches!(connect(Responder { kind: "tcp".into(), ..kernel(None) }), Error::Host(HostError::NoResponder { .. })));
+    assert!(matches!(
+        connect(Responder { kind: "tcp".into(), ..kernel(None) }),
+        Error::Host(HostError::NoResponder { .. })
+    ));
     assert!(matches!(connect(Responder { port: 0, ..kernel(None) }), Error::Host(HostError::NoResponder { .. })));
     let away = Responder { problem: Some("no lease".into()), ..kernel(None) };
     assert!(connect(away).to_string().contains("no lease"));

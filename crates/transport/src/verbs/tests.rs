@@ -2,14 +2,14 @@
 //! Requester and flows on the strict device of [`onlooker_verbs::fake`], whose far end is a host in memory.
 
 use super::*;
+use crate::Error;
+use crate::memory::{CONTROL_RKEY, CONTROL_VA, DEVICE_RKEYS, Host, Memory, PLACE, Shared};
+use onlooker_bootstrap::{Answer, Id, QueuePairEnd, Responder, VERBS, VerbsAnswer};
 use onlooker_reader::bootstrap::Bootstrapped;
 use onlooker_reader::drive::{DriveError, read_host};
-use crate::memory::{CONTROL_RKEY, CONTROL_VA, DEVICE_RKEYS, Host, Memory, PLACE, Shared};
-use crate::Error;
 use onlooker_reader::{
     Broken, Completion, Error as HostError, Fault, Limits, Mirror, Outcome, Read, Requester, Session, Via,
 };
-use onlooker_bootstrap::{Answer, Id, QueuePairEnd, Responder, VERBS, VerbsAnswer};
 use onlooker_region::Block;
 use onlooker_region::control::{Entry, Place, RESPONDER_TCP, RESPONDER_VERBS, RegionEntry};
 use onlooker_verbs::fake::{Agreement, Fake, FakePair};

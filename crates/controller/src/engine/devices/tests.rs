@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use onlooker_bootstrap::{Id, QueuePairEnd, Responder, Secret, Token, VERBS, VerbsAnswer};
 use onlooker_flow::{Due, Schedule};
-use onlooker_region::Block;
-use onlooker_region::control::{Place as ControlPlace, RESPONDER_TCP, RESPONDER_VERBS};
 use onlooker_reader::bootstrap::Bootstrapped;
 use onlooker_reader::clock::{Moment, Relation};
 use onlooker_reader::{Frames, Outcome, Pair, Via};
+use onlooker_region::Block;
+use onlooker_region::control::{Place as ControlPlace, RESPONDER_TCP, RESPONDER_VERBS};
 use onlooker_targets::{Choice, Target};
-use onlooker_transport::verbs::Settings;
 use onlooker_transport::soft;
+use onlooker_transport::verbs::Settings;
 use onlooker_verbs::fake::{Agreement, Fake, FakePair, FarEnd};
 use onlooker_verbs::{Completed, Error as DeviceError, MAX_POLL, Status, WorkRequest};
 use onlooker_wire::tcp_read;

@@ -7,14 +7,14 @@ use std::io;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Sum, Type};
 
+use super::facts::Cpu;
+use super::procfs::CPU_MODES;
+use super::{GUEST_SECONDS, SECONDS};
 use crate::collect::intf::CPUS_PER_BLOCK;
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{MAX_CPUS, push_for_all};
 use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
-use super::facts::Cpu;
-use super::procfs::CPU_MODES;
-use super::{GUEST_SECONDS, SECONDS};
 
 /// Times in the order of enum cpu_usage_stat (linux/kernel_stat.h): metric and its help, mode.
 const TIMES: [((&str, &str), &str); 10] = [

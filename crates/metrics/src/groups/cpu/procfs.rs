@@ -7,10 +7,10 @@ use onlooker_region::Schema;
 use onlooker_region::limits::GUARDED_SLOTS;
 use onlooker_region::schema::{Array, Field, Group, Kind, Metric, Type};
 
+use super::{GUEST_SECONDS, SECONDS};
 use crate::procfs::{LINE_BYTES, Source, number, present_cpus, words};
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made, Place, Sampler};
-use super::{GUEST_SECONDS, SECONDS};
 
 /// CPU time that goes back by less is an estimate corrected, by more a CPU's new beginning (jumpBackSeconds in node_exporter).
 const CPU_RESET_S: u64 = 3;
@@ -262,7 +262,6 @@ mod tests {
             assert_eq!(stat(line.as_bytes()), None, "{line}");
         }
     }
-
 
     #[test]
     fn cpu_times_do_not_step_back() {

@@ -8,12 +8,12 @@ use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Sum, Type};
 use onlooker_region::table::{KeyPart, KeyType};
 
+use super::facts::{DISK_BYTES, DISK_CPUS, DISK_NAME_BYTES, disks_bytes};
+use super::{IN_FLIGHT, METRICS, SECTOR_BYTES, Unit, is_left_out};
 use crate::collect::intf::{ROWS_PER_BLOCK, TableFacts};
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
-use super::facts::{DISK_BYTES, DISK_CPUS, DISK_NAME_BYTES, disks_bytes};
-use super::{IN_FLIGHT, METRICS, SECTOR_BYTES, Unit, is_left_out};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/disk.bpf.o"));
 /// Fewest rows, and most.

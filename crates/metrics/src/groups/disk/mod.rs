@@ -13,7 +13,11 @@ impl Group {
         descriptor: &Descriptor {
             name: "disk",
             region: "node_disk",
-            computed: Some(Computed::new(19, |with| computed::prepare(with.discovery)).absent(computed::absence).rows("disks without a row", computed::present)),
+            computed: Some(
+                Computed::new(19, |with| computed::prepare(with.discovery))
+                    .absent(computed::absence)
+                    .rows("disks without a row", computed::present),
+            ),
             sampled: Some(Sampled::new(procfs::make)),
         },
     };
@@ -53,11 +57,7 @@ const METRICS: [(&str, Unit, &str); 17] = [
     ("node_disk_discards_completed_total", Unit::Count, "The total number of discards completed successfully."),
     ("node_disk_discards_merged_total", Unit::Count, "The total number of discards merged."),
     ("node_disk_discarded_sectors_total", Unit::Sectors, "The total number of sectors discarded successfully."),
-    (
-        "node_disk_discard_time_seconds_total",
-        Unit::Time,
-        "This is the total number of seconds spent by all discards.",
-    ),
+    ("node_disk_discard_time_seconds_total", Unit::Time, "This is the total number of seconds spent by all discards."),
     ("node_disk_flush_requests_total", Unit::Count, "The total number of flush requests completed successfully"),
     (
         "node_disk_flush_requests_time_seconds_total",

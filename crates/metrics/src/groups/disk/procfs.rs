@@ -6,11 +6,11 @@ use std::io;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Field, Metric, Type};
 
+use super::{METRICS, SECTOR_BYTES, Unit, is_left_out};
 use crate::procfs::{Source, number, words};
 use crate::sampled::rows::{self, Rows};
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made, Place, Sampler};
-use super::{METRICS, SECTOR_BYTES, Unit, is_left_out};
 
 const KEY_WORDS: usize = 4;
 /// Rows are for twice the disks, at least so many and at most so many.

@@ -7,11 +7,11 @@ use std::io;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
+use super::{AVERAGES, RESOLUTION_NS};
 use crate::collect::intf::address_bytes;
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::{Discovery, Read};
-use super::{AVERAGES, RESOLUTION_NS};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/load.bpf.o"));
 /// FIXED_1 of linux/sched/loadavg.h.
@@ -28,11 +28,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     let is_it = |address: u64, read: &Read<'_>| is_avenrun(&read(address, 24)?, loads).then_some(address);
     let avenrun = discovery.global("avenrun", &["get_avenrun", "loadavg_proc_show"], is_it)?;
     let contents = vec![Content::array("facts", [address_bytes(avenrun)])];
-    Ok(Prepared {
-        image: Image { object: OBJECT, contents, maps: &[] },
-        schema: schema(),
-        procfs: Box::new(reading),
-    })
+    Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema: schema(), procfs: Box::new(reading) })
 }
 
 /// On a machine that has been idle since boot the averages are 0, and so are many other places: nothing is decided then.
@@ -69,8 +65,10 @@ fn loads() -> io::Result<[f64; 3]> {
 
 /// /proc/loadavg.
 fn reading() -> io::Result<Reading> {
-    let series =
-        AVERAGES.into_iter().zip(loads()?).map(|((name, _), value)| (series(name, []), Procfs { value, rounding: ROUNDING }));
+    let series = AVERAGES
+        .into_iter()
+        .zip(loads()?)
+        .map(|((name, _), value)| (series(name, []), Procfs { value, rounding: ROUNDING }));
     Ok(series.collect())
 }
 

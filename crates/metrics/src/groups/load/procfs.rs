@@ -5,10 +5,10 @@ use std::io;
 
 use onlooker_region::schema::{Field, Group, Kind, Metric, Type};
 
+use super::{AVERAGES, RESOLUTION_NS};
 use crate::procfs::{Source, words};
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made, Place, Sampler};
-use super::{AVERAGES, RESOLUTION_NS};
 
 struct Load(Source);
 

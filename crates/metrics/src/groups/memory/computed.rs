@@ -9,10 +9,10 @@ use std::io;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
+use super::facts::{MEMORY_ITEMS, MemoryFacts, STATS, ZONE_STATS};
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::procfs::{Procfs, Reading, numbers, series};
 use crate::discover::{Discovery, Read};
-use super::facts::{MEMORY_ITEMS, MemoryFacts, STATS, ZONE_STATS};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/memory.bpf.o"));
 const ZONE: &str = "zone_stat_item";
@@ -329,7 +329,6 @@ mod tests {
         let expected = Zones { total_reserve_pages: 3840 + 150, watermark_low_pages: 140, boost_pages: 5 };
         assert_eq!(zones_of(text), expected);
     }
-
 
     #[test]
     fn a_boost_that_lasts_while_they_are_read_is_not_kept() {

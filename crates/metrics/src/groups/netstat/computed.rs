@@ -9,11 +9,11 @@ use std::io;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Sum, Type};
 
+use super::facts::{MIB_ROOM, MIB_WORDS, MIBS, Mib, NETSTAT_SLOTS, NetstatFacts};
 use crate::collect::intf::Space;
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
-use super::facts::{MIBS, MIB_ROOM, MIB_WORDS, Mib, NETSTAT_SLOTS, NetstatFacts};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/netstat.bpf.o"));
 const FRONT: &str = "node_netstat_";

@@ -66,8 +66,7 @@ mod tests {
         HEADER.is_laid_out("onlooker_mib", &mib.to_bytes(), &fields);
         HEADER.has_size("onlooker_mib", mib.to_bytes().len());
         let facts = NetstatFacts { space, mibs: vec![mib], items: [0x2121; NETSTAT_SLOTS] };
-        let fields =
-            [("space", space.to_bytes()), ("mibs", mib.to_bytes()), ("items", vec![0x21; 2 * NETSTAT_SLOTS])];
+        let fields = [("space", space.to_bytes()), ("mibs", mib.to_bytes()), ("items", vec![0x21; 2 * NETSTAT_SLOTS])];
         let fields: Vec<(&str, &[u8])> = fields.iter().map(|(name, value)| (*name, value.as_slice())).collect();
         HEADER.is_laid_out("onlooker_netstat_facts", &facts.to_bytes(), &fields);
         assert!(HEADER.0.contains("COLLECT_SIZE(onlooker_netstat_facts, 16 + 16 * COLLECT_MIBS + 128);"));

@@ -8,11 +8,11 @@ use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Sum, Type};
 use onlooker_region::table::{KeyPart, KeyType};
 
+use super::facts::{DEVICE_CPUS, ROW_BYTES, WAY_LSTATS, WAY_TSTATS, WAY_VETH, namespace_bytes};
 use crate::collect::intf::{ROWS_PER_BLOCK, TableFacts};
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
-use super::facts::{DEVICE_CPUS, ROW_BYTES, WAY_LSTATS, WAY_TSTATS, WAY_VETH, namespace_bytes};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/network.bpf.o"));
 /// Fewest rows.

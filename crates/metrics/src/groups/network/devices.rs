@@ -14,9 +14,9 @@ use onlooker_responder::home::{BPFFS_ADVICE, open_map, pin};
 use onlooker_responder::intf::{BLOCK_AT, OFFSET_AT};
 use onlooker_responder::{Home, sys};
 
+use super::facts::{BUCKETS, namespace};
 use crate::collect::intf::TableFacts;
 use crate::collect::object::map_of;
-use super::facts::{BUCKETS, namespace};
 
 /// Of the home.
 const DIRECTORY: &str = "devices";

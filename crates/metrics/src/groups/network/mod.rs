@@ -16,7 +16,10 @@ impl Group {
         descriptor: &Descriptor {
             name: "network",
             region: "node_network",
-            computed: Some(Computed::new(4, |with| computed::prepare(with.discovery, with.devices)).rows("devices without a row", computed::present)),
+            computed: Some(
+                Computed::new(4, |with| computed::prepare(with.discovery, with.devices))
+                    .rows("devices without a row", computed::present),
+            ),
             sampled: Some(Sampled::new(procfs::make)),
         },
     };

@@ -8,14 +8,14 @@ use std::io;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
+use super::STALLS;
+use super::facts::PRESSURE_STATES;
+use super::procfs::parse;
 use crate::collect::intf::{CPUS_PER_BLOCK, NONE, address_bytes};
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{cpus, push_for_all};
 use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::{Discovery, Read};
-use super::STALLS;
-use super::facts::PRESSURE_STATES;
-use super::procfs::parse;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pressure.bpf.o"));
 /// PSI_FREQ of kernel/sched/psi.c: the kernel adds up its CPUs this often, and whenever somebody reads /proc/pressure.
@@ -119,9 +119,9 @@ fn schema(cpus: u32, known: &[bool]) -> Schema {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::collect::percpu::MAX_CPUS;
     use crate::collect::percpu::tests::{of_eight, stands_where_the_program_puts_it};
-    use super::*;
 
     #[test]
     fn any_number_of_cpus_has_a_good_schema_with_each_value_in_its_place() {

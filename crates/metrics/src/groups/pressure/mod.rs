@@ -5,8 +5,8 @@ mod computed;
 mod facts;
 mod procfs;
 
-use crate::sampled::metric::Definition;
 use super::{Computed, Descriptor, Group, Sampled};
+use crate::sampled::metric::Definition;
 
 /// A kind of stall.
 struct Stall {
@@ -29,21 +29,30 @@ impl Stall {
 
 macro_rules! stall {
     ($enumerator:literal, $resource:literal waiting, $help:literal) => {
-        stall!($enumerator, $resource, "waiting", false, concat!("Total time in seconds that processes have waited ", $help))
+        stall!(
+            $enumerator,
+            $resource,
+            "waiting",
+            false,
+            concat!("Total time in seconds that processes have waited ", $help)
+        )
     };
     ($enumerator:literal, $resource:literal stalled, $help:literal) => {
-        stall!($enumerator, $resource, "stalled", true, concat!("Total time in seconds no process could make progress ", $help))
+        stall!(
+            $enumerator,
+            $resource,
+            "stalled",
+            true,
+            concat!("Total time in seconds no process could make progress ", $help)
+        )
     };
     ($enumerator:literal, $resource:literal, $kind:literal, $is_full:literal, $help:expr) => {
         Stall {
             enumerator: $enumerator,
             resource: $resource,
             is_full: $is_full,
-            total: Definition::counter(
-                concat!("node_pressure_", $resource, "_", $kind, "_seconds_total"),
-                $help,
-            )
-            .unit("seconds", 1e-6),
+            total: Definition::counter(concat!("node_pressure_", $resource, "_", $kind, "_seconds_total"), $help)
+                .unit("seconds", 1e-6),
         }
     };
 }
@@ -65,7 +74,11 @@ impl Group {
         descriptor: &Descriptor {
             name: "pressure",
             region: "node_pressure",
-            computed: Some(Computed::new(10, |with| computed::prepare(with.discovery)).absent(computed::absence).held_to_bounds(&[computed::IN_PROGRESS])),
+            computed: Some(
+                Computed::new(10, |with| computed::prepare(with.discovery))
+                    .absent(computed::absence)
+                    .held_to_bounds(&[computed::IN_PROGRESS]),
+            ),
             sampled: Some(Sampled::new(procfs::make)),
         },
     };

@@ -3,11 +3,11 @@
 
 use std::io;
 
+use super::{STALLS, Stall};
 use crate::procfs::{Source, number, words};
 use crate::sampled::listed::{Read, Values, listed};
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made};
-use super::{STALLS, Stall};
 
 /// A resource's file.
 struct File {

@@ -8,11 +8,11 @@ use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Type};
 use onlooker_responder::{Exit, Responder};
 
+use super::facts::RESPONDER_CPUS_PER_BLOCK;
 use crate::collect::intf::PAIR_SLOTS;
 use crate::collect::object::{Image, Prepared};
 use crate::collect::procfs::{Procfs, Reading, series};
 use crate::procfs::present_cpus;
-use super::facts::RESPONDER_CPUS_PER_BLOCK;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/responder.bpf.o"));
 const NAME: &str = "onlooker_responder_packets_total";

@@ -7,13 +7,13 @@ use std::io;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind};
 
+use super::FIELDS;
 use crate::collect::intf::{CPUS_PER_BLOCK, address_bytes};
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{cpus, push_for_all};
 use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
 use crate::sampled::metric::Definition;
-use super::FIELDS;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schedstat.bpf.o"));
 const FILE: &str = "/proc/schedstat";
@@ -68,9 +68,9 @@ fn schema(cpus: u32) -> Schema {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::collect::percpu::MAX_CPUS;
     use crate::collect::percpu::tests::{of_eight, stands_where_the_program_puts_it};
-    use super::*;
 
     #[test]
     fn any_number_of_cpus_has_a_good_schema_with_each_value_in_its_place() {

@@ -6,8 +6,8 @@ mod computed;
 mod facts;
 mod procfs;
 
-use crate::sampled::metric::Definition;
 use super::{Computed, Descriptor, Group, Sampled};
+use crate::sampled::metric::Definition;
 
 /// Metrics in the order of the program's slots, and of the last columns of a CPU's line in /proc/schedstat.
 static FIELDS: [Definition; 3] = [

@@ -3,11 +3,11 @@
 
 use std::io;
 
+use super::FIELDS;
 use crate::procfs::{Source, number, words};
 use crate::sampled::listed::{Read, Values, listed};
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made};
-use super::FIELDS;
 
 /// Place of the running time behind the CPU's name (show_schedstat in kernel/sched/stats.c); waiting time and slices follow.
 const RUNNING_COLUMN: usize = 6;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sensors of a machine that is made of files.
 
-use crate::sampled::tests::{values_of, with_context};
 use super::*;
+use crate::sampled::tests::{values_of, with_context};
 
 fn write(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();

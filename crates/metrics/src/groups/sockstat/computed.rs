@@ -8,12 +8,12 @@ use std::io;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Sum, Type};
 
+use super::facts::{Number, SOCKSTAT_PARTS, SOCKSTAT_WHOLES, SockstatFacts};
 use crate::collect::intf::{CPUS_PER_BLOCK, Space};
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{MAX_CPUS, push_for_all};
 use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
-use super::facts::{Number, SOCKSTAT_PARTS, SOCKSTAT_WHOLES, SockstatFacts};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sockstat.bpf.o"));
 const FRONT: &str = "node_sockstat_";

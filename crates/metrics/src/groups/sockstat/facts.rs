@@ -56,14 +56,12 @@ mod tests {
         assert_eq!(HEADER.defined("COLLECT_SOCKSTAT_PARTS") as usize, SOCKSTAT_PARTS);
         let space = Space { net: word(1), cookie: word(2) };
         let number = Number { address: word(3), beside: word(4), width: half(0x11), add: 0x1212_1212 };
-        let fields =
-            [("address", &[3; 8][..]), ("beside", &[4; 8]), ("width", &[0x11; 4]), ("add", &[0x12; 4])];
+        let fields = [("address", &[3; 8][..]), ("beside", &[4; 8]), ("width", &[0x11; 4]), ("add", &[0x12; 4])];
         HEADER.is_laid_out("onlooker_number", &number.to_bytes(), &fields);
         HEADER.has_size("onlooker_number", number.to_bytes().len());
         let part = Number { address: word(5), beside: word(6), width: half(0x13), add: 0x1414_1414 };
         let facts = SockstatFacts { space, wholes: [number; SOCKSTAT_WHOLES], parts: [part; SOCKSTAT_PARTS] };
-        let all =
-            |number: Number, count| std::iter::repeat_n(number.to_bytes(), count).flatten().collect::<Vec<u8>>();
+        let all = |number: Number, count| std::iter::repeat_n(number.to_bytes(), count).flatten().collect::<Vec<u8>>();
         let fields = [
             ("space", space.to_bytes()),
             ("wholes", all(number, SOCKSTAT_WHOLES)),
@@ -71,7 +69,8 @@ mod tests {
         ];
         let fields: Vec<(&str, &[u8])> = fields.iter().map(|(name, value)| (*name, value.as_slice())).collect();
         HEADER.is_laid_out("onlooker_sockstat_facts", &facts.to_bytes(), &fields);
-        let size = "COLLECT_SIZE(onlooker_sockstat_facts, 16 + 24 * (COLLECT_SOCKSTAT_WHOLES + COLLECT_SOCKSTAT_PARTS));";
+        let size =
+            "COLLECT_SIZE(onlooker_sockstat_facts, 16 + 24 * (COLLECT_SOCKSTAT_WHOLES + COLLECT_SOCKSTAT_PARTS));";
         assert!(HEADER.0.contains(size));
         assert_eq!(facts.to_bytes().len(), 16 + 24 * (SOCKSTAT_WHOLES + SOCKSTAT_PARTS));
     }

@@ -7,19 +7,17 @@ use std::io;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind};
 
+use super::procfs::{BACKLOG_COLUMN, COLLISIONS_COLUMN, COLUMNS, CPU_COLUMN, parse};
 use crate::collect::intf::CPUS_PER_BLOCK;
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{MAX_CPUS, push_for_all};
 use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
 use crate::sampled::metric::Definition;
-use super::procfs::{BACKLOG_COLUMN, COLLISIONS_COLUMN, COLUMNS, CPU_COLUMN, parse};
 
 /// How long the backlog is now.
-static LENGTH: (usize, Definition) = (
-    BACKLOG_COLUMN,
-    Definition::gauge("onlooker_softnet_backlog_length", "Packets that wait in the CPU's backlog."),
-);
+static LENGTH: (usize, Definition) =
+    (BACKLOG_COLUMN, Definition::gauge("onlooker_softnet_backlog_length", "Packets that wait in the CPU's backlog."));
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/softnet.bpf.o"));
 

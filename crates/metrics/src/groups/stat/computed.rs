@@ -14,13 +14,13 @@ use std::sync::OnceLock;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Sum, Type};
 
+use super::facts::{STAT_CPUS_PER_BLOCK, StatCpu, facts_bytes};
+use super::totals::Totals;
 use crate::collect::intf::PAIR_SLOTS;
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{cpus, four_a_block};
 use crate::collect::procfs::{Procfs, Reading, numbers, series};
 use crate::discover::{Discovery, Read};
-use super::facts::{STAT_CPUS_PER_BLOCK, StatCpu, facts_bytes};
-use super::totals::Totals;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stat.bpf.o"));
 /// In the order of linux/interrupt.h, named as in /proc/softirqs.
@@ -230,9 +230,9 @@ fn shown_processes() -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::collect::percpu::MAX_CPUS;
     use crate::collect::percpu::tests::{of_four, stands_where_the_program_puts_it};
-    use super::*;
 
     #[test]
     fn any_number_of_cpus_has_a_good_schema_with_each_value_in_its_place() {

@@ -70,8 +70,7 @@ mod tests {
         HEADER.has_size("onlooker_stat_cpu", stat.to_bytes().len());
         let totals = Totals { threads: word(2), most_files: word(3), files: word(4), file_parts: 0 };
         let bytes = facts_bytes(word(1), totals);
-        let fields =
-            [("total_forks", &[1; 8][..]), ("threads", &[2; 8]), ("most_files", &[3; 8]), ("files", &[4; 8])];
+        let fields = [("total_forks", &[1; 8][..]), ("threads", &[2; 8]), ("most_files", &[3; 8]), ("files", &[4; 8])];
         HEADER.is_laid_out("onlooker_stat_facts", &bytes, &fields);
         HEADER.has_size("onlooker_stat_facts", bytes.len());
     }

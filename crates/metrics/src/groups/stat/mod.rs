@@ -13,7 +13,9 @@ impl Group {
         descriptor: &Descriptor {
             name: "stat",
             region: "node_stat",
-            computed: Some(Computed::new(8, |with| computed::prepare(with.discovery)).held_to_bounds(&[computed::PENDING])),
+            computed: Some(
+                Computed::new(8, |with| computed::prepare(with.discovery)).held_to_bounds(&[computed::PENDING]),
+            ),
             sampled: None,
         },
     };

@@ -5,8 +5,8 @@
 
 use std::fs;
 
-use crate::discover::{Discovery, Read};
 use super::computed;
+use crate::discover::{Discovery, Read};
 
 /// Attempts to meet procfs's value while nothing moves.
 const TRIES: u32 = 30;

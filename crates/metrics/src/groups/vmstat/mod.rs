@@ -5,8 +5,8 @@ mod computed;
 mod facts;
 mod procfs;
 
-use crate::sampled::metric::Definition;
 use super::{Computed, Descriptor, Group, Sampled};
+use crate::sampled::metric::Definition;
 
 /// An event that the kernel counts.
 struct Event {

@@ -3,12 +3,12 @@
 
 use std::io;
 
+use super::EVENTS;
 use crate::procfs::{Source, number, words};
 use crate::sampled::listed::{Read, Values, listed};
 use crate::sampled::metric::Definition;
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made};
-use super::EVENTS;
 
 struct Vmstat(Source);
 
