@@ -52,9 +52,7 @@ pub enum AgentError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// A TCP listener.
-    #[error(
-        "cannot listen on {address} ([{section}] listen): {source}; is another agent running?"
-    )]
+    #[error("cannot listen on {address} ([{section}] listen): {source}; is another agent running?")]
     Bind {
         /// Where.
         address: SocketAddr,

@@ -390,10 +390,7 @@ impl Registry {
         let user = self.users.get_mut(&owner.uid).ok_or_else(|| no_region(0))?;
         if had.regions >= max_regions {
             let hint = "removed ones count until their grace is over";
-            return Err(over(format!(
-                "user {} has {max_regions} regions ([quota] regions_per_user); {hint}",
-                had.uid
-            )));
+            return Err(over(format!("user {} has {max_regions} regions ([quota] regions_per_user); {hint}", had.uid)));
         }
         user.check_schema_quota(&had, &wanted.schema, &self.quota)?;
         user.check_share(&had, 1, &wanted.schema, free)?;

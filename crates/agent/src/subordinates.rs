@@ -138,7 +138,8 @@ mod tests {
     #[test]
     fn any_text_is_read_and_each_user_counts_as_one() {
         bolero::check!().with_type::<(Vec<(u8, u32, u32)>, u32)>().for_each(|(lines, uid)| {
-            let subuid: String = lines.iter().map(|(owner, first, count)| format!("{owner}:{first}:{count}\n")).collect();
+            let subuid: String =
+                lines.iter().map(|(owner, first, count)| format!("{owner}:{first}:{count}\n")).collect();
             let subordinates = Subordinates::parse(&subuid, "");
             let user = subordinates.user_of(*uid);
             let is_in = |(_, first, count): &&(u8, u32, u32)| {
@@ -146,11 +147,13 @@ mod tests {
             };
             match lines.iter().find(is_in) {
                 None => assert_eq!(user, *uid),
-                Some(_) => assert!(user == *uid || lines.iter().any(|(owner, ..)| u32::from(*owner) == user) || user < *uid),
+                Some(_) => {
+                    assert!(user == *uid || lines.iter().any(|(owner, ..)| u32::from(*owner) == user) || user < *uid)
+                }
             }
         });
         bolero::check!().with_type::<(String, String)>().for_each(|(subuid, passwd)| {
-            Subordinates::parse(subuid, passwd);
+            let _ = Subordinates::parse(subuid, passwd).user_of(7);
         });
     }
 

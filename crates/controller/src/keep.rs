@@ -410,10 +410,14 @@ impl Keeping {
 
     /// Makes a track; one that there is no room for waits, which is the error.
     fn define(&mut self, definition: Definition) -> Result<(), NoRoom> {
-        let made = match self.shares.may_take(&definition.meta.host, ring_bytes(definition.columns.len(), definition.rows)) {
-            true => self.writer.define(&definition.columns, &definition.meta.pack(), definition.rows).map_err(NoRoom::Store),
-            false => Err(NoRoom::Share(definition.meta.host.clone())),
-        };
+        let made =
+            match self.shares.may_take(&definition.meta.host, ring_bytes(definition.columns.len(), definition.rows)) {
+                true => self
+                    .writer
+                    .define(&definition.columns, &definition.meta.pack(), definition.rows)
+                    .map_err(NoRoom::Store),
+                false => Err(NoRoom::Share(definition.meta.host.clone())),
+            };
         let track = match made {
             Ok(track) => track,
             Err(error) => {

@@ -57,7 +57,8 @@ fn serve(listener: TcpListener) -> Receiver<Asked> {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let Some(request) = request(&mut stream) else { continue };
-            let pair = request.verbs.map(|verbs| Goodbye { reader_id: verbs.reader_id, queue_pair: verbs.end.queue_pair });
+            let pair =
+                request.verbs.map(|verbs| Goodbye { reader_id: verbs.reader_id, queue_pair: verbs.end.queue_pair });
             for asked in pair.map(Asked::Pair).into_iter().chain(request.goodbye.map(Asked::Parting)) {
                 if tell.send(asked).is_err() {
                     return;

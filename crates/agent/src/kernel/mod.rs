@@ -247,9 +247,8 @@ impl Kernel {
         let has_regions = |index: u32| {
             kept.iter().any(|record| matches!(record.keep.source, ledger::Source::Slab { slab, .. } if slab == index))
         };
-        let is_used = |index: u32| {
-            slab_bytes.get(&index).is_some_and(|bytes| *bytes == configured_bytes || has_regions(index))
-        };
+        let is_used =
+            |index: u32| slab_bytes.get(&index).is_some_and(|bytes| *bytes == configured_bytes || has_regions(index));
         self.header.borrow_mut().slabs.retain(|_, slab| is_used(*slab));
         self.put_header()?;
         let owned: Vec<u32> = self.header.borrow().slabs.values().copied().collect();

@@ -185,7 +185,9 @@ fn a_user_and_its_subordinate_uids_have_one_share() {
     registry.remove(1, ids[0], 0).unwrap();
     let mut last = None;
     for number in 10..20 {
-        last = Some(registry.create(2, wanted("x", schema(number, 1)), 9, 0).map(|created| registry.remove(2, created.id, 0)));
+        last = Some(
+            registry.create(2, wanted("x", schema(number, 1)), 9, 0).map(|created| registry.remove(2, created.id, 0)),
+        );
         if last.as_ref().is_some_and(Result::is_err) {
             break;
         }

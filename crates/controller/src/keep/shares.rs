@@ -67,8 +67,13 @@ mod tests {
     #[derive(Debug, Clone, TypeGenerator)]
     enum Step {
         /// In 512ths of the whole.
-        Take { host: u8, part: u8 },
-        Give { which: u16 },
+        Take {
+            host: u8,
+            part: u8,
+        },
+        Give {
+            which: u16,
+        },
     }
 
     fn host(number: u8) -> Arc<str> {
