@@ -60,7 +60,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     let contents = vec![
         Content::array("disks", [disks_bytes(list, capacity)]),
         Content::array("rows", (0..capacity).map(|_| vec![0; DISK_BYTES])),
-        Content::array("tables", tables.iter().map(TableFacts::to_bytes)),
+        Content::array("tables", tables.iter().map(|facts| facts.to_bytes())),
         Content::array("offsets", offsets.iter().map(|offset| offset.to_le_bytes().to_vec())),
         Content::empty("row_of", capacity),
         Content::empty("free_rows", capacity),

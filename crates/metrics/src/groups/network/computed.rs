@@ -73,7 +73,7 @@ pub(super) fn prepare(discovery: &mut Discovery, devices: u32) -> Result<Prepare
     let contents = vec![
         Content::array("namespace", [namespace_bytes(net, capacity)]),
         Content::array("rows", (0..capacity).map(|_| vec![0; ROW_BYTES])),
-        Content::array("tables", tables.iter().map(TableFacts::to_bytes)),
+        Content::array("tables", tables.iter().map(|facts| facts.to_bytes())),
         Content::array("offsets", offsets.iter().map(|offset| offset.to_le_bytes().to_vec())),
         Content { map: "ways", capacity: 8, elements: ways },
         Content::empty("row_of", capacity),
