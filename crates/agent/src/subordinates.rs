@@ -153,7 +153,7 @@ mod tests {
             }
         });
         bolero::check!().with_type::<(String, String)>().for_each(|(subuid, passwd)| {
-            let _ = Subordinates::parse(subuid, passwd);
+            let _ = Subordinates::parse(subuid, passwd).user_of(7);
         });
     }
 

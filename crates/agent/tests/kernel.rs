@@ -296,12 +296,13 @@ fn whoever_leaves_and_comes_again_gets_no_more_memory() {
 #[test]
 fn a_slab_without_regions_gets_the_configured_length_with_the_next_agent() {
     let Some(world) = World::new() else { return };
-    let place = world.place(&["lo"], |_| ());
+    let mut place = world.place(&["lo"], |_| ());
     let mut agent = place.start();
     let before = keep_slab(&agent);
     agent.kill();
-    let larger = world.place(&["lo"], |config| config.kernel.slab = Size::from_bytes(128 << 10));
-    let agent = larger.start();
+    place.config.kernel.slab = Size::from_bytes(128 << 10);
+    place.write();
+    let agent = place.start();
     assert_ne!(array(&keep_slab(&agent)), array(&before));
     assert_eq!(world.pinned().slabs().unwrap(), [0, 1, 2]);
 }

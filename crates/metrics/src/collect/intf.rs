@@ -23,7 +23,7 @@ pub(crate) struct TableFacts {
 }
 
 impl TableFacts {
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
         let words = [self.first_row, self.rows, self.row_words, self.width, self.first_cpu, self.cpus];
         words.into_iter().flat_map(u32::to_le_bytes).collect()
     }
