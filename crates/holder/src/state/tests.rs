@@ -640,7 +640,7 @@ impl Model {
             // Five readers on two machines.
             let even = self.pairs.iter().filter(|pair| pair.reader % 2 == 0).count();
             let has_most = |pair: &ModelPair| match (2 * even).cmp(&self.pairs.len()) {
-                Ordering::Greater => pair.reader % 2 == 0,
+                Ordering::Greater => pair.reader.is_multiple_of(2),
                 Ordering::Less => pair.reader % 2 == 1,
                 Ordering::Equal => true,
             };
