@@ -7,7 +7,7 @@
 //!
 //! A host that is to be read by this machine's RDMA device is asked twice: queue pairs are made by whoever has the device, the engine, between the two
 //! ([`Step::Told`], [`Connector::pair`]). They are connected here, since that may wait for a neighbour's link-layer address. Goodbyes are said here, too
-//! ([`Connector::part`]); at the end all that are left have [`FAREWELL`] together.
+//! ([`Connector::part`]); at the end all that are left have 0.4 s together.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};

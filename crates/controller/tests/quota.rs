@@ -397,8 +397,10 @@ fn who_has_too_many_values_decoded_waits_and_nobody_else() {
 
 #[test]
 fn what_outgrows_its_quota_leaves_a_gap_in_what_there_is_of_it() {
-    // The first block has room, both have not.
-    let mut world = World::within(Quota { series: 130, ..SMALL });
+    // Beside what else there is the first block has room, both have not.
+    let mut world = World::within(Quota { series: 300, ..SMALL });
+    let noise = world.hostile.host.region(program(2), "noise", &[], NOISE);
+    world.hostile.regions.push(noise);
     let wide = world.hostile.host.region(program(1), "wide", &[], WIDE);
     let write = |index: u16| {
         let block = wide.words.block(index.into());
