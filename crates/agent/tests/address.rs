@@ -29,7 +29,9 @@ fn addresses_may_come_later_go_and_come_back() {
 
         let agent = place.start();
         assert_eq!(agent.log.matches(&warning).count(), 2, "{}", agent.log);
-        let region = agent.client().publish("shop", 5);
+        // While it is connected its region stays.
+        let client = agent.client();
+        let region = client.publish("shop", 5);
         let is_there = || TcpStream::connect_timeout(&agent.bootstrap, Duration::from_secs(1)).is_ok();
         assert!(!is_there());
         for value in [6, 7] {
