@@ -9,6 +9,7 @@
 //! out until its end. Cost: a region 2-3 map updates (a few us), a slab 10 ms.
 
 pub mod child;
+pub mod collect;
 pub mod ledger;
 pub mod load;
 pub mod recover;
