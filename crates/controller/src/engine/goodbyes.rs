@@ -4,17 +4,18 @@
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::Receiver as Heard;
+use std::thread;
 use std::time::Instant;
 
 use onlooker_bootstrap::{Goodbye, Id, KERNEL, QueuePairEnd, Request, Responder, Secret, Token, VerbsRequest, frame};
 use onlooker_reader::bootstrap::{Bootstrapped, Parting};
-use onlooker_reader::clock::{Moment, Relation};
+use onlooker_reader::clock::{Moment, Relation, steady_ns};
 use onlooker_testbed::{PATIENCE, free_port};
 
 use super::*;
 use crate::connect::{Connected, Way};
 use crate::fleet::fixture::memory;
-use crate::sink::Reading;
+use crate::sink::{Reading, Sink};
 use onlooker_targets::Choice;
 
 struct Nobody;
