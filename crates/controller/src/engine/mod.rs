@@ -13,8 +13,9 @@ mod clock;
 mod connecting;
 mod devices;
 mod host;
+mod hosts;
 mod link;
-mod memory;
+mod names;
 mod opening;
 mod orders;
 mod running;
@@ -319,11 +320,11 @@ impl Engine {
     /// ended.
     fn take_completions(&mut self, now_ns: u64) -> bool {
         self.completions.clear();
-        let hosts = &mut memory::Hosts(&mut self.hosts);
+        let hosts = &mut hosts::Hosts(&mut self.hosts);
         self.carriers.sockets.poll(hosts, now_ns, &mut self.completions);
         self.carriers.devices.poll(hosts, now_ns, &mut self.completions, &mut self.gone);
         self.lose_devices(now_ns);
-        host::deliver(&mut self.hosts, &mut self.carriers.devices, &self.completions, now_ns);
+        hosts::deliver(&mut self.hosts, &mut self.carriers.devices, &self.completions, now_ns);
         let mut moved = !self.completions.is_empty();
         let mut at = 0;
         while at < self.active.len() {
