@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The kernel responder as the agent keeps it: slabs, table of regions and ledger behind one handle.
 //!
-//! [`load`] puts programs, pins and attachments right in a process of its own, [`upkeep`] has it run again when devices change and renews the lease, [`ledger`] is what
-//! survives the agent, [`recover`] decides what of it goes on. Owned by the main thread. Maps are opened once; changing them through their descriptors needs no capability
-//! (since 5.19), making a slab needs CAP_BPF, which is in effect for just that.
+//! [`load`] puts programs, pins and attachments right, [`collect`] the kernel's metrics, both in a process of their own.
+//! [`upkeep`] has the loader run again when devices change and renews the lease. [`ledger`] is what survives the agent,
+//! [`recover`] decides what of it goes on, [`slabs`] has users' memory. Owned by the main thread. Maps are opened once;
+//! changing them through their descriptors needs no capability (since 5.19), making a slab needs CAP_BPF, which is in
+//! effect for just that.
 //!
 //! Invariants: a region is in the responder's table before its control entry is there and until it is gone; its ledger record is there from before its memory is given
 //! out until its end. Cost: a region 2-3 map updates (a few us), a slab 10 ms.
