@@ -123,6 +123,24 @@ fn who_is_forgotten_is_told() {
 }
 
 #[test]
+fn no_goodbye_holds_up_the_engine() {
+    let (mut engine, orders) = engine();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = Agent { peer: silent.local_addr().unwrap(), heard: channel().1 };
+    for name in ["a", "b"] {
+        orders.watch(target(name));
+        assert!(engine.take_orders());
+        host(&mut engine, name).paired(silent.parting(21));
+    }
+    orders.forget("a");
+    orders.watch(target("b"));
+    let began = Instant::now();
+    assert!(engine.take_orders());
+    // One of them alone would take a second.
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[test]
 fn who_takes_a_place_is_another_reader() {
     let (agent, (mut engine, orders)) = (Agent::start(), engine());
     orders.watch(target("a"));
