@@ -2,8 +2,8 @@
 //! The RDMA device that answers beside the kernel responder. Its holder registers the slabs, the regions' entries
 //! carry its keys, and it writes readers' copies of the control region.
 //!
-//! The main thread calls this: when it may look for the holder, when a region gets a place in a slab, and once a turn of
-//! the loop. The device does not answer for a region whose entry has no key.
+//! The main thread calls this: when it may look for the holder, when a region gets a place in a slab, and once a turn
+//! of the loop. The device does not answer for a region whose entry has no key.
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd as _;

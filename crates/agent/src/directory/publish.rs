@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Announcing a region: an address, the responder's table, its entry in the control region, its record.
 //!
-//! In that order, so that a reader who finds the entry can read the region. A failure takes back what was done before it.
+//! In that order, so that a reader who finds the entry can read the region. A failure takes back what was done before.
 
 use std::io;
 

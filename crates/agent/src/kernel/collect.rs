@@ -2,8 +2,7 @@
 //! Puts the kernel's own metrics into a responder that is there: computed and published groups, users' collectors, how
 //! long tasks wait, TCP connections.
 //!
-//! Run by the loader's process, as [`super::load`] is. Whatever a kernel lacks is left out with the reason; the rest goes
-//! on.
+//! The loader's process runs it, as it does [`super::load`]. What a kernel lacks is left out, with the reason.
 
 use onlooker_metrics::collect::{Options, install, remove, stop_publishing};
 use onlooker_metrics::groups::Group;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Accepting whoever connects: programs, READs over TCP, bootstraps; and what happens when descriptors run out.
 //!
-//! A listener that nobody accepts from stays readable, and the loop would spin. So the loop keeps a descriptor in reserve
-//! and gives it up to accept and close what waits.
+//! A listener that nobody accepts from stays readable, and the loop would spin. So the loop keeps a descriptor in
+//! reserve and gives it up to accept and close what waits.
 
 use std::fs::File;
 use std::io;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The first steps of a cycle, up to the regions: header, changed entry blocks, texts of new schemas; each from the copy
-//! on this machine where that is right, else READ from the host.
+//! The first steps of a cycle, up to the regions: header, changed entry blocks, texts of new schemas. Each comes from
+//! the copy on this machine where that is right; else it is READ from the host.
 
 use super::cycle::{Session, Step};
 use super::fetch::Span;
