@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The real `onlooker` against a real agent, each in a directory and on ports of its own.
 
+use onlooker_testbed::until;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where cargo puts binaries.
 fn bin_dir() -> &'static Path {
@@ -137,17 +135,6 @@ fn code(output: &Output) -> i32 {
     output.status.code().unwrap()
 }
 
-fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begin = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begin.elapsed() < PATIENCE, "timed out: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn sampled_metrics_are_those_of_procfs() {
     let agent = Agent::start(true);
@@ -187,7 +174,7 @@ fn a_program_is_read_with_its_labels_and_without_its_help() {
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    let json = eventually("the shop is published", || {
+    let json = until("the shop is published", || {
         let output = agent.read(&["shop_*", "--json"]);
         (code(&output) == 0).then(|| serde_json::from_slice::<Value>(&output.stdout).unwrap())
     });
@@ -214,7 +201,7 @@ fn a_program_is_read_with_its_labels_and_without_its_help() {
 
     drop(shop.stdin.take());
     assert!(shop.wait().unwrap().success());
-    eventually("its region ends", || (code(&agent.read(&["shop_*"])) == 3).then_some(()));
+    until("its region ends", || (code(&agent.read(&["shop_*"])) == 3).then_some(()));
 }
 
 #[test]
@@ -310,10 +297,7 @@ fn repeated_reading_outlives_a_restart_of_the_agent() {
     let before = generation();
     agent.stop();
     agent.run();
-    let begin = Instant::now();
-    while generation() == before {
-        assert!(begin.elapsed() < PATIENCE, "still the old agent's readings");
-    }
+    until("the new agent's readings", || (generation() != before).then_some(()));
     reader.kill().unwrap();
     reader.wait().unwrap();
 }

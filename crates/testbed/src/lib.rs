@@ -19,8 +19,8 @@ pub use namespace::Namespace;
 pub use port::free_port;
 pub use process::{Process, binary};
 
-/// How long a test waits for what must come.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a test waits for what must come. An agent that starts has the kernel check all its BPF programs: 24 s beside three other test programs.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until `wanted` has something.
 pub fn until<T>(what: &str, wanted: impl FnMut() -> Option<T>) -> T {
@@ -35,7 +35,7 @@ pub fn until_within<T>(patience: Duration, what: &str, mut wanted: impl FnMut() 
             return found;
         }
         assert!(Instant::now() < end, "{what}: not in time");
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use onlooker_agent::config::Config;
 use onlooker_agent::units::Span;
@@ -26,21 +26,8 @@ use tempfile::TempDir;
 
 pub(crate) use reader::Reader;
 
-/// Longest wait for an answer.
+/// Longest wait for an answer: shorter than the sockets linger that a hostile program hands over.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Longest wait for a state. An agent that starts has the kernel check all its BPF programs: 24 s beside three other test programs.
-const LONGEST: Duration = Duration::from_secs(60);
-
-pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begin = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begin.elapsed() < LONGEST, "timed out: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 /// A directory with a configuration in it; agents come and go.
 pub(crate) struct Place {
