@@ -7,8 +7,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use common::Place;
-use common::world::{World, run};
-use onlooker_testbed::until;
+use common::world::World;
+use onlooker_testbed::{run, until};
 
 #[test]
 fn addresses_may_come_later_go_and_come_back() {

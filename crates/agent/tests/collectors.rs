@@ -8,11 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::Place;
-use common::world::{KernelReader, World, run};
+use common::world::{KernelReader, World};
 use onlooker_agent::config::Config;
 use onlooker_agent::units::Span;
 use onlooker_region::control::RESPONDER_KERNEL;
-use onlooker_testbed::until;
+use onlooker_testbed::{run, until};
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 

@@ -10,11 +10,11 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use common::world::{KernelReader, Series, World, run};
+use common::world::{KernelReader, Series, World};
 use common::{Agent, Place};
 use onlooker_agent::units::Span;
 use onlooker_region::schema::Acquisition;
-use onlooker_testbed::until;
+use onlooker_testbed::{run, until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Capabilities of packaging/onlooker-agent.service.d/kernel.conf.

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::world::{KernelReader, Seen, World, run};
+use common::world::{KernelReader, Seen, World};
 use common::{Agent, Client, Place, Program, schema};
 use onlooker_agent::units::{Size, Span};
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP};
-use onlooker_testbed::until;
+use onlooker_testbed::{run, until};
 use serde_json::json;
 
 #[test]

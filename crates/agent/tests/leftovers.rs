@@ -9,13 +9,13 @@ use std::fs;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use common::world::{KernelReader, Series, World, run};
+use common::world::{KernelReader, Series, World};
 use onlooker_agent::config::Config;
 use onlooker_agent::host::boot_time_ns;
 use onlooker_agent::units::Span;
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP};
 use onlooker_region::schema::Acquisition;
-use onlooker_testbed::until;
+use onlooker_testbed::{run, until};
 
 fn every(ms: u64) -> impl FnOnce(&mut Config) {
     move |config| config.kernel.sample = Span::from_ms(ms)

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::net::UdpSocket;
 
 use common::Place;
-use common::world::{World, run};
+use common::world::World;
 use onlooker_agent::units::Span;
-use onlooker_testbed::until;
+use onlooker_testbed::{run, until};
 
 const METRICS: [(&str, &str); 7] = [
     ("node_qdisc_bytes_total", "bytes"),

@@ -9,11 +9,11 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use common::reader::bootstrap;
-use common::world::{KernelReader, World, run};
+use common::world::{KernelReader, World};
 use common::{Agent, Place, Program};
 use onlooker_agent::units::Span;
 use onlooker_region::control::RegionEntry;
-use onlooker_testbed::until;
+use onlooker_testbed::{run, until};
 use onlooker_wire::{Envelope, Packet, Part, Psn, Qpn, ReadAnswer, ReadRequest};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 

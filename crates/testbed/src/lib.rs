@@ -9,6 +9,7 @@ mod http;
 mod namespace;
 mod port;
 mod process;
+mod world;
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,8 @@ pub use controller::Controller;
 pub use http::{Answer, get, json, request};
 pub use namespace::Namespace;
 pub use port::free_port;
-pub use process::{Process, binary};
+pub use process::{Process, binary, run};
+pub use world::{Network, World, bring_up, own_network};
 
 /// How long a test waits for what must come. An agent that starts has the kernel check all its BPF programs: 24 s beside three other test programs.
 pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -37,6 +37,14 @@ pub fn binary(package: &str, name: &str) -> PathBuf {
     path
 }
 
+/// Runs a command in the caller's namespaces and returns what it printed. It must succeed.
+pub fn run(command: &str, arguments: &[&str]) -> String {
+    let output = Command::new(command).args(arguments).output().unwrap_or_else(|error| panic!("{command}: {error}"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command} {arguments:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// A process; killed and waited for when dropped.
 #[derive(Debug)]
 pub struct Process {

@@ -6,8 +6,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
 use onlooker_metrics::groups::Group;
+use onlooker_testbed::own_network;
 
-use crate::network::own_namespace;
 use crate::regions::{Collecting, between, eventually, file};
 use crate::support::{SIDES, Side};
 
@@ -66,7 +66,7 @@ fn traffic() -> (TcpListener, Vec<TcpStream>) {
 
 #[test]
 fn counters_of_protocols_are_those_of_procfs() {
-    own_namespace();
+    own_network();
     let collecting = Collecting::new(&[Group::NETSTAT]);
     for side in SIDES {
         let _kept = traffic();
@@ -123,7 +123,7 @@ fn counters_of_protocols_are_those_of_procfs() {
 #[test]
 fn a_namespace_that_is_gone_is_not_read() {
     let collecting = std::thread::spawn(|| {
-        own_namespace();
+        own_network();
         let collecting = Collecting::new(&[Group::NETSTAT]);
         assert!(!sums(&collecting, SIDES[0]).is_empty());
         collecting

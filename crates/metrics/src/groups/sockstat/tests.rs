@@ -6,8 +6,8 @@ use std::io::Read as _;
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 
 use onlooker_metrics::groups::Group;
+use onlooker_testbed::own_network;
 
-use crate::network::own_namespace;
 use crate::regions::{Collecting, between, eventually, file};
 use crate::support::{SIDES, Side};
 
@@ -41,7 +41,7 @@ fn sockstat() -> BTreeMap<String, f64> {
 
 #[test]
 fn sockets_are_those_of_sockstat() {
-    own_namespace();
+    own_network();
     let collecting = Collecting::new(&[Group::SOCKSTAT]);
     let is_equal = |side| {
         // The machine's other sockets come and go.

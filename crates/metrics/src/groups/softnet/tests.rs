@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::net::UdpSocket;
 
 use onlooker_metrics::groups::Group;
+use onlooker_testbed::own_network;
 
-use crate::network::own_namespace;
 use crate::regions::{Collecting, between, eventually, file};
 use crate::support::SIDES;
 
@@ -31,7 +31,7 @@ fn softnet_stat() -> BTreeMap<u32, Vec<u32>> {
 
 #[test]
 fn backlogs_of_each_cpu_are_those_of_softnet_stat() {
-    own_namespace();
+    own_network();
     let collecting = Collecting::new(&[Group::SOFTNET]);
     let processed = |values: &BTreeMap<String, f64>| -> f64 {
         values.iter().filter(|(name, _)| name.starts_with("node_softnet_processed")).map(|(_, value)| value).sum()
