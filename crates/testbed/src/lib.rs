@@ -13,12 +13,12 @@ mod world;
 
 use std::time::{Duration, Instant};
 
-pub use agent::Agent;
+pub use agent::{Agent, Keys};
 pub use controller::Controller;
 pub use http::{Answer, get, json, request};
 pub use namespace::Namespace;
 pub use port::free_port;
-pub use process::{Process, binary, run};
+pub use process::{Process, binary, example, run};
 pub use world::{Network, World, bring_up, own_network};
 
 /// How long a test waits for what must come. An agent that starts has the kernel check all its BPF programs: 24 s beside three other test programs.

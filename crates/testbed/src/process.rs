@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Binaries of this workspace, and processes that are gone when their value is.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,27 +13,35 @@ use rustix::process::{Pid, Signal, kill_process};
 /// depends on again, with the features of this one package.
 #[must_use]
 pub fn binary(package: &str, name: &str) -> PathBuf {
-    static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+    built(package, "--bin", name, Path::new(""))
+}
+
+/// As [`binary`], for an example.
+#[must_use]
+pub fn example(package: &str, name: &str) -> PathBuf {
+    built(package, "--example", name, Path::new("examples"))
+}
+
+fn built(package: &str, kind: &str, name: &str, folder: &Path) -> PathBuf {
+    static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(path) = built.get(name) {
-        return path.clone();
-    }
     // .../target/debug/deps/test-... -> .../target/debug
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(Path::parent).expect("in a target directory");
-    let path = profile.join(name);
-    if std::env::var_os("ONLOOKER_BUILT").is_some_and(|built| !built.is_empty()) && path.exists() {
+    let path = profile.join(folder).join(name);
+    let is_built = std::env::var_os("ONLOOKER_BUILT").is_some_and(|built| !built.is_empty()) && path.exists();
+    if is_built || built.contains(&path) {
         return path;
     }
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    build.args(["build", "--quiet", "--package", package, "--bin", name]);
+    build.args(["build", "--quiet", "--package", package, kind, name]);
     build.args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")]);
     build.arg("--target-dir").arg(profile.parent().expect("the target directory"));
     if profile.ends_with("release") {
         build.arg("--release");
     }
     assert!(build.status().expect("cargo runs").success(), "{name} does not build");
-    built.insert(name.to_owned(), path.clone());
+    built.insert(path.clone());
     path
 }
 
