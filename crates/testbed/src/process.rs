@@ -6,8 +6,11 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::until;
 
 /// A binary of this workspace, built (once) into the target directory that the test itself is in. With `ONLOOKER_BUILT` set it has been built: cargo would build what it
 /// depends on again, with the features of this one package.
@@ -58,6 +61,10 @@ pub fn run(command: &str, arguments: &[&str]) -> String {
 pub struct Process {
     child: Child,
     log: Arc<Mutex<String>>,
+    /// Length of what has been looked at of `log`.
+    heard: usize,
+    /// Ends with the process's standard error.
+    listener: JoinHandle<()>,
 }
 
 impl Process {
@@ -77,17 +84,18 @@ impl Process {
                 break line;
             }
         };
+        let heard = seen.len();
         let log = Arc::new(Mutex::new(seen));
         let more = log.clone();
         // Whoever writes to a closed pipe must not end of it.
-        std::thread::spawn(move || {
+        let listener = thread::spawn(move || {
             for line in lines.lines().map_while(Result::ok) {
                 let mut log = more.lock().unwrap_or_else(PoisonError::into_inner);
                 log.push_str(&line);
                 log.push('\n');
             }
         });
-        (Self { child, log }, line)
+        (Self { child, log, heard, listener }, line)
     }
 
     /// Its number.
@@ -102,6 +110,26 @@ impl Process {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What it had said when it was ready; later, when [`Process::until_says`] returned.
+    #[must_use]
+    pub fn heard(&self) -> String {
+        self.log()[..self.heard].to_owned()
+    }
+
+    /// Waits until it says a line that contains `text`; gives what it has said beyond [`Process::heard`], with that line.
+    pub fn until_says(&mut self, text: &str) -> String {
+        let from = self.heard;
+        let said = until(&format!("it says `{text}`"), || {
+            let has_ended = self.listener.is_finished();
+            let log = self.log();
+            let end = log[from..].find(text).and_then(|at| Some(from + at + log[from + at..].find('\n')? + 1));
+            assert!(end.is_some() || !has_ended, "it ended before it said `{text}`:\n{log}");
+            Some(log[from..end?].to_owned())
+        });
+        self.heard += said.len();
+        said
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process");
@@ -112,6 +140,14 @@ impl Process {
     pub fn terminate(mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.child.wait().unwrap()
+    }
+
+    /// [`Process::terminate`], and all that it has said beyond [`Process::heard`].
+    pub fn terminate_and_hear(mut self) -> (ExitStatus, String) {
+        self.signal(Signal::TERM);
+        let status = self.child.wait().unwrap();
+        until("the end of its standard error", || self.listener.is_finished().then_some(()));
+        (status, self.log()[self.heard..].to_owned())
     }
 
     /// Whether it has ended.
