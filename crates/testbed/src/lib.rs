@@ -41,6 +41,18 @@ pub fn until_within<T>(patience: Duration, what: &str, mut wanted: impl FnMut() 
     }
 }
 
+/// Tries up to 50 times without waiting: for what is compared with two readings of procfs while the world moves.
+pub fn try_often(what: &str, mut attempt: impl FnMut() -> Result<(), String>) {
+    let mut last = String::new();
+    for _ in 0..50 {
+        match attempt() {
+            Ok(()) => return,
+            Err(reason) => last = reason,
+        }
+    }
+    panic!("{what}: {last}");
+}
+
 /// False, and said aloud, where a test needs root and is not.
 #[must_use]
 pub fn is_root(what: &str) -> bool {

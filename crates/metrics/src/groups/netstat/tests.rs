@@ -6,9 +6,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
 use onlooker_metrics::groups::Group;
-use onlooker_testbed::own_network;
+use onlooker_testbed::{own_network, try_often};
 
-use crate::regions::{Collecting, between, eventually, file};
+use crate::regions::{Collecting, between, file};
 use crate::support::{SIDES, Side};
 
 /// Sums over CPUs, by metric without its front.
@@ -70,7 +70,7 @@ fn counters_of_protocols_are_those_of_procfs() {
     let collecting = Collecting::new(&[Group::NETSTAT]);
     for side in SIDES {
         let _kept = traffic();
-        eventually("protocols", || {
+        try_often("protocols", || {
             let before = procfs();
             let sums = sums(&collecting, side);
             let after = procfs();

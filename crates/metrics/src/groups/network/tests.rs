@@ -6,9 +6,9 @@ use std::net::UdpSocket;
 
 use onlooker_metrics::groups::Group;
 use onlooker_region::columns::Plan;
-use onlooker_testbed::{own_network, run};
+use onlooker_testbed::{own_network, run, try_often};
 
-use crate::regions::{Collecting, between, eventually, file, identity};
+use crate::regions::{Collecting, between, file, identity};
 use crate::support::{SIDES, Side};
 
 const COLUMNS: [(&str, usize); 6] = [
@@ -76,7 +76,7 @@ fn counters_of_devices_are_those_of_proc_net_dev() {
     let collecting = Collecting::new(&[Group::NETWORK]);
     for side in SIDES {
         traffic();
-        eventually("devices", || {
+        try_often("devices", || {
             let before = procfs();
             let rows = rows(&collecting, side);
             let after = procfs();
@@ -131,7 +131,7 @@ fn both_ends_of_a_veth_have_rows_whichever_way_their_queues_work() {
         for side in SIDES {
             run("ip", &["neighbour", "flush", "dev", "collectve1"]);
             send();
-            eventually("veth", || {
+            try_often("veth", || {
                 let before = procfs();
                 let rows = rows(&collecting, side);
                 let after = procfs();
