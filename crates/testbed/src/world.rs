@@ -3,7 +3,7 @@
 //! it starts later, and to the values here: when all of these are gone, so are they, however the test ends. Needs root.
 
 use std::fs::File;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -103,6 +103,12 @@ impl Network {
             });
             entered.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
+    }
+}
+
+impl AsFd for Network {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
