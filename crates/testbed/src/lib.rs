@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Real agents, controllers and network namespaces for tests. For tests and benches
-//! only; everything started here ends with its value, also when the test fails.
+//! Real agents, controllers and network namespaces, for tests and benches only. Everything started here ends with its
+//! value, also when the test fails.
 #![forbid(unsafe_code)]
 #![allow(clippy::missing_panics_doc)] // a test's helper that fails has failed the test
 

@@ -58,7 +58,7 @@ impl Default for World {
 impl Drop for World {
     fn drop(&mut self) {
         // The directory under the mount would be busy. Lazily: a test that fails may have files of it open.
-        let _ = Command::new("umount").arg("--lazy").arg(self.bpffs.path()).status();
+        let _ = Command::new("umount").arg("-l").arg(self.bpffs.path()).status();
     }
 }
 
