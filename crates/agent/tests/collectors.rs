@@ -126,9 +126,7 @@ fn one_that_faults_and_bad_ones_cost_nobody_else_anything() {
         assert!(said.contains(part), "{part}: {said}");
     }
     let mut reader = KernelReader::connect(&agent);
-    until("the regions", || {
-        (is_there(&mut reader, "user_good") && is_there(&mut reader, "user_flaky")).then_some(())
-    });
+    until("the regions", || (is_there(&mut reader, "user_good") && is_there(&mut reader, "user_flaky")).then_some(()));
     // It answers three READs, then faults.
     let outcomes = until("the fault", || {
         let outcomes = reader.outcomes();

@@ -191,11 +191,7 @@ fn plain_endpoints_and_tls_endpoints_are_told_apart() {
 fn repeated_reading_outlives_a_restart_of_the_agent() {
     let mut agent = start(true);
     let arguments = ["node_load1", "--json", "--interval", "100ms", "--timeout", "2s"];
-    let mut reader = onlooker(&agent, "read", &arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut reader = onlooker(&agent, "read", &arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(reader.stdout.take().unwrap()).lines();
     let mut generation = || {
         let reading: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
