@@ -49,14 +49,14 @@ fn values_are_those_of_tc() {
     // Nobody is there: the neighbour is given.
     run("ip", &["neighbour", "add", "10.79.1.2", "lladdr", "02:00:00:00:00:02", "dev", "sched-a"]);
     let socket = UdpSocket::bind("10.79.1.1:0").expect("binds");
-    for _ in 0..30 {
-        socket.send_to(&[0; 500], "10.79.1.2:9").expect("sends");
-    }
     let place = Place::new(|config| config.sampled.interval = Span::from_ns(0));
     let agent = place.start();
     let mut reader = agent.reader();
-    // A packet leaves each half second: told twice alike, and by us in between.
+    // A packet leaves each half second: told twice alike, and by us in between, while the queue is full.
     let (ours, told) = until("a moment at which nothing moves", || {
+        for _ in 0..30 {
+            socket.send_to(&[0; 500], "10.79.1.2:9").expect("sends");
+        }
         let (before, ours, after) = (told_by_tc(), reader.values("node_qdisc"), told_by_tc());
         (before == after).then_some((ours, after))
     });
