@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Samples against procfs.
 
-use onlooker_region::Block;
 use onlooker_region::columns::Plan;
 use onlooker_region::map::sealed_memfd;
 use onlooker_region::schema::{Acquisition, Kind, Metric, Type};
 use onlooker_region::table::put_text;
-use onlooker_responder::clock::boot_time_ns;
 
 use super::*;
 use crate::groups::Group as Which;
@@ -16,16 +14,7 @@ const ME: Identity = Identity { region: 2, generation: 9, index: 0 };
 const DEVICE_WORDS: usize = 2;
 
 fn read(sampled: &Sampled) -> BTreeMap<String, f64> {
-    let blocks: Vec<Block> = sampled
-        .memory()
-        .words()
-        .chunks_exact(BLOCK_WORDS)
-        .map(|words| {
-            let mut block = Block::default();
-            block.copy_from(words);
-            block
-        })
-        .collect();
+    let blocks = sampled.place.blocks();
     let plan = Plan::new(sampled.schema.clone());
     let mut seen = BTreeMap::new();
     let refused = plan.decode(ME, &blocks, |sample| {
@@ -41,14 +30,7 @@ fn read(sampled: &Sampled) -> BTreeMap<String, f64> {
 pub(crate) fn with_context<T>(act: impl FnOnce(&Ask, &mut Context) -> T) -> T {
     let mut buffer = [0; LINE_BYTES];
     let mut scrapes = Scrapes::default();
-    let mut context = Context {
-        now_ns: 1,
-        buffer: &mut buffer,
-        computed: None,
-        loss: Loss::default(),
-        scrapes: &mut scrapes,
-        notes: Vec::new(),
-    };
+    let mut context = Context { now_ns: 1, ..Context::new(&mut buffer, &mut scrapes) };
     act(&Ask { computed: None }, &mut context)
 }
 
