@@ -2,9 +2,8 @@
 //! Leftovers: kernel metrics that no collector computes, sampled from procfs into the agent's slab for readers over the kernel responder.
 //!
 //! Part of the main thread's event loop: one deadline. What is computed is known from the collectors' loader, for devices asked at each sample ([`DeviceRows`]), so that a
-//! reader gets no series twice; its regions have names of their own (`node_memory_sampled`) and are not served over TCP, where the whole groups are. Nobody tells the
-//! agent that the kernel has answered READs, so it looks at the responder's counter when a sample is due: while there were none it takes none, and waits twice as
-//! long up to a minute. Blocks stay readable while there is no agent; their time tells their age. Cost: docs/agent.md.
+//! reader gets no series twice; its regions have names of their own (`node_memory_sampled`) and are not served over TCP, where the whole groups are. How
+//! often: [`crate::pace`]. Blocks stay readable while there is no agent; their time tells their age. Cost: docs/agent.md.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,15 +18,13 @@ use rustix::thread::CapabilitySet;
 
 use crate::counters::{Counter, Counters};
 use crate::directory::{Backing, Directory, SchemaText};
+use crate::ids::Ids;
 use crate::kernel::Kernel;
 use crate::kernel::ledger::Source;
 use crate::kernel::recover::OWN_SLAB;
-use crate::own::{self, Ids};
+use crate::pace::Pace;
 use crate::system;
 use crate::units::Span;
-
-/// Longest pause between two looks at the counter while nobody reads.
-const LONGEST_PAUSE_NS: u64 = 60_000_000_000;
 
 /// The sampler for the kernel responder's readers.
 pub struct Leftovers {
@@ -91,7 +88,7 @@ impl Leftovers {
                 }
             }
         }
-        own::tell(&absent, drafts.iter().map(|(_, draft)| draft));
+        tell(&absent, drafts.iter().map(|(_, draft)| draft));
         // First those that end, since their memory may be wanted.
         let goes_on = |name: &str, id: u32| {
             let entry = directory.entry(id);
@@ -227,7 +224,7 @@ impl Leftovers {
     /// When [`Leftovers::expire`] has something to do next, if ever.
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        (!self.set.groups().is_empty()).then_some(self.pace.next_ns)
+        (!self.set.groups().is_empty()).then(|| self.pace.next_ns())
     }
 
     /// A reader may begin: the next sample is due as soon as the last is as old as the interval.
@@ -268,7 +265,7 @@ impl Leftovers {
     fn answered(&self) -> u64 {
         self.kernel.answered().unwrap_or_else(|_| {
             self.counters.add(Counter::KernelErrors, 1);
-            self.pace.answered
+            self.pace.answered()
         })
     }
 
@@ -278,90 +275,12 @@ impl Leftovers {
     }
 }
 
-/// When to sample.
-#[derive(Debug)]
-pub(crate) struct Pace {
-    interval_ns: u64,
-    pause_ns: u64,
-    sampled_ns: u64,
-    next_ns: u64,
-    /// READs answered when it was last looked.
-    answered: u64,
-    is_woken: bool,
-}
-
-impl Pace {
-    /// When to look next.
-    pub(crate) const fn next_ns(&self) -> u64 {
-        self.next_ns
+/// Tells the operator, once, which groups this host has not got, and what there is to say of those that it has.
+pub fn tell<'a>(absent: &[String], drafts: impl IntoIterator<Item = &'a Draft>) {
+    for draft in drafts {
+        draft.notes.iter().for_each(|note| system::log(&format!("{}: {note}", draft.group)));
     }
-
-    /// The next look is not before then.
-    pub(crate) fn not_before(&mut self, at_ns: u64) {
-        self.next_ns = self.next_ns.max(at_ns);
-        // A reader that begins waits as long.
-        self.sampled_ns = self.sampled_ns.max(at_ns.saturating_sub(self.interval_ns));
-    }
-
-    pub(crate) fn new(interval_ns: u64) -> Self {
-        Self { interval_ns, pause_ns: interval_ns, sampled_ns: 0, next_ns: u64::MAX, answered: 0, is_woken: false }
-    }
-
-    /// A sample was taken now; from here on it is looked who reads.
-    pub(crate) fn begin(&mut self, now_ns: u64, answered: u64) {
-        let next_ns = now_ns.saturating_add(self.interval_ns);
-        *self = Self { sampled_ns: now_ns, next_ns, answered, ..Self::new(self.interval_ns) };
-    }
-
-    pub(crate) fn wake(&mut self, now_ns: u64) {
-        self.is_woken = true;
-        self.next_ns = self.next_ns.min(self.sampled_ns.saturating_add(self.interval_ns).max(now_ns));
-    }
-
-    /// Whether to sample now that it is due: if there were READs since the last look, or somebody begins.
-    pub(crate) fn is_wanted(&mut self, now_ns: u64, answered: u64) -> bool {
-        let is_wanted = answered != self.answered || self.is_woken;
-        (self.answered, self.is_woken) = (answered, false);
-        if is_wanted {
-            (self.pause_ns, self.sampled_ns) = (self.interval_ns, now_ns);
-        } else {
-            self.pause_ns = self.pause_ns.saturating_mul(2).min(LONGEST_PAUSE_NS.max(self.interval_ns));
-        }
-        self.next_ns = now_ns.saturating_add(self.pause_ns);
-        is_wanted
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nobody_reads_and_pauses_grow_to_a_minute() {
-        const S: u64 = 1_000_000_000;
-        let mut pace = Pace::new(5 * S);
-        pace.begin(100 * S, 7);
-        let mut steps = Vec::new();
-        for _ in 0..6 {
-            let now_ns = pace.next_ns;
-            assert!(!pace.is_wanted(now_ns, 7));
-            steps.push((pace.next_ns - now_ns) / S);
-        }
-        assert_eq!(steps, [10, 20, 40, 60, 60, 60]);
-        let now_ns = pace.next_ns;
-        assert!(pace.is_wanted(now_ns, 8), "somebody has read");
-        assert_eq!(pace.next_ns, now_ns + 5 * S);
-        assert!(!pace.is_wanted(now_ns + 5 * S, 8));
-        // A reader that begins does not wait for the end of a pause, nor is there a sample for each of many.
-        pace.wake(now_ns + 6 * S);
-        assert_eq!(pace.next_ns, now_ns + 6 * S);
-        assert!(pace.is_wanted(now_ns + 6 * S, 8));
-        pace.wake(now_ns + 7 * S);
-        assert_eq!(pace.next_ns, now_ns + 11 * S);
-        // Intervals beyond a minute stay what they are.
-        let mut pace = Pace::new(90 * S);
-        pace.begin(0, 0);
-        assert!(!pace.is_wanted(90 * S, 0));
-        assert_eq!(pace.next_ns, 180 * S);
+    if !absent.is_empty() {
+        system::log(&format!("kernel metrics that this host has not got: {}", absent.join("; ")));
     }
 }

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use onlooker_local::registration::{Labels, Refusal};
 use onlooker_metrics::groups::Group;
 use onlooker_metrics::procfs::{process_stat, read_small};
 use onlooker_metrics::sampled::{Covered, Draft, Loss, NodeError, Set};
@@ -16,19 +15,18 @@ use onlooker_region::block::Identity;
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::map::Map;
 
-use crate::agent::{AgentError, system_error};
 use crate::card::Card;
 use crate::config::{self, Config};
 use crate::counters::{self, Counters};
 use crate::directory::{Backing, Directory, SchemaText};
-use crate::facts::{Facts, Peer, Process};
+use crate::error::{AgentError, system_error};
 use crate::host::{self, Host};
+use crate::ids::Ids;
 use crate::kernel::child::{self, Task};
 use crate::kernel::ledger::{Record, Role, Source};
 use crate::kernel::load::{CollectorState, Report, State};
 use crate::kernel::{Kernel, Recovered, user};
-use crate::leftovers::Leftovers;
-use crate::registration::FIRST_REGION_ID;
+use crate::leftovers::{Leftovers, tell};
 use crate::sampler::Sampler;
 use crate::served::Served;
 use crate::system;
@@ -105,7 +103,7 @@ impl Own {
         recovered.records = programs;
         let earlier: Vec<Record> = earlier;
         // Programs', too: an older agent gave them ids that are for own regions now.
-        let ids = Ids(earlier.iter().chain(&recovered.records).map(Record::number).collect());
+        let ids = Ids::taken(earlier.iter().chain(&recovered.records).map(Record::number));
         Ok(Self { directory, recovered, report: Some(report), earlier, ids })
     }
 
@@ -427,85 +425,6 @@ fn replace(
             .map_err(|refusal| refusal.to_string())
     });
     published.inspect_err(|_| ids.give(identity.region))
-}
-
-/// Tells the operator, once, which groups this host has not got, and what there is to say of those that it has.
-pub fn tell<'a>(absent: &[String], drafts: impl IntoIterator<Item = &'a Draft>) {
-    for draft in drafts {
-        draft.notes.iter().for_each(|note| system::log(&format!("{}: {note}", draft.group)));
-    }
-    if !absent.is_empty() {
-        system::log(&format!("kernel metrics that this host has not got: {}", absent.join("; ")));
-    }
-}
-
-/// Ids of the agent's own regions that are taken.
-#[derive(Debug, Default)]
-pub struct Ids(Vec<u32>);
-
-impl Ids {
-    /// An identity for a new region.
-    ///
-    /// # Errors
-    /// No randomness, no id.
-    pub fn take(&mut self) -> Result<Identity, AgentError> {
-        let generation = host::random_generation().map_err(system_error("get random numbers"))?;
-        let full = || system_error("number the agent's own regions")(std::io::ErrorKind::OutOfMemory.into());
-        let id = (1..FIRST_REGION_ID).find(|id| !self.0.contains(id)).ok_or_else(full)?;
-        self.0.push(id);
-        Ok(Identity::first(id, generation))
-    }
-
-    /// Gives an id back whose region was not published.
-    pub fn give(&mut self, id: u32) {
-        self.0.retain(|used| *used != id);
-    }
-
-    /// Ends a region of the agent's own, with its memory.
-    pub fn end(&mut self, directory: &mut Directory, id: u32) {
-        let source = directory.entry(id).and_then(|(_, source)| source);
-        directory.remove(id, host::boot_time_ns());
-        self.ended(directory, id, source);
-    }
-
-    fn ended(&mut self, directory: &Directory, id: u32, source: Option<Source>) {
-        if let (Some(Source::Slab { range, .. }), Some(kernel)) = (source, directory.kernel()) {
-            kernel.give_own(range);
-        }
-        self.give(id);
-    }
-
-    /// Announces a region of the agent's own, in the place of `old` if there is one, which ends.
-    ///
-    /// # Errors
-    /// As [`Directory::replace`].
-    pub fn publish(
-        &mut self,
-        directory: &mut Directory,
-        old: Option<u32>,
-        name: &str,
-        text: &SchemaText,
-        identity: Identity,
-        backing: Backing,
-    ) -> Result<(), Refusal> {
-        let now_ns = host::boot_time_ns();
-        let process = Process { pid: std::process::id(), start_ticks: 0 };
-        let facts = Facts {
-            id: identity.region,
-            generation: identity.generation,
-            name: name.to_owned(),
-            instance: String::new(),
-            labels: Labels::new(),
-            schema: text.class(),
-            owner: Peer { process, uid: rustix::process::geteuid().as_raw(), image: String::new() },
-            created_ns: now_ns,
-        };
-        let Some(old) = old else { return directory.publish(&facts, text, backing, now_ns) };
-        let source = directory.entry(old).and_then(|(_, source)| source);
-        directory.replace(old, &facts, text, backing, now_ns)?;
-        self.ended(directory, old, source);
-        Ok(())
-    }
 }
 
 /// Configured groups of sampled metrics, each once.
