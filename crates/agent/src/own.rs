@@ -9,9 +9,8 @@ use std::sync::Arc;
 
 use onlooker_metrics::groups::Group;
 use onlooker_metrics::procfs::{process_stat, read_small};
-use onlooker_metrics::sampled::{Covered, Draft, Loss, NodeError, Set};
+use onlooker_metrics::sampled::{Covered, Set};
 use onlooker_region::Schema;
-use onlooker_region::block::Identity;
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::map::Map;
 
@@ -26,7 +25,8 @@ use crate::kernel::child::{self, Task};
 use crate::kernel::ledger::{Record, Role, Source};
 use crate::kernel::load::{CollectorState, Report, State};
 use crate::kernel::{Kernel, Recovered, user};
-use crate::leftovers::{Leftovers, tell};
+use crate::leftovers::Leftovers;
+use crate::publisher::{PublishError, Publisher};
 use crate::sampler::Sampler;
 use crate::served::Served;
 use crate::system;
@@ -124,7 +124,7 @@ impl Own {
             self.directory.now_owned_by(identity.region, std::process::id(), host::boot_time_ns());
             Counters::over(memory, identity, true)
         } else {
-            let identity = self.identity()?;
+            let identity = self.ids.take()?;
             let (counters, backing) = match kernel {
                 Some(kernel) => {
                     let (range, map) = kernel.own_memory(bytes)?;
@@ -139,7 +139,8 @@ impl Own {
                     (counters, Backing::Tcp(memory))
                 }
             };
-            self.publish(counters::REGION, &text, identity, backing)?;
+            let published = self.ids.publish(&mut self.directory, None, counters::REGION, &text, identity, backing);
+            published.map_err(|refusal| AgentError::Own { name: counters::REGION, refusal })?;
             counters
         };
         self.directory.count_in(counters.clone());
@@ -152,32 +153,22 @@ impl Own {
         Some((self.earlier.swap_remove(at), range))
     }
 
-    /// Sampled kernel metrics. Their memory is this process's: over TCP only.
+    /// Sampled kernel metrics. Their memory is this process's: over TCP only. A reader's first READ takes the first sample.
     ///
     /// # Errors
-    /// No memory, no place in the directory.
+    /// No place in the directory, no descriptor.
     pub fn sampler(&mut self, config: &Config, counters: &Counters) -> Result<Arc<Sampler>, AgentError> {
-        let (mut set, mut absent, interval_ns) = (Set::default(), Vec::new(), config.sampled.interval.as_ns());
-        for group in groups(config) {
-            let draft = set.draft(group, interval_ns);
-            let sampled = draft.and_then(|draft| {
-                tell(&[], [&draft]);
-                let identity = self.identity().map_err(|error| std::io::Error::other(error.to_string()))?;
-                draft.alone(identity)
-            });
-            match sampled {
-                Ok(sampled) => {
-                    let text = SchemaText::of(&sampled.schema);
-                    let backing = Backing::Tcp(sampled.memory().clone());
-                    self.publish(group.region(), &text, sampled.identity(), backing)?;
-                    set.put(sampled);
-                }
-                Err(error) => absent.push(format!("{group}: {error}")),
+        let (interval, mut set) = (config.sampled.interval, Set::default());
+        let mut publisher = Publisher::over_tcp(interval.as_ns(), counters.clone());
+        for drafted in publisher.drafts(&mut set, &groups(config)) {
+            let group = drafted.draft.group;
+            match publisher.publish((&mut self.directory, &mut self.ids), &mut set, drafted, None, false) {
+                Ok(()) => {}
+                Err(PublishError::Refused(refusal)) => return Err(AgentError::Own { name: group.region(), refusal }),
+                Err(error) => publisher.warn(group, &error),
             }
         }
-        // What is left of them over the kernel responder is told there.
-        tell(&absent, []);
-        Sampler::new(set, config.sampled.interval.as_duration(), counters.clone())
+        Sampler::new(set, interval.as_duration(), counters.clone())
             .map_err(system_error("make a descriptor for the sampler"))
     }
 
@@ -217,25 +208,10 @@ impl Own {
             computed: regions,
             leftovers,
             sampler,
-            sampled_interval_ns: config.sampled.interval.as_ns(),
+            over_tcp: Publisher::over_tcp(config.sampled.interval.as_ns(), counters.clone()),
             ids: std::mem::take(&mut self.ids),
         };
         (self, metrics)
-    }
-
-    fn identity(&mut self) -> Result<Identity, AgentError> {
-        self.ids.take()
-    }
-
-    fn publish(
-        &mut self,
-        name: &'static str,
-        text: &SchemaText,
-        identity: Identity,
-        backing: Backing,
-    ) -> Result<(), AgentError> {
-        let published = self.ids.publish(&mut self.directory, None, name, text, identity, backing);
-        published.map_err(|refusal| AgentError::Own { name, refusal })
     }
 }
 
@@ -248,7 +224,7 @@ pub struct Metrics {
     leftovers: Option<Leftovers>,
     /// What is sampled for readers over TCP. Readable when [`Metrics::renew`] has something to do.
     pub sampler: Arc<Sampler>,
-    sampled_interval_ns: u64,
+    over_tcp: Publisher,
     ids: Ids,
 }
 
@@ -298,13 +274,8 @@ impl Metrics {
 
     /// Makes the regions of sampled groups anew that have other series now.
     pub fn renew(&mut self, directory: &mut Directory) {
-        let Self { sampler, ids, sampled_interval_ns, .. } = self;
-        sampler.renew(|set, group| {
-            renew(set, group, *sampled_interval_ns, directory, ids).unwrap_or_else(|error| {
-                system::log(&format!("warning: {group} is not served over TCP any more: {error}"));
-                Loss::default()
-            })
-        });
+        let Self { sampler, over_tcp, ids, .. } = self;
+        sampler.renew(|set| over_tcp.renew(directory, ids, set));
     }
 
     fn install_one(
@@ -379,52 +350,6 @@ fn start_twin(
 ) -> Result<(), String> {
     let kernel = directory.kernel().ok_or("there is no kernel responder")?;
     kernel.start_twin(&collector.name, range, schema, every).map_err(|error| error.to_string())
-}
-
-/// Puts a group's new region in the place of the old one, where its class is another one. Where that cannot be, the old one ends, too: it has no places for what there is.
-fn renew(
-    set: &mut Set,
-    group: Group,
-    interval_ns: u64,
-    directory: &mut Directory,
-    ids: &mut Ids,
-) -> Result<Loss, String> {
-    let draft = set.draft(group, interval_ns);
-    let standing = set.groups().iter().find(|sampled| sampled.group == group);
-    let standing = standing.map(|sampled| (SchemaText::of(&sampled.schema).id, sampled.identity().region));
-    let text = draft.as_ref().ok().map(|draft| SchemaText::of(&draft.schema));
-    if standing.is_some() && standing.map(|(schema, _)| schema) == text.as_ref().map(|text| text.id) {
-        return Ok(Loss::default());
-    }
-    let old = standing.map(|(_, id)| id);
-    let renewed = draft.map_err(|error| error.to_string()).and_then(|draft| replace(set, draft, old, directory, ids));
-    renewed.inspect_err(|_| {
-        set.remove(group);
-        if let Some(id) = old {
-            ids.end(directory, id);
-        }
-    })
-}
-
-/// A group's new region, sampled before anybody can read it.
-fn replace(
-    set: &mut Set,
-    draft: Draft,
-    old: Option<u32>,
-    directory: &mut Directory,
-    ids: &mut Ids,
-) -> Result<Loss, String> {
-    let identity = ids.take().map_err(|error| error.to_string())?;
-    let (group, text) = (draft.group, SchemaText::of(&draft.schema));
-    let published = draft.alone(identity).map_err(|error: NodeError| error.to_string()).and_then(|sampled| {
-        let backing = Backing::Tcp(sampled.memory().clone());
-        set.put(sampled);
-        let loss = set.sample_one(group, None);
-        ids.publish(directory, old, group.region(), &text, identity, backing)
-            .map(|()| loss)
-            .map_err(|refusal| refusal.to_string())
-    });
-    published.inspect_err(|_| ids.give(identity.region))
 }
 
 /// Configured groups of sampled metrics, each once.

@@ -3,7 +3,8 @@
 //!
 //! [`install`] finds the kernel's variables ([`crate::discover`]), loads a pair of programs a group ([`crate::groups`]),
 //! compares every metric with procfs as the group's samples have it ([`crate::sampled`]), leaves out what does not match,
-//! and puts the programs into their slots of a responder. From then on nothing runs until a READ comes. The programs live in the responder's program arrays: with a pinned responder they go on when the process that installed them is gone.
+//! and puts the programs into their slots of a responder. From then on nothing runs until a READ comes. The programs live
+//! in the responder's program arrays: with a pinned responder they go on when the process that installed them is gone.
 //!
 //! [`InstalledGroup::publish`] starts a timer in the kernel that writes the same blocks into a slab, for responders that can only read memory.
 //!
