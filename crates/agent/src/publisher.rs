@@ -105,10 +105,7 @@ impl Publisher {
 
     /// All of a group, or what is left of it beside computed metrics; `None` where nothing is.
     fn draft(&self, set: &mut Set, group: Group) -> Result<Option<Draft>, NodeError> {
-        match &self.beside {
-            None => set.draft(group, self.interval_ns).map(Some),
-            Some((_, computed)) => set.draft_left(group, self.interval_ns, computed),
-        }
+        set.draft(group, self.interval_ns, self.beside.as_ref().map(|(_, computed)| computed))
     }
 
     /// Puts a group into the set and announces its region, in the place of `old` if there is one: that of the set, or of

@@ -314,7 +314,7 @@ mod tests {
                 sampled: Some(Sampled::new(|ask, context| listed(Example, ask, context))),
             },
         };
-        let draft = Set::default().draft(EXAMPLE, 1).unwrap();
+        let draft = Set::default().draft(EXAMPLE, 1, None).unwrap().unwrap();
         assert_eq!((draft.name(), draft.metrics()), ("node_example", 1));
         let made = with_context(|ask, context| EXAMPLE.make(ask, context)).unwrap();
         assert_eq!(values_of(made), BTreeMap::from([("node_example{}".to_owned(), 42.0)]));
