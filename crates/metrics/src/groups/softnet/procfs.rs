@@ -28,7 +28,8 @@ pub(super) static COLUMNS: [(usize, Definition); 6] = [
     (9, column("node_softnet_received_rps_total", "Number of times cpu woken up received_rps")),
     (10, column("node_softnet_flow_limit_count_total", "Number of times flow limit has been reached")),
 ];
-pub(super) static BACKLOG: Definition = Definition::gauge("node_softnet_backlog_len", "Softnet backlog status").by("cpu");
+pub(super) static BACKLOG: Definition =
+    Definition::gauge("node_softnet_backlog_len", "Softnet backlog status").by("cpu");
 /// The program does not read it.
 pub(super) const COLLISIONS_COLUMN: usize = 8;
 /// Length of the backlog, and the CPU's number, since Linux 5.10.
