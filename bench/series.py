@@ -21,14 +21,19 @@ COMPLETE = ["node_filesystem_size_bytes", "node_processes_pids", "node_scrape_co
 # Metrics that only we have: pattern, why.
 OURS = [
     (r"onlooker_", "Onlooker's own"),
-    (r"node_pending_softirqs$|node_run_queue_", "not in procfs: computed in the kernel"),
-    (r"node_pressure_.*_in_progress", "not in procfs: computed in the kernel"),
+    (r"node_(qdisc|softirqs|interrupts)_", "a collector that node_exporter has off by default"),
+    (r"node_softnet_|node_kernel_hung_tasks|node_(hwmon|schedstat|timex|disk|network)_", "newer releases of node_exporter have it"),
+    (r"node_netstat_(TcpExt_TCP(OFOQueue|RcvQDrop)|Tcp_MaxConn)$", "newer releases of node_exporter have it"),
 ]
 # Metrics that only node_exporter has.
 THEIRS = [
     (r"go_|promhttp_|node_exporter_build_info", "about node_exporter itself"),
     (r"node_systemd_", "not built: systemd's units are asked over D-Bus, which wakes systemd"),
     (r"node_textfile_", "not built: programs publish regions, they do not write text files"),
+    (r"node_network_", "not built: settings of a device, which the node dashboards do not ask for"),
+    (r"node_(os_info|os_version|selinux_enabled|time_(clocksource|zone)_|disk_info|dmi_info|nvme_info|cpu_(info|package))", "not built: facts that hardly ever change, which the node dashboards do not ask for"),
+    (r"node_nf_conntrack_stat_", "not built: netlink statistics of connection tracking, which the node dashboards do not ask for"),
+    (r"node_processes_threads_state", "not built: it takes a look at each thread of each process"),
 ]
 # Metrics whose label values differ by design.
 BOTH = [
@@ -36,7 +41,7 @@ BOTH = [
     (r"node_(processes_state|tcp_connection_states)$", "states in which nobody is: 0 with us, absent there"),
 ]
 # A gauge that may be below zero.
-SIGNED = re.compile(r"node_(timex_|hwmon_temp|network_speed_bytes|cooling_device)|.*_(celsius|offset_seconds)$")
+SIGNED = re.compile(r"node_(netstat_Tcp_MaxConn$|timex_|hwmon_temp|network_speed_bytes|cooling_device)|.*_(celsius|offset_seconds)$")
 
 
 def of_host(series, host):
@@ -87,7 +92,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("controller", help="URL; the watched host is its target `host`")
     arguments.add_argument("exporter", help="URL of node_exporter's metrics")
-    arguments.add_argument("read", nargs="+", help="command that reads the host in Prometheus' text")
+    arguments.add_argument("read", nargs=argparse.REMAINDER, help="command that reads the host in Prometheus' text")
     arguments.add_argument("--figures", default="series", help="what the names of the figures begin with")
     arguments = arguments.parse_args()
 

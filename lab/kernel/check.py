@@ -57,6 +57,17 @@ class Watched:
         run(EXPORTER)
         run(MOTION)
 
+    def series(self, figures):
+        """Whether `onlooker read`, the controller and node_exporter have the same series, but for what has its reason."""
+        command = [sys.executable, os.path.join(BENCH, "series.py"), "--figures", f"{figures}_series", f"http://127.0.0.1:{CONTROLLER_PORT}",
+                   f"http://{ADDRESS}:{EXPORTER_PORT}/metrics", *self.agent.command("--prometheus")]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        print(done.stdout, end="", flush=True)
+        for line in done.stdout.splitlines():
+            if line.startswith("RESULT "):
+                self.results.keep(line)
+        return done.returncode
+
     def parity(self, which, seconds):
         """Whether every name is there or has its reason, and equals node_exporter's."""
         path = os.path.join(self.directory.name, "controller.toml")
@@ -93,6 +104,7 @@ via = "kernel"
                         if line.startswith("RESULT "):
                             self.results.keep(line.strip())
                 code = comparison.returncode
+                code = max(code, self.series(figures))
                 if code > 1:
                     self.results.put(f"{figures}_compared", 0, "hosts", 1)
                     log.seek(0)
@@ -108,6 +120,7 @@ def main():
     parser.add_argument("kernel", help="series, for the figures' names")
     parser.add_argument("programs", help="directory with onlooker")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--series", action="store_true", help="only the comparison with node_exporter")
     parser.add_argument("--lockdown", action="store_true", help="the guest was started with lockdown=confidentiality")
     parser.add_argument("--results", default=os.devnull, help="file for the RESULT lines")
     options = parser.parse_args()
@@ -122,7 +135,9 @@ def main():
         agent.start()
         watched = Watched(options, agent, results)
         short, long = (40, 40) if options.quick else (40, 100)
-        if options.lockdown:
+        if options.series:
+            watched.parity("series", short)
+        elif options.lockdown:
             verdict = faults.check_lockdown(agent, lambda which: watched.parity(which, short))
             results.put(f"kernel_{options.kernel}_lockdown_failed", len(verdict.wrong), "checks", 0)
         else:

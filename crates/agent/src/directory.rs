@@ -5,30 +5,30 @@
 //! a reader who follows the directory is never refused for the order of our stores. With a kernel responder the control region lives in its memory and is taken
 //! over after a restart ([`Directory::resume`]); the ledger has what a region's entry does not say.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::io;
-use std::os::fd::AsFd as _;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use onlooker_local::registration::{Code, Labels, Refusal};
-use onlooker_region::block::Identity;
 use onlooker_region::control::{
-    ControlError, ControlWriter, Entry, Place, RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS, RegionEntry,
+    ControlError, ControlWriter, Entry, Place, RESPONDER_KERNEL, RESPONDER_TCP, RegionEntry,
 };
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::map::{Map, MapError, sealed_memfd};
 use onlooker_region::{Schema, SchemaId};
 
-use crate::card::{Card, Held};
+use crate::card::Card;
 use crate::counters::{Counter, Counters};
-use crate::facts::{Facts, SchemaRef};
+use crate::facts::SchemaRef;
 use crate::host::{self, Host};
 use crate::kernel::ledger::{Keep, Record, Source, Stage};
-use crate::kernel::{CONTROL_SLAB, Kernel, KernelError, Recovered};
+use crate::kernel::{Kernel, KernelError, Recovered};
 use crate::served::{Address, Addresses, Served};
 use push::Pushed;
 
+mod device;
+mod publish;
 mod push;
 mod renew;
 
@@ -207,107 +207,6 @@ impl Directory {
         self.control.capacity()
     }
 
-    /// A device that shall answer beside the kernel responder, as soon as its holder is there.
-    pub fn set_card(&mut self, card: Option<Card>) {
-        self.card = card.filter(|_| self.kernel.is_some());
-        if let (Some(card), Some(kernel)) = (&self.card, &self.kernel) {
-            kernel.set_unseen_readers(card.has_readers());
-        }
-    }
-
-    /// That device.
-    #[must_use]
-    pub const fn card(&self) -> Option<&Card> {
-        self.card.as_ref()
-    }
-
-    /// Its holder has gone.
-    pub fn card_lost(&mut self, now_ns: u64) {
-        if let Some(card) = &mut self.card {
-            card.disconnect(now_ns);
-        }
-    }
-
-    /// Looks for its holder, if that is due, and has it register all slabs. True where it is there anew.
-    pub fn card_due(&mut self, now_ns: u64) -> bool {
-        if !self.card.as_mut().is_some_and(|card| card.connect(now_ns)) {
-            return false;
-        }
-        let used: BTreeSet<u32> = self.slots.values().filter_map(Slot::slab).collect();
-        if let Some(card) = &mut self.card {
-            card.end_others(|slab| slab == CONTROL_SLAB || used.contains(&slab));
-        }
-        for slab in used {
-            self.hold(slab);
-        }
-        let ids: Vec<u32> = self.slots.keys().copied().collect();
-        ids.into_iter().for_each(|id| self.renew_key(id, now_ns));
-        let left_out = self.slots.values().filter(|slot| slot.slab().is_some() && slot.entry.device_rkey == 0).count();
-        // Last: a reader that begins finds the keys of all regions.
-        let control = self.hold(CONTROL_SLAB).and_then(|held| held.rkey);
-        if let Some(card) = &mut self.card {
-            match control {
-                Some(rkey) => card.control(rkey),
-                None => card.ask_again(now_ns),
-            }
-            card.tell_left_out(left_out);
-            if left_out > 0 {
-                card.ask_again(now_ns);
-            }
-        }
-        // What readers' copies were told last, by whoever was here, is not known.
-        self.pushed = Pushed::default();
-        true
-    }
-
-    /// Has readers' copies of the control region written where it has changed since the last call: once per turn of the main loop. Costs nothing where there are none. Where the
-    /// holder is just asked for a queue pair the next turn does it; readers look at the host's own header meanwhile.
-    pub fn push(&mut self, now_ns: u64) {
-        let generation = self.control.generation();
-        let Some(card) = self.card.as_ref().filter(|card| card.has_copies()) else {
-            return self.pushed.follow(generation, now_ns);
-        };
-        if !self.pushed.is_at(generation) {
-            let changes = self.pushed.changes(self.control.memory().words(), self.control.place().va);
-            if card.push(&changes) {
-                self.pushed.follow(generation, now_ns);
-            }
-        }
-    }
-
-    /// A slab as the device has it, registered now where it is not; `None` without a device.
-    fn hold(&mut self, slab: u32) -> Option<Held> {
-        let (kernel, card) = (self.kernel.as_ref()?, self.card.as_mut()?);
-        let held = card.held(slab);
-        if let Some(held) = held.filter(|held| held.rkey.is_some() || !card.is_connected()) {
-            return Some(held);
-        }
-        let (memory, bytes) = kernel.open_slab(slab).ok()?;
-        let mut bases = self.slots.values().filter_map(|slot| slot.base(slab)).peekable();
-        let va = match (held, bases.peek().copied()) {
-            _ if slab == CONTROL_SLAB => self.control.place().va,
-            // An earlier agent's registration, unless no region is there that it fits.
-            (Some(held), first) if first.is_none() || bases.any(|base| base == held.va) => held.va,
-            (_, Some(first)) => first,
-            _ => self.addresses.take_span(bytes).ok()?,
-        };
-        Some(card.register(slab, memory.as_fd(), va, bytes))
-    }
-
-    /// The device's key in a region's entry, where the region's address is that of its slab.
-    fn renew_key(&mut self, id: u32, now_ns: u64) {
-        let Some(mut slot) = self.slots.remove(&id) else { return };
-        let held = slot.slab().and_then(|slab| self.hold(slab).filter(|held| slot.base(slab) == Some(held.va)));
-        let device_rkey = held.and_then(|held| held.rkey).unwrap_or(0);
-        if slot.entry.device_rkey != device_rkey {
-            set_key(&mut slot.entry, device_rkey);
-            self.note(&slot, now_ns);
-            // The entry was encoded before, so that it fits again.
-            let _ = self.control.replace(slot.slot, &Entry::Region(slot.entry.clone()), now_ns);
-        }
-        self.slots.insert(id, slot);
-    }
-
     /// Where failures are counted, from now on.
     pub fn count_in(&mut self, counters: Counters) {
         self.counters = Some(counters);
@@ -366,137 +265,6 @@ impl Directory {
             let _ = self.control.replace(slot.slot, &Entry::Region(slot.entry.clone()), now_ns);
         }
         self.slots.insert(id, slot);
-    }
-
-    /// Remembers a range that was given to a program, whose region is not announced yet.
-    pub fn reserve(&self, region: &Facts, source: Source, now_ns: u64) {
-        let Some(kernel) = &self.kernel else { return };
-        let entry = new_entry(region, Address { va: 0, rkey: 0 }, 0);
-        let keep = Keep::of(region, source);
-        self.check(kernel.put(&Record { entry, stage: Stage::Hidden, keep }, now_ns));
-    }
-
-    /// Makes a region readable and announces it.
-    ///
-    /// # Errors
-    /// `bad_request` for labels that do not fit, `quota` where the control region is full, `internal` without randomness. Nothing has changed then.
-    pub fn publish(
-        &mut self,
-        region: &Facts,
-        schema: &SchemaText,
-        backing: Backing,
-        now_ns: u64,
-    ) -> Result<(), Refusal> {
-        self.publish_in(None, region, schema, backing, now_ns)
-    }
-
-    /// The same in the place of the region `old`, which ends: a reader finds the one or the other, never both and never neither.
-    ///
-    /// # Errors
-    /// As [`Directory::publish`], and `internal` where there is no `old`.
-    pub fn replace(
-        &mut self,
-        old: u32,
-        region: &Facts,
-        schema: &SchemaText,
-        backing: Backing,
-        now_ns: u64,
-    ) -> Result<(), Refusal> {
-        let slot = self.slots.get(&old).ok_or_else(|| missing(old))?.slot;
-        self.publish_in(Some(slot), region, schema, backing, now_ns)?;
-        if let Some(slot) = self.forget(old) {
-            self.end(&slot, now_ns);
-        }
-        Ok(())
-    }
-
-    fn publish_in(
-        &mut self,
-        slot: Option<usize>,
-        region: &Facts,
-        schema: &SchemaText,
-        backing: Backing,
-        now_ns: u64,
-    ) -> Result<(), Refusal> {
-        self.control.hold_schema(schema.id, &schema.name, &schema.canonical, now_ns).map_err(refusal)?;
-        match self.announce(slot, region, backing, now_ns) {
-            Ok(slot) => {
-                self.slots.insert(region.id, slot);
-                Ok(())
-            }
-            Err(refusal) => {
-                self.control.release_schema(schema.id, now_ns);
-                Err(refusal)
-            }
-        }
-    }
-
-    /// Announces a region, in a slot that has an entry or a free one.
-    fn announce(
-        &mut self,
-        slot: Option<usize>,
-        region: &Facts,
-        backing: Backing,
-        now_ns: u64,
-    ) -> Result<Slot, Refusal> {
-        let (memory, source, wanted) = match backing {
-            Backing::Tcp(memory) => (Some(memory), None, RESPONDER_TCP),
-            Backing::Slab(memory, source) => (Some(memory), Some(source), RESPONDER_TCP | RESPONDER_KERNEL),
-            Backing::Kernel(source) => (None, Some(source), RESPONDER_KERNEL),
-        };
-        let (address, device_rkey) = self
-            .place_for(source, region.schema.region_bytes())
-            .map_err(|error| Refusal::new(Code::Internal, format!("random address: {error}")))?;
-        let mut entry = new_entry(region, address, wanted);
-        set_key(&mut entry, device_rkey);
-        let mut kept = None;
-        if let (Some(kernel), Some(source)) = (&self.kernel, source) {
-            // The slot is not known yet, and for the responder's table it does not matter.
-            let record = Record { entry: entry.clone(), stage: Stage::Hidden, keep: Keep::of(region, source) };
-            if self.check(kernel.add_region(&record)) {
-                kept = Some(record.keep);
-            } else {
-                entry.responders &= !RESPONDER_KERNEL;
-            }
-        }
-        if entry.responders == 0 {
-            self.addresses.give(address);
-            return Err(Refusal::new(Code::Internal, "the kernel responder's table of regions cannot be changed"));
-        }
-        if let Some(memory) = memory {
-            self.served.insert(address, memory);
-        }
-        let announced = Entry::Region(entry.clone());
-        let put = match slot {
-            Some(slot) => self.control.replace(slot, &announced, now_ns).map(|()| slot),
-            None => self.control.add(&announced, now_ns),
-        };
-        match put {
-            Ok(slot) => {
-                let slot = Slot { slot, entry, keep: kept, removed: false };
-                // A kill before this loses the region that nobody was told of yet: its program asks again.
-                self.note(&slot, now_ns);
-                Ok(slot)
-            }
-            Err(error) => {
-                self.withdraw(address, kept.is_some());
-                Err(refusal(error))
-            }
-        }
-    }
-
-    /// An address for a region, and the device's key.
-    fn place_for(&mut self, source: Option<Source>, bytes: u64) -> io::Result<(Address, u32)> {
-        let held = match source {
-            Some(Source::Slab { slab, range }) => self.hold(slab).map(|held| (held, range.offset)),
-            _ => None,
-        };
-        match held {
-            Some((held, offset)) => {
-                Ok((self.addresses.take_within(held.va.wrapping_add(offset))?, held.rkey.unwrap_or(0)))
-            }
-            None => Ok((self.addresses.take(bytes)?, 0)),
-        }
     }
 
     /// New labels, schema or orphan flag of a region.
@@ -617,33 +385,6 @@ fn drop_lost(kernel: &Kernel, recovered: &mut Recovered, lost: &[usize]) {
         if let Source::Slab { slab, range } = record.keep.source {
             recovered.rest.push((slab, range));
         }
-    }
-}
-
-/// A device's key, or that none answers.
-fn set_key(entry: &mut RegionEntry, device_rkey: u32) {
-    entry.device_rkey = device_rkey;
-    entry.responders &= !RESPONDER_VERBS;
-    if device_rkey != 0 {
-        entry.responders |= RESPONDER_VERBS;
-    }
-}
-
-fn new_entry(region: &Facts, address: Address, responders: u32) -> RegionEntry {
-    RegionEntry {
-        identity: Identity::first(region.id, region.generation),
-        va: address.va,
-        bytes: region.schema.region_bytes(),
-        rkey: address.rkey,
-        device_rkey: 0,
-        responders,
-        schema: region.schema.id,
-        pid: region.owner.process.pid,
-        uid: region.owner.uid,
-        created_ns: region.created_ns,
-        orphan: false,
-        name: region.name.clone(),
-        labels: pairs(&region.labels),
     }
 }
 

@@ -9,7 +9,7 @@ use onlooker_region::control::Directory as ReadDirectory;
 use onlooker_wire::tcp_read::Read;
 
 use super::*;
-use crate::facts::{Peer, Process};
+use crate::facts::{Facts, Peer, Process};
 
 const REPLACEMENTS: u32 = 3_000;
 

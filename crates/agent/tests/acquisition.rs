@@ -6,13 +6,13 @@ mod common;
 
 use std::time::Duration;
 
-use common::eventually;
 use common::world::{KernelReader, Series, World};
 use onlooker_agent::config::Config;
 use onlooker_agent::config::acquisition::Acquisition as Way;
 use onlooker_agent::host::boot_time_ns;
 use onlooker_agent::units::Span;
 use onlooker_region::schema::Acquisition;
+use onlooker_testbed::until;
 
 const INTERVAL_NS: u64 = 10_000_000;
 
@@ -28,7 +28,7 @@ fn of<'a>(series: &'a [Series], region: &str) -> Vec<&'a Series> {
 
 /// Reads until all three ways are there.
 fn all(reader: &mut KernelReader) -> Vec<Series> {
-    eventually("what is computed, published and sampled", || {
+    until("what is computed, published and sampled", || {
         let series = reader.series();
         let is_there = |region: &&str| !of(&series, region).is_empty();
         let is_written = of(&series, "node_cpu").iter().all(|one| one.time_ns > 0);
@@ -38,7 +38,7 @@ fn all(reader: &mut KernelReader) -> Vec<Series> {
 
 /// Published values of now: none is older than some intervals.
 fn fresh(reader: &mut KernelReader) -> u64 {
-    eventually("published values of now", || {
+    until("published values of now", || {
         let series = reader.series();
         let cpu = of(&series, "node_cpu");
         let oldest_ns = cpu.iter().map(|one| one.time_ns).min()?;
@@ -67,7 +67,7 @@ fn each_group_is_acquired_as_the_configuration_says_and_published_ones_outlive_t
     let agent = place.start();
     all(&mut reader);
     let at_ns = boot_time_ns();
-    eventually("values of after the restart", || (fresh(&mut reader) > at_ns).then_some(()));
+    until("values of after the restart", || (fresh(&mut reader) > at_ns).then_some(()));
     assert_eq!(reader.region("node_cpu").expect("it is there").entry.identity, identity, "the same region");
     drop(agent);
 
@@ -76,7 +76,7 @@ fn each_group_is_acquired_as_the_configuration_says_and_published_ones_outlive_t
     place.write();
     let agent = place.start();
     let mut reader = KernelReader::connect(&agent);
-    eventually("computed values", || {
+    until("computed values", || {
         let series = reader.series();
         let cpu = of(&series, "node_cpu");
         (!cpu.is_empty() && cpu.iter().all(|one| one.acquisition == Acquisition::Computed)).then_some(())

@@ -6,8 +6,9 @@ mod common;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use common::world::{World, run};
-use common::{Place, eventually};
+use common::Place;
+use common::world::World;
+use onlooker_testbed::{run, until};
 
 #[test]
 fn addresses_may_come_later_go_and_come_back() {
@@ -36,12 +37,12 @@ fn addresses_may_come_later_go_and_come_back() {
         assert!(!is_there());
         for value in [6, 7] {
             device("add");
-            eventually("the address is reached", || is_there().then_some(()));
+            until("the address is reached", || is_there().then_some(()));
             assert_eq!(check(), 0);
             region.set(value);
             assert_eq!(agent.reader().values("shop")["test_value{}"], f64::from(u32::try_from(value).unwrap()));
             device("del");
-            eventually("it is not reached any more", || (!is_there()).then_some(()));
+            until("it is not reached any more", || (!is_there()).then_some(()));
         }
     }
 }

@@ -4,8 +4,9 @@
 mod common;
 
 use common::reader::{bootstrap, connect, connect_from, converse, exchange};
-use common::{Bystander, Place, eventually};
+use common::{Bystander, Place};
 use onlooker_bootstrap::{Fingerprint, Token};
+use onlooker_testbed::until;
 use serde_json::json;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
@@ -89,7 +90,7 @@ fn peers_that_do_not_speak_tls() {
     let mut rest = Vec::new();
     let _ = http.read_to_end(&mut rest);
     assert!(rest.len() < 64, "an alert at most");
-    eventually("both are counted", || (bystander.counter("bootstraps_total{result=tls}") == 2).then_some(()));
+    until("both are counted", || (bystander.counter("bootstraps_total{result=tls}") == 2).then_some(()));
     // The other way round: a TLS reader at a plain endpoint.
     let demo = Place::new(|_| ());
     let plain_agent = demo.start();
@@ -140,7 +141,7 @@ fn silence_is_cut_short_and_one_source_does_not_shut_out_others() {
         assert_eq!(stream.read(&mut [0; 8]).unwrap_or(0), 0, "let go");
     }
     assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
-    eventually("they are counted", || (bystander.counter("bootstraps_total{result=slow}") == 4).then_some(()));
+    until("they are counted", || (bystander.counter("bootstraps_total{result=slow}") == 4).then_some(()));
     assert_eq!(bystander.counter("bootstraps_total{result=busy}"), 1);
 }
 
@@ -158,13 +159,13 @@ fn all_places_taken_is_said() {
         }
     }
     // The last of them may be accepted after us: a handshake's last step is a softirq's, perhaps another CPU's.
-    let answer = eventually("all places are taken", || {
+    let answer = until("all places are taken", || {
         Some(bootstrap(agent.bootstrap, &agent.token)).filter(|answer| answer["error"] == "busy")
     });
     assert!(answer["message"].as_str().unwrap().contains("16 bootstraps are under way"), "{answer}");
     bystander.check();
     drop(talking);
-    eventually("there is room", || (bootstrap(agent.bootstrap, &agent.token)["ok"] == true).then_some(()));
+    until("there is room", || (bootstrap(agent.bootstrap, &agent.token)["ok"] == true).then_some(()));
 }
 
 #[test]

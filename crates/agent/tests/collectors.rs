@@ -7,11 +7,12 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::world::{KernelReader, World, run};
-use common::{Place, eventually};
+use common::Place;
+use common::world::{KernelReader, World};
 use onlooker_agent::config::Config;
 use onlooker_agent::units::Span;
 use onlooker_region::control::RESPONDER_KERNEL;
+use onlooker_testbed::{run, until};
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -75,7 +76,7 @@ fn both_examples_are_read_over_the_kernel_responder() {
     let mut agent = place.start();
     agent.until("user_tcp is computed when it is read, ");
     let mut reader = KernelReader::connect(&agent);
-    eventually("both regions", || {
+    until("both regions", || {
         (is_there(&mut reader, "user_tcp") && is_there(&mut reader, "user_run_queue")).then_some(())
     });
     let series = reader.series();
@@ -125,11 +126,9 @@ fn one_that_faults_and_bad_ones_cost_nobody_else_anything() {
         assert!(said.contains(part), "{part}: {said}");
     }
     let mut reader = KernelReader::connect(&agent);
-    eventually("the regions", || {
-        (is_there(&mut reader, "user_good") && is_there(&mut reader, "user_flaky")).then_some(())
-    });
+    until("the regions", || (is_there(&mut reader, "user_good") && is_there(&mut reader, "user_flaky")).then_some(()));
     // It answers three READs, then faults.
-    let outcomes = eventually("the fault", || {
+    let outcomes = until("the fault", || {
         let outcomes = reader.outcomes();
         outcomes["user_flaky"].is_err().then_some(outcomes)
     });
@@ -151,7 +150,7 @@ fn a_restart_keeps_what_is_the_same_and_follows_what_has_changed() {
     let place = world.place(&["lo"], with(directory.path()));
     let mut agent = place.start();
     let mut reader = KernelReader::connect(&agent);
-    eventually("three regions", || {
+    until("three regions", || {
         ["user_same", "user_other", "user_gone"].iter().all(|name| is_there(&mut reader, name)).then_some(())
     });
     let before = reader.region("user_same").expect("it is there").entry;
@@ -164,7 +163,7 @@ fn a_restart_keeps_what_is_the_same_and_follows_what_has_changed() {
     put("c.toml", table("other", &value("other_priority", "init_task.static_prio")));
     fs::remove_file(directory.path().join("d.toml")).expect("removes");
     let agent = place.start();
-    eventually("what has changed", || {
+    until("what has changed", || {
         let there = reader.outcomes();
         (there.contains_key("user_first") && !there.contains_key("user_gone")).then_some(())
     });

@@ -10,10 +10,11 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use common::world::{KernelReader, Series, World, run};
-use common::{Agent, Place, eventually};
+use common::world::{KernelReader, Series, World};
+use common::{Agent, Place};
 use onlooker_agent::units::Span;
 use onlooker_region::schema::Acquisition;
+use onlooker_testbed::{run, until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Capabilities of packaging/onlooker-agent.service.d/kernel.conf.
@@ -78,7 +79,7 @@ fn is_sampled(mut agent: Agent, reason: &str) {
     // They go on being sampled.
     let time = |series: &[Series]| series.iter().find(|one| one.name == "node_load1").map_or(0, |one| one.time_ns);
     let before = time(&series);
-    eventually("another sample", || (time(&reader.series()) > before).then_some(()));
+    until("another sample", || (time(&reader.series()) > before).then_some(()));
     let _region = agent.client().publish("shop", 3);
     assert_eq!(reader.value("shop"), 3.0, "programs' regions are served by the kernel all the same");
 }
@@ -182,7 +183,7 @@ fn more_sockets_than_rows_are_counted_and_cost_no_more() {
         series.iter().find(is_it).map_or(0.0, |one| one.value)
     };
     // Regions are read one after the other: while the first run writes, the first of them has rows in part.
-    let series = eventually("a full table", || {
+    let series = until("a full table", || {
         let series = reader.series();
         let rows = series.iter().filter(|one| one.name == "onlooker_tcp_connection_state").count();
         (told(&series, "onlooker_table_rows") == ROWS && rows as f64 == ROWS).then_some(series)

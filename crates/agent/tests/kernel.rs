@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::world::{KernelReader, Seen, World, run};
-use common::{Agent, Client, Place, Program, eventually, schema};
+use common::world::{KernelReader, Seen, World};
+use common::{Agent, Client, Place, Program, schema};
 use onlooker_agent::units::{Size, Span};
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP};
+use onlooker_testbed::{run, until};
 use serde_json::json;
 
 #[test]
@@ -76,7 +77,7 @@ fn kernel_metrics_are_computed_and_stay_what_they_are() {
         regions.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
         regions
     };
-    let before = eventually("what is computed", || Some(computed(&mut reader)).filter(|all| all.len() == names.len()));
+    let before = until("what is computed", || Some(computed(&mut reader)).filter(|all| all.len() == names.len()));
     assert!(before.iter().all(|seen| seen.entry.responders == RESPONDER_KERNEL), "{before:?}");
     assert!(before[2].value("node_memory_MemTotal_bytes") > 1e6, "{:?}", before[2]);
     // The sampled ones are for readers over TCP.
@@ -85,7 +86,7 @@ fn kernel_metrics_are_computed_and_stay_what_they_are() {
     assert_eq!(computed(&mut reader).len(), names.len(), "without an agent, too");
     let agent = place.start();
     let pid = agent.pid();
-    let after = eventually("what is computed", || {
+    let after = until("what is computed", || {
         Some(computed(&mut reader))
             .filter(|all| all.len() == names.len() && all.iter().all(|seen| seen.entry.pid == pid))
     });
@@ -118,7 +119,7 @@ fn what_ends_while_no_agent_runs_ends_after_grace() {
     let agent = place.start();
     assert!(reader.region("mortal").expect("its last values").entry.orphan);
     assert!(!reader.region("waiting").expect("its process lives").entry.orphan);
-    eventually("the end of both", || {
+    until("the end of both", || {
         let names: Vec<String> = reader.regions().into_iter().map(|seen| seen.entry.name).collect();
         (!names.iter().any(|name| name == "mortal" || name == "waiting")).then_some(())
     });
@@ -149,7 +150,7 @@ fn half_made_and_removed_regions_do_not_come_back() {
     let again = client.create("removed", 1);
     assert!(!again.resumed);
     assert!(client.create("kept", 1).resumed);
-    eventually("the end of the removed one", || reader.region("removed").is_none().then_some(()));
+    until("the end of the removed one", || reader.region("removed").is_none().then_some(()));
 }
 
 #[test]
@@ -252,9 +253,9 @@ fn devices_come_and_go() {
     assert_eq!(attached(), 1);
     // The loader had no more than what was kept; a 24th of the lease has passed or passes now.
     let until_ns = world.pinned().lease_until_ns().unwrap();
-    eventually("the renewal of the lease", || (world.pinned().lease_until_ns().unwrap() > until_ns).then_some(()));
+    until("the renewal of the lease", || (world.pinned().lease_until_ns().unwrap() > until_ns).then_some(()));
     // In effect only while the loader is started.
-    eventually("no capability in effect", || (capabilities(agent.pid(), "CapEff") == 0).then_some(()));
+    until("no capability in effect", || (capabilities(agent.pid(), "CapEff") == 0).then_some(()));
     assert_eq!(capabilities(agent.pid(), "CapPrm"), KEPT);
     let (status, log) = agent.terminate();
     assert!(status.success() && !log.contains("warning"), "{log}");
@@ -371,7 +372,7 @@ impl Drop for Counting {
 
 fn until_connected(reader: &mut KernelReader) {
     let mut connections = || reader.value_of("onlooker_agent", "onlooker_agent_registration_connections");
-    eventually("its connection", || (connections() == 1.0).then_some(()));
+    until("its connection", || (connections() == 1.0).then_some(()));
 }
 
 fn counts_through_kills(world: &World, program: &Path) {

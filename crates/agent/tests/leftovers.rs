@@ -9,13 +9,13 @@ use std::fs;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use common::eventually;
-use common::world::{KernelReader, Series, World, run};
+use common::world::{KernelReader, Series, World};
 use onlooker_agent::config::Config;
 use onlooker_agent::host::boot_time_ns;
 use onlooker_agent::units::Span;
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP};
 use onlooker_region::schema::Acquisition;
+use onlooker_testbed::{run, until};
 
 fn every(ms: u64) -> impl FnOnce(&mut Config) {
     move |config| config.kernel.sample = Span::from_ms(ms)
@@ -27,7 +27,7 @@ fn find<'a>(series: &'a [Series], name: &str) -> &'a Series {
 
 /// Reads until what the collectors' loader reports is served.
 fn all(reader: &mut KernelReader) -> Vec<Series> {
-    eventually("what is computed and what is sampled", || {
+    until("what is computed and what is sampled", || {
         let series = reader.series();
         let is_there = |region: &str| series.iter().any(|one| one.region == region);
         ["node_cpu", "node_memory", "node_cpu_sampled", "node_memory_sampled"]
@@ -135,7 +135,7 @@ fn what_is_not_computed_is_sampled_beside_it() {
     // Values are procfs's of when they say they were sampled, which is not long ago.
     let gauges = ["node_memory_Cached_bytes", "node_memory_Buffers_bytes", "node_memory_Committed_AS_bytes"];
     let begin = Instant::now();
-    eventually("gauges as in procfs", || {
+    until("gauges as in procfs", || {
         let (before, series, after) = (meminfo(), reader.series(), meminfo());
         let is_inside = |name: &&str| {
             let value = find(&series, name).value;
@@ -146,22 +146,22 @@ fn what_is_not_computed_is_sampled_beside_it() {
     assert!(begin.elapsed() < Duration::from_secs(15));
     let since = [stat("intr"), stat("processes"), stat("ctxt")];
     let since_ns = boot_time_ns();
-    let series = eventually("a sample after that", || {
+    let series = until("a sample after that", || {
         let series = reader.series();
         (find(&series, "node_intr_total").time_ns > since_ns).then_some(series)
     });
-    let until = [stat("intr"), stat("processes"), stat("ctxt")];
+    let end = [stat("intr"), stat("processes"), stat("ctxt")];
     for (number, name) in ["node_intr_total", "node_forks_total", "node_context_switches_total"].into_iter().enumerate()
     {
         let value = find(&series, name).value;
-        assert!(value >= since[number] && value <= until[number], "{name}: {value}, {since:?}, {until:?}");
+        assert!(value >= since[number] && value <= end[number], "{name}: {value}, {since:?}, {end:?}");
     }
 
     // Traffic of a device that no collector can count; one that it can has its other columns here.
     send_into(1);
     let sent = device("agl0", 8);
     assert!(sent > 20_000.0);
-    let series = eventually("the traffic", || {
+    let series = until("the traffic", || {
         let series = reader.series();
         (of_device(&series, SENT, "agl0").first().is_some_and(|one| one.value >= sent)).then_some(series)
     });
@@ -200,7 +200,7 @@ fn devices_that_come_have_one_row_wherever_it_is() {
     };
     // Read all the time while they come, so that the collector may find them before the sampler does.
     let mut watch = |what: &str, mut is_done: IsDone| {
-        eventually(what, || {
+        until(what, || {
             let series = reader.series();
             none_is_twice(&series);
             is_done(&series).then_some(())
@@ -237,7 +237,7 @@ fn off_means_off() {
     let mut place = world.place(&["lo"], every(0));
     let mut agent = place.start();
     let mut reader = KernelReader::connect(&agent);
-    eventually("what is computed", || reader.region("onlooker_responder"));
+    until("what is computed", || reader.region("onlooker_responder"));
     // Once it has gone to sleep and what its start needed is given back.
     let mut idle = || {
         let before = (agent.switches(), agent.cpu_ticks());
@@ -271,7 +271,7 @@ fn without_readers_it_pauses_longer_and_longer() {
     all(&mut reader);
     let samples = |reader: &mut KernelReader| reader.value_of("onlooker_agent", "onlooker_agent_samples_total");
     // A busy machine has one such second of several.
-    eventually("a second of samples", || {
+    until("a second of samples", || {
         let (first, begin) = (samples(&mut reader), Instant::now());
         while begin.elapsed() < Duration::from_secs(1) {
             reader.series();
@@ -281,7 +281,7 @@ fn without_readers_it_pauses_longer_and_longer() {
         assert!(read <= took * 10.0 + 1.0, "{read} samples in {took} s");
         (read >= 5.0).then_some(())
     });
-    eventually("four quiet seconds, and a reader that is served at once", || {
+    until("four quiet seconds, and a reader that is served at once", || {
         std::thread::sleep(Duration::from_millis(300));
         let before = (samples(&mut reader), agent.switches());
         // 100 ms for the READ just now, then pauses of 200, 400, 800, 1600, 3200 ms.
@@ -290,7 +290,7 @@ fn without_readers_it_pauses_longer_and_longer() {
         let unread = samples(&mut reader) - before.0;
         let began_ns = boot_time_ns();
         let mut other = KernelReader::connect(&agent);
-        eventually("a fresh sample", || (find(&other.series(), "node_intr_total").time_ns > began_ns).then_some(()));
+        until("a fresh sample", || (find(&other.series(), "node_intr_total").time_ns > began_ns).then_some(()));
         // Not at the end of a pause.
         let is_at_once = boot_time_ns() - began_ns < 400_000_000;
         (unread <= 1.0 && switches <= 8 && is_at_once).then_some(())
@@ -342,7 +342,7 @@ fn what_nobody_computes_is_sampled_whole() {
     });
     let agent = place.start();
     let mut reader = KernelReader::connect(&agent);
-    let series = eventually("the sampled ones", || {
+    let series = until("the sampled ones", || {
         Some(reader.series()).filter(|series| series.iter().any(|one| one.region == "node_network_sampled"))
     });
     none_is_twice(&series);
@@ -367,7 +367,7 @@ fn values_outlive_the_agent_and_regions_go_on_with_the_next() {
         regions.retain(|seen| seen.entry.name.ends_with("_sampled"));
         regions.into_iter().map(|seen| (seen.entry.name.clone(), seen.entry)).collect::<BTreeMap<_, _>>()
     };
-    let before = eventually("the regions of all groups", || Some(regions(&mut reader)).filter(|all| all.len() >= 8));
+    let before = until("the regions of all groups", || Some(regions(&mut reader)).filter(|all| all.len() >= 8));
     agent.kill();
     let last = find(&reader.series(), "node_intr_total").clone();
     std::thread::sleep(Duration::from_millis(400));
@@ -377,7 +377,7 @@ fn values_outlive_the_agent_and_regions_go_on_with_the_next() {
     let rows = of_device(&series, SENT, "agl0").len();
     assert_eq!(rows, 1, "devices, too");
     let agent = place.start();
-    let fresh = eventually("a sample of the next agent", || {
+    let fresh = until("a sample of the next agent", || {
         let series = reader.series();
         // Both, should the next agent have it in another region.
         let fresh = series.iter().filter(|one| one.name == "node_intr_total").max_by_key(|one| one.time_ns)?;
@@ -385,7 +385,7 @@ fn values_outlive_the_agent_and_regions_go_on_with_the_next() {
     });
     assert!(fresh.value >= last.value);
     let pid = agent.pid();
-    let after = eventually("all of them taken over", || {
+    let after = until("all of them taken over", || {
         Some(regions(&mut reader)).filter(|all| all.values().all(|entry| entry.pid == pid))
     });
     for (name, mut entry) in before {

@@ -3,8 +3,9 @@
 
 mod common;
 
-use common::{Bystander, Client, Place, eventually, refused, schema};
+use common::{Bystander, Client, Place, refused, schema};
 use onlooker_agent::units::{Size, Span};
+use onlooker_testbed::until;
 use serde_json::json;
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -185,7 +186,7 @@ fn an_idle_agent_does_not_wake_up() {
     let client = agent.client();
     let region = client.publish("shop", 7);
     drop(agent.reader());
-    eventually("the reader's thread has gone", || (agent.threads() == 2).then_some(()));
+    until("the reader's thread has gone", || (agent.threads() == 2).then_some(()));
     // Once the sampler is out of its last wait, and what the start needed is given back.
     let idle = || {
         let before = (agent.switches(), agent.cpu_ticks());
@@ -232,7 +233,7 @@ fn a_thousand_regions_a_second_disturb_nobody() {
     let half = resident.len() / 2;
     let (early, late) = (*resident[..half].iter().max().unwrap(), *resident[half..].iter().max().unwrap());
     assert!(late < early + 512, "resident memory grows: {early} then {late} KiB");
-    eventually("all of them end", || (bystander.counter("regions") == 1).then_some(()));
+    until("all of them end", || (bystander.counter("regions") == 1).then_some(()));
     assert_eq!(bystander.counter("regions_created_total"), u64::from(created) + 1);
     assert_eq!(bystander.counter("regions_ended_total"), u64::from(created));
     bystander.check();
@@ -254,7 +255,7 @@ fn a_full_agent_refuses_and_recovers() {
     assert!(answer["error"] == "quota" && answer["message"].as_str().unwrap().contains("[quota] regions)"), "{answer}");
     bystander.check();
     drop(client);
-    eventually("room", || (bystander.counter("regions") == 1).then_some(()));
+    until("room", || (bystander.counter("regions") == 1).then_some(()));
     agent.client().publish("more", 1);
     bystander.check();
 }
@@ -271,7 +272,7 @@ fn programs_beyond_the_limit_of_open_files_are_told() {
     assert!(refused(&answer) == "quota" && answer["message"].as_str().unwrap().contains("LimitNOFILE"), "{answer}");
     bystander.check();
     drop(clients);
-    drop(eventually("room", || (bystander.counter("registration_connections") == 1).then(|| agent.client())));
+    drop(until("room", || (bystander.counter("registration_connections") == 1).then(|| agent.client())));
 }
 
 #[test]
@@ -284,19 +285,19 @@ fn with_no_descriptor_left_it_neither_spins_nor_stops() {
     let agent = place.start_with_files(u32::try_from(files).unwrap() + 5);
     let mut reader = agent.reader();
     let flood: Vec<Client> = (0..100).map(|_| Client::silent(&agent.socket)).collect();
-    eventually("those who cannot be taken are closed", || {
+    until("those who cannot be taken are closed", || {
         (reader.counter("registration_connections_refused_total{reason=internal}") > 0).then_some(())
     });
     // Once it has turned all away; 300 ms of spinning would cost thousands of switches, or 30 ticks.
-    eventually("it does not spin", || {
+    until("it does not spin", || {
         let (before, ticks) = (agent.switches(), agent.cpu_ticks());
         std::thread::sleep(Duration::from_millis(300));
         (agent.switches() - before < 10 && agent.cpu_ticks() - ticks < 5).then_some(())
     });
     drop(flood);
-    eventually("all are gone", || (reader.counter("registration_connections") == 0).then_some(()));
+    until("all are gone", || (reader.counter("registration_connections") == 0).then_some(()));
     // What has just been closed may still have its descriptors for a moment: then a program is turned away without a word.
-    let answer = eventually("an answer", || {
+    let answer = until("an answer", || {
         let program = Client::silent(&agent.socket);
         program.send(json!({"op": "hello", "version": 1}).to_string().as_bytes(), None).ok()?;
         Some(program.receive()?.0)

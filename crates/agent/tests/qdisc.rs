@@ -6,9 +6,10 @@ mod common;
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 
-use common::world::{World, run};
-use common::{Place, eventually};
+use common::Place;
+use common::world::World;
 use onlooker_agent::units::Span;
+use onlooker_testbed::{run, until};
 
 const METRICS: [(&str, &str); 7] = [
     ("node_qdisc_bytes_total", "bytes"),
@@ -55,7 +56,7 @@ fn values_are_those_of_tc() {
     let agent = place.start();
     let mut reader = agent.reader();
     // A packet leaves each half second: told twice alike, and by us in between.
-    let (ours, told) = eventually("a moment at which nothing moves", || {
+    let (ours, told) = until("a moment at which nothing moves", || {
         let (before, ours, after) = (told_by_tc(), reader.values("node_qdisc"), told_by_tc());
         (before == after).then_some((ours, after))
     });

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{Bystander, Client, Place, Program, eventually, refused, schema};
+use common::{Bystander, Client, Place, Program, refused, schema};
 use onlooker_agent::units::Size;
 use onlooker_region::map::{Map, sealed_memfd};
-use onlooker_testbed::is_root;
+use onlooker_testbed::{is_root, until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use serde_json::json;
@@ -54,7 +54,7 @@ fn a_region_lives_from_create_to_remove() {
 
     assert_eq!(client.ask(&json!({"op": "remove", "region": region.id}))["ok"], true);
     assert!(reader.region("shop").is_none_or(|entry| entry.orphan));
-    eventually("the entry goes", || reader.region("shop").is_none().then_some(()));
+    until("the entry goes", || reader.region("shop").is_none().then_some(()));
     assert!(reader.read(entry.va, entry.rkey, 1024).is_err(), "and nothing is served any more");
     assert_eq!(client.refused(&json!({"op": "publish", "region": region.id})), "not_found");
 }
@@ -171,17 +171,17 @@ fn quotas_are_kept_and_freed_memory_comes_back() {
     big.set(7);
     assert_eq!(client.ask(&json!({"op": "remove", "region": big.id}))["ok"], true);
     // `create` checks that what it gets is zero, although `big` is still mapped and was written.
-    eventually("the range is given out again", || {
+    until("the range is given out again", || {
         big.set(7);
         let answer = client.ask(&json!({"op": "create", "name": "again", "schema": schema(60)}));
         (answer["ok"] == true).then_some(())
     });
-    let id = eventually("its id", || {
+    let id = until("its id", || {
         let answer = client.ask(&json!({"op": "create", "name": "again", "schema": schema(60)}));
         answer["message"].as_str()?.split("(id ").nth(1)?.split(')').next()?.parse::<u64>().ok()
     });
     assert_eq!(client.ask(&json!({"op": "remove", "region": id}))["ok"], true);
-    eventually("room", || {
+    until("room", || {
         let answer = client.ask(&json!({"op": "create", "name": "zero", "schema": schema(1)}));
         (answer["ok"] == true).then_some(())
     });
@@ -201,7 +201,7 @@ fn quotas_are_kept_and_freed_memory_comes_back() {
     );
     assert!(fourth.receive().is_none());
     drop(third);
-    eventually("room for a connection", || {
+    until("room for a connection", || {
         let client = Client::silent(&agent.socket);
         (client.ask(&json!({"op": "hello", "version": 1}))["ok"] == true).then_some(())
     });
@@ -224,12 +224,12 @@ fn users_whom_the_policy_does_not_allow() {
     assert_eq!(reader.counter("registration_connections_refused_total{reason=denied}"), 1);
     // Those who never speak are not kept for ever either.
     let waiting: Vec<Client> = (0..40).map(|_| Client::silent(&agent.socket)).collect();
-    eventually("all were seen", || {
+    until("all were seen", || {
         (reader.counter("registration_connections_refused_total{reason=denied}") == 41).then_some(())
     });
     assert_eq!(reader.counter("registration_connections"), 16);
     drop(waiting);
-    eventually("all are gone", || (reader.counter("registration_connections") == 0).then_some(()));
+    until("all are gone", || (reader.counter("registration_connections") == 0).then_some(()));
 }
 
 /// A socket whose close takes a minute: nobody reads what it has been given.
@@ -394,7 +394,7 @@ fn a_broken_connection_is_resumed_within_the_grace() {
     let client = agent.client();
     let first = client.publish("shop", 5);
     drop(client);
-    let entry = eventually("the orphan", || reader.region("shop").filter(|entry| entry.orphan));
+    let entry = until("the orphan", || reader.region("shop").filter(|entry| entry.orphan));
     assert_eq!(reader.values("shop")["test_value{}"], 5.0, "its last values are read");
     let client = agent.client();
     let again = client.create("shop", 1);
@@ -405,7 +405,7 @@ fn a_broken_connection_is_resumed_within_the_grace() {
     assert!(!back.orphan && (back.va, back.rkey) == (entry.va, entry.rkey), "published as before");
     assert_eq!(reader.values("shop")["test_value{}"], 6.0);
     drop(client);
-    eventually("the orphan", || reader.region("shop").filter(|entry| entry.orphan));
+    until("the orphan", || reader.region("shop").filter(|entry| entry.orphan));
     let client = agent.client();
     let new = client.create("shop", 2);
     assert!(!new.resumed && new.id != first.id, "another schema is another region");
@@ -421,9 +421,9 @@ fn a_program_that_dies_half_way() {
     // After create, before publish: nothing was visible, nothing remains.
     let mut program = Program::start(&agent, "half");
     assert_eq!(program.tell("create")["ok"], true);
-    eventually("it is counted", || (bystander.counter("regions") == 2).then_some(()));
+    until("it is counted", || (bystander.counter("regions") == 2).then_some(()));
     program.kill();
-    eventually("it is forgotten", || (bystander.counter("regions") == 1).then_some(()));
+    until("it is forgotten", || (bystander.counter("regions") == 1).then_some(()));
     assert!(reader.region("half").is_none());
     // After publish: the last value stays readable for the grace, then the entry goes.
     let mut program = Program::start(&agent, "whole");
@@ -432,10 +432,10 @@ fn a_program_that_dies_half_way() {
     assert_eq!(program.tell("set 99")["ok"], true);
     let pid = program.pid();
     program.kill();
-    let orphan = eventually("the orphan", || reader.region("whole").filter(|entry| entry.orphan));
+    let orphan = until("the orphan", || reader.region("whole").filter(|entry| entry.orphan));
     assert_eq!(orphan.pid, pid);
     assert_eq!(reader.values("whole")["program_value{}"], 99.0);
-    eventually("its end", || reader.region("whole").is_none().then_some(()));
+    until("its end", || reader.region("whole").is_none().then_some(()));
     bystander.check();
     assert_eq!(bystander.counter("registration_connections"), 1);
 }
@@ -451,7 +451,7 @@ fn a_child_that_holds_the_connection_does_not_keep_the_region() {
     assert_eq!(program.tell("publish")["ok"], true);
     let holder = program.tell("hold")["pid"].as_i64().unwrap();
     program.kill();
-    eventually("its end", || reader.region("forked").is_none().then_some(()));
+    until("its end", || reader.region("forked").is_none().then_some(()));
     let holder = rustix::process::Pid::from_raw(i32::try_from(holder).unwrap()).unwrap();
     rustix::process::test_kill_process(holder).expect("the child still holds the socket");
     rustix::process::kill_process(holder, rustix::process::Signal::KILL).unwrap();
@@ -467,7 +467,7 @@ fn a_program_that_never_reads_its_answers() {
     let client = agent.client();
     let request = json!({"op": "publish", "region": 999}).to_string();
     while client.send(request.as_bytes(), None).is_ok() {}
-    eventually("it is counted", || {
+    until("it is counted", || {
         (bystander.counter("registration_connections_closed_total{reason=unread}") == 1).then_some(())
     });
     bystander.check();

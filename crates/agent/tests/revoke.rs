@@ -9,10 +9,11 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use common::reader::bootstrap;
-use common::world::{KernelReader, World, run};
-use common::{Agent, Place, Program, eventually};
+use common::world::{KernelReader, World};
+use common::{Agent, Place, Program};
 use onlooker_agent::units::Span;
 use onlooker_region::control::RegionEntry;
+use onlooker_testbed::{run, until};
 use onlooker_wire::{Envelope, Packet, Part, Psn, Qpn, ReadAnswer, ReadRequest};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 
@@ -170,7 +171,7 @@ fn keys_of(agent: &Agent) -> (Keys, Vec<RegionEntry>) {
     let number = |key: &str| told["control"][key].as_u64().unwrap();
     let control = ("control".to_owned(), number("va"), u32::try_from(number("rkey")).unwrap());
     let mut reader = KernelReader::connect(agent);
-    let mut entries = eventually("what is computed", || {
+    let mut entries = until("what is computed", || {
         let entries: Vec<RegionEntry> = reader.try_regions().ok()?.into_iter().map(|seen| seen.entry).collect();
         // The last of those that come together.
         entries.iter().any(|entry| entry.name == "node_scrape_sampled").then_some(entries)

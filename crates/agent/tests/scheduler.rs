@@ -5,8 +5,8 @@ mod common;
 
 use std::time::Duration;
 
-use common::eventually;
 use common::world::{KernelReader, World};
+use onlooker_testbed::until;
 
 const REGION: &str = "onlooker_scheduler";
 const METRICS: [&str; 2] = ["onlooker_run_queue_latency_seconds", "onlooker_wakeup_latency_seconds"];
@@ -27,7 +27,7 @@ fn waits(reader: &mut KernelReader) -> Option<f64> {
 
 /// Waits more than that many; reading alone makes some.
 fn more_than(reader: &mut KernelReader, count: f64) -> f64 {
-    eventually("more waits", || {
+    until("more waits", || {
         std::thread::sleep(Duration::from_millis(2));
         waits(reader).filter(|now| *now > count)
     })
@@ -40,7 +40,7 @@ fn waits_are_counted_while_switched_on_with_or_without_the_agent() {
     let mut place = world.place(&["lo"], |_| ());
     let mut agent = place.start();
     let mut reader = KernelReader::connect(&agent);
-    eventually("computed groups", || reader.region("node_load"));
+    until("computed groups", || reader.region("node_load"));
     assert_eq!(waits(&mut reader), None, "off unless switched on");
     assert!(!directory.exists(), "no program is loaded");
     agent.kill();
@@ -67,5 +67,5 @@ fn waits_are_counted_while_switched_on_with_or_without_the_agent() {
     assert!(!directory.exists(), "detached before anybody could be given the memory");
     agent.until("not computed, so sampled");
     let mut reader = KernelReader::connect(&agent);
-    eventually("the region's end", || reader.region(REGION).is_none().then_some(()));
+    until("the region's end", || reader.region(REGION).is_none().then_some(()));
 }

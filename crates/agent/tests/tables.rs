@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
+use common::Place;
 use common::world::{KernelReader, Series, World};
-use common::{Place, eventually};
 use onlooker_agent::config::Config;
 use onlooker_agent::units::Span;
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP};
+use onlooker_testbed::until;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
 fn connections(rows: u32) -> impl FnOnce(&mut Config) {
@@ -68,7 +69,7 @@ fn connections_are_read_one_sidedly_with_what_ports_have_of_them() {
     let mut servers: Vec<TcpStream> = (0..5).map(|_| listener.accept().expect("accepts").0).collect();
     servers.iter_mut().for_each(|server| server.read_exact(&mut [0; 1000]).expect("reads"));
     let text = port.to_string();
-    let seen = eventually("five connections, with all that they sent", || {
+    let seen = until("five connections, with all that they sent", || {
         let series = reader.series();
         let received: f64 = rows(&series, "onlooker_tcp_connection_received_bytes_total")
             .iter()
@@ -95,8 +96,8 @@ fn connections_are_read_one_sidedly_with_what_ports_have_of_them() {
     // The same tuple again: the new one's bytes are not the old one's.
     servers.clear();
     clients.clear();
-    let _again = eventually("the tuple is free", || connect_from(30_000, port));
-    eventually("the tuple with another connection", || {
+    let _again = until("the tuple is free", || connect_from(30_000, port));
+    until("the tuple with another connection", || {
         let series = reader.series();
         let acked = value(&series, "onlooker_tcp_connection_acked_bytes_total", ("local_port", "30000"))?;
         (acked == 1.0).then_some(())
@@ -114,7 +115,7 @@ fn a_full_table_counts_and_another_agent_begins_anew() {
     let _clients: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(address).expect("connects")).collect();
     let wait_until_full = |reader: &mut KernelReader| {
         // Both ends of twenty, less six; a sample may come while they connect.
-        eventually("a full table that counts what has no row", || {
+        until("a full table that counts what has no row", || {
             let series = reader.series();
             let of_table = ("table", "tcp_connections");
             let missing = value(&series, "onlooker_table_rows_missing", of_table)?;

@@ -4,8 +4,9 @@
 mod common;
 
 use common::reader::{connect, connect_from};
-use common::{Bystander, Place, eventually};
+use common::{Bystander, Place};
 use onlooker_agent::units::Span;
+use onlooker_testbed::until;
 use onlooker_wire::tcp_read::{self, Read as Wanted, Refusal};
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -80,7 +81,7 @@ fn a_stream_that_is_no_tcp_read_is_closed() {
     let mut stream = connect(agent.tcp);
     stream.write_all(&[1, 0, 0]).unwrap();
     drop(stream);
-    eventually("four are counted", || {
+    until("four are counted", || {
         (bystander.counter("tcp_connections_closed_total{reason=protocol}") == 4).then_some(())
     });
     bystander.check();
@@ -119,7 +120,7 @@ fn connections_and_rates_are_limited() {
     assert_eq!(third.read(&mut [0; 8]).unwrap_or(0), 0, "closed");
     assert_eq!(bystander.counter("tcp_connections_refused_total{reason=busy}"), 1);
     drop(second);
-    let mut reader = eventually("a place", || (bystander.counter("tcp_connections") == 1).then(|| agent.reader()));
+    let mut reader = until("a place", || (bystander.counter("tcp_connections") == 1).then(|| agent.reader()));
     let (va, rkey) = (reader.control_va, reader.control_rkey);
     let many = [Wanted { va, rkey, length_bytes: 1024 }; 256];
     let begin = Instant::now();
@@ -157,7 +158,7 @@ fn one_source_cannot_take_all_places() {
     assert_eq!(fourth.read(&mut [0; 8]).unwrap_or(0), 0, "closed");
     assert_eq!(bystander.counter("tcp_connections_refused_total{reason=source_busy}"), 1);
     assert_eq!(connect_from([127, 0, 0, 2], agent.tcp).peer_addr().unwrap(), agent.tcp);
-    eventually("another source has a place", || (bystander.counter("tcp_connections_total") == 4).then_some(()));
+    until("another source has a place", || (bystander.counter("tcp_connections_total") == 4).then_some(()));
     bystander.check();
 }
 
@@ -197,7 +198,7 @@ fn slow_and_silent_peers_are_let_go() {
     let reads = [Wanted { va, rkey, length_bytes: 65_536 }; 256];
     let length = tcp_read::encode_request(1, &reads, &mut request).unwrap();
     greedy.write_all(&request[..length]).unwrap();
-    eventually("it is let go", || {
+    until("it is let go", || {
         bystander.check();
         (bystander.counter("tcp_connections_closed_total{reason=slow}") == 2).then_some(())
     });
@@ -215,7 +216,7 @@ fn kernel_metrics_are_sampled_while_somebody_reads() {
     assert!(reader.values("node_network").contains_key("node_network_receive_bytes_total{device=lo}"));
     assert!(reader.region("node_cpu").unwrap().labels.is_empty(), "node_exporter's labels and no others");
     let first = reader.counter("samples_total");
-    eventually("more samples", || (reader.counter("samples_total") > first + 3).then_some(()));
+    until("more samples", || (reader.counter("samples_total") > first + 3).then_some(()));
     let last = reader.counter("samples_total");
     drop(reader);
     std::thread::sleep(Duration::from_millis(500));

@@ -125,7 +125,7 @@ impl Drop for KernelResponder<'_> {
 }
 
 fn home(world: &World, name: &str) -> Result<Home> {
-    Ok(Home::new(&world.bpffs(), name)?)
+    Ok(Home::new(world.bpffs(), name)?)
 }
 
 /// A responder for no address passes every packet on.

@@ -14,9 +14,9 @@
 //! Answers are received on the asking core in the same way. All of it belongs to this process: nothing has a name outside, and it is gone with it.
 
 use anyhow::{Context, Result, ensure};
-use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
-use std::fs::{self, File};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use onlooker_testbed::Network;
+use std::fs;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::process::Command;
 
@@ -34,40 +34,28 @@ pub(crate) const WATCHED_XDP_MAC: [u8; 6] = [2, 0, 0, 0, 0x78, 1];
 
 #[derive(Debug)]
 pub(crate) struct World {
-    watched: OwnedFd,
-    bridge: OwnedFd,
-    scratch: tempfile::TempDir,
+    watched: Network,
+    bridge: Network,
+    own: onlooker_testbed::World,
+    sysfs: tempfile::TempDir,
 }
 
 impl World {
     /// Moves the calling thread, which must be the only one, and makes the rest.
     pub(crate) fn new() -> Result<Self> {
-        let flags = UnshareFlags::NEWNET | UnshareFlags::NEWNS;
-        // SAFETY: no file descriptor table is unshared, so every descriptor stays valid.
-        unsafe { unshare_unsafe(flags) }.context("new namespaces (needs root)")?;
-        run("mount", &["--make-rprivate", "/"])?;
-        let scratch = tempfile::tempdir()?;
-        for name in ["bpffs", "sysfs"] {
-            fs::create_dir(scratch.path().join(name))?;
-        }
-        mount("bpf", &scratch.path().join("bpffs"))?;
-        let world = Self { watched: new_namespace()?, bridge: new_namespace()?, scratch };
+        let own = onlooker_testbed::World::try_new().map_err(anyhow::Error::msg).context("a world (needs root)")?;
+        let world = Self { watched: Network::new(), bridge: Network::new(), own, sysfs: tempfile::tempdir()? };
         world.connect()?;
         Ok(world)
     }
 
     fn connect(&self) -> Result<()> {
-        let pid = std::process::id();
-        let watched = format!("/proc/{pid}/fd/{}", self.watched.as_raw_fd());
-        let bridge = format!("/proc/{pid}/fd/{}", self.bridge.as_raw_fd());
-        run("ip", &["link", "set", "lo", "up"])?;
-        run("ip", &["link", "add", "ask", "type", "veth", "peer", "name", WATCHED_DEVICE, "netns", &watched])?;
-        run("ip", &["link", "add", ASKING_XDP_DEVICE, "type", "veth", "peer", "name", "bra", "netns", &bridge])?;
+        self.watched.add_veth("ask", WATCHED_DEVICE);
+        self.bridge.add_veth(ASKING_XDP_DEVICE, "bra");
         bring_up("ask", Some(ASKING), None)?;
         bring_up(ASKING_XDP_DEVICE, Some(ASKING_XDP), Some(ASKING_XDP_MAC))?;
         self.on_bridge(|| {
-            let peer = [WATCHED_XDP_DEVICE, "netns", &watched];
-            run("ip", &[&["link", "add", BRIDGE_XDP_DEVICE, "type", "veth", "peer", "name"], &peer[..]].concat())?;
+            self.watched.add_veth(BRIDGE_XDP_DEVICE, WATCHED_XDP_DEVICE);
             run("ip", &["link", "add", "bridge", "type", "bridge"])?;
             for device in ["bra", BRIDGE_XDP_DEVICE, "bridge"] {
                 if device != "bridge" {
@@ -94,8 +82,8 @@ impl World {
 
     /// `rps_cpus` of a device of the caller's namespace. sysfs shows the namespace that mounted it, so each gets a mount of its own.
     fn receive_on(&self, device: &str, core: usize) -> Result<()> {
-        let sysfs = self.scratch.path().join("sysfs");
-        mount("sysfs", &sysfs)?;
+        let sysfs = self.sysfs.path();
+        run("mount", &["-t", "sysfs", "sysfs", &sysfs.to_string_lossy()])?;
         let path = sysfs.join(format!("class/net/{device}/queues/rx-0/rps_cpus"));
         let written = fs::write(&path, format!("{:x}", 1u32 << core)).with_context(|| path.display().to_string());
         run("umount", &[&sysfs.to_string_lossy()])?;
@@ -106,49 +94,19 @@ impl World {
         self.watched.as_fd()
     }
 
-    pub(crate) fn bpffs(&self) -> std::path::PathBuf {
-        self.scratch.path().join("bpffs")
+    pub(crate) fn bpffs(&self) -> &Path {
+        self.own.bpffs()
     }
 
     /// Runs something in the watched namespace. Sockets made there stay there; programs do not: see [`crate::children::start`].
     pub(crate) fn on_watched<T: Send>(&self, action: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-        inside(self.watched.as_fd(), action)
+        self.watched.enter(action)
     }
 
     /// The same in the bridge's namespace.
     pub(crate) fn on_bridge<T: Send>(&self, action: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-        inside(self.bridge.as_fd(), action)
+        self.bridge.enter(action)
     }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        // The directory under the mount would be busy; the mount itself goes with the namespace in any case.
-        let _ = run("umount", &[&self.bpffs().to_string_lossy()]);
-    }
-}
-
-fn inside<T: Send>(namespace: BorrowedFd, action: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    std::thread::scope(|scope| {
-        let entered = scope.spawn(move || {
-            move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network)).context("entering a namespace")?;
-            action()
-        });
-        entered.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
-
-fn new_namespace() -> Result<OwnedFd> {
-    let made = std::thread::spawn(|| -> Result<OwnedFd> {
-        // SAFETY: as above; the thread ends after opening a file.
-        unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.context("a network namespace")?;
-        Ok(File::open("/proc/thread-self/ns/net")?.into())
-    });
-    made.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-fn mount(kind: &str, at: &Path) -> Result<()> {
-    run("mount", &["-t", kind, kind, &at.to_string_lossy()])
 }
 
 fn bring_up(device: &str, address: Option<&str>, mac: Option<[u8; 6]>) -> Result<()> {

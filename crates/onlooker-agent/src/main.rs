@@ -189,8 +189,8 @@ fn load(settings: &config::Kernel, json: bool, task: Task) -> Result<(), Failure
     let (report, collect) = match task {
         Task::Replace => (kernel::load::load(settings, true), false),
         Task::PutRight => (kernel::load::load(settings, false), false),
-        Task::Collect => (kernel::load::collect(settings, None), true),
-        Task::CollectWithConnections(short_lived) => (kernel::load::collect(settings, Some(short_lived)), true),
+        Task::Collect => (kernel::collect::collect(settings, None), true),
+        Task::CollectWithConnections(short_lived) => (kernel::collect::collect(settings, Some(short_lived)), true),
     };
     if json {
         say(&serde_json::to_string(&report).map_err(Failure::Settings)?)?;

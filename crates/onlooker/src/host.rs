@@ -175,7 +175,7 @@ impl Connection {
     pub(crate) fn read(&mut self, prepare: &dyn Fn(&mut Session)) -> Result<Reading, HostError> {
         match self.read_once(prepare) {
             Ok(()) => {
-                self.renew_clock(steady_ns());
+                self.follow_clock(steady_ns());
                 Ok(Reading::Straight)
             }
             // The agent was restarted, or closed an idle connection: once more from the beginning.
@@ -193,9 +193,15 @@ impl Connection {
         &self.way.told
     }
 
-    /// What is known of the host's clock is worth less with time: somebody who watches for hours asks again.
-    fn renew_clock(&mut self, now_ns: u64) {
+    /// What is known of the host's clock is worth less with time. Computed blocks tell it again at each reading;
+    /// where there are none, somebody who watches for hours asks again, which wakes the agent.
+    fn follow_clock(&mut self, now_ns: u64) {
         let told = &mut self.way.told;
+        let bootstrapped = told.relation;
+        let utc_ns = |steady_ns| u64::try_from(bootstrapped.own_utc_ns(steady_ns)).unwrap_or(0);
+        for frame in self.session.frames() {
+            frame.sharpen(&mut told.relation, utc_ns, now_ns);
+        }
         if !self.wear.is_due(&told.relation, self.way.pair.via, now_ns) {
             return;
         }

@@ -12,33 +12,11 @@ use onlooker_wire::profile::answer_ip_bytes;
 
 use crate::device::Device;
 use crate::error::{Error, NEEDS_CAPABILITIES, Result, bpf, system};
-use crate::home::{BPFFS_ADVICE, Home, Pinned, pin};
+use crate::home::{BPFFS_ADVICE, Home, pin};
+use crate::hook::Hook;
+use crate::pinned::Pinned;
 use crate::responder::Programs;
 use crate::{links, probe, sys};
-
-/// Where packets are taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Hook {
-    /// tc ingress: every driver, behind packet taps, no reset of the device. The default.
-    Tc,
-    /// XDP in the driver: cheapest under packet load. Unseen by tcpdump; some drivers reset the device when it is attached.
-    Xdp,
-}
-
-impl Hook {
-    const fn name(self) -> &'static str {
-        match self {
-            Hook::Tc => "tc",
-            Hook::Xdp => "xdp",
-        }
-    }
-}
-
-impl std::fmt::Display for Hook {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// A program on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -266,7 +244,7 @@ pub(crate) fn attachments(home: &Home) -> Vec<Attachment> {
 }
 
 /// Detaches even if another process holds the link open.
-fn detach_link(path: &Path) -> std::io::Result<()> {
+pub(crate) fn detach_link(path: &Path) -> std::io::Result<()> {
     if let Ok(link) = Link::open(path) {
         // ENOLINK where the device is gone.
         let _ = link.detach();
@@ -275,7 +253,7 @@ fn detach_link(path: &Path) -> std::io::Result<()> {
 }
 
 /// Removes the filter if it is still ours, and the qdisc if we made it and nobody else has filters there.
-fn remove_filter(home: &Home, program: &ProgramHandle, ifindex: u32, filter: Filter) -> Result<()> {
+pub(crate) fn remove_filter(home: &Home, program: &ProgramHandle, ifindex: u32, filter: Filter) -> Result<()> {
     // Asking libbpf without one makes it print.
     if !links::has_ingress_qdisc(ifindex)? {
         return Ok(());
@@ -303,7 +281,7 @@ fn uses_maps_of(home: &Home, program: u32) -> bool {
     ours.is_some_and(|ours| uses.contains(&ours))
 }
 
-fn link_path(home: &Home, attachment: &Attachment) -> PathBuf {
+pub(crate) fn link_path(home: &Home, attachment: &Attachment) -> PathBuf {
     home.links().join(format!("{}_{}", attachment.hook, attachment.ifindex))
 }
 
@@ -374,27 +352,6 @@ pub(crate) fn replace_program(home: &Home, attachment: &Attachment, programs: &P
 
 /// `ENOLINK` of asm-generic/errno.h: the link's device is gone.
 const ENOLINK: i32 = 67;
-
-/// For a purge: as much as can be done, told in lines.
-pub(crate) fn detach_all(home: &Home) -> Vec<String> {
-    let mut done = Vec::new();
-    // Best effort: without it only filters are missed whose loader was killed within one system call of making them.
-    let _ = adopt_filters(home);
-    for attachment in attachments(home) {
-        let Attachment { hook, ifindex, filter } = attachment;
-        let result = match filter {
-            None => detach_link(&link_path(home, &attachment)).map_err(|error| error.to_string()),
-            Some(filter) => ProgramHandle::from_pinned_path(home.program("tc"))
-                .map_err(|error| error.to_string())
-                .and_then(|program| remove_filter(home, &program, ifindex, filter).map_err(|error| error.to_string())),
-        };
-        done.push(match result {
-            Ok(()) => format!("detached {hook} from device {ifindex}"),
-            Err(error) => format!("{hook} of device {ifindex} was not detached: {error}"),
-        });
-    }
-    done
-}
 
 #[cfg(test)]
 mod tests {

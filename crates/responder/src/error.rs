@@ -3,7 +3,7 @@
 
 use std::io;
 
-use crate::attach::Hook;
+use crate::hook::Hook;
 
 /// Failure of the control plane. The data plane has counters instead.
 #[derive(Debug, thiserror::Error)]

@@ -12,8 +12,9 @@ use libbpf_rs::libbpf_sys;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::error::{CHECK_KERNEL_LOG, NEEDS_CAPABILITIES, Result, bpf, system};
-use crate::home::{Pinned, expect_shape, open_map, pin};
+use crate::home::{expect_shape, open_map, pin};
 use crate::intf::BLOCK_BYTES;
+use crate::pinned::Pinned;
 
 const BYTES: usize = BLOCK_BYTES as usize;
 

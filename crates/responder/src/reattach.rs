@@ -4,10 +4,11 @@
 //! An attachment belongs to a device, not to a name: a renamed device keeps it, a removed one takes it along, and one that was added again under the same name
 //! has to be given a new one.
 
-use crate::attach::{Attachment, Hook, adopt_filters, is_alive};
+use crate::attach::{Attachment, adopt_filters, is_alive};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::home::Pinned;
+use crate::hook::Hook;
+use crate::pinned::Pinned;
 
 /// How things stand with one device.
 #[derive(Debug)]

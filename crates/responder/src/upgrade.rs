@@ -19,8 +19,9 @@ use crate::attach::{adopt_filters, attachments, replace_program};
 use crate::config::Config;
 use crate::device::Device;
 use crate::error::{Error, Result, system};
-use crate::home::{BPFFS_ADVICE, Home, Pinned, open_maps, open_programs, pin};
+use crate::home::{BPFFS_ADVICE, Home, pin};
 use crate::intf::FINISH_SLOT;
+use crate::pinned::{Pinned, open_maps, open_programs};
 use crate::responder::{Maps, Programs, Responder};
 use crate::settings::Settings;
 

@@ -2,7 +2,7 @@
 //! A real agent with a directory of its own.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,12 +10,24 @@ use tempfile::TempDir;
 
 use crate::{Namespace, Process, binary, free_port};
 
+/// What a test adds to an agent's configuration, as lines of TOML.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Keys<'a> {
+    /// Keys of `[agent]`.
+    pub agent: &'a str,
+    /// Keys of `[bootstrap]`.
+    pub bootstrap: &'a str,
+    /// Keys of `[tcp]`.
+    pub tcp: &'a str,
+    /// Further sections.
+    pub more: &'a str,
+}
+
 /// An agent. Dropping it kills it; its kernel responder, if it has one, is purged.
 #[derive(Debug)]
 pub struct Agent {
     dir: TempDir,
-    address: IpAddr,
-    port: u16,
+    address: SocketAddr,
     enter: Vec<String>,
     has_kernel: bool,
     process: Option<Process>,
@@ -31,13 +43,15 @@ impl Agent {
     /// On loopback, with `more` sections of agent.toml besides `[agent]`, `[bootstrap]`, `[tcp]`.
     #[must_use]
     pub fn start_with(more: &str) -> Self {
-        Self::on(
-            Ipv4Addr::LOCALHOST.into(),
-            free_port(),
-            "listen = \"127.0.0.1:0\"\nmax_connections = 1000\nmax_connections_per_source = 1000\n",
-            more,
-            Vec::new(),
-        )
+        let tcp = "max_connections = 1000\nmax_connections_per_source = 1000";
+        Self::start_keys(Keys { tcp, more, ..Keys::default() })
+    }
+
+    /// On loopback, with these keys.
+    #[must_use]
+    pub fn start_keys(keys: Keys) -> Self {
+        let loopback = Ipv4Addr::LOCALHOST.into();
+        Self::on(SocketAddr::new(loopback, free_port()), SocketAddr::new(loopback, 0), keys, Vec::new())
     }
 
     /// In a namespace, over TCP, readable from outside of it; with `more` sections.
@@ -45,7 +59,9 @@ impl Agent {
     pub fn start_in(namespace: &Namespace, more: &str) -> Self {
         let (inside, outside) = (namespace.inside(), namespace.outside());
         let enter = vec!["nsenter".to_owned(), format!("--net=/run/netns/{}", namespace.name()), "--".to_owned()];
-        Self::on(inside.into(), 7177, &format!("listen = \"{inside}:7178\"\nallow = [\"{outside}/32\"]\n"), more, enter)
+        let at = |port| SocketAddr::new(inside.into(), port);
+        let tcp = format!("allow = [\"{outside}/32\"]");
+        Self::on(at(7177), at(7178), Keys { tcp: &tcp, more, ..Keys::default() }, enter)
     }
 
     /// In a namespace with the kernel responder on its device; with `more` keys of `[kernel]`, sections behind them.
@@ -56,16 +72,18 @@ impl Agent {
         Self::start_in(namespace, &kernel)
     }
 
-    fn on(address: IpAddr, port: u16, tcp: &str, more: &str, enter: Vec<String>) -> Self {
+    fn on(address: SocketAddr, reads: SocketAddr, keys: Keys, enter: Vec<String>) -> Self {
         let dir = tempfile::tempdir().unwrap();
+        let Keys { agent, bootstrap, tcp, more } = keys;
         let text = format!(
-            "[agent]\nsocket = {:?}\nstate_dir = {:?}\n[bootstrap]\nlisten = \"{address}:{port}\"\n[tcp]\n{tcp}{more}",
+            "[agent]\nsocket = {:?}\nstate_dir = {:?}\n{agent}\n[bootstrap]\nlisten = \"{address}\"\n{bootstrap}\n\
+             [tcp]\nlisten = \"{reads}\"\n{tcp}\n{more}",
             dir.path().join("agent.sock"),
             dir.path().join("state"),
         );
         fs::write(dir.path().join("agent.toml"), text).unwrap();
         let has_kernel = more.contains("[kernel]");
-        let mut agent = Self { dir, address, port, enter, has_kernel, process: None };
+        let mut agent = Self { dir, address, enter, has_kernel, process: None };
         agent.run();
         let token = agent.command("token").output().unwrap();
         assert!(token.status.success(), "{}", String::from_utf8_lossy(&token.stderr));
@@ -114,13 +132,13 @@ impl Agent {
     /// Address of its bootstrap endpoint.
     #[must_use]
     pub fn address(&self) -> String {
-        format!("{}:{}", self.address, self.port)
+        self.address.to_string()
     }
 
     /// Port of its bootstrap endpoint.
     #[must_use]
     pub fn port(&self) -> u16 {
-        self.port
+        self.address.port()
     }
 
     /// Socket for programs: `ONLOOKER_SOCKET`.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Real agents, controllers and network namespaces for tests. Only a dev-dependency; everything started here ends with its value, also when the test fails.
+//! Real agents, controllers and network namespaces, for tests and benches only. Everything started here ends with its
+//! value, also when the test fails.
 #![forbid(unsafe_code)]
 #![allow(clippy::missing_panics_doc)] // a test's helper that fails has failed the test
 
@@ -9,18 +10,20 @@ mod http;
 mod namespace;
 mod port;
 mod process;
+mod world;
 
 use std::time::{Duration, Instant};
 
-pub use agent::Agent;
+pub use agent::{Agent, Keys};
 pub use controller::Controller;
 pub use http::{Answer, get, json, request};
 pub use namespace::Namespace;
 pub use port::free_port;
-pub use process::{Process, binary};
+pub use process::{Process, binary, example, run};
+pub use world::{Network, World, bring_up, own_network};
 
-/// How long a test waits for what must come.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a test waits for what must come. An agent that starts has the kernel check all its BPF programs: 24 s beside three other test programs.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until `wanted` has something.
 pub fn until<T>(what: &str, wanted: impl FnMut() -> Option<T>) -> T {
@@ -35,8 +38,20 @@ pub fn until_within<T>(patience: Duration, what: &str, mut wanted: impl FnMut() 
             return found;
         }
         assert!(Instant::now() < end, "{what}: not in time");
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Tries up to 50 times without waiting: for what is compared with two readings of procfs while the world moves.
+pub fn try_often(what: &str, mut attempt: impl FnMut() -> Result<(), String>) {
+    let mut last = String::new();
+    for _ in 0..50 {
+        match attempt() {
+            Ok(()) => return,
+            Err(reason) => last = reason,
+        }
+    }
+    panic!("{what}: {last}");
 }
 
 /// False, and said aloud, where a test needs root and is not.

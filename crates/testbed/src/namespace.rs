@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A network namespace that plays a watched host, joined to the test's own by a veth pair.
+//! A network namespace that plays a watched host, joined to the test's own by a veth pair. It has a name, by which processes
+//! enter it. What one test does in its own threads needs none: [`crate::World`].
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -7,6 +8,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
+
+use crate::run;
 
 /// A namespace, and a BPF file system for it. Needs root.
 #[derive(Debug)]
@@ -39,7 +42,7 @@ impl Namespace {
             ip(&[&["-n", name], arguments.as_slice()].concat());
         }
         ip(&["-n", name, "addr", "add", &format!("{inside}/30"), "dev", "eth0"]);
-        run(Command::new("mount").args(["-t", "bpf", "bpf"]).arg(namespace.bpffs()));
+        run("mount", &["-t", "bpf", "bpf", namespace.bpffs().to_str().unwrap()]);
         namespace
     }
 
@@ -104,10 +107,5 @@ impl Drop for Namespace {
 }
 
 fn ip(arguments: &[&str]) {
-    run(Command::new("ip").args(arguments));
-}
-
-fn run(command: &mut Command) {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    run("ip", arguments);
 }

@@ -1,40 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Binaries of this workspace, and processes that are gone when their value is.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::until;
 
 /// A binary of this workspace, built (once) into the target directory that the test itself is in. With `ONLOOKER_BUILT` set it has been built: cargo would build what it
 /// depends on again, with the features of this one package.
 #[must_use]
 pub fn binary(package: &str, name: &str) -> PathBuf {
-    static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+    built(package, "--bin", name, Path::new(""))
+}
+
+/// As [`binary`], for an example.
+#[must_use]
+pub fn example(package: &str, name: &str) -> PathBuf {
+    built(package, "--example", name, Path::new("examples"))
+}
+
+fn built(package: &str, kind: &str, name: &str, folder: &Path) -> PathBuf {
+    static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(path) = built.get(name) {
-        return path.clone();
-    }
     // .../target/debug/deps/test-... -> .../target/debug
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(Path::parent).expect("in a target directory");
-    let path = profile.join(name);
-    if std::env::var_os("ONLOOKER_BUILT").is_some_and(|built| !built.is_empty()) && path.exists() {
+    let path = profile.join(folder).join(name);
+    let is_built = std::env::var_os("ONLOOKER_BUILT").is_some_and(|built| !built.is_empty()) && path.exists();
+    if is_built || built.contains(&path) {
         return path;
     }
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    build.args(["build", "--quiet", "--package", package, "--bin", name]);
+    build.args(["build", "--quiet", "--package", package, kind, name]);
     build.args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")]);
     build.arg("--target-dir").arg(profile.parent().expect("the target directory"));
     if profile.ends_with("release") {
         build.arg("--release");
     }
     assert!(build.status().expect("cargo runs").success(), "{name} does not build");
-    built.insert(name.to_owned(), path.clone());
+    built.insert(path.clone());
     path
+}
+
+/// Runs a command in the caller's namespaces and returns what it printed. It must succeed.
+pub fn run(command: &str, arguments: &[&str]) -> String {
+    let output = Command::new(command).args(arguments).output().unwrap_or_else(|error| panic!("{command}: {error}"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command} {arguments:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// A process; killed and waited for when dropped.
@@ -42,6 +61,10 @@ pub fn binary(package: &str, name: &str) -> PathBuf {
 pub struct Process {
     child: Child,
     log: Arc<Mutex<String>>,
+    /// Length of what has been looked at of `log`.
+    heard: usize,
+    /// Ends with the process's standard error.
+    listener: JoinHandle<()>,
 }
 
 impl Process {
@@ -61,17 +84,18 @@ impl Process {
                 break line;
             }
         };
+        let heard = seen.len();
         let log = Arc::new(Mutex::new(seen));
         let more = log.clone();
         // Whoever writes to a closed pipe must not end of it.
-        std::thread::spawn(move || {
+        let listener = thread::spawn(move || {
             for line in lines.lines().map_while(Result::ok) {
                 let mut log = more.lock().unwrap_or_else(PoisonError::into_inner);
                 log.push_str(&line);
                 log.push('\n');
             }
         });
-        (Self { child, log }, line)
+        (Self { child, log, heard, listener }, line)
     }
 
     /// Its number.
@@ -86,6 +110,26 @@ impl Process {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What it had said when it was ready; later, when [`Process::until_says`] returned.
+    #[must_use]
+    pub fn heard(&self) -> String {
+        self.log()[..self.heard].to_owned()
+    }
+
+    /// Waits until it says a line that contains `text`; gives what it has said beyond [`Process::heard`], with that line.
+    pub fn until_says(&mut self, text: &str) -> String {
+        let from = self.heard;
+        let said = until(&format!("it says `{text}`"), || {
+            let has_ended = self.listener.is_finished();
+            let log = self.log();
+            let end = log[from..].find(text).and_then(|at| Some(from + at + log[from + at..].find('\n')? + 1));
+            assert!(end.is_some() || !has_ended, "it ended before it said `{text}`:\n{log}");
+            Some(log[from..end?].to_owned())
+        });
+        self.heard += said.len();
+        said
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process");
@@ -96,6 +140,14 @@ impl Process {
     pub fn terminate(mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.child.wait().unwrap()
+    }
+
+    /// [`Process::terminate`], and all that it has said beyond [`Process::heard`].
+    pub fn terminate_and_hear(mut self) -> (ExitStatus, String) {
+        self.signal(Signal::TERM);
+        let status = self.child.wait().unwrap();
+        until("the end of its standard error", || self.listener.is_finished().then_some(()));
+        (status, self.log()[self.heard..].to_owned())
     }
 
     /// Whether it has ended.

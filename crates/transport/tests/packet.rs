@@ -19,6 +19,7 @@ use onlooker_reader::drive::{DriveError, read_host};
 use onlooker_reader::{Broken, Completion, Fault, Limits, Outcome, Read, Requester, Session, Via};
 use onlooker_region::Block;
 use onlooker_region::control::{Place, RESPONDER_TCP, RESPONDER_VERBS};
+use onlooker_testbed::{PATIENCE, bring_up};
 use onlooker_transport::Error;
 use onlooker_transport::packet::{self, PacketRequester, connect, reader_id};
 use onlooker_wire::tcp_read::Read as WireRead;
@@ -26,11 +27,9 @@ use onlooker_wire::{Envelope, IpHeader, Ipv4Header, NakCode, Packet, Ports, Psn,
 use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(20);
 const SECOND_NS: u64 = 1_000_000_000;
 const READS_ANSWERED: u8 = 4;
 /// Reader and host.
@@ -42,19 +41,11 @@ sockopt_impl!(
     NoChecksum6, SetOnly, libc::IPPROTO_UDP, libc::UDP_NO_CHECK6_RX, bool
 );
 
-fn run(command: &str, arguments: &[&str]) {
-    let output = Command::new(command).args(arguments).output().unwrap_or_else(|error| panic!("{command}: {error}"));
-    assert!(output.status.success(), "{command} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
 /// A network of the calling thread's own, where nobody else has port 4791, with both ends' addresses.
 fn own_network() {
-    // SAFETY: no file descriptor table is unshared; only this thread's namespaces change.
-    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }
-        .expect("the test needs root (CAP_SYS_ADMIN)");
-    run("ip", &["link", "set", "lo", "up"]);
+    onlooker_testbed::own_network();
     for address in V6 {
-        run("ip", &["address", "add", &format!("{address}/128"), "dev", "lo", "nodad"]);
+        bring_up("lo", &[&format!("{address}/128")]);
     }
 }
 

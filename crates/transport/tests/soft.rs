@@ -13,6 +13,7 @@ use onlooker_reader::drive::{DriveError, read_host};
 use onlooker_reader::{Completion, Limits, Outcome, Read, ReadError, Requester, Session, Via};
 use onlooker_region::Block;
 use onlooker_responder::{Config as KernelConfig, Device, Home, Hook, Kind, Pinned, Prefix, Region};
+use onlooker_testbed::{Network, PATIENCE, World, bring_up};
 use onlooker_transport::soft::{Config, Error, FlowConfig, Socket, SoftRequester};
 use onlooker_wire::tcp_read::{Read as WireRead, Refusal};
 use onlooker_wire::{Acknowledge, Envelope, NakCode, Packet, ReadAnswer};
@@ -20,13 +21,10 @@ use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd as _;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(20);
 const SECOND_NS: u64 = 1_000_000_000;
 const BLOCKS: usize = 2048;
 
@@ -355,58 +353,29 @@ fn nothing_is_allocated_per_read() {
     all_done(&completions, &into, 0);
 }
 
-fn run(command: &str, arguments: &[&str]) {
-    let output = Command::new(command).args(arguments).output().unwrap_or_else(|error| panic!("{command}: {error}"));
-    assert!(output.status.success(), "{command} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// Unshares namespaces of the calling thread, which end with it.
-fn unshare(flags: rustix::thread::UnshareFlags) {
-    // SAFETY: no file descriptor table is unshared; only this thread's namespaces change.
-    unsafe { rustix::thread::unshare_unsafe(flags) }.expect("the test needs root (CAP_SYS_ADMIN)");
-}
-
 const PORT: u16 = 4793;
 const VA: u64 = 0x7777_0000_0000;
 const RKEY: u32 = 0x1234_5678;
 const SLAB_BLOCKS: u32 = 64;
 
-/// A namespace on its own at the other end of a veth pair, and sockets in it that are bound to 10.78.1.2 and fd78:1::2.
-fn requesters_end() -> Vec<UdpSocket> {
-    let (to_test, from_requester) = std::sync::mpsc::channel();
-    let (to_requester, from_test) = std::sync::mpsc::channel::<()>();
-    let requester = std::thread::spawn(move || {
-        unshare(rustix::thread::UnshareFlags::NEWNET);
-        let namespace = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
-        to_test.send(namespace).unwrap();
-        from_test.recv().unwrap();
-        bring_up("so2", ["10.78.1.2/24", "fd78:1::2/64"]);
+/// Sockets at the other end of a veth pair, in a network that they keep: bound to 10.78.1.2 and fd78:1::2.
+fn requesters_end() -> [UdpSocket; 2] {
+    let requester = Network::new();
+    requester.add_veth("so1", "so2");
+    bring_up("so1", &["10.78.1.1/24", "fd78:1::1/64"]);
+    requester.enter(|| {
+        bring_up("so2", &["10.78.1.2/24", "fd78:1::2/64"]);
         ["10.78.1.2", "fd78:1::2"].map(|own| UdpSocket::bind((own.parse::<IpAddr>().unwrap(), 0)).unwrap())
-    });
-    let namespace = from_requester.recv().unwrap();
-    run("ip", &["link", "add", "so1", "type", "veth", "peer", "name", "so2"]);
-    run("ip", &["link", "set", "so2", "netns", &format!("/proc/{}/fd/{}", std::process::id(), namespace.as_raw_fd())]);
-    bring_up("so1", ["10.78.1.1/24", "fd78:1::1/64"]);
-    to_requester.send(()).unwrap();
-    requester.join().unwrap().into()
-}
-
-fn bring_up(device: &str, [v4, v6]: [&str; 2]) {
-    run("ip", &["address", "add", v4, "dev", device]);
-    run("ip", &["address", "add", v6, "dev", device, "nodad"]);
-    run("ip", &["link", "set", device, "up"]);
+    })
 }
 
 #[test]
 fn the_kernel_responder_is_read_over_veth() {
-    unshare(rustix::thread::UnshareFlags::NEWNET | rustix::thread::UnshareFlags::NEWNS);
-    run("mount", &["--make-rprivate", "/"]);
-    let bpffs = tempfile::tempdir().unwrap();
-    run("mount", &["-t", "bpf", "bpf", bpffs.path().to_str().unwrap()]);
+    let world = World::new();
     let sockets = requesters_end();
 
     let config = KernelConfig { source_rate: None, cpu_rate: None, ..KernelConfig::new(PORT) };
-    let pinned = Pinned::load(&config, &Home::new(bpffs.path(), "soft").unwrap()).unwrap();
+    let pinned = Pinned::load(&config, &Home::new(world.bpffs(), "soft").unwrap()).unwrap();
     let slab = pinned.create_slab(0, SLAB_BLOCKS).unwrap();
     let words = slab.map(0, SLAB_BLOCKS, true).unwrap();
     for (index, word) in words.words().iter().enumerate() {
@@ -439,5 +408,4 @@ fn the_kernel_responder_is_read_over_veth() {
         let completions = complete(&mut socket.requester(flow), &[stranger], &mut [Block::default()]);
         assert_eq!(completions, [Completion { id: 0, outcome: Outcome::Timeout }]);
     }
-    let _ = Command::new("umount").arg(bpffs.path()).status();
 }

@@ -13,8 +13,9 @@ use onlooker_region::limits::BLOCK_WORDS;
 
 use crate::completion::{Completed, MAX_POLL, Status};
 use crate::error::Error;
-use crate::port::{Port, WorkRequest};
-use crate::reads::Settings;
+use crate::port::Port;
+use crate::settings::Settings;
+use crate::work_request::WorkRequest;
 
 /// What both ends of a connection have been told of each other.
 #[derive(Clone, Copy, Debug)]

@@ -8,24 +8,8 @@ use crate::endpoint::{Endpoint, Path};
 use crate::error::Error;
 use crate::memory::Landing;
 use crate::queue_pair::{QueuePair, bytes_of};
-use crate::reads::Settings;
-
-/// A READ as it is posted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WorkRequest {
-    /// Comes back in the completion.
-    pub id: u64,
-    /// Whether it completes when nothing has failed.
-    pub is_signalled: bool,
-    /// Address at the other end.
-    pub va: u64,
-    /// Key there.
-    pub rkey: u32,
-    /// First block of the pair's memory that the answer goes to.
-    pub at: u32,
-    /// Length, whole words.
-    pub bytes: u32,
-}
+use crate::settings::Settings;
+use crate::work_request::WorkRequest;
 
 /// A device with one completion queue.
 pub trait Port {

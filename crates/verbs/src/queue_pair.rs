@@ -20,7 +20,7 @@ use crate::device::Device;
 use crate::endpoint::{Endpoint, NUMBER_MASK, Path};
 use crate::error::{Error, MAKING_PAIR, cause, system};
 use crate::memory::{Landing, Readable};
-use crate::port::WorkRequest;
+use crate::work_request::WorkRequest;
 
 /// Hops that packets may take, as IP's usual time to live.
 const HOP_LIMIT: u8 = 64;

@@ -11,29 +11,15 @@ use onlooker_region::limits::BLOCK_BYTES;
 
 use crate::completion::{Completed, MAX_POLL, Status};
 use crate::error::Error;
-use crate::port::{Port, WorkRequest};
+use crate::port::Port;
 use crate::send_queue::SendQueue;
+use crate::settings::Settings;
+use crate::work_request::WorkRequest;
 
 /// Flows of one completion queue, at most.
 const MAX_FLOWS: usize = 1 << 16;
 /// Polls in a row before the caller gets its turn.
 const MAX_POLLS: usize = 16;
-
-/// What a flow may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// READs outstanding, a power of two. More than 16 gained nothing on soft-RoCE.
-    pub depth: u32,
-    /// Longest READ.
-    pub max_read_blocks: u32,
-}
-
-impl Default for Settings {
-    /// 16 READs of 4 KiB.
-    fn default() -> Self {
-        Self { depth: 16, max_read_blocks: 4 }
-    }
-}
 
 /// A flow; another one later has another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -17,7 +17,7 @@ use crate::endpoint::{Endpoint, Path};
 use crate::error::Error;
 use crate::memory::Landing;
 use crate::queue_pair::{Operation, QueuePair};
-use crate::reads::Settings;
+use crate::settings::Settings;
 
 /// Offset and length.
 const REQUEST_BYTES: u32 = 16;

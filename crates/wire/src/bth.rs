@@ -4,9 +4,8 @@
 //! Written with P_Key 0xffff, migration state 1 and all reserved bits 0. Read: solicited event, migration state, resv8a and
 //! resv7 are ignored, version and partition are checked.
 
-use core::fmt;
-
 use crate::error::{Error, Layer};
+use crate::opcode::Opcode;
 use crate::slice::{reserve, take};
 use crate::u24::{Psn, Qpn};
 
@@ -18,55 +17,6 @@ const MEMBERSHIP: u16 = 0x8000;
 const MIGRATED: u8 = 0x40;
 /// Acknowledge request bit, ninth byte.
 const ACK_REQUEST: u8 = 0x80;
-
-/// Opcodes of the RC READ family (IBA 9.2.1): reliable connection (top bits 000) and operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Opcode {
-    /// RDMA READ request: RETH, no payload.
-    ReadRequest = 0x0c,
-    /// First packet of a READ response: AETH, payload.
-    ReadAnswerFirst = 0x0d,
-    /// A packet between first and last: payload alone.
-    ReadAnswerMiddle = 0x0e,
-    /// Last packet of a READ response: AETH, payload.
-    ReadAnswerLast = 0x0f,
-    /// A READ response in one packet: AETH, payload.
-    ReadAnswerOnly = 0x10,
-    /// ACK or NAK: AETH, no payload.
-    Acknowledge = 0x11,
-}
-
-impl Opcode {
-    /// The opcode of a byte.
-    ///
-    /// # Errors
-    /// [`Error::Opcode`] outside the RC READ family.
-    pub const fn from_byte(byte: u8) -> Result<Self, Error> {
-        Ok(match byte {
-            0x0c => Self::ReadRequest,
-            0x0d => Self::ReadAnswerFirst,
-            0x0e => Self::ReadAnswerMiddle,
-            0x0f => Self::ReadAnswerLast,
-            0x10 => Self::ReadAnswerOnly,
-            0x11 => Self::Acknowledge,
-            _ => return Err(Error::Opcode(byte)),
-        })
-    }
-}
-
-impl fmt::Display for Opcode {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::ReadRequest => "READ request",
-            Self::ReadAnswerFirst => "READ response first",
-            Self::ReadAnswerMiddle => "READ response middle",
-            Self::ReadAnswerLast => "READ response last",
-            Self::ReadAnswerOnly => "READ response only",
-            Self::Acknowledge => "acknowledge",
-        })
-    }
-}
 
 /// The fields of a BTH that matter to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -94,7 +44,7 @@ impl Bth {
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Error> {
         let (header, rest) = take::<{ Self::BYTES }>(Layer::Transport, bytes)?;
         let [opcode, flags, k0, k1, _resv8a, q0, q1, q2, ack, p0, p1, p2] = *header;
-        let opcode = Opcode::from_byte(opcode)?;
+        let opcode = Opcode::from_byte(opcode).ok_or(Error::Opcode(opcode))?;
         if flags & 0x0f != 0 {
             return Err(Error::TransportVersion(flags & 0x0f));
         }

@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use crate::bth::Opcode;
+use crate::opcode::Opcode;
 
 /// The part of a packet that an [`Error::Truncated`] speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -5,11 +5,12 @@
 //! syndrome. So the error names the outermost thing wrong, and nothing inside a packet counts before its ICRC is right.
 
 use crate::aeth::{Aeth, NakCode, Syndrome};
-use crate::bth::{Bth, Opcode};
+use crate::bth::Bth;
 use crate::envelope::Envelope;
 use crate::error::{Error, Layer};
 use crate::eth::Ethernet;
 use crate::icrc::{self, ICRC_BYTES};
+use crate::opcode::Opcode;
 use crate::reth::Reth;
 use crate::u24::{Msn, Psn, Qpn};
 

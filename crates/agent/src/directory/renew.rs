@@ -11,8 +11,9 @@ use onlooker_region::control::{RESPONDER_KERNEL, RegionEntry};
 
 use rustix::thread::{MembarrierCommand, membarrier};
 
+use super::device::set_key;
 use super::push::Pushed;
-use super::{Directory, DirectoryError, Slot, set_key};
+use super::{Directory, DirectoryError, Slot};
 use crate::served::Address;
 
 /// Longer than any softirq takes.

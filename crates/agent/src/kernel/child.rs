@@ -18,7 +18,7 @@ pub enum Task {
     Replace,
     /// [`super::load::load`], for an agent that runs.
     PutRight,
-    /// [`super::load::collect`].
+    /// [`super::collect::collect`].
     Collect,
     /// The same, and the iterator of TCP connections; `true`: those that end, too.
     CollectWithConnections(bool),

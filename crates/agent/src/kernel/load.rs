@@ -8,9 +8,9 @@ use std::fs::File;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use onlooker_metrics::collect::{Options, install, remove, stop_publishing};
+use onlooker_metrics::collect::stop_publishing;
 use onlooker_metrics::groups::Group;
-use onlooker_metrics::{connections, scheduler};
+use onlooker_metrics::scheduler;
 use onlooker_responder::{
     Config, Device, Error, Home, Hook, Outcome, Pinned, Prefix, Rate, Reattached, Standing, probe,
 };
@@ -19,9 +19,8 @@ use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
 use super::recover::OWN_SLAB;
-use super::{CONTROL_SLAB, KernelError, own_blocks, user};
+use super::{CONTROL_SLAB, KernelError, own_blocks};
 use crate::config;
-use crate::config::acquisition::Acquisition;
 use crate::units::Span;
 
 /// What there is now.
@@ -31,7 +30,7 @@ pub struct Report {
     pub responder: State,
     /// Configured devices, in that order.
     pub devices: Vec<DeviceState>,
-    /// Groups of kernel metrics that are computed now ([`collect`]).
+    /// Groups of kernel metrics that are computed now ([`super::collect`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collectors: Vec<CollectorState>,
     /// Why there are no TCP connections although they are wanted.
@@ -156,103 +155,8 @@ fn put_right(config: &config::Kernel, replace: bool) -> Result<Report, KernelErr
     Ok(Report { responder, devices, ..Report::default() })
 }
 
-/// Puts the configured groups of kernel metrics into a responder that is there, each metric checked against procfs, and users' collectors ([`user`]), and takes out the
-/// others. Half a second, in which those that are there go on.
-///
-/// `short_lived`: TCP connections are wanted, too; `true`: with those that end between two runs.
-#[must_use]
-pub fn collect(config: &config::Kernel, short_lived: Option<bool>) -> Report {
-    let mut connections = None;
-    let mut done = || -> Result<Report, KernelError> {
-        let home = Home::new(&config.bpffs, &config.name)?;
-        let _lock = lock(config)?;
-        let pinned = Pinned::open(&home)?;
-        // A kernel without it has everything else all the same.
-        let done = match short_lived {
-            Some(short_lived) => connections::install(&home, short_lived),
-            None => connections::remove(&home),
-        };
-        connections = done.err().map(|error| explain_tracing(&error.into()));
-        let groups = config.computed_groups();
-        let unwanted: Vec<Group> = Group::computed().filter(|group| !groups.contains(group)).collect();
-        let installed = install(&pinned, &Options { groups, ..Options::default() })?;
-        remove(&pinned, &unwanted);
-        installed.groups.iter().try_for_each(|group| group.pin_devices(&home))?;
-        let interval_of = |group: Group| match config.acquisition_of(group) {
-            Acquisition::Published(interval) => Some(interval),
-            Acquisition::Computed | Acquisition::Sampled => None,
-        };
-        Group::computed().try_for_each(|group| stop_publishing(&home, group))?;
-        for group in installed.groups.iter().filter(|group| interval_of(group.group).is_some()) {
-            group.pin_twin(&pinned, &pinned.slab(OWN_SLAB)?, &home)?;
-        }
-        let good = installed.groups.iter().map(|group| CollectorState {
-            name: group.name.to_owned(),
-            slot: group.slot,
-            schema: match interval_of(group.group) {
-                Some(interval) => group.published_schema(interval.as_duration()).canonical(),
-                None => group.schema.canonical(),
-            },
-            published_ns: interval_of(group.group).map(Span::as_ns),
-            cost_ns: None,
-            left_out: group
-                .checks
-                .iter()
-                .filter(|check| !check.verdict.is_served())
-                .map(|check| check.metric.clone())
-                .chain(group.uncovered.iter().cloned())
-                .collect(),
-            error: None,
-        });
-        let hidden = installed.findings.iter().find(|finding| finding.name == "kallsyms");
-        let hidden = hidden.and_then(|finding| finding.result.as_ref().err());
-        let refused = installed.refused.iter().map(|(group, reason)| CollectorState {
-            name: group.region().to_owned(),
-            slot: group.slot().unwrap_or_default(),
-            schema: String::new(),
-            published_ns: None,
-            cost_ns: None,
-            left_out: Vec::new(),
-            // What is behind it, where the kernel has the group.
-            error: Some(match hidden {
-                Some(hidden) if group.absence().is_none() => format!("{hidden}; {reason}"),
-                _ => reason.clone(),
-            }),
-        });
-        let mut collectors: Vec<CollectorState> = good.chain(refused).collect();
-        let schemas = installed.groups.iter().flat_map(|group| &group.schema.groups);
-        let taken = schemas.flat_map(|group| &group.fields).map(|field| field.name.clone()).collect();
-        let ledger = pinned.ledger()?.map_or_else(|| Ok(Vec::new()), |ledger| ledger.all())?;
-        collectors.extend(user::collect(config, &pinned, ledger, &taken));
-        collectors.extend(latency(config, &pinned, &home)?);
-        Ok(Report { collectors, ..Report::default() })
-    };
-    let report = done();
-    let report = report.unwrap_or_else(|error| Report { error: Some(explain_tracing(&error)), ..Report::default() });
-    Report { connections, ..report }
-}
-
-/// How long tasks wait, where that is wanted. A kernel without it has everything else all the same.
-fn latency(config: &config::Kernel, pinned: &Pinned, home: &Home) -> Result<Option<CollectorState>, KernelError> {
-    scheduler::remove(home)?;
-    if !config.scheduler_latency {
-        return Ok(None);
-    }
-    let slab = pinned.slab(OWN_SLAB)?;
-    let installed = scheduler::install(home, &slab).and_then(|()| scheduler::cpus());
-    Ok(Some(CollectorState {
-        name: scheduler::REGION.to_owned(),
-        slot: 0,
-        schema: installed.as_ref().map_or_else(|_| String::new(), |cpus| scheduler::schema(*cpus).canonical()),
-        cost_ns: None,
-        published_ns: Some(0),
-        left_out: Vec::new(),
-        error: installed.err().map(|error| error.to_string()),
-    }))
-}
-
 /// The directory is never removed, so that whoever has the lock has the place.
-fn lock(config: &config::Kernel) -> Result<File, KernelError> {
+pub(super) fn lock(config: &config::Kernel) -> Result<File, KernelError> {
     let failed = |source| KernelError::System { operation: "lock the BPF file system", source };
     let root = File::open(&config.bpffs).map_err(failed)?;
     flock(&root, FlockOperation::LockExclusive).map_err(|errno| failed(errno.into()))?;
@@ -346,7 +250,7 @@ fn attach(pinned: &Pinned, config: &config::Kernel) -> Result<Vec<DeviceState>, 
 }
 
 /// Capabilities that this process has not got, and what to do.
-fn lacks(all: &[(&str, CapabilitySet)]) -> Option<String> {
+pub(super) fn lacks(all: &[(&str, CapabilitySet)]) -> Option<String> {
     let mut has = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
     if has.contains(CapabilitySet::SYS_ADMIN) {
         // bpf_capable and perfmon_capable in include/linux/capability.h.
@@ -359,24 +263,8 @@ fn lacks(all: &[(&str, CapabilitySet)]) -> Option<String> {
     ))
 }
 
-/// Why programs that read the kernel's memory cannot be had: a line where the reason is known, else all that was said.
-fn explain_tracing(error: &KernelError) -> String {
-    if let Some(lacks) = lacks(&[("CAP_BPF", CapabilitySet::BPF), ("CAP_PERFMON", CapabilitySet::PERFMON)]) {
-        lacks
-    } else if !probe::has_btf() {
-        format!(
-            "this kernel has no BTF ({} is not there: CONFIG_DEBUG_INFO_BTF), by which its variables are found",
-            probe::BTF
-        )
-    } else if !probe::reads_memory() {
-        "this kernel lets no program read its memory: it is in lockdown mode \"confidentiality\" (/sys/kernel/security/lockdown)".to_owned()
-    } else {
-        explain(error)
-    }
-}
-
 /// What failed, and what of it this process or this kernel lacks.
-fn explain(error: &KernelError) -> String {
+pub(super) fn explain(error: &KernelError) -> String {
     // Without CAP_PERFMON the verifier lets no offset into a packet be computed (allow_ptr_leaks and bypass_spec_v1 in kernel/bpf/verifier.c).
     let all = [
         ("CAP_BPF", CapabilitySet::BPF),

@@ -1,25 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The kernel responder as the agent keeps it: slabs, table of regions and ledger behind one handle.
 //!
-//! [`load`] puts programs, pins and attachments right in a process of its own, [`upkeep`] has it run again when devices change and renews the lease, [`ledger`] is what
-//! survives the agent, [`recover`] decides what of it goes on. Owned by the main thread. Maps are opened once; changing them through their descriptors needs no capability
-//! (since 5.19), making a slab needs CAP_BPF, which is in effect for just that.
+//! [`load`] puts programs, pins and attachments right, [`collect`] the kernel's metrics, both in a process of their own.
+//! [`upkeep`] has the loader run again when devices change and renews the lease. [`ledger`] is what survives the agent,
+//! [`recover`] decides what of it goes on, [`slabs`] has users' memory. Owned by the main thread. Maps are opened once;
+//! changing them through their descriptors needs no capability (since 5.19), making a slab needs CAP_BPF, which is in
+//! effect for just that.
 //!
 //! Invariants: a region is in the responder's table before its control entry is there and until it is gone; its ledger record is there from before its memory is given
 //! out until its end. Cost: a region 2-3 map updates (a few us), a slab 10 ms.
 
 pub mod child;
+pub mod collect;
 pub mod ledger;
 pub mod load;
 pub mod recover;
 pub mod roce;
+pub mod slabs;
 pub mod upkeep;
 pub mod user;
 pub mod watch;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -35,7 +38,7 @@ use onlooker_region::block::Identity;
 use onlooker_region::limits::{self, BLOCK_WORDS};
 use onlooker_region::map::Map;
 use onlooker_region::slab::{Range, Ranges};
-use onlooker_responder::{Exit, Home, Kind, Ledger, Pinned, Region, Slab, SlabMapping};
+use onlooker_responder::{Exit, Home, Kind, Ledger, Pinned, Region, Slab};
 use rustix::thread::CapabilitySet;
 
 use crate::config;
@@ -45,6 +48,7 @@ use crate::system;
 
 use ledger::{FIRST_USER_SLAB, HEADER, Header, Record, SLABS};
 use recover::{Found, OWN_SLAB};
+use slabs::{UserSlab, free_slab, map};
 
 /// Slab of the control region.
 pub const CONTROL_SLAB: u32 = 0;
@@ -92,69 +96,6 @@ pub struct Recovered {
     pub rest: Vec<(u32, Range)>,
     /// Users that have a slab, regions or not: descriptors of it may be anywhere, and are the same memory as before.
     pub users: Vec<u32>,
-}
-
-/// A slab of a user.
-#[derive(Debug)]
-pub struct UserSlab {
-    slab: Slab,
-    /// A mapping that can write: while there is one nobody can freeze the array, and so take its memory from later programs (bpf(2), `BPF_MAP_FREEZE`).
-    _unfrozen: SlabMapping,
-}
-
-impl UserSlab {
-    fn of(slab: Slab) -> Result<Self, KernelError> {
-        let _unfrozen = slab.map(0, onlooker_responder::mapping::PAGE_BLOCKS, true)?;
-        Ok(Self { slab, _unfrozen })
-    }
-
-    /// Its place in the responder's table.
-    #[must_use]
-    pub fn index(&self) -> u32 {
-        self.slab.index()
-    }
-
-    /// Its size.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        u64::from(self.slab.blocks()) * BLOCK_BYTES
-    }
-
-    /// A range of it, writable.
-    ///
-    /// # Errors
-    /// As mmap has it.
-    pub fn map(&self, range: Range) -> Result<Map, KernelError> {
-        map(&self.slab, range)
-    }
-}
-
-impl AsFd for UserSlab {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.slab.as_fd()
-    }
-}
-
-/// A place for a user's slab. Who counts as one user has no more of them than are free then, so that others find some; everybody's first one is a place that is free.
-fn free_slab(slabs: &BTreeMap<u32, u32>, uid: u32, user_of: impl Fn(u32) -> u32) -> Result<u32, KernelError> {
-    let taken: BTreeSet<u32> = slabs.values().copied().collect();
-    let mut free = (FIRST_USER_SLAB..TABLES_SLAB).filter(|index| !taken.contains(index));
-    let index = free.next().ok_or(KernelError::Incomplete(
-        "the responder's table of slabs is full: 61 users have one, others' regions are served over TCP",
-    ))?;
-    let had = slabs.keys().filter(|other| user_of(**other) == user_of(uid)).count();
-    if had > 0 && had + 1 > free.count() {
-        return Err(KernelError::Incomplete(
-            "this user's subordinate uids have as many slabs as are left for others: its further ones are served over TCP",
-        ));
-    }
-    Ok(index)
-}
-
-/// Only what is used is mapped: every page of a mapped BPF array counts as resident at once.
-fn map(slab: &Slab, range: Range) -> Result<Map, KernelError> {
-    let blocks = |bytes: u64| u32::try_from(bytes / BLOCK_BYTES).unwrap_or(u32::MAX);
-    Ok(Map::shared(slab.map(blocks(range.offset), blocks(range.bytes), true)?))
 }
 
 /// The responder.
@@ -521,30 +462,5 @@ impl Kernel {
     /// Removes a record.
     pub fn forget(&self, number: u32) {
         self.ledger.remove(number);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_user_finds_a_place_whatever_subordinate_uids_have() {
-        let user_of = |uid: u32| if uid >= 100_000 { uid / 100_000 } else { uid };
-        let mut slabs = BTreeMap::new();
-        let mut take = |uid: u32| match free_slab(&slabs, uid, user_of) {
-            Ok(index) => {
-                assert!((FIRST_USER_SLAB..TABLES_SLAB).contains(&index) && slabs.values().all(|other| *other != index));
-                slabs.insert(uid, index).is_none()
-            }
-            Err(_) => false,
-        };
-        assert!(take(1));
-        // User 1 has half of them, user 2 half of the rest.
-        assert_eq!((100_000..100_200).filter(|uid| take(*uid)).count(), 29);
-        assert_eq!((200_000..200_200).filter(|uid| take(*uid)).count(), 15);
-        // Everybody else has a first one, down to the last.
-        assert_eq!((10..100).filter(|uid| take(*uid)).count(), 61 - 30 - 15);
-        assert!(!take(100));
     }
 }

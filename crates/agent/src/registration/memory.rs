@@ -11,7 +11,7 @@ use onlooker_region::slab::{PAGE_BYTES, Range};
 use rustix::fs::{FallocateFlags, SealFlags, SeekFrom, fallocate, fcntl_get_seals, fstat, fstatfs, seek};
 
 use super::internal;
-use crate::kernel::UserSlab;
+use crate::kernel::slabs::UserSlab;
 
 /// `f_type` of memfds that are not of huge pages (statfs(2)). Huge pages can be missing at the moment of access, which would kill the agent.
 const TMPFS_MAGIC: i64 = 0x0102_1994;

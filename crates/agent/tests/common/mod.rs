@@ -6,13 +6,13 @@ pub(crate) mod reader;
 pub(crate) mod world;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use onlooker_agent::config::Config;
 use onlooker_agent::units::Span;
@@ -20,27 +20,14 @@ use onlooker_local::seqpacket;
 use onlooker_region::block::{Identity, init_plain, plain_place};
 use onlooker_region::map::Map;
 use onlooker_responder::SlabMapping;
-use onlooker_testbed::binary;
+use onlooker_testbed::{Process, binary};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub(crate) use reader::Reader;
 
-/// Longest wait for an answer.
+/// Longest wait for an answer: shorter than the sockets linger that a hostile program hands over.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Longest wait for a state. An agent that starts has the kernel check all its BPF programs: 24 s beside three other test programs.
-const LONGEST: Duration = Duration::from_secs(60);
-
-pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begin = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begin.elapsed() < LONGEST, "timed out: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 /// A directory with a configuration in it; agents come and go.
 pub(crate) struct Place {
@@ -109,28 +96,22 @@ impl Place {
     }
 
     fn start_by(&self, mut command: Command) -> Agent {
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("starts");
-        let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
-        let mut log = String::new();
-        while !log.contains("ready: ") {
-            let before = log.len();
-            stderr.read_line(&mut log).expect("reads");
-            assert!(log.len() > before, "the agent ended: {log}");
-        }
+        let (process, ready) = Process::start(&mut command, "ready: ");
         let address = |after: &str| -> SocketAddr {
-            let ready = &log[log.find("ready: ").expect("in the log")..];
             let rest = &ready[ready.find(after).expect("in the log") + after.len()..];
             rest[..rest.find([' ', '\n']).expect("ends")].trim_end_matches(',').parse().expect("an address")
         };
         let (bootstrap, tcp) = (address("bootstrap "), address("over TCP "));
-        Agent { child, stderr, bootstrap, tcp, socket: self.config.agent.socket.clone(), token: self.token(), log }
+        let (pid, log) = (process.pid(), process.heard());
+        let (socket, token) = (self.config.agent.socket.clone(), self.token());
+        Agent { process: Some(process), pid, bootstrap, tcp, socket, token, log }
     }
 }
 
 /// A running agent; killed when dropped.
 pub(crate) struct Agent {
-    child: Child,
-    stderr: BufReader<std::process::ChildStderr>,
+    process: Option<Process>,
+    pid: u32,
     pub(crate) bootstrap: SocketAddr,
     pub(crate) tcp: SocketAddr,
     pub(crate) socket: PathBuf,
@@ -141,7 +122,7 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.pid
     }
 
     pub(crate) fn reader(&self) -> Reader {
@@ -153,31 +134,17 @@ impl Agent {
     }
 
     pub(crate) fn kill(&mut self) {
-        self.child.kill().expect("kills");
-        self.child.wait().expect("ends");
+        self.process = None;
     }
 
     /// Ends it as a service manager does; returns how it ended and what it said.
     pub(crate) fn terminate(&mut self) -> (ExitStatus, String) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signals");
-        let status = self.child.wait().expect("ends");
-        let mut log = String::new();
-        self.stderr.read_to_string(&mut log).expect("reads");
-        (status, log)
+        self.process.take().expect("it runs").terminate_and_hear()
     }
 
     /// Waits until it says something; returns what it has said since it was asked last.
     pub(crate) fn until(&mut self, text: &str) -> String {
-        let mut said = String::new();
-        loop {
-            let before = said.len();
-            self.stderr.read_line(&mut said).expect("reads");
-            assert!(said.len() > before, "the agent ended before it said {text:?}: {said}");
-            if said[before..].contains(text) {
-                return said;
-            }
-        }
+        self.process.as_mut().expect("it runs").until_says(text)
     }
 
     /// What it holds of memory, its own and shared. Not its text: the kernel drops and reads that again as it likes.
@@ -211,13 +178,6 @@ impl Agent {
 
     pub(crate) fn threads(&self) -> usize {
         fs::read_dir(format!("/proc/{}/task", self.pid())).expect("reads").count()
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

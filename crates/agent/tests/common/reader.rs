@@ -11,6 +11,7 @@ use onlooker_bootstrap::{Fingerprint, Token};
 use onlooker_region::Block;
 use onlooker_region::columns::Plan;
 use onlooker_region::control::{Directory, RegionEntry, assemble_schema, schema_extent};
+use onlooker_testbed::until;
 use onlooker_wire::tcp_read::{self, Decoded, Refusal};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
@@ -105,7 +106,7 @@ impl Reader {
     /// Brings the directory up to date; torn blocks are read again.
     pub(crate) fn refresh(&mut self) {
         let (va, rkey) = (self.control_va, self.control_rkey);
-        super::eventually("a directory", || {
+        until("a directory", || {
             let header = self.blocks(va, rkey, 1).expect("the header")[0];
             let wanted = self.directory.header(&header).ok()?;
             for index in wanted {
@@ -139,7 +140,7 @@ impl Reader {
         let region = self.region(name).unwrap_or_else(|| panic!("no region {name}"));
         let plan = self.plan(&region);
         let count = u32::try_from(region.bytes / 1024).unwrap();
-        super::eventually("untorn blocks", || {
+        until("untorn blocks", || {
             let blocks = self.blocks(region.va, region.rkey, count).expect("the region");
             let mut values = BTreeMap::new();
             let refused = plan.decode(region.identity, &blocks, |sample| {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A network namespace and a BPF file system of one test, and a reader by the kernel responder. All of it belongs to the test's thread and its children, and is gone
-//! with them; nothing has a name outside.
+//! A world of one test with an agent that has the kernel responder, and a reader by that.
 #![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use onlooker_bootstrap::Answer;
@@ -17,38 +15,23 @@ use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::Acquisition;
 use onlooker_responder::{Home, Pinned};
 use onlooker_transport::soft::{Config, FlowConfig, SoftRequester};
-use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use super::{Agent, Place};
 
-pub(crate) struct World {
-    bpffs: tempfile::TempDir,
-}
+pub(crate) struct World(onlooker_testbed::World);
 
 impl World {
     /// `None`, said loudly, where this may not be made: the tests need root and BPF.
     pub(crate) fn new() -> Option<Self> {
-        let flags = UnshareFlags::NEWNET | UnshareFlags::NEWNS;
-        // SAFETY: no file descriptor table is unshared, so every descriptor stays valid; only this thread's namespaces change.
-        if let Err(errno) = unsafe { unshare_unsafe(flags) } {
-            eprintln!("SKIPPED: no namespaces ({errno}): run the tests of the kernel responder as root");
-            return None;
-        }
-        run("mount", &["--make-rprivate", "/"]);
-        run("ip", &["link", "set", "lo", "up"]);
-        let bpffs = tempfile::tempdir().expect("a directory");
-        let mounted = Command::new("mount").args(["-t", "bpf", "bpf"]).arg(bpffs.path()).status().expect("mount");
-        if !mounted.success() {
-            eprintln!(
-                "SKIPPED: no BPF file system: run the tests of the kernel responder on a kernel with BPF, as root"
-            );
-            return None;
-        }
-        Some(Self { bpffs })
+        let own = onlooker_testbed::World::try_new();
+        let skipped = |reason: &String| {
+            eprintln!("SKIPPED: {reason}: run the tests of the kernel responder on a kernel with BPF, as root");
+        };
+        own.inspect_err(skipped).ok().map(Self)
     }
 
     pub(crate) fn bpffs(&self) -> &Path {
-        self.bpffs.path()
+        self.0.bpffs()
     }
 
     /// A place whose agent has the kernel responder on `devices`.
@@ -69,21 +52,6 @@ impl World {
     pub(crate) fn pinned(&self) -> Pinned {
         Pinned::open(&self.home()).expect("a responder is pinned")
     }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        // The directory under the mount would be busy; both go with the namespace if this fails.
-        let _ = Command::new("umount").arg(self.bpffs.path()).status();
-    }
-}
-
-/// Runs a command in the caller's namespaces; returns what it printed.
-pub(crate) fn run(command: &str, arguments: &[&str]) -> String {
-    let output = Command::new(command).args(arguments).output().unwrap_or_else(|error| panic!("{command}: {error}"));
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command} {arguments:?}: {error}");
-    String::from_utf8(output.stdout).expect("text")
 }
 
 /// A reader by the kernel responder, bootstrapped once: what it knows must stay right over restarts of the agent.

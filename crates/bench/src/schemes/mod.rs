@@ -16,6 +16,7 @@ pub(crate) mod accuracy;
 pub(crate) mod burst;
 mod figure;
 pub(crate) mod granularity;
+mod part;
 mod server;
 mod truth;
 mod watched;

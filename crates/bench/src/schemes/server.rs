@@ -3,7 +3,7 @@
 //!
 //! Both sleep while the scheme needs them not. A request is one byte, whose value says what is wanted; the answer is the blocks.
 
-use super::watched::Part;
+use super::part::Part;
 use crate::machine::{WATCHED_CORE, pin};
 use anyhow::{Context, Result};
 use onlooker_metrics::collect::{InstalledGroup, Local};

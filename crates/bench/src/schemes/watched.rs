@@ -2,6 +2,7 @@
 //! The values that are read of the watched core, where they stand, and reading them by each scheme.
 
 use super::Scheme;
+use super::part::Part;
 use super::server::{self, COMPUTE, Orders, STORED};
 use crate::machine::WATCHED_CORE;
 use crate::responder::{KernelResponder, PORT, VA};
@@ -33,16 +34,6 @@ const PUBLISHED_RKEY: u32 = 0x0b5e_7000;
 const PATIENCE_NS: u64 = 5_000_000_000;
 /// Attempts at a block that is being written.
 const TRIES: u32 = 16;
-
-/// A block that is read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    /// Index of the group.
-    pub(super) group: usize,
-    pub(super) block: u32,
-    /// The slot of the watched core's run queue, where the block has it.
-    pub(super) running: Option<usize>,
-}
 
 /// A value: part, word of the block.
 type Place = (usize, usize);

@@ -64,7 +64,7 @@ impl Drop for Attached<'_> {
 
 impl Programs {
     pub(super) fn new(world: &World) -> Result<Self> {
-        let home = Home::new(&world.bpffs(), "bench-waits")?;
+        let home = Home::new(world.bpffs(), "bench-waits")?;
         let pinned = Pinned::load(&Config::new(PORT), &home)?;
         let cpus = scheduler::cpus()?;
         let blocks = (cpus * CPU_BLOCKS).next_multiple_of(4);

@@ -4,17 +4,18 @@
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::Receiver as Heard;
+use std::thread;
 use std::time::Instant;
 
 use onlooker_bootstrap::{Goodbye, Id, KERNEL, QueuePairEnd, Request, Responder, Secret, Token, VerbsRequest, frame};
 use onlooker_reader::bootstrap::{Bootstrapped, Parting};
-use onlooker_reader::clock::{Moment, Relation};
+use onlooker_reader::clock::{Moment, Relation, steady_ns};
 use onlooker_testbed::{PATIENCE, free_port};
 
 use super::*;
 use crate::connect::{Connected, Way};
 use crate::fleet::fixture::memory;
-use crate::sink::Reading;
+use crate::sink::{Reading, Sink};
 use onlooker_targets::Choice;
 
 struct Nobody;
@@ -119,6 +120,24 @@ fn who_is_forgotten_is_told() {
     assert_eq!(agent.parted(), 21);
     drop(engine);
     assert!(agent.heard.try_recv().is_err(), "once");
+}
+
+#[test]
+fn no_goodbye_holds_up_the_engine() {
+    let (mut engine, orders) = engine();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = Agent { peer: silent.local_addr().unwrap(), heard: channel().1 };
+    for name in ["a", "b"] {
+        orders.watch(target(name));
+        assert!(engine.take_orders(steady_ns()));
+        host(&mut engine, name).paired(silent.parting(21));
+    }
+    orders.forget("a");
+    orders.watch(target("b"));
+    let began = Instant::now();
+    assert!(engine.take_orders(steady_ns()));
+    // One of them alone would take a second.
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
 #[test]

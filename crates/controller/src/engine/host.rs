@@ -16,7 +16,7 @@ use onlooker_transport::{Error, verbs};
 use super::clock::{self, Turn};
 use super::devices::{Alarm, Devices};
 use super::link::{Carrier, Carriers, Link};
-use super::{BATCH, memory, sockets};
+use super::{BATCH, names, sockets};
 use crate::processor::Share;
 use crate::sink::{Reading, State};
 use crate::ways::Detour;
@@ -308,7 +308,7 @@ impl Host {
             return false;
         }
         if !matches!(link.carrier, Carrier::Tcp(_)) {
-            reads.iter_mut().for_each(|read| read.id = memory::name(self.index, read.id));
+            reads.iter_mut().for_each(|read| read.id = names::name(self.index, read.id));
         }
         let submitted = match &mut link.carrier {
             Carrier::Device(place) => carriers.devices.submit(*place, reads),
@@ -349,7 +349,7 @@ impl Host {
     }
 
     fn take(&mut self, completion: Completion, now_ns: u64) {
-        let completion = Completion { id: memory::local_of(completion.id), ..completion };
+        let completion = Completion { id: names::local_of(completion.id), ..completion };
         let (Some(link), Some(cycle)) = (&mut self.link, &mut self.cycle) else { return };
         if let Err(error) = link.session.complete(completion, now_ns) {
             cycle.failed.get_or_insert(Failure::Read(error));
@@ -485,19 +485,5 @@ impl Host {
     pub(super) fn wake_ns(&self) -> u64 {
         let (Some(link), Some(cycle)) = (&self.link, &self.cycle) else { return u64::MAX };
         link.session.wake_ns(cycle.asked_ns).min(cycle.deadline_ns)
-    }
-}
-
-/// Gives READs that have ended over sockets and devices to their hosts.
-pub(super) fn deliver<P: Alarm>(
-    hosts: &mut [Option<Host>],
-    devices: &mut Devices<P>,
-    completions: &[Completion],
-    now_ns: u64,
-) {
-    for completion in completions {
-        if let Some(host) = hosts.get_mut(memory::host_of(completion.id)).and_then(Option::as_mut) {
-            host.complete(devices, *completion, now_ns);
-        }
     }
 }

@@ -13,23 +13,22 @@ mod clock;
 mod connecting;
 mod devices;
 mod host;
+mod hosts;
 mod link;
-mod memory;
+mod names;
 mod opening;
 mod orders;
+mod running;
 mod sockets;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use onlooker_flow::{Credits, Due, Ending, FlowId, Schedule};
-use onlooker_reader::clock::steady_ns;
 use onlooker_reader::{Completion, Limits, Read, Via};
 use onlooker_targets::Target;
 use onlooker_transport::soft;
@@ -38,7 +37,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::connect::Connector;
 use crate::processor::Processor;
-use crate::sink::{Gap, Sink, State};
+use crate::sink::{Gap, State};
 use devices::{Devices, Gone};
 use host::{Ended, Host};
 use link::Carriers;
@@ -47,6 +46,7 @@ use orders::{Order, ring};
 use sockets::{Sockets, Waiter};
 
 pub use orders::Orders;
+pub use running::Running;
 
 /// READs taken from a session at once.
 const BATCH: usize = 256;
@@ -118,73 +118,6 @@ pub enum EngineError {
 
 fn system(operation: &'static str) -> impl FnOnce(std::io::Error) -> EngineError {
     move |source| EngineError::System { operation, source }
-}
-
-/// A running engine's thread.
-pub struct Running<S> {
-    orders: Orders,
-    pressure: Arc<Pressure>,
-    thread: JoinHandle<Result<(), EngineError>>,
-    processor: JoinHandle<S>,
-}
-
-impl<S: Sink + Send + 'static> Running<S> {
-    /// Starts an engine and the processor that has the sink, each on a thread of its own, without hosts yet.
-    ///
-    /// # Errors
-    /// [`EngineError`].
-    pub fn start(config: Config, sink: S) -> Result<Self, EngineError> {
-        let (tell, told) = channel();
-        let pressure = Arc::new(Pressure::default());
-        let shown = pressure.clone();
-        let (told_of, processor) = Processor::start(sink).map_err(system("start a thread"))?;
-        // Its sockets cannot change threads, so that it is made where it runs.
-        let run = move || {
-            let (mut engine, orders) = Engine::new(config, told_of, shown)?;
-            let _ = tell.send(orders);
-            let ended = engine.run(steady_ns);
-            engine.close();
-            ended
-        };
-        let thread = thread::Builder::new().name("engine".into()).spawn(run).map_err(system("start a thread"))?;
-        match told.recv() {
-            Ok(orders) => Ok(Self { orders, pressure, thread, processor }),
-            Err(_) => match thread.join().unwrap_or_else(|panic| resume_unwind(panic)) {
-                Err(error) => Err(error),
-                Ok(()) => Err(system("start")(std::io::ErrorKind::Other.into())),
-            },
-        }
-    }
-
-    /// The way to tell it something.
-    #[must_use]
-    pub fn orders(&self) -> &Orders {
-        &self.orders
-    }
-
-    /// What is in flight.
-    #[must_use]
-    pub fn pressure(&self) -> Arc<Pressure> {
-        self.pressure.clone()
-    }
-
-    /// Stops it and gives the sink back.
-    ///
-    /// # Errors
-    /// [`EngineError`]: it had stopped by itself.
-    pub fn stop(self) -> Result<S, EngineError> {
-        self.orders.stop();
-        // Both, before either's panic goes on: the sink must not outlive what it writes to.
-        let (ended, sink) = (self.thread.join(), self.processor.join());
-        ended.unwrap_or_else(|panic| resume_unwind(panic))?;
-        Ok(sink.unwrap_or_else(|panic| resume_unwind(panic)))
-    }
-
-    /// It has stopped by itself; [`Running::stop`] says why.
-    #[must_use]
-    pub fn has_ended(&self) -> bool {
-        self.thread.is_finished()
-    }
 }
 
 /// The engine itself.
@@ -387,11 +320,11 @@ impl Engine {
     /// ended.
     fn take_completions(&mut self, now_ns: u64) -> bool {
         self.completions.clear();
-        let hosts = &mut memory::Hosts(&mut self.hosts);
+        let hosts = &mut hosts::Hosts(&mut self.hosts);
         self.carriers.sockets.poll(hosts, now_ns, &mut self.completions);
         self.carriers.devices.poll(hosts, now_ns, &mut self.completions, &mut self.gone);
         self.lose_devices(now_ns);
-        host::deliver(&mut self.hosts, &mut self.carriers.devices, &self.completions, now_ns);
+        hosts::deliver(&mut self.hosts, &mut self.carriers.devices, &self.completions, now_ns);
         let mut moved = !self.completions.is_empty();
         let mut at = 0;
         while at < self.active.len() {

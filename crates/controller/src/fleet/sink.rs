@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use onlooker_reader::Frame;
 use onlooker_reader::clock::{Moment, Relation};
-use onlooker_region::columns::Sample;
 use onlooker_region::control::RegionEntry;
-use onlooker_region::schema::{Acquisition, Group};
+use onlooker_region::schema::Acquisition;
 use onlooker_series::series::{EntityKey, Series};
 use onlooker_store::Description;
 use onlooker_targets::{Say, Target};
@@ -217,7 +216,7 @@ impl Sink for FleetSink {
             }
             let relation = shown.relation.get_or_insert(reading.relation);
             *relation = relation.or_better(reading.relation, reading.ended_ns);
-            sharpen(relation, &frame, &utc, reading.ended_ns);
+            frame.sharpen(relation, |steady_ns| utc.of(steady_ns.into()), reading.ended_ns);
             let relation = *relation;
             let acquired = |host_ns: Option<u64>| acquired(host_ns, &frame, &relation, &utc);
             if !shown.entities.take(&frame, &host.labels, acquired, &mut tell) {
@@ -387,25 +386,6 @@ fn forget_track(track: Track, tracks: &Tracks, leaving: &mut HashMap<u64, Track>
     } else {
         leaving.insert(track.tag, track);
     }
-}
-
-/// A computed block was made between asking and answering, which bounds the host's clock better the faster the answer was. Only the agent's: a program may write
-/// any time, and say that it was computed.
-fn sharpen(relation: &mut Relation, frame: &Frame<'_>, utc: &Utc, now_ns: u64) {
-    let (asked_ns, answered_ns) = frame.times_ns();
-    // Seldom: decoding costs more than all else here.
-    if answered_ns.saturating_sub(asked_ns) / 2 >= relation.error_ns(now_ns) {
-        return;
-    }
-    let is_computed = |group: &Group| frame.entry().acquisition(group) == Acquisition::Computed;
-    let computed = |sample: &Sample<'_>| is_computed(sample.group);
-    let mut host_ns = None;
-    if frame.schema().is_some_and(|schema| schema.groups.iter().any(is_computed)) {
-        frame.decode(|sample| host_ns = host_ns.or(sample.time_ns.filter(|_| computed(&sample))));
-    }
-    let Some(host_ns) = host_ns else { return };
-    let moment = |steady_ns: u64| Moment { steady_ns, utc_ns: utc.of(steady_ns.into()) };
-    *relation = relation.or_better(Relation::new(host_ns, moment(asked_ns), moment(answered_ns)), now_ns);
 }
 
 /// When values were acquired, by the host's clock if they say; else in the middle of their READ. Whatever is said, it was not after the answer.

@@ -158,7 +158,7 @@ fn slow(controller: &Controller, series: &[String]) {
             println!("a page that read nothing for {wait} s lost {rows} rows; memory {:.1} MiB more", waiting - before);
             let ended = "onlooker_controller_http_refusals_total{reason=\"stalled\"} 1";
             // Its buffers fill again first, and 20 s later it has stalled.
-            until_within(4 * PATIENCE, "its end", || {
+            until_within(2 * PATIENCE, "its end", || {
                 get(controller.address(), "/metrics").contains(ended).then_some(())
             });
             return;

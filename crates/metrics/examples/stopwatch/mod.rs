@@ -173,18 +173,11 @@ pub(crate) fn is_quick() -> bool {
 }
 
 /// A network namespace of this process's own with so many bridges; they are gone with it. To be called by the only thread.
-#[allow(unsafe_code)]
-pub(crate) fn own_namespace(bridges: u32) -> Result<(), Box<dyn Error>> {
-    // SAFETY: the caller is the only thread, and no file descriptor table is unshared.
-    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }?;
+pub(crate) fn own_namespace(bridges: u32) {
+    onlooker_testbed::own_network();
     for number in 0..bridges {
-        let name = format!("collect{number}");
-        let added = std::process::Command::new("ip").args(["link", "add", &name, "type", "bridge"]).status()?;
-        if !added.success() {
-            return Err(format!("ip link add {name} type bridge: {added}").into());
-        }
+        onlooker_testbed::run("ip", &["link", "add", &format!("collect{number}"), "type", "bridge"]);
     }
-    Ok(())
 }
 
 /// A line for people and programs; whether it passed.

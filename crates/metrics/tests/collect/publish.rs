@@ -9,8 +9,9 @@ use onlooker_metrics::groups::Group;
 use onlooker_region::block::Identity;
 use onlooker_region::{Block, Reject, guard};
 use onlooker_responder::{Error, Slab, SlabMapping};
+use onlooker_testbed::try_often;
 
-use crate::regions::{Collecting, between, eventually, identity, values};
+use crate::regions::{Collecting, between, identity, values};
 use crate::support::SIDES;
 
 const FIRST: u32 = 5;
@@ -63,7 +64,7 @@ fn twins_equal_what_is_computed() {
         for (twin, computed) in fields {
             assert_eq!(twin.resolution_ns, computed.resolution_ns.max(interval_ns), "{}", twin.name);
         }
-        eventually(group.name(), || {
+        try_often(group.name(), || {
             let before = collecting.read(group, SIDES[0]);
             let written = published.written().unwrap();
             let begin = Instant::now();

@@ -4,48 +4,17 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
 
 use onlooker_metrics::connections::{Connections, ESTABLISHED, LISTEN, Record, TIME_WAIT, install, remove};
 use onlooker_responder::home::Home;
+use onlooker_testbed::World;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// A network namespace of the test's thread, with loopback, and a BPF file system in a mount namespace of it.
-struct World {
-    bpffs: tempfile::TempDir,
-}
-
-impl World {
-    fn new() -> Self {
-        let flags = UnshareFlags::NEWNET | UnshareFlags::NEWNS;
-        // SAFETY: no file descriptor table is unshared, so every descriptor stays valid; only this thread's namespaces change.
-        unsafe { unshare_unsafe(flags) }.expect("the tests need root (CAP_SYS_ADMIN)");
-        let bpffs = tempfile::tempdir().expect("a directory");
-        run("mount", &["--make-rprivate", "/"]);
-        run("mount", &["-t", "bpf", "bpf", bpffs.path().to_str().expect("text")]);
-        run("ip", &["link", "set", "lo", "up"]);
-        Self { bpffs }
-    }
-
-    fn installed(&self, short_lived: bool) -> (Home, Connections) {
-        let home = Home::new(self.bpffs.path(), "test").expect("a BPF file system");
-        install(&home, short_lived).unwrap_or_else(|error| panic!("{error}"));
-        let connections = Connections::new(&home);
-        (home, connections)
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        // The directory under the mount would be busy.
-        let _ = Command::new("umount").arg(self.bpffs.path()).status();
-    }
-}
-
-fn run(command: &str, arguments: &[&str]) {
-    let status = Command::new(command).args(arguments).status().expect("runs");
-    assert!(status.success(), "{command} {arguments:?}");
+fn installed(world: &World, short_lived: bool) -> (Home, Connections) {
+    let home = Home::new(world.bpffs(), "test").expect("a BPF file system");
+    install(&home, short_lived).unwrap_or_else(|error| panic!("{error}"));
+    let connections = Connections::new(&home);
+    (home, connections)
 }
 
 /// A connection from a port of our choice.
@@ -79,7 +48,7 @@ fn port(address: std::io::Result<std::net::SocketAddr>) -> u16 {
 #[test]
 fn sockets_are_as_they_are() {
     let world = World::new();
-    let (_, mut connections) = world.installed(false);
+    let (_, mut connections) = installed(&world, false);
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let listener = TcpListener::bind(address).expect("listens");
         let mut client = TcpStream::connect(listener.local_addr().expect("an address")).expect("connects");
@@ -109,7 +78,7 @@ fn sockets_are_as_they_are() {
 #[test]
 fn a_tuple_that_is_used_again_has_another_cookie() {
     let world = World::new();
-    let (_, mut connections) = world.installed(false);
+    let (_, mut connections) = installed(&world, false);
     let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
     let server_port = port(listener.local_addr());
     let mut cookies = BTreeMap::new();
@@ -131,7 +100,7 @@ fn a_tuple_that_is_used_again_has_another_cookie() {
 #[test]
 fn connections_that_end_leave_a_last_record() {
     let world = World::new();
-    let (home, mut connections) = world.installed(true);
+    let (home, mut connections) = installed(&world, true);
     let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
     let server_port = port(listener.local_addr());
     for _ in 0..100 {

@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -16,7 +15,7 @@ use onlooker_metrics::scheduler::{CPU_BLOCKS, Latency, SHAPE, cpus, identify, in
 use onlooker_region::block::Identity;
 use onlooker_region::limits::BLOCK_WORDS;
 use onlooker_responder::{Config, Home, Pinned, SlabMapping};
-use rustix::thread::{CpuSet, UnshareFlags, sched_setaffinity, unshare_unsafe};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// The region leaves the slab's first blocks to others.
 const FIRST_BLOCK: u32 = 4;
@@ -26,11 +25,11 @@ const PROGRAMS: [&str; 3] = ["onlooker_woken", "onlooker_new", "onlooker_switch"
 
 /// Programs that count, and the memory that they count in.
 struct World {
-    bpffs: tempfile::TempDir,
     home: Home,
     memory: SlabMapping,
     cpus: u32,
     pinned: Pinned,
+    _own: onlooker_testbed::World,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -73,12 +72,8 @@ impl World {
     fn new() -> Self {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: no file descriptor table is unshared, so every descriptor stays valid; only this thread's namespace changes.
-        unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.expect("the tests need root (CAP_SYS_ADMIN)");
-        let bpffs = tempfile::tempdir().expect("a directory");
-        run("mount", &["--make-rprivate", "/"]);
-        run("mount", &["-t", "bpf", "bpf", bpffs.path().to_str().expect("text")]);
-        let home = Home::new(bpffs.path(), "test").expect("a BPF file system");
+        let own = onlooker_testbed::World::new();
+        let home = Home::new(own.bpffs(), "test").expect("a BPF file system");
         let pinned = Pinned::load(&Config::new(4791), &home).unwrap_or_else(|error| panic!("{error}"));
         let cpus = cpus().expect("CPUs");
         let blocks = (FIRST_BLOCK + cpus * CPU_BLOCKS).next_multiple_of(4);
@@ -88,7 +83,7 @@ impl World {
         let words = &memory.words()[FIRST_BLOCK as usize * BLOCK_WORDS..][..(cpus * CPU_BLOCKS) as usize * BLOCK_WORDS];
         identify(words, Identity::first(7, 9));
         Latency::open(&home).and_then(|latency| latency.start(cpus, (FIRST_BLOCK, blocks))).expect("starts");
-        Self { bpffs, home, memory, cpus, pinned, _alone: alone }
+        Self { home, memory, cpus, pinned, _own: own, _alone: alone }
     }
 
     fn slots(&self, cpu: u32, block: u32) -> &[AtomicU64] {
@@ -144,14 +139,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         let _ = self.home.purge();
-        // The directory under the mount would be busy.
-        let _ = Command::new("umount").arg(self.bpffs.path()).status();
     }
-}
-
-fn run(command: &str, arguments: &[&str]) {
-    let status = Command::new(command).args(arguments).status().expect("runs");
-    assert!(status.success(), "{command} {arguments:?}");
 }
 
 fn pin_to(cpu: u32) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The examples of docs/user-collectors.md, as they are shipped.
 
-use crate::reading::{BUDGET, Files, Served, between, check_one, eventually, file, sum};
+use onlooker_testbed::try_often;
+
+use crate::reading::{BUDGET, Files, Served, between, check_one, file, sum};
 use crate::support::SIDES;
 
 const TABLE: &str = include_str!("../../../../examples/collectors/tcp.toml");
@@ -21,7 +23,7 @@ fn the_table_tells_what_procfs_tells() {
     let rmem = file("/proc/sys/net/ipv4/tcp_rmem");
     let most: f64 = rmem.split_whitespace().nth(2).unwrap().parse().unwrap();
     for side in SIDES {
-        eventually("page faults", || {
+        try_often("page faults", || {
             let before = pgfault();
             let values = served.read(side);
             assert!((values["example_tcp_receive_buffer_bytes{limit=max}"] - most).abs() < 0.5, "{values:?}");

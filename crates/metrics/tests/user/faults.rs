@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Collectors whose values cannot be read when a READ comes: their block is refused and counted, others are answered. In a network namespace of the test's own thread.
 
-use std::process::Command;
 use std::sync::mpsc;
 
 use onlooker_metrics::user::SLOTS;
 use onlooker_responder::Exit;
-use rustix::thread::{UnshareFlags, unshare_unsafe};
+use onlooker_testbed::{own_network, run};
 
 use crate::reading::{BUDGET, Files, SLOT, Served, check_one};
 use crate::support::{SIDES, Side};
@@ -15,17 +14,6 @@ const OTHER: u32 = SLOT + 1;
 
 fn table(name: &str, from: &str) -> String {
     format!("name = \"{name}\"\n[[value]]\nmetric = \"m\"\nkind = \"gauge\"\nfrom = \"{from}\"\n")
-}
-
-#[allow(unsafe_code)]
-fn own_namespace() {
-    // SAFETY: no file descriptor table is unshared, so every descriptor stays valid; only this thread's network namespace changes.
-    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.expect("root");
-}
-
-fn ip(arguments: &[&str]) {
-    let status = Command::new("ip").args(arguments).status().expect("ip");
-    assert!(status.success(), "ip {arguments:?}");
 }
 
 /// A thread in a network namespace of its own.
@@ -38,7 +26,7 @@ impl Inside {
     fn new() -> Self {
         let (jobs, todo) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         let thread = std::thread::spawn(move || {
-            own_namespace();
+            own_network();
             todo.iter().for_each(|job| job());
         });
         Self { jobs, thread }
@@ -62,7 +50,6 @@ fn a_pointer_that_is_gone_costs_its_own_block_its_answer_until_it_is_back() {
     let inside = Inside::new();
     let files = Files::new();
     let path = files.put("ip.toml", table("ip", "net.loopback_dev->ip_ptr->mr_maxdelay"));
-    inside.run(|| ip(&["link", "set", "lo", "up"]));
     let served = Served::new(inside.run(|| check_one(path, BUDGET)).unwrap());
     served.install(&files.check(&table("first", "init_task.pid")).unwrap(), OTHER);
     assert!(SLOTS.contains(&OTHER));
@@ -70,9 +57,9 @@ fn a_pointer_that_is_gone_costs_its_own_block_its_answer_until_it_is_back() {
     for side in SIDES {
         assert_eq!(outcomes(side), [Ok(()), Ok(())]);
         // Below 68 bytes the kernel takes IPv4 off the device (inetdev_event of net/ipv4/devinet.c), and the pointer is null.
-        inside.run(|| ip(&["link", "set", "lo", "mtu", "60"]));
+        inside.run(|| run("ip", &["link", "set", "lo", "mtu", "60"]));
         assert_eq!(outcomes(side), [Err(Exit::CollectorRefused), Ok(())]);
-        inside.run(|| ip(&["link", "set", "lo", "mtu", "65536"]));
+        inside.run(|| run("ip", &["link", "set", "lo", "mtu", "65536"]));
         assert_eq!(outcomes(side), [Ok(()), Ok(())]);
     }
     inside.end();

@@ -127,18 +127,6 @@ pub(crate) fn file(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// A value must lie between two readings of procfs; the world moves, hence some attempts.
-pub(crate) fn eventually(what: &str, mut attempt: impl FnMut() -> Result<(), String>) {
-    let mut last = String::new();
-    for _ in 0..50 {
-        match attempt() {
-            Ok(()) => return,
-            Err(reason) => last = reason,
-        }
-    }
-    panic!("{what}: {last}");
-}
-
 pub(crate) fn between(value: f64, before: f64, after: f64) -> Result<(), String> {
     let inside = value >= before.min(after) && value <= before.max(after);
     if inside { Ok(()) } else { Err(format!("{value} is not between {before} and {after}")) }

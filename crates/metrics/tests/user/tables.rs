@@ -6,8 +6,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use onlooker_metrics::user::check;
+use onlooker_testbed::try_often;
 
-use crate::reading::{BUDGET, Files, SLOT, Served, between, check_one, eventually, file, sum};
+use crate::reading::{BUDGET, Files, SLOT, Served, between, check_one, file, sum};
 use crate::support::SIDES;
 
 fn value(from: &str, more: &str) -> String {
@@ -47,7 +48,7 @@ fn events_of_each_cpu_are_vmstat_s() {
         line.split(' ').nth(1).unwrap().parse::<f64>().unwrap()
     };
     for side in SIDES {
-        eventually("page faults", || {
+        try_often("page faults", || {
             let before = pgfault();
             let values = served.read(side);
             assert!(values.contains_key("m{cpu=0}"), "{values:?}");
@@ -67,7 +68,7 @@ fn arrays_of_each_cpu_have_both_labels() {
         let numbers = |line: &str| line.split_whitespace().skip(1).map(|number| number.parse().unwrap()).collect();
         text.lines().skip(1).map(numbers).collect()
     };
-    eventually("softirqs", || {
+    try_often("softirqs", || {
         let before = softirqs();
         let values = served.read(SIDES[0]);
         let after = softirqs();
@@ -95,7 +96,7 @@ fn pointers_of_alloc_percpu_are_followed_to_each_cpu() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let _stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     for side in SIDES {
-        eventually("active opens", || {
+        try_often("active opens", || {
             let before = opens();
             let value = sum(&served.read(side), "m");
             assert!(value >= 1.0);
@@ -282,7 +283,7 @@ fn symbols_are_taken_where_kallsyms_lists_data() {
     let served = Served::new(checked.unwrap());
     let loads = || file("/proc/loadavg").split(' ').take(3).map(|load| load.parse().unwrap()).collect::<Vec<f64>>();
     for side in SIDES {
-        eventually("load averages", || {
+        try_often("load averages", || {
             let before = loads();
             let values = served.read(side);
             let after = loads();

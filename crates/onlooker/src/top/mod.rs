@@ -8,6 +8,7 @@ mod model;
 mod motion;
 mod pace;
 mod reader;
+mod reason;
 mod screen;
 mod series;
 mod terminal;

@@ -6,6 +6,7 @@
 
 use super::motion::Taken;
 use super::pace::Pace;
+use super::reason::reason_of;
 use super::series::{Key, Role, Series};
 use crate::host::{Connection, Reading};
 use crate::read::samples::{of_sample, of_sum};
@@ -121,7 +122,7 @@ impl Model {
             });
         }
         if let Reading::Anew(why) = reading {
-            self.gap(super::reader::reason_of(why), 1);
+            self.gap(reason_of(why), 1);
         }
         self.take(&connection.session, &told.relation, derived, now_ns);
     }

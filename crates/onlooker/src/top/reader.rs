@@ -2,14 +2,13 @@
 //! The thread that reads the host: at due times while it answers, with growing pauses while it does not.
 
 use super::model::Model;
+use super::reason::reason;
 use crate::host::{Connection, HostError, Options, Reading, Target};
 use crate::read::Due;
 use onlooker_bootstrap::Token;
+use onlooker_reader::Session;
 use onlooker_reader::clock::steady_ns;
-use onlooker_reader::drive::DriveError;
-use onlooker_reader::{Error as BootstrapError, ReadError, Session};
 use onlooker_series::derive::Derived;
-use onlooker_transport::Error;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -155,30 +154,6 @@ fn sleep(stop: &AtomicBool, time: Duration) {
 /// How long to wait after so many failures in a row before this one.
 fn pause(failures: u32) -> Duration {
     FIRST_PAUSE.saturating_mul(1 << failures.min(16)).min(MAX_PAUSE)
-}
-
-/// A word for a failed reading, the controller's where it has one.
-fn reason(error: &HostError) -> &'static str {
-    match error {
-        HostError::Drive { source, .. } => reason_of(source),
-        HostError::Transport(Error::Silent { .. }) => "silent",
-        HostError::Transport(Error::Host(BootstrapError::Denied { .. } | BootstrapError::Certificate { .. }))
-        | HostError::Token(_) => "denied",
-        HostError::Transport(Error::Host(BootstrapError::Busy { .. })) => "busy",
-        HostError::Transport(_) | HostError::ByDevice => "unreachable",
-    }
-}
-
-/// The same for a reading of a host that was connected.
-pub(super) fn reason_of(error: &DriveError) -> &'static str {
-    match error {
-        DriveError::Broken(_) | DriveError::Read(ReadError::Lost) => "lost",
-        DriveError::Read(ReadError::Gone(_)) => "gone",
-        DriveError::Read(ReadError::Timeout) => "timeout",
-        DriveError::Read(ReadError::Overloaded) => "overloaded",
-        DriveError::Read(ReadError::Control(_)) => "control",
-        DriveError::Read(ReadError::Limit(_)) => "limit",
-    }
 }
 
 #[cfg(test)]

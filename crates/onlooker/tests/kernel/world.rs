@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A watched host with a kernel responder in one network namespace, and the place of its reader in another. All of it belongs to the test's thread and
-//! its children, and is gone when they are, however they end. Nothing has a name outside.
+//! A watched host with a kernel responder in one network namespace, and the place of its reader in another.
 
 use crate::common::memory::{CONTROL_RKEY, CONTROL_VA, Host, INCARNATION, Region, Shared};
 use crate::common::{plain_token, responder_at, serve_at};
@@ -10,8 +9,7 @@ use onlooker_region::control::{Place, RESPONDER_KERNEL, RESPONDER_TCP};
 use onlooker_region::limits::BLOCK_WORDS;
 use onlooker_region::map::Map;
 use onlooker_responder::{Config, Device, Home, Hook, Kind, Pinned, Prefix};
-use rustix::fd::{AsFd as _, AsRawFd as _, OwnedFd};
-use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+use onlooker_testbed::{Network, bring_up, run};
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -38,18 +36,13 @@ pub(crate) fn gauge(name: &str) -> String {
 
 /// False, and said aloud, where these tests cannot run.
 pub(crate) fn is_possible() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("##############################################################################");
-        eprintln!("## SKIPPED: reads over the kernel responder were NOT tested: it needs root. ##");
-        eprintln!("##############################################################################");
-    }
-    root
+    onlooker_testbed::is_root("reads over the kernel responder")
 }
 
 /// The watched host. The test's thread is in its namespaces; its BPF file system is at the usual place there.
 pub(crate) struct World {
-    reader: OwnedFd,
+    reader: Network,
+    _own: onlooker_testbed::World,
     pub(crate) pinned: Pinned,
     pub(crate) host: Host,
     words: Map,
@@ -64,17 +57,9 @@ impl World {
 
     /// With a responder of longer READs, and an MTU of the reader's device.
     pub(crate) fn with(max_read_bytes: u32, reader_mtu: u32) -> Self {
-        let flags = UnshareFlags::NEWNET | UnshareFlags::NEWNS;
-        // SAFETY: no file descriptor table is unshared, so every descriptor stays valid; only this thread's namespaces change.
-        unsafe { unshare_unsafe(flags) }.expect("root");
-        run("mount", &["--make-rprivate", "/"]);
-        run("mount", &["-t", "bpf", "bpf", "/sys/fs/bpf"]);
-        let reader = std::thread::spawn(|| {
-            // SAFETY: as above, and the thread ends after opening a file.
-            unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.unwrap();
-            OwnedFd::from(std::fs::File::open("/proc/thread-self/ns/net").unwrap())
-        });
-        let reader = reader.join().unwrap();
+        let own = onlooker_testbed::World::new();
+        run("mount", &["--bind", own.bpffs().to_str().unwrap(), "/sys/fs/bpf"]);
+        let reader = Network::new();
         connect(&reader, reader_mtu);
 
         let home = Home::new(Path::new("/sys/fs/bpf"), "test").unwrap();
@@ -90,7 +75,7 @@ impl World {
         let used = Arc::new(Mutex::new(0));
         let host = host(&words, &used, CONTROL_RKEY, INCARNATION);
         let answer = Arc::new(Mutex::new(told(&host, max_read_bytes)));
-        let world = Self { reader, pinned, host, words, used, answer };
+        let world = Self { reader, _own: own, pinned, host, words, used, answer };
         world.publish(CONTROL_RKEY, CONTROL_VA, 0, CONTROL_BLOCKS);
         world.serve();
         world
@@ -171,14 +156,7 @@ impl World {
 
     /// `onlooker ARGUMENTS` in the reader's namespace.
     pub(crate) fn spawn(&self, arguments: &[&str]) -> Child {
-        let namespace = self.reader.as_fd();
-        std::thread::scope(|scope| {
-            let entered = scope.spawn(move || {
-                move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network)).unwrap();
-                onlooker(arguments).spawn().unwrap()
-            });
-            entered.join().unwrap()
-        })
+        self.reader.enter(|| onlooker(arguments).spawn().unwrap())
     }
 
     /// Its exit code, standard output, standard error.
@@ -241,29 +219,12 @@ fn told(host: &Host, max_read_bytes: u32) -> Answer {
     answer
 }
 
-fn connect(reader: &OwnedFd, reader_mtu: u32) {
-    let peer = format!("/proc/{}/fd/{}", std::process::id(), reader.as_raw_fd());
-    run("ip", &["link", "set", "lo", "up"]);
-    run("ip", &["link", "add", "ve1", "type", "veth", "peer", "name", "ve2"]);
-    run("ip", &["link", "set", "ve2", "netns", &peer]);
-    bring_up("ve1", HOST_IP, 9000);
-    let namespace = reader.as_fd();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network)).unwrap();
-            bring_up("ve2", READER_IP, reader_mtu);
-        });
-    });
-}
-
-fn bring_up(device: &str, [v4, v6]: [&str; 2], mtu: u32) {
-    run("ip", &["link", "set", device, "mtu", &mtu.to_string()]);
-    run("ip", &["address", "add", &format!("{v4}/24"), "dev", device]);
-    run("ip", &["address", "add", &format!("{v6}/64"), "dev", device, "nodad"]);
-    run("ip", &["link", "set", device, "up"]);
-}
-
-fn run(command: &str, arguments: &[&str]) {
-    let output = Command::new(command).args(arguments).output().unwrap_or_else(|error| panic!("{command}: {error}"));
-    assert!(output.status.success(), "{command} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+fn connect(reader: &Network, reader_mtu: u32) {
+    let up = |device: &str, [v4, v6]: [&str; 2], mtu: u32| {
+        run("ip", &["link", "set", device, "mtu", &mtu.to_string()]);
+        bring_up(device, &[&format!("{v4}/24"), &format!("{v6}/64")]);
+    };
+    reader.add_veth("ve1", "ve2");
+    up("ve1", HOST_IP, 9000);
+    reader.enter(|| up("ve2", READER_IP, reader_mtu));
 }

@@ -4,24 +4,19 @@
 use super::fetch::{Fetch, Span};
 use super::keys::Keys;
 use super::mirror::{Mirror, Mirrored};
-use super::resolve::{Class, Classes, Wanted};
+use super::resolve::{Class, Classes};
 use super::{Counters, Frame, Frames, Limits, ReadError, count, outcome_name};
 use crate::{Completion, Outcome, Read, Via};
 use onlooker_bootstrap::{Answer, Control};
-use onlooker_region::control::{ControlError, Directory, RegionEntry};
+use onlooker_region::control::{Directory, RegionEntry};
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::{Block, Reject, Schema};
-use onlooker_wire::tcp_read::Refusal;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Pauses before the tries of what was torn or busy, ns. The first are at once, since a commit takes a microsecond; the last outlast a
 /// writer that lost its CPU for a scheduler tick in the middle of one.
 const PAUSES_NS: [u64; 8] = [0, 0, 100_000, 500_000, 1_000_000, 2_000_000, 4_000_000, 8_000_000];
-
-/// Tries of a torn header beside a directory that is known. An agent that was killed in the middle of a commit leaves its header so
-/// until the next one starts; the regions that it served go on, and an identity tells those that have moved.
-const HEADER_TRIES: u32 = 3;
 
 /// How long a READ to a responder that is [silent](Via::is_silent) is waited for: the requester has repeated it several times by then.
 const SILENCE_NS: u64 = 250_000_000;
@@ -276,21 +271,6 @@ impl Session {
         Ok(())
     }
 
-    /// A batch of control blocks that did not come as a whole: tries again where it makes sense. True: the step is to be tried again.
-    fn control_failed(&mut self, now_ns: u64) -> Result<bool, ReadError> {
-        let failed = self.fetch.results().map(|(_, outcome)| outcome).find(|outcome| *outcome != Outcome::Done);
-        match failed {
-            None => Ok(false),
-            Some(Outcome::Refused(Refusal::Overloaded)) => match self.again(now_ns) {
-                true => Ok(true),
-                false => Err(ReadError::Overloaded),
-            },
-            Some(refused @ Outcome::Refused(_)) => Err(ReadError::Gone(outcome_name(refused).into())),
-            Some(Outcome::Lost) => Err(ReadError::Lost),
-            Some(Outcome::Timeout | Outcome::Done) => Err(ReadError::Timeout),
-        }
-    }
-
     /// Begins the next try of the present step, after a pause; false where there is none left. The batch is empty then.
     pub(super) fn again(&mut self, now_ns: u64) -> bool {
         if self.tries >= self.limits.tries || now_ns >= self.deadline_ns {
@@ -313,151 +293,6 @@ impl Session {
             }
             None => false,
         }
-    }
-
-    pub(super) fn want_entries(&mut self) {
-        let blocks = std::mem::take(&mut self.entry_blocks);
-        for (at, index) in (self.held..).zip(&blocks) {
-            let va = self.control.va + u64::from(*index) * BLOCK_BYTES as u64;
-            self.fetch.add(Span { va, rkey: self.keys.control(), at, blocks: 1 }, self.max_read_blocks);
-        }
-        self.entry_blocks = blocks;
-    }
-
-    fn take_header(&mut self, now_ns: u64) -> Result<(), ReadError> {
-        let header_span = Span { va: self.control.va, rkey: self.keys.control(), at: self.held, blocks: 1 };
-        if self.control_failed(now_ns)? {
-            self.fetch.add(header_span, 1);
-            return Ok(());
-        }
-        match self.directory.header(&self.frames.memory[self.held as usize]) {
-            Ok(wanted) => {
-                // The entry blocks lie within the control region that bootstrap told, or READs would go elsewhere.
-                let blocks = self.control.bytes / BLOCK_BYTES as u64;
-                if let Some(outside) = wanted.iter().find(|index| u64::from(**index) >= blocks) {
-                    let (got, limit) = (u64::from(*outside), blocks);
-                    return Err(ControlError::Header { what: "entry_blocks", got, limit }.into());
-                }
-                let count = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
-                if !self.spend(count) {
-                    return Err(ReadError::Limit(self.limits.bytes));
-                }
-                self.mirrored.checked(self.asked_ns);
-                self.entry_blocks = wanted;
-                self.want(Step::Entries, now_ns);
-                self.scratch(count);
-                self.want_entries();
-                Ok(())
-            }
-            Err(ControlError::Block { reject, .. }) if reject.is_transient() => {
-                let is_known = self.directory.is_known();
-                if !(is_known && self.tries >= HEADER_TRIES) && self.again(now_ns) {
-                    count(&mut self.counters.retries, reject.name());
-                    self.fetch.add(header_span, 1);
-                    return Ok(());
-                }
-                if !is_known {
-                    return Err(ControlError::Block { index: 0, reject }.into());
-                }
-                self.control_refused.push((0, reject));
-                self.want(Step::Entries, now_ns);
-                Ok(())
-            }
-            Err(ControlError::Block { reject: Reject::Identity, .. }) => Err(ReadError::Gone("identity".into())),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn take_entries(&mut self, now_ns: u64) -> Result<(), ReadError> {
-        if self.control_failed(now_ns)? {
-            self.want_entries();
-            return Ok(());
-        }
-        let mut again = Vec::new();
-        self.settled &= self.entry_blocks.is_empty();
-        for (at, index) in (self.held as usize..).zip(std::mem::take(&mut self.entry_blocks)) {
-            match self.directory.entry_block(index, &self.frames.memory[at]) {
-                Ok(()) => self.mirrored.took(index, &self.frames.memory[at]),
-                Err(ControlError::Block { reject, .. }) if reject.is_transient() => again.push((index, reject)),
-                Err(ControlError::Block { reject, .. }) => self.control_refused.push((index, reject)),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let more = u32::try_from(again.len()).unwrap_or(u32::MAX);
-        if !again.is_empty() && self.spend(more) && self.again(now_ns) {
-            again.iter().for_each(|(_, reject)| count(&mut self.counters.retries, reject.name()));
-            self.entry_blocks = again.into_iter().map(|(index, _)| index).collect();
-            self.want_entries();
-            return Ok(());
-        }
-        for (index, reject) in again {
-            self.control_refused.push((index, reject));
-        }
-        for (_, reject) in &self.control_refused {
-            count(&mut self.counters.refused, reject.name());
-        }
-        if self.control_refused.is_empty() {
-            self.directory.complete();
-            self.mirrored.complete(self.directory.last_header().map(|header| header.generation));
-        }
-        self.want(Step::Schemas, now_ns);
-        if !self.settled {
-            self.counters.entries += self.directory.refused().count() as u64;
-            let (ways, most_held) = ((self.via, self.keys), self.limits.schema_bytes);
-            let blocks = self.classes.plan(&self.directory, self.control, ways, self.held, &mut self.budget, most_held);
-            self.scratch(blocks);
-            if self.is_mirrored {
-                self.take_mirrored_schemas();
-            }
-            self.want_schemas();
-            let (served, unserved): (Vec<_>, Vec<_>) =
-                self.directory.regions().cloned().map(Arc::new).partition(|entry| self.serves(entry));
-            (self.entries, self.unserved) = (served, unserved.into());
-            // Programs' regions must not use up what the agent's own need.
-            self.entries.sort_by_key(|entry| !entry.identity.is_agents());
-        }
-        Ok(())
-    }
-
-    fn want_schemas(&mut self) {
-        for wanted in &self.classes.wanted {
-            self.fetch.add(wanted.span(), self.max_read_blocks);
-        }
-    }
-
-    fn take_schemas(&mut self, now_ns: u64) -> Result<(), ReadError> {
-        let failed: Vec<(Span, Outcome)> =
-            self.fetch.results().filter(|(_, outcome)| *outcome != Outcome::Done).collect();
-        let mut again: Vec<(Wanted, &'static str)> = Vec::new();
-        for wanted in std::mem::take(&mut self.classes.wanted) {
-            match failed.iter().find(|(span, _)| wanted.touches(*span)).map(|(_, outcome)| *outcome) {
-                None => self.classes.wanted.push(wanted),
-                Some(outcome @ Outcome::Refused(Refusal::Overloaded)) => again.push((wanted, outcome_name(outcome))),
-                Some(outcome) => {
-                    let why = format!("schema {}: a READ of it ended as `{}`", wanted.id(), outcome_name(outcome));
-                    self.classes.refuse(wanted.id(), why);
-                }
-            }
-        }
-        again.extend(self.classes.take(self.control.generation, &self.frames.memory));
-        if !again.is_empty() {
-            let blocks: u32 = again.iter().map(|(wanted, _)| wanted.span().blocks).sum();
-            if self.spend(blocks) && self.again(now_ns) {
-                for (wanted, why) in again {
-                    count(&mut self.counters.retries, why);
-                    self.classes.wanted.push(wanted);
-                }
-                self.want_schemas();
-                return Ok(());
-            }
-            for (wanted, why) in again {
-                count(&mut self.counters.refused, why);
-                self.classes.refuse(wanted.id(), format!("schema {}: a block of it stayed `{why}`", wanted.id()));
-            }
-        }
-        self.settled = self.control_refused.is_empty() && self.classes.are_known();
-        self.begin_regions(now_ns);
-        Ok(())
     }
 
     /// The regions of the last cycle, the agent's own first, else in the directory's order; those that the filter did not want are left out.

@@ -9,11 +9,8 @@
 //!
 //! What does not count is READ from the host, and counted with the reason. Cost: a copy and a guard check for each block looked at.
 
-use super::count;
-use super::cycle::{Session, Step};
 use onlooker_region::block::GUARDED_VERSION;
 use onlooker_region::control::{CONTROL_REGION, Header};
-use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::{Block, Identity, Reject, guard};
 use std::sync::Arc;
 
@@ -122,65 +119,5 @@ impl Mirrored {
         let expected = Identity { region: CONTROL_REGION, generation: incarnation, index: at };
         guard::check(&block[0], expected).map_err(Reject::name)?;
         Ok(block[0])
-    }
-}
-
-impl Session {
-    /// Takes header and changed entry blocks from the copy, and wants READs of those that it has not. False: the cycle is to begin with the host's header, since the copy
-    /// is not good for it, or nothing at all would be READ: then nobody would notice that the host has gone.
-    pub(super) fn take_mirrored(&mut self, now_ns: u64) -> bool {
-        if !self.mirrored.is_good_for(now_ns) {
-            return false;
-        }
-        let incarnation = self.control.generation;
-        let found = self.mirrored.header(incarnation, self.control.bytes / BLOCK_BYTES as u64);
-        let found = found.and_then(|(block, header)| match self.directory.header(&block) {
-            Ok(wanted) => Ok((wanted, header)),
-            Err(_) => Err("header"),
-        });
-        let (wanted, header) = match found {
-            Ok(found) => found,
-            Err(why) => {
-                count(&mut self.counters.mirror_fell_back, why);
-                return false;
-            }
-        };
-        self.settled &= wanted.is_empty();
-        let mut missing = Vec::new();
-        for index in wanted {
-            let taken = self.mirrored.entry_block(index, &header, incarnation);
-            let taken = taken.and_then(|block| match self.directory.entry_block(index, &block) {
-                Ok(()) => Ok(block),
-                Err(_) => Err("block"),
-            });
-            match taken {
-                Ok(block) => self.mirrored.took(index, &block),
-                Err(why) => {
-                    count(&mut self.counters.mirror_fell_back, why);
-                    missing.push(index);
-                }
-            }
-        }
-        let blocks = u32::try_from(missing.len()).unwrap_or(u32::MAX);
-        if !self.spend(blocks) {
-            return false;
-        }
-        self.is_mirrored = true;
-        self.entry_blocks = missing;
-        self.want(Step::Entries, now_ns);
-        self.scratch(blocks);
-        self.want_entries();
-        self.advance(now_ns).is_ok() && !self.is_done()
-    }
-
-    /// Takes the texts that the copy has; the others stay wanted.
-    pub(super) fn take_mirrored_schemas(&mut self) {
-        for wanted in &self.classes.wanted {
-            let (to, first) = wanted.place();
-            self.mirrored.text(first, &mut self.frames.memory[to]);
-        }
-        for _ in 0..self.classes.take_whole(self.control.generation, &self.frames.memory) {
-            count(&mut self.counters.mirror_fell_back, "schema");
-        }
     }
 }

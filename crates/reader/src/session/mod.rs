@@ -13,6 +13,7 @@
 //! retry and refusal is counted with its reason. Cost beyond the READs: one check per block that was read, one parse
 //! per new schema.
 
+mod control;
 mod cycle;
 mod fetch;
 mod frame;

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as Counter;
 use std::time::Duration;
 
+mod limits;
 mod mirror;
+mod silence;
 
 /// Answers every READ at the next poll. Time stands still but for waiting.
 struct Direct {
@@ -304,27 +306,6 @@ fn frames_that_were_taken_out_outlive_the_next_cycle() {
 }
 
 #[test]
-fn endless_churn_ends() {
-    let (mut host, plain, _) = shop();
-    let (mut entry, slot) = (plain.entry.clone(), plain.slot);
-    let memory = host.memory.clone();
-    let answer_host = Host { memory: memory.clone(), control_words: host.control_words.clone(), ..Host::new(16) };
-    // Each READ of the region finds it to be another one by now.
-    memory.hook(move |_, read| {
-        if read.rkey == 1_001 {
-            entry.identity = Identity::first(1, entry.identity.generation + 1);
-            entry.orphan = !entry.orphan;
-            host.control.replace(slot, &Entry::Region(entry.clone()), 9).unwrap();
-            plain.words.set(0, 0, entry.identity.at(0).word());
-        }
-        None
-    });
-    let reading = read_once(&answer_host);
-    assert_eq!(reading.lines(), ["node.g 7"]);
-    assert_eq!((reading.session.counters().rounds, reading.session.counters().refused["identity"]), (2, 2));
-}
-
-#[test]
 fn a_twin_stands_in_for_its_computed_group_and_never_doubles_it() {
     let mut host = Host::new(64);
     let region = host.region(3, "cpu", &[], TWIN);
@@ -376,56 +357,6 @@ fn damaged_schemas_cost_only_their_regions() {
 }
 
 #[test]
-fn the_byte_limit_holds() {
-    let (host, ..) = shop();
-    // Two entry blocks, both schemas and the first region of two blocks fit; the second one does not any more.
-    let text = |json: &str| Schema::parse(json).unwrap().canonical().len() as u64 * Limits::SCHEMA_COST + 1024;
-    let bytes = 2 * 1024 + text(PLAIN) + text(GUARDED) + 2 * 1024;
-    let mut reading = Reading::of(&host, Limits { bytes, ..Limits::default() });
-    reading.read().unwrap();
-    assert_eq!(reading.lines(), ["shop.a_total 42"]);
-    let problems: Vec<_> = reading.session.frames().map(|frame| frame.problem().cloned()).collect();
-    assert_eq!(problems, [None, Some(Problem::Limit(bytes))]);
-    let mut reading = Reading::of(&host, Limits { bytes: 1024, ..Limits::default() });
-    assert_eq!(reading.read(), Err(DriveError::Read(ReadError::Limit(1024))));
-}
-
-/// Programs' regions that stand before the agent's own in the directory.
-fn crowded() -> Host {
-    let mut host = Host::new(64);
-    host.region(300, "program", &[], PLAIN);
-    host.region(301, "other", &[], TWIN);
-    host.region(1, "node", &[], GUARDED);
-    host
-}
-
-#[test]
-fn the_agents_own_regions_have_what_there_is_first() {
-    let host = crowded();
-    // Three entry blocks, one schema and one region.
-    let text = Schema::parse(GUARDED).unwrap().canonical().len() as u64 * Limits::SCHEMA_COST + 1024;
-    let mut reading = Reading::of(&host, Limits { bytes: 3 * 1024 + text + 1024, ..Limits::default() });
-    reading.read().unwrap();
-    let read: Vec<_> =
-        reading.session.frames().map(|frame| (frame.entry().name.clone(), frame.problem().is_none())).collect();
-    let expected = [("node", true), ("program", false), ("other", false)];
-    assert_eq!(read, expected.map(|(name, is_read)| (name.to_owned(), is_read)));
-}
-
-#[test]
-fn the_schemas_that_are_kept_are_bounded_over_all_cycles() {
-    let host = crowded();
-    let text = |json: &str| Schema::parse(json).unwrap().canonical().len() as u64;
-    let schema_bytes = text(GUARDED) + text(PLAIN) + text(TWIN) - 1;
-    let mut reading = Reading::of(&host, Limits { schema_bytes, ..Limits::default() });
-    for _ in 0..3 {
-        reading.read().unwrap();
-        let problems: Vec<_> = reading.session.frames().filter_map(|frame| frame.problem().cloned()).collect();
-        assert!(matches!(&problems[..], [Problem::Schema(why)] if why.contains("bytes of schemas")), "{problems:?}");
-    }
-}
-
-#[test]
 fn a_restarted_agent_is_recognised() {
     let (host, ..) = shop();
     let mut reading = read_once(&host);
@@ -437,16 +368,6 @@ fn a_restarted_agent_is_recognised() {
     answer.control.generation = 6;
     reading.session = Session::new(&answer, Via::Tcp, 64, Limits::default());
     assert!(matches!(reading.read(), Err(DriveError::Read(ReadError::Gone(_)))));
-}
-
-#[test]
-fn a_silent_host_ends_at_the_deadline() {
-    let (host, ..) = shop();
-    let mut reading = Reading::of(&host, Limits::default());
-    reading.direct.silent = true;
-    assert_eq!(reading.read(), Err(DriveError::Read(ReadError::Timeout)));
-    let waited_ns = reading.direct.now_ns.load(Ordering::Relaxed);
-    assert!((1_000_000_000..1_200_000_000).contains(&waited_ns), "{waited_ns}");
 }
 
 #[test]
@@ -492,41 +413,6 @@ fn control_lies_are_named() {
 }
 
 #[test]
-fn any_host_is_read_or_refused_within_its_limits() {
-    bolero::check!().with_type::<(Vec<(u8, u8, u64)>, Vec<(u8, u8, u64)>, Vec<u8>)>().for_each(
-        |(control, blocks, refusals)| {
-            let (host, plain, guarded) = shop();
-            for (index, slot, value) in control {
-                let index = u16::from(*index % 12);
-                let me = Identity { region: 0, generation: INCARNATION, index };
-                commit(host.control_words.block(index.into()), me, 1, |p| p.set(usize::from(*slot) % 124, *value));
-            }
-            for (block, word, value) in blocks {
-                let words = if block % 2 == 0 { &plain.words } else { &guarded.words };
-                words.set(0, usize::from(*word) % 128, *value);
-            }
-            let refusals = refusals.clone();
-            host.memory.hook(move |number, _| {
-                match refusals.get(usize::try_from(number).unwrap() % (refusals.len() + 1)) {
-                    Some(0) => Some(Refusal::Access),
-                    Some(1) => Some(Refusal::Overloaded),
-                    Some(2) => Some(Refusal::InvalidRequest),
-                    _ => None,
-                }
-            });
-            let limits = Limits { bytes: 4 << 20, ..Limits::default() };
-            let mut reading = Reading::of(&host, limits);
-            for _ in 0..2 {
-                let _ = reading.read();
-                assert!(reading.session.is_done());
-                let _ = reading.lines();
-            }
-            assert!(reading.session.counters().blocks * 1024 <= 2 * (limits.bytes + 8 * 3 * 1024));
-        },
-    );
-}
-
-#[test]
 fn each_session_reads_what_its_own_responder_serves() {
     use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP};
     let mut host = Host::new(64);
@@ -553,71 +439,6 @@ fn each_session_reads_what_its_own_responder_serves() {
         assert_eq!((directory.regions().count(), reading.session.via()), (3, via), "the directory has all");
         assert!(directory.regions().all(|entry| reading.session.schema(entry).is_some()), "and says what they are");
     }
-}
-
-/// Silent for READs of `rkey`, as a kernel responder is for what it does not know.
-fn silent_for(reading: &mut Reading, rkey: u32) -> Arc<Counter> {
-    let asked = Arc::new(Counter::new(0));
-    reading.direct.silent_for = Some((rkey, asked.clone()));
-    asked
-}
-
-fn over_kernel(host: &Host) -> Reading {
-    let mut reading = Reading::of(host, Limits::default());
-    reading.session = Session::new(&host.answer(1), Via::Kernel, 64, Limits::default());
-    reading
-}
-
-#[test]
-fn silence_about_one_region_costs_a_quarter_of_a_second_and_then_rest() {
-    let mut host = Host::new(64);
-    host.responders = onlooker_region::control::RESPONDER_KERNEL;
-    host.region(1, "good", &[], GUARDED);
-    let dumb = host.region(2, "dumb", &[], GUARDED);
-    let mut reading = over_kernel(&host);
-    let asked = silent_for(&mut reading, dumb.entry.rkey);
-    let (clock, count) = (reading.direct.now_ns.clone(), || asked.load(Ordering::Relaxed));
-    let problem = |reading: &Reading| reading.session.frames().nth(1).unwrap().problem().cloned();
-    let begin_ns = clock.load(Ordering::Relaxed);
-    reading.read().unwrap();
-    let took_ns = clock.load(Ordering::Relaxed) - begin_ns;
-    assert!((200_000_000..400_000_000).contains(&took_ns), "{took_ns}");
-    assert_eq!((problem(&reading), count()), (Some(Problem::Read(Outcome::Timeout)), 1));
-    assert_eq!(reading.session.counters().rounds, 1, "the directory was looked at again: it might have been stale");
-    let begin_ns = clock.load(Ordering::Relaxed);
-    reading.read().unwrap();
-    assert_eq!((problem(&reading), count()), (Some(Problem::Silent), 1));
-    assert!(clock.load(Ordering::Relaxed) - begin_ns < 1_000_000, "nothing was waited for");
-    assert_eq!(reading.lines(), ["good.g 0"]);
-    clock.fetch_add(1_000_000_000, Ordering::Relaxed);
-    reading.direct.silent_for = None;
-    reading.read().unwrap();
-    assert_eq!(reading.lines(), ["good.g 0", "dumb.g 0"]);
-}
-
-#[test]
-fn a_region_that_moved_is_found_after_silence() {
-    let mut host = Host::new(64);
-    host.responders = onlooker_region::control::RESPONDER_KERNEL;
-    let moved = host.region(1, "moved", &[], GUARDED);
-    let mut reading = over_kernel(&host);
-    silent_for(&mut reading, moved.entry.rkey);
-    reading.read().unwrap();
-    host.memory.insert(77, moved.entry.va, moved.words.clone());
-    let entry = RegionEntry { rkey: 77, ..moved.entry.clone() };
-    host.control.replace(moved.slot, &Entry::Region(entry), 9).unwrap();
-    reading.read().unwrap();
-    assert_eq!(reading.lines(), ["moved.g 0"]);
-}
-
-#[test]
-fn silence_about_the_directory_ends_soon_and_asks_for_a_bootstrap() {
-    let host = Host::new(64);
-    let mut reading = over_kernel(&host);
-    silent_for(&mut reading, CONTROL_RKEY);
-    let begin_ns = reading.direct.now_ns.load(Ordering::Relaxed);
-    assert_eq!(reading.read(), Err(DriveError::Read(ReadError::Timeout)));
-    assert!(reading.direct.now_ns.load(Ordering::Relaxed) - begin_ns < 400_000_000);
 }
 
 #[test]

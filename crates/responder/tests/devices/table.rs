@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use onlooker_responder::{Device, Hook, Pinned, Prefix};
+use onlooker_testbed::run;
 use onlooker_wire::{Ethernet, Frame, Mac, Packet, Psn, Tags};
 
 use crate::requester::{FrameSocket, UdpRequester};
@@ -13,7 +14,7 @@ use crate::support::{Ask, unlimited};
 use crate::tap::Tap;
 use crate::world::{
     PORT, REQUESTER_DEVICE, REQUESTER_IP4, REQUESTER_IP6, REQUESTER_MAC, RESPONDER_DEVICE, RESPONDER_IP4,
-    RESPONDER_IP6, RESPONDER_MAC, World, addresses, run,
+    RESPONDER_IP6, RESPONDER_MAC, World, addresses,
 };
 
 const HOOKS: [Hook; 2] = [Hook::Tc, Hook::Xdp];

@@ -13,7 +13,7 @@ pub(crate) struct Tap(File);
 impl Tap {
     pub(crate) fn new(name: &str) -> Self {
         if !std::path::Path::new("/dev/net/tun").exists() {
-            crate::world::run("modprobe", &["tun"]);
+            onlooker_testbed::run("modprobe", &["tun"]);
         }
         let mut options = File::options();
         let file = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun").unwrap();

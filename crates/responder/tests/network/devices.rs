@@ -2,11 +2,12 @@
 //! Devices that are renamed, removed and added again under a responder, and what `reattach` makes of it.
 
 use onlooker_responder::{Hook, Pinned, Standing};
+use onlooker_testbed::run;
 
 use crate::requester::UdpRequester;
 use crate::support::unlimited;
 use crate::upgrade::Way;
-use crate::world::{PORT, RESPONDER_DEVICE, World, device, run};
+use crate::world::{PORT, RESPONDER_DEVICE, World, device};
 
 /// Each device's name and how it stands.
 fn standings(responder: &Pinned, wanted: &[(&str, Hook)]) -> Vec<(String, &'static str)> {

@@ -5,13 +5,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use onlooker_responder::{Config, Error, Exit, Hook, Pinned};
+use onlooker_testbed::run;
 use onlooker_wire::{Tag, Tags, Tpid};
 
 use crate::requester::{FrameSocket, UdpRequester};
 use crate::support::{RKEY, VA, exits, unlimited};
 use crate::tagged::{ask, is_answer};
 use crate::upgrade::WAYS;
-use crate::world::{PORT, REQUESTER_DEVICE, RESPONDER_DEVICE, World, device, run};
+use crate::world::{PORT, REQUESTER_DEVICE, RESPONDER_DEVICE, World, device};
 
 #[test]
 fn a_purge_under_traffic_ends_answers_and_harms_none() {

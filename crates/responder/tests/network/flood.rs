@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use onlooker_responder::{Config, Counters, Exit, Hook, Prefix};
+use onlooker_testbed::run;
 use onlooker_wire::Tags;
 
 use crate::requester::{FrameSocket, UdpRequester};
 use crate::support::{RKEY, exits, pattern, unlimited};
 use crate::tagged::ask;
-use crate::world::{PORT, REQUESTER_DEVICE, RESPONDER_DEVICE, RESPONDER_IP4, SLAB, SLAB_BLOCKS, World, device, run};
+use crate::world::{PORT, REQUESTER_DEVICE, RESPONDER_DEVICE, RESPONDER_IP4, SLAB, SLAB_BLOCKS, World, device};
 
 const FLOOD_TIME: Duration = Duration::from_secs(3);
 const READ_INTERVAL: Duration = Duration::from_millis(10);

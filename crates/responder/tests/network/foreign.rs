@@ -5,11 +5,12 @@ use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use libbpf_rs::{TC_INGRESS, TcHookBuilder, libbpf_sys as libbpf};
 use onlooker_responder::{Error, Exit, Hook, Pinned, probe};
+use onlooker_testbed::run;
 
 use crate::requester::UdpRequester;
 use crate::support::{exits, unlimited};
 use crate::upgrade::Way;
-use crate::world::{PORT, RESPONDER_DEVICE, World, device, programs_shown, run};
+use crate::world::{PORT, RESPONDER_DEVICE, World, device, programs_shown};
 
 /// What somebody else's program says of every packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -119,7 +119,7 @@ fn a_purge_leaves_nothing() {
 fn a_purge_copes_with_a_device_that_is_gone() {
     let world = World::new();
     load_and_leave(world.bpffs(), Hook::Tc);
-    crate::world::run("ip", &["link", "delete", crate::world::RESPONDER_DEVICE]);
+    onlooker_testbed::run("ip", &["link", "delete", crate::world::RESPONDER_DEVICE]);
     let responder = Pinned::open(&world.home("test")).unwrap();
     assert_eq!(responder.attachments().len(), 1);
     responder.refresh_own_addresses().unwrap();

@@ -5,11 +5,12 @@
 use std::process::Command;
 
 use onlooker_responder::{Device, Exit, Hook};
+use onlooker_testbed::run;
 
 use crate::requester::UdpRequester;
 use crate::support::{exits, unlimited};
 use crate::world::{
-    PORT, REQUESTER_DEVICE, REQUESTER_IP4, REQUESTER_IP6, RESPONDER_DEVICE, RESPONDER_IP4, RESPONDER_IP6, World, run,
+    PORT, REQUESTER_DEVICE, REQUESTER_IP4, REQUESTER_IP6, RESPONDER_DEVICE, RESPONDER_IP4, RESPONDER_IP6, World,
 };
 
 /// Makes a device with `ip link add NAME ...`; false where the kernel has no such type.

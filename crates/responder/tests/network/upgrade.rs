@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder};
 use onlooker_responder::{Config, Device, Error, Exit, Home, Hook, Kind, Outcome, Pinned, Region};
+use onlooker_testbed::run;
 use onlooker_wire::{Frame, Tags};
 
 use crate::requester::{FrameSocket, UdpRequester};
 use crate::support::{VA, exits, unlimited};
 use crate::tagged::{ask, is_answer};
-use crate::world::{PORT, REQUESTER_DEVICE, World, device, run};
+use crate::world::{PORT, REQUESTER_DEVICE, World, device};
 
 const COLLECTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/test_collector.bpf.o"));
 const COLLECTOR_SLOT: u32 = 3;

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two network namespaces and a BPF file system of one test. All of it belongs to the test's thread and its children: it is gone when they are, however
-//! they end. Nothing has a name outside.
+//! Two network namespaces and a BPF file system of one test.
 
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use onlooker_responder::{Config, Device, Home, Kind, Pinned, Prefix, Region};
-use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+use onlooker_testbed::{Network, run};
 
 use crate::support::{RKEY, VA};
 
@@ -28,52 +25,31 @@ pub(crate) const SLAB_BLOCKS: u32 = 64;
 
 /// The world of a test: its thread is in the responder's namespace.
 pub(crate) struct World {
-    requester: OwnedFd,
-    bpffs: tempfile::TempDir,
+    requester: Network,
+    own: onlooker_testbed::World,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        let flags = UnshareFlags::NEWNET | UnshareFlags::NEWNS;
-        // SAFETY: no file descriptor table is unshared, so every descriptor stays valid; only this thread's namespaces change.
-        unsafe { unshare_unsafe(flags) }.expect("the tests need root (CAP_SYS_ADMIN)");
-        run("mount", &["--make-rprivate", "/"]);
-        let bpffs = tempfile::tempdir().unwrap();
-        run("mount", &["-t", "bpf", "bpf", bpffs.path().to_str().unwrap()]);
-        let requester = std::thread::spawn(|| {
-            // SAFETY: as above, and the thread ends after opening a file.
-            unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.unwrap();
-            OwnedFd::from(std::fs::File::open("/proc/thread-self/ns/net").unwrap())
-        });
-        let world = Self { requester: requester.join().unwrap(), bpffs };
+        let world = Self { own: onlooker_testbed::World::new(), requester: Network::new() };
         world.connect();
         world
     }
 
     /// The veth pair between both namespaces, with addresses.
     pub(crate) fn connect(&self) {
-        let peer = format!("/proc/{}/fd/{}", std::process::id(), self.requester.as_raw_fd());
-        run("ip", &["link", "set", "lo", "up"]);
-        run("ip", &["link", "add", RESPONDER_DEVICE, "type", "veth", "peer", "name", REQUESTER_DEVICE]);
-        run("ip", &["link", "set", REQUESTER_DEVICE, "netns", &peer]);
+        self.requester.add_veth(RESPONDER_DEVICE, REQUESTER_DEVICE);
         bring_up(RESPONDER_DEVICE, RESPONDER_MAC, [RESPONDER_IP4, RESPONDER_IP6]);
         self.at_requester(|| bring_up(REQUESTER_DEVICE, REQUESTER_MAC, [REQUESTER_IP4, REQUESTER_IP6]));
     }
 
     /// Runs something in the requester's namespace. Sockets made there stay there.
     pub(crate) fn at_requester<T: Send>(&self, action: impl FnOnce() -> T + Send) -> T {
-        let namespace = self.requester.as_fd();
-        std::thread::scope(|scope| {
-            let entered = scope.spawn(move || {
-                move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network)).unwrap();
-                action()
-            });
-            entered.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        self.requester.enter(action)
     }
 
     pub(crate) fn bpffs(&self) -> &Path {
-        self.bpffs.path()
+        self.own.bpffs()
     }
 
     pub(crate) fn home(&self, name: &str) -> Home {
@@ -83,13 +59,6 @@ impl World {
     /// A pinned responder with a slab and a region over all of it, that answers the requester once it is attached.
     pub(crate) fn responder(&self, config: &Config) -> Pinned {
         responder(&self.home("test"), config)
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        // The directory under the mount would be busy; both go with the namespace if this fails.
-        let _ = Command::new("umount").arg(self.bpffs.path()).status();
     }
 }
 
@@ -118,17 +87,7 @@ pub(crate) fn addresses(ipv6: bool) -> (IpAddr, IpAddr) {
 fn bring_up(device: &str, mac: [u8; 6], [v4, v6]: [&str; 2]) {
     let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
     run("ip", &["link", "set", device, "address", &mac]);
-    run("ip", &["address", "add", &format!("{v4}/24"), "dev", device]);
-    run("ip", &["address", "add", &format!("{v6}/64"), "dev", device, "nodad"]);
-    run("ip", &["link", "set", device, "up"]);
-}
-
-/// Runs a command in the caller's namespaces; returns what it printed.
-pub(crate) fn run(command: &str, arguments: &[&str]) -> String {
-    let output = Command::new(command).args(arguments).output().unwrap_or_else(|error| panic!("{command}: {error}"));
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command} {arguments:?}: {error}");
-    String::from_utf8(output.stdout).unwrap()
+    onlooker_testbed::bring_up(device, &[&format!("{v4}/24"), &format!("{v6}/64")]);
 }
 
 /// What `ip` and `tc` show of programs on the responder's device.

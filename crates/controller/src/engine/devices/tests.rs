@@ -19,9 +19,9 @@ use onlooker_verbs::{Completed, Error as DeviceError, MAX_POLL, Status, WorkRequ
 use onlooker_wire::tcp_read;
 
 use super::*;
-use crate::engine::host::{Ended, Host, deliver};
+use crate::engine::host::{Ended, Host};
+use crate::engine::hosts::{Hosts, deliver};
 use crate::engine::link::{Carrier, Carriers, Link};
-use crate::engine::memory::Hosts;
 use crate::engine::sockets::Sockets;
 use crate::engine::{BATCH, Config};
 use crate::fleet::fixture::memory as far;

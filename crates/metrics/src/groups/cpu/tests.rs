@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use onlooker_metrics::groups::Group;
+use onlooker_testbed::try_often;
 
-use crate::regions::{Collecting, between, eventually, file};
+use crate::regions::{Collecting, between, file};
 use crate::support::SIDES;
 
 const MODES: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
@@ -31,7 +32,7 @@ fn times_of_each_cpu_are_those_of_proc_stat() {
     let collecting = Collecting::new(&[Group::CPU]);
     let cpus = stat().iter().filter(|(name, _)| name.starts_with("cpu") && name != "cpu").count();
     for side in SIDES {
-        eventually("times", || {
+        try_often("times", || {
             let before = stat();
             let values = collecting.read(Group::CPU, side);
             let after = stat();
@@ -58,7 +59,7 @@ fn times_of_each_cpu_are_those_of_proc_stat() {
 fn context_switches_add_up_to_those_of_proc_stat() {
     let collecting = Collecting::new(&[Group::CPU]);
     for side in SIDES {
-        eventually("context switches", || {
+        try_often("context switches", || {
             let before = line(&stat(), "ctxt")[0];
             let values = collecting.read(Group::CPU, side);
             let after = line(&stat(), "ctxt")[0];

@@ -7,8 +7,9 @@ use std::io::{Seek as _, Write as _};
 
 use onlooker_metrics::groups::Group;
 use onlooker_region::columns::Plan;
+use onlooker_testbed::try_often;
 
-use crate::regions::{Collecting, between, eventually, file, identity};
+use crate::regions::{Collecting, between, file, identity};
 use crate::support::{SIDES, Side};
 
 /// Metric, column of /proc/diskstats, and what one of it is worth.
@@ -89,7 +90,7 @@ fn counters_of_disks_are_those_of_diskstats() {
         for (metric, column, worth) in
             COLUMNS.into_iter().filter(|(metric, ..)| metrics.iter().any(|name| name == metric))
         {
-            eventually(metric, || {
+            try_often(metric, || {
                 let before = diskstats();
                 let rows = rows(&collecting, side);
                 let after = diskstats();
@@ -120,7 +121,7 @@ fn rows_follow_disks_that_come_go_and_come_again() {
     let add = || format!("zram{}", file(&format!("{CONTROL}hot_add")).trim());
     let remove = |name: &str| {
         let number = name.trim_start_matches("zram");
-        eventually("hot_remove", || {
+        try_often("hot_remove", || {
             std::fs::write(format!("{CONTROL}hot_remove"), number).map_err(|error| error.to_string())
         });
     };

@@ -2,15 +2,16 @@
 //! Group load against /proc/loadavg.
 
 use onlooker_metrics::groups::Group;
+use onlooker_testbed::try_often;
 
-use crate::regions::{Collecting, between, eventually, file};
+use crate::regions::{Collecting, between, file};
 use crate::support::SIDES;
 
 #[test]
 fn load_averages_are_those_of_proc_loadavg() {
     let collecting = Collecting::new(&[Group::LOAD]);
     for side in SIDES {
-        eventually("load averages", || {
+        try_often("load averages", || {
             let loads =
                 || file("/proc/loadavg").split(' ').take(3).map(|load| load.parse().unwrap()).collect::<Vec<f64>>();
             let before = loads();

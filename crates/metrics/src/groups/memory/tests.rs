@@ -2,8 +2,9 @@
 //! Group memory against /proc/meminfo.
 
 use onlooker_metrics::groups::Group;
+use onlooker_testbed::try_often;
 
-use crate::regions::{Collecting, between, eventually, file};
+use crate::regions::{Collecting, between, file};
 use crate::support::SIDES;
 
 /// node_exporter's names of /proc/meminfo's lines, in bytes.
@@ -37,14 +38,14 @@ fn memory_is_that_of_proc_meminfo() {
     assert!(names.len() >= 25, "{}", names.len());
     for side in SIDES {
         for name in names.keys().filter(|name| name.starts_with("node_memory")) {
-            eventually(name, || {
+            try_often(name, || {
                 let before = meminfo(name);
                 let value = collecting.read(Group::MEMORY, side)[name];
                 let slack = if name.contains("MemAvailable") { boosts() } else { 0.0 };
                 between(value, before, meminfo(name), slack)
             });
         }
-        eventually("file pages", || {
+        try_often("file pages", || {
             let files = || {
                 ["Cached", "Buffers", "SwapCached"]
                     .iter()
@@ -63,7 +64,7 @@ fn memory_that_a_process_takes_is_seen() {
     let collecting = Collecting::new(&[Group::MEMORY]);
     let anonymous = || collecting.read(Group::MEMORY, SIDES[0])["node_memory_AnonPages_bytes{}"];
     const TAKEN: f64 = (64 << 20) as f64;
-    eventually("64 MiB", || {
+    try_often("64 MiB", || {
         let before = anonymous();
         let taken = vec![1u8; 64 << 20];
         let with = anonymous();

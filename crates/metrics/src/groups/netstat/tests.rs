@@ -6,9 +6,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
 use onlooker_metrics::groups::Group;
+use onlooker_testbed::{own_network, try_often};
 
-use crate::network::own_namespace;
-use crate::regions::{Collecting, between, eventually, file};
+use crate::regions::{Collecting, between, file};
 use crate::support::{SIDES, Side};
 
 /// Sums over CPUs, by metric without its front.
@@ -66,11 +66,11 @@ fn traffic() -> (TcpListener, Vec<TcpStream>) {
 
 #[test]
 fn counters_of_protocols_are_those_of_procfs() {
-    own_namespace();
+    own_network();
     let collecting = Collecting::new(&[Group::NETSTAT]);
     for side in SIDES {
         let _kept = traffic();
-        eventually("protocols", || {
+        try_often("protocols", || {
             let before = procfs();
             let sums = sums(&collecting, side);
             let after = procfs();
@@ -123,7 +123,7 @@ fn counters_of_protocols_are_those_of_procfs() {
 #[test]
 fn a_namespace_that_is_gone_is_not_read() {
     let collecting = std::thread::spawn(|| {
-        own_namespace();
+        own_network();
         let collecting = Collecting::new(&[Group::NETSTAT]);
         assert!(!sums(&collecting, SIDES[0]).is_empty());
         collecting

@@ -6,11 +6,10 @@ use std::net::UdpSocket;
 
 use onlooker_metrics::groups::Group;
 use onlooker_region::columns::Plan;
-use rustix::thread::{UnshareFlags, unshare_unsafe};
+use onlooker_testbed::{own_network, run, try_often};
 
-use crate::regions::{Collecting, between, eventually, file, identity};
+use crate::regions::{Collecting, between, file, identity};
 use crate::support::{SIDES, Side};
-use crate::world::run;
 
 const COLUMNS: [(&str, usize); 6] = [
     ("receive_bytes", 0),
@@ -20,13 +19,6 @@ const COLUMNS: [(&str, usize); 6] = [
     ("transmit_packets", 9),
     ("transmit_drop", 11),
 ];
-
-/// The test's thread gets a namespace of its own, which is gone when it ends.
-pub(crate) fn own_namespace() {
-    // SAFETY: only this thread's namespace changes; no file descriptor table is unshared.
-    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.expect("the tests need root (CAP_SYS_ADMIN)");
-    run("ip", &["link", "set", "lo", "up"]);
-}
 
 fn add_bridge(name: &str, third: u8) {
     run("ip", &["link", "add", name, "type", "bridge"]);
@@ -74,7 +66,7 @@ fn traffic() {
 
 #[test]
 fn counters_of_devices_are_those_of_proc_net_dev() {
-    own_namespace();
+    own_network();
     add_bridge("collectbr1", 1);
     run("ip", &["link", "add", "collectve1", "type", "veth", "peer", "name", "collectve2"]);
     for device in ["collectve1", "collectve2"] {
@@ -84,7 +76,7 @@ fn counters_of_devices_are_those_of_proc_net_dev() {
     let collecting = Collecting::new(&[Group::NETWORK]);
     for side in SIDES {
         traffic();
-        eventually("devices", || {
+        try_often("devices", || {
             let before = procfs();
             let rows = rows(&collecting, side);
             let after = procfs();
@@ -117,7 +109,7 @@ fn veth_is_known() -> bool {
 
 #[test]
 fn both_ends_of_a_veth_have_rows_whichever_way_their_queues_work() {
-    own_namespace();
+    own_network();
     run("ip", &["link", "add", "collectve1", "type", "veth", "peer", "name", "collectve2"]);
     run("ip", &["address", "add", "10.88.7.1/24", "dev", "collectve1"]);
     for device in ["collectve1", "collectve2"] {
@@ -139,7 +131,7 @@ fn both_ends_of_a_veth_have_rows_whichever_way_their_queues_work() {
         for side in SIDES {
             run("ip", &["neighbour", "flush", "dev", "collectve1"]);
             send();
-            eventually("veth", || {
+            try_often("veth", || {
                 let before = procfs();
                 let rows = rows(&collecting, side);
                 let after = procfs();
@@ -165,7 +157,7 @@ fn both_ends_of_a_veth_have_rows_whichever_way_their_queues_work() {
 
 #[test]
 fn devices_of_other_namespaces_have_no_rows() {
-    own_namespace();
+    own_network();
     let collecting = Collecting::new(&[Group::NETWORK]);
     let names: Vec<String> = rows(&collecting, SIDES[0]).into_keys().collect();
     assert_eq!(names, ["lo"]);
@@ -173,7 +165,7 @@ fn devices_of_other_namespaces_have_no_rows() {
 
 #[test]
 fn devices_that_count_in_ways_of_their_own_are_named() {
-    own_namespace();
+    own_network();
     run("ip", &["link", "add", "collectve1", "type", "veth", "peer", "name", "collectve2"]);
     // A VLAN device has a structure of its own for its counters; where the kernel has none, veth before 6.7 is such a device.
     let vlan = std::process::Command::new("ip")
@@ -193,7 +185,7 @@ fn devices_that_count_in_ways_of_their_own_are_named() {
 
 #[test]
 fn rows_follow_devices_that_come_are_renamed_go_and_come_again() {
-    own_namespace();
+    own_network();
     let collecting = Collecting::new(&[Group::NETWORK]);
     let read = || rows(&collecting, SIDES[0]);
     let lo = read()["lo"].0;
@@ -247,7 +239,7 @@ fn rows_follow_devices_that_come_are_renamed_go_and_come_again() {
 
 #[test]
 fn a_device_that_takes_another_s_number_and_name_is_not_taken_for_it() {
-    own_namespace();
+    own_network();
     let collecting = Collecting::new(&[Group::NETWORK]);
     let add = || run("ip", &["link", "add", "collecta", "index", "4242", "type", "bridge"]);
     let mut seen = Vec::new();
@@ -268,7 +260,7 @@ fn a_device_that_takes_another_s_number_and_name_is_not_taken_for_it() {
 
 #[test]
 fn more_devices_than_rows_are_bounded() {
-    own_namespace();
+    own_network();
     let collecting = Collecting::new(&[Group::NETWORK]);
     for number in 0..40 {
         run("ip", &["link", "add", &format!("collect{number}"), "type", "bridge"]);

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use onlooker_metrics::groups::Group;
+use onlooker_testbed::try_often;
 
-use crate::regions::{Collecting, between, eventually, file};
+use crate::regions::{Collecting, between, file};
 use crate::support::SIDES;
 
 /// Metric, file of /proc/pressure and line.
@@ -42,7 +43,7 @@ fn totals_are_those_of_proc_pressure() {
     let collecting = Collecting::new(&[Group::PRESSURE]);
     for side in SIDES {
         for (metric, resource, line) in TOTALS {
-            eventually(metric, || {
+            try_often(metric, || {
                 let before = total(resource, line);
                 let value = collecting.read(Group::PRESSURE, side)[metric];
                 between(value, before, total(resource, line), 2e-6)

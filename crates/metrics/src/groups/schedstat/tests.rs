@@ -4,8 +4,9 @@
 use std::time::{Duration, Instant};
 
 use onlooker_metrics::groups::Group;
+use onlooker_testbed::try_often;
 
-use crate::regions::{Collecting, between, eventually, file};
+use crate::regions::{Collecting, between, file};
 use crate::support::SIDES;
 
 /// The last three numbers of each CPU's line of /proc/schedstat: ns run, ns waited, timeslices.
@@ -35,7 +36,7 @@ fn times_and_timeslices_of_each_cpu_are_those_of_proc_schedstat() {
     for side in SIDES {
         for (at, (cpu, _)) in schedstat().iter().enumerate() {
             for (column, name) in NAMES.iter().enumerate() {
-                eventually(name, || {
+                try_often(name, || {
                     let before = schedstat()[at].1[column];
                     let value = collecting.read(Group::SCHEDSTAT, side)[&format!("{name}{{cpu={cpu}}}")];
                     between(value, before, schedstat()[at].1[column], 1e-8)

@@ -6,9 +6,9 @@ use std::io::Read as _;
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 
 use onlooker_metrics::groups::Group;
+use onlooker_testbed::{own_network, try_often};
 
-use crate::network::own_namespace;
-use crate::regions::{Collecting, between, eventually, file};
+use crate::regions::{Collecting, between, file};
 use crate::support::{SIDES, Side};
 
 /// Sums over CPUs and what is no sum, without the names' front.
@@ -41,12 +41,12 @@ fn sockstat() -> BTreeMap<String, f64> {
 
 #[test]
 fn sockets_are_those_of_sockstat() {
-    own_namespace();
+    own_network();
     let collecting = Collecting::new(&[Group::SOCKSTAT]);
     let is_equal = |side| {
         // The machine's other sockets come and go.
         for metric in sockstat().keys() {
-            eventually(metric, || {
+            try_often(metric, || {
                 let before = sockstat()[metric];
                 let value = *sockets(&collecting, side).get(metric).ok_or("it is missing")?;
                 between(value, before, sockstat()[metric], 0.0)

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::net::UdpSocket;
 
 use onlooker_metrics::groups::Group;
+use onlooker_testbed::{own_network, try_often};
 
-use crate::network::own_namespace;
-use crate::regions::{Collecting, between, eventually, file};
+use crate::regions::{Collecting, between, file};
 use crate::support::SIDES;
 
 const COLUMNS: [(&str, usize); 6] = [
@@ -31,7 +31,7 @@ fn softnet_stat() -> BTreeMap<u32, Vec<u32>> {
 
 #[test]
 fn backlogs_of_each_cpu_are_those_of_softnet_stat() {
-    own_namespace();
+    own_network();
     let collecting = Collecting::new(&[Group::SOFTNET]);
     let processed = |values: &BTreeMap<String, f64>| -> f64 {
         values.iter().filter(|(name, _)| name.starts_with("node_softnet_processed")).map(|(_, value)| value).sum()
@@ -46,7 +46,7 @@ fn backlogs_of_each_cpu_are_those_of_softnet_stat() {
         let last = collecting.read(Group::SOFTNET, side);
         assert!(processed(&last) >= processed(&first) + 100.0, "{first:?} {last:?}");
         for (metric, column) in COLUMNS {
-            eventually(metric, || {
+            try_often(metric, || {
                 let before = softnet_stat();
                 let values = collecting.read(Group::SOFTNET, side);
                 let after = softnet_stat();

@@ -3,6 +3,7 @@
 
 mod computed;
 mod facts;
+mod procfs;
 pub(crate) mod totals;
 
 use super::{Computed, Descriptor, Group};

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use onlooker_metrics::groups::Group;
+use onlooker_testbed::try_often;
 
-use crate::regions::{Collecting, between, eventually, file};
+use crate::regions::{Collecting, between, file};
 use crate::support::SIDES;
 
 const SOFTIRQS: [&str; 10] =
@@ -53,7 +54,7 @@ fn interrupts_forks_and_tasks_that_wait_add_up_to_those_of_proc_stat() {
             ("node_forks_total", "processes"),
             ("onlooker_iowait_tasks", "procs_blocked"),
         ] {
-            eventually(metric, || {
+            try_often(metric, || {
                 let before = stat(word);
                 let values = collecting.read(Group::STAT, side);
                 between(sum(&values, metric), before, stat(word), 0.0)
@@ -93,7 +94,7 @@ fn files_threads_and_processes_are_those_of_procfs() {
     ];
     for side in SIDES {
         for (metric, printed) in procfs {
-            eventually(metric, || {
+            try_often(metric, || {
                 let before = printed();
                 let values = collecting.read(Group::STAT, side);
                 let found = || (collecting.group(Group::STAT).checks.clone(), collecting.installed.findings.clone());
@@ -124,7 +125,7 @@ fn softirqs_of_each_cpu_and_type_are_those_of_proc_softirqs() {
     let collecting = Collecting::new(&[Group::STAT]);
     for side in SIDES {
         for key in softirqs().keys() {
-            eventually(key, || {
+            try_often(key, || {
                 let before = softirqs()[key];
                 let value = collecting.read(Group::STAT, side)[key];
                 between(value, before, softirqs()[key], 0.0)

@@ -5,7 +5,7 @@
 
 use std::fs;
 
-use super::computed;
+use super::procfs;
 use crate::discover::{Discovery, Read};
 
 /// Attempts to meet procfs's value while nothing moves.
@@ -45,7 +45,7 @@ impl Totals {
 fn threads(discovery: &mut Discovery) -> Result<u64, String> {
     discovery.global("nr_threads", &["loadavg_proc_show"], |address, read: &Read<'_>| {
         let value = || Some(u32::from_le_bytes(read(address, 4)?.try_into().ok()?).into());
-        is_between(value, || computed::threads().ok()).then_some(address)
+        is_between(value, || procfs::threads().ok()).then_some(address)
     })
 }
 
@@ -71,7 +71,7 @@ fn most_files(discovery: &mut Discovery) -> Result<u64, String> {
     let unused = discovery.offset("files_stat_struct", &["nr_free_files"])?;
     let base = discovery.global("files_stat", &["proc_nr_files", "alloc_empty_file"], |address, read: &Read<'_>| {
         let word = |address: u64| Some(u64::from_le_bytes(read(address, 8)?.try_into().ok()?));
-        let (_, most) = computed::files().ok()?;
+        let (_, most) = procfs::files().ok()?;
         // The structure itself, or the limit in it.
         let is_it = |base: u64| Some(word(base.wrapping_add(at))? == most && word(base.wrapping_add(unused))? == 0);
         [address, address.wrapping_sub(at)].into_iter().find(|base| is_it(*base) == Some(true))
@@ -95,7 +95,7 @@ fn files(discovery: &mut Discovery, cpus: u32) -> Result<(u64, u64), String> {
             let parts = offsets.iter().map(part).sum::<Option<i64>>()?;
             word(base.wrapping_add(count_at)).map(|count| count.wrapping_add_signed(if sums { parts } else { 0 }))
         };
-        let printed = || computed::files().ok().map(|(open, _)| open);
+        let printed = || procfs::files().ok().map(|(open, _)| open);
         // The counter itself, or its count.
         [address, address.wrapping_sub(count_at)].into_iter().find(|base| is_between(|| value(*base), printed))
     })?;
@@ -108,9 +108,9 @@ fn procfs_adds_up() -> Option<bool> {
     let mut held = Vec::new();
     let mut moved_by_little = 0;
     for _ in 0..PROBES {
-        let before = computed::files().ok()?.0;
+        let before = procfs::files().ok()?.0;
         held.push(fs::File::open("/dev/null").ok()?);
-        let moved = computed::files().ok()?.0.abs_diff(before);
+        let moved = procfs::files().ok()?.0.abs_diff(before);
         moved_by_little += u32::from((1..BATCH).contains(&moved));
     }
     Some(moved_by_little >= PROBES / 4)

@@ -2,8 +2,9 @@
 //! Group vmstat.
 
 use onlooker_metrics::groups::Group;
+use onlooker_testbed::try_often;
 
-use crate::regions::{Collecting, between, eventually, file};
+use crate::regions::{Collecting, between, file};
 use crate::support::{SIDES, Side};
 
 const EVENTS: [&str; 7] = ["pgpgin", "pgpgout", "pswpin", "pswpout", "pgfault", "pgmajfault", "oom_kill"];
@@ -25,7 +26,7 @@ fn events_add_up_to_those_of_proc_vmstat() {
     let collecting = Collecting::new(&[Group::VMSTAT]);
     for side in SIDES {
         for event in EVENTS {
-            eventually(event, || {
+            try_often(event, || {
                 let before = vmstat(event);
                 // procfs halves what is paged in and out, and drops the rest.
                 between(sum(&collecting, event, side), before, vmstat(event), 0.5)
