@@ -6,10 +6,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use onlooker_local::listen::{AGENT, ListenError};
-use onlooker_local::registration::Refusal;
+use onlooker_local::listen::AGENT;
 use onlooker_metrics::tables::cgroups;
-use onlooker_region::map::MapError;
 use onlooker_settings::service;
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -19,12 +17,12 @@ use crate::address;
 use crate::bootstrap::{self, Announcement, Endpoint};
 use crate::card::{self, Card};
 use crate::config::{self, Config};
-use crate::directory::DirectoryError;
+use crate::error::{AgentError, system_error};
 use crate::host::{self, Host};
-use crate::identity::{IdentityError, StateDir};
+use crate::identity::StateDir;
+use crate::kernel;
 use crate::kernel::child::{self, Task};
 use crate::kernel::upkeep::Upkeep;
-use crate::kernel::{self, KernelError};
 use crate::own::{self, Own};
 use crate::policy::Policy;
 use crate::processors::Processors;
@@ -38,70 +36,6 @@ use crate::units::Span;
 
 /// Descriptors that programs do not get: listeners, procfs files, bootstraps, slabs.
 const RESERVED_DESCRIPTORS: u64 = 256;
-
-/// Why the agent does not run.
-#[derive(Debug, thiserror::Error)]
-pub enum AgentError {
-    /// A value of the configuration that only this host can judge.
-    #[error("{0}")]
-    Config(String),
-    /// The state directory.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// The registration socket.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    /// A TCP listener.
-    #[error("cannot listen on {address} ([{section}] listen): {source}; is another agent running?")]
-    Bind {
-        /// Where.
-        address: SocketAddr,
-        /// Section of agent.toml.
-        section: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// TLS.
-    #[error("TLS: {0}; remove identity.pem from the state directory to have a new one made")]
-    Tls(#[from] rustls::Error),
-    /// The control region.
-    #[error(transparent)]
-    Directory(#[from] DirectoryError),
-    /// Memory of the agent's own regions.
-    #[error("memory of the agent's own regions: {0}")]
-    Memory(#[from] MapError),
-    /// The agent's own regions.
-    #[error("the agent's own region {name}: {refusal}")]
-    Own {
-        /// Which.
-        name: &'static str,
-        /// Why.
-        refusal: Refusal,
-    },
-    /// The kernel responder's tables.
-    #[error("kernel responder: {0}; `onlooker-agent purge` removes it, then start again")]
-    Kernel(#[from] KernelError),
-    /// Old keys would be good again.
-    #[error(
-        "the token was renewed, and no new keys could be made: see above; `onlooker-agent purge` removes the responder that has the old ones"
-    )]
-    Renewal,
-    /// An error, so that a service manager that restarts after failures only does so, too.
-    #[error("this machine has more processors than metrics know: ended, to be started anew")]
-    Outgrown,
-    /// Anything else of the system.
-    #[error("cannot {operation}: {source}")]
-    System {
-        /// What was tried.
-        operation: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
-pub(crate) fn system_error(operation: &'static str) -> impl FnOnce(io::Error) -> AgentError {
-    move |source| AgentError::System { operation, source }
-}
 
 /// Runs until a signal asks to stop.
 ///

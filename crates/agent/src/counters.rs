@@ -4,8 +4,10 @@
 //! Written by all threads (atomic adds), read by readers of the region; nothing else in the agent depends on them. Cost: one atomic add.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use onlooker_local::registration::Code;
+use onlooker_metrics::sampled::Loss;
 use onlooker_region::Schema;
 use onlooker_region::block::{Identity, init_plain, plain_place};
 use onlooker_region::limits::BLOCK_BYTES;
@@ -138,6 +140,19 @@ impl Counters {
     /// Counts `n` more.
     pub fn add(&self, counter: Counter, n: u64) {
         self.memory.words()[plain_place(counter as usize).1].fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// What a sample of kernel metrics could not do.
+    pub fn lost(&self, loss: Loss) {
+        self.add(Counter::SampleErrors, loss.failed);
+        self.add(Counter::SampleRowsDropped, loss.rows_dropped);
+    }
+
+    /// A sample of all groups that were due, which began at `begin` and ends now.
+    pub fn sampled(&self, begin: Instant, loss: Loss) {
+        self.lost(loss);
+        self.add(Counter::Samples, 1);
+        self.add(Counter::SampleNs, u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
 
     /// One less; for gauges.

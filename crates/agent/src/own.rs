@@ -7,28 +7,26 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use onlooker_local::registration::{Labels, Refusal};
 use onlooker_metrics::groups::Group;
 use onlooker_metrics::procfs::{process_stat, read_small};
-use onlooker_metrics::sampled::{Covered, Draft, Loss, NodeError, Set};
+use onlooker_metrics::sampled::{Covered, Set};
 use onlooker_region::Schema;
-use onlooker_region::block::Identity;
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::map::Map;
 
-use crate::agent::{AgentError, system_error};
 use crate::card::Card;
 use crate::config::{self, Config};
 use crate::counters::{self, Counters};
 use crate::directory::{Backing, Directory, SchemaText};
-use crate::facts::{Facts, Peer, Process};
+use crate::error::{AgentError, system_error};
 use crate::host::{self, Host};
+use crate::ids::Ids;
 use crate::kernel::child::{self, Task};
 use crate::kernel::ledger::{Record, Role, Source};
 use crate::kernel::load::{CollectorState, Report, State};
 use crate::kernel::{Kernel, Recovered, user};
 use crate::leftovers::Leftovers;
-use crate::registration::FIRST_REGION_ID;
+use crate::publisher::{PublishError, Publisher};
 use crate::sampler::Sampler;
 use crate::served::Served;
 use crate::system;
@@ -105,7 +103,7 @@ impl Own {
         recovered.records = programs;
         let earlier: Vec<Record> = earlier;
         // Programs', too: an older agent gave them ids that are for own regions now.
-        let ids = Ids(earlier.iter().chain(&recovered.records).map(Record::number).collect());
+        let ids = Ids::taken(earlier.iter().chain(&recovered.records).map(Record::number));
         Ok(Self { directory, recovered, report: Some(report), earlier, ids })
     }
 
@@ -126,7 +124,7 @@ impl Own {
             self.directory.now_owned_by(identity.region, std::process::id(), host::boot_time_ns());
             Counters::over(memory, identity, true)
         } else {
-            let identity = self.identity()?;
+            let identity = self.ids.take()?;
             let (counters, backing) = match kernel {
                 Some(kernel) => {
                     let (range, map) = kernel.own_memory(bytes)?;
@@ -141,7 +139,8 @@ impl Own {
                     (counters, Backing::Tcp(memory))
                 }
             };
-            self.publish(counters::REGION, &text, identity, backing)?;
+            let published = self.ids.publish(&mut self.directory, None, counters::REGION, &text, identity, backing);
+            published.map_err(|refusal| AgentError::Own { name: counters::REGION, refusal })?;
             counters
         };
         self.directory.count_in(counters.clone());
@@ -154,32 +153,22 @@ impl Own {
         Some((self.earlier.swap_remove(at), range))
     }
 
-    /// Sampled kernel metrics. Their memory is this process's: over TCP only.
+    /// Sampled kernel metrics. Their memory is this process's: over TCP only. A reader's first READ takes the first sample.
     ///
     /// # Errors
-    /// No memory, no place in the directory.
+    /// No place in the directory, no descriptor.
     pub fn sampler(&mut self, config: &Config, counters: &Counters) -> Result<Arc<Sampler>, AgentError> {
-        let (mut set, mut absent, interval_ns) = (Set::default(), Vec::new(), config.sampled.interval.as_ns());
-        for group in groups(config) {
-            let draft = set.draft(group, interval_ns);
-            let sampled = draft.and_then(|draft| {
-                tell(&[], [&draft]);
-                let identity = self.identity().map_err(|error| std::io::Error::other(error.to_string()))?;
-                draft.alone(identity)
-            });
-            match sampled {
-                Ok(sampled) => {
-                    let text = SchemaText::of(&sampled.schema);
-                    let backing = Backing::Tcp(sampled.memory().clone());
-                    self.publish(group.region(), &text, sampled.identity(), backing)?;
-                    set.put(sampled);
-                }
-                Err(error) => absent.push(format!("{group}: {error}")),
+        let (interval, mut set) = (config.sampled.interval, Set::default());
+        let mut publisher = Publisher::over_tcp(interval.as_ns(), counters.clone());
+        for drafted in publisher.drafts(&mut set, &groups(config)) {
+            let group = drafted.draft.group;
+            match publisher.publish((&mut self.directory, &mut self.ids), &mut set, drafted, None, false) {
+                Ok(()) => {}
+                Err(PublishError::Refused(refusal)) => return Err(AgentError::Own { name: group.region(), refusal }),
+                Err(error) => publisher.warn(group, &error),
             }
         }
-        // What is left of them over the kernel responder is told there.
-        tell(&absent, []);
-        Sampler::new(set, config.sampled.interval.as_duration(), counters.clone())
+        Sampler::new(set, interval.as_duration(), counters.clone())
             .map_err(system_error("make a descriptor for the sampler"))
     }
 
@@ -219,25 +208,10 @@ impl Own {
             computed: regions,
             leftovers,
             sampler,
-            sampled_interval_ns: config.sampled.interval.as_ns(),
+            over_tcp: Publisher::over_tcp(config.sampled.interval.as_ns(), counters.clone()),
             ids: std::mem::take(&mut self.ids),
         };
         (self, metrics)
-    }
-
-    fn identity(&mut self) -> Result<Identity, AgentError> {
-        self.ids.take()
-    }
-
-    fn publish(
-        &mut self,
-        name: &'static str,
-        text: &SchemaText,
-        identity: Identity,
-        backing: Backing,
-    ) -> Result<(), AgentError> {
-        let published = self.ids.publish(&mut self.directory, None, name, text, identity, backing);
-        published.map_err(|refusal| AgentError::Own { name, refusal })
     }
 }
 
@@ -250,7 +224,7 @@ pub struct Metrics {
     leftovers: Option<Leftovers>,
     /// What is sampled for readers over TCP. Readable when [`Metrics::renew`] has something to do.
     pub sampler: Arc<Sampler>,
-    sampled_interval_ns: u64,
+    over_tcp: Publisher,
     ids: Ids,
 }
 
@@ -300,13 +274,8 @@ impl Metrics {
 
     /// Makes the regions of sampled groups anew that have other series now.
     pub fn renew(&mut self, directory: &mut Directory) {
-        let Self { sampler, ids, sampled_interval_ns, .. } = self;
-        sampler.renew(|set, group| {
-            renew(set, group, *sampled_interval_ns, directory, ids).unwrap_or_else(|error| {
-                system::log(&format!("warning: {group} is not served over TCP any more: {error}"));
-                Loss::default()
-            })
-        });
+        let Self { sampler, over_tcp, ids, .. } = self;
+        sampler.renew(|set| over_tcp.renew(directory, ids, set));
     }
 
     fn install_one(
@@ -381,131 +350,6 @@ fn start_twin(
 ) -> Result<(), String> {
     let kernel = directory.kernel().ok_or("there is no kernel responder")?;
     kernel.start_twin(&collector.name, range, schema, every).map_err(|error| error.to_string())
-}
-
-/// Puts a group's new region in the place of the old one, where its class is another one. Where that cannot be, the old one ends, too: it has no places for what there is.
-fn renew(
-    set: &mut Set,
-    group: Group,
-    interval_ns: u64,
-    directory: &mut Directory,
-    ids: &mut Ids,
-) -> Result<Loss, String> {
-    let draft = set.draft(group, interval_ns);
-    let standing = set.groups().iter().find(|sampled| sampled.group == group);
-    let standing = standing.map(|sampled| (SchemaText::of(&sampled.schema).id, sampled.identity().region));
-    let text = draft.as_ref().ok().map(|draft| SchemaText::of(&draft.schema));
-    if standing.is_some() && standing.map(|(schema, _)| schema) == text.as_ref().map(|text| text.id) {
-        return Ok(Loss::default());
-    }
-    let old = standing.map(|(_, id)| id);
-    let renewed = draft.map_err(|error| error.to_string()).and_then(|draft| replace(set, draft, old, directory, ids));
-    renewed.inspect_err(|_| {
-        set.remove(group);
-        if let Some(id) = old {
-            ids.end(directory, id);
-        }
-    })
-}
-
-/// A group's new region, sampled before anybody can read it.
-fn replace(
-    set: &mut Set,
-    draft: Draft,
-    old: Option<u32>,
-    directory: &mut Directory,
-    ids: &mut Ids,
-) -> Result<Loss, String> {
-    let identity = ids.take().map_err(|error| error.to_string())?;
-    let (group, text) = (draft.group, SchemaText::of(&draft.schema));
-    let published = draft.alone(identity).map_err(|error: NodeError| error.to_string()).and_then(|sampled| {
-        let backing = Backing::Tcp(sampled.memory().clone());
-        set.put(sampled);
-        let loss = set.sample_one(group, None);
-        ids.publish(directory, old, group.region(), &text, identity, backing)
-            .map(|()| loss)
-            .map_err(|refusal| refusal.to_string())
-    });
-    published.inspect_err(|_| ids.give(identity.region))
-}
-
-/// Tells the operator, once, which groups this host has not got, and what there is to say of those that it has.
-pub fn tell<'a>(absent: &[String], drafts: impl IntoIterator<Item = &'a Draft>) {
-    for draft in drafts {
-        draft.notes.iter().for_each(|note| system::log(&format!("{}: {note}", draft.group)));
-    }
-    if !absent.is_empty() {
-        system::log(&format!("kernel metrics that this host has not got: {}", absent.join("; ")));
-    }
-}
-
-/// Ids of the agent's own regions that are taken.
-#[derive(Debug, Default)]
-pub struct Ids(Vec<u32>);
-
-impl Ids {
-    /// An identity for a new region.
-    ///
-    /// # Errors
-    /// No randomness, no id.
-    pub fn take(&mut self) -> Result<Identity, AgentError> {
-        let generation = host::random_generation().map_err(system_error("get random numbers"))?;
-        let full = || system_error("number the agent's own regions")(std::io::ErrorKind::OutOfMemory.into());
-        let id = (1..FIRST_REGION_ID).find(|id| !self.0.contains(id)).ok_or_else(full)?;
-        self.0.push(id);
-        Ok(Identity::first(id, generation))
-    }
-
-    /// Gives an id back whose region was not published.
-    pub fn give(&mut self, id: u32) {
-        self.0.retain(|used| *used != id);
-    }
-
-    /// Ends a region of the agent's own, with its memory.
-    pub fn end(&mut self, directory: &mut Directory, id: u32) {
-        let source = directory.entry(id).and_then(|(_, source)| source);
-        directory.remove(id, host::boot_time_ns());
-        self.ended(directory, id, source);
-    }
-
-    fn ended(&mut self, directory: &Directory, id: u32, source: Option<Source>) {
-        if let (Some(Source::Slab { range, .. }), Some(kernel)) = (source, directory.kernel()) {
-            kernel.give_own(range);
-        }
-        self.give(id);
-    }
-
-    /// Announces a region of the agent's own, in the place of `old` if there is one, which ends.
-    ///
-    /// # Errors
-    /// As [`Directory::replace`].
-    pub fn publish(
-        &mut self,
-        directory: &mut Directory,
-        old: Option<u32>,
-        name: &str,
-        text: &SchemaText,
-        identity: Identity,
-        backing: Backing,
-    ) -> Result<(), Refusal> {
-        let now_ns = host::boot_time_ns();
-        let process = Process { pid: std::process::id(), start_ticks: 0 };
-        let facts = Facts {
-            id: identity.region,
-            generation: identity.generation,
-            name: name.to_owned(),
-            instance: String::new(),
-            labels: Labels::new(),
-            schema: text.class(),
-            owner: Peer { process, uid: rustix::process::geteuid().as_raw(), image: String::new() },
-            created_ns: now_ns,
-        };
-        let Some(old) = old else { return directory.publish(&facts, text, backing, now_ns) };
-        let source = directory.entry(old).and_then(|(_, source)| source);
-        directory.replace(old, &facts, text, backing, now_ns)?;
-        self.ended(directory, old, source);
-        Ok(())
-    }
 }
 
 /// Configured groups of sampled metrics, each once.

@@ -9,11 +9,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use onlooker_metrics::groups::Group;
-use onlooker_metrics::sampled::{Loss, Set};
+use onlooker_metrics::sampled::Set;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::counters::{Counter, Counters};
+use crate::counters::Counters;
 use crate::host::boot_time_ns;
 use crate::system;
 
@@ -94,14 +93,10 @@ impl Sampler {
         self.sample(&mut self.lock());
     }
 
-    /// What has changed is handed to `renew`, group by group, which may put other regions in their places, sampled already.
-    pub fn renew(&self, mut renew: impl FnMut(&mut Set, Group) -> Loss) {
+    /// Hands the groups to `renew`, which may put other regions in their places, sampled already.
+    pub fn renew(&self, renew: impl FnOnce(&mut Set)) {
         let _ = rustix::io::read(&self.changed, &mut [0; 8]);
-        let mut state = self.lock();
-        for group in state.set.take_changed() {
-            let loss = renew(&mut state.set, group);
-            self.counters.add(Counter::SampleErrors, loss.failed);
-        }
+        renew(&mut self.lock().set);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -112,14 +107,11 @@ impl Sampler {
         let begin = Instant::now();
         state.last = Some(begin);
         let loss = state.set.sample(boot_time_ns(), None);
-        self.counters.add(Counter::SampleErrors, loss.failed);
-        self.counters.add(Counter::SampleRowsDropped, loss.rows_dropped);
+        self.counters.sampled(begin, loss);
         if loss.changed {
             // Readable already: as good.
             let _ = rustix::io::write(&self.changed, &1u64.to_ne_bytes());
         }
-        self.counters.add(Counter::Samples, 1);
-        self.counters.add(Counter::SampleNs, u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
 
     fn run(&self) {

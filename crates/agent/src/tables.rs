@@ -3,7 +3,7 @@
 //!
 //! Part of the main thread's event loop, which a run holds up for as long as it takes (docs/tables.md has the cost). Regions begin anew with each agent: their memory is a slab
 //! of their own with the kernel responder, else a memfd, and one range serves both responders. Whether somebody reads is seen by READs answered, over either way, as for what
-//! is sampled beside computed metrics ([`crate::leftovers`]): without any there is no run, and a look at the counters at most once a minute.
+//! is sampled beside computed metrics ([`crate::pace`]): without any there is no run, and a look at the counters at most once a minute.
 //!
 //! A run that is longer than expected (100,000 sockets) is not repeated before twenty times its CPU time is over: 5 % of a processor at most.
 
@@ -21,10 +21,10 @@ use crate::config::Config;
 use crate::counters::{Counter, Counters};
 use crate::directory::{Backing, Directory, SchemaText};
 use crate::host;
+use crate::ids::Ids;
 use crate::kernel::Kernel;
 use crate::kernel::ledger::Source as Place;
-use crate::leftovers::Pace;
-use crate::own::Ids;
+use crate::pace::Pace;
 use crate::system;
 
 /// A run is followed by a pause of so many times its CPU time, at least.

@@ -4,6 +4,7 @@
 //! [`Source`] keeps a descriptor and reads it from the start with pread, through a fixed buffer, line by line. procfs text is the kernel's, but
 //! it is parsed as if it were anybody's: what does not parse is skipped, never indexed out of bounds.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -83,6 +84,17 @@ pub fn read_small(path: &str) -> io::Result<String> {
     let mut buffer = [0; 4096];
     let got = rustix::io::read(&fd, &mut buffer).map_err(|e| with_path(e.into()))?;
     Ok(String::from_utf8_lossy(&buffer[..got]).into_owned())
+}
+
+/// Lines of a name and a number, read once.
+pub(crate) fn numbers(path: &str) -> io::Result<HashMap<String, u64>> {
+    let text = std::fs::read_to_string(path)?;
+    let lines = text.lines().filter_map(|line| {
+        let (name, rest) = line.split_once(|separator: char| separator == ':' || separator.is_ascii_whitespace())?;
+        let value = rest.split_ascii_whitespace().next()?.parse().ok()?;
+        Some((name.to_owned(), value))
+    });
+    Ok(lines.collect())
 }
 
 /// Words of a line.

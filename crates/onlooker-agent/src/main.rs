@@ -9,9 +9,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use onlooker_agent::address;
-use onlooker_agent::agent::{self, AgentError};
+use onlooker_agent::agent;
 use onlooker_agent::card;
 use onlooker_agent::config::{self, Config, ConfigError};
+use onlooker_agent::error::AgentError;
 use onlooker_agent::identity::{IdentityError, StateDir};
 use onlooker_agent::kernel::child::Task;
 use onlooker_agent::kernel::{self, KernelError};

@@ -14,8 +14,9 @@ use onlooker_region::schema::Field;
 use onlooker_region::{Block, Schema};
 use onlooker_responder::error::Result;
 
+use super::counterpart::{Procfs, Reading, name_of, series};
 use super::object::Prepared;
-use super::procfs::{Procfs, Reading, series};
+use crate::groups::{Group, is_held_to_bounds};
 
 /// Most attempts: a loaded machine changes its memory and run queues between any two readings.
 const TRIES: u32 = 50;
@@ -75,9 +76,11 @@ impl fmt::Display for Check {
     }
 }
 
-/// A computed value with all its labels, and without that of its CPU: where procfs has sums.
+/// A computed value.
 struct Element {
+    /// With all its labels.
     series: String,
+    /// What its CPUs add up to, where procfs has sums.
     over_cpus: String,
     value: f64,
 }
@@ -99,6 +102,7 @@ fn metric_of(field: &Field) -> String {
 /// # Errors
 /// The reason why nothing can be checked.
 pub(crate) fn check(
+    group: Group,
     prepared: &Prepared,
     compute: &dyn Fn(u32) -> Result<Option<Vec<u64>>>,
 ) -> std::result::Result<Vec<Check>, String> {
@@ -106,8 +110,9 @@ pub(crate) fn check(
     let metrics = metrics(&prepared.schema);
     let mut checks: Vec<Option<Check>> = vec![None; metrics.len()];
     for _ in 0..TRIES {
-        let procfs = || (prepared.procfs)().map_err(|error| format!("procfs: {error}"));
-        let before = procfs()?;
+        let mut read = prepared.counterpart.reader(group).map_err(|error| format!("procfs: {error}"))?;
+        let mut procfs = || read().map_err(|error| format!("procfs: {error}"));
+        let mut before = procfs()?;
         let payloads: Vec<Vec<u64>> = (0..prepared.schema.blocks())
             .map(|block| match compute(block) {
                 Ok(Some(payload)) => Ok(payload),
@@ -115,8 +120,9 @@ pub(crate) fn check(
                 Err(error) => Err(error.to_string()),
             })
             .collect::<std::result::Result<_, _>>()?;
-        let after = procfs()?;
+        let mut after = procfs()?;
         let elements = decode(&plan, &payloads);
+        [&mut before, &mut after].into_iter().for_each(|reading| add_bounds(&elements, reading));
         for (metric, check) in metrics.iter().zip(&mut checks) {
             if check.as_ref().is_none_or(|check| !check.verdict.is_served()) {
                 let elements = elements.get(metric).map_or(&[][..], Vec::as_slice);
@@ -147,7 +153,7 @@ pub(crate) fn devices_without_row(
         decode(&plan, &payloads).into_values().flatten().map(|element| element.over_cpus).collect();
     let metrics = metrics(&prepared.schema);
     let has_row = |device: &String| {
-        let name = metrics.first().and_then(|metric| metric.split_once('{')).map_or("", |(name, _)| name);
+        let name = metrics.first().map_or("", |metric| name_of(metric));
         covered.contains(&series(name, [("device", device.as_str())]))
     };
     Ok(present.into_iter().filter(|device| !has_row(device)).collect())
@@ -163,6 +169,12 @@ pub(crate) fn keep(schema: &Schema, checks: &[Check]) -> Schema {
         });
     }
     kept
+}
+
+/// Bounds of those metrics that procfs has not.
+fn add_bounds(elements: &HashMap<String, Vec<Element>>, reading: &mut Reading) {
+    let held = elements.iter().filter(|(metric, _)| is_held_to_bounds(name_of(metric)));
+    reading.extend(held.flat_map(|(_, elements)| elements).map(|element| (element.series.clone(), Procfs::none(1.0))));
 }
 
 /// The values of each metric.
@@ -183,9 +195,16 @@ fn decode(plan: &Plan, payloads: &[Vec<u64>]) -> HashMap<String, Vec<Element>> {
         let labels = sample.labels();
         let labels = || labels.iter().map(|(label, value)| (label.as_str(), value.as_str()));
         let name = &sample.field.name;
+        let over_cpus = match &sample.field.sum {
+            Some(sum) if !sum.replaces() => {
+                let labels = sum.labels.as_ref().unwrap_or(&sample.field.labels);
+                series(&sum.name, labels.iter().map(|(label, value)| (label.as_str(), value.as_str())))
+            }
+            _ => series(name, labels().filter(|(label, _)| *label != "cpu")),
+        };
         values.entry(metric_of(sample.field)).or_default().push(Element {
             series: series(name, labels()),
-            over_cpus: series(name, labels().filter(|(label, _)| *label != "cpu")),
+            over_cpus,
             value: sample.scaled(),
         });
     });

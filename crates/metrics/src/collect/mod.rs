@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Collectors: the kernel's own metrics, computed in softirq when a READ asks for them, and their published twins.
 //!
-//! [`install`] finds the kernel's variables ([`crate::discover`]), loads a pair of programs a group ([`crate::groups`]), compares every metric with procfs,
-//! leaves out what does not match, and puts the programs into their slots of a responder. From then on nothing runs until a READ comes. The programs live
+//! [`install`] finds the kernel's variables ([`crate::discover`]), loads a pair of programs a group ([`crate::groups`]),
+//! compares every metric with procfs as the group's samples have it ([`crate::sampled`]), leaves out what does not match,
+//! and puts the programs into their slots of a responder. From then on nothing runs until a READ comes. The programs live
 //! in the responder's program arrays: with a pinned responder they go on when the process that installed them is gone.
 //!
 //! [`InstalledGroup::publish`] starts a timer in the kernel that writes the same blocks into a slab, for responders that can only read memory.
@@ -13,11 +14,11 @@
 //! Cost: 0.2-1.2 us a READ (docs/kernel-metrics.md); installing 0.3-0.5 s.
 
 mod check;
+pub(crate) mod counterpart;
 pub(crate) mod intf;
 mod local;
 pub(crate) mod object;
 pub(crate) mod percpu;
-pub(crate) mod procfs;
 mod publish;
 
 use std::os::fd::AsFd as _;
@@ -169,7 +170,7 @@ pub fn survey(options: &Options) -> Result<Survey> {
         let mut with = Preparing { responder: None, discovery: &mut discovery, devices: options.devices };
         let result = group.prepare(&mut with).and_then(|prepared| {
             let object = prepared.image.load(Purpose::Measure).map_err(|error| error.to_string())?;
-            let checks = check::check(&prepared, &|block| object::compute(&object, block))?;
+            let checks = check::check(group, &prepared, &|block| object::compute(&object, block))?;
             uncovered(&mut discovery, group, &prepared, &object)?;
             let costs = (0..prepared.schema.blocks()).map(|block| measure::run_ns(&object, "collect_tc", block));
             cost_ns = costs.collect::<Result<Vec<_>>>().map_err(|error| error.to_string())?.into_iter().max();
@@ -208,7 +209,7 @@ fn install_group(
     let text = |error: Error| error.to_string();
     let object = prepared.image.load(Purpose::Serve(responder)).map_err(text)?;
     let (checks, uncovered, schema) = if discovery.is_real() {
-        let checks = check::check(&prepared, &|block| object::compute(&object, block))?;
+        let checks = check::check(group, &prepared, &|block| object::compute(&object, block))?;
         let uncovered = uncovered(discovery, group, &prepared, &object)?;
         let schema = check::keep(&prepared.schema, &checks);
         (checks, uncovered, schema)

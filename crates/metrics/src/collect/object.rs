@@ -11,7 +11,7 @@ use onlooker_responder::intf::{BLOCK_AT, OFFSET_AT};
 use onlooker_responder::log::with_log;
 use onlooker_responder::{Responder, Slab, crc_tables};
 
-use super::procfs::Reading;
+use super::counterpart::Counterpart;
 
 /// What an object is loaded for: which of its programs, with whose maps.
 #[derive(Clone, Copy)]
@@ -90,8 +90,8 @@ pub(crate) struct Prepared {
     pub(crate) image: Image,
     /// With all metrics.
     pub(crate) schema: Schema,
-    /// What procfs says now.
-    pub(crate) procfs: Box<dyn Fn() -> std::io::Result<Reading>>,
+    /// What the metrics are compared with.
+    pub(crate) counterpart: Counterpart,
 }
 
 /// What the published twins of all groups use alike: 20 KiB of tables and a scratch. With tables and scratches of

@@ -6,7 +6,7 @@
 //! | `mod.rs` | the descriptor: name, region, slot, how often |
 //! | `<group>.bpf.c` | the BPF program that computes blocks; `bpf/` has what such programs share |
 //! | `facts.h`, `facts.rs` | what the loader tells the program: the same on both sides |
-//! | `computed.rs` | what the program is told of this kernel, and the schema of its region ([`crate::collect`]) |
+//! | `computed.rs` | what the program is told of this kernel, its region's schema, its tolerances ([`crate::collect`]) |
 //! | `procfs.rs` | what is read from procfs, sysfs or netlink, and the schema of that ([`crate::sampled`]) |
 //! | `tests.rs` | the loaded program against procfs (`tests/collect` runs them) |
 //!
@@ -73,7 +73,7 @@ pub(crate) struct Computed {
     absence: fn() -> Option<String>,
     /// Rows of a table that procfs has.
     rows: Option<Rows>,
-    /// Metrics that procfs has not: a check can only say that they are within their bounds.
+    /// Metrics that procfs has not, all 0 or 1: a check can only say that they are within these bounds.
     held_to_bounds: &'static [&'static str],
 }
 
@@ -314,7 +314,7 @@ mod tests {
                 sampled: Some(Sampled::new(|ask, context| listed(Example, ask, context))),
             },
         };
-        let draft = Set::default().draft(EXAMPLE, 1).unwrap();
+        let draft = Set::default().draft(EXAMPLE, 1, None).unwrap().unwrap();
         assert_eq!((draft.name(), draft.metrics()), ("node_example", 1));
         let made = with_context(|ask, context| EXAMPLE.make(ask, context)).unwrap();
         assert_eq!(values_of(made), BTreeMap::from([("node_example{}".to_owned(), 42.0)]));

@@ -53,14 +53,7 @@ impl Draft {
         scrapes: &mut Scrapes,
     ) -> Result<Option<Self>, NodeError> {
         let mut buffer = Box::new([0; LINE_BYTES]);
-        let mut context = Context {
-            now_ns: boot_time_ns(),
-            buffer: &mut buffer,
-            computed: None,
-            loss: Loss::default(),
-            scrapes,
-            notes: Vec::new(),
-        };
+        let mut context = Context::new(&mut buffer, scrapes);
         let Made { mut groups, sampler } = group.make(&Ask { computed }, &mut context)?;
         let notes = context.notes;
         groups.retain(|group| !group.fields.is_empty());
@@ -144,11 +137,10 @@ impl Sampled {
         computed: Option<&[DeviceKey]>,
         scrapes: &mut Scrapes,
     ) -> Loss {
-        let now_ns = boot_time_ns();
-        let mut context = Context { now_ns, buffer, computed, loss: Loss::default(), scrapes, notes: Vec::new() };
+        let mut context = Context { computed, ..Context::new(buffer, scrapes) };
         let read = self.sampler.sample(&self.place, &mut context);
         context.loss.failed += u64::from(read.is_err());
-        self.sampled_ns = now_ns;
+        self.sampled_ns = context.now_ns;
         context.loss
     }
 }

@@ -18,13 +18,15 @@ mod set;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::AtomicU64;
 
-use onlooker_region::Schema;
 use onlooker_region::block::Identity;
 use onlooker_region::guard::commit;
 use onlooker_region::limits::BLOCK_WORDS;
 use onlooker_region::map::{Map, MapError};
 use onlooker_region::schema::{Field, Group};
+use onlooker_region::{Block, Schema};
+use onlooker_responder::clock::boot_time_ns;
 
 use crate::groups::network::DeviceKey;
 use crate::procfs::LINE_BYTES;
@@ -102,6 +104,14 @@ pub(crate) struct Context<'a> {
     pub(crate) notes: Vec<String>,
 }
 
+impl<'a> Context<'a> {
+    /// For now, without a computed row known of.
+    pub(crate) fn new(buffer: &'a mut [u8; LINE_BYTES], scrapes: &'a mut Scrapes) -> Self {
+        let (computed, loss, notes) = (None, Loss::default(), Vec::new());
+        Self { now_ns: boot_time_ns(), buffer, computed, loss, scrapes, notes }
+    }
+}
+
 /// A group as its file has made it.
 pub(crate) struct Made {
     /// Its blocks; none where all of it is computed.
@@ -151,6 +161,16 @@ impl Place {
     pub(crate) fn put(&self, block: usize, now_ns: u64, values: &[u64]) {
         let words = &self.memory.words()[block * BLOCK_WORDS..][..BLOCK_WORDS];
         commit(words, self.identity(block), now_ns, |payload| payload.set_all(0, values));
+    }
+
+    /// What is in its memory.
+    pub(crate) fn blocks(&self) -> Vec<Block> {
+        let block = |words: &[AtomicU64]| {
+            let mut block = Block::default();
+            block.copy_from(words);
+            block
+        };
+        self.memory.words().chunks_exact(BLOCK_WORDS).map(block).collect()
     }
 
     /// Memory of one of the schema's groups.

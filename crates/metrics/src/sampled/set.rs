@@ -30,25 +30,18 @@ impl Default for Set {
 }
 
 impl Set {
-    /// All that a group has on this host.
+    /// All that a group has on this host, or what is left of it beside `computed` metrics, under another name; `None` where
+    /// nothing is left.
     ///
     /// # Errors
     /// [`NodeError`].
-    pub fn draft(&mut self, group: Group, interval_ns: u64) -> Result<Draft, NodeError> {
-        Draft::new(group, interval_ns, None, &mut self.scrapes)?.ok_or(NodeError::Nothing)
-    }
-
-    /// What is left of it beside computed metrics, under another name; `None` where nothing is.
-    ///
-    /// # Errors
-    /// [`NodeError`].
-    pub fn draft_left(
+    pub fn draft(
         &mut self,
         group: Group,
         interval_ns: u64,
-        computed: &Covered,
+        computed: Option<&Covered>,
     ) -> Result<Option<Draft>, NodeError> {
-        Draft::new(group, interval_ns, Some(computed), &mut self.scrapes)
+        Draft::new(group, interval_ns, computed, &mut self.scrapes)
     }
 
     /// Puts a group in, in place of what there was of it, which is returned.

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Samples against procfs.
 
-use onlooker_region::Block;
 use onlooker_region::columns::Plan;
 use onlooker_region::map::sealed_memfd;
 use onlooker_region::schema::{Acquisition, Kind, Metric, Type};
 use onlooker_region::table::put_text;
-use onlooker_responder::clock::boot_time_ns;
 
 use super::*;
 use crate::groups::Group as Which;
@@ -16,16 +14,7 @@ const ME: Identity = Identity { region: 2, generation: 9, index: 0 };
 const DEVICE_WORDS: usize = 2;
 
 fn read(sampled: &Sampled) -> BTreeMap<String, f64> {
-    let blocks: Vec<Block> = sampled
-        .memory()
-        .words()
-        .chunks_exact(BLOCK_WORDS)
-        .map(|words| {
-            let mut block = Block::default();
-            block.copy_from(words);
-            block
-        })
-        .collect();
+    let blocks = sampled.place.blocks();
     let plan = Plan::new(sampled.schema.clone());
     let mut seen = BTreeMap::new();
     let refused = plan.decode(ME, &blocks, |sample| {
@@ -41,14 +30,7 @@ fn read(sampled: &Sampled) -> BTreeMap<String, f64> {
 pub(crate) fn with_context<T>(act: impl FnOnce(&Ask, &mut Context) -> T) -> T {
     let mut buffer = [0; LINE_BYTES];
     let mut scrapes = Scrapes::default();
-    let mut context = Context {
-        now_ns: 1,
-        buffer: &mut buffer,
-        computed: None,
-        loss: Loss::default(),
-        scrapes: &mut scrapes,
-        notes: Vec::new(),
-    };
+    let mut context = Context { now_ns: 1, ..Context::new(&mut buffer, &mut scrapes) };
     act(&Ask { computed: None }, &mut context)
 }
 
@@ -72,7 +54,7 @@ pub(crate) fn values_of(made: Made) -> BTreeMap<String, f64> {
 /// One group in a set of its own, sampled.
 fn set_of(group: Which) -> Set {
     let mut set = Set::default();
-    let sampled = set.draft(group, 1_000_000_000).unwrap().alone(ME).unwrap();
+    let sampled = set.draft(group, 1_000_000_000, None).unwrap().unwrap().alone(ME).unwrap();
     set.put(sampled);
     assert_eq!(set.sample_one(group, None), Loss::default());
     set
@@ -147,7 +129,7 @@ fn covered(metrics: &[(&str, Option<(&str, &str)>)]) -> Covered {
 
 fn left(group: Which, covered: &Covered, computed: Option<&[DeviceKey]>) -> BTreeMap<String, f64> {
     let mut set = Set::default();
-    let sampled = set.draft_left(group, 5_000_000_000, covered).unwrap().unwrap().alone(ME).unwrap();
+    let sampled = set.draft(group, 5_000_000_000, Some(covered)).unwrap().unwrap().alone(ME).unwrap();
     assert_eq!(sampled.schema.name, group.left_region());
     let fields = sampled.schema.groups.iter().flat_map(|group| &group.fields);
     assert!(fields.map(|field| field.resolution_ns).all(|resolution_ns| resolution_ns == 5_000_000_000));
@@ -182,7 +164,7 @@ fn what_is_computed_is_not_sampled() {
     assert!(seen.contains_key("node_memory_Cached_bytes{}"));
 
     let loads = [("node_load1", None), ("node_load5", None), ("node_load15", None)];
-    assert!(Set::default().draft_left(Which::LOAD, 1, &covered(&loads)).unwrap().is_none());
+    assert!(Set::default().draft(Which::LOAD, 1, Some(&covered(&loads))).unwrap().is_none());
     let seen = left(Which::LOAD, &covered(&loads[..2]), None);
     assert_eq!(seen.keys().collect::<Vec<_>>(), ["node_load15{}"]);
 }
@@ -207,7 +189,7 @@ fn devices_with_a_computed_row_keep_what_it_has_not() {
     assert_eq!(columns(None), 16, "not known: rather none than twice");
 
     let mut set = Set::default();
-    let sampled = set.draft_left(Which::NETWORK, 1, &computed).unwrap().unwrap().alone(ME).unwrap();
+    let sampled = set.draft(Which::NETWORK, 1, Some(&computed)).unwrap().unwrap().alone(ME).unwrap();
     set.put(sampled);
     let mut lines = |rows: Option<&[DeviceKey]>| {
         set.sample_one(Which::NETWORK, rows);
@@ -220,8 +202,8 @@ fn devices_with_a_computed_row_keep_what_it_has_not() {
 fn every_group_that_is_here_gives_what_it_has_drafted() {
     for group in Which::sampled() {
         let mut set = Set::default();
-        let draft = match set.draft(group, 1_000_000_000) {
-            Ok(draft) => draft,
+        let draft = match set.draft(group, 1_000_000_000, None) {
+            Ok(draft) => draft.unwrap(),
             // No sensors in a virtual machine, no schedstat where the kernel has none.
             Err(error) => {
                 let may_lack = [Which::SENSORS, Which::SCHEDSTAT, Which::SCRAPE];
@@ -240,7 +222,7 @@ fn every_group_that_is_here_gives_what_it_has_drafted() {
 fn samples_are_told_of_by_collector() {
     let mut set = Set::default();
     for group in [Which::LOAD, Which::MEMORY, Which::SCRAPE] {
-        let sampled = set.draft(group, 1_000_000_000).unwrap().alone(ME).unwrap();
+        let sampled = set.draft(group, 1_000_000_000, None).unwrap().unwrap().alone(ME).unwrap();
         set.put(sampled);
         set.sample_one(group, None);
     }
@@ -257,7 +239,7 @@ fn groups_are_sampled_as_often_as_they_are_worth() {
     const S: u64 = 1_000_000_000;
     let mut set = Set::default();
     for group in [Which::LOAD, Which::PROCESSES] {
-        let sampled = set.draft(group, S).unwrap().alone(ME).unwrap();
+        let sampled = set.draft(group, S, None).unwrap().unwrap().alone(ME).unwrap();
         set.put(sampled);
     }
     let begin_ns = boot_time_ns();

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Group cpu: `cpu.bpf.c`.
 
-use std::fs;
-use std::io;
+use std::collections::HashSet;
 
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Sum, Type};
 
 use super::facts::Cpu;
-use super::procfs::CPU_MODES;
 use super::{GUEST_SECONDS, SECONDS};
+use crate::collect::counterpart::{Counterpart, Reading, round};
 use crate::collect::intf::CPUS_PER_BLOCK;
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{MAX_CPUS, push_for_all};
-use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
 
 /// Times in the order of enum cpu_usage_stat (linux/kernel_stat.h): metric and its help, mode.
@@ -51,7 +49,8 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     });
     let contents = vec![Content::array("cpus", elements)];
     let schema = schema(cpus, discovery.tick_ns()?, tick.is_some());
-    Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(reading) })
+    let image = Image { object: OBJECT, contents, maps: &[] };
+    Ok(Prepared { image, schema, counterpart: Counterpart::Samples(adjust) })
 }
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cpu.bpf.o"));
@@ -79,39 +78,31 @@ fn schema(cpus: u32, tick_ns: u64, exact_idle: bool) -> Schema {
     Schema { name: super::Group::CPU.region().into(), groups: vec![group] }
 }
 
-/// /proc/stat. Run queues and context switches are there as sums: series without a label `cpu`.
-fn reading() -> io::Result<Reading> {
-    let text = fs::read_to_string("/proc/stat")?;
+/// Samples have whole ticks. Of a CPU that is offline they have zeros, since /proc/stat has no line of it.
+fn adjust(reading: &mut Reading) {
     let hertz = f64::from(u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100));
-    let mut reading = Reading::new();
-    for line in text.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let Some(name) = words.next() else { continue };
-        let numbers = words.map_while(|word| word.parse::<u64>().ok());
-        #[allow(clippy::cast_precision_loss, reason = "as exported")]
-        let mut numbers = numbers.map(|number| number as f64);
-        match name {
-            "ctxt" | "procs_running" => {
-                let metric =
-                    if name == "ctxt" { "onlooker_context_switches_total" } else { "onlooker_run_queue_length" };
-                let value = numbers.next().unwrap_or(0.0);
-                reading.insert(series(metric, []), Procfs { value, rounding: 0.0 });
-            }
-            _ => {
-                let Some(cpu) = name.strip_prefix("cpu").filter(|cpu| !cpu.is_empty()) else { continue };
-                for ((metric, mode), ticks) in CPU_MODES.into_iter().zip(numbers) {
-                    let key = series(metric, [("cpu", cpu), ("mode", mode)]);
-                    reading.insert(key, Procfs { value: ticks / hertz, rounding: 1.0 / hertz });
-                }
-            }
-        }
-    }
-    Ok(reading)
+    [SECONDS, GUEST_SECONDS].into_iter().for_each(|(metric, _)| round(reading, metric, 1.0 / hertz));
+    let cpu_of = |series: &str| Some(series.split_once("cpu=\"")?.1.split('"').next()?.to_owned());
+    let counted = reading.iter().filter(|(_, procfs)| procfs.value > 0.0);
+    let online: HashSet<String> = counted.filter_map(|(series, _)| cpu_of(series)).collect();
+    reading.retain(|series, _| cpu_of(series).is_none_or(|cpu| online.contains(&cpu)));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cpu_that_has_counted_nothing_is_offline() {
+        use crate::collect::counterpart::{Procfs, series};
+        let of = |cpu, mode| series(SECONDS.0, [("cpu", cpu), ("mode", mode)]);
+        let values = [(of("0", "user"), 5), (of("0", "steal"), 0), (of("1", "user"), 0), ("m{}".to_owned(), 0)];
+        let mut reading = Reading::from(values.map(|(series, value)| (series, Procfs::exact(value))));
+        adjust(&mut reading);
+        let rounding = |series: &str| reading.get(series).map(|procfs| procfs.rounding > 0.0);
+        assert_eq!([of("0", "steal"), of("1", "user")].map(|series| rounding(&series)), [Some(true), None]);
+        assert_eq!(rounding("m{}"), Some(false));
+    }
 
     #[test]
     fn any_number_of_cpus_has_a_good_schema() {

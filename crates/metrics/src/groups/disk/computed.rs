@@ -2,17 +2,17 @@
 //! Group disk: `disk.bpf.c`. One table for each six CPUs, with a row for each block device that node_exporter shows by default.
 
 use std::fs;
-use std::io;
 
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Sum, Type};
 use onlooker_region::table::{KeyPart, KeyType};
 
 use super::facts::{DISK_BYTES, DISK_CPUS, DISK_NAME_BYTES, disks_bytes};
-use super::{IN_FLIGHT, METRICS, SECTOR_BYTES, Unit, is_left_out};
+use super::procfs::parse;
+use super::{IN_FLIGHT, METRICS, SECTOR_BYTES, Unit};
+use crate::collect::counterpart::{Counterpart, Reading, round};
 use crate::collect::intf::{ROWS_PER_BLOCK, TableFacts};
 use crate::collect::object::{Content, Image, Prepared};
-use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/disk.bpf.o"));
@@ -33,8 +33,9 @@ pub(super) fn absence() -> Option<String> {
 /// # Errors
 /// Why that is not known.
 pub(super) fn present() -> Result<Vec<String>, String> {
-    let disks = diskstats().map_err(|error| format!("/proc/diskstats: {error}"))?;
-    Ok(disks.into_iter().map(|(name, _)| name).collect())
+    let text = fs::read("/proc/diskstats").map_err(|error| format!("/proc/diskstats: {error}"))?;
+    let lines = text.split(|byte| *byte == b'\n').filter_map(parse);
+    Ok(lines.map(|(name, ..)| name.to_owned()).collect())
 }
 
 /// Finds the list of block devices and each CPU's offset; makes room for twice the disks that are there.
@@ -65,7 +66,8 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
         Content::empty("row_of", capacity),
         Content::empty("free_rows", capacity),
     ];
-    Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(reading) })
+    let image = Image { object: OBJECT, contents, maps: &[] };
+    Ok(Prepared { image, schema, counterpart: Counterpart::Samples(adjust) })
 }
 
 /// The schema, and what the programs need to know of each of its blocks.
@@ -118,33 +120,10 @@ fn tables(cpus: u32, capacity: u32, tick_ns: u64, counts_now: bool) -> (Schema, 
     (Schema { name: super::Group::DISK.region().into(), groups }, facts)
 }
 
-/// The lines of /proc/diskstats that node_exporter shows: name, and what is behind it.
-fn diskstats() -> io::Result<Vec<(String, Vec<u64>)>> {
-    let text = fs::read_to_string("/proc/diskstats")?;
-    let lines = text.lines().filter_map(|line| {
-        let mut words = line.split_ascii_whitespace().skip(2);
-        let name = words.next().filter(|name| !is_left_out(name))?;
-        Some((name.to_owned(), words.filter_map(|word| word.parse().ok()).collect()))
-    });
-    Ok(lines.collect())
-}
-
-/// /proc/diskstats, which has sums over CPUs, and times in whole ms.
-fn reading() -> io::Result<Reading> {
-    let mut reading = Reading::new();
-    for (device, numbers) in diskstats()? {
-        for (column, (metric, unit, _)) in METRICS.into_iter().enumerate() {
-            #[allow(clippy::cast_precision_loss, reason = "as exported")]
-            let value = numbers.get(column).copied().unwrap_or(0) as f64;
-            let (value, rounding) = match unit {
-                Unit::SectorBytes => (value * SECTOR_BYTES, 0.0),
-                Unit::Time | Unit::Busy => (value / 1e3, 0.001),
-                Unit::Count | Unit::Sectors | Unit::Now => (value, 0.0),
-            };
-            reading.insert(series(metric, [("device", device.as_str())]), Procfs { value, rounding });
-        }
-    }
-    Ok(reading)
+/// Samples have times in whole ms.
+fn adjust(reading: &mut Reading) {
+    let times = METRICS.into_iter().filter(|(_, unit, _)| matches!(unit, Unit::Time | Unit::Busy));
+    times.for_each(|(metric, ..)| round(reading, metric, 0.001));
 }
 
 #[cfg(test)]

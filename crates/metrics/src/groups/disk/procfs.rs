@@ -58,7 +58,7 @@ pub(super) fn make(ask: &Ask, context: &mut Context) -> io::Result<Made> {
 }
 
 /// A line's device and columns, and how many it has; `None` for a device of no interest.
-fn parse(line: &[u8]) -> Option<(&str, [u64; METRICS.len()], usize)> {
+pub(super) fn parse(line: &[u8]) -> Option<(&str, [u64; METRICS.len()], usize)> {
     let mut words = words(line).skip(2);
     let device = std::str::from_utf8(words.next()?).ok().filter(|device| !is_left_out(device))?;
     let mut columns = [0; METRICS.len()];

@@ -7,10 +7,11 @@ use std::io;
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
+use super::procfs::loadavg;
 use super::{AVERAGES, RESOLUTION_NS};
+use crate::collect::counterpart::{Counterpart, Reading, round};
 use crate::collect::intf::address_bytes;
 use crate::collect::object::{Content, Image, Prepared};
-use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::{Discovery, Read};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/load.bpf.o"));
@@ -28,7 +29,8 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     let is_it = |address: u64, read: &Read<'_>| is_avenrun(&read(address, 24)?, loads).then_some(address);
     let avenrun = discovery.global("avenrun", &["get_avenrun", "loadavg_proc_show"], is_it)?;
     let contents = vec![Content::array("facts", [address_bytes(avenrun)])];
-    Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema: schema(), procfs: Box::new(reading) })
+    let image = Image { object: OBJECT, contents, maps: &[] };
+    Ok(Prepared { image, schema: schema(), counterpart: Counterpart::Samples(adjust) })
 }
 
 /// On a machine that has been idle since boot the averages are 0, and so are many other places: nothing is decided then.
@@ -57,19 +59,11 @@ fn schema() -> Schema {
 
 /// The three averages of /proc/loadavg.
 fn loads() -> io::Result<[f64; 3]> {
-    let text = fs::read_to_string("/proc/loadavg")?;
-    let mut words = text.split_ascii_whitespace().map_while(|word| word.parse::<f64>().ok());
-    let mut next = || words.next().ok_or(io::ErrorKind::InvalidData);
-    Ok([next()?, next()?, next()?])
+    loadavg(&fs::read("/proc/loadavg")?).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// /proc/loadavg.
-fn reading() -> io::Result<Reading> {
-    let series = AVERAGES
-        .into_iter()
-        .zip(loads()?)
-        .map(|((name, _), value)| (series(name, []), Procfs { value, rounding: ROUNDING }));
-    Ok(series.collect())
+fn adjust(reading: &mut Reading) {
+    AVERAGES.into_iter().for_each(|(metric, _)| round(reading, metric, ROUNDING));
 }
 
 #[cfg(test)]

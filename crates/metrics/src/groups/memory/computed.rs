@@ -10,9 +10,10 @@ use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
 use super::facts::{MEMORY_ITEMS, MemoryFacts, STATS, ZONE_STATS};
+use crate::collect::counterpart::{Counterpart, Procfs, Reading, round, series};
 use crate::collect::object::{Content, Image, Prepared};
-use crate::collect::procfs::{Procfs, Reading, numbers, series};
 use crate::discover::{Discovery, Read};
+use crate::procfs::numbers;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/memory.bpf.o"));
 const ZONE: &str = "zone_stat_item";
@@ -70,7 +71,7 @@ const FILE_PAGES: &str = "onlooker_memory_file_bytes";
 pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     let vmstat = numbers("/proc/vmstat").map_err(|error| format!("/proc/vmstat: {error}"))?;
     let zones = zones().map_err(|error| format!("/proc/zoneinfo: {error}"))?;
-    let meminfo = reading().map_err(|error| format!("/proc/meminfo: {error}"))?;
+    let meminfo = numbers("/proc/meminfo").map_err(|error| format!("/proc/meminfo: {error}"))?;
     let page_bytes = u32::try_from(rustix::param::page_size()).map_err(|_| "pages of 4 GiB or more".to_owned())?;
     let statistics = Statistics::new(discovery)?;
     let functions = ["si_mem_available", "si_meminfo", "meminfo_proc_show"];
@@ -80,13 +81,10 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     let node_stat = discovery.global("vm_node_stat", &functions, |at, read: &Read<'_>| {
         statistics.begins(NODE, &["NR_SLAB_RECLAIMABLE_B", "NR_LRU_BASE", "NR_FILE_PAGES"], at, read, &vmstat)
     })?;
-    let total = meminfo.get("node_memory_MemTotal_bytes{}").map_or(0.0, |total| total.value / f64::from(page_bytes));
+    let total = meminfo.get("MemTotal").map_or(0, |kib| kib * 1024 / u64::from(page_bytes));
     let total_ram =
         discovery.global("_totalram_pages", &["si_meminfo", "si_mem_available"], |at, read: &Read<'_>| {
-            let value = u64::from_le_bytes(read(at, 8)?.try_into().ok()?);
-            #[allow(clippy::cast_precision_loss, reason = "page counts are far below 2^53")]
-            let equal = value as f64 == total;
-            equal.then_some(at)
+            (u64::from_le_bytes(read(at, 8)?.try_into().ok()?) == total).then_some(at)
         })?;
     let mut facts = MemoryFacts {
         zone_stat,
@@ -127,7 +125,8 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     group.acquisition = Acquisition::Computed;
     let schema = Schema { name: super::Group::MEMORY.region().into(), groups: vec![group] };
     let contents = vec![Content::array("facts", [facts.to_bytes()])];
-    Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(reading) })
+    let image = Image { object: OBJECT, contents, maps: &[] };
+    Ok(Prepared { image, schema, counterpart: Counterpart::Samples(adjust) })
 }
 
 /// Kernels that set up their pages late count them as free in /proc/meminfo and not in vm_zone_stat.
@@ -244,25 +243,14 @@ const RECOGNISED: [(&str, &str, &str, bool); 7] = [
     (NODE, "NR_ANON_MAPPED", "nr_anon_pages", true),
 ];
 
-/// /proc/meminfo, and the sum of its file pages.
-fn reading() -> io::Result<Reading> {
-    let numbers = numbers("/proc/meminfo")?;
-    let kib = |name: &str| numbers.get(name).copied().unwrap_or(0);
-    let files = kib("Cached") + kib("Buffers") + kib("SwapCached");
-    #[allow(clippy::cast_precision_loss, reason = "as exported")]
-    let value = |kib: u64| Procfs { value: (kib * 1024) as f64, rounding: 0.0 };
-    let mut reading = Reading::from([(series(FILE_PAGES, []), value(files))]);
-    for (name, kib) in &numbers {
-        let name = name.replace('(', "_").replace(')', "");
-        reading.insert(series(&format!("node_memory_{name}_bytes"), []), value(*kib));
-    }
-    // The kernel takes boosts off, once of the file pages and once of what it can reclaim of its own; the collector does not.
-    #[allow(clippy::cast_precision_loss, reason = "page counts are far below 2^53")]
-    let boosts = 2.0 * (zones()?.boost_pages * rustix::param::page_size() as u64) as f64;
-    if let Some(available) = reading.get_mut(&series("node_memory_MemAvailable_bytes", [])) {
-        available.rounding = boosts;
-    }
-    Ok(reading)
+/// Adds the sum of the file pages to a sample. The kernel takes boosts off MemAvailable, once of the file pages and once of
+/// what it can reclaim of its own; the collector does not.
+fn adjust(reading: &mut Reading) {
+    let bytes = |name: &str| reading.get(&format!("node_memory_{name}_bytes{{}}")).map_or(0.0, |procfs| procfs.value);
+    let value = ["Cached", "Buffers", "SwapCached"].map(bytes).iter().sum();
+    reading.insert(series(FILE_PAGES, []), Procfs { value, rounding: 0.0 });
+    let boosts = 2 * zones().map_or(0, |zones| zones.boost_pages) * rustix::param::page_size() as u64;
+    round(reading, "node_memory_MemAvailable_bytes", Procfs::exact(boosts).value);
 }
 
 /// What MemFree has beyond vm_zone_stat, found while nothing moves.

@@ -3,16 +3,14 @@
 //! node_exporter shows by default, on each CPU.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Sum, Type};
 
 use super::facts::{MIB_ROOM, MIB_WORDS, MIBS, Mib, NETSTAT_SLOTS, NetstatFacts};
+use crate::collect::counterpart::Counterpart;
 use crate::collect::intf::Space;
 use crate::collect::object::{Content, Image, Prepared};
-use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/netstat.bpf.o"));
@@ -124,7 +122,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
         Content::array("offsets", offsets.iter().map(|offset| offset.to_le_bytes().to_vec())),
     ];
     let image = Image { object: OBJECT, contents, maps: &[] };
-    Ok(Prepared { image, schema: schema(cpus, &slots), procfs: Box::new(reading) })
+    Ok(Prepared { image, schema: schema(cpus, &slots), counterpart: Counterpart::Samples(|_| ()) })
 }
 
 /// Per-CPU address of a list's numbers.
@@ -150,40 +148,6 @@ fn schema(cpus: u32, slots: &[usize]) -> Schema {
     let mut group = Group::new(Kind::Computed, cpus.div_ceil(2), fields.collect());
     group.acquisition = Acquisition::Computed;
     Schema { name: super::Group::NETSTAT.region().into(), groups: vec![group] }
-}
-
-/// /proc/net/snmp, netstat and snmp6 of the calling thread's namespace, as node_netstat_*.
-fn reading() -> io::Result<Reading> {
-    let mut reading = Reading::new();
-    let mut add = |name: String, value: &str| {
-        if let Ok(value) = value.parse() {
-            reading.insert(series(&format!("node_netstat_{name}"), []), Procfs { value, rounding: 0.0 });
-        }
-    };
-    for path in ["/proc/thread-self/net/snmp", "/proc/thread-self/net/netstat"] {
-        let text = fs::read_to_string(path)?;
-        let lines: Vec<&str> = text.lines().collect();
-        // A line of names, a line of values.
-        for pair in lines.chunks_exact(2) {
-            let (Some((protocol, names)), Some((_, values))) = (pair[0].split_once(':'), pair[1].split_once(':'))
-            else {
-                continue;
-            };
-            for (name, value) in names.split_ascii_whitespace().zip(values.split_ascii_whitespace()) {
-                add(format!("{protocol}_{name}"), value);
-            }
-        }
-    }
-    // Not there without IPv6.
-    for line in fs::read_to_string("/proc/thread-self/net/snmp6").unwrap_or_default().lines() {
-        let mut words = line.split_ascii_whitespace();
-        if let (Some(name), Some(value)) = (words.next(), words.next())
-            && let Some((protocol, name)) = name.split_once('6')
-        {
-            add(format!("{protocol}6_{name}"), value);
-        }
-    }
-    Ok(reading)
 }
 
 #[cfg(test)]

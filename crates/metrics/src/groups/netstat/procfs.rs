@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Group `netstat`: /proc/net/netstat, /proc/net/snmp and /proc/net/snmp6 of the agent's network namespace, the counters of node_exporter's default choice
+//! Group `netstat`: /proc/net/netstat, /proc/net/snmp and /proc/net/snmp6 of the network namespace of the thread that makes it, the counters of node_exporter's default choice
 //! (those of its releases up to 1.9, and `Tcp_MaxConn`).
 
 use std::io;
@@ -55,9 +55,10 @@ struct Netstat {
 }
 
 pub(super) fn make(ask: &Ask, context: &mut Context) -> io::Result<Made> {
-    let paired = vec![Source::open("/proc/net/netstat")?, Source::open("/proc/net/snmp")?];
+    let file = |name: &str| Source::open(&format!("/proc/thread-self/net/{name}"));
+    let paired = vec![file("netstat")?, file("snmp")?];
     // There is none without IPv6.
-    let single = Source::open("/proc/net/snmp6").ok();
+    let single = file("snmp6").ok();
     listed(Netstat { paired, single, names: Vec::with_capacity(LINE_BYTES) }, ask, context)
 }
 

@@ -2,16 +2,16 @@
 //! Group network: `network.bpf.c`. One table for each eight CPUs, with a row for each device that counts per CPU in a way that is known here.
 
 use std::fs;
-use std::io;
 
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Sum, Type};
 use onlooker_region::table::{KeyPart, KeyType};
 
 use super::facts::{DEVICE_CPUS, ROW_BYTES, WAY_LSTATS, WAY_TSTATS, WAY_VETH, namespace_bytes};
+use super::procfs::{DEVICES, netdev};
+use crate::collect::counterpart::Counterpart;
 use crate::collect::intf::{ROWS_PER_BLOCK, TableFacts};
 use crate::collect::object::{Content, Image, Prepared};
-use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/network.bpf.o"));
@@ -39,13 +39,14 @@ const METRICS: [(&str, &str, &str); 6] = [
     ("node_network_transmit_packets_total", "", "Network device statistic transmit_packets."),
 ];
 
-/// Devices that there are.
+/// Devices of the calling thread's network namespace.
 ///
 /// # Errors
 /// Why that is not known.
 pub(super) fn present() -> Result<Vec<String>, String> {
-    let devices = devices().map_err(|error| format!("/proc/thread-self/net/dev: {error}"))?;
-    Ok(devices.into_iter().map(|(name, _)| name).collect())
+    let text = fs::read(DEVICES).map_err(|error| format!("{DEVICES}: {error}"))?;
+    let lines = text.split(|byte| *byte == b'\n').filter_map(netdev);
+    Ok(lines.map(|(name, _)| name.to_owned()).collect())
 }
 
 /// Finds the namespace and each CPU's offset; makes room for `devices`, and for twice those that are there.
@@ -79,7 +80,8 @@ pub(super) fn prepare(discovery: &mut Discovery, devices: u32) -> Result<Prepare
         Content::empty("row_of", capacity),
         Content::empty("free_rows", capacity),
     ];
-    Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(reading) })
+    let image = Image { object: OBJECT, contents, maps: &[] };
+    Ok(Prepared { image, schema, counterpart: Counterpart::Samples(|_| ()) })
 }
 
 /// The schema, and what the programs need to know of each of its blocks.
@@ -121,39 +123,6 @@ fn tables(cpus: u32, capacity: u32) -> (Schema, Vec<TableFacts>) {
         groups.push(group);
     }
     (Schema { name: super::Group::NETWORK.region().into(), groups }, facts)
-}
-
-/// Columns of /proc/net/dev behind the name that are collected: metric, place.
-const DEVICE_COLUMNS: [(&str, usize); 6] = [
-    ("node_network_receive_bytes_total", 0),
-    ("node_network_receive_packets_total", 1),
-    ("node_network_receive_drop_total", 3),
-    ("node_network_transmit_drop_total", 11),
-    ("node_network_transmit_bytes_total", 8),
-    ("node_network_transmit_packets_total", 9),
-];
-
-/// Devices of the calling thread's network namespace and their counters.
-fn devices() -> io::Result<Vec<(String, Vec<u64>)>> {
-    let text = fs::read_to_string("/proc/thread-self/net/dev")?;
-    let lines = text.lines().skip(2).filter_map(|line| {
-        let (name, numbers) = line.split_once(':')?;
-        Some((name.trim().to_owned(), numbers.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()))
-    });
-    Ok(lines.collect())
-}
-
-/// /proc/net/dev, which has sums over CPUs.
-fn reading() -> io::Result<Reading> {
-    let mut reading = Reading::new();
-    for (device, numbers) in devices()? {
-        for (metric, column) in DEVICE_COLUMNS {
-            #[allow(clippy::cast_precision_loss, reason = "as exported")]
-            let value = numbers.get(column).copied().unwrap_or(0) as f64;
-            reading.insert(series(metric, [("device", device.as_str())]), Procfs { value, rounding: 0.0 });
-        }
-    }
-    Ok(reading)
 }
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ use crate::sampled::rows::{self, Rows};
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made, Place, Sampler};
 
+/// Devices of the network namespace of the thread that opens it.
+pub(super) const DEVICES: &str = "/proc/thread-self/net/dev";
 /// IFNAMSIZ, two words.
 const KEY_WORDS: usize = 2;
 /// Fewest rows of a whole device table, and most.
@@ -105,7 +107,7 @@ pub(super) fn make(ask: &Ask, context: &mut Context) -> io::Result<Made> {
             context
                 .notes
                 .push(format!("devices have no state (node_network_up, mtu, carrier, speed): netlink: {error}"));
-            Links::Procfs(Source::open("/proc/net/dev")?)
+            Links::Procfs(Source::open(DEVICES)?)
         }
     };
     let columns = if matches!(links, Links::Netlink(_)) { SPEED_COLUMN + 1 } else { COUNTERS - 1 };
@@ -126,7 +128,7 @@ pub(super) fn make(ask: &Ask, context: &mut Context) -> io::Result<Made> {
             }
         }
     }
-    let neighbours = Source::open("/proc/net/arp").ok().filter(|_| ask.is_left(&NEIGHBOURS.field()));
+    let neighbours = Source::open("/proc/thread-self/net/arp").ok().filter(|_| ask.is_left(&NEIGHBOURS.field()));
     let widths: Vec<usize> =
         tables.iter().map(|table| table.columns.len()).chain(neighbours.as_ref().map(|_| 1)).collect();
     let rows = match ask.computed {

@@ -3,18 +3,16 @@
 //! the instant of the READ.
 
 use std::fs;
-use std::io;
 
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Type};
 
 use super::STALLS;
 use super::facts::PRESSURE_STATES;
-use super::procfs::parse;
+use crate::collect::counterpart::{Counterpart, Reading, round};
 use crate::collect::intf::{CPUS_PER_BLOCK, NONE, address_bytes};
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{cpus, push_for_all};
-use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::{Discovery, Read};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pressure.bpf.o"));
@@ -57,7 +55,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     Ok(Prepared {
         image: Image { object: OBJECT, contents, maps: &[] },
         schema: schema(cpus, &known),
-        procfs: Box::new(move || reading(cpus)),
+        counterpart: Counterpart::Samples(adjust),
     })
 }
 
@@ -72,25 +70,9 @@ fn group(discovery: &mut Discovery, first_cpu: u64) -> Result<u64, String> {
     })
 }
 
-/// /proc/pressure. To read it has the kernel add up, so what is computed next is as fresh.
-fn reading(cpus: u32) -> io::Result<Reading> {
-    let mut reading = Reading::new();
-    for (slot, stall) in STALLS.iter().enumerate() {
-        let Ok(text) = fs::read(format!("/proc/pressure/{}", stall.resource)) else { continue };
-        let totals = text.split(|byte| *byte == b'\n').filter_map(parse);
-        if let Some((_, micros)) = totals.into_iter().find(|(is_full, _)| *is_full == stall.is_full) {
-            let value = Procfs { value: Procfs::exact(micros).value / 1e6, rounding: ROUNDING };
-            reading.insert(series(stall.total.name, []), value);
-        }
-        for cpu in 0..cpus {
-            if slot < WITH_BITS {
-                let cpu = cpu.to_string();
-                let labels = [("cpu", cpu.as_str()), ("resource", stall.resource), ("kind", stall.kind())];
-                reading.insert(series(IN_PROGRESS, labels), Procfs::none(1.0));
-            }
-        }
-    }
-    Ok(reading)
+/// To read /proc/pressure has the kernel add up, so what is computed next is as fresh.
+fn adjust(reading: &mut Reading) {
+    STALLS.iter().for_each(|stall| round(reading, stall.total.name, ROUNDING));
 }
 
 fn schema(cpus: u32, known: &[bool]) -> Schema {

@@ -28,7 +28,7 @@ pub(super) fn make(ask: &Ask, context: &mut Context) -> io::Result<Made> {
 }
 
 /// A line: whether it is "full", and its total.
-pub(super) fn parse(line: &[u8]) -> Option<(bool, u64)> {
+fn parse(line: &[u8]) -> Option<(bool, u64)> {
     let mut words = words(line);
     let is_full = match words.next()? {
         b"some" => false,

@@ -9,9 +9,9 @@ use onlooker_region::schema::{Acquisition, Array, Field, Group, Kind, Metric, Ty
 use onlooker_responder::{Exit, Responder};
 
 use super::facts::RESPONDER_CPUS_PER_BLOCK;
+use crate::collect::counterpart::{Counterpart, Procfs, Reading, series};
 use crate::collect::intf::PAIR_SLOTS;
 use crate::collect::object::{Image, Prepared};
-use crate::collect::procfs::{Procfs, Reading, series};
 use crate::procfs::present_cpus;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/responder.bpf.o"));
@@ -30,7 +30,7 @@ pub(super) fn prepare(responder: Option<&Responder>) -> Result<Prepared, String>
     Ok(Prepared {
         image: Image { object: OBJECT, contents: Vec::new(), maps: &["counters"] },
         schema: schema(cpus),
-        procfs: Box::new(read),
+        counterpart: Counterpart::Own(Box::new(read)),
     })
 }
 
@@ -47,8 +47,7 @@ fn reading(counters: Option<&MapHandle>, cpus: u32) -> io::Result<Reading> {
             let value = values.as_ref().and_then(|values| values.get(cpu as usize));
             let value = value.and_then(|value| value.as_slice().try_into().ok()).map_or(0, u64::from_le_bytes);
             let key = series(NAME, [("exit", exit.name()), ("cpu", cpu.to_string().as_str())]);
-            #[allow(clippy::cast_precision_loss, reason = "as exported")]
-            reading.insert(key, Procfs { value: value as f64, rounding: 0.0 });
+            reading.insert(key, Procfs::exact(value));
         }
     }
     Ok(reading)

@@ -2,18 +2,16 @@
 //! Group schedstat: `schedstat.bpf.c`. Only kernels with CONFIG_SCHEDSTATS keep these.
 
 use std::fs;
-use std::io;
 
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind};
 
 use super::FIELDS;
+use crate::collect::counterpart::{Counterpart, Reading, round};
 use crate::collect::intf::{CPUS_PER_BLOCK, address_bytes};
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{cpus, push_for_all};
-use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
-use crate::sampled::metric::Definition;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schedstat.bpf.o"));
 const FILE: &str = "/proc/schedstat";
@@ -33,27 +31,13 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     let elements = places.iter().map(|place| address_bytes(place.runqueue));
     let contents = vec![Content::array("schedstat_cpus", elements)];
     let schema = schema(u32::try_from(places.len()).unwrap_or(u32::MAX));
-    Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(reading) })
+    let image = Image { object: OBJECT, contents, maps: &[] };
+    Ok(Prepared { image, schema, counterpart: Counterpart::Samples(adjust) })
 }
 
-fn reading() -> io::Result<Reading> {
-    Ok(reading_of(&fs::read_to_string(FILE)?))
-}
-
-/// A CPU's line: nine numbers, of which the last three are ours (show_schedstat of kernel/sched/stats.c).
-fn reading_of(text: &str) -> Reading {
-    let mut reading = Reading::new();
-    for line in text.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let Some(cpu) = words.next().and_then(|word| word.strip_prefix("cpu")) else { continue };
-        for (Definition { name, scale, .. }, number) in FIELDS.iter().zip(words.skip(6)) {
-            let Ok(number) = number.parse() else { continue };
-            // Nanoseconds as a float of seconds.
-            let value = Procfs { value: Procfs::exact(number).value * scale, rounding: *scale };
-            reading.insert(series(name, [("cpu", cpu)]), value);
-        }
-    }
-    reading
+/// Nanoseconds as a float of seconds.
+fn adjust(reading: &mut Reading) {
+    FIELDS.iter().for_each(|field| round(reading, field.name, field.scale));
 }
 
 fn schema(cpus: u32) -> Schema {
@@ -80,14 +64,5 @@ mod tests {
             assert_eq!(schema.blocks(), cpus.div_ceil(8));
             stands_where_the_program_puts_it(&schema, 0, 8, of_eight);
         }
-    }
-
-    #[test]
-    fn lines_of_cpus_are_read_and_those_of_domains_are_not() {
-        let text = "version 15\ntimestamp 4295\ncpu0 0 0 0 0 0 0 2000000000 500000000 7\ndomain0 3 1 2 3 4 5 6 7 8 9\n";
-        let reading = reading_of(text);
-        let value = |name| reading[&series(name, [("cpu", "0")])].value;
-        assert_eq!(FIELDS.each_ref().map(|field| value(field.name)), [2.0, 0.5, 7.0]);
-        assert_eq!(reading.len(), 3);
     }
 }

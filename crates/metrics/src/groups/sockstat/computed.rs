@@ -2,17 +2,15 @@
 //! Group sockstat: `sockstat.bpf.c`. What /proc/net/sockstat and sockstat6 have of the loader's namespace.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io;
 
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Sum, Type};
 
 use super::facts::{Number, SOCKSTAT_PARTS, SOCKSTAT_WHOLES, SockstatFacts};
+use crate::collect::counterpart::Counterpart;
 use crate::collect::intf::{CPUS_PER_BLOCK, Space};
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{MAX_CPUS, push_for_all};
-use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sockstat.bpf.o"));
@@ -118,7 +116,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
         Content::array("offsets", offsets.iter().map(|offset| offset.to_le_bytes().to_vec())),
     ];
     let image = Image { object: OBJECT, contents, maps: &[] };
-    Ok(Prepared { image, schema: schema(cpus, wholes, parts), procfs: Box::new(reading) })
+    Ok(Prepared { image, schema: schema(cpus, wholes, parts), counterpart: Counterpart::Samples(|_| ()) })
 }
 
 fn find_whole(
@@ -203,31 +201,6 @@ fn schema(cpus: u32, wholes: Vec<Field>, parts: Vec<Field>) -> Schema {
     };
     let groups = vec![group(1, wholes), group(cpus.div_ceil(CPUS_PER_BLOCK), parts)];
     Schema { name: super::Group::SOCKSTAT.region().into(), groups }
-}
-
-/// /proc/net/sockstat and sockstat6 of the calling thread's namespace, as node_sockstat_*.
-fn reading() -> io::Result<Reading> {
-    let mut text = fs::read_to_string("/proc/thread-self/net/sockstat")?;
-    // Not there without IPv6.
-    text.push_str(&fs::read_to_string("/proc/thread-self/net/sockstat6").unwrap_or_default());
-    #[allow(clippy::cast_precision_loss, reason = "4096 or so")]
-    let page_bytes = rustix::param::page_size() as f64;
-    let mut reading = Reading::new();
-    let mut add = |name: String, value: f64| {
-        reading.insert(series(&format!("node_sockstat_{name}"), []), Procfs { value, rounding: 0.0 });
-    };
-    for line in text.lines() {
-        let Some((protocol, rest)) = line.split_once(':') else { continue };
-        let words: Vec<&str> = rest.split_ascii_whitespace().collect();
-        for pair in words.chunks_exact(2) {
-            let Ok(value) = pair[1].parse::<f64>() else { continue };
-            if pair[0] == "mem" {
-                add(format!("{protocol}_mem_bytes"), value * page_bytes);
-            }
-            add(format!("{protocol}_{}", pair[0]), value);
-        }
-    }
-    Ok(reading)
 }
 
 #[cfg(test)]

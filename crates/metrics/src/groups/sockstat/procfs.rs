@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Group `sockstat`: /proc/net/sockstat and sockstat6 of the agent's network namespace.
+//! Group `sockstat`: /proc/net/sockstat and sockstat6 of the network namespace of the thread that makes it.
 
 use std::io;
 
@@ -47,8 +47,8 @@ struct Sockstat {
 }
 
 pub(super) fn make(ask: &Ask, context: &mut Context) -> io::Result<Made> {
-    let mut files = vec![Source::open("/proc/net/sockstat")?];
-    files.extend(Source::open("/proc/net/sockstat6"));
+    let mut files = vec![Source::open("/proc/thread-self/net/sockstat")?];
+    files.extend(Source::open("/proc/thread-self/net/sockstat6"));
     listed(Sockstat { files, page_bytes: rustix::param::page_size() as u64 }, ask, context)
 }
 

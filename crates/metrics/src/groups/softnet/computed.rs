@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Group softnet: `softnet.bpf.c`. What /proc/net/softnet_stat has, and how long each CPU's backlog is now.
 
-use std::fs;
-use std::io;
-
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind};
 
-use super::procfs::{BACKLOG_COLUMN, COLLISIONS_COLUMN, COLUMNS, CPU_COLUMN, parse};
+use super::procfs::{BACKLOG, COLLISIONS_COLUMN, COLUMNS};
+use crate::collect::counterpart::{Counterpart, Reading};
 use crate::collect::intf::CPUS_PER_BLOCK;
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{MAX_CPUS, push_for_all};
-use crate::collect::procfs::{Procfs, Reading, series};
 use crate::discover::Discovery;
 use crate::sampled::metric::Definition;
 
 /// How long the backlog is now.
-static LENGTH: (usize, Definition) =
-    (BACKLOG_COLUMN, Definition::gauge("onlooker_softnet_backlog_length", "Packets that wait in the CPU's backlog."));
+static LENGTH: Definition =
+    Definition::gauge("onlooker_softnet_backlog_length", "Packets that wait in the CPU's backlog.");
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/softnet.bpf.o"));
 
@@ -33,17 +30,18 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     let elements = places.iter().map(|place| place.base.wrapping_add(offset).to_le_bytes().to_vec());
     let contents = vec![Content::array("backlogs", elements)];
     let image = Image { object: OBJECT, contents, maps: &[] };
-    Ok(Prepared { image, schema: schema(cpus), procfs: Box::new(reading) })
+    Ok(Prepared { image, schema: schema(cpus), counterpart: Counterpart::Samples(adjust) })
 }
 
-/// In the order of the program's slots, with their columns in /proc/net/softnet_stat.
-fn metrics() -> impl Iterator<Item = &'static (usize, Definition)> {
-    COLUMNS.iter().filter(|(column, _)| *column != COLLISIONS_COLUMN).chain([&LENGTH])
+/// In the order of the program's slots.
+fn metrics() -> impl Iterator<Item = &'static Definition> {
+    let columns = COLUMNS.iter().filter(|(column, _)| *column != COLLISIONS_COLUMN);
+    columns.map(|(_, definition)| definition).chain([&LENGTH])
 }
 
 fn schema(cpus: u32) -> Schema {
     let mut fields = Vec::new();
-    for (slot, (_, definition)) in (0..).zip(metrics()) {
+    for (slot, definition) in (0..).zip(metrics()) {
         push_for_all(&mut fields, Field { slot, ..definition.field() }, cpus);
     }
     let mut group = Group::new(Kind::Computed, cpus.div_ceil(CPUS_PER_BLOCK), fields);
@@ -51,19 +49,11 @@ fn schema(cpus: u32) -> Schema {
     Schema { name: super::Group::SOFTNET.region().into(), groups: vec![group] }
 }
 
-/// /proc/net/softnet_stat, a line a CPU that is online.
-fn reading() -> io::Result<Reading> {
-    let text = fs::read_to_string("/proc/net/softnet_stat")?;
-    let mut reading = Reading::new();
-    for (line, at) in text.lines().zip(0..) {
-        let Some((columns, count)) = parse(line.as_bytes()) else { continue };
-        let cpu = if count > CPU_COLUMN { columns[CPU_COLUMN] } else { at };
-        let cpu = cpu.to_string();
-        for (column, definition) in metrics().filter(|(column, _)| *column < count) {
-            reading.insert(series(definition.name, [("cpu", cpu.as_str())]), Procfs::exact(columns[*column]));
-        }
-    }
-    Ok(reading)
+/// Samples have the backlog's length under node_exporter's name.
+fn adjust(reading: &mut Reading) {
+    let ours = |series: &str| Some(format!("{}{}", LENGTH.name, series.strip_prefix(BACKLOG.name)?));
+    let lengths: Vec<_> = reading.iter().filter_map(|(series, procfs)| Some((ours(series)?, *procfs))).collect();
+    reading.extend(lengths);
 }
 
 #[cfg(test)]

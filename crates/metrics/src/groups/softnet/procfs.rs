@@ -28,12 +28,13 @@ pub(super) static COLUMNS: [(usize, Definition); 6] = [
     (9, column("node_softnet_received_rps_total", "Number of times cpu woken up received_rps")),
     (10, column("node_softnet_flow_limit_count_total", "Number of times flow limit has been reached")),
 ];
-static BACKLOG: Definition = Definition::gauge("node_softnet_backlog_len", "Softnet backlog status").by("cpu");
+pub(super) static BACKLOG: Definition =
+    Definition::gauge("node_softnet_backlog_len", "Softnet backlog status").by("cpu");
 /// The program does not read it.
 pub(super) const COLLISIONS_COLUMN: usize = 8;
 /// Length of the backlog, and the CPU's number, since Linux 5.10.
-pub(super) const BACKLOG_COLUMN: usize = 11;
-pub(super) const CPU_COLUMN: usize = 12;
+const BACKLOG_COLUMN: usize = 11;
+const CPU_COLUMN: usize = 12;
 const MOST_COLUMNS: usize = 16;
 
 struct Softnet(Source);
@@ -43,7 +44,7 @@ pub(super) fn make(ask: &Ask, context: &mut Context) -> io::Result<Made> {
 }
 
 /// Columns of a line that it has.
-pub(super) fn parse(line: &[u8]) -> Option<([u64; MOST_COLUMNS], usize)> {
+fn parse(line: &[u8]) -> Option<([u64; MOST_COLUMNS], usize)> {
     let mut columns = [0; MOST_COLUMNS];
     let mut count = 0;
     for (column, word) in columns.iter_mut().zip(words(line)) {

@@ -14,20 +14,23 @@ use onlooker_region::schema::{Acquisition, Field, Group, Kind, Metric, Sum, Type
 use super::facts::{STAT_CPUS_PER_BLOCK, StatCpu, facts_bytes};
 use super::procfs::{files, shown_processes, threads};
 use super::totals::Totals;
+use crate::collect::counterpart::{Counterpart, Procfs, Reading, series};
 use crate::collect::intf::PAIR_SLOTS;
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{cpus, four_a_block};
-use crate::collect::procfs::{Procfs, Reading, numbers, series};
 use crate::discover::{Discovery, Read};
+use crate::procfs::numbers;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stat.bpf.o"));
 /// In the order of linux/interrupt.h, named as in /proc/softirqs.
 const SOFTIRQS: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
 const INTERRUPTS: &str = "onlooker_interrupts_total";
+const INTERRUPTS_SUM: &str = "node_intr_total";
 const SOFTIRQS_TOTAL: &str = "node_softirqs_functions_total";
 pub(super) const PENDING: &str = "onlooker_softirq_pending";
 const IOWAIT: &str = "onlooker_iowait_tasks";
+const IOWAIT_SUM: &str = "node_procs_blocked";
 const FORKS: &str = "node_forks_total";
 const FORKS_SLOT: u32 = PAIR_SLOTS - 1;
 const THREADS: &str = "node_processes_threads";
@@ -78,7 +81,7 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     Ok(Prepared {
         image: Image { object: OBJECT, contents, maps: &[] },
         schema: schema(cpus, is_known),
-        procfs: Box::new(move || reading(cpus)),
+        counterpart: Counterpart::Own(Box::new(reading)),
     })
 }
 
@@ -101,11 +104,11 @@ fn processes() -> Option<u64> {
     numbers("/proc/stat").ok()?.get("processes").copied()
 }
 
-/// /proc/stat and /proc/softirqs.
-fn reading(cpus: u32) -> io::Result<Reading> {
+/// /proc/stat and /proc/softirqs: the group is not sampled.
+fn reading() -> io::Result<Reading> {
     let mut reading = Reading::new();
     let stat = numbers("/proc/stat")?;
-    for (word, metric) in [("intr", INTERRUPTS), ("procs_blocked", IOWAIT), ("processes", FORKS)] {
+    for (word, metric) in [("intr", INTERRUPTS_SUM), ("procs_blocked", IOWAIT_SUM), ("processes", FORKS)] {
         if let Some(value) = stat.get(word) {
             reading.insert(series(metric, []), Procfs::exact(*value));
         }
@@ -123,12 +126,6 @@ fn reading(cpus: u32) -> io::Result<Reading> {
         }
     }
     softirqs(&fs::read_to_string("/proc/softirqs")?, &mut reading);
-    for cpu in 0..cpus {
-        for kind in SOFTIRQS {
-            let key = series(PENDING, [("cpu", cpu.to_string().as_str()), ("type", kind)]);
-            reading.insert(key, Procfs::none(1.0));
-        }
-    }
     Ok(reading)
 }
 
@@ -158,7 +155,7 @@ fn schema(cpus: u32, is_known: impl Fn(&str) -> bool) -> Schema {
     };
     let beside = |name, help| Some(Sum::beside(name, help));
     let mut interrupts = make(INTERRUPTS, Metric::Counter, 0, "Interrupts serviced by the CPU.");
-    interrupts.sum = beside("node_intr_total", "Total number of interrupts serviced.");
+    interrupts.sum = beside(INTERRUPTS_SUM, "Total number of interrupts serviced.");
     let mut fields = vec![four_a_block(interrupts, cpus)];
     for (slot, kind) in (1..).zip(SOFTIRQS) {
         let mut field = make(SOFTIRQS_TOTAL, Metric::Counter, slot, "Softirq counts per CPU.");
@@ -176,7 +173,7 @@ fn schema(cpus: u32, is_known: impl Fn(&str) -> bool) -> Schema {
     }
     let mut iowait = make(IOWAIT, Metric::Gauge, 21, "Tasks of the CPU that wait for I/O.");
     // nr_iowait() of the kernel, which /proc/stat shows as procs_blocked.
-    iowait.sum = beside("node_procs_blocked", "Number of processes blocked waiting for I/O to complete.");
+    iowait.sum = beside(IOWAIT_SUM, "Number of processes blocked waiting for I/O to complete.");
     fields.push(four_a_block(iowait, cpus));
     let parts = [(FILES, 22, "File descriptor statistics: allocated."), (PROCESSES, 23, "Number of PIDs")];
     for (name, slot, help) in parts {

@@ -2,17 +2,15 @@
 //! Group vmstat: `vmstat.bpf.c`. Of /proc/vmstat what node_exporter takes unless told otherwise (`^(oom_kill|pgpg|pswp|pg.*fault).*`), by CPU;
 //! what is shown are the sums.
 
-use std::io;
-
 use onlooker_region::Schema;
 use onlooker_region::schema::{Acquisition, Field, Group, Kind, Sum};
 
 use super::facts::{VMSTAT_EVENTS, facts};
 use super::{EVENTS, Event};
+use crate::collect::counterpart::{Counterpart, Reading, round};
 use crate::collect::intf::{CPUS_PER_BLOCK, address_bytes};
 use crate::collect::object::{Content, Image, Prepared};
 use crate::collect::percpu::{cpus, push_for_all};
-use crate::collect::procfs::{Procfs, Reading, numbers, series};
 use crate::discover::Discovery;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vmstat.bpf.o"));
@@ -40,17 +38,13 @@ pub(super) fn prepare(discovery: &mut Discovery) -> Result<Prepared, String> {
     let elements = places.iter().map(|place| address_bytes(place.base.wrapping_add(events)));
     let contents = vec![Content::array("vmstat_cpus", elements), Content::array("vmstat_facts", [facts(&numbers)])];
     let schema = schema(u32::try_from(places.len()).unwrap_or(u32::MAX), known);
-    Ok(Prepared { image: Image { object: OBJECT, contents, maps: &[] }, schema, procfs: Box::new(reading) })
+    let image = Image { object: OBJECT, contents, maps: &[] };
+    Ok(Prepared { image, schema, counterpart: Counterpart::Samples(adjust) })
 }
 
-/// /proc/vmstat, which has sums; of what it halves the rest is lost.
-fn reading() -> io::Result<Reading> {
-    let numbers = numbers("/proc/vmstat")?;
-    let values = EVENTS.iter().filter_map(|event| {
-        let value = Procfs { rounding: 1.0 - event.per_count, ..Procfs::exact(*numbers.get(event.line)?) };
-        Some((series(event.metric.name, []), value))
-    });
-    Ok(values.collect())
+/// Of what /proc/vmstat halves the rest is lost.
+fn adjust(reading: &mut Reading) {
+    EVENTS.iter().for_each(|event| round(reading, event.metric.name, 1.0 - event.per_count));
 }
 
 fn schema<'a>(cpus: u32, events: impl IntoIterator<Item = &'a Event>) -> Schema {
