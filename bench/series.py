@@ -21,6 +21,7 @@ COMPLETE = ["node_filesystem_size_bytes", "node_processes_pids", "node_scrape_co
 # Metrics that only we have: pattern, why.
 OURS = [
     (r"onlooker_", "Onlooker's own"),
+    (r"container_", "a table of control groups, by cAdvisor's names"),
     (r"node_(qdisc|softirqs|interrupts)_", "a collector that node_exporter has off by default"),
     (r"node_softnet_|node_kernel_hung_tasks|node_(hwmon|schedstat|timex|disk|network)_", "newer releases of node_exporter have it"),
     (r"node_netstat_(TcpExt_TCP(OFOQueue|RcvQDrop)|Tcp_MaxConn)$", "newer releases of node_exporter have it"),
