@@ -22,16 +22,18 @@ COMPLETE = ["node_filesystem_size_bytes", "node_processes_pids", "node_scrape_co
 OURS = [
     (r"onlooker_", "Onlooker's own"),
     (r"container_", "a table of control groups, by cAdvisor's names"),
-    (r"node_(qdisc|softirqs|interrupts)_", "a collector that node_exporter has off by default"),
-    (r"node_softnet_|node_kernel_hung_tasks|node_(hwmon|schedstat|timex|disk|network)_", "newer releases of node_exporter have it"),
-    (r"node_netstat_(TcpExt_TCP(OFOQueue|RcvQDrop)|Tcp_MaxConn)$", "newer releases of node_exporter have it"),
+    (r"node_(qdisc_\w+|softirqs_(functions_)?total)$", "a collector that node_exporter has off by default"),
+    (r"node_softnet_(backlog_len|cpu_collision_total|flow_limit_count_total|received_rps_total)$", "not in Debian's node_exporter 1.5"),
+    (r"node_(kernel_hung_tasks|netstat_(TcpExt_TCP(OFOQueue|RcvQDrop)|Tcp_MaxConn))$", "not in Debian's node_exporter 1.5 by its defaults"),
 ]
 # Metrics that only node_exporter has.
 THEIRS = [
     (r"go_|promhttp_|node_exporter_build_info", "about node_exporter itself"),
     (r"node_systemd_", "not built: systemd's units are asked over D-Bus, which wakes systemd"),
     (r"node_textfile_", "not built: programs publish regions, they do not write text files"),
-    (r"node_network_", "not built: settings of a device, which the node dashboards do not ask for"),
+    # By name: a missing counter of traffic is no setting.
+    (r"node_network_(address_assign_type|carrier(_up|_down)?_changes_total|device_id|dormant|flags|iface_id|iface_link|iface_link_mode|info|name_assign_type"
+     r"|net_dev_group|protocol_type|transmit_queue_length)$", "not built: settings of a device, which the node dashboards do not ask for"),
     (r"node_(os_info|os_version|selinux_enabled|time_(clocksource|zone)_|disk_info|dmi_info|nvme_info|cpu_(info|package))", "not built: facts that hardly ever change, which the node dashboards do not ask for"),
     (r"node_nf_conntrack_stat_", "not built: netlink statistics of connection tracking, which the node dashboards do not ask for"),
     (r"node_processes_threads_state", "not built: it takes a look at each thread of each process"),
