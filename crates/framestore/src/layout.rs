@@ -12,7 +12,8 @@
 //! before, and so is its time: that is how a reader tells. In tables, and where a track has one part, the row's own time is the part's, and there is no word
 //! for it.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use onlooker_region::schema::Metric;
 use onlooker_series::series::{Form, Series};
@@ -51,6 +52,17 @@ pub struct Part {
     pub series: Vec<Series>,
 }
 
+/// Fewest parts in the pool before it is looked through.
+const SWEEP_PARTS: usize = 256;
+
+static POOL: LazyLock<Mutex<Pool>> = LazyLock::new(Mutex::default);
+
+#[derive(Default)]
+struct Pool {
+    parts: HashMap<ContentId, Weak<Part>>,
+    sweep_at: usize,
+}
+
 /// Words that a series takes in a row: a text takes one, its number in the catalogue.
 #[must_use]
 pub fn words(form: Form) -> usize {
@@ -58,6 +70,34 @@ pub fn words(form: Form) -> usize {
 }
 
 impl Part {
+    /// Of these series, in this order: says where the words of each are.
+    #[must_use]
+    pub fn new(region: &str, group: u32, mut series: Vec<Series>) -> Self {
+        let mut at = 0;
+        for one in &mut series {
+            one.at = at;
+            at += words(one.form);
+        }
+        Self { region: region.to_owned(), group, series }
+    }
+
+    /// The one that all have who have this content.
+    #[must_use]
+    pub fn shared(self) -> (ContentId, Arc<Self>) {
+        let (id, _) = self.content();
+        let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = pool.parts.get(&id).and_then(Weak::upgrade) {
+            return (id, known);
+        }
+        if pool.parts.len() >= pool.sweep_at {
+            pool.parts.retain(|_, part| part.strong_count() > 0);
+            pool.sweep_at = (2 * pool.parts.len()).max(SWEEP_PARTS);
+        }
+        let part = Arc::new(self);
+        pool.parts.insert(id, Arc::downgrade(&part));
+        (id, part)
+    }
+
     /// Its id and the bytes that it is the hash of: what the catalogue keeps.
     ///
     /// # Panics

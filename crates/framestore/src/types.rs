@@ -33,6 +33,8 @@ pub enum Kind {
 pub struct Gap {
     /// Which track.
     pub track: TrackId,
+    /// Which line of a table, or which part of other rows; `None`: all of it.
+    pub of: Option<u32>,
     /// The first time, UTC ns.
     pub from_ns: u64,
     /// The last time, UTC ns.
