@@ -173,7 +173,6 @@ const SMALL: Quota = Quota {
     series: 2_000,
     tracks: 100,
     memory_bytes: 8 << 20,
-    hot_bytes: 4 << 20,
     new_tracks_per_hour: 100,
     values_per_s: 1 << 20,
     log_bytes_per_s: 1,

@@ -82,6 +82,14 @@ impl Sample<'_> {
     /// Labels from row, field and array (the region's own come from its entry), in that order.
     #[must_use]
     pub fn labels(&self) -> Vec<(String, String)> {
+        let mut labels = self.row_labels();
+        labels.extend(self.own_labels());
+        labels
+    }
+
+    /// Those of its row.
+    #[must_use]
+    pub fn row_labels(&self) -> Vec<(String, String)> {
         let mut labels = Vec::new();
         if let Some(row) = &self.row {
             let mut at = 0;
@@ -90,7 +98,13 @@ impl Sample<'_> {
                 at += part.words();
             }
         }
-        labels.extend(self.field.labels.clone());
+        labels
+    }
+
+    /// Those of its field and its place in an array.
+    #[must_use]
+    pub fn own_labels(&self) -> Vec<(String, String)> {
+        let mut labels: Vec<(String, String)> = self.field.labels.clone().into_iter().collect();
         if let Some(array) = &self.field.array {
             labels.push((array.label.clone(), array.value(self.element)));
         }
