@@ -405,7 +405,6 @@ fn token(path: &Path, key: &str, file: &Path) -> Result<Option<Arc<str>>, Config
 
 /// Connections or streams that may be configured.
 const MAX_CLIENTS: usize = 65_536;
-/// Rows of a tile.
 
 #[cfg(test)]
 mod tests {

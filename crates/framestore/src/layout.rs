@@ -3,7 +3,7 @@
 //!
 //! A *part* is what is consistent in itself: a group of a region, or a set of sums, with the names of its series. Thousands of hosts have the same parts, since
 //! they run the same programs; a part's id is the hash of its content, and the catalogue has each once. A *layout* is a list of parts; its id follows from
-//! theirs. Of labels a part has the series' own only: those of the region and of the host belong to the track.
+//! theirs. Of labels a part has the series' own only: those of the region and of the host belong to the track, as do the texts of infos, which have no words.
 //!
 //! ```text
 //! row of a layout:   time of part 0, words of part 0, time of part 1, words of part 1, ...
@@ -63,12 +63,6 @@ struct Pool {
     sweep_at: usize,
 }
 
-/// Words that a series takes in a row: a text takes one, its number in the catalogue.
-#[must_use]
-pub fn words(form: Form) -> usize {
-    if form == Form::Text { 1 } else { form.words() }
-}
-
 impl Part {
     /// Of these series, in this order: says where the words of each are.
     #[must_use]
@@ -76,7 +70,7 @@ impl Part {
         let mut at = 0;
         for one in &mut series {
             one.at = at;
-            at += words(one.form);
+            at += one.form.words();
         }
         Self { region: region.to_owned(), group, series }
     }
@@ -111,12 +105,12 @@ impl Part {
     /// Number of its words.
     #[must_use]
     pub fn width(&self) -> usize {
-        self.series.iter().map(|series| words(series.form)).sum()
+        self.series.iter().map(|series| series.form.words()).sum()
     }
 
     /// Kinds of its words.
     pub fn kinds(&self) -> impl Iterator<Item = Kind> + '_ {
-        self.series.iter().flat_map(|series| std::iter::repeat_n(kind(series), words(series.form)))
+        self.series.iter().flat_map(|series| std::iter::repeat_n(kind(series), series.form.words()))
     }
 }
 
@@ -125,6 +119,7 @@ fn kind(series: &Series) -> Kind {
         (Form::Float, _) => Kind::Float,
         (Form::Signed, _) => Kind::Integer { signed: true },
         (Form::Histogram(_), _) | (Form::Unsigned, Metric::Counter) => Kind::Counter,
+        // A text has no words.
         (Form::Unsigned | Form::Text, _) => Kind::Integer { signed: false },
     }
 }

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use onlooker_framestore::client::{Appender, TrackKey};
-use onlooker_framestore::layout::{ContentId, Layout, Part, words};
+use onlooker_framestore::layout::{ContentId, Layout, Part};
 use onlooker_framestore::types::{Gap, Line, TrackId};
 use onlooker_region::Identity;
-use onlooker_series::series::{EntityKey, Form};
+use onlooker_series::rank::Rank;
+use onlooker_series::series::EntityKey;
 
 use super::entities::{Entity, News};
 use crate::keep::Counters;
@@ -44,7 +45,7 @@ pub(super) struct To<'a> {
 type Source = u64;
 
 /// Source of the agent's regions.
-const AGENT: Source = TrackKey::AGENT;
+const AGENT: Source = Rank::AGENT;
 
 /// The rows of one host.
 #[derive(Default)]
@@ -80,8 +81,8 @@ struct Fixed {
 struct Member {
     id: ContentId,
     part: Arc<Part>,
-    /// Numbers of its texts, with their places behind its first word.
-    texts: Vec<(usize, u64)>,
+    /// Texts of its infos, with their numbers among its series.
+    texts: Vec<(u32, String)>,
     /// Where its time and its words are, once there is a layout.
     time: Option<usize>,
     at: usize,
@@ -184,13 +185,8 @@ impl Rows {
         let stored = &entity.stored;
         let is_agents = !key.is_own() && Identity::from_word(key.region).is_some_and(Identity::is_agents);
         let source = if is_agents && stored.region.is_empty() { AGENT } else { key.region };
-        let texts: Vec<(usize, u64)> = entity
-            .series
-            .iter()
-            .zip(&stored.part.series)
-            .filter(|(series, _)| series.form == Form::Text)
-            .map(|(series, own)| (own.at, to.appender.text(series.info().unwrap_or_default())))
-            .collect();
+        let texts = (0..).zip(entity.series.iter()).filter_map(|(at, series)| Some((at, series.info()?.to_owned())));
+        let texts: Vec<(u32, String)> = texts.collect();
         let (id, part) = (stored.id, stored.part.clone());
         let member = Member { id, part, texts, time: None, at: 0, time_ns: 0, row: Vec::new() };
         if key.row.is_none() {
@@ -204,13 +200,13 @@ impl Rows {
         }
         let table = self.tables.entry((source, stored.id)).or_insert_with(|| {
             let layout = Arc::new(Layout::new(vec![(stored.id, stored.part.clone())], true));
-            let track = Track::of(to.appender.track(&key_of(source, &stored.region, layout, to.host, to.common)));
+            let track = Track::of(to.appender.track(&key_of(source, &stored.region, layout, to)));
             if let Some(down) = down {
                 track.hole(None, down, to);
             }
             Table { track, words: vec![0; stored.part.width()], lines: HashMap::new() }
         });
-        let line = to.appender.line(table.track.id, &stored.row);
+        let line = to.appender.line(table.track.id, &stored.row, &member.texts);
         table.lines.insert(line, (key, member));
         self.places.insert(key, Place::Table(source, stored.id, line));
     }
@@ -325,8 +321,11 @@ impl Fixed {
                     member.put(&row, &mut self.words);
                 }
             }
-            let id = to.appender.track(&key_of(source, &self.labels, layout, to.host, to.common));
-            let track = Track::of(id);
+            let texts = (0..).zip(self.members.values()).flat_map(|(part, member)| {
+                member.texts.iter().map(move |(series, text)| (part, *series, text.clone()))
+            });
+            let key = TrackKey { texts: texts.collect(), ..key_of(source, &self.labels, layout, to) };
+            let track = Track::of(to.appender.track(&key));
             std::mem::take(&mut self.holes).into_iter().for_each(|hole| track.hole(None, hole, to));
             self.track = Some(track);
         }
@@ -335,42 +334,22 @@ impl Fixed {
 }
 
 impl Member {
-    /// Puts a row of the entity, which has no words for texts, into one of the store, which has.
+    /// Puts a row of the entity into the host's.
     fn put(&self, row: &[u64], into: &mut [u64]) {
         if let Some(time) = self.time {
             into[time] = self.time_ns;
         }
-        if self.texts.is_empty() {
-            into[self.at..][..row.len()].copy_from_slice(row);
-            return;
-        }
-        for (at, number) in &self.texts {
-            into[self.at + at] = *number;
-        }
-        let mut rest = row;
-        for series in self.part.series.iter().filter(|series| series.form != Form::Text) {
-            let Some((words, behind)) = rest.split_at_checked(words(series.form)) else { return };
-            into[self.at + series.at..][..words.len()].copy_from_slice(words);
-            rest = behind;
-        }
+        into[self.at..][..row.len()].copy_from_slice(row);
     }
 
     /// Takes it back.
     fn take(&mut self, from: &[u64]) {
         self.row.clear();
-        for series in self.part.series.iter().filter(|series| series.form != Form::Text) {
-            self.row.extend_from_slice(&from[self.at + series.at..][..words(series.form)]);
-        }
+        self.row.extend_from_slice(&from[self.at..][..self.part.width()]);
     }
 }
 
-fn key_of(
-    source: Source,
-    region: &[(String, String)],
-    layout: Arc<Layout>,
-    host: &str,
-    common: &BTreeMap<String, String>,
-) -> TrackKey {
-    let common = common.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-    TrackKey { host: host.to_owned(), common, source, region: region.to_vec(), layout }
+fn key_of(source: Source, region: &[(String, String)], layout: Arc<Layout>, to: &To<'_>) -> TrackKey {
+    let common = to.common.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    TrackKey { host: to.host.to_owned(), common, source, region: region.to_vec(), layout, texts: Vec::new() }
 }
