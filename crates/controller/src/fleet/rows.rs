@@ -32,6 +32,26 @@ pub(super) struct Hole {
     pub(super) reason: &'static str,
 }
 
+/// What a host has in the ring.
+#[derive(Default)]
+struct Share {
+    /// What the ring had given back when the first of it was appended.
+    since: u64,
+    bytes: u64,
+}
+
+impl Share {
+    /// Whether there is room for a row of it. Where the ring is more than half full, a host may have a 64th of it.
+    fn admits(&mut self, words: usize, appender: &Appender) -> bool {
+        let (released, room) = (appender.released(), appender.capacity());
+        if released != self.since {
+            *self = Self { since: released, bytes: 0 };
+        }
+        self.bytes += words as u64 * 8;
+        appender.used() <= room / 2 || self.bytes <= room / 64
+    }
+}
+
 /// What the store is reached by.
 pub(super) struct To<'a> {
     pub(super) appender: &'a mut Appender,
@@ -54,6 +74,7 @@ pub(super) struct Rows {
     tables: HashMap<(Source, ContentId), Table>,
     /// Which of them an entity is in.
     places: HashMap<EntityKey, Place>,
+    share: Share,
 }
 
 #[derive(Clone, Copy)]
@@ -111,8 +132,9 @@ impl Track {
         Self { id, last_ns: 0, refused: None }
     }
 
-    fn append(&mut self, line: Line, time_ns: u64, words: &[u64], to: &mut To<'_>) {
-        if to.appender.append(self.id, line, time_ns, words).is_ok() {
+    fn append(&mut self, line: Line, time_ns: u64, words: &[u64], share: &mut Share, to: &mut To<'_>) {
+        let is_admitted = share.admits(words.len(), to.appender);
+        if is_admitted && to.appender.append(self.id, line, time_ns, words).is_ok() {
             to.counters.values.fetch_add(words.len() as u64, Ordering::Relaxed);
             self.last_ns = time_ns;
             self.tell_refused(time_ns, to);
@@ -174,7 +196,7 @@ impl Rows {
                 if news.is_other || news.is_new || news.time_ns.abs_diff(member.time_ns) >= REPEAT_NS {
                     member.time_ns = news.time_ns;
                     member.put(&news.entity.row, &mut table.words);
-                    table.track.append(*line, news.time_ns, &table.words, to);
+                    table.track.append(*line, news.time_ns, &table.words, &mut self.share, to);
                 }
             }
             None => {}
@@ -243,15 +265,13 @@ impl Rows {
             if !std::mem::take(&mut fixed.is_fresh) {
                 continue;
             }
-            let track = fixed.made(*source, to);
+            fixed.made(*source, to);
+            let Some(track) = &mut fixed.track else { continue };
+            // Where there is one part, its time is the row's.
+            let only = fixed.members.values().next().filter(|only| only.time.is_none());
             // A relation of clocks that has become better may put a time before the last one, within its error.
-            let time_ns = now_ns.max(track.last_ns + 1);
-            let time_ns = match &fixed.members.values().next() {
-                // The row's time is the only part's.
-                Some(only) if only.time.is_none() => only.time_ns.max(track.last_ns + 1),
-                _ => time_ns,
-            };
-            track.append(Line::ONLY, time_ns, &fixed.words, to);
+            let time_ns = only.map_or(now_ns, |only| only.time_ns).max(track.last_ns + 1);
+            track.append(Line::ONLY, time_ns, &fixed.words, &mut self.share, to);
         }
     }
 
