@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use onlooker_framestore::client::{Appender, TrackKey};
+use onlooker_framestore::client::{Appender, Description};
 use onlooker_framestore::layout::{ContentId, Layout, Part};
 use onlooker_framestore::types::{Gap, Line, TrackId};
 use onlooker_region::Identity;
@@ -43,12 +43,12 @@ struct Share {
 impl Share {
     /// Whether there is room for a row of it. Where the ring is more than half full, a host may have a 64th of it.
     fn admits(&mut self, words: usize, appender: &Appender) -> bool {
-        let (released, room) = (appender.released(), appender.capacity());
+        let (released, room) = (appender.released_bytes(), appender.capacity_bytes());
         if released != self.since {
             *self = Self { since: released, bytes: 0 };
         }
         self.bytes += words as u64 * 8;
-        appender.used() <= room / 2 || self.bytes <= room / 64
+        appender.used_bytes() <= room / 2 || self.bytes <= room / 64
     }
 }
 
@@ -96,6 +96,8 @@ struct Fixed {
     is_fresh: bool,
     /// What the next track begins with.
     holes: Vec<Hole>,
+    /// The store takes no such rows: they are too wide, or their names too long.
+    is_refused: bool,
 }
 
 /// An entity in a row, or a line of a table.
@@ -153,7 +155,7 @@ impl Track {
 
     fn hole(&self, of: Option<u32>, hole: Hole, to: &mut To<'_>) {
         let Hole { from_ns, to_ns, reason } = hole;
-        to.appender.gap(Gap { track: self.id, of, from_ns, to_ns, reason: reason.to_owned() });
+        to.appender.gap(&Gap { track: self.id, of, from_ns, to_ns, reason: reason.to_owned() });
     }
 
     /// Its end.
@@ -220,15 +222,18 @@ impl Rows {
             self.places.insert(key, Place::Fixed(source));
             return;
         }
-        let table = self.tables.entry((source, stored.id)).or_insert_with(|| {
+        if !self.tables.contains_key(&(source, stored.id)) {
             let layout = Arc::new(Layout::new(vec![(stored.id, stored.part.clone())], true));
-            let track = Track::of(to.appender.track(&key_of(source, &stored.region, layout, to)));
+            let Ok(id) = to.appender.track(&description(source, &stored.region, layout, to)) else { return };
+            let track = Track::of(id);
             if let Some(down) = down {
                 track.hole(None, down, to);
             }
-            Table { track, words: vec![0; stored.part.width()], lines: HashMap::new() }
-        });
-        let line = to.appender.line(table.track.id, &stored.row, &member.texts);
+            let table = Table { track, words: vec![0; stored.part.width()], lines: HashMap::new() };
+            self.tables.insert((source, stored.id), table);
+        }
+        let Some(table) = self.tables.get_mut(&(source, stored.id)) else { return };
+        let Ok(line) = to.appender.line(table.track.id, &stored.row, &member.texts) else { return };
         table.lines.insert(line, (key, member));
         self.places.insert(key, Place::Table(source, stored.id, line));
     }
@@ -265,8 +270,11 @@ impl Rows {
             if !std::mem::take(&mut fixed.is_fresh) {
                 continue;
             }
-            fixed.made(*source, to);
-            let Some(track) = &mut fixed.track else { continue };
+            fixed.make(*source, to);
+            let Some(track) = &mut fixed.track else {
+                to.counters.refused_rows.fetch_add(1, Ordering::Relaxed);
+                continue;
+            };
             // Where there is one part, its time is the row's.
             let only = fixed.members.values().next().filter(|only| only.time.is_none());
             // A relation of clocks that has become better may put a time before the last one, within its error.
@@ -293,7 +301,10 @@ impl Rows {
                 let Some(fixed) = self.fixed.get_mut(source) else { return };
                 let number = fixed.members.keys().position(|member| *member == key);
                 let number = number.and_then(|number| u32::try_from(number).ok());
-                fixed.made(*source, to).hole(number, hole, to);
+                fixed.make(*source, to);
+                if let Some(track) = &fixed.track {
+                    track.hole(number, hole, to);
+                }
             }
             Some(Place::Table(source, id, line)) => {
                 if let Some(table) = self.tables.get(&(*source, *id)) {
@@ -320,6 +331,7 @@ impl Rows {
 impl Fixed {
     /// One of its parts has come or gone: the next row is of another track.
     fn undo(&mut self, to: &mut To<'_>) {
+        self.is_refused = false;
         let Some(track) = self.track.take() else { return };
         for member in self.members.values_mut().filter(|member| member.time_ns > 0) {
             member.take(&self.words);
@@ -328,28 +340,33 @@ impl Fixed {
         track.end(to);
     }
 
-    fn made(&mut self, source: Source, to: &mut To<'_>) -> &mut Track {
-        if self.track.is_none() {
-            let parts = self.members.values().map(|member| (member.id, member.part.clone())).collect();
-            let layout = Arc::new(Layout::new(parts, false));
-            self.words.clear();
-            self.words.resize(layout.kinds().len(), 0);
-            for (member, placed) in self.members.values_mut().zip(layout.parts()) {
-                (member.time, member.at) = (placed.time, placed.at);
-                let row = std::mem::take(&mut member.row);
-                if member.time_ns > 0 {
-                    member.put(&row, &mut self.words);
-                }
-            }
-            let texts = (0..).zip(self.members.values()).flat_map(|(part, member)| {
-                member.texts.iter().map(move |(series, text)| (part, *series, text.clone()))
-            });
-            let key = TrackKey { texts: texts.collect(), ..key_of(source, &self.labels, layout, to) };
-            let track = Track::of(to.appender.track(&key));
-            std::mem::take(&mut self.holes).into_iter().for_each(|hole| track.hole(None, hole, to));
-            self.track = Some(track);
+    /// Makes the track of the members that there are now.
+    fn make(&mut self, source: Source, to: &mut To<'_>) {
+        if self.track.is_some() || self.is_refused {
+            return;
         }
-        self.track.as_mut().expect("just made")
+        let parts = self.members.values().map(|member| (member.id, member.part.clone())).collect();
+        let layout = Arc::new(Layout::new(parts, false));
+        let texts = (0..).zip(self.members.values()).flat_map(|(part, member)| {
+            member.texts.iter().map(move |(series, text)| (part, *series, text.clone()))
+        });
+        let said = Description { texts: texts.collect(), ..description(source, &self.labels, layout.clone(), to) };
+        let Ok(id) = to.appender.track(&said) else {
+            self.is_refused = true;
+            return;
+        };
+        self.words.clear();
+        self.words.resize(layout.kinds().len(), 0);
+        for (member, placed) in self.members.values_mut().zip(layout.parts()) {
+            (member.time, member.at) = (placed.time, placed.at);
+            let row = std::mem::take(&mut member.row);
+            if member.time_ns > 0 {
+                member.put(&row, &mut self.words);
+            }
+        }
+        let track = Track::of(id);
+        std::mem::take(&mut self.holes).into_iter().for_each(|hole| track.hole(None, hole, to));
+        self.track = Some(track);
     }
 }
 
@@ -369,7 +386,7 @@ impl Member {
     }
 }
 
-fn key_of(source: Source, region: &[(String, String)], layout: Arc<Layout>, to: &To<'_>) -> TrackKey {
+fn description(source: Source, region: &[(String, String)], layout: Arc<Layout>, to: &To<'_>) -> Description {
     let common = to.common.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-    TrackKey { host: to.host.to_owned(), common, source, region: region.to_vec(), layout, texts: Vec::new() }
+    Description { host: to.host.to_owned(), common, source, region: region.to_vec(), layout, texts: Vec::new() }
 }
