@@ -8,4 +8,5 @@
 
 pub mod damage;
 pub mod layout;
+pub mod row;
 pub mod types;
