@@ -7,6 +7,7 @@
 //! in the *catalogue*.
 
 pub mod damage;
+pub mod head;
 pub mod layout;
 pub mod row;
 pub mod types;
