@@ -9,5 +9,6 @@
 pub mod damage;
 pub mod head;
 pub mod layout;
+pub mod ring;
 pub mod row;
 pub mod types;
