@@ -279,9 +279,8 @@ impl Codec {
             varint::append(zigzag(u64::from(line.0).wrapping_sub(self.line.0.into())), out);
             self.line = line;
         }
-        self.clock.encode(time_ns, out);
         let range = self.range(number);
-        row::encode(&mut self.states[range], &self.kinds, words, out);
+        row::encode(&mut self.clock, &mut self.states[range], &self.kinds, time_ns, words, out);
         Ok(())
     }
 
@@ -294,9 +293,8 @@ impl Codec {
                 self.line = Line(u32::try_from(line).map_err(|_| Damage::Wrong("line of a row"))?);
             }
             let number = self.enter(self.line).map_err(|_| Damage::Wrong("number of lines"))?;
-            let time_ns = self.clock.decode(&mut input)?;
             let range = self.range(number);
-            row::decode(&mut self.states[range], &self.kinds, &mut input)?;
+            let time_ns = row::decode(&mut self.clock, &mut self.states[range], &self.kinds, &mut input)?;
             visit(self.line, time_ns, &self.state(number)[..self.kinds.len()]);
         }
         Ok(())

@@ -7,8 +7,9 @@
 //!
 //! Four of five values equal the one before and cost a part of a bit. What changed is told by bits, one a column, in
 //! bytes of which those that are zero are left out; which ones, tells a bit for each of them, and so on. The difference
-//! of an integer is predicted, if the last one was predictable, to be the last one again (`predicted`): times and
-//! counters go on as they did, sizes do not.
+//! of an integer is predicted: to be the last one again if that one was predictable (`Trend`), since counters go on as
+//! they did and sizes do not; or, where the word is so near the row's time that it can only be a time itself, to be
+//! that of the time before it in the row (`Times`), since a reading that is late is late for all of its parts.
 //!
 //! ```text
 //! row      time, then a block for each 512 columns
@@ -16,10 +17,9 @@
 //!          is below what would mean the same time
 //! block    masks, then the values of all columns that changed
 //! masks    of up to 16 columns: bits of the columns, in 1 or 2 bytes
-//!          of up to 64 columns: a byte, a bit for each 8 columns; for each that is set, bits of these columns in a byte
-//!          of more columns: a byte, a bit for each 64 columns; for each that is set, a byte, a bit for each 8 columns;
-//!          for each that is set, bits of these columns in a byte
-//! integer  varint: zigzagged difference to (value before + difference predicted)
+//!          of up to 64 columns: a byte, a bit for each 8 columns; for each that is set, a byte, bits of these columns
+//!          of more columns: a byte, a bit for each 64 columns; for each that is set, as of 64 columns, these bytes last
+//! integer  varint: zigzagged difference to (value before + difference expected)
 //! float    of value ^ value before: zero bytes at the low end << 3 | (bytes between zero bytes - 1) in a byte, then
 //!          these bytes, low first
 //! ```
@@ -49,26 +49,18 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Appends a row's time.
-    pub fn encode(&mut self, time_ns: u64, out: &mut Vec<u8>) {
+    fn encode(&mut self, time_ns: u64, out: &mut Vec<u8>) -> Times {
         let step_ns = time_ns.wrapping_sub(self.time_ns);
         let number = zigzag(step_ns.wrapping_sub(self.step_ns));
         let code = if step_ns == 0 { 0 } else { number + u64::from(number < self.number_of_none()) };
         varint::append(code, out);
-        self.go(step_ns);
+        self.go(step_ns)
     }
 
-    /// Takes a row's time.
-    ///
-    /// # Errors
-    /// [`Damage`].
-    pub fn decode(&mut self, input: &mut &[u8]) -> Result<u64, Damage> {
+    fn decode(&mut self, input: &mut &[u8]) -> Result<Times, Damage> {
         let code = varint::take(input)?;
-        if code > 0 {
-            let number = code - u64::from(code <= self.number_of_none());
-            self.go(unzigzag(number).wrapping_add(self.step_ns));
-        }
-        Ok(self.time_ns)
+        let number = code.wrapping_sub(u64::from(code <= self.number_of_none()));
+        Ok(self.go(if code == 0 { 0 } else { unzigzag(number).wrapping_add(self.step_ns) }))
     }
 
     /// What a step of 0 would be, which has the code 0 instead.
@@ -76,20 +68,92 @@ impl Clock {
         zigzag(self.step_ns.wrapping_neg())
     }
 
-    fn go(&mut self, step_ns: u64) {
+    fn go(&mut self, step_ns: u64) -> Times {
+        let times = Times::after(self.time_ns, step_ns);
         self.time_ns = self.time_ns.wrapping_add(step_ns);
         // Lines of a table that come at the same time do not make the next one unforeseen.
         if step_ns != 0 {
             self.step_ns = step_ns;
         }
+        times
     }
 }
 
-/// Appends the words of a row; `state` becomes what the next one refers to.
+/// Which words are times, and how far times of this row are from those of the row before.
+#[derive(Clone, Copy)]
+struct Times {
+    from_ns: u64,
+    range_ns: u64,
+    step_ns: u64,
+}
+
+/// How far a part's time may be from its row's: minutes. Nothing else comes so near.
+const NEAR_NS: u64 = 1 << 38;
+/// No time is earlier. Before the first row of a head there are zeros, none of which is one.
+const LEAST_NS: u64 = 1 << 60;
+
+impl Times {
+    fn after(time_ns: u64, step_ns: u64) -> Self {
+        let range_ns = if time_ns >= LEAST_NS && step_ns != 0 { 2 * NEAR_NS } else { 0 };
+        Self { from_ns: time_ns.wrapping_sub(NEAR_NS), range_ns, step_ns }
+    }
+
+    #[inline]
+    fn has(&self, before: u64) -> bool {
+        before.wrapping_sub(self.from_ns) < self.range_ns
+    }
+
+    /// The difference to expect of a word.
+    #[inline]
+    fn expect(&self, before: u64, trend: Trend) -> u64 {
+        if self.has(before) { self.step_ns } else { trend.expect() }
+    }
+
+    /// The difference that came. Of a part that is not new in every row it tells nothing about the next part.
+    #[inline]
+    fn learn(&mut self, before: u64, difference: u64) {
+        if self.has(before) && is_like(difference, self.step_ns) {
+            self.step_ns = difference;
+        }
+    }
+}
+
+/// The last difference of a column that was not 0, without its highest bit, and in the lowest bit whether to expect it
+/// again.
+#[derive(Clone, Copy)]
+struct Trend(u64);
+
+impl Trend {
+    #[inline]
+    fn last(self) -> u64 {
+        (self.0.cast_signed() >> 1).cast_unsigned()
+    }
+
+    #[inline]
+    fn expect(self) -> u64 {
+        self.last() & (self.0 & 1).wrapping_neg()
+    }
+
+    /// After another difference, which is to be expected again if the one before told more than half of it.
+    #[inline]
+    fn learn(self, difference: u64) -> u64 {
+        difference << 1 | u64::from(is_like(difference, self.last()))
+    }
+}
+
+/// Whether a difference is closer to another one than half its size.
+#[inline]
+fn is_like(difference: u64, other: u64) -> bool {
+    let size = |number: u64| number.cast_signed().unsigned_abs();
+    size(difference.wrapping_sub(other)) < size(difference) / 2
+}
+
+/// Appends a row; clock and state become what the next one refers to.
 ///
 /// # Panics
 /// If the numbers of words, kinds and columns of the state differ.
-pub fn encode(state: &mut [u64], kinds: &[Kind], words: &[u64], out: &mut Vec<u8>) {
+pub fn encode(clock: &mut Clock, state: &mut [u64], kinds: &[Kind], time_ns: u64, words: &[u64], out: &mut Vec<u8>) {
+    let mut times = clock.encode(time_ns, out);
     let (before, trends) = state.split_at_mut(words.len());
     assert_eq!((before.len(), trends.len()), (kinds.len(), kinds.len()), "columns of a row");
     let blocks = before.chunks_mut(BLOCK).zip(trends.chunks_mut(BLOCK)).zip(kinds.chunks(BLOCK));
@@ -102,20 +166,22 @@ pub fn encode(state: &mut [u64], kinds: &[Kind], words: &[u64], out: &mut Vec<u8
         let groups = before.chunks_mut(GROUP).zip(trends.chunks_mut(GROUP)).zip(kinds.chunks(GROUP));
         for ((changed, words), ((before, trends), kinds)) in changed.into_iter().zip(words.chunks(GROUP)).zip(groups) {
             if changed != 0 {
-                append_values(changed, words, before, trends, kinds, out);
+                append_values(changed, words, &mut times, before, trends, kinds, out);
             }
         }
     }
 }
 
-/// Takes the words of a row: they are the first half of `state` afterwards. After an error, `state` is of no use.
+/// Takes a row and returns its time: its words are the first half of `state` afterwards. After an error, clock and
+/// state are of no use.
 ///
 /// # Errors
 /// [`Damage`].
 ///
 /// # Panics
 /// If the state has another number of columns than there are kinds.
-pub fn decode(state: &mut [u64], kinds: &[Kind], input: &mut &[u8]) -> Result<(), Damage> {
+pub fn decode(clock: &mut Clock, state: &mut [u64], kinds: &[Kind], input: &mut &[u8]) -> Result<u64, Damage> {
+    let mut times = clock.decode(input)?;
     let (before, trends) = state.split_at_mut(kinds.len());
     assert_eq!(trends.len(), kinds.len(), "columns of a state");
     let blocks = before.chunks_mut(BLOCK).zip(trends.chunks_mut(BLOCK)).zip(kinds.chunks(BLOCK));
@@ -123,10 +189,10 @@ pub fn decode(state: &mut [u64], kinds: &[Kind], input: &mut &[u8]) -> Result<()
         let changed = take_masks(kinds.len(), input)?;
         let groups = before.chunks_mut(GROUP).zip(trends.chunks_mut(GROUP)).zip(kinds.chunks(GROUP));
         for (changed, ((before, trends), kinds)) in changed.into_iter().zip(groups) {
-            take_values(changed, before, trends, kinds, input)?;
+            take_values(changed, &mut times, before, trends, kinds, input)?;
         }
     }
-    Ok(())
+    Ok(clock.time_ns)
 }
 
 /// A bit for each of up to 64 words that is not as before.
@@ -214,6 +280,7 @@ fn take<'a>(bytes: usize, input: &mut &'a [u8]) -> Result<&'a [u8], Damage> {
 fn append_values(
     mut changed: u64,
     words: &[u64],
+    times: &mut Times,
     before: &mut [u64],
     trends: &mut [u64],
     kinds: &[Kind],
@@ -228,9 +295,11 @@ fn append_values(
         at += if kinds[column] == Kind::Float {
             put_float(word ^ before, &mut out[at..])
         } else {
-            let (difference, trend) = (word.wrapping_sub(before), trends[column]);
-            trends[column] = learned(trend, difference);
-            varint::put(zigzag(difference.wrapping_sub(predicted(trend))), &mut out[at..])
+            let (difference, trend) = (word.wrapping_sub(before), Trend(trends[column]));
+            let expected = times.expect(before, trend);
+            times.learn(before, difference);
+            trends[column] = trend.learn(difference);
+            varint::put(zigzag(difference.wrapping_sub(expected)), &mut out[at..])
         };
     }
     out.truncate(at);
@@ -239,6 +308,7 @@ fn append_values(
 #[inline]
 fn take_values(
     mut changed: u64,
+    times: &mut Times,
     before: &mut [u64],
     trends: &mut [u64],
     kinds: &[Kind],
@@ -247,36 +317,18 @@ fn take_values(
     while changed != 0 {
         let column = changed.trailing_zeros() as usize;
         changed &= changed - 1;
-        if kinds[column] == Kind::Float {
-            before[column] ^= take_float(input)?;
+        let word = before[column];
+        before[column] = if kinds[column] == Kind::Float {
+            word ^ take_float(input)?
         } else {
-            let trend = trends[column];
-            let difference = unzigzag(varint::take(input)?).wrapping_add(predicted(trend));
-            trends[column] = learned(trend, difference);
-            before[column] = before[column].wrapping_add(difference);
-        }
+            let trend = Trend(trends[column]);
+            let difference = unzigzag(varint::take(input)?).wrapping_add(times.expect(word, trend));
+            times.learn(word, difference);
+            trends[column] = trend.learn(difference);
+            word.wrapping_add(difference)
+        };
     }
     Ok(())
-}
-
-/// The next difference by a column's trend: the last one that was not 0, of which the highest bit is missing, and in
-/// the lowest bit whether it will come again.
-#[inline]
-fn predicted(trend: u64) -> u64 {
-    last(trend) & (trend & 1).wrapping_neg()
-}
-
-#[inline]
-fn last(trend: u64) -> u64 {
-    (trend.cast_signed() >> 1).cast_unsigned()
-}
-
-/// The trend after a difference. It will come again if the one before had told more than half of it.
-#[inline]
-fn learned(trend: u64, difference: u64) -> u64 {
-    let size = |number: u64| number.cast_signed().unsigned_abs();
-    let is_steady = size(difference.wrapping_sub(last(trend))) < size(difference) / 2;
-    difference << 1 | u64::from(is_steady)
 }
 
 /// As [`varint::put`], of a word that is not 0.

@@ -10,30 +10,34 @@ fn mixed(columns: usize) -> Vec<Kind> {
     (0..columns).map(|at| [Kind::Counter, Kind::Float, INTEGER, Kind::Integer { signed: true }][at % 4]).collect()
 }
 
-/// Encodes rows, checks that they come back one by one, and returns the bytes of each.
+/// Encodes rows, checks that they come back one by one, and returns the bytes of each. All have the same time: a byte.
 fn round_trip(kinds: &[Kind], rows: &[Vec<u64>]) -> Vec<Vec<u8>> {
-    let mut state = vec![0; kinds.len() * STATE_WORDS];
-    let mut back = state.clone();
-    rows.iter()
-        .map(|row| {
-            let mut bytes = vec![1, 2, 3];
-            encode(&mut state, kinds, row, &mut bytes);
-            let encoded = bytes.split_off(3);
-            assert_eq!(bytes, [1, 2, 3]);
-            let mut followed = encoded.clone();
-            followed.extend([0xee; 12]);
-            let mut input = &followed[..];
-            decode(&mut back, kinds, &mut input).unwrap();
-            assert_eq!(input, [0xee; 12]);
-            assert_eq!(back[..kinds.len()], row[..]);
-            assert_eq!(back, state, "both sides refer to the same");
-            encoded
-        })
-        .collect()
+    round_trip_at(kinds, rows, &vec![0; rows.len()])
 }
 
+fn round_trip_at(kinds: &[Kind], rows: &[Vec<u64>], times_ns: &[u64]) -> Vec<Vec<u8>> {
+    let (mut clock, mut state) = (Clock::default(), vec![0; kinds.len() * STATE_WORDS]);
+    let (mut clock_back, mut back) = (clock, state.clone());
+    let mut encoded = |row: &Vec<u64>, time_ns: u64| {
+        let mut bytes = vec![1, 2, 3];
+        encode(&mut clock, &mut state, kinds, time_ns, row, &mut bytes);
+        let encoded = bytes.split_off(3);
+        assert_eq!(bytes, [1, 2, 3]);
+        let mut followed = encoded.clone();
+        followed.extend([0xee; 12]);
+        let mut input = &followed[..];
+        assert_eq!(decode(&mut clock_back, &mut back, kinds, &mut input), Ok(time_ns));
+        assert_eq!(input, [0xee; 12]);
+        assert_eq!(back[..kinds.len()], row[..]);
+        assert_eq!((clock_back, &back), (clock, &state), "both sides refer to the same");
+        encoded
+    };
+    rows.iter().zip(times_ns).map(|(row, time_ns)| encoded(row, *time_ns)).collect()
+}
+
+/// Bytes of each row's words.
 fn bytes_of(kinds: &[Kind], rows: &[Vec<u64>]) -> Vec<usize> {
-    round_trip(kinds, rows).iter().map(Vec::len).collect()
+    round_trip(kinds, rows).iter().map(|bytes| bytes.len() - 1).collect()
 }
 
 /// Numbers without a pattern.
@@ -120,16 +124,8 @@ fn usual_rows_are_small() {
 fn the_same_time_and_the_next_in_step_take_a_byte() {
     const SECOND_NS: u64 = 1_000_000_000;
     let times = |times: &[u64]| {
-        let (mut clock, mut back) = (Clock::default(), Clock::default());
-        let each = times.iter().map(|time_ns| {
-            let mut bytes = vec![];
-            clock.encode(*time_ns, &mut bytes);
-            let mut input = &bytes[..];
-            assert_eq!(back.decode(&mut input), Ok(*time_ns));
-            assert_eq!((input, back), (&[][..], clock));
-            bytes.len()
-        });
-        each.collect::<Vec<_>>()
+        let bytes = round_trip_at(&[], &vec![vec![]; times.len()], times);
+        bytes.iter().map(Vec::len).collect::<Vec<_>>()
     };
     let start_ns = 1_790_000_000 * SECOND_NS;
     let at = |seconds: u64| start_ns + seconds * SECOND_NS;
@@ -152,30 +148,52 @@ fn the_same_time_and_the_next_in_step_take_a_byte() {
 }
 
 #[test]
+fn times_of_parts_are_told_by_the_one_before() {
+    // Readings that come when they can, of parts that come one after the other, some of them less often.
+    let start_ns = 1_790_000_000_000_000_000;
+    let time_ns = |row: u64| start_ns + row * 1_000_000_000 + noise(row) % 10_000_000;
+    let part_ns = |row: u64, part: u64| {
+        let row = if part % 4 == 3 { row - row % 5 } else { row };
+        time_ns(row) + part * 20_000 + noise(row << 8 | part) % 1_000
+    };
+    let rows: Vec<Vec<u64>> =
+        (0..40).map(|row| (0..20).flat_map(|part| [part_ns(row, part), part * 7]).collect()).collect();
+    let times_ns: Vec<u64> = (0..40).map(time_ns).collect();
+    let bytes: Vec<usize> = round_trip_at(&[INTEGER; 40], &rows, &times_ns).iter().map(Vec::len).collect();
+    for (row, bytes) in bytes[20..].iter().enumerate() {
+        let rare = if row % 5 == 0 { 5 * 5 } else { 0 };
+        assert!(*bytes <= 4 + 1 + 5 + 15 * 2 + rare, "{bytes} at {row}");
+    }
+    // Words near the time that are none, and times that go anywhere, come back all the same.
+    bolero::check!().with_type::<Vec<(u64, u64, u8)>>().for_each(|moves| {
+        let row = |(a, b, shift): &(u64, u64, u8)| vec![start_ns.wrapping_add(a >> (shift % 64)), *b, start_ns ^ b];
+        let times_ns: Vec<u64> = moves.iter().map(|(a, _, shift)| start_ns.wrapping_add(a << (shift % 64))).collect();
+        round_trip_at(&[INTEGER; 3], &moves.iter().map(row).collect::<Vec<_>>(), &times_ns);
+    });
+}
+
+#[test]
 fn damage_is_an_error_and_never_a_panic() {
     bolero::check!().with_type::<(u16, Vec<u8>)>().for_each(|(columns, bytes)| {
         let kinds = mixed(usize::from(*columns % 1_100));
+        let (mut clock, mut state) = (Clock::default(), vec![0; kinds.len() * STATE_WORDS]);
         let mut input = &bytes[..];
-        let mut state = vec![0; kinds.len() * STATE_WORDS];
-        while !input.is_empty() && decode(&mut state, &kinds, &mut input).is_ok() && !kinds.is_empty() {}
-        let _ = Clock::default().decode(&mut &bytes[..]);
+        while !input.is_empty() && decode(&mut clock, &mut state, &kinds, &mut input).is_ok() {}
     });
-    // A row that was cut anywhere.
-    let kinds = mixed(600);
-    let row: Vec<u64> = (0..600).map(|column| if column % 3 == 0 { noise(column) } else { 0 }).collect();
-    let whole = &round_trip(&kinds, &[row])[0];
-    for end in 0..whole.len() {
-        assert!(decode(&mut vec![0; 1_200], &kinds, &mut &whole[..end]).is_err(), "{end} of {}", whole.len());
-    }
-    // Columns that are not there, and a float of nine bytes.
-    let wrong = |columns: usize, bytes: &[u8]| {
-        let padded = [bytes, &[0; 32]].concat();
-        decode(&mut vec![0; columns * STATE_WORDS], &mixed(columns), &mut &padded[..])
+    let decoded = |columns: usize, bytes: &[u8]| {
+        decode(&mut Clock::default(), &mut vec![0; columns * STATE_WORDS], &mixed(columns), &mut &bytes[..])
     };
-    assert_eq!(wrong(3, &[8]), Err(Damage::Wrong("column of a row")));
-    assert_eq!(wrong(20, &[4, 16]), Err(Damage::Wrong("column of a row")));
-    assert_eq!(wrong(65, &[4, 1, 1]), Err(Damage::Wrong("column of a row")));
-    assert_eq!(wrong(65, &[2, 1, 2]), Err(Damage::Wrong("column of a row")));
-    assert_eq!(wrong(2, &[2, 0x0f]), Err(Damage::Wrong("length of a float")));
-    assert_eq!(wrong(2, &[2, 0x80]), Err(Damage::Wrong("length of a float")));
+    // A row that was cut anywhere.
+    let row: Vec<u64> = (0..600).map(|column| if column % 3 == 0 { noise(column) } else { 0 }).collect();
+    let whole = &round_trip(&mixed(600), &[row])[0];
+    assert_eq!(decoded(600, whole), Ok(0));
+    (0..whole.len()).for_each(|end| assert!(decoded(600, &whole[..end]).is_err(), "{end} of {}", whole.len()));
+    // Columns that are not there, and a float of nine bytes; in front is the time.
+    let wrong = |columns: usize, bytes: &[u8]| decoded(columns, &[&[0], bytes, &[0; 32]].concat()).err();
+    assert_eq!(wrong(3, &[8]), Some(Damage::Wrong("column of a row")));
+    assert_eq!(wrong(20, &[4, 16]), Some(Damage::Wrong("column of a row")));
+    assert_eq!(wrong(65, &[4, 1, 1]), Some(Damage::Wrong("column of a row")));
+    assert_eq!(wrong(65, &[2, 1, 2]), Some(Damage::Wrong("column of a row")));
+    assert_eq!(wrong(2, &[2, 0x0f]), Some(Damage::Wrong("length of a float")));
+    assert_eq!(wrong(2, &[2, 0x80]), Some(Damage::Wrong("length of a float")));
 }
