@@ -7,5 +7,8 @@
 //! in the *catalogue*.
 
 pub mod damage;
+pub mod head;
 pub mod layout;
+pub mod ring;
+pub mod row;
 pub mod types;
