@@ -6,6 +6,10 @@
 //! chunk* of columns (`chunk`, `warm`), chunks of an hour become *cold* Parquet (`cold`), and *rollups* stay when raw samples have gone. What tracks are stands
 //! in the *catalogue*.
 
+pub mod chunk;
+pub mod column;
 pub mod damage;
 pub mod layout;
+pub mod rollup;
 pub mod types;
+pub mod warm;
