@@ -6,6 +6,9 @@
 //! chunk* of columns (`chunk`, `warm`), chunks of an hour become *cold* Parquet (`cold`), and *rollups* stay when raw samples have gone. What tracks are stands
 //! in the *catalogue*.
 
+pub mod catalogue;
 pub mod damage;
+pub mod framing;
 pub mod layout;
 pub mod types;
+pub mod wal;
