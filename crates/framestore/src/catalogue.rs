@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The catalogue: what parts, layouts, hosts, tracks, lines and texts there are, each once, and which series have which
+//! The catalogue: what parts, layouts, hosts, tracks and lines there are, each once, and which series have which
 //! labels.
 //!
 //! Its owner (the store thread) says what is new and writes it; everybody reads [`Known`]. What has a number can be
@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! <dir>/catalogue/<number>.catalogue, <number>.mirror    the same bytes twice: one Header, then Items (framing.rs)
-//! Header    version (4), number (4), next numbers of hosts, tracks, texts (4 each)
+//! Header    version (4), number (4), next numbers of hosts, tracks (4 each)
 //! Items     bytes of what is packed (4), items (item.rs) under zstd
 //! ```
 //! **Order.** Definitions are written before rows that refer to them are, and synced before such rows count as durable:
@@ -22,6 +22,7 @@
 //! Cost: two writes of what is new; some hundred bytes a track in the files before zstd; see `known.rs` and `index.rs`
 //! for memory. A snapshot takes about a second for a million tracks, without a lock that readers wait for.
 
+mod define;
 mod index;
 mod item;
 mod known;
@@ -37,9 +38,10 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+pub use self::define::Definer;
 pub use self::index::matcher::{Comparison, Matcher, WrongRegex};
 use self::item::{Item, Pairs};
-pub use self::known::{Known, TrackInfo};
+pub use self::known::{Known, LineInfo, TrackInfo, text_key, text_of};
 use self::pair::{Loading, append_header, pack};
 use crate::damage::{StoreError, io_error};
 use crate::framing::Damaged;
@@ -69,6 +71,8 @@ pub struct TrackKey {
     pub source: u64,
     /// Labels of the region.
     pub labels: Vec<(String, String)>,
+    /// Texts of infos, by [`text_key`].
+    pub texts: Vec<(String, String)>,
     /// What stands in its rows.
     pub layout: ContentId,
 }
@@ -269,7 +273,8 @@ impl Catalogue {
     /// [`StoreError::Damaged`]: the number is another's, or its host or its layout was not entered.
     pub fn enter_track(&mut self, number: TrackId, key: &TrackKey, created_ns: u64) -> Result<(), StoreError> {
         let TrackKey { host, source, layout, .. } = *key;
-        self.enter(&Item::Track { number, host, source, created_ns, layout, labels: Pairs::new(&key.labels) })
+        let (labels, texts) = (Pairs::new(&key.labels), Pairs::new(&key.texts));
+        self.enter(&Item::Track { number, host, source, created_ns, layout, labels, texts })
     }
 
     /// The line of a table that has these labels; made now if there is none.
@@ -277,12 +282,12 @@ impl Catalogue {
     /// # Errors
     /// [`StoreError::Damaged`]: the track is no table.
     pub fn line(&mut self, track: TrackId, labels: &[(String, String)], since_ns: u64) -> Result<Line, StoreError> {
-        let labels = Pairs::new(labels);
-        let (known, line) = self.ask(|known| (known.find_line(track, &labels), known.next_line(track)));
+        let (labels, texts) = (Pairs::new(labels), Pairs::new(&[]));
+        let (known, line) = self.ask(|known| (known.find_line(track, &labels, &texts), known.next_line(track)));
         if let Some(known) = known {
             return Ok(known);
         }
-        self.enter(&Item::Line { track, line, since_ns, labels })?;
+        self.enter(&Item::Line { track, line, since_ns, labels, texts })?;
         Ok(line)
     }
 
@@ -297,28 +302,8 @@ impl Catalogue {
         labels: &[(String, String)],
         since_ns: u64,
     ) -> Result<(), StoreError> {
-        self.enter(&Item::Line { track, line, since_ns, labels: Pairs::new(labels) })
-    }
-
-    /// The number of a text, which stands for it in rows.
-    ///
-    /// # Errors
-    /// [`StoreError::Damaged`]: it is too long, or there are too many.
-    pub fn text(&mut self, text: &str) -> Result<u32, StoreError> {
-        let (known, number) = self.ask(|known| (known.find_text(text), known.next.text));
-        if let Some(known) = known {
-            return Ok(known);
-        }
-        self.enter(&Item::Text { number, text })?;
-        Ok(number)
-    }
-
-    /// Enters a text that the caller has numbered.
-    ///
-    /// # Errors
-    /// [`StoreError::Damaged`]: the number is another's, it is too long, or there are too many.
-    pub fn enter_text(&mut self, number: u32, text: &str) -> Result<(), StoreError> {
-        self.enter(&Item::Text { number, text })
+        let texts = Pairs::new(&[]);
+        self.enter(&Item::Line { track, line, since_ns, labels: Pairs::new(labels), texts })
     }
 
     /// Forgets a track of which no row is left, and its lines. Its number does not come again.
@@ -360,6 +345,40 @@ impl Catalogue {
         self.enter(&Item::ForgottenHost(host))?;
         self.live_bytes -= bytes;
         Ok(())
+    }
+
+    /// What others define with.
+    #[must_use]
+    pub fn definer(&self) -> Definer {
+        Definer::new(self.known.clone())
+    }
+
+    /// Takes what a [`Definer`] has defined, and everybody knows already, to be written.
+    pub fn take_defined(&mut self, items: &[u8]) {
+        self.pending.extend_from_slice(items);
+        self.item_bytes += items.len() as u64;
+        self.live_bytes += items.len() as u64;
+    }
+
+    /// The same of a process before this one: what of it was written is known, the rest is not.
+    pub fn take_left(&mut self, items: &[u8]) {
+        let mut input = Input(items);
+        while !input.0.is_empty() {
+            // Items that do not fit are damage, which the ring's own checksum would have found.
+            match Item::decode(&mut input) {
+                Ok(item) => drop(self.enter(&item)),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Forgets tracks that are not there any more, and hosts without tracks.
+    pub fn keep(&mut self, is_there: impl Fn(TrackId) -> bool) {
+        let over: Vec<TrackId> = self.ask(|known| known.tracks().filter(|track| !is_there(*track)).collect());
+        over.into_iter().for_each(|track| self.forget_track(track));
+        let hosts: Vec<HostId> = self.ask(|known| known.hosts().collect());
+        // One that has tracks stays.
+        hosts.into_iter().for_each(|host| drop(self.forget_host(host)));
     }
 
     /// Writes what is new to both files; all of it, to new ones, where that is due.

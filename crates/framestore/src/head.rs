@@ -138,6 +138,18 @@ impl Head {
         self.bytes.len()
     }
 
+    /// Kinds of its words.
+    #[must_use]
+    pub fn kinds(&self) -> &Arc<[Kind]> {
+        &self.codec.kinds
+    }
+
+    /// Whether its rows are of many lines.
+    #[must_use]
+    pub fn is_table(&self) -> bool {
+        self.codec.is_table
+    }
+
     /// Number of rows.
     #[must_use]
     pub fn rows(&self) -> u32 {

@@ -25,4 +25,4 @@ pub mod types;
 pub mod wal;
 pub mod warm;
 
-pub use store::{Columns, Config, Recovery, Store, Turned, Writer, open};
+pub use store::{Columns, Config, Named, Recovery, Store, Turned, Writer, open};

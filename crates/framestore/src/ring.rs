@@ -160,6 +160,24 @@ impl Producer {
         self.sequence
     }
 
+    /// Bytes that the ring has ever given back.
+    #[must_use]
+    pub fn released_bytes(&self) -> u64 {
+        self.memory.numbers()[RELEASED].load(Ordering::Relaxed) * 8
+    }
+
+    /// Bytes that are not released.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        (self.published * 8).saturating_sub(self.released_bytes())
+    }
+
+    /// Bytes for records.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.capacity * 8
+    }
+
     #[inline]
     fn append(
         &mut self,

@@ -52,7 +52,7 @@ pub use self::replay::{Entry, Recovery, Source};
 use crate::damage::{StoreError, io_error};
 use crate::framing::files::{self, Lock};
 use crate::framing::{Frame, HEADER_BYTES};
-use crate::types::{Gap, TrackId};
+use crate::types::TrackId;
 
 /// Version of the log's format.
 pub const VERSION: u32 = 1;
@@ -178,7 +178,7 @@ impl Wal {
             return Ok(());
         }
         let place = self.places.get(&track).copied().unwrap_or_default();
-        self.push(track, Kind::Rows, rows, place, [bytes, &[]])?;
+        self.push(track, Kind::Rows, rows, place, bytes)?;
         self.places.insert(track, Place { rows: place.rows.saturating_add(rows), ..place });
         Ok(())
     }
@@ -189,20 +189,9 @@ impl Wal {
     /// [`StoreError::Limit`]: the record has no room for it; nothing was entered.
     pub fn cut(&mut self, track: TrackId) -> Result<(), StoreError> {
         let place = self.places.get(&track).copied().unwrap_or_default();
-        self.push(track, Kind::Cut, 0, place, [&[], &[]])?;
+        self.push(track, Kind::Cut, 0, place, &[])?;
         self.places.insert(track, place.next_head());
         Ok(())
-    }
-
-    /// Enters that there are no rows, and why.
-    ///
-    /// # Errors
-    /// [`StoreError::Limit`]: the record has no room for it; nothing was entered.
-    pub fn gap(&mut self, gap: &Gap) -> Result<(), StoreError> {
-        let mut times = [0; 16];
-        times[..8].copy_from_slice(&gap.from_ns.to_le_bytes());
-        times[8..].copy_from_slice(&gap.to_ns.to_le_bytes());
-        self.push(gap.track, Kind::Gap, 0, Place::default(), [&times, gap.reason.as_bytes()])
     }
 
     fn push(
@@ -211,12 +200,12 @@ impl Wal {
         kind: Kind,
         rows: u32,
         place: Place,
-        body: [&[u8]; 2],
+        body: &[u8],
     ) -> Result<(), StoreError> {
         if self.building.push(track, kind, rows, place, body) {
             return Ok(());
         }
-        let got = self.building.raw_bytes() + body[0].len() + body[1].len();
+        let got = self.building.raw_bytes() + body.len();
         Err(StoreError::Limit { what: "bytes of a record of the log", limit: MAX_RAW_BYTES, got })
     }
 

@@ -110,6 +110,15 @@ pub struct Damaged {
     pub damage: Damage,
 }
 
+impl Damaged {
+    /// Number of the file, if it is of this level.
+    #[must_use]
+    pub fn number(&self, level: Level) -> Option<u32> {
+        let (of, number) = file::parse(self.path.file_name()?.to_str()?)?;
+        (of == level).then_some(number)
+    }
+}
+
 /// Writes and deletes chunks.
 #[derive(Debug)]
 pub struct Warm {

@@ -5,22 +5,20 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use onlooker_framestore::catalogue::TrackInfo;
 use onlooker_framestore::damage::StoreError;
-use onlooker_framestore::types::{Gap, Line};
+use onlooker_framestore::types::Gap;
 use onlooker_framestore::{Columns, Store};
 use onlooker_reader::clock::Moment;
 use onlooker_region::columns::Value as Sample;
 use onlooker_series::rank::Rank;
 use onlooker_series::rate::Missing;
-use onlooker_series::series::{Form, Series, named};
+use onlooker_series::series::{Form, Series};
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 
@@ -153,62 +151,30 @@ impl Query<'_> {
 
     /// What of the host's tracks is asked for, the best first; of one rank, the oldest first.
     fn tracks(&self, host: &str, wanted: &mut Wanted) -> Result<Vec<Taken>, Stop> {
-        let tracks = self.store.tracks_of(host);
-        let named: Vec<(Columns, Rank, Vec<(Series, String)>)> = self.named(&tracks);
-        let all = named.iter().flat_map(|(_, _, series)| series);
-        wanted.expand(all.map(|(series, text)| (&*series.name, text.as_str())))?;
+        let all = self.store.series_of(host);
+        let texts: Vec<Vec<String>> = all.iter().map(|named| named.series.iter().map(Series::text).collect()).collect();
+        let names = all.iter().zip(&texts).flat_map(|(named, texts)| named.series.iter().zip(texts));
+        wanted.expand(names.map(|(series, text)| (&*series.name, text.as_str())))?;
         let mut taken: Vec<Taken> = Vec::new();
-        for (columns, rank, series) in named {
+        // Regions are as old as the first of their tracks.
+        let mut since: HashMap<u64, u64> = HashMap::new();
+        for (named, texts) in all.into_iter().zip(&texts) {
+            let since = *since.entry(named.source).or_insert(named.columns.track.0.into());
+            let rank = Rank::of_source(named.source, named.acquisition, since);
             let mut words = Vec::new();
-            let mine: Vec<(usize, Series)> = series
-                .into_iter()
-                .filter_map(|(series, text)| {
-                    let at = wanted.series.iter().position(|wanted| *wanted == text)?;
-                    let first = words.len();
-                    words.extend((series.at..).take(series.form.words()));
-                    Some((at, Series { at: first, ..series }))
-                })
-                .collect();
-            if !mine.is_empty() {
-                taken.push(Taken { columns: Columns { words, ..columns }, rank, series: mine });
+            let mine = named.series.into_iter().zip(texts).filter_map(|(series, text)| {
+                let place = wanted.series.iter().position(|wanted| wanted == text)?;
+                let first = words.len();
+                words.extend((series.at..).take(series.form.words()));
+                Some((place, Series { at: first, ..series }))
+            });
+            let series: Vec<(usize, Series)> = mine.collect();
+            if !series.is_empty() {
+                taken.push(Taken { columns: Columns { words, ..named.columns }, rank, series });
             }
         }
         taken.sort_by_key(|taken| (taken.rank, taken.columns.track));
         Ok(taken)
-    }
-
-    /// All series of these tracks with their texts, part by part and line by line; [`Series::at`] is their first word in the track's rows.
-    fn named(&self, tracks: &[Arc<TrackInfo>]) -> Vec<(Columns, Rank, Vec<(Series, String)>)> {
-        let mut all = Vec::new();
-        // Regions are as old as the first of their tracks.
-        let mut since: HashMap<u64, u64> = HashMap::new();
-        for track in tracks {
-            let since = *since.entry(track.source).or_insert(track.id.0.into());
-            let (common, region) = (&track.host.labels, &*track.region);
-            for (number, placed) in (0..).zip(track.layout.parts()) {
-                let part = &placed.part;
-                // A part is one group, and a group one way of acquisition.
-                let Some(first) = part.series.first() else { continue };
-                let rank = Rank::of_source(track.source, first.acquisition, since);
-                let mut name = |line: Line, row: &[(String, String)], text: &dyn Fn(u32) -> Option<String>| {
-                    let series = (0..).zip(&part.series).map(|(at, own)| {
-                        let series = named(own, row, region, common, text(at).as_deref());
-                        let text = series.text();
-                        (Series { at: placed.at + own.at, ..series }, text)
-                    });
-                    let columns = Columns { track: track.id, line, part: number, time: placed.time, words: Vec::new() };
-                    all.push((columns, rank, series.collect()));
-                };
-                if track.layout.is_table() {
-                    for (line, said) in self.store.lines_of(track.id) {
-                        name(line, &said.labels, &|at| said.text(at));
-                    }
-                } else {
-                    name(Line::ONLY, &[], &|at| track.text(number, at));
-                }
-            }
-        }
-        all
     }
 
     fn read(

@@ -6,11 +6,12 @@
 //! 1 part           id (16), content
 //! 2 layout         id (16), is a table (1), ids of its parts (16 each)
 //! 3 host           number (4), name (text), labels
-//! 4 track          number (4), host (4), source (8), created ns (8), id of the layout (16), labels
-//! 5 line           track (4), line (4), since ns (8), labels
-//! 6 text           number (4), text
+//! 4 track          number (4), host (4), source (8), created ns (8), id of the layout (16), bytes of labels (varint),
+//!                  labels, texts
+//! 5 line           track (4), line (4), since ns (8), bytes of labels (varint), labels, texts
 //! 7 forgotten host      8 forgotten track      number (4)
 //! 9 forgotten line      track (4), line (4)
+//! texts            as labels: of infos, by `part.series`, or `series` in a line
 //! labels           name (text), value (text), and so on, in the order of their names
 //! text             bytes (varint), UTF-8
 //! ```
@@ -82,9 +83,8 @@ pub(super) enum Item<'a> {
     Part { id: ContentId, content: &'a [u8] },
     Layout { id: ContentId, is_table: bool, parts: Vec<ContentId> },
     Host { number: HostId, name: &'a str, labels: Pairs },
-    Track { number: TrackId, host: HostId, source: u64, created_ns: u64, layout: ContentId, labels: Pairs },
-    Line { track: TrackId, line: Line, since_ns: u64, labels: Pairs },
-    Text { number: u32, text: &'a str },
+    Track { number: TrackId, host: HostId, source: u64, created_ns: u64, layout: ContentId, labels: Pairs, texts: Pairs },
+    Line { track: TrackId, line: Line, since_ns: u64, labels: Pairs, texts: Pairs },
     ForgottenHost(HostId),
     ForgottenTrack(TrackId),
     ForgottenLine(TrackId, Line),
@@ -122,23 +122,18 @@ impl<'a> Item<'a> {
                 out.extend_from_slice(&labels.0);
                 3
             }
-            Self::Track { number, host, source, created_ns, layout, labels } => {
+            Self::Track { number, host, source, created_ns, layout, labels, texts } => {
                 halves(&[number.0, host.0], out);
                 out.extend([source, created_ns].iter().flat_map(|word| word.to_le_bytes()));
                 out.extend(layout.0);
-                out.extend_from_slice(&labels.0);
+                put_both(labels, texts, out);
                 4
             }
-            Self::Line { track, line, since_ns, labels } => {
+            Self::Line { track, line, since_ns, labels, texts } => {
                 halves(&[track.0, line.0], out);
                 out.extend(since_ns.to_le_bytes());
-                out.extend_from_slice(&labels.0);
+                put_both(labels, texts, out);
                 5
-            }
-            Self::Text { number, text } => {
-                halves(&[*number], out);
-                out.extend_from_slice(text.as_bytes());
-                6
             }
             Self::ForgottenHost(number) => {
                 halves(&[number.0], out);
@@ -183,17 +178,13 @@ impl<'a> Item<'a> {
             4 => {
                 let (number, host) = (track(&mut body)?, HostId(body.half()?));
                 let (source, created_ns, layout) = (body.word()?, body.word()?, ContentId(body.id()?));
-                let labels = Pairs::parse(std::mem::take(&mut body.0))?;
-                Self::Track { number, host, source, created_ns, layout, labels }
+                let (labels, texts) = take_both(&mut body)?;
+                Self::Track { number, host, source, created_ns, layout, labels, texts }
             }
             5 => {
                 let (track, line, since_ns) = (track(&mut body)?, Line(body.half()?), body.word()?);
-                Self::Line { track, line, since_ns, labels: Pairs::parse(std::mem::take(&mut body.0))? }
-            }
-            6 => {
-                let number = body.half()?;
-                let text = std::str::from_utf8(std::mem::take(&mut body.0));
-                Self::Text { number, text: text.map_err(|_| Damage::Wrong("text"))? }
+                let (labels, texts) = take_both(&mut body)?;
+                Self::Line { track, line, since_ns, labels, texts }
             }
             7 => Self::ForgottenHost(HostId(body.half()?)),
             8 => Self::ForgottenTrack(track(&mut body)?),
@@ -203,6 +194,17 @@ impl<'a> Item<'a> {
         body.end()?;
         Ok(item)
     }
+}
+
+fn put_both(labels: &Pairs, texts: &Pairs, out: &mut Vec<u8>) {
+    put_varint(labels.bytes() as u64, out);
+    out.extend_from_slice(&labels.0);
+    out.extend_from_slice(&texts.0);
+}
+
+fn take_both(body: &mut Input<'_>) -> Result<(Pairs, Pairs), Damage> {
+    let length = body.varint()?;
+    Ok((Pairs::parse(body.bytes(length)?)?, Pairs::parse(std::mem::take(&mut body.0))?))
 }
 
 #[cfg(test)]
@@ -219,9 +221,8 @@ mod tests {
                     Item::Part { id, content: bytes },
                     Item::Layout { id, is_table: a > b, parts: vec![id; bytes.len() % 5] },
                     Item::Host { number: host, name: text, labels: labels.clone() },
-                    Item::Track { number: track, host, source: *c, created_ns: *d, layout: id, labels: labels.clone() },
-                    Item::Line { track, line, since_ns: *c, labels },
-                    Item::Text { number: *a, text },
+                    Item::Track { number: track, host, source: *c, created_ns: *d, layout: id, labels: labels.clone(), texts: labels.clone() },
+                    Item::Line { track, line, since_ns: *c, texts: labels.clone(), labels },
                     Item::ForgottenHost(host),
                     Item::ForgottenTrack(track),
                     Item::ForgottenLine(track, line),

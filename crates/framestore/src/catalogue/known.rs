@@ -16,7 +16,7 @@ use super::index::labels::ShapeNumber;
 use super::item::{Item, Pairs};
 use super::{HostId, TrackKey};
 use crate::damage::Damage;
-use crate::layout::{ContentId, Layout, Part, words};
+use crate::layout::{ContentId, Layout, Part};
 use crate::types::{Line, TrackId};
 
 /// Words of a row at most.
@@ -27,8 +27,6 @@ const MAX_PARTS: usize = 1 << 12;
 pub(super) const MAX_CONTENT_BYTES: usize = 4 << 20;
 /// Bytes of a text, or of a label set, at most.
 pub(super) const MAX_TEXT_BYTES: usize = 64 << 10;
-/// Texts at most: whoever is watched can say what he likes, but not as much.
-const MAX_TEXTS: usize = 1 << 22;
 
 #[derive(Debug)]
 struct Host {
@@ -44,6 +42,7 @@ pub(super) struct Track {
     pub(super) class: u32,
     /// Number of the region's label set.
     labels: u32,
+    texts: Pairs,
     source: u64,
     created_ns: u64,
 }
@@ -51,6 +50,7 @@ pub(super) struct Track {
 #[derive(Debug)]
 pub(super) struct LineEntry {
     pub(super) labels: Pairs,
+    texts: Pairs,
     pub(super) shape: ShapeNumber,
     since_ns: u64,
 }
@@ -60,7 +60,6 @@ pub(super) struct LineEntry {
 pub(super) struct Next {
     pub(super) host: u32,
     pub(super) track: u32,
-    pub(super) text: u32,
 }
 
 /// A track, as one is told of it.
@@ -72,10 +71,39 @@ pub struct TrackInfo {
     pub source: u64,
     /// Labels of the region.
     pub labels: Vec<(String, String)>,
+    /// Texts of its infos, by [`text_key`].
+    pub texts: Vec<(String, String)>,
     /// What stands in its rows.
     pub layout: Arc<Layout>,
     /// When it was first seen, UTC ns.
     pub created_ns: u64,
+}
+
+/// A line of a table, as one is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineInfo {
+    /// Its labels.
+    pub labels: Vec<(String, String)>,
+    /// Texts of its infos, by [`text_key`] with part 0.
+    pub texts: Vec<(String, String)>,
+    /// When it was first seen, UTC ns.
+    pub since_ns: u64,
+}
+
+/// By what the text of an info is known: numbers of the part in the layout and of the series in it.
+#[must_use]
+pub fn text_key(part: u32, series: u32) -> String {
+    format!("{part}.{series}")
+}
+
+/// The text of an info among those of a track or a line.
+#[must_use]
+pub fn text_of(texts: &[(String, String)], part: u32, series: u32) -> Option<&str> {
+    if texts.is_empty() {
+        return None;
+    }
+    let key = text_key(part, series);
+    texts.iter().find(|(of, _)| *of == key).map(|(_, text)| text.as_str())
 }
 
 /// What there is.
@@ -89,9 +117,7 @@ pub struct Known {
     host_numbers: HashMap<(Arc<str>, u32), HostId>,
     pub(super) tracks: BTreeMap<TrackId, Track>,
     pub(super) lines: BTreeMap<(TrackId, Line), LineEntry>,
-    line_numbers: HashMap<(TrackId, Pairs), Line>,
-    texts: BTreeMap<u32, Arc<str>>,
-    text_numbers: HashMap<Arc<str>, u32>,
+    line_numbers: HashMap<(TrackId, Pairs, Pairs), Line>,
     pub(super) index: Index,
     pub(super) next: Next,
 }
@@ -107,11 +133,9 @@ impl Default for Known {
             tracks: BTreeMap::new(),
             lines: BTreeMap::new(),
             line_numbers: HashMap::new(),
-            texts: BTreeMap::new(),
-            text_numbers: HashMap::new(),
             index: Index::default(),
             // 0 is a default that nobody has meant.
-            next: Next { host: 1, track: 1, text: 1 },
+            next: Next { host: 1, track: 1 },
         }
     }
 }
@@ -132,11 +156,12 @@ impl Known {
             Item::Part { id, content } => self.enter_part(*id, content),
             Item::Layout { id, is_table, parts } => self.enter_layout(*id, *is_table, parts),
             Item::Host { number, name, labels } => self.enter_host(*number, name, labels),
-            Item::Track { number, host, source, created_ns, layout, labels } => {
-                self.enter_track(*number, (*host, *source, *created_ns), *layout, labels)
+            Item::Track { number, host, source, created_ns, layout, labels, texts } => {
+                self.enter_track(*number, (*host, *source, *created_ns), *layout, (labels, texts))
             }
-            Item::Line { track, line, since_ns, labels } => self.enter_line((*track, *line), *since_ns, labels),
-            Item::Text { number, text } => self.enter_text(*number, text),
+            Item::Line { track, line, since_ns, labels, texts } => {
+                self.enter_line((*track, *line), *since_ns, labels, texts)
+            }
             Item::ForgottenHost(number) => self.forget_host(*number),
             Item::ForgottenTrack(number) => Ok(self.forget_track(*number)),
             Item::ForgottenLine(track, line) => Ok(self.forget_line(*track, *line)),
@@ -156,7 +181,7 @@ impl Known {
         }
         let width = part.width();
         is(width <= MAX_ROW_WORDS, "width of a part")?;
-        let is_within = |series: &Series| series.at.checked_add(words(series.form)).is_some_and(|end| end <= width);
+        let is_within = |series: &Series| series.at.checked_add(series.form.words()).is_some_and(|end| end <= width);
         is(part.series.iter().all(is_within), "place of a series")?;
         let packed = zstd::bulk::compress(content, 1).map_err(|_| Damage::Wrong("packing"))?;
         self.contents.push((id, packed.into()));
@@ -199,48 +224,44 @@ impl Known {
         number: TrackId,
         (host, source, created_ns): (HostId, u64, u64),
         layout: ContentId,
-        labels: &Pairs,
+        (labels, texts): (&Pairs, &Pairs),
     ) -> Result<bool, Damage> {
         let layout = *self.layouts.get(&layout).ok_or(Damage::Wrong("layout of a track"))?;
         if let Some(known) = self.tracks.get(&number) {
             let is_same = (known.host, known.source) == (host, source)
+                && known.texts == *texts
                 && self.index.of_class(known.class).2 == layout
                 && self.index.regions.labels(known.labels) == Some(labels);
             return is(is_same, "number of a track: it is another's").map(|()| false);
         }
-        is(labels.bytes() <= MAX_TEXT_BYTES, "length of a region's labels")?;
+        is(labels.bytes() + texts.bytes() <= MAX_TEXT_BYTES, "length of a region's labels")?;
         let of_host = self.hosts.get_mut(&host).ok_or(Damage::Wrong("host of a track"))?;
         self.next.track = after(self.next.track, number.0)?;
         of_host.tracks += 1;
         let set = self.index.regions.take(labels, &mut self.index.shapes);
         let class = self.index.class(of_host.labels, set, layout);
         self.index.enter_track(class, of_host.labels, set, number);
-        self.tracks.insert(number, Track { host, class, labels: set, source, created_ns });
+        self.tracks.insert(number, Track { host, class, labels: set, texts: texts.clone(), source, created_ns });
         Ok(true)
     }
 
-    fn enter_line(&mut self, key: (TrackId, Line), since_ns: u64, labels: &Pairs) -> Result<bool, Damage> {
+    fn enter_line(
+        &mut self,
+        key: (TrackId, Line),
+        since_ns: u64,
+        labels: &Pairs,
+        texts: &Pairs,
+    ) -> Result<bool, Damage> {
         if let Some(known) = self.lines.get(&key) {
-            return is(known.labels == *labels, "number of a line: it is another's").map(|()| false);
+            let is_same = known.labels == *labels && known.texts == *texts;
+            return is(is_same, "number of a line: it is another's").map(|()| false);
         }
-        is(labels.bytes() <= MAX_TEXT_BYTES, "length of a line's labels")?;
+        is(labels.bytes() + texts.bytes() <= MAX_TEXT_BYTES, "length of a line's labels")?;
         let is_of_table = self.layout_of(key.0).is_some_and(|layout| layout.is_table());
         is(is_of_table && key.1.0 < u32::MAX, "track of a line")?;
         let shape = self.index.shapes.number(labels.iter().map(|(name, _)| name), Metric::Gauge);
-        self.line_numbers.entry((key.0, labels.clone())).or_insert(key.1);
-        self.lines.insert(key, LineEntry { labels: labels.clone(), shape, since_ns });
-        Ok(true)
-    }
-
-    fn enter_text(&mut self, number: u32, text: &str) -> Result<bool, Damage> {
-        if let Some(known) = self.texts.get(&number) {
-            return is(**known == *text, "number of a text: it is another's").map(|()| false);
-        }
-        is(text.len() <= MAX_TEXT_BYTES && self.texts.len() < MAX_TEXTS, "length or number of texts")?;
-        self.next.text = after(self.next.text, number)?;
-        let text: Arc<str> = text.into();
-        self.text_numbers.entry(text.clone()).or_insert(number);
-        self.texts.insert(number, text);
+        self.line_numbers.entry((key.0, labels.clone(), texts.clone())).or_insert(key.1);
+        self.lines.insert(key, LineEntry { labels: labels.clone(), texts: texts.clone(), shape, since_ns });
         Ok(true)
     }
 
@@ -272,7 +293,7 @@ impl Known {
 
     fn forget_line(&mut self, track: TrackId, line: Line) -> bool {
         let Some(entry) = self.lines.remove(&(track, line)) else { return false };
-        let key = (track, entry.labels);
+        let key = (track, entry.labels, entry.texts);
         if self.line_numbers.get(&key) == Some(&line) {
             self.line_numbers.remove(&key);
         }
@@ -301,21 +322,19 @@ impl Known {
         for (track, line) in self.lines.keys() {
             self.line_item(*track, *line).iter().for_each(&mut visit);
         }
-        for (number, text) in &self.texts {
-            visit(&Item::Text { number: *number, text });
-        }
     }
 
     pub(super) fn track_item(&self, number: TrackId) -> Option<Item<'static>> {
-        let Track { host, class, labels, source, created_ns } = *self.tracks.get(&number)?;
+        let track = self.tracks.get(&number)?;
+        let (Track { host, class, labels, source, created_ns, .. }, texts) = (*track, track.texts.clone());
         let labels = self.index.regions.labels(labels)?.clone();
         let layout = self.index.layout(self.index.of_class(class).2).id();
-        Some(Item::Track { number, host, source, created_ns, layout, labels })
+        Some(Item::Track { number, host, source, created_ns, layout, labels, texts })
     }
 
     pub(super) fn line_item(&self, track: TrackId, line: Line) -> Option<Item<'static>> {
-        let LineEntry { labels, since_ns, .. } = self.lines.get(&(track, line))?;
-        Some(Item::Line { track, line, since_ns: *since_ns, labels: labels.clone() })
+        let LineEntry { labels, texts, since_ns, .. } = self.lines.get(&(track, line))?;
+        Some(Item::Line { track, line, since_ns: *since_ns, labels: labels.clone(), texts: texts.clone() })
     }
 
     /// Number of the host with this name and these labels.
@@ -328,30 +347,19 @@ impl Known {
     pub fn find_track(&self, key: &TrackKey) -> Option<TrackId> {
         let region = self.index.regions.find(&Pairs::new(&key.labels))?;
         let found = self.index.find(self.hosts.get(&key.host)?.labels, region, *self.layouts.get(&key.layout)?);
-        let is_it = |track: &Track| (track.host, track.source) == (key.host, key.source);
+        let texts = Pairs::new(&key.texts);
+        let is_it = |track: &Track| (track.host, track.source) == (key.host, key.source) && track.texts == texts;
         found.into_iter().find(|number| self.tracks.get(number).is_some_and(is_it))
     }
 
-    pub(super) fn find_line(&self, track: TrackId, labels: &Pairs) -> Option<Line> {
-        self.line_numbers.get(&(track, labels.clone())).copied()
+    pub(super) fn find_line(&self, track: TrackId, labels: &Pairs, texts: &Pairs) -> Option<Line> {
+        self.line_numbers.get(&(track, labels.clone(), texts.clone())).copied()
     }
 
     /// The line of a track after all that it has.
     pub(super) fn next_line(&self, track: TrackId) -> Line {
         let last = self.lines.range((track, Line(0))..=(track, Line(u32::MAX))).next_back();
         Line(last.map_or(1, |((_, line), _)| line.0 + 1))
-    }
-
-    /// Number of a text that is known.
-    #[must_use]
-    pub fn find_text(&self, text: &str) -> Option<u32> {
-        self.text_numbers.get(text).copied()
-    }
-
-    /// The text with this number.
-    #[must_use]
-    pub fn text(&self, number: u32) -> Option<&Arc<str>> {
-        self.texts.get(&number)
     }
 
     /// The part with this id.
@@ -397,6 +405,7 @@ impl Known {
             host: track.host,
             source: track.source,
             labels: self.index.regions.labels(track.labels)?.to_vec(),
+            texts: track.texts.to_vec(),
             layout: self.layout_of(number)?.clone(),
             created_ns: track.created_ns,
         })
@@ -414,10 +423,23 @@ impl Known {
         self.lines.range((track, Line(0))..=(track, Line(u32::MAX))).map(|((_, line), _)| *line)
     }
 
-    /// Labels of a line, and when it was first seen, UTC ns.
+    /// What a line is.
     #[must_use]
-    pub fn line(&self, track: TrackId, line: Line) -> Option<(Vec<(String, String)>, u64)> {
-        self.lines.get(&(track, line)).map(|entry| (entry.labels.to_vec(), entry.since_ns))
+    pub fn line(&self, track: TrackId, line: Line) -> Option<LineInfo> {
+        let LineEntry { labels, texts, since_ns, .. } = self.lines.get(&(track, line))?;
+        Some(LineInfo { labels: labels.to_vec(), texts: texts.to_vec(), since_ns: *since_ns })
+    }
+
+    /// Tracks of all hosts that have had this name, in the order of their numbers. Cost: a look at each track.
+    #[must_use]
+    pub fn tracks_of(&self, name: &str) -> Vec<TrackId> {
+        let hosts: Vec<HostId> = self.hosts.iter().filter(|(_, host)| *host.name == *name).map(|(id, _)| *id).collect();
+        self.tracks.iter().filter(|(_, track)| hosts.contains(&track.host)).map(|(id, _)| *id).collect()
+    }
+
+    /// All tracks, each with the name of its host.
+    pub fn tracks_with_hosts(&self) -> impl Iterator<Item = (TrackId, &str)> {
+        self.tracks.iter().filter_map(|(id, track)| Some((*id, &*self.hosts.get(&track.host)?.name)))
     }
 
     /// Label sets of a track's host and of its region.

@@ -110,7 +110,7 @@ impl Loading {
         let (version, _) = (input.half()?, input.half()?);
         if version == VERSION {
             let next = &mut self.known.next;
-            for number in [&mut next.host, &mut next.track, &mut next.text] {
+            for number in [&mut next.host, &mut next.track] {
                 *number = (*number).max(input.half()?);
             }
         }
@@ -140,7 +140,7 @@ fn length(file: &File, path: &Path) -> Result<u64, StoreError> {
 
 /// What a file begins with.
 pub(super) fn append_header(number: u32, next: Next, out: &mut Vec<u8>) {
-    let halves = [VERSION, number, next.host, next.track, next.text];
+    let halves = [VERSION, number, next.host, next.track];
     let payload: Vec<u8> = halves.iter().flat_map(|half| half.to_le_bytes()).collect();
     framing::append(HEADER, &payload, out);
 }

@@ -17,7 +17,7 @@ use super::{Catalogue, HostId, Known, Recovery, TrackKey, VERSION};
 use crate::damage::StoreError;
 use crate::framing::files::Lock;
 use crate::framing::{self, Frame};
-use crate::layout::{ContentId, Layout, Part, words};
+use crate::layout::{ContentId, Layout, Part};
 use crate::types::{Line, TrackId};
 
 pub(super) fn labels(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -44,7 +44,7 @@ pub(super) fn part(region: &str, series: Vec<Series>) -> Arc<Part> {
     let mut at = 0;
     for series in &mut part.series {
         series.at = at;
-        at += words(series.form);
+        at += series.form.words();
     }
     Arc::new(part)
 }
@@ -77,7 +77,7 @@ fn all(known: &Known) -> Vec<String> {
 }
 
 fn key(host: HostId, source: u64, own: &[(&str, &str)], layout: &Layout) -> TrackKey {
-    TrackKey { host, source, labels: labels(own), layout: layout.id() }
+    TrackKey { host, source, labels: labels(own), texts: Vec::new(), layout: layout.id() }
 }
 
 /// So many hosts, each with a fixed track and a table of two lines; written, a few at a time.

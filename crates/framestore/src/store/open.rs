@@ -89,6 +89,7 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
         wal,
         warm,
         gaps,
+        is_opening: true,
         covered: after,
         dirty: Vec::new(),
         unsynced: Vec::new(),
@@ -99,6 +100,7 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
     };
     // Readers find at once what the ring has.
     while !writer.drain() {}
+    writer.is_opening = false;
     writer.tell_figures();
     let appender = Appender::new(producer, writer.catalogue.definer());
     Ok((Store(shared), writer, appender, recovery))

@@ -97,7 +97,7 @@ impl Writer {
         let with_chunks: std::collections::HashSet<TrackId> = reader.tracks(Level::Raw).into_iter().collect();
         rows.tracks.retain(|id, track| !track.is_ended || !track.is_packed() || with_chunks.contains(id));
         let is_there = |id: TrackId| rows.tracks.contains_key(&id) || with_chunks.contains(&id);
-        self.catalogue.keep(is_there)?;
+        self.catalogue.keep(is_there);
         let oldest_ns = reader.oldest_ns(Level::Raw).unwrap_or(0);
         self.gaps.keep(oldest_ns, is_there)
     }

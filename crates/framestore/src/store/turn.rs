@@ -41,6 +41,8 @@ pub struct Writer {
     pub(super) wal: Wal,
     pub(super) warm: Warm,
     pub(super) gaps: GapLog,
+    /// What comes out of the ring is of a process before this one.
+    pub(super) is_opening: bool,
     /// Records of the ring up to this number are in the log since before the start.
     pub(super) covered: u64,
     /// Tracks with rows that the log does not have yet.
@@ -143,6 +145,7 @@ impl Writer {
                             Pushed::Unknown | Pushed::Crowded | Pushed::Wrong => self.turned.unknown_rows += 1,
                         }
                     }
+                    DEFINED if self.is_opening => self.catalogue.take_left(record.bytes()),
                     DEFINED => self.catalogue.take_defined(record.bytes()),
                     GAP => {
                         if let Ok(gap) = decode_gap(record.bytes()) {

@@ -7,7 +7,7 @@
 //!           16  bytes of what is packed (4)    32  under zstd: five columns, each a varint an entry, then the bodies
 //! columns   track: zigzag of the difference to the entry before; rows * 4 + kind; number of the head;
 //!           rows of the head before; bytes of the body
-//! bodies    rows as they stand in their head; of a gap from (8), to (8), reason
+//! bodies    rows as they stand in their head
 //! parity    0   first record (8)               12  lengths xor (4)
 //!           8   records (1), zero (3)          16  CRC-32Cs xor (4), zero (4)
 //!                                              24  payloads xor
@@ -20,7 +20,7 @@ use zstd::bulk::{Compressor, Decompressor};
 use crate::damage::Damage;
 use crate::framing::bytes::{Input, put_varint};
 use crate::framing::{self, HEADER_BYTES};
-use crate::types::{Gap, TrackId};
+use crate::types::TrackId;
 
 /// What is packed in a record at most: bounds what is unpacked.
 pub(super) const MAX_RAW_BYTES: usize = 16 << 20;
@@ -57,7 +57,6 @@ impl Place {
 pub(super) enum Kind {
     Rows,
     Cut,
-    Gap,
 }
 
 /// An entry as it is written.
@@ -68,15 +67,6 @@ pub(super) struct Raw<'a> {
     pub(super) rows: u32,
     pub(super) place: Place,
     pub(super) body: &'a [u8],
-}
-
-impl Raw<'_> {
-    /// The gap that it is.
-    pub(super) fn gap(&self) -> Result<Gap, Damage> {
-        let mut input = Input(self.body);
-        let (from_ns, to_ns) = (input.word()?, input.word()?);
-        Ok(Gap { track: self.track, from_ns, to_ns, reason: String::from_utf8_lossy(input.0).into_owned() })
-    }
 }
 
 /// A record that is made.
@@ -113,14 +103,14 @@ impl Builder {
         self.entries == 0
     }
 
-    /// Takes an entry, whose body is given in two pieces; false if it has no room.
-    pub(super) fn push(&mut self, track: TrackId, kind: Kind, rows: u32, place: Place, body: [&[u8]; 2]) -> bool {
+    /// Takes an entry; false if it has no room.
+    pub(super) fn push(&mut self, track: TrackId, kind: Kind, rows: u32, place: Place, body: &[u8]) -> bool {
         const WIDEST_BYTES: usize = COLUMNS * 10;
         let start = self.bodies.len();
-        if self.raw_bytes() + body[0].len() + body[1].len() + WIDEST_BYTES > MAX_RAW_BYTES {
+        if self.raw_bytes() + body.len() + WIDEST_BYTES > MAX_RAW_BYTES {
             return false;
         }
-        body.iter().for_each(|piece| self.bodies.extend_from_slice(piece));
+        self.bodies.extend_from_slice(body);
         let difference = i64::from(track.0) - i64::from(self.last_track);
         let words = [
             (difference << 1 ^ difference >> 63).cast_unsigned(),
@@ -228,7 +218,6 @@ impl<'a> Entries<'a> {
             let kind = match what & 3 {
                 0 => Kind::Rows,
                 1 => Kind::Cut,
-                2 => Kind::Gap,
                 _ => return Err(Damage::Wrong("kind")),
             };
             Ok(Raw {

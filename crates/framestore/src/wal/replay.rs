@@ -15,7 +15,7 @@ use super::record::{ENTRIES, Entries, GROUP_RECORDS, Kind, PARITY, Parity, Place
 use super::{EXTENSION, VERSION};
 use crate::damage::{Damage, StoreError, io_error};
 use crate::framing::{Damaged, Found, Reader, Record, files};
-use crate::types::{Gap, TrackId};
+use crate::types::TrackId;
 
 /// What a record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +35,6 @@ pub enum Entry<'a> {
         /// Whose.
         track: TrackId,
     },
-    /// Rows that were never there.
-    Gap(Gap),
     /// Rows of the head are damaged, or follow such rows of the same head. Like a cut this ends the head; the next row
     /// that comes begins another.
     Lost {
@@ -253,14 +251,7 @@ impl<V: FnMut(&Source, Entry<'_>)> Replay<V> {
         self.recovery.covered.insert(entries.shard, entries.sequence);
         // All of them were looked at by `parse`.
         for raw in entries.iter().map_while(Result::ok) {
-            match raw.kind {
-                Kind::Gap => {
-                    if let Ok(gap) = raw.gap() {
-                        (self.visit)(&source, Entry::Gap(gap));
-                    }
-                }
-                Kind::Rows | Kind::Cut => self.rows(&source, &raw),
-            }
+            self.rows(&source, &raw);
         }
     }
 

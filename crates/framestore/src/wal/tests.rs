@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::{Entry, Recovery, Segment, Source, VERSION, Wal};
 use crate::damage::StoreError;
 use crate::framing::files::Lock;
-use crate::types::{Gap, TrackId};
+use crate::types::TrackId;
 
 const SEGMENT_BYTES: u64 = 1 << 20;
 /// Rows with which a head is cut.
@@ -40,7 +40,6 @@ type Heads = BTreeMap<u32, Vec<usize>>;
 struct Writer {
     wal: Wal,
     heads: Heads,
-    gaps: Vec<Gap>,
     sequence: u64,
 }
 
@@ -48,7 +47,7 @@ impl Writer {
     fn new(dir: &Path, segment_bytes: u64) -> Self {
         let (wal, recovery) = Wal::open(&Lock::take(dir).unwrap(), segment_bytes, |_, _| panic!("it is new")).unwrap();
         assert_eq!(recovery, Recovery::default());
-        Self { wal, heads: Heads::new(), gaps: Vec::new(), sequence: 0 }
+        Self { wal, heads: Heads::new(), sequence: 0 }
     }
 
     fn rows(&mut self, track: u32, rows: usize) {
@@ -65,12 +64,6 @@ impl Writer {
     fn cut(&mut self, track: u32) {
         self.wal.cut(TrackId(track)).unwrap();
         self.heads.get_mut(&track).unwrap().push(0);
-    }
-
-    fn gap(&mut self, track: u32, reason: &str) {
-        let gap = Gap { track: TrackId(track), from_ns: self.sequence, to_ns: u64::MAX, reason: reason.into() };
-        self.wal.gap(&gap).unwrap();
-        self.gaps.push(gap);
     }
 
     fn finish(&mut self) {
@@ -103,7 +96,6 @@ enum End {
 struct Reader {
     /// Of each track, bytes and number of rows of each head.
     heads: BTreeMap<u32, Vec<(Vec<u8>, usize, End)>>,
-    gaps: Vec<Gap>,
     sources: Vec<Source>,
 }
 
@@ -111,7 +103,6 @@ impl Reader {
     fn take(&mut self, source: &Source, entry: Entry<'_>) {
         self.sources.push(*source);
         let (track, end) = match entry {
-            Entry::Gap(gap) => return self.gaps.push(gap),
             Entry::Rows { track, .. } => (track, End::Open),
             Entry::Cut { track } => (track, End::Cut),
             Entry::Lost { track, .. } => (track, End::Lost),
@@ -180,18 +171,16 @@ fn everything_comes_back_in_its_order() {
     let mut writer = Writer::new(dir.path(), 4 << 10);
     for round in 0..200 {
         if round % 9 == 3 {
-            writer.gap(round, "timeout");
         }
         writer.sync(5);
     }
     writer.wal.finish(7, 99);
     writer.wal.write().unwrap();
-    let Writer { wal, heads, gaps, sequence, .. } = writer;
+    let Writer { wal, heads, sequence, .. } = writer;
     drop(wal);
     assert!(segments(dir.path()).len() > 3);
     let (wal, recovery, reader) = read(dir.path());
     assert_eq!(reader.rows(&heads), total(&heads));
-    assert_eq!(reader.gaps, gaps);
     assert_eq!(recovery.covered, BTreeMap::from([(0, sequence), (7, 99)]));
     let (rows, records) = (total(&heads).values().sum::<usize>() as u64, 201);
     assert_eq!(recovery, Recovery { rows, records, covered: recovery.covered.clone(), ..Recovery::default() });
@@ -216,11 +205,11 @@ fn restarts_go_on_where_the_log_ends() {
         for _ in 0..7 {
             writer.sync(3);
         }
-        let Writer { wal, heads, gaps, sequence } = writer;
+        let Writer { wal, heads, sequence } = writer;
         drop(wal);
         let (wal, recovery, reader) = read(dir.path());
         assert_eq!((reader.rows(&heads), recovery.lost_rows), (total(&heads), 0), "restart {restart}");
-        writer = Writer { wal, heads, gaps, sequence };
+        writer = Writer { wal, heads, sequence };
         if restart % 3 == 0 {
             writer.cut(1);
         }

@@ -69,16 +69,20 @@ pub(super) fn path(dir: &Path, level: Level, number: u32) -> PathBuf {
     dir.join(format!("{}-{number:010}.chunks", level.name()))
 }
 
+/// Level and number of a file by its name.
+pub(super) fn parse(name: &str) -> Option<(Level, u32)> {
+    let (level, number) = name.strip_suffix(".chunks")?.split_once('-')?;
+    let level = Level::ALL.into_iter().find(|known| known.name() == level)?;
+    // The last number has no next one.
+    Some((level, number.parse().ok().filter(|number| *number < u32::MAX)?))
+}
+
 /// Levels and numbers of the files that are there, in order.
 pub(super) fn list(dir: &Path) -> Result<Vec<(Level, u32)>, StoreError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).map_err(io_error("list", dir))? {
         let name = entry.map_err(io_error("list", dir))?.file_name();
-        let parts = name.to_str().and_then(|name| name.strip_suffix(".chunks")?.split_once('-'));
-        let Some((level, number)) = parts else { continue };
-        let level = Level::ALL.into_iter().find(|known| known.name() == level);
-        // The last number has no next one.
-        files.extend(level.zip(number.parse::<u32>().ok().filter(|number| *number < u32::MAX)));
+        files.extend(name.to_str().and_then(parse));
     }
     files.sort_unstable();
     Ok(files)

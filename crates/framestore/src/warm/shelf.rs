@@ -33,7 +33,8 @@ pub(super) struct Shelf {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stored {
     pub(super) bytes: u64,
-    /// Latest time of a row in it, ns.
+    /// Earliest and latest time of a row in it, ns; 0: it has none.
+    pub(super) from_ns: u64,
     pub(super) to_ns: u64,
 }
 
@@ -52,6 +53,7 @@ impl Shelf {
     pub(super) fn put(&mut self, entry: &Entry, instead: Option<ChunkRef>) {
         let Entry { track, mark, place } = *entry;
         let file = self.files.entry(place.file).or_default();
+        file.from_ns = if file.to_ns == 0 { place.from_ns } else { file.from_ns.min(place.from_ns) };
         file.to_ns = file.to_ns.max(place.to_ns);
         let track = self.tracks.entry(track).or_default();
         if let Some(instead) = instead {
@@ -183,6 +185,30 @@ impl Reader {
         self.0.look(level, |shelf| shelf.tracks.get(&track).map(|track| track.mark))
     }
 
+    /// Latest time of a track's rows, UTC ns.
+    #[must_use]
+    pub fn newest_ns(&self, level: Level, track: TrackId) -> Option<u64> {
+        self.0.look(level, |shelf| shelf.tracks.get(&track)?.chunks.iter().rev().take(16).map(|chunk| chunk.to_ns).max())
+    }
+
+    /// Earliest time of a row, UTC ns.
+    #[must_use]
+    pub fn oldest_ns(&self, level: Level) -> Option<u64> {
+        self.0.look(level, |shelf| shelf.files.values().map(|file| file.from_ns).filter(|from_ns| *from_ns > 0).min())
+    }
+
+    /// Tracks that have chunks in a file or before it: the latest time of those, and the earliest of the chunks behind it. What is lost of the file was between
+    /// the two, if it was of the track.
+    #[must_use]
+    pub fn around(&self, level: Level, file: u32) -> Vec<(TrackId, u64, Option<u64>)> {
+        let around = |(track, known): (&TrackId, &Track)| {
+            let before = known.chunks.iter().filter(|chunk| chunk.file <= file).map(|chunk| chunk.to_ns).max()?;
+            let after = known.chunks.iter().filter(|chunk| chunk.file > file).map(|chunk| chunk.from_ns).min();
+            Some((*track, before, after))
+        };
+        self.0.look(level, |shelf| shelf.tracks.iter().filter_map(around).collect())
+    }
+
     /// Bytes of a level's files.
     #[must_use]
     pub fn bytes(&self, level: Level) -> u64 {
@@ -271,7 +297,7 @@ impl Place {
         read.map_err(io_error("read", &self.opened.path))
     }
 
-    fn damaged(&self, damage: Damage) -> StoreError {
+    pub(crate) fn damaged(&self, damage: Damage) -> StoreError {
         StoreError::Damaged { path: self.opened.path.clone(), offset: self.chunk.offset(), damage }
     }
 }
