@@ -36,12 +36,10 @@ fn target(agent: &Agent, interval: Duration) -> Arc<Target> {
 fn a_forgotten_host_leaves_nothing_open_and_no_gap() {
     let agent = Agent::start();
     let dir = tempfile::tempdir().unwrap();
-    let config = onlooker_store::Config {
+    let config = onlooker_framestore::Config {
         dir: dir.path().join("store"),
-        hot: dir.path().join("hot"),
-        hot_bytes: 16 << 20,
-        tile_rows: 64,
-        segment_bytes: 16 << 20,
+        ring: dir.path().join("hot"),
+        ring_bytes: 4 << 20,
         max_bytes: 64 << 20,
     };
     let (keeper, tracks, _) = Keeper::start(config, |_| {}).unwrap();

@@ -143,13 +143,11 @@ impl Watched {
     }
 }
 
-fn store_config(dir: &Path) -> onlooker_store::Config {
-    onlooker_store::Config {
+fn store_config(dir: &Path) -> onlooker_framestore::Config {
+    onlooker_framestore::Config {
         dir: dir.join("store"),
-        hot: dir.join("hot"),
-        hot_bytes: 16 << 20,
-        tile_rows: 64,
-        segment_bytes: 1 << 20,
+        ring: dir.join("hot"),
+        ring_bytes: 4 << 20,
         max_bytes: 64 << 20,
     }
 }

@@ -49,12 +49,10 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let config = onlooker_store::Config {
+        let config = onlooker_framestore::Config {
             dir: dir.path().join("store"),
-            hot: dir.path().join("hot"),
-            hot_bytes: 16 << 20,
-            tile_rows: 64,
-            segment_bytes: 1 << 20,
+            ring: dir.path().join("hot"),
+            ring_bytes: 4 << 20,
             max_bytes: 64 << 20,
         };
         let (keeper, tracks, _) = Keeper::start(config, |_| {}).unwrap();
