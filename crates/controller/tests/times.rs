@@ -54,14 +54,14 @@ struct World {
 
 impl World {
     fn start(dir: &Path, agent: &Agent) -> Self {
-        let (keeper, tracks, _) = Keeper::start(store_config(dir), |_| {}).unwrap();
+        let (keeper, to, _) = Keeper::start(store_config(dir), |_| {}).unwrap();
         let (fleet, off_ns) = (Arc::new(Fleet::default()), Arc::new(AtomicI64::new(0)));
         let off = off_ns.clone();
         let clock = move || {
             let now = Moment::now();
             Moment { utc_ns: now.utc_ns.saturating_add_signed(off.load(Ordering::Relaxed)), ..now }
         };
-        let sink = FleetSink::with_clock(fleet.clone(), tracks, keeper.counters(), Box::new(clock));
+        let sink = FleetSink::with_clock(fleet.clone(), to, keeper.counters(), Box::new(clock));
         let engine = Running::start(Config::default(), sink).unwrap();
         engine.orders().watch(target_of(agent));
         Self { engine: Some(engine), fleet, off_ns, keeper }

@@ -19,6 +19,8 @@ pub struct Named {
     pub columns: Columns,
     /// Whose: 0 the agent's, `u64::MAX` the controller's own, else one region by its identity word.
     pub source: u64,
+    /// Name of the region.
+    pub region: String,
     /// How values get there.
     pub acquisition: Acquisition,
     /// With all their labels; [`Series::at`] is the first word in the track's rows.
@@ -66,7 +68,8 @@ impl Track {
         let columns = Columns { track: self.id, line, part, time: placed.time, words: Vec::new() };
         // A part is one group, and a group one way of acquisition.
         let acquisition = own.first()?.acquisition;
-        Some(Named { columns, source: self.source, acquisition, series: series.collect() })
+        let (source, region) = (self.source, placed.part.region.clone());
+        Some(Named { columns, source, region, acquisition, series: series.collect() })
     }
 }
 
