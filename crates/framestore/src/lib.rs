@@ -6,6 +6,7 @@
 //! chunk* of columns (`chunk`, `warm`), chunks of an hour become *cold* Parquet (`cold`), and *rollups* stay when raw samples have gone. What tracks are stands
 //! in the *catalogue*.
 
+pub mod cold;
 pub mod damage;
 pub mod layout;
 pub mod types;
