@@ -89,8 +89,8 @@ const SAMPLES: &str = "message samples {
 const GAPS: &str = "message gaps {
     required binary instance (STRING);
     required binary region (STRING);
-    required int64 from (TIMESTAMP(NANOS,true));
-    required int64 to (TIMESTAMP(NANOS,true));
+    required int64 from_time (TIMESTAMP(NANOS,true));
+    required int64 to_time (TIMESTAMP(NANOS,true));
     required binary reason (STRING);
 }";
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use onlooker_region::schema::Acquisition;
 
@@ -154,8 +154,8 @@ fn whatever_was_given_comes_back_word_for_word() {
 
 #[test]
 fn any_words_of_any_series_come_back() {
-    type Shape = (u8, u8, Vec<(u32, u64)>);
-    bolero::check!().with_iterations(100).with_type::<Vec<Shape>>().for_each(|shapes| {
+    type Drawn = (u8, u8, Vec<(u32, u64)>);
+    bolero::check!().with_iterations(100).with_type::<Vec<Drawn>>().for_each(|shapes| {
         let dir = tempfile::tempdir().unwrap();
         let mut all: Vec<Given> = Vec::new();
         for (number, (kind, scale, samples)) in shapes.iter().enumerate() {
@@ -299,7 +299,7 @@ fn what_a_kill_leaves_is_removed_and_what_is_whole_is_used() {
 }
 
 /// Reads a file whose bytes somebody has changed: an error, or what was given.
-fn read_changed(path: &PathBuf, dir: &Path, bytes: &[u8], all: &[Given]) -> bool {
+fn read_changed(path: &Path, dir: &Path, bytes: &[u8], all: &[Given]) -> bool {
     fs::write(path, bytes).unwrap();
     let (cold, _) = Cold::open(dir).unwrap();
     match all_of(&cold, 0, u64::MAX) {

@@ -166,7 +166,7 @@ impl Writer {
         // All words of a time stand in one row group.
         let piece = (ROW_GROUP_ROWS / wanted.len()).max(1);
         let (instance, others) = split_labels(labels);
-        let whose = [&*series.name, &others, instance, &series.unit].map(Arc::from);
+        let whose = [&*series.name, &*others, instance, &*series.unit].map(Arc::from);
         for (at, times) in times_ns.chunks(piece).enumerate() {
             if self.pending_rows > 0 && self.pending_rows + times.len() * wanted.len() > ROW_GROUP_ROWS {
                 self.flush()?;
