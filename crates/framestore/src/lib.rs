@@ -9,6 +9,7 @@
 pub mod catalogue;
 pub mod chunk;
 pub mod client;
+pub mod cold;
 pub mod column;
 pub mod damage;
 pub mod framing;
