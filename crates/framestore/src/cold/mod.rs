@@ -94,6 +94,11 @@ const GAPS: &str = "message gaps {
     required binary reason (STRING);
 }";
 
+/// Words that a series has here: an info, whose text is a label, has 1.
+fn words(form: Form) -> usize {
+    form.words().max(1)
+}
+
 fn schema(text: &str) -> SchemaDescPtr {
     Arc::new(SchemaDescriptor::new(Arc::new(parse_message_type(text).expect("a schema of ours"))))
 }

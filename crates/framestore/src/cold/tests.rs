@@ -36,7 +36,7 @@ fn given(name: &str, form: Form, scale: f64, labels: &[(&str, &str)], times: &[u
         at: 0,
     };
     let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Given { series, labels, times: times.to_vec(), words: vec![Vec::new(); crate::layout::words(form)] }
+    Given { series, labels, times: times.to_vec(), words: vec![Vec::new(); super::words(form)] }
 }
 
 impl Given {
