@@ -20,7 +20,6 @@ use super::index::{Binding, Builder, Dims, Index, split_labels};
 use super::names::Window;
 use super::{Coding, Column, GAPS_SCHEMA, ROW_GROUP_ROWS, SAMPLES_SCHEMA, not_written, parts_of, type_text, words};
 use crate::damage::{StoreError, io_error};
-use super::words;
 
 /// Powers of ten that are tried for floats: what gauges are usually rounded to.
 const MAX_POWER: i32 = 4;
