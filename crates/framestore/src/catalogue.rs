@@ -45,6 +45,7 @@ pub use self::known::{Known, LineInfo, TrackInfo, text_key, text_of};
 use self::pair::{Loading, append_header, pack};
 use crate::damage::{StoreError, io_error};
 use crate::framing::Damaged;
+use crate::framing::bytes::Input;
 use crate::framing::files::{self, Lock};
 use crate::layout::{ContentId, Layout, Part};
 use crate::types::{Line, TrackId};

@@ -360,6 +360,12 @@ impl Wal {
         self.current().0
     }
 
+    /// Number of the oldest segment.
+    #[must_use]
+    pub fn oldest_segment(&self) -> u32 {
+        self.segments.front().map_or(0, |(number, _)| *number)
+    }
+
     /// Bytes of all segments.
     #[must_use]
     pub fn bytes(&self) -> u64 {

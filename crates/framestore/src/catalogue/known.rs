@@ -325,9 +325,9 @@ impl Known {
     }
 
     pub(super) fn track_item(&self, number: TrackId) -> Option<Item<'static>> {
-        let track = self.tracks.get(&number)?;
-        let (Track { host, class, labels, source, created_ns, .. }, texts) = (*track, track.texts.clone());
-        let labels = self.index.regions.labels(labels)?.clone();
+        let Track { host, class, labels, texts, source, created_ns } = self.tracks.get(&number)?;
+        let (host, class, labels, source, created_ns) = (*host, *class, *labels, *source, *created_ns);
+        let (labels, texts) = (self.index.regions.labels(labels)?.clone(), texts.clone());
         let layout = self.index.layout(self.index.of_class(class).2).id();
         Some(Item::Track { number, host, source, created_ns, layout, labels, texts })
     }
