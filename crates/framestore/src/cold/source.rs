@@ -70,7 +70,9 @@ impl Source {
     fn open_as(path: &Path, schema: &SchemaDescPtr) -> Result<Self, StoreError> {
         let file = File::open(path).map_err(io_error("open", path))?;
         let binding = binding(&file).map_err(|error| match error.kind() {
-            std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof => damaged(path, Damage::Wrong("its end")),
+            std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof => {
+                damaged(path, Damage::Wrong("its end"))
+            }
             _ => io_error("read", path)(error),
         })?;
         let reader = guarded(|| SerializedFileReader::new(file)).map_err(|damage| damaged(path, damage))?;
@@ -233,8 +235,8 @@ impl Source {
                 divisor: divisors.take(count)?,
                 multiplier: multipliers.take(count)?,
             };
-            let [number, first, rows] =
-                [group, row, count].map(|value| u32::try_from(value).map_err(|_| Damage::Wrong("the rows of a row group")));
+            let [number, first, rows] = [group, row, count]
+                .map(|value| u32::try_from(value).map_err(|_| Damage::Wrong("the rows of a row group")));
             builder.add(&dims, number?, first?, rows?);
             row += count;
         }
@@ -255,7 +257,7 @@ impl Source {
         let (from, to) = (self.times(group, 2)?, self.times(group, 3)?);
         let mut reasons = self.texts(group, 4)?;
         let gap = |(from_ns, to_ns)| {
-            let mut text = |of: &mut Runs<Arc<str>>| of.take(1).map(|text| text.as_ref().to_owned());
+            let text = |of: &mut Runs<Arc<str>>| of.take(1).map(|text| text.as_ref().to_owned());
             let (instance, region) = (text(&mut instances)?, text(&mut regions)?);
             Ok(GapData { instance, region, from_ns, to_ns, reason: text(&mut reasons)? })
         };

@@ -104,13 +104,18 @@ type Found = BTreeMap<(String, Vec<(String, String)>), (Described, Samples)>;
 /// Everything that is there, pieces of a series put together.
 fn all_of(cold: &Cold, from_ns: u64, to_ns: u64) -> Result<Found, StoreError> {
     let mut found: Found = BTreeMap::new();
-    cold.scan(from_ns, to_ns, |_| true, |described, piece| {
-        let key = (described.name.as_ref().to_owned(), described.all_labels());
-        let words = vec![Vec::new(); piece.words.len()];
-        let (_, samples) = found.entry(key).or_insert((described.clone(), Samples { times_ns: Vec::new(), words }));
-        samples.times_ns.extend(piece.times_ns);
-        samples.words.iter_mut().zip(piece.words).for_each(|(words, more)| words.extend(more));
-    })?;
+    cold.scan(
+        from_ns,
+        to_ns,
+        |_| true,
+        |described, piece| {
+            let key = (described.name.as_ref().to_owned(), described.all_labels());
+            let words = vec![Vec::new(); piece.words.len()];
+            let (_, samples) = found.entry(key).or_insert((described.clone(), Samples { times_ns: Vec::new(), words }));
+            samples.times_ns.extend(piece.times_ns);
+            samples.words.iter_mut().zip(piece.words).for_each(|(words, more)| words.extend(more));
+        },
+    )?;
     Ok(found)
 }
 

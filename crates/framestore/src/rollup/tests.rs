@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::chunk::{Builder, Head, increase, is_nan};
-use crate::types::TrackId;
+use crate::types::{Line, TrackId};
 
 const INTEGER: Column = Column::Value(Kind::Integer { signed: false });
 const SIGNED: Column = Column::Value(Kind::Integer { signed: true });
