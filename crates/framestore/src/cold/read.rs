@@ -337,9 +337,9 @@ fn sort(samples: &mut Samples) {
     }
     let mut order: Vec<usize> = (0..samples.times_ns.len()).collect();
     order.sort_by_key(|at| samples.times_ns[*at]);
-    let sorted = |of: &Vec<u64>| order.iter().map(|at| of[*at]).collect();
-    samples.times_ns = sorted(&samples.times_ns);
-    samples.words = samples.words.iter().map(sorted).collect();
+    for column in std::iter::once(&mut samples.times_ns).chain(&mut samples.words) {
+        *column = order.iter().map(|at| column[*at]).collect();
+    }
 }
 
 fn keep_between(samples: &mut Samples, from_ns: u64, to_ns: u64) {

@@ -174,7 +174,7 @@ impl Source {
         group: usize,
         column: usize,
         take: impl Fn(&mut Input) -> Result<T, Damage>,
-    ) -> Result<(Vec<T>, Vec<(u32, usize)>), Damage> {
+    ) -> Result<Runs<T>, Damage> {
         let (dictionary, data) = self.pages(group, column)?;
         let (entries, count) = dictionary.ok_or(Damage::Wrong("a dictionary"))?;
         let mut entries = Input(&entries);
@@ -184,7 +184,7 @@ impl Source {
         expect(entries.0.is_empty() && input.byte()? == number_bits(count))?;
         let runs = take_runs(&mut input, number_bits(count), self.rows(group)?)?;
         expect(input.0.is_empty() && runs.iter().all(|(number, _)| (*number as usize) < count))?;
-        Ok((values, runs))
+        Ok(Runs { values, runs, at: 0 })
     }
 
     fn texts(&self, group: usize, column: usize) -> Result<Runs<Arc<str>>, Damage> {
@@ -192,12 +192,12 @@ impl Source {
             let text = std::str::from_utf8(input.sized()?).map_err(|_| Damage::Wrong("a text"))?;
             Ok(Arc::from(text))
         };
-        self.numbered(group, column, take).map(Runs::new)
+        self.numbered(group, column, take)
     }
 
     fn constants(&self, group: usize, column: Column) -> Result<Runs<f64>, Damage> {
         let take = |input: &mut Input| input.u64().map(f64::from_bits);
-        self.numbered(group, column as usize, take).map(Runs::new)
+        self.numbered(group, column as usize, take)
     }
 
     /// Makes the index of the file again: of its columns only those that name a series are read.
@@ -277,10 +277,6 @@ struct Runs<T> {
 }
 
 impl<T: Clone> Runs<T> {
-    fn new((values, runs): (Vec<T>, Vec<(u32, usize)>)) -> Self {
-        Self { values, runs, at: 0 }
-    }
-
     /// Rows of the first.
     fn left(&self) -> usize {
         self.runs.get(self.at).map_or(0, |(_, rows)| *rows)
