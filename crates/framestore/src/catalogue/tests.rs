@@ -141,7 +141,10 @@ fn everything_has_the_same_number_after_a_restart() {
         known.host(HostId(1)).unwrap().1.into_iter().collect::<Vec<_>>(),
         labels(&[("dc", "a"), ("instance", "h0")])
     );
-    assert_eq!(known.line(TrackId(2), Line(2)).unwrap(), super::LineInfo { labels: labels(&[("path", "/b")]), texts: Vec::new(), since_ns: 7 });
+    assert_eq!(
+        known.line(TrackId(2), Line(2)).unwrap(),
+        super::LineInfo { labels: labels(&[("path", "/b")]), texts: Vec::new(), since_ns: 7 }
+    );
     assert_eq!((known.tracks().count(), known.hosts().count(), known.next_track()), (40, 20, TrackId(41)));
     // Parts and layouts are there once, and shared.
     let shared = known.layout_of(TrackId(3)).unwrap();

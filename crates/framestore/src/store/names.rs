@@ -58,7 +58,14 @@ impl Track {
         })
     }
 
-    fn named(&self, part: u32, placed: &Placed, line: Line, labels: &[(String, String)], texts: &[(String, String)]) -> Option<Named> {
+    fn named(
+        &self,
+        part: u32,
+        placed: &Placed,
+        line: Line,
+        labels: &[(String, String)],
+        texts: &[(String, String)],
+    ) -> Option<Named> {
         let own = &placed.part.series;
         let series = (0..).zip(own).map(|(at, own)| {
             let text = text_of(texts, part, at);
@@ -87,7 +94,9 @@ impl Store {
             for (number, placed) in (0..).zip(track.layout.parts()) {
                 if track.layout.is_table() {
                     let lines = track.lines.iter();
-                    all.extend(lines.filter_map(|(line, labels, texts)| track.named(number, placed, *line, labels, texts)));
+                    all.extend(
+                        lines.filter_map(|(line, labels, texts)| track.named(number, placed, *line, labels, texts)),
+                    );
                 } else {
                     all.extend(track.named(number, placed, Line::ONLY, &[], &track.texts));
                 }

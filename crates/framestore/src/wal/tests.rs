@@ -170,8 +170,7 @@ fn everything_comes_back_in_its_order() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Writer::new(dir.path(), 4 << 10);
     for round in 0..200 {
-        if round % 9 == 3 {
-        }
+        if round % 9 == 3 {}
         writer.sync(5);
     }
     writer.wal.finish(7, 99);

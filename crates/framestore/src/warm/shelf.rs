@@ -188,7 +188,8 @@ impl Reader {
     /// Latest time of a track's rows, UTC ns.
     #[must_use]
     pub fn newest_ns(&self, level: Level, track: TrackId) -> Option<u64> {
-        self.0.look(level, |shelf| shelf.tracks.get(&track)?.chunks.iter().rev().take(16).map(|chunk| chunk.to_ns).max())
+        self.0
+            .look(level, |shelf| shelf.tracks.get(&track)?.chunks.iter().rev().take(16).map(|chunk| chunk.to_ns).max())
     }
 
     /// Earliest time of a row, UTC ns.

@@ -35,7 +35,10 @@ fn host(known: &mut Known, number: u32, own: &[(&str, &str)]) {
 
 fn track(known: &mut Known, number: u32, host: u32, own: &[(&str, &str)], layout: &Layout) {
     let (number, host, labels) = (TrackId(number), HostId(host), Pairs::new(&labels(own)));
-    enter(known, &Item::Track { number, host, source: 0, created_ns: 0, layout: layout.id(), labels, texts: Pairs::new(&[]) });
+    enter(
+        known,
+        &Item::Track { number, host, source: 0, created_ns: 0, layout: layout.id(), labels, texts: Pairs::new(&[]) },
+    );
 }
 
 fn line(known: &mut Known, track: u32, line: u32, own: &[(&str, &str)]) {
