@@ -46,11 +46,14 @@ pub(crate) type Shapes4 = [ShapeNumber; 4];
 /// Names of a series' labels as they are in the end, sorted, and where each comes from.
 pub(crate) type Resolved = Vec<(String, Origin)>;
 
+/// Names, and the one that is reserved.
+type ShapeKey = (Arc<[Arc<str>]>, Option<&'static str>);
+
 /// All shapes.
 #[derive(Debug)]
 pub(crate) struct Shapes {
     shapes: Vec<Shape>,
-    numbers: HashMap<(Arc<[Arc<str>]>, Option<&'static str>), ShapeNumber>,
+    numbers: HashMap<ShapeKey, ShapeNumber>,
 }
 
 impl Default for Shapes {
@@ -164,7 +167,9 @@ impl Sets {
         for (name, value) in labels.iter() {
             let Some(values) = self.postings.get_mut(name) else { continue };
             if let Some(sets) = values.get_mut(value) {
-                sets.binary_search(&number).map_or((), |at| drop(sets.remove(at)));
+                if let Ok(at) = sets.binary_search(&number) {
+                    sets.remove(at);
+                }
                 if sets.is_empty() {
                     values.remove(value);
                 }
