@@ -50,8 +50,11 @@ fn matcher(name: &str, comparison: Comparison, value: &str) -> Matcher {
     Matcher::new(name, comparison, value).unwrap()
 }
 
-/// Every series of every line, with its labels and its name.
-fn every(known: &Known) -> Vec<((TrackId, u32, u32), Line, Series, BTreeMap<String, String>)> {
+/// Place, line, labels with the name.
+type Every = ((TrackId, u32, u32), Line, Series, BTreeMap<String, String>);
+
+/// Every series of every line.
+fn every(known: &Known) -> Vec<Every> {
     let mut every = Vec::new();
     for track in known.tracks() {
         let layout = known.layout_of(track).unwrap();
