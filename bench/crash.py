@@ -26,7 +26,6 @@ INTERVAL_MS = 10.0
 PAGE_MS = 20_000
 NAMES = ["first", "second"]
 SERIES = ["beacon_number", "beacon_boottime_ns", "beacon_check"]
-TILE_ROWS = 64
 children = []
 
 
@@ -197,9 +196,11 @@ def gap_of(controller, reason, at_ms):
 
 def damage():
     """Cuts or flips one of the store's files; says what and where."""
-    segments = sorted(path for path in (directory / "store").glob("*.olog") if path.stat().st_size)
-    # The newest one and the hot file are what a crash would damage; the older ones what a disk does.
-    path = chance.choice([chance.choice(segments), segments[-1], directory / "hot"])
+    kinds = [sorted(path for path in (directory / "store" / name).glob("*") if path.stat().st_size) for name in ("wal", "warm", "catalogue")]
+    kinds.append([path for path in (directory / "store" / "gaps.log", directory / "hot") if path.stat().st_size])
+    # The newest one of each kind is what a crash would damage; the older ones what a disk does.
+    files = chance.choice([files for files in kinds if files])
+    path = chance.choice([chance.choice(files), files[-1]])
     size = path.stat().st_size
     kind = chance.choice(["cut", "flip"])
     if kind == "cut":
@@ -207,13 +208,13 @@ def damage():
         os.truncate(path, at)
     else:
         with open(path, "r+b") as file:
-            # The hot file's front is in use, the rest a hole.
+            # The ring's front is in use, the rest a hole.
             at = chance.randrange(min(size, 1 << 20) if path.name == "hot" else size)
             file.seek(at)
             byte = file.read(1)[0]
             file.seek(at)
             file.write(bytes([byte ^ 1 << chance.randrange(8)]))
-    return f"{kind} {path.name} at {at} of {size}"
+    return f"{kind} {path.parent.name}/{path.name} at {at} of {size}"
 
 
 def run_for_a_while(controller):

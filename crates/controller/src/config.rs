@@ -119,8 +119,6 @@ pub struct Quota {
     pub tracks: u64,
     /// Memory of names, labels and values.
     pub memory: Size,
-    /// Room for the newest rows, of `[store] hot_bytes`.
-    pub hot_bytes: Size,
     /// Tracks that are new.
     pub new_tracks_per_hour: u64,
     /// Values that are decoded.
@@ -191,7 +189,6 @@ impl Default for Quota {
             series: quota.series,
             tracks: quota.tracks,
             memory: Size::from_bytes(quota.memory_bytes),
-            hot_bytes: Size::from_bytes(quota.hot_bytes),
             new_tracks_per_hour: quota.new_tracks_per_hour,
             values_per_s: quota.values_per_s,
             reading: Size::from_mib(16),
@@ -357,7 +354,6 @@ impl Config {
             series: self.quota.series,
             tracks: self.quota.tracks,
             memory_bytes: self.quota.memory.as_bytes(),
-            hot_bytes: self.quota.hot_bytes.as_bytes(),
             new_tracks_per_hour: self.quota.new_tracks_per_hour,
             values_per_s: self.quota.values_per_s,
             log_bytes_per_s: self.quota.log_bytes_per_s.as_bytes(),
@@ -367,25 +363,22 @@ impl Config {
 
     /// What the store is told.
     #[must_use]
-    pub fn store(&self) -> onlooker_store::Config {
-        onlooker_store::Config {
+    pub fn store(&self) -> onlooker_framestore::Config {
+        onlooker_framestore::Config {
             dir: self.store.dir.clone(),
-            hot: self.store.hot_file.clone(),
-            hot_bytes: self.store.hot_bytes.as_bytes(),
-            tile_rows: TILE_ROWS,
-            segment_bytes: SEGMENT_BYTES.min(self.store.max_bytes.as_bytes() / 4),
+            ring: self.store.hot_file.clone(),
+            ring_bytes: self.store.hot_bytes.as_bytes(),
             max_bytes: self.store.max_bytes.as_bytes(),
         }
     }
 }
 
 impl Quota {
-    fn parts(&self) -> [(&'static str, u64); 10] {
+    fn parts(&self) -> [(&'static str, u64); 9] {
         [
             ("series", self.series),
             ("tracks", self.tracks),
             ("memory", self.memory.as_bytes()),
-            ("hot_bytes", self.hot_bytes.as_bytes()),
             ("new_tracks_per_hour", self.new_tracks_per_hour),
             ("values_per_s", self.values_per_s),
             ("reading", self.reading.as_bytes()),
@@ -412,9 +405,6 @@ fn token(path: &Path, key: &str, file: &Path) -> Result<Option<Arc<str>>, Config
 
 /// Connections or streams that may be configured.
 const MAX_CLIENTS: usize = 65_536;
-/// Rows of a tile.
-const TILE_ROWS: usize = 64;
-const SEGMENT_BYTES: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use onlooker_reader::clock::Moment;
-use onlooker_store::{Recovery, StoreError};
+use onlooker_framestore::Recovery;
+use onlooker_framestore::damage::StoreError;
+use onlooker_framestore::migrate::migrate;
 use onlooker_targets::{Book, Change, JoinedError, Say};
 use rustix::process::{Resource, getrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -58,6 +60,8 @@ pub enum ServiceError {
 const ENGINE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Hosts that are read at a time before they are accepted: each takes a thread meanwhile.
 const TRIALS: usize = 8;
+/// Time between two lines about a migration.
+const PROGRESS: Duration = Duration::from_secs(5);
 /// Nobody waits longer for the hosts of the start.
 const MAX_ENTRY: Duration = Duration::from_secs(5);
 
@@ -91,7 +95,8 @@ pub fn run(
         let made = std::fs::create_dir_all(parent);
         made.map_err(|source| ServiceError::System { operation: "make the directory of [store] hot_file", source })?;
     }
-    let (keeper, tracks, recovery) = Keeper::start(config.store(), {
+    migrated(&config.store(), &say)?;
+    let (keeper, to, recovery) = Keeper::start(config.store(), {
         let say = say.clone();
         move |text: &str| say(text)
     })?;
@@ -99,7 +104,7 @@ pub fn run(
     let fleet = Arc::new(Fleet::within(config.quota()));
     let counters = keeper.counters();
     let engine =
-        Running::start(config.engine(), FleetSink::new(fleet.clone(), tracks, counters.clone()).saying(say.clone()))?;
+        Running::start(config.engine(), FleetSink::new(fleet.clone(), to, counters.clone()).saying(say.clone()))?;
     let orders = engine.orders().clone();
     let book = Arc::new(Book::open(config.joined.clone(), move |change| order(&orders, change))?);
     let shared = Shared {
@@ -242,19 +247,47 @@ fn stopped() -> impl Future<Output = ()> {
 }
 
 fn tell(recovery: &Recovery, say: &Say) {
-    if recovery.tiles + recovery.hot_rows > 0 {
-        say(&format!("store: {} rows in {} tiles, {} rows hot", recovery.rows, recovery.tiles, recovery.hot_rows));
+    let Recovery { tracks, log_rows, ring_records, unknown_rows, log, ring, catalogue, chunks, gaps } = recovery;
+    if tracks + usize::from(*log_rows + *ring_records > 0) > 0 {
+        say(&format!("store: {tracks} tracks, {log_rows} rows in the log, {ring_records} records in the ring"));
     }
-    for damaged in &recovery.damaged {
+    let mended = log.mended_records + log.rebuilt_records + catalogue.mended_records;
+    if mended > 0 {
+        say(&format!("store: {mended} damaged records were put right, and nothing of them is lost"));
+    }
+    for damaged in chunks {
         say(&format!(
-            "store: segment {} is damaged at byte {} ({} bytes: {}); what was in them is a gap now",
-            damaged.place.segment, damaged.place.offset, damaged.bytes, damaged.damage
+            "store: {} is damaged at byte {} ({} bytes: {}); what was in them is a gap now",
+            damaged.path.display(),
+            damaged.offset,
+            damaged.bytes,
+            damaged.damage
         ));
     }
-    if recovery.lost_rows + recovery.unknown_tiles > 0 {
+    for (path, damaged) in &catalogue.damaged {
+        say(&format!("store: {} is damaged at byte {}; its mirror has it", path.display(), damaged.offset));
+    }
+    let lost = log.lost_rows + ring.lost + unknown_rows;
+    if lost + gaps + u64::from(catalogue.unusable_items > 0) > 0 {
         say(&format!(
-            "store: {} rows and {} tiles of unknown tracks were lost to damage",
-            recovery.lost_rows, recovery.unknown_tiles
+            "store: {lost} rows that were not in chunks yet, {gaps} bytes of gaps and {} definitions were lost to damage",
+            catalogue.unusable_items
         ));
     }
+}
+
+/// Brings a store of an earlier version to this one's; that is told, since it takes a while.
+fn migrated(config: &onlooker_framestore::Config, say: &Say) -> Result<(), StoreError> {
+    let mut told = Instant::now();
+    let done = migrate(config, |done, of| {
+        if done == 0 || told.elapsed() >= PROGRESS {
+            told = Instant::now();
+            say(&format!("store: {done} of {of} tracks of the earlier version are migrated"));
+        }
+    })?;
+    if let Some(done) = done {
+        let (tracks, rows, gaps) = (done.tracks, done.rows, done.gaps);
+        say(&format!("store: migrated from the earlier version: {tracks} tracks, {rows} rows, {gaps} gaps"));
+    }
+    Ok(())
 }

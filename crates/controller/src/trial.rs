@@ -99,7 +99,7 @@ pub fn read(target: &Arc<Target>, timeout: Duration, quota: Quota) -> Result<Rep
         host_id: way.told.answer.host_id,
         pair,
         regions,
-        series: Entities::of(&session, quota, target.interval_ns()).series(),
+        series: Entities::of(&session, quota).series(),
         bootstrap,
         read,
         notes,

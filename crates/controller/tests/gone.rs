@@ -2,7 +2,8 @@
 //! A host that is forgotten leaves nothing open and no gap; one that comes again under its name goes on with its history.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use onlooker_bootstrap::Token;
@@ -11,12 +12,12 @@ use onlooker_controller::fleet::{Fleet, FleetSink};
 use onlooker_controller::keep::Keeper;
 use onlooker_controller::{Running, State};
 use onlooker_reader::clock::Moment;
-use onlooker_store::{Packed, TrackId};
+use onlooker_framestore::Named;
 use onlooker_targets::{Choice, Target};
 use onlooker_testbed::{Agent, until};
 
-/// Number, description, times of the rows.
-type Track = (TrackId, Packed, Vec<u64>);
+/// A part or a line, and the times of its samples.
+type Track = (Named, Vec<u64>);
 
 const INTERVAL: Duration = Duration::from_millis(20);
 
@@ -36,30 +37,29 @@ fn target(agent: &Agent, interval: Duration) -> Arc<Target> {
 fn a_forgotten_host_leaves_nothing_open_and_no_gap() {
     let agent = Agent::start();
     let dir = tempfile::tempdir().unwrap();
-    let config = onlooker_store::Config {
+    let config = onlooker_framestore::Config {
         dir: dir.path().join("store"),
-        hot: dir.path().join("hot"),
-        hot_bytes: 16 << 20,
-        tile_rows: 64,
-        segment_bytes: 16 << 20,
+        ring: dir.path().join("hot"),
+        ring_bytes: 4 << 20,
         max_bytes: 64 << 20,
     };
-    let (keeper, tracks, _) = Keeper::start(config, |_| {}).unwrap();
+    let (keeper, to, _) = Keeper::start(config, |_| {}).unwrap();
     let store = keeper.store();
     let fleet = Arc::new(Fleet::default());
-    let engine = Running::start(Config::default(), FleetSink::new(fleet.clone(), tracks, keeper.counters())).unwrap();
-    // Rows of all tracks, each track with its definition.
+    let engine = Running::start(Config::default(), FleetSink::new(fleet.clone(), to, keeper.counters())).unwrap();
     let all = || -> Vec<Track> {
-        let store = store.lock().unwrap_or_else(PoisonError::into_inner);
-        let tracks: Vec<_> = store.tracks().map(|(id, described)| (id, described.clone())).collect();
-        let rows = |id| {
+        let times = |named: Named| {
             let mut times_ns = Vec::new();
-            store.read(id, 0, u64::MAX, |_, time_ns, _| times_ns.push(time_ns)).unwrap();
-            times_ns
+            let read = store.read(&named.columns, 0, u64::MAX, |time_ns, _| {
+                times_ns.push(time_ns);
+                ControlFlow::Continue(())
+            });
+            read.unwrap();
+            (named, times_ns)
         };
-        tracks.into_iter().map(|(id, described)| (id, described, rows(id))).collect()
+        store.series_of("host").into_iter().map(times).collect()
     };
-    let total = || all().iter().map(|(_, _, rows)| rows.len()).sum::<usize>();
+    let total = || all().iter().map(|(_, rows)| rows.len()).sum::<usize>();
 
     engine.orders().watch(target(&agent, INTERVAL));
     until("rows", || (total() > 200).then_some(()));
@@ -67,11 +67,6 @@ fn a_forgotten_host_leaves_nothing_open_and_no_gap() {
     until("it leaves the fleet", || fleet.host("host").is_none().then_some(()));
     let forgotten_ns = Moment::now().utc_ns;
     let before = all();
-    until("all tracks are given back", || {
-        let store = store.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = before.iter().filter(|(id, ..)| store.is_appended(*id));
-        (open.count() == 0).then_some(())
-    });
     std::thread::sleep(Duration::from_millis(700));
 
     // The same name again, twice at once and at another pace: the tracks are the same ones and go on.
@@ -81,8 +76,11 @@ fn a_forgotten_host_leaves_nothing_open_and_no_gap() {
     let watched_ns = Moment::now().utc_ns;
     let goes_on = || {
         let now = all();
-        let grown = |(id, _, rows): &Track| {
-            now.iter().any(|(other, _, later)| other == id && later.len() > rows.len() && later.starts_with(rows))
+        let grown = |(of, rows): &Track| {
+            let is_grown = |(other, later): &Track| {
+                other.columns == of.columns && later.len() > rows.len() && later.starts_with(rows)
+            };
+            now.iter().any(is_grown)
         };
         // Some rows never change again: the load's do.
         before.iter().filter(|track| grown(track)).count() > 2 && total() > 400
@@ -93,10 +91,10 @@ fn a_forgotten_host_leaves_nothing_open_and_no_gap() {
     assert!(matches!(host.look().state, State::Reading(_)));
     engine.stop().unwrap();
     std::thread::sleep(Duration::from_millis(100));
-    let store = store.lock().unwrap_or_else(PoisonError::into_inner);
-    for (id, ..) in &before {
+    for (of, _) in &before {
         let in_between: Vec<_> = store
-            .gaps(*id, forgotten_ns + 50_000_000, watched_ns)
+            .gaps(&of.columns, forgotten_ns + 50_000_000, watched_ns)
+            .into_iter()
             .filter(|gap| gap.to_ns > forgotten_ns + 50_000_000 && gap.from_ns < watched_ns)
             .collect();
         assert!(in_between.is_empty(), "nobody asked then: {in_between:?}");

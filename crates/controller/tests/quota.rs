@@ -6,6 +6,7 @@
 mod memory;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -22,7 +23,7 @@ use onlooker_reader::{Broken, Completion, Frames, Limits, Outcome, Read, Request
 use onlooker_region::Block;
 use onlooker_region::guard::commit;
 use onlooker_region::limits::FIRST_PROGRAM_REGION;
-use onlooker_store::{Description, Packed, Store};
+use onlooker_framestore::{Named, Store};
 use onlooker_targets::{Choice, Target};
 use onlooker_testbed::until;
 use onlooker_wire::tcp_read;
@@ -143,13 +144,11 @@ impl Watched {
     }
 }
 
-fn store_config(dir: &Path) -> onlooker_store::Config {
-    onlooker_store::Config {
+fn store_config(dir: &Path) -> onlooker_framestore::Config {
+    onlooker_framestore::Config {
         dir: dir.join("store"),
-        hot: dir.join("hot"),
-        hot_bytes: 16 << 20,
-        tile_rows: 64,
-        segment_bytes: 1 << 20,
+        ring: dir.join("hot"),
+        ring_bytes: 4 << 20,
         max_bytes: 64 << 20,
     }
 }
@@ -173,7 +172,6 @@ const SMALL: Quota = Quota {
     series: 2_000,
     tracks: 100,
     memory_bytes: 8 << 20,
-    hot_bytes: 4 << 20,
     new_tracks_per_hour: 100,
     values_per_s: 1 << 20,
     log_bytes_per_s: 1,
@@ -191,14 +189,14 @@ impl World {
 
     fn within(quota: Quota) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let (keeper, tracks, _) = Keeper::start(store_config(dir.path()), |_| {}).unwrap();
+        let (keeper, to, _) = Keeper::start(store_config(dir.path()), |_| {}).unwrap();
         let fleet = Arc::new(Fleet::within(quota));
         let said = Arc::new(Mutex::new(Vec::new()));
         let say = {
             let said = said.clone();
             move |text: &str| said.lock().unwrap().push(text.to_owned())
         };
-        let sink = FleetSink::new(fleet.clone(), tracks, keeper.counters()).saying(Arc::new(say));
+        let sink = FleetSink::new(fleet.clone(), to, keeper.counters()).saying(Arc::new(say));
         let (honest, hostile) = ([Watched::start("a"), Watched::start("b")], Watched::start("mallory"));
         Self { dir, fleet, sink: Some(sink), keeper: Some(keeper), said, honest, hostile, readings: 0 }
     }
@@ -220,11 +218,8 @@ impl World {
         let store = self.keeper.as_ref().unwrap().store();
         until("rows of each", || {
             self.read(value);
-            let store = store.lock().unwrap();
             let has_rows = |(host, region): &(&str, &str)| {
-                store.tracks_of(host).into_iter().any(|(track, described)| {
-                    described.unpack().unwrap().region == *region && store.newest_ns(track).is_some()
-                })
+                store.series_of(host).iter().any(|named| named.region == *region && !times(&store, named).is_empty())
             };
             wanted.iter().all(has_rows).then_some(())
         });
@@ -240,18 +235,33 @@ impl World {
         drop(self.sink.take());
         drop(self.keeper.take());
         assert_eq!(counters.refused_rows.load(Ordering::Relaxed), 0, "the store was never behind");
-        let (writer, _) = Store::open(store_config(self.dir.path())).unwrap();
-        let store = writer.look();
+        let (store, ..) = onlooker_framestore::open(store_config(self.dir.path())).unwrap();
+        // An entity may have been in several tracks of its host, one after the other.
+        let mut entities: BTreeMap<(String, String, String), (BTreeSet<u64>, BTreeSet<String>)> = BTreeMap::new();
+        for host in store.newest_of_hosts().into_keys() {
+            for named in store.series_of(&host) {
+                let key = (host.clone(), named.region.clone(), named.series[0].text());
+                let (times_ns, reasons) = entities.entry(key).or_default();
+                times_ns.extend(times(&store, &named));
+                reasons.extend(store.gaps(&named.columns, 0, u64::MAX).into_iter().map(|gap| gap.reason));
+            }
+        }
         let mut all = Log::new();
-        for (track, described) in store.tracks() {
-            let Description { host, region, .. } = described.unpack().unwrap();
-            let mut rows = 0;
-            store.read(track, 0, u64::MAX, |_, _, _| rows += 1).unwrap();
-            let reasons = store.gaps(track, 0, u64::MAX).map(|gap| gap.reason).collect();
-            all.entry((host, region)).or_default().push((rows, reasons));
+        for ((host, region, _), (times_ns, reasons)) in entities {
+            all.entry((host, region)).or_default().push((times_ns.len() as u64, reasons));
         }
         all
     }
+}
+
+fn times(store: &Store, named: &Named) -> Vec<u64> {
+    let mut times_ns = Vec::new();
+    let read = store.read(&named.columns, 0, u64::MAX, |time_ns, _| {
+        times_ns.push(time_ns);
+        ControlFlow::Continue(())
+    });
+    assert_eq!(read.unwrap(), []);
+    times_ns
 }
 
 /// What honest hosts have in the log is all that they told, and there is no gap in it.
@@ -383,8 +393,7 @@ fn who_has_too_many_values_decoded_waits_and_nobody_else() {
     // What has no track yet when a controller ends is not kept.
     let store = world.keeper.as_ref().unwrap().store();
     until("its track", || {
-        let store = store.lock().unwrap();
-        store.tracks().any(|(_, described)| described.unpack().unwrap().region == "noise").then_some(())
+        store.series_of("mallory").iter().any(|named| named.region == "noise").then_some(())
     });
     drop(store);
     let all = world.end();
@@ -412,9 +421,8 @@ fn what_outgrows_its_quota_leaves_a_gap_in_what_there_is_of_it() {
     until("its track has rows", || {
         write(0);
         world.read(|_| 1);
-        let store = store.lock().unwrap();
-        let is_wide = |described: &Packed| described.unpack().unwrap().region == "wide";
-        store.tracks().any(|(track, of)| is_wide(of) && store.newest_ns(track).is_some()).then_some(())
+        let has_rows = |named: &Named| named.region == "wide" && !times(&store, named).is_empty();
+        store.series_of("mallory").iter().any(has_rows).then_some(())
     });
     drop(store);
     world.shown("mallory", |shown| assert_eq!(over(shown), []));

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,20 +15,19 @@ use onlooker_controller::engine::Config;
 use onlooker_controller::fleet::{Fleet, FleetSink};
 use onlooker_controller::keep::Keeper;
 use onlooker_reader::clock::Moment;
-use onlooker_store::{Store, TrackId};
+use onlooker_framestore::types::Gap;
+use onlooker_framestore::{Named, Store};
 use onlooker_targets::{Choice, Target};
 use onlooker_testbed::{Agent, until};
 
 const INTERVAL: Duration = Duration::from_millis(20);
 const HOUR_NS: i64 = 3_600_000_000_000;
 
-fn store_config(dir: &Path) -> onlooker_store::Config {
-    onlooker_store::Config {
+fn store_config(dir: &Path) -> onlooker_framestore::Config {
+    onlooker_framestore::Config {
         dir: dir.join("store"),
-        hot: dir.join("hot"),
-        hot_bytes: 16 << 20,
-        tile_rows: 64,
-        segment_bytes: 1 << 20,
+        ring: dir.join("hot"),
+        ring_bytes: 4 << 20,
         max_bytes: 64 << 20,
     }
 }
@@ -54,14 +54,14 @@ struct World {
 
 impl World {
     fn start(dir: &Path, agent: &Agent) -> Self {
-        let (keeper, tracks, _) = Keeper::start(store_config(dir), |_| {}).unwrap();
+        let (keeper, to, _) = Keeper::start(store_config(dir), |_| {}).unwrap();
         let (fleet, off_ns) = (Arc::new(Fleet::default()), Arc::new(AtomicI64::new(0)));
         let off = off_ns.clone();
         let clock = move || {
             let now = Moment::now();
             Moment { utc_ns: now.utc_ns.saturating_add_signed(off.load(Ordering::Relaxed)), ..now }
         };
-        let sink = FleetSink::with_clock(fleet.clone(), tracks, keeper.counters(), Box::new(clock));
+        let sink = FleetSink::with_clock(fleet.clone(), to, keeper.counters(), Box::new(clock));
         let engine = Running::start(Config::default(), sink).unwrap();
         engine.orders().watch(target_of(agent));
         Self { engine: Some(engine), fleet, off_ns, keeper }
@@ -83,19 +83,26 @@ impl Drop for World {
     }
 }
 
-/// Times of the rows of all tracks that have some number of them, in the order of appending.
-fn times(store: &Store, at_least: usize) -> Vec<(TrackId, Vec<u64>)> {
-    let ids: Vec<TrackId> = store.tracks().map(|(id, _)| id).collect();
-    let of = |id| {
+/// Parts and lines that have some number of samples, with their times in the order of appending.
+fn times(store: &Store, at_least: usize) -> Vec<(Named, Vec<u64>)> {
+    let of = |named: Named| {
         let mut times = Vec::new();
-        store.read(id, 0, u64::MAX, |_, time_ns, _| times.push(time_ns)).unwrap();
-        (id, times)
+        let damaged = store.read(&named.columns, 0, u64::MAX, |time_ns, _| {
+            times.push(time_ns);
+            ControlFlow::Continue(())
+        });
+        assert_eq!(damaged.unwrap(), []);
+        (named, times)
     };
-    ids.into_iter().map(of).filter(|(_, times)| times.len() >= at_least).collect()
+    store.series_of("host").into_iter().map(of).filter(|(_, times)| times.len() >= at_least).collect()
 }
 
-fn reasons(store: &Store, track: TrackId) -> Vec<String> {
-    store.gaps(track, 0, u64::MAX).map(|gap| gap.reason).collect()
+fn gaps(store: &Store, named: &Named) -> Vec<Gap> {
+    store.gaps(&named.columns, 0, u64::MAX)
+}
+
+fn opened(dir: &Path) -> Store {
+    onlooker_framestore::open(store_config(dir)).unwrap().0
 }
 
 #[test]
@@ -112,13 +119,8 @@ fn a_clock_that_is_set_leaves_a_mark_and_no_row_is_lost() {
     let counters = world.keeper.counters();
     drop(world);
 
-    let (writer, _) = Store::open(store_config(dir.path())).unwrap();
-    let store = writer.look();
-    let columns: BTreeMap<TrackId, usize> =
-        store.tracks().map(|(id, described)| (id, described.unpack().unwrap().kinds().len())).collect();
-    let kept: usize = times(&store, 0).iter().map(|(id, times)| times.len() * columns[id]).sum();
+    let store = opened(dir.path());
     assert_eq!(counters.refused_rows.load(Ordering::Relaxed), 0);
-    assert_eq!(kept as u64, counters.values.load(Ordering::Relaxed), "all that was taken is there");
     // A busy machine reads some of them late, and leaves those out.
     let is_in_all = |times: &[u64]| {
         [first_ns, second_ns, third_ns]
@@ -127,7 +129,7 @@ fn a_clock_that_is_set_leaves_a_mark_and_no_row_is_lost() {
     };
     let tracks: Vec<_> = times(&store, 3).into_iter().filter(|(_, times)| is_in_all(times)).collect();
     assert!(tracks.len() > 3, "{}", tracks.len());
-    for (track, times) in tracks {
+    for (named, times) in tracks {
         let steps: Vec<bool> = times
             .windows(2)
             .filter(|pair| pair[1].abs_diff(pair[0]) > hour_ns / 2)
@@ -136,7 +138,7 @@ fn a_clock_that_is_set_leaves_a_mark_and_no_row_is_lost() {
         assert_eq!(steps, [false, true], "back and on again");
         let back = times.windows(2).filter(|pair| pair[1] <= pair[0]).count();
         assert_eq!(back, 1, "rows are in order but for the step");
-        let marks: Vec<_> = store.gaps(track, 0, u64::MAX).filter(|gap| gap.reason == "clock_step").collect();
+        let marks: Vec<_> = gaps(&store, &named).into_iter().filter(|gap| gap.reason == "clock_step").collect();
         assert_eq!(marks.len(), 2);
         assert!(marks[0].to_ns - marks[0].from_ns > hour_ns - 1_000_000_000, "what is ambiguous is marked");
         assert!(marks[1].to_ns - marks[1].from_ns > 2 * hour_ns - 1_000_000_000, "what is empty is marked");
@@ -163,43 +165,33 @@ fn the_time_without_a_controller_is_a_gap_that_says_why() {
         world.read(20);
         world
     });
-    let (writer, _) = Store::open(store_config(dir.path())).unwrap();
-    let store = writer.look();
+    let store = opened(dir.path());
     let mut seen = BTreeSet::new();
-    for (track, times) in times(&store, 40) {
+    for (named, times) in times(&store, 40) {
         assert!(times.windows(2).all(|pair| pair[0] < pair[1]));
-        let reasons = reasons(&store, track);
-        assert_eq!(reasons.iter().filter(|reason| *reason == "stopped").count(), 1, "{reasons:?}");
-        assert_eq!(reasons.iter().filter(|reason| *reason == "controller_down").count(), 1, "{reasons:?}");
-        let gaps: Vec<_> = store.gaps(track, 0, u64::MAX).filter(|gap| gap.reason != "late").collect();
+        let gaps: Vec<_> = gaps(&store, &named).into_iter().filter(|gap| gap.reason != "late").collect();
+        let count = |reason: &str| gaps.iter().filter(|gap| gap.reason == reason).count();
+        assert_eq!((count("stopped"), count("controller_down")), (1, 1), "{gaps:?}");
         // Between the last row before and the first one after; there is a row on either side and none within.
         for gap in gaps.iter().filter(|gap| ["stopped", "controller_down"].contains(&gap.reason.as_str())) {
             assert!(times.iter().all(|time_ns| *time_ns <= gap.from_ns || *time_ns + 100_000_000 >= gap.to_ns));
             assert!(gap.from_ns < gap.to_ns);
         }
-        let (_, described) = store.tracks().find(|(id, _)| *id == track).unwrap();
-        seen.insert(described.unpack().unwrap().region);
+        seen.extend(named.series.iter().map(|series| series.name.to_string()));
     }
-    assert!(seen.contains("node_memory"), "{seen:?}");
+    assert!(seen.contains("node_memory_MemFree_bytes"), "{seen:?}");
 }
 
 #[test]
 fn hot_rows_that_are_lost_lie_in_the_gap() {
     let (agent, dir) = (Agent::start(), tempfile::tempdir().unwrap());
-    let config = store_config(dir.path());
     drop({
         let world = World::start(dir.path(), &agent);
         world.read(20);
         world
     });
-    let last_ns = |config| {
-        let (writer, _) = Store::open(config).unwrap();
-        let store = writer.look();
-        let tracks: Vec<TrackId> = store.tracks().map(|(id, _)| id).collect();
-        tracks.into_iter().filter_map(|id| Some((id, store.newest_ns(id)?))).collect::<BTreeMap<_, _>>()
-    };
-    let before = last_ns(config.clone());
-    // As after a kill whose hot rows were lost: one track's rows end earlier than the others'.
+    let before_ns = opened(dir.path()).newest_of_hosts()["host"];
+    // As after a kill whose ring was lost.
     fs::remove_file(dir.path().join("store/stopped")).unwrap();
     fs::remove_file(dir.path().join("hot")).unwrap();
     drop({
@@ -207,16 +199,11 @@ fn hot_rows_that_are_lost_lie_in_the_gap() {
         world.read(20);
         world
     });
-    let (writer, _) = Store::open(config).unwrap();
-    let store = writer.look();
+    let store = opened(dir.path());
     let moving = times(&store, 25);
     assert!(!moving.is_empty());
-    for (track, _) in moving {
-        let from: Vec<u64> = store
-            .gaps(track, 0, u64::MAX)
-            .filter(|gap| gap.reason == "controller_down")
-            .map(|gap| gap.from_ns)
-            .collect();
-        assert_eq!(from, [before[&track]], "from its own last row");
+    for (named, _) in moving {
+        let down = gaps(&store, &named).into_iter().filter(|gap| gap.reason == "controller_down");
+        assert_eq!(down.map(|gap| gap.from_ns).collect::<Vec<_>>(), [before_ns], "from the last row");
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! [`bootstrap`] asks a host's agent where its control region is. A [`Session`] then follows the directory, the schemas
 //! and the regions without any I/O of its own: it says which READs it wants, takes what came of them, and gives
-//! [`Frame`]s of checked blocks. [`clock`] relates the host's clock to ours.
+//! [`Frame`]s of checked blocks. Sessions of a process may have their schemas in common ([`SchemaCache`]). [`clock`]
+//! relates the host's clock to ours.
 //!
 //! [`Requester`] is the interface of whatever sends the READs. It is defined here and implemented by the crate
 //! `transport`, so the arrow runs from `transport` to this crate. A session needs only the words of a READ ([`Read`],
@@ -20,6 +21,7 @@ pub mod clock;
 pub mod drive;
 mod error;
 mod requester;
+mod schemas;
 mod session;
 mod tls;
 mod via;
@@ -31,6 +33,7 @@ mod memory;
 
 pub use error::Error;
 pub use requester::{Broken, Completion, Fault, Memory, Outcome, Read, Requester};
+pub use schemas::SchemaCache;
 pub use session::{
     Counters, Frame, Frames, Limits, MIRROR_CHECK_NS, Mirror, Problem, ReadError, Session, header_read, outcome_name,
 };

@@ -2,8 +2,8 @@
 //! Verdicts on a region's copied blocks: each block is checked once, and only checked blocks are decoded.
 //!
 //! [`Verdicts::take`] checks the blocks that a READ has brought. What must hold depends on the kind of their group. The
-//! reader keeps the verdicts beside the blocks. [`Verdicts::on`] joins the two to a [`Checked`], and [`crate::columns`]
-//! decodes nothing else: it has no check of its own.
+//! reader keeps the verdicts beside the blocks. [`Verdicts::on`] joins the two to a [`Checked`]. [`crate::columns`] and
+//! [`crate::compiled`] decode nothing else: they have no checks of their own.
 //!
 //! A computed group may have a published twin (docs/format/schema.md). Then one whole group of the two is enough:
 //! refused blocks of the computed one are not missed, and only one of the two gives values.
@@ -12,8 +12,10 @@
 //! allocated.
 
 use crate::block::{Block, GUARDED_TIME, Identity, check_plain};
+use crate::columns::Plan;
+use crate::compiled::CompiledGroup;
 use crate::guard::{self, Reject};
-use crate::schema::{Group, Kind, Schema};
+use crate::schema::{Group, Kind};
 use std::ops::Range;
 
 /// A block that was not accepted.
@@ -50,12 +52,12 @@ impl Verdicts {
     ///
     /// # Errors
     /// [`ShortFrame`].
-    pub fn of(schema: &Schema, first: Identity, blocks: &[Block]) -> Result<Self, ShortFrame> {
-        let (mut verdicts, needed) = (Self::default(), schema.blocks() as usize);
+    pub fn of(plan: &Plan, first: Identity, blocks: &[Block]) -> Result<Self, ShortFrame> {
+        let (mut verdicts, needed) = (Self::default(), plan.compiled().blocks());
         if blocks.len() < needed {
             return Err(ShortFrame { needed, got: blocks.len() });
         }
-        verdicts.take(schema, first, blocks, |_| true);
+        verdicts.take(plan, first, blocks, |_| true);
         Ok(verdicts)
     }
 
@@ -64,15 +66,14 @@ impl Verdicts {
     ///
     /// # Panics
     /// If there are fewer blocks than the schema needs.
-    pub fn take(&mut self, schema: &Schema, first: Identity, blocks: &[Block], is_read: impl Fn(usize) -> bool) {
+    pub fn take(&mut self, plan: &Plan, first: Identity, blocks: &[Block], is_read: impl Fn(usize) -> bool) {
         self.refused.retain(|refused| !is_read(refused.block));
         self.stood_in.retain(|refused| !is_read(refused.block));
-        let with_twin: Vec<usize> = twins(schema).map(|(_, computed)| computed).collect();
-        for (number, (range, group)) in ranges(schema).enumerate() {
-            let refused = if with_twin.contains(&number) { &mut self.stood_in } else { &mut self.refused };
-            refused.extend(range.filter(|block| is_read(*block)).filter_map(|block| {
+        for group in plan.compiled().groups() {
+            let refused = if group.has_twin { &mut self.stood_in } else { &mut self.refused };
+            refused.extend(group.blocks().filter(|block| is_read(*block)).filter_map(|block| {
                 let expected = first.at(u16::try_from(block).unwrap_or(u16::MAX));
-                let reject = check(group.kind, &blocks[block], expected).err()?;
+                let reject = check(group.kind(), &blocks[block], expected).err()?;
                 Some(Refused { block, reject })
             }));
         }
@@ -88,8 +89,8 @@ impl Verdicts {
 
     /// Joins the verdicts to the blocks that they were found of.
     #[must_use]
-    pub fn on<'a>(&self, schema: &'a Schema, blocks: &'a [Block]) -> Checked<'a, '_> {
-        Checked { schema, blocks, verdicts: self }
+    pub fn on<'a>(&self, plan: &'a Plan, blocks: &'a [Block]) -> Checked<'a, '_> {
+        Checked { plan, blocks, verdicts: self }
     }
 
     fn is_accepted(&self, block: usize) -> bool {
@@ -97,18 +98,16 @@ impl Verdicts {
         !is_in(&self.refused) && !is_in(&self.stood_in)
     }
 
-    /// The group that is silent of a computed one and its twin: the twin, if all of the computed one was accepted.
-    fn silent(&self, schema: &Schema, twin: usize, computed: usize) -> usize {
-        let range = ranges(schema).nth(computed).map_or(0..0, |(range, _)| range);
-        let is_whole = !self.stood_in.iter().any(|refused| range.contains(&refused.block));
-        if is_whole { twin } else { computed }
+    /// Whether none of these was refused.
+    fn are_accepted(&self, blocks: &Range<usize>) -> bool {
+        !self.refused.iter().chain(&self.stood_in).any(|refused| blocks.contains(&refused.block))
     }
 }
 
 /// Copied blocks of one region (`'a`), checked (`'v`).
 #[derive(Clone, Copy, Debug)]
 pub struct Checked<'a, 'v> {
-    schema: &'a Schema,
+    plan: &'a Plan,
     blocks: &'a [Block],
     verdicts: &'v Verdicts,
 }
@@ -116,15 +115,23 @@ pub struct Checked<'a, 'v> {
 impl<'a, 'v> Checked<'a, 'v> {
     /// The groups that give values.
     pub(crate) fn groups(self) -> impl Iterator<Item = CheckedGroup<'a, 'v>> {
-        let silent: Vec<usize> =
-            twins(self.schema).map(|(twin, computed)| self.verdicts.silent(self.schema, twin, computed)).collect();
-        let groups = ranges(self.schema).enumerate().filter(move |(number, _)| !silent.contains(number));
-        groups.map(move |(_, (range, group))| CheckedGroup {
-            group,
-            first: range.start,
-            blocks: &self.blocks[range],
-            verdicts: self.verdicts,
-        })
+        (0..self.plan.compiled().groups().len()).filter_map(move |number| self.group(number))
+    }
+
+    /// A group by its number; `None`: there is none, or its twin gives the values.
+    pub(crate) fn group(self, number: usize) -> Option<CheckedGroup<'a, 'v>> {
+        let compiled = self.plan.compiled().groups().get(number)?;
+        let (group, blocks) = (&self.plan.schema().groups[number], &self.blocks[compiled.blocks()]);
+        self.gives(compiled).then_some(CheckedGroup { group, compiled, blocks, verdicts: self.verdicts })
+    }
+
+    /// Of a computed group and its twin one gives values: the twin, if any of the computed one was refused.
+    fn gives(self, group: &CompiledGroup) -> bool {
+        let are_accepted = |group: &CompiledGroup| self.verdicts.are_accepted(&group.blocks());
+        match group.twin_of {
+            Some(computed) => !are_accepted(&self.plan.compiled().groups()[computed]),
+            None => !group.has_twin || are_accepted(group),
+        }
     }
 }
 
@@ -132,8 +139,7 @@ impl<'a, 'v> Checked<'a, 'v> {
 #[derive(Clone, Copy)]
 pub(crate) struct CheckedGroup<'a, 'v> {
     pub(crate) group: &'a Group,
-    /// Number of its first block in the region.
-    first: usize,
+    pub(crate) compiled: &'a CompiledGroup,
     blocks: &'a [Block],
     verdicts: &'v Verdicts,
 }
@@ -144,27 +150,21 @@ impl<'a> CheckedGroup<'a, '_> {
         self.blocks
     }
 
+    /// Whether all were accepted.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.verdicts.are_accepted(&self.compiled.blocks())
+    }
+
     /// One of its blocks, with its acquisition time (CLOCK_BOOTTIME, ns) if blocks of this kind have one. `None`: it
     /// was refused.
     pub(crate) fn accepted(&self, number: usize) -> Option<(&'a Block, Option<u64>)> {
         let block = &self.blocks[number];
         let time_ns = || has_guard(self.group.kind).then(|| block.0[GUARDED_TIME]);
-        self.verdicts.is_accepted(self.first + number).then(|| (block, time_ns()))
+        self.verdicts.is_accepted(self.compiled.blocks().start + number).then(|| (block, time_ns()))
     }
 }
 
-/// The groups, with the numbers of their blocks.
-fn ranges(schema: &Schema) -> impl Iterator<Item = (Range<usize>, &Group)> {
-    schema.placed_groups().map(|(begin, group)| (begin as usize..(begin + group.blocks) as usize, group))
-}
-
-/// (number of the twin, number of its computed group).
-fn twins(schema: &Schema) -> impl Iterator<Item = (usize, usize)> + '_ {
-    let of = schema.groups.iter().enumerate().filter_map(|(twin, group)| Some((twin, group.twin_of? as usize)));
-    of.filter(|(_, computed)| *computed < schema.groups.len())
-}
-
-fn has_guard(kind: Kind) -> bool {
+pub(crate) fn has_guard(kind: Kind) -> bool {
     matches!(kind, Kind::Guarded | Kind::Computed | Kind::Table)
 }
 
@@ -180,6 +180,7 @@ fn check(kind: Kind, block: &Block, expected: Identity) -> Result<(), Reject> {
 mod tests {
     use super::*;
     use crate::limits::BLOCK_WORDS;
+    use crate::schema::Schema;
     use crate::sync::{AtomicU64, Ordering};
 
     const ME: Identity = Identity { region: 4, generation: 9, index: 0 };
@@ -205,57 +206,61 @@ mod tests {
         (0..5).map(block).collect()
     }
 
-    fn kinds(schema: &Schema, verdicts: &Verdicts, blocks: &[Block]) -> Vec<Kind> {
-        verdicts.on(schema, blocks).groups().map(|group| group.group.kind).collect()
+    fn plan() -> Plan {
+        Plan::new(Schema::parse(TWINS).unwrap())
+    }
+
+    fn kinds(plan: &Plan, verdicts: &Verdicts, blocks: &[Block]) -> Vec<Kind> {
+        verdicts.on(plan, blocks).groups().map(|group| group.group.kind).collect()
     }
 
     #[test]
     fn a_computed_group_gives_way_to_its_twin_and_is_not_missed() {
-        let (schema, mut blocks) = (Schema::parse(TWINS).unwrap(), good());
-        let verdicts = Verdicts::of(&schema, ME, &blocks).unwrap();
-        assert_eq!(kinds(&schema, &verdicts, &blocks), [Kind::Plain, Kind::Computed]);
+        let (plan, mut blocks) = (plan(), good());
+        let verdicts = Verdicts::of(&plan, ME, &blocks).unwrap();
+        assert_eq!(kinds(&plan, &verdicts, &blocks), [Kind::Plain, Kind::Computed]);
         blocks[4].0[60] ^= 1;
-        let verdicts = Verdicts::of(&schema, ME, &blocks).unwrap();
-        assert_eq!(kinds(&schema, &verdicts, &blocks), [Kind::Plain, Kind::Guarded]);
+        let verdicts = Verdicts::of(&plan, ME, &blocks).unwrap();
+        assert_eq!(kinds(&plan, &verdicts, &blocks), [Kind::Plain, Kind::Guarded]);
         assert_eq!(verdicts.refused(), []);
         blocks[1].0[60] ^= 1;
-        let verdicts = Verdicts::of(&schema, ME, &blocks).unwrap();
+        let verdicts = Verdicts::of(&plan, ME, &blocks).unwrap();
         assert_eq!(verdicts.refused(), [Refused { block: 1, reject: Reject::Crc }]);
-        let guarded = verdicts.on(&schema, &blocks).groups().nth(1).unwrap();
+        let guarded = verdicts.on(&plan, &blocks).groups().nth(1).unwrap();
         assert!(guarded.accepted(0).is_none());
         assert_eq!(guarded.accepted(1).unwrap().1, Some(79));
-        assert_eq!(Verdicts::of(&schema, ME, &blocks[..4]), Err(ShortFrame { needed: 5, got: 4 }));
+        assert_eq!(Verdicts::of(&plan, ME, &blocks[..4]), Err(ShortFrame { needed: 5, got: 4 }));
     }
 
     #[test]
     fn only_what_was_read_again_is_checked_again() {
-        let (schema, mut blocks) = (Schema::parse(TWINS).unwrap(), good());
+        let (plan, mut blocks) = (plan(), good());
         (blocks[0].0[0], blocks[1].0[60]) = (1, 1);
-        let mut verdicts = Verdicts::of(&schema, ME, &blocks).unwrap();
+        let mut verdicts = Verdicts::of(&plan, ME, &blocks).unwrap();
         let at = |block, reject| Refused { block, reject };
         assert_eq!(verdicts.refused(), [at(0, Reject::Identity), at(1, Reject::Crc)]);
         // Block 2 is damaged, too, and nobody has read it since: its verdict stands.
         (blocks[0], blocks[2].0[60]) = (good()[0], 1);
-        verdicts.take(&schema, ME, &blocks, |block| block < 2);
+        verdicts.take(&plan, ME, &blocks, |block| block < 2);
         assert_eq!(verdicts.refused(), [at(1, Reject::Crc)]);
         blocks[1] = good()[1];
-        verdicts.take(&schema, ME, &blocks, |block| block == 1 || block == 2);
+        verdicts.take(&plan, ME, &blocks, |block| block == 1 || block == 2);
         assert_eq!(verdicts.refused(), [at(2, Reject::Crc)]);
-        verdicts.take(&schema, ME, &good(), |block| block == 2);
+        verdicts.take(&plan, ME, &good(), |block| block == 2);
         assert_eq!(verdicts, Verdicts::default());
     }
 
     #[test]
     fn verdicts_are_the_same_in_whatever_parts_blocks_come() {
         bolero::check!().with_type::<(u8, [u8; 5])>().for_each(|(damaged, order)| {
-            let (schema, mut blocks, mut parts) = (Schema::parse(TWINS).unwrap(), good(), Verdicts::default());
+            let (plan, mut blocks, mut parts) = (plan(), good(), Verdicts::default());
             for (index, block) in blocks.iter_mut().enumerate().filter(|(index, _)| damaged >> index & 1 == 1) {
                 block.0[if index == 0 { 0 } else { 60 }] ^= 1;
             }
             let mut turns: Vec<usize> = (0..5).collect();
             turns.sort_by_key(|index| order[*index]);
-            turns.into_iter().for_each(|turn| parts.take(&schema, ME, &blocks, |block| block == turn));
-            assert_eq!(parts, Verdicts::of(&schema, ME, &blocks).unwrap());
+            turns.into_iter().for_each(|turn| parts.take(&plan, ME, &blocks, |block| block == turn));
+            assert_eq!(parts, Verdicts::of(&plan, ME, &blocks).unwrap());
         });
     }
 }

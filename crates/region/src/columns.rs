@@ -3,10 +3,11 @@
 //!
 //! [`Checked::decode`] walks the schema and calls back once per value of the accepted blocks. It checks nothing:
 //! [`crate::checked`] has done that. Cost: a few ns per value; one allocation per group, and one for each text and
-//! histogram.
+//! histogram. Who knows the names already and wants words only takes [`crate::compiled`].
 
 use crate::block::{Block, Identity, guarded_place, plain_place};
 use crate::checked::{Checked, CheckedGroup, Refused, ShortFrame, Verdicts};
+use crate::compiled::{Compiled, widened};
 use crate::histogram::Shape;
 use crate::limits::BLOCK_BYTES;
 use crate::number::exported;
@@ -61,6 +62,29 @@ pub struct RowRef<'a> {
     key: &'a [u64],
 }
 
+impl<'a> RowRef<'a> {
+    /// A row of a block whose rows are numbered from `first` on.
+    pub(crate) fn new(group: &'a Group, first: usize, row: &table::Row<'a>) -> Self {
+        Self { number: first + row.index, generation: row.generation, parts: &group.key, key: row.key }
+    }
+
+    /// Its key, as it stands in the table.
+    #[must_use]
+    pub fn key(&self) -> &'a [u64] {
+        self.key
+    }
+
+    /// Labels from its key.
+    pub fn labels(&self) -> impl Iterator<Item = (String, String)> + use<'a> {
+        let mut rest = self.key;
+        self.parts.iter().map(move |part| {
+            let (words, behind) = rest.split_at(part.words());
+            rest = behind;
+            (part.name.clone(), part.label(words))
+        })
+    }
+}
+
 /// One value of one frame.
 #[derive(Clone, Debug)]
 pub struct Sample<'a> {
@@ -82,15 +106,21 @@ impl Sample<'_> {
     /// Labels from row, field and array (the region's own come from its entry), in that order.
     #[must_use]
     pub fn labels(&self) -> Vec<(String, String)> {
-        let mut labels = Vec::new();
-        if let Some(row) = &self.row {
-            let mut at = 0;
-            for part in row.parts {
-                labels.push((part.name.clone(), part.label(&row.key[at..at + part.words()])));
-                at += part.words();
-            }
-        }
-        labels.extend(self.field.labels.clone());
+        let mut labels = self.row_labels();
+        labels.extend(self.own_labels());
+        labels
+    }
+
+    /// Those of its row.
+    #[must_use]
+    pub fn row_labels(&self) -> Vec<(String, String)> {
+        self.row.iter().flat_map(RowRef::labels).collect()
+    }
+
+    /// Those of its field and its place in an array.
+    #[must_use]
+    pub fn own_labels(&self) -> Vec<(String, String)> {
+        let mut labels: Vec<(String, String)> = self.field.labels.clone().into_iter().collect();
         if let Some(array) = &self.field.array {
             labels.push((array.label.clone(), array.value(self.element)));
         }
@@ -104,25 +134,34 @@ impl Sample<'_> {
     }
 }
 
-/// A schema with the decoding of its regions.
-///
-/// Nothing is precomputed: [`Checked::decode`] walks the schema for each frame.
+/// A schema with the decoding of its regions. Nothing of it is of a host, so all who read regions of the schema share one.
 #[derive(Clone, Debug)]
 pub struct Plan {
     schema: Schema,
+    compiled: Compiled,
 }
 
 impl Plan {
     /// For a schema that passed [`Schema::check`].
+    ///
+    /// # Panics
+    /// If it has not, and makes no sense.
     #[must_use]
     pub fn new(schema: Schema) -> Self {
-        Self { schema }
+        let compiled = Compiled::new(&schema);
+        Self { schema, compiled }
     }
 
     /// The schema.
     #[must_use]
     pub fn schema(&self) -> &Schema {
         &self.schema
+    }
+
+    /// Which words become which columns.
+    #[must_use]
+    pub fn compiled(&self) -> &Compiled {
+        &self.compiled
     }
 
     /// Checks the blocks of one region and decodes them, for callers that keep neither. Returns the blocks that were
@@ -136,8 +175,8 @@ impl Plan {
         blocks: &'a [Block],
         sink: impl FnMut(Sample<'a>),
     ) -> Result<Vec<Refused>, ShortFrame> {
-        let verdicts = Verdicts::of(&self.schema, first, blocks)?;
-        verdicts.on(&self.schema, blocks).decode(sink);
+        let verdicts = Verdicts::of(self, first, blocks)?;
+        verdicts.on(self, blocks).decode(sink);
         Ok(verdicts.refused().to_vec())
     }
 }
@@ -169,10 +208,17 @@ fn value(field: &Field, words: &[u64]) -> Value {
             let (buckets, sum) = words.split_at(shape.buckets());
             Value::Histogram { buckets: buckets.to_vec(), shape, sum: sum[0] }
         }
-        (None, Type::I64) => Value::I64(words[0].cast_signed()),
-        (None, Type::F64) => Value::F64(f64::from_bits(words[0])),
         (None, Type::Text) => Value::Text(text_of(words)),
-        (None, _) => Value::U64(words[0]),
+        (None, kind) => number(kind, words[0]),
+    }
+}
+
+/// A number from its word.
+fn number(kind: Type, word: u64) -> Value {
+    match kind {
+        Type::I8 | Type::I16 | Type::I32 | Type::I64 => Value::I64(word.cast_signed()),
+        Type::F32 | Type::F64 => Value::F64(f64::from_bits(word)),
+        Type::U8 | Type::U16 | Type::U32 | Type::U64 | Type::Text => Value::U64(word),
     }
 }
 
@@ -203,12 +249,7 @@ fn table_rows<'a>(checked: CheckedGroup<'a, '_>, sink: &mut impl FnMut(Sample<'a
     for number in 0..checked.blocks().len() {
         let Some((block, time_ns)) = checked.accepted(number) else { continue };
         for row in table::rows(layout, block.payload()) {
-            let row_ref = RowRef {
-                number: number * layout.rows_per_block() + row.index,
-                generation: row.generation,
-                parts: &group.key,
-                key: row.key,
-            };
+            let row_ref = RowRef::new(group, number * layout.rows_per_block(), &row);
             for field in &group.fields {
                 for (element, start) in elements(field) {
                     let value = value(field, &row.values[start..start + field.slots()]);
@@ -222,6 +263,7 @@ fn table_rows<'a>(checked: CheckedGroup<'a, '_>, sink: &mut impl FnMut(Sample<'a
 fn foreign<'a>(checked: CheckedGroup<'a, '_>, sink: &mut impl FnMut(Sample<'a>)) {
     let (group, blocks) = (checked.group, checked.blocks());
     let byte = |at: usize| blocks[at / BLOCK_BYTES].bytes()[at % BLOCK_BYTES];
+    let word = |at: usize| blocks[at / BLOCK_BYTES].0[at % BLOCK_BYTES / 8];
     for field in &group.fields {
         for (element, start) in elements(field) {
             let value = match (field.kind, field.histogram) {
@@ -231,31 +273,14 @@ fn foreign<'a>(checked: CheckedGroup<'a, '_>, sink: &mut impl FnMut(Sample<'a>))
                     Value::Text(String::from_utf8_lossy(&bytes).into_owned())
                 }
                 (_, Some(shape)) => {
-                    let words: Vec<u64> = (0..shape.slots())
-                        .map(|i| blocks[(start + i * 8) / BLOCK_BYTES].0[(start + i * 8) % BLOCK_BYTES / 8])
-                        .collect();
+                    let words: Vec<u64> = (0..shape.slots()).map(|i| word(start + i * 8)).collect();
                     value(field, &words)
                 }
-                (kind, None) => {
-                    narrow(kind, std::array::from_fn(|i| if i < kind.width() as usize { byte(start + i) } else { 0 }))
-                }
+                // It is aligned to its width, so it stands in one word.
+                (kind, None) => number(kind, widened(kind, word(start) >> (start % 8 * 8))),
             };
             sink(Sample { field, group, element, row: None, time_ns: None, value });
         }
-    }
-}
-
-/// A number of up to 8 bytes, little-endian, zero padded.
-fn narrow(kind: Type, bytes: [u8; 8]) -> Value {
-    let [a, b, c, d, ..] = bytes;
-    match kind {
-        Type::I8 => Value::I64(i8::from_le_bytes([a]).into()),
-        Type::I16 => Value::I64(i16::from_le_bytes([a, b]).into()),
-        Type::I32 => Value::I64(i32::from_le_bytes([a, b, c, d]).into()),
-        Type::I64 => Value::I64(i64::from_le_bytes(bytes)),
-        Type::F32 => Value::F64(f32::from_le_bytes([a, b, c, d]).into()),
-        Type::F64 => Value::F64(f64::from_le_bytes(bytes)),
-        _ => Value::U64(u64::from_le_bytes(bytes)),
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! What the bytes mean is fixed by `docs/format/`; this crate is its Rust side. Programs and agents write (`guard`,
 //! `table`, `control::ControlWriter`), responders copy ([`map`]), readers check ([`guard::check`], [`checked`]) and
-//! decode ([`control::Directory`], [`columns`]). A reader never holds a reference into foreign memory: it copies whole
+//! decode ([`control::Directory`], [`columns`], [`compiled`]). A reader never holds a reference into foreign memory: it copies whole
 //! blocks first, then checks, then decodes.
 //!
 //! No I/O except in [`map`], which is also the only module with unsafe code.
@@ -15,6 +15,7 @@ compile_error!("format v1 is little-endian; big-endian hosts are not supported")
 pub mod block;
 pub mod checked;
 pub mod columns;
+pub mod compiled;
 pub mod control;
 pub mod guard;
 pub mod histogram;

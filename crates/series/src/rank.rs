@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 
+use onlooker_region::Identity;
 use onlooker_region::schema::Acquisition;
 
 use crate::series::EntityKey;
@@ -45,6 +46,19 @@ impl Rank {
 /// The series of one name and labels that are there now, the shown one first. `P` says where each is.
 #[derive(Clone, Debug)]
 pub struct Rivals<P>(Vec<(Rank, Reverse<u64>, P)>);
+
+impl Rank {
+    /// Source of the agent's regions that share a row of the store; other regions' is their identity word, or
+    /// [`EntityKey::OWN_REGION`].
+    pub const AGENT: u64 = 0;
+
+    /// As [`Rank::of`], of what the store has from this source.
+    #[must_use]
+    pub fn of_source(source: u64, acquisition: Acquisition, since: u64) -> Self {
+        let region = if source == Self::AGENT { Identity::first(1, 1).word() } else { source };
+        Self::of(&EntityKey { region, group: 0, row: None }, acquisition, since)
+    }
+}
 
 impl<P> Default for Rivals<P> {
     fn default() -> Self {

@@ -133,6 +133,12 @@ impl Series {
         format!("{}{}", self.name, labels_text(self.labels.iter()))
     }
 
+    /// The text of an info.
+    #[must_use]
+    pub fn info(&self) -> Option<&str> {
+        self.labels.get(VALUE).filter(|_| self.form == Form::Text)
+    }
+
     /// Its words in a row.
     #[must_use]
     pub fn words<'a>(&self, row: &'a [u64]) -> &'a [u64] {
@@ -144,7 +150,7 @@ impl Series {
     pub fn value(&self, row: &[u64]) -> Option<Value> {
         let words = self.words(row);
         Some(match self.form {
-            Form::Text => Value::Text(self.labels.get(VALUE).unwrap_or_default().to_owned()),
+            Form::Text => Value::Text(self.info().unwrap_or_default().to_owned()),
             Form::Unsigned => Value::U64(*words.first()?),
             Form::Signed => Value::I64(words.first()?.cast_signed()),
             Form::Float => Value::F64(f64::from_bits(*words.first()?)),
@@ -185,12 +191,9 @@ pub fn labels_of(
 /// Describes the series of an entity from its samples, in their order. `common` are labels of the target.
 #[must_use]
 pub fn describe(entry: &RegionEntry, common: &BTreeMap<String, String>, samples: &[Sample<'_>]) -> Vec<Series> {
-    let mut at = 0;
     let mut before: Option<Labels> = None;
-    let describe = |sample: &Sample<'_>| {
-        let form = Form::of(&sample.value);
-        let field = sample.field;
-        let mut labels = labels_of(common, &entry.labels, sample.labels(), field.metric);
+    described(entry, samples, |sample| {
+        let mut labels = labels_of(common, &entry.labels, sample.labels(), sample.field.metric);
         if let Value::Text(text) = &sample.value
             && !text.is_empty()
         {
@@ -198,9 +201,27 @@ pub fn describe(entry: &RegionEntry, common: &BTreeMap<String, String>, samples:
         }
         let labels = Labels::from(labels).shared_with(before.as_ref());
         before = Some(labels.clone());
+        labels
+    })
+}
+
+/// As [`describe`] with the labels of fields and elements alone: what all hosts and all rows of a table have in common.
+#[must_use]
+pub fn describe_own(entry: &RegionEntry, samples: &[Sample<'_>]) -> Vec<Series> {
+    described(entry, samples, |sample| sample.own_labels().into())
+}
+
+fn described<'a>(
+    entry: &RegionEntry,
+    samples: &[Sample<'a>],
+    mut labels: impl FnMut(&Sample<'a>) -> Labels,
+) -> Vec<Series> {
+    let mut at = 0;
+    let describe = |sample: &Sample<'a>| {
+        let (field, form) = (sample.field, Form::of(&sample.value));
         let series = Series {
             name: field.name.as_str().into(),
-            labels,
+            labels: labels(sample),
             metric: field.metric,
             unit: field.unit.as_str().into(),
             help: field.help.as_str().into(),
@@ -214,6 +235,22 @@ pub fn describe(entry: &RegionEntry, common: &BTreeMap<String, String>, samples:
         series
     };
     samples.iter().map(describe).collect()
+}
+
+/// A series with all its labels: its own ones, which [`describe_own`] gave it, joined with its row's, its region's and
+/// its target's, and its text, if it has one.
+#[must_use]
+pub fn named(
+    own: &Series,
+    row: &[(String, String)],
+    region: &[(String, String)],
+    common: &BTreeMap<String, String>,
+    text: Option<&str>,
+) -> Series {
+    let pairs = own.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let mut labels = labels_of(common, region, row.iter().cloned().chain(pairs).collect(), own.metric);
+    labels.extend(text.filter(|text| !text.is_empty()).map(|text| (VALUE.to_owned(), text.to_owned())));
+    Series { labels: labels.into(), ..own.clone() }
 }
 
 /// The words of an entity's samples.

@@ -181,7 +181,7 @@ impl Engine {
             host.no_queue_pair(now_ns);
         }
         let is_device = matches!(connected.way, Way::Verbs(..));
-        match Link::of(connected, &mut self.carriers, &self.waiter, &self.config, now_ns) {
+        match Link::of(connected, &mut self.carriers, &self.waiter, &self.schemas, &self.config, now_ns) {
             Ok(link) => {
                 let pair = link.pair;
                 if host.link(link) {

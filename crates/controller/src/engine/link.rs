@@ -2,10 +2,11 @@
 //! The way to a host's memory, and what carries it.
 
 use std::os::fd::AsFd as _;
+use std::sync::Arc;
 
 use onlooker_reader::bootstrap::Bootstrapped;
 use onlooker_reader::clock::Wear;
-use onlooker_reader::{Pair, Requester as _, Session, Via};
+use onlooker_reader::{Pair, Requester as _, SchemaCache, Session, Via};
 use onlooker_transport::open::kernel_flow;
 use onlooker_transport::soft::FlowConfig;
 use onlooker_transport::tcp::TcpRequester;
@@ -64,7 +65,7 @@ impl Link {
         Self { told, session, pair, carrier, silences: 0, is_proven: false, counted_ns: 0, since_ns: now_ns, wear }
     }
 
-    /// What the connector has brought.
+    /// What the connector has brought. All links have the same `schemas`.
     ///
     /// # Errors
     /// It cannot be used.
@@ -72,6 +73,7 @@ impl Link {
         Connected { told, way, .. }: Connected,
         carriers: &mut Carriers<Card>,
         waiter: &Waiter,
+        schemas: &Arc<SchemaCache>,
         config: &Config,
         now_ns: u64,
     ) -> Result<Self, String> {
@@ -97,6 +99,7 @@ impl Link {
             }
         };
         let mut link = Self::new(told, (pair, carrier), max_read_blocks, config, now_ns);
+        link.session.share(schemas);
         if let Some(mirror) = mirror {
             link.session.mirror(Box::new(mirror));
         }

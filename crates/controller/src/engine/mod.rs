@@ -29,7 +29,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
 use onlooker_flow::{Credits, Due, Ending, FlowId, Schedule};
-use onlooker_reader::{Completion, Limits, Read, Via};
+use onlooker_reader::{Completion, Limits, Read, SchemaCache, Via};
 use onlooker_targets::Target;
 use onlooker_transport::soft;
 use onlooker_transport::verbs::Card;
@@ -132,6 +132,8 @@ struct Engine {
     /// Hosts in a reading.
     active: Vec<usize>,
     carriers: Carriers<Card>,
+    /// Those of all hosts.
+    schemas: Arc<SchemaCache>,
     /// Devices that are being opened, and who waits for them.
     opening: Openings<connecting::Waiting>,
     /// Devices that were lost in the poll of now.
@@ -177,6 +179,7 @@ impl Engine {
                 sockets: Sockets::new(soft::Config { credit_bytes: config.credit_bytes }),
                 devices: Devices::new(config.credit_bytes, config.host_credit_bytes),
             },
+            schemas: Arc::default(),
             opening: Openings::new(),
             gone: Vec::new(),
             connector,

@@ -7,16 +7,18 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use onlooker_framestore::layout::{ContentId, Part};
 use onlooker_reader::{Frame, Session};
-use onlooker_region::columns::Sample;
+use onlooker_region::columns::{Sample, Value};
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::{Acquisition, Metric};
 use onlooker_series::PATIENCE_READINGS;
 use onlooker_series::derive::{Derived, Given, Sum, Summed, is_same, row_of};
 use onlooker_series::rank::{Rank, Rivals};
-use onlooker_series::series::{EntityKey, Form, Series, describe, fill, labels_of};
+use onlooker_series::series::{EntityKey, Form, Series, describe_own, fill, named};
+use onlooker_series::text::Labels;
 
-use super::quota::{Cost, Ledger, Limit, Quota, paid_ring_rows, row_bytes};
+use super::quota::{Cost, Ledger, Limit, Quota, row_bytes};
 
 /// Group numbers of sums begin here; a schema has far fewer groups.
 const SUMS: u32 = 1 << 31;
@@ -44,19 +46,55 @@ pub struct Entity {
     pub time_ns: u64,
     /// The same as the host's clock had it: what tells a new row from one that was there before, whatever becomes of our own clock.
     stamp_ns: u64,
-    /// Name of its region.
-    pub region: String,
+    /// What the store knows it as: what all hosts have in common, and what of it is this one's.
+    pub(super) stored: Stored,
     /// Number of its region's reading that had it last.
     seen: u64,
     cost: Cost,
 }
 
+/// An entity as the store has it.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub(super) id: ContentId,
+    pub(super) part: Arc<Part>,
+    /// Labels of its region.
+    pub(super) region: Arc<[(String, String)]>,
+    /// Labels of its row, in tables.
+    pub(super) row: Vec<(String, String)>,
+}
+
+/// What is said of an entity once.
+struct Described {
+    /// With labels of their own only.
+    own: Vec<Series>,
+    row: Vec<(String, String)>,
+    /// Texts of infos.
+    texts: Vec<Option<String>>,
+}
+
 impl Entity {
-    fn new(series: Arc<[Series]>, region: &str, cost: Cost) -> Self {
+    fn new(said: Described, found: &Found<'_>, common: &BTreeMap<String, String>, cost: Cost) -> Self {
+        let Described { own, row, texts } = said;
+        let mut before: Option<Labels> = None;
+        let full = |(own, text): (&Series, &Option<String>)| {
+            let series = named(own, &row, found.labels, common, text.as_deref());
+            let labels = series.labels.shared_with(before.as_ref());
+            before = Some(labels.clone());
+            Series { labels, ..series }
+        };
+        let series: Arc<[Series]> = own.iter().zip(&texts).map(full).collect();
         let texts = series.iter().map(|series| series.text().into()).collect();
         let hidden = vec![false; series.len()];
-        let region = region.to_owned();
-        Self { series, texts, hidden, row: Vec::new(), time_ns: 0, stamp_ns: 0, region, seen: 0, cost }
+        let (id, part) = Part::new(found.region, found.key.group, own).shared();
+        let stored = Stored { id, part, region: found.labels.into(), row };
+        Self { series, texts, hidden, row: Vec::new(), time_ns: 0, stamp_ns: 0, stored, seen: 0, cost }
+    }
+
+    /// Name of its region.
+    #[must_use]
+    pub fn region(&self) -> &str {
+        &self.stored.part.region
     }
 
     /// Its series that are shown, with their numbers and texts.
@@ -97,8 +135,6 @@ pub struct Entities {
     regions: HashMap<u64, Looks>,
     reading: u64,
     ledger: Ledger,
-    /// Rows of a ring that each pays for.
-    ring_rows: u64,
     /// The row that one follows.
     before: Vec<u64>,
 }
@@ -121,6 +157,8 @@ pub(super) struct News<'a> {
     pub(super) is_new: bool,
     /// Acquired at another time than the row before.
     pub(super) has_moved: bool,
+    /// Its words differ from those of the row before.
+    pub(super) is_other: bool,
     /// Its row may be stored.
     pub(super) may_log: bool,
 }
@@ -129,15 +167,17 @@ pub(super) struct News<'a> {
 struct Found<'a> {
     key: EntityKey,
     region: &'a str,
+    /// Of the region.
+    labels: &'a [(String, String)],
     series: usize,
     words: usize,
     acquired: Acquired,
 }
 
 impl Entities {
-    /// None, and room for so much; they are read every so often.
-    pub(super) fn within(quota: Quota, interval_ns: u64) -> Self {
-        Self { ledger: Ledger::new(quota), ring_rows: paid_ring_rows(interval_ns), ..Self::default() }
+    /// None, and room for so much.
+    pub(super) fn within(quota: Quota) -> Self {
+        Self { ledger: Ledger::new(quota), ..Self::default() }
     }
 
     /// What they cost, and what there was no room for.
@@ -185,8 +225,8 @@ impl Entities {
     }
 
     /// What a session's last reading had, without labels of the host.
-    pub(crate) fn of(session: &Session, quota: Quota, interval_ns: u64) -> Self {
-        let mut entities = Self::within(quota, interval_ns);
+    pub(crate) fn of(session: &Session, quota: Quota) -> Self {
+        let mut entities = Self::within(quota);
         let labels = BTreeMap::new();
         let never = |_| Acquired { utc_ns: 0, stamp_ns: 0 };
         for frame in session.frames() {
@@ -249,7 +289,8 @@ impl Entities {
                 let key = EntityKey { region, group, row: row_of(&samples[0]) };
                 let words = samples.iter().map(|sample| Form::of(&sample.value).words()).sum();
                 let acquired = acquired(samples[0].time_ns);
-                let found = Found { key, region: &entry.name, series: samples.len(), words, acquired };
+                let (region, labels) = (&*entry.name, &*entry.labels);
+                let found = Found { key, region, labels, series: samples.len(), words, acquired };
                 let row = |row: &mut Vec<u64>| fill(samples, row);
                 let texts = || {
                     samples
@@ -257,18 +298,19 @@ impl Entities {
                         .map(|sample| text_bytes(entry, &sample.field.name, &sample.labels().into_iter().collect()))
                         .sum()
                 };
-                self.take_one(&found, texts, || describe(entry, common, samples), row, tell);
+                self.take_one(&found, common, texts, || of_samples(entry, samples), row, tell);
             }
             Given::Sum(sum) => {
                 let key = EntityKey { region, group: SUMS | sum.set, row: sum.row };
                 let (series, words) = (sum.metrics.len(), sum.words.len());
-                let found = Found { key, region: &entry.name, series, words, acquired: acquired(sum.time_ns) };
+                let (region, labels) = (&*entry.name, &*entry.labels);
+                let found = Found { key, region, labels, series, words, acquired: acquired(sum.time_ns) };
                 let row = |row: &mut Vec<u64>| {
                     row.clear();
                     row.extend(sum.words);
                 };
                 let texts = || sum.metrics.iter().map(|metric| text_bytes(entry, &metric.name, &metric.labels)).sum();
-                self.take_one(&found, texts, || describe_sum(entry, common, &sum), row, tell);
+                self.take_one(&found, common, texts, || of_sum(&sum), row, tell);
             }
         });
         self.derived = derived;
@@ -295,8 +337,9 @@ impl Entities {
             row.clear();
             row.push(boot_s.to_bits());
         };
-        let found = Found { key: OWN_KEY, region: OWN_REGION, series: 1, words: 1, acquired };
-        self.take_one(&found, || 0, || vec![boot_series(common)], row, tell);
+        let found = Found { key: OWN_KEY, region: OWN_REGION, labels: &[], series: 1, words: 1, acquired };
+        let said = || Described { own: vec![boot_series()], row: Vec::new(), texts: vec![None] };
+        self.take_one(&found, common, || 0, said, row, tell);
     }
 
     /// The values of a region, but for more than any quota has room for.
@@ -310,7 +353,7 @@ impl Entities {
             let whole = samples.iter().rposition(|sample| !is_same(sample, samples.last().unwrap_or(sample)));
             let cut = samples.len() - whole.map_or(0, |at| at + 1);
             samples.truncate(samples.len() - cut);
-            self.ledger.exceed(region, Limit::Series, 1, Cost::of(left_out + cut, 0, 0));
+            self.ledger.exceed(region, Limit::Series, 1, Cost::of(left_out + cut, 0));
         }
         samples
     }
@@ -318,8 +361,9 @@ impl Entities {
     fn take_one(
         &mut self,
         found: &Found<'_>,
+        common: &BTreeMap<String, String>,
         texts: impl FnOnce() -> u64,
-        series: impl FnOnce() -> Vec<Series>,
+        said: impl FnOnce() -> Described,
         row: impl FnOnce(&mut Vec<u64>),
         tell: &mut impl FnMut(News<'_>),
     ) {
@@ -333,12 +377,13 @@ impl Entities {
                 // What there is of it has a track, until it goes: there, rows are missing from now on.
                 if let Some(entity) = self.by_key.get(&key) {
                     let time_ns = acquired.utc_ns;
-                    tell(News { key, entity, time_ns, is_new: false, has_moved: true, may_log: false });
+                    let (is_new, has_moved, is_other, may_log) = (false, true, true, false);
+                    tell(News { key, entity, time_ns, is_new, has_moved, is_other, may_log });
                 }
                 return;
             };
             self.forget(key);
-            self.by_key.insert(key, Entity::new(series().into(), found.region, cost));
+            self.by_key.insert(key, Entity::new(said(), found, common, cost));
             self.index(key);
         }
         let reading = self.regions.get(&key.region).map_or(0, |looks| looks.readings);
@@ -355,8 +400,8 @@ impl Entities {
         if has_moved {
             (entity.time_ns, entity.stamp_ns) = (acquired.utc_ns, acquired.stamp_ns);
         }
-        let time_ns = entity.time_ns;
-        tell(News { key, entity, time_ns, is_new, has_moved, may_log });
+        let (time_ns, is_other) = (entity.time_ns, self.before != entity.row);
+        tell(News { key, entity, time_ns, is_new, has_moved, is_other, may_log });
     }
 
     /// What an entity costs from now on, if there is room for it in the place of what it was. The controller's own is not the host's to pay.
@@ -364,7 +409,7 @@ impl Entities {
         if found.key.is_own() {
             return Some(Cost::default());
         }
-        self.ledger.admit(found.key.region, old, Cost::of(found.series, found.words, self.ring_rows), texts)
+        self.ledger.admit(found.key.region, old, Cost::of(found.series, found.words), texts)
     }
 
     /// Enters an entity's series by their texts, and hides those that are not the best of theirs.
@@ -428,11 +473,19 @@ fn show_first(entities: &mut BTreeMap<EntityKey, Entity>, rivals: &Rivals<Place>
     }
 }
 
-fn describe_sum(entry: &RegionEntry, common: &BTreeMap<String, String>, sum: &Sum<'_>) -> Vec<Series> {
-    let own = |metric: &Summed| sum.row_labels.iter().cloned().chain(metric.labels.clone()).collect();
+fn of_samples(entry: &RegionEntry, samples: &[Sample<'_>]) -> Described {
+    let text = |sample: &Sample<'_>| match &sample.value {
+        Value::Text(text) => Some(text.clone()),
+        _ => None,
+    };
+    let row = samples.first().map(Sample::row_labels).unwrap_or_default();
+    Described { own: describe_own(entry, samples), row, texts: samples.iter().map(text).collect() }
+}
+
+fn of_sum(sum: &Sum<'_>) -> Described {
     let series = |(at, metric): (usize, &Summed)| Series {
         name: metric.name.as_str().into(),
-        labels: labels_of(common, &entry.labels, own(metric), metric.metric).into(),
+        labels: metric.labels.clone().into_iter().collect::<Vec<_>>().into(),
         metric: metric.metric,
         unit: metric.unit.as_str().into(),
         help: metric.help.as_str().into(),
@@ -442,13 +495,14 @@ fn describe_sum(entry: &RegionEntry, common: &BTreeMap<String, String>, sum: &Su
         form: if metric.signed { Form::Signed } else { Form::Unsigned },
         at,
     };
-    sum.metrics.iter().enumerate().map(series).collect()
+    let own: Vec<Series> = sum.metrics.iter().enumerate().map(series).collect();
+    Described { texts: vec![None; own.len()], own, row: sum.row_labels.to_vec() }
 }
 
-fn boot_series(common: &BTreeMap<String, String>) -> Series {
+fn boot_series() -> Series {
     Series {
         name: BOOT_TIME.into(),
-        labels: labels_of(common, &[], Vec::new(), Metric::Gauge).into(),
+        labels: Vec::new().into(),
         metric: Metric::Gauge,
         unit: "seconds".into(),
         help: BOOT_TIME_HELP.into(),

@@ -49,22 +49,20 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let config = onlooker_store::Config {
+        let config = onlooker_framestore::Config {
             dir: dir.path().join("store"),
-            hot: dir.path().join("hot"),
-            hot_bytes: 16 << 20,
-            tile_rows: 64,
-            segment_bytes: 1 << 20,
+            ring: dir.path().join("hot"),
+            ring_bytes: 4 << 20,
             max_bytes: 64 << 20,
         };
-        let (keeper, tracks, _) = Keeper::start(config, |_| {}).unwrap();
+        let (keeper, to, _) = Keeper::start(config, |_| {}).unwrap();
         let (fleet, now_ns) = (Arc::new(Fleet::default()), Arc::new(AtomicU64::new(steady_ns())));
         let now = now_ns.clone();
         let clock = move || {
             let steady_ns = now.load(Ordering::Relaxed);
             Moment { steady_ns, utc_ns: UTC_NS + steady_ns }
         };
-        let sink = FleetSink::with_clock(fleet.clone(), tracks, keeper.counters(), Box::new(clock));
+        let sink = FleetSink::with_clock(fleet.clone(), to, keeper.counters(), Box::new(clock));
         Self { fleet, sink, now_ns, watched: HashMap::new(), _keeper: keeper, _dir: dir }
     }
 

@@ -7,8 +7,8 @@ mod entities;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod quota;
+mod rows;
 mod sink;
-mod track;
 mod utc;
 #[cfg(test)]
 mod vouched;
@@ -103,7 +103,7 @@ impl Host {
     fn new(target: Arc<Target>, quota: Quota) -> Self {
         let mut labels = target.labels.clone();
         labels.insert("instance".into(), target.name.clone());
-        let shown = Mutex::new(Shown::new(quota, target.interval_ns()));
+        let shown = Mutex::new(Shown::new(quota));
         Self { target, labels, shown, news: watch::Sender::new(0) }
     }
 
@@ -179,12 +179,12 @@ pub struct Shown {
 }
 
 impl Shown {
-    fn new(quota: Quota, interval_ns: u64) -> Self {
+    fn new(quota: Quota) -> Self {
         let histogram = || Histogram::new_with_max(MAX_LATENCY_NS, 2).expect("valid bounds");
         Self {
             state: State::Connecting,
             since_ns: Moment::now().utc_ns,
-            entities: Entities::within(quota, interval_ns),
+            entities: Entities::within(quota),
             regions: Vec::new(),
             relation: None,
             cycles: 0,

@@ -8,7 +8,6 @@
 use std::collections::{BTreeMap, HashMap};
 
 use onlooker_region::Identity;
-use onlooker_store::{ring_bytes, ring_rows};
 
 /// Reason of the gap that rows leave which exceed a quota.
 pub(super) const OVER_QUOTA: &str = "over_quota";
@@ -18,18 +17,10 @@ const CALM_NS: u64 = 60_000_000_000;
 const SERIES_BYTES: u64 = 400;
 /// How often a series' texts are there: as a whole, as labels, in the pool of texts.
 const TEXT_COPIES: u64 = 3;
-/// How often its words are there: as the last row, and as one that waits for its track.
-const WORD_COPIES: u64 = 2;
+/// How often its words are there: as the last row, in the host's row, and twice as what the store tells differences from; some dozens of rows of differences beside.
+const WORD_COPIES: u64 = 20;
 /// What a row takes in the log beside its values, bytes: its time, its share of a tile's head.
 const ROW_BYTES: u64 = 4;
-
-/// Rows of a ring that an entity pays for, at most: where a host is read oftener than every 16 ms, most of its entities are sampled less often, and have shorter ones.
-const MAX_PAID_RING_ROWS: u64 = 256;
-
-/// Rows of a ring that an entity of a host pays for that is read every so often.
-pub(super) fn paid_ring_rows(interval_ns: u64) -> u64 {
-    ring_rows(interval_ns).min(MAX_PAID_RING_ROWS)
-}
 
 /// What the regions of a host's agent may cost, and those of its programs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +31,6 @@ pub struct Quota {
     pub tracks: u64,
     /// Memory of texts and values, bytes.
     pub memory_bytes: u64,
-    /// Rings of the store, bytes.
-    pub hot_bytes: u64,
     /// Entities that are new: each is a definition in the log.
     pub new_tracks_per_hour: u64,
     /// Values that are decoded: all hosts share one thread for it.
@@ -59,7 +48,6 @@ impl Default for Quota {
             series: 50_000,
             tracks: 5_000,
             memory_bytes: 64 << 20,
-            hot_bytes: 64 << 20,
             new_tracks_per_hour: 20_000,
             values_per_s: 200_000,
             log_bytes_per_s: 256 << 10,
@@ -109,8 +97,6 @@ pub enum Limit {
     Tracks,
     /// [`Quota::memory_bytes`]
     Memory,
-    /// [`Quota::hot_bytes`]
-    HotBytes,
     /// [`Quota::new_tracks_per_hour`]
     NewTracks,
     /// [`Quota::values_per_s`]
@@ -127,7 +113,6 @@ impl Limit {
             Self::Series => "series",
             Self::Tracks => "tracks",
             Self::Memory => "memory",
-            Self::HotBytes => "hot_bytes",
             Self::NewTracks => "new_tracks_per_hour",
             Self::Values => "values_per_s",
             Self::LogBytes => "log_bytes_per_s",
@@ -141,14 +126,13 @@ pub(super) struct Cost {
     pub(super) series: u64,
     pub(super) tracks: u64,
     pub(super) memory_bytes: u64,
-    pub(super) hot_bytes: u64,
 }
 
 impl Cost {
-    /// Of one entity whose ring has so many rows, but for its texts.
-    pub(super) fn of(series: usize, words: usize, ring_rows: u64) -> Self {
+    /// Of one entity, but for its texts.
+    pub(super) fn of(series: usize, words: usize) -> Self {
         let memory_bytes = series as u64 * SERIES_BYTES + words as u64 * 8 * WORD_COPIES;
-        Self { series: series as u64, tracks: 1, memory_bytes, hot_bytes: ring_bytes(words, ring_rows) }
+        Self { series: series as u64, tracks: 1, memory_bytes }
     }
 
     /// With so many bytes of names and labels.
@@ -156,20 +140,14 @@ impl Cost {
         Self { memory_bytes: self.memory_bytes + bytes * TEXT_COPIES, ..self }
     }
 
-    fn parts(&self) -> [(Limit, u64); 4] {
-        [
-            (Limit::Series, self.series),
-            (Limit::Tracks, self.tracks),
-            (Limit::Memory, self.memory_bytes),
-            (Limit::HotBytes, self.hot_bytes),
-        ]
+    fn parts(&self) -> [(Limit, u64); 3] {
+        [(Limit::Series, self.series), (Limit::Tracks, self.tracks), (Limit::Memory, self.memory_bytes)]
     }
 
     fn change(&mut self, by: &Self, change: impl Fn(u64, u64) -> u64) {
         self.series = change(self.series, by.series);
         self.tracks = change(self.tracks, by.tracks);
         self.memory_bytes = change(self.memory_bytes, by.memory_bytes);
-        self.hot_bytes = change(self.hot_bytes, by.hot_bytes);
     }
 }
 
@@ -321,7 +299,6 @@ impl Ledger {
             Limit::Series => self.quota.series,
             Limit::Tracks => self.quota.tracks,
             Limit::Memory => self.quota.memory_bytes,
-            Limit::HotBytes => self.quota.hot_bytes,
             Limit::NewTracks => self.quota.new_tracks_per_hour,
             Limit::Values => self.quota.values_per_s,
             Limit::LogBytes => self.quota.log_bytes_per_s,

@@ -4,20 +4,20 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use onlooker_framestore::client::Appender;
 use onlooker_reader::Frame;
 use onlooker_reader::clock::{Moment, Relation};
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::Acquisition;
-use onlooker_series::series::{EntityKey, Series};
-use onlooker_store::Description;
+use onlooker_series::series::EntityKey;
 use onlooker_targets::{Say, Target};
 
 use super::entities::{Acquired, News};
 use super::quota::{Limit, OVER_QUOTA, Whose};
-use super::track::{Hole, Track};
+use super::rows::{Hole, Rows, To};
 use super::utc::Utc;
-use super::{Fleet, Region, Shown, ShownGap};
-use crate::keep::{Counters, Tracks};
+use super::{Fleet, Host, Region, Shown, ShownGap};
+use crate::keep::{Counters, Left};
 use crate::sink::{Gap, Reading, Sink, State};
 
 /// A gap that goes on is stored in pieces of this length, ns.
@@ -27,10 +27,10 @@ const COMING_BACK_NS: u64 = 1_000_000_000;
 /// Reason of the gap between what the clock showed before it was set and after.
 const CLOCK_STEP: &str = "clock_step";
 
-/// The tracks of one host.
-#[derive(Default)]
+/// What the store gets of one host.
 struct Kept {
-    entities: HashMap<EntityKey, Track>,
+    host: Arc<Host>,
+    rows: Rows,
     /// A gap that goes on: it is stored when it ends, or in pieces.
     gap: Option<ShownGap>,
     /// While the host's first readings bring its entities back: the time that no controller ran.
@@ -43,12 +43,9 @@ struct Kept {
 pub struct FleetSink {
     fleet: Arc<Fleet>,
     counters: Arc<Counters>,
-    tracks: Tracks,
+    appender: Appender,
+    left: Left,
     kept: HashMap<String, Kept>,
-    tags: HashMap<u64, (String, EntityKey)>,
-    /// Tracks of entities that were over before the store had made them, by tag.
-    leaving: HashMap<u64, Track>,
-    next_tag: u64,
     clock: Clock,
     utc: Utc,
     say: Say,
@@ -58,19 +55,22 @@ pub struct FleetSink {
 pub type Clock = Box<dyn Fn() -> Moment + Send>;
 
 impl FleetSink {
-    /// Writes to `fleet` and to the store behind `tracks`.
+    /// Writes to `fleet` and to the store behind `appender`, of which a controller before this one has `left` something.
     #[must_use]
-    pub fn new(fleet: Arc<Fleet>, tracks: Tracks, counters: Arc<Counters>) -> Self {
-        Self::with_clock(fleet, tracks, counters, Box::new(Moment::now))
+    pub fn new(fleet: Arc<Fleet>, (appender, left): (Appender, Left), counters: Arc<Counters>) -> Self {
+        Self::with_clock(fleet, (appender, left), counters, Box::new(Moment::now))
     }
 
     /// As [`FleetSink::new`], by another clock than the system's: its steady part must be the engine's, its UTC may be set.
     #[must_use]
-    pub fn with_clock(fleet: Arc<Fleet>, tracks: Tracks, counters: Arc<Counters>, clock: Clock) -> Self {
-        let utc = Utc::new(clock());
-        let (kept, tags, leaving) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let say: Say = Arc::new(|_| {});
-        Self { fleet, counters, tracks, kept, tags, leaving, next_tag: 0, clock, utc, say }
+    pub fn with_clock(
+        fleet: Arc<Fleet>,
+        (appender, left): (Appender, Left),
+        counters: Arc<Counters>,
+        clock: Clock,
+    ) -> Self {
+        let (utc, say) = (Utc::new(clock()), Arc::new(|_: &str| {}));
+        Self { fleet, counters, appender, left, kept: HashMap::new(), clock, utc, say }
     }
 
     /// `say` is told what an operator wants to know of the hosts, once.
@@ -85,10 +85,11 @@ impl FleetSink {
         let now = (self.clock)();
         let before_ns = self.utc.of(now.steady_ns.into());
         if let Some(step) = self.utc.follow(now, at_ns) {
+            let hole = Hole { from_ns: step.from_ns, to_ns: step.to_ns, reason: CLOCK_STEP };
             for kept in self.kept.values_mut() {
-                kept.store_gap(&self.tracks);
-                let hole = Hole { from_ns: step.from_ns, to_ns: step.to_ns, reason: CLOCK_STEP };
-                kept.entities.values_mut().for_each(|track| track.stepped(hole, &self.tracks));
+                kept.store_gap(&mut self.appender, &self.counters);
+                let (rows, mut to) = kept.to(&mut self.appender, &self.counters);
+                rows.stepped(hole, &mut to);
             }
             // What is sampled seldom would be from the future, or as old as the step, until it is sampled again.
             let by_ns = self.utc.of(now.steady_ns.into()).cast_signed() - before_ns.cast_signed();
@@ -96,59 +97,25 @@ impl FleetSink {
         }
     }
 
-    fn forget_track(&mut self, track: Track) {
-        forget_track(track, &self.tracks, &mut self.leaving);
-    }
-
-    /// Takes the tracks that are ready by now.
-    fn take_made(&mut self) {
-        while let Some(tag) = self.tracks.waits() {
-            let name = self.tags.get(&tag);
-            let track = name.and_then(|(host, key)| self.kept.get_mut(host)?.entities.get_mut(key));
-            match track.filter(|track| track.tag == tag) {
-                Some(track) => track.wait(&self.counters),
-                // The entity has gone meanwhile, or this is the answer to a cancellation.
-                None => {
-                    self.leaving.remove(&tag);
-                    if self.tags.remove(&tag).is_some() {
-                        self.tracks.cancel(tag);
-                    }
-                }
-            }
-        }
-        while let Some(made) = self.tracks.made() {
-            let name = self.tags.remove(&made.tag);
-            let track = name.and_then(|(host, key)| self.kept.get_mut(&host)?.entities.get_mut(&key));
-            match track.filter(|track| track.tag == made.tag) {
-                Some(track) => track.made(made, &self.tracks, &self.counters),
-                // The entity has gone meanwhile.
-                None => {
-                    let mut track = self.leaving.remove(&made.tag).unwrap_or_else(|| Track::asked(made.tag));
-                    track.made(made, &self.tracks, &self.counters);
-                    self.forget_track(track);
-                }
-            }
-        }
+    fn finish(&mut self, mut kept: Kept) {
+        kept.store_gap(&mut self.appender, &self.counters);
+        kept.store_all_unlogged(&mut self.appender, &self.counters);
+        let host = kept.host.clone();
+        kept.rows.finish(&mut to(&host, &mut self.appender, &self.counters));
     }
 }
 
 impl Drop for FleetSink {
-    /// What was not stored yet is, as far as there are tracks for it.
+    /// What was not stored yet is.
     fn drop(&mut self) {
-        self.take_made();
-        for (_, mut kept) in std::mem::take(&mut self.kept) {
-            kept.store_gap(&self.tracks);
-            kept.store_all_unlogged(&self.tracks);
-            for track in kept.entities.into_values() {
-                self.forget_track(track);
-            }
+        for (_, kept) in std::mem::take(&mut self.kept) {
+            self.finish(kept);
         }
     }
 }
 
 impl Sink for FleetSink {
     fn reading(&mut self, target: &Arc<Target>, reading: &Reading) {
-        self.take_made();
         self.follow_clock(reading.began_ns);
         let host = self.fleet.enter(target);
         let mut look = host.look();
@@ -163,49 +130,30 @@ impl Sink for FleetSink {
         }
         let began_ns = self.utc.of(reading.began_ns.into());
         if !self.kept.contains_key(&target.name) {
-            let left = self.tracks.take_left(&target.name);
-            let down = left.map(|(last_ns, reason)| match last_ns <= began_ns {
+            let down = self.left.take(&target.name).map(|(last_ns, reason)| match last_ns <= began_ns {
                 true => Hole { from_ns: last_ns, to_ns: began_ns, reason },
                 false => Hole { from_ns: began_ns, to_ns: last_ns, reason: CLOCK_STEP },
             });
-            self.kept.insert(target.name.clone(), Kept { down, ..Kept::default() });
+            let (rows, unlogged) = (Rows::default(), HashMap::new());
+            self.kept.insert(target.name.clone(), Kept { host: host.clone(), rows, gap: None, down, unlogged });
         }
         let Some(kept) = self.kept.get_mut(&target.name) else { return };
-        kept.store_gap(&self.tracks);
+        kept.store_gap(&mut self.appender, &self.counters);
         kept.down = kept.down.filter(|down| began_ns.saturating_sub(down.to_ns) < COMING_BACK_NS);
         let utc = self.utc;
         shown.entities.begin(reading.boot, reading.ended_ns);
+        let (appender, counters) = (&mut self.appender, &*self.counters);
         let mut tell = |news: News<'_>| {
             if news.is_new {
-                if let Some(track) = kept.entities.remove(&news.key) {
-                    kept.store_unlogged(news.key, &self.tracks);
-                    forget_track(track, &self.tracks, &mut self.leaving);
-                }
-                self.next_tag += 1;
-                let description = Description {
-                    host: target.name.clone(),
-                    region: news.entity.region.clone(),
-                    entity: news.key,
-                    series: news.entity.series.to_vec(),
-                };
-                self.tracks.define(self.next_tag, description, row_interval_ns(target, &news.entity.series));
-                self.tags.insert(self.next_tag, (target.name.clone(), news.key));
-                let mut track = Track::asked(self.next_tag);
-                if let Some(down) = kept.down {
-                    track.hole(down, &self.tracks);
-                }
-                kept.entities.insert(news.key, track);
+                kept.store_unlogged(news.key, appender, counters);
             }
-            if news.has_moved && !news.may_log {
-                kept.leave_out(news.key, news.time_ns, &self.tracks);
-            } else if news.has_moved
-                && let Some(track) = kept.entities.get_mut(&news.key)
-            {
-                if let Some(hole) = kept.unlogged.remove(&news.key) {
-                    track.hole(hole, &self.tracks);
-                }
-                track.append(news.time_ns, &news.entity.row, &self.tracks, &self.counters);
+            let left_out = news.has_moved && !news.may_log;
+            if left_out {
+                kept.leave_out(news.key, news.time_ns, appender, counters);
+            } else if news.has_moved && kept.unlogged.contains_key(&news.key) {
+                kept.store_unlogged(news.key, appender, counters);
             }
+            kept.rows.take(&news, kept.down, &mut to(&host, appender, counters));
         };
         let mut left_out = Vec::new();
         for (at, frame) in reading.frames.iter().enumerate() {
@@ -229,14 +177,14 @@ impl Sink for FleetSink {
             shown.entities.boot(boot_ns, utc.of(reading.ended_ns.into()), &host.labels, &mut tell);
         }
         shown.entities.end(|key| {
-            kept.store_unlogged(key, &self.tracks);
-            if let Some(track) = kept.entities.remove(&key) {
-                forget_track(track, &self.tracks, &mut self.leaving);
-            }
+            kept.store_unlogged(key, appender, counters);
+            kept.rows.forget(key, &mut to(&host, appender, counters));
         });
+        let ended_ns = utc.of(reading.ended_ns.into());
         for (key, _) in left_out.iter().flat_map(|region| shown.entities.of_region(*region)) {
-            kept.leave_out(*key, utc.of(reading.ended_ns.into()), &self.tracks);
+            kept.leave_out(*key, ended_ns, appender, counters);
         }
+        kept.rows.end(ended_ns, &mut to(&host, appender, counters));
         let news = shown.entities.ledger_mut().take_news();
         let news: Vec<String> =
             news.into_iter().map(|(whose, limit)| over_quota(&target.name, shown, whose, limit)).collect();
@@ -261,7 +209,7 @@ impl Sink for FleetSink {
             let is_long = whole.to_ns.saturating_sub(whole.from_ns) >= MAX_GAP_PIECE_NS;
             kept.gap = Some(whole);
             if is_long {
-                kept.store_gap(&self.tracks);
+                kept.store_gap(&mut self.appender, &self.counters);
             }
         }
         host.tell();
@@ -283,34 +231,16 @@ impl Sink for FleetSink {
     }
 
     fn gone(&mut self, target: &Arc<Target>) {
-        self.take_made();
-        if let Some(mut kept) = self.kept.remove(&target.name) {
-            // Up to the last due time: from now on nobody asks, and silence is no gap.
-            kept.store_gap(&self.tracks);
-            kept.store_all_unlogged(&self.tracks);
-            let mut ended = Vec::new();
-            for track in kept.entities.into_values() {
-                if track.is_made() {
-                    ended.extend(track.end(&self.tracks));
-                } else {
-                    forget_track(track, &self.tracks, &mut self.leaving);
-                }
-            }
-            self.tracks.retire(ended);
+        // Up to the last due time: from now on nobody asks, and silence is no gap.
+        if let Some(kept) = self.kept.remove(&target.name) {
+            self.finish(kept);
         }
         self.fleet.leave(&target.name);
     }
 }
 
-/// Time between two rows of an entity, at least: it is not read more often, and what the agent samples has the time of its sample.
-fn row_interval_ns(target: &Target, series: &[Series]) -> u64 {
-    let sampled = |series: &Series| match series.acquisition {
-        Acquisition::Sampled => series.resolution_ns,
-        // Each reading has a time of its own: also one of values that seldom change, where another group of its region is read more often.
-        Acquisition::Computed | Acquisition::Direct | Acquisition::Published => 0,
-    };
-    let read_ns = target.interval_ns();
-    read_ns.max(series.iter().map(sampled).min().unwrap_or(0))
+fn to<'a>(host: &'a Host, appender: &'a mut Appender, counters: &'a Counters) -> To<'a> {
+    To { appender, counters, host: &host.target.name, common: &host.labels }
 }
 
 /// A gap and the next due time's: one gap where it follows at once. Another reason does not begin another gap: the first one is the cause.
@@ -325,32 +255,38 @@ fn joined(gap: Option<ShownGap>, next: &ShownGap, target: &Target) -> ShownGap {
 }
 
 impl Kept {
+    fn to<'a>(&'a mut self, appender: &'a mut Appender, counters: &'a Counters) -> (&'a mut Rows, To<'a>) {
+        (&mut self.rows, to(&self.host, appender, counters))
+    }
+
     /// Stores the gap that goes on, if there is one.
-    fn store_gap(&mut self, tracks: &Tracks) {
+    fn store_gap(&mut self, appender: &mut Appender, counters: &Counters) {
         if let Some(ShownGap { from_ns, to_ns, reason }) = self.gap.take() {
-            self.entities.values_mut().for_each(|track| track.hole(Hole { from_ns, to_ns, reason }, tracks));
+            let (rows, mut to) = self.to(appender, counters);
+            rows.hole(Hole { from_ns, to_ns, reason }, &mut to);
         }
     }
 
     /// A row exceeds what the host may write.
-    fn leave_out(&mut self, key: EntityKey, time_ns: u64, tracks: &Tracks) {
+    fn leave_out(&mut self, key: EntityKey, time_ns: u64, appender: &mut Appender, counters: &Counters) {
         let first = Hole { from_ns: time_ns, to_ns: time_ns, reason: OVER_QUOTA };
         let hole = self.unlogged.entry(key).or_insert(first);
         hole.to_ns = hole.to_ns.max(time_ns);
         if hole.to_ns - hole.from_ns >= MAX_GAP_PIECE_NS {
-            self.store_unlogged(key, tracks);
+            self.store_unlogged(key, appender, counters);
         }
     }
 
-    fn store_unlogged(&mut self, key: EntityKey, tracks: &Tracks) {
-        if let (Some(hole), Some(track)) = (self.unlogged.remove(&key), self.entities.get_mut(&key)) {
-            track.hole(hole, tracks);
+    fn store_unlogged(&mut self, key: EntityKey, appender: &mut Appender, counters: &Counters) {
+        if let Some(hole) = self.unlogged.remove(&key) {
+            let (rows, mut to) = self.to(appender, counters);
+            rows.hole_of(key, hole, &mut to);
         }
     }
 
-    fn store_all_unlogged(&mut self, tracks: &Tracks) {
+    fn store_all_unlogged(&mut self, appender: &mut Appender, counters: &Counters) {
         let keys: Vec<EntityKey> = self.unlogged.keys().copied().collect();
-        keys.into_iter().for_each(|key| self.store_unlogged(key, tracks));
+        keys.into_iter().for_each(|key| self.store_unlogged(key, appender, counters));
     }
 }
 
@@ -373,19 +309,6 @@ fn over_quota(host: &str, shown: &Shown, whose: Whose, limit: Limit) -> String {
         "host {host}: the regions of {of_whom} exceed [quota] {key} ({most}): what is beyond it is not kept{}; other hosts lose nothing. GET /api/v1/hosts/{{host}} has all of it",
         first.unwrap_or_default()
     )
-}
-
-/// No more rows for it; one that the store has not made yet is kept until then.
-fn forget_track(track: Track, tracks: &Tracks, leaving: &mut HashMap<u64, Track>) {
-    if track.is_made() {
-        let ended = track.end(tracks);
-        tracks.retire(ended.into_iter().collect());
-    } else if track.waits() {
-        // It has no rows.
-        tracks.cancel(track.tag);
-    } else {
-        leaving.insert(track.tag, track);
-    }
 }
 
 /// When values were acquired, by the host's clock if they say; else in the middle of their READ. Whatever is said, it was not after the answer.

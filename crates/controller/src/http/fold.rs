@@ -129,6 +129,10 @@ impl Fold {
         if !self.precedence.shows(rank, time_ns) {
             return;
         }
+        // A host's next track begins with what of its last one has nothing new.
+        if self.before.is_some_and(|before| before.time_ns == time_ns && before.track != track) {
+            return;
+        }
         match self.before {
             Some(before) if before.time_ns >= time_ns => self.begin_run(),
             Some(before) if before.track != track => self.holes.push((before.time_ns, time_ns)),

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::hash::BuildHasher as _;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
@@ -265,7 +265,7 @@ fn own(shared: &Shared, families: &mut Families) {
     let help = "Connections of HTTP clients.";
     families.own("onlooker_controller_http_connections", Gauge, help, &[], connections as f64);
     families.own("onlooker_controller_http_streams", Gauge, "Live streams.", &[], streams as f64);
-    let bytes = shared.store.lock().unwrap_or_else(PoisonError::into_inner).bytes();
+    let bytes = shared.store.bytes();
     families.own("onlooker_controller_store_bytes", Gauge, "Size of the log.", &[], bytes as f64);
 }
 

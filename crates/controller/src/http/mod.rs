@@ -22,7 +22,7 @@ mod turns;
 mod ui;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -31,7 +31,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
-use onlooker_store::Store;
+use onlooker_framestore::Store;
 use onlooker_targets::Book;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
@@ -52,7 +52,7 @@ pub struct Shared {
     /// The hosts.
     pub fleet: Arc<Fleet>,
     /// Rows.
-    pub store: Arc<Mutex<Store>>,
+    pub store: Store,
     /// What the store has been doing.
     pub counters: Arc<Counters>,
     /// Limit of the log, bytes.

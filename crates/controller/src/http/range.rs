@@ -5,19 +5,20 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
+use onlooker_framestore::damage::StoreError;
+use onlooker_framestore::types::Gap;
+use onlooker_framestore::{Columns, Store};
 use onlooker_reader::clock::Moment;
 use onlooker_region::columns::Value as Sample;
 use onlooker_series::rank::Rank;
 use onlooker_series::rate::Missing;
 use onlooker_series::series::{Form, Series};
-use onlooker_store::{Description, Gap, Store, StoreError, TrackId};
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 
@@ -31,7 +32,7 @@ const DEFAULT_POINTS: f64 = 1_000.0;
 const MAX_POINTS: f64 = 5_000.0;
 const MAX_SERIES: usize = 200;
 const DEFAULT_SPAN_NS: u64 = 60_000_000_000;
-/// Memory of a query beside the rows of one tile and of one ring: its points.
+/// Memory of a query beside the columns of one chunk: its points.
 const MAX_FOLDED_BYTES: usize = 24 << 20;
 /// Its answer's text.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
@@ -113,26 +114,22 @@ impl Stop {
     }
 }
 
-/// A track with series that are asked for.
+/// Rows of a track that have series that are asked for: of one part, or of one line of a table.
 struct Taken {
-    track: TrackId,
+    columns: Columns,
     rank: Rank,
-    /// Where they are among those that are asked for.
+    /// Where they are among those that are asked for; their words are those of `columns`.
     series: Vec<(usize, Series)>,
 }
 
 struct Query<'a> {
-    store: &'a Mutex<Store>,
+    store: &'a Store,
     span: Span,
     gone: Gone,
     until: Instant,
 }
 
 impl Query<'_> {
-    fn store(&self) -> MutexGuard<'_, Store> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn has_time(&self) -> bool {
         !self.gone.is() && Instant::now() < self.until
     }
@@ -152,31 +149,31 @@ impl Query<'_> {
         write(width_ns, folds, &missing, &gaps).map_err(|_| Stop::Bytes)
     }
 
-    /// Tracks of the host that have what is asked for, the best first; of one rank, the oldest first. The store is held for a look, not while what it has is taken apart.
+    /// What of the host's tracks is asked for, the best first; of one rank, the oldest first.
     fn tracks(&self, host: &str, wanted: &mut Wanted) -> Result<Vec<Taken>, Stop> {
-        let packed = self.store().tracks_of(host);
-        let tracks: Vec<(TrackId, Description)> =
-            packed.into_iter().filter_map(|(id, packed)| Some((id, packed.unpack()?))).collect();
-        let texts: Vec<Vec<String>> =
-            tracks.iter().map(|(_, track)| track.series.iter().map(Series::text).collect()).collect();
-        let named = tracks.iter().zip(&texts).flat_map(|((_, track), texts)| track.series.iter().zip(texts));
-        wanted.expand(named.map(|(series, text)| (&*series.name, text.as_str())))?;
-        let mut taken = Vec::new();
+        let all = self.store.series_of(host);
+        let texts: Vec<Vec<String>> = all.iter().map(|named| named.series.iter().map(Series::text).collect()).collect();
+        let names = all.iter().zip(&texts).flat_map(|(named, texts)| named.series.iter().zip(texts));
+        wanted.expand(names.map(|(series, text)| (&*series.name, text.as_str())))?;
+        let mut taken: Vec<Taken> = Vec::new();
         // Regions are as old as the first of their tracks.
         let mut since: HashMap<u64, u64> = HashMap::new();
-        for ((id, track), texts) in tracks.into_iter().zip(&texts) {
-            let since = *since.entry(track.entity.region).or_insert(id.0.into());
-            let series: Vec<(usize, Series)> = texts
-                .iter()
-                .zip(track.series)
-                .filter_map(|(text, series)| Some((wanted.series.iter().position(|wanted| wanted == text)?, series)))
-                .collect();
-            // A track is one group, and a group one way of acquisition.
-            if let Some((_, first)) = series.first() {
-                taken.push(Taken { track: id, rank: Rank::of(&track.entity, first.acquisition, since), series });
+        for (named, texts) in all.into_iter().zip(&texts) {
+            let since = *since.entry(named.source).or_insert(named.columns.track.0.into());
+            let rank = Rank::of_source(named.source, named.acquisition, since);
+            let mut words = Vec::new();
+            let mine = named.series.into_iter().zip(texts).filter_map(|(series, text)| {
+                let place = wanted.series.iter().position(|wanted| wanted == text)?;
+                let first = words.len();
+                words.extend((series.at..).take(series.form.words()));
+                Some((place, Series { at: first, ..series }))
+            });
+            let series: Vec<(usize, Series)> = mine.collect();
+            if !series.is_empty() {
+                taken.push(Taken { columns: Columns { words, ..named.columns }, rank, series });
             }
         }
-        taken.sort_by_key(|taken| (taken.rank, taken.track));
+        taken.sort_by_key(|taken| (taken.rank, taken.columns.track));
         Ok(taken)
     }
 
@@ -189,20 +186,16 @@ impl Query<'_> {
         gaps: &mut Vec<Gap>,
     ) -> Result<(), Stop> {
         let Span { from_ns, to_ns, points } = self.span;
-        let rows = {
-            let store = self.store();
-            gaps.extend(store.gaps(taken.track, from_ns, to_ns));
-            let durable_until_ns = store.durable_until_ns(taken.track).unwrap_or(0);
-            for (at, series) in &taken.series {
-                let fold = folds[*at].get_or_insert_with(|| Fold::within(series.clone(), *width_ns));
-                fold.durable_until_ns = fold.durable_until_ns.max(durable_until_ns);
-            }
-            store.rows(taken.track, from_ns, to_ns)?
-        };
+        gaps.extend(self.store.gaps(&taken.columns, from_ns, to_ns));
+        let durable_until_ns = self.store.durable_until_ns(taken.columns.track);
+        for (at, series) in &taken.series {
+            let fold = folds[*at].get_or_insert_with(|| Fold::within(series.clone(), *width_ns));
+            fold.durable_until_ns = fold.durable_until_ns.max(durable_until_ns);
+        }
         let mut bytes: usize = folds.iter().flatten().map(Fold::bytes).sum::<usize>() + size_of_val(&**gaps);
         let mut stop = None;
         let mut until_look = 0;
-        let damaged = rows.read(|_, time_ns, row| {
+        let damaged = self.store.read(&taken.columns, from_ns, to_ns, |time_ns, row| {
             if until_look == 0 {
                 until_look = LOOK_ROWS;
                 stop = (!self.has_time()).then_some(Stop::Time);

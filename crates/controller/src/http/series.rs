@@ -75,7 +75,7 @@ fn describe(entity: &Entity, series: &Series, text: &str) -> Value {
         "help": series.help,
         "resolution_ms": ms(series.resolution_ns),
         "acquisition": series.acquisition,
-        "region": entity.region,
+        "region": entity.region(),
         "time_ms": ms(entity.time_ns),
         "value": value(series, &entity.row),
     })

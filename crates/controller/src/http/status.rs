@@ -57,10 +57,9 @@ pub(super) async fn status(State(shared): State<Shared>) -> Json<Value> {
     let rows = shared.counters.rows.load(Ordering::Relaxed);
     let [reads_per_s, blocks_per_s, rows_per_s] = shared.rates.of([reads, blocks, rows]);
     let pressure = |number: &AtomicU64| number.load(Ordering::Relaxed);
-    let (bytes, hot_bytes, lag_ns, oldest_ns) = {
-        let store = shared.store.lock().unwrap_or_else(PoisonError::into_inner);
-        (store.bytes(), store.hot_bytes(), store.durable_lag_ns(), store.oldest_ns())
-    };
+    let store = &shared.store;
+    let (bytes, hot_bytes, lag_ns, oldest_ns) =
+        (store.bytes(), store.hot_bytes(), store.durable_lag_ns(), store.oldest_ns());
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "started_ms": ms(shared.started_ns),

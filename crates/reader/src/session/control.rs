@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The first steps of a cycle, up to the regions: header, changed entry blocks, texts of new schemas. Each comes from
-//! the copy on this machine where that is right; else it is READ from the host.
+//! The first steps of a cycle, up to the regions: header, changed entry blocks, texts of schemas that nobody has. Each
+//! comes from the copy on this machine where that is right; else it is READ from the host.
 
 use super::cycle::{Session, Step};
 use super::fetch::Span;
@@ -128,11 +128,6 @@ impl Session {
                 self.take_mirrored_schemas();
             }
             self.want_schemas();
-            let (served, unserved): (Vec<_>, Vec<_>) =
-                self.directory.regions().cloned().map(Arc::new).partition(|entry| self.serves(entry));
-            (self.entries, self.unserved) = (served, unserved.into());
-            // Programs' regions must not use up what the agent's own need.
-            self.entries.sort_by_key(|entry| !entry.identity.is_agents());
         }
         Ok(())
     }
@@ -173,9 +168,22 @@ impl Session {
                 self.classes.refuse(wanted.id(), format!("schema {}: a block of it stayed `{why}`", wanted.id()));
             }
         }
+        if !self.settled {
+            self.serve();
+        }
         self.settled = self.control_refused.is_empty() && self.classes.are_known();
         self.begin_regions(now_ns);
         Ok(())
+    }
+
+    /// Sorts out the directory's regions, and what is known of them.
+    fn serve(&mut self) {
+        let (mut served, unserved): (Vec<_>, Vec<_>) =
+            self.directory.regions().cloned().map(Arc::new).partition(|entry| self.serves(entry));
+        // Programs' regions must not use up what the agent's own need.
+        served.sort_by_key(|entry| !entry.identity.is_agents());
+        self.served = served.into_iter().map(|entry| self.classes.serve(entry)).collect();
+        self.unserved = unserved.into();
     }
 
     /// Takes header and changed entry blocks from the copy, and wants READs of those that it has not. False: the cycle is to begin with the host's header, since the copy

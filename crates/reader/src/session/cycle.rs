@@ -2,11 +2,12 @@
 //! The state machine of a cycle.
 
 use super::fetch::{Fetch, Span};
+use super::frame::Served;
 use super::keys::Keys;
 use super::mirror::{Mirror, Mirrored};
 use super::resolve::{Class, Classes};
 use super::{Counters, Frame, Frames, Limits, ReadError, count, outcome_name};
-use crate::{Completion, Outcome, Read, Via};
+use crate::{Completion, Outcome, Read, SchemaCache, Via};
 use onlooker_bootstrap::{Answer, Control};
 use onlooker_region::control::{Directory, RegionEntry};
 use onlooker_region::limits::BLOCK_BYTES;
@@ -43,8 +44,8 @@ pub struct Session {
     pub(super) limits: Limits,
     pub(super) filter: Filter,
     pub(super) directory: Directory,
-    /// Its regions that this session serves.
-    pub(super) entries: Vec<Arc<RegionEntry>>,
+    /// Its regions that this session serves, the agent's own first.
+    pub(super) served: Arc<[Served]>,
     /// The others.
     pub(super) unserved: Arc<[Arc<RegionEntry>]>,
     /// Whether these, and all their schemas, are as the directory has them.
@@ -98,7 +99,7 @@ impl Session {
             limits,
             filter: Box::new(|_, _| true),
             directory: Directory::new(answer.control.generation),
-            entries: Vec::new(),
+            served: Arc::default(),
             unserved: Arc::default(),
             settled: false,
             classes: Classes::default(),
@@ -127,6 +128,12 @@ impl Session {
     /// [`MIRROR_CHECK_NS`](super::MIRROR_CHECK_NS) the host's header is READ all the same, and so is the whole directory in the first cycle.
     pub fn mirror(&mut self, mirror: Box<dyn Mirror + Send>) {
         self.mirrored.mirror = Some(mirror);
+    }
+
+    /// From now on takes schemas that other sessions with this cache have from there, and enters what it READs. To be called
+    /// before the first cycle: what is known by then is its own.
+    pub fn share(&mut self, schemas: &Arc<SchemaCache>) {
+        self.classes.shared = schemas.clone();
     }
 
     /// Who answers its READs.
@@ -307,6 +314,8 @@ impl Session {
     pub fn take(&mut self, frames: &mut Frames) {
         assert!(self.is_done(), "READs go to this memory");
         std::mem::swap(&mut self.frames, frames);
+        // Plans of whatever host they were of are not kept.
+        self.frames.served = self.served.clone();
         self.frames.states.clear();
         self.frames.memory.clear();
         self.held = 0;

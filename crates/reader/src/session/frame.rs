@@ -5,10 +5,10 @@
 use crate::Outcome;
 use crate::clock::{Moment, Relation};
 use onlooker_region::Block;
-use onlooker_region::checked::{Refused, Verdicts};
+use onlooker_region::checked::{Checked, Refused, Verdicts};
 use onlooker_region::columns::{Plan, Sample};
 use onlooker_region::control::RegionEntry;
-use onlooker_region::schema::{Acquisition, Group, Kind, Schema};
+use onlooker_region::schema::{Acquisition, Group, Schema};
 use std::sync::Arc;
 
 /// Why a region gave nothing.
@@ -36,18 +36,38 @@ pub enum Problem {
     Limit(u64),
 }
 
+/// A region of the directory, and what is known of its schema: the same for all cycles in which the directory stays as it is.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) entry: Arc<RegionEntry>,
+    /// Its decoding, or why that cannot be had.
+    pub(super) plan: Result<Arc<Plan>, String>,
+    /// How long it may be left alone, ns.
+    pub(super) rest_ns: u64,
+}
+
+impl Served {
+    /// Longest READ of it: a computed block is one answer (docs/responder.md), whatever else the responder may send at once.
+    pub(super) fn max_read_blocks(&self, most: u32) -> u32 {
+        if self.plan.as_ref().is_ok_and(|plan| plan.compiled().is_computed()) { 1 } else { most }
+    }
+
+    /// Which region it is, and by which key it is READ.
+    pub(super) fn key(&self) -> (u64, u32) {
+        (self.entry.identity.word(), self.entry.rkey)
+    }
+}
+
 /// A region's state within a cycle.
 #[derive(Clone, Debug)]
 pub(super) struct State {
-    pub(super) entry: Arc<RegionEntry>,
-    pub(super) plan: Option<Arc<Plan>>,
+    /// Which of the regions that are served.
+    pub(super) region: usize,
     /// First block in the session's memory.
     pub(super) at: u32,
     pub(super) blocks: u32,
     /// It is left alone in this cycle: its values cannot have moved yet.
     pub(super) resting: bool,
-    /// How long it may be left alone, ns.
-    pub(super) rest_ns: u64,
     /// Nothing more is to be read for it in this cycle.
     pub(super) finished: bool,
     pub(super) problem: Option<Problem>,
@@ -61,6 +81,7 @@ pub(super) struct State {
 /// A region and what was read of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
+    pub(super) served: &'a Served,
     pub(super) state: &'a State,
     pub(super) memory: &'a [Block],
 }
@@ -69,13 +90,20 @@ impl<'a> Frame<'a> {
     /// Its directory entry.
     #[must_use]
     pub fn entry(&self) -> &'a Arc<RegionEntry> {
-        &self.state.entry
+        &self.served.entry
     }
 
     /// Its schema, where that could be had.
     #[must_use]
     pub fn schema(&self) -> Option<&'a Schema> {
-        self.state.plan.as_ref().map(|plan| plan.schema())
+        self.plan().map(|plan| plan.schema())
+    }
+
+    /// The decoding of its schema, where that could be had; all regions of that schema share it, of whatever host
+    /// ([`crate::SchemaCache`]).
+    #[must_use]
+    pub fn plan(&self) -> Option<&'a Arc<Plan>> {
+        self.served.plan.as_ref().ok()
     }
 
     /// Whether it was not read, since its values cannot have moved yet ([`super::Session::rest`]); what an earlier cycle read still stands.
@@ -102,14 +130,18 @@ impl<'a> Frame<'a> {
         (self.state.asked_ns, self.state.answered_ns)
     }
 
+    /// Its blocks, checked; `None` where nothing was read.
+    #[must_use]
+    pub fn checked(&self) -> Option<Checked<'a, 'a>> {
+        let plan = self.plan().filter(|_| self.state.problem.is_none() && !self.state.resting)?;
+        Some(self.state.verdicts.on(plan, self.memory))
+    }
+
     /// Hands over every value of the accepted blocks. Of a computed group and its published twin only one is given: the computed one if all of it was
     /// accepted.
     pub fn decode(&self, sink: impl FnMut(Sample<'a>)) {
-        if self.state.problem.is_some() || self.state.resting {
-            return;
-        }
-        if let Some(schema) = self.schema() {
-            self.state.verdicts.on(schema, self.memory).decode(sink);
+        if let Some(checked) = self.checked() {
+            checked.decode(sink);
         }
     }
 
@@ -134,6 +166,8 @@ impl<'a> Frame<'a> {
 /// All regions as a cycle found them, out of the session ([`super::Session::take`]): for who looks at them while the next cycle is under way.
 #[derive(Debug, Default)]
 pub struct Frames {
+    /// The regions that the states are of; some have none, since the filter did not want them.
+    pub(super) served: Arc<[Served]>,
     pub(super) states: Vec<State>,
     pub(super) memory: Vec<Block>,
     pub(super) unserved: Arc<[Arc<RegionEntry>]>,
@@ -150,7 +184,7 @@ impl Frames {
     pub fn iter(&self) -> impl Iterator<Item = Frame<'_>> {
         self.states.iter().map(|state| {
             let memory = &self.memory[state.at as usize..][..state.blocks as usize];
-            Frame { state, memory }
+            Frame { served: &self.served[state.region], state, memory }
         })
     }
 
@@ -164,15 +198,5 @@ impl Frames {
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         size_of_val(&self.memory[..]) + size_of_val(&self.states[..])
-    }
-}
-
-impl State {
-    /// Longest READ of it: a computed block is one answer (docs/responder.md), whatever else the responder may send at once.
-    pub(super) fn max_read_blocks(&self, most: u32) -> u32 {
-        let groups = self.plan.iter().flat_map(|plan| &plan.schema().groups);
-        // A table can be computed, too: its kind says how it is laid out.
-        let is_computed = |group: &Group| group.kind == Kind::Computed || group.acquisition == Acquisition::Computed;
-        if groups.into_iter().any(is_computed) { 1 } else { most }
     }
 }

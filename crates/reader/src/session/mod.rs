@@ -2,9 +2,10 @@
 //! Reading all regions of one host, without I/O: from a bootstrap answer to frames.
 //!
 //! A [`Session`] says which READs it wants and takes their completions; it follows the control region
-//! ([`onlooker_region::control::Directory`]), fetches schemas (kept by id), reads the regions' blocks and checks them.
-//! One cycle: header, changed entry blocks, new schemas, regions; each step is one batch. What is torn or busy is read
-//! again a few times; a region that has become another one sends the cycle back to the header.
+//! ([`onlooker_region::control::Directory`]), fetches the schemas that neither it has nor a session that it shares them
+//! with ([`Session::share`]), reads the regions' blocks and checks them. One cycle: header, changed entry blocks, new
+//! schemas, regions; each step is one batch. What is torn or busy is read again a few times; a region that has become
+//! another one sends the cycle back to the header.
 //!
 //! If the host's RDMA device keeps a copy of the directory in our memory ([`Session::mirror`]), the session takes
 //! header, entries and schemas from that copy and sends READs only for regions. A damaged or late copy is ignored.
@@ -43,7 +44,8 @@ pub struct Limits {
     pub tries: u32,
     /// Times that a cycle begins at the header.
     pub rounds: u32,
-    /// Bytes of schema text that a session keeps, parsed, as long as the host refers to it: it takes up to 8 bytes of memory a byte.
+    /// Bytes of schema text that a session keeps, parsed, as long as the host refers to it: it takes up to 8 bytes of memory a byte. What other sessions
+    /// have, too, counts as if it were READ and kept for this one.
     pub schema_bytes: u64,
 }
 

@@ -4,92 +4,87 @@
 use super::count;
 use super::cycle::{SILENT_NS, Session, Step};
 use super::fetch::Span;
-use super::frame::{Problem, State};
-use super::resolve::Class;
+use super::frame::{Problem, Served, State};
 use crate::Outcome;
 use onlooker_region::checked::Verdicts;
-use onlooker_region::control::RegionEntry;
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::{Block, Reject};
 use onlooker_wire::tcp_read::Refusal;
-use std::sync::Arc;
 
 impl Session {
     /// Lays out the regions of the directory; what an earlier round of this cycle has read of unchanged ones is kept.
     pub(super) fn begin_regions(&mut self, now_ns: u64) {
-        let old = std::mem::take(&mut self.frames.states);
+        // Most often there are none, and the list keeps its allocation.
+        let old: Vec<State> = self.frames.states.drain(..).collect();
         let mut old_memory = std::mem::take(&mut self.frames.memory);
         // What met with silence is not asked again in this cycle, unless its entry has changed.
         let silence = self.via.is_silent().then_some(Problem::Read(Outcome::Timeout));
         let is_kept = |state: &&State| state.finished && (state.problem.is_none() || state.problem == silence);
         let mut kept: Vec<&State> = old.iter().filter(is_kept).collect();
-        kept.sort_unstable_by_key(|state| state.entry.identity.word());
+        let served = self.served.clone();
+        let before = std::mem::replace(&mut self.frames.served, served.clone());
+        let identity = |state: &&State| before[state.region].entry.identity.word();
+        kept.sort_unstable_by_key(identity);
         if kept.is_empty() {
             // The usual case keeps its allocation.
             std::mem::swap(&mut self.frames.memory, &mut old_memory);
             self.frames.memory.clear();
         }
         self.frames.unserved = self.unserved.clone();
-        let entries = std::mem::take(&mut self.entries);
         self.held = 0;
-        for entry in &entries {
-            let known = kept.binary_search_by_key(&entry.identity.word(), |state| state.entry.identity.word());
-            if let Some(state) = known.ok().map(|index| kept[index]).filter(|state| state.entry == *entry) {
+        for (region, of) in served.iter().enumerate() {
+            let known = kept.binary_search_by_key(&of.entry.identity.word(), identity);
+            if let Some(state) = known.ok().map(|index| kept[index]).filter(|s| before[s.region].entry == of.entry) {
                 let blocks = &old_memory[state.at as usize..][..state.blocks as usize];
                 self.frames.memory.extend_from_slice(blocks);
-                self.frames.states.push(State { at: self.held, ..state.clone() });
+                self.frames.states.push(State { region, at: self.held, ..state.clone() });
                 self.held += state.blocks;
                 continue;
             }
-            let Some(state) = self.lay_out(entry.clone(), now_ns) else { continue };
+            let Some(state) = self.lay_out(region, of, now_ns) else { continue };
             self.held += state.blocks;
             self.frames.memory.resize(self.held as usize, Block::default());
             self.frames.states.push(state);
         }
-        self.entries = entries;
         self.want(Step::Regions, now_ns);
         for state in self.frames.states.iter().filter(|state| !state.finished) {
-            let (va, rkey) = (state.entry.va, self.keys.region(&state.entry));
-            self.fetch.add(
-                Span { va, rkey, at: state.at, blocks: state.blocks },
-                state.max_read_blocks(self.max_read_blocks),
-            );
+            let region = &served[state.region];
+            let (va, rkey) = (region.entry.va, self.keys.region(&region.entry));
+            let most = region.max_read_blocks(self.max_read_blocks);
+            self.fetch.add(Span { va, rkey, at: state.at, blocks: state.blocks }, most);
         }
     }
 
     /// The state of a region that is to be read; `None` where the filter does not want it.
-    fn lay_out(&mut self, entry: Arc<RegionEntry>, now_ns: u64) -> Option<State> {
-        let (plan, rest_ns, mut problem) = match self.classes.get(entry.schema) {
-            Some(Class::Known(plan, rest_ns)) => (Some(plan.clone()), *rest_ns, None),
-            Some(Class::Refused(why)) => (None, 0, Some(Problem::Schema(why.clone()))),
-            None => (None, 0, Some(Problem::Schema(format!("schema {} was not read", entry.schema)))),
-        };
-        let (mut blocks, mut resting) = (0, false);
-        let key = (entry.identity.word(), entry.rkey);
-        if let Some(plan) = &plan {
-            if !(self.filter)(&entry, plan.schema()) {
-                return None;
-            }
-            let (needed, got) = (plan.schema().blocks(), entry.bytes / BLOCK_BYTES as u64);
-            if got != u64::from(needed) {
-                problem = Some(Problem::Length { needed, got });
-            } else if self.silent.get(&key).is_some_and(|until_ns| now_ns < *until_ns) {
-                problem = Some(Problem::Silent);
-            } else if rest_ns > 0 && self.resting.get(&key).is_some_and(|until_ns| now_ns < *until_ns) {
-                resting = true;
-            } else if self.spend(needed) {
-                blocks = needed;
-            } else {
-                problem = Some(Problem::Limit(self.limits.bytes));
+    fn lay_out(&mut self, region: usize, served: &Served, now_ns: u64) -> Option<State> {
+        let (mut blocks, mut resting, mut problem) = (0, false, None);
+        let is_before = |until_ns: &u64| now_ns < *until_ns;
+        match &served.plan {
+            Err(why) => problem = Some(Problem::Schema(why.clone())),
+            Ok(plan) => {
+                if !(self.filter)(&served.entry, plan.schema()) {
+                    return None;
+                }
+                let needed = u32::try_from(plan.compiled().blocks()).unwrap_or(u32::MAX);
+                let got = served.entry.bytes / BLOCK_BYTES as u64;
+                if got != u64::from(needed) {
+                    problem = Some(Problem::Length { needed, got });
+                } else if self.silent.get(&served.key()).is_some_and(is_before) {
+                    problem = Some(Problem::Silent);
+                } else if served.rest_ns > 0 && self.resting.get(&served.key()).is_some_and(is_before) {
+                    resting = true;
+                } else if self.spend(needed) {
+                    blocks = needed;
+                } else {
+                    problem = Some(Problem::Limit(self.limits.bytes));
+                }
             }
         }
         Some(State {
-            entry,
-            plan,
+            region,
             at: self.held,
             blocks,
             resting,
-            rest_ns,
             finished: problem.is_some() || resting,
             problem,
             verdicts: Verdicts::default(),
@@ -101,9 +96,11 @@ impl Session {
     pub(super) fn take_regions(&mut self, now_ns: u64) {
         // Both lists are in the order of the memory.
         let results: Vec<(Span, Outcome)> = self.fetch.results().collect();
+        let served = self.frames.served.clone();
         let mut stale = false;
         let mut again: Vec<(usize, Vec<u32>)> = Vec::new();
         for (number, state) in self.frames.states.iter_mut().enumerate().filter(|(_, state)| !state.finished) {
+            let region = &served[state.region];
             let range = state.at..state.at + state.blocks;
             let begin = results.partition_point(|(span, _)| span.at + span.blocks <= range.start);
             let mine = results[begin..].iter().take_while(|(span, _)| span.at < range.end);
@@ -116,22 +113,21 @@ impl Session {
                 stale |= *outcome == Outcome::Refused(Refusal::Access);
                 if *outcome == Outcome::Timeout && self.via.is_silent() {
                     stale = true;
-                    self.silent
-                        .insert((state.entry.identity.word(), state.entry.rkey), now_ns.saturating_add(SILENT_NS));
+                    self.silent.insert(region.key(), now_ns.saturating_add(SILENT_NS));
                 }
                 continue;
             }
             let blocks = |span: &Span| span.at.max(range.start)..(span.at + span.blocks).min(range.end);
             let mut retry: Vec<u32> =
                 failed.iter().flat_map(|(span, _)| blocks(span)).map(|at| at - range.start).collect();
-            let schema = state.plan.as_ref().expect("only regions with a schema are read").schema();
+            let plan = region.plan.as_ref().expect("only regions with a schema are read");
             let memory = &self.frames.memory[range.start as usize..range.end as usize];
             let is_read = |block: usize| {
                 let at = range.start as usize + block;
                 let next = results.partition_point(|(span, _)| (span.at + span.blocks) as usize <= at);
                 results.get(next).is_some_and(|(span, _)| span.at as usize <= at)
             };
-            state.verdicts.take(schema, state.entry.identity, memory, is_read);
+            state.verdicts.take(plan, region.entry.identity, memory, is_read);
             if !failed.is_empty() {
                 state.problem = Some(Problem::Read(failed[0].1));
             }
@@ -170,9 +166,9 @@ impl Session {
         for state in &self.frames.states {
             let refused = state.verdicts.refused();
             let is_good = state.problem.is_none() && refused.is_empty();
-            if self.rests && state.rest_ns > 0 && !state.resting && is_good {
-                let key = (state.entry.identity.word(), state.entry.rkey);
-                self.resting.insert(key, state.asked_ns.saturating_add(state.rest_ns));
+            let region = &served[state.region];
+            if self.rests && region.rest_ns > 0 && !state.resting && is_good {
+                self.resting.insert(region.key(), state.asked_ns.saturating_add(region.rest_ns));
             }
             refused.iter().for_each(|refused| count(&mut self.counters.refused, refused.reject.name()));
         }
@@ -192,9 +188,10 @@ impl Session {
         for refused in state.verdicts.refused().iter().filter(|refused| refused.reject.is_transient()) {
             count(&mut self.counters.retries, refused.reject.name());
         }
-        let rkey = self.keys.region(&state.entry);
+        let entry = &self.frames.served[state.region].entry;
+        let rkey = self.keys.region(entry);
         for block in blocks {
-            let va = state.entry.va + u64::from(*block) * BLOCK_BYTES as u64;
+            let va = entry.va + u64::from(*block) * BLOCK_BYTES as u64;
             self.fetch.add(Span { va, rkey, at: state.at + block, blocks: 1 }, self.max_read_blocks);
         }
     }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Schemas of a directory: which are needed, where their text is, what they say.
+//! Schemas of a directory: which are needed, which of them no other session has, where their text is, what they say.
 
 use super::Limits;
 use super::fetch::Span;
+use super::frame::Served;
 use super::keys::Keys;
-use crate::Via;
+use crate::{SchemaCache, Via};
 use onlooker_bootstrap::Control;
 use onlooker_region::columns::Plan;
-use onlooker_region::control::{ControlError, Directory, Entry, SchemaEntry, assemble_schema, schema_extent};
-use onlooker_region::{Block, Schema, SchemaId};
+use onlooker_region::control::{
+    ControlError, Directory, Entry, RegionEntry, SchemaEntry, assemble_schema, schema_extent,
+};
+use onlooker_region::{Block, SchemaId};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -58,10 +61,36 @@ pub(super) enum Class {
 #[derive(Debug, Default)]
 pub(super) struct Classes {
     known: HashMap<SchemaId, Class>,
-    /// Bytes of the texts that have been parsed.
+    /// Bytes of the texts of those that decode regions, whoever else has them.
     held: HashMap<SchemaId, u64>,
     /// Text on its way.
     pub(super) wanted: Vec<Wanted>,
+    /// What other sessions have.
+    pub(super) shared: Arc<SchemaCache>,
+}
+
+/// What the schemas that are new may cost. What need not be READ counts as if it were, so that it makes no difference
+/// to a host's limits what other hosts have.
+struct Room<'a> {
+    /// Bytes of all texts held.
+    held: u64,
+    most_held: u64,
+    budget: &'a mut u64,
+}
+
+impl Room<'_> {
+    /// Takes what a text in so many blocks needs, if there is enough.
+    fn take(&mut self, entry: &SchemaEntry, blocks: u32) -> Result<(), String> {
+        let (id, most_held) = (entry.id, self.most_held);
+        if self.held.saturating_add(entry.bytes) > most_held {
+            return Err(format!("schema {id} does not fit: a host has at most {most_held} bytes of schemas"));
+        }
+        let cost = entry.bytes * Limits::SCHEMA_COST + u64::from(blocks) * 1024;
+        let left = self.budget.checked_sub(cost);
+        *self.budget = left.ok_or_else(|| format!("schema {id} does not fit into the limit for a host"))?;
+        self.held += entry.bytes;
+        Ok(())
+    }
 }
 
 impl Classes {
@@ -69,7 +98,18 @@ impl Classes {
         self.known.get(&id)
     }
 
-    /// Drops what nobody refers to and finds the texts of what is new. They go to `memory_at` and behind; returns the blocks that they take.
+    /// A region with what is known of its schema.
+    pub(super) fn serve(&self, entry: Arc<RegionEntry>) -> Served {
+        let (plan, rest_ns) = match self.get(entry.schema) {
+            Some(Class::Known(plan, rest_ns)) => (Ok(plan.clone()), *rest_ns),
+            Some(Class::Refused(why)) => (Err(why.clone()), 0),
+            None => (Err(format!("schema {} was not read", entry.schema)), 0),
+        };
+        Served { entry, plan, rest_ns }
+    }
+
+    /// Drops what nobody refers to, takes what other sessions have, and finds the texts of what is new. They go to
+    /// `memory_at` and behind; returns the blocks that they take.
     pub(super) fn plan(
         &mut self,
         directory: &Directory,
@@ -86,7 +126,6 @@ impl Classes {
         let wanted: Vec<SchemaId> = wanted.filter(|id| used.insert(*id)).collect();
         self.known.retain(|id, class| used.contains(id) && matches!(class, Class::Known(..)));
         self.held.retain(|id, _| self.known.contains_key(id));
-        let mut held: u64 = self.held.values().sum();
         let texts: HashMap<SchemaId, &SchemaEntry> = directory
             .entries()
             .iter()
@@ -96,38 +135,28 @@ impl Classes {
             })
             .collect();
         self.wanted.clear();
+        let mut room = Room { held: self.held.values().sum(), most_held, budget };
         let mut at = memory_at;
         for id in wanted {
             if self.known.contains_key(&id) {
                 continue;
             }
-            let refused = |what: String| Class::Refused(what);
-            let Some(entry) = texts.get(&id) else {
-                self.known.insert(id, refused(format!("schema {id} is not in the directory")));
-                continue;
+            let extent = match texts.get(&id) {
+                None => Err(format!("schema {id} is not in the directory")),
+                Some(entry) if !keys.serves_schema(entry) => {
+                    Err(format!("schema {id} is not served by the {via} responder"))
+                }
+                Some(entry) => match schema_extent(entry, control.va, control.bytes) {
+                    Err(error) => Err(error.to_string()),
+                    Ok((first, blocks)) => room.take(entry, blocks).map(|()| (*entry, first, blocks)),
+                },
             };
-            if !keys.serves_schema(entry) {
-                self.known.insert(id, refused(format!("schema {id} is not served by the {via} responder")));
-                continue;
-            }
-            match schema_extent(entry, control.va, control.bytes) {
-                Err(error) => {
-                    self.known.insert(id, refused(error.to_string()));
-                }
-                Ok(_) if held + entry.bytes > most_held => {
-                    let why = format!("schema {id} does not fit: a host has at most {most_held} bytes of schemas");
-                    self.known.insert(id, refused(why));
-                }
-                Ok((first, blocks)) => {
-                    let cost = entry.bytes * Limits::SCHEMA_COST + u64::from(blocks) * 1024;
-                    let Some(left) = budget.checked_sub(cost) else {
-                        self.known.insert(id, refused(format!("schema {id} does not fit into the limit for a host")));
-                        continue;
-                    };
-                    *budget = left;
-                    held += entry.bytes;
+            match extent.and_then(|(entry, first, blocks)| Ok((self.find_shared(entry)?, entry, first, blocks))) {
+                Err(why) => self.refuse(id, why),
+                Ok((Some(plan), entry, ..)) => self.learn(entry, plan),
+                Ok((None, entry, first, blocks)) => {
                     let rkey = keys.schema(entry);
-                    self.wanted.push(Wanted { entry: (*entry).clone(), rkey, first, at, blocks });
+                    self.wanted.push(Wanted { entry: entry.clone(), rkey, first, at, blocks });
                     at += blocks;
                 }
             }
@@ -135,40 +164,55 @@ impl Classes {
         at - memory_at
     }
 
+    /// The schema of an entry if another session has it: its text was READ from another host, and hashes to the id.
+    fn find_shared(&self, entry: &SchemaEntry) -> Result<Option<Arc<Plan>>, String> {
+        match self.shared.find(entry.id) {
+            Some((_, bytes)) if bytes != entry.bytes => {
+                // A text of another length has another hash: this host's would be refused, too, if it were READ.
+                Err(format!("schema {}: its entry says {} bytes, and it has {bytes}", entry.id, entry.bytes))
+            }
+            found => Ok(found.map(|(plan, _)| plan)),
+        }
+    }
+
+    /// The schema of a text that has arrived.
+    fn assemble(&self, wanted: &Wanted, incarnation: u32, memory: &[Block]) -> Result<Arc<Plan>, ControlError> {
+        let entry = &wanted.entry;
+        if let Ok(Some(plan)) = self.find_shared(entry) {
+            return Ok(plan);
+        }
+        let schema = assemble_schema(entry, incarnation, wanted.first, &memory[wanted.place().0])?;
+        Ok(self.shared.enter(entry.id, entry.bytes, schema))
+    }
+
     /// Takes the texts that are whole in `memory`; how many are not, and stay wanted.
     pub(super) fn take_whole(&mut self, incarnation: u32, memory: &[Block]) -> usize {
         for wanted in std::mem::take(&mut self.wanted) {
-            match assemble_schema(&wanted.entry, incarnation, wanted.first, &memory[wanted.place().0]) {
-                Ok(schema) => self.learn(&wanted.entry, schema),
+            match self.assemble(&wanted, incarnation, memory) {
+                Ok(plan) => self.learn(&wanted.entry, plan),
                 Err(_) => self.wanted.push(wanted),
             }
         }
         self.wanted.len()
     }
 
-    fn learn(&mut self, entry: &SchemaEntry, schema: Schema) {
-        let rest_ns = (schema.moves_every_ns() / 4).min(MAX_REST_NS);
+    fn learn(&mut self, entry: &SchemaEntry, plan: Arc<Plan>) {
+        let rest_ns = (plan.schema().moves_every_ns() / 4).min(MAX_REST_NS);
         self.held.insert(entry.id, entry.bytes);
-        self.known.insert(entry.id, Class::Known(Arc::new(Plan::new(schema)), rest_ns));
+        self.known.insert(entry.id, Class::Known(plan, rest_ns));
     }
 
     /// Takes the texts that have arrived; returns those with blocks that are worth another try.
     pub(super) fn take(&mut self, incarnation: u32, memory: &[Block]) -> Vec<(Wanted, &'static str)> {
         let mut again = Vec::new();
         for wanted in std::mem::take(&mut self.wanted) {
-            let blocks = &memory[wanted.at as usize..][..wanted.blocks as usize];
-            let class = match assemble_schema(&wanted.entry, incarnation, wanted.first, blocks) {
-                Ok(schema) => {
-                    self.learn(&wanted.entry, schema);
-                    continue;
-                }
+            match self.assemble(&wanted, incarnation, memory) {
+                Ok(plan) => self.learn(&wanted.entry, plan),
                 Err(ControlError::Block { reject, .. }) if reject.is_transient() => {
                     again.push((wanted, reject.name()));
-                    continue;
                 }
-                Err(error) => Class::Refused(error.to_string()),
-            };
-            self.known.insert(wanted.entry.id, class);
+                Err(error) => self.refuse(wanted.entry.id, error.to_string()),
+            }
         }
         again
     }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 mod limits;
 mod mirror;
+mod schemas;
 mod silence;
 
 /// Answers every READ at the next poll. Time stands still but for waiting.

@@ -203,9 +203,7 @@ impl Sums {
             row.spoilt = true;
             return false;
         }
-        let mut labels = first.labels();
-        let own = first.field.labels.len() + usize::from(first.field.array.is_some());
-        labels.truncate(labels.len() - own.min(labels.len()));
+        let labels = first.row_labels();
         // The same thing, made anew or in another place, goes on.
         let before = self.rows.iter().find(|(_, row)| row.labels == labels && row.began < self.reading);
         let before = before.map(|(number, _)| *number).and_then(|number| self.rows.remove(&number)).unwrap_or_default();

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 
-const RING_ROWS: u64 = 256;
 use onlooker_region::limits::FIRST_PROGRAM_REGION;
 
 const QUOTA: Quota = Quota {
     series: 100,
     tracks: 10,
     memory_bytes: 1 << 20,
-    hot_bytes: 1 << 20,
     new_tracks_per_hour: 3600,
     values_per_s: 1000,
     log_bytes_per_s: 100,
@@ -20,7 +18,7 @@ fn region(number: u32) -> u64 {
 }
 
 fn admit(ledger: &mut Ledger, region: u64, series: usize) -> Option<Cost> {
-    ledger.admit(region, &Cost::default(), Cost::of(series, series, RING_ROWS), || 10)
+    ledger.admit(region, &Cost::default(), Cost::of(series, series), || 10)
 }
 
 #[test]
@@ -35,7 +33,7 @@ fn who_was_there_first_stays_and_what_goes_makes_room() {
     assert!(admit(&mut ledger, agents, 100).is_some(), "the agent's own have theirs");
     assert!(admit(&mut ledger, agents, 1).is_none(), "and no more");
     // It grows in its place.
-    let more = ledger.admit(first, &cost, Cost::of(100, 100, RING_ROWS), || 10).unwrap();
+    let more = ledger.admit(first, &cost, Cost::of(100, 100), || 10).unwrap();
     ledger.release(first, &cost);
     assert_eq!(ledger.used[1], more);
     ledger.release(first, &more);
@@ -48,10 +46,9 @@ fn who_was_there_first_stays_and_what_goes_makes_room() {
 fn each_quota_bounds_something_of_its_own() {
     let program = region(FIRST_PROGRAM_REGION);
     for (cost, texts, count, limit) in [
-        (Cost::of(50, 1, RING_ROWS), 1, 2, Limit::Series),
-        (Cost::of(1, 1, RING_ROWS), 1, 10, Limit::Tracks),
-        (Cost::of(1, 1, RING_ROWS), 200_000, 1, Limit::Memory),
-        (Cost::of(1, 300, RING_ROWS), 1, 1, Limit::HotBytes),
+        (Cost::of(50, 1), 1, 2, Limit::Series),
+        (Cost::of(1, 1), 1, 10, Limit::Tracks),
+        (Cost::of(1, 1), 200_000, 1, Limit::Memory),
     ] {
         let mut ledger = Ledger::new(QUOTA);
         let taken = (0..100).filter(|_| ledger.admit(program, &Cost::default(), cost, || texts).is_some()).count();

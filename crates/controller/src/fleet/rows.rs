@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The rows of one host as the store gets them: all that its agent has in one, each region of a program in one of its own, tables line by line.
+//!
+//! Entities come one by one while a reading is taken ([`Rows::take`]); what belongs in one row is put into it at once and appended when the reading ends
+//! ([`Rows::end`]). A row's words stay from reading to reading, so that what has nothing new costs nothing: it keeps its words and its time. When an entity comes
+//! or goes, its row has another layout from then on, which is another track.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use onlooker_framestore::client::{Appender, Description};
+use onlooker_framestore::layout::{ContentId, Layout, Part};
+use onlooker_framestore::types::{Gap, Line, TrackId};
+use onlooker_region::Identity;
+use onlooker_series::rank::Rank;
+use onlooker_series::series::EntityKey;
+
+use super::entities::{Entity, News};
+use crate::keep::Counters;
+
+/// Reason of the gap that rows leave which the store could not take.
+pub(super) const STORE_BEHIND: &str = "store_behind";
+/// A line of a table that does not change is stored again after this time, ns: whoever looks for it finds that it was there.
+const REPEAT_NS: u64 = 10_000_000_000;
+
+/// A time without rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hole {
+    pub(super) from_ns: u64,
+    pub(super) to_ns: u64,
+    pub(super) reason: &'static str,
+}
+
+/// What a host has in the ring.
+#[derive(Default)]
+struct Share {
+    /// What the ring had given back when the first of it was appended.
+    since: u64,
+    bytes: u64,
+}
+
+impl Share {
+    /// Whether there is room for a row of it. Where the ring is more than half full, a host may have a 64th of it.
+    fn admits(&mut self, words: usize, appender: &Appender) -> bool {
+        let (released, room) = (appender.released_bytes(), appender.capacity_bytes());
+        if released != self.since {
+            *self = Self { since: released, bytes: 0 };
+        }
+        self.bytes += words as u64 * 8;
+        appender.used_bytes() <= room / 2 || self.bytes <= room / 64
+    }
+}
+
+/// What the store is reached by.
+pub(super) struct To<'a> {
+    pub(super) appender: &'a mut Appender,
+    pub(super) counters: &'a Counters,
+    /// Name and labels of the host.
+    pub(super) host: &'a str,
+    pub(super) common: &'a BTreeMap<String, String>,
+}
+
+/// Whose regions share a row: 0 the agent's, else one region.
+type Source = u64;
+
+/// Source of the agent's regions.
+const AGENT: Source = Rank::AGENT;
+
+/// The rows of one host.
+#[derive(Default)]
+pub(super) struct Rows {
+    fixed: BTreeMap<Source, Fixed>,
+    tables: HashMap<(Source, ContentId), Table>,
+    /// Which of them an entity is in.
+    places: HashMap<EntityKey, Place>,
+    share: Share,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Fixed(Source),
+    Table(Source, ContentId, Line),
+}
+
+/// A row of several parts.
+#[derive(Default)]
+struct Fixed {
+    members: BTreeMap<EntityKey, Member>,
+    /// Labels of the region, where it is one program's.
+    labels: Arc<[(String, String)]>,
+    /// What the members make; none: one has come or gone since.
+    track: Option<Track>,
+    words: Vec<u64>,
+    /// One of them has something new.
+    is_fresh: bool,
+    /// What the next track begins with.
+    holes: Vec<Hole>,
+    /// The store takes no such rows: they are too wide, or their names too long.
+    is_refused: bool,
+}
+
+/// An entity in a row, or a line of a table.
+struct Member {
+    id: ContentId,
+    part: Arc<Part>,
+    /// Texts of its infos, with their numbers among its series.
+    texts: Vec<(u32, String)>,
+    /// Where its time and its words are, once there is a layout.
+    time: Option<usize>,
+    at: usize,
+    /// Its last row, for a layout that is made of it.
+    time_ns: u64,
+    row: Vec<u64>,
+}
+
+struct Table {
+    track: Track,
+    words: Vec<u64>,
+    /// With the entity that each is of: of two with the same labels the newer one.
+    lines: HashMap<Line, (EntityKey, Member)>,
+}
+
+/// A track with what could not be appended to it.
+struct Track {
+    id: TrackId,
+    last_ns: u64,
+    /// Times of the first row that was refused since the last one that was taken, and of the last.
+    refused: Option<(u64, u64)>,
+}
+
+impl Track {
+    fn of(id: TrackId) -> Self {
+        Self { id, last_ns: 0, refused: None }
+    }
+
+    fn append(&mut self, line: Line, time_ns: u64, words: &[u64], share: &mut Share, to: &mut To<'_>) {
+        let is_admitted = share.admits(words.len(), to.appender);
+        if is_admitted && to.appender.append(self.id, line, time_ns, words).is_ok() {
+            to.counters.values.fetch_add(words.len() as u64, Ordering::Relaxed);
+            self.last_ns = time_ns;
+            self.tell_refused(time_ns, to);
+        } else {
+            to.counters.refused_rows.fetch_add(1, Ordering::Relaxed);
+            let from_ns = self.refused.map_or(self.last_ns, |(from_ns, _)| from_ns);
+            self.refused = Some((if from_ns == 0 { time_ns } else { from_ns }, time_ns));
+        }
+    }
+
+    fn tell_refused(&mut self, to_ns: u64, to: &mut To<'_>) {
+        if let Some((from_ns, _)) = self.refused.take() {
+            self.hole(None, Hole { from_ns, to_ns, reason: STORE_BEHIND }, to);
+        }
+    }
+
+    fn hole(&self, of: Option<u32>, hole: Hole, to: &mut To<'_>) {
+        let Hole { from_ns, to_ns, reason } = hole;
+        to.appender.gap(&Gap { track: self.id, of, from_ns, to_ns, reason: reason.to_owned() });
+    }
+
+    /// Its end.
+    fn end(mut self, to: &mut To<'_>) {
+        let until_ns = self.refused.map_or(0, |(_, to_ns)| to_ns);
+        self.tell_refused(until_ns, to);
+        to.appender.end(self.id);
+    }
+}
+
+impl Rows {
+    /// Takes an entity's row.
+    pub(super) fn take(&mut self, news: &News<'_>, down: Option<Hole>, to: &mut To<'_>) {
+        if news.is_new {
+            self.forget(news.key, to);
+            self.enter(news.key, news.entity, down, to);
+        }
+        if !news.has_moved || !news.may_log {
+            return;
+        }
+        match self.places.get(&news.key) {
+            Some(Place::Fixed(source)) => {
+                let Some(fixed) = self.fixed.get_mut(source) else { return };
+                if let Some(member) = fixed.members.get_mut(&news.key) {
+                    member.time_ns = news.time_ns;
+                    if fixed.track.is_some() {
+                        member.put(&news.entity.row, &mut fixed.words);
+                    } else {
+                        member.row.clone_from(&news.entity.row);
+                    }
+                    fixed.is_fresh = true;
+                }
+            }
+            Some(Place::Table(source, id, line)) => {
+                let Some(table) = self.tables.get_mut(&(*source, *id)) else { return };
+                let Some((key, member)) = table.lines.get_mut(line) else { return };
+                if *key != news.key {
+                    return;
+                }
+                if news.is_other || news.is_new || news.time_ns.abs_diff(member.time_ns) >= REPEAT_NS {
+                    member.time_ns = news.time_ns;
+                    member.put(&news.entity.row, &mut table.words);
+                    table.track.append(*line, news.time_ns, &table.words, &mut self.share, to);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn enter(&mut self, key: EntityKey, entity: &Entity, down: Option<Hole>, to: &mut To<'_>) {
+        let stored = &entity.stored;
+        let is_agents = !key.is_own() && Identity::from_word(key.region).is_some_and(Identity::is_agents);
+        let source = if is_agents && stored.region.is_empty() { AGENT } else { key.region };
+        let texts = (0..).zip(entity.series.iter()).filter_map(|(at, series)| Some((at, series.info()?.to_owned())));
+        let texts: Vec<(u32, String)> = texts.collect();
+        let (id, part) = (stored.id, stored.part.clone());
+        let member = Member { id, part, texts, time: None, at: 0, time_ns: 0, row: Vec::new() };
+        if key.row.is_none() {
+            let fixed = self.fixed.entry(source).or_default();
+            fixed.labels = stored.region.clone();
+            fixed.members.insert(key, member);
+            fixed.holes.extend(down.filter(|down| !fixed.holes.contains(down)));
+            fixed.undo(to);
+            self.places.insert(key, Place::Fixed(source));
+            return;
+        }
+        if !self.tables.contains_key(&(source, stored.id)) {
+            let layout = Arc::new(Layout::new(vec![(stored.id, stored.part.clone())], true));
+            let Ok(id) = to.appender.track(&description(source, &stored.region, layout, to)) else { return };
+            let track = Track::of(id);
+            if let Some(down) = down {
+                track.hole(None, down, to);
+            }
+            let table = Table { track, words: vec![0; stored.part.width()], lines: HashMap::new() };
+            self.tables.insert((source, stored.id), table);
+        }
+        let Some(table) = self.tables.get_mut(&(source, stored.id)) else { return };
+        let Ok(line) = to.appender.line(table.track.id, &stored.row, &member.texts) else { return };
+        table.lines.insert(line, (key, member));
+        self.places.insert(key, Place::Table(source, stored.id, line));
+    }
+
+    /// An entity has gone.
+    pub(super) fn forget(&mut self, key: EntityKey, to: &mut To<'_>) {
+        match self.places.remove(&key) {
+            Some(Place::Fixed(source)) => {
+                let Some(fixed) = self.fixed.get_mut(&source) else { return };
+                fixed.members.remove(&key);
+                fixed.undo(to);
+                if fixed.members.is_empty() {
+                    self.fixed.remove(&source);
+                }
+            }
+            Some(Place::Table(source, id, line)) => {
+                let Some(table) = self.tables.get_mut(&(source, id)) else { return };
+                if table.lines.get(&line).is_some_and(|(of, _)| *of == key) {
+                    table.lines.remove(&line);
+                }
+                if table.lines.is_empty()
+                    && let Some(table) = self.tables.remove(&(source, id))
+                {
+                    table.track.end(to);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Ends a reading: rows with something new are appended.
+    pub(super) fn end(&mut self, now_ns: u64, to: &mut To<'_>) {
+        for (source, fixed) in &mut self.fixed {
+            if !std::mem::take(&mut fixed.is_fresh) {
+                continue;
+            }
+            fixed.make(*source, to);
+            let Some(track) = &mut fixed.track else {
+                to.counters.refused_rows.fetch_add(1, Ordering::Relaxed);
+                continue;
+            };
+            // Where there is one part, its time is the row's.
+            let only = fixed.members.values().next().filter(|only| only.time.is_none());
+            // A relation of clocks that has become better may put a time before the last one, within its error.
+            let time_ns = only.map_or(now_ns, |only| only.time_ns).max(track.last_ns + 1);
+            track.append(Line::ONLY, time_ns, &fixed.words, &mut self.share, to);
+        }
+    }
+
+    /// A time without rows of all that the host has.
+    pub(super) fn hole(&mut self, hole: Hole, to: &mut To<'_>) {
+        for fixed in self.fixed.values_mut() {
+            match &fixed.track {
+                Some(track) => track.hole(None, hole, to),
+                None => fixed.holes.push(hole),
+            }
+        }
+        self.tables.values().for_each(|table| table.track.hole(None, hole, to));
+    }
+
+    /// A time without rows of one entity.
+    pub(super) fn hole_of(&mut self, key: EntityKey, hole: Hole, to: &mut To<'_>) {
+        match self.places.get(&key) {
+            Some(Place::Fixed(source)) => {
+                let Some(fixed) = self.fixed.get_mut(source) else { return };
+                let number = fixed.members.keys().position(|member| *member == key);
+                let number = number.and_then(|number| u32::try_from(number).ok());
+                fixed.make(*source, to);
+                if let Some(track) = &fixed.track {
+                    track.hole(number, hole, to);
+                }
+            }
+            Some(Place::Table(source, id, line)) => {
+                if let Some(table) = self.tables.get(&(*source, *id)) {
+                    table.track.hole(Some(line.0), hole, to);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// The clock was set: times may go back.
+    pub(super) fn stepped(&mut self, hole: Hole, to: &mut To<'_>) {
+        self.hole(hole, to);
+        self.fixed.values_mut().filter_map(|fixed| fixed.track.as_mut()).for_each(|track| track.last_ns = 0);
+    }
+
+    /// No more rows come.
+    pub(super) fn finish(self, to: &mut To<'_>) {
+        let tracks = self.fixed.into_values().filter_map(|fixed| fixed.track);
+        tracks.chain(self.tables.into_values().map(|table| table.track)).for_each(|track| track.end(to));
+    }
+}
+
+impl Fixed {
+    /// One of its parts has come or gone: the next row is of another track.
+    fn undo(&mut self, to: &mut To<'_>) {
+        self.is_refused = false;
+        let Some(track) = self.track.take() else { return };
+        for member in self.members.values_mut().filter(|member| member.time_ns > 0) {
+            member.take(&self.words);
+        }
+        self.is_fresh |= self.members.values().any(|member| member.time_ns > 0);
+        track.end(to);
+    }
+
+    /// Makes the track of the members that there are now.
+    fn make(&mut self, source: Source, to: &mut To<'_>) {
+        if self.track.is_some() || self.is_refused {
+            return;
+        }
+        let parts = self.members.values().map(|member| (member.id, member.part.clone())).collect();
+        let layout = Arc::new(Layout::new(parts, false));
+        let texts = (0..).zip(self.members.values()).flat_map(|(part, member)| {
+            member.texts.iter().map(move |(series, text)| (part, *series, text.clone()))
+        });
+        let said = Description { texts: texts.collect(), ..description(source, &self.labels, layout.clone(), to) };
+        let Ok(id) = to.appender.track(&said) else {
+            self.is_refused = true;
+            return;
+        };
+        self.words.clear();
+        self.words.resize(layout.kinds().len(), 0);
+        for (member, placed) in self.members.values_mut().zip(layout.parts()) {
+            (member.time, member.at) = (placed.time, placed.at);
+            let row = std::mem::take(&mut member.row);
+            if member.time_ns > 0 {
+                member.put(&row, &mut self.words);
+            }
+        }
+        let track = Track::of(id);
+        std::mem::take(&mut self.holes).into_iter().for_each(|hole| track.hole(None, hole, to));
+        self.track = Some(track);
+    }
+}
+
+impl Member {
+    /// Puts a row of the entity into the host's.
+    fn put(&self, row: &[u64], into: &mut [u64]) {
+        if let Some(time) = self.time {
+            into[time] = self.time_ns;
+        }
+        into[self.at..][..row.len()].copy_from_slice(row);
+    }
+
+    /// Takes it back.
+    fn take(&mut self, from: &[u64]) {
+        self.row.clear();
+        self.row.extend_from_slice(&from[self.at..][..self.part.width()]);
+    }
+}
+
+fn description(source: Source, region: &[(String, String)], layout: Arc<Layout>, to: &To<'_>) -> Description {
+    let common = to.common.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    Description { host: to.host.to_owned(), common, source, region: region.to_vec(), layout, texts: Vec::new() }
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Cold files: what has been warm long enough, as Parquet, for our own queries and for everybody's SQL (docs/sql.md).
+//!
+//! A [`Writer`] is given the series of a window, one after the other, and makes one file of them. [`Cold`] has all files of a directory, says which series are
+//! in them and reads samples back word for word. DuckDB, ClickHouse, Spark and pandas read the same files.
+//!
+//! ```text
+//! cold/20261124T100000Z-20261124T110000Z-0.parquet         samples, one a row
+//! cold/20261124T100000Z-20261124T110000Z-0.index           where each series is (`index`); made again from the samples where it is missing
+//! cold/gaps/20261124T100000Z-20261124T110000Z-0.parquet    times without samples, and why; only where there are some
+//! ```
+//!
+//! | column | type | what |
+//! |---|---|---|
+//! | `time` | timestamp, ns, UTC | when the value was acquired |
+//! | `instance` | text | label `instance` |
+//! | `metric` | text | name; of histograms `.._bucket` and `.._sum` |
+//! | `labels` | text | all other labels, as a JSON object with sorted keys |
+//! | `int_value`, `float_value` | i64, f64, or null | one of both is the stored number |
+//! | `divisor`, `multiplier` | f64 | number / divisor * multiplier is the value, bit for bit ours: one of both is 1 |
+//! | `type`, `unit` | text | counter, gauge, histogram, info; the unit, or nothing |
+//! | `low`, `high` | f64, or null | of a histogram's bucket: the least and the largest value that it counts |
+//! | `form` | text | how to make the stored word again |
+//! | `word` | u64, or null | the stored word where the two numbers are not enough: 2^63 and more, numbers of texts |
+//!
+//! **Rows** stand in row groups of at most [`ROW_GROUP_ROWS`], in each sorted by metric, labels, instance, bucket and time, so that all columns but the times
+//! and numbers are a few runs, and their statistics let readers leave row groups out. Series that were acquired together have the same times, and cost them
+//! once a row group: they should be pushed together, part by part and not host by host.
+//!
+//! **Histograms.** Each bucket that ever counted something is as many rows as there are times, with what it counted by itself, not with what all below it did:
+//! an empty bucket needs no row, and buckets of several hosts are summed up without a thought. `x_sum` is always there.
+//!
+//! **Safety.** A file has another name until it is synced and whole; what a kill leaves of it is removed by [`Cold::open`]. Pages have checksums in their
+//! Zstandard frames, the footer's is in the index. What is damaged is an error, never a wrong sample.
+//!
+//! **Cost**: bytes and times are in docs/sql.md.
+
+mod columns;
+mod index;
+mod names;
+mod page;
+mod read;
+mod source;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use onlooker_region::histogram::Shape;
+use onlooker_region::schema::Metric;
+use onlooker_series::series::Form;
+use parquet::errors::ParquetError;
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor};
+
+pub use index::Described;
+pub use names::Window;
+pub use read::{Cold, Opened, Samples};
+pub use write::{GapData, SeriesData, Writer, Written};
+
+use crate::damage::{Damage, StoreError};
+
+/// Most rows of a row group.
+pub const ROW_GROUP_ROWS: usize = 1 << 19;
+/// Most rows of a row group that we read: more would be memory that nobody has promised.
+const MAX_ROWS: usize = 1 << 24;
+/// Largest footer that we read.
+const MAX_FOOTER_BYTES: u64 = 256 << 20;
+
+const SAMPLES: &str = "message samples {
+    required int64 time (TIMESTAMP(NANOS,true));
+    required binary instance (STRING);
+    required binary metric (STRING);
+    required binary labels (STRING);
+    optional int64 int_value;
+    optional double float_value;
+    required double divisor;
+    required double multiplier;
+    required binary type (STRING);
+    required binary unit (STRING);
+    optional double low;
+    optional double high;
+    required binary form (STRING);
+    optional int64 word (INTEGER(64,false));
+}";
+
+const GAPS: &str = "message gaps {
+    required binary instance (STRING);
+    required binary region (STRING);
+    required int64 from_time (TIMESTAMP(NANOS,true));
+    required int64 to_time (TIMESTAMP(NANOS,true));
+    required binary reason (STRING);
+}";
+
+/// Words that a series has here: an info, whose text is a label, has 1.
+fn words(form: Form) -> usize {
+    form.words().max(1)
+}
+
+fn schema(text: &str) -> SchemaDescPtr {
+    Arc::new(SchemaDescriptor::new(Arc::new(parse_message_type(text).expect("a schema of ours"))))
+}
+
+static SAMPLES_SCHEMA: LazyLock<SchemaDescPtr> = LazyLock::new(|| schema(SAMPLES));
+static GAPS_SCHEMA: LazyLock<SchemaDescPtr> = LazyLock::new(|| schema(GAPS));
+
+/// Columns of samples, in the order of the schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    Time,
+    Instance,
+    Metric,
+    Labels,
+    IntValue,
+    FloatValue,
+    Divisor,
+    Multiplier,
+    Type,
+    Unit,
+    Low,
+    High,
+    Form,
+    Word,
+}
+
+/// How the rows of a run make words, column `form`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Coding {
+    /// As the number is.
+    Plain(Form),
+    /// A float that is a whole number / divisor.
+    Decimal,
+    /// The sum of a histogram.
+    Sum(Shape),
+    /// One of its buckets.
+    Bucket(Shape, usize),
+}
+
+impl Coding {
+    fn text(self) -> String {
+        let shape = |shape: Shape| format!("histogram {}/{}", shape.grouping_power, shape.max_power);
+        match self {
+            Self::Plain(Form::Unsigned) => "u64".into(),
+            Self::Plain(Form::Signed) => "i64".into(),
+            Self::Plain(Form::Float) => "f64".into(),
+            Self::Plain(Form::Text) => "text".into(),
+            Self::Decimal => "decimal".into(),
+            Self::Plain(Form::Histogram(of)) | Self::Sum(of) => shape(of),
+            Self::Bucket(of, number) => format!("{} {number}", shape(of)),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, Damage> {
+        let known = match text {
+            "u64" => Some(Self::Plain(Form::Unsigned)),
+            "i64" => Some(Self::Plain(Form::Signed)),
+            "f64" => Some(Self::Plain(Form::Float)),
+            "text" => Some(Self::Plain(Form::Text)),
+            "decimal" => Some(Self::Decimal),
+            _ => text.strip_prefix("histogram ").and_then(|text| {
+                let (powers, bucket) =
+                    text.split_once(' ').map_or((text, None), |(powers, bucket)| (powers, Some(bucket)));
+                let (grouping, max) = powers.split_once('/')?;
+                let shape = Shape { grouping_power: grouping.parse().ok()?, max_power: max.parse().ok()? };
+                let is_one = shape.is_valid() && shape.buckets() <= onlooker_region::limits::MAX_HISTOGRAM_BUCKETS;
+                let coding = match bucket {
+                    None => Self::Sum(shape),
+                    Some(number) => Self::Bucket(shape, number.parse().ok().filter(|at| *at < shape.buckets())?),
+                };
+                is_one.then_some(coding)
+            }),
+        };
+        known.ok_or(Damage::Wrong("the form of a series"))
+    }
+
+    /// What the words are, of which this is some.
+    fn form(self) -> Form {
+        match self {
+            Self::Plain(form) => form,
+            Self::Decimal => Form::Float,
+            Self::Sum(shape) | Self::Bucket(shape, _) => Form::Histogram(shape),
+        }
+    }
+
+    /// What its name has behind the series'.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Plain(_) | Self::Decimal => "",
+            Self::Sum(_) => "_sum",
+            Self::Bucket(..) => "_bucket",
+        }
+    }
+}
+
+const TYPES: [(Metric, &str); 4] =
+    [(Metric::Counter, "counter"), (Metric::Gauge, "gauge"), (Metric::Histogram, "histogram"), (Metric::Info, "info")];
+
+fn type_text(metric: Metric) -> &'static str {
+    TYPES.iter().find(|(known, _)| *known == metric).map_or("gauge", |(_, text)| text)
+}
+
+fn type_of(text: &str) -> Result<Metric, Damage> {
+    TYPES.iter().find(|(_, known)| *known == text).map(|(metric, _)| *metric).ok_or(Damage::Wrong("a type"))
+}
+
+/// What a scale is in SQL, which cannot know our rule for it (`onlooker_region::number::exported`): the divisor and the multiplier of which one is 1.
+#[allow(clippy::float_cmp)] // exactly the reciprocal is meant
+fn parts_of(scale: f64) -> (f64, f64) {
+    // What `exported` makes of 1 is 1 / divisor for a scale that divides, and nothing else tells those from others.
+    const EXACT: f64 = (1u64 << 53) as f64;
+    let whole = (1.0 / scale).round();
+    if scale < 1.0 && whole < EXACT && 1.0 / whole == scale { (whole, 1.0) } else { (1.0, scale) }
+}
+
+/// The scale whose parts these are.
+#[allow(clippy::float_cmp)]
+fn scale_of(divisor: f64, multiplier: f64) -> f64 {
+    if divisor == 1.0 { multiplier } else { 1.0 / divisor }
+}
+
+fn damaged(path: &Path, damage: Damage) -> StoreError {
+    StoreError::Damaged { path: path.to_owned(), offset: 0, damage }
+}
+
+/// The library cannot write.
+fn not_written(path: &Path) -> impl Fn(ParquetError) -> StoreError {
+    let path = path.to_owned();
+    move |error| StoreError::Io { operation: "write", path: path.clone(), source: std::io::Error::other(error) }
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Times without rows: in memory by track, and in a file of their own, since they outlive the rows around them.
+//!
+//! A host that is late has the same gap in each of its tracks: it is in memory once, and a track has 8 bytes of it. A track keeps [`MAX_GAPS`] at most, for a host
+//! that is late for days: beyond, pairs of neighbours that are nearest to each other become one. The store thread writes; readers look under the lock of
+//! [`Gaps`], which is never held over a disk. The file has framed records (`framing.rs`) with what `told.rs` makes of a gap; it is written again, whole, when
+//! more than half of it is of no use any more.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::damage::{StoreError, io_error};
+use crate::framing::{self, Found, Reader, files};
+use crate::told::{decode_gap, encode_gap};
+use crate::types::{Gap, TrackId};
+
+/// Gaps that a track has in memory, at most.
+const MAX_GAPS: usize = 4096;
+/// A file that is no longer than this is not written again.
+const SMALL_BYTES: u64 = 1 << 20;
+const KIND: u8 = 1;
+const NAME: &str = "gaps.log";
+
+#[derive(Debug, PartialEq, Eq)]
+struct Short {
+    of: Option<u32>,
+    from_ns: u64,
+    to_ns: u64,
+    reason: Arc<str>,
+}
+
+impl Short {
+    fn length_ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+
+    fn until_ns(&self, next: &Self) -> u64 {
+        next.from_ns.saturating_sub(self.to_ns)
+    }
+
+    fn with_track(&self, track: TrackId) -> Gap {
+        Gap { track, of: self.of, from_ns: self.from_ns, to_ns: self.to_ns, reason: self.reason.as_ref().to_owned() }
+    }
+}
+
+/// All gaps.
+#[derive(Debug, Default)]
+pub(crate) struct Gaps {
+    tracks: BTreeMap<TrackId, Vec<Arc<Short>>>,
+    reasons: Vec<Arc<str>>,
+    last: Option<Arc<Short>>,
+}
+
+impl Gaps {
+    /// Takes a gap; false: it is there already, and was told again after a restart.
+    fn push(&mut self, gap: &Gap) -> bool {
+        let short = self.short(gap);
+        let track = self.tracks.entry(gap.track).or_default();
+        if track.iter().rev().take(16).any(|there| *there == short) {
+            return false;
+        }
+        if track.len() >= MAX_GAPS {
+            shorten(track);
+        }
+        track.push(short);
+        true
+    }
+
+    /// The gap, which most often is that of the track before.
+    fn short(&mut self, gap: &Gap) -> Arc<Short> {
+        let Gap { of, from_ns, to_ns, ref reason, .. } = *gap;
+        let same = |last: &&Arc<Short>| {
+            (last.of, last.from_ns, last.to_ns, &*last.reason) == (of, from_ns, to_ns, reason.as_str())
+        };
+        if let Some(last) = self.last.as_ref().filter(same) {
+            return last.clone();
+        }
+        let known = self.reasons.iter().find(|known| ***known == **reason).cloned();
+        let reason = known.unwrap_or_else(|| {
+            let reason: Arc<str> = reason.as_str().into();
+            self.reasons.push(reason.clone());
+            reason
+        });
+        let short = Arc::new(Short { of, from_ns, to_ns, reason });
+        self.last = Some(short.clone());
+        short
+    }
+
+    /// Those of a track that touch a time, and concern all of it or this part or line.
+    pub(crate) fn between(&self, track: TrackId, of: u32, from_ns: u64, to_ns: u64) -> Vec<Gap> {
+        let all = self.tracks.get(&track).into_iter().flatten();
+        let touching = all.filter(|gap| gap.from_ns <= to_ns && gap.to_ns >= from_ns);
+        let mine = touching.filter(|gap| gap.of.is_none_or(|concerned| concerned == of));
+        mine.map(|gap| gap.with_track(track)).collect()
+    }
+}
+
+/// Makes one gap of each pair of neighbours of one reason that is as near as half of all; of any reasons, that of the longer one, where this does not help.
+fn shorten(gaps: &mut Vec<Arc<Short>>) {
+    let mut distances: Vec<u64> = gaps.windows(2).map(|pair| pair[0].until_ns(&pair[1])).collect();
+    let middle = distances.len() / 2;
+    let near_ns = *distances.select_nth_unstable(middle).1;
+    for any in [false, true] {
+        let mut left = Vec::with_capacity(gaps.len());
+        let mut rest = &gaps[..];
+        while let [first, behind @ ..] = rest {
+            rest = behind;
+            let Some(second) = behind.first() else {
+                left.push(first.clone());
+                break;
+            };
+            let fits = first.of == second.of && (any || first.reason == second.reason);
+            if !fits || second.from_ns < first.from_ns || first.until_ns(second) > near_ns {
+                left.push(first.clone());
+                continue;
+            }
+            let longer = if second.length_ns() > first.length_ns() { second } else { first };
+            let (of, from_ns, to_ns) = (first.of, first.from_ns, first.to_ns.max(second.to_ns));
+            left.push(Arc::new(Short { of, from_ns, to_ns, reason: longer.reason.clone() }));
+            rest = &behind[1..];
+        }
+        *gaps = left;
+        if gaps.len() <= MAX_GAPS - MAX_GAPS / 16 {
+            return;
+        }
+    }
+    // Times that go back and forth: the oldest go.
+    gaps.drain(..MAX_GAPS / 16);
+}
+
+/// The one who writes them.
+pub(crate) struct GapLog {
+    path: PathBuf,
+    file: File,
+    /// Of the file, as far as it is good.
+    bytes: u64,
+    /// Not written yet.
+    pending: Vec<u8>,
+    is_synced: bool,
+    gaps: Arc<Mutex<Gaps>>,
+}
+
+impl GapLog {
+    /// Opens the file; says how many bytes of it are damaged.
+    pub(crate) fn open(dir: &Path) -> Result<(Self, u64), StoreError> {
+        let path = dir.join(NAME);
+        let file = if path.exists() { files::open(&path)? } else { files::create(&path)? };
+        let (mut gaps, mut damaged, mut bytes) = (Gaps::default(), 0, 0);
+        let mut reader = Reader::new(&file).map_err(io_error("read", &path))?;
+        while let Some(found) = reader.next().map_err(io_error("read", &path))? {
+            match found {
+                Found::Record(record) => {
+                    bytes = record.offset + (framing::HEADER_BYTES + record.payload.len().next_multiple_of(8)) as u64;
+                    match decode_gap(record.payload).ok().filter(|_| record.kind == KIND) {
+                        Some(gap) => drop(gaps.push(&gap)),
+                        None => damaged += record.payload.len() as u64,
+                    }
+                }
+                Found::Damaged(bad) => damaged += if bad.is_torn { 0 } else { bad.bytes },
+            }
+        }
+        let gaps = Arc::new(Mutex::new(gaps));
+        Ok((Self { path, file, bytes, pending: Vec::new(), is_synced: true, gaps }, damaged))
+    }
+
+    /// What readers look at.
+    pub(crate) fn gaps(&self) -> Arc<Mutex<Gaps>> {
+        self.gaps.clone()
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn look(&self) -> MutexGuard<'_, Gaps> {
+        self.gaps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn push(&mut self, gap: &Gap) {
+        let is_new = self.look().push(gap);
+        if is_new {
+            framing::append(KIND, &encode_gap(gap), &mut self.pending);
+        }
+    }
+
+    /// Writes what is new, over what an earlier write has left that was not ended. After an error it is tried again with the next one.
+    pub(crate) fn write(&mut self) -> Result<(), StoreError> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        self.file.write_all_at(&self.pending, self.bytes).map_err(io_error("write", &self.path))?;
+        self.bytes += self.pending.len() as u64;
+        self.pending.clear();
+        self.is_synced = false;
+        Ok(())
+    }
+
+    /// Makes durable what was written.
+    pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
+        if !self.is_synced {
+            self.file.sync_data().map_err(io_error("sync", &self.path))?;
+            self.is_synced = true;
+        }
+        Ok(())
+    }
+
+    /// Forgets gaps that ended before, and those of tracks that are not there any more.
+    pub(crate) fn keep(&mut self, from_ns: u64, is_there: impl Fn(TrackId) -> bool) -> Result<(), StoreError> {
+        let mut gaps = self.look();
+        gaps.tracks.retain(|track, of_track| {
+            of_track.retain(|gap| gap.to_ns >= from_ns);
+            !of_track.is_empty() && is_there(*track)
+        });
+        drop(gaps);
+        self.shrink()
+    }
+
+    /// Writes the file again if more than half of it is of no use.
+    fn shrink(&mut self) -> Result<(), StoreError> {
+        if self.bytes < SMALL_BYTES {
+            return Ok(());
+        }
+        let mut all = Vec::new();
+        let gaps = self.look();
+        for (track, of_track) in &gaps.tracks {
+            of_track.iter().for_each(|gap| framing::append(KIND, &encode_gap(&gap.with_track(*track)), &mut all));
+        }
+        drop(gaps);
+        if all.len() as u64 * 2 > self.bytes {
+            return Ok(());
+        }
+        self.file = files::write_whole(&self.path, &all)?;
+        (self.bytes, self.is_synced) = (all.len() as u64, true);
+        // What waited to be written is in memory, and so in the new file.
+        self.pending.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn gap(track: u32, from_ns: u64, reason: &str) -> Gap {
+        Gap { track: TrackId(track), of: None, from_ns, to_ns: from_ns + 5, reason: reason.into() }
+    }
+
+    fn all(log: &GapLog, track: u32) -> Vec<Gap> {
+        log.look().between(TrackId(track), 0, 0, u64::MAX)
+    }
+
+    #[test]
+    fn gaps_outlive_the_process_and_what_was_half_written_is_cut_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut log, damaged) = GapLog::open(dir.path()).unwrap();
+        assert_eq!(damaged, 0);
+        let told = [gap(1, 10, "late"), gap(1, 30, "lost"), gap(2, 10, "late"), Gap { of: Some(3), ..gap(2, 50, "x") }];
+        told.iter().for_each(|gap| log.push(gap));
+        log.write().unwrap();
+        log.sync().unwrap();
+        drop(log);
+        let path = dir.path().join(NAME);
+        let mut bytes = fs::read(&path).unwrap();
+        let whole = bytes.len();
+        bytes.extend_from_within(..30);
+        fs::write(&path, &bytes).unwrap();
+        let (mut log, damaged) = GapLog::open(dir.path()).unwrap();
+        assert_eq!((damaged, all(&log, 1)), (0, told[..2].to_vec()));
+        assert_eq!(all(&log, 2), [told[2].clone()], "of another line");
+        assert_eq!(log.look().between(TrackId(2), 3, 0, u64::MAX).len(), 2);
+        // Told again after a restart, and something new.
+        log.push(&told[1]);
+        log.push(&gap(1, 70, "late"));
+        log.write().unwrap();
+        assert_eq!(all(&log, 1).len(), 3);
+        assert!(fs::metadata(&path).unwrap().len() > whole as u64);
+        drop(log);
+        assert_eq!(all(&GapLog::open(dir.path()).unwrap().0, 1).len(), 3);
+    }
+
+    #[test]
+    fn a_track_has_so_many_gaps_and_they_cover_what_they_were() {
+        let mut gaps = Gaps::default();
+        for at in 0..3 * MAX_GAPS as u64 {
+            assert!(gaps.push(&gap(1, at * 100, if at % 3 == 0 { "late" } else { "lost" })));
+        }
+        let left = gaps.between(TrackId(1), 0, 0, u64::MAX);
+        assert!(left.len() <= MAX_GAPS);
+        for at in 0..3 * MAX_GAPS as u64 {
+            assert!(left.iter().any(|gap| gap.from_ns <= at * 100 && gap.to_ns >= at * 100 + 5), "{at}");
+        }
+    }
+
+    #[test]
+    fn the_file_is_written_again_when_most_of_it_is_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut log, _) = GapLog::open(dir.path()).unwrap();
+        for at in 0..30_000 {
+            log.push(&gap(u32::try_from(at % 20).unwrap(), at * 100, "late"));
+        }
+        log.write().unwrap();
+        let before = log.bytes();
+        log.keep(2_900_000, |track| track.0 != 7).unwrap();
+        assert!(log.bytes() < before / 10, "{} of {before}", log.bytes());
+        log.push(&gap(1, 3_000_000, "lost"));
+        log.write().unwrap();
+        let told = all(&log, 1);
+        drop(log);
+        let (log, damaged) = GapLog::open(dir.path()).unwrap();
+        assert_eq!((damaged, all(&log, 1)), (0, told));
+        assert!(all(&log, 7).is_empty());
+    }
+}

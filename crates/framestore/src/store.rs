@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Ring, heads, log, chunks and catalogue put together: rows go into the ring, from there into heads and the log, and become chunks when a head is full.
+//!
+//! The [`Writer`] has a thread of its own and does all that a disk can hold up, without a lock. Readers look at the [`Store`]: what they need of heads is copied
+//! under a lock that the writer takes for moments only; chunks are read without one. The processing thread has the ring and the catalogue ([`crate::client`]) and
+//! waits for neither. Who takes two locks takes the rows' first.
+//!
+//! Invariants: a row is in the ring until it is in the log's page cache, in a head until its chunk is written, and in the log until that chunk is durable. A row's
+//! number counts the rows of its track, so that what is lost between two chunks shows.
+
+mod names;
+mod open;
+mod pack;
+mod read;
+mod rows;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use crate::catalogue::Known;
+use crate::gaps::Gaps;
+use crate::types::TrackId;
+use crate::warm::{self, Level};
+use rows::Rows;
+
+pub use names::Named;
+pub use open::{Recovery, open};
+pub use read::Columns;
+pub use turn::{Turned, Writer};
+
+/// Where and how large a store is.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Directory of its files, on a disk.
+    pub dir: PathBuf,
+    /// File of the ring, on tmpfs.
+    pub ring: PathBuf,
+    /// Bytes of the ring, taken at once.
+    pub ring_bytes: u64,
+    /// Bytes of all files on the disk; the oldest rows go first.
+    pub max_bytes: u64,
+}
+
+/// Reason of the gap that damage leaves.
+pub const DAMAGED: &str = "damaged";
+
+/// What readers look at. Cheap to clone.
+#[derive(Clone)]
+pub struct Store(Arc<Shared>);
+
+struct Shared {
+    known: Arc<RwLock<Known>>,
+    chunks: warm::Reader,
+    rows: Mutex<Rows>,
+    gaps: Arc<Mutex<Gaps>>,
+    figures: Figures,
+}
+
+/// How it goes, as of the last turn.
+#[derive(Default)]
+struct Figures {
+    bytes: AtomicU64,
+    ring_bytes: AtomicU64,
+    /// Steady time at which the rows came that have waited longest to be durable, ns; 0: none do.
+    waiting_since_ns: AtomicU64,
+    /// Earliest time of a row, UTC ns; 0: there is none.
+    oldest_ns: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn figure(figure: &AtomicU64) -> Option<u64> {
+    Some(figure.load(Ordering::Relaxed)).filter(|figure| *figure > 0)
+}
+
+/// CLOCK_MONOTONIC, ns.
+fn steady_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
+impl Store {
+    /// What there is: hosts, tracks, series and their labels.
+    pub fn known(&self) -> RwLockReadGuard<'_, Known> {
+        self.0.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of all files on the disk.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.0.figures.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of rows that are not in the log yet.
+    #[must_use]
+    pub fn hot_bytes(&self) -> u64 {
+        self.0.figures.ring_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Earliest time of a row, UTC ns.
+    #[must_use]
+    pub fn oldest_ns(&self) -> Option<u64> {
+        figure(&self.0.figures.oldest_ns)
+    }
+
+    /// How long the row that has waited longest to be durable has been here, ns; `None`: none does.
+    #[must_use]
+    pub fn durable_lag_ns(&self) -> Option<u64> {
+        figure(&self.0.figures.waiting_since_ns).map(|since_ns| steady_ns().saturating_sub(since_ns))
+    }
+
+    /// Time up to which a track's rows are durable, UTC ns; 0: none is.
+    #[must_use]
+    pub fn durable_until_ns(&self, track: TrackId) -> u64 {
+        let in_heads = lock(&self.0.rows).durable_until_ns(track);
+        in_heads.or_else(|| self.0.chunks.newest_ns(Level::Raw, track)).unwrap_or(0)
+    }
+
+    /// Time of the last row of a track, UTC ns.
+    #[must_use]
+    pub fn newest_ns(&self, track: TrackId) -> Option<u64> {
+        let in_heads = lock(&self.0.rows).newest_ns(track);
+        in_heads.or_else(|| self.0.chunks.newest_ns(Level::Raw, track))
+    }
+
+    /// Bytes of memory that heads take.
+    #[must_use]
+    pub fn head_bytes(&self) -> usize {
+        lock(&self.0.rows).head_bytes()
+    }
+}

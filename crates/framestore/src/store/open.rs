@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Opening a store: the catalogue, indexes of chunks, the log's rows into heads, and then what is left in the ring.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+
+use super::rows::{Rows, Track};
+use super::turn::{SHARD, Turned, Writer};
+use super::{Config, DAMAGED, Figures, Shared, Store, lock, steady_ns};
+use crate::catalogue::Catalogue;
+use crate::client::Appender;
+use crate::damage::StoreError;
+use crate::framing::files::Lock;
+use crate::gaps::GapLog;
+use crate::head::Head;
+use crate::ring;
+use crate::types::{Gap, TrackId};
+use crate::wal::{Entry, Source, Wal};
+use crate::warm::{self, Level, Warm};
+use crate::{catalogue, wal};
+
+/// Bytes of a segment of the log.
+const SEGMENT_BYTES: u64 = 32 << 20;
+
+/// What opening a store found.
+#[derive(Debug, Default)]
+pub struct Recovery {
+    /// Tracks that have chunks.
+    pub tracks: usize,
+    /// Rows that came out of the log.
+    pub log_rows: u64,
+    /// Records that came out of the ring.
+    pub ring_records: u64,
+    /// Rows of the log whose track nobody knows.
+    pub unknown_rows: u64,
+    /// What the log was found to be.
+    pub log: wal::Recovery,
+    /// What the ring was found to be.
+    pub ring: ring::Recovery,
+    /// What the catalogue was found to be.
+    pub catalogue: catalogue::Recovery,
+    /// Damaged bytes of chunks' files.
+    pub chunks: Vec<warm::Damaged>,
+    /// Damaged bytes of the file of gaps.
+    pub gaps: u64,
+}
+
+/// Opens a store, or makes it.
+///
+/// # Errors
+/// [`StoreError`]. Damage is none: what is lost is a gap.
+pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), StoreError> {
+    let directory = Lock::take(&config.dir)?;
+    let (catalogue, found) = Catalogue::open(&directory)?;
+    let mut recovery = Recovery { catalogue: found, ..Recovery::default() };
+    let (warm, damaged) = Warm::open(&config.dir)?;
+    recovery.chunks = damaged;
+    let (mut gaps, damaged) = GapLog::open(&config.dir)?;
+    recovery.gaps = damaged;
+    let mut replayed =
+        Replayed { catalogue: &catalogue, warm: &warm, rows: Rows::default(), unknown: 0, in_chunks: HashSet::new() };
+    let (wal, found) = Wal::open(&directory, SEGMENT_BYTES, |source, entry| replayed.take(source, entry))?;
+    let after = found.covered.get(&SHARD).copied().unwrap_or(0);
+    let (producer, consumer, found_ring) = ring::open(&config.ring, config.ring_bytes, after)?;
+    // What the ring has given back was in the log.
+    if consumer.position().sequence() > after {
+        replayed.lose_ends();
+    }
+    let Replayed { mut rows, unknown, .. } = replayed;
+    (recovery.log_rows, recovery.unknown_rows) = (found.rows, unknown);
+    (recovery.ring_records, recovery.ring) = (found_ring.records, found_ring);
+    recovery.tracks = warm.reader().tracks(Level::Raw).len();
+    mark_holes(&recovery, &warm, &mut rows, &mut gaps);
+    recovery.log = found;
+    let cut = rows.tracks.iter().filter(|(_, track)| !track.cut.is_empty()).map(|(id, _)| *id).collect();
+    let shared = Arc::new(Shared {
+        known: catalogue.known(),
+        chunks: warm.reader(),
+        rows: Mutex::new(rows),
+        gaps: gaps.gaps(),
+        figures: Figures::default(),
+    });
+    let mut writer = Writer {
+        config,
+        shared: shared.clone(),
+        catalogue,
+        consumer,
+        wal,
+        warm,
+        gaps,
+        is_opening: true,
+        covered: after,
+        dirty: Vec::new(),
+        unsynced: Vec::new(),
+        cut,
+        looked_ns: steady_ns(),
+        drained_ns: 0,
+        turned: Turned::default(),
+    };
+    // Readers find at once what the ring has.
+    while !writer.drain() {}
+    writer.is_opening = false;
+    writer.tell_figures();
+    let appender = Appender::new(producer, writer.catalogue.definer());
+    Ok((Store(shared), writer, appender, recovery))
+}
+
+/// Rows of the log, back in heads.
+struct Replayed<'a> {
+    catalogue: &'a Catalogue,
+    warm: &'a Warm,
+    rows: Rows,
+    unknown: u64,
+    /// Tracks whose head, as far as the replay is, has become a chunk.
+    in_chunks: HashSet<TrackId>,
+}
+
+impl Replayed<'_> {
+    fn take(&mut self, source: &Source, entry: Entry<'_>) {
+        match entry {
+            Entry::Rows { track, rows, bytes } => {
+                if self.is_in_chunk(source, track) {
+                    return;
+                }
+                let Some(kept) = self.track(track) else {
+                    self.unknown += u64::from(rows);
+                    return;
+                };
+                if kept.head.rows() == 0 {
+                    (kept.segment, kept.began_ns) = (source.segment, steady_ns());
+                }
+                let before = kept.head.times_ns();
+                match kept.head.extend(bytes) {
+                    Ok(_) => {
+                        (kept.logged_rows, kept.logged_bytes) = (kept.head.rows(), kept.head.len_bytes());
+                        kept.sequence = source.sequence;
+                        let newest_ns = kept.head.times_ns().map_or(0, |(_, to_ns)| to_ns).max(kept.newest_ns);
+                        (kept.newest_ns, kept.durable_until_ns) = (newest_ns, newest_ns);
+                    }
+                    // It was written so.
+                    Err(_) => kept.lost_since_ns = Some(before.map_or(kept.newest_ns, |(_, to_ns)| to_ns)),
+                }
+            }
+            Entry::Cut { track } => self.cut(track),
+            Entry::Lost { track, .. } => {
+                self.cut(track);
+                if let Some(kept) = self.track(track) {
+                    kept.lost_since_ns.get_or_insert(kept.newest_ns);
+                }
+            }
+        }
+    }
+
+    /// Whether a head's rows are in a chunk is told by its first ones: the others are coded against them.
+    fn is_in_chunk(&mut self, source: &Source, track: TrackId) -> bool {
+        if self.in_chunks.contains(&track) {
+            return true;
+        }
+        let begins = self.rows.tracks.get(&track).is_none_or(|track| track.head.rows() == 0);
+        let is_old = begins && self.warm.reader().mark(Level::Raw, track).is_some_and(|mark| mark >= source.sequence);
+        if is_old {
+            self.in_chunks.insert(track);
+        }
+        is_old
+    }
+
+    fn cut(&mut self, track: TrackId) {
+        self.in_chunks.remove(&track);
+        if let Some(track) = self.rows.tracks.get_mut(&track) {
+            track.cut();
+            track.cut.iter_mut().for_each(|cut| cut.is_durable = true);
+        }
+    }
+
+    /// The end of the log is lost: of which tracks it had rows nobody knows.
+    fn lose_ends(&mut self) {
+        let known: Vec<TrackId> = self.catalogue.look().tracks().collect();
+        for id in known {
+            if let Some(track) = self.track(id).filter(|track| track.newest_ns > 0) {
+                track.lost_since_ns.get_or_insert(track.newest_ns);
+            }
+        }
+    }
+
+    fn track(&mut self, id: TrackId) -> Option<&mut Track> {
+        if !self.rows.tracks.contains_key(&id) {
+            let layout = self.catalogue.look().layout_of(id).cloned()?;
+            let mut track = Track::new(Head::new(layout.kinds().clone(), layout.is_table()));
+            track.newest_ns = self.warm.reader().newest_ns(Level::Raw, id).unwrap_or(0);
+            // Nobody appends to it until somebody does.
+            track.is_ended = true;
+            self.rows.tracks.insert(id, track);
+        }
+        self.rows.tracks.get_mut(&id)
+    }
+}
+
+/// Files of chunks that are damaged: around what was lost, tracks have a gap.
+fn mark_holes(recovery: &Recovery, warm: &Warm, rows: &mut Rows, gaps: &mut GapLog) {
+    let reader = warm.reader();
+    let damaged: HashSet<u32> = recovery.chunks.iter().filter_map(|damaged| damaged.number(Level::Raw)).collect();
+    for number in damaged {
+        for (track, before_ns, after_ns) in reader.around(Level::Raw, number) {
+            let in_memory = || {
+                let track = rows.tracks.get(&track)?;
+                track.cut.first().map_or(track.head.times_ns(), |cut| cut.rows.times_ns()).map(|(from_ns, _)| from_ns)
+            };
+            match after_ns.or_else(in_memory) {
+                Some(to_ns) => {
+                    gaps.push(&Gap { track, of: None, from_ns: before_ns, to_ns, reason: DAMAGED.to_owned() });
+                }
+                None => {
+                    if let Some(track) = rows.tracks.get_mut(&track) {
+                        track.lost_since_ns.get_or_insert(before_ns);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Time of the last row of each host, UTC ns.
+    #[must_use]
+    pub fn newest_of_hosts(&self) -> HashMap<String, u64> {
+        let mut newest: HashMap<String, u64> = HashMap::new();
+        let known = self.known();
+        for (track, host) in known.tracks_with_hosts() {
+            let in_chunks = || self.0.chunks.newest_ns(Level::Raw, track);
+            let of_track = lock(&self.0.rows).newest_ns(track).or_else(in_chunks);
+            if let Some(time_ns) = of_track {
+                let of_host = newest.entry(host.to_owned()).or_default();
+                *of_host = time_ns.max(*of_host);
+            }
+        }
+        newest
+    }
+}

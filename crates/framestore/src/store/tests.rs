@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use onlooker_region::schema::{Acquisition, Metric};
+use onlooker_series::series::{Form, Series};
+
+use super::*;
+use crate::client::{Appender, Description};
+use crate::layout::{Layout, Part};
+use crate::types::{Gap, Line};
+
+fn series(name: &str, metric: Metric, form: Form) -> Series {
+    Series {
+        name: name.into(),
+        labels: Vec::new().into(),
+        metric,
+        unit: "".into(),
+        help: "".into(),
+        scale: 1.0,
+        resolution_ns: 0,
+        acquisition: Acquisition::Computed,
+        form,
+        at: 0,
+    }
+}
+
+fn part(name: &str) -> Part {
+    let own = vec![
+        series(&format!("{name}_total"), Metric::Counter, Form::Unsigned),
+        series(&format!("{name}_info"), Metric::Info, Form::Text),
+        series(&format!("{name}_load"), Metric::Gauge, Form::Float),
+    ];
+    Part::new(name, 0, own)
+}
+
+fn pair(name: &str, value: &str) -> (String, String) {
+    (name.into(), value.into())
+}
+
+/// A row of two parts, as an agent's are, or a table.
+fn description(host: &str, is_table: bool) -> Description {
+    let parts = if is_table { &["disk"][..] } else { &["cpu", "memory"] };
+    let parts = parts.iter().map(|name| part(name).shared()).collect();
+    Description {
+        host: host.into(),
+        common: vec![pair("instance", host)],
+        source: 0,
+        region: Vec::new(),
+        layout: Arc::new(Layout::new(parts, is_table)),
+        texts: if is_table { Vec::new() } else { vec![(0, 1, "zen".into())] },
+    }
+}
+
+fn config(dir: &Path) -> Config {
+    let (dir, ring) = (dir.join("store"), dir.join("ring"));
+    Config { dir, ring, ring_bytes: 4 << 20, max_bytes: 64 << 20 }
+}
+
+struct World {
+    dir: tempfile::TempDir,
+    open: Option<(Store, Writer, Appender)>,
+}
+
+/// Times and words of a series' samples.
+type Samples = Vec<(u64, Vec<u64>)>;
+
+impl World {
+    fn new() -> Self {
+        let mut world = Self { dir: tempfile::tempdir().unwrap(), open: None };
+        world.again();
+        world
+    }
+
+    /// As after a kill: nobody has said goodbye.
+    fn again(&mut self) -> Recovery {
+        self.open = None;
+        let (store, writer, appender, recovery) = open(config(self.dir.path())).unwrap();
+        self.open = Some((store, writer, appender));
+        recovery
+    }
+
+    fn store(&self) -> &Store {
+        &self.open.as_ref().unwrap().0
+    }
+
+    fn appender(&mut self) -> &mut Appender {
+        &mut self.open.as_mut().unwrap().2
+    }
+
+    fn turn(&mut self) -> Turned {
+        self.open.as_mut().unwrap().1.turn().unwrap()
+    }
+
+    /// All samples of all series of a host.
+    fn all(&self, host: &str) -> BTreeMap<String, Samples> {
+        let mut all: BTreeMap<String, Samples> = BTreeMap::new();
+        for named in self.store().series_of(host) {
+            for one in &named.series {
+                let words = (one.at..).take(one.form.words()).collect();
+                let wanted = Columns { words, ..named.columns.clone() };
+                let mut samples = Vec::new();
+                let damaged = self.store().read(&wanted, 0, u64::MAX, |time_ns, words| {
+                    samples.push((time_ns, words.to_vec()));
+                    ControlFlow::Continue(())
+                });
+                assert_eq!(damaged.unwrap(), []);
+                all.entry(one.text()).or_default().extend(samples);
+            }
+        }
+        all
+    }
+}
+
+/// Row number `at` of a host's two parts; the second one has something new with every third row.
+fn row(at: u64) -> (u64, [u64; 6]) {
+    let time_ns = 1_000_000_000 + at * 10_000_000;
+    let seldom = at / 3 * 3;
+    let seldom_ns = 1_000_000_000 + seldom * 10_000_000 - 5;
+    (time_ns, [time_ns - 7, at * 3, (at as f64 / 4.0).to_bits(), seldom_ns, seldom, 0])
+}
+
+fn expected(rows: u64, host: &str) -> BTreeMap<String, Samples> {
+    let mut all: BTreeMap<String, Samples> = BTreeMap::new();
+    let mut put = |name: &str, time_ns: u64, words: &[u64]| {
+        all.entry(name.to_owned()).or_default().push((time_ns, words.to_vec()));
+    };
+    let named = |name: &str, more: &str| format!("{name}{{instance=\"{host}\"{more}}}");
+    for at in 0..rows {
+        let (_, words) = row(at);
+        put(&named("cpu_total", ""), words[0], &words[1..2]);
+        put(&named("cpu_info", ",value=\"zen\""), words[0], &[]);
+        put(&named("cpu_load", ""), words[0], &words[2..3]);
+        if at % 3 == 0 {
+            put(&named("memory_total", ""), words[3], &words[4..5]);
+            put(&named("memory_info", ""), words[3], &[]);
+            put(&named("memory_load", ""), words[3], &words[5..6]);
+        }
+    }
+    all
+}
+
+#[test]
+fn rows_are_there_at_once_and_after_kills_at_any_time() {
+    let mut world = World::new();
+    let hosts = ["a", "b"];
+    let rows = 3_000;
+    for at in 0..rows {
+        for host in hosts {
+            let track = world.appender().track(&description(host, false)).unwrap();
+            let (time_ns, words) = row(at);
+            world.appender().append(track, Line::ONLY, time_ns, &words).unwrap();
+        }
+        match at % 700 {
+            // Rows in the ring, in the log, in chunks.
+            211 => {
+                world.turn();
+            }
+            420 => drop(world.again()),
+            630 => {
+                world.turn();
+                world.again();
+            }
+            _ => continue,
+        }
+        hosts.iter().for_each(|host| assert_eq!(world.all(host), expected(at + 1, host), "{at}"));
+    }
+    let recovery = world.again();
+    assert_eq!((recovery.unknown_rows, recovery.log.lost_rows), (0, 0));
+    (0..3).for_each(|_| {
+        world.turn();
+    });
+    hosts.iter().for_each(|host| assert_eq!(world.all(host), expected(rows, host)));
+    let newest = world.store().newest_of_hosts();
+    assert_eq!(newest["a"], row(rows - 1).0);
+    assert!(world.store().oldest_ns().is_some(), "some are in chunks");
+    // The same track again, whoever asks.
+    assert_eq!(world.store().known().tracks_of("a").len(), 1);
+}
+
+#[test]
+fn lines_of_a_table_come_and_go_and_have_their_own_rows() {
+    let mut world = World::new();
+    let track = world.appender().track(&description("a", true)).unwrap();
+    let lines: Vec<Line> = ["sda", "sdb", "sdc"]
+        .iter()
+        .map(|disk| {
+            let texts = [(1, format!("model of {disk}"))];
+            world.appender().line(track, &[pair("disk", disk)], &texts).unwrap()
+        })
+        .collect();
+    let mut told: BTreeMap<usize, Samples> = BTreeMap::new();
+    for at in 0..5_000u64 {
+        let line = (at % 7 % 3) as usize;
+        let words = [at, (at as f64).to_bits()];
+        world.appender().append(track, lines[line], at + 1, &words).unwrap();
+        told.entry(line).or_default().push((at + 1, vec![words[0]]));
+        if at % 1_000 == 500 {
+            world.turn();
+        }
+        if at == 2_700 {
+            world.again();
+        }
+    }
+    world.appender().end(track);
+    world.turn();
+    let all = world.all("a");
+    for (line, disk) in ["sda", "sdb", "sdc"].iter().enumerate() {
+        assert_eq!(all[&format!("disk_total{{disk=\"{disk}\",instance=\"a\"}}")], told[&line]);
+        assert!(all.contains_key(&format!("disk_info{{disk=\"{disk}\",instance=\"a\",value=\"model of {disk}\"}}")));
+    }
+    assert_eq!(all.len(), 9);
+}
+
+#[test]
+fn gaps_are_told_and_kept() {
+    let mut world = World::new();
+    let track = world.appender().track(&description("a", false)).unwrap();
+    let gap = |of, from_ns, reason: &str| Gap { track, of, from_ns, to_ns: from_ns + 5, reason: reason.into() };
+    let told = [gap(None, 10, "late"), gap(Some(1), 30, "over_quota")];
+    told.iter().for_each(|gap| world.appender().gap(gap));
+    world.again();
+    let (time_ns, words) = row(0);
+    world.appender().append(track, Line::ONLY, time_ns, &words).unwrap();
+    world.turn();
+    world.again();
+    let columns = |part| {
+        let named = world.store().series_of("a");
+        named.into_iter().find(|named| named.columns.part == part).unwrap().columns
+    };
+    assert_eq!(world.store().gaps(&columns(0), 0, 100), told[..1]);
+    assert_eq!(world.store().gaps(&columns(1), 0, 100), told);
+    assert_eq!(world.store().gaps(&columns(1), 50, 100), []);
+}
+
+#[test]
+fn a_full_ring_refuses_and_what_it_took_is_there() {
+    let mut world = World::new();
+    let track = world.appender().track(&description("a", false)).unwrap();
+    let mut taken = 0;
+    loop {
+        let (time_ns, words) = row(taken);
+        if world.appender().append(track, Line::ONLY, time_ns, &words).is_err() {
+            break;
+        }
+        taken += 1;
+    }
+    assert!(world.appender().used_bytes() > world.appender().capacity_bytes() / 2);
+    world.turn();
+    assert_eq!(world.appender().used_bytes(), 0);
+    let (time_ns, words) = row(taken);
+    world.appender().append(track, Line::ONLY, time_ns, &words).unwrap();
+    world.turn();
+    world.again();
+    assert_eq!(world.all("a"), expected(taken + 1, "a"));
+}
+
+#[test]
+fn the_oldest_rows_go_where_there_are_too_many() {
+    let mut world = World::new();
+    let mut config = config(world.dir.path());
+    world.open = None;
+    config.max_bytes = 400 << 10;
+    let (store, mut writer, mut appender, _) = open(config).unwrap();
+    let (mut dropped, mut at) = (0, 0u64);
+    while dropped < 4 {
+        let track = appender.track(&description("a", false)).unwrap();
+        for _ in 0..2_000 {
+            // Words that do not pack.
+            let noise = std::array::from_fn::<u64, 6, _>(|word| {
+                (at * 6 + word as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1
+            });
+            let (time_ns, mut words) = row(at);
+            words[1..3].copy_from_slice(&noise[1..3]);
+            appender.append(track, Line::ONLY, time_ns, &words).unwrap();
+            at += 1;
+        }
+        dropped += writer.turn().unwrap().dropped_files;
+        assert!(store.bytes() < (400 << 10) + (300 << 10), "{}", store.bytes());
+        assert!(at < 1_000_000);
+    }
+    assert!(store.oldest_ns().unwrap() > row(2_000).0);
+    drop((writer, appender));
+    world.open = None;
+    let recovery = world.again();
+    assert_eq!((recovery.unknown_rows, recovery.log.lost_rows, recovery.chunks.len()), (0, 0, 0));
+}
+
+/// What a disk does to files: everything that is left is right, what is not is in a gap, and tracks of other hosts lose nothing to what is not theirs.
+#[test]
+fn cuts_and_flips_lose_what_they_hit_and_make_gaps() {
+    for seed in 0..12u64 {
+        let mut world = World::new();
+        let rows = 2_500;
+        for at in 0..rows {
+            let track = world.appender().track(&description("a", false)).unwrap();
+            let (time_ns, words) = row(at);
+            world.appender().append(track, Line::ONLY, time_ns, &words).unwrap();
+            if at % 300 == 299 {
+                world.turn();
+            }
+        }
+        (0..3).for_each(|_| {
+            world.turn();
+        });
+        world.open = None;
+        let mut files: Vec<_> = ["warm", "wal", "catalogue"]
+            .iter()
+            .flat_map(|name| fs::read_dir(world.dir.path().join("store").join(name)).unwrap())
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| fs::metadata(path).unwrap().len() > 0)
+            .collect();
+        files.sort();
+        let path = &files[seed as usize % files.len()];
+        let mut bytes = fs::read(path).unwrap();
+        let at = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize % bytes.len();
+        if seed % 2 == 0 {
+            bytes.truncate(at);
+        } else {
+            bytes[at] ^= 1 << (seed % 8);
+        }
+        fs::write(path, &bytes).unwrap();
+        world.again();
+        // What comes next tells until when rows are lost.
+        let track = world.appender().track(&description("a", false)).unwrap();
+        let (time_ns, words) = row(rows);
+        world.appender().append(track, Line::ONLY, time_ns, &words).unwrap();
+        world.turn();
+        let (all, right) = (world.all("a"), expected(rows + 1, "a"));
+        let name = "cpu_total{instance=\"a\"}";
+        let columns = world.store().series_of("a").into_iter().next().unwrap().columns;
+        let gaps = world.store().gaps(&columns, 0, u64::MAX);
+        let empty = Vec::new();
+        let found = all.get(name).unwrap_or(&empty);
+        for sample in found {
+            assert!(right[name].contains(sample), "{seed}: {sample:?} of {}", path.display());
+        }
+        let in_gap = |time_ns: u64| gaps.iter().any(|gap| gap.from_ns <= time_ns && time_ns <= gap.to_ns);
+        let lost: Vec<u64> = right[name]
+            .iter()
+            .map(|(time_ns, _)| *time_ns)
+            .filter(|time_ns| !found.iter().any(|(there, _)| there == time_ns))
+            .collect();
+        let bare = lost.iter().filter(|time_ns| !in_gap(**time_ns)).count();
+        // What was lost at the very beginning has nothing before it.
+        let first = found.first().map_or(u64::MAX, |(time_ns, _)| *time_ns);
+        let before = lost.iter().filter(|time_ns| **time_ns < first).count();
+        assert!(bare <= before, "{seed}: {} lost, {bare} of them in no gap, {}", lost.len(), path.display());
+    }
+}

@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Warm files: chunks of all tracks in the order in which they were made, a series of files for each level of
+//! resolution.
+//!
+//! The store thread appends chunks ([`Warm`]); queries, rollups and cold files read them ([`Reader`]) without waiting
+//! for it. `<dir>/warm/<level>-<number>.chunks` has records (`frame.rs`, `file.rs`), is 64 MiB long at most, and ends
+//! with an index: opening reads indexes only. A file without one, as a kill leaves it, is looked through and gets its
+//! index then. No process appends to a file that another has made.
+//!
+//! A chunk can be read from when it is written on and is durable from when it is synced on. What is not durable stays
+//! in memory as well: if a write or a sync fails, the same bytes go into another place, of which readers learn when
+//! they are there. Whatever of them the first attempt left on the disk is known by its checksum as a copy when the
+//! files are opened again.
+//!
+//! Whole files are deleted, oldest first. Memory: 32 bytes a chunk and about 100 a track.
+
+mod file;
+mod frame;
+mod shelf;
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::chunk::Head;
+use crate::damage::{Damage, StoreError, io_error};
+use file::{Entry, Loaded, Opened};
+use shelf::Shared;
+pub use shelf::{Place, Reader};
+
+/// Length of a file at most.
+const MAX_FILE_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 64 << 20 };
+
+/// A resolution that chunks are kept in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// As the rows were acquired.
+    Raw,
+    /// Rolled up to 1 s.
+    Second,
+    /// Rolled up to 10 s.
+    TenSeconds,
+    /// Rolled up to 60 s.
+    Minute,
+}
+
+impl Level {
+    /// All of them, the finest first.
+    pub const ALL: [Self; 4] = [Self::Raw, Self::Second, Self::TenSeconds, Self::Minute];
+
+    /// Width of its buckets, s; 0 of raw rows.
+    #[must_use]
+    pub fn bucket_s(self) -> u32 {
+        match self {
+            Self::Raw => 0,
+            Self::Second => 1,
+            Self::TenSeconds => 10,
+            Self::Minute => 60,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Second => "1s",
+            Self::TenSeconds => "10s",
+            Self::Minute => "60s",
+        }
+    }
+}
+
+/// Where a chunk is, and when its rows were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkRef {
+    /// Earliest time, UTC ns.
+    pub from_ns: u64,
+    /// Latest time, UTC ns.
+    pub to_ns: u64,
+    file: u32,
+    /// Of its record, in units of 8 bytes.
+    offset_words: u32,
+    /// Its length.
+    pub bytes: u32,
+    /// Its rows.
+    pub rows: u16,
+    /// Length of its front in units of 8 bytes; the largest number if it is longer.
+    front_words: u16,
+}
+
+const _: () = assert!(size_of::<ChunkRef>() == 32, "there are many");
+
+impl ChunkRef {
+    fn offset(&self) -> u64 {
+        u64::from(self.offset_words) * 8
+    }
+}
+
+/// Bytes of a file that are no records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// Which file.
+    pub path: PathBuf,
+    /// Where they begin.
+    pub offset: u64,
+    /// How many.
+    pub bytes: u64,
+    /// What is wrong with them.
+    pub damage: Damage,
+}
+
+impl Damaged {
+    /// Number of the file, if it is of this level.
+    #[must_use]
+    pub fn number(&self, level: Level) -> Option<u32> {
+        let (of, number) = file::parse(self.path.file_name()?.to_str()?)?;
+        (of == level).then_some(number)
+    }
+}
+
+/// Writes and deletes chunks.
+#[derive(Debug)]
+pub struct Warm {
+    shared: Arc<Shared>,
+    writers: [Writer; Level::ALL.len()],
+}
+
+/// What is written of a level.
+#[derive(Debug)]
+struct Writer {
+    level: Level,
+    /// Number of the next file.
+    next: u32,
+    current: Option<Current>,
+    /// Records of `waiting`.
+    buffer: Vec<u8>,
+    /// What is not durable yet. Those with a file number can be read there.
+    waiting: Vec<Entry>,
+    /// How many of them are in the current file.
+    written: usize,
+    disk: Disk,
+}
+
+/// The disk. A test can make it fail: writes after so many bytes, and syncs.
+#[derive(Debug, Default)]
+struct Disk {
+    #[cfg(test)]
+    room: Option<usize>,
+    #[cfg(test)]
+    is_broken: bool,
+}
+
+impl Disk {
+    fn write(&self, file: &File, records: &[u8], at: u64) -> io::Result<()> {
+        #[cfg(test)]
+        if let Some(room) = self.room.filter(|room| *room < records.len()) {
+            file.write_all_at(&records[..room], at)?;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        file.write_all_at(records, at)
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        #[cfg(test)]
+        if self.is_broken {
+            return Err(io::ErrorKind::Other.into());
+        }
+        file.sync_data()
+    }
+}
+
+/// The file that is written.
+#[derive(Debug)]
+struct Current {
+    number: u32,
+    opened: Opened,
+    bytes: u64,
+    entries: Vec<Entry>,
+}
+
+impl Warm {
+    /// Opens or makes the warm files in `dir`. What is damaged there is no error: it is returned.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`], [`StoreError::Version`].
+    pub fn open(dir: &Path) -> Result<(Self, Vec<Damaged>), StoreError> {
+        let dir = dir.join("warm");
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(io_error("create", &dir))?;
+        let mut warm = Self { shared: Arc::new(Shared::new(dir.clone())), writers: Level::ALL.map(Writer::new) };
+        let mut damaged = Vec::new();
+        for (level, number) in file::list(&dir)? {
+            warm.writers[level as usize].next = number.saturating_add(1);
+            let mut loaded = file::load(&dir, level, number)?;
+            damaged.append(&mut loaded.damaged);
+            warm.take_file(level, number, loaded)?;
+        }
+        Ok((warm, damaged))
+    }
+
+    fn take_file(&self, level: Level, number: u32, mut loaded: Loaded) -> Result<(), StoreError> {
+        if loaded.entries.is_empty() {
+            // Nothing can be read from it.
+            return fs::remove_file(&loaded.opened.path).map_err(io_error("remove", &loaded.opened.path));
+        }
+        if !loaded.has_index {
+            // What was found whole counts as durable from now on. If the index does not fit, the file is looked through
+            // again next time.
+            let file = &loaded.opened.file;
+            file.sync_data().map_err(io_error("sync", &loaded.opened.path))?;
+            loaded.bytes = file::seal(file, loaded.bytes, &loaded.entries).unwrap_or(loaded.bytes);
+        }
+        for entry in &loaded.entries {
+            let twin = self.shared.look(level, |shelf| shelf.twin(entry));
+            if !twin.is_some_and(|twin| self.is_copy(level, twin, &loaded.opened, entry.place)) {
+                self.shared.with(level, |shelf| shelf.put(entry, None));
+            }
+        }
+        self.shared.with(level, |shelf| shelf.files.entry(number).or_default().bytes = loaded.bytes);
+        Ok(())
+    }
+
+    /// Whether two records have the same payload by their headers.
+    fn is_copy(&self, level: Level, one: ChunkRef, opened: &Opened, other: ChunkRef) -> bool {
+        let header = |file: &File, place: ChunkRef| {
+            let mut header = [0; frame::HEADER_BYTES];
+            file.read_exact_at(&mut header, place.offset()).ok().map(|()| header)
+        };
+        let first = File::open(file::path(&self.shared.dir, level, one.file)).ok();
+        let first = first.and_then(|file| header(&file, one));
+        first.is_some() && first == header(&opened.file, other)
+    }
+
+    /// What finds and reads chunks.
+    #[must_use]
+    pub fn reader(&self) -> Reader {
+        Reader(self.shared.clone())
+    }
+
+    /// Takes a chunk into the buffer of a level.
+    ///
+    /// # Errors
+    /// [`Damage`] if it is no chunk.
+    pub fn append(&mut self, level: Level, chunk: &[u8]) -> Result<(), Damage> {
+        let head = Head::parse(chunk)?;
+        let fits = chunk.len() <= frame::MAX_PAYLOAD_BYTES;
+        let entry = Entry::new(&head, chunk.len(), 0, 0).filter(|_| fits).ok_or(Damage::Wrong("a chunk's size"))?;
+        let writer = &mut self.writers[level as usize];
+        frame::append(file::CHUNK, chunk, &mut writer.buffer);
+        writer.waiting.push(entry);
+        Ok(())
+    }
+
+    /// Bytes that are not durable yet, which are in memory.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        self.writers.iter().map(|writer| writer.buffer.len()).sum()
+    }
+
+    /// Writes what was appended: one write for each level and file. Readers find it from then on.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`]; the next call tries again.
+    pub fn write(&mut self) -> Result<(), StoreError> {
+        self.writers.iter_mut().try_for_each(|writer| writer.write(&self.shared))
+    }
+
+    /// Makes what was written durable (fdatasync).
+    ///
+    /// # Errors
+    /// [`StoreError::Io`]: nothing written since the last success may be taken for durable. It is written again by the
+    /// next [`Warm::write`].
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        self.writers.iter_mut().try_for_each(Writer::sync)
+    }
+
+    /// Ends the file of a level, so that it can be deleted when it is old. What was written is durable then.
+    ///
+    /// # Errors
+    /// As [`Warm::sync`].
+    pub fn close(&mut self, level: Level) -> Result<(), StoreError> {
+        self.writers[level as usize].close(&self.shared)
+    }
+
+    /// Deletes the oldest files of a level as long as all their rows are from before a time. Returns how many bytes
+    /// they had.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn drop_before(&mut self, level: Level, time_ns: u64) -> Result<u64, StoreError> {
+        let mut bytes = 0;
+        while let Some(dropped) = self.drop_if(level, |to_ns| to_ns < time_ns)? {
+            bytes += dropped;
+        }
+        Ok(bytes)
+    }
+
+    /// Deletes the oldest file of a level and returns how many bytes it had; `None` where only the one that is written
+    /// is left.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn drop_oldest(&mut self, level: Level) -> Result<Option<u64>, StoreError> {
+        self.drop_if(level, |_| true)
+    }
+
+    fn drop_if(&mut self, level: Level, is_old: impl Fn(u64) -> bool) -> Result<Option<u64>, StoreError> {
+        let current = self.writers[level as usize].current.as_ref().map(|current| current.number);
+        let dropped = self.shared.with(level, |shelf| {
+            let (number, stored) = shelf.files.first_key_value().map(|(number, stored)| (*number, *stored))?;
+            let dropped = Some((number, stored)).filter(|_| Some(number) != current && is_old(stored.to_ns))?;
+            shelf.forget_before(number + 1);
+            Some(dropped)
+        });
+        let Some((number, stored)) = dropped else { return Ok(None) };
+        self.shared.close_before(level, number + 1);
+        let path = file::path(&self.shared.dir, level, number);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &path)(error)),
+            _ => Ok(Some(stored.bytes)),
+        }
+    }
+}
+
+impl Writer {
+    fn new(level: Level) -> Self {
+        let (current, buffer, waiting, disk) = Default::default();
+        Self { level, next: 1, current, buffer, waiting, written: 0, disk }
+    }
+
+    fn record_bytes(entries: &[Entry]) -> usize {
+        entries.iter().map(|entry| frame::record_bytes(entry.place.bytes as usize)).sum()
+    }
+
+    fn write(&mut self, shared: &Shared) -> Result<(), StoreError> {
+        while self.written < self.waiting.len() {
+            let current = match self.current.take() {
+                Some(current) => current,
+                None => {
+                    let (opened, bytes) = file::create(&shared.dir, self.level, self.next)?;
+                    self.next += 1;
+                    Current { number: self.next - 1, opened, bytes, entries: Vec::new() }
+                }
+            };
+            let current = self.current.insert(current);
+            let mut end = current.bytes;
+            let fitting = self.waiting[self.written..].iter().take_while(|entry| {
+                end += frame::record_bytes(entry.place.bytes as usize) as u64;
+                end <= MAX_FILE_BYTES
+            });
+            match fitting.count() {
+                0 => self.close(shared)?,
+                count => self.write_some(count, shared)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the next so many chunks into the current file.
+    fn write_some(&mut self, count: usize, shared: &Shared) -> Result<(), StoreError> {
+        let Some(current) = &mut self.current else { return Ok(()) };
+        let (done, rest) = self.waiting.split_at_mut(self.written);
+        let entries = &mut rest[..count];
+        let start = Self::record_bytes(done);
+        let records = &self.buffer[start..start + Self::record_bytes(entries)];
+        if let Err(error) = self.disk.write(&current.opened.file, records, current.bytes) {
+            let error = io_error("write to", &current.opened.path)(error);
+            if current.opened.file.set_len(current.bytes).is_err() {
+                self.abandon();
+            }
+            return Err(error);
+        }
+        shared.with(self.level, |shelf| {
+            for entry in entries {
+                let before = Some(entry.place).filter(|place| place.file > 0);
+                entry.place.file = current.number;
+                entry.place.offset_words = u32::try_from(current.bytes / 8).unwrap_or(u32::MAX); // of MAX_FILE_BYTES
+                current.bytes += frame::record_bytes(entry.place.bytes as usize) as u64;
+                current.entries.push(*entry);
+                shelf.put(entry, before);
+            }
+            shelf.files.entry(current.number).or_default().bytes = current.bytes;
+        });
+        self.written += count;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), StoreError> {
+        let Some(current) = self.current.as_ref().filter(|_| self.written > 0) else { return Ok(()) };
+        if let Err(error) = self.disk.sync(&current.opened.file) {
+            let error = io_error("sync", &current.opened.path)(error);
+            // The kernel may have dropped what it could not write, and says so only once.
+            self.abandon();
+            return Err(error);
+        }
+        self.buffer.drain(..Self::record_bytes(&self.waiting[..self.written]));
+        self.waiting.drain(..self.written);
+        self.written = 0;
+        Ok(())
+    }
+
+    /// Leaves the current file as it is. What is not durable of it goes into the next one.
+    fn abandon(&mut self) {
+        self.current = None;
+        self.written = 0;
+    }
+
+    fn close(&mut self, shared: &Shared) -> Result<(), StoreError> {
+        self.sync()?;
+        let Some(current) = self.current.take() else { return Ok(()) };
+        // Without room for an index the file is as good, only slower to open.
+        if let Ok(bytes) = file::seal(&current.opened.file, current.bytes, &current.entries) {
+            shared.with(self.level, |shelf| shelf.files.entry(current.number).or_default().bytes = bytes);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One warm file: how it is begun, ended and looked through.
+//!
+//! ```text
+//! kind 1  file: format version (4), level (4), number of the file (4); the first record
+//! kind 2  a chunk (`chunk.rs`)
+//! kind 3  index: number of chunks (LEB128), then columns (`column.rs`) of tracks, offsets / 8, bytes, rows,
+//!         bytes of fronts / 8, earliest times, latest times, marks
+//! kind 4  trailer: offset of the index (8); the last record
+//! ```
+//! The index is written when the chunks are durable: where it is whole, so are they.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::frame::{self, Frame, HEADER_BYTES};
+use super::{ChunkRef, Damaged, Level, MAX_FILE_BYTES};
+use crate::chunk::{HEAD_BYTES, Head, MAX_ROWS};
+use crate::column::{self, Input};
+use crate::damage::{Damage, StoreError, io_error};
+use crate::types::{Kind, TrackId};
+
+const VERSION: u32 = 1;
+const FILE: u8 = 1;
+pub(super) const CHUNK: u8 = 2;
+const INDEX: u8 = 3;
+const TRAILER: u8 = 4;
+const INDEX_COLUMNS: usize = 8;
+const TRAILER_BYTES: usize = HEADER_BYTES + 8;
+/// What is read at a time to find a record behind damage.
+const PIECE_BYTES: usize = 64 << 10;
+/// Files are their owner's alone, whatever the umask.
+const MODE: u32 = 0o600;
+
+/// A file that chunks are read from.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) file: File,
+    pub(super) path: PathBuf,
+}
+
+/// A chunk and whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) track: TrackId,
+    pub(super) mark: u64,
+    pub(super) place: ChunkRef,
+}
+
+impl Entry {
+    /// Of a chunk of so many bytes at a place; offsets are multiples of 8.
+    pub(super) fn new(head: &Head, bytes: usize, file: u32, offset: u64) -> Option<Self> {
+        let place = ChunkRef {
+            from_ns: head.from_ns,
+            to_ns: head.to_ns,
+            file,
+            offset_words: u32::try_from(offset / 8).ok()?,
+            bytes: u32::try_from(bytes).ok()?,
+            rows: u16::try_from(head.rows).ok()?,
+            front_words: u16::try_from(head.front_bytes / 8).unwrap_or(u16::MAX),
+        };
+        Some(Self { track: head.track, mark: head.mark, place })
+    }
+}
+
+pub(super) fn path(dir: &Path, level: Level, number: u32) -> PathBuf {
+    dir.join(format!("{}-{number:010}.chunks", level.name()))
+}
+
+/// Level and number of a file by its name.
+pub(super) fn parse(name: &str) -> Option<(Level, u32)> {
+    let (level, number) = name.strip_suffix(".chunks")?.split_once('-')?;
+    let level = Level::ALL.into_iter().find(|known| known.name() == level)?;
+    // The last number has no next one.
+    Some((level, number.parse().ok().filter(|number| *number < u32::MAX)?))
+}
+
+/// Levels and numbers of the files that are there, in order.
+pub(super) fn list(dir: &Path) -> Result<Vec<(Level, u32)>, StoreError> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir).map_err(io_error("list", dir))? {
+        let name = entry.map_err(io_error("list", dir))?.file_name();
+        files.extend(name.to_str().and_then(parse));
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// Makes a file, and its name durable. Returns it with its length.
+pub(super) fn create(dir: &Path, level: Level, number: u32) -> Result<(Opened, u64), StoreError> {
+    let path = path(dir, level, number);
+    let mut options = File::options();
+    let options = options.read(true).write(true).create_new(true).mode(MODE);
+    let file = options.open(&path).map_err(io_error("create", &path))?;
+    let begun = file.write_all_at(&beginning(level, number), 0).and_then(|()| File::open(dir)?.sync_all());
+    if let Err(error) = begun {
+        let _ = fs::remove_file(&path);
+        return Err(io_error("write to", &path)(error));
+    }
+    Ok((Opened { file, path }, beginning(level, number).len() as u64))
+}
+
+fn beginning(level: Level, number: u32) -> Vec<u8> {
+    let mut record = Vec::new();
+    let payload = [VERSION, level.bucket_s(), number].map(u32::to_le_bytes);
+    frame::append(FILE, payload.as_flattened(), &mut record);
+    record
+}
+
+/// Writes the index and the trailer behind everything else, which ends at `bytes` and is durable. Returns the file's
+/// length.
+pub(super) fn seal(file: &File, bytes: u64, entries: &[Entry]) -> io::Result<u64> {
+    let bytes = bytes.next_multiple_of(8);
+    let mut records = Vec::new();
+    frame::append(INDEX, &index(entries), &mut records);
+    frame::append(TRAILER, &bytes.to_le_bytes(), &mut records);
+    file.write_all_at(&records, bytes).inspect_err(|_| {
+        // What is there of it says nothing and would only be reported as damage.
+        let _ = file.set_len(bytes);
+    })?;
+    Ok(bytes + records.len() as u64)
+}
+
+fn index(entries: &[Entry]) -> Vec<u8> {
+    let mut payload = Vec::new();
+    column::put_unsigned(entries.len() as u64, &mut payload);
+    for word in [
+        (|entry: &Entry| entry.track.0.into()) as fn(&Entry) -> u64,
+        |entry| entry.place.offset_words.into(),
+        |entry| entry.place.bytes.into(),
+        |entry| entry.place.rows.into(),
+        |entry| entry.place.front_words.into(),
+        |entry| entry.place.from_ns,
+        |entry| entry.place.to_ns,
+        |entry| entry.mark,
+    ] {
+        let words: Vec<u64> = entries.iter().map(word).collect();
+        column::encode(Kind::Integer { signed: false }, &words, &[], &mut payload);
+    }
+    payload
+}
+
+/// The entries of an index that lies at `end` of file `number`.
+fn parse_index(payload: &[u8], number: u32, end: u64) -> Option<Vec<Entry>> {
+    let mut input = Input(payload);
+    let count = usize::try_from(input.unsigned().ok()?).ok()?;
+    let least_bytes = frame::record_bytes(HEAD_BYTES) as u64;
+    (count as u64).checked_mul(least_bytes).filter(|bytes| *bytes <= end.min(MAX_FILE_BYTES))?;
+    let mut columns: [Vec<u64>; INDEX_COLUMNS] = Default::default();
+    let mut rest = input.0;
+    for column in &mut columns {
+        rest = column::decode(rest, count, &[], column).ok()?;
+    }
+    let entry = |at: usize| {
+        let [track, offset, bytes, rows, front, from_ns, to_ns, mark] = columns.each_ref().map(|column| column[at]);
+        let place = ChunkRef {
+            from_ns,
+            to_ns,
+            file: number,
+            offset_words: u32::try_from(offset).ok()?,
+            bytes: u32::try_from(bytes).ok()?,
+            rows: u16::try_from(rows).ok().filter(|rows| (1..=MAX_ROWS).contains(&usize::from(*rows)))?,
+            front_words: u16::try_from(front).ok()?,
+        };
+        let is_inside = place.offset() + frame::record_bytes(place.bytes as usize) as u64 <= end;
+        let track = TrackId(u32::try_from(track).ok()?);
+        (is_inside && from_ns <= to_ns).then_some(Entry { track, mark, place })
+    };
+    (0..count).map(entry).collect()
+}
+
+/// What a file has.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) opened: Opened,
+    pub(super) entries: Vec<Entry>,
+    pub(super) damaged: Vec<Damaged>,
+    pub(super) bytes: u64,
+    pub(super) has_index: bool,
+}
+
+/// Reads a file's index, or looks through all of it where there is none.
+pub(super) fn load(dir: &Path, level: Level, number: u32) -> Result<Loaded, StoreError> {
+    let path = path(dir, level, number);
+    let file = File::options().read(true).write(true).open(&path).map_err(io_error("open", &path))?;
+    let bytes = file.metadata().map_err(io_error("look at", &path))?.len();
+    let mut loaded =
+        Loaded { opened: Opened { file, path }, entries: Vec::new(), damaged: Vec::new(), bytes, has_index: false };
+    loaded.check_version()?;
+    if let Some(entries) = loaded.read_index(number)? {
+        loaded.entries = entries;
+        loaded.has_index = true;
+    } else {
+        loaded.look_through(number)?;
+    }
+    Ok(loaded)
+}
+
+impl Loaded {
+    fn read(&self, bytes: &mut [u8], at: u64) -> Result<(), StoreError> {
+        self.opened.file.read_exact_at(bytes, at).map_err(io_error("read", &self.opened.path))
+    }
+
+    /// The payload of the record at a place, if it is whole and of a kind.
+    fn read_record(&self, kind: u8, at: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        let mut header = [0; HEADER_BYTES];
+        if at.checked_add(HEADER_BYTES as u64).is_none_or(|end| end > self.bytes) {
+            return Ok(None);
+        }
+        self.read(&mut header, at)?;
+        let frame = Frame::parse(&header).ok().filter(|frame| frame.kind == kind);
+        let fits = |frame: &Frame| at + frame::record_bytes(frame.payload_bytes) as u64 <= self.bytes;
+        let Some(frame) = frame.filter(fits) else { return Ok(None) };
+        let mut payload = vec![0; frame.payload_bytes];
+        self.read(&mut payload, at + HEADER_BYTES as u64)?;
+        Ok(frame.check(&payload).is_ok().then_some(payload))
+    }
+
+    fn check_version(&self) -> Result<(), StoreError> {
+        let Some(payload) = self.read_record(FILE, 0)? else { return Ok(()) };
+        let found = payload.first_chunk().map_or(0, |version| u32::from_le_bytes(*version));
+        let path = self.opened.path.clone();
+        if found == VERSION { Ok(()) } else { Err(StoreError::Version { path, found, known: VERSION }) }
+    }
+
+    fn read_index(&self, number: u32) -> Result<Option<Vec<Entry>>, StoreError> {
+        let Some(at) = self.bytes.checked_sub(TRAILER_BYTES as u64) else { return Ok(None) };
+        let Some(trailer) = self.read_record(TRAILER, at)? else { return Ok(None) };
+        let Some(index) = trailer.first_chunk().map(|offset| u64::from_le_bytes(*offset)) else { return Ok(None) };
+        let payload = self.read_record(INDEX, index)?;
+        Ok(payload.and_then(|payload| parse_index(&payload, number, index)))
+    }
+
+    /// Reads every record: of a file that was not ended nobody knows what had reached the disk.
+    fn look_through(&mut self, number: u32) -> Result<(), StoreError> {
+        let (mut at, mut payload) = (0, Vec::new());
+        while at < self.bytes {
+            let left = self.bytes - at;
+            let mut header = [0; HEADER_BYTES];
+            let has_header = left >= HEADER_BYTES as u64;
+            if has_header {
+                self.read(&mut header, at)?;
+            }
+            let fits = |frame: &Frame| frame::record_bytes(frame.payload_bytes) as u64 <= left;
+            let (length, damage) = match Frame::parse(&header) {
+                _ if !has_header => (left, Some(Damage::Wrong("the end"))),
+                Err(damage) => (self.next_record(at + 8)? - at, Some(damage)),
+                Ok(frame) if !fits(&frame) => (left, Some(Damage::Wrong("the end"))),
+                Ok(frame) => {
+                    payload.resize(frame.payload_bytes, 0);
+                    self.read(&mut payload, at + HEADER_BYTES as u64)?;
+                    let result = frame.check(&payload).and_then(|()| match frame.kind {
+                        CHUNK => Head::parse(&payload).map(|head| Entry::new(&head, payload.len(), number, at)),
+                        _ => Ok(None),
+                    });
+                    self.entries.extend(result.ok().flatten());
+                    (frame::record_bytes(frame.payload_bytes) as u64, result.err())
+                }
+            };
+            let path = || self.opened.path.clone();
+            self.damaged.extend(damage.map(|damage| Damaged { path: path(), offset: at, bytes: length, damage }));
+            at += length;
+        }
+        Ok(())
+    }
+
+    /// Where the first good header at or behind a place is, or the end.
+    fn next_record(&self, mut at: u64) -> Result<u64, StoreError> {
+        let mut piece = vec![0; PIECE_BYTES + HEADER_BYTES];
+        while at < self.bytes {
+            let length = usize::try_from(self.bytes - at).map_or(piece.len(), |left| left.min(piece.len()));
+            self.read(&mut piece[..length], at)?;
+            let places = (0..PIECE_BYTES.min(length)).step_by(8);
+            if let Some(place) = places.into_iter().find(|place| Frame::parse(&piece[*place..length]).is_ok()) {
+                return Ok(at + place as u64);
+            }
+            at += PIECE_BYTES as u64;
+        }
+        Ok(self.bytes)
+    }
+}

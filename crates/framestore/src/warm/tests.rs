@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Chunks are found and read again; what a cut, a flipped bit, a full or a broken disk costs.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::*;
+use crate::chunk::{Builder, Chunk, Column, Shape};
+use crate::types::{Kind, Line, TrackId};
+
+const ROWS: u64 = 40;
+
+fn column(number: usize) -> Column {
+    Column::Value(if number.is_multiple_of(2) { Kind::Counter } else { Kind::Float })
+}
+
+/// A chunk that nearly all bits of matter, of times from `from_ns` to `from_ns + ROWS - 1`.
+fn chunk(track: u32, from_ns: u64) -> Vec<u8> {
+    let shape = Shape { columns: (0..6).map(column).collect(), is_table: false, bucket_s: 0 };
+    let mut builder = Builder::new(TrackId(track), shape);
+    builder.mark(from_ns + 1);
+    for row in 0..ROWS {
+        let mix = |column: u64| {
+            (row << 40 ^ column << 20 ^ from_ns ^ u64::from(track) << 50).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        };
+        builder.push(Line::ONLY, from_ns + row, &[7, mix(1), mix(2), row, mix(4), row / 20]);
+    }
+    builder.finish().unwrap()
+}
+
+fn open(dir: &Path) -> Warm {
+    let (warm, damaged) = Warm::open(dir).unwrap();
+    assert_eq!(damaged, []);
+    warm
+}
+
+fn read(place: &Place) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = Vec::new();
+    place.read(&mut bytes)?;
+    Ok(bytes.split_off(frame::HEADER_BYTES))
+}
+
+/// All chunks of a track that can be read.
+fn all(warm: &Warm, level: Level, track: u32) -> Vec<Vec<u8>> {
+    let places = warm.reader().between(level, TrackId(track), 0, u64::MAX).unwrap();
+    places.iter().filter_map(|place| read(place).ok()).collect()
+}
+
+#[test]
+fn chunks_are_found_by_track_level_and_time_also_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut warm = open(dir.path());
+    for from_ns in (0..100).map(|number| number * 100) {
+        for track in 1..=3 {
+            warm.append(Level::Raw, &chunk(track, from_ns)).unwrap();
+        }
+    }
+    warm.append(Level::Minute, &chunk(1, 77)).unwrap();
+    assert_eq!(all(&warm, Level::Raw, 2), Vec::<Vec<u8>>::new(), "not written yet");
+    warm.write().unwrap();
+    assert!(warm.waiting_bytes() > 0);
+    warm.sync().unwrap();
+    assert_eq!(warm.waiting_bytes(), 0);
+    assert!(fs::read_dir(dir.path().join("warm")).unwrap().count() > 3, "several files");
+    for _ in 0..3 {
+        let reader = warm.reader();
+        let found = |from_ns, to_ns| {
+            let places = reader.between(Level::Raw, TrackId(2), from_ns, to_ns).unwrap();
+            places.iter().map(|place| place.chunk().from_ns).collect::<Vec<_>>()
+        };
+        assert_eq!(found(0, u64::MAX).len(), 100);
+        assert_eq!(found(139, 300), [100, 200, 300]);
+        assert_eq!(found(140, 199), [0u64; 0]);
+        assert_eq!(found(9_939, u64::MAX), [9_900]);
+        assert_eq!(found(9_940, u64::MAX), [0u64; 0]);
+        for (number, bytes) in all(&warm, Level::Raw, 3).iter().enumerate() {
+            assert_eq!(*bytes, chunk(3, number as u64 * 100));
+        }
+        assert_eq!(all(&warm, Level::Minute, 1), [chunk(1, 77)]);
+        assert_eq!((reader.mark(Level::Raw, TrackId(2)), reader.mark(Level::Raw, TrackId(9))), (Some(9_901), None));
+        let mut tracks = reader.tracks(Level::Raw);
+        tracks.sort_unstable();
+        assert_eq!(tracks, [1, 2, 3].map(TrackId));
+        let bytes = |file: fs::DirEntry| file.metadata().unwrap().len();
+        let files = fs::read_dir(dir.path().join("warm")).unwrap().map(|file| bytes(file.unwrap()));
+        assert_eq!(files.sum::<u64>(), Level::ALL.map(|level| reader.bytes(level)).iter().sum::<u64>());
+        drop(reader);
+        drop(warm);
+        warm = open(dir.path());
+    }
+    let mode = fs::metadata(file::path(&dir.path().join("warm"), Level::Raw, 1)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn one_column_is_read_without_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut warm = open(dir.path());
+    warm.append(Level::Raw, &chunk(1, 500)).unwrap();
+    warm.write().unwrap();
+    let bytes = chunk(1, 500);
+    let whole = Chunk::parse(&bytes).unwrap();
+    let place = warm.reader().between(Level::Raw, TrackId(1), 0, 1_000).unwrap().remove(0);
+    let (mut front, mut piece) = (Vec::new(), Vec::new());
+    let chunk = place.read_front(&mut front).unwrap();
+    for columns in [0..1, 1..2, 3..4, 1..5, 0..6, 6..6] {
+        let (mut values, mut expected) = (Vec::new(), Vec::new());
+        place.read_columns(&chunk, columns.clone(), &mut piece, &mut values).unwrap();
+        columns.for_each(|number| whole.column(number, &mut expected).unwrap());
+        assert_eq!(values, expected);
+    }
+    assert!(place.read_columns(&chunk, 5..7, &mut piece, &mut Vec::new()).is_err());
+}
+
+#[test]
+fn a_cut_loses_only_what_lies_after_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let chunks: Vec<Vec<u8>> = (0..4).map(|number| chunk(1, number * 100)).collect();
+    let mut warm = open(dir.path());
+    chunks.iter().for_each(|chunk| warm.append(Level::Raw, chunk).unwrap());
+    warm.write().unwrap();
+    drop(warm);
+    let path = file::path(&dir.path().join("warm"), Level::Raw, 1);
+    let bytes = fs::read(&path).unwrap();
+    let first = bytes.len() - chunks.iter().map(|chunk| frame::record_bytes(chunk.len())).sum::<usize>();
+    for cut in (0..=bytes.len()).step_by(31).chain([bytes.len()]) {
+        fs::write(&path, &bytes[..cut]).unwrap();
+        let mut end = first;
+        let whole = chunks.iter().take_while(|chunk| {
+            end += frame::record_bytes(chunk.len());
+            end <= cut
+        });
+        let whole: Vec<Vec<u8>> = whole.cloned().collect();
+        let (warm, damaged) = Warm::open(dir.path()).unwrap();
+        assert_eq!(all(&warm, Level::Raw, 1), whole, "cut at {cut}");
+        let good = first + whole.iter().map(|chunk| frame::record_bytes(chunk.len())).sum::<usize>();
+        let lost = if cut < first { cut } else { cut - good };
+        assert_eq!(damaged.iter().map(|found| found.bytes).sum::<u64>(), lost as u64);
+        drop(warm);
+        assert_eq!(all(&open(dir.path()), Level::Raw, 1), whole, "and again, from the index");
+        fs::write(&path, &bytes).unwrap();
+    }
+}
+
+#[test]
+fn a_flipped_bit_costs_its_record_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let chunks: Vec<Vec<u8>> = (0..4).map(|number| chunk(1, number * 100)).collect();
+    let mut warm = open(dir.path());
+    chunks.iter().for_each(|chunk| warm.append(Level::Raw, chunk).unwrap());
+    warm.write().unwrap();
+    drop(warm);
+    let path = file::path(&dir.path().join("warm"), Level::Raw, 1);
+    let open_file = fs::read(&path).unwrap();
+    drop(open(dir.path()));
+    let ended_file = fs::read(&path).unwrap();
+    assert!(ended_file.len() > open_file.len(), "with an index");
+    let first = open_file.len() - chunks.iter().map(|chunk| frame::record_bytes(chunk.len())).sum::<usize>();
+    for (bytes, is_ended) in [(open_file, false), (ended_file, true)] {
+        for bit in (0..bytes.len() * 8).step_by(151) {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            fs::write(&path, &flipped).unwrap();
+            let (warm, damaged) = Warm::open(dir.path()).unwrap();
+            let mut start = first;
+            let untouched = chunks.iter().filter(|chunk| {
+                let record = start..start + frame::HEADER_BYTES + chunk.len();
+                start += frame::record_bytes(chunk.len());
+                // The end of a header and what a payload is padded with carry nothing.
+                !record.contains(&(bit / 8)) || (record.start + 20..record.start + 24).contains(&(bit / 8))
+            });
+            let untouched: Vec<Vec<u8>> = untouched.cloned().collect();
+            let found = all(&warm, Level::Raw, 1);
+            assert_eq!(found, untouched, "bit {bit}");
+            if found.len() < chunks.len() && !is_ended {
+                assert_eq!(damaged.len(), 1, "bit {bit}");
+            }
+            if is_ended && (first..start).contains(&(bit / 8)) {
+                assert_eq!(damaged, [], "only the index was read");
+                let places = warm.reader().between(Level::Raw, TrackId(1), 0, u64::MAX).unwrap();
+                let wrong = |place: &Place| matches!(read(place), Err(StoreError::Damaged { .. }));
+                assert_eq!(places.iter().filter(|place| wrong(place)).count(), chunks.len() - untouched.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_nothing_half_written_and_the_same_bytes_are_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut warm = open(dir.path());
+    let chunks: Vec<Vec<u8>> = (0..6).map(|number| chunk(1, number * 100)).collect();
+    for (number, chunk) in chunks.iter().enumerate() {
+        warm.append(Level::Raw, chunk).unwrap();
+        if number % 2 == 1 {
+            warm.writers[0].disk.room = Some(chunk.len() / 2);
+            assert!(matches!(warm.write(), Err(StoreError::Io { .. })));
+            assert_eq!(all(&warm, Level::Raw, 1), chunks[..number - 1]);
+            warm.writers[0].disk.room = None;
+            warm.write().unwrap();
+            assert_eq!(all(&warm, Level::Raw, 1), chunks[..=number]);
+        }
+    }
+    warm.sync().unwrap();
+    drop(warm);
+    assert_eq!(all(&open(dir.path()), Level::Raw, 1), chunks);
+}
+
+#[test]
+fn what_a_broken_disk_may_have_lost_is_written_again_and_there_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut warm = open(dir.path());
+    let chunks: Vec<Vec<u8>> = (0..3).map(|number| chunk(1, number * 100)).collect();
+    warm.append(Level::Raw, &chunks[0]).unwrap();
+    warm.write().unwrap();
+    warm.sync().unwrap();
+    warm.append(Level::Raw, &chunks[1]).unwrap();
+    warm.write().unwrap();
+    warm.writers[0].disk.is_broken = true;
+    assert!(matches!(warm.sync(), Err(StoreError::Io { .. })));
+    assert!(warm.waiting_bytes() > 0);
+    assert_eq!(all(&warm, Level::Raw, 1), chunks[..2], "readable meanwhile");
+    warm.append(Level::Raw, &chunks[2]).unwrap();
+    warm.writers[0].disk.is_broken = false;
+    warm.write().unwrap();
+    assert_eq!(all(&warm, Level::Raw, 1), chunks, "once");
+    let places = warm.reader().between(Level::Raw, TrackId(1), 0, u64::MAX).unwrap();
+    assert_eq!(places.iter().map(|place| place.chunk().file).collect::<Vec<_>>(), [1, 2, 2]);
+    warm.sync().unwrap();
+    assert_eq!(warm.waiting_bytes(), 0);
+    drop(warm);
+    // The first attempt is on the disk, too.
+    for _ in 0..2 {
+        assert_eq!(all(&open(dir.path()), Level::Raw, 1), chunks);
+    }
+}
+
+#[test]
+fn whole_files_are_deleted_and_readers_keep_what_they_hold() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut warm = open(dir.path());
+    for number in 0..5u32 {
+        let from_ns = u64::from(number) * 100;
+        warm.append(Level::Raw, &chunk(1, from_ns)).unwrap();
+        warm.append(Level::Raw, &chunk(number + 10, 1_000 + from_ns)).unwrap();
+        warm.write().unwrap();
+        if number < 4 {
+            warm.close(Level::Raw).unwrap();
+        }
+    }
+    let reader = warm.reader();
+    let held = reader.between(Level::Raw, TrackId(1), 0, 50).unwrap().remove(0);
+    let bytes = reader.bytes(Level::Raw);
+    assert_eq!(warm.drop_before(Level::Raw, 1_039).unwrap(), 0, "its last row is of that time");
+    let dropped = warm.drop_before(Level::Raw, 1_040).unwrap();
+    assert_eq!(reader.bytes(Level::Raw), bytes - dropped);
+    assert_eq!(reader.tracks(Level::Raw).len(), 5);
+    assert_eq!(read(&held).unwrap(), chunk(1, 0));
+    let found = reader.between(Level::Raw, TrackId(1), 0, u64::MAX).unwrap();
+    assert_eq!(found.iter().map(|place| place.chunk().from_ns).collect::<Vec<_>>(), [100, 200, 300, 400]);
+    assert!(reader.between(Level::Raw, TrackId(10), 0, u64::MAX).unwrap().is_empty());
+    while warm.drop_oldest(Level::Raw).unwrap().is_some() {}
+    let found = reader.between(Level::Raw, TrackId(1), 0, u64::MAX).unwrap();
+    assert_eq!(found.iter().map(|place| place.chunk().from_ns).collect::<Vec<_>>(), [400], "the file that is written");
+    drop(warm);
+    assert_eq!(all(&open(dir.path()), Level::Raw, 1), [chunk(1, 400)]);
+}
+
+#[test]
+fn readers_read_beside_the_writer() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut warm = open(dir.path());
+    let reader = warm.reader();
+    let thread = std::thread::spawn(move || {
+        loop {
+            let places = reader.between(Level::Raw, TrackId(1), 0, u64::MAX).unwrap();
+            for place in &places {
+                assert_eq!(read(place).unwrap(), chunk(1, place.chunk().from_ns));
+            }
+            assert!(places.windows(2).all(|pair| pair[0].chunk().from_ns + 100 == pair[1].chunk().from_ns));
+            if places.last().is_some_and(|place| place.chunk().from_ns == 19_900) {
+                return;
+            }
+        }
+    });
+    for number in 0..200 {
+        warm.append(Level::Raw, &chunk(1, number * 100)).unwrap();
+        warm.write().unwrap();
+        if number == 180 {
+            warm.drop_oldest(Level::Raw).unwrap();
+        }
+    }
+    thread.join().unwrap();
+}
+
+#[test]
+fn files_of_another_version_are_refused_and_foreign_ones_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path()));
+    let warm = dir.path().join("warm");
+    fs::write(warm.join("notes.txt"), b"mine").unwrap();
+    fs::write(warm.join("raw-x.chunks"), b"mine").unwrap();
+    drop(open(dir.path()));
+    let mut record = Vec::new();
+    frame::append(1, &[9, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], &mut record);
+    fs::write(file::path(&warm, Level::Raw, 1), record).unwrap();
+    assert!(matches!(Warm::open(dir.path()), Err(StoreError::Version { found: 9, .. })));
+    assert_eq!(fs::read(warm.join("notes.txt")).unwrap(), b"mine");
+}
+
+#[test]
+fn what_is_no_chunk_is_refused_and_arbitrary_files_are_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(open(dir.path()).append(Level::Raw, &[1; 100]).is_err());
+    bolero::check!().with_type::<(Vec<u8>, bool)>().for_each(|(bytes, is_framed)| {
+        let path = file::path(&dir.path().join("warm"), Level::Raw, 1);
+        let mut content = bytes.clone();
+        if *is_framed {
+            // An index that nobody has written, in good records.
+            content.clear();
+            frame::append(file::CHUNK, &chunk(1, 5), &mut content);
+            let index = content.len() as u64;
+            frame::append(3, bytes, &mut content);
+            frame::append(4, &index.to_le_bytes(), &mut content);
+        }
+        fs::write(&path, &content).unwrap();
+        let (warm, damaged) = Warm::open(dir.path()).unwrap();
+        assert!(!damaged.is_empty() || *is_framed || bytes.is_empty());
+        let _ = all(&warm, Level::Raw, 1);
+        drop(warm);
+        let _ = fs::remove_file(&path);
+    });
+}
