@@ -284,6 +284,24 @@ fn a_record_that_was_whole_before_it_was_published_is_taken_and_half_a_one_is_no
     assert_eq!(all(&mut consumer), pending[11..]);
 }
 
+#[test]
+fn half_a_release_is_none() {
+    let dir = tmpfs();
+    let path = dir.path().join("ring");
+    let pending = left_behind(&path);
+    let whole = fs::read(&path).unwrap();
+    for slot in SLOTS {
+        // All is released by its first word; a kill has left the others as they were.
+        let mut bytes = whole.clone();
+        bytes.copy_within(PUBLISHED * 8..PUBLISHED * 8 + 8, slot * 8);
+        fs::write(&path, bytes).unwrap();
+        let (_, mut consumer, recovery) = opened(&path, PAGE_BYTES);
+        let left = all(&mut consumer);
+        assert!(left.ends_with(&pending) && left.len() <= pending.len() + 1, "{left:?}");
+        assert!(!recovery.is_damaged);
+    }
+}
+
 /// Where the child of the test below finds its ring; set for it alone.
 const CHILD: &str = "ONLOOKER_RING_CHILD";
 
