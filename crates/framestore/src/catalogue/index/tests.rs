@@ -230,9 +230,9 @@ fn names_and_values_are_those_that_series_have() {
     check(&known);
 }
 
-/// Few hosts of many are looked up, not looked for.
+/// Few hosts or regions of many are looked up, not looked for.
 #[test]
-fn a_host_of_many_is_found() {
+fn few_of_many_are_found() {
     let mut known = Known::default();
     let one = layout(&[part("cpu", vec![series("one", &[], Form::Float, Metric::Gauge)])], false);
     define(&mut known, &one);
@@ -240,7 +240,8 @@ fn a_host_of_many_is_found() {
         let dc = format!("dc{}", number % 7);
         host(&mut known, number, &[("instance", &format!("i{number}")), ("dc", &dc)]);
         track(&mut known, number, number, &[], &one);
-        track(&mut known, 10_000 + number, number, &[("pid", "1")], &one);
+        let pid = (number / 2).to_string();
+        track(&mut known, 10_000 + number, number, &[("pid", &pid), ("program", "p")], &one);
     }
     let found = known.select(&[matcher("instance", Comparison::Equal, "i77")]);
     assert_eq!(found, [(TrackId(77), 0, 0), (TrackId(10_077), 0, 0)]);
@@ -248,6 +249,12 @@ fn a_host_of_many_is_found() {
         known.select(&[matcher("instance", Comparison::Regex, "i7[0-9]+"), matcher("dc", Comparison::Equal, "dc3")]);
     let expected = (1..=2_000u32).filter(|n| n.to_string().starts_with('7') && *n > 9 && n % 7 == 3).count();
     assert_eq!(found.len(), 2 * expected);
-    let found = known.select(&[matcher("dc", Comparison::NotEqual, "dc0"), matcher("pid", Comparison::Equal, "1")]);
+    let found = known.select(&[matcher("dc", Comparison::NotEqual, "dc0"), matcher("program", Comparison::Equal, "p")]);
     assert_eq!(found.len(), (1..=2_000).filter(|n| n % 7 != 0).count());
+    let pid = |value| matcher("pid", Comparison::Equal, value);
+    assert_eq!(known.select(&[pid("40")]), [(TrackId(10_080), 0, 0), (TrackId(10_081), 0, 0)]);
+    let found = known.select(&[pid("40"), matcher("dc", Comparison::Equal, "dc3")]);
+    assert_eq!(found, [(TrackId(10_080), 0, 0)]);
+    assert_eq!(known.enter(&Item::ForgottenTrack(TrackId(10_080))), Ok(true));
+    assert_eq!(known.select(&[pid("40")]), [(TrackId(10_081), 0, 0)]);
 }

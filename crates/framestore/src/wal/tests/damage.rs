@@ -11,6 +11,7 @@ use zstd::bulk::Decompressor;
 
 use super::super::record::{ENTRIES, Entries, PARITY, Parity};
 use super::{End, HEAD_ROWS, Heads, Reader, SEGMENT_BYTES, Writer, copy_of, read, segments, total};
+use crate::framing::bytes::put_varint;
 use crate::framing::tests::memory_dir;
 use crate::framing::{self, Frame, HEADER_BYTES};
 
@@ -247,10 +248,10 @@ fn payloads_that_lie_are_errors() {
         let mut zstd = Decompressor::new().unwrap();
         let _ = Entries::parse(noise, &mut zstd, &mut Vec::new());
         // As it would be written, of anything.
-        let mut payload = vec![0; 16];
-        payload.extend(u32::try_from(raw.len()).unwrap().to_le_bytes());
-        payload.extend((halves[0] % 9).to_le_bytes());
-        payload.extend([u32::from(*shard), 0].iter().flat_map(|half| half.to_le_bytes()));
+        let mut payload = Vec::new();
+        for word in [0, 7, u64::from(*shard), raw.len() as u64, u64::from(halves[0] % 9)] {
+            put_varint(word, &mut payload);
+        }
         payload.extend(zstd::bulk::compress(raw, 1).unwrap());
         let mut unpacked = Vec::new();
         if let Ok(entries) = Entries::parse(&payload, &mut zstd, &mut unpacked) {
