@@ -110,7 +110,8 @@ fn fleet() -> Known {
             plain("load", &[]),
         ],
     );
-    let table = part("table", vec![plain("rows", &[]), plain("cpu", &[("path", "own")])]);
+    let of_lines = series("wait", &[], histogram, Metric::Histogram);
+    let table = part("table", vec![plain("rows", &[]), plain("cpu", &[("path", "own")]), of_lines]);
     let layouts = [layout(&[cpu.clone(), other], false), layout(&[cpu], false), layout(&[table], true)];
     layouts.iter().for_each(|layout| define(&mut known, layout));
     host(&mut known, 1, &[("instance", "a"), ("dc", "x")]);
@@ -125,11 +126,12 @@ fn fleet() -> Known {
         line(&mut known, 30 + number, 1, &[("path", "/a"), ("pid", "1")]);
         line(&mut known, 30 + number, 2, &[("path", "/b"), ("instance", "line")]);
         line(&mut known, 30 + number, 3, &[("le", "3")]);
+        line(&mut known, 30 + number, 4, &[("exported_le", "own"), ("value", "v")]);
     }
     known
 }
 
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 16] = [
     "__name__",
     "instance",
     "dc",
@@ -143,6 +145,8 @@ const NAMES: [&str; 14] = [
     "exported_pid",
     "exported_dc",
     "exported_instance",
+    "exported_le",
+    "exported_exported_le",
     "nothing",
 ];
 const VALUES: [&str; 14] = ["", "cpu", "a", "x", "7", "p", "0", "user", "/a", "host", "own", "mine", "line", "rows"];
@@ -221,12 +225,16 @@ fn names_and_values_are_those_that_series_have() {
         assert_eq!(known.enter(&Item::ForgottenTrack(number)), Ok(true));
     }
     assert_eq!((known.label_names(), known.select(&[])), (BTreeSet::new(), Vec::new()));
+    assert_eq!(known.index.regions.find(&Pairs::new(&labels(&[("pid", "9")]))), None);
     // Label sets that nobody has are given to others.
     host(&mut known, 5, &[("instance", "e")]);
     define(&mut known, &layout(&[part("cpu", vec![series("one", &[], Form::Float, Metric::Gauge)])], false));
     let one = layout(&[part("cpu", vec![series("one", &[], Form::Float, Metric::Gauge)])], false);
     (50..60).for_each(|number| track(&mut known, number, 5, &[("pid", &number.to_string())], &one));
     assert_eq!(known.select(&[matcher("pid", Comparison::Equal, "55")]), [(TrackId(55), 0, 0)]);
+    for pid in ["7", "8", "9"] {
+        assert_eq!(known.select(&[matcher("pid", Comparison::Equal, pid)]), []);
+    }
     check(&known);
 }
 

@@ -3,9 +3,10 @@
 //! the next cut, and it is told.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use zstd::bulk::Decompressor;
 
@@ -79,6 +80,35 @@ fn a_damaged_record_of_a_group_loses_nothing() {
             assert_eq!((recovery.lost_rows, recovery.lost_records, recovery.damaged.len()), (0, 0, 1));
             assert_eq!(recovery.rebuilt_records, u64::from(kind(&bytes, record) == ENTRIES));
         }
+    }
+}
+
+/// The group that a write which failed has left begins anew.
+#[test]
+fn groups_after_a_write_that_failed_are_right() {
+    let dir = memory_dir();
+    let mut writer = Writer::new(dir.path(), SEGMENT_BYTES);
+    for number in 0..40 {
+        writer.rows(number % 3, 2);
+        writer.finish();
+        if number == 5 {
+            let read_only = Arc::new(File::open(&segments(dir.path())[0]).unwrap());
+            let file = std::mem::replace(&mut writer.wal.file, read_only);
+            assert!(writer.wal.write().is_err());
+            writer.wal.file = file;
+        }
+        writer.wal.write().unwrap();
+        writer.wal.sync().unwrap();
+    }
+    let heads = writer.heads.clone();
+    drop(writer);
+    let bytes = fs::read(&segments(dir.path())[0]).unwrap();
+    // Records 5 to 36, and two parities.
+    for record in &records(&bytes)[6..40] {
+        let mut broken = bytes.clone();
+        broken[record.clone()].fill(0);
+        let (recovery, reader) = read_changed(dir.path(), &broken);
+        assert_eq!((reader.rows(&heads), recovery.lost_records), (total(&heads), 0));
     }
 }
 
