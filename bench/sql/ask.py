@@ -27,7 +27,7 @@ WRITTEN = {
     "duckdb": {
         "ns": "epoch_ns({0})",
         "label": "(labels->>'{0}')",
-        "idiv": "({0} // {1})",
+        "idiv": "(({0}) // ({1}))",
         "double": "({0})::DOUBLE",
         "last": "arg_max({0}, time)",
         "first": "arg_min({0}, time)",

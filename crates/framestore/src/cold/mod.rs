@@ -70,7 +70,7 @@ const MAX_ROWS: usize = 1 << 24;
 const MAX_FOOTER_BYTES: u64 = 256 << 20;
 
 const SAMPLES: &str = "message samples {
-    required int64 time (TIMESTAMP(NANOS,true));
+    required int64 time (TIMESTAMP(NANOS,false));
     required binary instance (STRING);
     required binary metric (STRING);
     required binary labels (STRING);
@@ -89,8 +89,8 @@ const SAMPLES: &str = "message samples {
 const GAPS: &str = "message gaps {
     required binary instance (STRING);
     required binary region (STRING);
-    required int64 from_time (TIMESTAMP(NANOS,true));
-    required int64 to_time (TIMESTAMP(NANOS,true));
+    required int64 from_time (TIMESTAMP(NANOS,false));
+    required int64 to_time (TIMESTAMP(NANOS,false));
     required binary reason (STRING);
 }";
 
