@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What Prometheus' text has of an entity beside its values, once for all entities of a kind.
 //!
-//! In a line like `node_cpu_seconds_total{cpu="0",instance="web-3",mode="idle"} 7` the host's labels are the same in all lines of the host, those of a program's
-//! region or of a table's row in all lines of the entity, and everything else in the lines of all hosts. So a [`Template`] has the lines with places for two sets of
-//! labels, and equal templates are one ([`Template::shared`]): ten thousand hosts of a kind have one of each group, and all rows of all their tables another. What
-//! differs is a [`LabelSet`] of the host and one of the entity, and the row of values.
+//! In a line like `node_cpu_seconds_total{cpu="0",instance="web-3",mode="idle"} 7` the host's labels are the same in
+//! all lines of the host, those of a program's region or of a table's row in all lines of the entity, and everything
+//! else in the lines of all hosts. So a [`Template`] has the lines with places for two sets of labels, and equal
+//! templates are one ([`Template::shared`]): ten thousand hosts of a kind have one of each group, and all rows of all
+//! their tables another. What differs is a [`LabelSet`] of the host and one of the entity, and the row of values.
 //!
-//! Made once when an entity comes, by whoever shows the fleet; read by `/metrics`. Cost: a line is three copies of text and a number, some 50 ns, no allocation;
-//! a histogram allocates.
+//! Made once when an entity comes, by whoever shows the fleet; read by `/metrics`. Cost: a line is three copies of text
+//! and a number, some 50 ns, no allocation; a histogram allocates.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
@@ -199,7 +200,8 @@ fn short(length: usize) -> u32 {
 }
 
 impl Template {
-    /// Of an entity's series; `host` are the labels that all series of the host have, in the order of their names. With the labels of the entity.
+    /// Of an entity's series; `host` are the labels that all series of the host have, in the order of their names. With
+    /// the labels of the entity.
     #[must_use]
     pub fn new(series: &[Series], host: &[(&str, &str)]) -> (Self, LabelSet) {
         let entity = common(series, host);
@@ -249,7 +251,8 @@ impl Template {
         self.words
     }
 
-    /// How many of a family's series are not among the `hidden` ones, of which there is one for each series of the entity.
+    /// How many of a family's series are not among the `hidden` ones, of which there is one for each series of the
+    /// entity.
     #[must_use]
     pub fn visible(&self, family: &Family, hidden: Option<&[bool]>) -> usize {
         self.lines[family.lines.clone()].iter().filter(|line| !is_hidden(line, hidden)).count()

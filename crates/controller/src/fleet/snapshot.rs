@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is known of a host, copied out of its lock, so that nobody formats anything while a reading waits.
 //!
-//! What changes with every reading is numbers: they are copied. What the values are called stays until an entity comes, goes or changes: that is the host's [`Plan`],
-//! made outside of the lock by the first who misses it and shared by all who look afterwards. Cost under the lock: a copy of the rows and some searches in two
-//! histograms, a few us; when entities have changed, a clone of two pointers each besides.
+//! What changes with every reading is numbers: they are copied. What the values are called stays until an entity comes,
+//! goes or changes: that is the host's [`Plan`], made outside of the lock by the first who misses it and shared by all
+//! who look afterwards. Cost under the lock: a copy of the rows and some searches in two histograms, a few us; when
+//! entities have changed, a clone of two pointers each besides.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

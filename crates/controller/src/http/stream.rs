@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Answers that are made while they are taken: `/metrics` and the list of hosts, which are as long as the fleet is large.
+//! Answers that are made while they are taken: `/metrics` and the list of hosts, which are as long as the fleet is
+//! large.
 //!
-//! What an answer is made of is copied first, in the query's turn; from then on no lock is held. A thread that may block writes it in pieces of [`PIECE_BYTES`] into a
-//! channel of [`WAITING_PIECES`]; while its client takes nothing, the query rests and others have its turn. So a slow client costs a thread that sleeps, some pieces
-//! and what the answer is made of, which counts as an answer that waits ([`super::limits`]); it is cut off after [`ANSWER_TIME`]. An answer that breaks off ends its
-//! connection: nobody takes it for whole.
+//! What an answer is made of is copied first, in the query's turn; from then on no lock is held. A thread that may
+//! block writes it in pieces of [`PIECE_BYTES`] into a channel of [`WAITING_PIECES`]; while its client takes nothing,
+//! the query rests and others have its turn. So a slow client costs a thread that sleeps, some pieces and what the
+//! answer is made of, which counts as an answer that waits ([`super::limits`]); it is cut off after [`ANSWER_TIME`]. An
+//! answer that breaks off ends its connection: nobody takes it for whole.
 //!
-//! Packed by gzip where the client takes that, on the same thread. Not by a layer around the routes (tower-http): that would pack on the two threads on which all
-//! connections are served, and wait for no turn.
+//! Packed by gzip where the client takes that, on the same thread. Not by a layer around the routes (tower-http): that
+//! would pack on the two threads on which all connections are served, and wait for no turn.
 
 use std::io::Write as _;
 use std::net::SocketAddr;

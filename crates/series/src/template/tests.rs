@@ -51,7 +51,8 @@ fn expected(series: &[Series], hidden: Option<&[bool]>, row: &[u64]) -> Vec<Stri
     lines
 }
 
-/// Whatever labels an entity and its host have, and wherever the row ends: the lines are those that each series has by itself.
+/// Whatever labels an entity and its host have, and wherever the row ends: the lines are those that each series has by
+/// itself.
 #[test]
 fn a_template_writes_what_each_series_is() {
     type Spec = (u8, u16, u8, u64);

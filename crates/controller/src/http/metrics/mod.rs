@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `/metrics`: every host's current metrics and the controller's own, for a Prometheus that is already there.
 //!
-//! Text format 0.0.4, or OpenMetrics 1.0 for who accepts it. No timestamps: a scrape gets what is known now, and a host that has not been read for a while leaves
-//! (`onlooker_host_up` says so), as one that Prometheus could not scrape. Nothing is there twice, whatever the watched programs call their metrics: names of the
-//! controller's own are its alone, then those of the hosts' agents come, then programs'; what a name is, [`onlooker_series::families`] decides. What is left out is
-//! counted.
+//! Text format 0.0.4, or OpenMetrics 1.0 for who accepts it. No timestamps: a scrape gets what is known now, and a host
+//! that has not been read for a while leaves (`onlooker_host_up` says so), as one that Prometheus could not scrape.
+//! Nothing is there twice, whatever the watched programs call their metrics: names of the controller's own are its
+//! alone, then those of the hosts' agents come, then programs'; what a name is, [`onlooker_series::families`] decides.
+//! What is left out is counted.
 //!
-//! The values of all hosts are copied at the beginning ([`sheet`]), host by host, each under its lock for some us. What is written afterwards holds no lock and goes
-//! out piece by piece ([`super::stream`]). `host=NAME` asks for some hosts, without what is the controller's own.
+//! The values of all hosts are copied at the beginning ([`sheet`]), host by host, each under its lock for some us. What
+//! is written afterwards holds no lock and goes out piece by piece ([`super::stream`]). `host=NAME` asks for some
+//! hosts, without what is the controller's own.
 
 mod own;
 mod sheet;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What `/metrics` is made of: a copy of all hosts' values, in the order in which it is written.
 //!
-//! The format wants all lines of a metric together, of whatever host; what is known is host by host. So the copy is turned round while it is made: entities of one
-//! kind (one [`Template`], most often of thousands of hosts) are a group, with a row of words for each. Then names are settled, which may leave some metrics out, and
-//! [`Sheet::write`] goes through the families by name, in each through its groups, in each through the hosts, and reads memory from front to back.
+//! The format wants all lines of a metric together, of whatever host; what is known is host by host. So the copy is
+//! turned round while it is made: entities of one kind (one [`Template`], most often of thousands of hosts) are a
+//! group, with a row of words for each. Then names are settled, which may leave some metrics out, and [`Sheet::write`]
+//! goes through the families by name, in each through its groups, in each through the hosts, and reads memory from
+//! front to back.
 //!
-//! Cost (`cargo test --release -p onlooker-controller --lib -- --ignored metrics_of_ten_thousand`): 8 bytes a series and some a host while it is written.
+//! Cost (`cargo test --release -p onlooker-controller --lib -- --ignored metrics_of_ten_thousand`): 8 bytes a series
+//! and some a host while it is written.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

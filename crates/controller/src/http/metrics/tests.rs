@@ -249,7 +249,8 @@ fn a_part_has_its_hosts_only() {
     assert_eq!(text.lines().filter(is_sample).map(name).collect::<Vec<_>>(), expected);
 }
 
-/// The copy is the fleet of one moment, and whoever takes it slowly holds up nobody: between any two pieces hosts can be read, and other values come.
+/// The copy is the fleet of one moment, and whoever takes it slowly holds up nobody: between any two pieces hosts can
+/// be read, and other values come.
 #[test]
 fn while_an_answer_is_taken_hosts_are_read() {
     let (mut world, mut host) = (World::new(), Memory::new(64));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a scrape of ten thousand hosts costs: `cargo test --release -p onlooker-controller --lib -- --ignored --nocapture metrics_of_ten_thousand`.
+//! What a scrape of ten thousand hosts costs: `cargo test --release -p onlooker-controller --lib -- --ignored
+//! --nocapture metrics_of_ten_thousand`.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss)] // figures
 
 use super::super::sheet::Draft;
@@ -14,7 +15,8 @@ const REAL: usize = 300;
 const REGIONS: u32 = 28;
 const FIELDS: usize = 25;
 
-/// As many series as an agent's host has, in as many regions: most of them whole numbers, some scaled, some of an array.
+/// As many series as an agent's host has, in as many regions: most of them whole numbers, some scaled, some of an
+/// array.
 fn host() -> Memory {
     let mut host = Memory::new(256);
     for region in 0..REGIONS {
