@@ -58,9 +58,7 @@ pub fn samples(out: &mut String, name: &str, labels: &str, value: &Value, scale:
         // Before the brace that closes them.
         let open = labels.strip_suffix('}').map_or_else(|| "{".to_owned(), |labels| format!("{labels},"));
         for bucket in shape.cumulative(buckets, scale) {
-            let _ = write!(out, "{name}_bucket{open}le=\"");
-            push_decimal(out, bucket.le);
-            let _ = writeln!(out, "\"}} {}", bucket.count);
+            let _ = writeln!(out, "{name}_bucket{open}le=\"{}\"}} {}", decimal(bucket.le), bucket.count);
         }
         let sum = number(Value::U64(*sum).scaled(scale));
         let _ = writeln!(
@@ -102,16 +100,8 @@ pub fn push_number(out: &mut String, value: f64) {
     } else if value == 0.0 {
         out.push_str("-0");
     } else {
-        push_decimal(out, value);
-    }
-}
-
-/// Appends what [`decimal`] gives, in a third of the time.
-fn push_decimal(out: &mut String, value: f64) {
-    if value.is_finite() {
+        // As [`decimal`] has it in a third of the time, but where two texts of the least length are as near.
         out.push_str(ryu::Buffer::new().format_finite(value));
-    } else {
-        out.push_str(&decimal(value));
     }
 }
 
@@ -185,7 +175,7 @@ mod tests {
         }
     }
 
-    /// What is written fast is what the format's own function writes.
+    /// What is written fast is as short as what the format's own function writes, and reads back to the same.
     #[test]
     fn every_number_is_as_it_is_told() {
         let expected = |value: f64| match value {
@@ -201,7 +191,12 @@ mod tests {
         bolero::check!().with_type::<(u64, i64)>().for_each(|(bits, scaled)| {
             #[allow(clippy::cast_precision_loss)] // any double will do
             for value in [f64::from_bits(*bits), *scaled as f64 / 1e9] {
-                assert_eq!(number(value), expected(value), "{value:e}");
+                let (number, expected) = (number(value), expected(value));
+                let read: f64 = number.parse().unwrap();
+                assert!(read.to_bits() == value.to_bits() || value.is_nan(), "{number}");
+                // 1125899906842624.25 is as near to .2 as to .3.
+                assert_eq!(number.trim_end_matches(char::is_numeric), expected.trim_end_matches(char::is_numeric));
+                assert_eq!(number.len(), expected.len(), "{number} {expected}");
             }
         });
     }

@@ -54,13 +54,7 @@ pub struct Claims {
 
 impl Claims {
     /// A host has a series. `is_vouched_for`: in a region of its agent. `created_ns`: when that region was made, by a clock that all hosts of this list share.
-    pub fn add(
-        &mut self,
-        said: (&Text, Metric, &Text),
-        host: usize,
-        is_vouched_for: bool,
-        created_ns: i128,
-    ) {
+    pub fn add(&mut self, said: (&Text, Metric, &Text), host: usize, is_vouched_for: bool, created_ns: i128) {
         let mut hosts = Voices::default();
         hosts.add(host);
         self.add_all(said, &hosts, is_vouched_for, created_ns);

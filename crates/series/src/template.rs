@@ -272,8 +272,9 @@ impl Template {
             if is_hidden(line, hidden) {
                 continue;
             }
-            let Some(words) = row.get(line.at..line.at + line.form.words()) else { continue };
+            let words = row.get(line.at..line.at + line.form.words()).unwrap_or_default();
             let value = match (line.form, words) {
+                (Form::Text, _) => Value::U64(1),
                 (Form::Unsigned, [word]) => Value::U64(*word),
                 (Form::Signed, [word]) => Value::I64(word.cast_signed()),
                 (Form::Float, [word]) => Value::F64(f64::from_bits(*word)),
@@ -284,7 +285,7 @@ impl Template {
                     samples(out, &family.name, &front[family.name.len()..], &value, f64::from_bits(line.scale));
                     continue;
                 }
-                _ => Value::U64(1),
+                _ => continue,
             };
             self.front(line, host, entity, out);
             out.push(' ');

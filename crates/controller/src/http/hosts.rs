@@ -86,7 +86,9 @@ impl Wanted {
             return Ok(Self::Part { fits: Fits { states, words }, offset: offset as usize, limit: limit as usize });
         };
         if let Some((name, _)) = pairs.iter().find(|(name, _)| name != "since" && name != "fresh") {
-            return Err(Failure::bad(format!("`{name}` does not go with `since`: a host that fits no more would stay")));
+            return Err(Failure::bad(format!(
+                "`{name}` does not go with `since`: a host that fits no more would stay"
+            )));
         }
         if fresh.len() > MAX_FRESH {
             return Err(Failure::bad(format!("{} hosts are `fresh`; at most {MAX_FRESH} are possible", fresh.len())));

@@ -91,8 +91,7 @@ pub struct Shared {
 /// Everything under `/`.
 fn router(shared: Shared) -> Router {
     // They take their turns themselves: what they answer is made while it is taken.
-    let streams =
-        Router::new().route("/metrics", get(metrics::metrics)).route("/api/v1/hosts", get(hosts::hosts));
+    let streams = Router::new().route("/metrics", get(metrics::metrics)).route("/api/v1/hosts", get(hosts::hosts));
     let ranges = Router::new()
         .route("/api/v1/hosts/{host}/range", get(range::range))
         .layer(middleware::from_fn_with_state(shared.clone(), turns::range));

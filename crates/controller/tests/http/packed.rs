@@ -34,7 +34,11 @@ fn ask(address: SocketAddr, path: &str, headers: &str) -> (String, Vec<u8>) {
 
 /// Names of the series that a text has.
 fn names(text: &str) -> Vec<&str> {
-    text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' ')).map(|(name, _)| name).collect()
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.rsplit_once(' '))
+        .map(|(name, _)| name)
+        .collect()
 }
 
 #[test]

@@ -39,11 +39,9 @@ fn lines(series: &[Series], host: &[(&str, &str)], hidden: Option<&[bool]>, row:
 /// The same, one series after the other.
 fn expected(series: &[Series], hidden: Option<&[bool]>, row: &[u64]) -> Vec<String> {
     let mut out = String::new();
-    for (at, one) in series.iter().enumerate().filter(|(at, _)| hidden.is_none_or(|hidden| !hidden[*at])) {
+    for (_, one) in series.iter().enumerate().filter(|(at, _)| hidden.is_none_or(|hidden| !hidden[*at])) {
         if let Some(value) = one.value(row) {
             samples(&mut out, &one.name, &labels_text(one.labels.iter()), &value, one.scale);
-        } else {
-            assert!(at > 0, "the row is cut within one of the last");
         }
     }
     let mut lines: Vec<String> = out.lines().map(str::to_owned).collect();
@@ -88,8 +86,7 @@ fn a_template_writes_what_each_series_is() {
 #[test]
 fn hosts_and_rows_of_a_kind_share_a_template() {
     let of = |host: &str, pid: &str, mode: &str| {
-        let labels =
-            [("cpu", "0"), ("dc", "a"), ("instance", host), ("mode", mode), ("pid", pid), ("program", "shop")];
+        let labels = [("cpu", "0"), ("dc", "a"), ("instance", host), ("mode", mode), ("pid", pid), ("program", "shop")];
         let other = [labels[0], labels[1], labels[2], ("mode", "user"), labels[4], labels[5]];
         let one = |labels: &[(&str, &str)], at| series("x_total", Form::Unsigned, 1.0, labels, at);
         let (template, entity) = Template::new(&[one(&labels, 0), one(&other, 1)], &[("dc", "a"), ("instance", host)]);

@@ -117,7 +117,10 @@ fn a_program_takes_no_name_from_anybody() {
     for name in ["node_load1", "node_vmstat_sum", "shop_total"] {
         let lines = lines(&text, name);
         assert_eq!(lines.len(), 2, "{text}");
-        assert!(lines.iter().all(|line| line.contains(r#"instance="b""#) || line.contains(r#"instance="c""#)), "{text}");
+        assert!(
+            lines.iter().all(|line| line.contains(r#"instance="b""#) || line.contains(r#"instance="c""#)),
+            "{text}"
+        );
     }
     for said in [
         "# TYPE node_load1 gauge",
@@ -278,5 +281,7 @@ fn while_an_answer_is_taken_hosts_are_read() {
     let text = String::from_utf8(text).unwrap();
     let first = lines(&text, "metric_of_some_length_0");
     assert!(pieces > 1 && first.len() == 20 && first.iter().all(|line| line.ends_with(" 0")), "{pieces}: {first:?}");
-    assert!(lines(&exposition(&world), "metric_of_some_length_0").iter().all(|line| line.ends_with(&format!(" {pieces}"))));
+    assert!(
+        lines(&exposition(&world), "metric_of_some_length_0").iter().all(|line| line.ends_with(&format!(" {pieces}")))
+    );
 }
