@@ -61,6 +61,8 @@ struct One {
     target: Arc<Target>,
     host: Weak<Host>,
     state: State,
+    /// Since when: a state that comes back before anybody looks is another one, which somebody may have been told.
+    since_ns: u64,
     over: Vec<(Whose, Limit)>,
     gaps: u64,
     /// Number of its last change, and when that was seen.
@@ -119,6 +121,7 @@ impl Seen {
                 target: host.target.clone(),
                 host: Arc::downgrade(host),
                 state: State::Connecting,
+                since_ns: 0,
                 over: Vec::new(),
                 gaps: 0,
                 changed: next,
@@ -158,10 +161,12 @@ impl One {
         let gaps = shown.gaps.values().sum::<u64>();
         let over = || shown.entities.ledger().over(false).map(|(whose, limit, _)| (whose, limit));
         let is_later = now_ns.saturating_sub(self.changed_ns) >= GAPS_NS || self.gaps == 0;
-        let is_same = shown.state == self.state && over().eq(self.over.iter().copied());
+        let is_same_state = (shown.since_ns, &shown.state) == (self.since_ns, &self.state);
+        let is_same = is_same_state && over().eq(self.over.iter().copied());
         if is_same && (gaps == self.gaps || !is_later) {
             return false;
         }
+        self.since_ns = shown.since_ns;
         self.state.clone_from(&shown.state);
         self.over = over().collect();
         self.gaps = gaps;

@@ -310,7 +310,7 @@ mod tests {
     use onlooker_series::exposition::samples;
 
     const TABLE: &str = r#"{"name":"shop","groups":[{"kind":"table","blocks":2,"key":[{"name":"queue","type":"text","bytes":8}],
-        "fields":[{"name":"shop_length","metric":"gauge","type":"u64"},{"name":"shop_age","metric":"gauge","type":"u64","scale":0.5}]}]}"#;
+        "fields":[{"name":"shop_length","metric":"gauge","type":"u64"},{"name":"shop_age","metric":"gauge","type":"u64","slot":1,"scale":0.5}]}]}"#;
 
     /// The first row of a block.
     fn row(region: &Words, block: u16, queue: u8, words: [u64; 2]) {

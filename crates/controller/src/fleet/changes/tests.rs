@@ -12,12 +12,14 @@ struct Watched {
     targets: BTreeMap<String, Arc<Target>>,
     seen: Seen,
     now_ns: u64,
+    /// Changes of states.
+    turns: u64,
 }
 
 impl Watched {
     fn new() -> Self {
         let fleet = Fleet::within(Quota::default());
-        Self { fleet, targets: BTreeMap::new(), seen: Seen::new(START), now_ns: 0 }
+        Self { fleet, targets: BTreeMap::new(), seen: Seen::new(START), now_ns: 0, turns: 0 }
     }
 
     fn enter(&mut self, name: &str) {
@@ -28,6 +30,12 @@ impl Watched {
 
     fn leave(&mut self, name: &str) {
         self.fleet.leave(name);
+    }
+
+    fn turn(&mut self, host: &Host, state: State) {
+        self.turns += 1;
+        let mut shown = host.look();
+        (shown.state, shown.since_ns) = (state, self.turns);
     }
 
     fn since(&mut self, number: u64) -> Since {
@@ -76,8 +84,8 @@ fn differences_applied_to_a_copy_give_the_whole() {
             match (what % 8, host) {
                 (0, _) => watched.enter(&name),
                 (1, _) => watched.leave(&name),
-                (2, Some(host)) => host.look().state = State::Silent(format!("{which}")),
-                (3, Some(host)) => host.look().state = State::Failed("x".into()),
+                (2, Some(host)) => watched.turn(&host, State::Silent("x".into())),
+                (3, Some(host)) => watched.turn(&host, State::Failed("x".into())),
                 (4, Some(host)) => *host.look().gaps.entry("timeout").or_default() += 1,
                 (5, _) => {
                     often.ask(&mut watched);
@@ -117,7 +125,7 @@ fn readings_are_no_changes_and_gaps_that_go_on_are_seldom_one() {
     }
     assert_eq!(told, 2, "the first gap at once, and again after 5 s");
     // Within the time between two looks nobody looks.
-    host.look().state = State::Silent("gone".into());
+    watched.turn(&host, State::Silent("gone".into()));
     assert_eq!(copy.ask(&mut watched), 0);
     watched.now_ns += LOOK_NS;
     assert_eq!(copy.ask(&mut watched), 1);

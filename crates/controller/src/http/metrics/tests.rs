@@ -162,7 +162,7 @@ fn mixed() -> World {
             {"name":"node_uname_info","metric":"info","type":"text","bytes":16},
             {"name":"node_wait_seconds","metric":"histogram","type":"u64","slot":2,"scale":1e-9,"histogram":{"grouping_power":1,"max_power":8}}]}]}"#;
     let shop = r#"{"name":"shop","groups":[{"kind":"table","blocks":2,"key":[{"name":"queue","type":"text","bytes":8}],
-        "fields":[{"name":"shop_length","metric":"gauge","type":"i64"},{"name":"shop_age","metric":"gauge","type":"u64","scale":0.5}]}]}"#;
+        "fields":[{"name":"shop_length","metric":"gauge","type":"i64"},{"name":"shop_age","metric":"gauge","type":"u64","slot":1,"scale":0.5}]}]}"#;
     let mut world = World::new();
     for number in 0..7u64 {
         let mut host = Memory::new(64);
