@@ -84,15 +84,24 @@ impl Values {
 /// What a plan is made of: copied under the lock.
 struct Raw {
     changes: u64,
-    entities: Vec<(EntityKey, Arc<[Series]>, Arc<[Arc<str>]>, Option<Box<[bool]>>, Text)>,
+    entities: Vec<RawEntity>,
     /// Identity words of regions, and when they were made.
     created: Vec<(u64, u64)>,
+}
+
+struct RawEntity {
+    key: EntityKey,
+    series: Arc<[Series]>,
+    texts: Arc<[Arc<str>]>,
+    hidden: Option<Box<[bool]>>,
+    region: Text,
 }
 
 impl Raw {
     fn of(shown: &Shown) -> Self {
         let entities = shown.entities.iter().map(|(key, entity)| {
-            (*key, entity.series.clone(), entity.texts.clone(), hidden(entity), Text::from(entity.region()))
+            let (series, texts, region) = (entity.series.clone(), entity.texts.clone(), Text::from(entity.region()));
+            RawEntity { key: *key, series, texts, hidden: hidden(entity), region }
         });
         let created = shown.regions.iter().map(|Region { entry, .. }| (entry.identity.word(), entry.created_ns));
         Self { changes: shown.entities.changes(), entities: entities.collect(), created: created.collect() }
@@ -102,7 +111,7 @@ impl Raw {
     fn plan(self, labels: &BTreeMap<String, String>, before: &Plan) -> Plan {
         let host: Vec<(&str, &str)> = labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let created: BTreeMap<u64, u64> = self.created.into_iter().collect();
-        let planned = |(key, series, texts, hidden, region): (EntityKey, Arc<[Series]>, _, _, _)| {
+        let planned = |RawEntity { key, series, texts, hidden, region }: RawEntity| {
             let known = before.entities.binary_search_by_key(&key, |planned| planned.key);
             let known = known.ok().map(|at| &before.entities[at]);
             let known = known.filter(|planned| Arc::ptr_eq(&planned.series, &series));
