@@ -32,6 +32,7 @@
 //! nothing.
 
 mod build;
+mod check;
 mod head;
 mod merge;
 mod statistics;
