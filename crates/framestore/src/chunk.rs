@@ -46,7 +46,7 @@ pub(crate) use merge::Joined;
 pub use merge::merge;
 pub use statistics::{Ends, Statistics, increase};
 pub(crate) use statistics::{NAN, is_nan, rank, unrank};
-pub(crate) use write::{Contents, Source, Values, write};
+pub(crate) use write::{Contents, Source, Values, runs, write};
 
 use crate::column::{self, Input};
 use crate::damage::Damage;

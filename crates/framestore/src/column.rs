@@ -47,9 +47,8 @@ pub fn encode(kind: Kind, values: &[u64], runs: &[u32], out: &mut Vec<u8>) {
     let start = out.len();
     if values.iter().all(|value| value == first) {
         out.push(CONSTANT);
-        return put_signed(*first, out);
-    }
-    if kind != Kind::Float {
+        put_signed(*first, out);
+    } else if kind != Kind::Float {
         out.push(DELTAS);
         put_chain(Op::Add, values, runs, out);
     } else if let Some((power, scaled)) = scale(values) {
@@ -59,7 +58,7 @@ pub fn encode(kind: Kind, values: &[u64], runs: &[u32], out: &mut Vec<u8>) {
         out.push(XORED);
         put_chain(Op::Xor, values, runs, out);
     }
-    if matches!(kind, Kind::Integer { .. }) {
+    if matches!(kind, Kind::Integer { .. }) && out[start] == DELTAS {
         put_levels_if_smaller(start, values, out);
     }
     if out.len() - start > 1 + size_of_val(values) {

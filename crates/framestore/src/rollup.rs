@@ -25,9 +25,9 @@
 mod fold;
 mod sample;
 
-use crate::chunk::{Chunk, Column, Contents, Joined, MAX_COLUMNS, Shape, max_rows, write};
+use crate::chunk::{Chunk, Column, Contents, Joined, MAX_COLUMNS, Shape, max_rows, runs, write};
 use crate::damage::Damage;
-use crate::types::{Kind, Line};
+use crate::types::Kind;
 use fold::Folding;
 use sample::Sampled;
 
@@ -139,7 +139,9 @@ pub fn roll(chunks: &[Chunk], from_ns: u64, to_ns: u64, bucket_s: u32) -> Result
     let mut rolled = Vec::new();
     for start in (0..sampled.rows.len()).step_by(at_most) {
         let rows = start..sampled.rows.len().min(start + at_most);
-        let (lines, runs) = lines_and_runs(&joined, &sampled.rows[rows.clone()]);
+        // Where the track is no table there are none.
+        let line = |row: &(usize, u64)| joined.lines.get(row.0).map(|line| (*line, 1));
+        let (lines, runs) = runs(sampled.rows[rows.clone()].iter().filter_map(line));
         let times_ns: Vec<u64> = sampled.rows[rows.clone()].iter().map(|(_, bucket_ns)| *bucket_ns).collect();
         let least_ns = times_ns.iter().copied().min().unwrap_or(0);
         let last_ns = times_ns.iter().copied().max().unwrap_or(0);
@@ -155,19 +157,6 @@ pub fn roll(chunks: &[Chunk], from_ns: u64, to_ns: u64, bucket_s: u32) -> Result
         rolled.push(write(&contents, &mut Folding::new(&plan, &sampled, &mut joined, rows)?)?);
     }
     Ok(rolled)
-}
-
-/// Lines of some rows and how many each has, nothing where the track is no table.
-fn lines_and_runs(joined: &Joined, rows: &[(usize, u64)]) -> (Vec<Line>, Vec<u32>) {
-    let (mut lines, mut runs) = (Vec::new(), Vec::new());
-    for (line, _) in rows.iter().filter(|_| !joined.lines.is_empty()) {
-        if lines.last() != Some(&joined.lines[*line]) {
-            lines.push(joined.lines[*line]);
-            runs.push(0);
-        }
-        runs.last_mut().map_or((), |rows| *rows += 1);
-    }
-    (lines, runs)
 }
 
 /// What a column of a rollup is made of.

@@ -127,17 +127,22 @@ fn largest(values: impl Iterator<Item = f64>) -> f64 {
 pub(crate) fn print(dir: &Path) -> Result<()> {
     let (cold, _) = Cold::open(dir)?;
     let mut all: BTreeMap<(String, String, String), One> = BTreeMap::new();
-    cold.scan(0, u64::MAX, |_| true, |of, piece| {
-        let key = (of.name.to_string(), of.instance.to_string(), of.labels.to_string());
-        let one = all.entry(key).or_insert_with(|| {
-            let mut labels: BTreeMap<String, String> = of.all_labels().into_iter().collect();
-            labels.remove("instance");
-            let words = vec![Vec::new(); piece.words.len()];
-            One { of: of.clone(), labels, samples: Samples { times_ns: Vec::new(), words } }
-        });
-        one.samples.times_ns.extend(piece.times_ns);
-        one.samples.words.iter_mut().zip(piece.words).for_each(|(words, more)| words.extend(more));
-    })?;
+    cold.scan(
+        0,
+        u64::MAX,
+        |_| true,
+        |of, piece| {
+            let key = (of.name.to_string(), of.instance.to_string(), of.labels.to_string());
+            let one = all.entry(key).or_insert_with(|| {
+                let mut labels: BTreeMap<String, String> = of.all_labels().into_iter().collect();
+                labels.remove("instance");
+                let words = vec![Vec::new(); piece.words.len()];
+                One { of: of.clone(), labels, samples: Samples { times_ns: Vec::new(), words } }
+            });
+            one.samples.times_ns.extend(piece.times_ns);
+            one.samples.words.iter_mut().zip(piece.words).for_each(|(words, more)| words.extend(more));
+        },
+    )?;
     let answers = Answers { all: all.into_values().collect(), gaps: cold.gaps(0, u64::MAX)? };
     answers.memory();
     answers.processors();

@@ -83,21 +83,22 @@ impl Host<'_> {
         for device in ["eth0", "lo"] {
             let of = host << 8 | device.len() as u64;
             // The first host starts anew in the middle.
-            let since = |second: u64| if host == 0 && second >= total / 2 { second - total / 2 } else { second + 5_000_000 };
+            let since =
+                |second: u64| if host == 0 && second >= total / 2 { second - total / 2 } else { second + 5_000_000 };
             let rate = 10_000 + mix(of) % 90_000;
             let word = |second: u64| since(second) * rate + mix(of << 32 | second) % 10_000;
             self.one(&bytes, &[("device", device)], word)?;
         }
         self.one(&gauge("node_memory_MemTotal_bytes", "bytes", 1024.0, Form::Unsigned), &[], |_| 16_000_000 + host)?;
-        let free = |second: u64| 4_000_000 + mix(host << 40 | second / 3) % 1_000_000;
+        let free = |second: u64| 4_000_000 + mix((host << 40) | (second / 3)) % 1_000_000;
         self.one(&gauge("node_memory_MemFree_bytes", "bytes", 1024.0, Form::Unsigned), &[], free)?;
         #[allow(clippy::cast_precision_loss)]
-        let load = |second: u64| ((mix(host << 41 | second / 5) % 400) as f64 / 100.0).to_bits();
+        let load = |second: u64| ((mix((host << 41) | (second / 5)) % 400) as f64 / 100.0).to_bits();
         self.one(&gauge("node_load1", "", 1.0, Form::Float), &[], load)?;
         #[allow(clippy::cast_precision_loss)]
         let ratio = |second: u64| (1.0 / (mix(host << 42 | second) % 1_000 + 3) as f64).to_bits();
         self.one(&gauge("app_hit_ratio", "ratio", 1.0, Form::Float), &[("program", "shop \"1\"")], ratio)?;
-        let cold = |second: u64| ((mix(host << 43 | second / 2) % 600).cast_signed() - 100).cast_unsigned();
+        let cold = |second: u64| ((mix((host << 43) | (second / 2)) % 600).cast_signed() - 100).cast_unsigned();
         self.one(&gauge("app_temperature_celsius", "celsius", 0.1, Form::Signed), &[], cold)?;
         let limit = |second: u64| if second % 60 < 30 && host > 0 { u64::MAX } else { 4 << 30 };
         self.one(&gauge("cgroup_memory_limit_bytes", "bytes", 1.0, Form::Unsigned), &[("cgroup", "/a=b")], limit)?;
@@ -117,7 +118,8 @@ impl Host<'_> {
             for second in 0..=last {
                 for request in 0..1 + mix(second) % 5 {
                     let of = mix(self.number << 44 | (path.len() as u64) << 40 | second << 4 | request);
-                    let micros = 200 + (of & 0x3ff) * (1 + (of >> 10) % 400) * (1 + u64::from(of % 97 == 0) * 50);
+                    let micros =
+                        200 + (of & 0x3ff) * (1 + (of >> 10) % 400) * (1 + u64::from(of.is_multiple_of(97)) * 50);
                     row[SHAPE.index(micros)] += 1;
                     row[SHAPE.buckets()] += micros;
                 }

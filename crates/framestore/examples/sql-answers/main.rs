@@ -44,12 +44,17 @@ fn check(dir: &Path) -> Result<()> {
     let windows: Vec<Window> = cold.windows().collect();
     for window in windows {
         let (mut rows, mut sum, mut least, mut most) = (0, 0u64, u64::MAX, 0);
-        cold.scan(window.from_ns(), window.to_ns() - 1, |_| true, |_, samples| {
-            rows += samples.times_ns.len();
-            sum = samples.words[0].iter().fold(sum, |sum, word| sum + word);
-            least = samples.times_ns.iter().fold(least, |least, time| least.min(*time));
-            most = samples.times_ns.iter().fold(most, |most, time| most.max(*time));
-        })?;
+        cold.scan(
+            window.from_ns(),
+            window.to_ns() - 1,
+            |_| true,
+            |_, samples| {
+                rows += samples.times_ns.len();
+                sum = samples.words[0].iter().fold(sum, |sum, word| sum + word);
+                least = samples.times_ns.iter().fold(least, |least, time| least.min(*time));
+                most = samples.times_ns.iter().fold(most, |most, time| most.max(*time));
+            },
+        )?;
         let number = (window.from_ns() / 1_000_000_000 - data::FROM) / 60;
         if (rows, sum) != data::short_sums(number) {
             return Err(format!("window {number} has {rows} rows, sum {sum}").into());

@@ -94,7 +94,6 @@ fn fill(catalogue: &mut Catalogue, hosts: u32) {
         for line in ["/a", "/b"] {
             catalogue.line(tables, &labels(&[("path", line)]), 7).unwrap();
         }
-        catalogue.text(&format!("text {}", host % 3)).unwrap();
         catalogue.write().unwrap();
     }
 }
@@ -142,8 +141,7 @@ fn everything_has_the_same_number_after_a_restart() {
         known.host(HostId(1)).unwrap().1.into_iter().collect::<Vec<_>>(),
         labels(&[("dc", "a"), ("instance", "h0")])
     );
-    assert_eq!(known.line(TrackId(2), Line(2)).unwrap(), (labels(&[("path", "/b")]), 7));
-    assert_eq!(known.text(2).map(|text| &**text), Some("text 1"));
+    assert_eq!(known.line(TrackId(2), Line(2)).unwrap(), super::LineInfo { labels: labels(&[("path", "/b")]), texts: Vec::new(), since_ns: 7 });
     assert_eq!((known.tracks().count(), known.hosts().count(), known.next_track()), (40, 20, TrackId(41)));
     // Parts and layouts are there once, and shared.
     let shared = known.layout_of(TrackId(3)).unwrap();
@@ -171,7 +169,6 @@ fn what_others_number_is_entered_once() {
         catalogue.enter_track(TrackId(70), &track, 1).unwrap();
         catalogue.enter_track(TrackId(80), &key(HostId(9), 0, &[], &table), 1).unwrap();
         catalogue.enter_line(TrackId(80), Line(3), &labels(&[("path", "/")]), 4).unwrap();
-        catalogue.enter_text(12, "twelve").unwrap();
     }
     assert!(is_refused(catalogue.enter_host(HostId(9), "b", &common)));
     assert!(is_refused(catalogue.enter_host(HostId(9), "a", &BTreeMap::new())));
@@ -179,12 +176,14 @@ fn what_others_number_is_entered_once() {
     assert!(is_refused(catalogue.enter_track(TrackId(u32::MAX), &key(HostId(9), 1, &[], &fixed), 1)));
     assert!(is_refused(catalogue.enter_line(TrackId(70), Line(1), &[], 4)), "it is no table");
     assert!(is_refused(catalogue.enter_line(TrackId(80), Line(3), &labels(&[("path", "/x")]), 4)));
-    assert!(is_refused(catalogue.enter_text(12, "thirteen")));
-    assert!(is_refused(catalogue.enter_text(13, &"x".repeat(1 << 17))));
+    let wordy = TrackKey { texts: labels(&[("0.0", &"x".repeat(1 << 17))]), ..key(HostId(9), 2, &[], &fixed) };
+    assert!(is_refused(catalogue.enter_track(TrackId(71), &wordy, 1)));
     // Its own numbers begin behind them.
     assert_eq!(catalogue.track(&key(HostId(9), 1, &[], &fixed), 1).unwrap(), TrackId(81));
     assert_eq!(catalogue.line(TrackId(80), &labels(&[("path", "/x")]), 4).unwrap(), Line(4));
-    assert_eq!((catalogue.text("twelve").unwrap(), catalogue.text("thirteen").unwrap()), (12, 13));
+    let told = TrackKey { texts: labels(&[("0.0", "zen")]), ..key(HostId(9), 1, &[], &fixed) };
+    assert_eq!(catalogue.track(&told, 1).unwrap(), TrackId(82), "another text is another track");
+    assert_eq!(catalogue.track(&told, 1).unwrap(), TrackId(82));
     assert_eq!(catalogue.host("b", &common).unwrap(), HostId(10));
 }
 
@@ -334,7 +333,7 @@ fn what_could_not_be_written_is_written_later() {
     for failing in 0..2 {
         let read_only = File::open(&paths(dir.path())[failing]).unwrap();
         let file = std::mem::replace(&mut catalogue.files.as_mut().unwrap()[failing], read_only);
-        catalogue.text(&format!("new {failing}")).unwrap();
+        catalogue.host(&format!("new {failing}"), &BTreeMap::new()).unwrap();
         assert!(matches!(catalogue.write(), Err(StoreError::Io { operation: "write to", .. })));
         catalogue.files.as_mut().unwrap()[failing] = file;
         let lengths: Vec<u64> = paths(dir.path()).iter().map(|path| fs::metadata(path).unwrap().len()).collect();
@@ -417,7 +416,7 @@ fn files_that_lie_are_errors() {
         let dir = tempfile::tempdir().unwrap();
         drop(open(dir.path()));
         let mut items = Vec::new();
-        Item::Text { number: 5, text: "five" }.encode(&mut items);
+        Item::Host { number: HostId(5), name: "five", labels: super::Pairs::new(&[]) }.encode(&mut items);
         for (kind, body) in bodies {
             items.push(kind % 11);
             crate::framing::bytes::put_varint(body.len() as u64, &mut items);
@@ -431,7 +430,7 @@ fn files_that_lie_are_errors() {
         }
         paths(dir.path()).iter().for_each(|path| fs::write(path, &bytes).unwrap());
         if let Ok((catalogue, _)) = Catalogue::open(&Lock::take(dir.path()).unwrap()) {
-            assert!(catalogue.look().text(5).is_some());
+            assert!(catalogue.look().host(HostId(5)).is_some());
         }
         let _ = Loading::default().read_pair(dir.path(), 1);
     });

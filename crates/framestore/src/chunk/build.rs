@@ -4,7 +4,7 @@
 //! Columns that never change are found in one pass over the rows, and not transposed. The others are, eight at a time:
 //! a row's cache line is read once for eight columns.
 
-use super::{Column, Contents, MAX_COLUMNS, Shape, Source, Values, max_rows, write};
+use super::{Column, Contents, MAX_COLUMNS, Shape, Source, Values, max_rows, runs, write};
 use crate::damage::Damage;
 use crate::types::{Line, TrackId};
 
@@ -109,17 +109,10 @@ impl Builder {
         order
     }
 
+    /// Lines of the rows in this order, and how many each has.
     fn lines_and_runs(&self, order: &[u32]) -> (Vec<Line>, Vec<u32>) {
-        let (mut lines, mut runs) = (Vec::new(), Vec::new());
-        for row in order.iter().filter(|_| self.shape.is_table) {
-            let line = self.lines[*row as usize];
-            if lines.last() != Some(&line) {
-                lines.push(line);
-                runs.push(0);
-            }
-            runs.last_mut().map_or((), |rows| *rows += 1);
-        }
-        (lines, runs)
+        // A track that is no table has no lines here.
+        runs(order.iter().filter_map(|row| self.lines.get(*row as usize)).map(|line| (*line, 1)))
     }
 
     /// Earliest and latest of the rows' times and of the new ones of parts.

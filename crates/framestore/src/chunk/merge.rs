@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Neighbouring chunks as one, column by column.
 
-use super::{Chunk, Contents, Source, Values, max_rows, write};
+use super::{Chunk, Contents, Source, Values, max_rows, runs, write};
 use crate::damage::Damage;
 use crate::types::Line;
 
@@ -67,15 +67,9 @@ impl<'a> Joined<'a> {
             }
         }
         pieces.sort_by_key(|(line, ..)| *line);
-        let (mut lines, mut runs) = (Vec::new(), Vec::new());
-        for (line, _, count) in pieces.iter().filter(|_| first.head().is_table) {
-            if lines.last() != Some(line) {
-                lines.push(*line);
-                runs.push(0);
-            }
-            let count = u32::try_from(*count).unwrap_or(0); // at most MAX_ROWS
-            runs.last_mut().map_or((), |rows: &mut u32| *rows = rows.saturating_add(count));
-        }
+        let counts = pieces.iter().filter(|_| first.head().is_table);
+        // A chunk has MAX_ROWS at most.
+        let (lines, runs) = runs(counts.map(|(line, _, count)| (*line, u32::try_from(*count).unwrap_or(0))));
         let pieces = pieces.into_iter().map(|(_, start, count)| (start, count)).collect();
         Ok(Self { chunks, rows, lines, runs, pieces, as_stored: Vec::new(), by_line: Vec::new(), held: None })
     }
@@ -87,7 +81,7 @@ impl<'a> Joined<'a> {
 
     /// The rows' times.
     pub(crate) fn times(&mut self) -> Result<&[u64], Damage> {
-        self.read(Chunk::times)?;
+        self.read(|chunk, times_ns| chunk.times(times_ns))?;
         Ok(self.in_order())
     }
 

@@ -37,6 +37,21 @@ pub(crate) struct Contents<'a> {
     pub(crate) times_ns: &'a [u64],
 }
 
+/// Each line once, with all rows of what comes one after the other.
+pub(crate) fn runs(rows: impl Iterator<Item = (Line, u32)>) -> (Vec<Line>, Vec<u32>) {
+    let (mut lines, mut runs) = (Vec::new(), Vec::<u32>::new());
+    for (line, rows) in rows {
+        match runs.last_mut().filter(|_| lines.last() == Some(&line)) {
+            Some(run) => *run = run.saturating_add(rows),
+            None => {
+                lines.push(line);
+                runs.push(rows);
+            }
+        }
+    }
+    (lines, runs)
+}
+
 /// The chunk's bytes.
 ///
 /// # Errors
@@ -153,7 +168,8 @@ impl Columns {
     }
 
     fn set(&mut self, plane: usize, column: usize) {
-        self.planes[plane * (self.planes.len() / PLANES) + column / 8] |= 1 << (column % 8);
+        let bytes = self.planes.len() / PLANES;
+        self.planes[plane * bytes + column / 8] |= 1 << (column % 8);
     }
 }
 

@@ -91,20 +91,35 @@ impl Group {
     }
 
     /// Times; `are_shared`: series have them in common.
-    pub(super) fn times(&mut self, column: &ColumnDescPtr, times: &[u64], are_shared: bool) -> Result<Chunk, ParquetError> {
+    pub(super) fn times(
+        &mut self,
+        column: &ColumnDescPtr,
+        times: &[u64],
+        are_shared: bool,
+    ) -> Result<Chunk, ParquetError> {
         let mut data = std::mem::take(&mut self.scratch);
         data.clear();
-        if are_shared { put_times(times, &mut data) } else { put_differences(times, &mut data) }
+        if are_shared {
+            put_times(times, &mut data)
+        } else {
+            put_differences(times, &mut data)
+        }
         let ends = |time: Option<&u64>| time.map(|time| time.cast_signed());
         let statistics = Statistics::int64(ends(times.iter().min()), ends(times.iter().max()), None, Some(0), false);
         let encoding = Encoding::DELTA_BINARY_PACKED;
-        let chunk = self.chunk(column, &Parts { rows: times.len(), dictionary: None, data: &data, encoding, statistics });
+        let chunk =
+            self.chunk(column, &Parts { rows: times.len(), dictionary: None, data: &data, encoding, statistics });
         self.scratch = data;
         chunk
     }
 
     /// Whole numbers, i64 or u64 as the schema says.
-    pub(super) fn integers(&mut self, column: &ColumnDescPtr, of: &Sparse, are_signed: bool) -> Result<Chunk, ParquetError> {
+    pub(super) fn integers(
+        &mut self,
+        column: &ColumnDescPtr,
+        of: &Sparse,
+        are_signed: bool,
+    ) -> Result<Chunk, ParquetError> {
         let values = of.values.iter().map(|value| value.cast_signed());
         // Statistics of u64 are ordered as such; nobody looks for these.
         let (least, most) = if are_signed { (values.clone().min(), values.max()) } else { (None, None) };
@@ -159,7 +174,9 @@ impl Group {
             (number, *rows)
         });
         let numbered = merged(numbered);
-        let end = |text: Option<&&str>| text.filter(|text| text.len() <= MAX_STATISTIC_BYTES).map(|text| ByteArray::from(*text));
+        let end = |text: Option<&&str>| {
+            text.filter(|text| text.len() <= MAX_STATISTIC_BYTES).map(|text| ByteArray::from(*text))
+        };
         // Both or none: half of a range says nothing to some readers.
         let ends = end(known.keys().min()).zip(end(known.keys().max())).unzip();
         let statistics = Statistics::byte_array(ends.0, ends.1, None, Some(0), false);

@@ -161,7 +161,8 @@ impl Coding {
             "text" => Some(Self::Plain(Form::Text)),
             "decimal" => Some(Self::Decimal),
             _ => text.strip_prefix("histogram ").and_then(|text| {
-                let (powers, bucket) = text.split_once(' ').map_or((text, None), |(powers, bucket)| (powers, Some(bucket)));
+                let (powers, bucket) =
+                    text.split_once(' ').map_or((text, None), |(powers, bucket)| (powers, Some(bucket)));
                 let (grouping, max) = powers.split_once('/')?;
                 let shape = Shape { grouping_power: grouping.parse().ok()?, max_power: max.parse().ok()? };
                 let is_one = shape.is_valid() && shape.buckets() <= onlooker_region::limits::MAX_HISTOGRAM_BUCKETS;
@@ -194,12 +195,8 @@ impl Coding {
     }
 }
 
-const TYPES: [(Metric, &str); 4] = [
-    (Metric::Counter, "counter"),
-    (Metric::Gauge, "gauge"),
-    (Metric::Histogram, "histogram"),
-    (Metric::Info, "info"),
-];
+const TYPES: [(Metric, &str); 4] =
+    [(Metric::Counter, "counter"), (Metric::Gauge, "gauge"), (Metric::Histogram, "histogram"), (Metric::Info, "info")];
 
 fn type_text(metric: Metric) -> &'static str {
     TYPES.iter().find(|(known, _)| *known == metric).map_or("gauge", |(_, text)| text)

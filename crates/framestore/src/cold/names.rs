@@ -23,7 +23,11 @@ impl Window {
     pub fn new(from: u64, to: u64) -> Result<Self, StoreError> {
         let limit = usize::try_from(MAX_SECOND).unwrap_or(usize::MAX);
         if to > MAX_SECOND || from >= to {
-            return Err(StoreError::Limit { what: "a window's end", limit, got: usize::try_from(to).unwrap_or(usize::MAX) });
+            return Err(StoreError::Limit {
+                what: "a window's end",
+                limit,
+                got: usize::try_from(to).unwrap_or(usize::MAX),
+            });
         }
         Ok(Self { from, to })
     }

@@ -187,7 +187,8 @@ fn put_blocks(values: &[u64], block: usize, miniblocks: usize, fixed: Option<(i6
         out.resize(widths + miniblocks, 0);
         for (number, part) in differences.chunks(block / miniblocks).enumerate() {
             let above = part.iter().map(|difference| difference.wrapping_sub(least).cast_unsigned());
-            let bytes = fixed.map_or_else(|| width(above.clone().fold(0, |all, above| all | above)), |(_, bytes)| bytes);
+            let bytes =
+                fixed.map_or_else(|| width(above.clone().fold(0, |all, above| all | above)), |(_, bytes)| bytes);
             out[widths + number] = u8::try_from(bytes * 8).expect("at most 64");
             let end = out.len() + block / miniblocks * bytes;
             pack(bytes, above, out);

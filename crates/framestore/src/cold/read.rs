@@ -80,7 +80,9 @@ impl Cold {
         let all = names.iter().map(|name| (&cold.dir, name)).chain(of_gaps.iter().map(|name| (&gaps, name)));
         for (dir, name) in all {
             // Whatever has no name of ours is somebody else's.
-            let Some((stem, ending)) = name.split_once('.').filter(|(stem, _)| Window::parse(stem).is_some()) else { continue };
+            let Some((stem, ending)) = name.split_once('.').filter(|(stem, _)| Window::parse(stem).is_some()) else {
+                continue;
+            };
             if ending.ends_with("tmp") || !names.contains(&format!("{stem}.parquet")) {
                 let path = dir.join(name);
                 fs::remove_file(&path).map_err(io_error("remove", &path))?;
@@ -128,7 +130,9 @@ impl Cold {
         // The samples first: the others are removed at the next start if they are left alone.
         for path in self.paths(&oldest) {
             match fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io_error("remove", &path)(error)),
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(io_error("remove", &path)(error));
+                }
                 _ => {}
             }
         }
@@ -158,7 +162,9 @@ impl Cold {
         let index = match fs::read(&index).ok().and_then(|bytes| Index::decode(&bytes).ok()) {
             Some((index, binding)) if binding == source.binding => index,
             // The footer is not the one that was written.
-            Some((_, binding)) if binding.bytes == source.binding.bytes => return Err(damaged(&samples, Damage::Checksum)),
+            Some((_, binding)) if binding.bytes == source.binding.bytes => {
+                return Err(damaged(&samples, Damage::Checksum));
+            }
             _ => {
                 let index = source.index()?;
                 // Where there is no room for it, it is made again the next time.
@@ -331,9 +337,9 @@ fn sort(samples: &mut Samples) {
     }
     let mut order: Vec<usize> = (0..samples.times_ns.len()).collect();
     order.sort_by_key(|at| samples.times_ns[*at]);
-    let sorted = |of: &Vec<u64>| order.iter().map(|at| of[*at]).collect();
-    samples.times_ns = sorted(&samples.times_ns);
-    samples.words = samples.words.iter().map(sorted).collect();
+    for column in std::iter::once(&mut samples.times_ns).chain(&mut samples.words) {
+        *column = order.iter().map(|at| column[*at]).collect();
+    }
 }
 
 fn keep_between(samples: &mut Samples, from_ns: u64, to_ns: u64) {

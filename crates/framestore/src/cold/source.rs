@@ -70,7 +70,9 @@ impl Source {
     fn open_as(path: &Path, schema: &SchemaDescPtr) -> Result<Self, StoreError> {
         let file = File::open(path).map_err(io_error("open", path))?;
         let binding = binding(&file).map_err(|error| match error.kind() {
-            std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof => damaged(path, Damage::Wrong("its end")),
+            std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof => {
+                damaged(path, Damage::Wrong("its end"))
+            }
             _ => io_error("read", path)(error),
         })?;
         let reader = guarded(|| SerializedFileReader::new(file)).map_err(|damage| damaged(path, damage))?;
@@ -195,7 +197,7 @@ impl Source {
         group: usize,
         column: usize,
         take: impl Fn(&mut Input) -> Result<T, Damage>,
-    ) -> Result<(Vec<T>, Vec<(u32, usize)>), Damage> {
+    ) -> Result<Runs<T>, Damage> {
         let (dictionary, data) = self.pages(group, column)?;
         let (entries, count) = dictionary.ok_or(Damage::Wrong("a dictionary"))?;
         let mut entries = Input(&entries);
@@ -205,7 +207,7 @@ impl Source {
         expect(entries.0.is_empty() && input.byte()? == number_bits(count))?;
         let runs = take_runs(&mut input, number_bits(count), self.rows(group)?)?;
         expect(input.0.is_empty() && runs.iter().all(|(number, _)| (*number as usize) < count))?;
-        Ok((values, runs))
+        Ok(Runs { values, runs, at: 0 })
     }
 
     fn texts(&self, group: usize, column: usize) -> Result<Runs<Arc<str>>, Damage> {
@@ -213,12 +215,12 @@ impl Source {
             let text = std::str::from_utf8(input.sized()?).map_err(|_| Damage::Wrong("a text"))?;
             Ok(Arc::from(text))
         };
-        self.numbered(group, column, take).map(Runs::new)
+        self.numbered(group, column, take)
     }
 
     fn constants(&self, group: usize, column: Column) -> Result<Runs<f64>, Damage> {
         let take = |input: &mut Input| input.u64().map(f64::from_bits);
-        self.numbered(group, column as usize, take).map(Runs::new)
+        self.numbered(group, column as usize, take)
     }
 
     /// Makes the index of the file again: of its columns only those that name a series are read.
@@ -256,8 +258,8 @@ impl Source {
                 divisor: divisors.take(count)?,
                 multiplier: multipliers.take(count)?,
             };
-            let [number, first, rows] =
-                [group, row, count].map(|value| u32::try_from(value).map_err(|_| Damage::Wrong("the rows of a row group")));
+            let [number, first, rows] = [group, row, count]
+                .map(|value| u32::try_from(value).map_err(|_| Damage::Wrong("the rows of a row group")));
             builder.add(&dims, number?, first?, rows?);
             row += count;
         }
@@ -278,7 +280,7 @@ impl Source {
         let (from, to) = (self.times(group, 2)?, self.times(group, 3)?);
         let mut reasons = self.texts(group, 4)?;
         let gap = |(from_ns, to_ns)| {
-            let mut text = |of: &mut Runs<Arc<str>>| of.take(1).map(|text| text.as_ref().to_owned());
+            let text = |of: &mut Runs<Arc<str>>| of.take(1).map(|text| text.as_ref().to_owned());
             let (instance, region) = (text(&mut instances)?, text(&mut regions)?);
             Ok(GapData { instance, region, from_ns, to_ns, reason: text(&mut reasons)? })
         };
@@ -298,10 +300,6 @@ struct Runs<T> {
 }
 
 impl<T: Clone> Runs<T> {
-    fn new((values, runs): (Vec<T>, Vec<(u32, usize)>)) -> Self {
-        Self { values, runs, at: 0 }
-    }
-
     /// Rows of the first.
     fn left(&self) -> usize {
         self.runs.get(self.at).map_or(0, |(_, rows)| *rows)

@@ -104,13 +104,18 @@ type Found = BTreeMap<(String, Vec<(String, String)>), (Described, Samples)>;
 /// Everything that is there, pieces of a series put together.
 fn all_of(cold: &Cold, from_ns: u64, to_ns: u64) -> Result<Found, StoreError> {
     let mut found: Found = BTreeMap::new();
-    cold.scan(from_ns, to_ns, |_| true, |described, piece| {
-        let key = (described.name.as_ref().to_owned(), described.all_labels());
-        let words = vec![Vec::new(); piece.words.len()];
-        let (_, samples) = found.entry(key).or_insert((described.clone(), Samples { times_ns: Vec::new(), words }));
-        samples.times_ns.extend(piece.times_ns);
-        samples.words.iter_mut().zip(piece.words).for_each(|(words, more)| words.extend(more));
-    })?;
+    cold.scan(
+        from_ns,
+        to_ns,
+        |_| true,
+        |described, piece| {
+            let key = (described.name.as_ref().to_owned(), described.all_labels());
+            let words = vec![Vec::new(); piece.words.len()];
+            let (_, samples) = found.entry(key).or_insert((described.clone(), Samples { times_ns: Vec::new(), words }));
+            samples.times_ns.extend(piece.times_ns);
+            samples.words.iter_mut().zip(piece.words).for_each(|(words, more)| words.extend(more));
+        },
+    )?;
     Ok(found)
 }
 
@@ -166,7 +171,7 @@ fn any_words_of_any_series_come_back() {
             let number = number.to_string();
             let words = |column: usize, row: usize| {
                 let word: u64 = samples[row].1;
-                if column % 7 == 0 { word.rotate_left(u32::try_from(column).unwrap()) } else { 0 }
+                if column.is_multiple_of(7) { word.rotate_left(u32::try_from(column).unwrap()) } else { 0 }
             };
             all.push(given("x", form, scale, &[("number", &number)], &times).with(words));
         }
@@ -205,7 +210,7 @@ fn long_and_doubled_series_and_several_files_are_one_series() {
     let long: Vec<u64> = (0..rows).map(|row| FROM_NS + row * 1_000_000).collect();
     let long = given("long", Form::Unsigned, 1.0, &[("instance", "a")], &long).with(|_, row| row as u64 / 3);
     let others = everything(20);
-    let written = write(dir.path(), FROM + 7_200, &[&others[..], &[long.clone()]].concat());
+    let written = write(dir.path(), FROM + 7_200, &[&others[..], std::slice::from_ref(&long)].concat());
     assert_eq!(written.groups, 3);
     // The same names again, as those of a host that was started anew: behind each other in one file, and in another one.
     let halves = |given: &Given| {
@@ -335,8 +340,8 @@ fn cuts_and_flips_are_errors_and_never_wrong_samples() {
             assert!(!read_changed(&written.path, dir.path(), &whole[..at], &all), "{at}");
         }
     }
-    // What nobody of ours reads: the first magic, the bounds of buckets; without an index statistics, too.
-    assert!(harmless[0] * 6 < whole.len() && harmless[0] < 3 * harmless[1], "{harmless:?} of {}", whole.len());
+    // What nobody of ours reads: with its index the columns that name series, without it statistics and the bounds of buckets.
+    assert!(harmless.iter().all(|flips| flips * 2 < whole.len()), "{harmless:?} of {}", whole.len());
     assert!(read_changed(&written.path, dir.path(), &whole, &all));
 }
 

@@ -18,8 +18,9 @@ use parquet::file::writer::SerializedFileWriter;
 use super::columns::{Group, Numbers};
 use super::index::{Binding, Builder, Dims, Index, split_labels};
 use super::names::Window;
-use super::{Coding, Column, GAPS_SCHEMA, ROW_GROUP_ROWS, SAMPLES_SCHEMA, not_written, parts_of, type_text, words};
+use super::{Coding, Column, GAPS_SCHEMA, ROW_GROUP_ROWS, SAMPLES_SCHEMA, not_written, parts_of, type_text};
 use crate::damage::{StoreError, io_error};
+use super::words;
 
 /// Powers of ten that are tried for floats: what gauges are usually rounded to.
 const MAX_POWER: i32 = 4;
@@ -196,7 +197,7 @@ impl Writer {
     ///
     /// # Errors
     /// What the system says; what was written of it is removed.
-    pub fn finish(mut self) -> Result<Written, StoreError> {
+    pub fn finish(self) -> Result<Written, StoreError> {
         let temporary = self.path.clone();
         self.end().inspect_err(|_| drop(fs::remove_file(&temporary)))
     }
@@ -426,7 +427,8 @@ pub(super) fn binding(file: &File) -> std::io::Result<Binding> {
         return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "it does not end as a Parquet file"));
     }
     let mut footer = vec![0; usize::try_from(footer).unwrap_or(0) + 8];
-    file.read_exact_at(&mut footer, bytes - footer.len() as u64)?;
+    let from = bytes - footer.len() as u64;
+    file.read_exact_at(&mut footer, from)?;
     Ok(Binding { bytes, footer: crc32c::crc32c(&footer) })
 }
 
@@ -444,7 +446,7 @@ pub(super) fn write_index(of: &Path, index: &Index, binding: Binding) -> Result<
 fn write_gaps(dir: &Path, name: &str, gaps: &[GapData], group: &mut Group) -> Result<u64, StoreError> {
     let path = dir.join(name).with_extension("parquet");
     let temporary = path.with_extension("parquet.tmp");
-    let put = |file: File| {
+    let mut put = |file: File| {
         let schema = GAPS_SCHEMA.root_schema_ptr();
         let mut sink = SerializedFileWriter::new(file, schema, Arc::new(WriterProperties::builder().build()))?;
         let mut out = sink.next_row_group()?;

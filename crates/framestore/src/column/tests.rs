@@ -17,7 +17,7 @@ fn round_trip_in_runs(kind: Kind, values: &[u64], runs: &[u32]) -> usize {
     assert_eq!(skip(&bytes, values.len(), runs).unwrap(), [1, 2, 3]);
     // Nothing behind it that loads could read.
     let mut again = Vec::new();
-    assert_eq!(decode(&bytes[..size], values.len(), runs, &mut again).unwrap(), []);
+    assert_eq!(decode(&bytes[..size], values.len(), runs, &mut again).unwrap(), [0u8; 0]);
     assert_eq!(again, values);
     assert!(size <= 1 + values.len() * 8);
     size

@@ -22,7 +22,7 @@ pub(crate) fn put_text(text: &str, out: &mut Vec<u8>) {
 }
 
 /// What is left to read.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Input<'a> {

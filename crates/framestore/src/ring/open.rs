@@ -239,7 +239,7 @@ fn begin(memory: Mapping, left: &Left, after: u64, recovery: Recovery) -> (Produ
     let sequence = left.last.max(after);
     let before = if left.records == 0 { sequence } else { left.first - 1 };
     note(&memory, left, before);
-    let (memory, capacity) = (Arc::new(memory), memory.capacity() as u64);
+    let (capacity, memory) = (memory.capacity() as u64, Arc::new(memory));
     let producer = Producer { memory: memory.clone(), capacity, published: left.to, released: left.from, sequence };
     let at = Position { word: left.from, sequence: before };
     let consumer =

@@ -92,10 +92,10 @@ impl Fold {
     }
 
     fn of(self, samples: &[Sample], values: &[u64]) -> u64 {
-        let each = samples.iter().map(|sample| values[sample.row]);
+        let mut each = samples.iter().map(|sample| values[sample.row]);
         let add = |sum: u64, number: u64| sum.wrapping_add(number);
         match self {
-            Self::Last => each.last().unwrap_or(0),
+            Self::Last => each.next_back().unwrap_or(0),
             Self::Least(kind) => extreme(kind, each, |best, rank| rank < best),
             Self::Largest(kind) => extreme(kind, each, |best, rank| rank > best),
             Self::Sum(kind) => {

@@ -63,8 +63,10 @@ impl Sampled {
                         buckets.push(bucket);
                         of_part.groups.push(Group { row: 0, line, samples: at..at });
                     }
-                    of_part.groups.last_mut().map_or((), |group| group.samples.end = at + 1);
                     of_part.samples.push(sample);
+                    if let Some(group) = of_part.groups.last_mut() {
+                        group.samples.end = at + 1;
+                    }
                 }
             }
             rows.extend(&buckets);
@@ -105,10 +107,10 @@ impl Part {
         };
         let of_line = |pair: &[usize]| {
             let (mut samples, mut before) = (Vec::new(), None);
-            for row in pair[0]..pair[1] {
+            for (row, time_ns) in times_ns.iter().enumerate().take(pair[1]).skip(pair[0]) {
                 if is_new(row, before) {
-                    if window_ns.contains(&times_ns[row]) {
-                        samples.push((times_ns[row], Sample { row, before }));
+                    if window_ns.contains(time_ns) {
+                        samples.push((*time_ns, Sample { row, before }));
                     }
                     before = Some(row);
                 }

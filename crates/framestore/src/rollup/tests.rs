@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::chunk::{Builder, Head, increase, is_nan};
-use crate::types::TrackId;
+use crate::types::{Line, TrackId};
 
 const INTEGER: Column = Column::Value(Kind::Integer { signed: false });
 const SIGNED: Column = Column::Value(Kind::Integer { signed: true });
@@ -89,7 +89,7 @@ fn told(statistic: Statistic, kind: Kind, samples: &[(u64, Option<u64>, u64)], w
     let values = || samples.iter().map(|(_, _, value)| *value);
     let numbers = || values().filter(|word| kind != Kind::Float || !is_nan(*word));
     match statistic {
-        Statistic::Last => values().last().unwrap(),
+        Statistic::Last => values().next_back().unwrap(),
         Statistic::Count => samples.len() as u64,
         Statistic::Min => numbers().min_by(order(kind)).unwrap_or(f64::NAN.to_bits()),
         Statistic::Max => numbers().max_by(order(kind)).unwrap_or(f64::NAN.to_bits()),

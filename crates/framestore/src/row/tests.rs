@@ -55,7 +55,7 @@ fn every_row_comes_back_bit_for_bit() {
     });
     // As rows are: few columns move, by little or by much.
     bolero::check!().with_type::<(u16, Vec<(u16, u64, u8)>)>().for_each(|(columns, moves)| {
-        let mut row = vec![0; usize::from(*columns % 1_200) + 1];
+        let mut row = vec![0u64; usize::from(*columns % 1_200) + 1];
         let mut rows = vec![];
         for (column, by, shift) in moves {
             let column = usize::from(*column) % row.len();
@@ -91,7 +91,7 @@ fn rows_of_all_widths_come_back() {
 fn values_at_the_ends_of_the_range_come_back() {
     let ends = [0, u64::MAX, 1, 1 << 63, (1 << 63) - 1, 1 << 62, u64::MAX - 1, 0, 1 << 63, 0, u64::MAX];
     for kind in [Kind::Counter, INTEGER, Kind::Float] {
-        let rows: Vec<_> = ends.iter().flat_map(|a| ends.iter().map(|b| vec![*a, *b, a ^ b])).collect();
+        let rows: Vec<_> = ends.iter().flat_map(|a| ends.iter().map(move |b| vec![*a, *b, a ^ b])).collect();
         round_trip(&[kind; 3], &rows);
     }
 }

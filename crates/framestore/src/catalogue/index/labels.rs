@@ -164,7 +164,9 @@ impl Sets {
         for (name, value) in labels.iter() {
             let Some(values) = self.postings.get_mut(name) else { continue };
             if let Some(sets) = values.get_mut(value) {
-                sets.binary_search(&number).map_or((), |at| drop(sets.remove(at)));
+                if let Ok(at) = sets.binary_search(&number) {
+                    sets.remove(at);
+                }
                 if sets.is_empty() {
                     values.remove(value);
                 }

@@ -35,12 +35,12 @@ fn host(known: &mut Known, number: u32, own: &[(&str, &str)]) {
 
 fn track(known: &mut Known, number: u32, host: u32, own: &[(&str, &str)], layout: &Layout) {
     let (number, host, labels) = (TrackId(number), HostId(host), Pairs::new(&labels(own)));
-    enter(known, &Item::Track { number, host, source: 0, created_ns: 0, layout: layout.id(), labels });
+    enter(known, &Item::Track { number, host, source: 0, created_ns: 0, layout: layout.id(), labels, texts: Pairs::new(&[]) });
 }
 
 fn line(known: &mut Known, track: u32, line: u32, own: &[(&str, &str)]) {
     let labels = Pairs::new(&labels(own));
-    enter(known, &Item::Line { track: TrackId(track), line: Line(line), since_ns: 0, labels });
+    enter(known, &Item::Line { track: TrackId(track), line: Line(line), since_ns: 0, labels, texts: Pairs::new(&[]) });
 }
 
 fn matcher(name: &str, comparison: Comparison, value: &str) -> Matcher {
