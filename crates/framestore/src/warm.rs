@@ -62,7 +62,9 @@ impl Level {
         }
     }
 
-    fn name(self) -> &'static str {
+    /// In a word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Self::Raw => "raw",
             Self::Second => "1s",

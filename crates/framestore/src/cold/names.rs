@@ -141,7 +141,8 @@ mod tests {
         for day in 0..106_000 {
             assert_eq!(super::second(&utc(day * DAY)), Some(day * DAY));
         }
-        for text in ["20260230T000000Z", "20261124T240000Z", "20261124T106000Z", "19691231T235959Z", "20261124T100000"] {
+        for text in ["20260230T000000Z", "20261124T240000Z", "20261124T106000Z", "19691231T235959Z", "20261124T100000"]
+        {
             assert_eq!(super::second(text), None, "{text}");
         }
     }

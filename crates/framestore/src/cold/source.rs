@@ -99,7 +99,11 @@ impl Source {
         // Of a hostile footer: numbers that are none.
         let number = |number: i64| u64::try_from(number).unwrap_or(0);
         let starts = group.columns().iter().map(|column| {
-            number(column.dictionary_page_offset().map_or(column.data_page_offset(), |at| at.min(column.data_page_offset())))
+            number(
+                column
+                    .dictionary_page_offset()
+                    .map_or(column.data_page_offset(), |at| at.min(column.data_page_offset())),
+            )
         });
         (starts.min().unwrap_or(0), number(group.compressed_size()))
     }

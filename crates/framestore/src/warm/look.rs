@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::file::{self, Loaded};
 pub(crate) use super::file::Entry;
+use super::file::{self, Loaded};
 use super::frame::record_bytes;
 use super::shelf::{Reader, Shared};
 use super::{Damaged, Level};

@@ -210,7 +210,8 @@ impl Reader {
     /// Latest time of a track's rows, UTC ns.
     #[must_use]
     pub fn newest_ns(&self, level: Level, track: TrackId) -> Option<u64> {
-        self.0.look(level, |shelf| shelf.tracks.get(&track)?.chunks.iter().rev().take(16).map(|chunk| chunk.to_ns).max())
+        self.0
+            .look(level, |shelf| shelf.tracks.get(&track)?.chunks.iter().rev().take(16).map(|chunk| chunk.to_ns).max())
     }
 
     /// Earliest and latest time of a track's rows, UTC ns.
