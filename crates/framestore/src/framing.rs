@@ -24,7 +24,7 @@
 pub(crate) mod bytes;
 pub mod files;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fs::File;
 use std::io;
@@ -207,6 +207,9 @@ pub struct Damaged {
     pub is_torn: bool,
 }
 
+/// How many bytes are damaged, where that is known, and how.
+type Lost = (Option<usize>, Damage);
+
 /// Reads the records of a file in their order, in pieces.
 pub struct Reader<'f> {
     file: &'f File,
@@ -264,9 +267,8 @@ impl<'f> Reader<'f> {
         }
     }
 
-    /// The frame of the record at an offset and whether it, or the payload, had to be mended; or how many bytes are
-    /// damaged, where that is known.
-    fn look_at(&mut self, offset: u64) -> io::Result<Result<(Frame, bool), (Option<usize>, Damage)>> {
+    /// The frame of the record at an offset, and whether it or the payload had to be mended.
+    fn look_at(&mut self, offset: u64) -> io::Result<Result<(Frame, bool), Lost>> {
         let Some(header) = self.load(offset, HEADER_BYTES)?.first_chunk().copied() else {
             return Ok(Err((Some(HEADER_BYTES), Damage::Wrong("end"))));
         };

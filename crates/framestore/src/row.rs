@@ -18,7 +18,7 @@
 //! block    masks, then the values of all columns that changed
 //! masks    of up to 16 columns: bits of the columns, in 1 or 2 bytes
 //!          of up to 64 columns: a byte, a bit for each 8 columns; for each that is set, a byte, bits of these columns
-//!          of more columns: a byte, a bit for each 64 columns; for each that is set, as of 64 columns, these bytes last
+//!          of more columns: a byte, a bit for each 64 columns; for each that is set, as of 64, but these bytes last
 //! integer  varint: zigzagged difference to (value before + difference expected)
 //! float    of value ^ value before: zero bytes at the low end << 3 | (bytes between zero bytes - 1) in a byte, then
 //!          these bytes, low first

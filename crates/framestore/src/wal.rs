@@ -195,14 +195,7 @@ impl Wal {
         Ok(())
     }
 
-    fn push(
-        &mut self,
-        track: TrackId,
-        kind: Kind,
-        rows: u32,
-        place: Place,
-        body: &[u8],
-    ) -> Result<(), StoreError> {
+    fn push(&mut self, track: TrackId, kind: Kind, rows: u32, place: Place, body: &[u8]) -> Result<(), StoreError> {
         if self.building.push(track, kind, rows, place, body) {
             return Ok(());
         }

@@ -80,11 +80,36 @@ impl fmt::Debug for Pairs {
 /// One thing that is said.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Item<'a> {
-    Part { id: ContentId, content: &'a [u8] },
-    Layout { id: ContentId, is_table: bool, parts: Vec<ContentId> },
-    Host { number: HostId, name: &'a str, labels: Pairs },
-    Track { number: TrackId, host: HostId, source: u64, created_ns: u64, layout: ContentId, labels: Pairs, texts: Pairs },
-    Line { track: TrackId, line: Line, since_ns: u64, labels: Pairs, texts: Pairs },
+    Part {
+        id: ContentId,
+        content: &'a [u8],
+    },
+    Layout {
+        id: ContentId,
+        is_table: bool,
+        parts: Vec<ContentId>,
+    },
+    Host {
+        number: HostId,
+        name: &'a str,
+        labels: Pairs,
+    },
+    Track {
+        number: TrackId,
+        host: HostId,
+        source: u64,
+        created_ns: u64,
+        layout: ContentId,
+        labels: Pairs,
+        texts: Pairs,
+    },
+    Line {
+        track: TrackId,
+        line: Line,
+        since_ns: u64,
+        labels: Pairs,
+        texts: Pairs,
+    },
     ForgottenHost(HostId),
     ForgottenTrack(TrackId),
     ForgottenLine(TrackId, Line),
@@ -221,7 +246,15 @@ mod tests {
                     Item::Part { id, content: bytes },
                     Item::Layout { id, is_table: a > b, parts: vec![id; bytes.len() % 5] },
                     Item::Host { number: host, name: text, labels: labels.clone() },
-                    Item::Track { number: track, host, source: *c, created_ns: *d, layout: id, labels: labels.clone(), texts: labels.clone() },
+                    Item::Track {
+                        number: track,
+                        host,
+                        source: *c,
+                        created_ns: *d,
+                        layout: id,
+                        labels: labels.clone(),
+                        texts: labels.clone(),
+                    },
                     Item::Line { track, line, since_ns: *c, texts: labels.clone(), labels },
                     Item::ForgottenHost(host),
                     Item::ForgottenTrack(track),

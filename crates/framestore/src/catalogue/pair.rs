@@ -3,6 +3,7 @@
 //! at its place.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 
 use super::item::Item;
@@ -65,14 +66,18 @@ impl Loading {
                 Found::Record(record) => self.record(&record, path)?,
                 Found::Damaged(damaged) => {
                     self.recovery.damaged.push((path.clone(), damaged));
+                    // Of a torn one nobody knows how much it should be.
+                    let end = if damaged.is_torn { u64::MAX } else { damaged.offset + damaged.bytes };
                     for (other, path) in others {
-                        self.read_instead(damaged, other, path)?;
+                        self.read_instead(other, path, damaged.offset..end)?;
                     }
                 }
             }
         }
         let mut lengths = vec![length(file, path)?];
         for (other, path) in others {
+            // The first may have been cut where a record ends.
+            self.read_instead(other, path, lengths[0]..u64::MAX)?;
             self.check(other, path)?;
             lengths.push(length(other, path)?);
         }
@@ -81,10 +86,8 @@ impl Loading {
     }
 
     /// Reads of the other file what the first has not.
-    fn read_instead(&mut self, damaged: Damaged, other: &File, path: &Path) -> Result<(), StoreError> {
-        // Of a torn one nobody knows how much it should be.
-        let end = if damaged.is_torn { u64::MAX } else { damaged.offset + damaged.bytes };
-        let mut reader = Reader::between(other, damaged.offset, end).map_err(io_error("read", path))?;
+    fn read_instead(&mut self, other: &File, path: &Path, lacking: Range<u64>) -> Result<(), StoreError> {
+        let mut reader = Reader::between(other, lacking.start, lacking.end).map_err(io_error("read", path))?;
         while let Some(found) = reader.next().map_err(io_error("read", path))? {
             if let Found::Record(record) = found {
                 self.record(&record, path)?;

@@ -16,6 +16,7 @@ use super::pair::{Loading, append_header, pack};
 use super::{Catalogue, HostId, Known, Recovery, TrackKey, VERSION};
 use crate::damage::StoreError;
 use crate::framing::files::Lock;
+use crate::framing::tests::memory_dir;
 use crate::framing::{self, Frame};
 use crate::layout::{ContentId, Layout, Part};
 use crate::types::{Line, TrackId};
@@ -107,7 +108,7 @@ fn paths(dir: &Path) -> Vec<PathBuf> {
 }
 
 fn copy_of(dir: &Path) -> tempfile::TempDir {
-    let copy = tempfile::tempdir().unwrap();
+    let copy = memory_dir();
     fs::create_dir(copy.path().join("catalogue")).unwrap();
     for path in paths(dir) {
         fs::copy(&path, copy.path().join("catalogue").join(path.file_name().unwrap())).unwrap();
@@ -117,7 +118,7 @@ fn copy_of(dir: &Path) -> tempfile::TempDir {
 
 #[test]
 fn everything_has_the_same_number_after_a_restart() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let (mut catalogue, recovery) = open(dir.path());
     assert_eq!(recovery, Recovery::default());
     fill(&mut catalogue, 20);
@@ -141,7 +142,10 @@ fn everything_has_the_same_number_after_a_restart() {
         known.host(HostId(1)).unwrap().1.into_iter().collect::<Vec<_>>(),
         labels(&[("dc", "a"), ("instance", "h0")])
     );
-    assert_eq!(known.line(TrackId(2), Line(2)).unwrap(), super::LineInfo { labels: labels(&[("path", "/b")]), texts: Vec::new(), since_ns: 7 });
+    assert_eq!(
+        known.line(TrackId(2), Line(2)).unwrap(),
+        super::LineInfo { labels: labels(&[("path", "/b")]), texts: Vec::new(), since_ns: 7 }
+    );
     assert_eq!((known.tracks().count(), known.hosts().count(), known.next_track()), (40, 20, TrackId(41)));
     // Parts and layouts are there once, and shared.
     let shared = known.layout_of(TrackId(3)).unwrap();
@@ -154,7 +158,7 @@ fn everything_has_the_same_number_after_a_restart() {
 
 #[test]
 fn what_others_number_is_entered_once() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let (mut catalogue, _) = open(dir.path());
     let [fixed, table] = layouts();
     let common = BTreeMap::from([("instance".to_owned(), "a".to_owned())]);
@@ -189,7 +193,7 @@ fn what_others_number_is_entered_once() {
 
 #[test]
 fn either_file_is_enough() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let (mut catalogue, _) = open(dir.path());
     fill(&mut catalogue, 12);
     let expected = all(&catalogue.look());
@@ -229,7 +233,7 @@ fn either_file_is_enough() {
 /// Both files, at different places.
 #[test]
 fn what_is_damaged_in_both_files_is_told_and_the_rest_is_there() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let (mut catalogue, _) = open(dir.path());
     fill(&mut catalogue, 12);
     let expected = all(&catalogue.look());
@@ -261,7 +265,7 @@ fn what_is_damaged_in_both_files_is_told_and_the_rest_is_there() {
 
 #[test]
 fn what_is_forgotten_goes_and_its_numbers_do_not_come_again() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let (mut catalogue, _) = open(dir.path());
     fill(&mut catalogue, 2);
     let lasting = all(&catalogue.look()).len();
@@ -310,7 +314,7 @@ fn what_is_forgotten_goes_and_its_numbers_do_not_come_again() {
 
 #[test]
 fn a_failed_sync_writes_all_of_it_again() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let (mut catalogue, _) = open(dir.path());
     fill(&mut catalogue, 3);
     // As a sync that fails leaves it.
@@ -326,7 +330,7 @@ fn a_failed_sync_writes_all_of_it_again() {
 
 #[test]
 fn what_could_not_be_written_is_written_later() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let (mut catalogue, _) = open(dir.path());
     fill(&mut catalogue, 3);
     let bytes = catalogue.bytes();
@@ -350,7 +354,7 @@ fn what_could_not_be_written_is_written_later() {
 /// A snapshot that a kill ends: before the second file has its name, and before the old pair is removed.
 #[test]
 fn a_snapshot_that_is_interrupted_loses_nothing() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let (mut catalogue, _) = open(dir.path());
     fill(&mut catalogue, 4);
     let old = copy_of(dir.path());
@@ -370,8 +374,7 @@ fn a_snapshot_that_is_interrupted_loses_nothing() {
             for path in paths(old.path()) {
                 fs::copy(&path, both.path().join("catalogue").join(name(&path))).unwrap();
             }
-            let expected = all(&catalogue.look());
-            expected
+            all(&catalogue.look())
         } else {
             all(&open(dir.path()).0.look())
         };
@@ -383,7 +386,7 @@ fn a_snapshot_that_is_interrupted_loses_nothing() {
 
 #[test]
 fn another_versions_files_are_left_alone() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     drop(open(dir.path()));
     let mut bytes = Vec::new();
     framing::append(1, &(VERSION + 1).to_le_bytes().repeat(5), &mut bytes);
@@ -395,7 +398,7 @@ fn another_versions_files_are_left_alone() {
 
 #[test]
 fn parts_that_cannot_be_are_refused() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let (mut catalogue, _) = open(dir.path());
     let histogram = |grouping_power, max_power| {
         let form = Form::Histogram(Shape { grouping_power, max_power });
@@ -413,7 +416,7 @@ fn parts_that_cannot_be_are_refused() {
 #[test]
 fn files_that_lie_are_errors() {
     bolero::check!().with_type::<(Vec<(u8, Vec<u8>)>, Vec<u8>)>().for_each(|(bodies, noise)| {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = memory_dir();
         drop(open(dir.path()));
         let mut items = Vec::new();
         Item::Host { number: HostId(5), name: "five", labels: super::Pairs::new(&[]) }.encode(&mut items);

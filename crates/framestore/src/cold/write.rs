@@ -18,9 +18,9 @@ use parquet::file::writer::SerializedFileWriter;
 use super::columns::{Group, Numbers};
 use super::index::{Binding, Builder, Dims, Index, split_labels};
 use super::names::Window;
+use super::words;
 use super::{Coding, Column, GAPS_SCHEMA, ROW_GROUP_ROWS, SAMPLES_SCHEMA, not_written, parts_of, type_text};
 use crate::damage::{StoreError, io_error};
-use super::words;
 
 /// Powers of ten that are tried for floats: what gauges are usually rounded to.
 const MAX_POWER: i32 = 4;

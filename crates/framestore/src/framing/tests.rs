@@ -7,6 +7,11 @@ use std::io::Write as _;
 use super::{Damaged, Found, Frame, HEADER_BYTES, Reader, append, begin, end, files, read};
 use crate::damage::{Damage, StoreError};
 
+/// A directory that no disk holds up: what is durable is not what these tests are about.
+pub(crate) fn memory_dir() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 /// Kind and payload of record `number`.
 fn record(number: u8) -> (u8, Vec<u8>) {
     let length = [0, 1, 7, 8, 100, 33][usize::from(number) % 6];

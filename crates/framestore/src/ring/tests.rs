@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::damage::StoreError;
@@ -17,7 +18,18 @@ const PAGE_BYTES: u64 = 4096;
 const NOTE: u8 = 7;
 
 fn opened(path: &Path, bytes: u64) -> (Producer, Consumer, Recovery) {
-    open(path, bytes, 0).unwrap()
+    opened_after(path, bytes, 0)
+}
+
+/// A process that another test starts has all our locks until it becomes another program.
+fn opened_after(path: &Path, bytes: u64, after: u64) -> (Producer, Consumer, Recovery) {
+    let begin = Instant::now();
+    loop {
+        match open(path, bytes, after) {
+            Err(StoreError::InUse(_)) if begin.elapsed() < Duration::from_secs(10) => std::thread::yield_now(),
+            other => return other.unwrap(),
+        }
+    }
 }
 
 /// What record number `sequence` holds: checkable without a copy.
@@ -92,13 +104,13 @@ fn records_outlive_their_process_and_a_full_ring_refuses() {
     drop((producer, consumer));
 
     // Numbers go on, also behind what is known from elsewhere.
-    let (mut producer, consumer, recovery) = open(&path, PAGE_BYTES, taken + 50).unwrap();
+    let (mut producer, consumer, recovery) = opened_after(&path, PAGE_BYTES, taken + 50);
     assert_eq!((recovery.records, push(&mut producer)), (0, Ok(taken + 51)));
     drop((producer, consumer));
     let (producer, mut consumer, _) = opened(&path, PAGE_BYTES);
     assert_eq!((all(&mut consumer), producer.sequence()), (vec![taken + 51], taken + 51));
     fs::remove_file(&path).unwrap();
-    let (mut producer, ..) = open(&path, PAGE_BYTES, 9).unwrap();
+    let (mut producer, ..) = opened_after(&path, PAGE_BYTES, 9);
     assert_eq!(push(&mut producer), Ok(10), "the memory was lost");
 }
 

@@ -59,10 +59,14 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
     recovery.gaps = damaged;
     let mut replayed = Replayed::new(catalogue.known(), warm.reader());
     let (wal, found) = Wal::open(&directory, SEGMENT_BYTES, |source, entry| replayed.take(source, entry))?;
-    let Replayed { mut rows, unknown, .. } = replayed;
-    (recovery.log_rows, recovery.unknown_rows) = (found.rows, unknown);
     let after = found.covered.get(&SHARD).copied().unwrap_or(0);
     let (producer, consumer, found_ring) = ring::open(&config.ring, config.ring_bytes, after)?;
+    // What the ring has given back was in the log.
+    if consumer.position().sequence() > after {
+        replayed.lose_ends();
+    }
+    let Replayed { mut rows, unknown, .. } = replayed;
+    (recovery.log_rows, recovery.unknown_rows) = (found.rows, unknown);
     (recovery.ring_records, recovery.ring) = (found_ring.records, found_ring);
     recovery.tracks = warm.reader().tracks(Level::Raw).len();
     mark_holes(&recovery, &warm, &mut rows, &mut gaps);
@@ -168,6 +172,16 @@ impl Replayed {
         if let Some(track) = self.rows.tracks.get_mut(&track) {
             track.cut();
             track.cut.iter_mut().for_each(|cut| cut.is_durable = true);
+        }
+    }
+
+    /// The end of the log is lost: of which tracks it had rows nobody knows.
+    fn lose_ends(&mut self) {
+        let known: Vec<TrackId> = self.known.read().unwrap_or_else(PoisonError::into_inner).tracks().collect();
+        for id in known {
+            if let Some(track) = self.track(id).filter(|track| track.newest_ns > 0) {
+                track.lost_since_ns.get_or_insert(track.newest_ns);
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::{Entry, Recovery, Segment, Source, VERSION, Wal};
 use crate::damage::StoreError;
 use crate::framing::files::Lock;
+use crate::framing::tests::memory_dir;
 use crate::types::TrackId;
 
 const SEGMENT_BYTES: u64 = 1 << 20;
@@ -157,7 +158,7 @@ fn segments(dir: &Path) -> Vec<PathBuf> {
 }
 
 fn copy_of(dir: &Path) -> tempfile::TempDir {
-    let copy = tempfile::tempdir().unwrap();
+    let copy = memory_dir();
     fs::create_dir(copy.path().join("wal")).unwrap();
     for path in segments(dir) {
         fs::copy(&path, copy.path().join("wal").join(path.file_name().unwrap())).unwrap();
@@ -167,11 +168,10 @@ fn copy_of(dir: &Path) -> tempfile::TempDir {
 
 #[test]
 fn everything_comes_back_in_its_order() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let mut writer = Writer::new(dir.path(), 4 << 10);
     for round in 0..200 {
-        if round % 9 == 3 {
-        }
+        if round % 9 == 3 {}
         writer.sync(5);
     }
     writer.wal.finish(7, 99);
@@ -199,7 +199,7 @@ fn everything_comes_back_in_its_order() {
 /// Heads go on over restarts, with or without a cut.
 #[test]
 fn restarts_go_on_where_the_log_ends() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let mut writer = Writer::new(dir.path(), SEGMENT_BYTES);
     for restart in 0..10 {
         for _ in 0..7 {
@@ -218,7 +218,7 @@ fn restarts_go_on_where_the_log_ends() {
 
 #[test]
 fn what_a_failed_sync_may_have_lost_is_written_again() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let mut writer = Writer::new(dir.path(), SEGMENT_BYTES);
     for round in 0..60 {
         for track in 0..3 {
@@ -263,7 +263,7 @@ fn what_a_failed_sync_may_have_lost_is_written_again() {
 
 #[test]
 fn what_could_not_be_written_is_written_later() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let mut writer = Writer::new(dir.path(), SEGMENT_BYTES);
     for round in 0..60 {
         writer.rows(0, 2);
@@ -287,7 +287,7 @@ fn what_could_not_be_written_is_written_later() {
 
 #[test]
 fn segments_go_when_their_rows_are_in_chunks() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let mut writer = Writer::new(dir.path(), SEGMENT_BYTES);
     assert!(!writer.wal.roll().unwrap(), "it has nothing");
     for round in 0..30 {
@@ -325,7 +325,7 @@ fn segments_go_when_their_rows_are_in_chunks() {
 
 #[test]
 fn a_segment_that_is_gone_is_told() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let mut writer = Writer::new(dir.path(), 1 << 10);
     (0..120).for_each(|_| writer.sync(3));
     let heads = writer.heads.clone();
@@ -344,7 +344,7 @@ fn a_segment_that_is_gone_is_told() {
 
 #[test]
 fn limits_are_errors() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let (mut wal, ..) = read(dir.path());
     assert!(!wal.is_full());
     wal.rows(TrackId(1), 1, &[7; 1 << 20]).unwrap();
@@ -371,7 +371,7 @@ fn limits_are_errors() {
 
 #[test]
 fn nothing_is_written_of_nothing() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let mut writer = Writer::new(dir.path(), SEGMENT_BYTES);
     writer.sync(1);
     let bytes = writer.wal.bytes();
@@ -388,7 +388,7 @@ fn nothing_is_written_of_nothing() {
 
 #[test]
 fn another_versions_log_is_left_alone() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     drop(read(dir.path()));
     let mut bytes = Vec::new();
     Segment { version: VERSION + 1, number: 1, first: 0 }.append(&mut bytes);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::fixture::{Host, World};
-use super::*;
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP};
 
 #[test]

@@ -46,11 +46,14 @@ pub(crate) type Shapes4 = [ShapeNumber; 4];
 /// Names of a series' labels as they are in the end, sorted, and where each comes from.
 pub(crate) type Resolved = Vec<(String, Origin)>;
 
+/// Names, and the one that is reserved.
+type ShapeKey = (Arc<[Arc<str>]>, Option<&'static str>);
+
 /// All shapes.
 #[derive(Debug)]
 pub(crate) struct Shapes {
     shapes: Vec<Shape>,
-    numbers: HashMap<(Arc<[Arc<str>]>, Option<&'static str>), ShapeNumber>,
+    numbers: HashMap<ShapeKey, ShapeNumber>,
 }
 
 impl Default for Shapes {

@@ -35,7 +35,10 @@ fn host(known: &mut Known, number: u32, own: &[(&str, &str)]) {
 
 fn track(known: &mut Known, number: u32, host: u32, own: &[(&str, &str)], layout: &Layout) {
     let (number, host, labels) = (TrackId(number), HostId(host), Pairs::new(&labels(own)));
-    enter(known, &Item::Track { number, host, source: 0, created_ns: 0, layout: layout.id(), labels, texts: Pairs::new(&[]) });
+    enter(
+        known,
+        &Item::Track { number, host, source: 0, created_ns: 0, layout: layout.id(), labels, texts: Pairs::new(&[]) },
+    );
 }
 
 fn line(known: &mut Known, track: u32, line: u32, own: &[(&str, &str)]) {
@@ -47,8 +50,11 @@ fn matcher(name: &str, comparison: Comparison, value: &str) -> Matcher {
     Matcher::new(name, comparison, value).unwrap()
 }
 
-/// Every series of every line, with its labels and its name.
-fn every(known: &Known) -> Vec<((TrackId, u32, u32), Line, Series, BTreeMap<String, String>)> {
+/// Place, line, labels with the name.
+type Every = ((TrackId, u32, u32), Line, Series, BTreeMap<String, String>);
+
+/// Every series of every line.
+fn every(known: &Known) -> Vec<Every> {
     let mut every = Vec::new();
     for track in known.tracks() {
         let layout = known.layout_of(track).unwrap();

@@ -2,6 +2,7 @@
 //! What the log costs beside the rows in it.
 
 use super::{SEGMENT_BYTES, read};
+use crate::framing::tests::memory_dir;
 use crate::types::TrackId;
 
 /// Rows of hosts at 1 s: a bitmap of which most bits are the same in all of them, and some small differences.
@@ -23,7 +24,7 @@ fn encoded(host: u64, step: u64) -> Vec<u8> {
 fn the_log_is_little_more_than_its_rows() {
     const HOSTS: u64 = 200;
     const SYNCS: u64 = 64;
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let (mut wal, ..) = read(dir.path());
     let (before, mut alone) = (wal.bytes(), 0);
     for step in 0..SYNCS {

@@ -11,6 +11,7 @@ use zstd::bulk::Decompressor;
 
 use super::super::record::{ENTRIES, Entries, PARITY, Parity};
 use super::{End, HEAD_ROWS, Heads, Reader, SEGMENT_BYTES, Writer, copy_of, read, segments, total};
+use crate::framing::tests::memory_dir;
 use crate::framing::{self, Frame, HEADER_BYTES};
 
 /// Where the records of a file are.
@@ -31,7 +32,7 @@ fn kind(bytes: &[u8], record: &Range<usize>) -> u8 {
 
 /// So many records of four tracks, in one segment.
 fn written(syncs: usize) -> (tempfile::TempDir, Heads, Vec<u8>) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let mut writer = Writer::new(dir.path(), SEGMENT_BYTES);
     (0..syncs).for_each(|_| writer.sync(4));
     let heads = writer.heads.clone();
@@ -51,14 +52,14 @@ fn read_changed(dir: &Path, bytes: &[u8]) -> (super::Recovery, Reader) {
 fn a_flipped_bit_loses_nothing() {
     let (dir, heads, bytes) = written(37);
     let mut mended = 0;
-    for bit in (0..bytes.len() * 8).step_by(11) {
+    for bit in (0..bytes.len() * 8).step_by(67) {
         let mut flipped = bytes.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
         let (recovery, reader) = read_changed(dir.path(), &flipped);
         assert_eq!((reader.rows(&heads), recovery.damaged.len()), (total(&heads), 0), "bit {bit}");
         mended += recovery.mended_records;
     }
-    assert!(mended > 100, "{mended}");
+    assert!(mended > 300, "{mended}");
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn a_damaged_record_of_the_last_group_costs_what_follows_in_its_heads() {
 /// Two of a group: the heads in them lose up to their next cut, others nothing.
 #[test]
 fn two_damaged_records_of_a_group_cost_their_heads_only() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = memory_dir();
     let mut writer = Writer::new(dir.path(), SEGMENT_BYTES);
     // Tracks 0 and 1 by turns, track 2 always.
     for round in 0..160u32 {
@@ -173,7 +174,6 @@ fn a_log_that_was_damaged_goes_on() {
     assert!(before.lost_rows > 0);
     let rows = reader.rows(&heads);
     for track in 0..4 {
-        // Another head, as it was told.
         wal.rows(crate::types::TrackId(track), 1, b"next").unwrap();
     }
     wal.finish(0, 5_000);
@@ -182,7 +182,11 @@ fn a_log_that_was_damaged_goes_on() {
     let (_, recovery, mut reader) = read(dir.path());
     assert_eq!((recovery.lost_rows, recovery.lost_records), (before.lost_rows, before.lost_records));
     for heads in reader.heads.values_mut() {
-        assert_eq!(heads.pop().unwrap(), (b"next".to_vec(), 1, End::Open));
+        // A head that was cut since goes on, of the others another one has begun.
+        let (bytes, rows, end) = heads.last_mut().unwrap();
+        assert!(bytes.ends_with(b"next") && *end == End::Open);
+        bytes.truncate(bytes.len() - 4);
+        *rows -= 1;
     }
     assert_eq!(reader.rows(&heads), rows);
 }
@@ -191,7 +195,7 @@ fn a_log_that_was_damaged_goes_on() {
 fn any_damage_to_any_history_is_no_wrong_row() {
     type History = (Vec<(u8, u8)>, Vec<(u16, u8, u8)>);
     bolero::check!().with_iterations(120).with_type::<History>().for_each(|(steps, damage)| {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = memory_dir();
         let mut writer = Writer::new(dir.path(), 2 << 10);
         let mut failed = 0;
         for (what, which) in steps.iter().cycle().take(steps.len() * 6) {
@@ -253,7 +257,7 @@ fn payloads_that_lie_are_errors() {
         if let Ok(parity) = Parity::parse(noise) {
             let _ = parity.rebuild(&[(u64::from(halves[1]), raw.clone()), (0, noise.clone())]);
         }
-        let dir = tempfile::tempdir().unwrap();
+        let dir = memory_dir();
         drop(read(dir.path()));
         let mut bytes = fs::read(&segments(dir.path())[0]).unwrap();
         for (kind, payload) in [(ENTRIES, &payload), (PARITY, noise), (*shard, raw), (ENTRIES, noise)] {
