@@ -165,8 +165,9 @@ impl Export {
                 }
             }
         }
+        let (from_ns, to_ns) = sink.span_ns();
         for (id, track) in &self.tracks {
-            for gap in self.store.all_gaps(*id, sink.from_ns(), sink.to_ns()) {
+            for gap in self.store.all_gaps(*id, from_ns, to_ns) {
                 track.parts.iter().try_for_each(|part| sink.gap(&self.parts[*part], &gap))?;
             }
         }
@@ -183,7 +184,8 @@ impl Export {
         let words: Vec<usize> = (placed.at..placed.at + placed.part.width()).collect();
         let wanted = Columns { words, ..named.columns.clone() };
         let (mut block, mut outcome) = (Block::default(), Ok(()));
-        let damaged = self.store.read(&wanted, sink.from_ns(), sink.to_ns(), |time_ns, words| {
+        let (from_ns, to_ns) = sink.span_ns();
+        let damaged = self.store.read(&wanted, from_ns, to_ns, |time_ns, words| {
             block.push(time_ns, words);
             if block.words.len() >= BLOCK_WORDS {
                 outcome = sink.push(&named, placed.at, &mut block);
@@ -199,7 +201,7 @@ impl Export {
     fn table(&self, part: &PartOf, sink: &mut Sink<'_>) -> Result<Vec<Gap>, StoreError> {
         let Some(track) = self.store.track(part.track) else { return Ok(Vec::new()) };
         let (mut lines, mut words_in_lines, mut outcome) = (BTreeMap::<Line, Block>::new(), 0, Ok(()));
-        let (from_ns, to_ns) = (sink.from_ns(), sink.to_ns());
+        let (from_ns, to_ns) = sink.span_ns();
         let mut flush = |lines: &mut BTreeMap<Line, Block>| {
             std::mem::take(lines).into_iter().try_for_each(|(line, mut block)| {
                 track.line(line).map_or(Ok(()), |named| sink.push(&named, 0, &mut block))
@@ -245,13 +247,9 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    fn from_ns(&self) -> u64 {
-        self.window.from_ns()
-    }
-
-    /// The last one.
-    fn to_ns(&self) -> u64 {
-        self.window.to_ns() - 1
+    /// The first ns, and the last.
+    fn span_ns(&self) -> (u64, u64) {
+        (self.window.from_ns(), self.window.to_ns() - 1)
     }
 
     fn writer(&mut self) -> Result<&mut cold::Writer, StoreError> {
@@ -295,7 +293,8 @@ impl Sink<'_> {
             Some(number) if !part.is_table && number != part.number => return Ok(()),
             _ => &part.region,
         };
-        let (from_ns, to_ns) = (gap.from_ns.max(self.from_ns()), gap.to_ns.min(self.to_ns()));
+        let (first_ns, last_ns) = self.span_ns();
+        let (from_ns, to_ns) = (gap.from_ns.max(first_ns), gap.to_ns.min(last_ns));
         let (instance, region, reason) = (part.instance.clone(), region.to_owned(), gap.reason.clone());
         if self.gaps.insert((instance.clone(), region.clone(), from_ns, to_ns, reason.clone())) {
             self.writer()?.gap(GapData { instance, region, from_ns, to_ns, reason });

@@ -53,7 +53,7 @@ impl Loading {
     }
 
     /// Reads a pair; returns the length of its files where both are whole and alike.
-    fn read_pair(&mut self, dir: &Path, number: u32) -> Result<Option<u64>, StoreError> {
+    pub(super) fn read_pair(&mut self, dir: &Path, number: u32) -> Result<Option<u64>, StoreError> {
         let mut pair = Vec::new();
         for path in EXTENSIONS.map(|extension| files::numbered(dir, number, extension)) {
             pair.extend(files::open_to_read(&path)?.map(|file| (file, path)));

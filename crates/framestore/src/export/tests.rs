@@ -124,6 +124,8 @@ fn a_host_and_a_time_can_be_chosen_and_a_directory_is_of_one_export() {
 #[test]
 fn what_is_damaged_is_a_gap_and_is_told() {
     let mut filled = Filled::new(2_000);
+    // The file gets its index: one that has none is looked through, and what is damaged of it is not there at all.
+    filled.again();
     filled.close();
     let path = contents(&filled.store_dir().join("warm")).into_keys().next().unwrap();
     let mut bytes = fs::read(&path).unwrap();
@@ -135,8 +137,7 @@ fn what_is_damaged_is_a_gap_and_is_told() {
     let damaged: usize = export.windows().iter().map(|window| export.write(*window).unwrap().damaged.len()).sum();
     let (cold, _) = Cold::open(&out).unwrap();
     let gaps = cold.gaps(0, u64::MAX).unwrap();
-    // A file that has no index is looked through, and a chunk that is damaged is not there at all.
-    assert_eq!(damaged > 0, gaps.iter().any(|gap| gap.reason == "damaged"), "{gaps:?}");
+    assert!(damaged > 0 && gaps.iter().any(|gap| gap.reason == "damaged"), "{damaged}: {gaps:?}");
 }
 
 #[test]

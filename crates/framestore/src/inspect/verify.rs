@@ -145,21 +145,17 @@ impl Verifier<'_> {
     }
 
     /// A file is done. Another version's is an error of the whole store; what else is wrong with one is kept for later.
-    fn done(&mut self, path: &Path, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
+    fn done(&mut self, bytes: u64, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
         match outcome {
             Ok(()) => self.verified.files += 1,
             Err(error @ StoreError::Version { .. }) => return Err(error),
             Err(error) => self.verified.unread.push(error),
         }
-        self.verified.bytes += size(path);
-        self.advance(size(path));
-        Ok(())
-    }
-
-    fn advance(&mut self, bytes: u64) {
+        self.verified.bytes += bytes;
         self.done += bytes;
         // Files grow while they are read.
         (self.progress)(self.done.min(self.all), self.all);
+        Ok(())
     }
 
     fn catalogue(&mut self, pairs: &[[PathBuf; 2]]) -> Result<Known, StoreError> {
@@ -186,7 +182,7 @@ impl Verifier<'_> {
             let Some(file) = open_to_read(path)? else { continue };
             let walked = walk(&file, path, |_| Ok(()));
             let outcome = walked.map(|walked| self.find_mended(path, &walked));
-            self.done(path, outcome)?;
+            self.done(size(path), outcome)?;
         }
         if let [before @ .., newest] = pairs {
             self.twins(newest, before.is_empty());
@@ -229,7 +225,7 @@ impl Verifier<'_> {
                 self.find(Finding::of(path.to_owned(), (damaged.offset, damaged.bytes), damaged.damage, weight));
             }
         });
-        self.done(path, outcome)
+        self.done(size(path), outcome)
     }
 
     fn log(&mut self, segments: &[wal::look::Held], known: &Known) -> Result<(), StoreError> {
@@ -274,7 +270,7 @@ impl Verifier<'_> {
         for segment in segments {
             let walked = walk(&segment.file, &segment.path, |_| Ok(()));
             let outcome = walked.map(|walked| self.find_mended(&segment.path, &walked));
-            self.done(&segment.path, outcome)?;
+            self.done(size(&segment.path), outcome)?;
         }
         Ok(())
     }
@@ -306,7 +302,7 @@ impl Verifier<'_> {
                 }
             }
         });
-        self.done(&named.path, outcome)
+        self.done(size(&named.path), outcome)
     }
 
     fn cold(&mut self, named: &cold::look::Named) -> Result<(), StoreError> {
@@ -326,9 +322,7 @@ impl Verifier<'_> {
                 }
             }
         });
-        self.done(&named.samples, outcome)?;
-        self.advance(named.bytes().saturating_sub(size(&named.samples)));
-        Ok(())
+        self.done(named.bytes(), outcome)
     }
 }
 

@@ -27,15 +27,19 @@ pub struct Named {
     pub series: Vec<Series>,
 }
 
+/// Names and values.
+type Pairs = Vec<(String, String)>;
+
 /// A track, copied out of the catalogue.
 pub(crate) struct Track {
     id: TrackId,
     source: u64,
     common: BTreeMap<String, String>,
-    region: Vec<(String, String)>,
-    texts: Vec<(String, String)>,
+    region: Pairs,
+    texts: Pairs,
     pub(crate) layout: Arc<Layout>,
-    lines: Vec<(Line, Vec<(String, String)>, Vec<(String, String)>)>,
+    /// Labels and texts of each.
+    lines: Vec<(Line, Pairs, Pairs)>,
 }
 
 impl Track {
