@@ -86,7 +86,8 @@ fn damage_anywhere_is_found() {
     let mut tried = 0;
     for (path, bytes) in files.iter().filter(|(path, bytes)| !bytes.is_empty() && !path.ends_with("lock")) {
         for seed in 0..24u64 {
-            let at = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize % bytes.len();
+            let at = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) % bytes.len() as u64;
+            let at = usize::try_from(at).unwrap();
             let mut damaged = bytes.clone();
             if seed % 4 == 0 {
                 damaged.truncate(at);
