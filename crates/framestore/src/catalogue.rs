@@ -26,6 +26,7 @@ mod define;
 mod index;
 mod item;
 mod known;
+pub(crate) mod look;
 mod pair;
 mod series;
 #[cfg(test)]
@@ -41,7 +42,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 pub use self::define::Definer;
 pub use self::index::matcher::{Comparison, Matcher, WrongRegex};
 use self::item::{Item, Pairs};
-pub use self::known::{Known, LineInfo, TrackInfo, text_key, text_of};
+pub use self::known::{Counts, Known, LineInfo, TrackInfo, text_key, text_of};
 use self::pair::{Loading, append_header, pack};
 use crate::damage::{StoreError, io_error};
 use crate::framing::Damaged;
@@ -117,22 +118,9 @@ impl Catalogue {
     pub fn open(lock: &Arc<Lock>) -> Result<(Self, Recovery), StoreError> {
         let dir = lock.dir().join(DIRECTORY);
         files::make_dir(&dir)?;
-        let mut numbers = files::numbers(&dir, EXTENSIONS[0])?;
-        numbers.extend(files::numbers(&dir, EXTENSIONS[1])?);
-        numbers.sort_unstable();
-        numbers.dedup();
+        let numbers = pair::numbers(&dir)?;
         let number = numbers.last().copied().unwrap_or(0);
-        let mut loading = Loading::default();
-        let mut length = if number == 0 { None } else { loading.read_pair(&dir, number)? };
-        if length.is_none() && numbers.len() > 1 {
-            // It was interrupted when it was made: those before have what it lacks. What was forgotten since costs its
-            // memory.
-            loading = Loading::default();
-            for number in &numbers {
-                loading.read_pair(&dir, *number)?;
-            }
-        }
-        let Loading { known, recovery, item_bytes, .. } = loading;
+        let (Loading { known, recovery, item_bytes, .. }, mut length) = Loading::read(&dir, &numbers)?;
         let mut catalogue = Self {
             dir,
             _lock: lock.clone(),

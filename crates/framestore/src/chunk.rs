@@ -32,6 +32,7 @@
 //! nothing.
 
 mod build;
+mod check;
 mod head;
 mod list;
 mod merge;

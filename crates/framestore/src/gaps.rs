@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::damage::{StoreError, io_error};
+use crate::damage::{Damage, StoreError, io_error};
 use crate::framing::{self, Found, Reader, files};
 use crate::told::{decode_gap, encode_gap};
 use crate::types::{Gap, TrackId};
@@ -91,10 +91,18 @@ impl Gaps {
 
     /// Those of a track that touch a time, and concern all of it or this part or line.
     pub(crate) fn between(&self, track: TrackId, of: u32, from_ns: u64, to_ns: u64) -> Vec<Gap> {
-        let all = self.tracks.get(&track).into_iter().flatten();
-        let touching = all.filter(|gap| gap.from_ns <= to_ns && gap.to_ns >= from_ns);
-        let mine = touching.filter(|gap| gap.of.is_none_or(|concerned| concerned == of));
+        let mine = self.touching(track, from_ns, to_ns).filter(|gap| gap.of.is_none_or(|concerned| concerned == of));
         mine.map(|gap| gap.with_track(track)).collect()
+    }
+
+    /// Those of a track that touch a time, whatever they concern.
+    pub(crate) fn all_between(&self, track: TrackId, from_ns: u64, to_ns: u64) -> Vec<Gap> {
+        self.touching(track, from_ns, to_ns).map(|gap| gap.with_track(track)).collect()
+    }
+
+    fn touching(&self, track: TrackId, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Arc<Short>> {
+        let all = self.tracks.get(&track).into_iter().flatten();
+        all.filter(move |gap| gap.from_ns <= to_ns && gap.to_ns >= from_ns)
     }
 }
 
@@ -131,6 +139,41 @@ fn shorten(gaps: &mut Vec<Arc<Short>>) {
     gaps.drain(..MAX_GAPS / 16);
 }
 
+/// The file of a store's gaps.
+pub(crate) fn path(dir: &Path) -> PathBuf {
+    dir.join(NAME)
+}
+
+/// Gaps of a store that nobody writes to.
+pub(crate) fn read(dir: &Path) -> Result<Gaps, StoreError> {
+    let path = path(dir);
+    files::open_to_read(&path)?.map_or_else(|| Ok(Gaps::default()), |file| load(&file, &path).map(|(gaps, ..)| gaps))
+}
+
+/// What a file has, how many bytes of it are damaged, and where it is good up to.
+fn load(file: &File, path: &Path) -> Result<(Gaps, u64, u64), StoreError> {
+    let (mut gaps, mut damaged, mut bytes) = (Gaps::default(), 0, 0);
+    let mut reader = Reader::new(file).map_err(io_error("read", path))?;
+    while let Some(found) = reader.next().map_err(io_error("read", path))? {
+        match found {
+            Found::Record(record) => {
+                bytes = record.offset + (framing::HEADER_BYTES + record.payload.len().next_multiple_of(8)) as u64;
+                match decode_gap(record.payload).ok().filter(|_| record.kind == KIND) {
+                    Some(gap) => drop(gaps.push(&gap)),
+                    None => damaged += record.payload.len() as u64,
+                }
+            }
+            Found::Damaged(bad) => damaged += if bad.is_torn { 0 } else { bad.bytes },
+        }
+    }
+    Ok((gaps, damaged, bytes))
+}
+
+/// Whether a record of that file is one.
+pub(crate) fn check(kind: u8, payload: &[u8]) -> Result<(), Damage> {
+    if kind == KIND { decode_gap(payload).map(|_| ()) } else { Err(Damage::Wrong("kind")) }
+}
+
 /// The one who writes them.
 pub(crate) struct GapLog {
     path: PathBuf,
@@ -146,22 +189,9 @@ pub(crate) struct GapLog {
 impl GapLog {
     /// Opens the file; says how many bytes of it are damaged.
     pub(crate) fn open(dir: &Path) -> Result<(Self, u64), StoreError> {
-        let path = dir.join(NAME);
+        let path = path(dir);
         let file = if path.exists() { files::open(&path)? } else { files::create(&path)? };
-        let (mut gaps, mut damaged, mut bytes) = (Gaps::default(), 0, 0);
-        let mut reader = Reader::new(&file).map_err(io_error("read", &path))?;
-        while let Some(found) = reader.next().map_err(io_error("read", &path))? {
-            match found {
-                Found::Record(record) => {
-                    bytes = record.offset + (framing::HEADER_BYTES + record.payload.len().next_multiple_of(8)) as u64;
-                    match decode_gap(record.payload).ok().filter(|_| record.kind == KIND) {
-                        Some(gap) => drop(gaps.push(&gap)),
-                        None => damaged += record.payload.len() as u64,
-                    }
-                }
-                Found::Damaged(bad) => damaged += if bad.is_torn { 0 } else { bad.bytes },
-            }
-        }
+        let (gaps, damaged, bytes) = load(&file, &path)?;
         let gaps = Arc::new(Mutex::new(gaps));
         Ok((Self { path, file, bytes, pending: Vec::new(), is_synced: true, gaps }, damaged))
     }

@@ -8,6 +8,7 @@
 //! Invariants: a row is in the ring until it is in the log's page cache, in a head until its chunk is written, and in the log until that chunk is durable. A row's
 //! number counts the rows of its track, so that what is lost between two chunks shows.
 
+mod look;
 mod names;
 mod open;
 mod pack;
@@ -27,7 +28,9 @@ use crate::types::TrackId;
 use crate::warm::{self, Level};
 use rows::Rows;
 
+pub use look::open_to_read;
 pub use names::Named;
+pub(crate) use names::PartOf;
 pub use open::{Recovery, open};
 pub use read::Columns;
 pub use turn::{Turned, Writer};

@@ -34,6 +34,7 @@
 //! Cost: some 50 bytes a record; about 2 bytes a track and record before zstd; 1/16 of all for the parity, and 8 bytes
 //! of memory a track and its place in a map.
 
+pub(crate) mod look;
 mod record;
 mod replay;
 #[cfg(test)]

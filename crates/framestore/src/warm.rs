@@ -16,6 +16,7 @@
 
 mod file;
 mod frame;
+pub(crate) mod look;
 mod shelf;
 
 use std::fs::{self, DirBuilder, File};
@@ -61,7 +62,9 @@ impl Level {
         }
     }
 
-    fn name(self) -> &'static str {
+    /// In a word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Self::Raw => "raw",
             Self::Second => "1s",
@@ -210,25 +213,8 @@ impl Warm {
             file.sync_data().map_err(io_error("sync", &loaded.opened.path))?;
             loaded.bytes = file::seal(file, loaded.bytes, &loaded.entries).unwrap_or(loaded.bytes);
         }
-        for entry in &loaded.entries {
-            let twin = self.shared.look(level, |shelf| shelf.twin(entry));
-            if !twin.is_some_and(|twin| self.is_copy(level, twin, &loaded.opened, entry.place)) {
-                self.shared.with(level, |shelf| shelf.put(entry, None));
-            }
-        }
-        self.shared.with(level, |shelf| shelf.files.entry(number).or_default().bytes = loaded.bytes);
+        self.shared.put_file(level, number, &loaded);
         Ok(())
-    }
-
-    /// Whether two records have the same payload by their headers.
-    fn is_copy(&self, level: Level, one: ChunkRef, opened: &Opened, other: ChunkRef) -> bool {
-        let header = |file: &File, place: ChunkRef| {
-            let mut header = [0; frame::HEADER_BYTES];
-            file.read_exact_at(&mut header, place.offset()).ok().map(|()| header)
-        };
-        let first = File::open(file::path(&self.shared.dir, level, one.file)).ok();
-        let first = first.and_then(|file| header(&file, one));
-        first.is_some() && first == header(&opened.file, other)
     }
 
     /// What finds and reads chunks.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `onlooker`: the reader's command line.
 //!
-//! Exit codes of all subcommands: 0 done, 1 it could not be done (the message says what to do next), 2 wrong usage, 3 nothing matched.
+//! Exit codes of all subcommands: 0 done, 1 it could not be done (the message says what to do next), 2 wrong usage, 3 nothing matched. Of `store verify` 1 is
+//! what it looks for, damage, and 2 that it could not be done.
 #![forbid(unsafe_code)]
 
 mod controller;
@@ -11,6 +12,7 @@ mod host;
 mod number;
 mod output;
 mod read;
+mod store;
 mod suggest;
 mod token;
 mod top;
@@ -34,6 +36,8 @@ enum Command {
     Top(top::Arguments),
     /// Watch hosts: read them, store their metrics and show them
     Controller(controller::Arguments),
+    /// Look into a controller's store: what takes the room, what is damaged; take rows out as Parquet files
+    Store(store::Arguments),
     /// See Onlooker at work on this machine
     Demo(demo::Arguments),
     /// Check what this machine, or the way to a host, needs
@@ -60,6 +64,10 @@ enum Failure {
     Host(#[from] host::HostError),
     #[error(transparent)]
     Controller(#[from] onlooker_controller::service::ServiceError),
+    #[error(transparent)]
+    Store(#[from] store::StoreFailure),
+    #[error(transparent)]
+    Verify(store::StoreFailure),
     #[error("demo: {0}")]
     Demo(#[from] demo::DemoError),
     #[error("cannot write: {0}")]
@@ -72,6 +80,7 @@ fn main() -> ExitCode {
         Command::Read(arguments) => read::run(arguments),
         Command::Top(arguments) => top::run(arguments),
         Command::Controller(arguments) => controller::run(arguments),
+        Command::Store(arguments) => store::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Within(arguments) => demo::within::run(arguments),
@@ -84,7 +93,7 @@ fn main() -> ExitCode {
         Err(Failure::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
             output::note(&failure.to_string());
-            ExitCode::from(1)
+            ExitCode::from(if matches!(failure, Failure::Verify(_)) { 2 } else { 1 })
         }
     }
 }

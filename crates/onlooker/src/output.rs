@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::time::{Duration, Instant};
 
 use rustix::termios::isatty;
 
@@ -61,6 +62,43 @@ pub(crate) fn shown(text: &str) -> String {
         }
     }
     out
+}
+
+/// A line on standard error that says how far something is, and is written over; nothing where that is no terminal.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    is_shown: bool,
+    last: Option<Instant>,
+}
+
+impl Progress {
+    /// Between two lines.
+    const PAUSE: Duration = Duration::from_millis(200);
+
+    pub(crate) fn new() -> Self {
+        Self { is_shown: isatty(io::stderr()), last: None }
+    }
+
+    /// Shows a line, unless the one before was just now.
+    pub(crate) fn show(&mut self, line: impl FnOnce() -> String) {
+        if self.is_shown && self.last.is_none_or(|last| last.elapsed() >= Self::PAUSE) {
+            self.last = Some(Instant::now());
+            let _ = write!(io::stderr().lock(), "\r{}\x1b[K", shown(&line()));
+        }
+    }
+
+    /// Takes it away, so that other lines can be written.
+    pub(crate) fn clear(&mut self) {
+        if self.last.take().is_some() {
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
 }
 
 /// Columns of text, aligned; the last one is not padded.

@@ -90,6 +90,21 @@ pub struct LineInfo {
     pub since_ns: u64,
 }
 
+/// How many of each there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Parts.
+    pub parts: usize,
+    /// Layouts.
+    pub layouts: usize,
+    /// Hosts: one whose labels have changed is another one.
+    pub hosts: usize,
+    /// Tracks.
+    pub tracks: usize,
+    /// Lines of tables.
+    pub lines: usize,
+}
+
 /// By what the text of an info is known: numbers of the part in the layout and of the series in it.
 #[must_use]
 pub fn text_key(part: u32, series: u32) -> String {
@@ -372,6 +387,13 @@ impl Known {
     #[must_use]
     pub fn layout(&self, id: ContentId) -> Option<&Arc<Layout>> {
         self.layouts.get(&id).map(|number| self.index.layout(*number))
+    }
+
+    /// How many of each there are.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let (parts, layouts, lines) = (self.parts.len(), self.layouts.len(), self.lines.len());
+        Counts { parts, layouts, hosts: self.hosts.len(), tracks: self.tracks.len(), lines }
     }
 
     /// All hosts, in the order of their numbers.

@@ -3,7 +3,6 @@
 //! at its place.
 
 use std::fs::File;
-use std::io;
 use std::ops::Range;
 use std::path::Path;
 
@@ -29,15 +28,35 @@ pub(super) struct Loading {
     pub(super) item_bytes: u64,
 }
 
+/// Numbers of the pairs of a directory, in order.
+pub(super) fn numbers(dir: &Path) -> Result<Vec<u32>, StoreError> {
+    let mut numbers = files::numbers(dir, EXTENSIONS[0])?;
+    numbers.extend(files::numbers(dir, EXTENSIONS[1])?);
+    numbers.sort_unstable();
+    numbers.dedup();
+    Ok(numbers)
+}
+
 impl Loading {
+    /// Reads these pairs; returns the length of the newest one's files where both are whole and alike.
+    pub(super) fn read(dir: &Path, numbers: &[u32]) -> Result<(Self, Option<u64>), StoreError> {
+        let mut loading = Self::default();
+        let newest = numbers.last().map_or(Ok(None), |number| loading.read_pair(dir, *number));
+        let length = newest?;
+        if length.is_none() && numbers.len() > 1 {
+            // It was interrupted when it was made: those before have what it lacks. What was forgotten since costs its
+            // memory.
+            loading = Self::default();
+            numbers.iter().try_for_each(|number| loading.read_pair(dir, *number).map(|_| ()))?;
+        }
+        Ok((loading, length))
+    }
+
     /// Reads a pair; returns the length of its files where both are whole and alike.
     pub(super) fn read_pair(&mut self, dir: &Path, number: u32) -> Result<Option<u64>, StoreError> {
         let mut pair = Vec::new();
         for path in EXTENSIONS.map(|extension| files::numbered(dir, number, extension)) {
-            match files::open(&path) {
-                Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
-                file => pair.push((file?, path)),
-            }
+            pair.extend(files::open_to_read(&path)?.map(|file| (file, path)));
         }
         let before = (self.recovery.damaged.len(), self.recovery.mended_records);
         let Some(((file, path), others)) = pair.split_first() else { return Ok(None) };

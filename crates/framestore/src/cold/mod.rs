@@ -37,6 +37,7 @@
 
 mod columns;
 mod index;
+pub(crate) mod look;
 mod names;
 mod page;
 mod read;
@@ -56,7 +57,7 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor};
 
 pub use index::Described;
-pub use names::Window;
+pub use names::{Window, second, utc};
 pub use read::{Cold, Opened, Samples};
 pub use write::{GapData, SeriesData, Writer, Written};
 

@@ -65,14 +65,17 @@ impl Window {
     }
 }
 
-/// A second as ISO 8601 has it, without punctuation.
-fn utc(second: u64) -> String {
+/// A second since 1970 as ISO 8601 has it, without punctuation: `20261124T100000Z`.
+#[must_use]
+pub fn utc(second: u64) -> String {
     let (day, rest) = (second / DAY, second % DAY);
     let (year, month, of_month) = date(day);
     format!("{year:04}{month:02}{of_month:02}T{:02}{:02}{:02}Z", rest / 3_600, rest / 60 % 60, rest % 60)
 }
 
-fn second(text: &str) -> Option<u64> {
+/// The second that [`utc`] makes this text of.
+#[must_use]
+pub fn second(text: &str) -> Option<u64> {
     let part = |from: usize, to: usize| {
         let digits = text.get(from..to)?;
         digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>().ok())?
@@ -83,7 +86,9 @@ fn second(text: &str) -> Option<u64> {
     let (year, month, of_month) = (part(0, 4)?, part(4, 6)?, part(6, 8)?);
     let (hour, minute, second) = (part(9, 11)?, part(11, 13)?, part(13, 15)?);
     let is_time = (1970..=9_999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&of_month);
-    is_time.then(|| days(year, month, of_month) * DAY + hour * 3_600 + minute * 60 + second)
+    let all = is_time.then(|| days(year, month, of_month) * DAY + hour * 3_600 + minute * 60 + second);
+    // A 31st that a month has not, a 61st minute.
+    all.filter(|second| utc(*second) == text)
 }
 
 /// Days before a year that begins in March, from the March before year 0; and before its months. Leap days are then the last of their years.
@@ -135,6 +140,10 @@ mod tests {
         }
         for day in 0..106_000 {
             assert_eq!(super::second(&utc(day * DAY)), Some(day * DAY));
+        }
+        for text in ["20260230T000000Z", "20261124T240000Z", "20261124T106000Z", "19691231T235959Z", "20261124T100000"]
+        {
+            assert_eq!(super::second(text), None, "{text}");
         }
     }
 

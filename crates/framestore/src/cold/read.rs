@@ -270,7 +270,7 @@ impl Cold {
 }
 
 /// Names of the files in a directory, sorted; none where there is no directory.
-fn listed(dir: &Path) -> Result<std::collections::BTreeSet<String>, StoreError> {
+pub(super) fn listed(dir: &Path) -> Result<std::collections::BTreeSet<String>, StoreError> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Default::default()),
         entries => entries.map_err(io_error("list", dir))?,

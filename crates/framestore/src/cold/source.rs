@@ -89,8 +89,35 @@ impl Source {
         damaged(&self.path, damage)
     }
 
-    fn groups(&self) -> usize {
+    pub(super) fn groups(&self) -> usize {
         self.reader.metadata().num_row_groups()
+    }
+
+    /// Where a row group begins, and its bytes.
+    pub(super) fn place(&self, group: usize) -> (u64, u64) {
+        let group = self.reader.metadata().row_group(group);
+        // Of a hostile footer: numbers that are none.
+        let number = |number: i64| u64::try_from(number).unwrap_or(0);
+        let starts = group.columns().iter().map(|column| {
+            number(
+                column
+                    .dictionary_page_offset()
+                    .map_or(column.data_page_offset(), |at| at.min(column.data_page_offset())),
+            )
+        });
+        (starts.min().unwrap_or(0), number(group.compressed_size()))
+    }
+
+    /// Reads all of a row group: every page against its checksum, every number and name. Returns its rows.
+    pub(super) fn check_group(&self, group: usize, builder: &mut Builder) -> Result<u64, Damage> {
+        let rows = self.rows(group)?;
+        let columns = self.columns_of(group)?;
+        columns.words(0, rows, None)?;
+        self.index_group(group, builder)?;
+        for column in [Column::Low, Column::High] {
+            self.pages(group, column as usize)?;
+        }
+        Ok(rows as u64)
     }
 
     fn rows(&self, group: usize) -> Result<usize, Damage> {
@@ -156,16 +183,16 @@ impl Source {
 
     /// Times and numbers of a row group.
     pub(super) fn columns(&self, group: u32) -> Result<Columns, StoreError> {
-        let group = group as usize;
-        let read = || {
-            Ok(Columns {
-                times: self.times(group, Column::Time as usize)?,
-                integers: self.sparse(group, Column::IntValue)?,
-                floats: self.sparse(group, Column::FloatValue)?,
-                words: self.sparse(group, Column::Word)?,
-            })
-        };
-        read().map_err(|damage| self.damaged(damage))
+        self.columns_of(group as usize).map_err(|damage| self.damaged(damage))
+    }
+
+    fn columns_of(&self, group: usize) -> Result<Columns, Damage> {
+        Ok(Columns {
+            times: self.times(group, Column::Time as usize)?,
+            integers: self.sparse(group, Column::IntValue)?,
+            floats: self.sparse(group, Column::FloatValue)?,
+            words: self.sparse(group, Column::Word)?,
+        })
     }
 
     /// Entries of a dictionary by number, and the runs of them.

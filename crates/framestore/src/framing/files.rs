@@ -82,6 +82,15 @@ pub(crate) fn open(path: &Path) -> Result<File, StoreError> {
     Ok(file)
 }
 
+/// Opens a file that is there, to read it only; `None` if it is not there, as one that its owner has deleted meanwhile.
+pub(crate) fn open_to_read(path: &Path) -> Result<Option<File>, StoreError> {
+    match File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io_error("open", path)(error)),
+    }
+}
+
 /// Writes a file as a whole: whoever opens it by its name, whenever the power fails, finds all of it or what was there
 /// before.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<File, StoreError> {

@@ -9,7 +9,7 @@ use onlooker_series::series::{Series, named};
 
 use super::{Columns, Store};
 use crate::catalogue::{Known, text_of};
-use crate::layout::{Layout, Placed};
+use crate::layout::{ContentId, Layout, Placed};
 use crate::types::{Line, TrackId};
 
 /// Series that are acquired together: those of a part, or of one line of it.
@@ -27,15 +27,19 @@ pub struct Named {
     pub series: Vec<Series>,
 }
 
+/// Names and values.
+type Pairs = Vec<(String, String)>;
+
 /// A track, copied out of the catalogue.
-struct Track {
+pub(crate) struct Track {
     id: TrackId,
     source: u64,
     common: BTreeMap<String, String>,
-    region: Vec<(String, String)>,
-    texts: Vec<(String, String)>,
-    layout: Arc<Layout>,
-    lines: Vec<(Line, Vec<(String, String)>, Vec<(String, String)>)>,
+    region: Pairs,
+    texts: Pairs,
+    pub(crate) layout: Arc<Layout>,
+    /// Labels and texts of each.
+    lines: Vec<(Line, Pairs, Pairs)>,
 }
 
 impl Track {
@@ -56,6 +60,18 @@ impl Track {
             layout: info.layout,
             lines,
         })
+    }
+
+    /// The series of a part of a track that is no table.
+    pub(crate) fn part(&self, number: u32) -> Option<Named> {
+        self.named(number, self.layout.parts().get(number as usize)?, Line::ONLY, &[], &self.texts)
+    }
+
+    /// The series of a line of a table.
+    pub(crate) fn line(&self, line: Line) -> Option<Named> {
+        let at = self.lines.binary_search_by_key(&line, |(line, ..)| *line).ok()?;
+        let (_, labels, texts) = &self.lines[at];
+        self.named(0, self.layout.parts().first()?, line, labels, texts)
     }
 
     fn named(
@@ -80,7 +96,52 @@ impl Track {
     }
 }
 
+/// A part of a track, of those that a host has.
+#[derive(Clone, Debug)]
+pub(crate) struct PartOf {
+    pub(crate) track: TrackId,
+    /// Its number in the layout.
+    pub(crate) number: u32,
+    /// By what parts of different hosts are the same.
+    pub(crate) id: ContentId,
+    pub(crate) region: String,
+    /// As [`Named::source`].
+    pub(crate) source: u64,
+    pub(crate) is_table: bool,
+    /// The host's label `instance`, or its name.
+    pub(crate) instance: String,
+}
+
 impl Store {
+    /// Parts of all tracks of the wanted hosts; those that are the same side by side.
+    pub(crate) fn parts_of(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<PartOf> {
+        let known = self.known();
+        let mut parts = Vec::new();
+        for (track, host) in known.tracks_with_hosts().filter(|(_, host)| is_wanted(host)) {
+            let Some(info) = known.track(track) else { continue };
+            let instance = known.host(info.host).and_then(|(_, mut labels)| labels.remove("instance"));
+            let instance = instance.unwrap_or_else(|| host.to_owned());
+            parts.extend((0..).zip(info.layout.parts()).map(|(number, placed)| PartOf {
+                track,
+                number,
+                id: placed.id,
+                region: placed.part.region.clone(),
+                source: info.source,
+                is_table: info.layout.is_table(),
+                instance: instance.clone(),
+            }));
+        }
+        parts.sort_by(|one, other| {
+            (&one.region, one.id, one.track, one.number).cmp(&(&other.region, other.id, other.track, other.number))
+        });
+        parts
+    }
+
+    /// A track, to name its series.
+    pub(crate) fn track(&self, id: TrackId) -> Option<Track> {
+        Track::of(&self.known(), id)
+    }
+
     /// All series of a host that have ever been stored and have rows left, the oldest tracks first. Cost: a look at each track of the store, and some
     /// microseconds a series, without a lock.
     #[must_use]

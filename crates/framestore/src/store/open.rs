@@ -2,12 +2,12 @@
 //! Opening a store: the catalogue, indexes of chunks, the log's rows into heads, and then what is left in the ring.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::rows::{Rows, Track};
 use super::turn::{SHARD, Turned, Writer};
 use super::{Config, DAMAGED, Figures, Shared, Store, lock, steady_ns};
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, Known};
 use crate::client::Appender;
 use crate::damage::StoreError;
 use crate::framing::files::Lock;
@@ -57,8 +57,7 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
     recovery.chunks = damaged;
     let (mut gaps, damaged) = GapLog::open(&config.dir)?;
     recovery.gaps = damaged;
-    let mut replayed =
-        Replayed { catalogue: &catalogue, warm: &warm, rows: Rows::default(), unknown: 0, in_chunks: HashSet::new() };
+    let mut replayed = Replayed::new(catalogue.known(), warm.reader());
     let (wal, found) = Wal::open(&directory, SEGMENT_BYTES, |source, entry| replayed.take(source, entry))?;
     let after = found.covered.get(&SHARD).copied().unwrap_or(0);
     let (producer, consumer, found_ring) = ring::open(&config.ring, config.ring_bytes, after)?;
@@ -106,17 +105,21 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
 }
 
 /// Rows of the log, back in heads.
-struct Replayed<'a> {
-    catalogue: &'a Catalogue,
-    warm: &'a Warm,
-    rows: Rows,
+pub(super) struct Replayed {
+    known: Arc<RwLock<Known>>,
+    chunks: warm::Reader,
+    pub(super) rows: Rows,
     unknown: u64,
     /// Tracks whose head, as far as the replay is, has become a chunk.
     in_chunks: HashSet<TrackId>,
 }
 
-impl Replayed<'_> {
-    fn take(&mut self, source: &Source, entry: Entry<'_>) {
+impl Replayed {
+    pub(super) fn new(known: Arc<RwLock<Known>>, chunks: warm::Reader) -> Self {
+        Self { known, chunks, rows: Rows::default(), unknown: 0, in_chunks: HashSet::new() }
+    }
+
+    pub(super) fn take(&mut self, source: &Source, entry: Entry<'_>) {
         match entry {
             Entry::Rows { track, rows, bytes } => {
                 if self.is_in_chunk(source, track) {
@@ -157,7 +160,7 @@ impl Replayed<'_> {
             return true;
         }
         let begins = self.rows.tracks.get(&track).is_none_or(|track| track.head.rows() == 0);
-        let is_old = begins && self.warm.reader().mark(Level::Raw, track).is_some_and(|mark| mark >= source.sequence);
+        let is_old = begins && self.chunks.mark(Level::Raw, track).is_some_and(|mark| mark >= source.sequence);
         if is_old {
             self.in_chunks.insert(track);
         }
@@ -174,7 +177,7 @@ impl Replayed<'_> {
 
     /// The end of the log is lost: of which tracks it had rows nobody knows.
     fn lose_ends(&mut self) {
-        let known: Vec<TrackId> = self.catalogue.look().tracks().collect();
+        let known: Vec<TrackId> = self.known.read().unwrap_or_else(PoisonError::into_inner).tracks().collect();
         for id in known {
             if let Some(track) = self.track(id).filter(|track| track.newest_ns > 0) {
                 track.lost_since_ns.get_or_insert(track.newest_ns);
@@ -184,9 +187,9 @@ impl Replayed<'_> {
 
     fn track(&mut self, id: TrackId) -> Option<&mut Track> {
         if !self.rows.tracks.contains_key(&id) {
-            let layout = self.catalogue.look().layout_of(id).cloned()?;
+            let layout = self.known.read().unwrap_or_else(PoisonError::into_inner).layout_of(id).cloned()?;
             let mut track = Track::new(Head::new(layout.kinds().clone(), layout.is_table()));
-            track.newest_ns = self.warm.reader().newest_ns(Level::Raw, id).unwrap_or(0);
+            track.newest_ns = self.chunks.newest_ns(Level::Raw, id).unwrap_or(0);
             // Nobody appends to it until somebody does.
             track.is_ended = true;
             self.rows.tracks.insert(id, track);

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use super::{DAMAGED, Store, lock};
-use crate::damage::StoreError;
+use crate::damage::{Damage, StoreError};
 use crate::head::Snapshot;
 use crate::types::{Gap, Line, TrackId};
 use crate::warm::{self, Level, Place};
@@ -96,6 +96,25 @@ struct Buffers {
     values: Vec<u64>,
 }
 
+impl Buffers {
+    /// Reads all of a chunk: times, and values column after column. Returns its lines, and how many rows each has.
+    fn fill(&mut self, place: &Place, track: TrackId) -> Result<Vec<(Line, usize)>, StoreError> {
+        let Self { front, times_ns, values, .. } = self;
+        times_ns.clear();
+        values.clear();
+        let chunk = place.read(front)?;
+        let mut decode = || {
+            if chunk.head().track != track {
+                return Err(Damage::Wrong("a chunk's track"));
+            }
+            chunk.times(times_ns)?;
+            (0..chunk.head().columns).try_for_each(|column| chunk.column(column, values))
+        };
+        decode().map_err(|damage| place.damaged(damage))?;
+        Ok(chunk.lines().collect())
+    }
+}
+
 /// Runs of columns that stand side by side: one read each.
 fn neighbours(columns: &[usize]) -> impl Iterator<Item = std::ops::Range<usize>> {
     columns.chunk_by(|one, next| one + 1 == *next).map(|run| run[0]..run[0] + run.len())
@@ -139,6 +158,71 @@ impl Store {
         }
         in_memory.iter().for_each(|rows| samples.take_snapshot(rows));
         Ok(damaged)
+    }
+
+    /// Gives all rows of a track between two times (UTC ns, both included) to `visit`, whatever their line: where that is the row's own time, as in tables. In
+    /// a chunk they come line by line. Returns gaps for what is damaged.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub(crate) fn rows(
+        &self,
+        id: TrackId,
+        from_ns: u64,
+        to_ns: u64,
+        mut visit: impl FnMut(Line, u64, &[u64]) -> ControlFlow<()>,
+    ) -> Result<Vec<Gap>, StoreError> {
+        let (chunks, in_memory) = {
+            let rows = lock(&self.0.rows);
+            let chunks = self.0.chunks.between(Level::Raw, id, from_ns, to_ns)?;
+            let in_memory = rows.tracks.get(&id).map(|track| track.in_memory(&chunks));
+            (chunks, in_memory.unwrap_or_default())
+        };
+        let is_wanted = |time_ns: u64| (from_ns..=to_ns).contains(&time_ns);
+        let (mut buffers, mut row, mut damaged) = (Buffers::default(), Vec::new(), Vec::new());
+        for place in &chunks {
+            let lines = match buffers.fill(place, id) {
+                Ok(lines) => lines,
+                Err(StoreError::Damaged { .. }) => {
+                    let (from_ns, to_ns) = (place.chunk().from_ns, place.chunk().to_ns);
+                    damaged.push(Gap { track: id, of: None, from_ns, to_ns, reason: DAMAGED.to_owned() });
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let height = buffers.times_ns.len();
+            let all = lines.into_iter().flat_map(|(line, rows)| std::iter::repeat_n(line, rows));
+            for (at, line) in all.enumerate().filter(|(at, _)| is_wanted(buffers.times_ns[*at])) {
+                row.clear();
+                row.extend(buffers.values.iter().skip(at).step_by(height));
+                if visit(line, buffers.times_ns[at], &row).is_break() {
+                    return Ok(damaged);
+                }
+            }
+        }
+        let mut flow = ControlFlow::Continue(());
+        for rows in &in_memory {
+            // As in `take_snapshot`.
+            let _ = rows.rows(|line, time_ns, words| {
+                if flow.is_continue() && is_wanted(time_ns) {
+                    flow = visit(line, time_ns, words);
+                }
+            });
+        }
+        Ok(damaged)
+    }
+
+    /// Earliest and latest time of a track's rows, UTC ns.
+    #[must_use]
+    pub fn span_ns(&self, track: TrackId) -> Option<(u64, u64)> {
+        let in_memory = lock(&self.0.rows).tracks.get(&track).and_then(super::rows::Track::span_ns);
+        let in_chunks = self.0.chunks.span_ns(Level::Raw, track);
+        in_memory.into_iter().chain(in_chunks).reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+    }
+
+    /// Gaps of a track that touch a time, whatever they concern.
+    pub(crate) fn all_gaps(&self, track: TrackId, from_ns: u64, to_ns: u64) -> Vec<Gap> {
+        lock(&self.0.gaps).all_between(track, from_ns, to_ns)
     }
 
     /// Gaps that touch a time and concern these columns.

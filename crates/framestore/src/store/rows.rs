@@ -105,6 +105,12 @@ impl Track {
         self.head.rows() == 0 && self.cut.is_empty()
     }
 
+    /// Earliest and latest time of its rows that are in memory.
+    pub(super) fn span_ns(&self) -> Option<(u64, u64)> {
+        let cut = self.cut.iter().filter_map(|cut| cut.rows.times_ns());
+        cut.chain(self.head.times_ns()).reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+    }
+
     /// The oldest segment that has a row which is in no durable chunk.
     pub(super) fn oldest_segment(&self) -> Option<u32> {
         let head = (self.head.rows() > 0 && self.logged_rows > 0).then_some(self.segment);

@@ -140,16 +140,20 @@ impl<V: FnMut(&Source, Entry<'_>)> Replay<V> {
 
     /// Reads a segment; they come in the order of their numbers.
     pub(super) fn segment(&mut self, dir: &Path, segment: u32) -> Result<u64, StoreError> {
+        let path = files::numbered(dir, segment, EXTENSION);
+        self.opened(&files::open(&path)?, &path, segment)
+    }
+
+    /// The same of one that is open.
+    pub(super) fn opened(&mut self, file: &File, path: &Path, segment: u32) -> Result<u64, StoreError> {
         if self.segment > 0 && segment > self.segment + 1 {
             self.recovery.missing_segments += segment - self.segment - 1;
             self.is_suspicious = true;
         }
         self.segment = segment;
-        let path = files::numbered(dir, segment, EXTENSION);
-        let file = files::open(&path)?;
-        self.records(&file, &path)?;
+        self.records(file, path)?;
         self.deliver();
-        Ok(file.metadata().map_err(io_error("look at", &path))?.len())
+        Ok(file.metadata().map_err(io_error("look at", path))?.len())
     }
 
     fn records(&mut self, file: &File, path: &Path) -> Result<(), StoreError> {

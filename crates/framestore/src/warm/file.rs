@@ -43,10 +43,10 @@ pub(super) struct Opened {
 
 /// A chunk and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) track: TrackId,
-    pub(super) mark: u64,
-    pub(super) place: ChunkRef,
+pub(crate) struct Entry {
+    pub(crate) track: TrackId,
+    pub(crate) mark: u64,
+    pub(crate) place: ChunkRef,
 }
 
 impl Entry {
@@ -178,6 +178,8 @@ pub(super) struct Loaded {
     pub(super) entries: Vec<Entry>,
     pub(super) damaged: Vec<Damaged>,
     pub(super) bytes: u64,
+    /// Where the index begins, or the file ends.
+    pub(super) ends_at: u64,
     pub(super) has_index: bool,
 }
 
@@ -185,20 +187,31 @@ pub(super) struct Loaded {
 pub(super) fn load(dir: &Path, level: Level, number: u32) -> Result<Loaded, StoreError> {
     let path = path(dir, level, number);
     let file = File::options().read(true).write(true).open(&path).map_err(io_error("open", &path))?;
-    let bytes = file.metadata().map_err(io_error("look at", &path))?.len();
-    let mut loaded =
-        Loaded { opened: Opened { file, path }, entries: Vec::new(), damaged: Vec::new(), bytes, has_index: false };
-    loaded.check_version()?;
-    if let Some(entries) = loaded.read_index(number)? {
-        loaded.entries = entries;
-        loaded.has_index = true;
-    } else {
-        loaded.look_through(number)?;
-    }
-    Ok(loaded)
+    Loaded::of(file, path, number)
 }
 
 impl Loaded {
+    /// Of an open file: by its index, or looked through where there is none.
+    pub(super) fn of(file: File, path: PathBuf, number: u32) -> Result<Self, StoreError> {
+        let mut loaded = Self::indexed(file, path, number)?;
+        if !loaded.has_index {
+            loaded.look_through(number, |_| Ok(()))?;
+        }
+        Ok(loaded)
+    }
+
+    /// What its index says, if it has one.
+    pub(super) fn indexed(file: File, path: PathBuf, number: u32) -> Result<Self, StoreError> {
+        let bytes = file.metadata().map_err(io_error("look at", &path))?.len();
+        let (entries, damaged, opened) = (Vec::new(), Vec::new(), Opened { file, path });
+        let mut loaded = Self { opened, entries, damaged, bytes, ends_at: bytes, has_index: false };
+        loaded.check_version()?;
+        if let Some((entries, ends_at)) = loaded.read_index(number)? {
+            (loaded.entries, loaded.ends_at, loaded.has_index) = (entries, ends_at, true);
+        }
+        Ok(loaded)
+    }
+
     fn read(&self, bytes: &mut [u8], at: u64) -> Result<(), StoreError> {
         self.opened.file.read_exact_at(bytes, at).map_err(io_error("read", &self.opened.path))
     }
@@ -225,16 +238,22 @@ impl Loaded {
         if found == VERSION { Ok(()) } else { Err(StoreError::Version { path, found, known: VERSION }) }
     }
 
-    fn read_index(&self, number: u32) -> Result<Option<Vec<Entry>>, StoreError> {
+    /// The entries, and where the index is.
+    fn read_index(&self, number: u32) -> Result<Option<(Vec<Entry>, u64)>, StoreError> {
         let Some(at) = self.bytes.checked_sub(TRAILER_BYTES as u64) else { return Ok(None) };
         let Some(trailer) = self.read_record(TRAILER, at)? else { return Ok(None) };
         let Some(index) = trailer.first_chunk().map(|offset| u64::from_le_bytes(*offset)) else { return Ok(None) };
         let payload = self.read_record(INDEX, index)?;
-        Ok(payload.and_then(|payload| parse_index(&payload, number, index)))
+        Ok(payload.and_then(|payload| Some((parse_index(&payload, number, index)?, index))))
     }
 
-    /// Reads every record: of a file that was not ended nobody knows what had reached the disk.
-    fn look_through(&mut self, number: u32) -> Result<(), StoreError> {
+    /// Reads every record: of a file that was not ended nobody knows what had reached the disk. What `check` says is
+    /// wrong with a chunk is damage, too.
+    pub(super) fn look_through(
+        &mut self,
+        number: u32,
+        mut check: impl FnMut(&[u8]) -> Result<(), Damage>,
+    ) -> Result<(), StoreError> {
         let (mut at, mut payload) = (0, Vec::new());
         while at < self.bytes {
             let left = self.bytes - at;
@@ -252,7 +271,10 @@ impl Loaded {
                     payload.resize(frame.payload_bytes, 0);
                     self.read(&mut payload, at + HEADER_BYTES as u64)?;
                     let result = frame.check(&payload).and_then(|()| match frame.kind {
-                        CHUNK => Head::parse(&payload).map(|head| Entry::new(&head, payload.len(), number, at)),
+                        CHUNK => {
+                            let head = Head::parse(&payload)?;
+                            check(&payload).map(|()| Entry::new(&head, payload.len(), number, at))
+                        }
                         _ => Ok(None),
                     });
                     self.entries.extend(result.ok().flatten());

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use super::file::{self, Entry, Opened};
+use super::file::{self, Entry, Loaded, Opened};
 use super::frame::{Frame, HEADER_BYTES};
 use super::{ChunkRef, Level};
 use crate::chunk::{self, Chunk, HEAD_BYTES, Head};
@@ -129,6 +129,28 @@ impl Shared {
         look(&self.shelves.read().unwrap_or_else(PoisonError::into_inner)[level as usize])
     }
 
+    /// Takes the chunks of a file that are not there yet.
+    pub(super) fn put_file(&self, level: Level, number: u32, loaded: &Loaded) {
+        for entry in &loaded.entries {
+            let twin = self.look(level, |shelf| shelf.twin(entry));
+            if !twin.is_some_and(|twin| self.is_copy(level, twin, &loaded.opened, entry.place)) {
+                self.with(level, |shelf| shelf.put(entry, None));
+            }
+        }
+        self.with(level, |shelf| shelf.files.entry(number).or_default().bytes = loaded.bytes);
+    }
+
+    /// Whether two records have the same payload by their headers.
+    fn is_copy(&self, level: Level, one: ChunkRef, opened: &Opened, other: ChunkRef) -> bool {
+        let header = |file: &File, place: ChunkRef| {
+            let mut header = [0; HEADER_BYTES];
+            file.read_exact_at(&mut header, place.offset()).ok().map(|()| header)
+        };
+        let first = File::open(file::path(&self.dir, level, one.file)).ok();
+        let first = first.and_then(|file| header(&file, one));
+        first.is_some() && first == header(&opened.file, other)
+    }
+
     /// Closes files that nobody else reads.
     pub(super) fn close_before(&self, level: Level, number: u32) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,6 +214,15 @@ impl Reader {
     pub fn newest_ns(&self, level: Level, track: TrackId) -> Option<u64> {
         self.0
             .look(level, |shelf| shelf.tracks.get(&track)?.chunks.iter().rev().take(16).map(|chunk| chunk.to_ns).max())
+    }
+
+    /// Earliest and latest time of a track's rows, UTC ns.
+    #[must_use]
+    pub fn span_ns(&self, level: Level, track: TrackId) -> Option<(u64, u64)> {
+        self.0.look(level, |shelf| {
+            let chunks = &shelf.tracks.get(&track)?.chunks;
+            Some((chunks.front()?.from_ns, chunks.iter().map(|chunk| chunk.to_ns).max()?))
+        })
     }
 
     /// Earliest time of a row, UTC ns.
