@@ -1,0 +1,5 @@
+module onlooker/bench/store-peers
+
+go 1.26
+
+require github.com/prometheus/prometheus v0.316.0
