@@ -15,12 +15,12 @@
 #[allow(dead_code, reason = "writing is for others")]
 mod recording;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use onlooker_series::series::{Form, Series, labels_of};
+use onlooker_series::series::{Form, Series};
 use recording::{Labels, New, Recording, Result};
 
 /// Which part of which line of which track.
@@ -51,7 +51,9 @@ impl<'a> All<'a> {
         }
         let mut written = Written { first: u32::try_from(self.labels.len()).unwrap_or(u32::MAX), series: Vec::new() };
         for series in &new.part.part.series {
-            let labels = labels(recording, new, series);
+            let mut labels = recording.labels(new, series);
+            labels.push(("__name__".to_owned(), series.name.to_string()));
+            labels.sort();
             if matches!(series.form, Form::Histogram(_)) || !self.known.insert(labels.clone()) {
                 self.left_out += 1;
                 continue;
@@ -61,22 +63,6 @@ impl<'a> All<'a> {
         }
         self.by_place.insert(key(new), written);
     }
-}
-
-/// All labels of a series, its name among them, sorted.
-fn labels(recording: &Recording, new: &New<'_>, series: &Series) -> Labels {
-    let track = &recording.tracks[new.row.track as usize];
-    let common = BTreeMap::from([("instance".to_owned(), format!("host-{:05}", track.host))]);
-    let line = track.lines.get(new.row.line as usize).into_iter().flatten().cloned();
-    let own = line.chain(series.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned()))).collect();
-    let mut labels = labels_of(&common, &track.labels, own, series.metric);
-    if series.form == Form::Text {
-        let text = usize::try_from(new.words[series.at]).ok().and_then(|number| recording.texts.get(number));
-        labels.extend(text.filter(|text| !text.is_empty()).map(|text| ("value".to_owned(), text.clone())));
-    }
-    labels.push(("__name__".to_owned(), series.name.to_string()));
-    labels.sort();
-    labels
 }
 
 fn main() -> Result<()> {

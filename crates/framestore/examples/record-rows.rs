@@ -88,20 +88,19 @@ fn main() -> Result<()> {
     let targets = targets.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>>>()?;
     let texts = Mutex::new(Texts::default());
     let begin_ns = steady_ns() + interval_ns;
+    let (count, shared) = (targets.len().max(1) as u64, &texts);
+    // Spread over the interval, as a controller spreads its hosts. Errors of another thread as texts.
+    let record = |(number, target): (u64, &Target)| {
+        let begin_ns = begin_ns + interval_ns * number / count;
+        let taken = target.record(begin_ns, interval_ns, readings, shared);
+        taken.map_err(|error| format!("{}: {error}", target.address))
+    };
     let taken = std::thread::scope(|scope| {
-        let count = targets.len().max(1) as u64;
-        let record = |(number, target): (u64, &'_ Target)| {
-            // Spread over the interval, as a controller spreads its hosts.
-            let begin_ns = begin_ns + interval_ns * number / count;
-            let texts = &texts;
-            target
-                .record(begin_ns, interval_ns, readings, texts)
-                .map_err(|error| format!("{}: {error}", target.address))
-        };
         let threads: Vec<_> = (0..).zip(&targets).map(|one| scope.spawn(move || record(one))).collect();
-        threads.into_iter().map(|thread| thread.join().map_err(|_| "a thread panicked")?.map_err(Into::into)).collect()
+        let ended = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".into())));
+        ended.collect::<std::result::Result<Vec<_>, String>>()
     });
-    let recording = assemble(interval_ns, readings, taken?, texts.into_inner()?);
+    let recording = assemble(interval_ns, readings, taken?, texts.into_inner().unwrap_or_default());
     recording.write(Path::new(file))?;
     let series =
         |track: &recording::Track| track.layout.parts().iter().map(|part| part.part.series.len()).sum::<usize>();

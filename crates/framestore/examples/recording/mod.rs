@@ -13,6 +13,7 @@
 //! ```
 //! A text's word is its number in the head's texts. What no reading has brought yet is 0, and so is its part's time.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -20,6 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use onlooker_framestore::layout::{Layout, Part, Placed};
+use onlooker_series::series::{Form, Series, labels_of};
 use serde::{Deserialize, Serialize};
 
 const MAGIC: [u8; 8] = *b"ONLKROWS";
@@ -77,7 +79,7 @@ struct Head {
     interval_ns: u64,
     parts: Vec<Part>,
     tracks: Vec<HeadTrack>,
-    texts: Arc<[String]>,
+    texts: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -88,7 +90,7 @@ struct HeadTrack {
     is_table: bool,
     /// Places in the head's list.
     parts: Vec<usize>,
-    lines: Arc<[Labels]>,
+    lines: Vec<Labels>,
 }
 
 impl Recording {
@@ -131,6 +133,20 @@ impl Recording {
                 }
             }
         }
+    }
+
+    /// All labels of a series, as the controller gives them; of a text its first one.
+    pub(crate) fn labels(&self, new: &New<'_>, series: &Series) -> Labels {
+        let track = &self.tracks[new.row.track as usize];
+        let common = BTreeMap::from([("instance".to_owned(), format!("host-{:05}", track.host))]);
+        let line = track.lines.get(new.row.line as usize).into_iter().flatten().cloned();
+        let own = line.chain(series.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned()))).collect();
+        let mut labels = labels_of(&common, &track.labels, own, series.metric);
+        if series.form == Form::Text {
+            let text = usize::try_from(new.words[series.at]).ok().and_then(|number| self.texts.get(number));
+            labels.extend(text.filter(|text| !text.is_empty()).map(|text| ("value".to_owned(), text.clone())));
+        }
+        labels
     }
 
     /// Values that are new in their rows: what a store is given, however wide its rows are.
@@ -190,11 +206,11 @@ impl Recording {
             labels: track.labels.clone(),
             is_table: track.layout.is_table(),
             parts: track.layout.parts().iter().map(&mut place).collect(),
-            lines: track.lines.clone(),
+            lines: track.lines.to_vec(),
         };
         let tracks = self.tracks.iter().map(track).collect();
         let head =
-            serde_json::to_vec(&Head { interval_ns: self.interval_ns, parts, tracks, texts: self.texts.clone() })?;
+            serde_json::to_vec(&Head { interval_ns: self.interval_ns, parts, tracks, texts: self.texts.to_vec() })?;
         let mut file = BufWriter::new(zstd::Encoder::new(File::create(path)?, 1)?);
         file.write_all(&MAGIC)?;
         file.write_all(&VERSION.to_le_bytes())?;
@@ -227,11 +243,17 @@ impl Recording {
         let parts: Vec<_> = parts.into_iter().map(|part| (part.content().0, Arc::new(part))).collect();
         let track = |HeadTrack { host, source, labels, is_table, parts: places, lines }| {
             let parts: Option<Vec<_>> = places.iter().map(|at: &usize| parts.get(*at).cloned()).collect();
-            parts.map(|parts| Track { host, source, labels, layout: Arc::new(Layout::new(parts, is_table)), lines })
+            parts.map(|parts| Track {
+                host,
+                source,
+                labels,
+                layout: Arc::new(Layout::new(parts, is_table)),
+                lines: lines.into(),
+            })
         };
         let tracks: Option<Vec<_>> = tracks.into_iter().map(track).collect();
         let tracks = tracks.ok_or("a track of a part that is not there")?;
-        let mut recording = Self { interval_ns, tracks, texts, ..Self::default() };
+        let mut recording = Self { interval_ns, tracks, texts: texts.into(), ..Self::default() };
         recording.read_rows(&mut file)?;
         Ok(recording)
     }
