@@ -94,6 +94,10 @@ struct HeadTrack {
 }
 
 impl Recording {
+    pub(crate) fn new(interval_ns: u64, texts: Arc<[String]>) -> Self {
+        Self { interval_ns, texts, ..Self::default() }
+    }
+
     /// # Panics
     /// If these are not as many words as the track's layout has.
     pub(crate) fn push(&mut self, reading: u32, track: u32, line: u32, time_ns: u64, words: &[u64]) {
@@ -165,7 +169,7 @@ impl Recording {
         let phase = |copy: u32| u64::from(all - window) * u64::from(copy) / u64::from(copies.max(2) - 1);
         let begins: Vec<usize> =
             (0..=u64::from(all)).map(|at| self.rows.partition_point(|row| u64::from(row.reading) < at)).collect();
-        let mut replayed = Self { interval_ns: self.interval_ns, texts: self.texts.clone(), ..Self::default() };
+        let mut replayed = Self::new(self.interval_ns, self.texts.clone());
         for copy in 0..copies {
             replayed
                 .tracks
@@ -253,7 +257,7 @@ impl Recording {
         };
         let tracks: Option<Vec<_>> = tracks.into_iter().map(track).collect();
         let tracks = tracks.ok_or("a track of a part that is not there")?;
-        let mut recording = Self { interval_ns, tracks, texts: texts.into(), ..Self::default() };
+        let mut recording = Self { tracks, ..Self::new(interval_ns, texts.into()) };
         recording.read_rows(&mut file)?;
         Ok(recording)
     }

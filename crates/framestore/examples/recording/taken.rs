@@ -219,7 +219,7 @@ struct Made<'a> {
 
 /// Makes rows of what was taken.
 pub(crate) fn assemble(interval_ns: u64, readings: u32, hosts: Vec<Taken>, texts: Texts) -> Recording {
-    let mut recording = Recording { interval_ns, texts: texts.into_list(), ..Recording::default() };
+    let mut recording = Recording::new(interval_ns, texts.into_list());
     let mut made: Vec<Vec<Made<'_>>> = Vec::new();
     for (host, taken) in (0u32..).zip(&hosts) {
         made.push(Vec::new());
