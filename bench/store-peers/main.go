@@ -67,7 +67,7 @@ func bytesOf(path string) (int64, error) {
 	return bytes, err
 }
 
-// perSecond is how many there are in a second of CPU time.
-func perSecond(count int, took time.Duration) float64 {
-	return float64(count) / took.Seconds()
+// millions is how many millions there are in a second of CPU time.
+func millions(count int, took time.Duration) float64 {
+	return float64(count) / took.Seconds() / 1e6
 }

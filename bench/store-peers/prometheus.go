@@ -112,7 +112,7 @@ func (h *head) measureAppend(records []record) error {
 	if all := len(h.samples.values); h.refused > all/100 {
 		return fmt.Errorf("%d of %d samples were refused", h.refused, all)
 	}
-	figure("prometheus_append", perSecond(count, end-begin), "samples_a_core_second")
+	figure("prometheus_append", millions(count, end-begin), "M_samples_a_core_second")
 	return nil
 }
 
@@ -197,7 +197,7 @@ func (h *head) measureScan() error {
 	if scanned == 0 {
 		return errors.New("no sample of a block was found")
 	}
-	figure("prometheus_scan", perSecond(scanned, end-begin), "samples_a_core_second")
+	figure("prometheus_scan", millions(scanned, end-begin), "M_samples_a_core_second")
 	figure("prometheus_scan_length", float64(scanned)/float64(series), "samples_a_series")
 	return nil
 }

@@ -52,7 +52,7 @@ func victoriaMetrics(s *samples, directory, program string) error {
 	if err != nil {
 		return err
 	}
-	figure("victoriametrics_import", perSecond(count, used), "samples_a_core_second")
+	figure("victoriametrics_import", millions(count, used), "M_samples_a_core_second")
 	kept, err := first.metric(`vm_rows{type="storage/`)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func victoriaMetrics(s *samples, directory, program string) error {
 	if err != nil {
 		return err
 	}
-	figure("victoriametrics_import_native", perSecond(count, used), "samples_a_core_second")
+	figure("victoriametrics_import_native", millions(count, used), "M_samples_a_core_second")
 	return nil
 }
 

@@ -8,27 +8,35 @@
 #![allow(clippy::print_stdout, reason = "a measurement for the terminal")]
 #![allow(clippy::cast_precision_loss, reason = "counts and nanoseconds are far below 2^52")]
 
+#[path = "recording/counting.rs"]
+mod counting;
 #[allow(dead_code, reason = "writing is for others")]
 mod recording;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use counting::{Counting, allocated_bytes};
+use onlooker_framestore::catalogue::{Catalogue, HostId, TrackKey};
 use onlooker_framestore::chunk::{Builder, Chunk, Shape};
 use onlooker_framestore::cold::{SeriesData, Window, Writer};
 use onlooker_framestore::framing::files::Lock;
 use onlooker_framestore::head::Head;
-use onlooker_framestore::layout::{ContentId, Placed, words};
-use onlooker_framestore::ring::{self, Consumer, Refused};
+use onlooker_framestore::layout::{ContentId, Layout, Placed, words};
+use onlooker_framestore::ring::{self, Consumer, Producer, Refused};
 use onlooker_framestore::types::{Line, TrackId};
 use onlooker_framestore::wal::Wal;
 use recording::{Labels, Recording, Result, Row};
 use rustix::time::{ClockId, clock_gettime};
 
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
 /// The store thread's rhythm.
 const DRAIN_NS: u64 = 250_000_000;
 const SYNC_NS: u64 = 1_000_000_000;
-const RING_BYTES: u64 = 64 << 20;
+const RING_BYTES: u64 = 32 << 20;
 const SEGMENT_BYTES: u64 = 64 << 20;
 /// Values that are scanned, at least, and columns that are, at most.
 const SCANNED: usize = 20_000_000;
@@ -56,7 +64,7 @@ struct Figures {
 
 impl Figures {
     fn one(&self, what: &str, value: f64, unit: &str) {
-        println!("figure store_{what}_{} {value:.6} {unit}", self.name);
+        println!("figure store_{what}_{} {value:.4} {unit}", self.name);
     }
 
     fn time(&self, what: &str, total_ns: u64) {
@@ -109,30 +117,61 @@ impl Store {
     }
 }
 
-/// Appends all rows, until they are durable.
-fn append(recording: &Recording, directory: &Path, figures: &Figures) -> Result<Vec<Head>> {
+/// A ring of which all pages were used before, as those of a running store were.
+fn used_ring() -> Result<(Producer, Consumer)> {
     let file = PathBuf::from(format!("/dev/shm/bench-store-{}", std::process::id()));
-    let (mut producer, consumer, _) = ring::open(&file, RING_BYTES, 0)?;
+    let (mut producer, mut consumer, _) = ring::open(&file, RING_BYTES, 0)?;
     // It is mapped; nobody else needs its name.
     std::fs::remove_file(&file)?;
-    let (log, _) = Wal::open(&Lock::take(directory)?, SEGMENT_BYTES, |_, _| {})?;
+    let piece = [0; 1 << 16];
+    for _ in 0..2 * RING_BYTES / piece.len() as u64 {
+        producer.push_bytes(ring::ROW + 1, &piece)?;
+        consumer.next();
+        consumer.release(consumer.position());
+    }
+    Ok((producer, consumer))
+}
+
+/// Says what there is.
+fn define(recording: &mut Recording, lock: &Arc<Lock>) -> Result<Catalogue> {
+    let (mut catalogue, _) = Catalogue::open(lock)?;
+    for (number, track) in (0..).zip(&mut recording.tracks) {
+        track.layout = catalogue.define_layout(&track.layout)?;
+        let host = HostId(track.host);
+        catalogue.enter_host(host, &format!("host-{:05}", track.host), &BTreeMap::new())?;
+        let key = TrackKey { host, source: track.source, labels: track.labels.clone(), layout: track.layout.id() };
+        catalogue.enter_track(TrackId(number), &key, 1)?;
+        for (line, labels) in (0..).zip(track.lines.iter()).filter(|_| track.layout.is_table()) {
+            catalogue.enter_line(TrackId(number), Line(line), labels, 1)?;
+        }
+    }
+    catalogue.write()?;
+    catalogue.sync()?;
+    Ok(catalogue)
+}
+
+/// Appends all rows, until they are durable.
+fn append(recording: &mut Recording, directory: &Path, figures: &Figures) -> Result<Vec<Head>> {
+    // What the recording has of its own is not given back while the store's memory is counted.
+    let _layouts: Vec<Arc<Layout>> = recording.tracks.iter().map(|track| track.layout.clone()).collect();
+    let before_bytes = allocated_bytes();
+    let lock = Lock::take(directory)?;
+    let catalogue = define(recording, &lock)?;
+    let recording = &*recording;
     let head = |track: &recording::Track| Head::new(track.layout.kinds().clone(), track.layout.is_table());
     let heads: Vec<Head> = recording.tracks.iter().map(head).collect();
+    let (log, _) = Wal::open(&lock, SEGMENT_BYTES, |_, _| {})?;
     let logged = vec![(0, 0); heads.len()];
+    let (mut producer, consumer) = used_ring()?;
     let mut store = Store { heads, logged, log, consumer, head_ns: 0, log_ns: 0 };
     let readings = |ns: u64| u32::try_from((ns / recording.interval_ns).max(1)).unwrap_or(1);
     let mut ring_ns = 0;
     for rows in recording.rows.chunk_by(|a, b| a.reading == b.reading) {
-        let mut push =
-            |row: &Row| producer.push(ring::ROW, TrackId(row.track), Line(row.line), row.time_ns, recording.words(row));
         let mut left = rows;
         while !left.is_empty() {
-            let (pushed, refused) = timed(&mut ring_ns, || {
-                let refused = left.iter().map(&mut push).position(|pushed| pushed == Err(Refused::Full));
-                (refused.unwrap_or(left.len()), refused.is_some())
-            });
+            let pushed = timed(&mut ring_ns, || push(&mut producer, recording, left))?;
             left = &left[pushed..];
-            if refused {
+            if !left.is_empty() {
                 store.drain()?;
                 store.sync()?;
             }
@@ -148,23 +187,32 @@ fn append(recording: &Recording, directory: &Path, figures: &Figures) -> Result<
     store.drain()?;
     store.sync()?;
     let total_ns = ring_ns + store.head_ns + store.log_ns;
-    figures.one("append", figures.values * 1e9 / total_ns as f64, "values_a_core_second");
+    figures.one("append", figures.values * 1e3 / total_ns as f64, "M_values_a_core_second");
     figures.time("ring", ring_ns);
     figures.time("head", store.head_ns);
     figures.time("log", store.log_ns);
     figures.one("log", bytes_of(&directory.join("wal"))? as f64 / figures.values, "bytes_a_value");
-    let bytes: usize = store.heads.iter().map(Head::memory_bytes).sum();
-    let series: usize = recording
-        .tracks
-        .iter()
-        .map(|track| {
-            let series: usize = track.layout.parts().iter().map(|part| part.part.series.len()).sum();
-            series * track.lines.len()
-        })
-        .sum();
-    figures.one("memory_host", bytes as f64 / f64::from(recording.hosts()), "bytes");
-    figures.one("memory_series", bytes as f64 / series as f64, "bytes");
+    let bytes = (allocated_bytes() - before_bytes) as f64;
+    let series_of =
+        |track: &recording::Track| track.layout.parts().iter().map(|part| part.part.series.len()).sum::<usize>();
+    let series: usize = recording.tracks.iter().map(|track| series_of(track) * track.lines.len()).sum();
+    figures.one("memory_host", bytes / f64::from(recording.hosts()), "bytes");
+    figures.one("memory_series", bytes / series as f64, "bytes");
+    figures.one("catalogue_host", catalogue.bytes() as f64 / f64::from(recording.hosts()), "bytes_on_disk");
     Ok(store.heads)
+}
+
+/// How many of the rows the ring has taken.
+fn push(producer: &mut Producer, recording: &Recording, rows: &[Row]) -> Result<usize> {
+    for (taken, row) in rows.iter().enumerate() {
+        let (track, line) = (TrackId(row.track), Line(row.line));
+        match producer.push(ring::ROW, track, line, row.time_ns, recording.words(row)) {
+            Ok(_) => {}
+            Err(Refused::Full) => return Ok(taken),
+            Err(refused) => return Err(refused.into()),
+        }
+    }
+    Ok(rows.len())
 }
 
 fn bytes_of(directory: &Path) -> Result<u64> {
@@ -220,7 +268,7 @@ fn scan(chunks: &[Vec<u8>], figures: &Figures) -> Result<()> {
         })?;
     }
     std::hint::black_box(sum);
-    figures.one("scan", scanned as f64 * 1e9 / scan_ns as f64, "values_a_core_second");
+    figures.one("scan", scanned as f64 * 1e3 / scan_ns as f64, "M_values_a_core_second");
     Ok(())
 }
 
@@ -232,7 +280,7 @@ struct Samples<'a> {
     columns: Vec<Vec<u64>>,
 }
 
-/// Writes everything as one cold file.
+/// Writes all that was recorded, and nothing twice, as one cold file.
 fn cold(recording: &Recording, directory: &Path, figures: &Figures) -> Result<()> {
     // Part by part, and of each part host by host.
     let mut all: BTreeMap<(ContentId, u32, u32, usize), Samples<'_>> = BTreeMap::new();
@@ -264,8 +312,12 @@ fn cold(recording: &Recording, directory: &Path, figures: &Figures) -> Result<()
         }
         writer.finish()
     })?;
+    let samples = std::fs::metadata(&written.path)?.len();
+    let series: usize = all.values().map(|samples| samples.labels.len()).sum();
     figures.time("cold", cold_ns);
-    figures.one("cold", written.bytes as f64 / figures.values, "bytes_a_value");
+    figures.one("cold", samples as f64 / figures.values, "bytes_a_value");
+    // Of a file with an hour of rows this is little.
+    figures.one("cold_index", (written.bytes - samples) as f64 / series as f64, "bytes_a_series");
     Ok(())
 }
 
@@ -275,20 +327,16 @@ fn main() -> Result<()> {
         return Err("usage: bench-store DIRECTORY NAME RECORDING HOSTS READINGS".into());
     };
     let directory = Path::new(directory);
-    let mut recording = Recording::read(Path::new(from))?.replayed(hosts.parse()?, readings.parse()?);
-    share_layouts(&mut recording);
-    let figures = Figures { name: name.clone(), values: recording.values() as f64 };
+    let recorded = Recording::read(Path::new(from))?;
+    let mut recording = recorded.replayed(hosts.parse()?, readings.parse()?);
+    let figures = |of: &Recording| Figures { name: name.clone(), values: of.values() as f64 };
+    // Pieces of a recording overlap, which only packing of many hosts together would take advantage of.
+    cold(&recorded, directory, &figures(&recorded))?;
+    drop(recorded);
+    let figures = figures(&recording);
     figures.one("values", figures.values, "values");
-    let heads = append(&recording, directory, &figures)?;
+    figures.one("changed", recording.changed() as f64 / figures.values, "of_values");
+    let heads = append(&mut recording, directory, &figures)?;
     let chunks = merge(&recording, heads, &figures)?;
-    scan(&chunks, &figures)?;
-    cold(&recording, directory, &figures)
-}
-
-/// Hosts with the same layout have one in memory, as in the store.
-fn share_layouts(recording: &mut Recording) {
-    let mut known = HashMap::new();
-    for track in &mut recording.tracks {
-        track.layout = known.entry(track.layout.id()).or_insert_with(|| track.layout.clone()).clone();
-    }
+    scan(&chunks, &figures)
 }

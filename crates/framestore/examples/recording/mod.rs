@@ -63,6 +63,8 @@ pub(crate) struct New<'a> {
     pub(crate) part: &'a Placed,
     pub(crate) time_ns: u64,
     pub(crate) words: &'a [u64],
+    /// As many words of the row before, whatever its line; none before the first.
+    pub(crate) before: &'a [u64],
 }
 
 #[derive(Default)]
@@ -133,7 +135,9 @@ impl Recording {
                 let time_ns = part.time.map_or(row.time_ns, |at| words[at]);
                 let is_new = part.time.is_none_or(|at| words[at] != before.get(at).copied().unwrap_or(0));
                 if is_new {
-                    give(New { row: *row, part, time_ns, words: &words[part.at..][..part.part.width()] });
+                    let range = part.at..part.at + part.part.width();
+                    let before = before.get(range.clone()).unwrap_or(&[]);
+                    give(New { row: *row, part, time_ns, words: &words[range], before });
                 }
             }
         }
@@ -158,6 +162,16 @@ impl Recording {
         let mut values = 0;
         self.news(|new| values += new.words.len() as u64);
         values
+    }
+
+    /// Those of them that are not as before.
+    pub(crate) fn changed(&self) -> u64 {
+        let mut changed = 0;
+        self.news(|new| {
+            let differs = |at: &usize| new.before.get(*at) != Some(&new.words[*at]);
+            changed += (0..new.words.len()).filter(differs).count() as u64;
+        });
+        changed
     }
 
     /// At least `hosts` hosts for at most `rounds` readings: those that were recorded under other names, each time another piece of the recording.
