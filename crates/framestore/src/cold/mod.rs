@@ -12,7 +12,8 @@
 //!
 //! | column | type | what |
 //! |---|---|---|
-//! | `time` | timestamp, ns, UTC | when the value was acquired |
+//! | `time` | timestamp, ns, UTC | of the reading: the same for all values of a host that were acquired within 2 ms of each other (`readings`) |
+//! | `offset_ns` | i64 | how much later than that the value was acquired |
 //! | `instance` | text | label `instance` |
 //! | `metric` | text | name; of histograms `.._bucket` and `.._sum` |
 //! | `labels` | text | all other labels, as a JSON object with sorted keys |
@@ -23,9 +24,12 @@
 //! | `form` | text | how to make the stored word again |
 //! | `word` | u64, or null | the stored word where the two numbers are not enough: 2^63 and more, numbers of texts |
 //!
+//! Times have no time zone in the schema, though they are UTC: DuckDB has nanoseconds only without.
+//!
 //! **Rows** stand in row groups of at most [`ROW_GROUP_ROWS`], in each sorted by metric, labels, instance, bucket and time, so that all columns but the times
-//! and numbers are a few runs, and their statistics let readers leave row groups out. Series that were acquired together have the same times, and cost them
-//! once a row group: they should be pushed together, part by part and not host by host.
+//! and numbers are a few runs, and their statistics let readers leave row groups out. In a row group series share what their times cost: it should have few
+//! hosts, so that there are many series of each, and few parts, so that it has few metrics. So the series of some hosts, of 5,000 to 10,000 times together,
+//! should be pushed part by part, then those of the next hosts.
 //!
 //! **Histograms.** Each bucket that ever counted something is as many rows as there are times, with what it counted by itself, not with what all below it did:
 //! an empty bucket needs no row, and buckets of several hosts are summed up without a thought. `x_sum` is always there.
@@ -40,6 +44,7 @@ mod index;
 mod names;
 mod page;
 mod read;
+mod readings;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -71,6 +76,7 @@ const MAX_FOOTER_BYTES: u64 = 256 << 20;
 
 const SAMPLES: &str = "message samples {
     required int64 time (TIMESTAMP(NANOS,false));
+    required int64 offset_ns;
     required binary instance (STRING);
     required binary metric (STRING);
     required binary labels (STRING);
@@ -105,6 +111,7 @@ static GAPS_SCHEMA: LazyLock<SchemaDescPtr> = LazyLock::new(|| schema(GAPS));
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     Time,
+    Offset,
     Instance,
     Metric,
     Labels,

@@ -46,6 +46,7 @@ pub(super) struct Sparse {
 
 /// Times and numbers of a row group.
 pub(super) struct Columns {
+    /// When values were acquired.
     pub(super) times: Vec<u64>,
     integers: Sparse,
     floats: Sparse,
@@ -158,8 +159,11 @@ impl Source {
     pub(super) fn columns(&self, group: u32) -> Result<Columns, StoreError> {
         let group = group as usize;
         let read = || {
+            let mut times = self.times(group, Column::Time as usize)?;
+            let offsets = self.times(group, Column::Offset as usize)?;
+            times.iter_mut().zip(offsets).for_each(|(time, offset)| *time = time.wrapping_add(offset));
             Ok(Columns {
-                times: self.times(group, Column::Time as usize)?,
+                times,
                 integers: self.sparse(group, Column::IntValue)?,
                 floats: self.sparse(group, Column::FloatValue)?,
                 words: self.sparse(group, Column::Word)?,

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Makes a cold file: takes series, fills row groups, leaves samples, gaps and index.
 //!
-//! One thread writes a file; nobody sees it before [`Writer::finish`]. Memory: a row group (16 bytes a row), and the index.
+//! One thread writes a file, one at a time a window; nobody sees it before [`Writer::finish`]. Memory: a row group (32 bytes a row), the index, and the times of
+//! each host's readings.
 
+use std::cmp::Reverse;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -18,6 +20,7 @@ use parquet::file::writer::SerializedFileWriter;
 use super::columns::{Group, Numbers};
 use super::index::{Binding, Builder, Dims, Index, split_labels};
 use super::names::Window;
+use super::readings::Readings;
 use super::{Coding, Column, GAPS_SCHEMA, ROW_GROUP_ROWS, SAMPLES_SCHEMA, not_written, parts_of, type_text};
 use crate::damage::{StoreError, io_error};
 use crate::layout::words;
@@ -94,8 +97,12 @@ pub struct Writer {
     /// What the row group in the making has.
     pending: Vec<Rows>,
     pending_rows: usize,
+    /// When values were acquired: many series have the same times, which are here once.
     times: Vec<u64>,
     words: Vec<u64>,
+    readings: Readings,
+    /// Whose times were the last ones, which, and where they are.
+    last: (Arc<str>, Vec<u64>, usize),
     rows: u64,
     groups: u32,
 }
@@ -133,6 +140,8 @@ impl Writer {
             pending_rows: 0,
             times: Vec::new(),
             words: Vec::new(),
+            readings: Readings::default(),
+            last: ("".into(), Vec::new(), 0),
             rows: 0,
             groups: 0,
         })
@@ -171,8 +180,7 @@ impl Writer {
             if self.pending_rows > 0 && self.pending_rows + times.len() * wanted.len() > ROW_GROUP_ROWS {
                 self.flush()?;
             }
-            let times_at = self.times.len();
-            self.times.extend(times);
+            let times_at = self.put_times(&whose[2], times);
             for column in &wanted {
                 let words = &columns[*column][at * piece..][..times.len()];
                 let (coding, divisor, multiplier) = coded(series, *column, words);
@@ -186,6 +194,18 @@ impl Writer {
             }
         }
         Ok(())
+    }
+
+    /// Where these times are.
+    fn put_times(&mut self, instance: &Arc<str>, times: &[u64]) -> usize {
+        let (whose, last, at) = &self.last;
+        if !self.times.is_empty() && whose == instance && last == times {
+            return *at;
+        }
+        let at = self.times.len();
+        self.times.extend(times);
+        self.last = (instance.clone(), times.to_vec(), at);
+        at
     }
 
     /// Takes a time without samples.
@@ -250,22 +270,33 @@ impl Writer {
         Ok(())
     }
 
+    /// The times of the readings that all times are of. Those that are most, and first, decide.
+    fn readings(&mut self, pending: &[Rows]) -> Vec<u64> {
+        let mut runs: Vec<_> = pending.iter().map(|rows| (Reverse(rows.rows), self.times[rows.times], rows)).collect();
+        runs.sort_unstable_by_key(|(rows, first, at)| (*rows, *first, at.times));
+        runs.dedup_by_key(|(_, _, rows)| rows.times);
+        let mut readings = self.times.clone();
+        for (_, _, rows) in runs {
+            let place = rows.times..rows.times + rows.rows;
+            let of = self.readings.of(&rows.dims.instance, &self.times[place.clone()]);
+            readings[place].copy_from_slice(&of);
+        }
+        readings
+    }
+
     fn write_group(&mut self, pending: &[Rows]) -> Result<(), parquet::errors::ParquetError> {
         let columns = SAMPLES_SCHEMA.columns();
         let mut numbers = Numbers::default();
-        let mut times = Vec::with_capacity(self.pending_rows);
+        let readings = self.readings(pending);
+        let (mut times, mut offsets) = (Vec::with_capacity(self.pending_rows), Vec::with_capacity(self.pending_rows));
         for rows in pending {
-            times.extend_from_slice(&self.times[rows.times..][..rows.rows]);
+            let (acquired, read) = (&self.times[rows.times..][..rows.rows], &readings[rows.times..][..rows.rows]);
+            times.extend_from_slice(read);
+            offsets.extend(acquired.iter().zip(read).map(|(acquired, read)| acquired.wrapping_sub(*read)));
             put_words(&rows.dims, &self.words[rows.words..][..rows.rows], &mut numbers);
         }
-        // Times that others have, too, are looked for as bytes; a few of them are enough to tell.
-        let mut seen = std::collections::HashSet::new();
-        let is_new = |rows: &&Rows| {
-            let times = &self.times[rows.times..][..rows.rows];
-            seen.insert((rows.rows, times[0], times[rows.rows / 2], times[rows.rows - 1]))
-        };
-        let new: usize = pending.iter().filter(is_new).map(|rows| rows.rows).sum();
-        let are_shared = new * 3 < self.pending_rows * 2;
+        // Times that series have in common are there once, and are looked for as bytes.
+        let are_shared = self.times.len() * 3 < self.pending_rows * 2;
 
         let mut out = self.sink.next_row_group()?;
         for (column, described) in COLUMNS.iter().zip(columns) {
@@ -274,6 +305,7 @@ impl Writer {
             let group = &mut self.group;
             let chunk = match column {
                 Column::Time => group.times(described, &times, are_shared),
+                Column::Offset => group.offsets(described, &offsets, are_shared),
                 Column::Instance => group.texts(described, texts(|rows| &rows.dims.instance)),
                 Column::Metric => {
                     let named = |rows: &Rows| format!("{}{}", rows.dims.name, rows.dims.coding.suffix());
@@ -299,8 +331,9 @@ impl Writer {
 }
 
 /// In the order of the schema.
-const COLUMNS: [Column; 14] = [
+const COLUMNS: [Column; 15] = [
     Column::Time,
+    Column::Offset,
     Column::Instance,
     Column::Metric,
     Column::Labels,
