@@ -61,6 +61,15 @@ pub(super) struct Numbers {
     pub(super) words: Sparse,
 }
 
+impl Numbers {
+    pub(super) fn clear(&mut self) {
+        for column in [&mut self.integers, &mut self.floats, &mut self.words] {
+            column.values.clear();
+            column.levels.clear();
+        }
+    }
+}
+
 /// A column chunk as it is to be appended.
 pub(super) struct Chunk {
     pub(super) bytes: Bytes,

@@ -39,6 +39,7 @@
 //!
 //! **Cost**: bytes and times are in docs/sql.md.
 
+mod coding;
 mod columns;
 mod index;
 mod names;
@@ -53,9 +54,7 @@ mod write;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use onlooker_region::histogram::Shape;
 use onlooker_region::schema::Metric;
-use onlooker_series::series::Form;
 use parquet::errors::ParquetError;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor};
@@ -127,75 +126,6 @@ enum Column {
     Word,
 }
 
-/// How the rows of a run make words, column `form`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Coding {
-    /// As the number is.
-    Plain(Form),
-    /// A float that is a whole number / divisor.
-    Decimal,
-    /// The sum of a histogram.
-    Sum(Shape),
-    /// One of its buckets.
-    Bucket(Shape, usize),
-}
-
-impl Coding {
-    fn text(self) -> String {
-        let shape = |shape: Shape| format!("histogram {}/{}", shape.grouping_power, shape.max_power);
-        match self {
-            Self::Plain(Form::Unsigned) => "u64".into(),
-            Self::Plain(Form::Signed) => "i64".into(),
-            Self::Plain(Form::Float) => "f64".into(),
-            Self::Plain(Form::Text) => "text".into(),
-            Self::Decimal => "decimal".into(),
-            Self::Plain(Form::Histogram(of)) | Self::Sum(of) => shape(of),
-            Self::Bucket(of, number) => format!("{} {number}", shape(of)),
-        }
-    }
-
-    fn parse(text: &str) -> Result<Self, Damage> {
-        let known = match text {
-            "u64" => Some(Self::Plain(Form::Unsigned)),
-            "i64" => Some(Self::Plain(Form::Signed)),
-            "f64" => Some(Self::Plain(Form::Float)),
-            "text" => Some(Self::Plain(Form::Text)),
-            "decimal" => Some(Self::Decimal),
-            _ => text.strip_prefix("histogram ").and_then(|text| {
-                let (powers, bucket) =
-                    text.split_once(' ').map_or((text, None), |(powers, bucket)| (powers, Some(bucket)));
-                let (grouping, max) = powers.split_once('/')?;
-                let shape = Shape { grouping_power: grouping.parse().ok()?, max_power: max.parse().ok()? };
-                let is_one = shape.is_valid() && shape.buckets() <= onlooker_region::limits::MAX_HISTOGRAM_BUCKETS;
-                let coding = match bucket {
-                    None => Self::Sum(shape),
-                    Some(number) => Self::Bucket(shape, number.parse().ok().filter(|at| *at < shape.buckets())?),
-                };
-                is_one.then_some(coding)
-            }),
-        };
-        known.ok_or(Damage::Wrong("the form of a series"))
-    }
-
-    /// What the words are, of which this is some.
-    fn form(self) -> Form {
-        match self {
-            Self::Plain(form) => form,
-            Self::Decimal => Form::Float,
-            Self::Sum(shape) | Self::Bucket(shape, _) => Form::Histogram(shape),
-        }
-    }
-
-    /// What its name has behind the series'.
-    fn suffix(self) -> &'static str {
-        match self {
-            Self::Plain(_) | Self::Decimal => "",
-            Self::Sum(_) => "_sum",
-            Self::Bucket(..) => "_bucket",
-        }
-    }
-}
-
 const TYPES: [(Metric, &str); 4] =
     [(Metric::Counter, "counter"), (Metric::Gauge, "gauge"), (Metric::Histogram, "histogram"), (Metric::Info, "info")];
 
@@ -205,21 +135,6 @@ fn type_text(metric: Metric) -> &'static str {
 
 fn type_of(text: &str) -> Result<Metric, Damage> {
     TYPES.iter().find(|(_, known)| *known == text).map(|(metric, _)| *metric).ok_or(Damage::Wrong("a type"))
-}
-
-/// What a scale is in SQL, which cannot know our rule for it (`onlooker_region::number::exported`): the divisor and the multiplier of which one is 1.
-#[allow(clippy::float_cmp)] // exactly the reciprocal is meant
-fn parts_of(scale: f64) -> (f64, f64) {
-    // What `exported` makes of 1 is 1 / divisor for a scale that divides, and nothing else tells those from others.
-    const EXACT: f64 = (1u64 << 53) as f64;
-    let whole = (1.0 / scale).round();
-    if scale < 1.0 && whole < EXACT && 1.0 / whole == scale { (whole, 1.0) } else { (1.0, scale) }
-}
-
-/// The scale whose parts these are.
-#[allow(clippy::float_cmp)]
-fn scale_of(divisor: f64, multiplier: f64) -> f64 {
-    if divisor == 1.0 { multiplier } else { 1.0 / divisor }
 }
 
 fn damaged(path: &Path, damage: Damage) -> StoreError {

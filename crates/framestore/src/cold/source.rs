@@ -16,10 +16,11 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::schema::types::SchemaDescPtr;
 
+use super::coding::{Coding, of_whole};
 use super::index::{Binding, Builder, Dims, Index};
 use super::page::{Input, number_bits, take_differences, take_levels, take_runs, take_split};
-use super::write::{binding, of_whole};
-use super::{Coding, Column, GAPS_SCHEMA, GapData, MAX_ROWS, SAMPLES_SCHEMA, damaged, type_of};
+use super::write::binding;
+use super::{Column, GAPS_SCHEMA, GapData, MAX_ROWS, SAMPLES_SCHEMA, damaged, type_of};
 use crate::damage::{Damage, StoreError, io_error};
 
 /// Most row groups of a file.
