@@ -37,7 +37,7 @@
 //! **Safety.** A file has another name until it is synced and whole; what a kill leaves of it is removed by [`Cold::open`]. Pages have checksums in their
 //! Zstandard frames, the footer's is in the index. What is damaged is an error, never a wrong sample.
 //!
-//! **Cost**: bytes and times are in docs/sql.md.
+//! **Cost**, on a busy machine: 18 ns a value to write where a series has thousands of samples, 38 where it has 400; 4 to 6 to read. Bytes: docs/sql.md.
 
 mod coding;
 mod columns;

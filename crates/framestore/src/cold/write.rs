@@ -116,7 +116,10 @@ impl Writer {
     pub fn create(dir: &Path, window: Window) -> Result<Self, StoreError> {
         let cold = dir.join("cold");
         let gaps = cold.join("gaps");
-        DirBuilder::new().recursive(true).mode(0o700).create(&gaps).map_err(io_error("create", &gaps))?;
+        if !gaps.exists() {
+            DirBuilder::new().recursive(true).mode(0o700).create(&gaps).map_err(io_error("create", &gaps))?;
+            [&cold, dir].into_iter().try_for_each(|dir| sync_dir(dir))?;
+        }
         let named = |number: &u32| cold.join(window.name(*number)).with_extension("parquet").exists();
         let number = (0..).find(|number| !named(number)).unwrap_or(u32::MAX);
         let path = cold.join(window.name(number)).with_extension("parquet.tmp");
