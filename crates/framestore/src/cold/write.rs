@@ -118,7 +118,7 @@ impl Writer {
         let gaps = cold.join("gaps");
         if !gaps.exists() {
             DirBuilder::new().recursive(true).mode(0o700).create(&gaps).map_err(io_error("create", &gaps))?;
-            [&cold, dir].into_iter().try_for_each(|dir| sync_dir(dir))?;
+            [&*cold, dir].into_iter().try_for_each(sync_dir)?;
         }
         let named = |number: &u32| cold.join(window.name(*number)).with_extension("parquet").exists();
         let number = (0..).find(|number| !named(number)).unwrap_or(u32::MAX);
