@@ -23,7 +23,7 @@ use onlooker_framestore::chunk::{Builder, Chunk, Shape};
 use onlooker_framestore::cold::{SeriesData, Window, Writer};
 use onlooker_framestore::framing::files::Lock;
 use onlooker_framestore::head::Head;
-use onlooker_framestore::layout::{ContentId, Layout, Placed, words};
+use onlooker_framestore::layout::{ContentId, Layout, Placed};
 use onlooker_framestore::ring::{self, Consumer, Producer, Refused};
 use onlooker_framestore::types::{Line, TrackId};
 use onlooker_framestore::wal::Wal;
@@ -139,7 +139,13 @@ fn define(recording: &mut Recording, lock: &Arc<Lock>) -> Result<Catalogue> {
         track.layout = catalogue.define_layout(&track.layout)?;
         let host = HostId(track.host);
         catalogue.enter_host(host, &format!("host-{:05}", track.host), &BTreeMap::new())?;
-        let key = TrackKey { host, source: track.source, labels: track.labels.clone(), layout: track.layout.id() };
+        let key = TrackKey {
+            host,
+            source: track.source,
+            labels: track.labels.clone(),
+            texts: Vec::new(),
+            layout: track.layout.id(),
+        };
         catalogue.enter_track(TrackId(number), &key, 1)?;
         for (line, labels) in (0..).zip(track.lines.iter()).filter(|_| track.layout.is_table()) {
             catalogue.enter_line(TrackId(number), Line(line), labels, 1)?;
@@ -306,7 +312,10 @@ fn cold(recording: &Recording, directory: &Path, figures: &Figures) -> Result<()
         let mut writer = Writer::create(directory, window)?;
         for Samples { part, labels, times_ns, columns } in all.values() {
             for (series, labels) in part.part.series.iter().zip(labels) {
-                let words: Vec<&[u64]> = columns[series.at..][..words(series.form)].iter().map(Vec::as_slice).collect();
+                // An info is 1.
+                let ones = vec![1; times_ns.len()];
+                let own = columns[series.at..][..series.form.words()].iter().map(Vec::as_slice);
+                let words: Vec<&[u64]> = if series.form.words() == 0 { vec![&ones] } else { own.collect() };
                 writer.push(&SeriesData { series, labels, times_ns, words: &words })?;
             }
         }

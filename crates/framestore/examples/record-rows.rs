@@ -12,7 +12,6 @@ mod taken;
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use onlooker_bootstrap::Token;
@@ -21,7 +20,7 @@ use onlooker_reader::drive::read_host;
 use onlooker_reader::{Limits, Pair, Session};
 use onlooker_transport::open::{Asker, Way, open};
 use recording::Result;
-use taken::{Taken, Texts, assemble};
+use taken::{Taken, assemble};
 
 /// Name and version told to agents.
 const READER: &str = "record-rows";
@@ -53,7 +52,7 @@ impl Target {
     }
 
     /// Reads it at each due time; a due time that is over when the reading before ends is left out.
-    fn record(&self, begin_ns: u64, interval_ns: u64, readings: u32, texts: &Mutex<Texts>) -> Result<Taken> {
+    fn record(&self, begin_ns: u64, interval_ns: u64, readings: u32) -> Result<Taken> {
         let (mut way, mut session) = self.connect()?;
         let (mut taken, mut failed) = (Taken::default(), 0);
         for reading in 0..readings {
@@ -65,7 +64,7 @@ impl Target {
             match read_host(&mut *way.requester, &mut session, steady_ns() + READING_NS, steady_ns) {
                 Ok(()) => {
                     failed = 0;
-                    taken.take(reading, &session, &mut way.told.relation, texts);
+                    taken.take(reading, &session, &mut way.told.relation);
                 }
                 Err(error) if failed == MAX_FAILED => return Err(error.into()),
                 Err(_) => {
@@ -86,13 +85,12 @@ fn main() -> Result<()> {
     let interval_ns = interval_ms.parse::<u64>()? * 1_000_000;
     let readings = u32::try_from(seconds.parse::<u64>()? * 1_000_000_000 / interval_ns.max(1))?;
     let targets = targets.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>>>()?;
-    let texts = Mutex::new(Texts::default());
     let begin_ns = steady_ns() + interval_ns;
-    let (count, shared) = (targets.len().max(1) as u64, &texts);
+    let count = targets.len().max(1) as u64;
     // Spread over the interval, as a controller spreads its hosts. Errors of another thread as texts.
     let record = |(number, target): (u64, &Target)| {
         let begin_ns = begin_ns + interval_ns * number / count;
-        let taken = target.record(begin_ns, interval_ns, readings, shared);
+        let taken = target.record(begin_ns, interval_ns, readings);
         taken.map_err(|error| format!("{}: {error}", target.address))
     };
     let taken = std::thread::scope(|scope| {
@@ -100,7 +98,7 @@ fn main() -> Result<()> {
         let ended = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".into())));
         ended.collect::<std::result::Result<Vec<_>, String>>()
     });
-    let recording = assemble(interval_ns, readings, taken?, texts.into_inner().unwrap_or_default());
+    let recording = assemble(interval_ns, readings, taken?);
     recording.write(Path::new(file))?;
     let series =
         |track: &recording::Track| track.layout.parts().iter().map(|part| part.part.series.len()).sum::<usize>();

@@ -8,10 +8,10 @@
 //! "ONLKROWS"
 //! version       u32, 1
 //! length        u64, of the head
-//! head          JSON: the interval, each part once, tracks with their parts and the labels of their lines, texts
+//! head          JSON: the interval, each part once, tracks with their parts and the labels of their lines
 //! rows          until the end, in the order of readings: reading u32, track u32, line u32, time ns u64, words u64 each, as many as the track's layout has
 //! ```
-//! A text's word is its number in the head's texts. What no reading has brought yet is 0, and so is its part's time.
+//! Infos have no words. What no reading has brought yet is 0, and so is its part's time.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use onlooker_framestore::layout::{Layout, Part, Placed};
-use onlooker_series::series::{Form, Series, labels_of};
+use onlooker_series::series::{Series, labels_of};
 use serde::{Deserialize, Serialize};
 
 const MAGIC: [u8; 8] = *b"ONLKROWS";
@@ -71,7 +71,6 @@ pub(crate) struct New<'a> {
 pub(crate) struct Recording {
     pub(crate) interval_ns: u64,
     pub(crate) tracks: Vec<Track>,
-    pub(crate) texts: Arc<[String]>,
     pub(crate) rows: Vec<Row>,
     words: Vec<u64>,
 }
@@ -81,7 +80,6 @@ struct Head {
     interval_ns: u64,
     parts: Vec<Part>,
     tracks: Vec<HeadTrack>,
-    texts: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -96,8 +94,8 @@ struct HeadTrack {
 }
 
 impl Recording {
-    pub(crate) fn new(interval_ns: u64, texts: Arc<[String]>) -> Self {
-        Self { interval_ns, texts, ..Self::default() }
+    pub(crate) fn new(interval_ns: u64) -> Self {
+        Self { interval_ns, ..Self::default() }
     }
 
     /// # Panics
@@ -143,18 +141,13 @@ impl Recording {
         }
     }
 
-    /// All labels of a series, as the controller gives them; of a text its first one.
+    /// All labels of a series, as the controller gives them; without texts.
     pub(crate) fn labels(&self, new: &New<'_>, series: &Series) -> Labels {
         let track = &self.tracks[new.row.track as usize];
         let common = BTreeMap::from([("instance".to_owned(), format!("host-{:05}", track.host))]);
         let line = track.lines.get(new.row.line as usize).into_iter().flatten().cloned();
         let own = line.chain(series.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned()))).collect();
-        let mut labels = labels_of(&common, &track.labels, own, series.metric);
-        if series.form == Form::Text {
-            let text = usize::try_from(new.words[series.at]).ok().and_then(|number| self.texts.get(number));
-            labels.extend(text.filter(|text| !text.is_empty()).map(|text| ("value".to_owned(), text.clone())));
-        }
-        labels
+        labels_of(&common, &track.labels, own, series.metric)
     }
 
     /// Values that are new in their rows: what a store is given, however wide its rows are.
@@ -183,7 +176,7 @@ impl Recording {
         let phase = |copy: u32| u64::from(all - window) * u64::from(copy) / u64::from(copies.max(2) - 1);
         let begins: Vec<usize> =
             (0..=u64::from(all)).map(|at| self.rows.partition_point(|row| u64::from(row.reading) < at)).collect();
-        let mut replayed = Self::new(self.interval_ns, self.texts.clone());
+        let mut replayed = Self::new(self.interval_ns);
         for copy in 0..copies {
             replayed
                 .tracks
@@ -227,8 +220,7 @@ impl Recording {
             lines: track.lines.to_vec(),
         };
         let tracks = self.tracks.iter().map(track).collect();
-        let head =
-            serde_json::to_vec(&Head { interval_ns: self.interval_ns, parts, tracks, texts: self.texts.to_vec() })?;
+        let head = serde_json::to_vec(&Head { interval_ns: self.interval_ns, parts, tracks })?;
         let mut file = BufWriter::new(zstd::Encoder::new(File::create(path)?, 1)?);
         file.write_all(&MAGIC)?;
         file.write_all(&VERSION.to_le_bytes())?;
@@ -257,7 +249,7 @@ impl Recording {
         let length = u64::from_le_bytes(std::array::from_fn(|at| start[12 + at]));
         let mut head = Vec::new();
         file.by_ref().take(length).read_to_end(&mut head)?;
-        let Head { interval_ns, parts, tracks, texts } = serde_json::from_slice(&head)?;
+        let Head { interval_ns, parts, tracks } = serde_json::from_slice(&head)?;
         let parts: Vec<_> = parts.into_iter().map(|part| (part.content().0, Arc::new(part))).collect();
         let track = |HeadTrack { host, source, labels, is_table, parts: places, lines }| {
             let parts: Option<Vec<_>> = places.iter().map(|at: &usize| parts.get(*at).cloned()).collect();
@@ -271,7 +263,7 @@ impl Recording {
         };
         let tracks: Option<Vec<_>> = tracks.into_iter().map(track).collect();
         let tracks = tracks.ok_or("a track of a part that is not there")?;
-        let mut recording = Self { tracks, ..Self::new(interval_ns, texts.into()) };
+        let mut recording = Self { tracks, ..Self::new(interval_ns) };
         recording.read_rows(&mut file)?;
         Ok(recording)
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What was read of hosts, entity by entity as the controller has them, until it is made rows.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use onlooker_framestore::layout::{ContentId, Layout, Part, words};
+use onlooker_framestore::layout::{ContentId, Layout, Part};
 use onlooker_reader::clock::{Relation, steady_ns};
 use onlooker_reader::{Frame, Session};
 use onlooker_region::columns::{Sample, Value};
@@ -16,23 +16,6 @@ use crate::recording::{Labels, Recording, Track};
 
 /// Group numbers of sums begin here; a schema has far fewer groups.
 const SUMS: u32 = 1 << 31;
-
-/// Texts by their numbers.
-#[derive(Default)]
-pub(crate) struct Texts(HashMap<String, u64>);
-
-impl Texts {
-    fn number(&mut self, text: &str) -> u64 {
-        let next = self.0.len() as u64;
-        *self.0.entry(text.to_owned()).or_insert(next)
-    }
-
-    fn into_list(self) -> Arc<[String]> {
-        let mut texts: Vec<_> = self.0.into_iter().collect();
-        texts.sort_unstable_by_key(|(_, number)| *number);
-        texts.into_iter().map(|(text, _)| text).collect()
-    }
-}
 
 /// A group of a region, a set of its sums, or one row of either, with all its rows.
 struct Entity {
@@ -53,14 +36,14 @@ impl Entity {
         let mut at = 0;
         for series in &mut series {
             series.at = at;
-            at += words(series.form);
+            at += series.form.words();
         }
         let (region, labels, is_agents) = (entry.name.clone(), entry.labels.clone(), entry.identity.is_agents());
         Self { region, labels, is_agents, line, series, stamp_ns: 0, rows: Vec::new(), words: Vec::new() }
     }
 
     fn width(&self) -> usize {
-        self.series.iter().map(|series| words(series.form)).sum()
+        self.series.iter().map(|series| series.form.words()).sum()
     }
 
     /// Its row of a reading, if that had a new one. `cursor` is where the last look ended.
@@ -82,10 +65,9 @@ pub(crate) struct Taken {
 
 impl Taken {
     /// Takes a reading; the relation of the clocks becomes better where it can.
-    pub(crate) fn take(&mut self, reading: u32, session: &Session, relation: &mut Relation, texts: &Mutex<Texts>) {
+    pub(crate) fn take(&mut self, reading: u32, session: &Session, relation: &mut Relation) {
         let mut derived = std::mem::take(&mut self.derived);
         derived.begin(session.directory().last_header().map(|header| header.boot_id));
-        let texts = &mut texts.lock().unwrap_or_else(PoisonError::into_inner);
         let (first, now_ns) = (*relation, steady_ns());
         let utc_ns = |steady_ns| u64::try_from(first.own_utc_ns(steady_ns)).unwrap_or(0);
         for frame in session.frames() {
@@ -102,10 +84,10 @@ impl Taken {
                 Given::Values { group, samples } => {
                     let key = EntityKey { region: entry.identity.word(), group, row: row_of(&samples[0]) };
                     let times = acquired(samples[0].time_ns, &frame, relation);
-                    let width: usize = samples.iter().map(|sample| words(Form::of(&sample.value))).sum();
+                    let width: usize = samples.iter().map(|sample| Form::of(&sample.value).words()).sum();
                     let made = || Entity::new(entry, own_labels(&samples[0]).0, describe(entry, samples));
                     if let Some(row) = self.admit(key, reading, times, width, made) {
-                        fill(samples, texts, row);
+                        fill(samples, row);
                     }
                 }
                 Given::Sum(sum) => {
@@ -193,13 +175,13 @@ fn describe_sum(sum: &Sum<'_>) -> Vec<Series> {
     sum.metrics.iter().map(series).collect()
 }
 
-fn fill(samples: &[Sample<'_>], texts: &mut Texts, row: &mut Vec<u64>) {
+fn fill(samples: &[Sample<'_>], row: &mut Vec<u64>) {
     for sample in samples {
         match &sample.value {
             Value::U64(value) => row.push(*value),
             Value::I64(value) => row.push(value.cast_unsigned()),
             Value::F64(value) => row.push(value.to_bits()),
-            Value::Text(text) => row.push(texts.number(text)),
+            Value::Text(_) => {}
             Value::Histogram { buckets, sum, .. } => {
                 row.extend(buckets);
                 row.push(*sum);
@@ -218,8 +200,8 @@ struct Made<'a> {
 }
 
 /// Makes rows of what was taken.
-pub(crate) fn assemble(interval_ns: u64, readings: u32, hosts: Vec<Taken>, texts: Texts) -> Recording {
-    let mut recording = Recording::new(interval_ns, texts.into_list());
+pub(crate) fn assemble(interval_ns: u64, readings: u32, hosts: Vec<Taken>) -> Recording {
+    let mut recording = Recording::new(interval_ns);
     let mut made: Vec<Vec<Made<'_>>> = Vec::new();
     for (host, taken) in (0u32..).zip(&hosts) {
         made.push(Vec::new());

@@ -19,8 +19,9 @@ use std::sync::Arc;
 use onlooker_region::schema::Metric;
 use onlooker_series::series::Form;
 
+use super::coding::{Coding, scale_of};
 use super::page::{Input, put_varint};
-use super::{Coding, scale_of, type_of, type_text};
+use super::{type_of, type_text};
 use crate::damage::Damage;
 
 const MAGIC: [u8; 4] = *b"OLCI";

@@ -61,7 +61,7 @@ impl<V: FnMut(u64, &[u64]) -> ControlFlow<()>> Samples<'_, V> {
     }
 
     fn take_chunk(&mut self, place: &Place, buffers: &mut Buffers) -> Result<(), StoreError> {
-        let Buffers { pieces, times_ns, values } = buffers;
+        let Buffers { pieces, times_ns, values, .. } = buffers;
         values.clear();
         for run in neighbours(&self.wanted.words) {
             place.read_columns(run, pieces, values)?;
@@ -92,6 +92,7 @@ impl<V: FnMut(u64, &[u64]) -> ControlFlow<()>> Samples<'_, V> {
 #[derive(Default)]
 struct Buffers {
     pieces: warm::Buffers,
+    whole: Vec<u8>,
     times_ns: Vec<u64>,
     values: Vec<u64>,
 }
@@ -99,10 +100,10 @@ struct Buffers {
 impl Buffers {
     /// Reads all of a chunk: times, and values column after column. Returns its lines, and how many rows each has.
     fn fill(&mut self, place: &Place, track: TrackId) -> Result<Vec<(Line, usize)>, StoreError> {
-        let Self { front, times_ns, values, .. } = self;
+        let Self { whole, times_ns, values, .. } = self;
         times_ns.clear();
         values.clear();
-        let chunk = place.read(front)?;
+        let chunk = place.read(whole)?;
         let mut decode = || {
             if chunk.head().track != track {
                 return Err(Damage::Wrong("a chunk's track"));
