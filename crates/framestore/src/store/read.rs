@@ -160,8 +160,8 @@ impl Store {
         Ok(damaged)
     }
 
-    /// Gives all rows of a track between two times (UTC ns, both included) to `visit`, whatever their line: where that is the row's own time, as in tables. In
-    /// a chunk they come line by line. Returns gaps for what is damaged.
+    /// Gives all rows of a track between two times (UTC ns, both included) to `visit`, whatever their line, with the
+    /// row's own time. In a chunk they come line by line. Returns gaps for what is damaged.
     ///
     /// # Errors
     /// [`StoreError::Io`].
