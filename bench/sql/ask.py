@@ -21,13 +21,14 @@ VALUE = {
     "duckdb": "coalesce(float_value, int_value) / divisor * multiplier",
     "chdb": "ifNull(float_value, toFloat64(int_value)) / divisor * multiplier",
 }
+ACQUIRED = {"duckdb": "epoch_ns(time) + offset_ns", "chdb": "toUnixTimestamp64Nano(time) + offset_ns"}
 SAME_SERIES = "PARTITION BY instance, labels ORDER BY time"
 WHOLE = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 WRITTEN = {
     "duckdb": {
         "ns": "epoch_ns({0})",
         "label": "(labels->>'{0}')",
-        "idiv": "({0} // {1})",
+        "idiv": "(({0}) // ({1}))",
         "double": "({0})::DOUBLE",
         "last": "arg_max({0}, time)",
         "first": "arg_min({0}, time)",
@@ -88,8 +89,8 @@ class DuckDb:
     def views(self, directory, files):
         gaps = os.path.join(directory, "cold", "gaps", files + ".parquet")
         samples = os.path.join(directory, "cold", files + ".parquet")
-        value = VALUE["duckdb"]
-        self.database.execute(f"CREATE OR REPLACE VIEW samples AS SELECT *, {value} AS value FROM '{samples}'")
+        more = f"{VALUE['duckdb']} AS value, {ACQUIRED['duckdb']} AS acquired_ns"
+        self.database.execute(f"CREATE OR REPLACE VIEW samples AS SELECT *, {more} FROM '{samples}'")
         self.database.execute(f"CREATE OR REPLACE VIEW gaps AS SELECT * FROM '{gaps}'")
 
     def ask(self, sql):
@@ -106,8 +107,8 @@ class ChDb:
         gaps = os.path.join(directory, "cold", "gaps", files + ".parquet")
         for view in ("samples", "gaps"):
             self.session.query(f"DROP VIEW IF EXISTS {view}")
-        value = VALUE["chdb"]
-        self.session.query(f"CREATE VIEW samples AS SELECT *, {value} AS value FROM file('{path}', Parquet)")
+        more = f"{VALUE['chdb']} AS value, {ACQUIRED['chdb']} AS acquired_ns"
+        self.session.query(f"CREATE VIEW samples AS SELECT *, {more} FROM file('{path}', Parquet)")
         self.session.query(f"CREATE VIEW gaps AS SELECT * FROM file('{gaps}', Parquet)")
 
     def ask(self, sql):
@@ -160,9 +161,9 @@ def check(directory, path, name):
     wanted = [line.split()[1:] for line in open(path, encoding="utf-8") if line.startswith("file\t")]
     for engine, make in ENGINES.items():
         database = make(directory)
-        minute = "$idiv($ns(time), 60000000000) * 60000000000"
+        minute = "$idiv(acquired_ns, 60000000000) * 60000000000"
         sql = (
-            f"SELECT {minute} AS begin, count(*), sum(int_value), min($ns(time)), max($ns(time)) FROM samples"
+            f"SELECT {minute} AS begin, count(*), sum(int_value), min(acquired_ns), max(acquired_ns) FROM samples"
             " GROUP BY begin ORDER BY begin"
         )
         theirs = [[str(cell) for cell in row] for row in database.ask(in_dialect(sql, engine))]

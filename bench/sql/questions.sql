@@ -1,5 +1,5 @@
 -- Questions to cold files, as an SRE has them. Each begins with its number and what is asked. What the two dialects write differently stands as $name(..) and
--- is put in by ask.py: $ns(time) ns since 1970, $label(x) a label, $idiv(a, b) a whole division, $double(x) a float, $last(x) and $first(x) by time,
+-- is put in by ask.py: acquired_ns ns since 1970, $label(x) a label, $idiv(a, b) a whole division, $double(x) a float, $last(x) and $first(x) by time,
 -- $before(x) what the same series had before.
 
 -- 01 samples of each metric
@@ -15,7 +15,7 @@ SELECT instance, $last(value) FROM samples WHERE metric = 'node_memory_MemFree_b
 SELECT instance, min(value), max(value) FROM samples WHERE metric = 'node_load1' GROUP BY instance ORDER BY instance;
 
 -- 05 least and largest free memory of a host in each minute
-SELECT $idiv($ns(time), 60000000000) AS minute, min(value), max(value) FROM samples
+SELECT $idiv(acquired_ns, 60000000000) AS minute, min(value), max(value) FROM samples
 WHERE metric = 'node_memory_MemFree_bytes' AND instance = 'web-1' GROUP BY minute ORDER BY minute;
 
 -- 06 mean free memory
@@ -35,7 +35,7 @@ WHERE step IS NOT NULL GROUP BY instance, device ORDER BY instance, device;
 
 -- 09 bytes received a second by a device in each minute
 WITH steps AS (
-  SELECT $idiv($ns(time), 60000000000) AS minute, int_value - $before(int_value) AS step FROM samples
+  SELECT $idiv(acquired_ns, 60000000000) AS minute, int_value - $before(int_value) AS step FROM samples
   WHERE metric = 'node_network_receive_bytes_total' AND instance = 'web-1' AND $label(device) = 'eth0')
 SELECT minute, $double(sum(step)) / 60 FROM steps WHERE step IS NOT NULL GROUP BY minute ORDER BY minute;
 
@@ -85,7 +85,7 @@ SELECT instance, $double(count(*)) / 600 FROM samples WHERE metric = 'node_load1
 
 -- 18 minutes in which one host had less free memory than another
 WITH least AS (
-  SELECT instance, $idiv($ns(time), 60000000000) AS minute, min(value) AS least FROM samples
+  SELECT instance, $idiv(acquired_ns, 60000000000) AS minute, min(value) AS least FROM samples
   WHERE metric = 'node_memory_MemFree_bytes' GROUP BY instance, minute)
 SELECT a.minute, a.least, b.least FROM least AS a JOIN least AS b ON a.minute = b.minute
 WHERE a.instance = 'db-1' AND b.instance = 'web-1' AND a.least < b.least ORDER BY a.minute;
@@ -118,7 +118,7 @@ SELECT instance, min(high) FROM below WHERE below * 100 >= total * 99 GROUP BY i
 WITH
   counts AS (
     SELECT instance, labels, low, high, max(int_value) - min(int_value) AS n FROM samples
-    WHERE metric = 'app_request_seconds_bucket' AND $ns(time) >= 1764000300000000000 GROUP BY instance, labels, low, high),
+    WHERE metric = 'app_request_seconds_bucket' AND acquired_ns >= 1764000300000000000 GROUP BY instance, labels, low, high),
   buckets AS (SELECT low, high, sum(n) AS n FROM counts GROUP BY low, high),
   below AS (SELECT high, sum(n) OVER (ORDER BY low) AS below, sum(n) OVER () AS total FROM buckets)
 SELECT min(high), max(total) FROM below WHERE below * 100 >= total * 99;
@@ -127,11 +127,11 @@ SELECT min(high), max(total) FROM below WHERE below * 100 >= total * 99;
 WITH
   counts AS (
     SELECT instance, labels, low, max(int_value) - min(int_value) AS n FROM samples
-    WHERE metric = 'app_request_seconds_bucket' AND $ns(time) >= 1764000300000000000 GROUP BY instance, labels, low),
+    WHERE metric = 'app_request_seconds_bucket' AND acquired_ns >= 1764000300000000000 GROUP BY instance, labels, low),
   requests AS (SELECT instance, sum(n) AS n FROM counts GROUP BY instance),
   sums AS (
     SELECT instance, labels, max(int_value) - min(int_value) AS sum, max(divisor) AS divisor FROM samples
-    WHERE metric = 'app_request_seconds_sum' AND $ns(time) >= 1764000300000000000 GROUP BY instance, labels),
+    WHERE metric = 'app_request_seconds_sum' AND acquired_ns >= 1764000300000000000 GROUP BY instance, labels),
   seconds AS (SELECT instance, $double(sum(sum)) / max(divisor) AS seconds FROM sums GROUP BY instance)
 SELECT requests.instance, seconds / $double(n) FROM requests JOIN seconds ON requests.instance = seconds.instance
 ORDER BY requests.instance;
@@ -157,13 +157,13 @@ SELECT DISTINCT metric, type, unit FROM samples ORDER BY metric;
 
 -- 29 longest time between two samples
 WITH steps AS (
-  SELECT instance, $ns(time) - $before($ns(time)) AS step FROM samples WHERE metric = 'node_load1')
+  SELECT instance, acquired_ns - $before(acquired_ns) AS step FROM samples WHERE metric = 'node_load1')
 SELECT instance, max(step) FROM steps WHERE step IS NOT NULL GROUP BY instance ORDER BY instance;
 
 -- 30 when free memory was least
 WITH least AS (
   SELECT instance, min(value) AS least FROM samples WHERE metric = 'node_memory_MemFree_bytes' GROUP BY instance)
-SELECT samples.instance, min($ns(samples.time)) FROM samples JOIN least ON samples.instance = least.instance
+SELECT samples.instance, min(samples.acquired_ns) FROM samples JOIN least ON samples.instance = least.instance
 WHERE samples.metric = 'node_memory_MemFree_bytes' AND samples.value = least.least
 GROUP BY samples.instance ORDER BY samples.instance;
 
@@ -176,3 +176,8 @@ WITH lasts AS (
   SELECT instance, $label(device) AS device, $last(int_value) AS bytes FROM samples
   WHERE metric = 'node_network_receive_bytes_total' GROUP BY instance, device)
 SELECT device, sum(bytes) FROM lasts GROUP BY device ORDER BY device;
+
+-- 33 load and free memory that were read together
+SELECT a.instance, count(*), max(CASE WHEN a.value > 3 THEN b.value ELSE 0 END) FROM samples AS a
+JOIN samples AS b ON a.instance = b.instance AND a.time = b.time
+WHERE a.metric = 'node_load1' AND b.metric = 'node_memory_MemFree_bytes' GROUP BY a.instance ORDER BY a.instance;

@@ -53,7 +53,7 @@ async function handle(fleet, play, root, request, response) {
     return live(fleet, url.searchParams, request, response);
   }
   if (what !== "hosts") throw new Refusal(404, `no such path ${url.pathname}`);
-  if (name === undefined) return json({ hosts: play.empty ? [] : [...fleet.hosts.values()].map((host) => summary(fleet, host)) });
+  if (name === undefined) return json(list(fleet, play, url.searchParams));
   const host = fleet.hosts.get(name);
   if (host === undefined || name === play.removed) throw new Refusal(404, `no host \`${name}\` is watched; /api/v1/hosts lists those that are`);
   if (sub === undefined) {
@@ -110,6 +110,13 @@ function status(fleet, play) {
     credits: { total_bytes: 4_194_304, in_flight_bytes: Math.round(61_440 + 20_000 * wobble), decreases: 2 },
     store: { bytes: 1_834_567_890 + (now - fleet.started) * 90, max_bytes: 10_737_418_240, hot_bytes: 8_388_608, durable_lag_ms: 640 + 80 * wobble, oldest_ms: fleet.epoch, failed: null },
   };
+}
+
+/** All hosts, whatever has changed: that is always right. */
+function list(fleet, play, parameters) {
+  allow(parameters, "since", "fresh");
+  const hosts = play.empty ? [] : [...fleet.hosts.values()].map((host) => summary(fleet, host));
+  return { hosts, gone: [], whole: true, cursor: fleet.epoch, total: hosts.length };
 }
 
 function summary(fleet, host) {

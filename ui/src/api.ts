@@ -57,6 +57,17 @@ export interface Host {
   lateness_us: Quantiles;
 }
 
+/** Hosts, all or those that have changed. */
+export interface HostChanges {
+  hosts: Host[];
+  /** Names of hosts that are no longer there. */
+  gone: string[];
+  /** These are all: what was known is to be forgotten. */
+  whole: boolean;
+  /** To ask with the next time. */
+  cursor: number;
+}
+
 /** What of a host is not kept, since it would cost more than the controller's `[quota]` allows. */
 export interface OverQuota {
   quota: string;
@@ -205,7 +216,7 @@ const hostFields: { [K in keyof Host]: Check<Host[K]> } = {
   lateness_us: orNone(object(quantiles), noQuantiles),
 };
 
-const hosts = object<{ hosts: Host[] }>({ hosts: list(object<Host>(hostFields)) });
+const hostChanges = object<HostChanges>({ hosts: list(object<Host>(hostFields)), gone: list(text), whole: boolean, cursor: number });
 
 const detail = object<HostDetail>({
   ...hostFields,
@@ -330,7 +341,12 @@ const BASE = "api/v1";
 
 export const getStatus = (signal?: AbortSignal): Promise<Status> => request(`${BASE}/status`, status, signal);
 
-export const getHosts = async (signal?: AbortSignal): Promise<Host[]> => (await request(`${BASE}/hosts`, hosts, signal)).hosts;
+/** All hosts; with `since` those that have changed, and the `fresh` ones in any case, as far as their names fit into a URL. */
+export function getHosts(since: { cursor: number; fresh: string[] } | null, signal?: AbortSignal): Promise<HostChanges> {
+  if (since === null) return request(`${BASE}/hosts`, hostChanges, signal);
+  const fresh = (chunks(since.fresh)[0] ?? []).map((name): [string, string] => ["fresh", name]);
+  return request(`${BASE}/hosts?${query([["since", since.cursor], ...fresh])}`, hostChanges, signal);
+}
 
 export const getHost = (host: string, signal?: AbortSignal): Promise<HostDetail> =>
   request(`${BASE}/hosts/${encodeURIComponent(host)}`, detail, signal);
@@ -373,12 +389,13 @@ export function liveUrl(host: string, series: string[], everyMs: number): string
 /** Many servers and proxies refuse request lines beyond 8 KiB. */
 const MAX_QUERY_BYTES = 7000;
 
-/** Divides series so that each part fits into one URL. */
+/** Divides names so that each part fits into one URL. */
 export function chunks(series: string[]): string[][] {
   const parts: string[][] = [];
   let part: string[] = [];
   let bytes = 0;
   for (const name of series) {
+    // The longest parameter they are given by.
     const cost = encodeURIComponent(name).length + "&series=".length;
     if (bytes + cost > MAX_QUERY_BYTES && part.length > 0) {
       parts.push(part);

@@ -4,6 +4,7 @@
 import type { Host, HostState } from "./api";
 import { h, setText } from "./dom";
 import { count } from "./format";
+import type { Known } from "./hosts";
 
 const SIGNS: Record<HostState, string> = { reading: "●", connecting: "◌", silent: "▲", failed: "✕" };
 /** The worst first. */
@@ -99,7 +100,7 @@ export function overQuota(host: Pick<Host, "over_quota">): string | null {
 }
 
 /** The age of a host's values by now. While it is read the age is as sampled; when it is not, it grows. */
-export function ageNow(host: Host, sampledAt: number): number | null {
+export function ageNow(host: Known): number | null {
   if (host.age_ms === null) return null;
-  return host.state === "reading" ? host.age_ms : host.age_ms + (performance.now() - sampledAt);
+  return host.state === "reading" ? host.age_ms : host.age_ms + (performance.now() - host.sampledAt);
 }

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use onlooker_reader::clock::Moment;
 use onlooker_framestore::Recovery;
 use onlooker_framestore::damage::StoreError;
 use onlooker_framestore::migrate::migrate;
+use onlooker_reader::clock::Moment;
 use onlooker_targets::{Book, Change, JoinedError, Say};
 use rustix::process::{Resource, getrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};

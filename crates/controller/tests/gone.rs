@@ -11,8 +11,8 @@ use onlooker_controller::engine::Config;
 use onlooker_controller::fleet::{Fleet, FleetSink};
 use onlooker_controller::keep::Keeper;
 use onlooker_controller::{Running, State};
-use onlooker_reader::clock::Moment;
 use onlooker_framestore::Named;
+use onlooker_reader::clock::Moment;
 use onlooker_targets::{Choice, Target};
 use onlooker_testbed::{Agent, until};
 

@@ -17,13 +17,13 @@ use onlooker_bootstrap::{Secret, Token};
 use onlooker_controller::fleet::{Fleet, FleetSink, Quota, Shown};
 use onlooker_controller::keep::Keeper;
 use onlooker_controller::{Reading, Sink as _};
+use onlooker_framestore::{Named, Store};
 use onlooker_reader::clock::{Moment, Relation, steady_ns};
 use onlooker_reader::drive::read_host;
 use onlooker_reader::{Broken, Completion, Frames, Limits, Outcome, Read, Requester, Session, Via};
 use onlooker_region::Block;
 use onlooker_region::guard::commit;
 use onlooker_region::limits::FIRST_PROGRAM_REGION;
-use onlooker_framestore::{Named, Store};
 use onlooker_targets::{Choice, Target};
 use onlooker_testbed::until;
 use onlooker_wire::tcp_read;
@@ -392,9 +392,7 @@ fn who_has_too_many_values_decoded_waits_and_nobody_else() {
     });
     // What has no track yet when a controller ends is not kept.
     let store = world.keeper.as_ref().unwrap().store();
-    until("its track", || {
-        store.series_of("mallory").iter().any(|named| named.region == "noise").then_some(())
-    });
+    until("its track", || store.series_of("mallory").iter().any(|named| named.region == "noise").then_some(()));
     drop(store);
     let all = world.end();
     let of = |region: &str| &all[&("mallory".into(), region.into())];

@@ -14,9 +14,9 @@ use onlooker_controller::Running;
 use onlooker_controller::engine::Config;
 use onlooker_controller::fleet::{Fleet, FleetSink};
 use onlooker_controller::keep::Keeper;
-use onlooker_reader::clock::Moment;
 use onlooker_framestore::types::Gap;
 use onlooker_framestore::{Named, Store};
+use onlooker_reader::clock::Moment;
 use onlooker_targets::{Choice, Target};
 use onlooker_testbed::{Agent, until};
 

@@ -21,8 +21,8 @@
 //! ..  directory: of each column in the body where it ends (2, or 4 with flag 4) and its CRC-32C (4)
 //! ..  lines, of tables only: their numbers, the rows of each; two columns (`column.rs`)
 //! ..  times: a column; with flag 2 how many different ones there are, these, and the number of each row's, two columns
-//! ..  constants that are not 0
-//! ..  statistics of each column in the body (`statistics.rs`); zero padded to a multiple of 8
+//! ..  constants that are not 0, a list (`list.rs`)
+//! ..  statistics of each column in the body (`statistics.rs`), a list; zero padded to a multiple of 8
 //! ..  body: columns
 //! ```
 //! Flags: 1 table, 2 times by number, 4 long ends. Numbers are little-endian. Earliest and latest are of the rows'
@@ -34,6 +34,7 @@
 mod build;
 mod check;
 mod head;
+mod list;
 mod merge;
 mod statistics;
 mod write;
@@ -284,14 +285,10 @@ impl<'a> Chunk<'a> {
                 let kind = self.what(number)?.kind();
                 Ok((!never).then(|| Statistics::constant(kind, value, self.head.is_table)))
             }
-            Place::Body { number: wanted, .. } => {
-                let mut input = Input(self.statistics);
-                let mut found = None;
-                let in_body = (0..=number).filter(|number| self.bit(VARIES, *number));
-                for number in in_body.take(wanted + 1) {
-                    found = statistics::take(self.what(number)?.kind(), &mut input)?;
-                }
-                Ok(found)
+            Place::Body { number: in_body, .. } => {
+                let count = self.directory.len() / self.entry_bytes();
+                let mut input = list::seek(self.statistics, count, in_body, statistics::skip)?;
+                statistics::take(self.what(number)?.kind(), &mut input)
             }
         }
     }
@@ -311,16 +308,15 @@ impl<'a> Chunk<'a> {
     fn place(&self, number: usize) -> Result<Place, Damage> {
         let what = self.what(number)?;
         if self.bit(VARIES, number) {
-            let range = self.range(number..number + 1)?;
-            return Ok(Place::Body { number: self.rank(VARIES, number), range });
+            let number = self.rank(VARIES, number);
+            let range = self.end_before(number)..self.end_before(number + 1);
+            return Ok(Place::Body { number, range });
         }
         if !self.bit(CONSTANT, number) {
             return Ok(Place::Constant(0));
         }
-        let mut input = Input(self.constants);
-        for _ in 0..self.rank(CONSTANT, number) {
-            input.unsigned()?;
-        }
+        let (count, number) = (self.rank(CONSTANT, self.head.columns), self.rank(CONSTANT, number));
+        let mut input = list::seek(self.constants, count, number, |input| input.unsigned().map(|_| ()))?;
         statistics::take_word(what.kind(), &mut input).map(Place::Constant)
     }
 

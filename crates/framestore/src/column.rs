@@ -58,7 +58,7 @@ pub fn encode(kind: Kind, values: &[u64], runs: &[u32], out: &mut Vec<u8>) {
         out.push(XORED);
         put_chain(Op::Xor, values, runs, out);
     }
-    if matches!(kind, Kind::Integer { .. }) && out[start] == DELTAS {
+    if matches!(kind, Kind::Integer { .. }) && !values.is_sorted() {
         put_levels_if_smaller(start, values, out);
     }
     if out.len() - start > 1 + size_of_val(values) {

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use crate::damage::Damage;
 use crate::row::varint::{self, unzigzag, zigzag};
-use crate::row::{self, Clock, STATE_WORDS};
+use crate::row::{self, Clock, state_words};
 use crate::types::{Kind, Line};
 
 /// What the states of all lines of a head may take: a table of 200,000 lines of 20 columns.
@@ -324,7 +324,7 @@ impl Codec {
         if let Some(number) = self.find(line) {
             return Ok(number);
         }
-        let width = self.kinds.len() * STATE_WORDS;
+        let width = state_words(self.kinds.len());
         // A track that is no table has one, however wide it is.
         let number = u32::try_from(self.lines.len()).map_err(|_| Crowded)?;
         if self.is_table {
@@ -338,7 +338,7 @@ impl Codec {
     }
 
     fn range(&self, number: u32) -> std::ops::Range<usize> {
-        let width = self.kinds.len() * STATE_WORDS;
+        let width = state_words(self.kinds.len());
         number as usize * width..(number as usize + 1) * width
     }
 

@@ -22,8 +22,8 @@
 //! A position counts words since the ring was made. A record is at most half the ring, so that it always fits once
 //! enough has been released.
 //!
-//! Cost: a copy and a CRC-32C of each row, 5 words a record, no system call; all of the file's memory from the
-//! beginning.
+//! Cost: a copy and a CRC-32C of each row, no system call: 0.5 ns a value in rows of 690, 2.1 ns in rows of 15; 5 words
+//! a record. Of the file's memory it takes what waits and 4 MiB, more as it is needed.
 
 mod mapping;
 mod open;
@@ -40,6 +40,8 @@ use record::{HEADER_WORDS, Header, payload_words};
 /// Kind of a record that is a row. 0 is none; others are the user's.
 pub const ROW: u8 = 1;
 
+/// Memory is taken in pieces of so many words.
+const RESERVE_WORDS: u64 = 512 << 10;
 const PUBLISHED: usize = 16;
 const RELEASED: usize = 32;
 const SLOTS: [usize; 2] = [34, 37];
@@ -65,6 +67,8 @@ pub struct Producer {
     published: u64,
     /// What is known of it: the consumer may be further.
     released: u64,
+    /// Words from the beginning that have memory.
+    reserved: u64,
     sequence: u64,
 }
 
@@ -203,15 +207,28 @@ impl Producer {
         Ok(self.sequence)
     }
 
+    fn is_empty(&self) -> bool {
+        self.memory.numbers()[RELEASED].load(Ordering::Acquire) == self.published
+    }
+
     /// Position of so many words in one piece that are nobody's.
     fn make_room(&mut self, words: u64) -> Result<u64, Refused> {
-        let rest = self.capacity - self.published % self.capacity;
-        let at = self.published + if words > rest { rest } else { 0 };
+        let begin = self.published % self.capacity;
+        let rest = self.capacity - begin;
+        // What is empty begins at the beginning again: it takes no more memory than what waits, and stays in caches.
+        let is_early = begin >= RESERVE_WORDS && words <= begin && self.is_empty();
+        let at = self.published + if words > rest || is_early { rest } else { 0 };
         if at + words - self.released > self.capacity {
             self.released = self.memory.numbers()[RELEASED].load(Ordering::Acquire);
             if at + words - self.released > self.capacity {
                 return Err(Refused::Full);
             }
+        }
+        let end = at % self.capacity + words;
+        if end > self.reserved {
+            let (from, more) = (offset(self.reserved, u64::MAX), offset(end - self.reserved + RESERVE_WORDS, u64::MAX));
+            self.memory.reserve(from, more).map_err(|_| Refused::Full)?;
+            self.reserved = (end + RESERVE_WORDS).min(self.capacity);
         }
         if at > self.published {
             let skipped = self.memory.words(offset(self.published, self.capacity), 1);

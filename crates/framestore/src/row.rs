@@ -2,21 +2,22 @@
 //! A row as its differences to the row before: what heads are made of, and, the same bytes, the write-ahead log.
 //!
 //! The store thread encodes each row once; recovery and readers of heads decode. Both sides keep what differences refer
-//! to: a [`Clock`] for all rows of a head, and for each line a state, [`STATE_WORDS`] words a column, all zeros before
-//! its first row. Lossless for every bit pattern: differences wrap around.
+//! to: a [`Clock`] for all rows of a head, and for each line a state of [`state_words`], all zeros before its first
+//! row. Lossless for every bit pattern: differences wrap around.
 //!
-//! Four of five values equal the one before and cost a part of a bit. What changed is told by bits, one a column, in
-//! bytes of which those that are zero are left out; which ones, tells a bit for each of them, and so on. The difference
-//! of an integer is predicted: to be the last one again if that one was predictable (`Trend`), since counters go on as
-//! they did and sizes do not; or, where the word is so near the row's time that it can only be a time itself, to be
-//! that of the time before it in the row (`Times`), since a reading that is late is late for all of its parts.
+//! Four of five values equal the one before and cost a part of a bit. A bit for each column tells whether it did as in
+//! the row before, that is whether it changed again, or again did not. Of these bits' bytes those that are zero are
+//! left out; which ones, tells a bit for each of them, and so on. The difference of an integer is predicted: to be the
+//! last one again if that one was predictable (`Trend`), since counters go on as they did and sizes do not; or, where
+//! the word is so near the row's time that it can only be a time itself, to be that of the time before it in the row
+//! (`Times`), since a reading that is late is late for all of its parts.
 //!
 //! ```text
 //! row      time, then a block for each 512 columns
 //! time     varint: 0, the time of the row before; otherwise the zigzagged difference to the step before, 1 more if it
 //!          is below what would mean the same time
 //! block    masks, then the values of all columns that changed
-//! masks    of up to 16 columns: bits of the columns, in 1 or 2 bytes
+//! masks    of up to 16 columns: bits of the columns, in 1 or 2 bytes: whether it changed ^ whether it did before
 //!          of up to 64 columns: a byte, a bit for each 8 columns; for each that is set, a byte, bits of these columns
 //!          of more columns: a byte, a bit for each 64 columns; for each that is set, as of 64, but these bytes last
 //! integer  varint: zigzagged difference to (value before + difference expected)
@@ -25,6 +26,9 @@
 //! ```
 //! Varints are LEB128; a mask's lowest bit is the first column. Decoding trusts nothing: damage is an error, never a
 //! panic; it allocates nothing.
+//!
+//! Cost, of rows with 700 to 1,000 columns: 0.5 ns a value to encode and 0.2 ns to decode where 4 % have changed, 1.3
+//! ns and 0.9 ns where 19 % have; of rows with 15 columns about 3 ns, since a row has a cost of its own.
 
 pub(crate) mod varint;
 
@@ -32,14 +36,19 @@ use crate::damage::Damage;
 use crate::types::Kind;
 use varint::{unzigzag, zigzag};
 
-/// Words of a line's state for each of its columns.
-pub const STATE_WORDS: usize = 2;
 /// Columns of a block: eight groups.
 const BLOCK: usize = 512;
 /// Columns of a group: as many as a word has bits.
 const GROUP: usize = 64;
 /// Blocks that are no wider have the bits of all columns.
 const NARROW: usize = 16;
+
+/// Words of the state of a line with so many columns: that of each in the row before, its trend, and a bit, whether it
+/// had changed there.
+#[must_use]
+pub const fn state_words(columns: usize) -> usize {
+    2 * columns + columns.div_ceil(GROUP)
+}
 
 /// The time of the row before, whatever its line, and how far it was from another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -153,26 +162,31 @@ fn is_like(difference: u64, other: u64) -> bool {
 /// # Panics
 /// If the numbers of words, kinds and columns of the state differ.
 pub fn encode(clock: &mut Clock, state: &mut [u64], kinds: &[Kind], time_ns: u64, words: &[u64], out: &mut Vec<u8>) {
+    assert_eq!((words.len(), state.len()), (kinds.len(), state_words(kinds.len())), "words of a row and of a state");
     let mut times = clock.encode(time_ns, out);
     let (before, trends) = state.split_at_mut(words.len());
-    assert_eq!((before.len(), trends.len()), (kinds.len(), kinds.len()), "columns of a row");
-    let blocks = before.chunks_mut(BLOCK).zip(trends.chunks_mut(BLOCK)).zip(kinds.chunks(BLOCK));
-    for (words, ((before, trends), kinds)) in words.chunks(BLOCK).zip(blocks) {
-        let mut changed = [0; BLOCK / GROUP];
-        for (changed, (words, before)) in changed.iter_mut().zip(words.chunks(GROUP).zip(before.chunks(GROUP))) {
-            *changed = differing(words, before);
+    let (trends, masks) = trends.split_at_mut(words.len());
+    let blocks = before.chunks_mut(BLOCK).zip(trends.chunks_mut(BLOCK)).zip(masks.chunks_mut(BLOCK / GROUP));
+    for ((words, kinds), ((before, trends), masks)) in words.chunks(BLOCK).zip(kinds.chunks(BLOCK)).zip(blocks) {
+        let mut told = [0; BLOCK / GROUP];
+        for ((told, mask), (words, before)) in
+            told.iter_mut().zip(&mut *masks).zip(words.chunks(GROUP).zip(before.chunks(GROUP)))
+        {
+            let changed = differing(words, before);
+            *told = changed ^ *mask;
+            *mask = changed;
         }
-        append_masks(&changed, words.len(), out);
+        append_masks(&told, words.len(), out);
         let groups = before.chunks_mut(GROUP).zip(trends.chunks_mut(GROUP)).zip(kinds.chunks(GROUP));
-        for ((changed, words), ((before, trends), kinds)) in changed.into_iter().zip(words.chunks(GROUP)).zip(groups) {
-            if changed != 0 {
-                append_values(changed, words, &mut times, before, trends, kinds, out);
+        for ((changed, words), ((before, trends), kinds)) in masks.iter().zip(words.chunks(GROUP)).zip(groups) {
+            if *changed != 0 {
+                append_values(*changed, words, &mut times, before, trends, kinds, out);
             }
         }
     }
 }
 
-/// Takes a row and returns its time: its words are the first half of `state` afterwards. After an error, clock and
+/// Takes a row and returns its time: its words are the first ones of `state` afterwards. After an error, clock and
 /// state are of no use.
 ///
 /// # Errors
@@ -181,15 +195,17 @@ pub fn encode(clock: &mut Clock, state: &mut [u64], kinds: &[Kind], time_ns: u64
 /// # Panics
 /// If the state has another number of columns than there are kinds.
 pub fn decode(clock: &mut Clock, state: &mut [u64], kinds: &[Kind], input: &mut &[u8]) -> Result<u64, Damage> {
+    assert_eq!(state.len(), state_words(kinds.len()), "words of a state");
     let mut times = clock.decode(input)?;
     let (before, trends) = state.split_at_mut(kinds.len());
-    assert_eq!(trends.len(), kinds.len(), "columns of a state");
-    let blocks = before.chunks_mut(BLOCK).zip(trends.chunks_mut(BLOCK)).zip(kinds.chunks(BLOCK));
-    for ((before, trends), kinds) in blocks {
-        let changed = take_masks(kinds.len(), input)?;
+    let (trends, masks) = trends.split_at_mut(kinds.len());
+    let blocks = before.chunks_mut(BLOCK).zip(trends.chunks_mut(BLOCK)).zip(masks.chunks_mut(BLOCK / GROUP));
+    for (kinds, ((before, trends), masks)) in kinds.chunks(BLOCK).zip(blocks) {
+        let told = take_masks(kinds.len(), input)?;
         let groups = before.chunks_mut(GROUP).zip(trends.chunks_mut(GROUP)).zip(kinds.chunks(GROUP));
-        for (changed, ((before, trends), kinds)) in changed.into_iter().zip(groups) {
-            take_values(changed, &mut times, before, trends, kinds, input)?;
+        for ((told, mask), ((before, trends), kinds)) in told.iter().zip(masks).zip(groups) {
+            *mask ^= told;
+            take_values(*mask, &mut times, before, trends, kinds, input)?;
         }
     }
     Ok(clock.time_ns)
@@ -198,17 +214,27 @@ pub fn decode(clock: &mut Clock, state: &mut [u64], kinds: &[Kind], input: &mut 
 /// A bit for each of up to 64 words that is not as before.
 #[inline]
 fn differing(words: &[u64], before: &[u64]) -> u64 {
-    let mut bits = 0;
-    for (at, (word, before)) in words.iter().zip(before).enumerate() {
-        bits |= u64::from(word != before) << at;
-    }
-    bits
+    let ((words, words_left), (before, before_left)) = (words.as_chunks::<8>(), before.as_chunks::<8>());
+    let rest = (words.len(), differing_of(words_left, before_left));
+    // Of eight at a time the length is known, and they go at once.
+    let eights = words.iter().zip(before).map(|(words, before)| differing_of(words, before)).enumerate();
+    eights.chain((rest.1 != 0).then_some(rest)).fold(0, |bits, (at, eight)| bits | eight << (8 * at))
+}
+
+#[inline]
+fn differing_of(words: &[u64], before: &[u64]) -> u64 {
+    let differ = words.iter().zip(before).map(|(word, before)| u64::from(word != before));
+    differ.enumerate().fold(0, |bits, (at, differs)| bits | differs << at)
 }
 
 /// A bit for each byte that is not zero.
 #[inline]
 fn filled(bytes: [u8; 8]) -> u8 {
-    (0..8).fold(0, |bits, at| bits | u8::from(bytes[at] != 0) << at)
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let word = u64::from_le_bytes(bytes);
+    // The highest bit of each byte, and then all of them next to each other.
+    let highest = (((word & LOW) + LOW) | word) & !LOW;
+    (highest >> 7).wrapping_mul(0x0102_0408_1020_4080).to_le_bytes()[7]
 }
 
 #[inline]

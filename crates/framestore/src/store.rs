@@ -68,8 +68,8 @@ struct Shared {
 struct Figures {
     bytes: AtomicU64,
     ring_bytes: AtomicU64,
-    /// Steady time at which the rows came that have waited longest to be durable, ns; 0: none do.
-    waiting_since_ns: AtomicU64,
+    /// Steady time before which all rows have come that are durable, ns.
+    durable_ns: AtomicU64,
     /// Earliest time of a row, UTC ns; 0: there is none.
     oldest_ns: AtomicU64,
 }
@@ -112,10 +112,10 @@ impl Store {
         figure(&self.0.figures.oldest_ns)
     }
 
-    /// How long the row that has waited longest to be durable has been here, ns; `None`: none does.
+    /// How long a row may have been here that is not durable, ns.
     #[must_use]
     pub fn durable_lag_ns(&self) -> Option<u64> {
-        figure(&self.0.figures.waiting_since_ns).map(|since_ns| steady_ns().saturating_sub(since_ns))
+        figure(&self.0.figures.durable_ns).map(|durable_ns| steady_ns().saturating_sub(durable_ns))
     }
 
     /// Time up to which a track's rows are durable, UTC ns; 0: none is.

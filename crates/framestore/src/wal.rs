@@ -31,8 +31,8 @@
 //! given up, and everything since the last good sync is written again to a new one, with the same numbers of records,
 //! by which a replay knows it.
 //!
-//! Cost: 56 bytes a record; about 2 bytes a track and record before zstd; 1/16 of all for the parity, and 8 bytes of
-//! memory a track and its place in a map.
+//! Cost: some 50 bytes a record; about 2 bytes a track and record before zstd; 1/16 of all for the parity, and 8 bytes
+//! of memory a track and its place in a map.
 
 pub(crate) mod look;
 mod record;

@@ -12,13 +12,38 @@ use onlooker_region::schema::Metric;
 
 use crate::text::Text;
 
+/// Some hosts of a list, by their numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Voices(Vec<u64>);
+
+impl Voices {
+    /// Adds a host.
+    pub fn add(&mut self, host: usize) {
+        let word = host / 64;
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (host % 64);
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.0.resize(self.0.len().max(other.0.len()), 0);
+        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word |= other);
+    }
+
+    fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+}
+
 /// What is said of a name.
 struct Claim {
     is_vouched_for: bool,
-    hosts: u64,
-    last_host: usize,
+    hosts: Voices,
     created_ns: i128,
     help: Text,
+    /// Whose help it is: not vouched for, and made then; the least counts.
+    helper: (bool, i128),
 }
 
 /// All that is said of names.
@@ -29,20 +54,26 @@ pub struct Claims {
 
 impl Claims {
     /// A host has a series. `is_vouched_for`: in a region of its agent. `created_ns`: when that region was made, by a clock that all hosts of this list share.
-    pub fn add(
+    pub fn add(&mut self, said: (&Text, Metric, &Text), host: usize, is_vouched_for: bool, created_ns: i128) {
+        let mut hosts = Voices::default();
+        hosts.add(host);
+        self.add_all(said, &hosts, is_vouched_for, created_ns);
+    }
+
+    /// The same of many hosts, of which `created_ns` is the time of the first. In which order claims are added matters only where such times are the same.
+    pub fn add_all(
         &mut self,
         (name, metric, help): (&Text, Metric, &Text),
-        host: usize,
+        hosts: &Voices,
         is_vouched_for: bool,
         created_ns: i128,
     ) {
-        let fresh = || Claim { is_vouched_for, hosts: 0, last_host: usize::MAX, created_ns, help: help.clone() };
+        let helper = (!is_vouched_for, created_ns);
+        let fresh = || Claim { is_vouched_for, hosts: Voices::default(), created_ns, help: help.clone(), helper };
         let claim = self.claims.entry((name.clone(), metric)).or_insert_with(fresh);
-        if claim.last_host != host {
-            (claim.hosts, claim.last_host) = (claim.hosts + 1, host);
-        }
-        if (!is_vouched_for, created_ns) < (!claim.is_vouched_for, claim.created_ns) {
-            claim.help = help.clone();
+        claim.hosts.join(hosts);
+        if helper < claim.helper {
+            (claim.help, claim.helper) = (help.clone(), helper);
         }
         claim.is_vouched_for |= is_vouched_for;
         claim.created_ns = claim.created_ns.min(created_ns);
@@ -52,9 +83,8 @@ impl Claims {
     #[must_use]
     pub fn in_order(self) -> Vec<(Text, Metric, Text)> {
         let mut claims: Vec<_> = self.claims.into_iter().collect();
-        claims.sort_by(|((a_name, a_metric), a), ((b_name, b_metric), b)| {
-            let order = |claim: &Claim| (!claim.is_vouched_for, Reverse(claim.hosts), claim.created_ns);
-            order(a).cmp(&order(b)).then_with(|| (a_name, a_metric).cmp(&(b_name, b_metric)))
+        claims.sort_by_cached_key(|((name, metric), claim)| {
+            (!claim.is_vouched_for, Reverse(claim.hosts.count()), claim.created_ns, name.clone(), *metric)
         });
         claims.into_iter().map(|((name, metric), claim)| (name, metric, claim.help)).collect()
     }
@@ -110,6 +140,11 @@ mod tests {
         assert_eq!(said(&[("x", Counter, 1, false, 5), ("x", Gauge, 2, false, 4)]), (Gauge, "2 4".into()));
         // The help is the agent's, too.
         assert_eq!(said(&[("x", Gauge, 1, false, 1), ("x", Gauge, 1, true, 9)]), (Gauge, "1 9".into()));
+        // The oldest agent's, in whatever order they come.
+        for claims in [[(1, false, 1), (2, true, 9), (3, true, 5)], [(3, true, 5), (2, true, 9), (1, false, 1)]] {
+            let claims = claims.map(|(host, is_vouched_for, ns)| ("x", Gauge, host, is_vouched_for, ns));
+            assert_eq!(said(&claims), (Gauge, "3 5".into()));
+        }
     }
 
     #[test]

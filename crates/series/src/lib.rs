@@ -4,8 +4,8 @@
 //!
 //! The way of a value: decoded samples of a region go through [`mod@derive`], which adds up what its schema says;
 //! [`series`] names what is left; [`rank`] chooses between equal series; [`rate`] makes rates of counters; [`families`]
-//! decides what a name means where many hosts use it; [`exposition`] writes Prometheus' text. Nothing here does any
-//! I/O.
+//! decides what a name means where many hosts use it; [`exposition`] writes Prometheus' text, [`template`] that of many
+//! hosts at once. Nothing here does any I/O.
 #![forbid(unsafe_code)]
 
 pub mod derive;
@@ -14,6 +14,7 @@ pub mod families;
 pub mod rank;
 pub mod rate;
 pub mod series;
+pub mod template;
 pub mod text;
 
 /// A row or a sum that does not come any more is kept for so many readings: a block that is torn now and then must not

@@ -4,6 +4,7 @@
 import { HOST_STATES, type Host, type HostState, getHosts } from "../api";
 import { h, notice, setClass, setHidden, setText } from "../dom";
 import { age, count, duration, reasons, sum } from "../format";
+import { HostList, type Known } from "../hosts";
 import { poll } from "../poll";
 import { hostAddress, replaceParameters } from "../router";
 import { STATE_HELP, STATE_RANK, ageNow, pairText, showPair, showState } from "../state";
@@ -16,7 +17,8 @@ const AGE_MS = 200;
 const MAX_LABEL_VALUES = 12;
 
 export function fleetPage(parameters: URLSearchParams): Page {
-  let hosts: Host[] | null = null;
+  const list = new HostList(getHosts);
+  let hosts: Known[] | null = null;
   let sampledAt = 0;
   const states = new Set<HostState>(HOST_STATES.filter((state) => parameters.getAll("state").includes(state)));
   const labels = new Set(parameters.getAll("label"));
@@ -29,7 +31,7 @@ export function fleetPage(parameters: URLSearchParams): Page {
   const open = (host: Host): void => { location.hash = hostAddress(host.name); };
 
   const [column = "state", direction = ""] = (parameters.get("sort") ?? "state").split(".");
-  const table = new Table<Host>("Hosts", columns((host) => ageNow(host, sampledAt)), (host) => host.name, open, (host) => STATE_RANK[host.state], { column, descending: direction === "desc" }, () => remember());
+  const table = new Table<Known>("Hosts", columns(), (host) => host.name, open, (host) => STATE_RANK[host.state], { column, descending: direction === "desc" }, () => remember());
   const content = h("div", { hidden: true }, h("div", { class: "toolbar" }, search, stateRow, summary), labelRow, table.element);
 
   const remember = (): void => {
@@ -105,7 +107,7 @@ export function fleetPage(parameters: URLSearchParams): Page {
   const trouble = new Trouble(content, message, () => polling.soon());
   const polling = poll(
     POLL_MS,
-    getHosts,
+    (signal) => list.refresh(table.inView, signal),
     (got) => {
       hosts = got;
       sampledAt = performance.now();
@@ -131,7 +133,7 @@ export function fleetPage(parameters: URLSearchParams): Page {
   };
 }
 
-function columns(ageOf: (host: Host) => number | null): Column<Host>[] {
+function columns(): Column<Known>[] {
   return [
     {
       id: "name", label: "Host", sort: (host) => host.name,
@@ -146,9 +148,9 @@ function columns(ageOf: (host: Host) => number | null): Column<Host>[] {
     { id: "state", label: "State", sort: (host) => STATE_RANK[host.state], cell: (node, host) => showState(node, host.state) },
     { id: "via", label: "Read via", title: "Who answers the READs on the host", minor: true, sort: (host) => pairText(host), cell: (node, host) => showPair(node, host) },
     {
-      id: "age", label: "Age", title: "Of the newest values", numeric: true, sort: (host) => ageOf(host) ?? -1,
+      id: "age", label: "Age", title: "Of the newest values", numeric: true, sort: (host) => ageNow(host) ?? -1,
       cell: (node, host) => {
-        setText(node, age(ageOf(host)));
+        setText(node, age(ageNow(host)));
         setClass(node, "bad", host.state === "silent");
       },
     },
@@ -170,7 +172,17 @@ function columns(ageOf: (host: Host) => number | null): Column<Host>[] {
   ];
 }
 
-const labelsOf = (host: Host): string[] => Object.entries(host.labels).map(([name, value]) => `${name}=${value}`).sort();
+const labelTexts = new WeakMap<Host, string[]>();
+
+/** Worked out once for what came of a host: filters look at them with every change. */
+function labelsOf(host: Host): string[] {
+  let texts = labelTexts.get(host);
+  if (texts === undefined) {
+    texts = Object.entries(host.labels).map(([name, value]) => `${name}=${value}`).sort();
+    labelTexts.set(host, texts);
+  }
+  return texts;
+}
 
 /** Labels worth a filter: some hosts have them and others not, and they have few values. */
 function labelFilters(hosts: Host[]): [string, number][] {

@@ -5,6 +5,7 @@ import { type Host, type Status, getHosts } from "../api";
 import { syncedStatus } from "../clock";
 import { h, notice, setClass, setHidden, setText, svg } from "../dom";
 import { age, bytes, count, duration, micros, quantity, reasons, sum } from "../format";
+import { HostList } from "../hosts";
 import { poll } from "../poll";
 import { hostAddress, replaceParameters } from "../router";
 import { pairText, showPair, showState } from "../state";
@@ -14,6 +15,7 @@ import { type Page, Tile, Trouble } from "./page";
 const POLL_MS = 1000;
 
 export function readsPage(parameters: URLSearchParams): Page {
+  const list = new HostList(getHosts);
   let hosts: Host[] = [];
   let sampledAt: number | null = null;
   const message = h("div", {}, notice("loading", "Reading the figures …"));
@@ -53,7 +55,7 @@ export function readsPage(parameters: URLSearchParams): Page {
   const trouble = new Trouble(content, message, () => polling.soon());
   const polling = poll(
     POLL_MS,
-    (signal) => Promise.all([syncedStatus(signal), getHosts(signal)]),
+    (signal) => Promise.all([syncedStatus(signal), list.refresh(table.inView, signal)]),
     ([status, got]) => {
       hosts = got;
       sampledAt = performance.now();

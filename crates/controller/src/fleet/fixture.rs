@@ -135,7 +135,7 @@ impl World {
     }
 }
 
-fn target(name: &str) -> Target {
+pub(crate) fn target(name: &str) -> Target {
     Target {
         name: name.into(),
         host: "127.0.0.1".into(),

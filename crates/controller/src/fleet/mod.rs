@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All hosts as they are now: written by the processing thread, read by whoever shows them.
 //!
-//! A host's lock is held for one reading or one look; nobody waits for a disk or a network under it.
+//! A host's lock is held for one reading or one look; nobody waits for a disk or a network under it, and who shows a host looks by a [`snapshot`] and
+//! formats afterwards. Who lists all hosts takes a list that is there already: the fleet's own lock is held to find one host, to enter or to leave.
 
+mod changes;
 mod entities;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod quota;
 mod rows;
 mod sink;
+mod snapshot;
 mod utc;
 #[cfg(test)]
 mod vouched;
@@ -25,9 +28,13 @@ use onlooker_targets::Target;
 use tokio::sync::watch;
 
 use crate::sink::State;
+use changes::Changes;
+pub(crate) use changes::Since;
 pub use entities::{Entities, Entity};
 pub use quota::{Excess, Ledger, Limit, Over, Quota, Whose};
 pub use sink::{Clock, FleetSink};
+use snapshot::PlanCell;
+pub(crate) use snapshot::{Figures, Plan, Planned, RegionFigures, Values};
 
 /// Longest time that latency is told apart from, ns: a minute.
 const MAX_LATENCY_NS: u64 = 60_000_000_000;
@@ -36,6 +43,9 @@ const MAX_LATENCY_NS: u64 = 60_000_000_000;
 #[derive(Default)]
 pub struct Fleet {
     hosts: RwLock<BTreeMap<String, Arc<Host>>>,
+    /// The same as a list; none since the last has come or gone.
+    list: Mutex<Option<Arc<[Arc<Host>]>>>,
+    changes: Changes,
     quota: Quota,
 }
 
@@ -54,8 +64,19 @@ impl Fleet {
 
     /// All hosts, by name.
     #[must_use]
-    pub fn hosts(&self) -> Vec<Arc<Host>> {
-        self.hosts.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    pub fn hosts(&self) -> Arc<[Arc<Host>]> {
+        let mut list = self.list();
+        let all = || self.hosts.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        list.get_or_insert_with(all).clone()
+    }
+
+    fn list(&self) -> MutexGuard<'_, Option<Arc<[Arc<Host>]>>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which hosts have changed since a number that was given before; 0 was never.
+    pub(crate) fn since(&self, number: u64) -> Since {
+        self.changes.since(number, &self.hosts(), steady_ns())
     }
 
     /// One host.
@@ -66,13 +87,15 @@ impl Fleet {
 
     /// The host of a target; a new one where the target has changed.
     pub(crate) fn enter(&self, target: &Arc<Target>) -> Arc<Host> {
-        let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
-        let known = hosts.get(&target.name).filter(|host| Arc::ptr_eq(&host.target, target));
-        if let Some(known) = known {
-            return known.clone();
+        if let Some(known) = self.host(&target.name).filter(|host| Arc::ptr_eq(&host.target, target)) {
+            return known;
         }
         let host = Arc::new(Host::new(target.clone(), self.quota));
+        let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
         let before = hosts.insert(target.name.clone(), host.clone());
+        drop(hosts);
+        // After the hosts' lock, which `hosts` takes within this one.
+        *self.list() = None;
         if let Some(before) = before {
             before.tell();
         }
@@ -82,6 +105,7 @@ impl Fleet {
     /// Takes a host out.
     pub fn leave(&self, name: &str) {
         let left = self.hosts.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        *self.list() = None;
         if let Some(host) = left {
             host.tell();
         }
@@ -95,6 +119,8 @@ pub struct Host {
     /// Labels of all its series.
     labels: BTreeMap<String, String>,
     shown: Mutex<Shown>,
+    /// What its values are called, for who looks at all of them.
+    plan: PlanCell,
     /// Number of the last reading, and of state changes: whoever waits for news waits for this.
     news: watch::Sender<u64>,
 }
@@ -104,7 +130,7 @@ impl Host {
         let mut labels = target.labels.clone();
         labels.insert("instance".into(), target.name.clone());
         let shown = Mutex::new(Shown::new(quota));
-        Self { target, labels, shown, news: watch::Sender::new(0) }
+        Self { target, labels, shown, plan: PlanCell::default(), news: watch::Sender::new(0) }
     }
 
     /// What is known of it.
@@ -176,6 +202,8 @@ pub struct Shown {
     pub repeated: u64,
     /// When the last reading ended, the controller's steady clock.
     pub read_at_ns: Option<u64>,
+    /// Time of the newest values, UTC ns, as readings bring them; none: [`Shown::newest_ns`] looks for it.
+    pub newest_ns: Option<u64>,
 }
 
 impl Shown {
@@ -196,6 +224,7 @@ impl Shown {
             reads: Counters::default(),
             repeated: 0,
             read_at_ns: None,
+            newest_ns: None,
         }
     }
 

@@ -347,9 +347,9 @@ impl Fixed {
         }
         let parts = self.members.values().map(|member| (member.id, member.part.clone())).collect();
         let layout = Arc::new(Layout::new(parts, false));
-        let texts = (0..).zip(self.members.values()).flat_map(|(part, member)| {
-            member.texts.iter().map(move |(series, text)| (part, *series, text.clone()))
-        });
+        let texts = (0..)
+            .zip(self.members.values())
+            .flat_map(|(part, member)| member.texts.iter().map(move |(series, text)| (part, *series, text.clone())));
         let said = Description { texts: texts.collect(), ..description(source, &self.labels, layout.clone(), to) };
         let Ok(id) = to.appender.track(&said) else {
             self.is_refused = true;

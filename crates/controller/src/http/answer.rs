@@ -123,6 +123,11 @@ impl Wanted {
         Ok(())
     }
 
+    /// Whether something is asked for by name.
+    pub(super) fn has_names(&self) -> bool {
+        !self.names.is_empty()
+    }
+
     /// Whether the metric is asked for by name.
     pub(super) fn matches(&self, name: &str) -> bool {
         let matches = |wanted: &str| match wanted.strip_suffix('*') {
@@ -134,7 +139,7 @@ impl Wanted {
 
     /// Adds what there is of the names, given as name and text.
     pub(super) fn expand<'a>(&mut self, all: impl Iterator<Item = (&'a str, &'a str)>) -> Result<(), Failure> {
-        if self.names.is_empty() {
+        if !self.has_names() {
             return Ok(());
         }
         let mut found: Vec<&str> = all.filter(|(name, _)| self.matches(name)).map(|(_, text)| text).collect();

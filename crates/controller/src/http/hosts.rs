@@ -1,153 +1,188 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/api/v1/hosts`: how it goes with each host.
+//! `/api/v1/hosts`: how it goes with each host: all of them, some, or those that are otherwise than they were.
+//!
+//! A page asks for the whole once and then with `since=` for what has changed ([`crate::fleet`] says what that is), and
+//! for the figures of the hosts that it shows with `fresh=`. The answer is written host by host, each copied under its
+//! lock and formatted outside of it, and goes out as it is written ([`super::stream`]). Cost: some us and 550 bytes a
+//! host that is told; 0.1 us for one that is not.
+
+use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
-use hdrhistogram::Histogram;
-use onlooker_reader::clock::{Moment, steady_ns};
-use onlooker_region::block::Identity;
-use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS};
-use serde_json::{Value, json};
+use axum::extract::{ConnectInfo, Path, RawQuery, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse as _, Response};
+use std::net::SocketAddr;
 
 use super::Shared;
-use super::answer::{Failure, ms};
-use crate::fleet::{Host, Limit, Region, Shown, Whose};
+use super::answer::{Failure, number, one, parameters};
+use super::stream::{Asked, Stopped, Writer, streamed};
+use super::summary::{Detail, Summary, state_name};
+use crate::fleet::{Fleet, Host, Since};
 use crate::sink::State as HostState;
 
-pub(super) fn state_name(state: &HostState) -> &'static str {
-    match state {
-        HostState::Connecting => "connecting",
-        HostState::Reading(_) => "reading",
-        HostState::Silent(_) => "silent",
-        HostState::Failed(_) => "failed",
+const JSON: &str = "application/json";
+/// Hosts whose figures are asked for beside those that have changed.
+const MAX_FRESH: usize = 500;
+const STATES: [&str; 4] = ["connecting", "reading", "silent", "failed"];
+/// Numbers of changes are whole, and JSON's are doubles.
+const MAX_NUMBER: f64 = (1u64 << 53) as f64;
+
+pub(super) async fn host(State(shared): State<Shared>, Path(name): Path<String>) -> Result<Response, Failure> {
+    let host = shared.fleet.host(&name).ok_or_else(|| Failure::no_host(&name))?;
+    let (figures, regions) = host.detail();
+    Ok(Json(Detail::new(&host, &figures, &regions)).into_response())
+}
+
+pub(super) async fn hosts(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let wanted = Wanted::of(query.as_deref())?;
+    let limits = shared.limits.clone();
+    let asked = Asked { limits: &limits, queue: &limits.lists, peer, headers: &headers };
+    // Hosts are copied one by one while they are written: there is no room to be taken for all of them.
+    streamed(asked, JSON, move || (wanted.find(&shared.fleet), 0), Found::write).await
+}
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+enum Wanted {
+    /// What has changed, and some hosts in any case.
+    Changes { since: u64, fresh: Vec<String> },
+    /// Hosts that fit, but for the first of them.
+    Part { fits: Fits, offset: usize, limit: usize },
+}
+
+/// Which hosts: all where nothing is said.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Fits {
+    states: Vec<String>,
+    /// All of them occur in the host's name, address, labels, state or error.
+    words: Vec<String>,
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // within bounds
+impl Wanted {
+    fn of(query: Option<&str>) -> Result<Self, Failure> {
+        let pairs = parameters(query, &["since", "fresh", "state", "search", "limit", "offset"])?;
+        let all = |name: &str| -> Vec<String> {
+            pairs.iter().filter(|(other, _)| other == name).map(|(_, value)| value.clone()).collect()
+        };
+        let fresh = all("fresh");
+        let Some(since) = number(&pairs, "since", 0.0, MAX_NUMBER)? else {
+            if !fresh.is_empty() {
+                return Err(Failure::bad("`fresh` goes with `since`; without it all hosts are told anyway"));
+            }
+            let states = all("state");
+            if let Some(state) = states.iter().find(|state| !STATES.contains(&state.as_str())) {
+                return Err(Failure::bad(format!("`state` is `{state}`; known are: {}", STATES.join(", "))));
+            }
+            let words = one(&pairs, "search")?.unwrap_or_default().split_whitespace().map(str::to_lowercase).collect();
+            let whole = |name| number(&pairs, name, 0.0, 1e9);
+            let (offset, limit) = (whole("offset")?.unwrap_or(0.0), whole("limit")?.unwrap_or(1e9));
+            return Ok(Self::Part { fits: Fits { states, words }, offset: offset as usize, limit: limit as usize });
+        };
+        if let Some((name, _)) = pairs.iter().find(|(name, _)| name != "since" && name != "fresh") {
+            return Err(Failure::bad(format!(
+                "`{name}` does not go with `since`: a host that fits no more would stay"
+            )));
+        }
+        if fresh.len() > MAX_FRESH {
+            return Err(Failure::bad(format!("{} hosts are `fresh`; at most {MAX_FRESH} are possible", fresh.len())));
+        }
+        Ok(Self::Changes { since: since as u64, fresh })
+    }
+
+    fn find(self, fleet: &Fleet) -> Found {
+        match self {
+            Self::Part { fits, offset, limit } => {
+                // The number first: what changes from now on is told again.
+                let Since { number, .. } = fleet.since(0);
+                let hosts = fleet.hosts();
+                Found { number, hosts, is_whole: fits == Fits::default(), gone: Vec::new(), fits, offset, limit }
+            }
+            Self::Changes { since, fresh } => {
+                let Since { number, hosts, gone } = fleet.since(since);
+                let is_whole = hosts.is_none();
+                let hosts = hosts.map(|mut hosts| {
+                    hosts.extend(fresh.iter().filter_map(|name| fleet.host(name)));
+                    hosts.sort_by(|a, b| a.target.name.cmp(&b.target.name));
+                    hosts.dedup_by(|a, b| a.target.name == b.target.name);
+                    hosts.into()
+                });
+                let hosts: Arc<[Arc<Host>]> = hosts.unwrap_or_else(|| fleet.hosts());
+                Found { number, hosts, is_whole, gone, fits: Fits::default(), offset: 0, limit: usize::MAX }
+            }
+        }
     }
 }
 
-pub(super) async fn hosts(State(shared): State<Shared>) -> Json<Value> {
-    let hosts: Vec<Value> = shared.fleet.hosts().iter().map(|host| summary(host, &host.look())).collect();
-    Json(json!({ "hosts": hosts }))
-}
-
-pub(super) async fn host(State(shared): State<Shared>, Path(name): Path<String>) -> Result<Json<Value>, Failure> {
-    let host = shared.fleet.host(&name).ok_or_else(|| Failure::no_host(&name))?;
-    let shown = host.look();
-    let mut value = summary(&host, &shown);
-    let now_ns = Moment::now().utc_ns;
-    value["over_quota"] = over_quota(&shown, now_ns, true);
-    value["regions_list"] = shown.regions.iter().map(|region| region_value(region, &shown, now_ns)).collect();
-    Ok(Json(value))
-}
-
-fn summary(host: &Host, shown: &Shown) -> Value {
-    let target = &host.target;
-    let error = match &shown.state {
-        HostState::Silent(error) | HostState::Failed(error) => Some(error),
-        HostState::Connecting | HostState::Reading(_) => None,
-    };
-    let now_ns = Moment::now().utc_ns;
-    let us = |histogram: &Histogram<u64>, quantile| histogram.value_at_quantile(quantile) / 1_000;
-    let of = |counts: &std::collections::BTreeMap<&'static str, u64>, name| counts.get(name).copied().unwrap_or(0);
-    json!({
-        "name": target.name,
-        "address": format!("{}:{}", target.host, target.port),
-        "labels": target.labels,
-        "state": state_name(&shown.state),
-        "via": shown.pair().map(|pair| pair.via.kind()),
-        "requester": shown.pair().map(|pair| pair.by.to_string()),
-        "since_ms": ms(shown.since_ns),
-        "error": error,
-        "interval_ms": target.interval.as_secs_f64() * 1e3,
-        "age_ms": shown.newest_ns().map(|newest_ns| ms(now_ns.saturating_sub(newest_ns))),
-        "clock_error_ms": shown.clock_error_ns().map(ms),
-        "regions": shown.regions.len(),
-        "series": shown.entities.series(),
-        "over_quota": over_quota(shown, now_ns, false),
-        "cycles": shown.cycles,
-        "late": shown.late,
-        "gaps": shown.gaps,
-        "last_gap": shown.last_gap.as_ref().map(|gap| {
-            json!({ "from_ms": ms(gap.from_ns), "to_ms": ms(gap.to_ns), "reason": gap.reason })
-        }),
-        "reads": {
-            "done": shown.reads.reads,
-            "blocks": shown.reads.blocks,
-            "repeated": shown.repeated,
-            "timed_out": of(&shown.reads.failed, "timeout"),
-            "refused": shown.reads.refused.values().sum::<u64>(),
-            "failed": shown.reads.failed,
-            "retries": shown.reads.retries,
-            "latency_us": {
-                "p50": us(&shown.latency, 0.5), "p90": us(&shown.latency, 0.9), "p99": us(&shown.latency, 0.99),
-                "max": shown.latency.max() / 1_000,
-            },
-        },
-        "lateness_us": {
-            "p50": us(&shown.lateness, 0.5), "p99": us(&shown.lateness, 0.99), "max": shown.lateness.max() / 1_000,
-        },
-    })
-}
-
-/// Regions that are named for each quota.
-const MAX_REGIONS_OVER: usize = 20;
-
-/// What of the host is not kept, since it would cost too much.
-fn over_quota(shown: &Shown, now_ns: u64, with_regions: bool) -> Value {
-    let steady_ns = steady_ns();
-    let utc_ms = |at_ns: u64| ms(now_ns.saturating_sub(steady_ns.saturating_sub(at_ns)));
-    let over = shown.entities.ledger().over(false).map(|(whose, limit, over)| {
-        let mut value = json!({
-            "quota": limit.key(),
-            "of": whose.name(),
-            "limit": over.limit,
-            "used": over.used,
-            "rows": over.rows,
-            "since_ms": utc_ms(over.since_ns),
-            "last_ms": utc_ms(over.last_ns),
-        });
-        if with_regions {
-            let mut all: Vec<Value> = regions_over(shown, whose, limit).collect();
-            value["more_regions"] = all.len().saturating_sub(MAX_REGIONS_OVER).into();
-            all.truncate(MAX_REGIONS_OVER);
-            value["regions"] = all.into();
+impl Fits {
+    fn fits(&self, host: &Host) -> bool {
+        if self == &Self::default() {
+            return true;
         }
-        value
-    });
-    over.collect()
+        let state = host.look().state.clone();
+        let name = state_name(&state);
+        if !self.states.is_empty() && !self.states.iter().any(|wanted| wanted == name) {
+            return false;
+        }
+        let target = &host.target;
+        let error = match &state {
+            HostState::Silent(error) | HostState::Failed(error) => error,
+            HostState::Connecting | HostState::Reading(_) => "",
+        };
+        let mut text = format!("{} {}:{} {name} {error}", target.name, target.host, target.port);
+        target.labels.iter().for_each(|(label, value)| text.extend([" ", label, "=", value]));
+        let text = text.to_lowercase();
+        self.words.iter().all(|word| text.contains(word))
+    }
 }
 
-fn regions_over(shown: &Shown, whose: Whose, limit: Limit) -> impl Iterator<Item = Value> {
-    let ledger = shown.entities.ledger();
-    shown.regions.iter().filter_map(move |Region { entry, .. }| {
-        let excess = ledger.excess(entry.identity.word()).filter(|excess| excess.is_of(whose, limit))?;
-        Some(json!({
-            "name": entry.name, "pid": entry.pid, "uid": entry.uid, "tracks": excess.entities, "series": excess.series,
-        }))
-    })
+/// What is told.
+struct Found {
+    number: u64,
+    hosts: Arc<[Arc<Host>]>,
+    /// These are all hosts that there are.
+    is_whole: bool,
+    gone: Vec<String>,
+    fits: Fits,
+    offset: usize,
+    limit: usize,
 }
 
-fn region_value(region: &Region, shown: &Shown, now_ns: u64) -> Value {
-    let entry = &region.entry;
-    let identity = Identity::word(entry.identity);
-    let mine = || shown.entities.of_region(identity).map(|(_, entity)| entity);
-    let excess = shown.entities.ledger().excess(identity);
-    let over = excess.map(|excess| {
-        let (key, tracks, series) = (excess.limit.key(), excess.entities, excess.series);
-        format!("over_quota: {tracks} tracks with {series} series are not kept, since [quota] {key} has no room")
-    });
-    let newest_ns = mine().map(|entity| entity.time_ns).max();
-    let bits = [(RESPONDER_KERNEL, "kernel"), (RESPONDER_TCP, "tcp"), (RESPONDER_VERBS, "verbs")];
-    let via: Vec<&str> = bits.iter().filter(|(bit, _)| entry.responders & bit != 0).map(|(_, name)| *name).collect();
-    json!({
-        "name": entry.name,
-        "labels": entry.labels.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
-        "acquisition": region.acquisition,
-        "via": via,
-        "bytes": entry.bytes,
-        "pid": entry.pid,
-        "uid": entry.uid,
-        "orphan": entry.orphan,
-        "age_ms": newest_ns.map(|newest_ns| ms(now_ns.saturating_sub(newest_ns))),
-        "problem": region.problem.clone().or(over),
-        "series": mine().map(|entity| entity.series.len()).sum::<usize>(),
-    })
+impl Found {
+    fn write(&self, out: &mut Writer<'_>) -> Result<(), Stopped> {
+        out.text().push_str("{\"hosts\":[");
+        let (mut total, mut told) = (0, 0);
+        for host in self.hosts.iter().filter(|host| self.fits.fits(host)) {
+            total += 1;
+            if total <= self.offset || told == self.limit {
+                continue;
+            }
+            if told > 0 {
+                out.text().push(',');
+            }
+            told += 1;
+            let figures = host.figures();
+            out.text().push_str(&json(&Summary::new(host, &figures)));
+            out.flush()?;
+        }
+        let is_whole = self.is_whole && told == total;
+        let (gone, number) = (json(&self.gone), self.number);
+        let end = format!("],\"gone\":{gone},\"whole\":{is_whole},\"cursor\":{number},\"total\":{total}}}");
+        out.text().push_str(&end);
+        Ok(())
+    }
 }
+
+/// What is always possible: names and numbers.
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

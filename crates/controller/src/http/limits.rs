@@ -47,7 +47,7 @@ const STREAMS_WORDS: [usize; 2] = [1 << 20, 512 << 10];
 
 /// Range queries that run, and those that run or wait: in all, and of one source.
 const RANGES: (usize, [usize; 2]) = (4, [64, 32]);
-/// The same of `/metrics`: one answer may be hundreds of megabytes with thousands of hosts.
+/// The same of `/metrics`: one keeps a processor busy for a second with ten thousand hosts.
 const METRICS: (usize, [usize; 2]) = (1, [8, 4]);
 /// The same of what lists series and hosts.
 const LISTS: (usize, [usize; 2]) = (2, [64, 32]);
@@ -55,7 +55,8 @@ const LISTS: (usize, [usize; 2]) = (2, [64, 32]);
 const STATUS: (usize, [usize; 2]) = (1, [64, 32]);
 /// A query waits so long for its turn.
 const TURN_TIME: Duration = Duration::from_secs(10);
-/// Answers that clients have not taken yet, bytes: in all, and of one source. One that is longer than a source's share is let through alone.
+/// Answers that clients have not taken yet, or what they are made of meanwhile, bytes: in all, and of one source. One that is longer than a source's share is let
+/// through alone.
 const ANSWERS_BYTES: [usize; 2] = [128 << 20, 64 << 20];
 
 /// Why somebody was refused or cut off.
@@ -211,8 +212,24 @@ pub(super) struct Queue {
 /// A query's turn.
 #[derive(Debug)]
 pub(super) struct Turn {
-    _running: OwnedSemaphorePermit,
+    running: Option<OwnedSemaphorePermit>,
+    queue: Arc<Semaphore>,
     _place: Place,
+}
+
+impl Turn {
+    /// Lets others run while this query can do nothing; it stays one of those that run or wait.
+    pub(super) fn rest(&mut self) {
+        self.running = None;
+    }
+
+    /// Ready once it may run again.
+    pub(super) async fn resume(&mut self) {
+        if self.running.is_none() {
+            // It is never closed.
+            self.running = self.queue.clone().acquire_owned().await.ok();
+        }
+    }
 }
 
 impl Queue {
@@ -220,11 +237,17 @@ impl Queue {
         Self { running: Arc::new(Semaphore::new(running)), all: Places::new(all) }
     }
 
+    /// Queries that run, rest or wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.all.taken()
+    }
+
     pub(super) async fn turn(&self, address: IpAddr) -> Result<Turn, Refusal> {
         let place = self.all.take(address, 1).map_err(|_| Refusal::Queries)?;
         let running = tokio::time::timeout(TURN_TIME, self.running.clone().acquire_owned()).await;
         let running = running.ok().and_then(Result::ok).ok_or(Refusal::Turn)?;
-        Ok(Turn { _running: running, _place: place })
+        Ok(Turn { running: Some(running), queue: self.running.clone(), _place: place })
     }
 }
 
@@ -355,8 +378,19 @@ mod tests {
             drop(first);
             assert!(waits.await.is_ok());
         }
-        // Whoever gave up left no place behind.
-        assert!(queue.turn(b).await.is_ok());
+        // Whoever gave up left no place behind. One that rests is still there, and others run meanwhile.
+        let mut resting = queue.turn(b).await.unwrap();
+        resting.rest();
+        let other = queue.turn(b).await.unwrap();
+        assert_eq!(queue.turn(b).await.unwrap_err(), Refusal::Queries);
+        {
+            let resumes = resting.resume();
+            tokio::pin!(resumes);
+            assert!(tokio::time::timeout(Duration::from_millis(1), resumes.as_mut()).await.is_err());
+            drop(other);
+            resumes.await;
+        }
+        drop(resting);
         let failure = Limits::new(&Http::default(), 1024).busy(Refusal::Queries);
         let response = axum::response::IntoResponse::into_response(failure);
         assert!(response.status() == 429 && response.headers().contains_key("retry-after"));

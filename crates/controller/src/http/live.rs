@@ -3,12 +3,13 @@
 //!
 //! Each stream looks at the host's last rows when there is news, at most every `every_ms`, and only when its client has taken what was there before: a slow page loses
 //! rows, and hears how many. Each value comes once, with the time at which it was acquired: what is sampled every second comes every second, however often the host is
-//! read. What a stream has in memory is bounded by the words of its values ([`super::limits`]).
+//! read. New words are copied under the host's lock and written afterwards. What a stream has in memory is bounded by the words of its values ([`super::limits`]).
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, RawQuery, State};
 use axum::http::header;
 use axum::response::IntoResponse;
-use onlooker_series::series::EntityKey;
+use onlooker_series::series::{EntityKey, Series};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
@@ -24,10 +25,10 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::Shared;
 use super::answer::{Failure, Wanted, ms, number, one, parameters};
-use super::hosts::state_name;
-use super::limits::{Full, Limits, Place, Refusal, STREAM_WORDS};
+use super::limits::{self, Full, Limits, Refusal, STREAM_WORDS};
 use super::series::value;
-use crate::fleet::{Entities, Host, Shown, ShownGap};
+use super::summary::{Gap, state_name};
+use crate::fleet::{Entities, Host, Planned, Shown, ShownGap, Values};
 
 const DEFAULT_EVERY_MS: f64 = 100.0;
 const LEAST_EVERY_MS: f64 = 10.0;
@@ -51,12 +52,12 @@ pub(super) async fn live(
     let mut wanted = Wanted::of(&pairs, MAX_SERIES)?;
     let host = shared.fleet.host(name).ok_or_else(|| Failure::no_host(name))?;
     let limits = shared.limits.clone();
-    let mut follower = {
-        let shown = host.look();
-        let all = shown.entities.iter().flat_map(|(_, entity)| entity.shown());
-        wanted.expand(all.map(|(_, series, text)| (&*series.name, &**text)))?;
-        Follower::new(wanted.series, Room::new(limits, peer.ip())?)
-    };
+    if wanted.has_names() {
+        let plan = host.values(&mut Values::default());
+        let all = plan.entities.iter().flat_map(Planned::shown);
+        wanted.expand(all.map(|(series, text)| (&*series.name, &**text)))?;
+    }
+    let mut follower = Follower::new(wanted.series, Room::new(limits, peer.ip())?);
     // Looked for before there is a stream, so that what is too much is refused and not broken off.
     follower.find(&host.look().entities)?;
     let (send, receive) = mpsc::channel::<Result<Bytes, Infallible>>(1);
@@ -76,8 +77,8 @@ pub(super) async fn live(
 struct Room {
     limits: Arc<Limits>,
     address: IpAddr,
-    _stream: Place,
-    words: Option<Place>,
+    _stream: limits::Place,
+    words: Option<limits::Place>,
 }
 
 impl Room {
@@ -104,11 +105,35 @@ impl Room {
     }
 }
 
+/// Where a series is, and how to read it.
+struct Place {
+    key: EntityKey,
+    entity: Arc<[Series]>,
+    at: usize,
+}
+
+impl Place {
+    fn series(&self) -> &Series {
+        &self.entity[self.at]
+    }
+}
+
+/// What is new of a series: where its words are among those that were copied, or that it has gone.
+struct New {
+    time_ns: u64,
+    /// Its number among those that are wanted.
+    number: usize,
+    words: Option<Range<usize>>,
+}
+
 struct Follower {
     wanted: Vec<String>,
-    places: Vec<Option<(EntityKey, usize)>>,
+    places: Vec<Option<Place>>,
     /// [`Entities::changes`] when they were found.
     found: Option<u64>,
+    /// What the last look has copied.
+    news: Vec<New>,
+    words: Vec<u64>,
     state: &'static str,
     gap: Option<ShownGap>,
     /// When each value was acquired that was sent last; 0: none, or the series has gone.
@@ -175,8 +200,9 @@ fn event(text: &mut String, name: &str, data: &Value) {
 impl Follower {
     fn new(wanted: Vec<String>, room: Room) -> Self {
         let count = wanted.len();
-        let (places, times_ns) = (vec![None; count], vec![0; count]);
-        Self { wanted, places, found: None, state: "", gap: None, times_ns, room }
+        let (places, times_ns) = ((0..count).map(|_| None).collect(), vec![0; count]);
+        let (news, words) = (Vec::new(), Vec::new());
+        Self { wanted, places, found: None, news, words, state: "", gap: None, times_ns, room }
     }
 
     /// Looks for the series where they may have moved.
@@ -185,26 +211,24 @@ impl Follower {
             return Ok(());
         }
         self.found = Some(entities.changes());
-        self.places = self.wanted.iter().map(|text| entities.find(text)).collect();
-        let places = self.places.iter().flatten();
-        let words = places.filter_map(|(key, at)| Some(entities.get(key)?.series.get(*at)?.form.words()));
-        let words = words.sum::<usize>().max(self.wanted.len());
-        self.room.take(words)
+        let place = |text: &String| {
+            let (key, at) = entities.find(text)?;
+            let entity = entities.get(&key)?.series.clone();
+            (at < entity.len()).then_some(Place { key, entity, at })
+        };
+        self.places = self.wanted.iter().map(place).collect();
+        let words: usize = self.places.iter().flatten().map(|place| place.series().form.words()).sum();
+        self.room.take(words.max(self.wanted.len()))
     }
 
-    fn open(&mut self, host: &Host) -> String {
-        let shown = host.look();
-        let described: Vec<Value> = self
-            .wanted
-            .iter()
-            .map(|text| {
-                let series =
-                    shown.entities.find(text).and_then(|(key, at)| Some(&shown.entities.get(&key)?.series[at]));
-                json!({ "series": text, "type": series.map(|s| s.metric), "unit": series.map(|s| &*s.unit) })
-            })
-            .collect();
+    /// What the page is told first, of the series as they were found.
+    fn open(&self, host: &Host) -> String {
+        let described = self.wanted.iter().zip(&self.places).map(|(text, place)| {
+            let series = place.as_ref().map(Place::series);
+            json!({ "series": text, "type": series.map(|s| s.metric), "unit": series.map(|s| &*s.unit) })
+        });
+        let described: Vec<Value> = described.collect();
         let interval_ms = host.target.interval.as_secs_f64() * 1e3;
-        drop(shown);
         let mut text = String::new();
         event(&mut text, "open", &json!({ "series": described, "interval_ms": interval_ms }));
         text
@@ -213,49 +237,67 @@ impl Follower {
     fn look(&mut self, host: &Host, text: &mut String) -> Result<(), Failure> {
         let shown = host.look();
         let state = state_name(&shown.state);
+        let gap = (shown.last_gap != self.gap).then(|| shown.last_gap.clone());
+        let found = self.find(&shown.entities);
+        if found.is_ok() {
+            self.copy(&shown);
+        }
+        drop(shown);
         if state != self.state {
             self.state = state;
             event(text, "host", &json!({ "state": state }));
         }
-        if shown.last_gap != self.gap {
-            self.gap.clone_from(&shown.last_gap);
+        if let Some(gap) = gap {
+            self.gap = gap;
             if let Some(gap) = &self.gap {
-                let gap = json!({ "from_ms": ms(gap.from_ns), "to_ms": ms(gap.to_ns), "reason": gap.reason });
-                event(text, "gap", &gap);
+                event(text, "gap", &json!(Gap::from(gap)));
             }
         }
-        self.find(&shown.entities)?;
-        let rows = self.rows(&shown);
+        found?;
+        let rows = self.rows();
         if !rows.is_empty() {
             event(text, "row", &json!({ "rows": rows }));
         }
         Ok(())
     }
 
-    /// What is new, by the time at which it was acquired: numbers of the series and their values, null for what has gone.
-    fn rows(&mut self, shown: &Shown) -> Vec<Value> {
-        let mut rows: BTreeMap<u64, (Vec<usize>, Vec<Value>)> = BTreeMap::new();
-        let mut put = |time_ns: u64, at: usize, value: Value| {
-            let (series, values) = rows.entry(time_ns).or_default();
-            series.push(at);
-            values.push(value);
-        };
+    /// Copies what is new.
+    fn copy(&mut self, shown: &Shown) {
+        self.news.clear();
+        self.words.clear();
         let mut gone_ns = None;
-        for (at, place) in self.places.iter().enumerate() {
-            let entity = place.and_then(|(key, series)| Some((shown.entities.get(&key)?, series)));
+        for (number, (place, known_ns)) in self.places.iter().zip(&mut self.times_ns).enumerate() {
+            let entity = place.as_ref().and_then(|place| Some((place, shown.entities.get(&place.key)?)));
             match entity {
-                Some((entity, _)) if entity.time_ns == self.times_ns[at] => {}
-                Some((entity, series)) => {
-                    self.times_ns[at] = entity.time_ns;
-                    put(entity.time_ns, at, value(&entity.series[series], &entity.row));
+                Some((_, entity)) if entity.time_ns == *known_ns => {}
+                Some((place, entity)) => {
+                    *known_ns = entity.time_ns;
+                    let from = self.words.len();
+                    self.words.extend_from_slice(place.series().words(&entity.row));
+                    let words = Some(from..self.words.len());
+                    self.news.push(New { time_ns: entity.time_ns, number, words });
                 }
-                None if self.times_ns[at] == 0 => {}
+                None if *known_ns == 0 => {}
                 None => {
                     let newest_ns = *gone_ns.get_or_insert_with(|| shown.newest_ns().unwrap_or(0));
-                    put(newest_ns.max(self.times_ns[at]), at, Value::Null);
-                    self.times_ns[at] = 0;
+                    self.news.push(New { time_ns: newest_ns.max(*known_ns), number, words: None });
+                    *known_ns = 0;
                 }
             }
+        }
+    }
+
+    /// What is new, by the time at which it was acquired: numbers of the series and their values, null for what has gone.
+    fn rows(&self) -> Vec<Value> {
+        let mut rows: BTreeMap<u64, (Vec<usize>, Vec<Value>)> = BTreeMap::new();
+        for New { time_ns, number, words } in &self.news {
+            let (series, values) = rows.entry(*time_ns).or_default();
+            series.push(*number);
+            let place = words.as_ref().zip(self.places[*number].as_ref());
+            values.push(place.map_or(Value::Null, |(words, place)| {
+                let series = Series { at: 0, ..place.series().clone() };
+                value(&series, &self.words[words.clone()])
+            }));
         }
         let row = |(time_ns, (series, values))| json!({ "t_ms": ms(time_ns), "series": series, "v": values });
         rows.into_iter().map(row).collect()

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The HTTP interface (docs/http.md).
 //!
-//! Handlers look at the fleet and at the store; none of them can hold up the processing thread for longer than one host's lock is held for a look. Nothing that a client
-//! does is without a bound: `limits` has them all, `serve` keeps those of connections, `turns` those of queries, `guard` tells whose requests they are.
+//! Handlers copy what they need of a host under its lock and format it afterwards, so none of them holds up the processing thread for longer than some us. Nothing
+//! that a client does is without a bound: `limits` has them all, `serve` keeps those of connections, `turns` and `stream` those of queries, `guard` tells whose
+//! requests they are.
 
 mod answer;
 mod fold;
@@ -16,6 +17,8 @@ mod search;
 mod series;
 mod serve;
 mod status;
+mod stream;
+mod summary;
 mod targets;
 mod tls;
 mod turns;
@@ -87,9 +90,8 @@ pub struct Shared {
 
 /// Everything under `/`.
 fn router(shared: Shared) -> Router {
-    let metrics = Router::new()
-        .route("/metrics", get(metrics::metrics))
-        .layer(middleware::from_fn_with_state(shared.clone(), turns::metrics));
+    // They take their turns themselves: what they answer is made while it is taken.
+    let streams = Router::new().route("/metrics", get(metrics::metrics)).route("/api/v1/hosts", get(hosts::hosts));
     let ranges = Router::new()
         .route("/api/v1/hosts/{host}/range", get(range::range))
         .layer(middleware::from_fn_with_state(shared.clone(), turns::range));
@@ -97,13 +99,12 @@ fn router(shared: Shared) -> Router {
         .route("/api/v1/status", get(status::status))
         .layer(middleware::from_fn_with_state(shared.clone(), turns::status));
     let lists = Router::new()
-        .route("/api/v1/hosts", get(hosts::hosts))
         .route("/api/v1/hosts/{host}", get(hosts::host))
         .route("/api/v1/hosts/{host}/series", get(series::series))
         .route("/api/v1/targets", get(targets::list))
         .layer(middleware::from_fn_with_state(shared.clone(), turns::list));
     let api = Router::new()
-        .merge(metrics)
+        .merge(streams)
         .merge(ranges)
         .merge(lists)
         .merge(status)

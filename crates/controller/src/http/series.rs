@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/api/v1/hosts/{host}/series`: what can be drawn.
+//! `/api/v1/hosts/{host}/series`: what can be drawn. Searched in a copy: no reading waits for it.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::Shared;
 use super::answer::{Failure, ms, number, one, parameters};
 use super::search::Search;
-use crate::fleet::Entity;
+use crate::fleet::{Planned, Values};
 
 const DEFAULT_LIMIT: f64 = 200.0;
 const MAX_LIMIT: f64 = 10_000.0;
@@ -33,9 +33,16 @@ pub(super) async fn series(
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // within bounds
     let limit = number(&pairs, "limit", 1.0, MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT) as usize;
     let host = shared.fleet.host(&name).ok_or_else(|| Failure::no_host(&name))?;
-    let shown = host.look();
-    let all = shown.entities.iter();
-    let all = all.flat_map(|(_, entity)| entity.shown().map(move |(_, series, text)| (entity, series, text)));
+    let mut values = Values::default();
+    let plan = host.values(&mut values);
+    let mut rest = &*values.words;
+    let rows = plan.entities.iter().zip(&values.times_ns).map(|(planned, time_ns)| {
+        let (row, behind) = rest.split_at(planned.template.words());
+        rest = behind;
+        Entity { planned, row, time_ns: *time_ns }
+    });
+    let rows: Vec<Entity<'_>> = rows.collect();
+    let all = rows.iter().flat_map(|entity| entity.planned.shown().map(move |(series, text)| (entity, series, text)));
     let mut found: Vec<_> = all
         .filter_map(|(entity, series, text)| {
             let is_info = series.metric == Metric::Info;
@@ -65,7 +72,14 @@ pub(super) async fn series(
     Ok(Json(json!({ "more": metrics > limit, "series": list })))
 }
 
-fn describe(entity: &Entity, series: &Series, text: &str) -> Value {
+/// An entity with its values.
+struct Entity<'a> {
+    planned: &'a Planned,
+    row: &'a [u64],
+    time_ns: u64,
+}
+
+fn describe(entity: &Entity<'_>, series: &Series, text: &str) -> Value {
     json!({
         "series": text,
         "name": series.name,
@@ -75,9 +89,9 @@ fn describe(entity: &Entity, series: &Series, text: &str) -> Value {
         "help": series.help,
         "resolution_ms": ms(series.resolution_ns),
         "acquisition": series.acquisition,
-        "region": entity.region(),
+        "region": entity.planned.region,
         "time_ms": ms(entity.time_ns),
-        "value": value(series, &entity.row),
+        "value": value(series, entity.row),
     })
 }
 

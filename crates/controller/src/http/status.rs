@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use super::answer::ms;
-use super::hosts::state_name;
+use super::summary::state_name;
 
 /// Averages over at least this time are told as rates.
 const RATE_INTERVAL: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ pub(super) async fn status(State(shared): State<Shared>) -> Json<Value> {
     let now_ns = Moment::now().utc_ns;
     let mut states = [("reading", 0), ("connecting", 0), ("silent", 0), ("failed", 0)];
     let (mut cycles, mut reads, mut blocks) = (0, 0, 0);
-    for host in shared.fleet.hosts() {
+    for host in shared.fleet.hosts().iter() {
         let shown = host.look();
         let name = state_name(&shown.state);
         states.iter_mut().filter(|(state, _)| *state == name).for_each(|(_, count)| *count += 1);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Queries that cost something: in turn, on threads that may block, and answered with no more than is given memory at once.
+//! Queries that cost something: in turn, on threads that may block, and answered with no more than is given memory at once. What may be as long as the fleet is large
+//! is made while it is taken instead ([`super::stream`]).
 //!
 //! A query holds its turn while it works, also when its client has gone: what runs is bounded, whoever waits for it. It hears of that ([`Gone`]) and may end early.
 //! Its answer is memory until the client has taken it: that is bounded by bytes, and by time.
@@ -12,7 +13,7 @@ use std::time::Instant;
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http_body::{Frame, SizeHint};
@@ -22,6 +23,7 @@ use tokio::runtime::Handle;
 use super::Shared;
 use super::answer::Failure;
 use super::limits::{ANSWER_TIME, BODY_TIME, BUFFER_BYTES, Limits, MAX_BODY_BYTES, Place, Queue, Refusal};
+use super::stream::{GZIP, VARY, gzip, takes_gzip};
 
 /// Whether nobody waits for the answer any more.
 #[derive(Clone, Debug, Default)]
@@ -51,17 +53,7 @@ pub(super) async fn range(
     in_turn(&shared.limits.ranges, &shared.limits, peer.0.ip(), request, next).await
 }
 
-/// The turn of `/metrics`.
-pub(super) async fn metrics(
-    State(shared): State<Shared>,
-    peer: ConnectInfo<SocketAddr>,
-    request: Request,
-    next: Next,
-) -> Response {
-    in_turn(&shared.limits.metrics, &shared.limits, peer.0.ip(), request, next).await
-}
-
-/// The turn of what lists hosts or series.
+/// The turn of what tells of one host, or lists its series.
 pub(super) async fn list(
     State(shared): State<Shared>,
     peer: ConnectInfo<SocketAddr>,
@@ -90,9 +82,13 @@ async fn in_turn(queue: &Queue, limits: &Arc<Limits>, address: IpAddr, mut reque
     let _waits = Waits(gone.clone());
     request.extensions_mut().insert(gone);
     let runtime = Handle::current();
+    let takes_gzip = takes_gzip(request.headers());
     let work = move || {
         let _turn = turn;
-        runtime.block_on(next.run(request))
+        runtime.block_on(async {
+            let response = next.run(request).await;
+            if takes_gzip { packed(response).await } else { response }
+        })
     };
     match tokio::task::spawn_blocking(work).await {
         Ok(response) => bounded(limits, address, response).await,
@@ -100,13 +96,33 @@ async fn in_turn(queue: &Queue, limits: &Arc<Limits>, address: IpAddr, mut reque
     }
 }
 
+/// Shorter answers go as they are.
+const LEAST_PACKED_BYTES: usize = 1 << 10;
+
+/// The response in fewer bytes. It is there already.
+async fn packed(response: Response) -> Response {
+    let (mut parts, body) = response.into_parts();
+    match to_bytes(body, usize::MAX).await {
+        Ok(bytes) if bytes.len() >= LEAST_PACKED_BYTES => {
+            parts.headers.remove(header::CONTENT_LENGTH);
+            parts.headers.insert(header::CONTENT_ENCODING, GZIP);
+            parts.headers.insert(header::VARY, VARY);
+            Response::from_parts(parts, gzip(&bytes).into())
+        }
+        Ok(bytes) => Response::from_parts(parts, bytes.into()),
+        Err(_) => broken(),
+    }
+}
+
+fn broken() -> Response {
+    Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the answer broke off").into_response()
+}
+
 /// The response, where there is room for it until it is taken.
 async fn bounded(limits: &Arc<Limits>, address: IpAddr, response: Response) -> Response {
     let (parts, body) = response.into_parts();
     // It is there already.
-    let Ok(rest) = to_bytes(body, usize::MAX).await else {
-        return Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the answer broke off").into_response();
-    };
+    let Ok(rest) = to_bytes(body, usize::MAX).await else { return broken() };
     if rest.len() <= BUFFER_BYTES {
         return Response::from_parts(parts, rest.into());
     }

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 mod limits;
 mod many;
 mod openapi;
+mod packed;
 mod range;
 mod rates;
 mod search;

@@ -73,6 +73,9 @@ fn every_call_is_described_and_answers_as_it_says() {
     for (path, call, status) in [
         ("/api/v1/status", "/api/v1/status", 200),
         ("/api/v1/hosts", "/api/v1/hosts", 200),
+        ("/api/v1/hosts?since=1&fresh=a", "/api/v1/hosts", 200),
+        ("/api/v1/hosts?state=reading&search=a&limit=1&offset=0", "/api/v1/hosts", 200),
+        ("/api/v1/hosts?fresh=a", "/api/v1/hosts", 400),
         ("/api/v1/hosts/a", "/api/v1/hosts/{host}", 200),
         ("/api/v1/hosts/b", "/api/v1/hosts/{host}", 404),
         ("/api/v1/hosts/a/series?limit=10000", "/api/v1/hosts/{host}/series", 200),
@@ -100,8 +103,13 @@ fn every_call_is_described_and_answers_as_it_says() {
     });
     let described: BTreeSet<&str> = described.map(|(path, _)| path.as_str()).collect();
     assert!(described.is_subset(&asked), "{described:?}");
-    for path in ["/healthz", "/readyz", "/metrics"] {
+    for path in ["/healthz", "/readyz", "/metrics", "/metrics?host=a"] {
         assert_eq!(request(address, "GET", path, "", "").status, 200);
+    }
+    for (path, status) in [("/metrics?host=b", 404), ("/metrics?hosts=a", 400)] {
+        let answer = request(address, "GET", path, "", "");
+        assert_eq!(answer.status, status);
+        document.check(&document.answer("/metrics", "get", status), &answer.json());
     }
 
     live(&document, address);

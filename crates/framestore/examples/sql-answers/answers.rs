@@ -217,6 +217,10 @@ impl Answers {
             say(31, &[&one.instance(), &(changed as u64)]);
             all.extend(values);
         }
+        for (load, free) in self.of("node_load1").zip(self.of(FREE)) {
+            let busy = load.values().zip(free.values()).map(|(load, free)| if load > 3.0 { free } else { 0.0 });
+            say(33, &[&load.instance(), &(load.values().count() as u64), &largest(busy)]);
+        }
         all.sort_by(f64::total_cmp);
         say(14, &[&all[all.len().div_ceil(2) - 1]]);
     }

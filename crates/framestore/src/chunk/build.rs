@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rows to a chunk. They are kept as they come and transposed at the end, so that taking one is one copy.
+//! Rows to a chunk. They are kept as they come and transposed at the end.
 //!
-//! Columns that never change are found in one pass over the rows, and not transposed. The others are, eight at a time:
-//! a row's cache line is read once for eight columns.
+//! Taking a row is one copy, and one comparison with the first row: columns that never change need no transposing. The
+//! others are transposed eight rows at a time, so that rows are read once, in order, and columns written by cache
+//! lines.
 
 use super::{Column, Contents, MAX_COLUMNS, Shape, Source, Values, max_rows, runs, write};
 use crate::damage::Damage;
 use crate::types::{Line, TrackId};
 
-/// Columns that are transposed at a time.
+/// Rows that are transposed at a time.
 const ABREAST: usize = 8;
 
 /// Makes chunks of one track's rows.
@@ -20,8 +21,12 @@ pub struct Builder {
     lines: Vec<Line>,
     times_ns: Vec<u64>,
     words: Vec<u64>,
+    /// Of each column the bits that are not the same in all rows.
+    changes: Vec<u64>,
     /// The words of the row before the first one, if they are known.
     before: Vec<u64>,
+    /// Room for columns.
+    columns: Vec<u64>,
 }
 
 impl Builder {
@@ -31,9 +36,27 @@ impl Builder {
     /// If they are wider than [`MAX_COLUMNS`].
     #[must_use]
     pub fn new(track: TrackId, shape: Shape) -> Self {
+        let (lines, times_ns, words, changes, before, columns) = Default::default();
+        let nothing = Shape { columns: [].into(), is_table: false, bucket_s: 0 };
+        let mut builder = Self { track, shape: nothing, mark: 0, lines, times_ns, words, changes, before, columns };
+        builder.restart(track, shape);
+        builder
+    }
+
+    /// The same in the memory of an earlier builder, whose rows are forgotten: new memory for each track would cost as
+    /// much as making its chunk.
+    ///
+    /// # Panics
+    /// As [`Builder::new`].
+    pub fn restart(&mut self, track: TrackId, shape: Shape) {
         assert!(shape.columns.len() <= MAX_COLUMNS, "layouts are narrower");
-        let (lines, times_ns, words, before) = Default::default();
-        Self { track, shape, mark: 0, lines, times_ns, words, before }
+        self.lines.clear();
+        self.times_ns.clear();
+        self.words.clear();
+        self.before.clear();
+        self.changes.clear();
+        self.changes.resize(shape.columns.len(), 0);
+        (self.track, self.shape, self.mark) = (track, shape, 0);
     }
 
     /// Says which row comes before the first one: times of parts that are the same in it are not new. It is for chunks
@@ -59,6 +82,9 @@ impl Builder {
         }
         self.times_ns.push(time_ns);
         self.words.extend(words);
+        for ((changes, word), first) in self.changes.iter_mut().zip(words).zip(&self.words) {
+            *changes |= word ^ first;
+        }
     }
 
     /// Rows that it has.
@@ -90,14 +116,24 @@ impl Builder {
             runs: &runs,
             times_ns: &times_ns,
         };
-        let bytes = write(&contents, &mut Grid::new(&self.words, self.shape.columns.len(), &order));
-        let last = self.words.len() - self.shape.columns.len();
+        let changing = |column: &usize| self.changes[*column] != 0;
+        let varying: Vec<usize> = (0..self.changes.len()).filter(changing).collect();
+        transpose(&self.words, self.shape.columns.len(), &order, &varying, &mut self.columns);
+        let rows = order.len();
+        let mut grid = Grid { first: &self.words, varying, asked: 0, columns: &self.columns, rows };
+        let bytes = write(&contents, &mut grid);
+        self.begin_anew();
+        Some(bytes.expect("rows that are there cannot be damaged"))
+    }
+
+    /// Forgets the rows but for the words of the last one.
+    fn begin_anew(&mut self) {
         self.before.clear();
-        self.before.extend(&self.words[last..]);
+        self.before.extend(&self.words[self.words.len() - self.shape.columns.len()..]);
         self.lines.clear();
         self.times_ns.clear();
         self.words.clear();
-        Some(bytes.expect("rows that are there cannot be damaged"))
+        self.changes.fill(0);
     }
 
     /// Numbers of the rows, by line and then as they came.
@@ -134,55 +170,40 @@ impl Builder {
     }
 }
 
+/// Some columns of the rows, in an order of these, one after the other.
+fn transpose(words: &[u64], width: usize, order: &[u32], columns: &[usize], out: &mut Vec<u64>) {
+    let rows = order.len();
+    out.resize(rows * columns.len(), 0);
+    for (at, abreast) in order.chunks(ABREAST).enumerate() {
+        let mut row = [&[][..]; ABREAST];
+        for (row, number) in row.iter_mut().zip(abreast) {
+            *row = &words[*number as usize * width..][..width];
+        }
+        for (number, column) in columns.iter().enumerate() {
+            let to = &mut out[number * rows + at * ABREAST..][..abreast.len()];
+            to.iter_mut().zip(row).for_each(|(to, row)| *to = row[*column]);
+        }
+    }
+}
+
 /// Rows as a source of columns.
 struct Grid<'a> {
-    words: &'a [u64],
-    width: usize,
-    order: &'a [u32],
+    first: &'a [u64],
     /// Columns that are not constant.
     varying: Vec<usize>,
     /// How many of them have been asked for.
     asked: usize,
-    /// The values of [`ABREAST`] of them.
-    abreast: Vec<u64>,
-}
-
-impl<'a> Grid<'a> {
-    fn new(words: &'a [u64], width: usize, order: &'a [u32]) -> Self {
-        let mut changes = vec![0; width];
-        let first = &words[..width];
-        for row in words.chunks_exact(width.max(1)) {
-            for ((changes, word), first) in changes.iter_mut().zip(row).zip(first) {
-                *changes |= word ^ first;
-            }
-        }
-        let varying = (0..width).filter(|number| changes[*number] != 0).collect();
-        Self { words, width, order, varying, asked: 0, abreast: vec![0; ABREAST * order.len()] }
-    }
-
-    fn transpose(&mut self) {
-        let rows = self.order.len();
-        let numbers = &self.varying[self.asked..];
-        let numbers = &numbers[..numbers.len().min(ABREAST)];
-        for (at, row) in self.order.iter().enumerate() {
-            let row = &self.words[*row as usize * self.width..][..self.width];
-            for (abreast, number) in numbers.iter().enumerate() {
-                self.abreast[abreast * rows + at] = row[*number];
-            }
-        }
-    }
+    /// Their values.
+    columns: &'a [u64],
+    rows: usize,
 }
 
 impl Source for Grid<'_> {
     fn column(&mut self, number: usize) -> Result<Values<'_>, Damage> {
         if self.varying.get(self.asked) != Some(&number) {
-            return Ok(Values::Constant(self.words[number]));
+            return Ok(Values::Constant(self.first[number]));
         }
-        if self.asked.is_multiple_of(ABREAST) {
-            self.transpose();
-        }
-        let at = self.asked % ABREAST * self.order.len();
         self.asked += 1;
-        Ok(Values::Each(&self.abreast[at..at + self.order.len()]))
+        Ok(Values::Each(&self.columns[(self.asked - 1) * self.rows..][..self.rows]))
     }
 }

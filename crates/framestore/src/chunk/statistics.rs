@@ -4,12 +4,12 @@
 //! ```text
 //! none     0
 //! rising   1, first, last: the first is the least, the last the largest, the increase of a counter the difference
-//! ends     2, first, last, min, max, of a counter its increase
-//! extent   3, min, max: of tables, whose rows are of many lines
+//! ends     2, first, last, min, max
+//! counted  3, first, last, min, max, increase: of counters
+//! extent   4, min, max: of tables, whose rows are of many lines
 //! ```
-//! The first number of each is a word: an integer, zigzag if the kind is signed, of a float with swapped bytes. What
-//! follows is the difference to it, zigzag, of floats its other bits, swapped. An increase is an integer. All are
-//! LEB128.
+//! The first number of each is a word: an integer, zigzag if the kind is signed, of a float with swapped bytes. Others
+//! are the difference to it, zigzag, of floats the other bits, swapped. An increase is an integer. All are LEB128.
 
 use crate::column::{Input, put_signed, put_unsigned};
 use crate::damage::Damage;
@@ -18,7 +18,8 @@ use crate::types::Kind;
 const NONE: u8 = 0;
 const RISING: u8 = 1;
 const ENDS: u8 = 2;
-const EXTENT: u8 = 3;
+const COUNTED: u8 = 3;
+const EXTENT: u8 = 4;
 
 /// Of a column's values in a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,17 +141,35 @@ pub(super) fn put(kind: Kind, statistics: Option<Statistics>, out: &mut Vec<u8>)
         put_word(kind, min, out);
         return put_other(kind, min, max, out);
     };
-    let is_rising = (min, max) == (first, last) && (kind != Kind::Counter || increase == last.wrapping_sub(first));
-    out.push(if is_rising { RISING } else { ENDS });
+    let is_counter = kind == Kind::Counter;
+    let is_rising = (min, max) == (first, last) && (!is_counter || increase == last.wrapping_sub(first));
+    out.push(if is_rising {
+        RISING
+    } else if is_counter {
+        COUNTED
+    } else {
+        ENDS
+    });
     put_word(kind, first, out);
     put_other(kind, first, last, out);
     if !is_rising {
         put_other(kind, first, min, out);
         put_other(kind, first, max, out);
-        if kind == Kind::Counter {
+        if is_counter {
             put_unsigned(increase, out);
         }
     }
+}
+
+pub(super) fn skip(input: &mut Input) -> Result<(), Damage> {
+    let numbers = match input.byte()? {
+        NONE => 0,
+        RISING | EXTENT => 2,
+        ENDS => 4,
+        COUNTED => 5,
+        _ => return Err(Damage::Wrong("a column's statistics")),
+    };
+    (0..numbers).try_for_each(|_| input.unsigned().map(|_| ()))
 }
 
 pub(super) fn take(kind: Kind, input: &mut Input) -> Result<Option<Statistics>, Damage> {
@@ -165,9 +184,9 @@ pub(super) fn take(kind: Kind, input: &mut Input) -> Result<Option<Statistics>, 
     match form {
         RISING => {}
         EXTENT => return Ok(Some(Statistics { min, max, ends: None })),
-        ENDS => {
+        ENDS | COUNTED => {
             (min, max) = (take_other(kind, first, input)?, take_other(kind, first, input)?);
-            increase = if kind == Kind::Counter { input.unsigned()? } else { 0 };
+            increase = if form == COUNTED { input.unsigned()? } else { 0 };
         }
         _ => return Err(Damage::Wrong("a column's statistics")),
     }

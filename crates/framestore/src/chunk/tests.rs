@@ -29,6 +29,15 @@ fn build(shape: &Shape, rows: &[Row]) -> Vec<u8> {
     builder.mark(99);
     let bytes = builder.finish().unwrap();
     assert_eq!((builder.rows(), builder.finish()), (0, None));
+    // Nothing of what a builder had before is in what it makes next.
+    let other = self::shape(&KINDS[1..], true);
+    builder.restart(TrackId(8), other);
+    builder.push(Line(77), 12, &[1, 2, 3, 4]);
+    builder.push(Line(76), 13, &[5, 6, 7, 8]);
+    builder.restart(TRACK, shape.clone());
+    rows.iter().for_each(|row| builder.push(row.line, row.time_ns, &row.words));
+    builder.mark(99);
+    assert!(builder.finish().unwrap() == bytes);
     bytes
 }
 

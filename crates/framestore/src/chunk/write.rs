@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Columns to a chunk's bytes: what building, merging and rolling up have in common.
 
+use super::list::List;
 use super::{
     CONSTANT, Column, HEAD_BYTES, LONG, NUMBERED, PLANES, SUM, Shape, TABLE, TIME, VARIES, VERSION, statistics,
 };
@@ -61,8 +62,8 @@ pub(crate) fn write(contents: &Contents, source: &mut impl Source) -> Result<Vec
     let mut columns = Columns {
         planes: vec![0; PLANES * shape.columns.len().div_ceil(8)],
         ends: Vec::new(),
-        constants: Vec::new(),
-        statistics: Vec::new(),
+        constants: List::default(),
+        statistics: List::default(),
         body: Vec::new(),
         since: 0,
     };
@@ -77,6 +78,7 @@ pub(crate) fn write(contents: &Contents, source: &mut impl Source) -> Result<Vec
         column::encode(INTEGER, &rows, &[], &mut lines);
     }
     let (times, is_numbered) = times(contents);
+    let (constants, statistics) = (columns.constants.finish(), columns.statistics.finish());
     let is_long = columns.body.len() > usize::from(u16::MAX);
     let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
     let flags = flag(shape.is_table, TABLE) | flag(is_numbered, NUMBERED) | flag(is_long, LONG);
@@ -87,7 +89,7 @@ pub(crate) fn write(contents: &Contents, source: &mut impl Source) -> Result<Vec
         out.extend(&end.to_le_bytes()[..if is_long { 4 } else { 2 }]);
         out.extend(sum.to_le_bytes());
     }
-    for section in [&lines, &times, &columns.constants, &columns.statistics] {
+    for section in [&lines, &times, &constants, &statistics] {
         out.extend(section);
     }
     out.resize(out.len().next_multiple_of(8), 0);
@@ -101,7 +103,7 @@ pub(crate) fn write(contents: &Contents, source: &mut impl Source) -> Result<Vec
         (40, shape.bucket_s),
         (44, count(lines.len())),
         (48, count(times.len())),
-        (52, count(columns.constants.len())),
+        (52, count(constants.len())),
         (56, count(front_bytes)),
     ] {
         out[at..at + 4].copy_from_slice(&number.to_le_bytes());
@@ -123,8 +125,8 @@ fn count(number: usize) -> u32 {
 struct Columns {
     planes: Vec<u8>,
     ends: Vec<(u32, u32)>,
-    constants: Vec<u8>,
-    statistics: Vec<u8>,
+    constants: List,
+    statistics: List,
     body: Vec<u8>,
     /// First row in which the part has ever been acquired.
     since: usize,
@@ -153,13 +155,13 @@ impl Columns {
             Values::Constant(0) => {}
             Values::Constant(value) => {
                 self.set(CONSTANT, number);
-                statistics::put_word(kind, value, &mut self.constants);
+                statistics::put_word(kind, value, self.constants.next());
             }
             Values::Each(values) => {
                 self.set(VARIES, number);
                 let is_table = contents.shape.is_table;
                 let known = statistics::Statistics::of(kind, &values[self.since..], is_table);
-                statistics::put(kind, known, &mut self.statistics);
+                statistics::put(kind, known, self.statistics.next());
                 let start = self.body.len();
                 column::encode(kind, values, contents.runs, &mut self.body);
                 self.ends.push((count(self.body.len()), crc32c::crc32c(&self.body[start..])));

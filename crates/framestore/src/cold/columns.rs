@@ -61,6 +61,15 @@ pub(super) struct Numbers {
     pub(super) words: Sparse,
 }
 
+impl Numbers {
+    pub(super) fn clear(&mut self) {
+        for column in [&mut self.integers, &mut self.floats, &mut self.words] {
+            column.values.clear();
+            column.levels.clear();
+        }
+    }
+}
+
 /// A column chunk as it is to be appended.
 pub(super) struct Chunk {
     pub(super) bytes: Bytes,
@@ -97,18 +106,38 @@ impl Group {
         times: &[u64],
         are_shared: bool,
     ) -> Result<Chunk, ParquetError> {
+        let ends = |time: Option<&u64>| time.map(|time| time.cast_signed());
+        let statistics = Statistics::int64(ends(times.iter().min()), ends(times.iter().max()), None, Some(0), false);
+        self.all(column, times, are_shared, statistics)
+    }
+
+    /// How much later values were acquired than said, i64.
+    pub(super) fn offsets(
+        &mut self,
+        column: &ColumnDescPtr,
+        offsets: &[u64],
+        are_shared: bool,
+    ) -> Result<Chunk, ParquetError> {
+        self.all(column, offsets, are_shared, Statistics::int64(None, None, None, Some(0), false))
+    }
+
+    fn all(
+        &mut self,
+        column: &ColumnDescPtr,
+        values: &[u64],
+        are_shared: bool,
+        statistics: Statistics,
+    ) -> Result<Chunk, ParquetError> {
         let mut data = std::mem::take(&mut self.scratch);
         data.clear();
         if are_shared {
-            put_times(times, &mut data)
+            put_times(values, &mut data)
         } else {
-            put_differences(times, &mut data)
+            put_differences(values, &mut data)
         }
-        let ends = |time: Option<&u64>| time.map(|time| time.cast_signed());
-        let statistics = Statistics::int64(ends(times.iter().min()), ends(times.iter().max()), None, Some(0), false);
         let encoding = Encoding::DELTA_BINARY_PACKED;
         let chunk =
-            self.chunk(column, &Parts { rows: times.len(), dictionary: None, data: &data, encoding, statistics });
+            self.chunk(column, &Parts { rows: values.len(), dictionary: None, data: &data, encoding, statistics });
         self.scratch = data;
         chunk
     }

@@ -7,8 +7,9 @@
 //! ```text
 //! 0   magic (4)   4  version (4)   8  bytes of the file (8)   16  CRC-32C of the file's footer (4)   20  CRC-32C of bytes 0-19 and of the rest (4)
 //! 24  Zstandard:  texts   varint how many, then each behind its length
-//!                 series  varint how many, then name, labels, instance, unit, type, form: varint numbers of texts; divisor of a decimal, scale (8 each)
-//!                 runs    varint how many, then series, 0 or bucket + 1, row group, first row, rows: varints
+//!                 series  varint how many, then column by column: name, labels, instance, unit, type, form (varint numbers of texts),
+//!                         divisor of a decimal, scale (8 each)
+//!                 runs    varint how many, in the order of their rows: series, 0 or bucket + 1, row groups since the run before, rows: varints
 //! ```
 
 use std::collections::HashMap;
@@ -18,8 +19,9 @@ use std::sync::Arc;
 use onlooker_region::schema::Metric;
 use onlooker_series::series::Form;
 
+use super::coding::{Coding, scale_of};
 use super::page::{Input, put_varint};
-use super::{Coding, scale_of, type_of, type_text};
+use super::{type_of, type_text};
 use crate::damage::Damage;
 
 const MAGIC: [u8; 4] = *b"OLCI";
@@ -95,15 +97,33 @@ pub(super) struct Entry {
     pub(super) decimal: Option<f64>,
 }
 
+/// Columns of texts.
+const TEXTS: usize = 6;
+
+impl Entry {
+    fn text(&self, column: usize) -> Arc<str> {
+        let Self { described: of, decimal } = self;
+        match column {
+            0 => of.name.clone(),
+            1 => of.labels.clone(),
+            2 => of.instance.clone(),
+            3 => of.unit.clone(),
+            4 => type_text(of.metric).into(),
+            _ if decimal.is_some() => Coding::Decimal.text().into(),
+            _ => Coding::Plain(of.form).text().into(),
+        }
+    }
+}
+
 /// Rows of a series that stand together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Run {
     pub(super) group: u32,
+    pub(super) first: u32,
+    pub(super) rows: u32,
     pub(super) entry: u32,
     /// Of a histogram: its bucket, or `None` for the sum.
     pub(super) bucket: Option<u32>,
-    pub(super) first: u32,
-    pub(super) rows: u32,
 }
 
 /// What binds an index to its file.
@@ -116,7 +136,7 @@ pub(super) struct Binding {
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Index {
     pub(super) entries: Vec<Entry>,
-    /// Sorted.
+    /// In the order of their rows, of which none is left out.
     pub(super) runs: Vec<Run>,
 }
 
@@ -131,6 +151,7 @@ pub(super) struct Builder {
 }
 
 impl Builder {
+    /// Runs come in the order of their rows.
     pub(super) fn add(&mut self, dims: &Dims, group: u32, first: u32, rows: u32) {
         let is_histogram = matches!(dims.coding, Coding::Sum(_) | Coding::Bucket(..));
         // Buckets have no scale; the sum says theirs.
@@ -153,8 +174,7 @@ impl Builder {
         self.index.runs.push(Run { group, entry, bucket, first, rows });
     }
 
-    pub(super) fn finish(mut self) -> Index {
-        self.index.runs.sort_unstable();
+    pub(super) fn finish(self) -> Index {
         self.index
     }
 }
@@ -181,12 +201,13 @@ struct Texts {
 }
 
 impl Texts {
-    fn number(&mut self, text: &Arc<str>) -> u64 {
+    fn number(&mut self, text: Arc<str>) -> u64 {
         let next = self.numbers.len() as u64;
         let bytes = &mut self.bytes;
-        *self.numbers.entry(text.clone()).or_insert_with(|| {
-            put_varint(text.len() as u64, bytes);
-            bytes.extend(text.as_bytes());
+        let (len, content) = (text.len(), text.clone());
+        *self.numbers.entry(text).or_insert_with(|| {
+            put_varint(len as u64, bytes);
+            bytes.extend(content.as_bytes());
             next
         })
     }
@@ -197,19 +218,17 @@ impl Index {
     pub(super) fn encode(&self, binding: Binding) -> std::io::Result<Vec<u8>> {
         let (mut texts, mut rest) = (Texts::default(), Vec::new());
         put_varint(self.entries.len() as u64, &mut rest);
-        for Entry { described, decimal } in &self.entries {
-            let coding = if decimal.is_some() { Coding::Decimal } else { Coding::Plain(described.form) };
-            let (kind, form) = (type_text(described.metric).into(), coding.text().into());
-            for text in [&described.name, &described.labels, &described.instance, &described.unit, &kind, &form] {
-                put_varint(texts.number(text), &mut rest);
-            }
-            rest.extend(decimal.unwrap_or(1.0).to_le_bytes());
-            rest.extend(described.scale.to_le_bytes());
+        for column in 0..TEXTS {
+            self.entries.iter().for_each(|entry| put_varint(texts.number(entry.text(column)), &mut rest));
         }
+        rest.extend(self.entries.iter().flat_map(|entry| entry.decimal.unwrap_or(1.0).to_le_bytes()));
+        rest.extend(self.entries.iter().flat_map(|entry| entry.described.scale.to_le_bytes()));
         put_varint(self.runs.len() as u64, &mut rest);
+        let mut group = 0;
         for run in &self.runs {
             let bucket = run.bucket.map_or(0, |bucket| bucket + 1);
-            [run.entry, bucket, run.group, run.first, run.rows].iter().for_each(|n| put_varint((*n).into(), &mut rest));
+            [run.entry, bucket, run.group - group, run.rows].iter().for_each(|n| put_varint((*n).into(), &mut rest));
+            group = run.group;
         }
         let mut payload = Vec::new();
         put_varint(texts.numbers.len() as u64, &mut payload);
@@ -249,11 +268,13 @@ impl Index {
                 Ok(Arc::from(text))
             })
             .collect::<Result<Vec<Arc<str>>, Damage>>()?;
+        let entries = take_entries(&mut input, &texts)?;
         let count = input.count(input.0.len())?;
-        let entries = (0..count).map(|_| take_entry(&mut input, &texts)).collect::<Result<Vec<_>, _>>()?;
-        let count = input.count(input.0.len())?;
-        let runs = (0..count).map(|_| take_run(&mut input, &entries)).collect::<Result<Vec<_>, _>>()?;
-        if !input.0.is_empty() || !runs.is_sorted() {
+        let mut runs: Vec<Run> = Vec::new();
+        for _ in 0..count {
+            runs.push(take_run(&mut input, &entries, runs.last())?);
+        }
+        if !input.0.is_empty() {
             return Err(Damage::Wrong("the runs of an index"));
         }
         Ok((Self { entries, runs }, binding))
@@ -265,31 +286,47 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[..20]), &bytes[HEADER_BYTES..])
 }
 
-fn take_entry(input: &mut Input, texts: &[Arc<str>]) -> Result<Entry, Damage> {
-    let mut text = || -> Result<Arc<str>, Damage> { Ok(texts[input.count(texts.len().saturating_sub(1))?].clone()) };
-    if texts.is_empty() {
-        return Err(Damage::Wrong("a text"));
-    }
-    let (name, labels, instance, unit, kind, form) = (text()?, text()?, text()?, text()?, text()?, text()?);
-    let coding = Coding::parse(&form)?;
-    let (divisor, scale) = (f64::from_bits(input.u64()?), f64::from_bits(input.u64()?));
-    let metric = type_of(&kind)?;
-    let described = Described { name, labels, instance, unit, metric, form: coding.form(), scale };
-    Ok(Entry { described, decimal: (coding == Coding::Decimal).then_some(divisor) })
+fn take_entries(input: &mut Input, texts: &[Arc<str>]) -> Result<Vec<Entry>, Damage> {
+    let count = input.count(input.0.len())?;
+    let mut column = || {
+        let text = |_| texts.get(input.count(texts.len())?).cloned().ok_or(Damage::Wrong("a text"));
+        (0..count).map(text).collect::<Result<Vec<Arc<str>>, Damage>>()
+    };
+    let [names, labels, instances] = [column()?, column()?, column()?];
+    let [units, types, forms] = [column()?, column()?, column()?];
+    let mut floats = || (0..count).map(|_| input.u64().map(f64::from_bits)).collect::<Result<Vec<f64>, Damage>>();
+    let (divisors, scales) = (floats()?, floats()?);
+    let entry = |at: usize| {
+        let coding = Coding::parse(&forms[at])?;
+        let described = Described {
+            name: names[at].clone(),
+            labels: labels[at].clone(),
+            instance: instances[at].clone(),
+            unit: units[at].clone(),
+            metric: type_of(&types[at])?,
+            form: coding.form(),
+            scale: scales[at],
+        };
+        Ok(Entry { described, decimal: (coding == Coding::Decimal).then_some(divisors[at]) })
+    };
+    (0..count).map(entry).collect()
 }
 
-fn take_run(input: &mut Input, entries: &[Entry]) -> Result<Run, Damage> {
-    let mut number = || input.varint().and_then(|n| u32::try_from(n).map_err(|_| Damage::Wrong("a run")));
-    let (entry, bucket, group, first, rows) = (number()?, number()?, number()?, number()?, number()?);
+fn take_run(input: &mut Input, entries: &[Entry], before: Option<&Run>) -> Result<Run, Damage> {
+    let wrong = Damage::Wrong("a run");
+    let mut number = || input.varint().and_then(|n| u32::try_from(n).map_err(|_| wrong));
+    let (entry, bucket, groups, rows) = (number()?, number()?, number()?, number()?);
     let described = &entries.get(entry as usize).ok_or(Damage::Wrong("the series of a run"))?.described;
     let is_bucket = match described.form {
         Form::Histogram(shape) => (bucket as usize) <= shape.buckets(),
         _ => bucket == 0,
     };
+    let (group, end) = before.map_or((0, 0), |run| (run.group, run.first + run.rows));
+    let first = if groups > 0 { 0 } else { end };
     if !is_bucket || first.checked_add(rows).is_none() {
-        return Err(Damage::Wrong("a run"));
+        return Err(wrong);
     }
-    Ok(Run { group, entry, bucket: bucket.checked_sub(1), first, rows })
+    Ok(Run { group: group.checked_add(groups).ok_or(wrong)?, first, rows, entry, bucket: bucket.checked_sub(1) })
 }
 
 #[cfg(test)]
@@ -299,7 +336,7 @@ mod tests {
 
     fn index() -> Index {
         let shape = Shape { grouping_power: 3, max_power: 20 };
-        let mut builder = Builder::default();
+        let (mut builder, mut all) = (Builder::default(), Vec::new());
         let codings = [
             (Coding::Plain(Form::Unsigned), 1.0, 1.0),
             (Coding::Decimal, 100.0, 1.0),
@@ -309,14 +346,14 @@ mod tests {
             (Coding::Sum(shape), 1e9, 1.0),
         ];
         for (at, (coding, divisor, multiplier)) in codings.into_iter().enumerate() {
-            let first = u32::try_from(at).unwrap() * 10;
-            let name = if first < 30 { "a" } else { "histogram" };
+            let name = if at < 3 { "a" } else { "histogram" };
             let texts = [name, r#"{"cpu":"0"}"#, "host", "s"].map(Arc::from);
             let [name, labels, instance, unit] = texts;
             let metric = Metric::Counter;
-            let dims = Dims { name, labels, instance, unit, metric, coding, divisor, multiplier };
-            builder.add(&dims, 0, first, 5);
-            builder.add(&dims, 1, first, 5);
+            all.push(Dims { name, labels, instance, unit, metric, coding, divisor, multiplier });
+        }
+        for (group, first) in (0..2).flat_map(|group| (0..6).map(move |run| (group, run * 5))) {
+            builder.add(&all[first as usize / 5], group, first, 5);
         }
         builder.finish()
     }

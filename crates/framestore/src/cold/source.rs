@@ -16,10 +16,11 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::schema::types::SchemaDescPtr;
 
+use super::coding::{Coding, of_whole};
 use super::index::{Binding, Builder, Dims, Index};
 use super::page::{Input, number_bits, take_differences, take_levels, take_runs, take_split};
-use super::write::{binding, of_whole};
-use super::{Coding, Column, GAPS_SCHEMA, GapData, MAX_ROWS, SAMPLES_SCHEMA, damaged, type_of};
+use super::write::binding;
+use super::{Column, GAPS_SCHEMA, GapData, MAX_ROWS, SAMPLES_SCHEMA, damaged, type_of};
 use crate::damage::{Damage, StoreError, io_error};
 
 /// Most row groups of a file.
@@ -46,6 +47,7 @@ pub(super) struct Sparse {
 
 /// Times and numbers of a row group.
 pub(super) struct Columns {
+    /// When values were acquired.
     pub(super) times: Vec<u64>,
     integers: Sparse,
     floats: Sparse,
@@ -99,11 +101,8 @@ impl Source {
         // Of a hostile footer: numbers that are none.
         let number = |number: i64| u64::try_from(number).unwrap_or(0);
         let starts = group.columns().iter().map(|column| {
-            number(
-                column
-                    .dictionary_page_offset()
-                    .map_or(column.data_page_offset(), |at| at.min(column.data_page_offset())),
-            )
+            let first = column.data_page_offset();
+            number(column.dictionary_page_offset().map_or(first, |at| at.min(first)))
         });
         (starts.min().unwrap_or(0), number(group.compressed_size()))
     }
@@ -187,8 +186,11 @@ impl Source {
     }
 
     fn columns_of(&self, group: usize) -> Result<Columns, Damage> {
+        let mut times = self.times(group, Column::Time as usize)?;
+        let offsets = self.times(group, Column::Offset as usize)?;
+        times.iter_mut().zip(offsets).for_each(|(time, offset)| *time = time.wrapping_add(offset));
         Ok(Columns {
-            times: self.times(group, Column::Time as usize)?,
+            times,
             integers: self.sparse(group, Column::IntValue)?,
             floats: self.sparse(group, Column::FloatValue)?,
             words: self.sparse(group, Column::Word)?,

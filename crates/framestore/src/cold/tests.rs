@@ -7,6 +7,10 @@ use std::path::Path;
 
 use onlooker_region::schema::Acquisition;
 
+use onlooker_region::histogram::Shape;
+use onlooker_series::series::Form;
+
+use super::coding::{parts_of, scale_of};
 use super::*;
 
 const FROM: u64 = 1_764_000_000;

@@ -1,33 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Makes a cold file: takes series, fills row groups, leaves samples, gaps and index.
 //!
-//! One thread writes a file; nobody sees it before [`Writer::finish`]. Memory: a row group (16 bytes a row), and the index.
+//! One thread writes a file, one at a time a window; nobody sees it before [`Writer::finish`]. Memory: a row group (32 bytes a row), the index, and the times of
+//! each host's readings.
 
+use std::cmp::Reverse;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use onlooker_region::histogram::Shape;
-use onlooker_region::number::exported;
 use onlooker_series::series::{Form, Series};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 
+use super::coding::{bounds, coded, put_words};
 use super::columns::{Group, Numbers};
 use super::index::{Binding, Builder, Dims, Index, split_labels};
 use super::names::Window;
-use super::words;
-use super::{Coding, Column, GAPS_SCHEMA, ROW_GROUP_ROWS, SAMPLES_SCHEMA, not_written, parts_of, type_text};
+use super::readings::Readings;
+use super::{Column, GAPS_SCHEMA, ROW_GROUP_ROWS, SAMPLES_SCHEMA, not_written, type_text, words};
 use crate::damage::{StoreError, io_error};
-
-/// Powers of ten that are tried for floats: what gauges are usually rounded to.
-const MAX_POWER: i32 = 4;
-/// Largest integer that a float has exactly, 2^53.
-const EXACT: f64 = 9_007_199_254_740_992.0;
-/// Whole numbers from here on are no i64.
-const TOO_LARGE: u64 = 1 << 63;
 
 /// Samples of a series in the window of a file, or some of them.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +74,14 @@ struct Rows {
     rows: usize,
 }
 
+/// The rows of a row group in their order. Kept for the next one: fresh memory costs more than what is done with it.
+#[derive(Default)]
+struct Gathered {
+    times: Vec<u64>,
+    offsets: Vec<u64>,
+    numbers: Numbers,
+}
+
 /// Makes one file.
 pub struct Writer {
     window: Window,
@@ -94,8 +96,13 @@ pub struct Writer {
     /// What the row group in the making has.
     pending: Vec<Rows>,
     pending_rows: usize,
+    /// When values were acquired: many series have the same times, which are here once.
     times: Vec<u64>,
     words: Vec<u64>,
+    gathered: Gathered,
+    readings: Readings,
+    /// Whose times were the last ones, which, and where they are.
+    last: (Arc<str>, Vec<u64>, usize),
     rows: u64,
     groups: u32,
 }
@@ -108,7 +115,10 @@ impl Writer {
     pub fn create(dir: &Path, window: Window) -> Result<Self, StoreError> {
         let cold = dir.join("cold");
         let gaps = cold.join("gaps");
-        DirBuilder::new().recursive(true).mode(0o700).create(&gaps).map_err(io_error("create", &gaps))?;
+        if !gaps.exists() {
+            DirBuilder::new().recursive(true).mode(0o700).create(&gaps).map_err(io_error("create", &gaps))?;
+            [&*cold, dir].into_iter().try_for_each(sync_dir)?;
+        }
         let named = |number: &u32| cold.join(window.name(*number)).with_extension("parquet").exists();
         let number = (0..).find(|number| !named(number)).unwrap_or(u32::MAX);
         let path = cold.join(window.name(number)).with_extension("parquet.tmp");
@@ -133,6 +143,9 @@ impl Writer {
             pending_rows: 0,
             times: Vec::new(),
             words: Vec::new(),
+            gathered: Gathered::default(),
+            readings: Readings::default(),
+            last: ("".into(), Vec::new(), 0),
             rows: 0,
             groups: 0,
         })
@@ -171,8 +184,7 @@ impl Writer {
             if self.pending_rows > 0 && self.pending_rows + times.len() * wanted.len() > ROW_GROUP_ROWS {
                 self.flush()?;
             }
-            let times_at = self.times.len();
-            self.times.extend(times);
+            let times_at = self.put_times(&whose[2], times);
             for column in &wanted {
                 let words = &columns[*column][at * piece..][..times.len()];
                 let (coding, divisor, multiplier) = coded(series, *column, words);
@@ -186,6 +198,18 @@ impl Writer {
             }
         }
         Ok(())
+    }
+
+    /// Where these times are.
+    fn put_times(&mut self, instance: &Arc<str>, times: &[u64]) -> usize {
+        let (whose, last, at) = &self.last;
+        if !self.times.is_empty() && whose == instance && last == times {
+            return *at;
+        }
+        let at = self.times.len();
+        self.times.extend(times);
+        self.last = (instance.clone(), times.to_vec(), at);
+        at
     }
 
     /// Takes a time without samples.
@@ -250,22 +274,35 @@ impl Writer {
         Ok(())
     }
 
+    /// The times of the readings that all times are of. Those that are most, and first, decide.
+    fn readings(&mut self, pending: &[Rows]) -> Vec<u64> {
+        let mut runs: Vec<_> = pending.iter().map(|rows| (Reverse(rows.rows), self.times[rows.times], rows)).collect();
+        runs.sort_unstable_by_key(|(rows, first, at)| (*rows, *first, at.times));
+        runs.dedup_by_key(|(_, _, rows)| rows.times);
+        let mut readings = self.times.clone();
+        for (_, _, rows) in runs {
+            let place = rows.times..rows.times + rows.rows;
+            let of = self.readings.of(&rows.dims.instance, &self.times[place.clone()]);
+            readings[place].copy_from_slice(&of);
+        }
+        readings
+    }
+
     fn write_group(&mut self, pending: &[Rows]) -> Result<(), parquet::errors::ParquetError> {
         let columns = SAMPLES_SCHEMA.columns();
-        let mut numbers = Numbers::default();
-        let mut times = Vec::with_capacity(self.pending_rows);
+        let readings = self.readings(pending);
+        let Gathered { times, offsets, numbers } = &mut self.gathered;
+        times.clear();
+        offsets.clear();
+        numbers.clear();
         for rows in pending {
-            times.extend_from_slice(&self.times[rows.times..][..rows.rows]);
-            put_words(&rows.dims, &self.words[rows.words..][..rows.rows], &mut numbers);
+            let (acquired, read) = (&self.times[rows.times..][..rows.rows], &readings[rows.times..][..rows.rows]);
+            times.extend_from_slice(read);
+            offsets.extend(acquired.iter().zip(read).map(|(acquired, read)| acquired.wrapping_sub(*read)));
+            put_words(&rows.dims, &self.words[rows.words..][..rows.rows], numbers);
         }
-        // Times that others have, too, are looked for as bytes; a few of them are enough to tell.
-        let mut seen = std::collections::HashSet::new();
-        let is_new = |rows: &&Rows| {
-            let times = &self.times[rows.times..][..rows.rows];
-            seen.insert((rows.rows, times[0], times[rows.rows / 2], times[rows.rows - 1]))
-        };
-        let new: usize = pending.iter().filter(is_new).map(|rows| rows.rows).sum();
-        let are_shared = new * 3 < self.pending_rows * 2;
+        // Times that series have in common are there once, and are looked for as bytes.
+        let are_shared = self.times.len() * 3 < self.pending_rows * 2;
 
         let mut out = self.sink.next_row_group()?;
         for (column, described) in COLUMNS.iter().zip(columns) {
@@ -273,7 +310,8 @@ impl Writer {
             let floats = |of: fn(&Rows) -> Option<f64>| pending.iter().map(move |rows| (of(rows), rows.rows));
             let group = &mut self.group;
             let chunk = match column {
-                Column::Time => group.times(described, &times, are_shared),
+                Column::Time => group.times(described, times, are_shared),
+                Column::Offset => group.offsets(described, offsets, are_shared),
                 Column::Instance => group.texts(described, texts(|rows| &rows.dims.instance)),
                 Column::Metric => {
                     let named = |rows: &Rows| format!("{}{}", rows.dims.name, rows.dims.coding.suffix());
@@ -299,8 +337,9 @@ impl Writer {
 }
 
 /// In the order of the schema.
-const COLUMNS: [Column; 14] = [
+const COLUMNS: [Column; 15] = [
     Column::Time,
+    Column::Offset,
     Column::Instance,
     Column::Metric,
     Column::Labels,
@@ -315,97 +354,6 @@ const COLUMNS: [Column; 14] = [
     Column::Form,
     Column::Word,
 ];
-
-/// How the words of a column of a series stand in the file, and what its numbers are to be divided by and multiplied with.
-fn coded(series: &Series, column: usize, words: &[u64]) -> (Coding, f64, f64) {
-    let (divisor, multiplier) = parts_of(series.scale);
-    match series.form {
-        Form::Histogram(shape) if column < shape.buckets() => (Coding::Bucket(shape, column), 1.0, 1.0),
-        Form::Histogram(shape) => (Coding::Sum(shape), divisor, multiplier),
-        Form::Text => (Coding::Plain(Form::Text), 1.0, 1.0),
-        Form::Float if series.scale.to_bits() == 1f64.to_bits() => match decimal(words) {
-            Some(power) => (Coding::Decimal, power, 1.0),
-            None => (Coding::Plain(Form::Float), 1.0, 1.0),
-        },
-        form => (Coding::Plain(form), divisor, multiplier),
-    }
-}
-
-/// The least power of ten that makes all these floats integers from which they come back bit for bit.
-fn decimal(words: &[u64]) -> Option<f64> {
-    (0..=MAX_POWER).map(|power| 10f64.powi(power)).find(|power| {
-        words.iter().all(|word| whole(*word, *power).is_some_and(|whole| of_whole(whole, *power) == *word))
-    })
-}
-
-#[allow(clippy::cast_possible_truncation)] // below 2^53
-fn whole(word: u64, power: f64) -> Option<u64> {
-    let rounded = (f64::from_bits(word) * power).round();
-    (rounded.abs() < EXACT).then_some((rounded as i64).cast_unsigned())
-}
-
-/// The float that a whole number is some power of ten of: minus zero, for one, does not come back.
-#[allow(clippy::cast_precision_loss)] // below 2^53
-pub(super) fn of_whole(whole: u64, power: f64) -> u64 {
-    (whole.cast_signed() as f64 / power).to_bits()
-}
-
-/// A bucket's least and largest value.
-#[allow(clippy::cast_precision_loss)] // a bound is as exact as a double is
-fn bounds(coding: Coding, scale: f64) -> Option<(f64, f64)> {
-    let of = |shape: Shape, number: usize| {
-        let (low, high) = shape.range(number);
-        // The last one counts whatever is larger, too.
-        let high = if number + 1 == shape.buckets() { f64::INFINITY } else { exported(high as f64, scale) };
-        (exported(low as f64, scale), high)
-    };
-    match coding {
-        Coding::Bucket(shape, number) => Some(of(shape, number)),
-        _ => None,
-    }
-}
-
-/// Splits words into the columns of numbers.
-fn put_words(dims: &Dims, words: &[u64], numbers: &mut Numbers) {
-    let Numbers { integers, floats, words: exact } = numbers;
-    match dims.coding {
-        Coding::Plain(Form::Float) => {
-            integers.skip(words.len());
-            floats.extend(words.iter().copied());
-            exact.skip(words.len());
-        }
-        Coding::Decimal => {
-            integers.extend(words.iter().map(|word| whole(*word, dims.divisor).unwrap_or(0)));
-            floats.skip(words.len());
-            exact.skip(words.len());
-        }
-        // A text counts as 1.
-        Coding::Plain(Form::Text) => {
-            integers.skip(words.len());
-            floats.extend(std::iter::repeat_n(1f64.to_bits(), words.len()));
-            exact.extend(words.iter().copied());
-        }
-        Coding::Plain(Form::Unsigned) | Coding::Sum(_) | Coding::Bucket(..) => {
-            for words in words.chunk_by(|a, b| (*a < TOO_LARGE) == (*b < TOO_LARGE)) {
-                if words[0] < TOO_LARGE {
-                    integers.extend(words.iter().copied());
-                    floats.skip(words.len());
-                    exact.skip(words.len());
-                } else {
-                    integers.skip(words.len());
-                    #[allow(clippy::cast_precision_loss)] // as `Value::scaled` has it
-                    floats.extend(words.iter().map(|word| (*word as f64).to_bits()));
-                    exact.extend(words.iter().copied());
-                }
-            }
-        }
-        Coding::Plain(_) => {
-            integers.extend(words.iter().copied());
-            floats.skip(words.len());
-            exact.skip(words.len());
-        }
-    }
-}
 
 fn create(path: &Path) -> Result<File, StoreError> {
     let mut options = OpenOptions::new();

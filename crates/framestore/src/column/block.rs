@@ -15,7 +15,7 @@
 //! A block of zeros is one byte. Eight numbers of one width take whole bytes: unpacking is a load, a shift and a mask
 //! each.
 
-use super::integer::{Input, integer_bytes, put_signed, width, zigzag};
+use super::integer::{Input, put_signed, width};
 use crate::damage::Damage;
 
 /// Numbers of a block; the last one of a column may have less.
@@ -26,6 +26,8 @@ pub(super) const WHOLE: u8 = 57;
 pub(super) const SHIFTED: u8 = 58;
 pub(super) const MASKED: u8 = 64;
 const BASED: u8 = 128;
+
+type Numbers = [u64; BLOCK];
 
 /// How the numbers of a block are packed.
 #[derive(Clone, Copy)]
@@ -39,9 +41,8 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// The narrowest way of packing all of these numbers. Without base they are words, else integers of either sign.
-    fn of(has_base: bool, numbers: &[u64]) -> Self {
-        let plain = numbers.iter().fold(0, |all, number| all | number);
+    /// The narrowest way of packing all of these numbers, `plain` being all their bits.
+    fn of(has_base: bool, plain: u64, numbers: &[u64]) -> Self {
         let (mut base, mut bits) = (0, plain);
         if has_base {
             let least = numbers.iter().map(|number| number.cast_signed()).min().unwrap_or(0);
@@ -63,15 +64,6 @@ impl Block {
 
     fn is_masked(&self) -> bool {
         self.mask != u64::MAX
-    }
-
-    /// Bytes of it all.
-    fn bytes(&self) -> usize {
-        let shift = if self.shift > 0 { 2 } else { 0 };
-        let base = if self.base == 0 { 0 } else { integer_bytes(zigzag(self.base)) };
-        let mask =
-            if self.is_masked() { 1 + self.mask.to_le_bytes().iter().filter(|byte| **byte > 0).count() } else { 0 };
-        1 + shift + base + mask + self.packed_bytes()
     }
 
     fn put(&self, numbers: &[u64], out: &mut Vec<u8>) {
@@ -122,41 +114,46 @@ impl Block {
         Ok(block)
     }
 
-    /// Reads the packed numbers and lays out those of the mask.
-    fn unpack(&self, input: &mut Input, numbers: &mut [u64; BLOCK]) -> Result<(), Damage> {
-        unpack(self.width, self.count, input, numbers)?;
+    /// Reads the packed numbers.
+    fn unpack(&self, input: &mut Input, packed: &mut Numbers) -> Result<(), Damage> {
+        unpack(self.width, self.count, input, packed)?;
         if self.base != 0 || self.shift != 0 {
-            numbers.iter_mut().for_each(|number| *number = (*number << self.shift).wrapping_add(self.base));
-        }
-        if self.is_masked() {
-            let packed = std::mem::replace(numbers, [0; BLOCK]);
-            let mut left = self.mask;
-            for number in &packed[..self.count] {
-                numbers[left.trailing_zeros() as usize % BLOCK] = *number;
-                left &= left.wrapping_sub(1);
-            }
+            packed.iter_mut().for_each(|number| *number = (*number << self.shift).wrapping_add(self.base));
         }
         Ok(())
     }
+
+    /// Lays out those of the mask among zeros.
+    fn spread(&self, packed: &Numbers, numbers: &mut Numbers) {
+        numbers.fill(0);
+        let mut left = self.mask;
+        for number in &packed[..self.count] {
+            numbers[left.trailing_zeros() as usize % BLOCK] = *number;
+            left &= left.wrapping_sub(1);
+        }
+    }
 }
 
+/// Appends numbers, [`BLOCK`] at most. Without base they are words, else integers of either sign.
 pub(super) fn put_block(has_base: bool, numbers: &[u64], out: &mut Vec<u8>) {
-    let (mut mask, mut some, mut count) = (0, [0; BLOCK], 0);
+    let (mut mask, mut some, mut count, mut all) = (0u64, [0; BLOCK], 0, 0);
     for (at, number) in numbers.iter().enumerate() {
         some[count % BLOCK] = *number;
         count += usize::from(*number != 0);
         mask |= u64::from(*number != 0) << at;
+        all |= number;
     }
-    let all = Block::of(has_base, numbers);
-    if count > 0 && count < numbers.len() {
-        let masked = Block { mask, ..Block::of(has_base, &some[..count]) };
-        if masked.bytes() < all.bytes() {
-            return masked.put(&some[..count], out);
-        }
+    // What the zeros would take against what the mask takes.
+    let mask_bytes = 1 + mask.to_le_bytes().iter().filter(|byte| **byte > 0).count();
+    if count > 0 && (numbers.len() - count) * width(all) as usize > mask_bytes * 8 {
+        let some = &some[..count];
+        Block { mask, ..Block::of(has_base, all, some) }.put(some, out);
+    } else {
+        Block::of(has_base, all, numbers).put(numbers, out);
     }
-    all.put(numbers, out);
 }
 
+/// Reads `count` numbers in blocks and appends what `next` makes of each and of the value before.
 pub(super) fn take_blocks(
     input: &mut Input,
     count: usize,
@@ -164,17 +161,24 @@ pub(super) fn take_blocks(
     mut value: u64,
     next: impl Fn(u64, u64) -> u64,
 ) -> Result<(), Damage> {
-    let mut numbers = [0; BLOCK];
+    let (mut packed, mut numbers) = ([0; BLOCK], [0; BLOCK]);
     for at in (0..count).step_by(BLOCK) {
         let count = BLOCK.min(count - at);
-        if input.0.first() == Some(&0) {
-            input.byte()?;
-            value = next(value, 0);
-            values.resize(values.len() + count, value);
+        let block = Block::take(input, count)?;
+        if block.width == 0 && !block.is_masked() {
+            // All the same, most often 0.
+            values.extend((0..count).map(|_| {
+                value = next(value, block.base);
+                value
+            }));
             continue;
         }
-        let block = Block::take(input, count)?;
-        block.unpack(input, &mut numbers)?;
+        if block.is_masked() {
+            block.unpack(input, &mut packed)?;
+            block.spread(&packed, &mut numbers);
+        } else {
+            block.unpack(input, &mut numbers)?;
+        }
         values.extend(numbers[..count].iter().map(|number| {
             value = next(value, *number);
             value
@@ -201,7 +205,7 @@ fn pack(width: u32, numbers: impl Iterator<Item = u64>, out: &mut Vec<u8>) {
     out.extend(&word.to_le_bytes()[..used.div_ceil(8) as usize]);
 }
 
-fn unpack(width: u32, count: usize, input: &mut Input, numbers: &mut [u64; BLOCK]) -> Result<(), Damage> {
+fn unpack(width: u32, count: usize, input: &mut Input, numbers: &mut Numbers) -> Result<(), Damage> {
     let (all, groups, width) = (input.0, count.div_ceil(8), width as usize);
     let packed = input.take((width * count).div_ceil(8))?;
     match width {
@@ -220,7 +224,7 @@ fn unpack(width: u32, count: usize, input: &mut Input, numbers: &mut [u64; BLOCK
 
 /// Eight numbers of a width take whole bytes: in each eight they begin at the same bits, which the compiler knows if it
 /// knows the width.
-fn unpack_groups(width: usize, bytes: &[u8], groups: usize, numbers: &mut [u64; BLOCK]) {
+fn unpack_groups(width: usize, bytes: &[u8], groups: usize, numbers: &mut Numbers) {
     macro_rules! of_width {
         ($($width:literal)*) => {
             match width {
@@ -233,7 +237,7 @@ fn unpack_groups(width: usize, bytes: &[u8], groups: usize, numbers: &mut [u64; 
         31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56);
 }
 
-fn unpack_width<const WIDTH: usize>(bytes: &[u8], groups: usize, numbers: &mut [u64; BLOCK]) {
+fn unpack_width<const WIDTH: usize>(bytes: &[u8], groups: usize, numbers: &mut Numbers) {
     for (group, eight) in numbers.as_chunks_mut::<8>().0.iter_mut().enumerate().take(groups) {
         let bytes = &bytes[group * WIDTH..][..WIDTH + 8];
         for (at, number) in eight.iter_mut().enumerate() {

@@ -9,14 +9,9 @@ pub(super) fn width(or_of_all: u64) -> u32 {
 }
 
 /// Small numbers of either sign as small numbers.
-pub(super) fn zigzag(value: u64) -> u64 {
+fn zigzag(value: u64) -> u64 {
     let value = value.cast_signed();
     (value << 1 ^ value >> 63).cast_unsigned()
-}
-
-/// Bytes that [`put_unsigned`] takes.
-pub(super) fn integer_bytes(value: u64) -> usize {
-    width(value | 1).div_ceil(7) as usize
 }
 
 /// Appends an integer, LEB128.

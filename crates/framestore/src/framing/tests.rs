@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::Write as _;
 
-use super::{Damaged, Found, Frame, HEADER_BYTES, Reader, append, begin, end, files, read};
+use super::{Damaged, Found, Frame, HEADER_BYTES, POLYNOMIAL, Reader, append, begin, end, files, flip, read};
 use crate::damage::{Damage, StoreError};
 
 /// A directory that no disk holds up: what is durable is not what these tests are about.
@@ -120,6 +120,26 @@ fn a_flipped_bit_loses_nothing() {
     // All but the second sums and the padding.
     let payloads: usize = (0..12).map(|number| record(number).1.len()).sum();
     assert_eq!(mended, 8 * (12 * 20 + payloads));
+}
+
+/// More than one bit that the first sum takes for one.
+#[test]
+fn what_looks_like_a_flipped_bit_is_not_mended() {
+    let payload: Vec<u8> = (0..100).collect();
+    let mut bytes = Vec::new();
+    append(1, &payload, &mut bytes);
+    let frame = Frame::parse(bytes.first_chunk().unwrap()).unwrap();
+    for at in 0..700 {
+        // The polynomial itself changes nothing of the sum, wherever it is added.
+        let mut broken = payload.clone();
+        let bits = (0..32).filter(|bit| POLYNOMIAL >> bit & 1 == 1).map(|bit| bit + 1);
+        bits.chain([0]).for_each(|bit| flip(&mut broken, at + bit));
+        assert_eq!(frame.check(&broken), Ok(()), "bit {at}");
+        flip(&mut broken, 750);
+        let before = broken.clone();
+        assert_eq!(frame.check(&broken), Err(Damage::Checksum));
+        assert!(!frame.mend(&mut broken) && broken == before, "bit {at}");
+    }
 }
 
 #[test]

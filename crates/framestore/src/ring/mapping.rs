@@ -15,16 +15,27 @@ pub(super) const PAGE_WORDS: usize = 512;
 pub(super) struct Mapping {
     map: MmapRaw,
     /// Held with its lock: whoever else opened the file could truncate it.
-    _file: File,
+    file: File,
 }
 
 impl Mapping {
-    /// Maps a file of so many words, of which all get their memory now: touching what a full file system has no room
-    /// for ends the process.
+    /// Maps a file of so many words. Only its page of numbers has memory for sure; records get theirs by
+    /// [`Mapping::reserve`].
     pub(super) fn of(file: File, words: usize) -> io::Result<Self> {
         let bytes = words.checked_mul(8).filter(|_| words > PAGE_WORDS).ok_or(io::ErrorKind::InvalidInput)?;
-        fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
-        Ok(Self { map: MmapOptions::new().len(bytes).map_raw(&file)?, _file: file })
+        fallocate(&file, FallocateFlags::empty(), 0, PAGE_WORDS as u64 * 8)?;
+        file.set_len(bytes as u64)?;
+        Ok(Self { map: MmapOptions::new().len(bytes).map_raw(&file)?, file })
+    }
+
+    /// Takes memory for words of records, before they are touched: touching what a full file system has no room for
+    /// ends the process.
+    pub(super) fn reserve(&self, at: usize, words: usize) -> io::Result<()> {
+        let words = words.min(self.capacity().saturating_sub(at));
+        if words == 0 {
+            return Ok(());
+        }
+        Ok(fallocate(&self.file, FallocateFlags::empty(), (PAGE_WORDS + at) as u64 * 8, words as u64 * 8)?)
     }
 
     /// The page of numbers.

@@ -20,7 +20,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::mapping::{Mapping, PAGE_WORDS};
 use super::record::{Header, MAX_SEQUENCE, is_skip};
-use super::{Consumer, PUBLISHED, Position, Producer, RELEASED, SLOTS, offset, slot_sum};
+use super::{Consumer, PUBLISHED, Position, Producer, RELEASED, RESERVE_WORDS, SLOTS, offset, slot_sum};
 use crate::damage::{StoreError, io_error};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"OLRING\0\x01");
@@ -71,10 +71,12 @@ pub fn open(path: &Path, bytes: u64, after: u64) -> Result<(Producer, Consumer, 
     }
     let old = Mapping::of(old, words).map_err(io_error("map", path))?;
     let numbers = Numbers::of(&old);
+    reserve_left(&old, numbers.as_ref()).map_err(io_error("take the memory of", path))?;
     let left = numbers.as_ref().and_then(|numbers| walk(data(&old), numbers));
     if let Some(left) = left.as_ref().filter(|_| old.capacity() as u64 == capacity) {
         return Ok(begin(old, left, after, Recovery { records: left.records, ..Recovery::default() }));
     }
+    old.reserve(0, old.capacity()).map_err(io_error("take the memory of", path))?;
     let mut records = whole(data(&old));
     let before = numbers.as_ref().map_or(0, |numbers| numbers.before);
     let mut recovery = Recovery::default();
@@ -89,6 +91,17 @@ pub fn open(path: &Path, bytes: u64, after: u64) -> Result<(Producer, Consumer, 
     recovery.records = records.len() as u64;
     let (memory, left) = made(path, capacity, data(&old), &records, left.map_or(before, |left| left.last))?;
     Ok(begin(memory, &left, after, recovery))
+}
+
+/// Memory of what is looked at: what is left, and a record behind it. All of it where nobody knows.
+fn reserve_left(memory: &Mapping, numbers: Option<&Numbers>) -> io::Result<()> {
+    let capacity = memory.capacity() as u64;
+    let Some(numbers) = numbers else { return memory.reserve(0, memory.capacity()) };
+    let (from, words) = (offset(numbers.released, capacity), numbers.published - numbers.released + RESERVE_WORDS);
+    let words = usize::try_from(words.min(capacity)).unwrap_or(usize::MAX);
+    memory.reserve(from, words)?;
+    // And round to the beginning.
+    memory.reserve(0, (from + words).saturating_sub(memory.capacity()))
 }
 
 /// A file that is ours alone.
@@ -207,6 +220,7 @@ fn made(
     file.set_len(words.saturating_mul(8)).map_err(io_error("extend", new))?;
     let words = usize::try_from(words).unwrap_or(usize::MAX);
     let memory = Mapping::of(file, words).map_err(io_error("take the memory of", new))?;
+    memory.reserve(0, needed).map_err(io_error("take the memory of", new))?;
     let mut to = 0;
     for record in records_there() {
         // SAFETY: as in `data`.
@@ -240,7 +254,8 @@ fn begin(memory: Mapping, left: &Left, after: u64, recovery: Recovery) -> (Produ
     let before = if left.records == 0 { sequence } else { left.first - 1 };
     note(&memory, left, before);
     let (capacity, memory) = (memory.capacity() as u64, Arc::new(memory));
-    let producer = Producer { memory: memory.clone(), capacity, published: left.to, released: left.from, sequence };
+    let producer =
+        Producer { memory: memory.clone(), capacity, published: left.to, released: left.from, reserved: 0, sequence };
     let at = Position { word: left.from, sequence: before };
     let consumer =
         Consumer { memory, capacity, published: left.to, at, released: left.from, releases: 0, lost_bytes: 0 };

@@ -93,7 +93,7 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
         unsynced: Vec::new(),
         cut,
         looked_ns: steady_ns(),
-        drained_ns: 0,
+        durable_ns: steady_ns(),
         turned: Turned::default(),
     };
     // Readers find at once what the ring has.

@@ -9,7 +9,7 @@ use super::{DAMAGED, Store, lock};
 use crate::damage::{Damage, StoreError};
 use crate::head::Snapshot;
 use crate::types::{Gap, Line, TrackId};
-use crate::warm::{Level, Place};
+use crate::warm::{self, Level, Place};
 
 /// What is wanted of a track: words of one part, of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,27 +61,28 @@ impl<V: FnMut(u64, &[u64]) -> ControlFlow<()>> Samples<'_, V> {
     }
 
     fn take_chunk(&mut self, place: &Place, buffers: &mut Buffers) -> Result<(), StoreError> {
-        let Buffers { front, piece, times_ns, values } = buffers;
-        let chunk = place.read_front(front)?;
+        let Buffers { pieces, times_ns, values, .. } = buffers;
+        values.clear();
+        for run in neighbours(&self.wanted.words) {
+            place.read_columns(run, pieces, values)?;
+        }
+        times_ns.clear();
+        let chunk = match self.wanted.time {
+            Some(time) => place.read_columns(time..time + 1, pieces, times_ns)?,
+            None => {
+                let chunk = place.read_columns(0..0, pieces, times_ns)?;
+                chunk.times(times_ns).map_err(|damage| place.damaged(damage))?;
+                chunk
+            }
+        };
         let mut begin = 0;
-        let Some(rows) = chunk.lines().find_map(|(line, rows)| {
+        let rows = chunk.lines().find_map(|(line, rows)| {
             let range = begin..begin + rows;
             begin = range.end;
             (line == self.wanted.line).then_some(range)
-        }) else {
-            return Ok(());
-        };
-        times_ns.clear();
-        match self.wanted.time {
-            Some(time) => place.read_columns(&chunk, time..time + 1, piece, times_ns)?,
-            None => chunk.times(times_ns).map_err(|damage| place.damaged(damage))?,
-        }
-        values.clear();
-        for run in neighbours(&self.wanted.words) {
-            place.read_columns(&chunk, run, piece, values)?;
-        }
+        });
         let height = chunk.head().rows;
-        for at in rows {
+        for at in rows.unwrap_or_default() {
             self.take(times_ns[at], |column| values[column * height + at]);
         }
         Ok(())
@@ -90,8 +91,8 @@ impl<V: FnMut(u64, &[u64]) -> ControlFlow<()>> Samples<'_, V> {
 
 #[derive(Default)]
 struct Buffers {
-    front: Vec<u8>,
-    piece: Vec<u8>,
+    pieces: warm::Buffers,
+    whole: Vec<u8>,
     times_ns: Vec<u64>,
     values: Vec<u64>,
 }
@@ -99,10 +100,10 @@ struct Buffers {
 impl Buffers {
     /// Reads all of a chunk: times, and values column after column. Returns its lines, and how many rows each has.
     fn fill(&mut self, place: &Place, track: TrackId) -> Result<Vec<(Line, usize)>, StoreError> {
-        let Self { front, times_ns, values, .. } = self;
+        let Self { whole, times_ns, values, .. } = self;
         times_ns.clear();
         values.clear();
-        let chunk = place.read(front)?;
+        let chunk = place.read(whole)?;
         let mut decode = || {
             if chunk.head().track != track {
                 return Err(Damage::Wrong("a chunk's track"));

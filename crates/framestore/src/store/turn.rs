@@ -52,8 +52,8 @@ pub struct Writer {
     /// Tracks with heads that were cut.
     pub(super) cut: Vec<TrackId>,
     pub(super) looked_ns: u64,
-    /// Steady time at which the ring was drained last, if the rows are not durable yet.
-    pub(super) drained_ns: u64,
+    /// Steady time before which all rows have come that are durable.
+    pub(super) durable_ns: u64,
     pub(super) turned: Turned,
 }
 
@@ -92,6 +92,7 @@ impl Writer {
     }
 
     fn try_turn(&mut self) -> Result<(), StoreError> {
+        let begin_ns = steady_ns();
         while self.wal.has_room() {
             let is_empty = self.drain();
             self.log()?;
@@ -100,6 +101,7 @@ impl Writer {
             }
         }
         self.sync()?;
+        self.durable_ns = begin_ns;
         self.pack()?;
         self.cut_full();
         Ok(())
@@ -162,9 +164,6 @@ impl Writer {
                 }
             }
         }
-        if !self.dirty.is_empty() && self.drained_ns == 0 {
-            self.drained_ns = now_ns;
-        }
         is_empty
     }
 
@@ -208,7 +207,6 @@ impl Writer {
             let cut = rows.tracks.get_mut(id).into_iter().flat_map(|track| &mut track.cut);
             cut.for_each(|cut| cut.is_durable = true);
         }
-        self.drained_ns = 0;
         Ok(())
     }
 
@@ -240,7 +238,7 @@ impl Writer {
         let figures = &self.shared.figures;
         figures.bytes.store(self.bytes(), Relaxed);
         figures.ring_bytes.store(self.consumer.used_bytes(), Relaxed);
-        figures.waiting_since_ns.store(self.drained_ns, Relaxed);
+        figures.durable_ns.store(self.durable_ns, Relaxed);
         figures.oldest_ns.store(self.shared.chunks.oldest_ns(Level::Raw).unwrap_or(0), Relaxed);
     }
 }

@@ -2,9 +2,8 @@
 //! What stands in a record of the log, and in the record that can stand in for one of a group.
 //!
 //! ```text
-//! entries   0   number of the record (8)       20  entries (4)
-//!           8   position in the ring (8)       24  shard (1), zero (7)
-//!           16  bytes of what is packed (4)    32  under zstd: five columns, each a varint an entry, then the bodies
+//! entries   number of the record, position in the ring, shard, bytes of what is packed, entries (varints), then
+//!           under zstd: five columns, each a varint an entry, then the bodies
 //! columns   track: zigzag of the difference to the entry before; rows * 4 + kind; number of the head;
 //!           rows of the head before; bytes of the body
 //! bodies    rows as they stand in their head
@@ -32,7 +31,6 @@ pub(super) const ENTRIES: u8 = 2;
 pub(super) const PARITY: u8 = 3;
 
 const COLUMNS: usize = 5;
-const ENTRIES_HEAD_BYTES: usize = 32;
 const PARITY_HEAD_BYTES: usize = 24;
 /// Fast; more takes several times as long for a tenth less.
 const LEVEL: i32 = 1;
@@ -136,10 +134,9 @@ impl Builder {
         let packed = self.zstd.compress_to_buffer(&self.raw, &mut self.packed);
         packed.expect("it fails for want of room only, and there is as much as it takes at worst");
         let start = framing::begin(out);
-        out.extend(number.to_le_bytes());
-        out.extend(sequence.to_le_bytes());
-        let raw_bytes = u32::try_from(self.raw.len()).expect("at most MAX_RAW_BYTES");
-        out.extend([raw_bytes, self.entries, u32::from(shard), 0].iter().flat_map(|half| half.to_le_bytes()));
+        for word in [number, sequence, shard.into(), self.raw.len() as u64, self.entries.into()] {
+            put_varint(word, out);
+        }
         out.extend_from_slice(&self.packed);
         framing::end(start, ENTRIES, out);
         (self.entries, self.last_track) = (0, 0);
@@ -148,7 +145,7 @@ impl Builder {
 
 /// Number of the record that has this payload.
 pub(super) fn number(payload: &[u8]) -> Result<u64, Damage> {
-    Input(payload).word().and_then(in_range)
+    Input(payload).varint().and_then(in_range)
 }
 
 /// Numbers that one can be added to for ever.
@@ -161,7 +158,7 @@ fn in_range(number: u64) -> Result<u64, Damage> {
 pub(super) struct Entries<'a> {
     pub(super) shard: u8,
     pub(super) sequence: u64,
-    entries: u32,
+    entries: usize,
     columns: [Input<'a>; COLUMNS],
     bodies: Input<'a>,
 }
@@ -173,24 +170,26 @@ impl<'a> Entries<'a> {
         zstd: &mut Decompressor<'static>,
         raw: &'a mut Vec<u8>,
     ) -> Result<Self, Damage> {
-        let mut input = Input(payload.get(8..).ok_or(Damage::Wrong("end"))?);
-        let (sequence, raw_bytes, entries) = (input.word()?, input.half()? as usize, input.half()?);
-        let shard = input.byte()?;
-        let packed = payload.get(ENTRIES_HEAD_BYTES..).ok_or(Damage::Wrong("end"))?;
+        let mut input = Input(payload);
+        let (_, sequence, shard) = (input.varint()?, input.varint()?, input.varint()?);
+        let shard = u8::try_from(shard).map_err(|_| Damage::Wrong("shard"))?;
+        let (raw_bytes, entries) = (input.varint()?, input.varint()?);
         // Each entry has a byte a column at least.
-        if raw_bytes > MAX_RAW_BYTES || entries as usize > raw_bytes / COLUMNS {
+        if raw_bytes > MAX_RAW_BYTES as u64 || entries > raw_bytes / COLUMNS as u64 {
             return Err(Damage::Wrong("length"));
         }
+        let short = |length| usize::try_from(length).map_err(|_| Damage::Wrong("length"));
+        let (raw_bytes, entries) = (short(raw_bytes)?, short(entries)?);
         raw.clear();
         raw.reserve(raw_bytes);
-        let unpacked = zstd.decompress_to_buffer(packed, raw);
+        let unpacked = zstd.decompress_to_buffer(input.0, raw);
         if unpacked.ok() != Some(raw_bytes) {
             return Err(Damage::Wrong("packing"));
         }
         let mut rest = &raw[..];
         let columns = [(); COLUMNS].map(|()| {
             let column = Input(rest);
-            rest = skip(rest, entries as usize);
+            rest = skip(rest, entries);
             column
         });
         let all = Self { shard, sequence, entries, columns, bodies: Input(rest) };

@@ -20,6 +20,8 @@ use crate::types::TrackId;
 
 /// Files that are kept open at most, beside those that somebody reads.
 const MAX_OPEN: usize = 64;
+/// A chunk of which reading all costs less than reading twice.
+const SMALL_BYTES: usize = 8 << 10;
 
 /// Chunks of a level.
 #[derive(Debug, Default)]
@@ -248,6 +250,13 @@ impl Reader {
     }
 }
 
+/// Room for what is read of one chunk after the other.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    front: Vec<u8>,
+    piece: Vec<u8>,
+}
+
 /// A chunk that can be read.
 #[derive(Clone, Debug)]
 pub struct Place {
@@ -276,8 +285,40 @@ impl Place {
         checked.map_err(|damage| self.damaged(damage))
     }
 
-    /// Reads what is before the columns, checked, into a buffer: a small part of the chunk, from which
-    /// [`Place::read_columns`] knows the rest.
+    /// Reads neighbouring columns, checked, and appends their values, column after column. Of a large chunk that is two
+    /// small reads. The chunk that comes back has times, lines and statistics, and perhaps no other columns.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`], and [`StoreError::Damaged`] if their bytes are not what was written.
+    pub fn read_columns<'a>(
+        &self,
+        columns: Range<usize>,
+        buffers: &'a mut Buffers,
+        values: &mut Vec<u64>,
+    ) -> Result<Chunk<'a>, StoreError> {
+        let damaged = |damage| self.damaged(damage);
+        if self.chunk.bytes as usize <= SMALL_BYTES {
+            let chunk = self.read(&mut buffers.front)?;
+            columns.into_iter().try_for_each(|number| chunk.column(number, values)).map_err(damaged)?;
+            return Ok(chunk);
+        }
+        let chunk = self.read_front(&mut buffers.front)?;
+        let range = chunk.range(columns.clone()).map_err(damaged)?;
+        let front_bytes = chunk.head().front_bytes;
+        if front_bytes + range.end > self.chunk.bytes as usize {
+            return Err(damaged(Damage::Wrong("where a column is")));
+        }
+        let piece = &mut buffers.piece;
+        piece.clear();
+        if !range.is_empty() {
+            self.fill(piece, HEADER_BYTES + front_bytes + range.start, range.len())?;
+        }
+        let mut checked = |number| chunk.checked_column(number, range.start, piece, values);
+        columns.into_iter().try_for_each(&mut checked).map_err(damaged)?;
+        Ok(chunk)
+    }
+
+    /// Reads what is before the columns: times, lines and statistics, checked.
     ///
     /// # Errors
     /// [`StoreError::Io`], and [`StoreError::Damaged`] if its bytes are not what was written.
@@ -293,34 +334,6 @@ impl Place {
         self.fill(bytes, HEADER_BYTES, length)?;
         let checked = chunk::check_front(bytes).and_then(|()| Chunk::parse_front(bytes));
         checked.map_err(|damage| self.damaged(damage))
-    }
-
-    /// Reads neighbouring columns of a chunk that is this one, checked, through a buffer, and appends their values,
-    /// column after column.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`], and [`StoreError::Damaged`] if their bytes are not what was written.
-    pub fn read_columns(
-        &self,
-        chunk: &Chunk,
-        columns: Range<usize>,
-        bytes: &mut Vec<u8>,
-        values: &mut Vec<u64>,
-    ) -> Result<(), StoreError> {
-        let range = chunk.range(columns.clone()).map_err(|damage| self.damaged(damage))?;
-        let front_bytes = chunk.head().front_bytes;
-        if front_bytes + range.end > self.chunk.bytes as usize {
-            return Err(self.damaged(Damage::Wrong("where a column is")));
-        }
-        bytes.clear();
-        if !range.is_empty() {
-            self.fill(bytes, HEADER_BYTES + front_bytes + range.start, range.len())?;
-        }
-        for number in columns {
-            let checked = chunk.checked_column(number, range.start, bytes, values);
-            checked.map_err(|damage| self.damaged(damage))?;
-        }
-        Ok(())
     }
 
     fn fill(&self, bytes: &mut Vec<u8>, at: usize, length: usize) -> Result<(), StoreError> {

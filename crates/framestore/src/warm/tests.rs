@@ -92,23 +92,47 @@ fn chunks_are_found_by_track_level_and_time_also_after_a_restart() {
 }
 
 #[test]
-fn one_column_is_read_without_the_others() {
+fn columns_are_read_without_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let mut warm = open(dir.path());
-    warm.append(Level::Raw, &chunk(1, 500)).unwrap();
-    warm.write().unwrap();
-    let bytes = chunk(1, 500);
-    let whole = Chunk::parse(&bytes).unwrap();
-    let place = warm.reader().between(Level::Raw, TrackId(1), 0, 1_000).unwrap().remove(0);
-    let (mut front, mut piece) = (Vec::new(), Vec::new());
-    let chunk = place.read_front(&mut front).unwrap();
-    for columns in [0..1, 1..2, 3..4, 1..5, 0..6, 6..6] {
-        let (mut values, mut expected) = (Vec::new(), Vec::new());
-        place.read_columns(&chunk, columns.clone(), &mut piece, &mut values).unwrap();
-        columns.for_each(|number| whole.column(number, &mut expected).unwrap());
-        assert_eq!(values, expected);
+    // A small one, which is read as a whole, and a large one.
+    let shape = Shape { columns: (0..20).map(column).collect(), is_table: false, bucket_s: 0 };
+    let mut builder = Builder::new(TrackId(2), shape);
+    for row in 0..300u64 {
+        let mix = |number: u64| (number ^ number >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let word = |column: u64| if column.is_multiple_of(4) { column } else { mix(mix(row << 20 | column)) };
+        builder.push(Line::ONLY, row, &std::array::from_fn::<u64, 20, _>(|column| word(column as u64)));
     }
-    assert!(place.read_columns(&chunk, 5..7, &mut piece, &mut Vec::new()).is_err());
+    let chunks = [chunk(1, 0), builder.finish().unwrap()];
+    assert!(chunks[1].len() > 30_000);
+    for (track, bytes) in [1, 2].into_iter().zip(&chunks) {
+        warm.append(Level::Raw, bytes).unwrap();
+        warm.write().unwrap();
+        let whole = Chunk::parse(bytes).unwrap();
+        let place = warm.reader().between(Level::Raw, TrackId(track), 0, 1_000).unwrap().remove(0);
+        let mut buffers = Buffers::default();
+        let width = whole.head().columns;
+        for columns in [0..1, 1..2, 3..4, 1..5, 0..width, width..width] {
+            let (mut values, mut expected) = (Vec::new(), Vec::new());
+            let read = place.read_columns(columns.clone(), &mut buffers, &mut values).unwrap();
+            columns.for_each(|number| whole.column(number, &mut expected).unwrap());
+            assert_eq!(values, expected);
+            assert_eq!((read.head(), read.statistics(2)), (whole.head(), whole.statistics(2)));
+        }
+        assert!(place.read_columns(width - 1..width + 1, &mut buffers, &mut Vec::new()).is_err());
+        assert_eq!(place.read_front(&mut Vec::new()).unwrap().head(), whole.head());
+    }
+    // Of a flipped bit only the column that has it knows.
+    let path = file::path(&dir.path().join("warm"), Level::Raw, 1);
+    let mut bytes = fs::read(&path).unwrap();
+    let at = bytes.len() - 5_000;
+    bytes[at] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let place = warm.reader().between(Level::Raw, TrackId(2), 0, 1_000).unwrap().remove(0);
+    let mut buffers = Buffers::default();
+    let is_wrong = |number: &usize| place.read_columns(*number..number + 1, &mut buffers, &mut Vec::new()).is_err();
+    assert_eq!((0..20).filter(is_wrong).count(), 1);
+    assert!(read(&place).is_err());
 }
 
 #[test]

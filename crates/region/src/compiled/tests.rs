@@ -5,11 +5,22 @@ use crate::checked::Verdicts;
 use crate::columns::{Plan, Value};
 use crate::guard;
 use crate::histogram::Shape;
-use crate::schema::{Array, Metric};
+use crate::limits::BLOCK_WORDS;
+use crate::schema::{Array, Field, Metric};
 use crate::sync::{AtomicU64, Ordering};
 use crate::table::{KeyPart, KeyType, LIVE};
 
 const ME: Identity = Identity { region: 3, generation: 4, index: 0 };
+
+/// Of one element: slots, or bytes of a foreign group.
+fn size(kind: Kind, field: &Field) -> u32 {
+    match (kind, field.kind) {
+        (Kind::Foreign, Type::Text) => field.bytes,
+        (Kind::Foreign, _) if field.histogram.is_none() => field.kind.width(),
+        (Kind::Foreign, _) => u32::try_from(field.slots()).unwrap() * 8,
+        _ => u32::try_from(field.slots()).unwrap(),
+    }
+}
 
 /// What a test case is made of: the bytes, and noise that follows from them.
 struct Dice<'b> {
@@ -45,23 +56,16 @@ impl Dice<'_> {
             Type::F32,
             Type::F64,
         ];
-        let unit = if kind == Kind::Foreign { 8 } else { 1 };
         let mut field = match self.below(8) {
             0 => Field { bytes: 8 * (1 + self.below(32)), ..Field::new(name, Metric::Info, Type::Text, 0) },
             1 => {
                 let shape = Shape { grouping_power: 1, max_power: 2 + u8::try_from(self.below(30)).unwrap() };
                 Field { histogram: Some(shape), ..Field::new(name, Metric::Histogram, Type::U64, 0) }
             }
-            _ if kind == Kind::Foreign => {
-                Field::new(name, Metric::Gauge, FOREIGN[self.below(10) as usize], 0)
-            }
+            _ if kind == Kind::Foreign => Field::new(name, Metric::Gauge, FOREIGN[self.below(10) as usize], 0),
             _ => Field::new(name, Metric::Gauge, [Type::U64, Type::I64, Type::F64][self.below(3) as usize], 0),
         };
-        let size = match (kind, field.kind) {
-            (Kind::Foreign, Type::Text) => field.bytes,
-            (Kind::Foreign, _) if field.histogram.is_none() => field.kind.width(),
-            _ => u32::try_from(field.slots()).unwrap() * unit,
-        };
+        let size = size(kind, &field);
         // Text may stand at any byte, all else is aligned.
         let width = if kind == Kind::Foreign { field.kind.width().max(1) } else { 1 };
         field.slot = (*free + [0, 0, 1, 5, 70][self.below(5) as usize] * width).next_multiple_of(width);
@@ -77,12 +81,24 @@ impl Dice<'_> {
         field
     }
 
+    /// An array that interleaves with the one before, as those of CPUs do; or almost.
+    fn beside(&mut self, kind: Kind, name: &str, last: &Field) -> Field {
+        let mut field = Field { name: name.into(), slot: last.slot + size(kind, last), ..last.clone() };
+        if self.below(3) == 0 {
+            let number = Field::new(name, Metric::Gauge, Type::U64, field.slot);
+            field = Field { array: field.array, ..number };
+        }
+        if let Some(array) = field.array.as_mut().filter(|_| self.below(4) == 0) {
+            (array.count, array.stride) = (array.count + self.below(2), array.stride + self.below(2) * 8);
+        }
+        field
+    }
+
     /// A schema that passes its check.
     fn schema(&mut self) -> Schema {
         let mut schema = Schema { name: "t".into(), groups: Vec::new() };
         for number in 0..=self.below(4) {
-            let kind =
-                [Kind::Plain, Kind::Guarded, Kind::Computed, Kind::Foreign, Kind::Table][self.below(5) as usize];
+            let kind = [Kind::Plain, Kind::Guarded, Kind::Computed, Kind::Foreign, Kind::Table][self.below(5) as usize];
             let mut group = Group::new(kind, 1 + self.below(4), Vec::new());
             if kind == Kind::Table {
                 group.key = vec![KeyPart { name: "k".into(), kind: KeyType::Text, bytes: 8 * (1 + self.below(3)) }];
@@ -90,11 +106,21 @@ impl Dice<'_> {
             schema.groups.push(group);
             let mut free = 0;
             for place in 0..self.below(7) {
-                let field = self.field(kind, &format!("g{number}_{place}"), &mut free);
+                let name = format!("g{number}_{place}");
+                let field = match schema.groups.last().unwrap().fields.last() {
+                    Some(last) if last.array.is_some() && self.below(4) != 0 => self.beside(kind, &name, last),
+                    _ => self.field(kind, &name, &mut free),
+                };
                 schema.groups.last_mut().unwrap().fields.push(field);
                 if schema.check().is_err() {
                     schema.groups.last_mut().unwrap().fields.pop();
                 }
+            }
+            let fields = &mut schema.groups.last_mut().unwrap().fields;
+            if fields.len() > 1 && self.below(2) == 0 {
+                // Slots need not be in the order of the fields.
+                let most = u32::try_from(fields.len()).unwrap();
+                fields.swap(self.below(most) as usize, self.below(most) as usize);
             }
             if kind == Kind::Computed && self.below(2) == 0 {
                 let of = u32::try_from(schema.groups.len() - 1).unwrap();
@@ -247,9 +273,11 @@ fn columns_are_what_decoding_gives_for_any_schema_and_blocks() {
             let is_all = checked.rows(number, &mut text, |row, columns, time_ns| {
                 is_visited = true;
                 let key = Some((row.number, row.generation, row.key().to_vec()));
-                got.extend(named(&plan, number, columns).into_iter().map(|(field, element, words)| {
-                    ((key.clone(), number, field, element), Some(time_ns), words)
-                }));
+                got.extend(
+                    named(&plan, number, columns)
+                        .into_iter()
+                        .map(|(field, element, words)| ((key.clone(), number, field, element), Some(time_ns), words)),
+                );
             });
             assert_eq!(is_all, group.kind() == Kind::Table && is_whole(&plan, number, &blocks));
             assert!(!is_visited || group.kind() == Kind::Table);
@@ -259,7 +287,7 @@ fn columns_are_what_decoding_gives_for_any_schema_and_blocks() {
 }
 
 #[test]
-fn fields_side_by_side_are_one_run_and_so_is_an_array() {
+fn fields_side_by_side_are_one_run_and_so_are_arrays_that_interleave() {
     let json = r#"{"name":"t","groups":[{"kind":"plain","blocks":2,"fields":[
         {"name":"a","metric":"gauge","type":"u64"},
         {"name":"b","metric":"gauge","type":"f64","slot":1,"array":{"label":"cpu","count":3,"stride":1}},
@@ -268,7 +296,7 @@ fn fields_side_by_side_are_one_run_and_so_is_an_array() {
         {"name":"e","metric":"gauge","type":"u64","slot":101,"array":{"label":"cpu","count":5,"stride":10}}]}]}"#;
     let plan = Plan::new(Schema::parse(json).unwrap());
     let group = &plan.compiled().groups()[0];
-    assert_eq!((group.runs.len(), group.width()), (3, 1 + 3 + 19 + 5 + 5));
+    assert_eq!((group.runs.len(), group.width()), (2, 1 + 3 + 19 + 5 + 5));
     assert_eq!((group.columns(0), group.columns(2), group.columns(4)), (0..1, 4..23, 28..33));
     let mut blocks = [Block::default(); 2];
     for (index, block) in (0u16..).zip(&mut blocks) {

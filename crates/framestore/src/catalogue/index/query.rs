@@ -11,7 +11,8 @@ use super::matcher::Matcher;
 use super::{Class, Index, NAME, is_dynamic, own};
 use crate::types::TrackId;
 
-/// With so many times more tracks than host label sets that match, the few are looked up and the others not looked at.
+/// With so many times more tracks than label sets of a side that match, the few are looked up and the others not looked
+/// at.
 const FEW: usize = 16;
 
 /// A matcher that a side's label decides: which side, which matcher, the label's place in the side's shape.
@@ -166,16 +167,16 @@ impl<'q> Query<'q> {
 /// Tracks of a class that a group asks for.
 fn each_track(class: &Class, group: &Group, mut visit: impl FnMut(TrackId)) {
     let has = |matching: &Option<Rc<Matching>>, set: u32| matching.as_ref().is_none_or(|matching| matching.has(set));
-    match &group.hosts {
-        Some(hosts) if hosts.sets.len() * FEW < class.tracks.len() => {
-            for host in &hosts.sets {
-                let of_host = class.tracks.range((*host, 0, 0)..=(*host, u32::MAX, u32::MAX));
-                of_host.filter(|track| has(&group.regions, track.1)).for_each(|track| visit(TrackId(track.2)));
-            }
-        }
-        hosts => {
-            let tracks = class.tracks.iter().filter(|track| has(hosts, track.0) && has(&group.regions, track.1));
-            tracks.for_each(|track| visit(TrackId(track.2)));
-        }
+    let is_few = |matching: &&Rc<Matching>| matching.sets.len() * FEW < class.tracks.len();
+    let of_set = |set: u32| (set, 0, 0)..=(set, u32::MAX, u32::MAX);
+    if let Some(hosts) = group.hosts.as_ref().filter(is_few) {
+        let tracks = hosts.sets.iter().flat_map(|host| class.tracks.range(of_set(*host)));
+        tracks.filter(|track| has(&group.regions, track.1)).for_each(|track| visit(TrackId(track.2)));
+    } else if let Some(regions) = group.regions.as_ref().filter(is_few) {
+        let tracks = regions.sets.iter().flat_map(|region| class.by_region.range(of_set(*region)));
+        tracks.filter(|track| has(&group.hosts, track.1)).for_each(|track| visit(TrackId(track.2)));
+    } else {
+        let tracks = class.tracks.iter().filter(|track| has(&group.hosts, track.0) && has(&group.regions, track.1));
+        tracks.for_each(|track| visit(TrackId(track.2)));
     }
 }

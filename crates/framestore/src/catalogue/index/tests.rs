@@ -113,7 +113,8 @@ fn fleet() -> Known {
             plain("load", &[]),
         ],
     );
-    let table = part("table", vec![plain("rows", &[]), plain("cpu", &[("path", "own")])]);
+    let of_lines = series("wait", &[], histogram, Metric::Histogram);
+    let table = part("table", vec![plain("rows", &[]), plain("cpu", &[("path", "own")]), of_lines]);
     let layouts = [layout(&[cpu.clone(), other], false), layout(&[cpu], false), layout(&[table], true)];
     layouts.iter().for_each(|layout| define(&mut known, layout));
     host(&mut known, 1, &[("instance", "a"), ("dc", "x")]);
@@ -128,11 +129,12 @@ fn fleet() -> Known {
         line(&mut known, 30 + number, 1, &[("path", "/a"), ("pid", "1")]);
         line(&mut known, 30 + number, 2, &[("path", "/b"), ("instance", "line")]);
         line(&mut known, 30 + number, 3, &[("le", "3")]);
+        line(&mut known, 30 + number, 4, &[("exported_le", "own"), ("value", "v")]);
     }
     known
 }
 
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 16] = [
     "__name__",
     "instance",
     "dc",
@@ -146,6 +148,8 @@ const NAMES: [&str; 14] = [
     "exported_pid",
     "exported_dc",
     "exported_instance",
+    "exported_le",
+    "exported_exported_le",
     "nothing",
 ];
 const VALUES: [&str; 14] = ["", "cpu", "a", "x", "7", "p", "0", "user", "/a", "host", "own", "mine", "line", "rows"];
@@ -224,18 +228,22 @@ fn names_and_values_are_those_that_series_have() {
         assert_eq!(known.enter(&Item::ForgottenTrack(number)), Ok(true));
     }
     assert_eq!((known.label_names(), known.select(&[])), (BTreeSet::new(), Vec::new()));
+    assert_eq!(known.index.regions.find(&Pairs::new(&labels(&[("pid", "9")]))), None);
     // Label sets that nobody has are given to others.
     host(&mut known, 5, &[("instance", "e")]);
     define(&mut known, &layout(&[part("cpu", vec![series("one", &[], Form::Float, Metric::Gauge)])], false));
     let one = layout(&[part("cpu", vec![series("one", &[], Form::Float, Metric::Gauge)])], false);
     (50..60).for_each(|number| track(&mut known, number, 5, &[("pid", &number.to_string())], &one));
     assert_eq!(known.select(&[matcher("pid", Comparison::Equal, "55")]), [(TrackId(55), 0, 0)]);
+    for pid in ["7", "8", "9"] {
+        assert_eq!(known.select(&[matcher("pid", Comparison::Equal, pid)]), []);
+    }
     check(&known);
 }
 
-/// Few hosts of many are looked up, not looked for.
+/// Few hosts or regions of many are looked up, not looked for.
 #[test]
-fn a_host_of_many_is_found() {
+fn few_of_many_are_found() {
     let mut known = Known::default();
     let one = layout(&[part("cpu", vec![series("one", &[], Form::Float, Metric::Gauge)])], false);
     define(&mut known, &one);
@@ -243,7 +251,8 @@ fn a_host_of_many_is_found() {
         let dc = format!("dc{}", number % 7);
         host(&mut known, number, &[("instance", &format!("i{number}")), ("dc", &dc)]);
         track(&mut known, number, number, &[], &one);
-        track(&mut known, 10_000 + number, number, &[("pid", "1")], &one);
+        let pid = (number / 2).to_string();
+        track(&mut known, 10_000 + number, number, &[("pid", &pid), ("program", "p")], &one);
     }
     let found = known.select(&[matcher("instance", Comparison::Equal, "i77")]);
     assert_eq!(found, [(TrackId(77), 0, 0), (TrackId(10_077), 0, 0)]);
@@ -251,6 +260,12 @@ fn a_host_of_many_is_found() {
         known.select(&[matcher("instance", Comparison::Regex, "i7[0-9]+"), matcher("dc", Comparison::Equal, "dc3")]);
     let expected = (1..=2_000u32).filter(|n| n.to_string().starts_with('7') && *n > 9 && n % 7 == 3).count();
     assert_eq!(found.len(), 2 * expected);
-    let found = known.select(&[matcher("dc", Comparison::NotEqual, "dc0"), matcher("pid", Comparison::Equal, "1")]);
+    let found = known.select(&[matcher("dc", Comparison::NotEqual, "dc0"), matcher("program", Comparison::Equal, "p")]);
     assert_eq!(found.len(), (1..=2_000).filter(|n| n % 7 != 0).count());
+    let pid = |value| matcher("pid", Comparison::Equal, value);
+    assert_eq!(known.select(&[pid("40")]), [(TrackId(10_080), 0, 0), (TrackId(10_081), 0, 0)]);
+    let found = known.select(&[pid("40"), matcher("dc", Comparison::Equal, "dc3")]);
+    assert_eq!(found, [(TrackId(10_080), 0, 0)]);
+    assert_eq!(known.enter(&Item::ForgottenTrack(TrackId(10_080))), Ok(true));
+    assert_eq!(known.select(&[pid("40")]), [(TrackId(10_081), 0, 0)]);
 }

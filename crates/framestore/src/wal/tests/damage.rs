@@ -3,14 +3,16 @@
 //! the next cut, and it is told.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use zstd::bulk::Decompressor;
 
 use super::super::record::{ENTRIES, Entries, PARITY, Parity};
 use super::{End, HEAD_ROWS, Heads, Reader, SEGMENT_BYTES, Writer, copy_of, read, segments, total};
+use crate::framing::bytes::put_varint;
 use crate::framing::tests::memory_dir;
 use crate::framing::{self, Frame, HEADER_BYTES};
 
@@ -78,6 +80,35 @@ fn a_damaged_record_of_a_group_loses_nothing() {
             assert_eq!((recovery.lost_rows, recovery.lost_records, recovery.damaged.len()), (0, 0, 1));
             assert_eq!(recovery.rebuilt_records, u64::from(kind(&bytes, record) == ENTRIES));
         }
+    }
+}
+
+/// The group that a write which failed has left begins anew.
+#[test]
+fn groups_after_a_write_that_failed_are_right() {
+    let dir = memory_dir();
+    let mut writer = Writer::new(dir.path(), SEGMENT_BYTES);
+    for number in 0..40 {
+        writer.rows(number % 3, 2);
+        writer.finish();
+        if number == 5 {
+            let read_only = Arc::new(File::open(&segments(dir.path())[0]).unwrap());
+            let file = std::mem::replace(&mut writer.wal.file, read_only);
+            assert!(writer.wal.write().is_err());
+            writer.wal.file = file;
+        }
+        writer.wal.write().unwrap();
+        writer.wal.sync().unwrap();
+    }
+    let heads = writer.heads.clone();
+    drop(writer);
+    let bytes = fs::read(&segments(dir.path())[0]).unwrap();
+    // Records 5 to 36, and two parities.
+    for record in &records(&bytes)[6..40] {
+        let mut broken = bytes.clone();
+        broken[record.clone()].fill(0);
+        let (recovery, reader) = read_changed(dir.path(), &broken);
+        assert_eq!((reader.rows(&heads), recovery.lost_records), (total(&heads), 0));
     }
 }
 
@@ -245,10 +276,10 @@ fn payloads_that_lie_are_errors() {
         let mut zstd = Decompressor::new().unwrap();
         let _ = Entries::parse(noise, &mut zstd, &mut Vec::new());
         // As it would be written, of anything.
-        let mut payload = vec![0; 16];
-        payload.extend(u32::try_from(raw.len()).unwrap().to_le_bytes());
-        payload.extend((halves[0] % 9).to_le_bytes());
-        payload.extend([u32::from(*shard), 0].iter().flat_map(|half| half.to_le_bytes()));
+        let mut payload = Vec::new();
+        for word in [0, 7, u64::from(*shard), raw.len() as u64, u64::from(halves[0] % 9)] {
+            put_varint(word, &mut payload);
+        }
         payload.extend(zstd::bulk::compress(raw, 1).unwrap());
         let mut unpacked = Vec::new();
         if let Ok(entries) = Entries::parse(&payload, &mut zstd, &mut unpacked) {

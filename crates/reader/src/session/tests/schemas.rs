@@ -99,8 +99,7 @@ fn what_no_session_has_is_forgotten() {
 #[test]
 fn an_entry_of_another_length_is_refused_as_its_text_would_be() {
     let (good, ..) = shop();
-    let changes: [fn(u64) -> u64; 5] =
-        [|bytes| bytes - 1, |bytes| bytes + 1, |_| 0, |_| 100 * 1024, |_| u64::MAX];
+    let changes: [fn(u64) -> u64; 5] = [|bytes| bytes - 1, |bytes| bytes + 1, |_| 0, |_| 100 * 1024, |_| u64::MAX];
     for change in changes {
         let (mut liar, ..) = shop();
         claim(&mut liar, PLAIN, |schema| schema.bytes = change(schema.bytes));
@@ -122,7 +121,8 @@ fn entries_are_looked_at_before_the_cache() {
     let (good, ..) = shop();
     let schemas = Arc::new(SchemaCache::default());
     let _keeper = read_sharing(&good, &schemas);
-    let changes: [(fn(&mut SchemaEntry), &str); 2] = [
+    type Change = fn(&mut SchemaEntry);
+    let changes: [(Change, &str); 2] = [
         (|schema| schema.va = 7 << 40, "outside of the control region"),
         (|schema| schema.responders = 0, "is not served by the tcp responder"),
     ];

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The controller's own metrics: of each host how it goes with it, and of the controller itself.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use onlooker_reader::clock::{Moment, steady_ns};
+use onlooker_region::schema::Metric::{self, Counter, Gauge};
+use onlooker_series::exposition::{push_label, push_number};
+
+use super::super::Shared;
+use crate::fleet::{Figures, Host};
+
+/// A host that has not been read for so long is not shown any more, or for three intervals if they are longer.
+const STALE_NS: u64 = 5_000_000_000;
+
+const UP: &str = "onlooker_host_up";
+const AGE: &str = "onlooker_host_age_seconds";
+const DATA_AGE: &str = "onlooker_host_data_age_seconds";
+const READINGS: &str = "onlooker_host_readings_total";
+const GAPS: &str = "onlooker_host_gaps_total";
+const OVER_QUOTA: &str = "onlooker_host_over_quota_total";
+const READING: &str = "onlooker_host_reading_seconds";
+/// What programs have called as somebody else's metric.
+pub(super) const LEFT_OUT: &str = "onlooker_host_left_out_series";
+const ROWS: &str = "onlooker_controller_rows_total";
+const VALUES: &str = "onlooker_controller_values_total";
+const REFUSED_ROWS: &str = "onlooker_controller_refused_rows_total";
+const DROPPED_SEGMENTS: &str = "onlooker_controller_dropped_segments_total";
+const STORE_FAILURES: &str = "onlooker_controller_store_failures_total";
+const STORE_BYTES: &str = "onlooker_controller_store_bytes";
+const DETOURS: &str = "onlooker_controller_device_detours_total";
+const TARGET_FAILURES: &str = "onlooker_controller_target_file_failures_total";
+const REFUSALS: &str = "onlooker_controller_http_refusals_total";
+const CONNECTIONS: &str = "onlooker_controller_http_connections";
+const STREAMS: &str = "onlooker_controller_http_streams";
+
+/// All of them: nobody else's metric has such a name, whether there is something to say or not.
+const FAMILIES: [(&str, Metric, &str); 19] = [
+    (
+        UP,
+        Gauge,
+        "Whether the host has been read in the last 5 s, or three intervals if they are longer, and its metrics are here.",
+    ),
+    (AGE, Gauge, "Time since the last reading of the host ended."),
+    (DATA_AGE, Gauge, "Time since the host's newest values were acquired."),
+    (READINGS, Counter, "Readings of the host that succeeded."),
+    (GAPS, Counter, "Due times at which the host was not read."),
+    (OVER_QUOTA, Counter, "Rows of the host that were not kept, since they exceed what it may cost."),
+    (READING, Gauge, "Time from when a reading was due to its end."),
+    (
+        LEFT_OUT,
+        Gauge,
+        "Series of the host that are not here, since their name is another type's or another metric's samples', or the controller's own.",
+    ),
+    (ROWS, Counter, "Rows written to the log."),
+    (VALUES, Counter, "Values taken, in rows."),
+    (REFUSED_ROWS, Counter, "Rows that found their ring full of rows that wait for the disk."),
+    (DROPPED_SEGMENTS, Counter, "Segments of the log deleted to keep within its limit or the disk."),
+    (STORE_FAILURES, Counter, "Failures of the disk."),
+    (STORE_BYTES, Gauge, "Size of the log."),
+    (DETOURS, Counter, "Times that a host was to be read by an RDMA device, and there was no queue pair."),
+    (TARGET_FAILURES, Counter, "Times that a target file could not be used."),
+    (REFUSALS, Counter, "Clients that were refused, or whose connections were ended."),
+    (CONNECTIONS, Gauge, "Connections of HTTP clients."),
+    (STREAMS, Gauge, "Live streams."),
+];
+
+/// One of them, with its lines.
+pub(super) struct Family {
+    pub(super) metric: Metric,
+    pub(super) help: &'static str,
+    pub(super) lines: String,
+}
+
+/// What has been said.
+pub(super) struct Own(pub(super) BTreeMap<&'static str, Family>);
+
+impl Default for Own {
+    fn default() -> Self {
+        let family = |(name, metric, help)| (name, Family { metric, help, lines: String::new() });
+        Self(FAMILIES.map(family).into())
+    }
+}
+
+/// How long ago the host was read last, ns, and whether that is not too long.
+fn freshness(host: &Host, figures: &Figures) -> (Option<u64>, bool) {
+    let age_ns = figures.read_at_ns.map(|read_ns| steady_ns().saturating_sub(read_ns));
+    let interval_ns = host.target.interval_ns();
+    (age_ns, age_ns.is_some_and(|age_ns| age_ns <= STALE_NS.max(interval_ns.saturating_mul(3))))
+}
+
+/// Whether a host's metrics are here.
+pub(super) fn is_up(host: &Host, figures: &Figures) -> bool {
+    freshness(host, figures).1
+}
+
+impl Own {
+    /// Writes a line; labels in the order of their names.
+    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        let Some(Family { lines, .. }) = self.0.get_mut(name) else {
+            debug_assert!(false, "{name} is not among those that there are");
+            return;
+        };
+        lines.push_str(name);
+        for (at, (name, value)) in labels.iter().enumerate() {
+            lines.push(if at == 0 { '{' } else { ',' });
+            push_label(lines, name, value);
+        }
+        lines.push_str(if labels.is_empty() { " " } else { "} " });
+        push_number(lines, value);
+        lines.push('\n');
+    }
+
+    /// How it goes with a host.
+    #[allow(clippy::cast_precision_loss)] // Prometheus' values are doubles
+    pub(super) fn host(&mut self, host: &Host, figures: &Figures) {
+        let instance = ("instance", host.target.name.as_str());
+        let (age_ns, up) = freshness(host, figures);
+        self.line(UP, &[instance], f64::from(u8::from(up)));
+        if let Some(age_ns) = age_ns {
+            self.line(AGE, &[instance], age_ns as f64 / 1e9);
+        }
+        if let Some(newest_ns) = figures.newest_ns {
+            self.line(DATA_AGE, &[instance], Moment::now().utc_ns.saturating_sub(newest_ns) as f64 / 1e9);
+        }
+        self.line(READINGS, &[instance], figures.cycles as f64);
+        for (reason, count) in &figures.gaps {
+            self.line(GAPS, &[instance, ("reason", reason)], *count as f64);
+        }
+        for (whose, limit, over) in &figures.over {
+            self.line(OVER_QUOTA, &[instance, ("of", whose.name()), ("quota", limit.key())], over.rows as f64);
+        }
+        let [p50_ns, _, p99_ns, _] = figures.latency_ns;
+        for (quantile, ns) in [("0.5", p50_ns), ("0.99", p99_ns)] {
+            self.line(READING, &[instance, ("quantile", quantile)], ns as f64 / 1e9);
+        }
+    }
+
+    /// What is not here of a host.
+    #[allow(clippy::cast_precision_loss)] // Prometheus' values are doubles
+    pub(super) fn left_out(&mut self, host: &Host, series: u64) {
+        self.line(LEFT_OUT, &[("instance", &host.target.name)], series as f64);
+    }
+
+    /// The controller itself.
+    #[allow(clippy::cast_precision_loss)] // Prometheus' values are doubles
+    pub(super) fn controller(&mut self, shared: &Shared) {
+        let counters = &shared.counters;
+        for (name, count) in [
+            (ROWS, &counters.rows),
+            (VALUES, &counters.values),
+            (REFUSED_ROWS, &counters.refused_rows),
+            (DROPPED_SEGMENTS, &counters.dropped_segments),
+            (STORE_FAILURES, &counters.failures),
+            (DETOURS, &shared.pressure.detours),
+        ] {
+            self.line(name, &[], count.load(Ordering::Relaxed) as f64);
+        }
+        for (reason, count) in shared.book.files().1 {
+            self.line(TARGET_FAILURES, &[("reason", reason)], count as f64);
+        }
+        for (reason, count) in shared.limits.refused() {
+            self.line(REFUSALS, &[("reason", reason)], count as f64);
+        }
+        let [connections, streams] = shared.limits.open();
+        self.line(CONNECTIONS, &[], connections as f64);
+        self.line(STREAMS, &[], streams as f64);
+        self.line(STORE_BYTES, &[], shared.store.bytes() as f64);
+    }
+}
