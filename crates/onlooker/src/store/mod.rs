@@ -63,7 +63,7 @@ pub(crate) enum StoreFailure {
     #[error(
         "the store {dir} is in use: a controller runs, or another export. Stop it for as long as the export takes \
          (`systemctl stop onlooker-controller`), or export a copy, which may be made while it runs: \
-         `cp -a {dir} COPY`, then --dir COPY",
+         `cp -a {dir}/{{wal,warm,catalogue,gaps.log}} COPY` in this order, then --dir COPY",
         dir = .0.display()
     )]
     InUse(PathBuf),
