@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Cold files (docs/sql.md) of what a store has, for whoever asks for them: hour by hour, of one host or of all.
 //!
-//! [`Export::begin`] says which windows of time no file in the directory covers yet, [`Export::write`] makes the file of
-//! one. So an export that was interrupted goes on where it was, and one that is repeated adds what the store has got
+//! [`Export::begin`] says which windows of time no file in the directory covers yet, [`Export::write`] makes the file
+//! of one. So an export that was interrupted goes on where it was, and one that is repeated adds what the store has got
 //! since: of an hour that was not over the rest. The directory says in `export.json` what it is an export of, since
 //! names of files do not.
 //!
-//! Series that were acquired together are written together, and the same ones of all hosts side by side: that is what
-//! makes cold files small. Memory: a block of rows, and the row group in the making.
+//! Cold files are small where a few hosts go together, and the same part of each side by side (`cold`). Memory: a block
+//! of rows, and the row group in the making. Cost: 25 ns a sample.
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -25,12 +25,15 @@ use crate::damage::{StoreError, io_error};
 use crate::framing::files;
 use crate::store::{Columns, Named, PartOf, Store};
 use crate::types::{Gap, Line, TrackId};
+use crate::warm::Extent;
 
 /// Seconds of a window at most.
 const HOUR: u64 = 3_600;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Words of the rows that are handed on together: as many as a row group has rows.
 const BLOCK_WORDS: usize = cold::ROW_GROUP_ROWS;
+/// Times of an hour, of all hosts that go together.
+const TIMES_TOGETHER: u64 = 5_000;
 /// How far the time of a part may be before its row's, which is all that is known of rows in heads.
 const BEFORE_ROW_NS: u64 = 300 * SECOND_NS;
 const NOTE: &str = "export.json";
@@ -86,8 +89,8 @@ pub struct Export {
 /// A track of which parts are exported.
 #[derive(Debug, Default)]
 struct Track {
-    /// Earliest and latest time of its rows.
-    span_ns: Option<(u64, u64)>,
+    /// How much there is of it.
+    extent: Option<Extent>,
     /// Which parts are its.
     parts: Vec<usize>,
 }
@@ -111,15 +114,15 @@ impl Export {
         files::make_dir(out)?;
         note(request)?;
         let (before, _) = Cold::open(out)?;
-        let parts = store.parts_of(|host| request.host.is_none_or(|wanted| wanted == host));
-        let mut tracks: BTreeMap<TrackId, Track> = BTreeMap::new();
+        let mut parts = store.parts_of(|host| request.host.is_none_or(|wanted| wanted == host));
+        let extent = |part: &PartOf| (part.track, Track { extent: store.extent(part.track), parts: Vec::new() });
+        let mut tracks: BTreeMap<TrackId, Track> = parts.iter().map(extent).collect();
+        sort(&mut parts, &tracks);
         for (at, part) in parts.iter().enumerate() {
             tracks.entry(part.track).or_default().parts.push(at);
         }
-        tracks.iter_mut().for_each(|(id, track)| track.span_ns = store.span_ns(*id));
-        let spans = tracks.values().filter_map(|track| track.span_ns);
-        let span = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
-        let windows = span.map_or_else(Vec::new, |(from_ns, to_ns)| {
+        let whole = tracks.values().filter_map(|track| track.extent).reduce(Extent::joined);
+        let windows = whole.map_or_else(Vec::new, |Extent { from_ns, to_ns, .. }| {
             let first = from_ns.saturating_sub(BEFORE_ROW_NS) / SECOND_NS / HOUR * HOUR;
             let from = request.from.map_or(first, |from| from.max(first));
             let end = to_ns / SECOND_NS + 1;
@@ -151,10 +154,12 @@ impl Export {
     }
 
     fn fill(&self, sink: &mut Sink<'_>) -> Result<(), StoreError> {
-        let touches =
-            |(from_ns, to_ns): (u64, u64), window: Window| window.touches(from_ns.saturating_sub(BEFORE_ROW_NS), to_ns);
+        let is_near = |of: Extent, window: Window| {
+            let from_ns = of.from_ns.saturating_sub(BEFORE_ROW_NS);
+            window.touches(from_ns, of.to_ns)
+        };
         for part in &self.parts {
-            if !self.tracks[&part.track].span_ns.is_some_and(|span| touches(span, sink.window)) {
+            if !self.tracks[&part.track].extent.is_some_and(|extent| is_near(extent, sink.window)) {
                 continue;
             }
             let damaged = if part.is_table { self.table(part, sink)? } else { self.part(part, sink)? };
@@ -220,6 +225,30 @@ impl Export {
         flush(&mut lines)?;
         Ok(damaged)
     }
+}
+
+/// Puts parts into the order in which they are written: some hosts' together, and of these the same ones side by side.
+fn sort(parts: &mut [PartOf], tracks: &BTreeMap<TrackId, Track>) {
+    let mut hosts: BTreeMap<&str, u64> = BTreeMap::new();
+    for part in parts.iter().filter(|part| !part.is_table) {
+        let Some(Extent { rows, from_ns, to_ns }) = tracks[&part.track].extent else { continue };
+        let an_hour = u128::from(rows) * u128::from(HOUR * SECOND_NS) / u128::from((to_ns - from_ns).max(SECOND_NS));
+        let times = hosts.entry(&part.instance).or_default();
+        *times = u64::try_from(an_hour).unwrap_or(u64::MAX).max(*times);
+    }
+    let (mut together, mut times) = (0, 0u64);
+    let number = |(host, of_host): (&str, u64)| {
+        if times >= TIMES_TOGETHER {
+            (together, times) = (together + 1, 0);
+        }
+        times = times.saturating_add(of_host);
+        (host.to_owned(), together)
+    };
+    let numbers: HashMap<String, u32> = hosts.into_iter().map(number).collect();
+    parts.sort_by_cached_key(|part| {
+        let together = numbers.get(&part.instance).copied().unwrap_or(u32::MAX);
+        (together, part.region.clone(), part.id, part.track, part.number)
+    });
 }
 
 /// Rows with the same columns, one behind the other.

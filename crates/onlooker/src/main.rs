@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `onlooker`: the reader's command line.
 //!
-//! Exit codes of all subcommands: 0 done, 1 it could not be done (the message says what to do next), 2 wrong usage, 3 nothing matched. Of `store verify` 1 is
-//! what it looks for, damage, and 2 that it could not be done.
+//! Exit codes of all subcommands: 0 done, 1 it could not be done (the message says what to do next), 2 wrong usage, 3 nothing matched.
+//! Of `store verify` 1 is what it looks for, damage, and 2 that it could not be done.
 #![forbid(unsafe_code)]
 
 mod controller;

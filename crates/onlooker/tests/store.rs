@@ -240,16 +240,24 @@ fn a_controller_may_run() {
         let (code, out, err) = store(&["verify"], &dir, &[]);
         assert_eq!((code, &*err), (Some(0), ""), "{out}");
     }
-    let out = controller.dir().join("out");
-    let export = || store(&["export"], &dir, &["--host", "web 3", "--out", out.to_str().unwrap()]);
-    let (code, _, err) = export();
+    let (out, copy) = (controller.dir().join("out"), controller.dir().join("copy"));
+    let export = |dir: &Path, out: &Path| store(&["export"], dir, &["--host", "web 3", "--out", out.to_str().unwrap()]);
+    let (code, _, err) = export(&dir, &out);
     assert!(code == Some(1) && err.contains("a controller runs"), "{err}");
-    controller.kill();
-    let (code, text, err) = export();
+    fs::create_dir(&copy).unwrap();
+    let files = ["wal", "warm", "catalogue", "gaps.log"].map(|name| dir.join(name));
+    assert!(Command::new("cp").arg("-a").args(files).arg(&copy).status().unwrap().success());
+    let (code, text, err) = export(&copy, &controller.dir().join("out of the copy"));
     assert_eq!((code, &*err), (Some(0), ""), "{text}");
-    let (cold, _) = Cold::open(&out).unwrap();
-    let mut loads = 0;
-    cold.scan(0, u64::MAX, |described| &*described.name == "node_load1", |_, samples| loads += samples.times_ns.len())
-        .unwrap();
-    assert!(loads > 0);
+    controller.kill();
+    let (code, text, err) = export(&dir, &out);
+    assert_eq!((code, &*err), (Some(0), ""), "{text}");
+    let loads = |out: &Path| {
+        let (cold, _) = Cold::open(out).unwrap();
+        let (mut loads, is_load) = (0, |name: &str| name == "node_load1");
+        let scanned = cold.scan(0, u64::MAX, |of| is_load(&of.name), |_, samples| loads += samples.times_ns.len());
+        scanned.map(|()| loads).unwrap()
+    };
+    let copied = loads(&controller.dir().join("out of the copy"));
+    assert!(copied > 0 && loads(&out) >= copied);
 }

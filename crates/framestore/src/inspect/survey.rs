@@ -106,7 +106,6 @@ impl Survey {
 /// Hosts while they are counted.
 struct Hosts<'a> {
     known: &'a Known,
-    names: HashMap<HostId, String>,
     /// By track, so that its host is looked up once.
     of_tracks: HashMap<TrackId, (String, u64)>,
     shares: BTreeMap<String, HostShare>,
@@ -114,19 +113,10 @@ struct Hosts<'a> {
 
 impl<'a> Hosts<'a> {
     fn new(known: &'a Known) -> Self {
-        let mut hosts = Self { known, names: HashMap::new(), of_tracks: HashMap::new(), shares: BTreeMap::new() };
-        for id in known.hosts() {
-            let name = known.host(id).map_or_else(String::new, |(name, _)| name.to_owned());
-            hosts
-                .shares
-                .entry(name.clone())
-                .or_insert_with(|| HostShare { name: name.clone(), ..HostShare::default() });
-            hosts.names.insert(id, name);
-        }
+        let mut hosts = Self { known, of_tracks: HashMap::new(), shares: BTreeMap::new() };
+        known.hosts().filter_map(|id| known.host(id)).for_each(|(name, _)| _ = hosts.share(name));
         for (track, name) in known.tracks_with_hosts() {
-            if let Some(share) = hosts.shares.get_mut(name) {
-                share.tracks += 1;
-            }
+            hosts.share(name).tracks += 1;
             let width = known.layout_of(track).map_or(0, |layout| values(layout));
             hosts.of_tracks.insert(track, (name.to_owned(), width));
         }
@@ -146,14 +136,13 @@ impl<'a> Hosts<'a> {
         (self.share(&name), width)
     }
 
-    /// Name of the host that has this label `instance`.
-    fn name_of_instance(&self, instance: &str) -> String {
-        let is_it = |id: &HostId| {
-            let host = self.known.host(*id);
-            host.is_some_and(|(_, labels)| labels.get("instance").is_some_and(|label| label == instance))
+    /// Names of hosts by their label `instance`.
+    fn names_of_instances(&self) -> HashMap<String, String> {
+        let name = |id: HostId| {
+            let (name, mut labels) = self.known.host(id)?;
+            Some((labels.remove("instance")?, name.to_owned()))
         };
-        let id = self.known.hosts().find(is_it);
-        id.and_then(|id| self.names.get(&id).cloned()).unwrap_or_else(|| instance.to_owned())
+        self.known.hosts().filter_map(name).collect()
     }
 }
 
@@ -301,7 +290,7 @@ fn share(whole: u64, part: u64, all: u64) -> u64 {
 
 fn add_cold(dir: &Path, hosts: &mut Hosts<'_>, survey: &mut Survey) -> Result<(), StoreError> {
     let (files, _) = cold::look::list(dir)?;
-    let mut names: HashMap<std::sync::Arc<str>, String> = HashMap::new();
+    let names = if files.is_empty() { HashMap::new() } else { hosts.names_of_instances() };
     for named in files {
         let bytes = named.bytes();
         let summary = match cold::look::summary(&named) {
@@ -320,8 +309,8 @@ fn add_cold(dir: &Path, hosts: &mut Hosts<'_>, survey: &mut Survey) -> Result<()
         let (from_ns, to_ns) = (named.window.from_ns(), named.window.to_ns() - 1);
         cold.covers(from_ns, to_ns);
         for (instance, rows) in &summary.instances {
-            let name = names.entry(instance.clone()).or_insert_with(|| hosts.name_of_instance(instance)).clone();
-            let amount = &mut hosts.share(&name).amount;
+            let name = names.get(&**instance).map_or(&**instance, String::as_str);
+            let amount = &mut hosts.share(name).amount;
             amount.bytes += share(bytes, *rows, summary.rows);
             amount.covers(from_ns, to_ns);
         }

@@ -113,7 +113,7 @@ pub(crate) struct PartOf {
 }
 
 impl Store {
-    /// Parts of all tracks of the wanted hosts; those that are the same side by side.
+    /// Parts of all tracks of the wanted hosts.
     pub(crate) fn parts_of(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<PartOf> {
         let known = self.known();
         let mut parts = Vec::new();
@@ -131,9 +131,6 @@ impl Store {
                 instance: instance.clone(),
             }));
         }
-        parts.sort_by(|one, other| {
-            (&one.region, one.id, one.track, one.number).cmp(&(&other.region, other.id, other.track, other.number))
-        });
         parts
     }
 

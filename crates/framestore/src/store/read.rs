@@ -9,7 +9,7 @@ use super::{DAMAGED, Store, lock};
 use crate::damage::{Damage, StoreError};
 use crate::head::Snapshot;
 use crate::types::{Gap, Line, TrackId};
-use crate::warm::{self, Level, Place};
+use crate::warm::{self, Extent, Level, Place};
 
 /// What is wanted of a track: words of one part, of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,8 +161,8 @@ impl Store {
         Ok(damaged)
     }
 
-    /// Gives all rows of a track between two times (UTC ns, both included) to `visit`, whatever their line: where that is the row's own time, as in tables. In
-    /// a chunk they come line by line. Returns gaps for what is damaged.
+    /// Gives all rows of a track between two times (UTC ns, both included) to `visit`, whatever their line, with the
+    /// row's own time. In a chunk they come line by line. Returns gaps for what is damaged.
     ///
     /// # Errors
     /// [`StoreError::Io`].
@@ -213,12 +213,11 @@ impl Store {
         Ok(damaged)
     }
 
-    /// Earliest and latest time of a track's rows, UTC ns.
+    /// How much there is of a track.
     #[must_use]
-    pub fn span_ns(&self, track: TrackId) -> Option<(u64, u64)> {
-        let in_memory = lock(&self.0.rows).tracks.get(&track).and_then(super::rows::Track::span_ns);
-        let in_chunks = self.0.chunks.span_ns(Level::Raw, track);
-        in_memory.into_iter().chain(in_chunks).reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+    pub fn extent(&self, track: TrackId) -> Option<Extent> {
+        let in_memory = lock(&self.0.rows).tracks.get(&track).and_then(super::rows::Track::extent);
+        in_memory.into_iter().chain(self.0.chunks.extent(Level::Raw, track)).reduce(Extent::joined)
     }
 
     /// Gaps of a track that touch a time, whatever they concern.

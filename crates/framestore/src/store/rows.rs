@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crate::chunk::max_rows;
 use crate::head::{Head, Snapshot};
 use crate::types::{Line, TrackId};
-use crate::warm::{ChunkRef, Place};
+use crate::warm::{ChunkRef, Extent, Place};
 
 /// All tracks that have had rows since the start.
 #[derive(Default)]
@@ -105,10 +105,13 @@ impl Track {
         self.head.rows() == 0 && self.cut.is_empty()
     }
 
-    /// Earliest and latest time of its rows that are in memory.
-    pub(super) fn span_ns(&self) -> Option<(u64, u64)> {
-        let cut = self.cut.iter().filter_map(|cut| cut.rows.times_ns());
-        cut.chain(self.head.times_ns()).reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+    /// How much of it is in memory.
+    pub(super) fn extent(&self) -> Option<Extent> {
+        let of = |rows: u32, times_ns: Option<(u64, u64)>| {
+            times_ns.map(|(from_ns, to_ns)| Extent { rows: rows.into(), from_ns, to_ns })
+        };
+        let cut = self.cut.iter().filter_map(|cut| of(cut.rows.len(), cut.rows.times_ns()));
+        cut.chain(of(self.head.rows(), self.head.times_ns())).reduce(Extent::joined)
     }
 
     /// The oldest segment that has a row which is in no durable chunk.

@@ -216,13 +216,10 @@ impl Reader {
             .look(level, |shelf| shelf.tracks.get(&track)?.chunks.iter().rev().take(16).map(|chunk| chunk.to_ns).max())
     }
 
-    /// Earliest and latest time of a track's rows, UTC ns.
+    /// How much there is of a track.
     #[must_use]
-    pub fn span_ns(&self, level: Level, track: TrackId) -> Option<(u64, u64)> {
-        self.0.look(level, |shelf| {
-            let chunks = &shelf.tracks.get(&track)?.chunks;
-            Some((chunks.front()?.from_ns, chunks.iter().map(|chunk| chunk.to_ns).max()?))
-        })
+    pub fn extent(&self, level: Level, track: TrackId) -> Option<Extent> {
+        self.0.look(level, |shelf| shelf.tracks.get(&track)?.chunks.iter().map(Extent::from).reduce(Extent::joined))
     }
 
     /// Earliest time of a row, UTC ns.
@@ -255,6 +252,32 @@ impl Reader {
 pub struct Buffers {
     front: Vec<u8>,
     piece: Vec<u8>,
+}
+
+/// How much there is of something, and of when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Rows.
+    pub rows: u64,
+    /// Earliest time, UTC ns.
+    pub from_ns: u64,
+    /// Latest time, UTC ns.
+    pub to_ns: u64,
+}
+
+impl From<&ChunkRef> for Extent {
+    fn from(chunk: &ChunkRef) -> Self {
+        Self { rows: chunk.rows.into(), from_ns: chunk.from_ns, to_ns: chunk.to_ns }
+    }
+}
+
+impl Extent {
+    /// Of both.
+    #[must_use]
+    pub fn joined(self, other: Self) -> Self {
+        let (from_ns, to_ns) = (self.from_ns.min(other.from_ns), self.to_ns.max(other.to_ns));
+        Self { rows: self.rows + other.rows, from_ns, to_ns }
+    }
 }
 
 /// A chunk that can be read.

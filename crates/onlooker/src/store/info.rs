@@ -41,8 +41,9 @@ fn document(dir: &Path, survey: &Survey) -> Value {
     let ms = |ns: Option<u64>| ns.map(|ns| ns / 1_000_000);
     let amount = |amount: &Amount| {
         json!({
-            "files": amount.files, "bytes": amount.bytes, "pieces": amount.pieces, "rows": amount.rows, "values": amount.values,
-            "bytes_per_value": amount.bytes_per_value(), "from_ms": ms(amount.from_ns), "to_ms": ms(amount.to_ns),
+            "files": amount.files, "bytes": amount.bytes, "pieces": amount.pieces, "rows": amount.rows,
+            "values": amount.values, "bytes_per_value": amount.bytes_per_value(),
+            "from_ms": ms(amount.from_ns), "to_ms": ms(amount.to_ns),
         })
     };
     let mut levels = serde_json::Map::new();
@@ -58,7 +59,8 @@ fn document(dir: &Path, survey: &Survey) -> Value {
     log["rows_in_no_chunk"] = survey.log_only_rows.into();
     let times = survey.times_ns();
     json!({
-        "dir": dir, "bytes": survey.bytes(), "from_ms": ms(times.map(|(from_ns, _)| from_ns)), "to_ms": ms(times.map(|(_, to_ns)| to_ns)),
+        "dir": dir, "bytes": survey.bytes(),
+        "from_ms": ms(times.map(|(from_ns, _)| from_ns)), "to_ms": ms(times.map(|(_, to_ns)| to_ns)),
         "log": log, "chunks": levels, "cold": amount(&survey.cold),
         "gaps": {"files": survey.gaps.files, "bytes": survey.gaps.bytes},
         "catalogue": {
@@ -92,9 +94,10 @@ fn write(out: &mut impl Write, dir: &Path, survey: &Survey) -> io::Result<()> {
     let counts = survey.counts;
     writeln!(
         out,
-        "\nThe catalogue has {} hosts, {} tracks, {} lines of tables, {} layouts, {} parts. Of the log's rows {} are in no chunk yet.",
-        counts.hosts, counts.tracks, counts.lines, counts.layouts, counts.parts, survey.log_only_rows
+        "\nThe catalogue has {} hosts, {} tracks, {} lines of tables, {} layouts, {} parts.",
+        counts.hosts, counts.tracks, counts.lines, counts.layouts, counts.parts
     )?;
+    writeln!(out, "Of the log's rows {} are in no chunk yet.", survey.log_only_rows)?;
     if !survey.hosts.is_empty() {
         writeln!(out)?;
         hosts(survey).write(out)?;
@@ -110,8 +113,8 @@ fn amounts(survey: &Survey) -> Table {
         Table::new(&["WHAT", ">FILES", ">BYTES", ">PIECES", ">ROWS", ">VALUES", ">BYTES/VALUE", "FROM", "TO"]);
     let mut row = |what: &str, amount: &Amount| {
         let each = amount.bytes_per_value().map_or_else(|| "-".to_owned(), |each| format!("{each:.3}"));
-        let numbers = [amount.pieces, amount.rows, amount.values].map(|number| number.to_string());
-        let [pieces, rows, values] = numbers;
+        let number = |number: u64| if number == 0 { "-".to_owned() } else { number.to_string() };
+        let [pieces, rows, values] = [amount.pieces, amount.rows, amount.values].map(number);
         let (from, to) = (time(amount.from_ns), time(amount.to_ns));
         table.row(vec![
             what.to_owned(),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `onlooker store`: looks into a controller's store, and takes rows out of it.
 //!
-//! `info` and `verify` write nothing and take no lock, so a controller may run. `export` locks the store. Exit codes of `verify` are those of tools that look for
-//! something: 0 nothing is damaged, 1 something is, 2 it could not be told.
+//! `info` and `verify` write nothing and take no lock, so a controller may run. `export` locks the store. Exit codes of
+//! `verify` are those of tools that look for something: 0 nothing is damaged, 1 something is, 2 it could not be told.
 
 mod export;
 mod info;
@@ -30,7 +30,8 @@ pub(crate) struct Arguments {
 enum What {
     /// What takes the room, and how far back it goes; a controller may run
     Info(info::Arguments),
-    /// Read all of it and say what is damaged; a controller may run. Ends with 1 if something is, with 2 if that cannot be told
+    /// Read all of it and say what is damaged; a controller may run. Ends with 1 if something is, with 2 if that
+    /// cannot be told
     Verify(verify::Arguments),
     /// Write rows as Parquet files, an hour each; no controller may run
     Export(export::Arguments),
@@ -47,15 +48,22 @@ struct Dir {
 /// Why it cannot be done.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreFailure {
-    #[error("there is no store in {}: say with --dir where it is, as [store] dir of controller.toml has it", .0.display())]
+    #[error("there is no store in {}: --dir says where it is, as [store] dir of controller.toml has it", .0.display())]
     Nothing(PathBuf),
-    #[error("the store in {} is of an earlier version: start the controller of this one once, which migrates it", .0.display())]
+    #[error(
+        "the store in {} is of an earlier version: start the controller of this one once, which migrates it",
+        .0.display()
+    )]
     Earlier(PathBuf),
-    #[error("cannot look at {}: {source}; its files are its owner's alone: run this as root or as the controller's user", path.display())]
+    #[error(
+        "cannot look at {}: {source}; its files are its owner's alone: run this as root or as the controller's user",
+        path.display()
+    )]
     Denied { path: PathBuf, source: io::Error },
     #[error(
         "the store {dir} is in use: a controller runs, or another export. Stop it for as long as the export takes \
-         (`systemctl stop onlooker-controller`), or export a copy, which may be made while it runs: `cp -a {dir} COPY`, then --dir COPY",
+         (`systemctl stop onlooker-controller`), or export a copy, which may be made while it runs: \
+         `cp -a {dir}/{{wal,warm,catalogue,gaps.log}} COPY` in this order, then --dir COPY",
         dir = .0.display()
     )]
     InUse(PathBuf),

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-/// Read all of it and say what is damaged; a controller may run. Ends with 1 if something is, with 2 if that cannot be told
+/// Read all of it and say what is damaged; a controller may run. Ends with 1 if something is, with 2 if that cannot be
+/// told
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -77,7 +78,8 @@ fn document(verified: &Verified) -> Value {
     json!({
         "ok": verified.is_whole() && verified.unread.is_empty(),
         "files": verified.files, "bytes": verified.bytes, "chunks": verified.chunks, "records": verified.records,
-        "row_groups": verified.groups, "rows": verified.rows, "values": verified.values, "unknown_rows": verified.unknown_rows,
+        "row_groups": verified.groups, "rows": verified.rows, "values": verified.values,
+        "unknown_rows": verified.unknown_rows,
         "damaged": of(false), "unfinished": of(true),
         "unread": verified.unread.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
