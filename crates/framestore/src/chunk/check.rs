@@ -3,8 +3,8 @@
 //!
 //! Cost: that of decoding every column, in one pass.
 
-use super::{CONSTANT, Chunk, VARIES, check_front, statistics};
-use crate::column::{self, Input};
+use super::{Chunk, VARIES, check_front};
+use crate::column;
 use crate::damage::Damage;
 
 impl Chunk<'_> {
@@ -26,10 +26,8 @@ impl Chunk<'_> {
     }
 
     fn check_columns(&self, words: &mut Vec<u64>) -> Result<(), Damage> {
-        let (mut constants, mut known) = (Input(self.constants), Input(self.statistics));
         let (mut number, mut start) = (0, 0);
         for column in 0..self.head.columns {
-            let kind = self.what(column)?.kind();
             if self.bit(VARIES, column) {
                 let (end, sum) = self.entry(number);
                 let bytes = self.body.get(start..end).ok_or(Damage::Wrong("where a column is"))?;
@@ -38,10 +36,10 @@ impl Chunk<'_> {
                 }
                 words.clear();
                 column::decode(bytes, self.head.rows, &self.runs, words)?;
-                statistics::take(kind, &mut known)?;
+                self.statistics(column)?;
                 (number, start) = (number + 1, end);
-            } else if self.bit(CONSTANT, column) {
-                statistics::take_word(kind, &mut constants)?;
+            } else {
+                self.constant(column)?;
             }
         }
         Ok(())
