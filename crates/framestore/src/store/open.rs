@@ -58,14 +58,21 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
     let (mut gaps, damaged) = GapLog::open(&config.dir)?;
     recovery.gaps = damaged;
     let mut replayed = Replayed::new(catalogue.known(), warm.reader());
-    let (wal, found) = Wal::open(&directory, SEGMENT_BYTES, |source, entry| replayed.take(source, entry))?;
+    let (mut wal, found) = Wal::open(&directory, SEGMENT_BYTES, |source, entry| replayed.take(source, entry))?;
     let after = found.covered.get(&SHARD).copied().unwrap_or(0);
-    let (producer, consumer, found_ring) = ring::open(&config.ring, config.ring_bytes, after)?;
+    // Numbers that chunks know must not come again, whatever the log and the ring have lost.
+    let marks = warm.reader().tracks(Level::Raw).into_iter().filter_map(|id| warm.reader().mark(Level::Raw, id));
+    let most = marks.max().unwrap_or(0).max(after);
+    let (producer, consumer, found_ring) = ring::open(&config.ring, config.ring_bytes, most)?;
     // What the ring has given back was in the log.
     if consumer.position().sequence() > after {
         replayed.lose_ends();
     }
-    let Replayed { mut rows, unknown, .. } = replayed;
+    let Replayed { mut rows, unknown, in_chunks, not_taken, .. } = replayed;
+    // Their next row is coded against zeros, and not against what is in the log.
+    for id in in_chunks.union(&not_taken) {
+        wal.cut(*id)?;
+    }
     (recovery.log_rows, recovery.unknown_rows) = (found.rows, unknown);
     (recovery.ring_records, recovery.ring) = (found_ring.records, found_ring);
     recovery.tracks = warm.reader().tracks(Level::Raw).len();
@@ -112,21 +119,25 @@ pub(super) struct Replayed {
     unknown: u64,
     /// Tracks whose head, as far as the replay is, has become a chunk.
     in_chunks: HashSet<TrackId>,
+    /// Tracks of which rows could not be taken since the last cut of their head.
+    not_taken: HashSet<TrackId>,
 }
 
 impl Replayed {
     pub(super) fn new(known: Arc<RwLock<Known>>, chunks: warm::Reader) -> Self {
-        Self { known, chunks, rows: Rows::default(), unknown: 0, in_chunks: HashSet::new() }
+        Self { known, chunks, rows: Rows::default(), unknown: 0, in_chunks: HashSet::new(), not_taken: HashSet::new() }
     }
 
     pub(super) fn take(&mut self, source: &Source, entry: Entry<'_>) {
         match entry {
             Entry::Rows { track, rows, bytes } => {
-                if self.is_in_chunk(source, track) {
+                // Rows are coded against those before them.
+                if self.is_in_chunk(source, track) || self.not_taken.contains(&track) {
                     return;
                 }
                 let Some(kept) = self.track(track) else {
                     self.unknown += u64::from(rows);
+                    self.not_taken.insert(track);
                     return;
                 };
                 if kept.head.rows() == 0 {
@@ -141,7 +152,10 @@ impl Replayed {
                         (kept.newest_ns, kept.durable_until_ns) = (newest_ns, newest_ns);
                     }
                     // It was written so.
-                    Err(_) => kept.lost_since_ns = Some(before.map_or(kept.newest_ns, |(_, to_ns)| to_ns)),
+                    Err(_) => {
+                        kept.lost_since_ns = Some(before.map_or(kept.newest_ns, |(_, to_ns)| to_ns));
+                        self.not_taken.insert(track);
+                    }
                 }
             }
             Entry::Cut { track } => self.cut(track),
@@ -169,6 +183,7 @@ impl Replayed {
 
     fn cut(&mut self, track: TrackId) {
         self.in_chunks.remove(&track);
+        self.not_taken.remove(&track);
         if let Some(track) = self.rows.tracks.get_mut(&track) {
             track.cut();
             track.cut.iter_mut().for_each(|cut| cut.is_durable = true);
