@@ -27,11 +27,13 @@ help:
 	@echo '  bench-victim       what being monitored costs Redis: Onlooker, node_exporter, netdata (root; 25 minutes)'
 	@echo '  bench-scheduler-latency  what counting how long tasks wait costs them, and Redis (root; ten minutes)'
 	@echo '  bench-tables       16,384 TCP connections and 40 control groups as tables, beside ss and a C program; a host with 100,000 sockets (root)'
+	@echo '  bench-store        the frame store beside Prometheus'\'' head and VictoriaMetrics, on rows of real agents: values a second, bytes a value, memory (root, Go; 25 minutes)'
 	@echo '  bench-churn        a thousand short-lived regions a second: the agent'\''s CPU, time to the first frame (root)'
 	@echo '  bench-requester    one soft requester thread beside its bare sockets'
-	@echo 'make crash-test    a controller killed 100 times, its store damaged 100 times: nothing durable lost, nothing wrong'
+	@echo 'make crash-test    a controller killed 200 times, its store damaged 400 times: nothing durable lost, nothing wrong'
 	@echo 'make soak-fleet    24 hosts read every 10 ms for ten minutes: gaps, lateness, memory, bytes (root)'
 	@echo 'make soak-many     300 to 3,000 targets every second, 24 every 10 ms to 1 s: lag, refused rows, bytes a value, memory, HTTP; killed (root; 40 minutes)'
+	@echo 'make sql-interop   33 questions to the store'\''s Parquet files: DuckDB, ClickHouse (chDB) and our own reader give the same answers, also after kills'
 	@echo 'make attack        an unprivileged program and somebody at the HTTP port do their worst for a minute; honest hosts and users must not notice (root)'
 	@echo 'make soak-agent    the agent killed 100 times while it is read and a program counts (root)'
 	@echo 'make ui            the dashboard: checked, tested, built'
@@ -236,6 +238,14 @@ bench-scheduler-latency: setup-bench
 .PHONY: bench-victim
 bench-victim: setup-bench
 	bench/victim
+
+.PHONY: bench-store
+bench-store: setup-test
+	bench/bench-store
+
+.PHONY: sql-interop
+sql-interop: setup-test
+	bench/sql-interop
 
 .PHONY: soak-agent
 soak-agent: setup-test

@@ -237,7 +237,7 @@ impl World {
         assert_eq!(counters.refused_rows.load(Ordering::Relaxed), 0, "the store was never behind");
         let (store, ..) = onlooker_framestore::open(store_config(self.dir.path())).unwrap();
         // An entity may have been in several tracks of its host, one after the other.
-        let mut entities: BTreeMap<(String, String, String), (BTreeSet<u64>, BTreeSet<String>)> = BTreeMap::new();
+        let mut entities: BTreeMap<_, (BTreeSet<u64>, BTreeSet<String>)> = BTreeMap::new();
         for host in store.newest_of_hosts().into_keys() {
             for named in store.series_of(&host) {
                 let key = (host.clone(), named.region.clone(), named.series[0].text());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All hosts as they are now: written by the processing thread, read by whoever shows them.
 //!
-//! A host's lock is held for one reading or one look; nobody waits for a disk or a network under it, and who shows a host looks by a [`snapshot`] and
+//! A host's lock is held for one reading or one look; nobody waits for a disk or a network under it, and who shows a host looks by a `snapshot` and
 //! formats afterwards. Who lists all hosts takes a list that is there already: the fleet's own lock is held to find one host, to enter or to leave.
 
 mod changes;

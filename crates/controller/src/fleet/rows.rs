@@ -5,6 +5,7 @@
 //! ([`Rows::end`]). A row's words stay from reading to reading, so that what has nothing new costs nothing: it keeps its words and its time. When an entity comes
 //! or goes, its row has another layout from then on, which is another track.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -92,8 +93,9 @@ struct Fixed {
     /// What the members make; none: one has come or gone since.
     track: Option<Track>,
     words: Vec<u64>,
-    /// One of them has something new.
+    /// One of them has something new; so many values are.
     is_fresh: bool,
+    fresh_values: u64,
     /// What the next track begins with.
     holes: Vec<Hole>,
     /// The store takes no such rows: they are too wide, or their names too long.
@@ -134,10 +136,11 @@ impl Track {
         Self { id, last_ns: 0, refused: None }
     }
 
-    fn append(&mut self, line: Line, time_ns: u64, words: &[u64], share: &mut Share, to: &mut To<'_>) {
+    /// Appends a row in which so many values are new.
+    fn append(&mut self, (line, time_ns): (Line, u64), words: &[u64], values: u64, share: &mut Share, to: &mut To<'_>) {
         let is_admitted = share.admits(words.len(), to.appender);
         if is_admitted && to.appender.append(self.id, line, time_ns, words).is_ok() {
-            to.counters.values.fetch_add(words.len() as u64, Ordering::Relaxed);
+            to.counters.values.fetch_add(values, Ordering::Relaxed);
             self.last_ns = time_ns;
             self.tell_refused(time_ns, to);
         } else {
@@ -187,6 +190,7 @@ impl Rows {
                         member.row.clone_from(&news.entity.row);
                     }
                     fixed.is_fresh = true;
+                    fixed.fresh_values += news.entity.row.len() as u64;
                 }
             }
             Some(Place::Table(source, id, line)) => {
@@ -198,7 +202,8 @@ impl Rows {
                 if news.is_other || news.is_new || news.time_ns.abs_diff(member.time_ns) >= REPEAT_NS {
                     member.time_ns = news.time_ns;
                     member.put(&news.entity.row, &mut table.words);
-                    table.track.append(*line, news.time_ns, &table.words, &mut self.share, to);
+                    let values = table.words.len() as u64;
+                    table.track.append((*line, news.time_ns), &table.words, values, &mut self.share, to);
                 }
             }
             None => {}
@@ -222,17 +227,18 @@ impl Rows {
             self.places.insert(key, Place::Fixed(source));
             return;
         }
-        if !self.tables.contains_key(&(source, stored.id)) {
-            let layout = Arc::new(Layout::new(vec![(stored.id, stored.part.clone())], true));
-            let Ok(id) = to.appender.track(&description(source, &stored.region, layout, to)) else { return };
-            let track = Track::of(id);
-            if let Some(down) = down {
-                track.hole(None, down, to);
+        let table = match self.tables.entry((source, stored.id)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let layout = Arc::new(Layout::new(vec![(stored.id, stored.part.clone())], true));
+                let Ok(id) = to.appender.track(&description(source, &stored.region, layout, to)) else { return };
+                let track = Track::of(id);
+                if let Some(down) = down {
+                    track.hole(None, down, to);
+                }
+                place.insert(Table { track, words: vec![0; stored.part.width()], lines: HashMap::new() })
             }
-            let table = Table { track, words: vec![0; stored.part.width()], lines: HashMap::new() };
-            self.tables.insert((source, stored.id), table);
-        }
-        let Some(table) = self.tables.get_mut(&(source, stored.id)) else { return };
+        };
         let Ok(line) = to.appender.line(table.track.id, &stored.row, &member.texts) else { return };
         table.lines.insert(line, (key, member));
         self.places.insert(key, Place::Table(source, stored.id, line));
@@ -279,7 +285,8 @@ impl Rows {
             let only = fixed.members.values().next().filter(|only| only.time.is_none());
             // A relation of clocks that has become better may put a time before the last one, within its error.
             let time_ns = only.map_or(now_ns, |only| only.time_ns).max(track.last_ns + 1);
-            track.append(Line::ONLY, time_ns, &fixed.words, &mut self.share, to);
+            let values = std::mem::take(&mut fixed.fresh_values);
+            track.append((Line::ONLY, time_ns), &fixed.words, values, &mut self.share, to);
         }
     }
 

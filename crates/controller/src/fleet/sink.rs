@@ -93,7 +93,11 @@ impl FleetSink {
             }
             // What is sampled seldom would be from the future, or as old as the step, until it is sampled again.
             let by_ns = self.utc.of(now.steady_ns.into()).cast_signed() - before_ns.cast_signed();
-            self.fleet.hosts().iter().for_each(|host| host.look().entities.shift(by_ns));
+            for host in self.fleet.hosts().iter() {
+                let mut shown = host.look();
+                shown.entities.shift(by_ns);
+                shown.newest_ns = shown.newest_ns.map(|newest_ns| newest_ns.saturating_add_signed(by_ns));
+            }
         }
     }
 
@@ -143,7 +147,11 @@ impl Sink for FleetSink {
         let utc = self.utc;
         shown.entities.begin(reading.boot, reading.ended_ns);
         let (appender, counters) = (&mut self.appender, &*self.counters);
+        let mut newest_ns = shown.newest_ns;
         let mut tell = |news: News<'_>| {
+            if !news.key.is_own() && news.has_moved {
+                newest_ns = newest_ns.max(Some(news.time_ns));
+            }
             if news.is_new {
                 kept.store_unlogged(news.key, appender, counters);
             }
@@ -185,6 +193,7 @@ impl Sink for FleetSink {
             kept.leave_out(*key, ended_ns, appender, counters);
         }
         kept.rows.end(ended_ns, &mut to(&host, appender, counters));
+        shown.newest_ns = newest_ns;
         let news = shown.entities.ledger_mut().take_news();
         let news: Vec<String> =
             news.into_iter().map(|(whose, limit)| over_quota(&target.name, shown, whose, limit)).collect();

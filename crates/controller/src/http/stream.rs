@@ -36,8 +36,9 @@ use super::limits::{ANSWER_TIME, BUFFER_BYTES, Limits, Place, Queue, Refusal, Tu
 pub(super) const PIECE_BYTES: usize = 64 << 10;
 /// What is written beyond it before anybody looks.
 const SLACK_BYTES: usize = 8 << 10;
-/// Pieces that are made before their client has taken those before.
-const WAITING_PIECES: usize = 4;
+/// Pieces that are made before their client has taken those before. One that has to wait waits for half of them to be
+/// taken: threads are woken a few times less often.
+const WAITING_PIECES: usize = 8;
 
 pub(super) const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 pub(super) const VARY: HeaderValue = HeaderValue::from_static("accept-encoding");
@@ -191,7 +192,8 @@ impl Client {
         self.turn.rest();
         let (pieces, turn) = (&self.pieces, &mut self.turn);
         let sent = self.runtime.block_on(timeout_at(self.until, async {
-            pieces.send(piece).await.map_err(|_| Stopped)?;
+            let mut room = pieces.reserve_many(pieces.max_capacity().div_ceil(2)).await.map_err(|_| Stopped)?;
+            room.next().ok_or(Stopped)?.send(piece);
             turn.resume().await;
             Ok(())
         }));

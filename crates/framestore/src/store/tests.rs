@@ -313,9 +313,10 @@ fn cuts_and_flips_lose_what_they_hit_and_make_gaps() {
             .filter(|path| fs::metadata(path).unwrap().len() > 0)
             .collect();
         files.sort();
-        let path = &files[seed as usize % files.len()];
+        let number = usize::try_from(seed).unwrap();
+        let path = &files[number % files.len()];
         let mut bytes = fs::read(path).unwrap();
-        let at = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize % bytes.len();
+        let at = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) % bytes.len();
         if seed % 2 == 0 {
             bytes.truncate(at);
         } else {

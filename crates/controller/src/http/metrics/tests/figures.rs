@@ -5,8 +5,13 @@
 
 use super::super::sheet::Draft;
 use super::*;
+use crate::config::Http;
 use crate::fleet::Values;
+use crate::http::Limits;
+use http_body::Body as _;
 use onlooker_series::template::LabelSet;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::time::Instant;
 
 const HOSTS: u32 = 10_000;
@@ -88,4 +93,22 @@ fn metrics_of_ten_thousand() {
         let how = if is_packed { " and packed" } else { "" };
         println!("written{how}: {ns:.1} ns a series, {size} bytes in {seconds:.2} s");
     }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let began = Instant::now();
+    let size = runtime.block_on(taken(sheet));
+    println!("taken from a stream: {:.1} ns a series, {size} bytes", each(began, count));
+}
+
+/// Takes an answer as a connection does, but for the connection.
+async fn taken(sheet: Sheet) -> usize {
+    let limits = Limits::new(&Http::default(), 1024);
+    let (peer, headers) = (SocketAddr::from(([127, 0, 0, 1], 1)), HeaderMap::new());
+    let asked = Asked { limits: &limits, queue: &limits.metrics, peer, headers: &headers };
+    let bytes = sheet.bytes();
+    let mut body = streamed(asked, TEXT, move || (sheet, bytes), Sheet::write).await.unwrap().into_body();
+    let mut size = 0;
+    while let Some(piece) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        size += piece.unwrap().into_data().unwrap().len();
+    }
+    size
 }
