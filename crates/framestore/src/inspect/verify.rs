@@ -272,7 +272,8 @@ impl Verifier<'_> {
             let missing = after.number.saturating_sub(before.number + 1);
             if missing > 0 {
                 let path = before.path.with_file_name(format!("{:010}.wal", before.number + 1));
-                let others = if missing > 1 { format!(", and so are {} behind it", missing - 1) } else { String::new() };
+                let others =
+                    if missing > 1 { format!(", and so are {} behind it", missing - 1) } else { String::new() };
                 self.find(Finding::new(path, (0, 0), format!("it is missing{others}"), Weight::Lost));
             }
         }
