@@ -173,6 +173,22 @@ fn a_segment_or_a_twin_that_is_missing_is_damage() {
 }
 
 #[test]
+fn a_record_that_makes_no_sense_is_told_where_it_stands() {
+    let mut filled = Filled::new(50);
+    filled.close();
+    let dir = filled.store_dir();
+    let path = contents(&dir.join("wal")).into_keys().next().unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    let at = bytes.len() as u64;
+    framing::append(2, &[1; 90], &mut bytes);
+    framing::append(77, &[1; 90], &mut bytes);
+    fs::write(&path, &bytes).unwrap();
+    let found = verified(&dir);
+    let places = found.findings.iter().map(|finding| (&finding.path, finding.offset, finding.weight));
+    assert_eq!(places.collect::<Vec<_>>(), [(&path, at, Weight::Lost), (&path, at + 120, Weight::Lost)], "{found:?}");
+}
+
+#[test]
 fn a_file_of_another_version_is_an_error() {
     let mut filled = Filled::new(50);
     filled.close();
