@@ -29,7 +29,7 @@ use crate::chunk::Head;
 use crate::damage::{Damage, StoreError, io_error};
 use file::{Entry, Loaded, Opened};
 use shelf::Shared;
-pub use shelf::{Extent, Buffers, Place, Reader};
+pub use shelf::{Buffers, Extent, Place, Reader};
 
 /// Length of a file at most.
 const MAX_FILE_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 64 << 20 };

@@ -38,7 +38,12 @@ fn described(host: &str) -> Description {
         series("shop_info", &[instance, ("value", "1.2")], Metric::Info, Form::Text, 1),
         series("shop_load", &[instance], Metric::Gauge, Form::Float, 1),
     ];
-    Description { host: host.into(), region: "shop".into(), entity: EntityKey { region: 7, group: 0, row: None }, series }
+    Description {
+        host: host.into(),
+        region: "shop".into(),
+        entity: EntityKey { region: 7, group: 0, row: None },
+        series,
+    }
 }
 
 fn row(at: u64) -> (u64, [u64; 2]) {
@@ -82,7 +87,11 @@ fn check(store: &Store) {
         let all = store.series_of(host);
         assert_eq!(all.len(), 1);
         let texts: Vec<String> = all[0].series.iter().map(Series::text).collect();
-        let expected = ["orders_total{instance=\"?\",shop=\"a\"}", "shop_info{instance=\"?\",value=\"1.2\"}", "shop_load{instance=\"?\"}"];
+        let expected = [
+            "orders_total{instance=\"?\",shop=\"a\"}",
+            "shop_info{instance=\"?\",value=\"1.2\"}",
+            "shop_load{instance=\"?\"}",
+        ];
         assert_eq!(texts, expected.map(|text| text.replace('?', host)));
         let wanted = Columns { words: vec![0, 1], ..all[0].columns.clone() };
         let mut rows = Vec::new();

