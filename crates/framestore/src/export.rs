@@ -7,7 +7,7 @@
 //! names of files do not.
 //!
 //! Cold files are small where a few hosts go together, and the same part of each side by side (`cold`). Memory: a block
-//! of rows, and the row group in the making. Cost: 25 ns a sample.
+//! of rows, and the row group in the making. Cost: 25 to 40 ns a sample.
 
 #[cfg(test)]
 mod tests;

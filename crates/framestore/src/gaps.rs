@@ -69,6 +69,11 @@ impl Gaps {
         true
     }
 
+    /// Takes a gap that is in no file.
+    pub(crate) fn tell(&mut self, gap: &Gap) {
+        self.push(gap);
+    }
+
     /// The gap, which most often is that of the track before.
     fn short(&mut self, gap: &Gap) -> Arc<Short> {
         let Gap { of, from_ns, to_ns, ref reason, .. } = *gap;

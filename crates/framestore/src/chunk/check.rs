@@ -3,7 +3,7 @@
 //!
 //! Cost: that of decoding every column, in one pass.
 
-use super::{Chunk, VARIES, check_front};
+use super::{CONSTANT, Chunk, VARIES, check_front, list, statistics};
 use crate::column;
 use crate::damage::Damage;
 
@@ -26,22 +26,36 @@ impl Chunk<'_> {
     }
 
     fn check_columns(&self, words: &mut Vec<u64>) -> Result<(), Damage> {
-        let (mut number, mut start) = (0, 0);
+        let (mut in_body, mut constant, mut start) = (Vec::new(), Vec::new(), 0);
         for column in 0..self.head.columns {
+            let kind = self.what(column)?.kind();
             if self.bit(VARIES, column) {
-                let (end, sum) = self.entry(number);
+                let (end, sum) = self.entry(in_body.len());
                 let bytes = self.body.get(start..end).ok_or(Damage::Wrong("where a column is"))?;
                 if crc32c::crc32c(bytes) != sum {
                     return Err(Damage::Checksum);
                 }
                 words.clear();
-                column::decode(bytes, self.head.rows, &self.runs, words)?;
-                self.statistics(column)?;
-                (number, start) = (number + 1, end);
-            } else {
-                self.constant(column)?;
+                let rest = column::decode(bytes, self.head.rows, &self.runs, words)?;
+                is(rest.is_empty(), "the end of a column")?;
+                in_body.push(kind);
+                start = end;
+            } else if self.bit(CONSTANT, column) {
+                constant.push(kind);
             }
         }
-        Ok(())
+        let rest = list::each(self.constants, constant.len(), |number, input| {
+            statistics::take_word(constant[number], input).map(|_| ())
+        });
+        is(rest?.is_empty(), "the end of constants")?;
+        let rest = list::each(self.statistics, in_body.len(), |number, input| {
+            statistics::take(in_body[number], input).map(|_| ())
+        });
+        let rest = rest?;
+        is(rest.len() < 8 && rest.iter().all(|byte| *byte == 0), "the end of statistics")
     }
+}
+
+fn is(holds: bool, otherwise: &'static str) -> Result<(), Damage> {
+    if holds { Ok(()) } else { Err(Damage::Wrong(otherwise)) }
 }

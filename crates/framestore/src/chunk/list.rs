@@ -49,3 +49,22 @@ pub(super) fn seek<'a>(
     (0..number % STRIDE).try_for_each(|_| skip(&mut input))?;
     Ok(input)
 }
+
+/// Passes over all entries of a list of `count`, each of which must begin where it is told to. Returns what is behind.
+pub(super) fn each<'a>(
+    list: &'a [u8],
+    count: usize,
+    mut take: impl FnMut(usize, &mut Input<'a>) -> Result<(), Damage>,
+) -> Result<&'a [u8], Damage> {
+    let (starts, entries) =
+        list.split_at_checked(count.div_ceil(STRIDE) * 4).ok_or(Damage::Wrong("a list's length"))?;
+    let mut input = Input(entries);
+    for (at, start) in starts.as_chunks().0.iter().enumerate() {
+        if u32::from_le_bytes(*start) as usize != entries.len() - input.0.len() {
+            return Err(Damage::Wrong("a list's entry"));
+        }
+        let numbers = at * STRIDE..count.min((at + 1) * STRIDE);
+        numbers.into_iter().try_for_each(|number| take(number, &mut input))?;
+    }
+    Ok(input.0)
+}

@@ -6,7 +6,7 @@ use crate::store::open_to_read;
 
 fn begin<'a>(filled: &Filled, request: &Request<'a>) -> Result<Export, ExportError> {
     let lock = Lock::take(&filled.store_dir())?;
-    Export::begin(open_to_read(&lock)?, request)
+    Export::begin(open_to_read(&lock)?.0, request)
 }
 
 /// Exports all that is missing; returns how many files that were.
@@ -138,6 +138,23 @@ fn what_is_damaged_is_a_gap_and_is_told() {
     let (cold, _) = Cold::open(&out).unwrap();
     let gaps = cold.gaps(0, u64::MAX).unwrap();
     assert!(damaged > 0 && gaps.iter().any(|gap| gap.reason == "damaged"), "{damaged}: {gaps:?}");
+}
+
+#[test]
+fn what_shows_when_the_store_is_opened_is_told_then() {
+    let mut filled = Filled::new(2_000);
+    filled.close();
+    let opened = |filled: &Filled| open_to_read(&Lock::take(&filled.store_dir()).unwrap()).unwrap().1;
+    assert_eq!(opened(&filled), 0);
+    let path = contents(&filled.store_dir().join("warm")).into_keys().next().unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes.extend_from_within(..50);
+    fs::write(&path, &bytes).unwrap();
+    // A file that was not ended, as a kill leaves it, is no damage.
+    assert_eq!(opened(&filled), 0);
+    bytes[900] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    assert_eq!(opened(&filled), 1);
 }
 
 #[test]

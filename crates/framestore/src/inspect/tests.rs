@@ -173,6 +173,22 @@ fn a_segment_or_a_twin_that_is_missing_is_damage() {
 }
 
 #[test]
+fn a_record_that_makes_no_sense_is_told_where_it_stands() {
+    let mut filled = Filled::new(50);
+    filled.close();
+    let dir = filled.store_dir();
+    let path = contents(&dir.join("wal")).into_keys().next().unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    let at = bytes.len() as u64;
+    framing::append(2, &[1; 90], &mut bytes);
+    framing::append(77, &[1; 90], &mut bytes);
+    fs::write(&path, &bytes).unwrap();
+    let found = verified(&dir);
+    let places = found.findings.iter().map(|finding| (&finding.path, finding.offset, finding.weight));
+    assert_eq!(places.collect::<Vec<_>>(), [(&path, at, Weight::Lost), (&path, at + 120, Weight::Lost)], "{found:?}");
+}
+
+#[test]
 fn a_file_of_another_version_is_an_error() {
     let mut filled = Filled::new(50);
     filled.close();
@@ -184,16 +200,34 @@ fn a_file_of_another_version_is_an_error() {
     assert!(matches!(verify(&dir, |_, _| ()), Err(crate::damage::StoreError::Version { found: 99, .. })));
 }
 
+/// Columns of all kinds, constant ones and others, more than a list has without looking for them.
+fn wide_chunk(is_table: bool) -> Vec<u8> {
+    let kinds = [Kind::Counter, Kind::Float, Kind::Integer { signed: true }, Kind::Integer { signed: false }];
+    let columns: Vec<Column> = (0..100).map(|at| Column::Value(kinds[at % 4])).collect();
+    let first = if is_table { None } else { Some(Column::Time) };
+    let columns = first.into_iter().chain(columns).collect();
+    let mut builder = Builder::new(TrackId(1), Shape { columns, is_table, bucket_s: 0 });
+    for at in 1..300u64 {
+        let line = if is_table { Line(1 + u32::try_from(at % 7).unwrap()) } else { Line::ONLY };
+        let value = |column: u64| match column % 5 {
+            0 => 0,
+            1 => column.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            2 => at * column,
+            3 => ((at % 50) as f64).sqrt().to_bits(),
+            _ => at * at * column,
+        };
+        let time = first.map(|_| at * 10 - 1);
+        let words: Vec<u64> = time.into_iter().chain((0..100).map(value)).collect();
+        builder.push(line, at * 10, &words);
+    }
+    builder.finish().unwrap()
+}
+
 #[test]
 fn a_chunk_is_checked_whatever_its_bytes_are() {
-    let kinds = [Kind::Counter, Kind::Float, Kind::Integer { signed: true }];
-    let columns = [Column::Time].into_iter().chain(kinds.map(Column::Value)).collect();
-    let mut builder = Builder::new(TrackId(1), Shape { columns, is_table: false, bucket_s: 0 });
-    for at in 1..300u64 {
-        builder.push(Line::ONLY, at * 10, &[at * 10 - 1, at * at, (at as f64).sqrt().to_bits(), 7]);
-    }
-    let chunk = builder.finish().unwrap();
-    assert_eq!(Chunk::check(&chunk), Ok(299 * 4));
+    assert_eq!(Chunk::check(&wide_chunk(true)), Ok(299 * 100));
+    let chunk = wide_chunk(false);
+    assert_eq!(Chunk::check(&chunk), Ok(299 * 101));
     bolero::check!().with_type::<Vec<(u16, u8)>>().for_each(|changes| {
         let mut bytes = chunk.clone();
         for (at, bits) in changes {

@@ -15,7 +15,7 @@ use crate::catalogue::{self, Known};
 use crate::chunk::{Chunk, Head};
 use crate::damage::{Damage, StoreError, io_error};
 use crate::framing::files::open_to_read;
-use crate::framing::{Found, Reader, Record};
+use crate::framing::{self, Found, Reader, Record};
 use crate::wal::{self, Entry, Source};
 use crate::{cold, gaps, warm};
 
@@ -103,7 +103,10 @@ fn size(path: &Path) -> u64 {
 /// Records of a file of framed records.
 #[derive(Default)]
 struct Walked {
-    damaged: Vec<crate::framing::Damaged>,
+    /// Bytes that are no records.
+    damaged: Vec<framing::Damaged>,
+    /// Records that are what was written, and make no sense.
+    wrong: Vec<((u64, u64), Damage)>,
     mended: Vec<(u64, u64)>,
 }
 
@@ -123,7 +126,7 @@ fn walk(
                     walked.mended.push((offset, bytes));
                 }
                 if let Err(damage) = check(&record) {
-                    walked.damaged.push(crate::framing::Damaged { offset, bytes, damage, is_torn: false });
+                    walked.wrong.push(((offset, bytes), damage));
                 }
             }
             Found::Damaged(damaged) => walked.damaged.push(damaged),
@@ -139,9 +142,16 @@ impl Verifier<'_> {
         self.verified.findings.push(finding);
     }
 
-    fn find_mended(&mut self, path: &Path, walked: &Walked) {
-        for place in &walked.mended {
-            self.find(Finding::new(path.to_owned(), *place, FLIPPED, Weight::Mended));
+    fn find_walked(&mut self, path: &Path, walked: Walked, weight: impl Fn(&framing::Damaged) -> Weight) {
+        for damaged in walked.damaged {
+            let place = (damaged.offset, damaged.bytes);
+            self.find(Finding::of(path.to_owned(), place, damaged.damage, weight(&damaged)));
+        }
+        for (place, damage) in walked.wrong {
+            self.find(Finding::of(path.to_owned(), place, damage, Weight::Lost));
+        }
+        for place in walked.mended {
+            self.find(Finding::new(path.to_owned(), place, FLIPPED, Weight::Mended));
         }
     }
 
@@ -164,7 +174,7 @@ impl Verifier<'_> {
         for (path, damaged) in &found.damaged {
             let twin = twin_of(pairs, path);
             let end = damaged.offset + damaged.bytes;
-            let is_hit = |(of, other): &(PathBuf, crate::framing::Damaged)| {
+            let is_hit = |(of, other): &(PathBuf, framing::Damaged)| {
                 Some(of) == twin && other.offset < end && damaged.offset < other.offset + other.bytes
             };
             let has_twin = twin.is_some_and(|twin| size(twin) > damaged.offset) && !found.damaged.iter().any(is_hit);
@@ -182,7 +192,10 @@ impl Verifier<'_> {
         for path in pairs.as_flattened() {
             let Some(file) = open_to_read(path)? else { continue };
             let walked = walk(&file, path, |_| Ok(()));
-            let outcome = walked.map(|walked| self.find_mended(path, &walked));
+            // What is damaged was found when it was read.
+            let outcome = walked.map(|walked| {
+                self.find_walked(path, Walked { mended: walked.mended, ..Walked::default() }, |_| Weight::Lost);
+            });
             self.done(size(path), outcome)?;
         }
         if let [before @ .., newest] = pairs {
@@ -219,13 +232,9 @@ impl Verifier<'_> {
 
     fn gaps(&mut self, path: &Path) -> Result<(), StoreError> {
         let Some(file) = open_to_read(path)? else { return Ok(()) };
-        let outcome = walk(&file, path, |record| gaps::check(record.kind, record.payload)).map(|walked| {
-            self.find_mended(path, &walked);
-            for damaged in &walked.damaged {
-                let weight = if damaged.is_torn { Weight::Unfinished } else { Weight::Lost };
-                self.find(Finding::of(path.to_owned(), (damaged.offset, damaged.bytes), damaged.damage, weight));
-            }
-        });
+        let walked = walk(&file, path, |record| gaps::check(record.kind, record.payload));
+        let weight = |damaged: &framing::Damaged| if damaged.is_torn { Weight::Unfinished } else { Weight::Lost };
+        let outcome = walked.map(|walked| self.find_walked(path, walked, weight));
         self.done(size(path), outcome)
     }
 
@@ -243,35 +252,35 @@ impl Verifier<'_> {
         self.verified.rows += rows;
         self.verified.values += values;
         self.verified.unknown_rows += heads.unknown_rows;
-        let segment = |number: u32| segments.iter().find(|segment| segment.number == number);
+        // That anything was lost shows in the numbers of records and heads that follow.
         let is_lossless = found.lost_records == 0 && found.lost_rows == 0;
-        for (number, damaged) in &found.damaged {
-            let Some(segment) = segment(*number) else { continue };
-            let weight = match (is_lossless, damaged.is_torn) {
-                // That anything was lost shows in the numbers of records that follow.
-                (true, true) => Weight::Unfinished,
-                (true, false) => Weight::Mended,
-                (false, _) => Weight::Lost,
-            };
-            let place = (damaged.offset, damaged.bytes);
-            self.find(Finding::of(segment.path.clone(), place, damaged.damage, weight));
+        let weight = |damaged: &framing::Damaged| match (is_lossless, damaged.is_torn) {
+            (true, true) => Weight::Unfinished,
+            (true, false) => Weight::Mended,
+            (false, _) => Weight::Lost,
+        };
+        let no_memory = io_error("take memory for unpacking", self.dir);
+        let mut checker = wal::look::Checker::new().map_err(no_memory)?;
+        for segment in segments {
+            let walked = walk(&segment.file, &segment.path, |record| checker.check(segment.number, record));
+            let outcome = walked.map(|walked| self.find_walked(&segment.path, walked, weight));
+            self.done(size(&segment.path), outcome)?;
         }
         for pair in segments.windows(2) {
             let [before, after] = pair else { continue };
-            for number in before.number + 1..after.number {
-                let path = before.path.with_file_name(format!("{number:010}.wal"));
-                self.find(Finding::new(path, (0, 0), "it is missing", Weight::Lost));
+            // However many they are by their numbers.
+            let missing = after.number.saturating_sub(before.number + 1);
+            if missing > 0 {
+                let path = before.path.with_file_name(format!("{:010}.wal", before.number + 1));
+                let others =
+                    if missing > 1 { format!(", and so are {} behind it", missing - 1) } else { String::new() };
+                self.find(Finding::new(path, (0, 0), format!("it is missing{others}"), Weight::Lost));
             }
         }
         for (source, damage) in wrong {
-            let Some(segment) = segment(source.segment) else { continue };
+            let Some(segment) = segments.iter().find(|segment| segment.number == source.segment) else { continue };
             let offset = wal::look::offset_of(segment, &source)?.unwrap_or(0);
             self.find(Finding::of(segment.path.clone(), (offset, 0), damage, Weight::Lost));
-        }
-        for segment in segments {
-            let walked = walk(&segment.file, &segment.path, |_| Ok(()));
-            let outcome = walked.map(|walked| self.find_mended(&segment.path, &walked));
-            self.done(size(&segment.path), outcome)?;
         }
         Ok(())
     }

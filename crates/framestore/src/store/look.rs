@@ -1,28 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A store that is only read, as long as nobody else writes to it.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, RwLock};
 
-use super::open::Replayed;
-use super::{Figures, Shared, Store};
+use super::open::{Replayed, mark_holes};
+use super::{DAMAGED, Figures, Shared, Store};
 use crate::damage::StoreError;
 use crate::framing::files::Lock;
+use crate::types::Gap;
 use crate::warm::Level;
 use crate::{catalogue, gaps, wal, warm};
 
 /// Opens the store that is locked, to read it. Nothing is written; what a controller that was killed has left in its
-/// ring is not in it.
+/// ring is not in it. Returns it, and in how many places it was found to be damaged: what is lost there is not in it,
+/// and more may be found when chunks are read.
 ///
 /// # Errors
-/// [`StoreError`]. Damage is none: what is lost is not there.
-pub fn open_to_read(lock: &Arc<Lock>) -> Result<Store, StoreError> {
+/// [`StoreError`].
+pub fn open_to_read(lock: &Arc<Lock>) -> Result<(Store, usize), StoreError> {
     let dir = lock.dir();
-    let known = Arc::new(RwLock::new(catalogue::look::read(dir)?.0));
-    let chunks = warm::look::reader(dir)?;
+    let (known, of_catalogue) = catalogue::look::read(dir)?;
+    let (known, (chunks, damaged)) = (Arc::new(RwLock::new(known)), warm::look::reader(dir)?);
     let mut replayed = Replayed::new(known.clone(), chunks.clone());
-    wal::look::replay(&wal::look::hold(dir)?, |source, entry| replayed.take(source, entry))?;
-    let (rows, gaps) = (Mutex::new(replayed.rows), Arc::new(Mutex::new(gaps::read(dir)?)));
+    let of_log = wal::look::replay(&wal::look::hold(dir)?, |source, entry| replayed.take(source, entry))?;
+    let (mut rows, mut gaps) = (replayed.rows, gaps::read(dir)?);
+    mark_holes(&damaged, &chunks, &mut rows, |gap| gaps.tell(gap));
+    for (id, track) in &rows.tracks {
+        // With its next row the store would tell until when rows are lost; here none follows.
+        if let Some(from_ns) = track.lost_since_ns.filter(|since_ns| *since_ns < track.newest_ns) {
+            let (track, to_ns, reason) = (*id, track.newest_ns, DAMAGED.to_owned());
+            gaps.tell(&Gap { track, of: None, from_ns, to_ns, reason });
+        }
+    }
+    let is_lossy = [of_log.lost_rows + of_log.lost_records > 0, of_catalogue.unusable_items > 0];
+    let places = damaged.len() + is_lossy.into_iter().filter(|is_lossy| *is_lossy).count();
     let figures = Figures::default();
-    figures.oldest_ns.store(chunks.oldest_ns(Level::Raw).unwrap_or(0), std::sync::atomic::Ordering::Relaxed);
-    Ok(Store(Arc::new(Shared { known, chunks, rows, gaps, figures })))
+    figures.oldest_ns.store(chunks.oldest_ns(Level::Raw).unwrap_or(0), Ordering::Relaxed);
+    let (rows, gaps) = (Mutex::new(rows), Arc::new(Mutex::new(gaps)));
+    Ok((Store(Arc::new(Shared { known, chunks, rows, gaps, figures })), places))
 }

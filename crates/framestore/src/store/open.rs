@@ -76,7 +76,7 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
     (recovery.log_rows, recovery.unknown_rows) = (found.rows, unknown);
     (recovery.ring_records, recovery.ring) = (found_ring.records, found_ring);
     recovery.tracks = warm.reader().tracks(Level::Raw).len();
-    mark_holes(&recovery, &warm, &mut rows, &mut gaps);
+    mark_holes(&recovery.chunks, &warm.reader(), &mut rows, |gap| gaps.push(gap));
     recovery.log = found;
     let cut = rows.tracks.iter().filter(|(_, track)| !track.cut.is_empty()).map(|(id, _)| *id).collect();
     let shared = Arc::new(Shared {
@@ -214,18 +214,22 @@ impl Replayed {
 }
 
 /// Files of chunks that are damaged: around what was lost, tracks have a gap.
-fn mark_holes(recovery: &Recovery, warm: &Warm, rows: &mut Rows, gaps: &mut GapLog) {
-    let reader = warm.reader();
-    let damaged: HashSet<u32> = recovery.chunks.iter().filter_map(|damaged| damaged.number(Level::Raw)).collect();
+pub(super) fn mark_holes(
+    damaged: &[warm::Damaged],
+    chunks: &warm::Reader,
+    rows: &mut Rows,
+    mut tell: impl FnMut(&Gap),
+) {
+    let damaged: HashSet<u32> = damaged.iter().filter_map(|damaged| damaged.number(Level::Raw)).collect();
     for number in damaged {
-        for (track, before_ns, after_ns) in reader.around(Level::Raw, number) {
+        for (track, before_ns, after_ns) in chunks.around(Level::Raw, number) {
             let in_memory = || {
                 let track = rows.tracks.get(&track)?;
                 track.cut.first().map_or(track.head.times_ns(), |cut| cut.rows.times_ns()).map(|(from_ns, _)| from_ns)
             };
             match after_ns.or_else(in_memory) {
                 Some(to_ns) => {
-                    gaps.push(&Gap { track, of: None, from_ns: before_ns, to_ns, reason: DAMAGED.to_owned() });
+                    tell(&Gap { track, of: None, from_ns: before_ns, to_ns, reason: DAMAGED.to_owned() });
                 }
                 None => {
                     if let Some(track) = rows.tracks.get_mut(&track) {

@@ -2,14 +2,17 @@
 //! Reading the log of a store that somebody else may be writing: nothing is written here, and nothing locked.
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use super::record::ENTRIES;
+use zstd::bulk::Decompressor;
+
+use super::record::{ENTRIES, Entries, PARITY, Parity, SEGMENT, Segment};
 use super::replay::{Entry, Recovery, Replay, Source};
 use super::{DIRECTORY, EXTENSION};
 use crate::damage::{Damage, StoreError, io_error};
 use crate::framing::bytes::Input;
-use crate::framing::{Found, Reader, files};
+use crate::framing::{Found, Reader, Record, files};
 
 /// A segment that is held open: it can be read whoever deletes it.
 pub(crate) struct Held {
@@ -40,6 +43,29 @@ pub(crate) fn replay(segments: &[Held], visit: impl FnMut(&Source, Entry<'_>)) -
         replay.opened(file, path, *number)?;
     }
     Ok(replay.end().0)
+}
+
+/// Looks at records one by one, where they stand.
+pub(crate) struct Checker {
+    zstd: Decompressor<'static>,
+    raw: Vec<u8>,
+}
+
+impl Checker {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { zstd: Decompressor::new()?, raw: Vec::new() })
+    }
+
+    /// What is wrong with a record of a segment with this number, but for the rows that are in it.
+    pub(crate) fn check(&mut self, segment: u32, record: &Record<'_>) -> Result<(), Damage> {
+        match record.kind {
+            SEGMENT if Segment::parse(record.payload)?.number == segment => Ok(()),
+            SEGMENT => Err(Damage::Wrong("number of the segment")),
+            ENTRIES => Entries::parse(record.payload, &mut self.zstd, &mut self.raw).map(|_| ()),
+            PARITY => Parity::parse(record.payload).map(|_| ()),
+            _ => Err(Damage::Wrong("kind")),
+        }
+    }
 }
 
 /// Where the record begins that an entry came from.

@@ -41,15 +41,19 @@ pub(crate) fn entries(named: &Named) -> Result<Option<(Vec<Entry>, u64)>, StoreE
     Ok(Some((loaded.entries, loaded.bytes)))
 }
 
-/// What finds and reads the chunks of the store in `dir`, as long as nobody writes to it.
-pub(crate) fn reader(dir: &Path) -> Result<Reader, StoreError> {
-    let shared = Arc::new(Shared::new(dir.join("warm")));
+/// What finds and reads the chunks of the store in `dir`, as long as nobody writes to it; and what was found damaged of
+/// files without an index. Those with one were not looked at.
+pub(crate) fn reader(dir: &Path) -> Result<(Reader, Vec<Damaged>), StoreError> {
+    let (shared, mut damaged) = (Arc::new(Shared::new(dir.join("warm"))), Vec::new());
     for named in list(dir)? {
         let Some(file) = open_to_read(&named.path)? else { continue };
-        let loaded = Loaded::of(file, named.path, named.number)?;
+        let mut loaded = Loaded::of(file, named.path, named.number)?;
         shared.put_file(named.level, named.number, &loaded);
+        // The end of a write that was not ended had nothing durable.
+        loaded.damaged.retain(|of| !(named.is_newest && of.offset + of.bytes == loaded.ends_at));
+        damaged.append(&mut loaded.damaged);
     }
-    Ok(Reader(shared))
+    Ok((Reader(shared), damaged))
 }
 
 /// What reading all of a file has found.

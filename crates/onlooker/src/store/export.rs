@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<End, Failure> {
         return Err(StoreFailure::Times.into());
     }
     let lock = Lock::take(dir).map_err(StoreFailure::from)?;
-    let store = open_to_read(&lock).map_err(StoreFailure::from)?;
+    let (store, damaged) = open_to_read(&lock).map_err(StoreFailure::from)?;
     let host = Some(&*arguments.host).filter(|host| *host != "all");
     if let Some(host) = host
         && !has_host(&store, host)
@@ -56,7 +56,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<End, Failure> {
         output::note(&format!("nothing is left to export to {}: all that is wanted is there", out.display()));
         return Ok(End::Done);
     }
-    write(&export)
+    let damaged = damaged + write(&export)?;
+    if damaged > 0 {
+        output::note("the store is damaged, so rows are missing: `onlooker store verify` says where");
+    }
+    Ok(if damaged == 0 { End::Done } else { End::Incomplete })
 }
 
 /// Says so if the store has no host of this name.
@@ -80,8 +84,8 @@ fn bytes(bytes: u64) -> String {
     with_unit(bytes as f64, "bytes")
 }
 
-/// Writes a file after the other, and a line for each.
-fn write(export: &Export) -> Result<End, Failure> {
+/// Writes a file after the other, and a line for each. Returns how many times rows could not be read.
+fn write(export: &Export) -> Result<usize, Failure> {
     let (mut out, mut progress) = (output::stdout(), Progress::new());
     let (mut files, mut all_bytes, mut rows, mut damaged) = (0, 0, 0, 0);
     for (done, window) in export.windows().iter().enumerate() {
@@ -105,10 +109,7 @@ fn write(export: &Export) -> Result<End, Failure> {
     }
     writeln!(out, "{files} files, {rows} rows, {}", bytes(all_bytes))?;
     out.flush()?;
-    if damaged > 0 {
-        output::note("`onlooker store verify` says what is damaged");
-    }
-    Ok(if damaged == 0 { End::Done } else { End::Incomplete })
+    Ok(damaged)
 }
 
 fn said(done: usize, all: usize, window: Window, written: u64) -> String {
