@@ -101,7 +101,7 @@ fn what_does_not_go_together_is_refused() {
 /// What the list of ten thousand hosts costs: `cargo test --release -p onlooker-controller --lib -- --ignored
 /// --nocapture list_of_ten_thousand`.
 #[test]
-#[ignore = "measures"]
+#[ignore = "measures: cargo test --release -p onlooker-controller --lib ten_thousand -- --ignored --nocapture"]
 #[allow(clippy::print_stdout)] // figures
 fn list_of_ten_thousand() {
     const HOSTS: u32 = 10_000;

@@ -45,7 +45,7 @@ fn each(began: Instant, count: usize) -> f64 {
 }
 
 #[test]
-#[ignore = "measures"]
+#[ignore = "measures: cargo test --release -p onlooker-controller --lib ten_thousand -- --ignored --nocapture"]
 fn metrics_of_ten_thousand() {
     let (mut world, host) = (World::new(), host());
     (0..REAL).for_each(|number| world.read(&format!("host-{number:05}"), &host));
