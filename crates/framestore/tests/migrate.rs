@@ -52,7 +52,7 @@ fn row(at: u64) -> (u64, [u64; 2]) {
 
 fn config(dir: &Path) -> Config {
     let (dir, ring) = (dir.join("store"), dir.join("hot"));
-    Config { dir, ring, ring_bytes: 1 << 20, max_bytes: 64 << 20 }
+    Config { dir, ring, ring_bytes: 1 << 20, max_bytes: 64 << 20, keep_ns: [u64::MAX; 4] }
 }
 
 /// Two hosts' rows and a gap; the last rows are in hot memory only, as a kill leaves them.
