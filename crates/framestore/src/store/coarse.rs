@@ -2,7 +2,7 @@
 //! Reading no finer than is needed: samples of a time from rollups, as far as there are some, and from raw rows.
 //!
 //! Of each piece of time the coarsest level is read whose buckets are not wider than what is asked for; where that has
-//! nothing, the next finer one, down to raw rows. Where those are gone, the next coarser one is all that is left.
+//! nothing, the next finer one, down to raw rows. Where those are gone, the finest that is left is.
 
 use std::ops::ControlFlow;
 
@@ -185,15 +185,21 @@ impl Store {
 
     /// Which level to read, of which time, ascending.
     fn levels(&self, track: TrackId, width_ns: u64, from_ns: u64, to_ns: u64) -> Vec<(Level, u64, u64)> {
-        let is_fine = |level: &Level| u64::from(level.bucket_s()) * SECOND_NS <= width_ns;
-        let fine = Level::ALL.into_iter().rev().filter(is_fine);
-        let coarse = Level::ALL.into_iter().filter(|level| !is_fine(level));
+        let bucket_ns = |level: Level| u64::from(level.bucket_s()) * SECOND_NS;
+        // Buckets that are not whole within that time are left to finer levels.
+        let fine = Level::ALL.into_iter().rev().filter(|level| bucket_ns(*level) <= width_ns);
+        let fine = fine.map(|level| (level, bucket_ns(level).max(1)));
+        let any = Level::ALL.into_iter().map(|level| (level, 1));
         let (mut left, mut levels) = (vec![(from_ns, to_ns)], Vec::new());
-        for level in fine.chain(coarse) {
-            let covered = match level {
+        for (level, unit_ns) in fine.chain(any) {
+            let mut covered = match level {
                 Level::Raw => vec![(self.raw_since_ns(track), u64::MAX)],
                 _ => self.0.chunks.covered(level, track, level.piece_ns(), from_ns, to_ns),
             };
+            let begin_ns = from_ns.div_ceil(unit_ns).saturating_mul(unit_ns);
+            let end_ns = to_ns.saturating_add(1) / unit_ns * unit_ns;
+            covered.iter_mut().for_each(|time| *time = (time.0.max(begin_ns), time.1.min(end_ns.saturating_sub(1))));
+            covered.retain(|(begin_ns, end_ns)| begin_ns <= end_ns);
             let mut take = |from_ns, to_ns| levels.push((level, from_ns, to_ns));
             left = left.into_iter().flat_map(|time| without(time, &covered, &mut take)).collect();
         }
