@@ -355,3 +355,22 @@ fn rollups_stay_when_rows_have_gone_and_who_reads_rows_reads_them_to_the_end() {
     world.settle();
     assert_eq!((world.store().known().tracks().count(), world.store().oldest_ns()), (0, None));
 }
+
+#[test]
+fn rollups_take_half_of_the_room_at_most_and_rows_are_read_where_one_has_gone() {
+    let mut world = World::new();
+    let track = world.track(&description("a", false));
+    world.fill(track, FROM_NS, FROM_NS + 240 * MINUTE_NS, 500_000_000);
+    let sizes = |world: &World| Level::ALL.map(|level| world.store().level_bytes(level));
+    let before = sizes(&world);
+    let rolled: u64 = before[1..].iter().sum();
+    let columns = world.columns(0);
+    let rows = raw(world.store(), &columns);
+    let (buckets, _) = check(world.store(), &columns, SECOND_NS, &rows);
+    let most = world.store().bytes().min(2 * rolled) - 1;
+    world.writer().config.max_bytes = most;
+    assert!(world.turn().dropped_files > 0);
+    let after = sizes(&world);
+    assert!(after[0] == before[0] && after[1] < before[1], "{before:?} {after:?}");
+    assert!(check(world.store(), &columns, SECOND_NS, &rows).0 < buckets);
+}
