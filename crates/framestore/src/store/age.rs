@@ -9,6 +9,8 @@
 
 use std::collections::HashSet;
 
+use super::roll::LATE_NS;
+use super::rows::Track;
 use super::turn::Writer;
 use super::{lock, steady_ns, utc_ns};
 use crate::damage::StoreError;
@@ -24,7 +26,6 @@ const LOOK_NS: u64 = if cfg!(test) { 1 } else { 60_000_000_000 };
 impl Writer {
     /// Deletes what is of no use any more, and the oldest rows where there are too many.
     pub(super) fn retain(&mut self) -> Result<(), StoreError> {
-        self.drop_old()?;
         while self.bytes() > self.config.max_bytes {
             let reader = self.warm.reader();
             let rolled = || Level::ALL.into_iter().skip(1).map(|level| (reader.bytes(level), level));
@@ -39,26 +40,31 @@ impl Writer {
         if self.wal.segment_of_now() > self.wal.oldest_segment() {
             self.warm.sync()?;
             let rows = lock(&self.shared.rows);
-            let oldest = rows.tracks.values().filter_map(super::rows::Track::oldest_segment).min();
+            let oldest = rows.tracks.values().filter_map(Track::oldest_segment).min();
             drop(rows);
             self.wal.delete_before(oldest.unwrap_or(u32::MAX).min(self.wal.segment_of_now()))?;
         }
         Ok(())
     }
 
-    /// Deletes files whose rows are all older than their level is kept.
-    fn drop_old(&mut self) -> Result<(), StoreError> {
+    /// Deletes files whose rows are all older than their level is kept, and were rolled up: an earlier version's, or
+    /// those from before a controller that did not run for long, are both too old and not rolled up yet.
+    pub(super) fn drop_old(&mut self) -> Result<(), StoreError> {
         let (now_ns, utc_ns) = (steady_ns(), utc_ns());
-        if now_ns.saturating_sub(self.aged_ns) < LOOK_NS {
+        if now_ns.saturating_sub(self.aged_ns) < LOOK_NS || !self.rolling.is_done() {
             return Ok(());
         }
         self.aged_ns = now_ns;
         // Before what rollups were made of goes.
         self.warm.sync()?;
+        let in_memory =
+            lock(&self.shared.rows).tracks.values().filter_map(Track::extent).map(|rows| rows.from_ns).min();
+        // Windows that end behind this may not be over yet.
+        let open_ns = in_memory.map_or(u64::MAX, |from_ns| from_ns.saturating_sub(Level::Minute.window_ns() + LATE_NS));
         let mut bytes = 0;
         for (level, keep_ns) in Level::ALL.into_iter().zip(self.config.keep_ns) {
             self.warm.close_begun_before(level, utc_ns.saturating_sub(keep_ns / PARTS))?;
-            bytes += self.warm.drop_before(level, utc_ns.saturating_sub(keep_ns))?;
+            bytes += self.warm.drop_before(level, utc_ns.saturating_sub(keep_ns).min(open_ns))?;
         }
         if bytes > 0 { self.forget_over() } else { Ok(()) }
     }

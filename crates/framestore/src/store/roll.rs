@@ -68,8 +68,15 @@ struct Job {
     is_kept: bool,
 }
 
+impl Rolling {
+    /// Nothing is left that was due when it was last looked for.
+    pub(super) fn is_done(&self) -> bool {
+        self.looked_ns > 0 && self.job.is_none() && self.queue.is_empty()
+    }
+}
+
 impl Level {
-    fn window_ns(self) -> u64 {
+    pub(super) fn window_ns(self) -> u64 {
         LENGTHS_S[self as usize] * SECOND_NS
     }
 

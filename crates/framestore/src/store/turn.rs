@@ -96,6 +96,7 @@ impl Writer {
         if self.is_drained {
             self.roll()?;
         }
+        self.drop_old()?;
         self.tell_figures();
         Ok(std::mem::take(&mut self.turned))
     }

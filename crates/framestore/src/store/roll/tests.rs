@@ -54,7 +54,7 @@ impl World {
         for _ in 0..4 {
             self.turn();
         }
-        while self.writer().rolling.job.is_some() || !self.writer().rolling.queue.is_empty() {
+        while !self.writer().rolling.is_done() {
             self.turn();
         }
     }
@@ -373,4 +373,17 @@ fn rollups_take_half_of_the_room_at_most_and_rows_are_read_where_one_has_gone() 
     let after = sizes(&world);
     assert!(after[0] == before[0] && after[1] < before[1], "{before:?} {after:?}");
     assert!(check(world.store(), &columns, SECOND_NS, &rows).0 < buckets);
+}
+
+#[test]
+fn rows_that_are_too_old_already_are_rolled_up_before_they_go() {
+    let mut world = World::new();
+    let track = world.track(&description("a", false));
+    world.append(track, FROM_NS + 10, FROM_NS + 20 * MINUTE_NS, 500_000_000);
+    let columns = world.columns(0);
+    let rows = raw(world.store(), &columns);
+    world.writer().config.keep_ns[0] = 1;
+    world.end(track);
+    assert!(world.chunks(Level::Raw, track).is_empty());
+    assert_eq!(check(world.store(), &columns, SECOND_NS, &rows), (1_200, 0));
 }
