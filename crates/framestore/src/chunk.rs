@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A warm chunk: rows of one track, column by column.
 //!
-//! The store thread makes one of a full head ([`Builder`]) and of small neighbours ([`merge`]); queries, rollups and
+//! The store thread makes one of a full head ([`Builder`]) and of pieces of a rollup ([`merge`]); queries, rollups and
 //! cold files read it ([`Chunk`]). A chunk says itself what its columns are, and one column costs one column: the
 //! *front* says where each is, has the times and what is known without decoding, the *body* has the columns that are
 //! not constant. A column that is constant, as most are, takes a bit and its value.

@@ -273,6 +273,12 @@ impl Warm {
         self.writers[level as usize].close(&self.shared)
     }
 
+    /// Bytes of the file of a level that is written.
+    #[must_use]
+    pub fn current_bytes(&self, level: Level) -> u64 {
+        self.writers[level as usize].current.as_ref().map_or(0, |current| current.bytes)
+    }
+
     /// Ends the file of a level if it has rows of before a time.
     ///
     /// # Errors

@@ -20,12 +20,19 @@ use crate::warm::Level;
 /// Files are ended when they have rows of so large a part of the time that their level is kept, and rows go at most so
 /// much later.
 const PARTS: u64 = 8;
+/// A small store has so many files if it is full, so that one that goes is not all there is.
+const LEAST_FILES: u64 = 32;
 /// Files are looked at so often.
 const LOOK_NS: u64 = if cfg!(test) { 1 } else { 60_000_000_000 };
 
 impl Writer {
     /// Deletes what is of no use any more, and the oldest rows where there are too many.
     pub(super) fn retain(&mut self) -> Result<(), StoreError> {
+        for level in Level::ALL {
+            if self.warm.current_bytes(level) > self.config.max_bytes / LEAST_FILES {
+                self.warm.close(level)?;
+            }
+        }
         while self.bytes() > self.config.max_bytes {
             let reader = self.warm.reader();
             let rolled = || Level::ALL.into_iter().skip(1).map(|level| (reader.bytes(level), level));

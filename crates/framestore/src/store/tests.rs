@@ -278,7 +278,7 @@ fn the_oldest_rows_go_where_there_are_too_many() {
             at += 1;
         }
         dropped += writer.turn().unwrap().dropped_files;
-        assert!(store.bytes() < (400 << 10) + (300 << 10), "{}", store.bytes());
+        assert!(store.bytes() < (400 << 10) + (150 << 10), "{}", store.bytes());
         assert!(at < 1_000_000);
     }
     assert!(store.oldest_ns().unwrap() > row(2_000).0);

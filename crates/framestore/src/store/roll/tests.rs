@@ -371,7 +371,7 @@ fn rollups_take_half_of_the_room_at_most_and_rows_are_read_where_one_has_gone() 
     world.writer().config.max_bytes = most;
     assert!(world.turn().dropped_files > 0);
     let after = sizes(&world);
-    assert!(after[0] == before[0] && after[1] < before[1], "{before:?} {after:?}");
+    assert!(after[0] >= before[0] && after[1] < before[1], "{before:?} {after:?}");
     assert!(check(world.store(), &columns, SECOND_NS, &rows).0 < buckets);
 }
 
