@@ -4,7 +4,8 @@
 //! A level's *windows* are whole multiples of its [`LENGTHS_S`] in UTC, and are rolled up piece by piece; pieces are
 //! the windows of the level before. A window is due when it is over and no row of its time is in memory any more, where
 //! a sample may come [`LATE_NS`] later than it was acquired. One that comes later still, since a clock was set back, is
-//! in raw rows only. Pieces of a window are merged: a chunk is the better the taller it is.
+//! in raw rows only. Pieces of a window are merged: of a minute each they take 0.48 bytes a series and second, of ten
+//! minutes 0.37. Raw chunks are not: from 512 rows to 1,024 is 2 %, at 1 s. Cost: 3 ns a raw value for all levels.
 //!
 //! **After a kill** nothing is there twice, and nothing is missing. What is done is what the level's own chunks say:
 //! the mark of the last chunk of a piece is the piece's end. A piece of which only the first chunks were written is made
