@@ -126,7 +126,8 @@ fn copy(config: &Config, old: &Path, mut progress: impl FnMut(usize, usize)) -> 
             continue;
         };
         let description = translated(described);
-        let Ok((track, defined)) = definer.track(&description) else {
+        // Older versions did not say since when.
+        let Ok((track, defined)) = definer.track(&description, 0) else {
             migrated.unknown += 1;
             continue;
         };

@@ -17,7 +17,7 @@ use onlooker_region::Identity;
 use onlooker_series::rank::Rank;
 use onlooker_series::series::EntityKey;
 
-use super::entities::{Entity, News};
+use super::entities::News;
 use crate::keep::Counters;
 
 /// Reason of the gap that rows leave which the store could not take.
@@ -96,6 +96,8 @@ struct Fixed {
     /// One of them has something new; so many values are.
     is_fresh: bool,
     fresh_values: u64,
+    /// The earliest time of that, ns.
+    fresh_ns: Option<u64>,
     /// What the next track begins with.
     holes: Vec<Hole>,
     /// The store takes no such rows: they are too wide, or their names too long.
@@ -174,7 +176,7 @@ impl Rows {
     pub(super) fn take(&mut self, news: &News<'_>, down: Option<Hole>, to: &mut To<'_>) {
         if news.is_new {
             self.forget(news.key, to);
-            self.enter(news.key, news.entity, down, to);
+            self.enter(news, down, to);
         }
         if !news.has_moved || !news.may_log {
             return;
@@ -191,6 +193,7 @@ impl Rows {
                     }
                     fixed.is_fresh = true;
                     fixed.fresh_values += news.entity.row.len() as u64;
+                    fixed.fresh_ns = Some(fixed.fresh_ns.map_or(news.time_ns, |ns| ns.min(news.time_ns)));
                 }
             }
             Some(Place::Table(source, id, line)) => {
@@ -210,7 +213,8 @@ impl Rows {
         }
     }
 
-    fn enter(&mut self, key: EntityKey, entity: &Entity, down: Option<Hole>, to: &mut To<'_>) {
+    fn enter(&mut self, news: &News<'_>, down: Option<Hole>, to: &mut To<'_>) {
+        let (key, entity, time_ns) = (news.key, news.entity, news.time_ns);
         let stored = &entity.stored;
         let is_agents = !key.is_own() && Identity::from_word(key.region).is_some_and(Identity::is_agents);
         let source = if is_agents && stored.region.is_empty() { AGENT } else { key.region };
@@ -231,7 +235,8 @@ impl Rows {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
                 let layout = Arc::new(Layout::new(vec![(stored.id, stored.part.clone())], true));
-                let Ok(id) = to.appender.track(&description(source, &stored.region, layout, to)) else { return };
+                let described = description(source, &stored.region, layout, to);
+                let Ok(id) = to.appender.track(&described, time_ns) else { return };
                 let track = Track::of(id);
                 if let Some(down) = down {
                     track.hole(None, down, to);
@@ -239,7 +244,7 @@ impl Rows {
                 place.insert(Table { track, words: vec![0; stored.part.width()], lines: HashMap::new() })
             }
         };
-        let Ok(line) = to.appender.line(table.track.id, &stored.row, &member.texts) else { return };
+        let Ok(line) = to.appender.line(table.track.id, &stored.row, &member.texts, time_ns) else { return };
         table.lines.insert(line, (key, member));
         self.places.insert(key, Place::Table(source, stored.id, line));
     }
@@ -276,7 +281,8 @@ impl Rows {
             if !std::mem::take(&mut fixed.is_fresh) {
                 continue;
             }
-            fixed.make(*source, to);
+            let since_ns = fixed.fresh_ns.take().unwrap_or(now_ns);
+            fixed.make(*source, since_ns, to);
             let Some(track) = &mut fixed.track else {
                 to.counters.refused_rows.fetch_add(1, Ordering::Relaxed);
                 continue;
@@ -308,7 +314,7 @@ impl Rows {
                 let Some(fixed) = self.fixed.get_mut(source) else { return };
                 let number = fixed.members.keys().position(|member| *member == key);
                 let number = number.and_then(|number| u32::try_from(number).ok());
-                fixed.make(*source, to);
+                fixed.make(*source, hole.from_ns, to);
                 if let Some(track) = &fixed.track {
                     track.hole(number, hole, to);
                 }
@@ -347,8 +353,8 @@ impl Fixed {
         track.end(to);
     }
 
-    /// Makes the track of the members that there are now.
-    fn make(&mut self, source: Source, to: &mut To<'_>) {
+    /// Makes the track of the members that there are now, with a first row of `since_ns`.
+    fn make(&mut self, source: Source, since_ns: u64, to: &mut To<'_>) {
         if self.track.is_some() || self.is_refused {
             return;
         }
@@ -358,7 +364,7 @@ impl Fixed {
             .zip(self.members.values())
             .flat_map(|(part, member)| member.texts.iter().map(move |(series, text)| (part, *series, text.clone())));
         let said = Description { texts: texts.collect(), ..description(source, &self.labels, layout.clone(), to) };
-        let Ok(id) = to.appender.track(&said) else {
+        let Ok(id) = to.appender.track(&said, since_ns) else {
             self.is_refused = true;
             return;
         };
@@ -397,3 +403,6 @@ fn description(source: Source, region: &[(String, String)], layout: Arc<Layout>,
     let common = to.common.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     Description { host: to.host.to_owned(), common, source, region: region.to_vec(), layout, texts: Vec::new() }
 }
+
+#[cfg(test)]
+mod tests;
