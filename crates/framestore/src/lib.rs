@@ -12,6 +12,7 @@ pub mod client;
 pub mod cold;
 pub mod column;
 pub mod damage;
+pub mod events;
 pub mod export;
 pub mod framing;
 mod gaps;

@@ -31,7 +31,7 @@ use file::{Before, Chain, Entry, Loaded, Opened};
 use shelf::Shared;
 pub use shelf::{Buffers, Extent, Place, Reader};
 
-/// Length of a file at most.
+/// Length of a file at most, unless one chunk is longer.
 const MAX_FILE_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 64 << 20 };
 
 /// A resolution that chunks are kept in.
@@ -342,6 +342,8 @@ impl Writer {
                 end <= MAX_FILE_BYTES
             });
             match fitting.count() {
+                // What is larger than a file has one of its own.
+                0 if current.entries.is_empty() => self.write_some(1, shared)?,
                 0 => self.close(shared)?,
                 count => self.write_some(count, shared)?,
             }

@@ -92,6 +92,28 @@ fn chunks_are_found_by_track_level_and_time_also_after_a_restart() {
 }
 
 #[test]
+fn a_chunk_that_is_longer_than_a_file_has_one_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut warm = open(dir.path());
+    let shape = Shape { columns: (0..20).map(column).collect(), is_table: false, bucket_s: 0 };
+    let mut builder = Builder::new(TrackId(1), shape);
+    for row in 0..1_000u64 {
+        let noise = |word| (row * 20 + word as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+        builder.push(Line::ONLY, 1_000 + row, &std::array::from_fn::<u64, 20, _>(noise));
+    }
+    let chunks = [chunk(1, 0), builder.finish().unwrap(), chunk(1, 5_000)];
+    assert!(chunks[1].len() > usize::try_from(MAX_FILE_BYTES).unwrap());
+    chunks.iter().for_each(|chunk| warm.append(Level::Raw, chunk).unwrap());
+    warm.write().unwrap();
+    assert_eq!(all(&warm, Level::Raw, 1), chunks);
+    drop(warm);
+    let warm = open(dir.path());
+    assert_eq!(all(&warm, Level::Raw, 1), chunks);
+    let places = warm.reader().between(Level::Raw, TrackId(1), 0, u64::MAX).unwrap();
+    assert_eq!(places.iter().map(|place| place.chunk().file).collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+#[test]
 fn columns_are_read_without_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let mut warm = open(dir.path());
