@@ -3,8 +3,8 @@
 //! after it, damage the record that it is in, and one flipped bit nothing.
 //!
 //! Whoever has a file appends with [`append`], or with [`begin`] and [`end`] around bytes that are made in place;
-//! [`Reader`] finds everything again that is whole. What a kind's payload means is the caller's. Files of chunks have a
-//! `Form` of their own: another magic, and zero for the second sum.
+//! [`Reader`] finds everything again that is whole. What a kind's payload means is the caller's. Files of chunks, and
+//! those of the version before, have a `Form` of their own: another magic, and zero for the second sum.
 //!
 //! ```text
 //! 0   magic (4)            8   length of the payload (4)      16  header's own CRC-32C (4), over bytes 0-15
@@ -265,6 +265,11 @@ impl<'f> Reader<'f> {
     pub fn between(file: &'f File, from: u64, end: u64) -> io::Result<Self> {
         let end = file.metadata()?.len().min(end);
         Ok(Self { file, form: FORM, end, at: from.next_multiple_of(8), piece: Vec::new(), piece_at: 0 })
+    }
+
+    /// The same of records of another form.
+    pub(crate) fn in_form(self, form: Form) -> Self {
+        Self { form, ..self }
     }
 
     /// The next record, or bytes that are none; `None` at the end.
