@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A store of the version before this one becomes one of this version: its rows become chunks, some tracks at a time.
 //!
-//! The old files are moved to `<dir>/old` first and deleted when all is done. A migration that was interrupted begins again: until it is done nobody else has
-//! written to the new store. An old track is one entity with all its labels; so it is here, too, a track of one part whose labels are all its own.
+//! The old files are moved to `<dir>/old` first and deleted when all is done. A migration that was interrupted begins
+//! again: until it is done nobody else has written to the new store. An old track is one entity with all its labels; so
+//! it is here, too, a track of one part whose labels are all its own.
 
 mod old;
 
@@ -47,10 +48,12 @@ pub struct Migrated {
     pub unknown: usize,
 }
 
-/// Migrates what is in the store's directory, if it is of the version before. `progress` is told how many tracks of how many are done.
+/// Migrates what is in the store's directory, if it is of the version before. `progress` is told how many tracks of how
+/// many are done.
 ///
 /// # Errors
-/// [`StoreError`]; the next call begins again. Whoever reads the old store with the program that wrote it finds it in `<dir>/old`.
+/// [`StoreError`]; the next call begins again. Whoever reads the old store with the program that wrote it finds it in
+/// `<dir>/old`.
 pub fn migrate(config: &Config, progress: impl FnMut(usize, usize)) -> Result<Option<Migrated>, StoreError> {
     let (old, done) = (config.dir.join(OLD), config.dir.join(DONE));
     if done.exists() {

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which rows of a cold file are whose: what the file says itself, in the columns that name a series, found without reading those.
+//! Which rows of a cold file are whose: what the file says itself, in the columns that name a series, found without
+//! reading those.
 //!
-//! A [`Writer`](super::Writer) leaves one beside each file, readers make it again where it is missing or damaged. It is bound to its file by the file's length
-//! and the footer's checksum, so that the footer, of which Parquet has none, is checked by it.
+//! A [`Writer`](super::Writer) leaves one beside each file, readers make it again where it is missing or damaged. It is
+//! bound to its file by the file's length and the footer's checksum, so that the footer, of which Parquet has none, is
+//! checked by it.
 //!
 //! ```text
-//! 0   magic (4)   4  version (4)   8  bytes of the file (8)   16  CRC-32C of the file's footer (4)   20  CRC-32C of bytes 0-19 and of the rest (4)
+//! 0   magic (4)   4  version (4)   8  bytes of the file (8)   16  CRC-32C of the file's footer (4)
+//! 20  CRC-32C of bytes 0-19 and of the rest (4)
 //! 24  Zstandard:  texts   varint how many, then each behind its length
-//!                 series  varint how many, then column by column: name, labels, instance, unit, type, form (varint numbers of texts),
-//!                         divisor of a decimal, scale (8 each)
-//!                 runs    varint how many, in the order of their rows: series, 0 or bucket + 1, row groups since the run before, rows: varints
+//!                 series  varint how many, then column by column: name, labels, instance, unit, type, form (varint
+//!                         numbers of texts), divisor of a decimal, scale (8 each)
+//!                 runs    varint how many, in the order of their rows: series, 0 or bucket + 1, row groups since the
+//!                         run before, rows: varints
 //! ```
 
 use std::collections::HashMap;

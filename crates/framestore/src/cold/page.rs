@@ -1,28 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Values as the bytes of Parquet pages, and back: runs, differences, split bytes.
 //!
-//! The library behind us writes headers, metadata and footers; the bytes of pages are ours, for three reasons. Names and labels of a series are a *run*, one
-//! for thousands of rows, so that they cost nothing a row. Zstandard sees whole bytes, which it packs better than bits. And each page has a checksum in its
-//! Zstandard frame, which every reader verifies: a flipped bit is an error in DuckDB, too.
+//! The library behind us writes headers, metadata and footers; the bytes of pages are ours, for three reasons. Names
+//! and labels of a series are a *run*, one for thousands of rows, so that they cost nothing a row. Zstandard sees whole
+//! bytes, which it packs better than bits. And each page has a checksum in its Zstandard frame, which every reader
+//! verifies: a flipped bit is an error in DuckDB, too.
 //!
 //! All of it is what the Parquet format says (Encodings.md), of which we use a part:
 //!
 //! ```text
 //! runs          (RLE)                 varint 2 * length, value in whole bytes; never bit-packed
-//! differences   (DELTA_BINARY_PACKED) varint values a block, varint miniblocks, varint values, zigzag first value; then blocks of
-//!                                     zigzag least difference, bits a miniblock (1 each), miniblocks of difference - least; bits are multiples of 8
+//! differences   (DELTA_BINARY_PACKED) varint values a block, varint miniblocks, varint values, zigzag first value; then
+//!                                     blocks of zigzag least difference, bits a miniblock (1 each), miniblocks of
+//!                                     difference - least; bits are multiples of 8
 //! split         (BYTE_STREAM_SPLIT)   all first bytes, all second bytes, ...
 //! levels        varint runs of 1 and 0, behind their length (u32)
 //! ```
-//! Reading trusts nothing: what is not as above is a [`Damage`], memory is bounded by the number of rows, which the caller has checked.
+//! Reading trusts nothing: what is not as above is a [`Damage`], memory is bounded by the number of rows, which the
+//! caller has checked.
 
 use crate::damage::Damage;
 use crate::framing::bytes::{Input, put_signed, put_unsigned};
 
 /// Values a block; some readers take no more than 65,536.
 const BLOCK: usize = 32_768;
-/// Of numbers: values a miniblock, and the difference from which all others are counted. One for all makes one byte of what usually happens, whatever else
-/// does nearby, and needs no head every 128 values.
+/// Of numbers: values a miniblock, and the difference from which all others are counted. One for all makes one byte of
+/// what usually happens, whatever else does nearby, and needs no head every 128 values.
 const MINIBLOCK: usize = 64;
 const LEAST: i64 = -128;
 /// Most values a block that we read.
@@ -105,13 +108,14 @@ pub(super) fn take_levels(input: &mut Input, rows: usize) -> Result<Vec<(bool, u
     Ok(runs.into_iter().map(|(value, rows)| (value == 1, rows)).collect())
 }
 
-/// Appends differences, each 64 of them as narrow as they can be: for values of which most equal the one before, and for times that nobody else has.
+/// Appends differences, each 64 of them as narrow as they can be: for values of which most equal the one before, and
+/// for times that nobody else has.
 pub(super) fn put_differences(values: &[u64], out: &mut Vec<u8>) {
     put_blocks(values, MINIBLOCK, LEAST, None, out);
 }
 
-/// Appends the differences of times, all of one width, so that the same times are the same bytes wherever they stand: many series have them in common, and
-/// Zstandard finds them.
+/// Appends the differences of times, all of one width, so that the same times are the same bytes wherever they stand:
+/// many series have them in common, and Zstandard finds them.
 pub(super) fn put_times(times: &[u64], out: &mut Vec<u8>) {
     let differences = || times.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]).cast_signed());
     let least = differences().min().unwrap_or(0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One cold file, opened: its pages as runs and numbers. Damaged or hostile bytes are errors.
 //!
-//! The library reads footer and page headers; of files that nobody of ours wrote it might panic, which is an error here. Memory is bounded by the rows that a
-//! footer tells, [`MAX_ROWS`] a row group at most.
+//! The library reads footer and page headers; of files that nobody of ours wrote it might panic, which is an error
+//! here. Memory is bounded by the rows that a footer tells, [`MAX_ROWS`] a row group at most.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};

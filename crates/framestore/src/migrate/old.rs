@@ -13,8 +13,8 @@
 //! definitions-b    the same again
 //! hot              rows that are not in the log yet (`hot`)
 //! ```
-//! Each row of a track has a number, one more than the row before. Whatever is damaged leaves numbers out, which becomes
-//! a gap. The first rows are missing without a gap: they were deleted with their segment.
+//! Each row of a track has a number, one more than the row before. Whatever is damaged leaves numbers out, which
+//! becomes a gap. The first rows are missing without a gap: they were deleted with their segment.
 //!
 //! Cost: all of the log is read once, and its batches once more for each group of tracks that is read.
 
@@ -194,8 +194,8 @@ impl Old {
         Ok(())
     }
 
-    /// Gives the rows of some tracks, from `first` to `last`, to `visit`: track, time and values, those of each track in
-    /// the order in which they were appended. What was damaged among them is returned.
+    /// Gives the rows of some tracks, from `first` to `last`, to `visit`: track, time and values, those of each track
+    /// in the order in which they were appended. What was damaged among them is returned.
     ///
     /// # Errors
     /// [`StoreError::Io`], and what `visit` returns.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a track is: the host's name as a JSON string, a line feed, and all of it as JSON under LZ4; until version 2 plain
-//! JSON.
+//! What a track is: the host's name as a JSON string, a line feed, and all of it as JSON under LZ4; until version 2
+//! plain JSON.
 
 use std::borrow::Cow;
 

@@ -3,8 +3,7 @@
 //!
 //! ```text
 //! file     magic (8), zero up to 4 KiB, then extents, one after another
-//! extent   magic (3 bytes) and its length in words (5 bytes), then a ring; until version 2 a magic (8) and no more than
-//!          the ring takes
+//! extent   magic (3 bytes) and its length in words (5 bytes), then a ring; until version 2 a magic (8) and the ring
 //! ring     8 words: the extent's, columns, rows, CRC-32C of these two, owner (low 32: track, high 32: CRC-32C of its
 //!          description), 3 of no use; then its rows
 //! row      number (from 1), time, values, CRC-32C over owner and all before; row n stands at n modulo rows
