@@ -22,7 +22,8 @@ use crate::sink::{Gap, Reading, Sink, State};
 
 /// A gap that goes on is stored in pieces of this length, ns.
 const MAX_GAP_PIECE_NS: u64 = 10_000_000_000;
-/// Entities that are first seen so long after a host's first reading were there before, ns: a region that was torn just then.
+/// Entities that are first seen so long after a host's first reading were there before, ns: a region that was torn just
+/// then.
 const COMING_BACK_NS: u64 = 1_000_000_000;
 /// Reason of the gap between what the clock showed before it was set and after.
 const CLOCK_STEP: &str = "clock_step";
@@ -55,13 +56,15 @@ pub struct FleetSink {
 pub type Clock = Box<dyn Fn() -> Moment + Send>;
 
 impl FleetSink {
-    /// Writes to `fleet` and to the store behind `appender`, of which a controller before this one has `left` something.
+    /// Writes to `fleet` and to the store behind `appender`, of which a controller before this one has `left`
+    /// something.
     #[must_use]
     pub fn new(fleet: Arc<Fleet>, (appender, left): (Appender, Left), counters: Arc<Counters>) -> Self {
         Self::with_clock(fleet, (appender, left), counters, Box::new(Moment::now))
     }
 
-    /// As [`FleetSink::new`], by another clock than the system's: its steady part must be the engine's, its UTC may be set.
+    /// As [`FleetSink::new`], by another clock than the system's: its steady part must be the engine's, its UTC may be
+    /// set.
     #[must_use]
     pub fn with_clock(
         fleet: Arc<Fleet>,
@@ -80,7 +83,8 @@ impl FleetSink {
         self
     }
 
-    /// Looks at the clock; where it was set, that is a gap of all that is kept. `at_ns` is when what is told now happened.
+    /// Looks at the clock; where it was set, that is a gap of all that is kept. `at_ns` is when what is told now
+    /// happened.
     fn follow_clock(&mut self, at_ns: u64) {
         let now = (self.clock)();
         let before_ns = self.utc.of(now.steady_ns.into());
@@ -252,7 +256,8 @@ fn to<'a>(host: &'a Host, appender: &'a mut Appender, counters: &'a Counters) ->
     To { appender, counters, host: &host.target.name, common: &host.labels }
 }
 
-/// A gap and the next due time's: one gap where it follows at once. Another reason does not begin another gap: the first one is the cause.
+/// A gap and the next due time's: one gap where it follows at once. Another reason does not begin another gap: the
+/// first one is the cause.
 fn joined(gap: Option<ShownGap>, next: &ShownGap, target: &Target) -> ShownGap {
     let interval_ns = target.interval_ns();
     match gap {
@@ -320,7 +325,8 @@ fn over_quota(host: &str, shown: &Shown, whose: Whose, limit: Limit) -> String {
     )
 }
 
-/// When values were acquired, by the host's clock if they say; else in the middle of their READ. Whatever is said, it was not after the answer.
+/// When values were acquired, by the host's clock if they say; else in the middle of their READ. Whatever is said, it
+/// was not after the answer.
 fn acquired(host_ns: Option<u64>, frame: &Frame<'_>, relation: &Relation, utc: &Utc) -> Acquired {
     let (asked_ns, answered_ns) = frame.times_ns();
     let middle_ns = asked_ns / 2 + answered_ns / 2;
@@ -366,8 +372,8 @@ fn show_unserved(regions: &mut Vec<Region>, at: usize, unserved: &[Arc<RegionEnt
     }
 }
 
-/// Whether the agent serves what is in a region of its own by other ones here: computed ones of the same name, or the sampled rest beside them. Then nothing is
-/// missing that an operator could do something about.
+/// Whether the agent serves what is in a region of its own by other ones here: computed ones of the same name, or the
+/// sampled rest beside them. Then nothing is missing that an operator could do something about.
 fn has_twin(entry: &RegionEntry, served: &[Region]) -> bool {
     let is_agents = |entry: &RegionEntry| entry.identity.is_agents();
     let is_twin = |other: &RegionEntry| {

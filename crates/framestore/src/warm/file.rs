@@ -17,11 +17,12 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use super::frame::{self, Frame, HEADER_BYTES};
+use super::frame::{self, HEADER_BYTES};
 use super::{ChunkRef, Damaged, Level, MAX_FILE_BYTES};
 use crate::chunk::{HEAD_BYTES, Head, MAX_ROWS};
 use crate::column::{self, Input};
 use crate::damage::{Damage, StoreError, io_error};
+use crate::framing::Frame;
 use crate::types::{Kind, TrackId};
 
 const VERSION: u32 = 1;
@@ -258,7 +259,7 @@ impl Loaded {
             return Ok(None);
         }
         self.read(&mut header, at)?;
-        let frame = Frame::parse(&header).ok().filter(|frame| frame.kind == kind);
+        let frame = frame::parse(&header).ok().filter(|frame| frame.kind == kind);
         let fits = |frame: &Frame| at + frame::record_bytes(frame.payload_bytes) as u64 <= self.bytes;
         let Some(frame) = frame.filter(fits) else { return Ok(None) };
         let mut payload = vec![0; frame.payload_bytes];
@@ -299,7 +300,7 @@ impl Loaded {
                 self.read(&mut header, at)?;
             }
             let fits = |frame: &Frame| frame::record_bytes(frame.payload_bytes) as u64 <= left;
-            let (length, damage) = match Frame::parse(&header) {
+            let (length, damage) = match frame::parse(&header) {
                 _ if !has_header => (left, Some(Damage::Wrong("the end"))),
                 Err(damage) => (self.next_record(at + 8)? - at, Some(damage)),
                 Ok(frame) if !fits(&frame) => (left, Some(Damage::Wrong("the end"))),
@@ -331,7 +332,7 @@ impl Loaded {
             let length = usize::try_from(self.bytes - at).map_or(piece.len(), |left| left.min(piece.len()));
             self.read(&mut piece[..length], at)?;
             let places = (0..PIECE_BYTES.min(length)).step_by(8);
-            if let Some(place) = places.into_iter().find(|place| Frame::parse(&piece[*place..length]).is_ok()) {
+            if let Some(place) = places.into_iter().find(|place| frame::parse(&piece[*place..length]).is_ok()) {
                 return Ok(at + place as u64);
             }
             at += PIECE_BYTES as u64;

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::file::{self, Entry, Loaded, Opened};
-use super::frame::{Frame, HEADER_BYTES};
+use super::frame::{self, HEADER_BYTES};
 use super::{ChunkRef, Level};
 use crate::chunk::{self, Chunk, HEAD_BYTES, Head};
 use crate::damage::{Damage, StoreError, io_error};
@@ -322,7 +322,7 @@ impl Place {
     pub fn read<'a>(&self, bytes: &'a mut Vec<u8>) -> Result<Chunk<'a>, StoreError> {
         self.fill(bytes, 0, HEADER_BYTES + self.chunk.bytes as usize)?;
         let (header, payload) = bytes.split_at(HEADER_BYTES);
-        let checked = Frame::parse(header).and_then(|frame| {
+        let checked = frame::parse(header).and_then(|frame| {
             frame.check(payload)?;
             if frame.kind == file::CHUNK { Chunk::parse(payload) } else { Err(Damage::Wrong("a record's kind")) }
         });
