@@ -161,8 +161,16 @@ pub struct Store {
     pub hot_file: PathBuf,
     /// Its size. Taken as it is used.
     pub hot_bytes: Size,
-    /// Size of the log; the oldest goes first.
+    /// Size of all files; the oldest goes first.
     pub max_bytes: Size,
+    /// How long rows are kept as they were read.
+    pub keep_raw: Span,
+    /// How long rollups of 1 s are.
+    pub keep_1s: Span,
+    /// Of 10 s.
+    pub keep_10s: Span,
+    /// Of 60 s.
+    pub keep_60s: Span,
 }
 
 impl Default for Http {
@@ -219,6 +227,10 @@ impl Default for Store {
             hot_file: "/run/onlooker-controller/hot".into(),
             hot_bytes: Size::from_mib(512),
             max_bytes: Size::from_mib(10 << 10),
+            keep_raw: Span::from_s(7 * 86_400),
+            keep_1s: Span::from_s(30 * 86_400),
+            keep_10s: Span::from_s(90 * 86_400),
+            keep_60s: Span::from_s(400 * 86_400),
         }
     }
 }
@@ -300,6 +312,14 @@ impl Config {
         if self.store.max_bytes.as_bytes() < 64 << 20 || self.store.hot_bytes.as_bytes() < 1 << 20 {
             return refuse("[store] max_bytes", "must be at least 64MiB, and hot_bytes at least 1MiB");
         }
+        let mut finer = ("the others", SHORTEST_KEEP);
+        for (key, keep) in self.store.keep() {
+            if keep < finer.1 {
+                let message = format!("must be at least 12h, and as long as {}", finer.0);
+                return refuse(&format!("[store] {key}"), &message);
+            }
+            finer = (key, keep);
+        }
         Ok(())
     }
 
@@ -369,7 +389,20 @@ impl Config {
             ring: self.store.hot_file.clone(),
             ring_bytes: self.store.hot_bytes.as_bytes(),
             max_bytes: self.store.max_bytes.as_bytes(),
+            keep_ns: self.store.keep().map(|(_, keep)| keep.as_ns()),
         }
+    }
+}
+
+impl Store {
+    /// How long rows are kept, by their level.
+    fn keep(&self) -> [(&'static str, Span); 4] {
+        [
+            ("keep_raw", self.keep_raw),
+            ("keep_1s", self.keep_1s),
+            ("keep_10s", self.keep_10s),
+            ("keep_60s", self.keep_60s),
+        ]
     }
 }
 
@@ -403,6 +436,8 @@ fn token(path: &Path, key: &str, file: &Path) -> Result<Option<Arc<str>>, Config
     Ok(Some(token.into()))
 }
 
+/// Rows are kept at least so long: a window of the coarsest rollup is made of the finer ones when it is over.
+const SHORTEST_KEEP: Span = Span::from_s(12 * 3_600);
 /// Connections or streams that may be configured.
 const MAX_CLIENTS: usize = 65_536;
 
@@ -440,6 +475,9 @@ mod tests {
             ("[read]\ninterval = \"10us\"", "at least 1ms"),
             ("[read]\nskip = [\"tcp connections\"]", "[read] skip: `tcp connections` is no name"),
             ("[store]\nmax_bytes = \"1MiB\"", "at least 64MiB"),
+            ("[store]\nkeep_raw = \"1h\"", "[store] keep_raw: must be at least 12h"),
+            ("[store]\nkeep_10s = \"1d\"", "[store] keep_10s: must be at least 12h, and as long as keep_1s"),
+            ("[store]\nkeep_row = \"2d\"", "did you mean `keep_raw`"),
             ("[quota]\nseries = 0", "[quota] series: must be at least 1"),
             ("[quota]\nmemory = 5", "unit"),
             ("[joined]\nmin_interval = \"1us\"", "[joined] min_interval: must be at least 1ms"),

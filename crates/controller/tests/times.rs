@@ -29,6 +29,7 @@ fn store_config(dir: &Path) -> onlooker_framestore::Config {
         ring: dir.join("hot"),
         ring_bytes: 4 << 20,
         max_bytes: 64 << 20,
+        keep_ns: [u64::MAX; 4],
     }
 }
 

@@ -30,4 +30,4 @@ pub mod types;
 pub mod wal;
 pub mod warm;
 
-pub use store::{Columns, Config, Named, Recovery, Store, Turned, Writer, open};
+pub use store::{Bucket, Columns, Config, Named, Recovery, Sample, Store, Turned, Writer, open};

@@ -107,7 +107,7 @@ pub fn rolled_shape(raw: &Shape, bucket_s: u32) -> Shape {
 /// Rolls up the samples from `from_ns` on and before `to_ns`, whole multiples of the width, which is one of
 /// [`WIDTHS_S`]. `chunks` are of one track, in the order of arrival: all that have rows of that time, and of raw ones
 /// the one before, without which nobody knows what counters went up by at the beginning. Returns as many chunks as the
-/// rows need, none of none.
+/// rows need, none of none. The last one's mark is `to_ns`, that of the others 0: who finds it knows that all came.
 ///
 /// # Errors
 /// [`Damage`]; also if the chunks are not of one track and shape, or not of a finer resolution.
@@ -134,7 +134,6 @@ pub fn roll(chunks: &[Chunk], from_ns: u64, to_ns: u64, bucket_s: u32) -> Result
     }
     let mut joined = Joined::new(chunks)?;
     let sampled = Sampled::new(&plan, &mut joined, from_ns..to_ns, width_ns)?;
-    let mark = chunks.iter().map(|chunk| chunk.head().mark).max().unwrap_or(0);
     let at_most = max_rows(shape.columns.len());
     let mut rolled = Vec::new();
     for start in (0..sampled.rows.len()).step_by(at_most) {
@@ -149,7 +148,7 @@ pub fn roll(chunks: &[Chunk], from_ns: u64, to_ns: u64, bucket_s: u32) -> Result
             track: first.head().track,
             shape: &shape,
             span_ns: (least_ns, last_ns.saturating_add(width_ns - 1)),
-            mark,
+            mark: if rows.end == sampled.rows.len() { to_ns } else { 0 },
             lines: &lines,
             runs: &runs,
             times_ns: &times_ns,

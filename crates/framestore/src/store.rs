@@ -8,11 +8,14 @@
 //! Invariants: a row is in the ring until it is in the log's page cache, in a head until its chunk is written, and in the log until that chunk is durable. A row's
 //! number counts the rows of its track, so that what is lost between two chunks shows.
 
+mod age;
+mod coarse;
 mod look;
 mod names;
 mod open;
 mod pack;
 mod read;
+mod roll;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -28,6 +31,7 @@ use crate::types::TrackId;
 use crate::warm::{self, Level};
 use rows::Rows;
 
+pub use coarse::{Bucket, Sample};
 pub use look::open_to_read;
 pub use names::Named;
 pub(crate) use names::PartOf;
@@ -46,6 +50,8 @@ pub struct Config {
     pub ring_bytes: u64,
     /// Bytes of all files on the disk; the oldest rows go first.
     pub max_bytes: u64,
+    /// How long rows of each level are kept, ns; [`u64::MAX`]: as long as there is room.
+    pub keep_ns: [u64; Level::ALL.len()],
 }
 
 /// Reason of the gap that damage leaves.
@@ -70,7 +76,7 @@ struct Figures {
     ring_bytes: AtomicU64,
     /// Steady time before which all rows have come that are durable, ns.
     durable_ns: AtomicU64,
-    /// Earliest time of a row, UTC ns; 0: there is none.
+    /// Earliest time of a row or a bucket, UTC ns; 0: there is none.
     oldest_ns: AtomicU64,
 }
 
@@ -80,6 +86,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn figure(figure: &AtomicU64) -> Option<u64> {
     Some(figure.load(Ordering::Relaxed)).filter(|figure| *figure > 0)
+}
+
+/// CLOCK_REALTIME, ns.
+fn utc_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
 /// CLOCK_MONOTONIC, ns.
@@ -100,13 +112,19 @@ impl Store {
         self.0.figures.bytes.load(Ordering::Relaxed)
     }
 
+    /// Bytes of the files of a level.
+    #[must_use]
+    pub fn level_bytes(&self, level: Level) -> u64 {
+        self.0.chunks.bytes(level)
+    }
+
     /// Bytes of rows that are not in the log yet.
     #[must_use]
     pub fn hot_bytes(&self) -> u64 {
         self.0.figures.ring_bytes.load(Ordering::Relaxed)
     }
 
-    /// Earliest time of a row, UTC ns.
+    /// Earliest time of a row, or of a bucket, UTC ns.
     #[must_use]
     pub fn oldest_ns(&self) -> Option<u64> {
         figure(&self.0.figures.oldest_ns)

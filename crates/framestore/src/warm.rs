@@ -98,6 +98,11 @@ impl ChunkRef {
     fn offset(&self) -> u64 {
         u64::from(self.offset_words) * 8
     }
+
+    /// Grows with each chunk of a level that is written.
+    pub(crate) fn arrival(&self) -> (u32, u32) {
+        (self.file, self.offset_words)
+    }
 }
 
 /// Bytes of a file that are no records.
@@ -273,6 +278,16 @@ impl Warm {
     /// As [`Warm::sync`].
     pub fn close(&mut self, level: Level) -> Result<(), StoreError> {
         self.writers[level as usize].close(&self.shared)
+    }
+
+    /// Ends the file of a level if it has rows of before a time.
+    ///
+    /// # Errors
+    /// As [`Warm::sync`].
+    pub fn close_begun_before(&mut self, level: Level, time_ns: u64) -> Result<(), StoreError> {
+        let current = self.writers[level as usize].current.as_ref();
+        let is_old = |entry: &Entry| entry.place.to_ns < time_ns;
+        if current.is_some_and(|current| current.entries.iter().any(is_old)) { self.close(level) } else { Ok(()) }
     }
 
     /// Deletes the oldest files of a level as long as all their rows are from before a time. Returns how many bytes

@@ -8,6 +8,7 @@
 //! **Rates** are over the time between two points ([`onlooker_series::rate`]); times without the entity are missing as
 //! gaps are.
 
+use onlooker_framestore::Sample;
 use onlooker_region::schema::Metric;
 use onlooker_series::rank::{Precedence, Rank};
 use onlooker_series::rate::{Growth, Missing};
@@ -26,7 +27,7 @@ pub(super) struct Point {
     pub(super) last: f64,
     pub(super) min: f64,
     pub(super) max: f64,
-    /// Of a counter, from its first row to its last.
+    /// Of a counter, from `first` to its last row.
     increase: f64,
     /// Of a histogram: number of the bucket and new observations since the point before.
     pub(super) fresh: Vec<(u32, u64)>,
@@ -124,8 +125,9 @@ impl Fold {
         self.bytes + size_of_val(&*self.holes) + 2 * size_of_val(&*self.counts)
     }
 
-    /// Takes a row. Ranks ascend.
-    pub(super) fn push(&mut self, Source { rank, track, series }: Source<'_>, time_ns: u64, row: &[u64]) {
+    /// Takes a row, or a bucket of them. Ranks ascend.
+    pub(super) fn push(&mut self, Source { rank, track, series }: Source<'_>, sample: &Sample<'_>) {
+        let Sample { time_ns, words: row, bucket } = *sample;
         if !self.precedence.shows(rank, time_ns) {
             return;
         }
@@ -142,21 +144,24 @@ impl Fold {
             None => {}
         }
         self.before = Some(Before { time_ns, track });
-        let value = match series.form {
+        let number = |row: &[u64]| match series.form {
             Form::Text | Form::Histogram(_) => f64::NAN,
             _ => series.number(row).unwrap_or(f64::NAN),
         };
-        let point = Point {
+        let mut point = Point {
             first_ns: time_ns,
             time_ns,
-            first: value,
-            last: value,
-            min: value,
-            max: value,
+            first: number(row),
+            last: number(row),
+            min: number(bucket.map_or(row, |bucket| bucket.least)),
+            max: number(bucket.map_or(row, |bucket| bucket.largest)),
             increase: 0.0,
             fresh: Vec::new(),
             run: self.run,
         };
+        if let Some(bucket) = bucket {
+            (point.first, point.increase) = (number(bucket.before), number(bucket.increase));
+        }
         if self.is_of_last(&point) {
             if let Some(last) = self.points.last_mut() {
                 last.join(point);
@@ -294,7 +299,8 @@ mod tests {
 
     fn put(fold: &mut Fold, rank: u8, track: usize, time_ns: u64, row: &[u64]) {
         let series = fold.series.clone();
-        fold.push(Source { rank: Rank::Agents(rank), track, series: &series }, time_ns, row);
+        let sample = Sample { time_ns, words: row, bucket: None };
+        fold.push(Source { rank: Rank::Agents(rank), track, series: &series }, &sample);
     }
 
     fn gaps(of: &[(u64, u64)]) -> Missing {

@@ -12,6 +12,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use onlooker_framestore::damage::StoreError;
+use onlooker_framestore::rollup::WIDTHS_S;
 use onlooker_framestore::types::Gap;
 use onlooker_framestore::{Columns, Store};
 use onlooker_reader::clock::Moment;
@@ -73,9 +74,12 @@ struct Span {
 }
 
 impl Span {
-    /// Whole milliseconds, and begun at multiples since 1970, so that requests for neighbouring times agree.
+    /// Whole buckets of rollups, or milliseconds, and begun at multiples since 1970, so that requests for neighbouring
+    /// times agree, and what is made of rollups with what is made of rows.
     fn wide_ns(self) -> u64 {
-        (self.to_ns - self.from_ns).div_ceil(self.points as u64).next_multiple_of(1_000_000)
+        let least_ns = (self.to_ns - self.from_ns).div_ceil(self.points as u64).next_multiple_of(1_000_000);
+        let rolled = WIDTHS_S.map(|width_s| u64::from(width_s) * 1_000_000_000);
+        least_ns.next_multiple_of(rolled.into_iter().rfind(|width_ns| *width_ns <= least_ns).unwrap_or(1))
     }
 }
 
@@ -195,7 +199,8 @@ impl Query<'_> {
         let mut bytes: usize = folds.iter().flatten().map(Fold::bytes).sum::<usize>() + size_of_val(&**gaps);
         let mut stop = None;
         let mut until_look = 0;
-        let damaged = self.store.read(&taken.columns, from_ns, to_ns, |time_ns, row| {
+        let wide_ns = self.span.wide_ns();
+        let damaged = self.store.read_coarse(&taken.columns, wide_ns, from_ns, to_ns, |sample| {
             if until_look == 0 {
                 until_look = LOOK_ROWS;
                 stop = (!self.has_time()).then_some(Stop::Time);
@@ -204,10 +209,10 @@ impl Query<'_> {
             for (at, series) in &taken.series {
                 let Some(fold) = &mut folds[*at] else { continue };
                 let before = fold.bytes();
-                fold.push(Source { rank: taken.rank, track: number, series }, time_ns, row);
+                fold.push(Source { rank: taken.rank, track: number, series }, sample);
                 bytes = bytes.saturating_add(fold.bytes()).saturating_sub(before);
                 if *width_ns == 0 && fold.points.len() > points {
-                    *width_ns = self.span.wide_ns();
+                    *width_ns = wide_ns;
                     folds.iter_mut().flatten().for_each(|fold| fold.widen(*width_ns));
                     bytes = folds.iter().flatten().map(Fold::bytes).sum();
                 }
@@ -345,3 +350,6 @@ fn dense(point: &Point, used: &[u32]) -> Vec<u64> {
     let of = |at: &u32| fresh.next_if(|(mine, _)| mine == at).map_or(0, |(_, new)| *new);
     used.iter().map(of).collect()
 }
+
+#[cfg(test)]
+mod tests;

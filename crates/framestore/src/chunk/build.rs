@@ -66,6 +66,12 @@ impl Builder {
         self.before.extend(words);
     }
 
+    /// Words of the last row of the chunks that it has made, or of the one that was said to come before.
+    #[must_use]
+    pub fn last(&self) -> &[u64] {
+        &self.before
+    }
+
     /// Notes in the next chunk what [`super::Head::mark`] gives back.
     pub fn mark(&mut self, mark: u64) {
         self.mark = mark;

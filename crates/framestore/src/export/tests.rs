@@ -127,7 +127,7 @@ fn what_is_damaged_is_a_gap_and_is_told() {
     // The file gets its index: one that has none is looked through, and what is damaged of it is not there at all.
     filled.again();
     filled.close();
-    let path = contents(&filled.store_dir().join("warm")).into_keys().next().unwrap();
+    let path = filled.store_dir().join("warm/raw-0000000001.chunks");
     let mut bytes = fs::read(&path).unwrap();
     // Within the first chunk, of a column or of the front.
     bytes[900] ^= 1;
@@ -146,7 +146,7 @@ fn what_shows_when_the_store_is_opened_is_told_then() {
     filled.close();
     let opened = |filled: &Filled| open_to_read(&Lock::take(&filled.store_dir()).unwrap()).unwrap().1;
     assert_eq!(opened(&filled), 0);
-    let path = contents(&filled.store_dir().join("warm")).into_keys().next().unwrap();
+    let path = filled.store_dir().join("warm/raw-0000000001.chunks");
     let mut bytes = fs::read(&path).unwrap();
     bytes.extend_from_within(..50);
     fs::write(&path, &bytes).unwrap();

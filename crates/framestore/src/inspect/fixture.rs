@@ -85,7 +85,7 @@ impl Filled {
         self.open = None;
         let (dir, ring) = (self.store_dir(), self.dir.path().join("ring"));
         let (store, writer, appender, _) =
-            open(Config { dir, ring, ring_bytes: 4 << 20, max_bytes: 64 << 20 }).unwrap();
+            open(Config { dir, ring, ring_bytes: 4 << 20, max_bytes: 64 << 20, keep_ns: [u64::MAX; 4] }).unwrap();
         self.open = Some((store, writer, appender));
     }
 

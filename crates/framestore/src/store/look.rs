@@ -9,7 +9,6 @@ use super::{DAMAGED, Figures, Shared, Store};
 use crate::damage::StoreError;
 use crate::framing::files::Lock;
 use crate::types::Gap;
-use crate::warm::Level;
 use crate::{catalogue, gaps, wal, warm};
 
 /// Opens the store that is locked, to read it. Nothing is written; what a controller that was killed has left in its
@@ -38,7 +37,7 @@ pub fn open_to_read(lock: &Arc<Lock>) -> Result<(Store, usize), StoreError> {
     let is_lossy = [of_log.lost_rows + of_log.lost_records > 0, of_catalogue.unusable_items > 0];
     let places = damaged.len() + is_lossy.into_iter().filter(|is_lossy| *is_lossy).count();
     let figures = Figures::default();
-    figures.oldest_ns.store(chunks.oldest_ns(Level::Raw).unwrap_or(0), Ordering::Relaxed);
+    figures.oldest_ns.store(chunks.oldest_of_all_ns().unwrap_or(0), Ordering::Relaxed);
     let (rows, gaps) = (Mutex::new(rows), Arc::new(Mutex::new(gaps)));
     Ok((Store(Arc::new(Shared { known, chunks, rows, gaps, figures })), places))
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, hash_map};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use super::roll::Rolling;
 use super::rows::{Rows, Track};
 use super::turn::{HEAD_AGE_NS, SHARD, Turned, Writer};
 use super::{Config, DAMAGED, Figures, Shared, Store, lock, steady_ns};
@@ -101,6 +102,9 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
         unsynced: Vec::new(),
         cut,
         looked_ns: steady_ns(),
+        is_drained: false,
+        rolling: Rolling::default(),
+        aged_ns: 0,
         durable_ns: steady_ns(),
         turned: Turned::default(),
     };

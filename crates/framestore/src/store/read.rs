@@ -3,9 +3,10 @@
 //!
 //! What is in heads is copied under the lock; chunks are read without it, and of each only the columns that are asked for.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use super::{DAMAGED, Store, lock};
+use crate::chunk::Chunk;
 use crate::damage::{Damage, StoreError};
 use crate::head::Snapshot;
 use crate::types::{Gap, Line, TrackId};
@@ -75,26 +76,31 @@ impl<V: FnMut(u64, &[u64]) -> ControlFlow<()>> Samples<'_, V> {
                 chunk
             }
         };
-        let mut begin = 0;
-        let rows = chunk.lines().find_map(|(line, rows)| {
-            let range = begin..begin + rows;
-            begin = range.end;
-            (line == self.wanted.line).then_some(range)
-        });
         let height = chunk.head().rows;
-        for at in rows.unwrap_or_default() {
+        for at in rows_of(&chunk, self.wanted.line) {
             self.take(times_ns[at], |column| values[column * height + at]);
         }
         Ok(())
     }
 }
 
+/// Which rows of a chunk are of a line.
+pub(super) fn rows_of(chunk: &Chunk, wanted: Line) -> Range<usize> {
+    let mut begin = 0;
+    let rows = chunk.lines().find_map(|(line, rows)| {
+        let range = begin..begin + rows;
+        begin = range.end;
+        (line == wanted).then_some(range)
+    });
+    rows.unwrap_or_default()
+}
+
 #[derive(Default)]
-struct Buffers {
-    pieces: warm::Buffers,
+pub(super) struct Buffers {
+    pub(super) pieces: warm::Buffers,
     whole: Vec<u8>,
-    times_ns: Vec<u64>,
-    values: Vec<u64>,
+    pub(super) times_ns: Vec<u64>,
+    pub(super) values: Vec<u64>,
 }
 
 impl Buffers {
@@ -117,7 +123,7 @@ impl Buffers {
 }
 
 /// Runs of columns that stand side by side: one read each.
-fn neighbours(columns: &[usize]) -> impl Iterator<Item = std::ops::Range<usize>> {
+pub(super) fn neighbours(columns: &[usize]) -> impl Iterator<Item = Range<usize>> {
     columns.chunk_by(|one, next| one + 1 == *next).map(|run| run[0]..run[0] + run.len())
 }
 

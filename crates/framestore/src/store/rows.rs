@@ -22,6 +22,8 @@ pub(super) struct Track {
     pub(super) head: Head,
     /// Heads that were cut, and have no chunk yet; the oldest first.
     pub(super) cut: Vec<Cut>,
+    /// The last row that is in a chunk, where rows have several parts: times that are the same in the next one are old.
+    pub(super) packed: Vec<u64>,
     /// Bytes and rows of the head that the log has, written or not.
     pub(super) logged_bytes: usize,
     pub(super) logged_rows: u32,
@@ -78,6 +80,7 @@ impl Track {
         Self {
             head: Head::new(layout.kinds().clone(), layout.is_table()),
             cut: Vec::new(),
+            packed: Vec::new(),
             logged_bytes: 0,
             logged_rows: 0,
             segment: 0,

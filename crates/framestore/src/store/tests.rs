@@ -36,12 +36,12 @@ fn part(name: &str) -> Part {
     Part::new(name, 0, own)
 }
 
-fn pair(name: &str, value: &str) -> (String, String) {
+pub(super) fn pair(name: &str, value: &str) -> (String, String) {
     (name.into(), value.into())
 }
 
 /// A row of two parts, as an agent's are, or a table.
-fn description(host: &str, is_table: bool) -> Description {
+pub(super) fn description(host: &str, is_table: bool) -> Description {
     let parts = if is_table { &["disk"][..] } else { &["cpu", "memory"] };
     let parts = parts.iter().map(|name| part(name).shared()).collect();
     Description {
@@ -56,41 +56,41 @@ fn description(host: &str, is_table: bool) -> Description {
 
 fn config(dir: &Path) -> Config {
     let (dir, ring) = (dir.join("store"), dir.join("ring"));
-    Config { dir, ring, ring_bytes: 4 << 20, max_bytes: 64 << 20 }
+    Config { dir, ring, ring_bytes: 4 << 20, max_bytes: 64 << 20, keep_ns: [u64::MAX; 4] }
 }
 
-struct World {
-    dir: tempfile::TempDir,
-    open: Option<(Store, Writer, Appender)>,
+pub(super) struct World {
+    pub(super) dir: tempfile::TempDir,
+    pub(super) open: Option<(Store, Writer, Appender)>,
 }
 
 /// Times and words of a series' samples.
-type Samples = Vec<(u64, Vec<u64>)>;
+pub(super) type Samples = Vec<(u64, Vec<u64>)>;
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut world = Self { dir: tempfile::tempdir().unwrap(), open: None };
         world.again();
         world
     }
 
     /// As after a kill: nobody has said goodbye.
-    fn again(&mut self) -> Recovery {
+    pub(super) fn again(&mut self) -> Recovery {
         self.open = None;
         let (store, writer, appender, recovery) = open(config(self.dir.path())).unwrap();
         self.open = Some((store, writer, appender));
         recovery
     }
 
-    fn store(&self) -> &Store {
+    pub(super) fn store(&self) -> &Store {
         &self.open.as_ref().unwrap().0
     }
 
-    fn appender(&mut self) -> &mut Appender {
+    pub(super) fn appender(&mut self) -> &mut Appender {
         &mut self.open.as_mut().unwrap().2
     }
 
-    fn turn(&mut self) -> Turned {
+    pub(super) fn turn(&mut self) -> Turned {
         self.open.as_mut().unwrap().1.turn().unwrap()
     }
 

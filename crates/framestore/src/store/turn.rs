@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::roll::Rolling;
 use super::rows::{Pushed, Rows, Track};
 use super::{Config, DAMAGED, Shared, lock, steady_ns};
 use crate::catalogue::Catalogue;
@@ -15,7 +16,7 @@ use crate::ring::{Consumer, ROW};
 use crate::told::{DEFINED, END, GAP, decode_gap};
 use crate::types::{Gap, TrackId};
 use crate::wal::Wal;
-use crate::warm::{Level, Warm};
+use crate::warm::Warm;
 
 /// Bytes of the ring that one record of the log takes: it ends where a drain of the ring ends.
 const DRAIN_BYTES: usize = 8 << 20;
@@ -51,6 +52,11 @@ pub struct Writer {
     /// Tracks with heads that were cut.
     pub(super) cut: Vec<TrackId>,
     pub(super) looked_ns: u64,
+    /// The last turn has left nothing in the ring.
+    pub(super) is_drained: bool,
+    pub(super) rolling: Rolling,
+    /// When files were last looked at that may be too old, steady ns.
+    pub(super) aged_ns: u64,
     /// Steady time before which all rows have come that are durable.
     pub(super) durable_ns: u64,
     pub(super) turned: Turned,
@@ -86,18 +92,19 @@ impl Writer {
             }
         }
         self.retain()?;
+        if self.is_drained {
+            self.roll()?;
+        }
         self.tell_figures();
         Ok(std::mem::take(&mut self.turned))
     }
 
-    fn try_turn(&mut self) -> Result<(), StoreError> {
+    pub(super) fn try_turn(&mut self) -> Result<(), StoreError> {
         let begin_ns = steady_ns();
-        while self.wal.has_room() {
-            let is_empty = self.drain();
+        self.is_drained = false;
+        while self.wal.has_room() && !self.is_drained {
+            self.is_drained = self.drain();
             self.log()?;
-            if is_empty {
-                break;
-            }
         }
         self.sync()?;
         self.durable_ns = begin_ns;
@@ -238,7 +245,7 @@ impl Writer {
         figures.bytes.store(self.bytes(), Relaxed);
         figures.ring_bytes.store(self.consumer.used_bytes(), Relaxed);
         figures.durable_ns.store(self.durable_ns, Relaxed);
-        figures.oldest_ns.store(self.shared.chunks.oldest_ns(Level::Raw).unwrap_or(0), Relaxed);
+        figures.oldest_ns.store(self.shared.chunks.oldest_of_all_ns().unwrap_or(0), Relaxed);
     }
 }
 

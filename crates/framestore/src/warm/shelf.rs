@@ -216,6 +216,38 @@ impl Reader {
         self.0.look(level, |shelf| shelf.tracks.get(&track).map(|track| track.mark))
     }
 
+    /// Earliest time, not before `from_ns`, that a chunk of a track covers; or, with `begins`, that one begins with.
+    pub(crate) fn first_ns(&self, level: Level, track: TrackId, from_ns: u64, begins: bool) -> Option<u64> {
+        self.0.look(level, |shelf| {
+            let mut chunks = shelf.between(track, from_ns, u64::MAX);
+            chunks.find(|chunk| !begins || chunk.from_ns >= from_ns).map(|chunk| chunk.from_ns.max(from_ns))
+        })
+    }
+
+    /// Times that a track's chunks cover which have rows between two times, both included: in whole multiples of
+    /// `unit_ns`, ascending, those that touch as one.
+    pub(crate) fn covered(
+        &self,
+        level: Level,
+        track: TrackId,
+        unit_ns: u64,
+        from_ns: u64,
+        to_ns: u64,
+    ) -> Vec<(u64, u64)> {
+        let mut covered: Vec<(u64, u64)> = Vec::new();
+        self.0.look(level, |shelf| {
+            for chunk in shelf.between(track, from_ns, to_ns) {
+                let begin_ns = chunk.from_ns - chunk.from_ns % unit_ns;
+                let last_ns = chunk.to_ns - chunk.to_ns % unit_ns + (unit_ns - 1);
+                match covered.last_mut() {
+                    Some((_, end_ns)) if begin_ns <= *end_ns + 1 => *end_ns = last_ns.max(*end_ns),
+                    _ => covered.push((begin_ns, last_ns)),
+                }
+            }
+        });
+        covered
+    }
+
     /// Latest time of a track's rows, UTC ns.
     #[must_use]
     pub fn newest_ns(&self, level: Level, track: TrackId) -> Option<u64> {
@@ -233,6 +265,12 @@ impl Reader {
     #[must_use]
     pub fn oldest_ns(&self, level: Level) -> Option<u64> {
         self.0.look(level, |shelf| shelf.files.values().map(|file| file.from_ns).filter(|from_ns| *from_ns > 0).min())
+    }
+
+    /// The same of all levels.
+    #[must_use]
+    pub fn oldest_of_all_ns(&self) -> Option<u64> {
+        Level::ALL.into_iter().filter_map(|level| self.oldest_ns(level)).min()
     }
 
     /// Of a track the latest time of the chunks before a place in the files, and the earliest of those behind it. What

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
+use onlooker_framestore::warm::Level;
 use onlooker_reader::clock::{Moment, steady_ns};
 use onlooker_region::schema::Metric::{self, Counter, Gauge};
 use onlooker_series::exposition::{push_label, push_number};
@@ -29,6 +30,7 @@ const REFUSED_ROWS: &str = "onlooker_controller_refused_rows_total";
 const DROPPED_SEGMENTS: &str = "onlooker_controller_dropped_segments_total";
 const STORE_FAILURES: &str = "onlooker_controller_store_failures_total";
 const STORE_BYTES: &str = "onlooker_controller_store_bytes";
+const LEVEL_BYTES: &str = "onlooker_controller_store_level_bytes";
 const DETOURS: &str = "onlooker_controller_device_detours_total";
 const TARGET_FAILURES: &str = "onlooker_controller_target_file_failures_total";
 const REFUSALS: &str = "onlooker_controller_http_refusals_total";
@@ -36,7 +38,7 @@ const CONNECTIONS: &str = "onlooker_controller_http_connections";
 const STREAMS: &str = "onlooker_controller_http_streams";
 
 /// All of them: nobody else's metric has such a name, whether there is something to say or not.
-const FAMILIES: [(&str, Metric, &str); 19] = [
+const FAMILIES: [(&str, Metric, &str); 20] = [
     (
         UP,
         Gauge,
@@ -58,7 +60,8 @@ const FAMILIES: [(&str, Metric, &str); 19] = [
     (REFUSED_ROWS, Counter, "Rows that found their ring full of rows that wait for the disk."),
     (DROPPED_SEGMENTS, Counter, "Segments of the log deleted to keep within its limit or the disk."),
     (STORE_FAILURES, Counter, "Failures of the disk."),
-    (STORE_BYTES, Gauge, "Size of the log."),
+    (STORE_BYTES, Gauge, "Size of the store's files."),
+    (LEVEL_BYTES, Gauge, "Size of those of raw rows, and of each rollup."),
     (DETOURS, Counter, "Times that a host was to be read by an RDMA device, and there was no queue pair."),
     (TARGET_FAILURES, Counter, "Times that a target file could not be used."),
     (REFUSALS, Counter, "Clients that were refused, or whose connections were ended."),
@@ -167,5 +170,8 @@ impl Own {
         self.line(CONNECTIONS, &[], connections as f64);
         self.line(STREAMS, &[], streams as f64);
         self.line(STORE_BYTES, &[], shared.store.bytes() as f64);
+        for level in Level::ALL {
+            self.line(LEVEL_BYTES, &[("level", level.name())], shared.store.level_bytes(level) as f64);
+        }
     }
 }

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is made of rollups is what is made of rows.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use onlooker_framestore::client::{Appender, Description};
+use onlooker_framestore::layout::{Layout, Part};
+use onlooker_framestore::types::Line;
+use onlooker_framestore::warm::Level;
+use onlooker_framestore::{Config, Writer, open};
+use onlooker_region::histogram::Shape;
+use onlooker_region::schema::{Acquisition, Metric};
+use serde_json::Value;
+
+use super::*;
+
+const FROM_NS: u64 = 1_700_006_400_000_000_000;
+const STEP_NS: u64 = 500_000_000;
+const ROWS: u64 = 12_000;
+const SHAPE: Shape = Shape { grouping_power: 2, max_power: 8 };
+
+fn description() -> Description {
+    let series = |name: &str, metric: Metric, form: Form| Series {
+        name: name.into(),
+        labels: Vec::new().into(),
+        metric,
+        unit: "".into(),
+        help: "".into(),
+        scale: 0.5,
+        resolution_ns: 0,
+        acquisition: Acquisition::Computed,
+        form,
+        at: 0,
+    };
+    let first = [
+        series("done_total", Metric::Counter, Form::Unsigned),
+        series("load", Metric::Gauge, Form::Float),
+        series("balance", Metric::Gauge, Form::Signed),
+    ];
+    let second = [
+        series("latency", Metric::Histogram, Form::Histogram(SHAPE)),
+        series("version", Metric::Info, Form::Text),
+        series("slow_total", Metric::Counter, Form::Unsigned),
+    ];
+    let parts = [("first", first), ("second", second)].map(|(name, series)| Part::new(name, 0, series.into()).shared());
+    Description {
+        host: "a".into(),
+        common: Vec::new(),
+        source: 0,
+        region: Vec::new(),
+        layout: Arc::new(Layout::new(parts.into(), false)),
+        texts: vec![(1, 1, "6.1".into())],
+    }
+}
+
+/// Rows of which the second part is new now and then, with a counter that begins again.
+fn append(appender: &mut Appender) {
+    let description = description();
+    let track = appender.track(&description, 1).unwrap();
+    let (mut counts, mut slow) = (vec![0u64; SHAPE.slots()], [0, 0]);
+    for at in 0..ROWS {
+        let time_ns = FROM_NS + at * STEP_NS;
+        let noise = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        if at % 7 == 0 {
+            counts[usize::try_from(noise).unwrap() % SHAPE.buckets()] += 1;
+            slow = [time_ns + 9, at / 7];
+        }
+        let balance = 40i64 - i64::try_from(noise % 100).unwrap();
+        let load = (noise as f64 / 3.0).to_bits();
+        let mut row = vec![time_ns + 5, at * 3 % 5_000, load, balance.cast_unsigned(), slow[0]];
+        row.extend(&counts);
+        row.push(slow[1]);
+        appender.append(track, Line::ONLY, time_ns, &row).unwrap();
+    }
+}
+
+fn opened(dir: &Path) -> (Store, Writer, Appender) {
+    let (dir, ring) = (dir.join("store"), dir.join("ring"));
+    let config = Config { dir, ring, ring_bytes: 16 << 20, max_bytes: 1 << 30, keep_ns: [u64::MAX; 4] };
+    let (store, writer, appender, _) = open(config).unwrap();
+    (store, writer, appender)
+}
+
+fn answer(store: &Store, seconds: u64, points: usize) -> Value {
+    let names = ["done_total", "load", "balance", "latency", "version{value=\"6.1\"}", "slow_total"];
+    let pairs: Vec<(String, String)> = names.map(|name| ("series".to_owned(), name.to_owned())).into();
+    let span = Span { from_ns: FROM_NS, to_ns: FROM_NS + seconds * 1_000_000_000, points };
+    let query = Query { store, span, gone: Gone::default(), until: Instant::now() + MAX_TIME };
+    let text = query.answer("a", Wanted::of(&pairs, MAX_SERIES).unwrap()).ok().expect("an answer");
+    let mut answer: Value = serde_json::from_slice(&text).unwrap();
+    for series in answer["series"].as_array_mut().unwrap() {
+        assert!(series["t_ms"].as_array().unwrap().len() > 10, "{series}");
+        series.as_object_mut().unwrap().remove("durable_until_ms");
+    }
+    answer
+}
+
+#[test]
+fn rollups_give_the_answer_that_rows_give() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, _, mut appender) = opened(dir.path());
+    append(&mut appender);
+    drop(appender);
+    // Rows that a controller before has left: all of them are in memory now.
+    let (store, mut writer, _appender) = opened(dir.path());
+    let wanted = [(5_900, 2_000), (5_900, 400), (5_900, 90), (777, 100), (60, 5_000)];
+    let of_rows = wanted.map(|(seconds, points)| answer(&store, seconds, points));
+    assert_eq!(store.level_bytes(Level::Raw), 0);
+    for _ in 0..200 {
+        writer.turn().unwrap();
+    }
+    assert!(store.level_bytes(Level::Second) > 0 && store.level_bytes(Level::TenSeconds) > 0);
+    let of_rollups = wanted.map(|(seconds, points)| answer(&store, seconds, points));
+    for (rows, rollups) in of_rows.iter().zip(&of_rollups) {
+        assert_eq!(rows["bucket_ms"], rollups["bucket_ms"]);
+        for (rows, rollups) in rows["series"].as_array().unwrap().iter().zip(rollups["series"].as_array().unwrap()) {
+            assert_eq!(rows, rollups);
+        }
+    }
+    let widths = of_rows.map(|answer| answer["bucket_ms"].as_f64().unwrap());
+    assert_eq!(widths, [3_000.0, 20_000.0, 120_000.0, 8_000.0, 0.0]);
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What goes: segments of the log whose rows are all in durable chunks, files of chunks that are older than their level
+//! is kept, and the oldest files where there are too many.
+//!
+//! Files go as a whole, when their last row is too old; so that this is soon, one is ended when its first row is as old
+//! as a part of that time ([`PARTS`]). What was rolled up is made durable before raw rows go. Rollups take at most half
+//! of the room: of what is beyond, the largest level loses its oldest file, else raw rows go. On a full disk raw rows go
+//! first, of which there is most, then finer rollups before coarser ones.
+
+use std::collections::HashSet;
+
+use super::turn::Writer;
+use super::{lock, steady_ns, utc_ns};
+use crate::damage::StoreError;
+use crate::types::TrackId;
+use crate::warm::Level;
+
+/// Files are ended when they have rows of so large a part of the time that their level is kept, and rows go at most so
+/// much later.
+const PARTS: u64 = 8;
+/// Files are looked at so often.
+const LOOK_NS: u64 = if cfg!(test) { 1 } else { 60_000_000_000 };
+
+impl Writer {
+    /// Deletes what is of no use any more, and the oldest rows where there are too many.
+    pub(super) fn retain(&mut self) -> Result<(), StoreError> {
+        self.drop_old()?;
+        while self.bytes() > self.config.max_bytes {
+            let reader = self.warm.reader();
+            let rolled = || Level::ALL.into_iter().skip(1).map(|level| (reader.bytes(level), level));
+            let is_half = rolled().map(|(bytes, _)| bytes).sum::<u64>() > self.config.max_bytes / 2;
+            // Before what rollups were made of goes.
+            self.warm.sync()?;
+            let largest = rolled().max().map(|(_, level)| level).filter(|_| is_half);
+            if !self.drop_first_of(largest.into_iter().chain(Level::ALL))? {
+                break;
+            }
+        }
+        if self.wal.segment_of_now() > self.wal.oldest_segment() {
+            self.warm.sync()?;
+            let rows = lock(&self.shared.rows);
+            let oldest = rows.tracks.values().filter_map(super::rows::Track::oldest_segment).min();
+            drop(rows);
+            self.wal.delete_before(oldest.unwrap_or(u32::MAX).min(self.wal.segment_of_now()))?;
+        }
+        Ok(())
+    }
+
+    /// Deletes files whose rows are all older than their level is kept.
+    fn drop_old(&mut self) -> Result<(), StoreError> {
+        let (now_ns, utc_ns) = (steady_ns(), utc_ns());
+        if now_ns.saturating_sub(self.aged_ns) < LOOK_NS {
+            return Ok(());
+        }
+        self.aged_ns = now_ns;
+        // Before what rollups were made of goes.
+        self.warm.sync()?;
+        let mut bytes = 0;
+        for (level, keep_ns) in Level::ALL.into_iter().zip(self.config.keep_ns) {
+            self.warm.close_begun_before(level, utc_ns.saturating_sub(keep_ns / PARTS))?;
+            bytes += self.warm.drop_before(level, utc_ns.saturating_sub(keep_ns))?;
+        }
+        if bytes > 0 { self.forget_over() } else { Ok(()) }
+    }
+
+    /// Deletes the oldest file of rows; false: there is none but those that are written.
+    pub(super) fn drop_oldest(&mut self) -> Result<bool, StoreError> {
+        self.drop_first_of(Level::ALL.into_iter())
+    }
+
+    /// Deletes the oldest file of the first of these levels that has one.
+    fn drop_first_of(&mut self, levels: impl Iterator<Item = Level>) -> Result<bool, StoreError> {
+        for level in levels {
+            if self.warm.drop_oldest(level)?.is_some() {
+                self.turned.dropped_files += 1;
+                return self.forget_over().map(|()| true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Forgets tracks that have no rows left, and gaps that are older than all rows.
+    fn forget_over(&mut self) -> Result<(), StoreError> {
+        let reader = self.warm.reader();
+        let mut rows = lock(&self.shared.rows);
+        let with_chunks: HashSet<TrackId> = Level::ALL.into_iter().flat_map(|level| reader.tracks(level)).collect();
+        rows.tracks.retain(|id, track| !track.is_ended || !track.is_packed() || with_chunks.contains(id));
+        let is_there = |id: TrackId| rows.tracks.contains_key(&id) || with_chunks.contains(&id);
+        self.catalogue.keep(is_there);
+        self.gaps.keep(reader.oldest_of_all_ns().unwrap_or(0), is_there)
+    }
+
+    /// Bytes of all files.
+    pub(super) fn bytes(&self) -> u64 {
+        let reader = self.warm.reader();
+        let warm: u64 = Level::ALL.into_iter().map(|level| reader.bytes(level)).sum();
+        warm + self.wal.bytes() + self.gaps.bytes() + self.catalogue.bytes()
+    }
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reading no finer than is needed: samples of a time from rollups, as far as there are some, and from raw rows.
+//!
+//! Of each piece of time the coarsest level is read whose buckets are not wider than what is asked for; where that has
+//! nothing, the next finer one, down to raw rows. Where those are gone, the finest that is left is.
+
+use std::ops::ControlFlow;
+
+use super::read::{Buffers, neighbours, rows_of};
+use super::roll::{LATE_NS, SECOND_NS};
+use super::{Columns, DAMAGED, Store, lock};
+use crate::chunk::{Column, Shape};
+use crate::damage::{Damage, StoreError};
+use crate::rollup::rollup_columns;
+use crate::types::{Gap, Kind, TrackId};
+use crate::warm::{Level, Place};
+
+/// A sample, or all samples of a bucket.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    /// When it was acquired, the last one of a bucket, UTC ns.
+    pub time_ns: u64,
+    /// Its words that are asked for, the last ones of a bucket.
+    pub words: &'a [u64],
+    /// Of the samples of a bucket.
+    pub bucket: Option<Bucket<'a>>,
+}
+
+/// What a bucket says of words beside the last ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Bucket<'a> {
+    /// The least; of counters the last.
+    pub least: &'a [u64],
+    /// The largest; of counters the last.
+    pub largest: &'a [u64],
+    /// Of counters what they went up by since the last sample before the bucket, as far as that is known; else 0.
+    pub increase: &'a [u64],
+    /// What `increase` counts from: of counters that value, or 0 where they began again; else the last one.
+    pub before: &'a [u64],
+}
+
+/// Where a rollup has what is asked for.
+struct Plan {
+    /// Columns of a row of the rollup.
+    width: usize,
+    /// The part's time; how many samples there are stands behind it.
+    time: usize,
+    /// All that is known of the words.
+    columns: Vec<usize>,
+    /// Which of `columns` has the last value of each word, and whether it is a counter.
+    words: Vec<(usize, bool)>,
+}
+
+impl Plan {
+    fn new(shape: &Shape, wanted: &Columns) -> Option<Self> {
+        let rolled = rollup_columns(&shape.columns);
+        let mut firsts = vec![0; shape.columns.len()];
+        for (at, column) in rolled.iter().enumerate().rev() {
+            if let Some(source) = column.source {
+                firsts[source] = at;
+            }
+        }
+        let (mut columns, mut words) = (Vec::new(), Vec::new());
+        for word in &wanted.words {
+            let (first, is_counter) = (*firsts.get(*word)?, shape.columns[*word] == Column::Value(Kind::Counter));
+            words.push((columns.len(), is_counter));
+            columns.extend(first..first + if is_counter { 2 } else { 4 });
+        }
+        let time = wanted.time.map_or(Some(0), |time| firsts.get(time).copied())?;
+        Some(Self { width: rolled.len(), time, columns, words })
+    }
+}
+
+/// Words of a bucket, one field after the other.
+#[derive(Default)]
+struct Row {
+    last: Vec<u64>,
+    least: Vec<u64>,
+    largest: Vec<u64>,
+    increase: Vec<u64>,
+    before: Vec<u64>,
+}
+
+impl Row {
+    fn fill(&mut self, plan: &Plan, value: impl Fn(usize) -> u64) {
+        let Self { last, least, largest, increase, before } = self;
+        [&mut *last, least, largest, increase, before].into_iter().for_each(Vec::clear);
+        for (at, is_counter) in &plan.words {
+            let word = value(*at);
+            let (low, high, more) =
+                if *is_counter { (word, word, value(at + 1)) } else { (value(at + 1), value(at + 2), 0) };
+            last.push(word);
+            least.push(low);
+            largest.push(high);
+            increase.push(more);
+            before.push(word.saturating_sub(more));
+        }
+    }
+
+    fn sample(&self, time_ns: u64) -> Sample<'_> {
+        let Self { last, least, largest, increase, before } = self;
+        Sample { time_ns, words: last, bucket: Some(Bucket { least, largest, increase, before }) }
+    }
+}
+
+/// Reads buckets of a track.
+struct Buckets<'a, V> {
+    wanted: &'a Columns,
+    plan: Plan,
+    buffers: Buffers,
+    row: Row,
+    visit: V,
+}
+
+impl<V: FnMut(&Sample<'_>) -> ControlFlow<()>> Buckets<'_, V> {
+    fn take(&mut self, place: &Place, from_ns: u64, to_ns: u64) -> Result<ControlFlow<()>, StoreError> {
+        let Self { wanted, plan, buffers: Buffers { pieces, times_ns, values, .. }, row, visit } = self;
+        values.clear();
+        for run in neighbours(&plan.columns) {
+            place.read_columns(run, pieces, values)?;
+        }
+        times_ns.clear();
+        let chunk = place.read_columns(plan.time..plan.time + 2, pieces, times_ns)?;
+        if chunk.head().columns != plan.width {
+            return Err(place.damaged(Damage::Wrong("a rollup's columns")));
+        }
+        let height = chunk.head().rows;
+        let (times_ns, counts) = times_ns.split_at(height);
+        for at in rows_of(&chunk, wanted.line) {
+            if counts[at] == 0 || !(from_ns..=to_ns).contains(&times_ns[at]) {
+                continue;
+            }
+            row.fill(plan, |column| values[column * height + at]);
+            if visit(&row.sample(times_ns[at])).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl Store {
+    /// As [`Store::read`], but of a time of which there are rollups with buckets of `width_ns` at most, or no raw rows
+    /// any more, a sample for each bucket.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn read_coarse(
+        &self,
+        wanted: &Columns,
+        width_ns: u64,
+        from_ns: u64,
+        to_ns: u64,
+        visit: impl FnMut(&Sample<'_>) -> ControlFlow<()>,
+    ) -> Result<Vec<Gap>, StoreError> {
+        let shape = self.known().layout_of(wanted.track).map(|layout| Shape::of(layout));
+        let Some(plan) = shape.and_then(|shape| Plan::new(&shape, wanted)) else { return Ok(Vec::new()) };
+        let (buffers, row) = (Buffers::default(), Row::default());
+        let mut buckets = Buckets { wanted, plan, buffers, row, visit };
+        let (mut gaps, mut flow) = (Vec::new(), ControlFlow::Continue(()));
+        for (level, from_ns, to_ns) in self.levels(wanted.track, width_ns, from_ns, to_ns) {
+            if level == Level::Raw {
+                gaps.extend(self.read(wanted, from_ns, to_ns, |time_ns, words| {
+                    flow = (buckets.visit)(&Sample { time_ns, words, bucket: None });
+                    flow
+                })?);
+            } else {
+                for place in self.0.chunks.between(level, wanted.track, from_ns, to_ns)? {
+                    match buckets.take(&place, from_ns, to_ns) {
+                        Ok(said) => flow = said,
+                        Err(StoreError::Damaged { .. }) => gaps.push(damaged(wanted.track, &place)),
+                        Err(error) => return Err(error),
+                    }
+                    if flow.is_break() {
+                        break;
+                    }
+                }
+            }
+            if flow.is_break() {
+                break;
+            }
+        }
+        Ok(gaps)
+    }
+
+    /// Which level to read, of which time, ascending.
+    fn levels(&self, track: TrackId, width_ns: u64, from_ns: u64, to_ns: u64) -> Vec<(Level, u64, u64)> {
+        let bucket_ns = |level: Level| u64::from(level.bucket_s()) * SECOND_NS;
+        // Buckets that are not whole within that time are left to finer levels.
+        let fine = Level::ALL.into_iter().rev().filter(|level| bucket_ns(*level) <= width_ns);
+        let fine = fine.map(|level| (level, bucket_ns(level).max(1)));
+        let any = Level::ALL.into_iter().map(|level| (level, 1));
+        let (mut left, mut levels) = (vec![(from_ns, to_ns)], Vec::new());
+        for (level, unit_ns) in fine.chain(any) {
+            let mut covered = match level {
+                Level::Raw => vec![(self.raw_since_ns(track), u64::MAX)],
+                _ => self.0.chunks.covered(level, track, level.piece_ns(), from_ns, to_ns),
+            };
+            let begin_ns = from_ns.div_ceil(unit_ns).saturating_mul(unit_ns);
+            let end_ns = to_ns.saturating_add(1) / unit_ns * unit_ns;
+            covered.iter_mut().for_each(|time| *time = (time.0.max(begin_ns), time.1.min(end_ns.saturating_sub(1))));
+            covered.retain(|(begin_ns, end_ns)| begin_ns <= end_ns);
+            let mut take = |from_ns, to_ns| levels.push((level, from_ns, to_ns));
+            left = left.into_iter().flat_map(|time| without(time, &covered, &mut take)).collect();
+        }
+        levels.sort_unstable_by_key(|(_, from_ns, _)| *from_ns);
+        levels
+    }
+
+    /// Since when there are raw rows, or nothing but raw rows.
+    fn raw_since_ns(&self, track: TrackId) -> u64 {
+        let in_memory = lock(&self.0.rows).tracks.get(&track).and_then(super::rows::Track::extent);
+        let in_memory = in_memory.map(|rows| rows.from_ns.saturating_sub(LATE_NS));
+        let first_ns = |level: &Level| self.0.chunks.first_ns(*level, track, 0, false);
+        let raw_ns = in_memory.into_iter().chain(first_ns(&Level::Raw)).min().unwrap_or(u64::MAX);
+        let rolled_ns = Level::ALL[1..].iter().filter_map(first_ns).min().unwrap_or(u64::MAX);
+        if rolled_ns < raw_ns { raw_ns } else { 0 }
+    }
+}
+
+fn damaged(track: TrackId, place: &Place) -> Gap {
+    let (from_ns, to_ns) = (place.chunk().from_ns, place.chunk().to_ns);
+    Gap { track, of: None, from_ns, to_ns, reason: DAMAGED.to_owned() }
+}
+
+/// What of a time is not covered; what is goes to `take`. `covered` ascends.
+fn without((from_ns, to_ns): (u64, u64), covered: &[(u64, u64)], take: &mut impl FnMut(u64, u64)) -> Vec<(u64, u64)> {
+    let (mut left, mut at_ns) = (Vec::new(), from_ns);
+    for (begin_ns, end_ns) in covered.iter().filter(|(begin_ns, end_ns)| *end_ns >= from_ns && *begin_ns <= to_ns) {
+        if *begin_ns > at_ns {
+            left.push((at_ns, begin_ns - 1));
+        }
+        take(at_ns.max(*begin_ns), to_ns.min(*end_ns));
+        if *end_ns >= to_ns {
+            return left;
+        }
+        at_ns = end_ns + 1;
+    }
+    left.push((at_ns, to_ns));
+    left
+}

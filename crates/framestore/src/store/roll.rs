@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rollups: rows that are in chunks become rows of 1 s, 10 s and 60 s, in the writer's turns, a piece at a time.
+//!
+//! A level's *windows* are whole multiples of its [`LENGTHS_S`] in UTC, and are rolled up piece by piece; pieces are
+//! the windows of the level before. A window is due when it is over and no row of its time is in memory any more, where
+//! a sample may come [`LATE_NS`] later than it was acquired. One that comes later still, since a clock was set back, is
+//! in raw rows only. Pieces of a window are merged: a chunk is the better the taller it is.
+//!
+//! **After a kill** nothing is there twice, and nothing is missing. What is done is what the level's own chunks say:
+//! the mark of the last chunk of a piece is the piece's end. A piece of which only the first chunks were written is made
+//! again, with the same bytes, and those are passed over. Nothing is synced here: raw rows go only when what was made of
+//! them is durable (`age.rs`).
+//!
+//! **What is not rolled up.** A window whose rows would hardly be fewer (those of a host that is read each second have
+//! no level of 1 s), and tracks that lived for less than [`LEAST_BUCKETS`]: a program that makes its region anew each
+//! second has a track each second, and nobody asks for those after months. Readers find what a level has, and look into
+//! the others for what it has not (`coarse.rs`).
+//!
+//! **Damage.** What cannot be read is not in the rollup, and a gap.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use super::rows::{Likeness, Track};
+use super::turn::Writer;
+use super::{DAMAGED, lock, steady_ns, utc_ns};
+use crate::chunk::{Chunk, Column, Head, max_rows, merge};
+use crate::damage::{Damage, StoreError};
+use crate::rollup::roll;
+use crate::types::{Gap, TrackId};
+use crate::warm::{Level, Place};
+
+/// Length of a window of each level; of raw rows, of a piece of the level behind it.
+const LENGTHS_S: [u64; Level::ALL.len()] = [60, 600, 3_600, 21_600];
+/// So much later than it was acquired a sample may come.
+pub(super) const LATE_NS: u64 = 60 * SECOND_NS;
+/// A chunk behind which there was nothing for so long says nothing of what a counter has done since.
+const BEFORE_NS: u64 = 900 * SECOND_NS;
+/// Buckets that a track lives at least, to be rolled up.
+const LEAST_BUCKETS: u64 = 4;
+/// A turn rolls up for so long, and then a piece more at most.
+const MOST_TIME: Duration = Duration::from_millis(50);
+/// Tracks are looked through so often.
+const LOOK_NS: u64 = if cfg!(test) { 1 } else { 30 * SECOND_NS };
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
+
+/// How far rollups are.
+#[derive(Default)]
+pub(super) struct Rolling {
+    /// Up to when.
+    done_ns: HashMap<(Level, TrackId), u64>,
+    /// What is to be looked at.
+    queue: VecDeque<(Level, TrackId)>,
+    job: Option<Job>,
+    looked_ns: u64,
+}
+
+/// A window that is being rolled up.
+struct Job {
+    level: Level,
+    track: TrackId,
+    /// Up to when its pieces are made.
+    at_ns: u64,
+    end_ns: u64,
+    /// Chunks of each piece that has rows.
+    pieces: Vec<Vec<Vec<u8>>>,
+    /// It stays even where its rows are hardly fewer: some of it is there already, or was made of a finer rollup.
+    is_kept: bool,
+}
+
+impl Level {
+    fn window_ns(self) -> u64 {
+        LENGTHS_S[self as usize] * SECOND_NS
+    }
+
+    /// What is rolled up at once.
+    pub(super) fn piece_ns(self) -> u64 {
+        self.finer().next().map_or(1, Self::window_ns)
+    }
+
+    /// The coarsest first; the last one is raw.
+    fn finer(self) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().rev().filter(move |level| *level < self)
+    }
+}
+
+impl Writer {
+    /// Rolls up what is due.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`]; the next turn tries again.
+    pub(super) fn roll(&mut self) -> Result<(), StoreError> {
+        let (begin, now_ns) = (Instant::now(), steady_ns());
+        if self.rolling.queue.is_empty() && now_ns.saturating_sub(self.rolling.looked_ns) >= LOOK_NS {
+            self.rolling.looked_ns = now_ns;
+            self.look_through();
+        }
+        while begin.elapsed() < MOST_TIME {
+            let Some(mut job) = self.rolling.job.take() else {
+                let Some((level, track)) = self.rolling.queue.pop_front() else { break };
+                self.rolling.job = self.due(level, track);
+                continue;
+            };
+            self.roll_piece(&mut job)?;
+            if job.at_ns < job.end_ns {
+                self.rolling.job = Some(job);
+            } else {
+                self.finish(job)?;
+            }
+        }
+        self.warm.write()
+    }
+
+    fn look_through(&mut self) {
+        let reader = self.warm.reader();
+        let tracks: HashSet<TrackId> = Level::Minute.finer().flat_map(|level| reader.tracks(level)).collect();
+        self.rolling.done_ns.retain(|(_, track), _| tracks.contains(track));
+        let mut tracks: Vec<TrackId> = tracks.into_iter().collect();
+        tracks.sort_unstable();
+        let levels = Level::ALL.into_iter().skip(1);
+        self.rolling.queue = levels.flat_map(|level| tracks.iter().map(move |track| (level, *track))).collect();
+    }
+
+    /// The next window of a track, if it is over.
+    fn due(&mut self, level: Level, track: TrackId) -> Option<Job> {
+        let at_ns = self.next_ns(level, track)?;
+        let end_ns = (at_ns / level.window_ns() + 1) * level.window_ns();
+        let finer = level.finer().next()?;
+        let is_due = end_ns <= self.complete_ns(finer, track) && self.is_worth_it(level, track);
+        let is_kept = !at_ns.is_multiple_of(level.window_ns());
+        is_due.then(|| Job { level, track, at_ns, end_ns, pieces: Vec::new(), is_kept })
+    }
+
+    fn is_worth_it(&self, level: Level, track: TrackId) -> bool {
+        let reader = self.warm.reader();
+        let first_ns = Level::ALL.into_iter().filter_map(|level| reader.first_ns(level, track, 0, false)).min();
+        let in_memory = lock(&self.shared.rows).newest_ns(track);
+        let last_ns = in_memory.max(reader.newest_ns(Level::Raw, track)).unwrap_or(0);
+        last_ns.saturating_sub(first_ns.unwrap_or(last_ns)) >= LEAST_BUCKETS * u64::from(level.bucket_s()) * SECOND_NS
+    }
+
+    /// Where the next window begins that has rows, or the rest of one.
+    fn next_ns(&mut self, level: Level, track: TrackId) -> Option<u64> {
+        let reader = self.warm.reader();
+        let marks = || Level::ALL.into_iter().filter(|of| *of >= level).filter_map(|of| reader.mark(of, track)).max();
+        let done_ns = *self.rolling.done_ns.entry((level, track)).or_insert_with(|| marks().unwrap_or(0));
+        let first_ns = level.finer().filter_map(|finer| reader.first_ns(finer, track, done_ns, false)).min()?;
+        Some(done_ns.max(first_ns - first_ns % level.window_ns()))
+    }
+
+    /// Before this time a level is complete.
+    fn complete_ns(&mut self, level: Level, track: TrackId) -> u64 {
+        let Some(finer) = level.finer().next() else {
+            let in_memory = lock(&self.shared.rows).tracks.get(&track).and_then(Track::extent);
+            return in_memory.map_or(u64::MAX, |rows| rows.from_ns).min(utc_ns()).saturating_sub(LATE_NS);
+        };
+        let complete_ns = self.complete_ns(finer, track);
+        self.next_ns(level, track).map_or(complete_ns, |next_ns| next_ns.min(complete_ns))
+    }
+
+    fn roll_piece(&mut self, job: &mut Job) -> Result<(), StoreError> {
+        let Job { level, track, at_ns: from_ns, .. } = *job;
+        let reader = self.warm.reader();
+        let length_ns = level.piece_ns();
+        let to_ns = (from_ns / length_ns + 1) * length_ns;
+        let has_rows =
+            |of: &Level| reader.first_ns(*of, track, from_ns, false).is_some_and(|first_ns| first_ns < to_ns);
+        let source = level.finer().find(has_rows).unwrap_or(Level::Raw);
+        let before_ns = if source == Level::Raw { BEFORE_NS } else { 0 };
+        let places = reader.between(source, track, from_ns.saturating_sub(before_ns), to_ns - 1)?;
+        let places = with_one_before(places, from_ns);
+        let mut buffers = vec![Vec::new(); places.len()];
+        let mut chunks = Vec::new();
+        for (place, bytes) in places.iter().zip(&mut buffers) {
+            match place.read(bytes) {
+                Ok(chunk) => chunks.push(chunk),
+                Err(StoreError::Damaged { .. }) => self.lost(track, place.chunk().from_ns, place.chunk().to_ns),
+                Err(error) => return Err(error),
+            }
+        }
+        job.at_ns = to_ns;
+        job.is_kept |= source > Level::Raw;
+        match roll(&chunks, from_ns, to_ns, level.bucket_s()) {
+            Ok(rolled) if rolled.is_empty() => {
+                let begins = reader.first_ns(Level::Raw, track, to_ns, true);
+                let next_ns = first_row_ns(&chunks, to_ns).into_iter().chain(begins).min().unwrap_or(0);
+                // Parts that are not new have times of long ago.
+                let free_ns = next_ns.saturating_sub(LATE_NS);
+                job.at_ns = to_ns.max(free_ns - free_ns % length_ns);
+            }
+            Ok(rolled) => job.pieces.push(rolled),
+            Err(_) => self.lost(track, from_ns, to_ns - 1),
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self, track: TrackId, from_ns: u64, to_ns: u64) {
+        self.gaps.push(&Gap { track, of: None, from_ns, to_ns, reason: DAMAGED.to_owned() });
+    }
+
+    /// A window is done.
+    fn finish(&mut self, job: Job) -> Result<(), StoreError> {
+        let Job { level, track, at_ns, end_ns, pieces, is_kept } = job;
+        let damaged = |damage| StoreError::Damaged { path: self.config.dir.clone(), offset: 0, damage };
+        if is_kept || !is_hardly_fewer(&pieces).map_err(damaged)? {
+            let reader = self.warm.reader();
+            for chunk in merged(pieces).map_err(damaged)? {
+                let Head { from_ns, to_ns, rows, .. } = Head::parse(&chunk).map_err(damaged)?;
+                let likeness = Likeness { from_ns, to_ns, rows, bytes: chunk.len() };
+                let there = reader.between(level, track, from_ns, from_ns)?;
+                if !there.iter().any(|place| Likeness::of(place.chunk()) == likeness) {
+                    self.warm.append(level, &chunk).map_err(damaged)?;
+                }
+            }
+        }
+        self.rolling.done_ns.insert((level, track), end_ns.max(at_ns));
+        self.rolling.queue.push_front((level, track));
+        Ok(())
+    }
+}
+
+/// Chunks in the order of arrival, of those from before a time only the last.
+fn with_one_before(mut places: Vec<Place>, from_ns: u64) -> Vec<Place> {
+    places.sort_by_key(|place| place.chunk().arrival());
+    let is_before = |place: &&Place| place.chunk().to_ns < from_ns;
+    let last = places.iter().rfind(is_before).map(|place| place.chunk().arrival());
+    places.retain(|place| !is_before(&place) || Some(place.chunk().arrival()) == last);
+    places
+}
+
+/// Earliest time of a row, not before this one.
+fn first_row_ns(chunks: &[Chunk], from_ns: u64) -> Option<u64> {
+    let mut times_ns = Vec::new();
+    // They were checked when they were read.
+    chunks.iter().for_each(|chunk| _ = chunk.times(&mut times_ns));
+    times_ns.into_iter().filter(|time_ns| *time_ns >= from_ns).min()
+}
+
+/// Whether three buckets of four have one sample only.
+fn is_hardly_fewer(pieces: &[Vec<Vec<u8>>]) -> Result<bool, Damage> {
+    let (mut rows, mut samples, mut counts) = (0, 0, Vec::new());
+    for bytes in pieces.iter().flatten() {
+        let chunk = Chunk::parse(bytes)?;
+        let mut most = 0;
+        for column in 0..chunk.head().columns {
+            // How often a part was acquired stands behind its time.
+            if chunk.what(column)? == Column::Time {
+                counts.clear();
+                chunk.column(column + 1, &mut counts)?;
+                most = counts.iter().sum::<u64>().max(most);
+            }
+        }
+        rows += chunk.head().rows as u64;
+        samples += most;
+    }
+    Ok(rows * 4 > samples * 3)
+}
+
+/// Neighbouring pieces of one chunk each as one chunk. Of a piece of several, each stays as it is, so that it is the
+/// same when the piece is made again.
+fn merged(pieces: Vec<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>, Damage> {
+    let (mut all, mut group, mut rows) = (Vec::new(), Vec::new(), 0);
+    for mut piece in pieces {
+        let head = piece.first().map(|chunk| Head::parse(chunk)).transpose()?;
+        let is_one = piece.len() == 1;
+        let fits = head.filter(|head| is_one && rows + head.rows <= max_rows(head.columns));
+        if fits.is_none() {
+            all.extend(merge_some(&group)?);
+            (group, rows) = (Vec::new(), 0);
+        }
+        match head.filter(|_| is_one) {
+            Some(head) => {
+                rows += head.rows;
+                group.append(&mut piece);
+            }
+            None => all.append(&mut piece),
+        }
+    }
+    all.extend(merge_some(&group)?);
+    Ok(all)
+}
+
+fn merge_some(group: &[Vec<u8>]) -> Result<Option<Vec<u8>>, Damage> {
+    if group.is_empty() {
+        return Ok(None);
+    }
+    let chunks: Result<Vec<Chunk>, Damage> = group.iter().map(|bytes| Chunk::parse(bytes)).collect();
+    merge(&chunks?).map(Some)
+}
+
+#[cfg(test)]
+mod tests;

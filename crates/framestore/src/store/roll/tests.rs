@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rollups have each sample once, whenever the writer is killed, and never say what rows did not.
+
+use std::fs::{self, File};
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt as _;
+
+use super::*;
+use crate::client::Description;
+use crate::store::tests::{Samples, World, description, pair};
+use crate::store::{Columns, Store};
+use crate::types::Line;
+
+/// A whole number of windows of each level.
+const FROM_NS: u64 = 78_704 * 21_600 * SECOND_NS;
+const MINUTE_NS: u64 = 60 * SECOND_NS;
+const ROLLED: [Level; 3] = [Level::Second, Level::TenSeconds, Level::Minute];
+
+/// A row of two parts: a counter that begins again now and then, and a float; the second part is new now and then.
+fn row(time_ns: u64) -> [u64; 6] {
+    let at = (time_ns - FROM_NS) / 500_000_000;
+    let seldom = at / 3 * 3;
+    let load = ((at * 37 % 101) as f64 / 7.0).to_bits();
+    [time_ns - 7, at % 5_000 * 3, load, FROM_NS + seldom * 500_000_000 - 5, seldom % 900, 1.5f64.to_bits()]
+}
+
+impl World {
+    fn track(&mut self, of: &Description) -> TrackId {
+        self.appender().track(of, FROM_NS).unwrap()
+    }
+
+    /// Rows from a time to another, as far as they become chunks.
+    fn append(&mut self, track: TrackId, from_ns: u64, to_ns: u64, step_ns: u64) {
+        let times = (from_ns..to_ns).step_by(usize::try_from(step_ns).unwrap());
+        for (number, time_ns) in times.enumerate() {
+            self.appender().append(track, Line::ONLY, time_ns, &row(time_ns)).unwrap();
+            if number % 512 == 511 {
+                self.writer().try_turn().unwrap();
+            }
+        }
+        for _ in 0..4 {
+            self.writer().try_turn().unwrap();
+        }
+    }
+
+    /// The same, and what is due is rolled up.
+    fn fill(&mut self, track: TrackId, from_ns: u64, to_ns: u64, step_ns: u64) {
+        self.append(track, from_ns, to_ns, step_ns);
+        self.settle();
+    }
+
+    /// Turns until nothing is left to do.
+    fn settle(&mut self) {
+        for _ in 0..4 {
+            self.turn();
+        }
+        while self.writer().rolling.job.is_some() || !self.writer().rolling.queue.is_empty() {
+            self.turn();
+        }
+    }
+
+    fn writer(&mut self) -> &mut Writer {
+        &mut self.open.as_mut().unwrap().1
+    }
+
+    /// Heads of tracks that have ended become chunks.
+    fn end(&mut self, track: TrackId) {
+        self.appender().end(track);
+        for _ in 0..3 {
+            self.writer().looked_ns = 0;
+            self.turn();
+        }
+        self.settle();
+    }
+
+    /// The words of one of the parts.
+    fn columns(&self, part: u32) -> Columns {
+        let named = self.store().series_of("a").into_iter().find(|named| named.columns.part == part).unwrap();
+        let at = named.series[0].at;
+        Columns { words: vec![at, at + 1], ..named.columns }
+    }
+
+    /// Rows and bytes of each chunk of a level, as they were written.
+    fn chunks(&mut self, level: Level, track: TrackId) -> Vec<(usize, Vec<u8>)> {
+        let places = self.writer().warm.reader().between(level, track, 0, u64::MAX).unwrap();
+        let mut bytes = Vec::new();
+        let mut read = |place: &Place| {
+            let rows = place.read(&mut bytes).unwrap().head().rows;
+            (rows, bytes.clone())
+        };
+        places.iter().map(&mut read).collect()
+    }
+}
+
+fn raw(store: &Store, columns: &Columns) -> Samples {
+    let mut samples = Samples::new();
+    let gaps = store.read(columns, 0, u64::MAX, |time_ns, words| {
+        samples.push((time_ns, words.to_vec()));
+        ControlFlow::Continue(())
+    });
+    assert_eq!(gaps.unwrap(), []);
+    samples
+}
+
+/// What is read coarsely is what rows say, all of it and once. Returns how many buckets there were, and rows.
+fn check(store: &Store, columns: &Columns, width_ns: u64, rows: &Samples) -> (usize, usize) {
+    let (mut at, mut buckets, mut single) = (0, 0, 0);
+    let gaps = store.read_coarse(columns, width_ns, 0, u64::MAX, |sample| {
+        let mine = rows[at..].iter().take_while(|(time_ns, _)| *time_ns <= sample.time_ns).count();
+        let (before, mine) = (at.checked_sub(1).map(|at| &rows[at].1), &rows[at..at + mine]);
+        let (time_ns, words) = mine.last().expect("nothing that rows do not say");
+        assert_eq!((sample.time_ns, sample.words), (*time_ns, &words[..]));
+        at += mine.len();
+        let Some(bucket) = sample.bucket else {
+            single += 1;
+            assert_eq!(mine.len(), 1);
+            return ControlFlow::Continue(());
+        };
+        buckets += 1;
+        assert_eq!(mine[0].0 / width_ns, time_ns / width_ns, "in one bucket");
+        let counter =
+            |number: usize| if number == 0 { before.map(|words| words[0]) } else { Some(mine[number - 1].1[0]) };
+        let steps =
+            (0..mine.len()).filter_map(|number| Some(crate::chunk::increase(counter(number)?, mine[number].1[0])));
+        assert_eq!(bucket.increase[0], steps.sum::<u64>(), "{time_ns}");
+        assert_eq!((bucket.least[0], bucket.largest[0]), (words[0], words[0]));
+        assert_eq!(bucket.before[0], words[0].saturating_sub(bucket.increase[0]));
+        let floats = || mine.iter().map(|(_, words)| f64::from_bits(words[1]));
+        let ends = [floats().reduce(f64::min), floats().reduce(f64::max)].map(|end| end.unwrap().to_bits());
+        assert_eq!([bucket.least[1], bucket.largest[1]], ends);
+        assert_eq!((bucket.increase[1], bucket.before[1]), (0, words[1]));
+        ControlFlow::Continue(())
+    });
+    assert_eq!(gaps.unwrap(), []);
+    assert_eq!(at, rows.len(), "all rows");
+    (buckets, single)
+}
+
+#[test]
+fn each_level_says_what_rows_say_and_says_it_once_after_kills_as_well() {
+    let mut world = World::new();
+    let track = world.track(&description("a", false));
+    let hours = |hours: u64| FROM_NS + hours * 3_600 * SECOND_NS;
+    for hour in 0..7 {
+        world.fill(track, hours(hour), hours(hour + 1), 500_000_000);
+        world.again();
+    }
+    world.settle();
+    for part in [0, 1] {
+        let columns = world.columns(part);
+        let rows = raw(world.store(), &columns);
+        let (buckets, single) = check(world.store(), &columns, MINUTE_NS, &rows);
+        // Six hours of minutes, and then what has no window that is over yet.
+        assert!(buckets >= 360 && single < 2 * 1_500, "{buckets} and {single}");
+        let (buckets, single) = check(world.store(), &columns, 10 * SECOND_NS, &rows);
+        assert!(buckets >= 6 * 360 && single < 2 * 1_500, "{buckets} and {single}");
+        check(world.store(), &columns, SECOND_NS, &rows);
+        assert_eq!(check(world.store(), &columns, SECOND_NS - 1, &rows).0, 0);
+    }
+    let made = ROLLED.map(|level| world.chunks(level, track));
+    assert_eq!(made[2].iter().map(|(rows, _)| *rows).collect::<Vec<_>>(), [360]);
+    assert!(made[1].iter().all(|(rows, _)| *rows == 360) && made[0].iter().all(|(rows, _)| *rows == 600));
+    world.again();
+    world.settle();
+    assert_eq!(ROLLED.map(|level| world.chunks(level, track)), made, "nothing more");
+    // From the beginning again: the same bytes.
+    world.open = None;
+    for entry in fs::read_dir(world.dir.path().join("store/warm")).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.file_name().unwrap().to_str().unwrap().starts_with("raw") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    world.again();
+    world.settle();
+    assert_eq!(ROLLED.map(|level| world.chunks(level, track)), made);
+}
+
+#[test]
+fn a_kill_between_two_steps_costs_nothing() {
+    let mut world = World::new();
+    let track = world.track(&description("a", false));
+    world.fill(track, FROM_NS, FROM_NS + 9 * MINUTE_NS, 500_000_000);
+    let mut kept = Vec::new();
+    for step in 0..13 {
+        world.append(track, FROM_NS + (9 + 10 * step) * MINUTE_NS, FROM_NS + (19 + 10 * step) * MINUTE_NS, 500_000_000);
+        let writer = world.writer();
+        writer.look_through();
+        if let Some(mut job) = writer.due(Level::Second, track) {
+            for _ in 0..step.min(10) {
+                writer.roll_piece(&mut job).unwrap();
+            }
+            if job.at_ns == job.end_ns {
+                // In memory, not written.
+                writer.finish(job).unwrap();
+            }
+        }
+        world.again();
+        world.settle();
+        let chunks = world.chunks(Level::Second, track);
+        assert_eq!(chunks[..kept.len()], kept[..], "{step}");
+        kept = chunks;
+    }
+    assert!(kept.len() >= 11, "{}", kept.len());
+    let columns = world.columns(0);
+    check(world.store(), &columns, SECOND_NS, &raw(world.store(), &columns));
+}
+
+#[test]
+fn a_piece_of_several_chunks_that_was_half_written_is_made_whole() {
+    let mut world = World::new();
+    let track = world.track(&description("a", true));
+    let line = |world: &mut World, number: u64| {
+        world.appender().line(track, &[pair("disk", &format!("{number}"))], &[(1, "x".into())], FROM_NS).unwrap()
+    };
+    let lines: Vec<Line> = (0..70).map(|number| line(&mut world, number)).collect();
+    let append = |world: &mut World, time_ns: u64, value: u64| {
+        for line in &lines {
+            let words = [value, (value as f64).to_bits()];
+            world.appender().append(track, *line, time_ns, &words).unwrap();
+        }
+        world.turn();
+    };
+    (0..120).for_each(|at| append(&mut world, FROM_NS + at * 5 * SECOND_NS, at));
+    (0..60).for_each(|at| append(&mut world, FROM_NS + (3_700 + at) * SECOND_NS, 200 + at));
+    world.settle();
+    let rows =
+        |world: &mut World| world.chunks(Level::TenSeconds, track).iter().map(|(rows, _)| *rows).collect::<Vec<_>>();
+    let whole = world.chunks(Level::TenSeconds, track);
+    assert_eq!(rows(&mut world), [4_096, 104]);
+    assert_eq!(rows(&mut world).iter().sum::<usize>(), 70 * 60);
+    assert!(world.chunks(Level::Second, track).is_empty(), "of 5 s there is no level of 1 s");
+    let path = world.dir.path().join("store/warm/10s-0000000001.chunks");
+    let bytes = fs::read(&path).unwrap();
+    for cut in [bytes.len() - 40, bytes.len() / 2] {
+        world.open = None;
+        // What the last attempt has added is in another file.
+        let _ = fs::remove_file(path.with_file_name("10s-0000000002.chunks"));
+        fs::write(&path, &bytes[..cut]).unwrap();
+        world.again();
+        world.settle();
+        assert_eq!(world.chunks(Level::TenSeconds, track), whole);
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_back_makes_no_wrong_value() {
+    let mut world = World::new();
+    let track = world.track(&description("a", false));
+    world.fill(track, FROM_NS, FROM_NS + 35 * MINUTE_NS, 500_000_000);
+    let done = world.chunks(Level::Second, track);
+    assert!(done.len() >= 2);
+    world.fill(track, FROM_NS + 15 * MINUTE_NS + 3, FROM_NS + 75 * MINUTE_NS, 500_000_000);
+    assert_eq!(world.chunks(Level::Second, track)[..done.len()], done[..]);
+    let columns = world.columns(0);
+    let rows = raw(world.store(), &columns);
+    let (mut last_ns, mut buckets) = (0, 0);
+    let read = world.store().read_coarse(&columns, SECOND_NS, 0, u64::MAX, |sample| {
+        let is_said = |(time_ns, words): &(u64, Vec<u64>)| (*time_ns, &words[..]) == (sample.time_ns, sample.words);
+        assert!(rows.iter().any(is_said), "{}", sample.time_ns);
+        if let Some(bucket) = sample.bucket {
+            assert!(sample.time_ns > last_ns && bucket.least[1] <= sample.words[1]);
+            last_ns = sample.time_ns;
+            buckets += 1;
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(read.unwrap(), []);
+    assert!(buckets >= 60 * 60 - 1, "an hour of seconds, each once: {buckets}");
+}
+
+#[test]
+fn what_of_the_rows_is_damaged_is_a_gap() {
+    let mut world = World::new();
+    let track = world.track(&description("a", false));
+    world.append(track, FROM_NS, FROM_NS + 8 * MINUTE_NS, 500_000_000);
+    let lost = *world.writer().warm.reader().between(Level::Raw, track, 0, u64::MAX).unwrap()[0].chunk();
+    let path = world.dir.path().join("store/warm/raw-0000000001.chunks");
+    let mut byte = [0];
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    file.read_exact_at(&mut byte, 700).unwrap();
+    file.write_all_at(&[!byte[0]], 700).unwrap();
+    world.fill(track, FROM_NS + 8 * MINUTE_NS, FROM_NS + 25 * MINUTE_NS, 500_000_000);
+    let columns = world.columns(0);
+    let mut times = Vec::new();
+    let read = world.store().read_coarse(&columns, SECOND_NS, 0, u64::MAX, |sample| {
+        times.extend(sample.bucket.map(|_| sample.time_ns));
+        ControlFlow::Continue(())
+    });
+    assert!(read.unwrap().iter().all(|gap| gap.reason == DAMAGED), "rows are asked before the first bucket");
+    assert!(times[0] > lost.to_ns && times.len() > 60, "{} from {}", times.len(), times[0]);
+    let gaps = world.store().gaps(&columns, 0, u64::MAX);
+    assert!(
+        gaps.iter().any(|gap| gap.reason == DAMAGED && gap.from_ns <= FROM_NS && gap.to_ns == lost.to_ns),
+        "{gaps:?}"
+    );
+}
+
+#[test]
+fn programs_that_come_anew_each_second_leave_no_rollups_and_go_with_their_rows() {
+    let mut world = World::new();
+    for second in 0..90 {
+        let mut of = description("a", false);
+        (of.source, of.region) = (9, vec![pair("pid", &format!("{second}"))]);
+        let track = world.track(&of);
+        for at in 0..10 {
+            let time_ns = FROM_NS + second * SECOND_NS + at * 100_000_000;
+            world.appender().append(track, Line::ONLY, time_ns, &row(time_ns)).unwrap();
+        }
+        world.end(track);
+    }
+    assert_eq!(world.writer().warm.reader().tracks(Level::Raw).len(), 90);
+    assert!(ROLLED.iter().all(|level| world.writer().warm.reader().tracks(*level).is_empty()));
+    world.writer().config.keep_ns[0] = 1;
+    world.settle();
+    assert_eq!(world.store().known().tracks().count(), 0);
+}
+
+#[test]
+fn rollups_stay_when_rows_have_gone_and_who_reads_rows_reads_them_to_the_end() {
+    let mut world = World::new();
+    let track = world.track(&description("a", false));
+    world.fill(track, FROM_NS + 10, FROM_NS + 420 * MINUTE_NS, 10 * SECOND_NS);
+    world.again();
+    world.end(track);
+    assert!(world.chunks(Level::Second, track).is_empty() && world.chunks(Level::TenSeconds, track).is_empty());
+    let columns = world.columns(0);
+    let rows = raw(world.store(), &columns);
+    assert_eq!(
+        check(world.store(), &columns, MINUTE_NS, &rows),
+        (420, 0),
+        "a track that ended is rolled up to its end"
+    );
+    let (store, writer, _) = world.open.as_mut().unwrap();
+    writer.config.keep_ns[0] = 1;
+    let mut read = 0;
+    let gaps = store.read(&columns, 0, u64::MAX, |_, _| {
+        if read == 0 {
+            writer.turn().unwrap();
+        }
+        read += 1;
+        ControlFlow::Continue(())
+    });
+    assert_eq!((gaps.unwrap(), read), (Vec::new(), rows.len()));
+    assert!(raw(world.store(), &columns).is_empty());
+    assert_eq!(check(world.store(), &columns, MINUTE_NS, &rows), (420, 0));
+    // Finer than there is: what there is.
+    let mut found = 0;
+    let read = world.store().read_coarse(&columns, 1, 0, u64::MAX, |sample| {
+        found += usize::from(sample.bucket.is_some());
+        ControlFlow::Continue(())
+    });
+    assert_eq!((read.unwrap(), found), (Vec::new(), 420));
+    world.writer().config.keep_ns[3] = 1;
+    world.settle();
+    assert_eq!((world.store().known().tracks().count(), world.store().oldest_ns()), (0, None));
+}
