@@ -13,6 +13,8 @@ use crate::limits::BLOCK_BYTES;
 use crate::number::exported;
 use crate::schema::{Field, Group, Kind, Schema, Type};
 use crate::table::{self, KeyPart, text_of};
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 
 /// A stored value, not yet scaled.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,6 +141,7 @@ impl Sample<'_> {
 pub struct Plan {
     schema: Schema,
     compiled: Compiled,
+    derived: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Plan {
@@ -149,7 +152,7 @@ impl Plan {
     #[must_use]
     pub fn new(schema: Schema) -> Self {
         let compiled = Compiled::new(&schema);
-        Self { schema, compiled }
+        Self { schema, compiled, derived: OnceLock::new() }
     }
 
     /// The schema.
@@ -162,6 +165,13 @@ impl Plan {
     #[must_use]
     pub fn compiled(&self) -> &Compiled {
         &self.compiled
+    }
+
+    /// What others work out of the plan, once for all who share it. There is room for what was made first; of another
+    /// type it is made each time.
+    pub fn derived<T: Any + Send + Sync>(&self, make: impl Fn(&Self) -> T) -> Arc<T> {
+        let shared = self.derived.get_or_init(|| Arc::new(make(self))).clone();
+        shared.downcast().unwrap_or_else(|_| Arc::new(make(self)))
     }
 
     /// Checks the blocks of one region and decodes them, for callers that keep neither. Returns the blocks that were
