@@ -413,6 +413,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_worked_out_of_a_plan_is_made_once() {
+        let json = r#"{"name":"t","groups":[{"kind":"plain","blocks":1,"fields":[
+            {"name":"a","metric":"gauge","type":"u64"}]}]}"#;
+        let plan = Plan::new(Schema::parse(json).unwrap());
+        let name = |plan: &Plan| plan.schema().name.clone();
+        let one = plan.derived(name);
+        assert_eq!((*one).as_str(), "t");
+        assert!(Arc::ptr_eq(&one, &plan.derived(name)) && Arc::ptr_eq(&one, &plan.clone().derived(name)));
+        assert_eq!(*plan.derived(|plan| plan.schema().blocks()), 1, "of another type, too");
+    }
+
+    #[test]
     fn any_checked_schema_decodes_any_blocks_without_panic() {
         bolero::check!().with_type::<(u8, u16, u16, u16, u8, bool, [u64; 16])>().for_each(|(kind, slot, count, stride, fill, text, noise)| {
             let kind = ["plain", "guarded", "foreign", "table"][usize::from(*kind % 4)];
