@@ -87,7 +87,10 @@ enum Place {
 /// A row of several parts.
 #[derive(Default)]
 struct Fixed {
-    members: BTreeMap<EntityKey, Member>,
+    /// By their keys.
+    members: Vec<(EntityKey, Member)>,
+    /// Behind the one that was asked for last: a reading has them in the same order, most often.
+    next: usize,
     /// Labels of the region, where it is one program's.
     labels: Arc<[(String, String)]>,
     /// What the members make; none: one has come or gone since.
@@ -179,20 +182,13 @@ impl Rows {
         if !news.has_moved || !news.may_log {
             return;
         }
-        match self.places.get(&news.key) {
-            Some(Place::Fixed(source)) => {
-                let Some(fixed) = self.fixed.get_mut(source) else { return };
-                if let Some(member) = fixed.members.get_mut(&news.key) {
-                    member.time_ns = news.time_ns;
-                    if fixed.track.is_some() {
-                        member.put(&news.entity.row, &mut fixed.words);
-                    } else {
-                        member.row.clone_from(&news.entity.row);
-                    }
-                    fixed.is_fresh = true;
-                    fixed.fresh_values += news.entity.row.len() as u64;
-                }
+        if news.key.row.is_none() {
+            if let Some(fixed) = self.fixed.get_mut(&source(news.key, news.entity)) {
+                fixed.take(news);
             }
+            return;
+        }
+        match self.places.get(&news.key) {
             Some(Place::Table(source, id, line)) => {
                 let Some(table) = self.tables.get_mut(&(*source, *id)) else { return };
                 let Some((key, member)) = table.lines.get_mut(line) else { return };
@@ -206,14 +202,13 @@ impl Rows {
                     table.track.append((*line, news.time_ns), &table.words, values, &mut self.share, to);
                 }
             }
-            None => {}
+            Some(Place::Fixed(_)) | None => {}
         }
     }
 
     fn enter(&mut self, key: EntityKey, entity: &Entity, down: Option<Hole>, to: &mut To<'_>) {
         let stored = &entity.stored;
-        let is_agents = !key.is_own() && Identity::from_word(key.region).is_some_and(Identity::is_agents);
-        let source = if is_agents && stored.region.is_empty() { AGENT } else { key.region };
+        let source = source(key, entity);
         let texts = (0..).zip(entity.series.iter()).filter_map(|(at, series)| Some((at, series.info()?.to_owned())));
         let texts: Vec<(u32, String)> = texts.collect();
         let (id, part) = (stored.id, stored.part.clone());
@@ -221,7 +216,7 @@ impl Rows {
         if key.row.is_none() {
             let fixed = self.fixed.entry(source).or_default();
             fixed.labels = stored.region.clone();
-            fixed.members.insert(key, member);
+            fixed.enter(key, member);
             fixed.holes.extend(down.filter(|down| !fixed.holes.contains(down)));
             fixed.undo(to);
             self.places.insert(key, Place::Fixed(source));
@@ -249,7 +244,7 @@ impl Rows {
         match self.places.remove(&key) {
             Some(Place::Fixed(source)) => {
                 let Some(fixed) = self.fixed.get_mut(&source) else { return };
-                fixed.members.remove(&key);
+                fixed.members.retain(|(other, _)| *other != key);
                 fixed.undo(to);
                 if fixed.members.is_empty() {
                     self.fixed.remove(&source);
@@ -282,7 +277,7 @@ impl Rows {
                 continue;
             };
             // Where there is one part, its time is the row's.
-            let only = fixed.members.values().next().filter(|only| only.time.is_none());
+            let only = fixed.members.first().map(|(_, only)| only).filter(|only| only.time.is_none());
             // A relation of clocks that has become better may put a time before the last one, within its error.
             let time_ns = only.map_or(now_ns, |only| only.time_ns).max(track.last_ns + 1);
             let values = std::mem::take(&mut fixed.fresh_values);
@@ -306,7 +301,7 @@ impl Rows {
         match self.places.get(&key) {
             Some(Place::Fixed(source)) => {
                 let Some(fixed) = self.fixed.get_mut(source) else { return };
-                let number = fixed.members.keys().position(|member| *member == key);
+                let number = fixed.members.iter().position(|(member, _)| *member == key);
                 let number = number.and_then(|number| u32::try_from(number).ok());
                 fixed.make(*source, to);
                 if let Some(track) = &fixed.track {
@@ -336,14 +331,38 @@ impl Rows {
 }
 
 impl Fixed {
+    /// Takes the row of one of its members.
+    fn take(&mut self, news: &News<'_>) {
+        let is_next = self.members.get(self.next).is_some_and(|(key, _)| *key == news.key);
+        let found = if is_next { Ok(self.next) } else { self.members.binary_search_by_key(&news.key, |(key, _)| *key) };
+        let Ok(at) = found else { return };
+        self.next = at + 1;
+        let (member, row) = (&mut self.members[at].1, &news.entity.row);
+        member.time_ns = news.time_ns;
+        if self.track.is_some() {
+            member.put(row, &mut self.words);
+        } else {
+            member.row.clone_from(row);
+        }
+        self.is_fresh = true;
+        self.fresh_values += row.len() as u64;
+    }
+
+    fn enter(&mut self, key: EntityKey, member: Member) {
+        match self.members.binary_search_by_key(&key, |(key, _)| *key) {
+            Ok(at) => self.members[at].1 = member,
+            Err(at) => self.members.insert(at, (key, member)),
+        }
+    }
+
     /// One of its parts has come or gone: the next row is of another track.
     fn undo(&mut self, to: &mut To<'_>) {
         self.is_refused = false;
         let Some(track) = self.track.take() else { return };
-        for member in self.members.values_mut().filter(|member| member.time_ns > 0) {
+        for (_, member) in self.members.iter_mut().filter(|(_, member)| member.time_ns > 0) {
             member.take(&self.words);
         }
-        self.is_fresh |= self.members.values().any(|member| member.time_ns > 0);
+        self.is_fresh |= self.members.iter().any(|(_, member)| member.time_ns > 0);
         track.end(to);
     }
 
@@ -352,11 +371,11 @@ impl Fixed {
         if self.track.is_some() || self.is_refused {
             return;
         }
-        let parts = self.members.values().map(|member| (member.id, member.part.clone())).collect();
+        let parts = self.members.iter().map(|(_, member)| (member.id, member.part.clone())).collect();
         let layout = Arc::new(Layout::new(parts, false));
-        let texts = (0..)
-            .zip(self.members.values())
-            .flat_map(|(part, member)| member.texts.iter().map(move |(series, text)| (part, *series, text.clone())));
+        let texts = (0..).zip(&self.members).flat_map(|(part, (_, member))| {
+            member.texts.iter().map(move |(series, text)| (part, *series, text.clone()))
+        });
         let said = Description { texts: texts.collect(), ..description(source, &self.labels, layout.clone(), to) };
         let Ok(id) = to.appender.track(&said) else {
             self.is_refused = true;
@@ -364,7 +383,7 @@ impl Fixed {
         };
         self.words.clear();
         self.words.resize(layout.kinds().len(), 0);
-        for (member, placed) in self.members.values_mut().zip(layout.parts()) {
+        for ((_, member), placed) in self.members.iter_mut().zip(layout.parts()) {
             (member.time, member.at) = (placed.time, placed.at);
             let row = std::mem::take(&mut member.row);
             if member.time_ns > 0 {
@@ -391,6 +410,12 @@ impl Member {
         self.row.clear();
         self.row.extend_from_slice(&from[self.at..][..self.part.width()]);
     }
+}
+
+/// In whose row a fixed entity is.
+fn source(key: EntityKey, entity: &Entity) -> Source {
+    let is_agents = !key.is_own() && Identity::from_word(key.region).is_some_and(Identity::is_agents);
+    if is_agents && entity.stored.region.is_empty() { AGENT } else { key.region }
 }
 
 fn description(source: Source, region: &[(String, String)], layout: Arc<Layout>, to: &To<'_>) -> Description {
