@@ -433,3 +433,6 @@ fn show_first(entities: &mut BTreeMap<EntityKey, Entity>, rivals: &Rivals<Place>
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
