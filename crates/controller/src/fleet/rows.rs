@@ -17,7 +17,7 @@ use onlooker_region::Identity;
 use onlooker_series::rank::Rank;
 use onlooker_series::series::EntityKey;
 
-use super::entities::News;
+use super::entities::{Entity, News};
 use crate::keep::Counters;
 
 /// Reason of the gap that rows leave which the store could not take.
@@ -87,7 +87,10 @@ enum Place {
 /// A row of several parts.
 #[derive(Default)]
 struct Fixed {
-    members: BTreeMap<EntityKey, Member>,
+    /// By their keys.
+    members: Vec<(EntityKey, Member)>,
+    /// Behind the one that was asked for last: a reading has them in the same order, most often.
+    next: usize,
     /// Labels of the region, where it is one program's.
     labels: Arc<[(String, String)]>,
     /// What the members make; none: one has come or gone since.
@@ -181,21 +184,13 @@ impl Rows {
         if !news.has_moved || !news.may_log {
             return;
         }
-        match self.places.get(&news.key) {
-            Some(Place::Fixed(source)) => {
-                let Some(fixed) = self.fixed.get_mut(source) else { return };
-                if let Some(member) = fixed.members.get_mut(&news.key) {
-                    member.time_ns = news.time_ns;
-                    if fixed.track.is_some() {
-                        member.put(&news.entity.row, &mut fixed.words);
-                    } else {
-                        member.row.clone_from(&news.entity.row);
-                    }
-                    fixed.is_fresh = true;
-                    fixed.fresh_values += news.entity.row.len() as u64;
-                    fixed.fresh_ns = Some(fixed.fresh_ns.map_or(news.time_ns, |ns| ns.min(news.time_ns)));
-                }
+        if news.key.row.is_none() {
+            if let Some(fixed) = self.fixed.get_mut(&source(news.key, news.entity)) {
+                fixed.take(news);
             }
+            return;
+        }
+        match self.places.get(&news.key) {
             Some(Place::Table(source, id, line)) => {
                 let Some(table) = self.tables.get_mut(&(*source, *id)) else { return };
                 let Some((key, member)) = table.lines.get_mut(line) else { return };
@@ -209,15 +204,14 @@ impl Rows {
                     table.track.append((*line, news.time_ns), &table.words, values, &mut self.share, to);
                 }
             }
-            None => {}
+            Some(Place::Fixed(_)) | None => {}
         }
     }
 
     fn enter(&mut self, news: &News<'_>, down: Option<Hole>, to: &mut To<'_>) {
         let (key, entity, time_ns) = (news.key, news.entity, news.time_ns);
         let stored = &entity.stored;
-        let is_agents = !key.is_own() && Identity::from_word(key.region).is_some_and(Identity::is_agents);
-        let source = if is_agents && stored.region.is_empty() { AGENT } else { key.region };
+        let source = source(key, entity);
         let texts = (0..).zip(entity.series.iter()).filter_map(|(at, series)| Some((at, series.info()?.to_owned())));
         let texts: Vec<(u32, String)> = texts.collect();
         let (id, part) = (stored.id, stored.part.clone());
@@ -225,7 +219,7 @@ impl Rows {
         if key.row.is_none() {
             let fixed = self.fixed.entry(source).or_default();
             fixed.labels = stored.region.clone();
-            fixed.members.insert(key, member);
+            fixed.enter(key, member);
             fixed.holes.extend(down.filter(|down| !fixed.holes.contains(down)));
             fixed.undo(to);
             self.places.insert(key, Place::Fixed(source));
@@ -254,7 +248,7 @@ impl Rows {
         match self.places.remove(&key) {
             Some(Place::Fixed(source)) => {
                 let Some(fixed) = self.fixed.get_mut(&source) else { return };
-                fixed.members.remove(&key);
+                fixed.members.retain(|(other, _)| *other != key);
                 fixed.undo(to);
                 if fixed.members.is_empty() {
                     self.fixed.remove(&source);
@@ -288,7 +282,7 @@ impl Rows {
                 continue;
             };
             // Where there is one part, its time is the row's.
-            let only = fixed.members.values().next().filter(|only| only.time.is_none());
+            let only = fixed.members.first().map(|(_, only)| only).filter(|only| only.time.is_none());
             // A relation of clocks that has become better may put a time before the last one, within its error.
             let time_ns = only.map_or(now_ns, |only| only.time_ns).max(track.last_ns + 1);
             let values = std::mem::take(&mut fixed.fresh_values);
@@ -312,7 +306,7 @@ impl Rows {
         match self.places.get(&key) {
             Some(Place::Fixed(source)) => {
                 let Some(fixed) = self.fixed.get_mut(source) else { return };
-                let number = fixed.members.keys().position(|member| *member == key);
+                let number = fixed.members.iter().position(|(member, _)| *member == key);
                 let number = number.and_then(|number| u32::try_from(number).ok());
                 fixed.make(*source, hole.from_ns, to);
                 if let Some(track) = &fixed.track {
@@ -342,14 +336,39 @@ impl Rows {
 }
 
 impl Fixed {
+    /// Takes the row of one of its members.
+    fn take(&mut self, news: &News<'_>) {
+        let is_next = self.members.get(self.next).is_some_and(|(key, _)| *key == news.key);
+        let found = if is_next { Ok(self.next) } else { self.members.binary_search_by_key(&news.key, |(key, _)| *key) };
+        let Ok(at) = found else { return };
+        self.next = at + 1;
+        let (member, row) = (&mut self.members[at].1, &news.entity.row);
+        member.time_ns = news.time_ns;
+        if self.track.is_some() {
+            member.put(row, &mut self.words);
+        } else {
+            member.row.clone_from(row);
+        }
+        self.is_fresh = true;
+        self.fresh_values += row.len() as u64;
+        self.fresh_ns = Some(self.fresh_ns.map_or(news.time_ns, |ns| ns.min(news.time_ns)));
+    }
+
+    fn enter(&mut self, key: EntityKey, member: Member) {
+        match self.members.binary_search_by_key(&key, |(key, _)| *key) {
+            Ok(at) => self.members[at].1 = member,
+            Err(at) => self.members.insert(at, (key, member)),
+        }
+    }
+
     /// One of its parts has come or gone: the next row is of another track.
     fn undo(&mut self, to: &mut To<'_>) {
         self.is_refused = false;
         let Some(track) = self.track.take() else { return };
-        for member in self.members.values_mut().filter(|member| member.time_ns > 0) {
+        for (_, member) in self.members.iter_mut().filter(|(_, member)| member.time_ns > 0) {
             member.take(&self.words);
         }
-        self.is_fresh |= self.members.values().any(|member| member.time_ns > 0);
+        self.is_fresh |= self.members.iter().any(|(_, member)| member.time_ns > 0);
         track.end(to);
     }
 
@@ -358,11 +377,11 @@ impl Fixed {
         if self.track.is_some() || self.is_refused {
             return;
         }
-        let parts = self.members.values().map(|member| (member.id, member.part.clone())).collect();
+        let parts = self.members.iter().map(|(_, member)| (member.id, member.part.clone())).collect();
         let layout = Arc::new(Layout::new(parts, false));
-        let texts = (0..)
-            .zip(self.members.values())
-            .flat_map(|(part, member)| member.texts.iter().map(move |(series, text)| (part, *series, text.clone())));
+        let texts = (0..).zip(&self.members).flat_map(|(part, (_, member))| {
+            member.texts.iter().map(move |(series, text)| (part, *series, text.clone()))
+        });
         let said = Description { texts: texts.collect(), ..description(source, &self.labels, layout.clone(), to) };
         let Ok(id) = to.appender.track(&said, since_ns) else {
             self.is_refused = true;
@@ -370,7 +389,7 @@ impl Fixed {
         };
         self.words.clear();
         self.words.resize(layout.kinds().len(), 0);
-        for (member, placed) in self.members.values_mut().zip(layout.parts()) {
+        for ((_, member), placed) in self.members.iter_mut().zip(layout.parts()) {
             (member.time, member.at) = (placed.time, placed.at);
             let row = std::mem::take(&mut member.row);
             if member.time_ns > 0 {
@@ -397,6 +416,12 @@ impl Member {
         self.row.clear();
         self.row.extend_from_slice(&from[self.at..][..self.part.width()]);
     }
+}
+
+/// In whose row a fixed entity is.
+fn source(key: EntityKey, entity: &Entity) -> Source {
+    let is_agents = !key.is_own() && Identity::from_word(key.region).is_some_and(Identity::is_agents);
+    if is_agents && entity.stored.region.is_empty() { AGENT } else { key.region }
 }
 
 fn description(source: Source, region: &[(String, String)], layout: Arc<Layout>, to: &To<'_>) -> Description {

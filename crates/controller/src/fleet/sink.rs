@@ -12,7 +12,7 @@ use onlooker_region::schema::Acquisition;
 use onlooker_series::series::EntityKey;
 use onlooker_targets::{Say, Target};
 
-use super::entities::{Acquired, News};
+use super::entities::{Acquired, News, Room};
 use super::quota::{Limit, OVER_QUOTA, Whose};
 use super::rows::{Hole, Rows, To};
 use super::utc::Utc;
@@ -50,6 +50,7 @@ pub struct FleetSink {
     clock: Clock,
     utc: Utc,
     say: Say,
+    room: Room,
 }
 
 /// What tells the time.
@@ -73,7 +74,7 @@ impl FleetSink {
         clock: Clock,
     ) -> Self {
         let (utc, say) = (Utc::new(clock()), Arc::new(|_: &str| {}));
-        Self { fleet, counters, appender, left, kept: HashMap::new(), clock, utc, say }
+        Self { fleet, counters, appender, left, kept: HashMap::new(), clock, utc, say, room: Room::default() }
     }
 
     /// `say` is told what an operator wants to know of the hosts, once.
@@ -179,7 +180,7 @@ impl Sink for FleetSink {
             frame.sharpen(relation, |steady_ns| utc.of(steady_ns.into()), reading.ended_ns);
             let relation = *relation;
             let acquired = |host_ns: Option<u64>| acquired(host_ns, &frame, &relation, &utc);
-            if !shown.entities.take(&frame, &host.labels, acquired, &mut tell) {
+            if !shown.entities.take(&frame, &host.labels, acquired, &mut self.room, &mut tell) {
                 left_out.push(frame.entry().identity.word());
             }
         }
