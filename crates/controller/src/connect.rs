@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whatever blocks on the way to a host, on a few threads for all hosts: a thousand dead hosts do not make a thousand threads.
+//! Whatever blocks on the way to a host, on a few threads for all hosts: a thousand dead hosts do not make a thousand
+//! threads.
 //!
-//! Two lanes, so that hosts which accept connections and say nothing do not hold up those that are well. A host that has not failed before is tried briskly, for
-//! `BRISK` at most; if that was too short it goes to the patient lane, where whoever has failed before is, too, and the whole timeout counts. Patient tries have at most
-//! two threads of three. So a first try waits for first tries only: n silent hosts among them cost n x 0.25 s / threads.
+//! Two lanes, so that hosts which accept connections and say nothing do not hold up those that are well. A host that
+//! has not failed before is tried briskly, for `BRISK` at most; if that was too short it goes to the patient lane,
+//! where whoever has failed before is, too, and the whole timeout counts. Patient tries have at most two threads of
+//! three. So a first try waits for first tries only: n silent hosts among them cost n x 0.25 s / threads.
 //!
-//! A host that is to be read by this machine's RDMA device is asked twice: queue pairs are made by whoever has the device, the engine, between the two
-//! ([`Step::Told`], [`Connector::pair`]). They are connected here, since that may wait for a neighbour's link-layer address. Goodbyes are said here, too
-//! ([`Connector::part`]); at the end all that are left have 0.4 s together.
+//! A host that is to be read by this machine's RDMA device is asked twice: queue pairs are made by whoever has the
+//! device, the engine, between the two ([`Step::Told`], [`Connector::pair`]). They are connected here, since that may
+//! wait for a neighbour's link-layer address. Goodbyes are said here, too ([`Connector::part`]); at the end all that
+//! are left have 0.4 s together.
 
 mod lanes;
 mod work;
@@ -57,7 +60,8 @@ pub struct Connected {
 
 /// How far a host is.
 pub enum Step {
-    /// It is to be read by this machine's device: [`Connector::pair`] is next, or [`Connector::rest`] where that cannot be.
+    /// It is to be read by this machine's device: [`Connector::pair`] is next, or [`Connector::rest`] where that cannot
+    /// be.
     Told(Box<Bootstrapped>),
     /// It can be read.
     Linked(Box<Connected>),
@@ -73,11 +77,13 @@ pub enum Answer {
     Clock(u64, Box<Bootstrapped>),
 }
 
-/// How long a first try may take before it has to wait with the patient ones: three round trips around the earth take less.
+/// How long a first try may take before it has to wait with the patient ones: three round trips around the earth take
+/// less.
 const BRISK: Duration = Duration::from_millis(250);
 /// How long hosts are waited for at the end: a host that does not answer must not hold it up.
 const FAREWELL: Duration = Duration::from_millis(400);
-/// Hosts that one device is opened for: the completion queue has entries for them (16 each, 4 MiB in all with a card), or as many as the device allows.
+/// Hosts that one device is opened for: the completion queue has entries for them (16 each, 4 MiB in all with a card),
+/// or as many as the device allows.
 const DEVICE_HOSTS: u32 = 4096;
 
 /// The threads.
@@ -137,14 +143,16 @@ impl Connector {
         Ok(Self { queue, answers, answer, wake })
     }
 
-    /// Has a host asked; the answer carries `id`. Ways before `first` are left out if the target's choice and the host allow it. `has_failed`: the last try did not succeed.
+    /// Has a host asked; the answer carries `id`. Ways before `first` are left out if the target's choice and the host
+    /// allow it. `has_failed`: the last try did not succeed.
     pub fn ask(&self, id: u64, target: Arc<Target>, first: Via, has_failed: bool) {
         let work = Work::Host(Job { id, target, task: Task::Ask { first }, parting: None });
         self.queue.change(|lanes| if has_failed { &mut lanes.patient } else { &mut lanes.brisk }.push_back(work));
     }
 
-    /// Goes on with a host that told of a device: has it asked for a queue pair that is connected to `pair`. `reader_id`: see
-    /// [`onlooker_bootstrap::VerbsRequest::reader_id`]. Where that fails and the target's choice allows it, the host is read another way.
+    /// Goes on with a host that told of a device: has it asked for a queue pair that is connected to `pair`.
+    /// `reader_id`: see [`onlooker_bootstrap::VerbsRequest::reader_id`]. Where that fails and the target's choice
+    /// allows it, the host is read another way.
     pub fn pair(
         &self,
         (id, target): (u64, Arc<Target>),
@@ -162,7 +170,8 @@ impl Connector {
         self.next(Work::Host(Job { id, target, task: Task::Rest { told, first }, parting: None }), has_failed);
     }
 
-    /// Opens the device that has an address of this machine. On a thread of its own, for which nobody waits: a driver that hangs holds up no host, and not our end.
+    /// Opens the device that has an address of this machine. On a thread of its own, for which nobody waits: a driver
+    /// that hangs holds up no host, and not our end.
     pub fn open(&self, local: IpAddr) {
         let (answer, wake) = (self.answer.clone(), (self.wake)());
         let open = move || {

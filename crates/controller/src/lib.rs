@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The controller: reads many hosts at a steady pace and hands on what they say.
 //!
-//! The way of a value: [`onlooker_targets`] says who is watched, [`connect`] bootstraps, [`engine`] paces the READs of all hosts on one thread and hands each finished
-//! reading to the processor, a thread that gives it to a [`Sink`]: [`fleet`], which derives and shows, and [`keep`], which stores. Nothing that a host says can stop the others: hosts are read side by side, each within its deadline.
+//! The way of a value: [`onlooker_targets`] says who is watched, [`connect`] bootstraps, [`engine`] paces the READs of
+//! all hosts on one thread and hands each finished reading to the processor, a thread that gives it to a [`Sink`]:
+//! [`fleet`], which derives and shows, and [`keep`], which stores. Nothing that a host says can stop the others: hosts
+//! are read side by side, each within its deadline.
 #![forbid(unsafe_code)]
 
 pub mod config;

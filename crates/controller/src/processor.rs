@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The thread on which readings are decoded, derived and stored, behind a bounded ring: one host's values must not make the next host's reading late.
+//! The thread on which readings are decoded, derived and stored, behind a bounded ring: one host's values must not make
+//! the next host's reading late.
 //!
-//! The engine never waits for it. A host has [`MAX_OF_HOST`] readings in the ring at most, so that one whose values take long costs itself, and all together
-//! [`MAX_BYTES`] of frames; what does not fit becomes a gap of the reason [`BEHIND`]. Other events wait for room, in order. Frames are reused: a sink's last
-//! reading is the memory of a session's next one.
+//! The engine never waits for it. A host has [`MAX_OF_HOST`] readings in the ring at most, so that one whose values
+//! take long costs itself, and all together [`MAX_BYTES`] of frames; what does not fit becomes a gap of the reason
+//! [`BEHIND`]. Other events wait for room, in order. Frames are reused: a sink's last reading is the memory of a
+//! session's next one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,7 +27,8 @@ const MAX_BYTES: usize = 64 << 20;
 /// Frames that wait to be used again, and bytes of one that is kept for it.
 const SPARE: usize = 64;
 const MAX_SPARE_BYTES: usize = 256 << 10;
-/// So many events may wait beside the ring before a host's gaps become one, whatever their reasons: the first is the cause.
+/// So many events may wait beside the ring before a host's gaps become one, whatever their reasons: the first is the
+/// cause.
 const MAX_WAITING: usize = 8 * RING;
 /// Reason of the gap that a reading leaves which the processor could not take.
 const BEHIND: &str = "behind";

@@ -65,7 +65,8 @@ const PROGRESS: Duration = Duration::from_secs(5);
 /// Nobody waits longer for the hosts of the start.
 const MAX_ENTRY: Duration = Duration::from_secs(5);
 
-/// Runs until SIGTERM or SIGINT. `say` is told what an operator wants to know; `ready` the address of the dashboard, once it is served.
+/// Runs until SIGTERM or SIGINT. `say` is told what an operator wants to know; `ready` the address of the dashboard,
+/// once it is served.
 ///
 /// # Errors
 /// [`ServiceError`]; what was read until then is in the store.
@@ -230,7 +231,8 @@ async fn reload(hangup: std::io::Result<Signal>, sources: Arc<Sources>) {
     }
 }
 
-/// Ends when we are told to. From the call on, not only once it is awaited: whoever hears that we are ready may stop us at once.
+/// Ends when we are told to. From the call on, not only once it is awaited: whoever hears that we are ready may stop us
+/// at once.
 fn stopped() -> impl Future<Output = ()> {
     let [terminate, interrupt] = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
     let wait = async |signal: std::io::Result<Signal>| match signal {

@@ -55,7 +55,8 @@ pub struct Gap {
     pub reason: &'static str,
 }
 
-/// Takes what the engine reads, in order, on the processor's thread. One that takes long makes readings gaps of the reason `behind`.
+/// Takes what the engine reads, in order, on the processor's thread. One that takes long makes readings gaps of the
+/// reason `behind`.
 pub trait Sink {
     /// A reading has ended.
     fn reading(&mut self, target: &Arc<Target>, reading: &Reading);

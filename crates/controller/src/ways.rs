@@ -61,7 +61,8 @@ impl Detour {
         self.leave_out(Via::Kernel, now_ns, pause_ns);
     }
 
-    /// A link has broken, and not because of what was read. `is_proven`: something had been read over it; `is_stable`: for long.
+    /// A link has broken, and not because of what was read. `is_proven`: something had been read over it; `is_stable`:
+    /// for long.
     pub(crate) fn broke(&mut self, via: Via, is_proven: bool, is_stable: bool, now_ns: u64) {
         match via {
             Via::Verbs if is_proven && is_stable => self.breaks = 0,

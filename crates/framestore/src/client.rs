@@ -48,17 +48,17 @@ impl Appender {
         Self { producer, definer, waiting: VecDeque::new(), lost: 0 }
     }
 
-    /// The track of this description; it is defined where there is none.
+    /// The track of this description; it is defined where there is none, with a first row of `since_ns` (UTC).
     ///
     /// # Errors
     /// [`Damage`]: something in it is too large.
-    pub fn track(&mut self, description: &Description) -> Result<TrackId, Damage> {
-        let (track, defined) = self.definer.track(description)?;
+    pub fn track(&mut self, description: &Description, since_ns: u64) -> Result<TrackId, Damage> {
+        let (track, defined) = self.definer.track(description, since_ns)?;
         self.tell(DEFINED, defined);
         Ok(track)
     }
 
-    /// The line of a table with these labels and texts (number of the series, text).
+    /// The line of a table with these labels and texts (number of the series, text), with a first row of `since_ns` (UTC).
     ///
     /// # Errors
     /// [`Damage`]: something in it is too large.
@@ -67,8 +67,9 @@ impl Appender {
         track: TrackId,
         labels: &[(String, String)],
         texts: &[(u32, String)],
+        since_ns: u64,
     ) -> Result<Line, Damage> {
-        let (line, defined) = self.definer.line(track, labels, texts)?;
+        let (line, defined) = self.definer.line(track, labels, texts, since_ns)?;
         self.tell(DEFINED, defined);
         Ok(line)
     }

@@ -20,12 +20,11 @@
 //! difference at the beginning of a run is whatever is cheapest.
 
 mod block;
-mod integer;
 
 use block::{BLOCK, Block, put_block, take_blocks};
-pub(crate) use integer::{Input, put_signed, put_unsigned};
 
 use crate::damage::Damage;
+pub(crate) use crate::framing::bytes::{Input, put_signed, put_unsigned};
 use crate::types::Kind;
 
 const CONSTANT: u8 = 0;
@@ -129,7 +128,7 @@ fn take_column(input: &mut Input, rows: usize, runs: &[u32], values: &mut Vec<u6
         DELTAS => take_chain(input, Op::Add, rows, runs, values)?,
         LEVELS => take_blocks(input, rows, values, 0, |_, number| number)?,
         SCALED => {
-            let factor = *POWERS.get(usize::from(input.byte()?)).ok_or(Damage::Wrong("a column's power of ten"))?;
+            let factor = factor(input.byte()?)?;
             take_chain(input, Op::Add, rows, runs, values)?;
             values[start..].iter_mut().for_each(|value| *value = unscaled(*value, factor));
         }
@@ -241,7 +240,13 @@ fn put_levels_if_smaller(start: usize, values: &[u64], out: &mut Vec<u8>) {
     out.drain(start..end);
 }
 
-fn unscaled(value: u64, factor: f64) -> u64 {
+/// Of a power of ten.
+pub(crate) fn factor(power: u8) -> Result<f64, Damage> {
+    POWERS.get(usize::from(power)).copied().ok_or(Damage::Wrong("a column's power of ten"))
+}
+
+/// A float that was stored as an integer.
+pub(crate) fn unscaled(value: u64, factor: f64) -> u64 {
     (value.cast_signed() as f64 / factor).to_bits()
 }
 

@@ -3,7 +3,8 @@
 //! after it, damage the record that it is in, and one flipped bit nothing.
 //!
 //! Whoever has a file appends with [`append`], or with [`begin`] and [`end`] around bytes that are made in place;
-//! [`Reader`] finds everything again that is whole. What a kind's payload means is the caller's.
+//! [`Reader`] finds everything again that is whole. What a kind's payload means is the caller's. Files of chunks, and
+//! those of the version before, have a `Form` of their own: another magic, and zero for the second sum.
 //!
 //! ```text
 //! 0   magic (4)            8   length of the payload (4)      16  header's own CRC-32C (4), over bytes 0-15
@@ -40,20 +41,81 @@ pub const MAX_PAYLOAD_BYTES: usize = 64 << 20;
 const MAX_MENDED_BYTES: usize = 4 << 20;
 /// What is read at once, where a record is not longer.
 const PIECE_BYTES: usize = 256 << 10;
-const MAGIC: [u8; 4] = *b"OLF1";
 /// Bytes of the header that its sum covers.
 const SUMMED_BYTES: usize = 16;
 /// Castagnoli's polynomial, the lowest power in the highest bit.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
+
+/// What tells records of one kind of files from those of others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Form {
+    pub(crate) magic: [u8; 4],
+    /// Without it nothing is mended in a payload.
+    pub(crate) has_second_sum: bool,
+}
+
+/// Of all files whose module does not say otherwise.
+const FORM: Form = Form { magic: *b"OLF1", has_second_sum: true };
+
+impl Form {
+    /// Appends a record.
+    pub(crate) fn append(self, kind: u8, payload: &[u8], out: &mut Vec<u8>) {
+        let start = begin(out);
+        out.extend_from_slice(payload);
+        self.end(start, kind, out);
+    }
+
+    fn end(self, start: usize, kind: u8, out: &mut Vec<u8>) {
+        let payload = &out[start + HEADER_BYTES..];
+        assert!(payload.len() <= MAX_PAYLOAD_BYTES, "a payload of {} bytes", payload.len());
+        let length = u32::try_from(payload.len()).expect("was compared just now");
+        let sum = crc32c::crc32c(payload);
+        let second = if self.has_second_sum { crc32fast::hash(payload) } else { 0 };
+        let header = &mut out[start..start + HEADER_BYTES];
+        header[..4].copy_from_slice(&self.magic);
+        header[4] = kind;
+        header[8..12].copy_from_slice(&length.to_le_bytes());
+        header[12..16].copy_from_slice(&sum.to_le_bytes());
+        let own = crc32c::crc32c(&header[..SUMMED_BYTES]);
+        header[16..20].copy_from_slice(&own.to_le_bytes());
+        header[20..24].copy_from_slice(&second.to_le_bytes());
+        out.resize(start + (out.len() - start).next_multiple_of(8), 0);
+    }
+
+    /// The frame of a record, from its first bytes.
+    pub(crate) fn parse(self, header: &[u8; HEADER_BYTES]) -> Result<Frame, Damage> {
+        let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
+        if header[..4] != self.magic || half(16) != crc32c::crc32c(&header[..SUMMED_BYTES]) {
+            return Err(Damage::Wrong("header"));
+        }
+        let payload_bytes = half(8) as usize;
+        if payload_bytes > MAX_PAYLOAD_BYTES {
+            return Err(Damage::Wrong("length"));
+        }
+        let second = self.has_second_sum.then(|| half(20));
+        Ok(Frame { kind: header[4], payload_bytes, sum: half(12), second })
+    }
+
+    /// The same where one bit of the header has flipped.
+    fn parse_mended(self, header: &[u8; HEADER_BYTES]) -> Option<Frame> {
+        let mut mended = *header;
+        let difference = crc32c::crc32c(&header[..SUMMED_BYTES]) ^ u32::from_le_bytes(*header[16..].first_chunk()?);
+        if difference.is_power_of_two() {
+            // It is in the sum itself.
+            mended[16..20].copy_from_slice(&crc32c::crc32c(&header[..SUMMED_BYTES]).to_le_bytes());
+        } else {
+            flip(&mut mended, flipped_bit(difference, SUMMED_BYTES)?);
+        }
+        self.parse(&mended).ok()
+    }
+}
 
 /// Appends a record.
 ///
 /// # Panics
 /// If the payload exceeds [`MAX_PAYLOAD_BYTES`].
 pub fn append(kind: u8, payload: &[u8], out: &mut Vec<u8>) {
-    let start = begin(out);
-    out.extend_from_slice(payload);
-    end(start, kind, out);
+    FORM.append(kind, payload, out);
 }
 
 /// Begins a record at the end of `out`, whose payload is appended next. Returns what [`end`] asks for.
@@ -69,19 +131,7 @@ pub fn begin(out: &mut Vec<u8>) -> usize {
 /// # Panics
 /// If the payload exceeds [`MAX_PAYLOAD_BYTES`].
 pub fn end(start: usize, kind: u8, out: &mut Vec<u8>) {
-    let payload = &out[start + HEADER_BYTES..];
-    assert!(payload.len() <= MAX_PAYLOAD_BYTES, "a payload of {} bytes", payload.len());
-    let length = u32::try_from(payload.len()).expect("was compared just now");
-    let (sum, second) = (crc32c::crc32c(payload), crc32fast::hash(payload));
-    let header = &mut out[start..start + HEADER_BYTES];
-    header[..4].copy_from_slice(&MAGIC);
-    header[4] = kind;
-    header[8..12].copy_from_slice(&length.to_le_bytes());
-    header[12..16].copy_from_slice(&sum.to_le_bytes());
-    let own = crc32c::crc32c(&header[..SUMMED_BYTES]);
-    header[16..20].copy_from_slice(&own.to_le_bytes());
-    header[20..24].copy_from_slice(&second.to_le_bytes());
-    out.resize(start + (out.len() - start).next_multiple_of(8), 0);
+    FORM.end(start, kind, out);
 }
 
 /// What a header says.
@@ -93,7 +143,7 @@ pub struct Frame {
     pub payload_bytes: usize,
     /// Its CRC-32C.
     pub sum: u32,
-    second: u32,
+    second: Option<u32>,
 }
 
 impl Frame {
@@ -102,28 +152,7 @@ impl Frame {
     /// # Errors
     /// [`Damage`]: no record begins here.
     pub fn parse(header: &[u8; HEADER_BYTES]) -> Result<Self, Damage> {
-        let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
-        if header[..4] != MAGIC || half(16) != crc32c::crc32c(&header[..SUMMED_BYTES]) {
-            return Err(Damage::Wrong("header"));
-        }
-        let payload_bytes = half(8) as usize;
-        if payload_bytes > MAX_PAYLOAD_BYTES {
-            return Err(Damage::Wrong("length"));
-        }
-        Ok(Self { kind: header[4], payload_bytes, sum: half(12), second: half(20) })
-    }
-
-    /// The same where one bit of the header has flipped.
-    fn parse_mended(header: &[u8; HEADER_BYTES]) -> Option<Self> {
-        let mut mended = *header;
-        let difference = crc32c::crc32c(&header[..SUMMED_BYTES]) ^ u32::from_le_bytes(*header[16..].first_chunk()?);
-        if difference.is_power_of_two() {
-            // It is in the sum itself.
-            mended[16..20].copy_from_slice(&crc32c::crc32c(&header[..SUMMED_BYTES]).to_le_bytes());
-        } else {
-            flip(&mut mended, flipped_bit(difference, SUMMED_BYTES)?);
-        }
-        Self::parse(&mended).ok()
+        FORM.parse(header)
     }
 
     /// Bytes of the whole record.
@@ -142,12 +171,10 @@ impl Frame {
 
     /// Puts right the one bit of a payload that has flipped; false, and nothing is changed, if it is not just one.
     pub fn mend(&self, payload: &mut [u8]) -> bool {
-        if payload.len() > MAX_MENDED_BYTES {
-            return false;
-        }
+        let Some(second) = self.second.filter(|_| payload.len() <= MAX_MENDED_BYTES) else { return false };
         let Some(bit) = flipped_bit(crc32c::crc32c(payload) ^ self.sum, payload.len()) else { return false };
         flip(payload, bit);
-        let is_right = crc32fast::hash(payload) == self.second;
+        let is_right = crc32fast::hash(payload) == second;
         if !is_right {
             flip(payload, bit);
         }
@@ -213,6 +240,7 @@ type Lost = (Option<usize>, Damage);
 /// Reads the records of a file in their order, in pieces.
 pub struct Reader<'f> {
     file: &'f File,
+    form: Form,
     /// Of what is read.
     end: u64,
     /// Of the next record.
@@ -236,7 +264,12 @@ impl<'f> Reader<'f> {
     /// What the system says.
     pub fn between(file: &'f File, from: u64, end: u64) -> io::Result<Self> {
         let end = file.metadata()?.len().min(end);
-        Ok(Self { file, end, at: from.next_multiple_of(8), piece: Vec::new(), piece_at: 0 })
+        Ok(Self { file, form: FORM, end, at: from.next_multiple_of(8), piece: Vec::new(), piece_at: 0 })
+    }
+
+    /// The same of records of another form.
+    pub(crate) fn in_form(self, form: Form) -> Self {
+        Self { form, ..self }
     }
 
     /// The next record, or bytes that are none; `None` at the end.
@@ -272,9 +305,9 @@ impl<'f> Reader<'f> {
         let Some(header) = self.load(offset, HEADER_BYTES)?.first_chunk().copied() else {
             return Ok(Err((Some(HEADER_BYTES), Damage::Wrong("end"))));
         };
-        let (frame, is_header_mended) = match Frame::parse(&header) {
+        let (frame, is_header_mended) = match self.form.parse(&header) {
             Ok(frame) => (frame, false),
-            Err(damage) => match Frame::parse_mended(&header) {
+            Err(damage) => match self.form.parse_mended(&header) {
                 Some(frame) => (frame, true),
                 None => return Ok(Err((None, damage))),
             },
@@ -296,13 +329,13 @@ impl<'f> Reader<'f> {
 
     /// Where the next record begins that looks like one, or the end.
     fn find(&mut self, from: u64) -> io::Result<u64> {
-        let mut at = from;
+        let (mut at, form) = (from, self.form);
         while at + HEADER_BYTES as u64 <= self.end {
             let piece = self.load(at, HEADER_BYTES)?;
             let mut headers = piece.windows(HEADER_BYTES).step_by(8);
             let count = headers.len() as u64;
-            let is_one = |bytes: &[u8]| bytes.first_chunk().is_some_and(|header| Frame::parse(header).is_ok());
-            if let Some(number) = headers.position(|bytes| bytes[..4] == MAGIC && is_one(bytes)) {
+            let is_one = |bytes: &[u8]| bytes.first_chunk().is_some_and(|header| form.parse(header).is_ok());
+            if let Some(number) = headers.position(|bytes| bytes[..4] == form.magic && is_one(bytes)) {
                 return Ok(at + number as u64 * 8);
             }
             at += count * 8;
@@ -330,34 +363,4 @@ impl<'f> Reader<'f> {
         let start = usize::try_from(offset - self.piece_at).unwrap_or(0) + from; // within the piece
         start..start + bytes
     }
-}
-
-/// Reads the frame of a record of which the place is known.
-///
-/// # Errors
-/// What the system says; the inner error if no record begins there.
-pub fn read_frame(file: &File, offset: u64) -> io::Result<Result<Frame, Damage>> {
-    let mut header = [0; HEADER_BYTES];
-    file.read_exact_at(&mut header, offset)?;
-    Ok(Frame::parse(&header).or_else(|damage| Frame::parse_mended(&header).ok_or(damage)))
-}
-
-/// Reads a record of which the place is known; `payload` gets its payload.
-///
-/// # Errors
-/// What the system says; the inner error for bytes that are not what was written.
-pub fn read(file: &File, offset: u64, payload: &mut Vec<u8>) -> io::Result<Result<Frame, Damage>> {
-    payload.clear();
-    let frame = match read_frame(file, offset)? {
-        Ok(frame) => frame,
-        Err(damage) => return Ok(Err(damage)),
-    };
-    let end = offset + (HEADER_BYTES + frame.payload_bytes) as u64;
-    if end > file.metadata()?.len() {
-        return Ok(Err(Damage::Wrong("end")));
-    }
-    payload.resize(frame.payload_bytes, 0);
-    file.read_exact_at(payload, offset + HEADER_BYTES as u64)?;
-    let is_whole = frame.check(payload).is_ok() || frame.mend(payload);
-    Ok(if is_whole { Ok(frame) } else { Err(Damage::Checksum) })
 }

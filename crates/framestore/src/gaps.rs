@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Times without rows: in memory by track, and in a file of their own, since they outlive the rows around them.
 //!
-//! A host that is late has the same gap in each of its tracks: it is in memory once, and a track has 8 bytes of it. A track keeps [`MAX_GAPS`] at most, for a host
-//! that is late for days: beyond, pairs of neighbours that are nearest to each other become one. The store thread writes; readers look under the lock of
-//! [`Gaps`], which is never held over a disk. The file has framed records (`framing.rs`) with what `told.rs` makes of a gap; it is written again, whole, when
-//! more than half of it is of no use any more.
+//! A host that is late has the same gap in each of its tracks: it is in memory once, and a track has 8 bytes of it. A
+//! track keeps [`MAX_GAPS`] at most, for a host that is late for days: beyond, pairs of neighbours that are nearest to
+//! each other become one. The store thread writes; readers look under the lock of [`Gaps`], which is never held over a
+//! disk. The file has framed records (`framing.rs`) with what `told.rs` makes of a gap; it is written again, whole,
+//! when more than half of it is of no use any more.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -111,7 +112,8 @@ impl Gaps {
     }
 }
 
-/// Makes one gap of each pair of neighbours of one reason that is as near as half of all; of any reasons, that of the longer one, where this does not help.
+/// Makes one gap of each pair of neighbours of one reason that is as near as half of all; of any reasons, that of the
+/// longer one, where this does not help.
 fn shorten(gaps: &mut Vec<Arc<Short>>) {
     let mut distances: Vec<u64> = gaps.windows(2).map(|pair| pair[0].until_ns(&pair[1])).collect();
     let middle = distances.len() / 2;
@@ -221,7 +223,8 @@ impl GapLog {
         }
     }
 
-    /// Writes what is new, over what an earlier write has left that was not ended. After an error it is tried again with the next one.
+    /// Writes what is new, over what an earlier write has left that was not ended. After an error it is tried again
+    /// with the next one.
     pub(crate) fn write(&mut self) -> Result<(), StoreError> {
         if self.pending.is_empty() {
             return Ok(());

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What stands in the rows of a track: parts, and where each begins.
 //!
-//! A *part* is what is consistent in itself: a group of a region, or a set of sums, with the names of its series. Thousands of hosts have the same parts, since
-//! they run the same programs; a part's id is the hash of its content, and the catalogue has each once. A *layout* is a list of parts; its id follows from
-//! theirs. Of labels a part has the series' own only: those of the region and of the host belong to the track, as do the texts of infos, which have no words.
+//! A *part* is what is consistent in itself: a group of a region, or a set of sums, with the names of its series.
+//! Thousands of hosts have the same parts, since they run the same programs; a part's id is the hash of its content,
+//! and the catalogue has each once. A *layout* is a list of parts; its id follows from theirs. Of labels a part has the
+//! series' own only: those of the region and of the host belong to the track, as do the texts of infos, which have no
+//! words.
 //!
 //! ```text
 //! row of a layout:   time of part 0, words of part 0, time of part 1, words of part 1, ...
 //! ```
-//! A part's time (UTC, ns) is when its values were acquired, 0 while it never was. In a row in which a part has nothing new its words are those of the row
-//! before, and so is its time: that is how a reader tells. In tables, and where a track has one part, the row's own time is the part's, and there is no word
-//! for it.
+//! A part's time (UTC, ns) is when its values were acquired, 0 while it never was. In a row in which a part has nothing
+//! new its words are those of the row before, and so is its time: that is how a reader tells. In tables, and where a
+//! track has one part, the row's own time is the part's, and there is no word for it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The frame store: rows of hosts in, columns of series out.
 //!
-//! The packet's way on: a checked frame becomes words of a *row* (`layout`), the row goes into a *ring* in memory that outlives the process (`ring`), from there
-//! as differences into the *head* of its track (`row`, `head`) and, the same bytes, into the *write-ahead log* (`wal`). A head that is full becomes a *warm
-//! chunk* of columns (`chunk`, `warm`), chunks of an hour become *cold* Parquet (`cold`), and *rollups* stay when raw samples have gone. What tracks are stands
-//! in the *catalogue*. `store` puts them together; `client` is where rows come in.
+//! The packet's way on: a checked frame becomes words of a *row* (`layout`), the row goes into a *ring* in memory that
+//! outlives the process (`ring`), from there as differences into the *head* of its track (`row`, `head`) and, the same
+//! bytes, into the *write-ahead log* (`wal`). A head that is full becomes a *warm chunk* of columns (`chunk`, `warm`),
+//! chunks of an hour become *cold* Parquet (`cold`), and *rollups* stay when raw samples have gone. What tracks are
+//! stands in the *catalogue*. `store` puts them together; `client` is where rows come in.
 
 pub mod catalogue;
 pub mod chunk;
@@ -12,6 +13,7 @@ pub mod client;
 pub mod cold;
 pub mod column;
 pub mod damage;
+pub mod events;
 pub mod export;
 pub mod framing;
 mod gaps;

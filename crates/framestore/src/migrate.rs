@@ -1,32 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A store of the version before this one becomes one of this version: its rows become chunks, track by track.
+//! A store of the version before this one becomes one of this version: its rows become chunks, some tracks at a time.
 //!
-//! The old files are moved to `<dir>/old` first and deleted when all is done. A migration that was interrupted begins again: until it is done nobody else has
-//! written to the new store. An old track is one entity with all its labels; so it is here, too, a track of one part whose labels are all its own.
+//! The old files are moved to `<dir>/old` first and deleted when all is done. A migration that was interrupted begins
+//! again: until it is done nobody else has written to the new store. An old track is one entity with all its labels; so
+//! it is here, too, a track of one part whose labels are all its own.
 
+mod old;
+
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use onlooker_region::schema::Metric;
 use onlooker_series::series::{Form, Series};
 
+use self::old::{DEFINITIONS, EXTENSION, HOT, Old, Track};
 use crate::catalogue::Catalogue;
 use crate::chunk::{Builder, Shape, max_rows};
 use crate::client::Description;
 use crate::damage::{StoreError, io_error};
-use crate::framing::files::{Lock, make_dir, remove};
+use crate::framing::files::{Lock, make_dir, remove, sync_dir};
 use crate::gaps::GapLog;
 use crate::layout::{Layout, Part};
 use crate::store::Config;
-use crate::types::{Gap, Line};
+use crate::types::{Gap, Line, TrackId};
 use crate::warm::{Level, Warm};
 
 const OLD: &str = "old";
-/// Files of the version before: segments of its log and both files of definitions.
-const SEGMENT: &str = "olog";
-const DEFINITIONS: [&str; 2] = ["definitions-a", "definitions-b"];
-const HOT: &str = "hot";
+const DONE: &str = "old.migrated";
 const CHUNK_ROWS: usize = 1024;
+/// Columns of all tracks that are read together: 64 MiB of rows that are no chunk yet.
+const GROUP_COLUMNS: usize = 8192;
 /// Chunks are written when there are so many bytes of them.
 const WRITE_BYTES: usize = 8 << 20;
 
@@ -43,23 +48,32 @@ pub struct Migrated {
     pub unknown: usize,
 }
 
-/// Migrates what is in the store's directory, if it is of the version before. `progress` is told how many tracks of how many are done.
+/// Migrates what is in the store's directory, if it is of the version before. `progress` is told how many tracks of how
+/// many are done.
 ///
 /// # Errors
-/// [`StoreError`]; the next call begins again. Whoever reads the old store with the program that wrote it finds it in `<dir>/old`.
+/// [`StoreError`]; the next call begins again. Whoever reads the old store with the program that wrote it finds it in
+/// `<dir>/old`.
 pub fn migrate(config: &Config, progress: impl FnMut(usize, usize)) -> Result<Option<Migrated>, StoreError> {
-    let old = config.dir.join(OLD);
+    let (old, done) = (config.dir.join(OLD), config.dir.join(DONE));
+    if done.exists() {
+        fs::remove_dir_all(&done).map_err(io_error("remove", &done))?;
+    }
     if !old.exists() && !has_old_files(&config.dir) {
         return Ok(None);
     }
+    let directory = Lock::take(&config.dir)?;
     move_old_files(config, &old)?;
     let fresh = ["catalogue", "wal", "warm"].map(|name| config.dir.join(name));
     for path in fresh.iter().filter(|path| path.exists()) {
         fs::remove_dir_all(path).map_err(io_error("remove", path))?;
     }
     remove(&config.dir.join("gaps.log"))?;
-    let migrated = copy(config, &old, progress)?;
-    fs::remove_dir_all(&old).map_err(io_error("remove", &old))?;
+    let migrated = copy(config, &directory, &old, progress)?;
+    // A kill while it is removed must not leave a part of it that would be migrated again, over everything else.
+    fs::rename(&old, &done).map_err(io_error("move", &old))?;
+    sync_dir(&config.dir)?;
+    fs::remove_dir_all(&done).map_err(io_error("remove", &done))?;
     Ok(Some(migrated))
 }
 
@@ -71,7 +85,7 @@ fn old_files(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).map_err(io_error("list", dir))? {
         let path = entry.map_err(io_error("list", dir))?.path();
-        let is_segment = path.extension().is_some_and(|extension| extension == SEGMENT);
+        let is_segment = path.extension().is_some_and(|extension| extension == EXTENSION);
         if is_segment || path.file_name().is_some_and(|name| DEFINITIONS.iter().any(|other| name == *other)) {
             found.push(path);
         }
@@ -95,83 +109,125 @@ fn move_old_files(config: &Config, old: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn copy(config: &Config, old: &Path, mut progress: impl FnMut(usize, usize)) -> Result<Migrated, StoreError> {
-    let hot = old.join(HOT);
-    let hot_bytes = fs::metadata(&hot).map_or(1 << 20, |found| found.len());
-    let old_config = onlooker_store::Config {
-        dir: old.to_owned(),
-        hot,
-        hot_bytes,
-        tile_rows: 64,
-        segment_bytes: 64 << 20,
-        max_bytes: u64::MAX,
-    };
-    let foreign = |error: onlooker_store::StoreError| {
-        io_error("read the store of the version before in", old)(std::io::Error::other(error.to_string()))
-    };
-    let (mut writer, _) = onlooker_store::Store::open(old_config).map_err(foreign)?;
-    writer.seal(u64::MAX).map_err(foreign)?;
-    let old = writer.look();
-    let directory = Lock::take(&config.dir)?;
-    let (mut catalogue, _) = Catalogue::open(&directory)?;
-    let (mut warm, _) = Warm::open(&config.dir)?;
-    let (mut gaps, _) = GapLog::open(&config.dir)?;
-    let definer = catalogue.definer();
-    let tracks: Vec<_> = old.tracks().map(|(id, described)| (id, described.clone())).collect();
-    let mut migrated = Migrated::default();
-    for (number, (id, described)) in tracks.iter().enumerate() {
-        progress(number, tracks.len());
-        let Some(described) = described.unpack() else {
-            migrated.unknown += 1;
-            continue;
-        };
-        let description = translated(described);
-        let Ok((track, defined)) = definer.track(&description) else {
-            migrated.unknown += 1;
-            continue;
-        };
-        catalogue.take_defined(&defined);
-        let width = description.layout.kinds().len();
-        let most = max_rows(width).min(CHUNK_ROWS);
-        let mut builder = Builder::new(track, Shape::of(&description.layout));
-        let mut chunks = Vec::new();
-        let damaged = old.read(*id, 0, u64::MAX, |_, time_ns, row| {
-            if row.len() != width {
-                return;
-            }
-            if builder.rows() == most {
-                chunks.extend(builder.finish());
-            }
-            migrated.rows += 1;
-            builder.push(Line::ONLY, time_ns, row);
-        });
-        chunks.extend(builder.finish());
-        let damage = |damage| StoreError::Damaged { path: config.dir.clone(), offset: 0, damage };
-        chunks.iter().try_for_each(|chunk| warm.append(Level::Raw, chunk).map_err(damage))?;
-        for gap in old.gaps(*id, 0, u64::MAX).chain(damaged.map_err(foreign)?) {
-            migrated.gaps += 1;
-            let (from_ns, to_ns, reason) = (gap.from_ns, gap.to_ns, gap.reason);
-            gaps.push(&Gap { track, of: None, from_ns, to_ns, reason });
-        }
-        migrated.tracks += 1;
-        if warm.waiting_bytes() > WRITE_BYTES {
-            catalogue.write()?;
-            warm.write()?;
-            warm.sync()?;
-        }
+fn copy(
+    config: &Config,
+    directory: &Arc<Lock>,
+    old: &Path,
+    mut progress: impl FnMut(usize, usize),
+) -> Result<Migrated, StoreError> {
+    let old = Old::open(old)?;
+    let mut new = New::open(config, directory)?;
+    let tracks: Vec<(u32, &Track)> = old.tracks().collect();
+    let mut left = &tracks[..];
+    while !left.is_empty() {
+        progress(tracks.len() - left.len(), tracks.len());
+        let group;
+        (group, left) = left.split_at(group_length(left));
+        new.take(&old, group)?;
     }
-    catalogue.write()?;
-    gaps.write()?;
-    warm.write()?;
-    catalogue.sync()?;
-    gaps.sync()?;
-    warm.sync()?;
-    Ok(migrated)
+    new.finish()
+}
+
+/// Tracks that are read together.
+fn group_length(tracks: &[(u32, &Track)]) -> usize {
+    let mut columns = 0;
+    let fits = |(_, track): &&(u32, &Track)| {
+        columns += track.columns + 1;
+        columns <= GROUP_COLUMNS
+    };
+    tracks.iter().take_while(fits).count().max(1)
+}
+
+/// The store that becomes.
+struct New {
+    dir: PathBuf,
+    catalogue: Catalogue,
+    warm: Warm,
+    gaps: GapLog,
+    migrated: Migrated,
+}
+
+/// A track that becomes, by its number in the old store.
+struct Becoming {
+    track: TrackId,
+    width: usize,
+    builder: Builder,
+}
+
+impl New {
+    fn open(config: &Config, directory: &Arc<Lock>) -> Result<Self, StoreError> {
+        let (catalogue, _) = Catalogue::open(directory)?;
+        let (warm, _) = Warm::open(&config.dir)?;
+        let (gaps, _) = GapLog::open(&config.dir)?;
+        Ok(Self { dir: config.dir.clone(), catalogue, warm, gaps, migrated: Migrated::default() })
+    }
+
+    /// Takes tracks with their rows and gaps.
+    fn take(&mut self, old: &Old, group: &[(u32, &Track)]) -> Result<(), StoreError> {
+        let mut known: BTreeMap<u32, Becoming> =
+            group.iter().filter_map(|(id, track)| Some((*id, self.define(track)?))).collect();
+        self.migrated.tracks += known.len();
+        self.migrated.unknown += group.len() - known.len();
+        let (Some((first, _)), Some((last, _))) = (group.first(), group.last()) else { return Ok(()) };
+        let damaged = old.read((*first, *last), |id, time_ns, row| match known.get_mut(&id) {
+            Some(becoming) if row.len() == becoming.width => self.push(becoming, time_ns, row),
+            _ => Ok(()),
+        })?;
+        for becoming in known.values_mut() {
+            self.end_chunk(becoming)?;
+        }
+        for gap in group.iter().flat_map(|(_, track)| &track.gaps).chain(&damaged) {
+            let Some(Becoming { track, .. }) = known.get(&gap.track.0) else { continue };
+            self.gaps.push(&Gap { track: *track, ..gap.clone() });
+            self.migrated.gaps += 1;
+        }
+        Ok(())
+    }
+
+    fn define(&mut self, old: &Track) -> Option<Becoming> {
+        let description = translated(old.description()?);
+        // Older versions did not say since when.
+        let (track, defined) = self.catalogue.definer().track(&description, 0).ok()?;
+        self.catalogue.take_defined(&defined);
+        let (width, shape) = (description.layout.kinds().len(), Shape::of(&description.layout));
+        Some(Becoming { track, width, builder: Builder::new(track, shape) })
+    }
+
+    fn push(&mut self, becoming: &mut Becoming, time_ns: u64, row: &[u64]) -> Result<(), StoreError> {
+        if becoming.builder.rows() == max_rows(becoming.width).min(CHUNK_ROWS) {
+            self.end_chunk(becoming)?;
+        }
+        self.migrated.rows += 1;
+        becoming.builder.push(Line::ONLY, time_ns, row);
+        Ok(())
+    }
+
+    fn end_chunk(&mut self, becoming: &mut Becoming) -> Result<(), StoreError> {
+        let Some(chunk) = becoming.builder.finish() else { return Ok(()) };
+        let damaged = |damage| StoreError::Damaged { path: self.dir.clone(), offset: 0, damage };
+        self.warm.append(Level::Raw, &chunk).map_err(damaged)?;
+        if self.warm.waiting_bytes() > WRITE_BYTES {
+            self.catalogue.write()?;
+            self.warm.write()?;
+            self.warm.sync()?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Migrated, StoreError> {
+        self.catalogue.write()?;
+        self.gaps.write()?;
+        self.warm.write()?;
+        self.catalogue.sync()?;
+        self.gaps.sync()?;
+        self.warm.sync()?;
+        Ok(self.migrated)
+    }
 }
 
 /// A track's description in this version's words.
-fn translated(old: onlooker_store::Description) -> Description {
-    let onlooker_store::Description { host, region, entity, series } = old;
+fn translated(old: old::Description) -> Description {
+    let old::Description { host, region, entity, series } = old;
     let mut texts = Vec::new();
     let mut own = Vec::new();
     for (at, one) in (0..).zip(series) {

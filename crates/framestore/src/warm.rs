@@ -27,11 +27,11 @@ use std::sync::Arc;
 
 use crate::chunk::Head;
 use crate::damage::{Damage, StoreError, io_error};
-use file::{Entry, Loaded, Opened};
+use file::{Before, Chain, Entry, Loaded, Opened};
 use shelf::Shared;
 pub use shelf::{Buffers, Extent, Place, Reader};
 
-/// Length of a file at most.
+/// Length of a file at most, unless one chunk is longer.
 const MAX_FILE_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 64 << 20 };
 
 /// A resolution that chunks are kept in.
@@ -141,6 +141,8 @@ struct Writer {
     /// Number of the next file.
     next: u32,
     current: Option<Current>,
+    /// What the next file says of the one before it.
+    before: Option<Before>,
     /// Records of `waiting`.
     buffer: Vec<u8>,
     /// What is not durable yet. Those with a file number can be read there.
@@ -196,21 +198,26 @@ impl Warm {
         let dir = dir.join("warm");
         DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(io_error("create", &dir))?;
         let mut warm = Self { shared: Arc::new(Shared::new(dir.clone())), writers: Level::ALL.map(Writer::new) };
-        let mut damaged = Vec::new();
-        for (level, number) in file::list(&dir)? {
-            warm.writers[level as usize].next = number.saturating_add(1);
+        let (mut damaged, mut chain) = (Vec::new(), Chain::default());
+        let files = file::list(&dir)?;
+        for (at, (level, number)) in files.iter().copied().enumerate() {
             let mut loaded = file::load(&dir, level, number)?;
+            damaged.extend(chain.take(level, number, &loaded));
             damaged.append(&mut loaded.damaged);
-            warm.take_file(level, number, loaded)?;
+            let is_newest = files.get(at + 1).is_none_or(|(next, _)| *next != level);
+            warm.take_file(level, number, loaded, is_newest)?;
         }
         Ok((warm, damaged))
     }
 
-    fn take_file(&self, level: Level, number: u32, mut loaded: Loaded) -> Result<(), StoreError> {
-        if loaded.entries.is_empty() {
-            // Nothing can be read from it.
+    fn take_file(&mut self, level: Level, number: u32, mut loaded: Loaded, is_newest: bool) -> Result<(), StoreError> {
+        let writer = &mut self.writers[level as usize];
+        writer.next = number.saturating_add(1);
+        if loaded.entries.is_empty() && is_newest {
+            // Nothing can be read from it, and no file speaks of it.
             return fs::remove_file(&loaded.opened.path).map_err(io_error("remove", &loaded.opened.path));
         }
+        writer.before = Some(Before { number, bytes: loaded.ends_at });
         if !loaded.has_index {
             // What was found whole counts as durable from now on. If the index does not fit, the file is looked through
             // again next time.
@@ -331,8 +338,8 @@ impl Warm {
 
 impl Writer {
     fn new(level: Level) -> Self {
-        let (current, buffer, waiting, disk) = Default::default();
-        Self { level, next: 1, current, buffer, waiting, written: 0, disk }
+        let (current, before, buffer, waiting, disk) = Default::default();
+        Self { level, next: 1, current, before, buffer, waiting, written: 0, disk }
     }
 
     fn record_bytes(entries: &[Entry]) -> usize {
@@ -344,7 +351,7 @@ impl Writer {
             let current = match self.current.take() {
                 Some(current) => current,
                 None => {
-                    let (opened, bytes) = file::create(&shared.dir, self.level, self.next)?;
+                    let (opened, bytes) = file::create(&shared.dir, self.level, self.next, self.before)?;
                     self.next += 1;
                     Current { number: self.next - 1, opened, bytes, entries: Vec::new() }
                 }
@@ -356,6 +363,8 @@ impl Writer {
                 end <= MAX_FILE_BYTES
             });
             match fitting.count() {
+                // What is larger than a file has one of its own.
+                0 if current.entries.is_empty() => self.write_some(1, shared)?,
                 0 => self.close(shared)?,
                 count => self.write_some(count, shared)?,
             }
@@ -408,13 +417,21 @@ impl Writer {
 
     /// Leaves the current file as it is. What is not durable of it goes into the next one.
     fn abandon(&mut self) {
-        self.current = None;
+        self.end();
         self.written = 0;
+    }
+
+    /// Ends the current file.
+    fn end(&mut self) -> Option<Current> {
+        let current = self.current.take()?;
+        let unsynced = Self::record_bytes(&self.waiting[..self.written]) as u64;
+        self.before = Some(Before { number: current.number, bytes: current.bytes - unsynced });
+        Some(current)
     }
 
     fn close(&mut self, shared: &Shared) -> Result<(), StoreError> {
         self.sync()?;
-        let Some(current) = self.current.take() else { return Ok(()) };
+        let Some(current) = self.end() else { return Ok(()) };
         // Without room for an index the file is as good, only slower to open.
         if let Ok(bytes) = file::seal(&current.opened.file, current.bytes, &current.entries) {
             shared.with(self.level, |shelf| shelf.files.entry(current.number).or_default().bytes = bytes);

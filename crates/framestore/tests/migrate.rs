@@ -1,53 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A store that the version before has written has all its rows, names and gaps afterwards.
+//! A store that the version before has written has all its rows, names and gaps afterwards: those of `fixtures`.
 
-use std::fs;
+use std::fs::{self, File};
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use onlooker_framestore::migrate::{Migrated, migrate};
-use onlooker_framestore::{Columns, Config, Store};
-use onlooker_region::schema::{Acquisition, Metric};
-use onlooker_series::series::{EntityKey, Form, Series};
-use onlooker_store::Description;
+use onlooker_framestore::{Columns, Config, Named, Store};
+use onlooker_region::histogram::Shape;
+use onlooker_series::series::Series;
 
-const ROWS: u64 = 3_000;
+/// Of each group; the last 50 are in hot memory only, as a kill leaves them. Of host b 100 are damaged.
+const ROWS: u64 = 1_000;
+const DAMAGED: std::ops::Range<u64> = 600..700;
+/// Of each line of a table.
+const LINE_ROWS: u64 = 300;
+const SHAPE: Shape = Shape { grouping_power: 0, max_power: 4 };
+/// Two hosts with a group and two lines each.
+const WHOLE: Migrated =
+    Migrated { tracks: 6, rows: 2 * (ROWS + 2 * LINE_ROWS) - (DAMAGED.end - DAMAGED.start), gaps: 5, unknown: 0 };
 
-fn series(name: &str, labels: &[(&str, &str)], metric: Metric, form: Form, at: usize) -> Series {
-    let labels: Vec<(String, String)> =
-        labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Series {
-        name: name.into(),
-        labels: labels.into(),
-        metric,
-        unit: "".into(),
-        help: "".into(),
-        scale: 1.0,
-        resolution_ns: 0,
-        acquisition: Acquisition::Computed,
-        form,
-        at,
-    }
-}
-
-/// A group of a host, as that version described it: series with all their labels.
-fn described(host: &str) -> Description {
-    let instance = ("instance", host);
-    let series = vec![
-        series("orders_total", &[instance, ("shop", "a")], Metric::Counter, Form::Unsigned, 0),
-        series("shop_info", &[instance, ("value", "1.2")], Metric::Info, Form::Text, 1),
-        series("shop_load", &[instance], Metric::Gauge, Form::Float, 1),
-    ];
-    Description {
-        host: host.into(),
-        region: "shop".into(),
-        entity: EntityKey { region: 7, group: 0, row: None },
-        series,
-    }
-}
-
-fn row(at: u64) -> (u64, [u64; 2]) {
-    (1_000_000_000 + at * 10_000_000, [at * 3, 0.25f64.to_bits() + at % 2])
+/// Row `at` of a group. After row 400 the clock was set back by a second; loads go up in hundredths, then they jump.
+fn row(at: u64) -> (u64, Vec<u64>) {
+    let time_ns = 2_000_000_000 + at * 10_000_000 - if at > 400 { 1_000_000_000 } else { 0 };
+    let load = if at < 500 { (at % 7) as f64 / 100.0 } else { (at as f64).sqrt() };
+    let mut row = vec![at * 3, load.to_bits(), 5u64.wrapping_sub(at % 11)];
+    row.extend((0..SHAPE.slots() as u64).map(|slot| at / (slot + 1)));
+    (time_ns, row)
 }
 
 fn config(dir: &Path) -> Config {
@@ -55,54 +34,66 @@ fn config(dir: &Path) -> Config {
     Config { dir, ring, ring_bytes: 1 << 20, max_bytes: 64 << 20, keep_ns: [u64::MAX; 4] }
 }
 
-/// Two hosts' rows and a gap; the last rows are in hot memory only, as a kill leaves them.
-fn write_old(dir: &Path) {
-    let config = onlooker_store::Config {
-        dir: dir.join("store"),
-        hot: dir.join("hot"),
-        hot_bytes: 4 << 20,
-        tile_rows: 64,
-        segment_bytes: 1 << 16,
-        max_bytes: 64 << 20,
-    };
-    let (mut writer, _) = onlooker_store::Store::open(config).unwrap();
-    for host in ["a", "b"] {
-        let track = writer.define(&described(host), 256).unwrap();
-        let mut appender = writer.appender(track).unwrap();
-        for at in 0..ROWS {
-            let (time_ns, words) = row(at);
-            appender.append(time_ns, &words).unwrap();
-            if at % 100 == 50 {
-                writer.seal(u64::MAX).unwrap();
-            }
-        }
-        let (from_ns, to_ns, reason) = (row(500).0 + 1, row(501).0 - 1, "late".to_owned());
-        writer.gap(&onlooker_store::Gap { track, from_ns, to_ns, reason }).unwrap();
-        writer.flush().unwrap();
+/// The recorded store, its log in `log` and its hot rows in `hot`.
+fn write_old(log: &Path, hot: &Path) {
+    fs::create_dir_all(log).unwrap();
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/version-3")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap();
+        let to = if name == "hot" { hot.to_owned() } else { log.join(name) };
+        fs::write(to, zstd::decode_all(File::open(&path).unwrap()).unwrap()).unwrap();
     }
 }
 
+fn rows(store: &Store, named: &Named) -> Vec<(u64, Vec<u64>)> {
+    let words = named.series.iter().flat_map(|series| series.at..series.at + series.form.words()).collect();
+    let mut rows = Vec::new();
+    let damaged = store.read(&Columns { words, ..named.columns.clone() }, 0, u64::MAX, |time_ns, words| {
+        rows.push((time_ns, words.to_vec()));
+        ControlFlow::Continue(())
+    });
+    assert_eq!(damaged.unwrap(), []);
+    rows
+}
+
 fn check(store: &Store) {
+    let late = (row(500).0 + 1, row(501).0 - 1, "late".to_owned());
+    let timeout = (row(200).0 + 1, row(201).0 - 1, "timeout".to_owned());
+    let damaged = (row(DAMAGED.start - 1).0, row(DAMAGED.end).0, "damaged".to_owned());
     for host in ["a", "b"] {
-        let all = store.series_of(host);
-        assert_eq!(all.len(), 1);
-        let texts: Vec<String> = all[0].series.iter().map(Series::text).collect();
         let expected = [
-            "orders_total{instance=\"?\",shop=\"a\"}",
-            "shop_info{instance=\"?\",value=\"1.2\"}",
-            "shop_load{instance=\"?\"}",
+            vec![
+                "orders_total{instance=\"?\",shop=\"a\"}",
+                "shop_balance{instance=\"?\"}",
+                "shop_info{instance=\"?\",value=\"1.2\"}",
+                "shop_load{instance=\"?\"}",
+                "shop_seconds{instance=\"?\"}",
+            ],
+            vec!["queue_length{instance=\"?\",queue=\"in\"}"],
+            vec!["queue_length{instance=\"?\",queue=\"out\"}"],
         ];
-        assert_eq!(texts, expected.map(|text| text.replace('?', host)));
-        let wanted = Columns { words: vec![0, 1], ..all[0].columns.clone() };
-        let mut rows = Vec::new();
-        let damaged = store.read(&wanted, 0, u64::MAX, |time_ns, words| {
-            rows.push((time_ns, [words[0], words[1]]));
-            ControlFlow::Continue(())
+        let mut all = store.series_of(host);
+        all.sort_by_key(|named| named.columns.track);
+        for (named, texts) in all.iter().zip(&expected) {
+            let mut names: Vec<String> = named.series.iter().map(Series::text).collect();
+            names.sort();
+            assert_eq!(names, texts.iter().map(|text| text.replace('?', host)).collect::<Vec<_>>());
+            assert_eq!((named.source, &*named.region), (7, "shop"));
+        }
+        let all: [Named; 3] = all.try_into().unwrap();
+        let is_there = |at: &u64| host == "a" || !DAMAGED.contains(at);
+        assert!(rows(store, &all[0]).into_iter().eq((0..ROWS).filter(is_there).map(row)), "{host}");
+        for line in &all[1..] {
+            let lengths = (0..LINE_ROWS).map(|at| (row(at).0, row(at).1[..1].to_vec()));
+            assert!(rows(store, line).into_iter().eq(lengths), "{host}");
+        }
+        let gaps = all.each_ref().map(|named| {
+            let mut gaps = store.gaps(&named.columns, 0, u64::MAX);
+            gaps.sort_by_key(|gap| gap.from_ns);
+            gaps.into_iter().map(|gap| (gap.from_ns, gap.to_ns, gap.reason)).collect::<Vec<_>>()
         });
-        assert_eq!(damaged.unwrap(), []);
-        assert!(rows.into_iter().eq((0..ROWS).map(row)), "{host}");
-        let gaps = store.gaps(&wanted, 0, u64::MAX);
-        assert_eq!(gaps.iter().map(|gap| (gap.from_ns, &*gap.reason)).collect::<Vec<_>>(), [(row(500).0 + 1, "late")]);
+        let late_and_damaged = if host == "a" { vec![late.clone()] } else { vec![late.clone(), damaged.clone()] };
+        assert_eq!(gaps, [late_and_damaged, vec![], vec![timeout.clone()]], "{host}");
     }
 }
 
@@ -110,31 +101,44 @@ fn check(store: &Store) {
 fn what_the_version_before_has_written_is_there_and_an_interrupted_migration_begins_again() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(migrate(&config(dir.path()), |_, _| ()).ok().flatten(), None, "nothing is there");
-    write_old(dir.path());
-    let done = Migrated { tracks: 2, rows: 2 * ROWS, gaps: 2, unknown: 0 };
+    write_old(&dir.path().join("store"), &dir.path().join("hot"));
     // A kill in the middle: the old files are moved, and some of the new ones are there.
-    let copy = tempfile::tempdir().unwrap();
-    fs::create_dir_all(copy.path().join("store/old")).unwrap();
-    fs::create_dir_all(copy.path().join("store/warm")).unwrap();
-    for entry in fs::read_dir(dir.path().join("store")).unwrap() {
-        let entry = entry.unwrap();
-        let is_lock = entry.file_name().to_str() == Some("lock");
-        let to = if is_lock { "store" } else { "store/old" };
-        fs::copy(entry.path(), copy.path().join(to).join(entry.file_name())).unwrap();
-    }
-    fs::copy(dir.path().join("hot"), copy.path().join("store/old/hot")).unwrap();
-    fs::write(copy.path().join("store/warm/raw-0000000001.chunks"), b"half a chunk").unwrap();
-    for dir in [dir.path(), copy.path()] {
+    let killed = tempfile::tempdir().unwrap();
+    let old = killed.path().join("store/old");
+    write_old(&old, &old.join("hot"));
+    fs::create_dir_all(killed.path().join("store/warm")).unwrap();
+    fs::write(killed.path().join("store/warm/raw-0000000001.chunks"), b"half a chunk").unwrap();
+    for dir in [dir.path(), killed.path()] {
         let config = config(dir);
         let mut told = 0;
-        let migrated = migrate(&config, |_, of| told += usize::from(of == 2)).unwrap();
-        assert_eq!((migrated, told), (Some(done), 2));
+        let migrated = migrate(&config, |_, of| told += usize::from(of == 6)).unwrap();
+        assert_eq!((migrated, told), (Some(WHOLE), 1), "few tracks are read together");
         let (store, writer, appender, recovery) = onlooker_framestore::open(config.clone()).unwrap();
         check(&store);
         assert_eq!((recovery.chunks.len(), recovery.unknown_rows), (0, 0));
         assert_eq!(store.newest_of_hosts()["a"], row(ROWS - 1).0);
         drop((writer, appender));
+        // As a kill leaves it that comes while the old files are removed.
+        let rest = config.dir.join("old.migrated");
+        fs::create_dir(&rest).unwrap();
+        fs::write(rest.join("0000000001.olog"), b"").unwrap();
         assert_eq!(migrate(&config, |_, _| ()).unwrap(), None, "it is done");
+        assert!(!rest.exists());
         check(&store);
     }
+}
+
+#[test]
+fn tracks_that_nobody_can_name_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("store");
+    write_old(&log, &dir.path().join("hot"));
+    for name in ["definitions-a", "definitions-b"] {
+        let file = File::options().write(true).open(log.join(name)).unwrap();
+        // The last one is that of host b's second line.
+        file.set_len(file.metadata().unwrap().len() - 16).unwrap();
+    }
+    let migrated = migrate(&config(dir.path()), |_, _| ()).unwrap().unwrap();
+    let without = Migrated { tracks: 5, rows: WHOLE.rows - LINE_ROWS, gaps: WHOLE.gaps - 1, unknown: 1 };
+    assert_eq!(migrated, without);
 }

@@ -13,6 +13,8 @@ use crate::limits::BLOCK_BYTES;
 use crate::number::exported;
 use crate::schema::{Field, Group, Kind, Schema, Type};
 use crate::table::{self, KeyPart, text_of};
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 
 /// A stored value, not yet scaled.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,6 +141,7 @@ impl Sample<'_> {
 pub struct Plan {
     schema: Schema,
     compiled: Compiled,
+    derived: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Plan {
@@ -149,7 +152,7 @@ impl Plan {
     #[must_use]
     pub fn new(schema: Schema) -> Self {
         let compiled = Compiled::new(&schema);
-        Self { schema, compiled }
+        Self { schema, compiled, derived: OnceLock::new() }
     }
 
     /// The schema.
@@ -162,6 +165,13 @@ impl Plan {
     #[must_use]
     pub fn compiled(&self) -> &Compiled {
         &self.compiled
+    }
+
+    /// What others work out of the plan, once for all who share it. There is room for what was made first; of another
+    /// type it is made each time.
+    pub fn derived<T: Any + Send + Sync>(&self, make: impl Fn(&Self) -> T) -> Arc<T> {
+        let shared = self.derived.get_or_init(|| Arc::new(make(self))).clone();
+        shared.downcast().unwrap_or_else(|_| Arc::new(make(self)))
     }
 
     /// Checks the blocks of one region and decodes them, for callers that keep neither. Returns the blocks that were
@@ -400,6 +410,18 @@ mod tests {
         })
         .unwrap();
         assert_eq!(seen, 1);
+    }
+
+    #[test]
+    fn what_is_worked_out_of_a_plan_is_made_once() {
+        let json = r#"{"name":"t","groups":[{"kind":"plain","blocks":1,"fields":[
+            {"name":"a","metric":"gauge","type":"u64"}]}]}"#;
+        let plan = Plan::new(Schema::parse(json).unwrap());
+        let name = |plan: &Plan| plan.schema().name.clone();
+        let one = plan.derived(name);
+        assert_eq!((*one).as_str(), "t");
+        assert!(Arc::ptr_eq(&one, &plan.derived(name)) && Arc::ptr_eq(&one, &plan.clone().derived(name)));
+        assert_eq!(*plan.derived(|plan| plan.schema().blocks()), 1, "of another type, too");
     }
 
     #[test]

@@ -207,6 +207,16 @@ impl<'a> Checked<'a, '_> {
         Some(Acquired::At { oldest_ns, newest_ns })
     }
 
+    /// When one of a group's blocks was acquired, CLOCK_BOOTTIME ns. `None`: blocks of its kind have no time, or it was
+    /// refused, or the group's twin gives the values.
+    ///
+    /// # Panics
+    /// If the group has no such block.
+    #[must_use]
+    pub fn time_ns(self, group: usize, block: usize) -> Option<u64> {
+        self.group(group)?.accepted(block)?.1
+    }
+
     /// Visits each live row of a table with its columns and its acquisition time, CLOCK_BOOTTIME ns. False: blocks were
     /// refused, or it is no table; other rows than those visited may be live.
     pub fn rows(

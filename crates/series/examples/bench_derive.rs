@@ -29,7 +29,7 @@ fn main() -> ExitCode {
             let (before, begun) = (allocations(), Instant::now());
             machine.derived.begin(Some([1; 16]));
             for (entry, plan, samples) in &read {
-                feed(&mut machine.derived, entry, plan.schema(), samples, |_, _, value| {
+                feed(&mut machine.derived, entry, plan, samples, |_, _, value| {
                     std::hint::black_box(value);
                 });
             }

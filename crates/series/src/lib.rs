@@ -11,6 +11,7 @@
 pub mod derive;
 pub mod exposition;
 pub mod families;
+pub mod in_order;
 pub mod rank;
 pub mod rate;
 pub mod series;

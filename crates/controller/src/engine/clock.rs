@@ -9,7 +9,8 @@
 use onlooker_reader::Session;
 use onlooker_region::schema::Acquisition;
 
-/// Time between two hosts that are asked, ns: a bootstrap is a TLS handshake, and thousands of hosts must not take a connector's threads or a core.
+/// Time between two hosts that are asked, ns: a bootstrap is a TLS handshake, and thousands of hosts must not take a
+/// connector's threads or a core.
 const PAUSE_NS: u64 = 50_000_000;
 
 /// All hosts' side: one after the other.

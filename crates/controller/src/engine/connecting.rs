@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From what the connector brings to a host that can be read.
 //!
-//! A host that is to be read by a device goes to the connector twice, and in between its queue pair is made here. Devices are opened there, too, since that takes its time;
-//! whoever needs one meanwhile waits.
+//! A host that is to be read by a device goes to the connector twice, and in between its queue pair is made here.
+//! Devices are opened there, too, since that takes its time; whoever needs one meanwhile waits.
 
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
@@ -91,7 +91,8 @@ impl Engine {
         }
     }
 
-    /// Has a host that is read another way asked for a queue pair again, if it is time. Nobody is asked while this machine has no device.
+    /// Has a host that is read another way asked for a queue pair again, if it is time. Nobody is asked while this
+    /// machine has no device.
     pub(super) fn improve(&mut self, index: usize, now_ns: u64) {
         let Some(host) = self.hosts[index].as_mut() else { return };
         let Some(local) = host.wants_device(now_ns) else { return };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! This machine's RDMA devices, one for each of its addresses that leads to hosts which are read over theirs.
 //!
-//! Each has one completion queue for all its hosts. [`Flows`] says what is posted; here it is said how much (credits, as for sockets), when the engine may sleep, and when a
-//! device is of no use any more: it goes as a whole then, and is opened anew for whoever asks next.
+//! Each has one completion queue for all its hosts. [`Flows`] says what is posted; here it is said how much (credits,
+//! as for sockets), when the engine may sleep, and when a device is of no use any more: it goes as a whole then, and is
+//! opened anew for whoever asks next.
 //!
 //! Owned by the engine's thread. Cost: two system calls a sleep and device with a card, for arming.
 
@@ -227,7 +228,8 @@ impl<P: Alarm> Devices<P> {
         }
     }
 
-    /// Before a sleep: has each device wake the engine. True where that was new to one: what has completed before is to be polled for first.
+    /// Before a sleep: has each device wake the engine. True where that was new to one: what has completed before is to
+    /// be polled for first.
     pub(super) fn arm(&mut self) -> bool {
         let mut is_new = false;
         for device in self.devices.values_mut().filter(|device| !device.is_armed) {

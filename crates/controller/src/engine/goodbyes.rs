@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A host is told when its queue pair is not needed any more: it is forgotten, its place is taken, it is read another way, the controller ends.
+//! A host is told when its queue pair is not needed any more: it is forgotten, its place is taken, it is read another
+//! way, the controller ends.
 
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpListener};

@@ -25,13 +25,16 @@ use crate::ways::Detour;
 const FIRST_PAUSE_NS: u64 = 250_000_000;
 /// Longest pause.
 const MAX_PAUSE_NS: u64 = 30_000_000_000;
-/// A link that lasts so long has been a good one. Those that break before make the host wait: who answers once and closes is not to be asked in a tight loop.
+/// A link that lasts so long has been a good one. Those that break before make the host wait: who answers once and
+/// closes is not to be asked in a tight loop.
 const STABLE_NS: u64 = 5_000_000_000;
 /// The session's counters are told so often, ns.
 const COUNTERS_INTERVAL_NS: u64 = 1_000_000_000;
-/// Readings in a row that may get no answer before the host is asked anew. Over TCP none: what is lost there does not come again.
+/// Readings in a row that may get no answer before the host is asked anew. Over TCP none: what is lost there does not
+/// come again.
 const MAX_SILENCES: u32 = 2;
-/// A region that went since the directory was read costs a queue pair, and the host is asked for another at once: so often at most, ns.
+/// A region that went since the directory was read costs a queue pair, and the host is asked for another at once: so
+/// often at most, ns.
 const ACCESS_PAUSE_NS: u64 = 100_000_000;
 /// That many in a row before anything was read, and it is not regions that went.
 const MAX_REFUSALS: u32 = 8;
@@ -169,13 +172,15 @@ impl Host {
         self.parting.take()
     }
 
-    /// The same, if the host is read another way by now. One that is read no way is asked again, and has another queue pair made in its place.
+    /// The same, if the host is read another way by now. One that is read no way is asked again, and has another queue
+    /// pair made in its place.
     pub(super) fn part_if_unused(&mut self) -> Option<Parting> {
         let is_unused = self.better.is_none() && self.link.as_ref().is_some_and(|link| link.device().is_none());
         if is_unused { self.part() } else { None }
     }
 
-    /// The connector has brought a way. True if it is used at once; else the next reading begins it, since one over the way of before may be under way.
+    /// The connector has brought a way. True if it is used at once; else the next reading begins it, since one over the
+    /// way of before may be under way.
     pub(super) fn link(&mut self, link: Link) -> bool {
         let place = if self.link.is_some() { &mut self.better } else { &mut self.link };
         *place = Some(link);
@@ -318,7 +323,8 @@ impl Host {
         match submitted {
             Ok(count) => {
                 link.session.submitted(count);
-                // A device has no room while what was given up is not done, which may be for ever: who waits for room only has waited in vain.
+                // A device has no room while what was given up is not done, which may be for ever: who waits for room
+                // only has waited in vain.
                 if let (0, Carrier::Device(place)) = (count, &link.carrier)
                     && now_ns >= cycle.deadline_ns
                     && carriers.devices.is_idle(*place)
@@ -370,7 +376,8 @@ impl Host {
         !completions.is_empty()
     }
 
-    /// The device with this number is of no use any more. The host's state from now on, if it is not in a reading, which would end with that.
+    /// The device with this number is of no use any more. The host's state from now on, if it is not in a reading,
+    /// which would end with that.
     pub(super) fn lose_device(&mut self, number: u32, why: &str, now_ns: u64) -> Option<State> {
         let is_on = |link: &Link| link.device().is_some_and(|place| place.number == number);
         self.better.take_if(|link| is_on(link));
@@ -416,7 +423,8 @@ impl Host {
         let is_stable = now_ns.saturating_sub(link.since_ns) >= STABLE_NS;
         let is_refused = matches!(failure, Failure::Broken(Broken::QueuePair(Fault::Access)));
         if is_refused && (is_proven || self.refusals < MAX_REFUSALS) {
-            // That is how a device says that a region went since the directory was read: nobody is at fault, and nobody waits.
+            // That is how a device says that a region went since the directory was read: nobody is at fault, and nobody
+            // waits.
             self.refusals += u32::from(!is_proven);
             self.not_before_ns = self.at_once_ns;
             self.at_once_ns = now_ns.max(self.not_before_ns) + ACCESS_PAUSE_NS;

@@ -261,7 +261,8 @@ impl Engine {
         self.hosts[index] = Some(host);
     }
 
-    /// Whoever takes its place is another reader to the host: what is said here may come later than that one's first word.
+    /// Whoever takes its place is another reader to the host: what is said here may come later than that one's first
+    /// word.
     fn forget(&mut self, name: &str) {
         let Some(index) = self.by_name.remove(name) else { return };
         let Some(mut host) = self.hosts[index].take() else { return };
@@ -274,7 +275,8 @@ impl Engine {
         self.free.push(index);
     }
 
-    /// Begins the readings that are due; hosts that cannot be read have a gap instead, and are asked again when their pause is over.
+    /// Begins the readings that are due; hosts that cannot be read have a gap instead, and are asked again when their
+    /// pause is over.
     fn begin_due(&mut self, now_ns: u64) {
         let mut due = std::mem::take(&mut self.due);
         due.clear();
@@ -348,7 +350,8 @@ impl Engine {
         moved
     }
 
-    /// What was read over devices that have gone is to be read anew: hosts in a reading learn of it when that ends, the others now.
+    /// What was read over devices that have gone is to be read anew: hosts in a reading learn of it when that ends, the
+    /// others now.
     fn lose_devices(&mut self, now_ns: u64) {
         for Gone { number, why, flows } in std::mem::take(&mut self.gone) {
             // Queue pairs that the connector has keep it open.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Devices of this machine that are being opened, and who waits for that. Decisions only; times are given.
 //!
-//! Opening one is a call into a driver, which may take as long as it likes. Hosts wait for it for [`PATIENCE_NS`] and are read another way then, as are those that come later;
-//! the call goes on, and the device is used when it is there. There is one call an address: a driver that hangs has one thread.
+//! Opening one is a call into a driver, which may take as long as it likes. Hosts wait for it for [`PATIENCE_NS`] and
+//! are read another way then, as are those that come later; the call goes on, and the device is used when it is there.
+//! There is one call an address: a driver that hangs has one thread.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -64,7 +64,8 @@ impl Sockets {
         self.sockets.get_mut(&place.local).map_or(Err(Broken::Closed), |socket| socket.submit(place.flow, reads))
     }
 
-    /// As [`Socket::poll`], for all. A socket that breaks goes: its READs have completed as lost, and the next flow makes a new one.
+    /// As [`Socket::poll`], for all. A socket that breaks goes: its READs have completed as lost, and the next flow
+    /// makes a new one.
     pub(super) fn poll(&mut self, memory: &mut impl Memory, now_ns: u64, completions: &mut Vec<Completion>) {
         self.sockets.retain(|_, socket| socket.poll(memory, now_ns, completions).is_ok());
     }
@@ -135,7 +136,8 @@ impl Waiter {
         let _ = epoll::delete(&self.epoll, descriptor);
     }
 
-    /// Sleeps; `None`: until something comes. Whether it was a device, as far as was looked: one that was not stays readable.
+    /// Sleeps; `None`: until something comes. Whether it was a device, as far as was looked: one that was not stays
+    /// readable.
     pub(super) fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),

@@ -4,21 +4,26 @@
 //! A series is there once: where two entities have one of the same name and labels, as a metric that is both computed and sampled, the better one is shown
 //! ([`Rivals`]) and the other one steps in when it is gone. What the agent vouches for is never hidden by what a program says, nor a program's by a newcomer's.
 
+mod said;
+mod take;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use onlooker_framestore::layout::{ContentId, Part};
 use onlooker_reader::{Frame, Session};
-use onlooker_region::columns::{Sample, Value};
 use onlooker_region::control::RegionEntry;
-use onlooker_region::schema::{Acquisition, Metric};
 use onlooker_series::PATIENCE_READINGS;
-use onlooker_series::derive::{Derived, Given, Sum, Summed, is_same, row_of};
+use onlooker_series::derive::Derived;
+use onlooker_series::in_order::InOrder;
 use onlooker_series::rank::{Rank, Rivals};
-use onlooker_series::series::{EntityKey, Form, Series, describe_own, fill, named};
+use onlooker_series::series::{EntityKey, Series, named};
 use onlooker_series::text::Labels;
 
-use super::quota::{Cost, Ledger, Limit, Quota, row_bytes};
+use said::{Described, Said};
+pub(super) use take::Room;
+
+use super::quota::{Cost, Ledger, Quota, row_bytes};
 
 /// Group numbers of sums begin here; a schema has far fewer groups.
 const SUMS: u32 = 1 << 31;
@@ -26,8 +31,6 @@ const SUMS: u32 = 1 << 31;
 /// Region of what the controller itself knows of a host.
 const OWN_REGION: &str = "controller";
 const OWN_KEY: EntityKey = EntityKey { region: EntityKey::OWN_REGION, group: SUMS, row: None };
-const BOOT_TIME: &str = "node_boot_time_seconds";
-const BOOT_TIME_HELP: &str = "Node boot time, in unixtime.";
 /// The boot time is worked out from two clocks, neither of them steady to the last: what is shown stays while it is no further from the truth than this.
 const BOOT_TIME_SLACK_S: f64 = 1.0;
 
@@ -48,7 +51,7 @@ pub struct Entity {
     stamp_ns: u64,
     /// What the store knows it as: what all hosts have in common, and what of it is this one's.
     pub(super) stored: Stored,
-    /// Number of its region's reading that had it last.
+    /// Number of its region's reading that had it last; 0: it has no row yet.
     seen: u64,
     cost: Cost,
 }
@@ -62,15 +65,6 @@ pub(super) struct Stored {
     pub(super) region: Arc<[(String, String)]>,
     /// Labels of its row, in tables.
     pub(super) row: Vec<(String, String)>,
-}
-
-/// What is said of an entity once.
-struct Described {
-    /// With labels of their own only.
-    own: Vec<Series>,
-    row: Vec<(String, String)>,
-    /// Texts of infos.
-    texts: Vec<Option<String>>,
 }
 
 impl Entity {
@@ -120,6 +114,8 @@ struct Looks {
     present: u64,
     /// Readings that looked into it.
     readings: u64,
+    /// Entities that are there of it.
+    entities: u64,
 }
 
 /// All of a host.
@@ -132,11 +128,14 @@ pub struct Entities {
     /// Grows with each entity that comes, goes or changes: places that were found are good for as long as it stays.
     changes: u64,
     derived: Derived,
-    regions: HashMap<u64, Looks>,
+    regions: InOrder<u64, Looks>,
     reading: u64,
     ledger: Ledger,
-    /// The row that one follows.
-    before: Vec<u64>,
+    /// Number of the reading of the region that is being taken.
+    looks: u64,
+    /// Entities that were there of the regions that this reading has looked into, and those of them that it had.
+    expected: u64,
+    had: u64,
 }
 
 /// When values were acquired.
@@ -170,8 +169,13 @@ struct Found<'a> {
     /// Of the region.
     labels: &'a [(String, String)],
     series: usize,
-    words: usize,
     acquired: Acquired,
+}
+
+impl<'a> Found<'a> {
+    fn new(entry: &'a RegionEntry, key: EntityKey, series: usize, acquired: Acquired) -> Self {
+        Self { key, region: &entry.name, labels: &entry.labels, series, acquired }
+    }
 }
 
 impl Entities {
@@ -226,11 +230,11 @@ impl Entities {
 
     /// What a session's last reading had, without labels of the host.
     pub(crate) fn of(session: &Session, quota: Quota) -> Self {
-        let mut entities = Self::within(quota);
+        let (mut entities, mut room) = (Self::within(quota), Room::default());
         let labels = BTreeMap::new();
         let never = |_| Acquired { utc_ns: 0, stamp_ns: 0 };
         for frame in session.frames() {
-            entities.take(&frame, &labels, never, &mut |_| {});
+            entities.take(&frame, &labels, never, &mut room, &mut |_| {});
         }
         entities
     }
@@ -240,15 +244,21 @@ impl Entities {
         self.by_key.values_mut().for_each(|entity| entity.time_ns = entity.time_ns.saturating_add_signed(by_ns));
     }
 
-    /// A region is there in this reading, which looks into it or leaves it alone.
-    fn enter(&mut self, region: u64, is_read: bool) {
-        let looks = self.regions.entry(region).or_insert(Looks { since: self.reading, ..Looks::default() });
+    /// A region is there in this reading, which looks into it or leaves it alone. Returns the number of its entities.
+    fn enter(&mut self, region: u64, is_read: bool) -> u64 {
+        let new = Looks { since: self.reading, ..Looks::default() };
+        let at = self.regions.find(&region).unwrap_or_else(|| self.regions.insert(region, new));
+        let looks = self.regions.at_mut(at);
         looks.present = self.reading;
         looks.readings += u64::from(is_read);
+        self.looks = looks.readings;
+        self.expected += if is_read { looks.entities } else { 0 };
+        looks.entities
     }
 
     pub(super) fn begin(&mut self, boot: Option<[u8; 16]>, now_ns: u64) {
         self.reading += 1;
+        (self.expected, self.had) = (0, 0);
         self.ledger.begin(now_ns);
         self.derived.begin(boot);
     }
@@ -256,65 +266,9 @@ impl Entities {
     /// A region is there, and was not read.
     pub(super) fn rest(&mut self, frame: &Frame<'_>) {
         self.enter(frame.entry().identity.word(), false);
-        if let Some(schema) = frame.schema() {
-            self.derived.region(frame.entry(), schema);
+        if let Some(plan) = frame.plan() {
+            self.derived.region(frame.entry(), plan);
         }
-    }
-
-    /// Takes a region's values; false: there were too many of late, and it stays as it was. `acquired` says when values were acquired, from what the host says of it. Entities of which a block is missing stay as they were.
-    pub(super) fn take(
-        &mut self,
-        frame: &Frame<'_>,
-        common: &BTreeMap<String, String>,
-        acquired: impl Fn(Option<u64>) -> Acquired,
-        tell: &mut impl FnMut(News<'_>),
-    ) -> bool {
-        let entry = frame.entry();
-        let region = entry.identity.word();
-        let (by_key, ledger) = (&self.by_key, &mut self.ledger);
-        if !ledger.may_decode(region, || of_region(by_key, region).count() as u64) {
-            self.rest(frame);
-            return false;
-        }
-        self.enter(region, true);
-        let Some(schema) = frame.schema() else { return true };
-        if self.of_region(region).next().is_none() && self.ledger.is_shut_out(region) {
-            return true;
-        }
-        self.ledger.look(region);
-        let samples = self.samples(frame, region);
-        let mut derived = std::mem::take(&mut self.derived);
-        derived.read(entry, schema, &samples, |given| match given {
-            Given::Values { group, samples } => {
-                let key = EntityKey { region, group, row: row_of(&samples[0]) };
-                let words = samples.iter().map(|sample| Form::of(&sample.value).words()).sum();
-                let acquired = acquired(samples[0].time_ns);
-                let (region, labels) = (&*entry.name, &*entry.labels);
-                let found = Found { key, region, labels, series: samples.len(), words, acquired };
-                let row = |row: &mut Vec<u64>| fill(samples, row);
-                let texts = || {
-                    samples
-                        .iter()
-                        .map(|sample| text_bytes(entry, &sample.field.name, &sample.labels().into_iter().collect()))
-                        .sum()
-                };
-                self.take_one(&found, common, texts, || of_samples(entry, samples), row, tell);
-            }
-            Given::Sum(sum) => {
-                let key = EntityKey { region, group: SUMS | sum.set, row: sum.row };
-                let (series, words) = (sum.metrics.len(), sum.words.len());
-                let (region, labels) = (&*entry.name, &*entry.labels);
-                let found = Found { key, region, labels, series, words, acquired: acquired(sum.time_ns) };
-                let row = |row: &mut Vec<u64>| {
-                    row.clear();
-                    row.extend(sum.words);
-                };
-                let texts = || sum.metrics.iter().map(|metric| text_bytes(entry, &metric.name, &metric.labels)).sum();
-                self.take_one(&found, common, texts, || of_sum(&sum), row, tell);
-            }
-        });
-        self.derived = derived;
-        true
     }
 
     /// Takes the host's boot time, which comes with the relation of the clocks.
@@ -333,92 +287,82 @@ impl Entities {
             shown.filter(|shown| (shown - exact_s).abs() <= BOOT_TIME_SLACK_S).unwrap_or_else(|| exact_s.round());
         // Once a second is often enough for what does not move.
         let acquired = Acquired { utc_ns: now_ns, stamp_ns: now_ns / 1_000_000_000 };
-        let row = |row: &mut Vec<u64>| {
-            row.clear();
-            row.push(boot_s.to_bits());
-        };
-        let found = Found { key: OWN_KEY, region: OWN_REGION, labels: &[], series: 1, words: 1, acquired };
-        let said = || Described { own: vec![boot_series()], row: Vec::new(), texts: vec![None] };
-        self.take_one(&found, common, || 0, said, row, tell);
-    }
-
-    /// The values of a region, but for more than any quota has room for.
-    fn samples<'a>(&mut self, frame: &Frame<'a>, region: u64) -> Vec<Sample<'a>> {
-        let (mut samples, mut left_out) = (Vec::new(), 0);
-        let most = self.ledger.most_series();
-        frame.decode(|sample| if samples.len() < most { samples.push(sample) } else { left_out += 1 });
-        self.ledger.decoded(region, samples.len() + left_out);
-        if left_out > 0 {
-            // The last one may be a part of its entity.
-            let whole = samples.iter().rposition(|sample| !is_same(sample, samples.last().unwrap_or(sample)));
-            let cut = samples.len() - whole.map_or(0, |at| at + 1);
-            samples.truncate(samples.len() - cut);
-            self.ledger.exceed(region, Limit::Series, 1, Cost::of(left_out + cut, 0));
-        }
-        samples
+        let found = Found { key: OWN_KEY, region: OWN_REGION, labels: &[], series: 1, acquired };
+        self.take_one(&found, common, &[boot_s.to_bits()], &Said::Boot, tell);
     }
 
     fn take_one(
         &mut self,
         found: &Found<'_>,
         common: &BTreeMap<String, String>,
-        texts: impl FnOnce() -> u64,
-        said: impl FnOnce() -> Described,
-        row: impl FnOnce(&mut Vec<u64>),
+        words: &[u64],
+        said: &Said<'_, '_>,
         tell: &mut impl FnMut(News<'_>),
     ) {
-        let Found { key, acquired, series: count, .. } = *found;
-        let known = self.by_key.get(&key);
-        // More than before: the first look at it missed a block.
-        let is_new = known.is_none_or(|entity| count > entity.series.len());
-        if is_new {
-            let old = known.map(|entity| entity.cost).unwrap_or_default();
-            let Some(cost) = self.admit(found, &old, texts) else {
-                // What there is of it has a track, until it goes: there, rows are missing from now on.
-                if let Some(entity) = self.by_key.get(&key) {
-                    let time_ns = acquired.utc_ns;
-                    let (is_new, has_moved, is_other, may_log) = (false, true, true, false);
-                    tell(News { key, entity, time_ns, is_new, has_moved, is_other, may_log });
-                }
-                return;
-            };
-            self.forget(key);
-            self.by_key.insert(key, Entity::new(said(), found, common, cost));
-            self.index(key);
+        if self.renew(found, words, tell) {
+            return;
         }
-        let reading = self.regions.get(&key.region).map_or(0, |looks| looks.readings);
-        let Some(entity) = self.by_key.get_mut(&key).filter(|entity| count == entity.series.len()) else { return };
+        let (key, known) = (found.key, self.by_key.get(&found.key));
+        let old = known.map(|entity| entity.cost).unwrap_or_default();
+        let Some(cost) = self.admit(found, words.len(), &old, said) else {
+            // What there is of it has a track, until it goes: there, rows are missing from now on.
+            if let Some(entity) = self.by_key.get(&key) {
+                let time_ns = found.acquired.utc_ns;
+                let (is_new, has_moved, is_other, may_log) = (false, true, true, false);
+                tell(News { key, entity, time_ns, is_new, has_moved, is_other, may_log });
+            }
+            return;
+        };
+        self.forget(key);
+        self.by_key.insert(key, Entity::new(said.described(), found, common, cost));
+        self.index(key);
+        self.renew(found, words, tell);
+    }
+
+    /// Takes the words of an entity that is known. False: it is not, or has more than before, since the first look at it missed a block.
+    fn renew(&mut self, found: &Found<'_>, words: &[u64], tell: &mut impl FnMut(News<'_>)) -> bool {
+        let Found { key, acquired, series, .. } = *found;
+        let Some(entity) = self.by_key.get_mut(&key) else { return false };
+        if series != entity.series.len() {
+            return series < entity.series.len();
+        }
+        let is_new = entity.seen == 0;
         let has_moved = is_new || entity.stamp_ns != acquired.stamp_ns;
         let may_log = has_moved && (key.is_own() || self.ledger.may_log(key.region));
-        self.before.clear();
-        self.before.extend_from_slice(&entity.row);
-        row(&mut entity.row);
+        let (is_other, bytes) = replace(&mut entity.row, words);
         if may_log && !key.is_own() {
-            self.ledger.logged(key.region, row_bytes(&self.before, &entity.row));
+            self.ledger.logged(key.region, bytes);
         }
-        entity.seen = reading;
+        entity.seen = self.looks;
+        self.had += 1;
         if has_moved {
             (entity.time_ns, entity.stamp_ns) = (acquired.utc_ns, acquired.stamp_ns);
         }
-        let (time_ns, is_other) = (entity.time_ns, self.before != entity.row);
+        let time_ns = entity.time_ns;
         tell(News { key, entity, time_ns, is_new, has_moved, is_other, may_log });
+        true
     }
 
     /// What an entity costs from now on, if there is room for it in the place of what it was. The controller's own is not the host's to pay.
-    fn admit(&mut self, found: &Found<'_>, old: &Cost, texts: impl FnOnce() -> u64) -> Option<Cost> {
+    fn admit(&mut self, found: &Found<'_>, words: usize, old: &Cost, said: &Said<'_, '_>) -> Option<Cost> {
         if found.key.is_own() {
             return Some(Cost::default());
         }
-        self.ledger.admit(found.key.region, old, Cost::of(found.series, found.words), texts)
+        self.ledger.admit(found.key.region, old, Cost::of(found.series, words), || said.text_bytes())
     }
 
     /// Enters an entity's series by their texts, and hides those that are not the best of theirs.
     fn index(&mut self, key: EntityKey) {
         self.entered += 1;
         self.changes += 1;
+        self.expected += 1;
         let Some(entity) = self.by_key.get(&key) else { return };
         let (texts, series) = (entity.texts.clone(), entity.series.clone());
-        let since = self.regions.get(&key.region).map_or(self.reading, |looks| looks.since);
+        let looks = self.regions.get_mut(&key.region);
+        let since = looks.map_or(self.reading, |looks| {
+            looks.entities += 1;
+            looks.since
+        });
         for (at, (text, series)) in texts.iter().zip(series.iter()).enumerate() {
             let rank = Rank::of(&key, series.acquisition, since);
             let rivals = self.by_text.entry(text.clone()).or_default();
@@ -432,6 +376,9 @@ impl Entities {
         let Some(entity) = self.by_key.remove(&key) else { return };
         self.ledger.release(key.region, &entity.cost);
         self.changes += 1;
+        if let Some(looks) = self.regions.get_mut(&key.region) {
+            looks.entities -= 1;
+        }
         for text in entity.texts.iter() {
             let Some(rivals) = self.by_text.get_mut(text) else { continue };
             if rivals.keep(|place| place.key != key) {
@@ -444,10 +391,13 @@ impl Entities {
 
     /// Ends a reading: what is over goes, and is told.
     pub(super) fn end(&mut self, mut gone: impl FnMut(EntityKey)) {
-        let reading = self.reading;
+        let (reading, regions) = (self.reading, self.regions.len());
         self.regions.retain(|_, looks| looks.present == reading);
-        let regions = &self.regions;
-        self.ledger.end(|region| regions.contains_key(&region));
+        let (has_lost, regions) = (regions > self.regions.len(), &self.regions);
+        self.ledger.end(|region| regions.get(&region).is_some());
+        if !has_lost && self.had >= self.expected {
+            return;
+        }
         let stays = |key: &EntityKey, entity: &Entity| {
             regions.get(&key.region).is_some_and(|looks| looks.readings - entity.seen <= PATIENCE_READINGS)
         };
@@ -465,6 +415,17 @@ fn of_region(by_key: &BTreeMap<EntityKey, Entity>, region: u64) -> impl Iterator
     by_key.range(first..).take_while(move |(key, _)| key.region == region)
 }
 
+/// Puts a row in the place of the one before. Says whether it is another one, and what it takes in the log ([`row_bytes`]).
+fn replace(row: &mut Vec<u64>, words: &[u64]) -> (bool, u64) {
+    if row[..] == *words {
+        return (false, row_bytes(&[], &[]));
+    }
+    let bytes = row_bytes(row, words);
+    row.clear();
+    row.extend_from_slice(words);
+    (true, bytes)
+}
+
 fn show_first(entities: &mut BTreeMap<EntityKey, Entity>, rivals: &Rivals<Place>) {
     for (number, place) in rivals.iter().enumerate() {
         if let Some(entity) = entities.get_mut(&place.key) {
@@ -473,50 +434,5 @@ fn show_first(entities: &mut BTreeMap<EntityKey, Entity>, rivals: &Rivals<Place>
     }
 }
 
-fn of_samples(entry: &RegionEntry, samples: &[Sample<'_>]) -> Described {
-    let text = |sample: &Sample<'_>| match &sample.value {
-        Value::Text(text) => Some(text.clone()),
-        _ => None,
-    };
-    let row = samples.first().map(Sample::row_labels).unwrap_or_default();
-    Described { own: describe_own(entry, samples), row, texts: samples.iter().map(text).collect() }
-}
-
-fn of_sum(sum: &Sum<'_>) -> Described {
-    let series = |(at, metric): (usize, &Summed)| Series {
-        name: metric.name.as_str().into(),
-        labels: metric.labels.clone().into_iter().collect::<Vec<_>>().into(),
-        metric: metric.metric,
-        unit: metric.unit.as_str().into(),
-        help: metric.help.as_str().into(),
-        scale: metric.scale,
-        resolution_ns: metric.resolution_ns,
-        acquisition: metric.acquisition,
-        form: if metric.signed { Form::Signed } else { Form::Unsigned },
-        at,
-    };
-    let own: Vec<Series> = sum.metrics.iter().enumerate().map(series).collect();
-    Described { texts: vec![None; own.len()], own, row: sum.row_labels.to_vec() }
-}
-
-fn boot_series() -> Series {
-    Series {
-        name: BOOT_TIME.into(),
-        labels: Vec::new().into(),
-        metric: Metric::Gauge,
-        unit: "seconds".into(),
-        help: BOOT_TIME_HELP.into(),
-        scale: 1.0,
-        resolution_ns: 1_000_000_000,
-        acquisition: Acquisition::Computed,
-        form: Form::Float,
-        at: 0,
-    }
-}
-
-/// Bytes of a series' name and labels, but for those that all series of the host have.
-fn text_bytes(entry: &RegionEntry, name: &str, own: &BTreeMap<String, String>) -> u64 {
-    let labels = entry.labels.iter().map(|(label, value)| label.len() + value.len());
-    let own = own.iter().map(|(label, value)| label.len() + value.len());
-    (name.len() + labels.chain(own).sum::<usize>()) as u64
-}
+#[cfg(test)]
+mod tests;

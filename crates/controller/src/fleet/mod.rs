@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All hosts as they are now: written by the processing thread, read by whoever shows them.
 //!
-//! A host's lock is held for one reading or one look; nobody waits for a disk or a network under it, and who shows a host looks by a `snapshot` and
-//! formats afterwards. Who lists all hosts takes a list that is there already: the fleet's own lock is held to find one host, to enter or to leave.
+//! A host's lock is held for one reading or one look; nobody waits for a disk or a network under it, and who shows a
+//! host looks by a `snapshot` and formats afterwards. Who lists all hosts takes a list that is there already: the
+//! fleet's own lock is held to find one host, to enter or to leave.
 
 mod changes;
 mod entities;
@@ -143,7 +144,8 @@ impl Host {
         self.news.send_modify(|number| *number += 1);
     }
 
-    /// Tells of each reading and change of state, and of its end: whoever waits looks then whether the fleet still has this host.
+    /// Tells of each reading and change of state, and of its end: whoever waits looks then whether the fleet still has
+    /// this host.
     #[must_use]
     pub fn news(&self) -> watch::Receiver<u64> {
         self.news.subscribe()

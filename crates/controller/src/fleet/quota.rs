@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a host may cost the controller, and what it does cost: whoever lists more than its quota loses what is beyond it, and nobody else loses anything.
+//! What a host may cost the controller, and what it does cost: whoever lists more than its quota loses what is beyond
+//! it, and nobody else loses anything.
 //!
-//! A host has each quota twice: once for the regions of its agent and once for those of all its programs, so that no program takes a row from the machine's own
-//! metrics. Who was there first stays; what comes later and does not fit gets no texts, no track and no rows, and is counted under the quota that it exceeds.
-//! Owned by the host's [`Entities`](super::Entities), written by the processing thread. Cost: a few additions an entity that comes or goes, none a row.
+//! A host has each quota twice: once for the regions of its agent and once for those of all its programs, so that no
+//! program takes a row from the machine's own metrics. Who was there first stays; what comes later and does not fit
+//! gets no texts, no track and no rows, and is counted under the quota that it exceeds. Owned by the host's
+//! [`Entities`](super::Entities), written by the processing thread. Cost: a few additions an entity that comes or goes,
+//! none a row.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,11 +16,13 @@ use onlooker_region::Identity;
 pub(super) const OVER_QUOTA: &str = "over_quota";
 /// What was exceeded is told again when it had been kept for so long, ns.
 const CALM_NS: u64 = 60_000_000_000;
-/// Memory that a series takes beside its texts and its words, bytes: its description, its places in the tables of series.
+/// Memory that a series takes beside its texts and its words, bytes: its description, its places in the tables of
+/// series.
 const SERIES_BYTES: u64 = 400;
 /// How often a series' texts are there: as a whole, as labels, in the pool of texts.
 const TEXT_COPIES: u64 = 3;
-/// How often its words are there: as the last row, in the host's row, and twice as what the store tells differences from; some dozens of rows of differences beside.
+/// How often its words are there: as the last row, in the host's row, and twice as what the store tells differences
+/// from; some dozens of rows of differences beside.
 const WORD_COPIES: u64 = 20;
 /// What a row takes in the log beside its values, bytes: its time, its share of a tile's head.
 const ROW_BYTES: u64 = 4;
@@ -320,7 +325,8 @@ impl Ledger {
         })
     }
 
-    /// Takes an entity of a region, in the place of what it was before, if there is room; `texts` are its bytes of names and labels.
+    /// Takes an entity of a region, in the place of what it was before, if there is room; `texts` are its bytes of
+    /// names and labels.
     pub(super) fn admit(&mut self, region: u64, old: &Cost, new: Cost, texts: impl FnOnce() -> u64) -> Option<Cost> {
         let whose = Whose::of(region);
         // Texts are looked at only where all else fits.

@@ -87,7 +87,10 @@ enum Place {
 /// A row of several parts.
 #[derive(Default)]
 struct Fixed {
-    members: BTreeMap<EntityKey, Member>,
+    /// By their keys.
+    members: Vec<(EntityKey, Member)>,
+    /// Behind the one that was asked for last: a reading has them in the same order, most often.
+    next: usize,
     /// Labels of the region, where it is one program's.
     labels: Arc<[(String, String)]>,
     /// What the members make; none: one has come or gone since.
@@ -96,6 +99,8 @@ struct Fixed {
     /// One of them has something new; so many values are.
     is_fresh: bool,
     fresh_values: u64,
+    /// The earliest time of that, ns.
+    fresh_ns: Option<u64>,
     /// What the next track begins with.
     holes: Vec<Hole>,
     /// The store takes no such rows: they are too wide, or their names too long.
@@ -174,25 +179,18 @@ impl Rows {
     pub(super) fn take(&mut self, news: &News<'_>, down: Option<Hole>, to: &mut To<'_>) {
         if news.is_new {
             self.forget(news.key, to);
-            self.enter(news.key, news.entity, down, to);
+            self.enter(news, down, to);
         }
         if !news.has_moved || !news.may_log {
             return;
         }
-        match self.places.get(&news.key) {
-            Some(Place::Fixed(source)) => {
-                let Some(fixed) = self.fixed.get_mut(source) else { return };
-                if let Some(member) = fixed.members.get_mut(&news.key) {
-                    member.time_ns = news.time_ns;
-                    if fixed.track.is_some() {
-                        member.put(&news.entity.row, &mut fixed.words);
-                    } else {
-                        member.row.clone_from(&news.entity.row);
-                    }
-                    fixed.is_fresh = true;
-                    fixed.fresh_values += news.entity.row.len() as u64;
-                }
+        if news.key.row.is_none() {
+            if let Some(fixed) = self.fixed.get_mut(&source(news.key, news.entity)) {
+                fixed.take(news);
             }
+            return;
+        }
+        match self.places.get(&news.key) {
             Some(Place::Table(source, id, line)) => {
                 let Some(table) = self.tables.get_mut(&(*source, *id)) else { return };
                 let Some((key, member)) = table.lines.get_mut(line) else { return };
@@ -206,14 +204,14 @@ impl Rows {
                     table.track.append((*line, news.time_ns), &table.words, values, &mut self.share, to);
                 }
             }
-            None => {}
+            Some(Place::Fixed(_)) | None => {}
         }
     }
 
-    fn enter(&mut self, key: EntityKey, entity: &Entity, down: Option<Hole>, to: &mut To<'_>) {
+    fn enter(&mut self, news: &News<'_>, down: Option<Hole>, to: &mut To<'_>) {
+        let (key, entity, time_ns) = (news.key, news.entity, news.time_ns);
         let stored = &entity.stored;
-        let is_agents = !key.is_own() && Identity::from_word(key.region).is_some_and(Identity::is_agents);
-        let source = if is_agents && stored.region.is_empty() { AGENT } else { key.region };
+        let source = source(key, entity);
         let texts = (0..).zip(entity.series.iter()).filter_map(|(at, series)| Some((at, series.info()?.to_owned())));
         let texts: Vec<(u32, String)> = texts.collect();
         let (id, part) = (stored.id, stored.part.clone());
@@ -221,7 +219,7 @@ impl Rows {
         if key.row.is_none() {
             let fixed = self.fixed.entry(source).or_default();
             fixed.labels = stored.region.clone();
-            fixed.members.insert(key, member);
+            fixed.enter(key, member);
             fixed.holes.extend(down.filter(|down| !fixed.holes.contains(down)));
             fixed.undo(to);
             self.places.insert(key, Place::Fixed(source));
@@ -231,7 +229,8 @@ impl Rows {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
                 let layout = Arc::new(Layout::new(vec![(stored.id, stored.part.clone())], true));
-                let Ok(id) = to.appender.track(&description(source, &stored.region, layout, to)) else { return };
+                let described = description(source, &stored.region, layout, to);
+                let Ok(id) = to.appender.track(&described, time_ns) else { return };
                 let track = Track::of(id);
                 if let Some(down) = down {
                     track.hole(None, down, to);
@@ -239,7 +238,7 @@ impl Rows {
                 place.insert(Table { track, words: vec![0; stored.part.width()], lines: HashMap::new() })
             }
         };
-        let Ok(line) = to.appender.line(table.track.id, &stored.row, &member.texts) else { return };
+        let Ok(line) = to.appender.line(table.track.id, &stored.row, &member.texts, time_ns) else { return };
         table.lines.insert(line, (key, member));
         self.places.insert(key, Place::Table(source, stored.id, line));
     }
@@ -249,7 +248,7 @@ impl Rows {
         match self.places.remove(&key) {
             Some(Place::Fixed(source)) => {
                 let Some(fixed) = self.fixed.get_mut(&source) else { return };
-                fixed.members.remove(&key);
+                fixed.members.retain(|(other, _)| *other != key);
                 fixed.undo(to);
                 if fixed.members.is_empty() {
                     self.fixed.remove(&source);
@@ -276,13 +275,14 @@ impl Rows {
             if !std::mem::take(&mut fixed.is_fresh) {
                 continue;
             }
-            fixed.make(*source, to);
+            let since_ns = fixed.fresh_ns.take().unwrap_or(now_ns);
+            fixed.make(*source, since_ns, to);
             let Some(track) = &mut fixed.track else {
                 to.counters.refused_rows.fetch_add(1, Ordering::Relaxed);
                 continue;
             };
             // Where there is one part, its time is the row's.
-            let only = fixed.members.values().next().filter(|only| only.time.is_none());
+            let only = fixed.members.first().map(|(_, only)| only).filter(|only| only.time.is_none());
             // A relation of clocks that has become better may put a time before the last one, within its error.
             let time_ns = only.map_or(now_ns, |only| only.time_ns).max(track.last_ns + 1);
             let values = std::mem::take(&mut fixed.fresh_values);
@@ -306,9 +306,9 @@ impl Rows {
         match self.places.get(&key) {
             Some(Place::Fixed(source)) => {
                 let Some(fixed) = self.fixed.get_mut(source) else { return };
-                let number = fixed.members.keys().position(|member| *member == key);
+                let number = fixed.members.iter().position(|(member, _)| *member == key);
                 let number = number.and_then(|number| u32::try_from(number).ok());
-                fixed.make(*source, to);
+                fixed.make(*source, hole.from_ns, to);
                 if let Some(track) = &fixed.track {
                     track.hole(number, hole, to);
                 }
@@ -336,35 +336,60 @@ impl Rows {
 }
 
 impl Fixed {
+    /// Takes the row of one of its members.
+    fn take(&mut self, news: &News<'_>) {
+        let is_next = self.members.get(self.next).is_some_and(|(key, _)| *key == news.key);
+        let found = if is_next { Ok(self.next) } else { self.members.binary_search_by_key(&news.key, |(key, _)| *key) };
+        let Ok(at) = found else { return };
+        self.next = at + 1;
+        let (member, row) = (&mut self.members[at].1, &news.entity.row);
+        member.time_ns = news.time_ns;
+        if self.track.is_some() {
+            member.put(row, &mut self.words);
+        } else {
+            member.row.clone_from(row);
+        }
+        self.is_fresh = true;
+        self.fresh_values += row.len() as u64;
+        self.fresh_ns = Some(self.fresh_ns.map_or(news.time_ns, |ns| ns.min(news.time_ns)));
+    }
+
+    fn enter(&mut self, key: EntityKey, member: Member) {
+        match self.members.binary_search_by_key(&key, |(key, _)| *key) {
+            Ok(at) => self.members[at].1 = member,
+            Err(at) => self.members.insert(at, (key, member)),
+        }
+    }
+
     /// One of its parts has come or gone: the next row is of another track.
     fn undo(&mut self, to: &mut To<'_>) {
         self.is_refused = false;
         let Some(track) = self.track.take() else { return };
-        for member in self.members.values_mut().filter(|member| member.time_ns > 0) {
+        for (_, member) in self.members.iter_mut().filter(|(_, member)| member.time_ns > 0) {
             member.take(&self.words);
         }
-        self.is_fresh |= self.members.values().any(|member| member.time_ns > 0);
+        self.is_fresh |= self.members.iter().any(|(_, member)| member.time_ns > 0);
         track.end(to);
     }
 
-    /// Makes the track of the members that there are now.
-    fn make(&mut self, source: Source, to: &mut To<'_>) {
+    /// Makes the track of the members that there are now, with a first row of `since_ns`.
+    fn make(&mut self, source: Source, since_ns: u64, to: &mut To<'_>) {
         if self.track.is_some() || self.is_refused {
             return;
         }
-        let parts = self.members.values().map(|member| (member.id, member.part.clone())).collect();
+        let parts = self.members.iter().map(|(_, member)| (member.id, member.part.clone())).collect();
         let layout = Arc::new(Layout::new(parts, false));
-        let texts = (0..)
-            .zip(self.members.values())
-            .flat_map(|(part, member)| member.texts.iter().map(move |(series, text)| (part, *series, text.clone())));
+        let texts = (0..).zip(&self.members).flat_map(|(part, (_, member))| {
+            member.texts.iter().map(move |(series, text)| (part, *series, text.clone()))
+        });
         let said = Description { texts: texts.collect(), ..description(source, &self.labels, layout.clone(), to) };
-        let Ok(id) = to.appender.track(&said) else {
+        let Ok(id) = to.appender.track(&said, since_ns) else {
             self.is_refused = true;
             return;
         };
         self.words.clear();
         self.words.resize(layout.kinds().len(), 0);
-        for (member, placed) in self.members.values_mut().zip(layout.parts()) {
+        for ((_, member), placed) in self.members.iter_mut().zip(layout.parts()) {
             (member.time, member.at) = (placed.time, placed.at);
             let row = std::mem::take(&mut member.row);
             if member.time_ns > 0 {
@@ -393,7 +418,16 @@ impl Member {
     }
 }
 
+/// In whose row a fixed entity is.
+fn source(key: EntityKey, entity: &Entity) -> Source {
+    let is_agents = !key.is_own() && Identity::from_word(key.region).is_some_and(Identity::is_agents);
+    if is_agents && entity.stored.region.is_empty() { AGENT } else { key.region }
+}
+
 fn description(source: Source, region: &[(String, String)], layout: Arc<Layout>, to: &To<'_>) -> Description {
     let common = to.common.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     Description { host: to.host.to_owned(), common, source, region: region.to_vec(), layout, texts: Vec::new() }
 }
+
+#[cfg(test)]
+mod tests;

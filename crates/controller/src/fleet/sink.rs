@@ -12,7 +12,7 @@ use onlooker_region::schema::Acquisition;
 use onlooker_series::series::EntityKey;
 use onlooker_targets::{Say, Target};
 
-use super::entities::{Acquired, News};
+use super::entities::{Acquired, News, Room};
 use super::quota::{Limit, OVER_QUOTA, Whose};
 use super::rows::{Hole, Rows, To};
 use super::utc::Utc;
@@ -22,7 +22,8 @@ use crate::sink::{Gap, Reading, Sink, State};
 
 /// A gap that goes on is stored in pieces of this length, ns.
 const MAX_GAP_PIECE_NS: u64 = 10_000_000_000;
-/// Entities that are first seen so long after a host's first reading were there before, ns: a region that was torn just then.
+/// Entities that are first seen so long after a host's first reading were there before, ns: a region that was torn just
+/// then.
 const COMING_BACK_NS: u64 = 1_000_000_000;
 /// Reason of the gap between what the clock showed before it was set and after.
 const CLOCK_STEP: &str = "clock_step";
@@ -49,19 +50,22 @@ pub struct FleetSink {
     clock: Clock,
     utc: Utc,
     say: Say,
+    room: Room,
 }
 
 /// What tells the time.
 pub type Clock = Box<dyn Fn() -> Moment + Send>;
 
 impl FleetSink {
-    /// Writes to `fleet` and to the store behind `appender`, of which a controller before this one has `left` something.
+    /// Writes to `fleet` and to the store behind `appender`, of which a controller before this one has `left`
+    /// something.
     #[must_use]
     pub fn new(fleet: Arc<Fleet>, (appender, left): (Appender, Left), counters: Arc<Counters>) -> Self {
         Self::with_clock(fleet, (appender, left), counters, Box::new(Moment::now))
     }
 
-    /// As [`FleetSink::new`], by another clock than the system's: its steady part must be the engine's, its UTC may be set.
+    /// As [`FleetSink::new`], by another clock than the system's: its steady part must be the engine's, its UTC may be
+    /// set.
     #[must_use]
     pub fn with_clock(
         fleet: Arc<Fleet>,
@@ -70,7 +74,7 @@ impl FleetSink {
         clock: Clock,
     ) -> Self {
         let (utc, say) = (Utc::new(clock()), Arc::new(|_: &str| {}));
-        Self { fleet, counters, appender, left, kept: HashMap::new(), clock, utc, say }
+        Self { fleet, counters, appender, left, kept: HashMap::new(), clock, utc, say, room: Room::default() }
     }
 
     /// `say` is told what an operator wants to know of the hosts, once.
@@ -80,7 +84,8 @@ impl FleetSink {
         self
     }
 
-    /// Looks at the clock; where it was set, that is a gap of all that is kept. `at_ns` is when what is told now happened.
+    /// Looks at the clock; where it was set, that is a gap of all that is kept. `at_ns` is when what is told now
+    /// happened.
     fn follow_clock(&mut self, at_ns: u64) {
         let now = (self.clock)();
         let before_ns = self.utc.of(now.steady_ns.into());
@@ -175,7 +180,7 @@ impl Sink for FleetSink {
             frame.sharpen(relation, |steady_ns| utc.of(steady_ns.into()), reading.ended_ns);
             let relation = *relation;
             let acquired = |host_ns: Option<u64>| acquired(host_ns, &frame, &relation, &utc);
-            if !shown.entities.take(&frame, &host.labels, acquired, &mut tell) {
+            if !shown.entities.take(&frame, &host.labels, acquired, &mut self.room, &mut tell) {
                 left_out.push(frame.entry().identity.word());
             }
         }
@@ -252,7 +257,8 @@ fn to<'a>(host: &'a Host, appender: &'a mut Appender, counters: &'a Counters) ->
     To { appender, counters, host: &host.target.name, common: &host.labels }
 }
 
-/// A gap and the next due time's: one gap where it follows at once. Another reason does not begin another gap: the first one is the cause.
+/// A gap and the next due time's: one gap where it follows at once. Another reason does not begin another gap: the
+/// first one is the cause.
 fn joined(gap: Option<ShownGap>, next: &ShownGap, target: &Target) -> ShownGap {
     let interval_ns = target.interval_ns();
     match gap {
@@ -320,7 +326,8 @@ fn over_quota(host: &str, shown: &Shown, whose: Whose, limit: Limit) -> String {
     )
 }
 
-/// When values were acquired, by the host's clock if they say; else in the middle of their READ. Whatever is said, it was not after the answer.
+/// When values were acquired, by the host's clock if they say; else in the middle of their READ. Whatever is said, it
+/// was not after the answer.
 fn acquired(host_ns: Option<u64>, frame: &Frame<'_>, relation: &Relation, utc: &Utc) -> Acquired {
     let (asked_ns, answered_ns) = frame.times_ns();
     let middle_ns = asked_ns / 2 + answered_ns / 2;
@@ -366,8 +373,8 @@ fn show_unserved(regions: &mut Vec<Region>, at: usize, unserved: &[Arc<RegionEnt
     }
 }
 
-/// Whether the agent serves what is in a region of its own by other ones here: computed ones of the same name, or the sampled rest beside them. Then nothing is
-/// missing that an operator could do something about.
+/// Whether the agent serves what is in a region of its own by other ones here: computed ones of the same name, or the
+/// sampled rest beside them. Then nothing is missing that an operator could do something about.
 fn has_twin(entry: &RegionEntry, served: &[Region]) -> bool {
     let is_agents = |entry: &RegionEntry| entry.identity.is_agents();
     let is_twin = |other: &RegionEntry| {

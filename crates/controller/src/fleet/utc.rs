@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! UTC as rows carry it: our steady clock and an offset that follows the system's UTC.
 //!
-//! Hosts' clocks are related to our steady clock alone, which is never set; what UTC that is, is said here, once for all hosts. While the system's clock is
-//! slewed the offset follows as slowly, so that rows stay in order; when it is set, the offset is, too, and whoever keeps rows is told which times are now
-//! ambiguous or empty. Decisions are functions of the moments given: nothing here reads a clock.
+//! Hosts' clocks are related to our steady clock alone, which is never set; what UTC that is, is said here, once for
+//! all hosts. While the system's clock is slewed the offset follows as slowly, so that rows stay in order; when it is
+//! set, the offset is, too, and whoever keeps rows is told which times are now ambiguous or empty. Decisions are
+//! functions of the moments given: nothing here reads a clock.
 
 use onlooker_reader::clock::Moment;
 
@@ -42,7 +43,8 @@ impl Utc {
         u64::try_from((steady_ns.saturating_add(self.offset_ns)).max(0)).unwrap_or(u64::MAX)
     }
 
-    /// Looks at the system's clock. A step is that of what is told from now on, which happened at `at_ns` by our steady clock.
+    /// Looks at the system's clock. A step is that of what is told from now on, which happened at `at_ns` by our steady
+    /// clock.
     pub(crate) fn follow(&mut self, now: Moment, at_ns: u64) -> Option<Step> {
         let passed_ns = now.steady_ns.saturating_sub(self.at_ns);
         self.at_ns = now.steady_ns;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the agent vouches for, and programs that say it, too: by schemas that claim the kernel's names, by labels, by acquisition, by time.
+//! What the agent vouches for, and programs that say it, too: by schemas that claim the kernel's names, by labels, by
+//! acquisition, by time.
 
 use onlooker_region::guard::commit;
 use onlooker_region::schema::Acquisition;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which requests are a browser's on behalf of somebody else.
 //!
-//! A page elsewhere may have a name of its own resolve to us (DNS rebinding) and then reads as if it were ours: its `Host` is that name. Where nobody needs a token,
-//! `Host` must therefore be an address, localhost, this machine's name, or one of `[http] names`; with `names` given, always. And a page of another origin may have
-//! a browser ask: it says so in `Sec-Fetch-Site`, or in `Origin`. Nobody has to ask us from there, so that is refused for all but the dashboard's own files.
+//! A page elsewhere may have a name of its own resolve to us (DNS rebinding) and then reads as if it were ours: its
+//! `Host` is that name. Where nobody needs a token, `Host` must therefore be an address, localhost, this machine's
+//! name, or one of `[http] names`; with `names` given, always. And a page of another origin may have a browser ask: it
+//! says so in `Sec-Fetch-Site`, or in `Origin`. Nobody has to ask us from there, so that is refused for all but the
+//! dashboard's own files.
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
@@ -29,7 +31,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// Those that are configured, and this machine's own. Without a token, or with names configured, others are refused.
+    /// Those that are configured, and this machine's own. Without a token, or with names configured, others are
+    /// refused.
     #[must_use]
     pub fn new(configured: &[String], has_token: bool) -> Self {
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -73,7 +76,8 @@ fn is_foreign(headers: &HeaderMap) -> bool {
 /// Lets requests pass that nobody else can have made a browser send.
 pub(super) async fn check(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let headers = request.headers();
-    // Changes are made by programs, with a token that no page has, whatever else is open to all: a host may join by any name of ours.
+    // Changes are made by programs, with a token that no page has, whatever else is open to all: a host may join by any
+    // name of ours.
     let is_change =
         matches!(*request.method(), Method::POST | Method::DELETE) && request.uri().path().starts_with(CHANGES);
     if !is_change && !shared.names.takes(text(headers, header::HOST)) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What clients may take of the controller, at once: in all and of one source, so that no source takes everything. One page of limits; no I/O.
+//! What clients may take of the controller, at once: in all and of one source, so that no source takes everything. One
+//! page of limits; no I/O.
 //!
-//! A *source* is an IPv4 address, or the first 64 bits of an IPv6 one. Whatever is taken is a [`Place`], given back when it is dropped. Every refusal is counted
-//! (`onlooker_controller_http_refusals_total` in `/metrics`). Cost: a short lock at the beginning and the end of what takes a place.
+//! A *source* is an IPv4 address, or the first 64 bits of an IPv6 one. Whatever is taken is a [`Place`], given back
+//! when it is dropped. Every refusal is counted (`onlooker_controller_http_refusals_total` in `/metrics`). Cost: a
+//! short lock at the beginning and the end of what takes a place.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -42,7 +44,8 @@ const DESCRIPTOR_PART: u64 = 4;
 
 /// Words of the values of one stream: two thousand numbers, or some histograms.
 pub(super) const STREAM_WORDS: usize = 64 << 10;
-/// Words of all streams, and of those of one source. An event has at most three numbers a word, and a stream at most three events in memory.
+/// Words of all streams, and of those of one source. An event has at most three numbers a word, and a stream at most
+/// three events in memory.
 const STREAMS_WORDS: [usize; 2] = [1 << 20, 512 << 10];
 
 /// Range queries that run, and those that run or wait: in all, and of one source.
@@ -55,8 +58,8 @@ const LISTS: (usize, [usize; 2]) = (2, [64, 32]);
 const STATUS: (usize, [usize; 2]) = (1, [64, 32]);
 /// A query waits so long for its turn.
 const TURN_TIME: Duration = Duration::from_secs(10);
-/// Answers that clients have not taken yet, or what they are made of meanwhile, bytes: in all, and of one source. One that is longer than a source's share is let
-/// through alone.
+/// Answers that clients have not taken yet, or what they are made of meanwhile, bytes: in all, and of one source. One
+/// that is longer than a source's share is let through alone.
 const ANSWERS_BYTES: [usize; 2] = [128 << 20, 64 << 20];
 
 /// Why somebody was refused or cut off.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `/api/v1/live`: values as they come, as server-sent events.
 //!
-//! Each stream looks at the host's last rows when there is news, at most every `every_ms`, and only when its client has taken what was there before: a slow page loses
-//! rows, and hears how many. Each value comes once, with the time at which it was acquired: what is sampled every second comes every second, however often the host is
-//! read. New words are copied under the host's lock and written afterwards. What a stream has in memory is bounded by the words of its values ([`super::limits`]).
+//! Each stream looks at the host's last rows when there is news, at most every `every_ms`, and only when its client has
+//! taken what was there before: a slow page loses rows, and hears how many. Each value comes once, with the time at
+//! which it was acquired: what is sampled every second comes every second, however often the host is read. New words
+//! are copied under the host's lock and written afterwards. What a stream has in memory is bounded by the words of its
+//! values ([`super::limits`]).
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -287,7 +289,8 @@ impl Follower {
         }
     }
 
-    /// What is new, by the time at which it was acquired: numbers of the series and their values, null for what has gone.
+    /// What is new, by the time at which it was acquired: numbers of the series and their values, null for what has
+    /// gone.
     fn rows(&self) -> Vec<Value> {
         let mut rows: BTreeMap<u64, (Vec<usize>, Vec<Value>)> = BTreeMap::new();
         for New { time_ns, number, words } in &self.news {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The HTTP interface (docs/http.md).
 //!
-//! Handlers copy what they need of a host under its lock and format it afterwards, so none of them holds up the processing thread for longer than some us. Nothing
-//! that a client does is without a bound: `limits` has them all, `serve` keeps those of connections, `turns` and `stream` those of queries, `guard` tells whose
-//! requests they are.
+//! Handlers copy what they need of a host under its lock and format it afterwards, so none of them holds up the
+//! processing thread for longer than some us. Nothing that a client does is without a bound: `limits` has them all,
+//! `serve` keeps those of connections, `turns` and `stream` those of queries, `guard` tells whose requests they are.
 
 mod answer;
 mod fold;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Connections: taken, served within their limits ([`super::limits`]), and ended.
 //!
-//! A task each. What a client does not do in time ends its connection: a TLS handshake, a header, a body, taking what waits for it. When the controller stops, the
-//! port closes at once, streams end ([`Ending`]), requests that are under way get a moment, and whatever is left then is dropped.
+//! A task each. What a client does not do in time ends its connection: a TLS handshake, a header, a body, taking what
+//! waits for it. When the controller stops, the port closes at once, streams end ([`Ending`]), requests that are under
+//! way get a moment, and whatever is left then is dropped.
 
 use std::error::Error as _;
 use std::io;

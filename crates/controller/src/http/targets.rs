@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `/api/v1/targets`: hosts that are added to and taken from a running controller.
 //!
-//! Who writes shows a token in the `Authorization` header; the cookie of browsers does not do, so that no page elsewhere can have one's browser add a host. A host
-//! is read once before it is accepted, on a thread that may block; a few at a time.
+//! Who writes shows a token in the `Authorization` header; the cookie of browsers does not do, so that no page
+//! elsewhere can have one's browser add a host. A host is read once before it is accepted, on a thread that may block;
+//! a few at a time.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -130,7 +131,8 @@ fn guest(peer: Option<SocketAddr>, target: &Target, shared: &Shared) -> Result<I
     Ok(guest)
 }
 
-/// Whether a host asks for itself: then it learns nothing that it could not find out without us. What comes from loopback may be a proxy's.
+/// Whether a host asks for itself: then it learns nothing that it could not find out without us. What comes from
+/// loopback may be a proxy's.
 fn is_own(guest: IpAddr, target: &Target) -> bool {
     !guest.is_loopback() && target.host.parse().is_ok_and(|ip: IpAddr| ip.to_canonical() == guest)
 }
@@ -139,7 +141,8 @@ fn failed(target: &Target, why: &str) -> Failure {
     Failure::new(StatusCode::BAD_GATEWAY, format!("the test read of {} failed: {why}", target.address()))
 }
 
-/// The same whatever answers there, and not before the longest silence would be over: nobody searches our networks by this.
+/// The same whatever answers there, and not before the longest silence would be over: nobody searches our networks by
+/// this.
 fn unread(target: &Target, began: Instant, timeout: Duration) -> Failure {
     std::thread::sleep((began + timeout).saturating_duration_since(Instant::now()));
     let why = "no agent that takes this host's token is reached there (more is said to who asks from that very address, or shows the token of [http] token_file)";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TLS 1.3 for the HTTP interface: certificate and key from PEM files, looked at again every few seconds, so that a renewed one is used without a restart.
+//! TLS 1.3 for the HTTP interface: certificate and key from PEM files, looked at again every few seconds, so that a
+//! renewed one is used without a restart.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -68,7 +69,8 @@ impl Tls {
         })
     }
 
-    /// Uses the files whenever they have changed; those that cannot be used are told, and the last good ones kept. Never ends.
+    /// Uses the files whenever they have changed; those that cannot be used are told, and the last good ones kept.
+    /// Never ends.
     pub async fn follow(&self, say: impl Fn(&str)) {
         let mut seen = self.stamp();
         loop {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Queries that cost something: in turn, on threads that may block, and answered with no more than is given memory at once. What may be as long as the fleet is large
-//! is made while it is taken instead ([`super::stream`]).
+//! Queries that cost something: in turn, on threads that may block, and answered with no more than is given memory at
+//! once. What may be as long as the fleet is large is made while it is taken instead ([`super::stream`]).
 //!
-//! A query holds its turn while it works, also when its client has gone: what runs is bounded, whoever waits for it. It hears of that ([`Gone`]) and may end early.
-//! Its answer is memory until the client has taken it: that is bounded by bytes, and by time.
+//! A query holds its turn while it works, also when its client has gone: what runs is bounded, whoever waits for it. It
+//! hears of that ([`Gone`]) and may end early. Its answer is memory until the client has taken it: that is bounded by
+//! bytes, and by time.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -71,16 +71,16 @@ impl Taken {
         let (first, now_ns) = (*relation, steady_ns());
         let utc_ns = |steady_ns| u64::try_from(first.own_utc_ns(steady_ns)).unwrap_or(0);
         for frame in session.frames() {
-            let (entry, Some(schema)) = (frame.entry(), frame.schema()) else { continue };
+            let (entry, Some(plan)) = (frame.entry(), frame.plan()) else { continue };
             if frame.is_resting() {
-                derived.region(entry, schema);
+                derived.region(entry, plan);
                 continue;
             }
             frame.sharpen(relation, utc_ns, now_ns);
             let mut samples = Vec::new();
             frame.decode(|sample| samples.push(sample));
             let relation = &*relation;
-            derived.read(entry, schema, &samples, |given| match given {
+            derived.read(entry, plan, &samples, |given| match given {
                 Given::Values { group, samples } => {
                     let key = EntityKey { region: entry.identity.word(), group, row: row_of(&samples[0]) };
                     let times = acquired(samples[0].time_ns, &frame, relation);

@@ -43,11 +43,11 @@ impl Definer {
         Ok((entered, entering.items))
     }
 
-    /// The track of this description, and the items that are new with it.
+    /// The track of this description, and the items that are new with it; its first row is of `since_ns` (UTC).
     ///
     /// # Errors
     /// [`Damage`]: something in it is too large. What was entered before that is forgotten with the next start.
-    pub fn track(&self, description: &Description) -> Result<(TrackId, Vec<u8>), Damage> {
+    pub fn track(&self, description: &Description, since_ns: u64) -> Result<(TrackId, Vec<u8>), Damage> {
         let Description { host: name, common, source, region, layout, texts } = description;
         self.entering(|all| {
             for placed in layout.parts() {
@@ -75,13 +75,14 @@ impl Definer {
             }
             let number = all.known.next_track();
             let (labels, texts) = (Pairs::new(&key.labels), Pairs::new(&key.texts));
-            let (source, layout, created_ns) = (*source, layout.id(), 0);
+            let (source, layout, created_ns) = (*source, layout.id(), since_ns);
             all.enter(&Item::Track { number, host, source, created_ns, layout, labels, texts })?;
             Ok(number)
         })
     }
 
-    /// The line of a table with these labels and texts (number of the series, text), and the items that are new with it.
+    /// The line of a table with these labels and texts (number of the series, text), and the items that are new with
+    /// it; its first row is of `since_ns` (UTC).
     ///
     /// # Errors
     /// [`Damage`]: the track is no table, or something is too large.
@@ -90,6 +91,7 @@ impl Definer {
         track: TrackId,
         labels: &[(String, String)],
         texts: &[(u32, String)],
+        since_ns: u64,
     ) -> Result<(Line, Vec<u8>), Damage> {
         let texts: Vec<_> = texts.iter().map(|(series, text)| (text_key(0, *series), text.clone())).collect();
         let (labels, texts) = (Pairs::new(labels), Pairs::new(&texts));
@@ -98,7 +100,7 @@ impl Definer {
                 return Ok(line);
             }
             let line = all.known.next_line(track);
-            all.enter(&Item::Line { track, line, since_ns: 0, labels, texts })?;
+            all.enter(&Item::Line { track, line, since_ns, labels, texts })?;
             Ok(line)
         })
     }

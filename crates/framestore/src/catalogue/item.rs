@@ -23,7 +23,7 @@ use onlooker_region::labels;
 
 use super::HostId;
 use crate::damage::Damage;
-use crate::framing::bytes::{Input, put_text, put_varint};
+use crate::framing::bytes::{Input, put_text, put_unsigned};
 use crate::layout::ContentId;
 use crate::types::{Line, TrackId};
 
@@ -122,7 +122,7 @@ impl<'a> Item<'a> {
         let mut body = Vec::new();
         let kind = self.encode_body(&mut body);
         out.push(kind);
-        put_varint(body.len() as u64, out);
+        put_unsigned(body.len() as u64, out);
         out.append(&mut body);
         (out.len() - start) as u64
     }
@@ -178,14 +178,14 @@ impl<'a> Item<'a> {
     /// Goes behind the next one.
     pub(super) fn skip(input: &mut Input<'_>) -> Result<(), Damage> {
         input.byte()?;
-        let length = input.varint()?;
+        let length = input.unsigned()?;
         input.bytes(length).map(|_| ())
     }
 
     /// Takes the next one from the front of `input`.
     pub(super) fn decode(input: &mut Input<'a>) -> Result<Self, Damage> {
         let kind = input.byte()?;
-        let length = input.varint()?;
+        let length = input.unsigned()?;
         let mut body = Input(input.bytes(length)?);
         let track = |body: &mut Input<'_>| body.half().map(TrackId);
         let item = match kind {
@@ -222,13 +222,13 @@ impl<'a> Item<'a> {
 }
 
 fn put_both(labels: &Pairs, texts: &Pairs, out: &mut Vec<u8>) {
-    put_varint(labels.bytes() as u64, out);
+    put_unsigned(labels.bytes() as u64, out);
     out.extend_from_slice(&labels.0);
     out.extend_from_slice(&texts.0);
 }
 
 fn take_both(body: &mut Input<'_>) -> Result<(Pairs, Pairs), Damage> {
-    let length = body.varint()?;
+    let length = body.unsigned()?;
     Ok((Pairs::parse(body.bytes(length)?)?, Pairs::parse(std::mem::take(&mut body.0))?))
 }
 
@@ -275,7 +275,7 @@ mod tests {
         bolero::check!().with_type::<(u8, Vec<u8>)>().for_each(|(kind, body)| {
             let _ = Pairs::parse(body);
             let mut bytes = vec![kind % 11];
-            put_varint(body.len() as u64, &mut bytes);
+            put_unsigned(body.len() as u64, &mut bytes);
             bytes.extend_from_slice(body);
             if let Ok(item) = Item::decode(&mut Input(&bytes)) {
                 let mut again = Vec::new();

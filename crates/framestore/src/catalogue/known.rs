@@ -433,6 +433,11 @@ impl Known {
         })
     }
 
+    /// When a track's first row was, as far as whoever defined it knew it, UTC ns.
+    pub(crate) fn created_ns(&self, number: TrackId) -> Option<u64> {
+        self.tracks.get(&number).map(|track| track.created_ns).filter(|created_ns| *created_ns > 0)
+    }
+
     /// What stands in the rows of a track.
     #[must_use]
     pub fn layout_of(&self, track: TrackId) -> Option<&Arc<Layout>> {

@@ -422,7 +422,7 @@ fn files_that_lie_are_errors() {
         Item::Host { number: HostId(5), name: "five", labels: super::Pairs::new(&[]) }.encode(&mut items);
         for (kind, body) in bodies {
             items.push(kind % 11);
-            crate::framing::bytes::put_varint(body.len() as u64, &mut items);
+            crate::framing::bytes::put_unsigned(body.len() as u64, &mut items);
             items.extend_from_slice(body);
         }
         let mut bytes = Vec::new();

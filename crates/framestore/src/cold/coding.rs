@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Words as numbers that SQL computes with, and back: which of the columns `int_value`, `float_value` and `word` has what, and what the scale is there.
+//! Words as numbers that SQL computes with, and back: which of the columns `int_value`, `float_value` and `word` has
+//! what, and what the scale is there.
 
 use onlooker_region::histogram::Shape;
 use onlooker_region::number::exported;
@@ -85,7 +86,8 @@ impl Coding {
     }
 }
 
-/// What a scale is in SQL, which cannot know our rule for it (`onlooker_region::number::exported`): the divisor and the multiplier of which one is 1.
+/// What a scale is in SQL, which cannot know our rule for it (`onlooker_region::number::exported`): the divisor and the
+/// multiplier of which one is 1.
 #[allow(clippy::float_cmp)] // exactly the reciprocal is meant
 pub(super) fn parts_of(scale: f64) -> (f64, f64) {
     // What `exported` makes of 1 is 1 / divisor for a scale that divides, and nothing else tells those from others.
@@ -100,7 +102,8 @@ pub(super) fn scale_of(divisor: f64, multiplier: f64) -> f64 {
     if divisor == 1.0 { multiplier } else { 1.0 / divisor }
 }
 
-/// How the words of a column of a series stand in the file, and what its numbers are to be divided by and multiplied with.
+/// How the words of a column of a series stand in the file, and what its numbers are to be divided by and multiplied
+/// with.
 pub(super) fn coded(series: &Series, column: usize, words: &[u64]) -> (Coding, f64, f64) {
     let (divisor, multiplier) = parts_of(series.scale);
     match series.form {

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which rows of a cold file are whose: what the file says itself, in the columns that name a series, found without reading those.
+//! Which rows of a cold file are whose: what the file says itself, in the columns that name a series, found without
+//! reading those.
 //!
-//! A [`Writer`](super::Writer) leaves one beside each file, readers make it again where it is missing or damaged. It is bound to its file by the file's length
-//! and the footer's checksum, so that the footer, of which Parquet has none, is checked by it.
+//! A [`Writer`](super::Writer) leaves one beside each file, readers make it again where it is missing or damaged. It is
+//! bound to its file by the file's length and the footer's checksum, so that the footer, of which Parquet has none, is
+//! checked by it.
 //!
 //! ```text
-//! 0   magic (4)   4  version (4)   8  bytes of the file (8)   16  CRC-32C of the file's footer (4)   20  CRC-32C of bytes 0-19 and of the rest (4)
+//! 0   magic (4)   4  version (4)   8  bytes of the file (8)   16  CRC-32C of the file's footer (4)
+//! 20  CRC-32C of bytes 0-19 and of the rest (4)
 //! 24  Zstandard:  texts   varint how many, then each behind its length
-//!                 series  varint how many, then column by column: name, labels, instance, unit, type, form (varint numbers of texts),
-//!                         divisor of a decimal, scale (8 each)
-//!                 runs    varint how many, in the order of their rows: series, 0 or bucket + 1, row groups since the run before, rows: varints
+//!                 series  varint how many, then column by column: name, labels, instance, unit, type, form (varint
+//!                         numbers of texts), divisor of a decimal, scale (8 each)
+//!                 runs    varint how many, in the order of their rows: series, 0 or bucket + 1, row groups since the
+//!                         run before, rows: varints
 //! ```
 
 use std::collections::HashMap;
@@ -20,9 +24,9 @@ use onlooker_region::schema::Metric;
 use onlooker_series::series::Form;
 
 use super::coding::{Coding, scale_of};
-use super::page::{Input, put_varint};
 use super::{type_of, type_text};
 use crate::damage::Damage;
+use crate::framing::bytes::{Input, put_unsigned};
 
 const MAGIC: [u8; 4] = *b"OLCI";
 const VERSION: u32 = 1;
@@ -206,7 +210,7 @@ impl Texts {
         let bytes = &mut self.bytes;
         let (len, content) = (text.len(), text.clone());
         *self.numbers.entry(text).or_insert_with(|| {
-            put_varint(len as u64, bytes);
+            put_unsigned(len as u64, bytes);
             bytes.extend(content.as_bytes());
             next
         })
@@ -217,21 +221,21 @@ impl Index {
     /// As the file has it.
     pub(super) fn encode(&self, binding: Binding) -> std::io::Result<Vec<u8>> {
         let (mut texts, mut rest) = (Texts::default(), Vec::new());
-        put_varint(self.entries.len() as u64, &mut rest);
+        put_unsigned(self.entries.len() as u64, &mut rest);
         for column in 0..TEXTS {
-            self.entries.iter().for_each(|entry| put_varint(texts.number(entry.text(column)), &mut rest));
+            self.entries.iter().for_each(|entry| put_unsigned(texts.number(entry.text(column)), &mut rest));
         }
         rest.extend(self.entries.iter().flat_map(|entry| entry.decimal.unwrap_or(1.0).to_le_bytes()));
         rest.extend(self.entries.iter().flat_map(|entry| entry.described.scale.to_le_bytes()));
-        put_varint(self.runs.len() as u64, &mut rest);
+        put_unsigned(self.runs.len() as u64, &mut rest);
         let mut group = 0;
         for run in &self.runs {
             let bucket = run.bucket.map_or(0, |bucket| bucket + 1);
-            [run.entry, bucket, run.group - group, run.rows].iter().for_each(|n| put_varint((*n).into(), &mut rest));
+            [run.entry, bucket, run.group - group, run.rows].iter().for_each(|n| put_unsigned((*n).into(), &mut rest));
             group = run.group;
         }
         let mut payload = Vec::new();
-        put_varint(texts.numbers.len() as u64, &mut payload);
+        put_unsigned(texts.numbers.len() as u64, &mut payload);
         payload.extend(texts.bytes);
         payload.extend(rest);
 
@@ -249,11 +253,11 @@ impl Index {
     /// What [`Index::encode`] made.
     pub(super) fn decode(bytes: &[u8]) -> Result<(Self, Binding), Damage> {
         let mut head = Input(bytes);
-        if head.take(4)? != MAGIC || head.u32()? != VERSION {
+        if head.take(4)? != MAGIC || head.half()? != VERSION {
             return Err(Damage::Wrong("the version of an index"));
         }
-        let binding = Binding { bytes: head.u64()?, footer: head.u32()? };
-        if head.u32()? != checksum(bytes) {
+        let binding = Binding { bytes: head.word()?, footer: head.half()? };
+        if head.half()? != checksum(bytes) {
             return Err(Damage::Checksum);
         }
         let mut payload = Vec::new();
@@ -294,7 +298,7 @@ fn take_entries(input: &mut Input, texts: &[Arc<str>]) -> Result<Vec<Entry>, Dam
     };
     let [names, labels, instances] = [column()?, column()?, column()?];
     let [units, types, forms] = [column()?, column()?, column()?];
-    let mut floats = || (0..count).map(|_| input.u64().map(f64::from_bits)).collect::<Result<Vec<f64>, Damage>>();
+    let mut floats = || (0..count).map(|_| input.word().map(f64::from_bits)).collect::<Result<Vec<f64>, Damage>>();
     let (divisors, scales) = (floats()?, floats()?);
     let entry = |at: usize| {
         let coding = Coding::parse(&forms[at])?;
@@ -314,7 +318,7 @@ fn take_entries(input: &mut Input, texts: &[Arc<str>]) -> Result<Vec<Entry>, Dam
 
 fn take_run(input: &mut Input, entries: &[Entry], before: Option<&Run>) -> Result<Run, Damage> {
     let wrong = Damage::Wrong("a run");
-    let mut number = || input.varint().and_then(|n| u32::try_from(n).map_err(|_| wrong));
+    let mut number = || input.unsigned().and_then(|n| u32::try_from(n).map_err(|_| wrong));
     let (entry, bucket, groups, rows) = (number()?, number()?, number()?, number()?);
     let described = &entries.get(entry as usize).ok_or(Damage::Wrong("the series of a run"))?.described;
     let is_bucket = match described.form {

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Cold files: what has been warm long enough, as Parquet, for our own queries and for everybody's SQL (docs/sql.md).
 //!
-//! A [`Writer`] is given the series of a window, one after the other, and makes one file of them. [`Cold`] has all files of a directory, says which series are
-//! in them and reads samples back word for word. DuckDB, ClickHouse, Spark and pandas read the same files.
+//! A [`Writer`] is given the series of a window, one after the other, and makes one file of them. [`Cold`] has all
+//! files of a directory, says which series are in them and reads samples back word for word. DuckDB, ClickHouse, Spark
+//! and pandas read the same files.
 //!
 //! ```text
 //! cold/20261124T100000Z-20261124T110000Z-0.parquet         samples, one a row
-//! cold/20261124T100000Z-20261124T110000Z-0.index           where each series is (`index`); made again from the samples where it is missing
+//! cold/20261124T100000Z-20261124T110000Z-0.index           where each series is (`index`); made again if missing
 //! cold/gaps/20261124T100000Z-20261124T110000Z-0.parquet    times without samples, and why; only where there are some
 //! ```
 //!
 //! | column | type | what |
 //! |---|---|---|
-//! | `time` | timestamp, ns, UTC | of the reading: the same for all values of a host that were acquired within 2 ms of each other (`readings`) |
+//! | `time` | timestamp, ns, UTC | the reading's: one for what a host has acquired within 2 ms (`readings`) |
 //! | `offset_ns` | i64 | how much later than that the value was acquired |
 //! | `instance` | text | label `instance` |
 //! | `metric` | text | name; of histograms `.._bucket` and `.._sum` |
@@ -26,18 +27,22 @@
 //!
 //! Times have no time zone in the schema, though they are UTC: DuckDB has nanoseconds only without.
 //!
-//! **Rows** stand in row groups of at most [`ROW_GROUP_ROWS`], in each sorted by metric, labels, instance, bucket and time, so that all columns but the times
-//! and numbers are a few runs, and their statistics let readers leave row groups out. In a row group series share what their times cost: it should have few
-//! hosts, so that there are many series of each, and few parts, so that it has few metrics. So the series of some hosts, of 5,000 to 10,000 times together,
-//! should be pushed part by part, then those of the next hosts.
+//! **Rows** stand in row groups of at most [`ROW_GROUP_ROWS`], in each sorted by metric, labels, instance, bucket and
+//! time, so that all columns but the times and numbers are a few runs, and their statistics let readers leave row
+//! groups out. In a row group series share what their times cost: it should have few hosts, so that there are many
+//! series of each, and few parts, so that it has few metrics. So the series of some hosts, of 5,000 to 10,000 times
+//! together, should be pushed part by part, then those of the next hosts.
 //!
-//! **Histograms.** Each bucket that ever counted something is as many rows as there are times, with what it counted by itself, not with what all below it did:
-//! an empty bucket needs no row, and buckets of several hosts are summed up without a thought. `x_sum` is always there.
+//! **Histograms.** Each bucket that ever counted something is as many rows as there are times, with what it counted by
+//! itself, not with what all below it did: an empty bucket needs no row, and buckets of several hosts are summed up
+//! without a thought. `x_sum` is always there.
 //!
-//! **Safety.** A file has another name until it is synced and whole; what a kill leaves of it is removed by [`Cold::open`]. Pages have checksums in their
-//! Zstandard frames, the footer's is in the index. What is damaged is an error, never a wrong sample.
+//! **Safety.** A file has another name until it is synced and whole; what a kill leaves of it is removed by
+//! [`Cold::open`]. Pages have checksums in their Zstandard frames, the footer's is in the index. What is damaged is an
+//! error, never a wrong sample.
 //!
-//! **Cost**, on a busy machine: 18 ns a value to write where a series has thousands of samples, 38 where it has 400; 4 to 6 to read. Bytes: docs/sql.md.
+//! **Cost**, on a busy machine: 18 ns a value to write where a series has thousands of samples, 38 where it has 400; 4
+//! to 6 to read. Bytes: docs/sql.md.
 
 mod coding;
 mod columns;

@@ -91,7 +91,8 @@ pub fn second(text: &str) -> Option<u64> {
     all.filter(|second| utc(*second) == text)
 }
 
-/// Days before a year that begins in March, from the March before year 0; and before its months. Leap days are then the last of their years.
+/// Days before a year that begins in March, from the March before year 0; and before its months. Leap days are then the
+/// last of their years.
 fn days_of_years(years: u64) -> u64 {
     years * 365 + years / 4 - years / 100 + years / 400
 }

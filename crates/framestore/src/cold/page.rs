@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Values as the bytes of Parquet pages, and back: runs, differences, split bytes.
 //!
-//! The library behind us writes headers, metadata and footers; the bytes of pages are ours, for three reasons. Names and labels of a series are a *run*, one
-//! for thousands of rows, so that they cost nothing a row. Zstandard sees whole bytes, which it packs better than bits. And each page has a checksum in its
-//! Zstandard frame, which every reader verifies: a flipped bit is an error in DuckDB, too.
+//! The library behind us writes headers, metadata and footers; the bytes of pages are ours, for three reasons. Names
+//! and labels of a series are a *run*, one for thousands of rows, so that they cost nothing a row. Zstandard sees whole
+//! bytes, which it packs better than bits. And each page has a checksum in its Zstandard frame, which every reader
+//! verifies: a flipped bit is an error in DuckDB, too.
 //!
 //! All of it is what the Parquet format says (Encodings.md), of which we use a part:
 //!
 //! ```text
 //! runs          (RLE)                 varint 2 * length, value in whole bytes; never bit-packed
-//! differences   (DELTA_BINARY_PACKED) varint values a block, varint miniblocks, varint values, zigzag first value; then blocks of
-//!                                     zigzag least difference, bits a miniblock (1 each), miniblocks of difference - least; bits are multiples of 8
+//! differences   (DELTA_BINARY_PACKED) varint values a block, varint miniblocks, varint values, zigzag first value; then
+//!                                     blocks of zigzag least difference, bits a miniblock (1 each), miniblocks of
+//!                                     difference - least; bits are multiples of 8
 //! split         (BYTE_STREAM_SPLIT)   all first bytes, all second bytes, ...
 //! levels        varint runs of 1 and 0, behind their length (u32)
 //! ```
-//! Reading trusts nothing: what is not as above is a [`Damage`], memory is bounded by the number of rows, which the caller has checked.
+//! Reading trusts nothing: what is not as above is a [`Damage`], memory is bounded by the number of rows, which the
+//! caller has checked.
 
 use crate::damage::Damage;
+use crate::framing::bytes::{Input, put_signed, put_unsigned};
 
 /// Values a block; some readers take no more than 65,536.
 const BLOCK: usize = 32_768;
-/// Of numbers: values a miniblock, and the difference from which all others are counted. One for all makes one byte of what usually happens, whatever else
-/// does nearby, and needs no head every 128 values.
+/// Of numbers: values a miniblock, and the difference from which all others are counted. One for all makes one byte of
+/// what usually happens, whatever else does nearby, and needs no head every 128 values.
 const MINIBLOCK: usize = 64;
 const LEAST: i64 = -128;
 /// Most values a block that we read.
@@ -44,75 +48,6 @@ macro_rules! by_width {
     };
 }
 
-/// Bytes that are read from the front.
-#[derive(Clone, Copy)]
-pub(super) struct Input<'a>(pub(super) &'a [u8]);
-
-impl<'a> Input<'a> {
-    pub(super) fn take(&mut self, bytes: usize) -> Result<&'a [u8], Damage> {
-        let (taken, rest) = self.0.split_at_checked(bytes).ok_or(Damage::Wrong("the end of the bytes"))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    pub(super) fn byte(&mut self) -> Result<u8, Damage> {
-        self.take(1).map(|byte| byte[0])
-    }
-
-    pub(super) fn u32(&mut self) -> Result<u32, Damage> {
-        self.take(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes")))
-    }
-
-    pub(super) fn u64(&mut self) -> Result<u64, Damage> {
-        self.take(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
-    }
-
-    pub(super) fn varint(&mut self) -> Result<u64, Damage> {
-        let (mut value, mut shift) = (0u64, 0);
-        loop {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7f);
-            if shift > 63 || bits << shift >> shift != bits {
-                return Err(Damage::Wrong("an integer"));
-            }
-            value |= bits << shift;
-            shift += 7;
-            if byte < 0x80 {
-                return Ok(value);
-            }
-        }
-    }
-
-    /// A varint that is at most `most`.
-    pub(super) fn count(&mut self, most: usize) -> Result<usize, Damage> {
-        let count = self.varint()?;
-        usize::try_from(count).ok().filter(|count| *count <= most).ok_or(Damage::Wrong("a count"))
-    }
-
-    fn zigzag(&mut self) -> Result<u64, Damage> {
-        self.varint().map(|value| (value >> 1) ^ (value & 1).wrapping_neg())
-    }
-
-    /// Bytes behind their length (u32).
-    pub(super) fn sized(&mut self) -> Result<&'a [u8], Damage> {
-        let bytes = self.u32()?;
-        self.take(bytes as usize)
-    }
-}
-
-pub(super) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push((value & 0x7f) as u8);
-}
-
-fn put_zigzag(value: u64, out: &mut Vec<u8>) {
-    let value = value.cast_signed();
-    put_varint((value << 1 ^ value >> 63).cast_unsigned(), out);
-}
-
 /// Whole bytes that a number needs.
 fn width(value: u64) -> usize {
     (64 - value.leading_zeros()).div_ceil(8) as usize
@@ -128,7 +63,7 @@ pub(super) fn number_bits(entries: usize) -> u8 {
 pub(super) fn put_runs(bits: u8, runs: impl IntoIterator<Item = (u32, usize)>, out: &mut Vec<u8>) {
     let bytes = usize::from(bits.div_ceil(8));
     for (value, rows) in runs {
-        put_varint((rows as u64) << 1, out);
+        put_unsigned((rows as u64) << 1, out);
         out.extend(&value.to_le_bytes()[..bytes]);
     }
 }
@@ -140,7 +75,7 @@ pub(super) fn take_runs(input: &mut Input, bits: u8, rows: usize) -> Result<Vec<
     }
     let (mut runs, mut left) = (Vec::new(), rows);
     while left > 0 {
-        let head = input.varint()?;
+        let head = input.unsigned()?;
         let length = usize::try_from(head >> 1).unwrap_or(usize::MAX);
         if head & 1 == 1 || length == 0 || length > left {
             return Err(Damage::Wrong("a run"));
@@ -173,13 +108,14 @@ pub(super) fn take_levels(input: &mut Input, rows: usize) -> Result<Vec<(bool, u
     Ok(runs.into_iter().map(|(value, rows)| (value == 1, rows)).collect())
 }
 
-/// Appends differences, each 64 of them as narrow as they can be: for values of which most equal the one before, and for times that nobody else has.
+/// Appends differences, each 64 of them as narrow as they can be: for values of which most equal the one before, and
+/// for times that nobody else has.
 pub(super) fn put_differences(values: &[u64], out: &mut Vec<u8>) {
     put_blocks(values, MINIBLOCK, LEAST, None, out);
 }
 
-/// Appends the differences of times, all of one width, so that the same times are the same bytes wherever they stand: many series have them in common, and
-/// Zstandard finds them.
+/// Appends the differences of times, all of one width, so that the same times are the same bytes wherever they stand:
+/// many series have them in common, and Zstandard finds them.
 pub(super) fn put_times(times: &[u64], out: &mut Vec<u8>) {
     let differences = || times.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]).cast_signed());
     let least = differences().min().unwrap_or(0);
@@ -189,12 +125,12 @@ pub(super) fn put_times(times: &[u64], out: &mut Vec<u8>) {
 
 fn put_blocks(values: &[u64], miniblock: usize, least: i64, bytes: Option<usize>, out: &mut Vec<u8>) {
     let first = values.first().copied().unwrap_or(0);
-    [BLOCK, BLOCK / miniblock, values.len()].iter().for_each(|number| put_varint(*number as u64, out));
-    put_zigzag(first, out);
+    [BLOCK, BLOCK / miniblock, values.len()].iter().for_each(|number| put_unsigned(*number as u64, out));
+    put_signed(first, out);
     let mut before = first;
     let mut above = Vec::with_capacity(miniblock);
     for values in values.get(1..).unwrap_or(&[]).chunks(BLOCK) {
-        put_zigzag(least.cast_unsigned(), out);
+        put_signed(least.cast_unsigned(), out);
         let widths = out.len();
         out.resize(widths + BLOCK / miniblock, 0);
         for (number, values) in values.chunks(miniblock).enumerate() {
@@ -252,13 +188,13 @@ pub(super) fn take_differences(input: &mut Input, rows: usize) -> Result<Vec<u64
     if !is_shape || input.count(rows)? != rows {
         return Err(Damage::Wrong("the head of a page of differences"));
     }
-    let mut value = input.zigzag()?;
+    let mut value = input.signed()?;
     let mut values = Vec::with_capacity(rows);
     if rows > 0 {
         values.push(value);
     }
     while values.len() < rows {
-        let least = input.zigzag()?;
+        let least = input.signed()?;
         for bits in input.take(miniblocks)? {
             let count = (block / miniblocks).min(rows - values.len());
             if count == 0 {

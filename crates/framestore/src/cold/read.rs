@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All cold files of a directory: which series are in them, and their samples, word for word as they were given.
 //!
-//! Nothing of a file is read before somebody asks for its times. The last few files that were asked for stay open, with their indexes; a row group is decoded
-//! once for all series that are wanted of it. Cost: a row group, some 4 ns a row of it, however little is wanted.
+//! Nothing of a file is read before somebody asks for its times. The last few files that were asked for stay open, with
+//! their indexes; a row group is decoded once for all series that are wanted of it. Cost: a row group, some 4 ns a row
+//! of it, however little is wanted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -179,7 +180,8 @@ impl Cold {
         Ok(loaded)
     }
 
-    /// Tells the series of the files that have times between these, both included; one of several files is told for each.
+    /// Tells the series of the files that have times between these, both included; one of several files is told for
+    /// each.
     ///
     /// # Errors
     /// What the system says, and damage.
@@ -190,8 +192,8 @@ impl Cold {
         Ok(())
     }
 
-    /// Hands over the samples of the wanted series between two times, both included: file by file and row group by row group, so that a series comes in
-    /// pieces.
+    /// Hands over the samples of the wanted series between two times, both included: file by file and row group by row
+    /// group, so that a series comes in pieces.
     ///
     /// # Errors
     /// What the system says, and damage; what was handed over before is right.
@@ -225,7 +227,8 @@ impl Cold {
         Ok(())
     }
 
-    /// All samples of one series between two times, both included. Where its form has changed between files there is one answer for each form.
+    /// All samples of one series between two times, both included. Where its form has changed between files there is
+    /// one answer for each form.
     ///
     /// # Errors
     /// As [`Cold::scan`].

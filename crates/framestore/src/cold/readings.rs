@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What time the values of one reading have in common.
 //!
-//! The groups of a host are acquired some microseconds after each other, each at a time of its own. In a file they have the time of one of them, so that SQL
-//! joins what was read together, and beside it how much later, or earlier, each was acquired: nothing is lost, and a few bits that vary are all that a group
-//! costs.
+//! The groups of a host are acquired some microseconds after each other, each at a time of its own. In a file they have
+//! the time of one of them, so that SQL joins what was read together, and beside it how much later, or earlier, each
+//! was acquired: nothing is lost, and a few bits that vary are all that a group costs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ pub(super) struct Readings {
 }
 
 impl Readings {
-    /// The times of the readings that these are of, each another one. A time that no reading is near to is its own; so are all, where they are not in order.
+    /// The times of the readings that these are of, each another one. A time that no reading is near to is its own; so
+    /// are all, where they are not in order.
     pub(super) fn of(&mut self, instance: &Arc<str>, times: &[u64]) -> Vec<u64> {
         let known = self.by_instance.entry(instance.clone()).or_default();
         let (mut readings, mut new) = (Vec::with_capacity(times.len()), Vec::new());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One cold file, opened: its pages as runs and numbers. Damaged or hostile bytes are errors.
 //!
-//! The library reads footer and page headers; of files that nobody of ours wrote it might panic, which is an error here. Memory is bounded by the rows that a
-//! footer tells, [`MAX_ROWS`] a row group at most.
+//! The library reads footer and page headers; of files that nobody of ours wrote it might panic, which is an error
+//! here. Memory is bounded by the rows that a footer tells, [`MAX_ROWS`] a row group at most.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,10 +18,11 @@ use parquet::schema::types::SchemaDescPtr;
 
 use super::coding::{Coding, of_whole};
 use super::index::{Binding, Builder, Dims, Index};
-use super::page::{Input, number_bits, take_differences, take_levels, take_runs, take_split};
+use super::page::{number_bits, take_differences, take_levels, take_runs, take_split};
 use super::write::binding;
 use super::{Column, GAPS_SCHEMA, GapData, MAX_ROWS, SAMPLES_SCHEMA, damaged, type_of};
 use crate::damage::{Damage, StoreError, io_error};
+use crate::framing::bytes::Input;
 
 /// Most row groups of a file.
 const MAX_GROUPS: usize = 1 << 15;
@@ -225,7 +226,7 @@ impl Source {
     }
 
     fn constants(&self, group: usize, column: Column) -> Result<Runs<f64>, Damage> {
-        let take = |input: &mut Input| input.u64().map(f64::from_bits);
+        let take = |input: &mut Input| input.word().map(f64::from_bits);
         self.numbered(group, column as usize, take)
     }
 

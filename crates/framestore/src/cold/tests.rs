@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files as a whole: what was given comes back, whatever it is; kills, cuts and flips cost what they must and never make a wrong sample.
+//! Files as a whole: what was given comes back, whatever it is; kills, cuts and flips cost what they must and never
+//! make a wrong sample.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -216,7 +217,8 @@ fn long_and_doubled_series_and_several_files_are_one_series() {
     let others = everything(20);
     let written = write(dir.path(), FROM + 7_200, &[&others[..], std::slice::from_ref(&long)].concat());
     assert_eq!(written.groups, 3);
-    // The same names again, as those of a host that was started anew: behind each other in one file, and in another one.
+    // The same names again, as those of a host that was started anew: behind each other in one file, and in another
+    // one.
     let halves = |given: &Given| {
         [0..11, 11..20].map(|range| {
             let words = given.words.iter().map(|words| words[range.clone()].to_vec()).collect();
@@ -344,7 +346,8 @@ fn cuts_and_flips_are_errors_and_never_wrong_samples() {
             assert!(!read_changed(&written.path, dir.path(), &whole[..at], &all), "{at}");
         }
     }
-    // What nobody of ours reads: with its index the columns that name series, without it statistics and the bounds of buckets.
+    // What nobody of ours reads: with its index the columns that name series, without it statistics and the bounds of
+    // buckets.
     assert!(harmless.iter().all(|flips| flips * 2 < whole.len()), "{harmless:?} of {}", whole.len());
     assert!(read_changed(&written.path, dir.path(), &whole, &all));
 }

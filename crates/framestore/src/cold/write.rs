@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Makes a cold file: takes series, fills row groups, leaves samples, gaps and index.
 //!
-//! One thread writes a file, one at a time a window; nobody sees it before [`Writer::finish`]. Memory: a row group (32 bytes a row), the index, and the times of
-//! each host's readings.
+//! One thread writes a file, one at a time a window; nobody sees it before [`Writer::finish`]. Memory: a row group (32
+//! bytes a row), the index, and the times of each host's readings.
 
 use std::cmp::Reverse;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -154,7 +154,8 @@ impl Writer {
     /// Takes a series, or more of one. Those that have their times in common should come one after the other.
     ///
     /// # Errors
-    /// [`StoreError::Limit`] for a time outside of the window, and what the system says; the file is then to be dropped.
+    /// [`StoreError::Limit`] for a time outside of the window, and what the system says; the file is then to be
+    /// dropped.
     ///
     /// # Panics
     /// If the words are not as many, or not as long, as the series' form and the times say.

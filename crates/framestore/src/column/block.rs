@@ -15,7 +15,7 @@
 //! A block of zeros is one byte. Eight numbers of one width take whole bytes: unpacking is a load, a shift and a mask
 //! each.
 
-use super::integer::{Input, put_signed, width};
+use super::{Input, put_signed};
 use crate::damage::Damage;
 
 /// Numbers of a block; the last one of a column may have less.
@@ -28,6 +28,11 @@ pub(super) const MASKED: u8 = 64;
 const BASED: u8 = 128;
 
 type Numbers = [u64; BLOCK];
+
+/// Bits that the largest of some numbers needs.
+fn width(or_of_all: u64) -> u32 {
+    u64::BITS - or_of_all.leading_zeros()
+}
 
 /// How the numbers of a block are packed.
 #[derive(Clone, Copy)]

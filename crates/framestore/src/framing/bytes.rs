@@ -3,21 +3,27 @@
 //! length. Reading trusts nothing.
 
 use crate::damage::Damage;
+use crate::row::varint::{unzigzag, zigzag};
 
 const END: Damage = Damage::Wrong("end");
 
-/// Appends a number, seven bits a byte, low ones first.
-pub(crate) fn put_varint(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
+/// Appends a number, LEB128: seven bits a byte, low ones first.
+pub(crate) fn put_unsigned(mut number: u64, out: &mut Vec<u8>) {
+    while number > 0x7f {
         out.push((number & 0x7f) as u8 | 0x80);
         number >>= 7;
     }
     out.push((number & 0x7f) as u8);
 }
 
+/// Appends a number that is small or the negative of a small one, zigzag LEB128.
+pub(crate) fn put_signed(number: u64, out: &mut Vec<u8>) {
+    put_unsigned(zigzag(number), out);
+}
+
 /// Appends a text.
 pub(crate) fn put_text(text: &str, out: &mut Vec<u8>) {
-    put_varint(text.len() as u64, out);
+    put_unsigned(text.len() as u64, out);
     out.extend_from_slice(text.as_bytes());
 }
 
@@ -32,6 +38,7 @@ impl<'a> Input<'a> {
         Ok(*array)
     }
 
+    #[inline]
     pub(crate) fn byte(&mut self) -> Result<u8, Damage> {
         self.array().map(u8::from_le_bytes)
     }
@@ -49,30 +56,53 @@ impl<'a> Input<'a> {
         self.array()
     }
 
-    pub(crate) fn varint(&mut self) -> Result<u64, Damage> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
+    #[inline]
+    pub(crate) fn unsigned(&mut self) -> Result<u64, Damage> {
+        let (mut number, mut shift) = (0, 0);
+        loop {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
-            if shift == 63 && bits > 1 {
-                break;
+            if shift > 63 || bits << shift >> shift != bits {
+                return Err(Damage::Wrong("number"));
             }
             number |= bits << shift;
+            shift += 7;
             if byte < 0x80 {
                 return Ok(number);
             }
         }
-        Err(Damage::Wrong("number"))
     }
 
-    pub(crate) fn bytes(&mut self, bytes: u64) -> Result<&'a [u8], Damage> {
-        let (taken, rest) = usize::try_from(bytes).ok().and_then(|at| self.0.split_at_checked(at)).ok_or(END)?;
+    #[inline]
+    pub(crate) fn signed(&mut self) -> Result<u64, Damage> {
+        self.unsigned().map(unzigzag)
+    }
+
+    /// A number that is at most `most`.
+    pub(crate) fn count(&mut self, most: usize) -> Result<usize, Damage> {
+        let count = self.unsigned()?;
+        usize::try_from(count).ok().filter(|count| *count <= most).ok_or(Damage::Wrong("count"))
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<&'a [u8], Damage> {
+        let (taken, rest) = self.0.split_at_checked(bytes).ok_or(END)?;
         self.0 = rest;
         Ok(taken)
     }
 
+    /// Bytes behind their length (4).
+    pub(crate) fn sized(&mut self) -> Result<&'a [u8], Damage> {
+        let bytes = self.half()?;
+        self.take(bytes as usize)
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: u64) -> Result<&'a [u8], Damage> {
+        usize::try_from(bytes).map_err(|_| END).and_then(|bytes| self.take(bytes))
+    }
+
     pub(crate) fn text(&mut self) -> Result<&'a str, Damage> {
-        let length = self.varint()?;
+        let length = self.unsigned()?;
         std::str::from_utf8(self.bytes(length)?).map_err(|_| Damage::Wrong("text"))
     }
 
@@ -91,14 +121,14 @@ mod tests {
         bolero::check!().with_type::<(u64, u8, String)>().for_each(|(number, shift, text)| {
             let number = number >> (shift % 64);
             let mut bytes = Vec::new();
-            put_varint(number, &mut bytes);
+            put_unsigned(number, &mut bytes);
             put_text(text, &mut bytes);
             let mut input = Input(&bytes);
-            assert_eq!((input.varint(), input.text()), (Ok(number), Ok(&text[..])));
+            assert_eq!((input.unsigned(), input.text()), (Ok(number), Ok(&text[..])));
             assert_eq!(input.end(), Ok(()));
             let mut cut = Input(&bytes[..bytes.len() - 1]);
-            assert!(cut.varint().and_then(|_| cut.text()).is_err());
+            assert!(cut.unsigned().and_then(|_| cut.text()).is_err());
         });
-        assert!(Input(&[0xff; 10]).varint().is_err(), "more than 64 bits");
+        assert!(Input(&[0xff; 10]).unsigned().is_err(), "more than 64 bits");
     }
 }

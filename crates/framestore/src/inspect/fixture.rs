@@ -98,7 +98,7 @@ impl Filled {
     }
 
     pub(crate) fn track(&mut self, host: &str, is_table: bool) -> TrackId {
-        self.appender().track(&description(host, is_table)).unwrap()
+        self.appender().track(&description(host, is_table), FROM_NS).unwrap()
     }
 
     pub(crate) fn fill(&mut self, rows: u64) {
@@ -106,7 +106,7 @@ impl Filled {
         let table = self.track("a", true);
         let lines = DISKS.map(|disk| {
             let texts = [(1, format!("model of {disk}"))];
-            self.appender().line(table, &[("disk".into(), disk.into())], &texts).unwrap()
+            self.appender().line(table, &[("disk".into(), disk.into())], &texts, FROM_NS).unwrap()
         });
         for at in self.rows..self.rows + rows {
             let time_ns = FROM_NS + at * STEP_NS;

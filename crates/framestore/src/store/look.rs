@@ -2,7 +2,7 @@
 //! A store that is only read, as long as nobody else writes to it.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::open::{Replayed, mark_holes};
 use super::{DAMAGED, Figures, Shared, Store};
@@ -24,7 +24,9 @@ pub fn open_to_read(lock: &Arc<Lock>) -> Result<(Store, usize), StoreError> {
     let mut replayed = Replayed::new(known.clone(), chunks.clone());
     let of_log = wal::look::replay(&wal::look::hold(dir)?, |source, entry| replayed.take(source, entry))?;
     let (mut rows, mut gaps) = (replayed.rows, gaps::read(dir)?);
-    mark_holes(&damaged, &chunks, &mut rows, |gap| gaps.tell(gap));
+    let all = known.read().unwrap_or_else(PoisonError::into_inner);
+    mark_holes(&damaged, &all, &chunks, &mut rows, |gap| gaps.tell(gap));
+    drop(all);
     for (id, track) in &rows.tracks {
         // With its next row the store would tell until when rows are lost; here none follows.
         if let Some(from_ns) = track.lost_since_ns.filter(|since_ns| *since_ns < track.newest_ns) {

@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Opening a store: the catalogue, indexes of chunks, the log's rows into heads, and then what is left in the ring.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, hash_map};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::roll::Rolling;
 use super::rows::{Rows, Track};
-use super::turn::{SHARD, Turned, Writer};
+use super::turn::{HEAD_AGE_NS, SHARD, Turned, Writer};
 use super::{Config, DAMAGED, Figures, Shared, Store, lock, steady_ns};
 use crate::catalogue::{Catalogue, Known};
 use crate::client::Appender;
 use crate::damage::StoreError;
 use crate::framing::files::Lock;
 use crate::gaps::GapLog;
-use crate::head::Head;
 use crate::ring;
 use crate::types::{Gap, TrackId};
 use crate::wal::{Entry, Source, Wal};
 use crate::warm::{self, Level, Warm};
 use crate::{catalogue, wal};
 
+/// No row of a chunk is older than this when the chunk is written, ns: heads that are old are cut.
+const WRITTEN_WITHIN_NS: u64 = 2 * HEAD_AGE_NS;
 /// Bytes of a segment of the log.
 const SEGMENT_BYTES: u64 = 32 << 20;
 
@@ -56,7 +58,7 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
     let mut recovery = Recovery { catalogue: found, ..Recovery::default() };
     let (warm, damaged) = Warm::open(&config.dir)?;
     recovery.chunks = damaged;
-    let (mut gaps, damaged) = GapLog::open(&config.dir)?;
+    let (gaps, damaged) = GapLog::open(&config.dir)?;
     recovery.gaps = damaged;
     let mut replayed = Replayed::new(catalogue.known(), warm.reader());
     let (mut wal, found) = Wal::open(&directory, SEGMENT_BYTES, |source, entry| replayed.take(source, entry))?;
@@ -69,7 +71,7 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
     if consumer.position().sequence() > after {
         replayed.lose_ends();
     }
-    let Replayed { mut rows, unknown, in_chunks, not_taken, .. } = replayed;
+    let Replayed { rows, unknown, in_chunks, not_taken, .. } = replayed;
     // Their next row is coded against zeros, and not against what is in the log.
     for id in in_chunks.union(&not_taken) {
         wal.cut(*id)?;
@@ -77,7 +79,6 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
     (recovery.log_rows, recovery.unknown_rows) = (found.rows, unknown);
     (recovery.ring_records, recovery.ring) = (found_ring.records, found_ring);
     recovery.tracks = warm.reader().tracks(Level::Raw).len();
-    mark_holes(&recovery.chunks, &warm.reader(), &mut rows, |gap| gaps.push(gap));
     recovery.log = found;
     let cut = rows.tracks.iter().filter(|(_, track)| !track.cut.is_empty()).map(|(id, _)| *id).collect();
     let shared = Arc::new(Shared {
@@ -110,6 +111,7 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
     // Readers find at once what the ring has.
     while !writer.drain() {}
     writer.is_opening = false;
+    writer.mark_holes(&recovery.chunks);
     writer.tell_figures();
     let appender = Appender::new(producer, writer.catalogue.definer());
     Ok((Store(shared), writer, appender, recovery))
@@ -165,9 +167,7 @@ impl Replayed {
             Entry::Cut { track } => self.cut(track),
             Entry::Lost { track, .. } => {
                 self.cut(track);
-                if let Some(kept) = self.track(track) {
-                    kept.lost_since_ns.get_or_insert(kept.newest_ns);
-                }
+                self.lose(track);
             }
         }
     }
@@ -197,47 +197,84 @@ impl Replayed {
     /// The end of the log is lost: of which tracks it had rows nobody knows.
     fn lose_ends(&mut self) {
         let known: Vec<TrackId> = self.known.read().unwrap_or_else(PoisonError::into_inner).tracks().collect();
-        for id in known {
-            if let Some(track) = self.track(id).filter(|track| track.newest_ns > 0) {
-                track.lost_since_ns.get_or_insert(track.newest_ns);
-            }
+        known.into_iter().for_each(|id| self.lose(id));
+    }
+
+    /// Rows of a track are lost behind its last one.
+    fn lose(&mut self, id: TrackId) {
+        let created_ns = self.known.read().unwrap_or_else(PoisonError::into_inner).created_ns(id);
+        if let Some(track) = self.track(id) {
+            let since_ns = Some(track.newest_ns).filter(|newest_ns| *newest_ns > 0).or(created_ns);
+            track.lost_since_ns = track.lost_since_ns.or(since_ns);
         }
     }
 
     fn track(&mut self, id: TrackId) -> Option<&mut Track> {
-        if !self.rows.tracks.contains_key(&id) {
-            let layout = self.known.read().unwrap_or_else(PoisonError::into_inner).layout_of(id).cloned()?;
-            let mut track = Track::new(Head::new(layout.kinds().clone(), layout.is_table()));
-            track.newest_ns = self.chunks.newest_ns(Level::Raw, id).unwrap_or(0);
-            // Nobody appends to it until somebody does.
-            track.is_ended = true;
-            self.rows.tracks.insert(id, track);
-        }
-        self.rows.tracks.get_mut(&id)
+        self.rows.track(id, &self.known.read().unwrap_or_else(PoisonError::into_inner), &self.chunks)
     }
 }
 
-/// Files of chunks that are damaged: around what was lost, tracks have a gap.
+impl Rows {
+    /// A track's place among those that have had rows, where its rows may not be of this process.
+    fn track(&mut self, id: TrackId, known: &Known, chunks: &warm::Reader) -> Option<&mut Track> {
+        match self.tracks.entry(id) {
+            hash_map::Entry::Occupied(track) => Some(track.into_mut()),
+            hash_map::Entry::Vacant(place) => {
+                let mut track = Track::new(known.layout_of(id)?);
+                track.newest_ns = chunks.newest_ns(Level::Raw, id).unwrap_or(0);
+                // Nobody appends to it until somebody does.
+                track.is_ended = true;
+                Some(place.insert(track))
+            }
+        }
+    }
+}
+
+impl Writer {
+    fn mark_holes(&mut self, damaged: &[warm::Damaged]) {
+        let mut rows = lock(&self.shared.rows);
+        let known = self.catalogue.look();
+        mark_holes(damaged, &known, &self.shared.chunks, &mut rows, |gap| self.gaps.push(gap));
+    }
+}
+
+/// Files of chunks that are damaged: what was lost of a track lies between the row before and the row behind, or where
+/// there is none, from where the track or what was written then can have begun, until where that can have ended.
 pub(super) fn mark_holes(
     damaged: &[warm::Damaged],
+    known: &Known,
     chunks: &warm::Reader,
     rows: &mut Rows,
     mut tell: impl FnMut(&Gap),
 ) {
-    let damaged: HashSet<u32> = damaged.iter().filter_map(|damaged| damaged.number(Level::Raw)).collect();
-    for number in damaged {
-        for (track, before_ns, after_ns) in chunks.around(Level::Raw, number) {
-            let in_memory = || {
-                let track = rows.tracks.get(&track)?;
-                track.cut.first().map_or(track.head.times_ns(), |cut| cut.rows.times_ns()).map(|(from_ns, _)| from_ns)
-            };
-            match after_ns.or_else(in_memory) {
-                Some(to_ns) => {
-                    tell(&Gap { track, of: None, from_ns: before_ns, to_ns, reason: DAMAGED.to_owned() });
+    // Several in one file are one.
+    let mut lost: BTreeMap<u32, Range<u64>> = BTreeMap::new();
+    for one in damaged {
+        let Some(file) = one.number(Level::Raw) else { continue };
+        let end = one.offset + one.bytes;
+        let range = lost.entry(file).or_insert(one.offset..end);
+        *range = range.start.min(one.offset)..range.end.max(end);
+    }
+    let latest_ns = chunks.latest_ns(Level::Raw).max(rows.tracks.values().map(|track| track.newest_ns).max());
+    for (file, range) in lost {
+        let lost = (file, range.start)..(file, range.end);
+        let (before_ns, behind_ns) = chunks.neighbours(Level::Raw, &lost);
+        let since_ns = before_ns.map_or(0, |before_ns| before_ns.saturating_sub(WRITTEN_WITHIN_NS));
+        let until_ns = behind_ns.map(|behind_ns| behind_ns.saturating_add(WRITTEN_WITHIN_NS)).min(latest_ns);
+        for track in known.tracks() {
+            let (before_ns, after_ns) = chunks.around(Level::Raw, track, &lost);
+            let Some(from_ns) = before_ns.or_else(|| known.created_ns(track)) else { continue };
+            let from_ns = from_ns.max(since_ns);
+            let in_memory = || rows.tracks.get(&track).and_then(Track::extent).map(|extent| extent.from_ns);
+            match after_ns.or_else(in_memory).or(until_ns) {
+                Some(to_ns) if to_ns > from_ns => {
+                    tell(&Gap { track, of: None, from_ns, to_ns, reason: DAMAGED.to_owned() });
                 }
+                Some(_) => {}
+                // Nothing was written later: the next row tells.
                 None => {
-                    if let Some(track) = rows.tracks.get_mut(&track) {
-                        track.lost_since_ns.get_or_insert(before_ns);
+                    if let Some(track) = rows.track(track, known, chunks) {
+                        track.lost_since_ns.get_or_insert(from_ns);
                     }
                 }
             }

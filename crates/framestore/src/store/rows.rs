@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use crate::chunk::max_rows;
 use crate::head::{Head, Snapshot};
+use crate::layout::Layout;
 use crate::types::{Line, TrackId};
 use crate::warm::{ChunkRef, Extent, Place};
 
@@ -75,9 +76,9 @@ impl Likeness {
 }
 
 impl Track {
-    pub(super) fn new(head: Head) -> Self {
+    pub(super) fn new(layout: &Layout) -> Self {
         Self {
-            head,
+            head: Head::new(layout.kinds().clone(), layout.is_table()),
             cut: Vec::new(),
             packed: Vec::new(),
             logged_bytes: 0,

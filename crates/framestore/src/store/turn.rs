@@ -12,7 +12,6 @@ use crate::chunk::max_rows;
 use crate::damage::StoreError;
 use crate::framing::files::is_disk_full;
 use crate::gaps::GapLog;
-use crate::head::Head;
 use crate::ring::{Consumer, ROW};
 use crate::told::{DEFINED, END, GAP, decode_gap};
 use crate::types::{Gap, TrackId};
@@ -29,7 +28,7 @@ const HEAD_ROWS: u32 = 256;
 const MOST_ROWS: u32 = 1024;
 const MOST_TABLE_ROWS: u32 = 4096;
 /// A head is cut when its first row is so old, ns.
-const HEAD_AGE_NS: u64 = 600_000_000_000;
+pub(super) const HEAD_AGE_NS: u64 = 600_000_000_000;
 /// Heads are looked through for old ones so often, ns.
 const AGE_LOOK_NS: u64 = 5_000_000_000;
 
@@ -289,7 +288,7 @@ impl Take<'_> {
         match self.rows.push(id, line, time_ns, words, self.now_ns) {
             Pushed::Unknown => {
                 let Some(layout) = self.catalogue.look().layout_of(id).cloned() else { return Pushed::Unknown };
-                self.rows.tracks.insert(id, Track::new(Head::new(layout.kinds().clone(), layout.is_table())));
+                self.rows.tracks.insert(id, Track::new(&layout));
                 self.rows.push(id, line, time_ns, words, self.now_ns)
             }
             Pushed::Crowded => {

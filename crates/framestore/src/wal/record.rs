@@ -17,7 +17,7 @@
 use zstd::bulk::{Compressor, Decompressor};
 
 use crate::damage::Damage;
-use crate::framing::bytes::{Input, put_varint};
+use crate::framing::bytes::{Input, put_unsigned};
 use crate::framing::{self, HEADER_BYTES};
 use crate::types::TrackId;
 
@@ -117,7 +117,7 @@ impl Builder {
             place.rows.into(),
             (self.bodies.len() - start) as u64,
         ];
-        self.columns.iter_mut().zip(words).for_each(|(column, word)| put_varint(word, column));
+        self.columns.iter_mut().zip(words).for_each(|(column, word)| put_unsigned(word, column));
         self.last_track = track.0;
         self.entries += 1;
         true
@@ -135,7 +135,7 @@ impl Builder {
         packed.expect("it fails for want of room only, and there is as much as it takes at worst");
         let start = framing::begin(out);
         for word in [number, sequence, shard.into(), self.raw.len() as u64, self.entries.into()] {
-            put_varint(word, out);
+            put_unsigned(word, out);
         }
         out.extend_from_slice(&self.packed);
         framing::end(start, ENTRIES, out);
@@ -145,7 +145,7 @@ impl Builder {
 
 /// Number of the record that has this payload.
 pub(super) fn number(payload: &[u8]) -> Result<u64, Damage> {
-    Input(payload).varint().and_then(in_range)
+    Input(payload).unsigned().and_then(in_range)
 }
 
 /// Numbers that one can be added to for ever.
@@ -171,9 +171,9 @@ impl<'a> Entries<'a> {
         raw: &'a mut Vec<u8>,
     ) -> Result<Self, Damage> {
         let mut input = Input(payload);
-        let (_, sequence, shard) = (input.varint()?, input.varint()?, input.varint()?);
+        let (_, sequence, shard) = (input.unsigned()?, input.unsigned()?, input.unsigned()?);
         let shard = u8::try_from(shard).map_err(|_| Damage::Wrong("shard"))?;
-        let (raw_bytes, entries) = (input.varint()?, input.varint()?);
+        let (raw_bytes, entries) = (input.unsigned()?, input.unsigned()?);
         // Each entry has a byte a column at least.
         if raw_bytes > MAX_RAW_BYTES as u64 || entries > raw_bytes / COLUMNS as u64 {
             return Err(Damage::Wrong("length"));
@@ -209,7 +209,7 @@ impl<'a> Entries<'a> {
         (0..entries).map(move |_| {
             let mut words = [0; COLUMNS];
             for (word, column) in words.iter_mut().zip(&mut columns) {
-                *word = column.varint()?;
+                *word = column.unsigned()?;
             }
             let [difference, what, head, rows_before, length] = words;
             last_track = last_track.wrapping_add((difference >> 1).cast_signed() ^ -(difference & 1).cast_signed());

@@ -2,24 +2,27 @@
 //! One warm file: how it is begun, ended and looked through.
 //!
 //! ```text
-//! kind 1  file: format version (4), level (4), number of the file (4); the first record
+//! kind 1  file: format version (4), level (4), number of the file (4), then of the file before it, if there is one,
+//!         number (4) and durable bytes of records (8); the first record
 //! kind 2  a chunk (`chunk.rs`)
 //! kind 3  index: number of chunks (LEB128), then columns (`column.rs`) of tracks, offsets / 8, bytes, rows,
 //!         bytes of fronts / 8, earliest times, latest times, marks
 //! kind 4  trailer: offset of the index (8); the last record
 //! ```
-//! The index is written when the chunks are durable: where it is whole, so are they.
+//! The index is written when the chunks are durable: where it is whole, so are they. Where a file has none, the next
+//! one says what it must have.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use super::frame::{self, Frame, HEADER_BYTES};
+use super::frame::{self, HEADER_BYTES};
 use super::{ChunkRef, Damaged, Level, MAX_FILE_BYTES};
 use crate::chunk::{HEAD_BYTES, Head, MAX_ROWS};
 use crate::column::{self, Input};
 use crate::damage::{Damage, StoreError, io_error};
+use crate::framing::Frame;
 use crate::types::{Kind, TrackId};
 
 const VERSION: u32 = 1;
@@ -27,6 +30,8 @@ const FILE: u8 = 1;
 pub(super) const CHUNK: u8 = 2;
 const INDEX: u8 = 3;
 const TRAILER: u8 = 4;
+/// What a file's first record says of itself.
+const OWN_BYTES: usize = 12;
 const INDEX_COLUMNS: usize = 8;
 const TRAILER_BYTES: usize = HEADER_BYTES + 8;
 /// What is read at a time to find a record behind damage.
@@ -39,6 +44,26 @@ const MODE: u32 = 0o600;
 pub(super) struct Opened {
     pub(super) file: File,
     pub(super) path: PathBuf,
+}
+
+/// What a file says of the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Before {
+    pub(super) number: u32,
+    /// Of its records that were durable, without the index.
+    pub(super) bytes: u64,
+}
+
+impl Before {
+    fn encode(self, out: &mut Vec<u8>) {
+        out.extend(self.number.to_le_bytes());
+        out.extend(self.bytes.to_le_bytes());
+    }
+
+    fn parse(payload: &[u8]) -> Option<Self> {
+        let (number, rest) = payload.split_first_chunk()?;
+        Some(Self { number: u32::from_le_bytes(*number), bytes: u64::from_le_bytes(*rest.first_chunk()?) })
+    }
 }
 
 /// A chunk and whose it is.
@@ -89,23 +114,32 @@ pub(super) fn list(dir: &Path) -> Result<Vec<(Level, u32)>, StoreError> {
 }
 
 /// Makes a file, and its name durable. Returns it with its length.
-pub(super) fn create(dir: &Path, level: Level, number: u32) -> Result<(Opened, u64), StoreError> {
+pub(super) fn create(
+    dir: &Path,
+    level: Level,
+    number: u32,
+    before: Option<Before>,
+) -> Result<(Opened, u64), StoreError> {
     let path = path(dir, level, number);
     let mut options = File::options();
     let options = options.read(true).write(true).create_new(true).mode(MODE);
     let file = options.open(&path).map_err(io_error("create", &path))?;
-    let begun = file.write_all_at(&beginning(level, number), 0).and_then(|()| File::open(dir)?.sync_all());
+    let beginning = beginning(level, number, before);
+    let begun = file.write_all_at(&beginning, 0).and_then(|()| File::open(dir)?.sync_all());
     if let Err(error) = begun {
         let _ = fs::remove_file(&path);
         return Err(io_error("write to", &path)(error));
     }
-    Ok((Opened { file, path }, beginning(level, number).len() as u64))
+    Ok((Opened { file, path }, beginning.len() as u64))
 }
 
-fn beginning(level: Level, number: u32) -> Vec<u8> {
-    let mut record = Vec::new();
-    let payload = [VERSION, level.bucket_s(), number].map(u32::to_le_bytes);
-    frame::append(FILE, payload.as_flattened(), &mut record);
+fn beginning(level: Level, number: u32, before: Option<Before>) -> Vec<u8> {
+    let (mut record, mut payload) = (Vec::new(), Vec::with_capacity(OWN_BYTES + 12));
+    payload.extend([VERSION, level.bucket_s(), number].iter().flat_map(|word| word.to_le_bytes()));
+    if let Some(before) = before {
+        before.encode(&mut payload);
+    }
+    frame::append(FILE, &payload, &mut record);
     record
 }
 
@@ -181,6 +215,8 @@ pub(super) struct Loaded {
     /// Where the index begins, or the file ends.
     pub(super) ends_at: u64,
     pub(super) has_index: bool,
+    /// What it says of the file before it.
+    before: Option<Before>,
 }
 
 /// Reads a file's index, or looks through all of it where there is none.
@@ -204,8 +240,8 @@ impl Loaded {
     pub(super) fn indexed(file: File, path: PathBuf, number: u32) -> Result<Self, StoreError> {
         let bytes = file.metadata().map_err(io_error("look at", &path))?.len();
         let (entries, damaged, opened) = (Vec::new(), Vec::new(), Opened { file, path });
-        let mut loaded = Self { opened, entries, damaged, bytes, ends_at: bytes, has_index: false };
-        loaded.check_version()?;
+        let mut loaded = Self { opened, entries, damaged, bytes, ends_at: bytes, has_index: false, before: None };
+        loaded.read_beginning()?;
         if let Some((entries, ends_at)) = loaded.read_index(number)? {
             (loaded.entries, loaded.ends_at, loaded.has_index) = (entries, ends_at, true);
         }
@@ -223,7 +259,7 @@ impl Loaded {
             return Ok(None);
         }
         self.read(&mut header, at)?;
-        let frame = Frame::parse(&header).ok().filter(|frame| frame.kind == kind);
+        let frame = frame::parse(&header).ok().filter(|frame| frame.kind == kind);
         let fits = |frame: &Frame| at + frame::record_bytes(frame.payload_bytes) as u64 <= self.bytes;
         let Some(frame) = frame.filter(fits) else { return Ok(None) };
         let mut payload = vec![0; frame.payload_bytes];
@@ -231,9 +267,10 @@ impl Loaded {
         Ok(frame.check(&payload).is_ok().then_some(payload))
     }
 
-    fn check_version(&self) -> Result<(), StoreError> {
+    fn read_beginning(&mut self) -> Result<(), StoreError> {
         let Some(payload) = self.read_record(FILE, 0)? else { return Ok(()) };
         let found = payload.first_chunk().map_or(0, |version| u32::from_le_bytes(*version));
+        self.before = payload.get(OWN_BYTES..).and_then(Before::parse);
         let path = self.opened.path.clone();
         if found == VERSION { Ok(()) } else { Err(StoreError::Version { path, found, known: VERSION }) }
     }
@@ -263,7 +300,7 @@ impl Loaded {
                 self.read(&mut header, at)?;
             }
             let fits = |frame: &Frame| frame::record_bytes(frame.payload_bytes) as u64 <= left;
-            let (length, damage) = match Frame::parse(&header) {
+            let (length, damage) = match frame::parse(&header) {
                 _ if !has_header => (left, Some(Damage::Wrong("the end"))),
                 Err(damage) => (self.next_record(at + 8)? - at, Some(damage)),
                 Ok(frame) if !fits(&frame) => (left, Some(Damage::Wrong("the end"))),
@@ -295,11 +332,42 @@ impl Loaded {
             let length = usize::try_from(self.bytes - at).map_or(piece.len(), |left| left.min(piece.len()));
             self.read(&mut piece[..length], at)?;
             let places = (0..PIECE_BYTES.min(length)).step_by(8);
-            if let Some(place) = places.into_iter().find(|place| Frame::parse(&piece[*place..length]).is_ok()) {
+            if let Some(place) = places.into_iter().find(|place| frame::parse(&piece[*place..length]).is_ok()) {
                 return Ok(at + place as u64);
             }
             at += PIECE_BYTES as u64;
         }
         Ok(self.bytes)
+    }
+}
+
+/// Files of a level, one after the other: what one says of the one before is compared with what that has.
+#[derive(Debug, Default)]
+pub(super) struct Chain(Option<Link>);
+
+#[derive(Debug)]
+struct Link {
+    level: Level,
+    number: u32,
+    path: PathBuf,
+    /// Of a file without an index.
+    bytes: Option<u64>,
+}
+
+impl Chain {
+    /// Takes the next file. Returns what is missing of the one before it, if something is.
+    pub(super) fn take(&mut self, level: Level, number: u32, loaded: &Loaded) -> Option<Damaged> {
+        let path = loaded.opened.path.clone();
+        let bytes = (!loaded.has_index).then_some(loaded.bytes);
+        let last = self.0.replace(Link { level, number, path, bytes }).filter(|last| last.level == level);
+        // Where it is the oldest one, those before it were deleted.
+        let (last, before) = (last?, loaded.before?);
+        let (path, offset) = match last.bytes {
+            Some(bytes) if last.number == before.number => (last.path, bytes),
+            None if last.number == before.number => return None,
+            _ => (self::path(last.path.parent()?, level, before.number), 0),
+        };
+        let bytes = before.bytes.checked_sub(offset).filter(|bytes| *bytes > 0)?;
+        Some(Damaged { path, offset, bytes, damage: Damage::Wrong("the end: it is missing") })
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use super::file::Entry;
-use super::file::{self, Loaded};
+use super::file::{self, Chain, Loaded};
 use super::frame::record_bytes;
 use super::shelf::{Reader, Shared};
 use super::{Damaged, Level};
@@ -45,9 +45,11 @@ pub(crate) fn entries(named: &Named) -> Result<Option<(Vec<Entry>, u64)>, StoreE
 /// files without an index. Those with one were not looked at.
 pub(crate) fn reader(dir: &Path) -> Result<(Reader, Vec<Damaged>), StoreError> {
     let (shared, mut damaged) = (Arc::new(Shared::new(dir.join("warm"))), Vec::new());
+    let mut chain = Chain::default();
     for named in list(dir)? {
         let Some(file) = open_to_read(&named.path)? else { continue };
         let mut loaded = Loaded::of(file, named.path, named.number)?;
+        damaged.extend(chain.take(named.level, named.number, &loaded));
         shared.put_file(named.level, named.number, &loaded);
         // The end of a write that was not ended had nothing durable.
         loaded.damaged.retain(|of| !(named.is_newest && of.offset + of.bytes == loaded.ends_at));

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::file::{self, Entry, Loaded, Opened};
-use super::frame::{Frame, HEADER_BYTES};
+use super::frame::{self, HEADER_BYTES};
 use super::{ChunkRef, Level};
 use crate::chunk::{self, Chunk, HEAD_BYTES, Head};
 use crate::damage::{Damage, StoreError, io_error};
@@ -103,6 +103,13 @@ impl Shelf {
             !chunks.is_empty()
         });
     }
+}
+
+/// Number of a file, and where in it: chunks are written in this order.
+pub(super) type Position = (u32, u64);
+
+fn position(chunk: &ChunkRef) -> Position {
+    (chunk.file, chunk.offset())
 }
 
 /// What the writer and the readers have in common.
@@ -266,16 +273,30 @@ impl Reader {
         Level::ALL.into_iter().filter_map(|level| self.oldest_ns(level)).min()
     }
 
-    /// Tracks that have chunks in a file or before it: the latest time of those, and the earliest of the chunks behind it. What is lost of the file was between
-    /// the two, if it was of the track.
-    #[must_use]
-    pub fn around(&self, level: Level, file: u32) -> Vec<(TrackId, u64, Option<u64>)> {
-        let around = |(track, known): (&TrackId, &Track)| {
-            let before = known.chunks.iter().filter(|chunk| chunk.file <= file).map(|chunk| chunk.to_ns).max()?;
-            let after = known.chunks.iter().filter(|chunk| chunk.file > file).map(|chunk| chunk.from_ns).min();
-            Some((*track, before, after))
-        };
-        self.0.look(level, |shelf| shelf.tracks.iter().filter_map(around).collect())
+    /// Of a track the latest time of the chunks before a place in the files, and the earliest of those behind it. What
+    /// is lost there was between the two, if it was of the track.
+    pub(crate) fn around(&self, level: Level, track: TrackId, lost: &Range<Position>) -> (Option<u64>, Option<u64>) {
+        self.0.look(level, |shelf| {
+            let chunks = || shelf.tracks.get(&track).into_iter().flat_map(|track| &track.chunks);
+            let before = chunks().filter(|chunk| position(chunk) < lost.start).map(|chunk| chunk.to_ns).max();
+            (before, chunks().filter(|chunk| position(chunk) >= lost.end).map(|chunk| chunk.from_ns).min())
+        })
+    }
+
+    /// Times of the last row of the chunk that was written right before a place in the files, and of the one right
+    /// behind it, whosever they are.
+    pub(crate) fn neighbours(&self, level: Level, lost: &Range<Position>) -> (Option<u64>, Option<u64>) {
+        self.0.look(level, |shelf| {
+            let chunks = || shelf.tracks.values().flat_map(|track| &track.chunks);
+            let before = chunks().filter(|chunk| position(chunk) < lost.start).max_by_key(|chunk| position(chunk));
+            let behind = chunks().filter(|chunk| position(chunk) >= lost.end).min_by_key(|chunk| position(chunk));
+            (before.map(|chunk| chunk.to_ns), behind.map(|chunk| chunk.to_ns))
+        })
+    }
+
+    /// Latest time of a row, UTC ns.
+    pub(crate) fn latest_ns(&self, level: Level) -> Option<u64> {
+        self.0.look(level, |shelf| shelf.files.values().map(|file| file.to_ns).max())
     }
 
     /// Bytes of a level's files.
@@ -339,7 +360,7 @@ impl Place {
     pub fn read<'a>(&self, bytes: &'a mut Vec<u8>) -> Result<Chunk<'a>, StoreError> {
         self.fill(bytes, 0, HEADER_BYTES + self.chunk.bytes as usize)?;
         let (header, payload) = bytes.split_at(HEADER_BYTES);
-        let checked = Frame::parse(header).and_then(|frame| {
+        let checked = frame::parse(header).and_then(|frame| {
             frame.check(payload)?;
             if frame.kind == file::CHUNK { Chunk::parse(payload) } else { Err(Damage::Wrong("a record's kind")) }
         });

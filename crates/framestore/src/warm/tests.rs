@@ -92,6 +92,28 @@ fn chunks_are_found_by_track_level_and_time_also_after_a_restart() {
 }
 
 #[test]
+fn a_chunk_that_is_longer_than_a_file_has_one_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut warm = open(dir.path());
+    let shape = Shape { columns: (0..20).map(column).collect(), is_table: false, bucket_s: 0 };
+    let mut builder = Builder::new(TrackId(1), shape);
+    for row in 0..1_000u64 {
+        let noise = |word| (row * 20 + word as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+        builder.push(Line::ONLY, 1_000 + row, &std::array::from_fn::<u64, 20, _>(noise));
+    }
+    let chunks = [chunk(1, 0), builder.finish().unwrap(), chunk(1, 5_000)];
+    assert!(chunks[1].len() > usize::try_from(MAX_FILE_BYTES).unwrap());
+    chunks.iter().for_each(|chunk| warm.append(Level::Raw, chunk).unwrap());
+    warm.write().unwrap();
+    assert_eq!(all(&warm, Level::Raw, 1), chunks);
+    drop(warm);
+    let warm = open(dir.path());
+    assert_eq!(all(&warm, Level::Raw, 1), chunks);
+    let places = warm.reader().between(Level::Raw, TrackId(1), 0, u64::MAX).unwrap();
+    assert_eq!(places.iter().map(|place| place.chunk().file).collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+#[test]
 fn columns_are_read_without_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let mut warm = open(dir.path());
@@ -256,6 +278,51 @@ fn what_a_broken_disk_may_have_lost_is_written_again_and_there_once() {
     for _ in 0..2 {
         assert_eq!(all(&open(dir.path()), Level::Raw, 1), chunks);
     }
+}
+
+#[test]
+fn what_an_ended_file_must_have_and_has_not_is_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let chunks: Vec<Vec<u8>> = (0..6).map(|number| chunk(1, number * 100)).collect();
+    let mut warm = open(dir.path());
+    for (number, pair) in chunks.chunks(2).enumerate() {
+        pair.iter().for_each(|chunk| warm.append(Level::Raw, chunk).unwrap());
+        warm.write().unwrap();
+        // The first one is closed, the second one is ended by the next process, the third one is open.
+        match number {
+            0 => warm.close(Level::Raw).unwrap(),
+            1 => warm = open(dir.path()),
+            _ => drop(std::mem::replace(&mut warm, open(tempfile::tempdir().unwrap().path()))),
+        }
+    }
+    let path = |number| file::path(&dir.path().join("warm"), Level::Raw, number);
+    let read = |number| fs::read(path(number)).unwrap();
+    let whole = [1, 2, 3].map(read);
+    let again = || {
+        let (warm, damaged) = Warm::open(dir.path()).unwrap();
+        let damaged: Vec<_> = damaged.iter().map(|one| (one.number(Level::Raw).unwrap(), one.bytes)).collect();
+        let left = all(&warm, Level::Raw, 1);
+        (left.iter().map(|left| chunks.iter().position(|chunk| chunk == left).unwrap()).collect::<Vec<_>>(), damaged)
+    };
+    for (number, before) in [(1, 0), (2, 2)] {
+        let bytes = &whole[number as usize - 1];
+        let end = usize::try_from(file::load(&dir.path().join("warm"), Level::Raw, number).unwrap().ends_at).unwrap();
+        let [first, second] = [before, before + 1].map(|at| frame::record_bytes(chunks[at].len()));
+        // Between two records, where nothing else shows it; and all of it.
+        for (cut, left) in [(end, 2), (end - second, 1), (end - second - first, 0), (0, 0)] {
+            fs::write(path(number), &bytes[..cut]).unwrap();
+            let expected: Vec<usize> = (0..before + left).chain(before + 2..6).collect();
+            let damaged: Vec<_> = Some((number, (end - cut) as u64)).into_iter().filter(|_| cut < end).collect();
+            assert_eq!(again(), (expected.clone(), damaged), "file {number} cut at {cut}");
+            assert_eq!(again(), (expected, Vec::new()), "it was told");
+            whole.iter().zip(1..).for_each(|(bytes, number)| fs::write(path(number), bytes).unwrap());
+        }
+    }
+    fs::remove_file(path(2)).unwrap();
+    let (left, damaged) = again();
+    assert_eq!((left.len(), damaged.len()), (4, 1), "a file that is gone is missed");
+    fs::remove_file(path(1)).unwrap();
+    assert_eq!(again(), (vec![4, 5], Vec::new()), "unless those before it are, too: they were old");
 }
 
 #[test]

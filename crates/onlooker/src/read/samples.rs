@@ -81,14 +81,14 @@ pub(super) fn collect<'a>(session: &'a Session, patterns: &[String], derived: &m
     let mut collected = Collected::default();
     derived.begin(session.directory().last_header().map(|header| header.boot_id));
     for frame in session.frames() {
-        let Some(schema) = frame.schema() else { continue };
+        let Some(plan) = frame.plan() else { continue };
         let (entry, answered_ns) = (frame.entry(), frame.times_ns().1);
         let mut samples = Vec::new();
         frame.decode(|sample| match samples.len() + collected.rows.len() < MAX_SAMPLES {
             true => samples.push(sample),
             false => collected.left_out += 1,
         });
-        derived.read(entry, schema, &samples, |given| match given {
+        derived.read(entry, plan, &samples, |given| match given {
             Given::Values { samples, .. } => {
                 for sample in samples.iter().filter(|sample| is_wanted(patterns, &sample.field.name)) {
                     collected.take(of_sample(entry, sample, answered_ns));

@@ -183,7 +183,7 @@ impl Model {
         now_ns: u64,
         oldest: &mut Option<(u64, usize)>,
     ) {
-        let (Some(schema), answered_ns) = (frame.schema(), frame.times_ns().1) else { return };
+        let (Some(plan), answered_ns) = (frame.plan(), frame.times_ns().1) else { return };
         let entry = frame.entry();
         let mut samples = Vec::new();
         frame.decode(|sample| match samples.len() < MAX_SERIES {
@@ -195,7 +195,7 @@ impl Model {
             let age_ns = age_ns.map(|age_ns| u64::try_from(age_ns.max(0)).unwrap_or(u64::MAX).min(answered_ns));
             self.value(key, value, Acquired { age_ns, answered_ns, now_ns }, oldest, new);
         };
-        derived.read(entry, schema, &samples, |given| match given {
+        derived.read(entry, plan, &samples, |given| match given {
             Given::Values { group, samples } => {
                 for sample in samples {
                     let key = Key::of(entry, group, sample);

@@ -147,7 +147,7 @@ impl<'a> Frame<'a> {
 
     /// Bounds the host's clock better, if it can: the agent's computed blocks were made between asking and answering.
     /// Programs' blocks do not count, since a program may write any time and say that it was computed. `utc_ns` tells
-    /// UTC at an instant of the reader's steady clock. Cost: a comparison, most often; else the frame is decoded.
+    /// UTC at an instant of the reader's steady clock. Cost: a comparison, most often; else the time of a block.
     pub fn sharpen(&self, relation: &mut Relation, utc_ns: impl Fn(u64) -> u64, now_ns: u64) {
         let (asked_ns, answered_ns) = self.times_ns();
         let is_computed = |group: &Group| self.entry().acquisition(group) == Acquisition::Computed;
@@ -155,9 +155,12 @@ impl<'a> Frame<'a> {
         if answered_ns.saturating_sub(asked_ns) / 2 >= relation.error_ns(now_ns) || !is_told() {
             return;
         }
-        let mut host_ns = None;
-        self.decode(|sample| host_ns = host_ns.or(sample.time_ns.filter(|_| is_computed(sample.group))));
-        let Some(host_ns) = host_ns else { return };
+        let (Some(checked), Some(schema)) = (self.checked(), self.schema()) else { return };
+        let computed = schema.groups.iter().enumerate().filter(|(_, group)| is_computed(group));
+        let time_ns = |(number, group): (usize, &Group)| {
+            (0..group.blocks as usize).find_map(|block| checked.time_ns(number, block))
+        };
+        let Some(host_ns) = computed.filter_map(time_ns).next() else { return };
         let moment = |steady_ns| Moment { steady_ns, utc_ns: utc_ns(steady_ns) };
         *relation = relation.or_better(Relation::new(host_ns, moment(asked_ns), moment(answered_ns)), now_ns);
     }

@@ -250,6 +250,13 @@ fn columns_are_what_decoding_gives_for_any_schema_and_blocks() {
             };
             let is_given = group.kind() != Kind::Table && gives && is_whole(&plan, number, &blocks);
             assert_eq!(acquired.is_some(), is_given);
+            let (has_twin, has_time) = (group.has_twin, has_guard(group.kind()));
+            for (block, index) in group.blocks().enumerate() {
+                let is_good = has_time && guard::check(&blocks[index], ME.at(u16::try_from(index).unwrap())).is_ok();
+                let is_told = is_good && gives && (!has_twin || is_whole(&plan, number, &blocks));
+                let time_ns = checked.time_ns(number, block);
+                assert_eq!(time_ns, is_told.then(|| blocks[index].0[GUARDED_TIME]));
+            }
             let times_ns = blocks[group.blocks()].iter().map(|block| block.0[GUARDED_TIME]);
             match acquired {
                 None => assert!(row.iter().all(|word| *word == 7)),

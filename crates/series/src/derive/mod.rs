@@ -8,25 +8,23 @@
 //! Invariants: a sum has all elements of its schema, of one row generation, or there is none in that reading; it is never made of blocks older than those
 //! before; and a sum of counters falls only where all of it began again (`sums`).
 
+mod shape;
 mod sums;
 
-use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
-use onlooker_region::columns::Sample;
+use onlooker_region::columns::{Plan, RowRef, Sample};
 use onlooker_region::control::RegionEntry;
-use onlooker_region::schema::{self, Field, Schema};
-use onlooker_region::{Identity, SchemaId};
+use onlooker_region::schema::Kind;
+use onlooker_region::{Checked, Identity, SchemaId};
 
 use crate::PATIENCE_READINGS;
+use crate::in_order::InOrder;
 use crate::series::group_number;
+use shape::Shape;
+pub use shape::{Fate, sum_of};
 use sums::Sums;
 pub use sums::{Sum, Summed};
-
-/// The sum that a field's elements go into, if there is one. Of programs' regions nobody makes sums: what they cost a reader is bounded by nothing that a program pays for.
-#[must_use]
-pub fn sum_of<'a>(entry: &RegionEntry, field: &'a Field) -> Option<&'a schema::Sum> {
-    field.sum.as_ref().filter(|_| entry.identity.is_agents())
-}
 
 /// What a reading of a region gives.
 pub enum Given<'a, 'r> {
@@ -41,10 +39,40 @@ pub enum Given<'a, 'r> {
     Sum(Sum<'r>),
 }
 
+/// What a reading of a region gives whose names are known already: the same as [`Given`], in words.
+pub enum Words<'r> {
+    /// Those of [`Given::Values`].
+    Values {
+        /// Number of the group in the schema.
+        group: u32,
+        /// Number and generation of the table row.
+        row: Option<(u32, u32)>,
+        /// As [`fill`](crate::series::fill) has them.
+        words: &'r [u64],
+        /// Number of samples that they are of.
+        series: usize,
+        /// When the first of them was acquired, CLOCK_BOOTTIME ns.
+        time_ns: Option<u64>,
+    },
+    /// Sums, whole.
+    Sum(Sum<'r>),
+}
+
+/// Memory that reading by words uses again, for all hosts.
+#[derive(Debug, Default)]
+pub struct Room {
+    columns: Vec<u64>,
+    kept: Vec<u64>,
+}
+
 /// Number and generation of a sample's table row.
 #[must_use]
 pub fn row_of(sample: &Sample<'_>) -> Option<(u32, u32)> {
-    sample.row.as_ref().map(|row| (u32::try_from(row.number).unwrap_or(u32::MAX), row.generation))
+    sample.row.as_ref().map(row_number)
+}
+
+fn row_number(row: &RowRef<'_>) -> (u32, u32) {
+    (u32::try_from(row.number).unwrap_or(u32::MAX), row.generation)
 }
 
 /// Whether two samples of a region are of one group, and of one row of it.
@@ -53,89 +81,33 @@ pub fn is_same(a: &Sample<'_>, b: &Sample<'_>) -> bool {
     std::ptr::eq(a.group, b.group) && row_of(a) == row_of(b)
 }
 
-/// What becomes of a group's samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// They are shown.
-    Shown,
-    /// They are replaced by their sums.
-    Replaced,
-    /// Some are: [`Region::kept`].
-    Partly,
-}
-
 /// The sums of one region.
 pub struct Region {
     name: String,
-    fates: Vec<Fate>,
-    /// Of each group: which of its fields are replaced.
-    replaced: Vec<Vec<bool>>,
-    /// Which set of sums a group feeds.
-    feeds: Vec<Option<usize>>,
+    shape: Arc<Shape>,
     sets: Vec<Sums>,
     seen: u64,
 }
 
 impl Region {
-    fn new(entry: &RegionEntry, schema: &Schema) -> Self {
-        let mut region = Self {
-            name: entry.name.clone(),
-            fates: vec![Fate::Shown; schema.groups.len()],
-            replaced: vec![Vec::new(); schema.groups.len()],
-            feeds: vec![None; schema.groups.len()],
-            sets: Vec::new(),
-            seen: 0,
-        };
-        let mut members: Vec<(HashSet<&str>, bool, Vec<usize>)> = Vec::new();
-        for (number, group) in schema.groups.iter().enumerate() {
-            let sums = group.fields.iter().map(|field| sum_of(entry, field));
-            let replaced: Vec<bool> = sums.clone().map(|sum| sum.is_some_and(schema::Sum::replaces)).collect();
-            let named = group.fields.iter().zip(sums);
-            let mut names: HashSet<&str> = named.filter_map(|(field, sum)| Some(field.sum_name(sum?))).collect();
-            if names.is_empty() {
-                continue;
-            }
-            region.fates[number] = match (replaced.contains(&true), replaced.contains(&false)) {
-                (true, true) => Fate::Partly,
-                (true, false) => Fate::Replaced,
-                (false, _) => Fate::Shown,
-            };
-            region.replaced[number] = replaced;
-            // Elements that are spread over groups are summed up together; a published twin repeats its group.
-            let is_twin = group.twin_of.is_some();
-            let shares = |(other, twin, _): &mut (HashSet<&str>, bool, Vec<usize>)| {
-                *twin == is_twin && !other.is_disjoint(&names)
-            };
-            let shared: Vec<_> = members.extract_if(.., shares).collect();
-            let mut groups = vec![number];
-            for (others, _, of) in shared {
-                names.extend(others);
-                groups.extend(of);
-            }
-            groups.sort_unstable();
-            members.push((names, is_twin, groups));
-        }
-        for (_, _, groups) in members {
-            for group in &groups {
-                region.feeds[*group] = Some(region.sets.len());
-            }
-            region.sets.push(Sums::new(entry, schema, &groups));
-        }
-        region
+    fn new(entry: &RegionEntry, plan: &Plan) -> Self {
+        let shape = Shape::of(plan, entry.identity.is_agents());
+        let sets = shape.sets.iter().map(|_| Sums::new()).collect();
+        Self { name: entry.name.clone(), shape, sets, seen: 0 }
     }
 
     /// Takes the samples of a group, or of one row of it; says what else is to become of them.
     pub fn take(&mut self, group: usize, samples: &[Sample<'_>]) -> Fate {
-        if let Some(set) = self.feeds.get(group).copied().flatten() {
-            self.sets[set].take(group, samples);
+        if let Some(set) = self.shape.feeds.get(group).copied().flatten() {
+            self.sets[set].take(&self.shape.sets[set], group, samples);
         }
-        self.fates.get(group).copied().unwrap_or(Fate::Shown)
+        self.shape.fates.get(group).copied().unwrap_or(Fate::Shown)
     }
 
     /// Those of a group's samples, or of one row's, that their sums do not replace.
     #[must_use]
     pub fn kept<'a>(&self, group: usize, samples: &[Sample<'a>]) -> Vec<Sample<'a>> {
-        let replaced = self.replaced.get(group).map_or(&[][..], Vec::as_slice);
+        let replaced = self.shape.replaced.get(group).map_or(&[][..], Vec::as_slice);
         // Samples come field by field, in the order of the schema.
         let mut at = 0;
         let is_kept = |sample: &&Sample<'a>| {
@@ -149,16 +121,55 @@ impl Region {
 
     /// Ends the reading of the region: hands over the sums that are whole.
     pub fn finish(&mut self, mut give: impl FnMut(Sum<'_>)) {
-        for (set, sums) in (0..).zip(&mut self.sets) {
-            sums.finish(set, &mut give);
+        for (set, (sums, parts)) in (0..).zip(self.sets.iter_mut().zip(&self.shape.sets)) {
+            sums.finish(parts, set, &mut give);
         }
+    }
+
+    /// Takes all groups of a region by their columns. Returns the number of values.
+    fn take_words(
+        &mut self,
+        plan: &Plan,
+        checked: Checked<'_, '_>,
+        room: &mut Room,
+        give: &mut impl FnMut(Words<'_>),
+    ) -> usize {
+        let (shape, sets) = (&*self.shape, &mut self.sets);
+        let Room { columns: all, kept: room } = room;
+        let mut values = 0;
+        for (at, group) in plan.compiled().groups().iter().enumerate() {
+            let (number, kept) = (u32::try_from(at).unwrap_or(u32::MAX), &shape.kept[at]);
+            let mut take = |row: Option<RowRef<'_>>, columns: &[u64], time_ns: &dyn Fn(usize) -> Option<u64>| {
+                values += kept.values;
+                if let Some(set) = shape.feeds[at] {
+                    sets[set].add(&shape.sets[set], at, row, columns, time_ns);
+                }
+                if kept.series > 0 {
+                    let row = row.as_ref().map(row_number);
+                    let (words, time_ns) = (kept.words(columns, room), time_ns(kept.block));
+                    give(Words::Values { group: number, row, words, series: kept.series, time_ns });
+                }
+            };
+            if group.kind() == Kind::Table {
+                checked.rows(at, |_| 0, |row, columns, time_ns| take(Some(row), columns, &|_| Some(time_ns)));
+                continue;
+            }
+            if all.len() < group.width() {
+                all.resize(group.width(), 0);
+            }
+            let columns = &mut all[..group.width()];
+            if checked.copy_group(at, columns, |_| 0).is_some() {
+                take(None, columns, &|block| checked.time_ns(at, block));
+            }
+        }
+        values
     }
 }
 
 /// The sums of one host.
 #[derive(Default)]
 pub struct Derived {
-    regions: HashMap<(u64, SchemaId), Region>,
+    regions: InOrder<(u64, SchemaId), Region>,
     boot: Option<[u8; 16]>,
     reading: u64,
 }
@@ -175,7 +186,7 @@ impl Derived {
         self.reading += 1;
         if self.boot != boot {
             // Everything counts from 0 again.
-            self.regions.clear();
+            self.regions = InOrder::default();
             self.boot = boot;
         }
         let reading = self.reading;
@@ -186,11 +197,11 @@ impl Derived {
     pub fn read<'a>(
         &mut self,
         entry: &RegionEntry,
-        schema: &Schema,
+        plan: &Plan,
         samples: &[Sample<'a>],
         mut give: impl FnMut(Given<'a, '_>),
     ) {
-        let sums = self.region(entry, schema);
+        let (sums, schema) = (self.region(entry, plan), plan.schema());
         for samples in samples.chunk_by(is_same) {
             let group = group_number(schema, samples[0].group);
             match sums.take(group as usize, samples) {
@@ -205,29 +216,52 @@ impl Derived {
         sums.finish(|sum| give(Given::Sum(sum)));
     }
 
+    /// As [`Derived::read`], of a region whose blocks were all accepted, by words: nothing is allocated. Returns the
+    /// number of values that were decoded.
+    pub fn read_words(
+        &mut self,
+        entry: &RegionEntry,
+        plan: &Plan,
+        checked: Checked<'_, '_>,
+        room: &mut Room,
+        mut give: impl FnMut(Words<'_>),
+    ) -> usize {
+        let sums = self.region(entry, plan);
+        let values = sums.take_words(plan, checked, room, &mut give);
+        sums.finish(|sum| give(Words::Sum(sum)));
+        values
+    }
+
     /// The sums of a region. A region that was made anew goes on from where the last one of its name was.
-    pub fn region(&mut self, entry: &RegionEntry, schema: &Schema) -> &mut Region {
+    pub fn region(&mut self, entry: &RegionEntry, plan: &Plan) -> &mut Region {
         let key = (entry.identity.word(), entry.schema);
-        if !self.regions.contains_key(&key) {
-            let mut made = Region::new(entry, schema);
-            // A program's region has no sums, and takes none over, whatever it is called.
-            let is_agents = |region: u64| Identity::from_word(region).is_some_and(Identity::is_agents);
-            let is_before = |key: &(u64, SchemaId), old: &Region| {
-                is_agents(key.0) && old.name == entry.name && old.seen < self.reading
-            };
-            let mut regions = self.regions.iter().filter(|_| entry.identity.is_agents());
-            let before = regions.find(|(key, old)| is_before(key, old));
-            if let Some((old, _)) = before.map(|(key, old)| (*key, old)) {
-                for (new, old) in
-                    made.sets.iter_mut().zip(self.regions.remove(&old).into_iter().flat_map(|old| old.sets))
-                {
-                    new.go_on_from(old);
-                }
+        let at = match self.regions.find(&key) {
+            Some(at) => at,
+            None => {
+                let made = self.made(entry, plan);
+                self.regions.insert(key, made)
             }
-            self.regions.insert(key, made);
-        }
-        let region = self.regions.get_mut(&key).expect("just put in");
+        };
+        let region = self.regions.at_mut(at);
         region.seen = self.reading;
         region
+    }
+
+    fn made(&mut self, entry: &RegionEntry, plan: &Plan) -> Region {
+        let mut made = Region::new(entry, plan);
+        // A program's region has no sums, and takes none over, whatever it is called.
+        let is_agents = |region: u64| Identity::from_word(region).is_some_and(Identity::is_agents);
+        let is_before = |(key, old): &&((u64, SchemaId), Region)| {
+            is_agents(key.0) && old.name == entry.name && old.seen < self.reading
+        };
+        let regions = || self.regions.iter().find(is_before).map(|(key, _)| *key);
+        let before = entry.identity.is_agents().then(regions).flatten();
+        if let Some(old) = before.and_then(|before| self.regions.remove(&before)) {
+            let parts = made.shape.sets.iter().zip(&old.shape.sets);
+            for ((new, old), (parts, olds)) in made.sets.iter_mut().zip(old.sets).zip(parts) {
+                new.go_on_from(parts, old, olds);
+            }
+        }
+        made
     }
 }

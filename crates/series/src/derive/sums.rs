@@ -5,12 +5,12 @@
 //! counted stays in the sum, unless all parts have begun anew: then the thing itself has (a device of the same name), and its sum does so, too.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
-use onlooker_region::columns::{Sample, Value};
-use onlooker_region::control::RegionEntry;
-use onlooker_region::schema::{Acquisition, Metric, Schema, Type};
+use onlooker_region::columns::{Plan, RowRef, Sample, Value};
+use onlooker_region::schema::{Acquisition, Metric, Type};
 
-use super::sum_of;
+use super::shape::{block_of, sum_in};
 use crate::PATIENCE_READINGS;
 
 /// A metric that is summed up.
@@ -70,9 +70,14 @@ pub struct Sum<'a> {
 /// Row number of what is no table.
 const NO_ROW: u32 = u32::MAX;
 
-pub(super) struct Sums {
+/// What a set of sums is made of: the same for all regions of a schema.
+pub(super) struct Parts {
     /// By group and field: where its elements begin among a row's parts.
     firsts: Vec<Vec<Option<usize>>>,
+    /// By group: the same for columns.
+    copies: Vec<Vec<Copies>>,
+    /// By group: whose time its parts have.
+    times: Vec<Vec<Times>>,
     metrics: Vec<Summed>,
     /// Which element each part is, as a number in `names`.
     elements: Vec<u32>,
@@ -80,6 +85,24 @@ pub(super) struct Sums {
     names: Vec<String>,
     /// Where each metric's parts begin; then their number.
     begins: Vec<usize>,
+}
+
+/// Columns of a group that are parts.
+struct Copies {
+    columns: Range<usize>,
+    /// The first one's.
+    part: usize,
+}
+
+/// Parts that have the time of one block.
+struct Times {
+    parts: Range<usize>,
+    /// Its number in the group.
+    block: usize,
+}
+
+/// A set of sums of one region.
+pub(super) struct Sums {
     rows: BTreeMap<u32, Row>,
     reading: u64,
 }
@@ -103,8 +126,10 @@ struct Row {
     words: Vec<u64>,
 }
 
-impl Sums {
-    pub(super) fn new(entry: &RegionEntry, schema: &Schema, groups: &[usize]) -> Self {
+impl Parts {
+    /// Of groups of the agent's regions.
+    pub(super) fn new(plan: &Plan, groups: &[usize]) -> Self {
+        let schema = plan.schema();
         let mut metrics: Vec<Summed> = Vec::new();
         let mut known = HashMap::new();
         let mut firsts: Vec<Vec<Option<usize>>> = schema.groups.iter().map(|_| Vec::new()).collect();
@@ -114,7 +139,7 @@ impl Sums {
             let group = &schema.groups[*number];
             firsts[*number] = vec![None; group.fields.len()];
             for (at, field) in group.fields.iter().enumerate() {
-                let Some(sum) = sum_of(entry, field).filter(|_| field.array.is_some()) else { continue };
+                let Some(sum) = sum_in(true, field).filter(|_| field.array.is_some()) else { continue };
                 let (name, labels) = (field.sum_name(sum), field.sum_labels(sum));
                 let metric = *known.entry((name, labels)).or_insert(metrics.len());
                 if metric == metrics.len() {
@@ -128,7 +153,7 @@ impl Sums {
                         unit: field.unit.clone(),
                         scale: field.scale,
                         resolution_ns: field.resolution_ns,
-                        acquisition: entry.acquisition(group),
+                        acquisition: group.acquisition,
                         labels: labels.clone(),
                     });
                 }
@@ -151,28 +176,48 @@ impl Sums {
         let mut names: Vec<(u32, String)> = numbers.into_iter().map(|(name, number)| (number, name)).collect();
         names.sort_unstable();
         let names = names.into_iter().map(|(_, name)| name).collect();
-        Self { firsts, metrics, elements, names, begins, rows: BTreeMap::new(), reading: 1 }
+        let (copies, times) = (0..schema.groups.len()).map(|group| places(plan, group, &firsts[group])).unzip();
+        Self { firsts, copies, times, metrics, elements, names, begins }
     }
 
-    fn parts(&self) -> usize {
+    fn len(&self) -> usize {
         self.elements.len()
     }
+}
 
-    pub(super) fn take(&mut self, group: usize, samples: &[Sample<'_>]) {
+/// Where the parts of a group stand: `firsts` has those of its fields.
+fn places(plan: &Plan, number: usize, firsts: &[Option<usize>]) -> (Vec<Copies>, Vec<Times>) {
+    let (group, compiled) = (&plan.schema().groups[number], &plan.compiled().groups()[number]);
+    let (mut copies, mut times) = (Vec::<Copies>::new(), Vec::<Times>::new());
+    for (at, field) in group.fields.iter().enumerate() {
+        let Some(Some(first)) = firsts.get(at) else { continue };
+        let (columns, part) = (compiled.columns(at), *first);
+        match copies.last_mut() {
+            Some(last) if last.columns.end == columns.start && last.part + last.columns.len() == part => {
+                last.columns.end = columns.end;
+            }
+            _ => copies.push(Copies { columns, part }),
+        }
+        for element in 0..field.elements() {
+            let (part, block) = (part + element as usize, block_of(group, field, element));
+            match times.last_mut() {
+                Some(last) if last.parts.end == part && last.block == block => last.parts.end += 1,
+                _ => times.push(Times { parts: part..part + 1, block }),
+            }
+        }
+    }
+    (copies, times)
+}
+
+impl Sums {
+    pub(super) fn new() -> Self {
+        Self { rows: BTreeMap::new(), reading: 1 }
+    }
+
+    pub(super) fn take(&mut self, parts: &Parts, group: usize, samples: &[Sample<'_>]) {
         let Some(first) = samples.first() else { return };
-        let (number, generation) = match &first.row {
-            Some(row) => (u32::try_from(row.number).unwrap_or(NO_ROW - 1), row.generation),
-            None => (NO_ROW, 0),
-        };
-        let known = self.rows.get(&number).is_some_and(|row| row.generation == generation);
-        if !known && !self.enter(number, generation, first) {
-            return;
-        }
-        let (firsts, reading) = (&self.firsts[group], self.reading);
-        let Some(row) = self.rows.get_mut(&number) else { return };
-        if row.began != reading {
-            (row.began, row.filled, row.spoilt) = (reading, 0, false);
-        }
+        let Some(row) = self.row(parts, first.row.as_ref()) else { return };
+        let firsts = &parts.firsts[group];
         // Samples come field by field, in the order of the schema.
         let mut at = 0;
         for sample in samples {
@@ -195,19 +240,58 @@ impl Sums {
         }
     }
 
+    /// As [`Sums::take`], by the columns of a group or of one of its rows. `time_ns` is that of a block of the group.
+    pub(super) fn add(
+        &mut self,
+        parts: &Parts,
+        group: usize,
+        row: Option<RowRef<'_>>,
+        columns: &[u64],
+        time_ns: impl Fn(usize) -> Option<u64>,
+    ) {
+        let Some(row) = self.row(parts, row.as_ref()) else { return };
+        for Copies { columns: from, part } in &parts.copies[group] {
+            row.next[*part..][..from.len()].copy_from_slice(&columns[from.clone()]);
+            row.filled += from.len();
+        }
+        for Times { parts, block } in &parts.times[group] {
+            let time_ns = time_ns(*block).unwrap_or(0);
+            row.next_times[parts.clone()].fill(time_ns);
+            row.spoilt |=
+                row.times.get(parts.clone()).is_some_and(|last| last.iter().any(|last_ns| time_ns < *last_ns));
+        }
+    }
+
+    /// The row of this reading that values belong to.
+    fn row(&mut self, parts: &Parts, of: Option<&RowRef<'_>>) -> Option<&mut Row> {
+        let (number, generation) = match of {
+            Some(row) => (u32::try_from(row.number).unwrap_or(NO_ROW - 1), row.generation),
+            None => (NO_ROW, 0),
+        };
+        let known = self.rows.get(&number).is_some_and(|row| row.generation == generation);
+        if !known && !self.enter(parts, number, generation, of) {
+            return None;
+        }
+        let (row, reading) = (self.rows.get_mut(&number)?, self.reading);
+        if row.began != reading {
+            (row.began, row.filled, row.spoilt) = (reading, 0, false);
+        }
+        Some(row)
+    }
+
     /// Makes room for a row of a generation that was not seen yet. False where this reading has met another one under its number: what was taken of it is void.
-    fn enter(&mut self, number: u32, generation: u32, first: &Sample<'_>) -> bool {
+    fn enter(&mut self, parts: &Parts, number: u32, generation: u32, of: Option<&RowRef<'_>>) -> bool {
         if let Some(row) = self.rows.get_mut(&number)
             && row.began == self.reading
         {
             row.spoilt = true;
             return false;
         }
-        let labels = first.row_labels();
+        let labels: Vec<(String, String)> = of.into_iter().flat_map(RowRef::labels).collect();
         // The same thing, made anew or in another place, goes on.
         let before = self.rows.iter().find(|(_, row)| row.labels == labels && row.began < self.reading);
         let before = before.map(|(number, _)| *number).and_then(|number| self.rows.remove(&number)).unwrap_or_default();
-        let (parts, words) = (self.parts(), self.metrics.len());
+        let (parts, words) = (parts.len(), parts.metrics.len());
         let fresh = Row {
             generation,
             labels,
@@ -222,14 +306,14 @@ impl Sums {
         true
     }
 
-    pub(super) fn finish(&mut self, set: u32, give: &mut impl FnMut(Sum<'_>)) {
-        let (parts, reading) = (self.parts(), self.reading);
+    pub(super) fn finish(&mut self, parts: &Parts, set: u32, give: &mut impl FnMut(Sum<'_>)) {
+        let reading = self.reading;
         for (number, row) in &mut self.rows {
-            if row.began != reading || row.spoilt || row.filled != parts {
+            if row.began != reading || row.spoilt || row.filled != parts.len() {
                 continue;
             }
-            for (at, metric) in self.metrics.iter().enumerate() {
-                let mine = self.begins[at]..self.begins[at + 1];
+            for (at, metric) in parts.metrics.iter().enumerate() {
+                let mine = parts.begins[at]..parts.begins[at + 1];
                 let next = &row.next[mine.clone()];
                 let last = row.last.get(mine).unwrap_or(&[]);
                 if metric.is_kept() {
@@ -243,7 +327,7 @@ impl Sums {
                 set,
                 row: (*number != NO_ROW).then_some((*number, row.generation)),
                 row_labels: &row.labels,
-                metrics: &self.metrics,
+                metrics: &parts.metrics,
                 words: &row.words,
                 time_ns: row.times.iter().copied().min(),
             });
@@ -253,28 +337,28 @@ impl Sums {
     }
 
     /// Takes over what sums of the same name were, made of other CPUs perhaps. Those that are missing now have counted what they have.
-    pub(super) fn go_on_from(&mut self, old: Sums) {
-        let names = |sums: &Self| sums.metrics.iter().map(|metric| metric.name.clone()).collect::<Vec<_>>();
-        if names(self) != names(&old) {
+    pub(super) fn go_on_from(&mut self, parts: &Parts, old: Sums, olds: &Parts) {
+        let names = |parts: &Parts| parts.metrics.iter().map(|metric| metric.name.clone()).collect::<Vec<_>>();
+        if names(parts) != names(olds) {
             return;
         }
-        let numbers: HashMap<&String, u32> = self.names.iter().zip(0..).collect();
-        let number_of = |old_number: &u32| numbers.get(&old.names[*old_number as usize]).copied();
+        let numbers: HashMap<&String, u32> = parts.names.iter().zip(0..).collect();
+        let number_of = |old_number: &u32| numbers.get(&olds.names[*old_number as usize]).copied();
         // Where each old part is now.
-        let mut moved: Vec<Option<usize>> = Vec::with_capacity(old.elements.len());
-        for at in 0..self.metrics.len() {
-            let mine = self.begins[at]..self.begins[at + 1];
-            let places: HashMap<u32, usize> = self.elements[mine.clone()].iter().copied().zip(mine).collect();
-            let theirs = &old.elements[old.begins[at]..old.begins[at + 1]];
+        let mut moved: Vec<Option<usize>> = Vec::with_capacity(olds.elements.len());
+        for at in 0..parts.metrics.len() {
+            let mine = parts.begins[at]..parts.begins[at + 1];
+            let places: HashMap<u32, usize> = parts.elements[mine.clone()].iter().copied().zip(mine).collect();
+            let theirs = &olds.elements[olds.begins[at]..olds.begins[at + 1]];
             moved.extend(theirs.iter().map(|number| places.get(&number_of(number)?).copied()));
         }
-        let (parts, words) = (self.parts(), self.metrics.len());
+        let words = parts.metrics.len();
         for (number, before) in old.rows.into_iter().filter(|(_, row)| !row.last.is_empty()) {
             let mut row =
                 Row { generation: before.generation, labels: before.labels, base: before.base, ..Row::default() };
-            row.last = vec![0; parts];
-            for (at, metric) in self.metrics.iter().enumerate() {
-                let theirs = old.begins[at]..old.begins[at + 1];
+            row.last = vec![0; parts.len()];
+            for (at, metric) in parts.metrics.iter().enumerate() {
+                let theirs = olds.begins[at]..olds.begins[at + 1];
                 for (now, count) in moved[theirs.clone()].iter().zip(&before.last[theirs]) {
                     match now {
                         Some(now) => row.last[*now] = *count,
@@ -283,7 +367,7 @@ impl Sums {
                     }
                 }
             }
-            (row.next, row.next_times, row.words) = (vec![0; parts], vec![0; parts], vec![0; words]);
+            (row.next, row.next_times, row.words) = (vec![0; parts.len()], vec![0; parts.len()], vec![0; words]);
             self.rows.insert(number, row);
         }
     }

@@ -206,7 +206,7 @@ impl Machine {
         self.derived.begin(Some([self.boot; 16]));
         for (entry, plan, blocks) in &regions {
             let samples = samples(entry, plan, blocks);
-            let shown = feed(&mut self.derived, entry, plan.schema(), &samples, |name, device, value| {
+            let shown = feed(&mut self.derived, entry, plan, &samples, |name, device, value| {
                 let text = if device.is_empty() { name.to_owned() } else { format!("{name}{{{device}}}") };
                 assert!(sums.insert(text, value).is_none(), "one sum of a name");
             });
@@ -277,12 +277,12 @@ pub(crate) fn samples<'a>(entry: &RegionEntry, plan: &'a Plan, blocks: &'a [Bloc
 pub(crate) fn feed(
     derived: &mut Derived,
     entry: &RegionEntry,
-    schema: &Schema,
+    plan: &Plan,
     samples: &[Sample<'_>],
     mut give: impl FnMut(&str, &str, u64),
 ) -> usize {
     let row = |sample: &Sample<'_>| sample.row.as_ref().map(|row| (row.number, row.generation));
-    let sums = derived.region(entry, schema);
+    let (sums, schema) = (derived.region(entry, plan), plan.schema());
     let mut shown = 0;
     for samples in samples.chunk_by(|a, b| std::ptr::eq(a.group, b.group) && row(a) == row(b)) {
         let group = schema.groups.iter().position(|group| std::ptr::eq(group, samples[0].group)).unwrap();

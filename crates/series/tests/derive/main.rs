@@ -4,6 +4,7 @@
 mod machine;
 mod named;
 mod parts;
+mod words;
 
 use machine::{Counting, Machine, allocations, feed, samples};
 
@@ -153,7 +154,7 @@ fn a_reading_allocates_nothing() {
         let (mut given, before) = (0, allocations());
         machine.derived.begin(Some([1; 16]));
         for (entry, plan, samples) in &read {
-            feed(&mut machine.derived, entry, plan.schema(), samples, |_, _, _| given += 1);
+            feed(&mut machine.derived, entry, plan, samples, |_, _, _| given += 1);
         }
         assert_eq!((given, allocations() - before), (10, 0));
     }
@@ -173,7 +174,7 @@ fn a_programs_region_takes_no_sums_over() {
     let programs = onlooker_region::control::RegionEntry { identity, ..entry.clone() };
     machine.derived.begin(Some([1; 16]));
     let taken = samples(&entry, &plan, &blocks);
-    let shown = feed(&mut machine.derived, &programs, plan.schema(), &taken, |name, _, _| panic!("{name}"));
+    let shown = feed(&mut machine.derived, &programs, &plan, &taken, |name, _, _| panic!("{name}"));
     assert_eq!(shown, taken.len());
     assert_eq!(machine.read()[SWITCHES], 1_510, "goes on");
 }

@@ -51,7 +51,7 @@ impl Region {
         let blocks = blocks_of(self.plan.schema(), |_| self.now_ns, word, self.entry.identity);
         let samples = samples(&self.entry, &self.plan, &blocks);
         self.derived.begin(Some([1; 16]));
-        let made = self.derived.region(&self.entry, self.plan.schema());
+        let made = self.derived.region(&self.entry, &self.plan);
         let shown = match made.take(0, &samples) {
             Fate::Shown => samples.len(),
             Fate::Partly => made.kept(0, &samples).len(),

@@ -30,13 +30,13 @@ fn parts_of_protocol_counters_are_replaced_by_their_sum() {
     let (mut derived, mut sums) = (Derived::default(), Vec::new());
     derived.begin(None);
     let give = |name: &str, _: &str, value: u64| sums.push((name.to_owned(), value));
-    assert_eq!(feed(&mut derived, &entry, plan.schema(), &samples, give), 0, "no part is shown beside the sum");
+    assert_eq!(feed(&mut derived, &entry, &plan, &samples, give), 0, "no part is shown beside the sum");
     sums.sort();
     let wanted = [("node_netstat_TcpExt_ListenDrops".to_owned(), 33), ("node_netstat_Tcp_CurrEstab".to_owned(), 4)];
     assert_eq!(sums, wanted);
     // Again, to see what they are.
     derived.begin(None);
-    let region = derived.region(&entry, plan.schema());
+    let region = derived.region(&entry, &plan);
     region.take(0, &samples);
     let mut seen = 0;
     region.finish(|sum| {
@@ -69,7 +69,7 @@ fn groups_that_share_a_sum_make_it_together() {
     let (mut derived, mut sums) = (Derived::default(), Vec::new());
     derived.begin(None);
     let give = |name: &str, _: &str, value: u64| sums.push((name.to_owned(), value));
-    assert_eq!(feed(&mut derived, &entry, plan.schema(), &samples(&entry, &plan, &blocks), give), 0);
+    assert_eq!(feed(&mut derived, &entry, &plan, &samples(&entry, &plan, &blocks), give), 0);
     sums.sort();
     let wanted = [("x", 1 + 100 + 101), ("y", 2 + 3), ("z", 200 + 201)].map(|(name, sum)| (name.to_owned(), sum));
     assert_eq!(sums, wanted);

@@ -12,7 +12,8 @@ fn what_only_other_responders_serve_is_shown_as_not_read() {
     let _unserved = host.region(1, "unserved", &[], QUEUE);
     host.responders = RESPONDER_TCP;
     let _served = host.region(2, "served", &[], QUEUE);
-    // What the agent computes or samples for this responder is not missing, whatever it has for others; a program's region of such a name is.
+    // What the agent computes or samples for this responder is not missing, whatever it has for others; a program's
+    // region of such a name is.
     let _twins = [(3, "node_cpu"), (4, "node_agent_sampled")].map(|(id, name)| host.region(id, name, &[], QUEUE));
     host.responders = RESPONDER_KERNEL;
     let _others =

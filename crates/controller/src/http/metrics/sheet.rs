@@ -8,9 +8,9 @@
 //! front to back.
 //!
 //! Cost (`cargo test --release -p onlooker-controller --lib -- --ignored --nocapture metrics_of_ten_thousand`; 701
-//! series a host, on a machine that others used, too): 6 us a host under its lock, 5 ns a series to turn them round, 31 ns to
-//! write one, 73 ns with gzip; so ten thousand hosts take 0.3 s, 0.6 s with gzip. 9 to 13 bytes a series until the
-//! answer is taken.
+//! series a host, on a machine that others used, too): 6 us a host under its lock, 5 ns a series to turn them round, 31
+//! ns to write one, 73 ns with gzip; so ten thousand hosts take 0.3 s, 0.6 s with gzip. 9 to 13 bytes a series until
+//! the answer is taken.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -57,7 +57,7 @@ fn description() -> Description {
 /// Rows of which the second part is new now and then, with a counter that begins again.
 fn append(appender: &mut Appender) {
     let description = description();
-    let track = appender.track(&description).unwrap();
+    let track = appender.track(&description, 1).unwrap();
     let (mut counts, mut slow) = (vec![0u64; SHAPE.slots()], [0, 0]);
     for at in 0..ROWS {
         let time_ns = FROM_NS + at * STEP_NS;

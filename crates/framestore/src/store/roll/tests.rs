@@ -26,7 +26,7 @@ fn row(time_ns: u64) -> [u64; 6] {
 
 impl World {
     fn track(&mut self, of: &Description) -> TrackId {
-        self.appender().track(of).unwrap()
+        self.appender().track(of, FROM_NS).unwrap()
     }
 
     /// Rows from a time to another, as far as they become chunks.
@@ -211,7 +211,7 @@ fn a_piece_of_several_chunks_that_was_half_written_is_made_whole() {
     let mut world = World::new();
     let track = world.track(&description("a", true));
     let line = |world: &mut World, number: u64| {
-        world.appender().line(track, &[pair("disk", &format!("{number}"))], &[(1, "x".into())]).unwrap()
+        world.appender().line(track, &[pair("disk", &format!("{number}"))], &[(1, "x".into())], FROM_NS).unwrap()
     };
     let lines: Vec<Line> = (0..70).map(|number| line(&mut world, number)).collect();
     let append = |world: &mut World, time_ns: u64, value: u64| {

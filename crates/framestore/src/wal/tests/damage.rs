@@ -12,7 +12,7 @@ use zstd::bulk::Decompressor;
 
 use super::super::record::{ENTRIES, Entries, PARITY, Parity};
 use super::{End, HEAD_ROWS, Heads, Reader, SEGMENT_BYTES, Writer, copy_of, read, segments, total};
-use crate::framing::bytes::put_varint;
+use crate::framing::bytes::put_unsigned;
 use crate::framing::tests::memory_dir;
 use crate::framing::{self, Frame, HEADER_BYTES};
 
@@ -278,7 +278,7 @@ fn payloads_that_lie_are_errors() {
         // As it would be written, of anything.
         let mut payload = Vec::new();
         for word in [0, 7, u64::from(*shard), raw.len() as u64, u64::from(halves[0] % 9)] {
-            put_varint(word, &mut payload);
+            put_unsigned(word, &mut payload);
         }
         payload.extend(zstd::bulk::compress(raw, 1).unwrap());
         let mut unpacked = Vec::new();

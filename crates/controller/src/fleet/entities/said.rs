@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is said of an entity once: when it is first seen.
+
+use std::collections::BTreeMap;
+
+use onlooker_region::columns::{Sample, Value};
+use onlooker_region::control::RegionEntry;
+use onlooker_region::schema::{self, Acquisition, Metric, Schema};
+use onlooker_series::derive::{Sum, Summed, row_of, sum_of};
+use onlooker_series::series::{Form, Series, describe_own};
+
+const BOOT_TIME: &str = "node_boot_time_seconds";
+const BOOT_TIME_HELP: &str = "Node boot time, in unixtime.";
+
+/// What there is to describe an entity by.
+pub(super) enum Said<'a, 's> {
+    /// Its samples.
+    Samples(&'a RegionEntry, &'a [Sample<'s>]),
+    /// Sums of a region.
+    Sum(&'a RegionEntry, &'a Sum<'a>),
+    /// The host's boot time.
+    Boot,
+}
+
+/// The description.
+pub(super) struct Described {
+    /// With labels of their own only.
+    pub(super) own: Vec<Series>,
+    pub(super) row: Vec<(String, String)>,
+    /// Texts of infos.
+    pub(super) texts: Vec<Option<String>>,
+}
+
+impl Said<'_, '_> {
+    /// Bytes of names and labels, but for those that all series of the host have.
+    pub(super) fn text_bytes(&self) -> u64 {
+        match self {
+            Self::Samples(entry, samples) => samples
+                .iter()
+                .map(|sample| text_bytes(entry, &sample.field.name, &sample.labels().into_iter().collect()))
+                .sum(),
+            Self::Sum(entry, sum) => {
+                sum.metrics.iter().map(|metric| text_bytes(entry, &metric.name, &metric.labels)).sum()
+            }
+            Self::Boot => 0,
+        }
+    }
+
+    pub(super) fn described(&self) -> Described {
+        match self {
+            Self::Samples(entry, samples) => of_samples(entry, samples),
+            Self::Sum(_, sum) => of_sum(sum),
+            Self::Boot => Described { own: vec![boot_series()], row: Vec::new(), texts: vec![None] },
+        }
+    }
+}
+
+/// Of a region's samples, in their order, those of a group or of one of its rows that no sum replaces.
+pub(super) fn samples_of<'a>(
+    entry: &RegionEntry,
+    schema: &Schema,
+    all: &[Sample<'a>],
+    group: u32,
+    row: Option<(u32, u32)>,
+) -> Vec<Sample<'a>> {
+    let place = |sample: &Sample<'_>| (std::ptr::from_ref(sample.group), row_of(sample));
+    let wanted = (std::ptr::from_ref(&schema.groups[group as usize]), row);
+    let rest = &all[all.partition_point(|sample| place(sample) < wanted)..];
+    let mine = rest.iter().take_while(|sample| place(sample) == wanted);
+    mine.filter(|sample| !sum_of(entry, sample.field).is_some_and(schema::Sum::replaces)).cloned().collect()
+}
+
+fn of_samples(entry: &RegionEntry, samples: &[Sample<'_>]) -> Described {
+    let text = |sample: &Sample<'_>| match &sample.value {
+        Value::Text(text) => Some(text.clone()),
+        _ => None,
+    };
+    let row = samples.first().map(Sample::row_labels).unwrap_or_default();
+    Described { own: describe_own(entry, samples), row, texts: samples.iter().map(text).collect() }
+}
+
+fn of_sum(sum: &Sum<'_>) -> Described {
+    let series = |(at, metric): (usize, &Summed)| Series {
+        name: metric.name.as_str().into(),
+        labels: metric.labels.clone().into_iter().collect::<Vec<_>>().into(),
+        metric: metric.metric,
+        unit: metric.unit.as_str().into(),
+        help: metric.help.as_str().into(),
+        scale: metric.scale,
+        resolution_ns: metric.resolution_ns,
+        acquisition: metric.acquisition,
+        form: if metric.signed { Form::Signed } else { Form::Unsigned },
+        at,
+    };
+    let own: Vec<Series> = sum.metrics.iter().enumerate().map(series).collect();
+    Described { texts: vec![None; own.len()], own, row: sum.row_labels.to_vec() }
+}
+
+fn boot_series() -> Series {
+    Series {
+        name: BOOT_TIME.into(),
+        labels: Vec::new().into(),
+        metric: Metric::Gauge,
+        unit: "seconds".into(),
+        help: BOOT_TIME_HELP.into(),
+        scale: 1.0,
+        resolution_ns: 1_000_000_000,
+        acquisition: Acquisition::Computed,
+        form: Form::Float,
+        at: 0,
+    }
+}
+
+/// Bytes of a series' name and labels, but for those that all series of the host have.
+fn text_bytes(entry: &RegionEntry, name: &str, own: &BTreeMap<String, String>) -> u64 {
+    let labels = entry.labels.iter().map(|(label, value)| label.len() + value.len());
+    let own = own.iter().map(|(label, value)| label.len() + value.len());
+    (name.len() + labels.chain(own).sum::<usize>()) as u64
+}
