@@ -245,3 +245,24 @@ fn translated(old: old::Description) -> Description {
     let (common, labels) = (Vec::new(), Vec::new());
     Description { host, common, source: entity.region, region: labels, layout: layout.into(), texts }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tracks_are_read_together_as_long_as_there_is_room_for_their_rows() {
+        let tracks = [8_000, 100, 100, 9_000, 1].map(|columns| {
+            let mut track = Track::default();
+            track.columns = columns;
+            track
+        });
+        let tracks: Vec<(u32, &Track)> = (1..).zip(&tracks).collect();
+        let (mut left, mut lengths) = (&tracks[..], Vec::new());
+        while !left.is_empty() {
+            lengths.push(group_length(left));
+            left = &left[group_length(left)..];
+        }
+        assert_eq!(lengths, [2, 1, 1, 1]);
+    }
+}

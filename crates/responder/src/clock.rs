@@ -20,3 +20,14 @@ fn clock_ns(clock: ClockId) -> u64 {
     let (seconds, ns) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
     seconds * 1_000_000_000 + ns
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boot_time_goes_on() {
+        let (first, second) = (boot_time_ns(), boot_time_ns());
+        assert!(first > 0 && second >= first && wall_time_ns() > 1_600_000_000_000_000_000);
+    }
+}

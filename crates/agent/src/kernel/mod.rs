@@ -32,7 +32,7 @@ use onlooker_metrics::collect::Twin;
 use onlooker_metrics::groups::Group;
 use onlooker_metrics::groups::network::DeviceRows;
 use onlooker_metrics::procfs::present_cpus;
-use onlooker_metrics::scheduler::{self, CPU_BLOCKS, Latency};
+use onlooker_metrics::scheduler::{self, CPU_BLOCKS, Latency, MOST_CPUS};
 use onlooker_region::Schema;
 use onlooker_region::block::Identity;
 use onlooker_region::limits::{self, BLOCK_WORDS};
@@ -65,7 +65,6 @@ pub fn own_blocks() -> u32 {
 const OWN_BLOCKS: u32 = 192;
 /// A multiple of four, which is a page: interrupts, and how long tasks wait.
 const OWN_BLOCKS_PER_CPU: u32 = 8;
-const MOST_CPUS: u32 = 1024;
 const BLOCK_BYTES: u64 = limits::BLOCK_BYTES as u64;
 
 /// Why the kernel responder is not used.

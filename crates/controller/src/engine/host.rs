@@ -434,16 +434,18 @@ impl Host {
         let (reason, state) = match failure {
             Failure::Broken(broken) => (if is_refused { "access" } else { "lost" }, failed(broken)),
             Failure::Device(why) => ("device", failed(why)),
-            Failure::Read(error @ ReadError::Timeout) => {
-                link.silences += 1;
-                let is_over = link.silences >= MAX_SILENCES || via == Via::Tcp;
-                ("timeout", is_over.then(|| State::Silent(error.to_string())))
+            Failure::Read(error) => {
+                let state = match error {
+                    ReadError::Timeout => {
+                        link.silences += 1;
+                        let is_over = link.silences >= MAX_SILENCES || via == Via::Tcp;
+                        is_over.then(|| State::Silent(error.to_string()))
+                    }
+                    ReadError::Overloaded => None,
+                    ReadError::Gone(_) | ReadError::Lost | ReadError::Control(_) | ReadError::Limit(_) => failed(error),
+                };
+                (error.word(), state)
             }
-            Failure::Read(error @ ReadError::Gone(_)) => ("gone", failed(error)),
-            Failure::Read(error @ ReadError::Lost) => ("lost", failed(error)),
-            Failure::Read(ReadError::Overloaded) => ("overloaded", None),
-            Failure::Read(error @ ReadError::Control(_)) => ("control", failed(error)),
-            Failure::Read(error @ ReadError::Limit(_)) => ("limit", failed(error)),
         };
         if state.is_some() {
             // It has bootstrapped and cannot be read, or not for long: not to be asked in a tight loop.

@@ -29,8 +29,8 @@ pub const TABLE: &str = "tcp_connections";
 /// Region of ports.
 pub const PORTS: &str = "tcp_ports";
 
-/// Of net/tcp_states.h from 1 on, as node_exporter calls them; the last one it has not.
-const STATES: [&str; 12] = [
+/// Of include/net/tcp_states.h from 1 on, as node_exporter calls them; the last one it has not.
+pub(crate) const STATES: [&str; 12] = [
     "established",
     "syn_sent",
     "syn_recv",

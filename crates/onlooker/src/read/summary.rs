@@ -7,7 +7,7 @@
 
 use crate::host::{Connection, HostError, Reading};
 use crate::output;
-use onlooker_reader::{Counters, Frame, Problem, outcome_name};
+use onlooker_reader::{Counters, Frame};
 use onlooker_region::histogram::Shape;
 use onlooker_region::schema::Kind;
 use serde_json::json;
@@ -157,11 +157,7 @@ impl Summary {
     fn frame(&mut self, frame: &Frame, counts: bool) {
         let entry = frame.entry();
         let trouble = match (frame.problem(), frame.refused().first()) {
-            (Some(Problem::Read(outcome)), _) => Some(outcome_name(*outcome)),
-            (Some(Problem::Silent), _) => Some("timeout"),
-            (Some(Problem::Schema(_)), _) => Some("schema"),
-            (Some(Problem::Length { .. }), _) => Some("length"),
-            (Some(Problem::Limit(_)), _) => Some("limit"),
+            (Some(problem), _) => Some(problem.word()),
             (None, Some(refused)) => Some(refused.reject.name()),
             (None, None) => None,
         };

@@ -11,7 +11,7 @@ use super::series::{Key, Role, Series};
 use crate::host::{Connection, Reading};
 use crate::read::samples::{of_sample, of_sum};
 use onlooker_reader::clock::Relation;
-use onlooker_reader::{Frame, Problem, Session, Via, outcome_name};
+use onlooker_reader::{Frame, Session, Via};
 use onlooker_region::columns::Value;
 use onlooker_series::derive::{Derived, Given};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -336,14 +336,7 @@ impl Model {
 /// Why a region gave less than it has: a word for counting, and a sentence.
 fn trouble(frame: &Frame) -> Option<(&'static str, String)> {
     if let Some(problem) = frame.problem() {
-        let why = match problem {
-            Problem::Read(outcome) => outcome_name(*outcome),
-            Problem::Silent => "timeout",
-            Problem::Schema(_) => "schema",
-            Problem::Length { .. } => "length",
-            Problem::Limit(_) => "limit",
-        };
-        return Some((why, crate::output::shown(&problem.to_string())));
+        return Some((problem.word(), crate::output::shown(&problem.to_string())));
     }
     let first = frame.refused().first()?;
     let why = first.reject.name();

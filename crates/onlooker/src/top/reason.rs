@@ -2,8 +2,8 @@
 //! Words for readings that failed.
 
 use crate::host::HostError;
+use onlooker_reader::Error as BootstrapError;
 use onlooker_reader::drive::DriveError;
-use onlooker_reader::{Error as BootstrapError, ReadError};
 use onlooker_transport::Error;
 
 /// A word for a failed reading, the controller's where it has one.
@@ -21,11 +21,7 @@ pub(super) fn reason(error: &HostError) -> &'static str {
 /// The same for a reading of a host that was connected.
 pub(super) fn reason_of(error: &DriveError) -> &'static str {
     match error {
-        DriveError::Broken(_) | DriveError::Read(ReadError::Lost) => "lost",
-        DriveError::Read(ReadError::Gone(_)) => "gone",
-        DriveError::Read(ReadError::Timeout) => "timeout",
-        DriveError::Read(ReadError::Overloaded) => "overloaded",
-        DriveError::Read(ReadError::Control(_)) => "control",
-        DriveError::Read(ReadError::Limit(_)) => "limit",
+        DriveError::Broken(_) => "lost",
+        DriveError::Read(error) => error.word(),
     }
 }

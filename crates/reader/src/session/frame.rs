@@ -36,6 +36,20 @@ pub enum Problem {
     Limit(u64),
 }
 
+impl Problem {
+    /// In a word.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Schema(_) => "schema",
+            Self::Length { .. } => "length",
+            Self::Read(outcome) => super::outcome_name(*outcome),
+            Self::Silent => "timeout",
+            Self::Limit(_) => "limit",
+        }
+    }
+}
+
 /// A region of the directory, and what is known of its schema: the same for all cycles in which the directory stays as it is.
 #[derive(Debug)]
 pub(super) struct Served {

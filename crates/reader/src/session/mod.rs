@@ -83,6 +83,21 @@ pub enum ReadError {
     Limit(u64),
 }
 
+impl ReadError {
+    /// In a word: the reason of the gap that it leaves.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Gone(_) => "gone",
+            Self::Control(_) => "control",
+            Self::Timeout => "timeout",
+            Self::Lost => "lost",
+            Self::Overloaded => "overloaded",
+            Self::Limit(_) => "limit",
+        }
+    }
+}
+
 /// Everything that did not go straight, by reason, since the session began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {

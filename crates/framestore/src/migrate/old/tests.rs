@@ -62,6 +62,12 @@ fn logs_and_rings_of_earlier_versions_are_read() {
         for id in [1, 2] {
             assert_eq!(rows(&old, id), (expected(id, 1..=ROWS), vec![]));
         }
+        let mut together = [Vec::new(), Vec::new()];
+        let damaged = old.read((1, 2), |id, time_ns, values| {
+            together[usize::from(id == 2)].push((time_ns, values.to_vec()));
+            Ok(())
+        });
+        assert_eq!((damaged.unwrap(), together), (vec![], [1, 2].map(|id| expected(id, 1..=ROWS))));
     }
     let dir = copy(VERSION + 1);
     assert!(matches!(Old::open(dir.path()), Err(StoreError::Version { found: 4, known: VERSION, .. })));

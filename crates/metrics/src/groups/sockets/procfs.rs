@@ -12,6 +12,7 @@ use crate::sampled::listed::{Read, Values, listed};
 use crate::sampled::metric::Definition;
 use crate::sampled::scrape::timed;
 use crate::sampled::{Ask, Context, Made};
+use crate::tables::connections::STATES as TCP_STATES;
 
 static STATES: Definition =
     Definition::gauge("node_tcp_connection_states", "Number of connection states.").labels(&["state"]);
@@ -19,20 +20,8 @@ static QUEUES: Definition =
     Definition::gauge("node_udp_queues", "Number of allocated memory in the kernel for UDP datagrams in bytes.")
         .labels(&["ip", "queue"]);
 
-/// By the numbers of include/net/tcp_states.h, with node_exporter's names; TCP_NEW_SYN_RECV counts as SYN_RECV. All are shown, also those in which no socket is now.
-const NAMES: [&str; 11] = [
-    "established",
-    "syn_sent",
-    "syn_recv",
-    "fin_wait1",
-    "fin_wait2",
-    "time_wait",
-    "close",
-    "close_wait",
-    "last_ack",
-    "listen",
-    "closing",
-];
+/// States that node_exporter has: NEW_SYN_RECV counts as SYN_RECV. All are shown, also those in which no socket is now.
+const NAMES: &[&str] = TCP_STATES.split_at(11).0;
 const NEW_SYN_RECV: u8 = 12;
 const SYN_RECV: u8 = 3;
 
