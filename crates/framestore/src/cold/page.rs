@@ -10,8 +10,8 @@
 //!
 //! ```text
 //! runs          (RLE)                 varint 2 * length, value in whole bytes; never bit-packed
-//! differences   (DELTA_BINARY_PACKED) varint values a block, varint miniblocks, varint values, zigzag first value; then
-//!                                     blocks of zigzag least difference, bits a miniblock (1 each), miniblocks of
+//! differences   (DELTA_BINARY_PACKED) varint values a block, varint miniblocks, varint values, zigzag first value;
+//!                                     then blocks of zigzag least difference, bits a miniblock (1 each), miniblocks of
 //!                                     difference - least; bits are multiples of 8
 //! split         (BYTE_STREAM_SPLIT)   all first bytes, all second bytes, ...
 //! levels        varint runs of 1 and 0, behind their length (u32)
