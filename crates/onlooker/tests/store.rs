@@ -72,7 +72,7 @@ impl World {
         let (_, writer, appender) = world.open.as_mut().unwrap();
         for at in 0..ROWS {
             for host in ["web-1", "web-2"] {
-                let track = appender.track(&description(host)).unwrap();
+                let track = appender.track(&description(host), FROM_NS).unwrap();
                 let words = [at * 7, (at as f64).sqrt().to_bits()];
                 appender.append(track, Line::ONLY, FROM_NS + at * 1_000_000_000, &words).unwrap();
             }
