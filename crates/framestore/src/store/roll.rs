@@ -7,13 +7,13 @@
 //! in raw rows only. Pieces of a window are merged: of a minute each they take 0.48 bytes a series and second, of ten
 //! minutes 0.37. Raw chunks are not: from 512 rows to 1,024 is 2 %, at 1 s. Cost: 3 ns a raw value for all levels.
 //!
-//! **After a kill** nothing is there twice, and nothing is missing. What is done is what the level's own chunks say: the
-//! mark of the last chunk of a piece is the piece's end. A piece of which only the first chunks were written is made
-//! again, with the same bytes, and those are passed over. Nothing is synced here: raw rows go by age only when what was
+//! **After a kill** nothing is there twice, and nothing is missing. What is done is what the level's own chunks say:
+//! the mark of the last chunk of a piece is the piece's end. A piece of which only the first ones were written is made
+//! again, with the same bytes, and those are passed over. Nothing is synced here: rows go by age only when what was
 //! made of them is durable (`age.rs`).
 //!
 //! **What is not rolled up.** Events, which are no numbers; a window whose rows would hardly be fewer (those of a host
-//! that is read each second have no level of 1 s); and tracks that lived for less than [`LEAST_BUCKETS`]: a program that
+//! that is read each second have no level of 1 s); tracks that lived for less than [`LEAST_BUCKETS`]: a program that
 //! makes its region anew each second has a track each second, and nobody asks for those after months. Readers find what
 //! a level has, and look into the others for what it has not (`coarse.rs`).
 //!
