@@ -47,6 +47,11 @@ fn layout(words: usize) -> Layout {
     Layout::new(vec![part.shared()], true)
 }
 
+/// Whether rows are events, of which no number can say what they were together.
+pub(crate) fn are_events(layout: &Layout) -> bool {
+    layout.parts().first().is_some_and(|placed| placed.part.group == GROUP)
+}
+
 /// A list of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct List {

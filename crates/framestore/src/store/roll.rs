@@ -8,14 +8,14 @@
 //! minutes 0.37. Raw chunks are not: from 512 rows to 1,024 is 2 %, at 1 s. Cost: 3 ns a raw value for all levels.
 //!
 //! **After a kill** nothing is there twice, and nothing is missing. What is done is what the level's own chunks say:
-//! the mark of the last chunk of a piece is the piece's end. A piece of which only the first chunks were written is made
-//! again, with the same bytes, and those are passed over. Nothing is synced here: raw rows go only when what was made of
-//! them is durable (`age.rs`).
+//! the mark of the last chunk of a piece is the piece's end. A piece of which only the first ones were written is made
+//! again, with the same bytes, and those are passed over. Nothing is synced here: rows go by age only when what was
+//! made of them is durable (`age.rs`).
 //!
-//! **What is not rolled up.** A window whose rows would hardly be fewer (those of a host that is read each second have
-//! no level of 1 s), and tracks that lived for less than [`LEAST_BUCKETS`]: a program that makes its region anew each
-//! second has a track each second, and nobody asks for those after months. Readers find what a level has, and look into
-//! the others for what it has not (`coarse.rs`).
+//! **What is not rolled up.** Events, which are no numbers; a window whose rows would hardly be fewer (those of a host
+//! that is read each second have no level of 1 s); tracks that lived for less than [`LEAST_BUCKETS`]: a program that
+//! makes its region anew each second has a track each second, and nobody asks for those after months. Readers find what
+//! a level has, and look into the others for what it has not (`coarse.rs`).
 //!
 //! **Damage.** What cannot be read is not in the rollup, and a gap.
 
@@ -27,6 +27,7 @@ use super::turn::Writer;
 use super::{DAMAGED, lock, steady_ns, utc_ns};
 use crate::chunk::{Chunk, Column, Head, max_rows, merge};
 use crate::damage::{Damage, StoreError};
+use crate::events::are_events;
 use crate::rollup::roll;
 use crate::types::{Gap, TrackId};
 use crate::warm::{Level, Place};
@@ -124,6 +125,9 @@ impl Writer {
         let tracks: HashSet<TrackId> = Level::Minute.finer().flat_map(|level| reader.tracks(level)).collect();
         self.rolling.done_ns.retain(|(_, track), _| tracks.contains(track));
         let mut tracks: Vec<TrackId> = tracks.into_iter().collect();
+        let known = self.catalogue.look();
+        tracks.retain(|track| known.layout_of(*track).is_some_and(|layout| !are_events(layout)));
+        drop(known);
         tracks.sort_unstable();
         let levels = Level::ALL.into_iter().skip(1);
         self.rolling.queue = levels.flat_map(|level| tracks.iter().map(move |track| (level, *track))).collect();

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt as _;
 
 use super::*;
 use crate::client::Description;
+use crate::events::About;
 use crate::store::tests::{Samples, World, description, pair};
 use crate::store::{Columns, Store};
 use crate::types::Line;
@@ -386,4 +387,17 @@ fn rows_that_are_too_old_already_are_rolled_up_before_they_go() {
     world.end(track);
     assert!(world.chunks(Level::Raw, track).is_empty());
     assert_eq!(check(world.store(), &columns, SECOND_NS, &rows), (1_200, 0));
+}
+
+#[test]
+fn events_are_not_rolled_up() {
+    let mut world = World::new();
+    let (host, common, labels) = ("a".into(), Vec::new(), vec![pair("list", "drops")]);
+    let list = world.appender().list(&About { host, common, source: 9, labels, bytes: 8 }, FROM_NS).unwrap();
+    for at in 0..2_400 {
+        world.appender().event(&list, FROM_NS + at * 500_000_000, b"dropped").unwrap();
+    }
+    world.end(list.track);
+    assert_eq!(world.chunks(Level::Raw, list.track).len(), 1);
+    assert!(ROLLED.iter().all(|level| world.chunks(*level, list.track).is_empty()));
 }
