@@ -127,7 +127,8 @@ pub struct Entities {
     entered: u64,
     /// Grows with each entity that comes, goes or changes: places that were found are good for as long as it stays.
     changes: u64,
-    derived: Derived,
+    /// None while a region is being taken, and before the first.
+    derived: Option<Box<Derived>>,
     regions: InOrder<u64, Looks>,
     reading: u64,
     ledger: Ledger,
@@ -260,14 +261,14 @@ impl Entities {
         self.reading += 1;
         (self.expected, self.had) = (0, 0);
         self.ledger.begin(now_ns);
-        self.derived.begin(boot);
+        self.derived.get_or_insert_default().begin(boot);
     }
 
     /// A region is there, and was not read.
     pub(super) fn rest(&mut self, frame: &Frame<'_>) {
         self.enter(frame.entry().identity.word(), false);
         if let Some(plan) = frame.plan() {
-            self.derived.region(frame.entry(), plan);
+            self.derived.get_or_insert_default().region(frame.entry(), plan);
         }
     }
 
