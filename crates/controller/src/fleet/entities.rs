@@ -320,7 +320,8 @@ impl Entities {
         self.renew(found, words, tell);
     }
 
-    /// Takes the words of an entity that is known. False: it is not, or has more than before, since the first look at it missed a block.
+    /// Takes the words of an entity that is known. False: it is not, or has more than before, since the first look at
+    /// it missed a block.
     fn renew(&mut self, found: &Found<'_>, words: &[u64], tell: &mut impl FnMut(News<'_>)) -> bool {
         let Found { key, acquired, series, .. } = *found;
         let Some(entity) = self.by_key.get_mut(&key) else { return false };
@@ -416,7 +417,8 @@ fn of_region(by_key: &BTreeMap<EntityKey, Entity>, region: u64) -> impl Iterator
     by_key.range(first..).take_while(move |(key, _)| key.region == region)
 }
 
-/// Puts a row in the place of the one before. Says whether it is another one, and what it takes in the log ([`row_bytes`]).
+/// Puts a row in the place of the one before. Says whether it is another one, and what it takes in the log
+/// ([`row_bytes`]).
 fn replace(row: &mut Vec<u64>, words: &[u64]) -> (bool, u64) {
     if row[..] == *words {
         return (false, row_bytes(&[], &[]));

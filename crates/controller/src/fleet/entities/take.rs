@@ -67,8 +67,8 @@ impl Entities {
         true
     }
 
-    /// As the rest of [`Entities::take`], of a region that is known and whole: nothing has to be described but rows that
-    /// have come since.
+    /// As the rest of [`Entities::take`], of a region that is known and whole: nothing has to be described but rows
+    /// that have come since.
     fn take_words(
         &mut self,
         frame: &Frame<'_>,
