@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, reason = "a measurement for the terminal")]
 #![allow(clippy::cast_precision_loss, reason = "counts and nanoseconds are far below 2^52")]
 
+#[allow(dead_code, reason = "how often is for others")]
 #[path = "recording/counting.rs"]
 mod counting;
 #[allow(dead_code, reason = "writing is for others")]

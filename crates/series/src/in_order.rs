@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A map whose keys are asked for in the same order again and again, as a host's regions are in each reading: then a
-//! look is a comparison with the key behind the last one, and entries lie in memory in the order in which they are used.
+//! look is a comparison with the key behind the last one, and entries lie in memory in the order of their use.
 
 use std::collections::HashMap;
 use std::hash::Hash;

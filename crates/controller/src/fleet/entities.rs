@@ -127,7 +127,8 @@ pub struct Entities {
     entered: u64,
     /// Grows with each entity that comes, goes or changes: places that were found are good for as long as it stays.
     changes: u64,
-    derived: Derived,
+    /// None while a region is being taken, and before the first.
+    derived: Option<Box<Derived>>,
     regions: InOrder<u64, Looks>,
     reading: u64,
     ledger: Ledger,
@@ -260,14 +261,14 @@ impl Entities {
         self.reading += 1;
         (self.expected, self.had) = (0, 0);
         self.ledger.begin(now_ns);
-        self.derived.begin(boot);
+        self.derived.get_or_insert_default().begin(boot);
     }
 
     /// A region is there, and was not read.
     pub(super) fn rest(&mut self, frame: &Frame<'_>) {
         self.enter(frame.entry().identity.word(), false);
         if let Some(plan) = frame.plan() {
-            self.derived.region(frame.entry(), plan);
+            self.derived.get_or_insert_default().region(frame.entry(), plan);
         }
     }
 
@@ -319,7 +320,8 @@ impl Entities {
         self.renew(found, words, tell);
     }
 
-    /// Takes the words of an entity that is known. False: it is not, or has more than before, since the first look at it missed a block.
+    /// Takes the words of an entity that is known. False: it is not, or has more than before, since the first look at
+    /// it missed a block.
     fn renew(&mut self, found: &Found<'_>, words: &[u64], tell: &mut impl FnMut(News<'_>)) -> bool {
         let Found { key, acquired, series, .. } = *found;
         let Some(entity) = self.by_key.get_mut(&key) else { return false };
@@ -415,7 +417,8 @@ fn of_region(by_key: &BTreeMap<EntityKey, Entity>, region: u64) -> impl Iterator
     by_key.range(first..).take_while(move |(key, _)| key.region == region)
 }
 
-/// Puts a row in the place of the one before. Says whether it is another one, and what it takes in the log ([`row_bytes`]).
+/// Puts a row in the place of the one before. Says whether it is another one, and what it takes in the log
+/// ([`row_bytes`]).
 fn replace(row: &mut Vec<u64>, words: &[u64]) -> (bool, u64) {
     if row[..] == *words {
         return (false, row_bytes(&[], &[]));

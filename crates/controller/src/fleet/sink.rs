@@ -126,7 +126,8 @@ impl Drop for FleetSink {
 impl Sink for FleetSink {
     fn reading(&mut self, target: &Arc<Target>, reading: &Reading) {
         self.follow_clock(reading.began_ns);
-        let host = self.fleet.enter(target);
+        let known = self.kept.get(&target.name).map(|kept| &kept.host).filter(|host| Arc::ptr_eq(&host.target, target));
+        let host = known.cloned().unwrap_or_else(|| self.fleet.enter(target));
         let mut look = host.look();
         let shown = &mut *look;
         shown.cycles += 1;

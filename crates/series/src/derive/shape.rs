@@ -25,7 +25,8 @@ pub enum Fate {
     Partly,
 }
 
-/// The sum that a field's elements go into, if there is one. Of programs' regions nobody makes sums: what they cost a reader is bounded by nothing that a program pays for.
+/// The sum that a field's elements go into, if there is one. Of programs' regions nobody makes sums: what they cost a
+/// reader is bounded by nothing that a program pays for.
 #[must_use]
 pub fn sum_of<'a>(entry: &RegionEntry, field: &'a Field) -> Option<&'a schema::Sum> {
     sum_in(entry.identity.is_agents(), field)

@@ -53,7 +53,7 @@ impl Entities {
         }
         self.ledger.look(region);
         let samples = self.samples(frame, region);
-        let mut derived = std::mem::take(&mut self.derived);
+        let mut derived = self.derived.take().unwrap_or_default();
         derived.read(entry, plan, &samples, |given| match given {
             Given::Values { group, samples } => {
                 let key = EntityKey { region, group, row: row_of(&samples[0]) };
@@ -63,12 +63,12 @@ impl Entities {
             }
             Given::Sum(sum) => self.take_sum(entry, &sum, common, &acquired, tell),
         });
-        self.derived = derived;
+        self.derived = Some(derived);
         true
     }
 
-    /// As the rest of [`Entities::take`], of a region that is known and whole: nothing has to be described but rows that
-    /// have come since.
+    /// As the rest of [`Entities::take`], of a region that is known and whole: nothing has to be described but rows
+    /// that have come since.
     fn take_words(
         &mut self,
         frame: &Frame<'_>,
@@ -79,7 +79,7 @@ impl Entities {
         tell: &mut impl FnMut(News<'_>),
     ) {
         let (entry, region) = (frame.entry(), frame.entry().identity.word());
-        let mut derived = std::mem::take(&mut self.derived);
+        let mut derived = self.derived.take().unwrap_or_default();
         let mut named: Option<Vec<Sample<'_>>> = None;
         let values = derived.read_words(entry, plan, checked, &mut room.derived, |given| match given {
             Words::Values { group, row, words, series, time_ns } => {
@@ -96,7 +96,7 @@ impl Entities {
             }
             Words::Sum(sum) => self.take_sum(entry, &sum, common, acquired, tell),
         });
-        self.derived = derived;
+        self.derived = Some(derived);
         if named.is_none() {
             self.ledger.decoded(region, values);
         }

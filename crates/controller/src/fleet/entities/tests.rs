@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a host is shown with after many readings, most of them by words, is what it is shown with at a first look, which
-//! is by samples.
+//! What a host is shown with after many readings, most of them by words, is what it is shown with at a first look,
+//! which is by samples.
 #![allow(clippy::cast_precision_loss)] // small numbers
 
 use std::collections::BTreeMap;
