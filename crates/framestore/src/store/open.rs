@@ -289,7 +289,8 @@ impl Store {
         let mut newest: HashMap<String, u64> = HashMap::new();
         let known = self.known();
         for (track, host) in known.tracks_with_hosts() {
-            let in_chunks = || self.0.chunks.newest_ns(Level::Raw, track);
+            // Of a host that was silent for longer only rollups are left.
+            let in_chunks = || Level::ALL.iter().find_map(|level| self.0.chunks.newest_ns(*level, track));
             let of_track = lock(&self.0.rows).newest_ns(track).or_else(in_chunks);
             if let Some(time_ns) = of_track {
                 let of_host = newest.entry(host.to_owned()).or_default();
