@@ -71,8 +71,13 @@ impl Replay {
     pub(crate) fn new(directory: &Path) -> Result<Self> {
         let ring = Path::new("/dev/shm").join(format!("bench-processing-{}", std::process::id()));
         let (dir, ring_bytes, max_bytes) = (directory.to_owned(), 64 << 20, 8 << 30);
-        let (_, writer, appender, _) =
-            onlooker_framestore::open(Config { dir, ring: ring.clone(), ring_bytes, max_bytes })?;
+        let (_, writer, appender, _) = onlooker_framestore::open(Config {
+            dir,
+            ring: ring.clone(),
+            ring_bytes,
+            max_bytes,
+            keep_ns: [u64::MAX; 4],
+        })?;
         // It is mapped; nobody else needs its name.
         std::fs::remove_file(ring)?;
         let (counters, now_ns) = (Arc::<Counters>::default(), Arc::new(AtomicU64::new(0)));
