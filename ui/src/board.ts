@@ -5,8 +5,8 @@
 //! frame's budget is used up. So a frame stays short however many charts there are, and all show the same window.
 
 import { type Gap, type HostState, type LiveOpen, type Range, type Series, getRange, liveEvents } from "./api";
-import { Chart, type Scene } from "./charts/chart";
-import { type ChartSpec, fineness } from "./charts/frame";
+import { Chart } from "./charts/chart";
+import { type ChartSpec, type Scene, fineness } from "./charts/frame";
 import { now } from "./clock";
 import { Live, type LiveState, affordable } from "./live";
 import { LIVE_EVERY_MS, type TimeWindow } from "./ranges";

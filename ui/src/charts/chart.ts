@@ -5,30 +5,15 @@ import uPlot from "uplot";
 import { h, setClass, setHidden, setText } from "../dom";
 import { clockTime, count, duration, quantity, tick } from "../format";
 import { axisTop } from "../ranges";
-import { type Gaps, type Track, quantile } from "../series";
+import { quantile } from "../series";
 import { colour, lineDash, onChange } from "../theme";
-import { type ChartSpec, type Fineness, type Frame, assemble, emptyFrame, nearest, ownValue } from "./frame";
+import { type ChartSpec, type Fineness, type Frame, type Scene, assemble, emptyFrame, nearest, ownValue } from "./frame";
 import { HeatImage, octaves, paintHistogram, paintRows } from "./heat";
 import { Legend, paintOf } from "./legend";
 import { build } from "./paths";
 import { drawGaps, gapAt } from "./gaps";
 
 const HEIGHT_PX = 176;
-
-/** What all charts of a board have in common at the moment of drawing. */
-export interface Scene {
-  from: number;
-  to: number;
-  tracks: ReadonlyMap<string, Track>;
-  gaps: Gaps;
-  /** Between two points; shorter gaps are only marked. */
-  shownMs: number;
-  /** Since when the host gives nothing; null while it does. */
-  silentSince: number | null;
-  /** The past is still being read. */
-  loading: boolean;
-  fineness: (spec: ChartSpec) => Fineness;
-}
 
 export class Chart {
   readonly element: HTMLElement;

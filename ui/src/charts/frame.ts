@@ -2,7 +2,7 @@
 //! What a chart shows at one moment: specified by series, assembled from tracks. Pure.
 
 import type { Series } from "../api";
-import { type Column, HistogramTrack, NumberTrack, type Track, align } from "../series";
+import { type Column, type Gaps, HistogramTrack, NumberTrack, type Track, align } from "../series";
 
 export interface LineSpec {
   label: string;
@@ -30,6 +30,21 @@ export interface ChartSpec {
   lines: LineSpec[];
   note?: string;
   removable: boolean;
+}
+
+/** What all charts of a board have in common at the moment of drawing. */
+export interface Scene {
+  from: number;
+  to: number;
+  tracks: ReadonlyMap<string, Track>;
+  gaps: Gaps;
+  /** Between two points; shorter gaps are only marked. */
+  shownMs: number;
+  /** Since when the host gives nothing; null while it does. */
+  silentSince: number | null;
+  /** The past is still being read. */
+  loading: boolean;
+  fineness: (spec: ChartSpec) => Fineness;
 }
 
 export interface LineData {

@@ -4,7 +4,7 @@
 import type uPlot from "uplot";
 import { clockTime, duration } from "../format";
 import { colour } from "../theme";
-import type { Scene } from "./chart";
+import type { Scene } from "./frame";
 import { type Mark, markAt, marks } from "./marks";
 
 const TILE_PX = 8;
