@@ -100,7 +100,11 @@ impl Verdicts {
 
     /// Whether none of these was refused.
     fn are_accepted(&self, blocks: &Range<usize>) -> bool {
-        !self.refused.iter().chain(&self.stood_in).any(|refused| blocks.contains(&refused.block))
+        let is_free = |refused: &[Refused]| {
+            let at = refused.partition_point(|refused| refused.block < blocks.start);
+            refused.get(at).is_none_or(|refused| refused.block >= blocks.end)
+        };
+        is_free(&self.refused) && is_free(&self.stood_in)
     }
 }
 

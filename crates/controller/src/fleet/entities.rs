@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use onlooker_framestore::layout::{ContentId, Part};
 use onlooker_reader::{Frame, Session};
+use onlooker_region::SchemaId;
 use onlooker_region::control::RegionEntry;
 use onlooker_series::PATIENCE_READINGS;
 use onlooker_series::derive::Derived;
@@ -53,6 +54,8 @@ pub struct Entity {
     pub(super) stored: Stored,
     /// Number of its region's reading that had it last; 0: it has no row yet.
     seen: u64,
+    /// What tells its texts from others.
+    texts_mark: u64,
     cost: Cost,
 }
 
@@ -82,7 +85,8 @@ impl Entity {
         let hidden = vec![false; series.len()];
         let (id, part) = Part::new(found.region, found.key.group, own).shared();
         let stored = Stored { id, part, region: found.labels.into(), row };
-        Self { series, texts, hidden, row: Vec::new(), time_ns: 0, stamp_ns: 0, stored, seen: 0, cost }
+        let (row, time_ns, stamp_ns, seen, texts_mark) = (Vec::new(), 0, 0, 0, found.texts);
+        Self { series, texts, hidden, row, time_ns, stamp_ns, stored, seen, texts_mark, cost }
     }
 
     /// Name of its region.
@@ -108,6 +112,8 @@ struct Place {
 /// How often a region was there.
 #[derive(Clone, Copy, Debug, Default)]
 struct Looks {
+    /// What its entities are described by.
+    schema: Option<SchemaId>,
     /// Number of the host's reading that had it first.
     since: u64,
     /// Number of the host's last reading that had it.
@@ -170,12 +176,14 @@ struct Found<'a> {
     /// Of the region.
     labels: &'a [(String, String)],
     series: usize,
+    /// What tells its texts from others.
+    texts: u64,
     acquired: Acquired,
 }
 
 impl<'a> Found<'a> {
     fn new(entry: &'a RegionEntry, key: EntityKey, series: usize, acquired: Acquired) -> Self {
-        Self { key, region: &entry.name, labels: &entry.labels, series, acquired }
+        Self { key, region: &entry.name, labels: &entry.labels, series, texts: 0, acquired }
     }
 }
 
@@ -245,8 +253,9 @@ impl Entities {
         self.by_key.values_mut().for_each(|entity| entity.time_ns = entity.time_ns.saturating_add_signed(by_ns));
     }
 
-    /// A region is there in this reading, which looks into it or leaves it alone. Returns the number of its entities.
-    fn enter(&mut self, region: u64, is_read: bool) -> u64 {
+    /// A region is there in this reading, which looks into it or leaves it alone. Returns the number of its entities;
+    /// `None`: they are of another schema. An identity has one, so somebody lies: what is known of it goes first.
+    fn enter(&mut self, region: u64, schema: Option<SchemaId>, is_read: bool) -> Option<u64> {
         let new = Looks { since: self.reading, ..Looks::default() };
         let at = self.regions.find(&region).unwrap_or_else(|| self.regions.insert(region, new));
         let looks = self.regions.at_mut(at);
@@ -254,7 +263,10 @@ impl Entities {
         looks.readings += u64::from(is_read);
         self.looks = looks.readings;
         self.expected += if is_read { looks.entities } else { 0 };
-        looks.entities
+        if looks.entities == 0 {
+            looks.schema = schema;
+        }
+        (looks.schema == schema).then_some(looks.entities)
     }
 
     pub(super) fn begin(&mut self, boot: Option<[u8; 16]>, now_ns: u64) {
@@ -266,7 +278,7 @@ impl Entities {
 
     /// A region is there, and was not read.
     pub(super) fn rest(&mut self, frame: &Frame<'_>) {
-        self.enter(frame.entry().identity.word(), false);
+        self.enter(frame.entry().identity.word(), Some(frame.entry().schema), false);
         if let Some(plan) = frame.plan() {
             self.derived.get_or_insert_default().region(frame.entry(), plan);
         }
@@ -280,7 +292,7 @@ impl Entities {
         common: &BTreeMap<String, String>,
         tell: &mut impl FnMut(News<'_>),
     ) {
-        self.enter(OWN_KEY.region, true);
+        self.enter(OWN_KEY.region, None, true);
         #[allow(clippy::cast_precision_loss)] // seconds
         let exact_s = boot_ns as f64 / 1e9;
         let shown = self.by_key.get(&OWN_KEY).and_then(|entity| entity.row.first()).map(|word| f64::from_bits(*word));
@@ -288,7 +300,7 @@ impl Entities {
             shown.filter(|shown| (shown - exact_s).abs() <= BOOT_TIME_SLACK_S).unwrap_or_else(|| exact_s.round());
         // Once a second is often enough for what does not move.
         let acquired = Acquired { utc_ns: now_ns, stamp_ns: now_ns / 1_000_000_000 };
-        let found = Found { key: OWN_KEY, region: OWN_REGION, labels: &[], series: 1, acquired };
+        let found = Found { key: OWN_KEY, region: OWN_REGION, labels: &[], series: 1, texts: 0, acquired };
         self.take_one(&found, common, &[boot_s.to_bits()], &Said::Boot, tell);
     }
 
@@ -320,15 +332,22 @@ impl Entities {
         self.renew(found, words, tell);
     }
 
-    /// Takes the words of an entity that is known. False: it is not, or has more than before, since the first look at
-    /// it missed a block.
+    /// Takes the words of an entity that is known. False: it is not, or is to be described anew: its texts are others,
+    /// or it has more than before, since there was no room for all of it.
     fn renew(&mut self, found: &Found<'_>, words: &[u64], tell: &mut impl FnMut(News<'_>)) -> bool {
         let Found { key, acquired, series, .. } = *found;
         let Some(entity) = self.by_key.get_mut(&key) else { return false };
         if series != entity.series.len() {
             return series < entity.series.len();
         }
+        if found.texts != entity.texts_mark {
+            return false;
+        }
         let is_new = entity.seen == 0;
+        // What it is stored as has room for so many.
+        if words.len() != if is_new { entity.stored.part.width() } else { entity.row.len() } {
+            return true;
+        }
         let has_moved = is_new || entity.stamp_ns != acquired.stamp_ns;
         let may_log = has_moved && (key.is_own() || self.ledger.may_log(key.region));
         let (is_other, bytes) = replace(&mut entity.row, words);

@@ -81,7 +81,7 @@ impl Taken {
             frame.decode(|sample| samples.push(sample));
             let relation = &*relation;
             derived.read(entry, plan, &samples, |given| match given {
-                Given::Values { group, samples } => {
+                Given::Values { group, samples, .. } => {
                     let key = EntityKey { region: entry.identity.word(), group, row: row_of(&samples[0]) };
                     let times = acquired(samples[0].time_ns, &frame, relation);
                     let width: usize = samples.iter().map(|sample| Form::of(&sample.value).words()).sum();

@@ -196,7 +196,7 @@ impl Model {
             self.value(key, value, Acquired { age_ns, answered_ns, now_ns }, oldest, new);
         };
         derived.read(entry, plan, &samples, |given| match given {
-            Given::Values { group, samples } => {
+            Given::Values { group, samples, .. } => {
                 for sample in samples {
                     let key = Key::of(entry, group, sample);
                     let new = |id| Series::new(id, key, entry, &of_sample(entry, sample, answered_ns));

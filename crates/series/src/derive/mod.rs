@@ -13,7 +13,7 @@ mod sums;
 
 use std::sync::Arc;
 
-use onlooker_region::columns::{Plan, RowRef, Sample};
+use onlooker_region::columns::{Plan, RowRef, Sample, Value};
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::Kind;
 use onlooker_region::{Checked, Identity, SchemaId};
@@ -34,6 +34,8 @@ pub enum Given<'a, 'r> {
         group: u32,
         /// In the order of its fields.
         samples: &'r [Sample<'a>],
+        /// How many there are where no block is missing.
+        series: usize,
     },
     /// Sums, whole.
     Sum(Sum<'r>),
@@ -51,6 +53,8 @@ pub enum Words<'r> {
         words: &'r [u64],
         /// Number of samples that they are of.
         series: usize,
+        /// What tells its texts from others ([`texts_mark`]).
+        texts: u64,
         /// When the first of them was acquired, CLOCK_BOOTTIME ns.
         time_ns: Option<u64>,
     },
@@ -73,6 +77,26 @@ pub fn row_of(sample: &Sample<'_>) -> Option<(u32, u32)> {
 
 fn row_number(row: &RowRef<'_>) -> (u32, u32) {
     (u32::try_from(row.number).unwrap_or(u32::MAX), row.generation)
+}
+
+/// What tells texts from others: 0 where there are none.
+#[must_use]
+pub fn texts_mark(samples: &[Sample<'_>]) -> u64 {
+    let text = |sample: &Sample<'_>| match &sample.value {
+        Value::Text(text) => Some(text_mark(text.as_bytes())),
+        _ => None,
+    };
+    samples.iter().filter_map(text).fold(0, joined)
+}
+
+/// The same of one, whose bytes may be no UTF-8 (FNV-1a).
+fn text_mark(bytes: &[u8]) -> u64 {
+    let step = |mark: u64, byte: u8| (mark ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    String::from_utf8_lossy(bytes).bytes().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+fn joined(marks: u64, mark: u64) -> u64 {
+    (marks.rotate_left(5) ^ mark).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Whether two samples of a region are of one group, and of one row of it.
@@ -146,19 +170,20 @@ impl Region {
                 }
                 if kept.series > 0 {
                     let row = row.as_ref().map(row_number);
+                    let texts = kept.texts.iter().map(|text| columns[*text]).fold(0, joined);
                     let (words, time_ns) = (kept.words(columns, room), time_ns(kept.block));
-                    give(Words::Values { group: number, row, words, series: kept.series, time_ns });
+                    give(Words::Values { group: number, row, words, series: kept.series, texts, time_ns });
                 }
             };
             if group.kind() == Kind::Table {
-                checked.rows(at, |_| 0, |row, columns, time_ns| take(Some(row), columns, &|_| Some(time_ns)));
+                checked.rows(at, text_mark, |row, columns, time_ns| take(Some(row), columns, &|_| Some(time_ns)));
                 continue;
             }
             if all.len() < group.width() {
                 all.resize(group.width(), 0);
             }
             let columns = &mut all[..group.width()];
-            if checked.copy_group(at, columns, |_| 0).is_some() {
+            if checked.copy_group(at, columns, text_mark).is_some() {
                 take(None, columns, &|block| checked.time_ns(at, block));
             }
         }
@@ -204,12 +229,14 @@ impl Derived {
         let (sums, schema) = (self.region(entry, plan), plan.schema());
         for samples in samples.chunk_by(is_same) {
             let group = group_number(schema, samples[0].group);
-            match sums.take(group as usize, samples) {
-                Fate::Shown => give(Given::Values { group, samples }),
+            let fate = sums.take(group as usize, samples);
+            let series = sums.shape.kept.get(group as usize).map_or(0, |kept| kept.series);
+            match fate {
+                Fate::Shown => give(Given::Values { group, samples, series }),
                 Fate::Replaced => {}
                 Fate::Partly => match &*sums.kept(group as usize, samples) {
                     [] => {}
-                    samples => give(Given::Values { group, samples }),
+                    samples => give(Given::Values { group, samples, series }),
                 },
             }
         }

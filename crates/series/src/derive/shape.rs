@@ -56,6 +56,8 @@ pub(super) struct Kept {
     pub(super) columns: Vec<Range<usize>>,
     /// How many.
     pub(super) words: usize,
+    /// Those that are texts.
+    pub(super) texts: Vec<usize>,
     /// Its series, texts too.
     pub(super) series: usize,
     /// All values of the group, kept or not.
@@ -121,6 +123,7 @@ impl Kept {
             kept.series += field.elements() as usize;
             let columns = compiled.columns(at);
             if field.kind == Type::Text {
+                kept.texts.extend(columns);
                 continue;
             }
             kept.words += columns.len();

@@ -6,7 +6,7 @@ use onlooker_region::checked::Verdicts;
 use onlooker_region::columns::Plan;
 use onlooker_region::control::RegionEntry;
 use onlooker_region::{Block, Schema};
-use onlooker_series::derive::{Derived, Given, Room, Words, row_of};
+use onlooker_series::derive::{Derived, Given, Room, Words, row_of, texts_mark};
 use onlooker_series::series::fill;
 
 use crate::machine::{Machine, allocations, blocks_of, entry, samples};
@@ -44,21 +44,29 @@ const SCHEMA: &str = r#"{"name":"all","groups":[
         {"name":"twin_total","metric":"counter","type":"u64","array":{"label":"cpu","count":2,"stride":1},"sum":{}},
         {"name":"twin","metric":"gauge","type":"u64","slot":2}]}]}"#;
 
-/// Group, row, words, series, time; of sums their set, behind all groups, and the labels of the row.
-type Got = (u32, Option<(u32, u32)>, Vec<u64>, usize, Option<u64>, Vec<(String, String)>);
+/// Group, row, words, series with the mark of their texts, time; of sums their set, behind all groups, and the labels of the row.
+type Got = (u32, Option<(u32, u32)>, Vec<u64>, (usize, u64), Option<u64>, Vec<(String, String)>);
 
 fn of_sum(sum: &onlooker_series::derive::Sum<'_>) -> Got {
-    (u32::MAX - sum.set, sum.row, sum.words.to_vec(), sum.metrics.len(), sum.time_ns, sum.row_labels.to_vec())
+    (u32::MAX - sum.set, sum.row, sum.words.to_vec(), (sum.metrics.len(), 0), sum.time_ns, sum.row_labels.to_vec())
 }
 
 /// What a region gives by samples.
 fn by_samples(derived: &mut Derived, entry: &RegionEntry, plan: &Plan, blocks: &[Block]) -> Vec<Got> {
     let mut got = Vec::new();
     derived.read(entry, plan, &samples(entry, plan, blocks), |given| match given {
-        Given::Values { group, samples } => {
+        Given::Values { group, samples, series } => {
+            assert_eq!(samples.len(), series);
             let mut words = Vec::new();
             fill(samples, &mut words);
-            got.push((group, row_of(&samples[0]), words, samples.len(), samples[0].time_ns, Vec::new()));
+            got.push((
+                group,
+                row_of(&samples[0]),
+                words,
+                (series, texts_mark(samples)),
+                samples[0].time_ns,
+                Vec::new(),
+            ));
         }
         Given::Sum(sum) => got.push(of_sum(&sum)),
     });
@@ -70,8 +78,8 @@ fn by_words(derived: &mut Derived, entry: &RegionEntry, plan: &Plan, blocks: &[B
     let (mut got, mut room) = (Vec::new(), Room::default());
     let verdicts = Verdicts::of(plan, entry.identity, blocks).unwrap();
     let values = derived.read_words(entry, plan, verdicts.on(plan, blocks), &mut room, |given| match given {
-        Words::Values { group, row, words, series, time_ns } => {
-            got.push((group, row, words.to_vec(), series, time_ns, Vec::new()));
+        Words::Values { group, row, words, series, texts, time_ns } => {
+            got.push((group, row, words.to_vec(), (series, texts), time_ns, Vec::new()));
         }
         Words::Sum(sum) => got.push(of_sum(&sum)),
     });

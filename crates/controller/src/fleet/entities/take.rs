@@ -9,7 +9,7 @@ use onlooker_reader::Frame;
 use onlooker_region::Checked;
 use onlooker_region::columns::{Plan, Sample};
 use onlooker_region::control::RegionEntry;
-use onlooker_series::derive::{self, Given, Sum, Words, is_same, row_of};
+use onlooker_series::derive::{self, Given, Sum, Words, is_same, row_of, texts_mark};
 use onlooker_series::series::{EntityKey, fill};
 
 use super::said::{Said, samples_of};
@@ -41,7 +41,8 @@ impl Entities {
             self.rest(frame);
             return false;
         }
-        let is_known = self.enter(region, true) > 0;
+        let Some(entities) = self.enter(region, Some(entry.schema), true) else { return true };
+        let is_known = entities > 0;
         let Some(plan) = frame.plan() else { return true };
         if !is_known && self.ledger.is_shut_out(region) {
             return true;
@@ -55,10 +56,13 @@ impl Entities {
         let samples = self.samples(frame, region);
         let mut derived = self.derived.take().unwrap_or_default();
         derived.read(entry, plan, &samples, |given| match given {
-            Given::Values { group, samples } => {
+            // What a look has that missed a block could be taken for what another one has that missed another.
+            Given::Values { samples, series, .. } if samples.len() != series => {}
+            Given::Values { group, samples, .. } => {
                 let key = EntityKey { region, group, row: row_of(&samples[0]) };
                 fill(samples, &mut room.words);
-                let found = Found::new(entry, key, samples.len(), acquired(samples[0].time_ns));
+                let texts = texts_mark(samples);
+                let found = Found { texts, ..Found::new(entry, key, samples.len(), acquired(samples[0].time_ns)) };
                 self.take_one(&found, common, &room.words, &Said::Samples(entry, samples), tell);
             }
             Given::Sum(sum) => self.take_sum(entry, &sum, common, &acquired, tell),
@@ -82,9 +86,9 @@ impl Entities {
         let mut derived = self.derived.take().unwrap_or_default();
         let mut named: Option<Vec<Sample<'_>>> = None;
         let values = derived.read_words(entry, plan, checked, &mut room.derived, |given| match given {
-            Words::Values { group, row, words, series, time_ns } => {
+            Words::Values { group, row, words, series, texts, time_ns } => {
                 let key = EntityKey { region, group, row };
-                let found = Found::new(entry, key, series, acquired(time_ns));
+                let found = Found { texts, ..Found::new(entry, key, series, acquired(time_ns)) };
                 if self.renew(&found, words, tell) {
                     return;
                 }

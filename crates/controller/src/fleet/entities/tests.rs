@@ -119,3 +119,65 @@ fn of_a_torn_region_the_rest_goes_on_and_so_does_all_when_it_is_whole_again() {
         world.pass(1_000_000_000);
     }
 }
+
+/// Values of other widths in two blocks.
+const TWO: &str = r#"{"name":"shop","groups":[{"kind":"plain","blocks":2,"fields":[
+    {"name":"shop_seconds","metric":"histogram","type":"u64","slot":0,
+     "histogram":{"grouping_power":1,"max_power":9}},
+    {"name":"shop_depth","metric":"gauge","type":"u64","slot":127},
+    {"name":"shop_info","metric":"info","type":"text","bytes":8,"slot":128}]}]}"#;
+
+/// Of a group that lacks a block nothing is taken, at a first look neither: what another look lacks is something else.
+#[test]
+fn blocks_that_are_bad_in_turn_are_not_taken_for_each_other() {
+    let (mut world, mut host) = (World::new(), Host::new(64));
+    let shop = host.region(300, "shop", &[("pid", "77")], TWO);
+    let identities = [0, 1].map(|block| shop.words.block(block)[0].load(std::sync::atomic::Ordering::Relaxed));
+    for number in 0..9 {
+        let bad = [Some(0), Some(1), None][number % 3];
+        for (block, identity) in identities.into_iter().enumerate() {
+            shop.words.set(block, 0, if bad == Some(block) { 0 } else { identity });
+        }
+        shop.words.set(1, 1, number as u64);
+        world.read("a", &host);
+        let shown: Vec<(String, f64)> =
+            world.shown("a").into_iter().filter(|(text, _)| text.contains("shop")).collect();
+        assert_eq!(shown.len(), if number < 2 { 0 } else { 3 }, "reading {number}: {shown:?}");
+        let depth = shown.iter().find(|(text, _)| text.starts_with("shop_depth")).map(|(_, depth)| *depth);
+        assert_eq!(depth, (number >= 2).then(|| (number - (number + 1) % 3) as f64), "reading {number}");
+        world.pass(1_000_000_000);
+    }
+}
+
+#[test]
+fn a_text_that_changes_is_another_series() {
+    let (mut world, mut host) = (World::new(), Host::new(64));
+    let (fixed, table) = (host.region(2, "node_cpu", &[], FIXED), host.region(3, "node_disk", &[], TABLE));
+    for (number, word) in ["one", "one", "two", "two", "one", "\u{e9}"].into_iter().enumerate() {
+        let host_ns = world.now_ns() + AHEAD_NS;
+        write(&fixed, number as u64, host_ns, None);
+        rows(&table, number as u64, host_ns, &[(0, "a")]);
+        for (region, slot) in [(&fixed, 0), (&table, 2)] {
+            commit(region.words.block(0), region.entry.identity.at(0), host_ns, |payload| {
+                payload.set(slot, text(word))
+            });
+        }
+        world.read("a", &host);
+        let infos: Vec<String> = world.shown("a").into_keys().filter(|text| text.contains("_info")).collect();
+        assert_eq!(infos.len(), 2, "{infos:?}");
+        assert!(infos.iter().all(|info| info.contains(&format!("value=\"{word}\""))), "reading {number}: {infos:?}");
+        world.pass(1_000_000_000);
+    }
+}
+
+#[test]
+fn an_identity_has_one_schema() {
+    let mut entities = super::Entities::default();
+    let [one, other] = [1, 2].map(|byte| Some(super::SchemaId([byte; 16])));
+    assert_eq!(entities.enter(7, one, true), Some(0));
+    entities.regions.get_mut(&7).unwrap().entities = 3;
+    assert_eq!(entities.enter(7, one, true), Some(3));
+    assert_eq!(entities.enter(7, other, true), None);
+    entities.regions.get_mut(&7).unwrap().entities = 0;
+    assert_eq!(entities.enter(7, other, true), Some(0), "what was known has gone");
+}
