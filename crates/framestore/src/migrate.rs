@@ -9,6 +9,7 @@ mod old;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -63,9 +64,13 @@ pub fn migrate(config: &Config, progress: impl FnMut(usize, usize)) -> Result<Op
         return Ok(None);
     }
     let directory = Lock::take(&config.dir)?;
+    let there = ["catalogue", "wal", "warm"].map(|name| config.dir.join(name));
+    if let Some(there) = there.iter().find(|path| !old.exists() && path.exists()) {
+        // The version before has run once more, after its store had been migrated.
+        return Err(both("migrate the store of the version before, since there is one of this version", there));
+    }
     move_old_files(config, &old)?;
-    let fresh = ["catalogue", "wal", "warm"].map(|name| config.dir.join(name));
-    for path in fresh.iter().filter(|path| path.exists()) {
+    for path in there.iter().filter(|path| path.exists()) {
         fs::remove_dir_all(path).map_err(io_error("remove", path))?;
     }
     remove(&config.dir.join("gaps.log"))?;
@@ -75,6 +80,12 @@ pub fn migrate(config: &Config, progress: impl FnMut(usize, usize)) -> Result<Op
     sync_dir(&config.dir)?;
     fs::remove_dir_all(&done).map_err(io_error("remove", &done))?;
     Ok(Some(migrated))
+}
+
+/// There are two stores where there must be one: only who has them knows which is worth more.
+fn both(operation: &'static str, there: &Path) -> StoreError {
+    let why = "neither is touched: move what is of one of them to another place (docs/store.md, Migration)";
+    io_error(operation, there)(io::Error::new(io::ErrorKind::AlreadyExists, why))
 }
 
 fn has_old_files(dir: &Path) -> bool {
@@ -95,9 +106,14 @@ fn old_files(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
 
 fn move_old_files(config: &Config, old: &Path) -> Result<(), StoreError> {
     make_dir(old)?;
-    for path in old_files(&config.dir)? {
-        let Some(name) = path.file_name() else { continue };
-        fs::rename(&path, old.join(name)).map_err(io_error("move", &path))?;
+    let moves: Vec<(PathBuf, PathBuf)> =
+        old_files(&config.dir)?.into_iter().filter_map(|path| Some((old.join(path.file_name()?), path))).collect();
+    if let Some((there, _)) = moves.iter().find(|(to, _)| to.exists()) {
+        // The version before has run once more, while it was being migrated: its tracks have other numbers.
+        return Err(both("migrate the store of the version before, since there are two", there));
+    }
+    for (to, path) in moves {
+        fs::rename(&path, to).map_err(io_error("move", &path))?;
     }
     // It is on another file system.
     if config.ring.exists() && !old.join(HOT).exists() {

@@ -142,3 +142,32 @@ fn tracks_that_nobody_can_name_are_told() {
     let without = Migrated { tracks: 5, rows: WHOLE.rows - LINE_ROWS, gaps: WHOLE.gaps - 1, unknown: 1 };
     assert_eq!(migrated, without);
 }
+
+/// The version before has run again: nobody but the operator knows which store is worth more, so both stay.
+#[test]
+fn two_stores_in_one_directory_are_left_alone() {
+    let names = |dir: &Path| {
+        let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.retain(|name| name != "lock");
+        names.sort();
+        names
+    };
+    for is_done in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("store");
+        write_old(&store, &dir.path().join("hot"));
+        if is_done {
+            migrate(&config(dir.path()), |_, _| ()).unwrap().unwrap();
+        } else {
+            fs::create_dir(store.join("old")).unwrap();
+            for path in fs::read_dir(&store).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+                fs::rename(&path, store.join("old").join(path.file_name().unwrap())).unwrap();
+            }
+        }
+        write_old(&store, &dir.path().join("hot"));
+        let before = names(&store);
+        let error = migrate(&config(dir.path()), |_, _| ()).unwrap_err();
+        assert!(error.to_string().contains("neither is touched"), "{error}");
+        assert_eq!(names(&store), before);
+    }
+}
