@@ -106,7 +106,8 @@ impl Keeper {
         let (stop, stopped) = channel();
         let thread = {
             let (counters, dir, say) = (counters.clone(), dir.clone(), Box::new(say));
-            let keeping = Keeping { writer, counters, say, has_failed: false, dropped_at: None, dir };
+            let (has_failed, has_unknown, dropped_at) = (false, false, None);
+            let keeping = Keeping { writer, counters, say, has_failed, has_unknown, dropped_at, dir };
             thread::Builder::new().name("store".into()).spawn(move || keeping.run(&stopped))
         };
         let thread = thread.map_err(|source| StoreError::Io { operation: "start a thread for", path: dir, source })?;
@@ -143,6 +144,8 @@ struct Keeping {
     counters: Arc<Counters>,
     say: Box<dyn Fn(&str) + Send>,
     has_failed: bool,
+    /// It was told that rows were of no track.
+    has_unknown: bool,
     /// When a full disk last cost a file.
     dropped_at: Option<Instant>,
     dir: PathBuf,
@@ -174,6 +177,10 @@ impl Keeping {
         let turned = self.writer.turn()?;
         self.counters.rows.fetch_add(turned.rows, Ordering::Relaxed);
         self.counters.dropped_segments.fetch_add(turned.dropped_files, Ordering::Relaxed);
+        if turned.unknown_rows > 0 && !std::mem::replace(&mut self.has_unknown, true) {
+            let rows = turned.unknown_rows;
+            (self.say)(&format!("store: {rows} rows are of no track that is known, and lost; more are not told"));
+        }
         if turned.dropped_for_room > 0 {
             if self.dropped_at.is_none_or(|at| at.elapsed() > CALM) {
                 (self.say)("store: the disk is full: the oldest rows go, file by file, to make room for new ones");

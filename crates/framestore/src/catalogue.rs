@@ -32,7 +32,7 @@ mod series;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, hash_map};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -295,7 +295,8 @@ impl Catalogue {
         self.enter(&Item::Line { track, line, since_ns, labels: Pairs::new(labels), texts })
     }
 
-    /// Forgets a track of which no row is left, and its lines. Its number does not come again.
+    /// Forgets a track of which no row is left, and its lines, unless somebody has defined it and not ended it since:
+    /// rows of it may be under way. Its number does not come again.
     ///
     /// # Panics
     /// Never.
@@ -304,7 +305,9 @@ impl Catalogue {
         let lines: Vec<Line> = self.ask(|known| known.lines_of(track).collect());
         bytes += lines.into_iter().map(|line| self.line_bytes(track, line)).sum::<u64>();
         self.enter(&Item::ForgottenTrack(track)).expect("nothing is asked of what is forgotten");
-        self.live_bytes -= bytes;
+        if !self.ask(|known| known.tracks.contains_key(&track)) {
+            self.live_bytes -= bytes;
+        }
     }
 
     /// Forgets a line of which no row is left.
@@ -357,6 +360,17 @@ impl Catalogue {
             match Item::decode(&mut input) {
                 Ok(item) => drop(self.enter(&item)),
                 Err(_) => return,
+            }
+        }
+    }
+
+    /// A track that a [`Definer`] has defined has ended.
+    pub fn ended(&mut self, track: TrackId) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if let hash_map::Entry::Occupied(mut uses) = known.uses.entry(track) {
+            *uses.get_mut() -= 1;
+            if *uses.get() == 0 {
+                uses.remove();
             }
         }
     }

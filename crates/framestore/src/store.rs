@@ -140,7 +140,8 @@ impl Store {
     #[must_use]
     pub fn durable_until_ns(&self, track: TrackId) -> u64 {
         let in_heads = lock(&self.0.rows).durable_until_ns(track);
-        in_heads.or_else(|| self.0.chunks.newest_ns(Level::Raw, track)).unwrap_or(0)
+        let in_chunks = || Level::ALL.iter().find_map(|level| self.0.chunks.newest_ns(*level, track));
+        in_heads.or_else(in_chunks).unwrap_or(0)
     }
 
     /// Time of the last row of a track, UTC ns.

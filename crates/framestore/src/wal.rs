@@ -220,6 +220,12 @@ impl Wal {
         self.unsynced.len() < MAX_UNSYNCED_BYTES
     }
 
+    /// Ends the record where it has no room for more: it covers no more of the ring than those before.
+    pub fn split(&mut self, shard: u8) {
+        let sequence = self.covered.get(&shard).copied().unwrap_or(0);
+        self.finish(shard, sequence);
+    }
+
     /// Ends the record of what was entered: it and those before have everything of this shard's ring up to position
     /// `sequence`.
     pub fn finish(&mut self, shard: u8, sequence: u64) {

@@ -28,8 +28,8 @@ use std::sync::Arc;
 use crate::chunk::Head;
 use crate::damage::{Damage, StoreError, io_error};
 use file::{Before, Chain, Entry, Loaded, Opened};
-use shelf::Shared;
 pub use shelf::{Buffers, Extent, Place, Reader};
+use shelf::{Shared, Stored};
 
 /// Length of a file at most, unless one chunk is longer.
 const MAX_FILE_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 64 << 20 };
@@ -296,14 +296,15 @@ impl Warm {
         if current.is_some_and(|current| current.entries.iter().any(is_old)) { self.close(level) } else { Ok(()) }
     }
 
-    /// Deletes the oldest files of a level as long as all their rows are from before a time. Returns how many bytes
-    /// they had.
+    /// Deletes the oldest files of a level as long as all their rows are from before a time. Rows of after `now_ns` are
+    /// of a clock that was ahead: a file that has some is as old as its first row. Returns how many bytes they had.
     ///
     /// # Errors
     /// [`StoreError::Io`].
-    pub fn drop_before(&mut self, level: Level, time_ns: u64) -> Result<u64, StoreError> {
+    pub fn drop_before(&mut self, level: Level, time_ns: u64, now_ns: u64) -> Result<u64, StoreError> {
         let mut bytes = 0;
-        while let Some(dropped) = self.drop_if(level, |to_ns| to_ns < time_ns)? {
+        let last_ns = |stored: &Stored| if stored.to_ns > now_ns { stored.from_ns } else { stored.to_ns };
+        while let Some(dropped) = self.drop_if(level, |stored| last_ns(stored) < time_ns)? {
             bytes += dropped;
         }
         Ok(bytes)
@@ -318,11 +319,11 @@ impl Warm {
         self.drop_if(level, |_| true)
     }
 
-    fn drop_if(&mut self, level: Level, is_old: impl Fn(u64) -> bool) -> Result<Option<u64>, StoreError> {
+    fn drop_if(&mut self, level: Level, is_old: impl Fn(&Stored) -> bool) -> Result<Option<u64>, StoreError> {
         let current = self.writers[level as usize].current.as_ref().map(|current| current.number);
         let dropped = self.shared.with(level, |shelf| {
             let (number, stored) = shelf.files.first_key_value().map(|(number, stored)| (*number, *stored))?;
-            let dropped = Some((number, stored)).filter(|_| Some(number) != current && is_old(stored.to_ns))?;
+            let dropped = Some((number, stored)).filter(|_| Some(number) != current && is_old(&stored))?;
             shelf.forget_before(number + 1);
             Some(dropped)
         });

@@ -71,9 +71,11 @@ impl Definer {
             let (labels, texts) = (region.clone(), texts.collect());
             let key = TrackKey { host, source: *source, labels, texts, layout: layout.id() };
             if let Some(track) = all.known.find_track(&key) {
+                *all.known.uses.entry(track).or_default() += 1;
                 return Ok(track);
             }
             let number = all.known.next_track();
+            *all.known.uses.entry(number).or_default() += 1;
             let (labels, texts) = (Pairs::new(&key.labels), Pairs::new(&key.texts));
             let (source, layout, created_ns) = (*source, layout.id(), since_ns);
             all.enter(&Item::Track { number, host, source, created_ns, layout, labels, texts })?;

@@ -19,8 +19,8 @@ use crate::damage::Damage;
 use crate::layout::{ContentId, Layout, Part};
 use crate::types::{Line, TrackId};
 
-/// Words of a row at most.
-const MAX_ROW_WORDS: usize = 1 << 18;
+/// Words of a row at most: a chunk has a column for each.
+const MAX_ROW_WORDS: usize = crate::chunk::MAX_COLUMNS;
 /// Parts of a layout at most.
 const MAX_PARTS: usize = 1 << 12;
 /// Bytes of a part's content at most.
@@ -135,6 +135,8 @@ pub struct Known {
     line_numbers: HashMap<(TrackId, Pairs, Pairs), Line>,
     pub(super) index: Index,
     pub(super) next: Next,
+    /// Tracks that were defined since the start, how often, and have not ended: rows of them may be under way.
+    pub(super) uses: HashMap<TrackId, u32>,
 }
 
 impl Default for Known {
@@ -151,6 +153,7 @@ impl Default for Known {
             index: Index::default(),
             // 0 is a default that nobody has meant.
             next: Next { host: 1, track: 1 },
+            uses: HashMap::new(),
         }
     }
 }
@@ -293,6 +296,9 @@ impl Known {
     }
 
     fn forget_track(&mut self, number: TrackId) -> bool {
+        if self.uses.contains_key(&number) {
+            return false;
+        }
         let Some(track) = self.tracks.remove(&number) else { return false };
         let lines = self.lines.range((number, Line(0))..=(number, Line(u32::MAX))).map(|((_, line), _)| *line);
         for line in lines.collect::<Vec<_>>() {

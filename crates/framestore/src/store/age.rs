@@ -22,6 +22,9 @@ use crate::warm::Level;
 const PARTS: u64 = 8;
 /// A small store has so many files if it is full, so that one that goes is not all there is.
 const LEAST_FILES: u64 = 32;
+/// The clock may be wrong for a while: the time by which rows are too old follows it so many times as fast as time
+/// passes, from the last row on.
+const FOLLOWING: u64 = 10;
 /// Files are looked at so often.
 const LOOK_NS: u64 = if cfg!(test) { 1 } else { 60_000_000_000 };
 
@@ -57,11 +60,13 @@ impl Writer {
     /// Deletes files whose rows are all older than their level is kept, and were rolled up: an earlier version's, or
     /// those from before a controller that did not run for long, are both too old and not rolled up yet.
     pub(super) fn drop_old(&mut self) -> Result<(), StoreError> {
-        let (now_ns, utc_ns) = (steady_ns(), utc_ns());
+        let now_ns = steady_ns();
         if now_ns.saturating_sub(self.aged_ns) < LOOK_NS || !self.rolling.is_done() {
             return Ok(());
         }
-        self.aged_ns = now_ns;
+        let passed_ns = if self.aged_ns == 0 { 0 } else { now_ns - self.aged_ns };
+        let utc_ns = utc_ns().min(self.aged_utc_ns.saturating_add(FOLLOWING.saturating_mul(passed_ns)));
+        (self.aged_ns, self.aged_utc_ns) = (now_ns, utc_ns);
         // Before what rollups were made of goes.
         self.warm.sync()?;
         let in_memory =
@@ -71,7 +76,7 @@ impl Writer {
         let mut bytes = 0;
         for (level, keep_ns) in Level::ALL.into_iter().zip(self.config.keep_ns) {
             self.warm.close_begun_before(level, utc_ns.saturating_sub(keep_ns / PARTS))?;
-            bytes += self.warm.drop_before(level, utc_ns.saturating_sub(keep_ns).min(open_ns))?;
+            bytes += self.warm.drop_before(level, utc_ns.saturating_sub(keep_ns).min(open_ns), utc_ns)?;
         }
         if bytes > 0 { self.forget_over() } else { Ok(()) }
     }
@@ -98,7 +103,9 @@ impl Writer {
         let mut rows = lock(&self.shared.rows);
         let with_chunks: HashSet<TrackId> = Level::ALL.into_iter().flat_map(|level| reader.tracks(level)).collect();
         rows.tracks.retain(|id, track| !track.is_ended || !track.is_packed() || with_chunks.contains(id));
-        let is_there = |id: TrackId| rows.tracks.contains_key(&id) || with_chunks.contains(&id);
+        let there: HashSet<TrackId> = rows.tracks.keys().copied().chain(with_chunks).collect();
+        drop(rows);
+        let is_there = |id: TrackId| there.contains(&id);
         self.catalogue.keep(is_there);
         self.gaps.keep(reader.oldest_of_all_ns().unwrap_or(0), is_there)
     }

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use super::roll::Rolling;
 use super::rows::{Rows, Track};
 use super::turn::{HEAD_AGE_NS, SHARD, Turned, Writer};
-use super::{Config, DAMAGED, Figures, Shared, Store, lock, steady_ns};
+use super::{Config, DAMAGED, Figures, Shared, Store, lock, steady_ns, utc_ns};
 use crate::catalogue::{Catalogue, Known};
 use crate::client::Appender;
 use crate::damage::StoreError;
-use crate::framing::files::Lock;
+use crate::framing::files::{Lock, is_disk_full};
 use crate::gaps::GapLog;
 use crate::ring;
 use crate::types::{Gap, TrackId};
@@ -105,12 +105,20 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
         is_drained: false,
         rolling: Rolling::default(),
         aged_ns: 0,
+        aged_utc_ns: 0,
         durable_ns: steady_ns(),
         turned: Turned::default(),
     };
-    // Readers find at once what the ring has.
-    while !writer.drain() {}
+    // Readers find at once what the ring has. A record of the log has room for one drain; what a full disk does not
+    // take waits for the first turn.
+    while !writer.drain() {
+        match writer.log() {
+            Err(error) if !is_disk_full(&error) => return Err(error),
+            _ => {}
+        }
+    }
     writer.is_opening = false;
+    writer.aged_utc_ns = writer.newest_ns().unwrap_or_else(utc_ns);
     writer.mark_holes(&recovery.chunks);
     writer.tell_figures();
     let appender = Appender::new(producer, writer.catalogue.definer());
@@ -231,6 +239,13 @@ impl Rows {
 }
 
 impl Writer {
+    /// Latest time of a row, UTC ns.
+    fn newest_ns(&self) -> Option<u64> {
+        let in_chunks = Level::ALL.into_iter().filter_map(|level| self.shared.chunks.latest_ns(level)).max();
+        let in_memory = lock(&self.shared.rows).tracks.values().map(|track| track.newest_ns).max();
+        in_chunks.max(in_memory).filter(|newest_ns| *newest_ns > 0)
+    }
+
     fn mark_holes(&mut self, damaged: &[warm::Damaged]) {
         let mut rows = lock(&self.shared.rows);
         let known = self.catalogue.look();

@@ -115,9 +115,11 @@ impl Writer {
                 self.rolling.job = Some(job);
             } else {
                 self.finish(job)?;
+                // The next level may be made of it in this turn.
+                self.warm.write()?;
             }
         }
-        self.warm.write()
+        Ok(())
     }
 
     fn look_through(&mut self) {

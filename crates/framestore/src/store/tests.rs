@@ -397,3 +397,100 @@ fn what_an_ended_file_of_chunks_has_lost_is_in_gaps_of_its_tracks() {
         }
     }
 }
+
+/// More than one record of the log has room for waits in the ring when the process is killed: the next one logs it all,
+/// and goes on.
+#[test]
+fn what_a_kill_leaves_in_a_large_ring_is_logged_however_much_it_is() {
+    const WIDTH: usize = 400;
+    const ROWS: u64 = 12_000;
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config { ring_bytes: 96 << 20, max_bytes: 1 << 30, ..config(dir.path()) };
+    let own = (0..WIDTH).map(|at| series(&format!("noise_{at}"), Metric::Gauge, Form::Unsigned)).collect();
+    let layout = Arc::new(Layout::new(vec![Part::new("noise", 0, own).shared()], false));
+    let tracks = |appender: &mut Appender| {
+        ["a", "b", "c"].map(|host| {
+            let description = Description { layout: layout.clone(), texts: Vec::new(), ..description(host, false) };
+            appender.track(&description, 1).unwrap()
+        })
+    };
+    let append = |appender: &mut Appender, rows: std::ops::Range<u64>| {
+        let tracks = tracks(appender);
+        for at in rows {
+            let noise = |word: usize| (at * 997 + word as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+            let words: [u64; WIDTH] = std::array::from_fn(noise);
+            appender.append(tracks[at as usize % 3], Line::ONLY, 1 + at, &words).unwrap();
+        }
+    };
+    let (store, writer, mut appender, _) = open(config.clone()).unwrap();
+    append(&mut appender, 0..ROWS);
+    drop((store, writer, appender));
+    let (store, mut writer, mut appender, _) = open(config.clone()).unwrap();
+    writer.turn().unwrap();
+    append(&mut appender, ROWS..ROWS + 30);
+    writer.turn().unwrap();
+    drop((store, writer, appender));
+    // All of it is in files now.
+    fs::remove_file(&config.ring).unwrap();
+    let (store, _writer, _appender, recovery) = open(config).unwrap();
+    assert_eq!((recovery.unknown_rows, recovery.log.lost_rows), (0, 0));
+    for host in ["a", "b", "c"] {
+        let columns = Columns { words: vec![0], ..store.series_of(host).remove(0).columns };
+        let mut rows = 0;
+        let damaged = store.read(&columns, 0, u64::MAX, |_, _| {
+            rows += 1;
+            ControlFlow::Continue(())
+        });
+        assert_eq!((damaged.unwrap(), rows), (Vec::new(), ROWS / 3 + 10), "{host}");
+    }
+}
+
+/// A file goes while the first row of a track is under way.
+#[test]
+fn a_track_that_was_just_defined_is_not_forgotten() {
+    let mut world = World::new();
+    for at in 0..1_000 {
+        let track = world.appender().track(&description("a", false), 1).unwrap();
+        let (time_ns, words) = row(at);
+        world.appender().append(track, Line::ONLY, time_ns, &words).unwrap();
+    }
+    (0..3).for_each(|_| {
+        world.turn();
+    });
+    world.again();
+    let track = world.appender().track(&description("b", false), 1).unwrap();
+    while world.open.as_mut().unwrap().1.drop_oldest().unwrap() {}
+    let (time_ns, words) = row(0);
+    world.appender().append(track, Line::ONLY, time_ns, &words).unwrap();
+    assert_eq!(world.turn().unknown_rows, 0);
+    assert!(!world.all("b").is_empty());
+    assert!(world.all("a").is_empty(), "what nobody uses is forgotten");
+}
+
+/// UTC is three years behind the last row's: whoever set the clock wrong does not lose the history by it.
+#[test]
+fn a_clock_that_is_far_ahead_deletes_nothing_at_once() {
+    let mut world = World::new();
+    let track = world.appender().track(&description("a", false), 1).unwrap();
+    for at in 0..1_000 {
+        let (time_ns, words) = row(at);
+        world.appender().append(track, Line::ONLY, time_ns, &words).unwrap();
+    }
+    world.appender().end(track);
+    (0..3).for_each(|_| {
+        world.turn();
+    });
+    world.again();
+    let all = world.all("a");
+    let writer = &mut world.open.as_mut().unwrap().1;
+    writer.config.keep_ns = [3_600_000_000_000; 4];
+    for _ in 0..10 {
+        writer.turn().unwrap();
+    }
+    assert_eq!(world.all("a"), all);
+    world.open.as_mut().unwrap().1.aged_utc_ns = u64::MAX;
+    (0..10).for_each(|_| {
+        world.turn();
+    });
+    assert!(world.all("a").is_empty(), "rows that are too old by a clock that is right");
+}

@@ -57,6 +57,8 @@ pub struct Writer {
     pub(super) rolling: Rolling,
     /// When files were last looked at that may be too old, steady ns.
     pub(super) aged_ns: u64,
+    /// What UTC was taken for then.
+    pub(super) aged_utc_ns: u64,
     /// Steady time before which all rows have come that are durable.
     pub(super) durable_ns: u64,
     pub(super) turned: Turned,
@@ -123,6 +125,9 @@ impl Writer {
             let shared = self.shared.clone();
             let mut rows = lock(&shared.rows);
             for _ in 0..LOCKED_RECORDS {
+                if left == 0 {
+                    break;
+                }
                 let Some(record) = self.consumer.next() else {
                     is_empty = true;
                     break;
@@ -166,6 +171,9 @@ impl Writer {
                         if let Some(track) = track.and_then(|track| rows.tracks.get_mut(&track)) {
                             track.is_ended = true;
                         }
+                        if let Some(track) = track.filter(|_| !self.is_opening) {
+                            self.catalogue.ended(track);
+                        }
                     }
                     _ => {}
                 }
@@ -175,20 +183,28 @@ impl Writer {
     }
 
     /// Writes what heads have got to the log, and gives its room in the ring back.
-    fn log(&mut self) -> Result<(), StoreError> {
+    pub(super) fn log(&mut self) -> Result<(), StoreError> {
         let position = self.consumer.position();
         let segment = self.wal.segment_of_now();
         let shared = self.shared.clone();
         let mut rows = lock(&shared.rows);
-        let mut unsynced = Vec::with_capacity(self.dirty.len());
-        for id in self.dirty.drain(..) {
-            let Some(track) = rows.tracks.get_mut(&id) else { continue };
-            self.turned.rows += u64::from(enter(id, track, segment, &mut self.wal)?);
-            (track.is_dirty, track.sequence) = (false, position.sequence());
-            unsynced.push(id);
+        // One that cannot be entered stays: the next turn tries again.
+        while let Some(id) = self.dirty.last().copied() {
+            if let Some(track) = rows.tracks.get_mut(&id) {
+                let entered = match enter(id, track, segment, &mut self.wal) {
+                    Err(StoreError::Limit { .. }) => {
+                        self.wal.split(SHARD);
+                        enter(id, track, segment, &mut self.wal)
+                    }
+                    entered => entered,
+                };
+                self.turned.rows += u64::from(entered?);
+                (track.is_dirty, track.sequence) = (false, position.sequence());
+                self.unsynced.push(id);
+            }
+            self.dirty.pop();
         }
         drop(rows);
-        self.unsynced.append(&mut unsynced);
         self.wal.finish(SHARD, position.sequence());
         // Definitions before the rows that need them.
         self.catalogue.write()?;

@@ -341,8 +341,8 @@ fn whole_files_are_deleted_and_readers_keep_what_they_hold() {
     let reader = warm.reader();
     let held = reader.between(Level::Raw, TrackId(1), 0, 50).unwrap().remove(0);
     let bytes = reader.bytes(Level::Raw);
-    assert_eq!(warm.drop_before(Level::Raw, 1_039).unwrap(), 0, "its last row is of that time");
-    let dropped = warm.drop_before(Level::Raw, 1_040).unwrap();
+    assert_eq!(warm.drop_before(Level::Raw, 1_039, u64::MAX).unwrap(), 0, "its last row is of that time");
+    let dropped = warm.drop_before(Level::Raw, 1_040, u64::MAX).unwrap();
     assert_eq!(reader.bytes(Level::Raw), bytes - dropped);
     assert_eq!(reader.tracks(Level::Raw).len(), 5);
     assert_eq!(read(&held).unwrap(), chunk(1, 0));
@@ -354,6 +354,21 @@ fn whole_files_are_deleted_and_readers_keep_what_they_hold() {
     assert_eq!(found.iter().map(|place| place.chunk().from_ns).collect::<Vec<_>>(), [400], "the file that is written");
     drop(warm);
     assert_eq!(all(&open(dir.path()), Level::Raw, 1), [chunk(1, 400)]);
+}
+
+#[test]
+fn a_file_with_rows_of_a_clock_that_was_ahead_is_as_old_as_its_first_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut warm = open(dir.path());
+    for from_ns in [100, 10_000, 200] {
+        warm.append(Level::Raw, &chunk(1, from_ns)).unwrap();
+        warm.write().unwrap();
+        if from_ns == 10_000 {
+            warm.close(Level::Raw).unwrap();
+        }
+    }
+    assert_eq!(warm.drop_before(Level::Raw, 150, u64::MAX).unwrap(), 0, "some rows are of later");
+    assert!(warm.drop_before(Level::Raw, 150, 1_000).unwrap() > 0, "but it is not as late yet");
 }
 
 #[test]

@@ -50,6 +50,12 @@ impl World {
         self.settle();
     }
 
+    /// From now on rows of a level are kept for a nanosecond, by a clock that is right.
+    fn age(&mut self, level: Level) {
+        let writer = self.writer();
+        (writer.config.keep_ns[level as usize], writer.aged_utc_ns) = (1, u64::MAX);
+    }
+
     /// Turns until nothing is left to do.
     fn settle(&mut self) {
         for _ in 0..4 {
@@ -312,7 +318,7 @@ fn programs_that_come_anew_each_second_leave_no_rollups_and_go_with_their_rows()
     }
     assert_eq!(world.writer().warm.reader().tracks(Level::Raw).len(), 90);
     assert!(ROLLED.iter().all(|level| world.writer().warm.reader().tracks(*level).is_empty()));
-    world.writer().config.keep_ns[0] = 1;
+    world.age(Level::Raw);
     world.settle();
     assert_eq!(world.store().known().tracks().count(), 0);
 }
@@ -333,7 +339,7 @@ fn rollups_stay_when_rows_have_gone_and_who_reads_rows_reads_them_to_the_end() {
         "a track that ended is rolled up to its end"
     );
     let (store, writer, _) = world.open.as_mut().unwrap();
-    writer.config.keep_ns[0] = 1;
+    (writer.config.keep_ns[0], writer.aged_utc_ns) = (1, u64::MAX);
     let mut read = 0;
     let gaps = store.read(&columns, 0, u64::MAX, |_, _| {
         if read == 0 {
@@ -352,7 +358,7 @@ fn rollups_stay_when_rows_have_gone_and_who_reads_rows_reads_them_to_the_end() {
         ControlFlow::Continue(())
     });
     assert_eq!((read.unwrap(), found), (Vec::new(), 420));
-    world.writer().config.keep_ns[3] = 1;
+    world.age(Level::Minute);
     world.settle();
     assert_eq!((world.store().known().tracks().count(), world.store().oldest_ns()), (0, None));
 }
@@ -383,7 +389,7 @@ fn rows_that_are_too_old_already_are_rolled_up_before_they_go() {
     world.append(track, FROM_NS + 10, FROM_NS + 20 * MINUTE_NS, 500_000_000);
     let columns = world.columns(0);
     let rows = raw(world.store(), &columns);
-    world.writer().config.keep_ns[0] = 1;
+    world.age(Level::Raw);
     world.end(track);
     assert!(world.chunks(Level::Raw, track).is_empty());
     assert_eq!(check(world.store(), &columns, SECOND_NS, &rows), (1_200, 0));
