@@ -194,7 +194,9 @@ impl Writer {
         job.is_kept |= source > Level::Raw;
         match roll(&chunks, from_ns, to_ns, level.bucket_s()) {
             Ok(rolled) if rolled.is_empty() => {
-                let begins = reader.first_ns(Level::Raw, track, to_ns, true);
+                // Where rows have gone already, rollups have what comes next.
+                let begins = |of: Level| reader.first_ns(of, track, to_ns, of == Level::Raw);
+                let begins = level.finer().filter_map(begins);
                 let next_ns = first_row_ns(&chunks, to_ns).into_iter().chain(begins).min().unwrap_or(0);
                 // Parts that are not new have times of long ago.
                 let free_ns = next_ns.saturating_sub(LATE_NS);

@@ -74,6 +74,14 @@ impl World {
         self.settle();
     }
 
+    /// Chunks of rows go.
+    fn lose_rows(&mut self) {
+        let writer = self.writer();
+        writer.warm.close(Level::Raw).unwrap();
+        writer.warm.sync().unwrap();
+        while writer.warm.drop_oldest(Level::Raw).unwrap().is_some() {}
+    }
+
     /// The words of one of the parts.
     fn columns(&self, part: u32) -> Columns {
         let named = self.store().series_of("a").into_iter().find(|named| named.columns.part == part).unwrap();
@@ -400,4 +408,25 @@ fn events_are_not_rolled_up() {
     world.end(list.track);
     assert_eq!(world.chunks(Level::Raw, list.track).len(), 1);
     assert!(ROLLED.iter().all(|level| world.chunks(*level, list.track).is_empty()));
+}
+
+#[test]
+fn the_hours_of_a_new_track_are_rolled_up_whose_rows_have_gone_before_the_window_is_over() {
+    let mut world = World::new();
+    let track = world.track(&description("a", false));
+    let (from_ns, gone_ns) = (FROM_NS + 120 * MINUTE_NS, FROM_NS + 300 * MINUTE_NS);
+    world.fill(track, from_ns + 10, gone_ns, 500_000_000);
+    world.lose_rows();
+    world.fill(track, gone_ns + 10, FROM_NS + 375 * MINUTE_NS, 500_000_000);
+    let first_ns = raw(world.store(), &world.columns(0))[0].0;
+    assert!(first_ns > gone_ns - 10 * MINUTE_NS, "the others have gone: {}", (first_ns - FROM_NS) / MINUTE_NS);
+    let mut times = Vec::new();
+    // The last rows that went were not rolled up at all.
+    let to_ns = gone_ns - 15 * MINUTE_NS - 1;
+    let read = world.store().read_coarse(&world.columns(0), MINUTE_NS, from_ns, to_ns, |sample| {
+        times.push(sample.time_ns / MINUTE_NS);
+        ControlFlow::Continue(())
+    });
+    assert_eq!(read.unwrap(), []);
+    assert_eq!(times, (from_ns / MINUTE_NS..=to_ns / MINUTE_NS).collect::<Vec<_>>(), "of each minute one");
 }
