@@ -13,13 +13,15 @@
 //! made of them is durable (`age.rs`).
 //!
 //! **What is not rolled up.** Events, which are no numbers; a window whose rows would hardly be fewer (those of a host
-//! that is read each second have no level of 1 s); tracks that lived for less than [`LEAST_BUCKETS`]: a program that
-//! makes its region anew each second has a track each second, and nobody asks for those after months. Readers find what
-//! a level has, and look into the others for what it has not (`coarse.rs`).
+//! that is read each second have no level of 1 s); tracks whose rows of a rollup would be wider than a chunk may be;
+//! tracks that lived for less than [`LEAST_BUCKETS`]: a program that makes its region anew each second has a track each
+//! second, and nobody asks for those after months. Readers find what a level has, and look into the others for what it
+//! has not (`coarse.rs`).
 //!
 //! **Damage.** What cannot be read is not in the rollup, and a gap.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::rows::{Likeness, Track};
@@ -28,7 +30,8 @@ use super::{DAMAGED, lock, steady_ns, utc_ns};
 use crate::chunk::{Chunk, Column, Head, max_rows, merge};
 use crate::damage::{Damage, StoreError};
 use crate::events::are_events;
-use crate::rollup::roll;
+use crate::layout::Layout;
+use crate::rollup::{fits, roll};
 use crate::types::{Gap, TrackId};
 use crate::warm::{Level, Place};
 
@@ -126,7 +129,8 @@ impl Writer {
         self.rolling.done_ns.retain(|(_, track), _| tracks.contains(track));
         let mut tracks: Vec<TrackId> = tracks.into_iter().collect();
         let known = self.catalogue.look();
-        tracks.retain(|track| known.layout_of(*track).is_some_and(|layout| !are_events(layout)));
+        let is_rolled = |layout: &Arc<Layout>| !are_events(layout) && fits(layout);
+        tracks.retain(|track| known.layout_of(*track).is_some_and(is_rolled));
         drop(known);
         tracks.sort_unstable();
         let levels = Level::ALL.into_iter().skip(1);

@@ -12,7 +12,7 @@ use crate::client::{Appender, Description};
 use crate::layout::{Layout, Part};
 use crate::types::{Gap, Line};
 
-fn series(name: &str, metric: Metric, form: Form) -> Series {
+pub(super) fn series(name: &str, metric: Metric, form: Form) -> Series {
     Series {
         name: name.into(),
         labels: Vec::new().into(),

@@ -5,10 +5,16 @@ use std::fs::{self, File};
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt as _;
 
+use onlooker_region::histogram::Shape;
+use onlooker_region::schema::Metric;
+use onlooker_series::series::Form;
+
 use super::*;
+use crate::chunk::MAX_COLUMNS;
 use crate::client::Description;
 use crate::events::About;
-use crate::store::tests::{Samples, World, description, pair};
+use crate::layout::Part;
+use crate::store::tests::{Samples, World, description, pair, series};
 use crate::store::{Columns, Store};
 use crate::types::Line;
 
@@ -429,4 +435,25 @@ fn the_hours_of_a_new_track_are_rolled_up_whose_rows_have_gone_before_the_window
     });
     assert_eq!(read.unwrap(), []);
     assert_eq!(times, (from_ns / MINUTE_NS..=to_ns / MINUTE_NS).collect::<Vec<_>>(), "of each minute one");
+}
+
+#[test]
+fn rows_whose_rollup_would_be_too_wide_are_not_rolled_up_and_not_damaged() {
+    let mut world = World::new();
+    let shape = Shape { grouping_power: 8, max_power: 23 };
+    let series: Vec<_> =
+        (0..9).map(|at| series(&format!("h{at}"), Metric::Histogram, Form::Histogram(shape))).collect();
+    let layout = Arc::new(Layout::new(vec![Part::new("wide", 0, series).shared()], false));
+    let width = layout.kinds().len();
+    assert!(width < MAX_COLUMNS && 2 * width + 2 > MAX_COLUMNS, "{width}");
+    let track = world.track(&Description { layout, texts: Vec::new(), ..description("a", false) });
+    for minute in 0..15 {
+        let words = vec![minute; width];
+        world.appender().append(track, Line::ONLY, FROM_NS + minute * MINUTE_NS, &words).unwrap();
+        world.turn();
+    }
+    world.end(track);
+    assert_eq!(world.chunks(Level::Raw, track).iter().map(|(rows, _)| rows).sum::<usize>(), 15);
+    assert!(ROLLED.iter().all(|level| world.chunks(*level, track).is_empty()));
+    assert_eq!(world.store().all_gaps(track, 0, u64::MAX), []);
 }
