@@ -32,13 +32,12 @@ use crate::damage::{Damage, StoreError};
 use crate::events::are_events;
 use crate::layout::Layout;
 use crate::rollup::{fits, roll};
+pub(super) use crate::types::LATE_NS;
 use crate::types::{Gap, TrackId};
 use crate::warm::{Level, Place};
 
 /// Length of a window of each level; of raw rows, of a piece of the level behind it.
 const LENGTHS_S: [u64; Level::ALL.len()] = [60, 600, 3_600, 21_600];
-/// So much later than it was acquired a sample may come.
-pub(super) const LATE_NS: u64 = 60 * SECOND_NS;
 /// A chunk behind which there was nothing for so long says nothing of what a counter has done since.
 const BEFORE_NS: u64 = 900 * SECOND_NS;
 /// Buckets that a track lives at least, to be rolled up.

@@ -457,3 +457,30 @@ fn rows_whose_rollup_would_be_too_wide_are_not_rolled_up_and_not_damaged() {
     assert!(ROLLED.iter().all(|level| world.chunks(*level, track).is_empty()));
     assert_eq!(world.store().all_gaps(track, 0, u64::MAX), []);
 }
+
+#[test]
+fn a_part_that_was_new_long_ago_hides_no_rollups_after_a_restart() {
+    let mut world = World::new();
+    let track = world.track(&description("a", false));
+    let append = |world: &mut World, from: u64, to: u64| {
+        for time_ns in (from..to).map(|second| FROM_NS + second * SECOND_NS + 10) {
+            // The second part has never been new again.
+            let [first_ns, total, load, ..] = row(time_ns);
+            let words = [first_ns, total, load, FROM_NS, 7, 0];
+            world.appender().append(track, Line::ONLY, time_ns, &words).unwrap();
+        }
+        world.end(track);
+    };
+    append(&mut world, 0, 6_000);
+    world.lose_rows();
+    append(&mut world, 6_000, 7_200);
+    world.again();
+    append(&mut world, 7_200, 7_500);
+    let mut found = (0, 0);
+    let read = world.store().read_coarse(&world.columns(0), 1, 0, u64::MAX, |sample| {
+        let of = if sample.bucket.is_some() { &mut found.0 } else { &mut found.1 };
+        *of += 1;
+        ControlFlow::Continue(())
+    });
+    assert_eq!((read.unwrap(), found), (Vec::new(), (600, 1_500)));
+}
