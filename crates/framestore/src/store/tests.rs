@@ -236,6 +236,47 @@ fn gaps_are_told_and_kept() {
 }
 
 #[test]
+fn heads_of_another_time_are_not_copied() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let mut world = World::new();
+    let track = world.appender().track(&description("a", true), 1).unwrap();
+    let line = world.appender().line(track, &[pair("disk", "sda")], &[], 1).unwrap();
+    for second in [1_000, 1_010, 2_000, 2_010] {
+        if second == 2_000 {
+            lock(&world.store().0.rows).tracks.get_mut(&track).unwrap().cut();
+        }
+        world.appender().append(track, line, second * SECOND_NS, &[second, 0]).unwrap();
+        world.turn();
+    }
+    let store = world.store();
+    let columns = Columns { track, line, part: 0, time: None, words: vec![0] };
+    for (from, to, heads, rows) in [
+        (0, 9_000, 2, &[1_000, 1_010, 2_000, 2_010][..]),
+        (1_010, 2_000, 2, &[1_010, 2_000]),
+        (0, 939, 0, &[]),
+        (0, 940, 1, &[]),
+        (1_070, 1_939, 1, &[]),
+        (1_071, 1_939, 0, &[]),
+        (2_005, 2_020, 1, &[2_010]),
+        (2_071, 9_000, 0, &[]),
+    ] {
+        let (from_ns, to_ns) = (from * SECOND_NS, to * SECOND_NS);
+        assert_eq!(lock(&store.0.rows).tracks[&track].in_memory(&[], from_ns, to_ns).len(), heads, "{from} to {to}");
+        let (mut samples, mut all) = (Vec::new(), Vec::new());
+        let read = store.read(&columns, from_ns, to_ns, |_, words| {
+            samples.push(words[0]);
+            ControlFlow::Continue(())
+        });
+        let of_rows = store.rows(track, from_ns, to_ns, |_, _, words| {
+            all.push(words[0]);
+            ControlFlow::Continue(())
+        });
+        assert_eq!((read.unwrap(), of_rows.unwrap()), (Vec::new(), Vec::new()));
+        assert_eq!((&samples[..], &all[..]), (rows, rows));
+    }
+}
+
+#[test]
 fn a_full_ring_refuses_and_what_it_took_is_there() {
     let mut world = World::new();
     let track = world.appender().track(&description("a", false), row(0).1[0]).unwrap();
