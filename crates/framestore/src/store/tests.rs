@@ -236,6 +236,50 @@ fn gaps_are_told_and_kept() {
 }
 
 #[test]
+fn of_a_time_the_tracks_are_named_that_have_rows_or_gaps_of_it() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let mut world = World::new();
+    let add = |world: &mut World, source: u64, pid: &str, second: u64| {
+        let region = vec![pair("pid", pid)];
+        let of = Description { source, region, ..description("a", false) };
+        let track = world.appender().track(&of, second * SECOND_NS).unwrap();
+        let (_, mut words) = row(0);
+        (words[0], words[3]) = (second * SECOND_NS, second * SECOND_NS);
+        world.appender().append(track, Line::ONLY, second * SECOND_NS, &words).unwrap();
+        track
+    };
+    let oldest = add(&mut world, 5, "1", 1_000);
+    world.appender().end(oldest);
+    for _ in 0..3 {
+        world.open.as_mut().unwrap().1.looked_ns = 0;
+        world.turn();
+    }
+    assert!(world.store().0.chunks.extent(Level::Raw, oldest).is_some(), "it is in a chunk");
+    add(&mut world, 6, "2", 10_000);
+    let silent = add(&mut world, 7, "3", 20_000);
+    let (from_ns, to_ns) = (5_000 * SECOND_NS, 5_001 * SECOND_NS);
+    world.appender().gap(&Gap { track: silent, of: None, from_ns, to_ns, reason: "late".into() });
+    let newest = add(&mut world, 5, "4", 30_000);
+    for _ in 0..2 {
+        world.turn();
+        let sources = |from: u64, to: u64| {
+            let named = world.store().series_between("a", from * SECOND_NS, to * SECOND_NS);
+            named.iter().filter(|named| named.columns.part == 0).map(|named| named.source).collect::<Vec<_>>()
+        };
+        assert_eq!(sources(0, 2_000), [5]);
+        assert_eq!(sources(5_001, 6_000), [7], "it has a gap");
+        assert!(sources(6_000, 9_900).is_empty());
+        assert_eq!(sources(9_000, 10_000), [6]);
+        assert_eq!(sources(25_000, 40_000), [5]);
+        assert_eq!(sources(0, 40_000), [5, 6, 7, 5]);
+        let oldest_of: Vec<TrackId> = [5, 6, 7].map(|source| world.store().oldest_tracks("a")[&source]).into();
+        assert!(oldest_of[0] == oldest && oldest_of[2] == silent && !oldest_of.contains(&newest));
+        assert!(world.store().series_between("b", 0, u64::MAX).is_empty());
+        world.again();
+    }
+}
+
+#[test]
 fn heads_of_another_time_are_not_copied() {
     const SECOND_NS: u64 = 1_000_000_000;
     let mut world = World::new();

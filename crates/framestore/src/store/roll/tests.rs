@@ -359,6 +359,9 @@ fn rollups_stay_when_rows_have_gone_and_who_reads_rows_reads_them_to_the_end() {
     assert_eq!((gaps.unwrap(), read), (Vec::new(), rows.len()));
     assert!(raw(world.store(), &columns).is_empty());
     assert_eq!(check(world.store(), &columns, MINUTE_NS, &rows), (420, 0));
+    let hour = FROM_NS + 60 * MINUTE_NS..FROM_NS + 120 * MINUTE_NS;
+    assert_eq!(world.store().series_between("a", hour.start, hour.end).len(), 2);
+    assert!(world.store().series_between("a", 0, FROM_NS - MINUTE_NS).is_empty());
     // Finer than there is: what there is.
     let mut found = 0;
     let read = world.store().read_coarse(&columns, 1, 0, u64::MAX, |sample| {
