@@ -106,6 +106,11 @@ impl Gaps {
         self.touching(track, from_ns, to_ns).map(|gap| gap.with_track(track)).collect()
     }
 
+    /// Whether a track has any that touches a time.
+    pub(crate) fn has(&self, track: TrackId, from_ns: u64, to_ns: u64) -> bool {
+        self.touching(track, from_ns, to_ns).next().is_some()
+    }
+
     fn touching(&self, track: TrackId, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Arc<Short>> {
         let all = self.tracks.get(&track).into_iter().flatten();
         all.filter(move |gap| gap.from_ns <= to_ns && gap.to_ns >= from_ns)

@@ -27,6 +27,7 @@ mod sample;
 
 use crate::chunk::{Chunk, Column, Contents, Joined, MAX_COLUMNS, Shape, max_rows, runs, write};
 use crate::damage::Damage;
+use crate::layout::Layout;
 use crate::types::Kind;
 use fold::Folding;
 use sample::Sampled;
@@ -77,6 +78,12 @@ pub fn rollup_columns(columns: &[Column]) -> Vec<Rolled> {
         rolled.extend(statistics.iter().map(|statistic| Rolled { source: Some(source), statistic: *statistic }));
     }
     rolled
+}
+
+/// Whether rollups of rows of this layout are no wider than a chunk may be.
+pub(crate) fn fits(layout: &Layout) -> bool {
+    // At most four for each, and the rows' own times: most are not counted.
+    layout.kinds().len() * 4 + 2 <= MAX_COLUMNS || rollup_columns(&Shape::of(layout).columns).len() <= MAX_COLUMNS
 }
 
 /// Which of these columns says something of a raw column; a count is that of its part.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The few names that every part of the store has in common.
 
+/// So much later than it was acquired a sample may come, ns.
+pub(crate) const LATE_NS: u64 = 60_000_000_000;
+
 /// Number of a track: rows of one host that have one layout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrackId(pub u32);

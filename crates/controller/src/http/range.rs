@@ -2,7 +2,6 @@
 //! `/api/v1/hosts/{host}/range`: what was stored, in no more points than a chart has.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use axum::response::IntoResponse;
 use onlooker_framestore::damage::StoreError;
 use onlooker_framestore::rollup::WIDTHS_S;
 use onlooker_framestore::types::Gap;
-use onlooker_framestore::{Columns, Store};
+use onlooker_framestore::{Columns, Named, Store};
 use onlooker_reader::clock::Moment;
 use onlooker_region::columns::Value as Sample;
 use onlooker_series::rank::Rank;
@@ -155,15 +154,21 @@ impl Query<'_> {
 
     /// What of the host's tracks is asked for, the best first; of one rank, the oldest first.
     fn tracks(&self, host: &str, wanted: &mut Wanted) -> Result<Vec<Taken>, Stop> {
-        let all = self.store.series_of(host);
-        let texts: Vec<Vec<String>> = all.iter().map(|named| named.series.iter().map(Series::text).collect()).collect();
+        let Span { from_ns, to_ns, .. } = self.span;
+        let mut all = self.store.series_between(host, from_ns, to_ns);
+        let mut texts = texts_of(&all);
+        // Of one that has nothing of this time the answer says what it is.
+        if !wanted.series.iter().all(|text| texts.iter().flatten().any(|there| there == text)) {
+            all = self.store.series_of(host);
+            texts = texts_of(&all);
+        }
         let names = all.iter().zip(&texts).flat_map(|(named, texts)| named.series.iter().zip(texts));
         wanted.expand(names.map(|(series, text)| (&*series.name, text.as_str())))?;
         let mut taken: Vec<Taken> = Vec::new();
-        // Regions are as old as the first of their tracks.
-        let mut since: HashMap<u64, u64> = HashMap::new();
+        // Regions are as old as the first of their tracks, also if that has nothing of this time.
+        let oldest = self.store.oldest_tracks(host);
         for (named, texts) in all.into_iter().zip(&texts) {
-            let since = *since.entry(named.source).or_insert(named.columns.track.0.into());
+            let since = oldest.get(&named.source).unwrap_or(&named.columns.track).0.into();
             let rank = Rank::of_source(named.source, named.acquisition, since);
             let mut words = Vec::new();
             let mine = named.series.into_iter().zip(texts).filter_map(|(series, text)| {
@@ -225,6 +230,11 @@ impl Query<'_> {
         gaps.extend(damaged);
         stop.map_or(Ok(()), Err)
     }
+}
+
+/// Texts of all series.
+fn texts_of(all: &[Named]) -> Vec<Vec<String>> {
+    all.iter().map(|named| named.series.iter().map(Series::text).collect()).collect()
 }
 
 /// In order, and those that touch and have one reason as one.

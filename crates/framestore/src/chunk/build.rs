@@ -7,7 +7,7 @@
 
 use super::{Column, Contents, MAX_COLUMNS, Shape, Source, Values, max_rows, runs, write};
 use crate::damage::Damage;
-use crate::types::{Line, TrackId};
+use crate::types::{LATE_NS, Line, TrackId};
 
 /// Rows that are transposed at a time.
 const ABREAST: usize = 8;
@@ -157,14 +157,17 @@ impl Builder {
         runs(order.iter().filter_map(|row| self.lines.get(*row as usize)).map(|line| (*line, 1)))
     }
 
-    /// Earliest and latest of the rows' times and of the new ones of parts.
+    /// Earliest and latest of the rows' times and of the new ones of parts. Where nobody knows the row before, as after
+    /// a restart, what the first one has of long ago is not new.
     fn span_ns(&self) -> (u64, u64) {
         let width = self.shape.columns.len();
         let mut span = (u64::MAX, 0);
         let mut take = |time_ns: u64| span = (span.0.min(time_ns), span.1.max(time_ns));
         self.times_ns.iter().for_each(|time_ns| take(*time_ns));
         for (number, _) in self.shape.columns.iter().enumerate().filter(|(_, column)| **column == Column::Time) {
-            let mut before = self.before.get(number).copied().unwrap_or(0);
+            let first_ns = self.words[number];
+            let is_old = first_ns < self.times_ns[0].saturating_sub(LATE_NS);
+            let mut before = self.before.get(number).copied().unwrap_or(if is_old { first_ns } else { 0 });
             for time_ns in self.words[number..].iter().step_by(width) {
                 if *time_ns != before && *time_ns != 0 {
                     take(*time_ns);

@@ -2,7 +2,7 @@
 //! Rows come back as columns, whatever they are; statistics are what they say; damage is an error.
 
 use super::*;
-use crate::types::{Kind, TrackId};
+use crate::types::{Kind, LATE_NS, TrackId};
 
 const KINDS: [Column; 5] = [
     Column::Value(Kind::Integer { signed: false }),
@@ -132,6 +132,17 @@ fn a_head_says_whose_rows_and_when() {
     builder.push(Line::ONLY, 4_000, &[3_900, 6, 3_200, 8]);
     let head = Head::parse(&builder.finish().unwrap()).unwrap();
     assert_eq!((head.from_ns, head.to_ns), (3_900, 4_000));
+    // As after a restart, nobody knows the row before: what is as old as no sample that comes late is not new.
+    let late = |of_part: u64, next: u64| {
+        let mut builder = Builder::new(TRACK, shape(&times, false));
+        builder.push(Line::ONLY, 100 * LATE_NS, &[100 * LATE_NS - 5, 6, of_part, 8]);
+        builder.push(Line::ONLY, 100 * LATE_NS + 9, &[100 * LATE_NS - 5, 6, next, 8]);
+        let head = Head::parse(&builder.finish().unwrap()).unwrap();
+        (head.from_ns, head.to_ns)
+    };
+    assert_eq!(late(LATE_NS, LATE_NS), (100 * LATE_NS - 5, 100 * LATE_NS + 9));
+    assert_eq!(late(99 * LATE_NS, 99 * LATE_NS), (99 * LATE_NS, 100 * LATE_NS + 9));
+    assert_eq!(late(LATE_NS, 2 * LATE_NS), (2 * LATE_NS, 100 * LATE_NS + 9), "it is new in the second row");
 }
 
 #[test]

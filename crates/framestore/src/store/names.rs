@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The series of a host, as they are called.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use onlooker_region::schema::Acquisition;
 use onlooker_series::series::{Series, named};
 
-use super::{Columns, Store};
+use super::rows::touches;
+use super::{Columns, Store, lock};
 use crate::catalogue::{Known, text_of};
 use crate::layout::{ContentId, Layout, Placed};
 use crate::types::{Line, TrackId};
+use crate::warm::{Extent, Level};
+
+/// Tracks that are looked for under one lock.
+const LOCKED_TRACKS: usize = 256;
 
 /// Series that are acquired together: those of a part, or of one line of it.
 #[derive(Clone, Debug)]
@@ -139,13 +144,52 @@ impl Store {
         Track::of(&self.known(), id)
     }
 
-    /// All series of a host that have ever been stored and have rows left, the oldest tracks first. Cost: a look at each track of the store, and some
-    /// microseconds a series, without a lock.
+    /// All series of a host that have ever been stored and have rows left, the oldest tracks first. Cost: a look at
+    /// each track of the store, and some microseconds a series, without a lock.
     #[must_use]
     pub fn series_of(&self, host: &str) -> Vec<Named> {
+        let tracks = self.known().tracks_of(host);
+        self.series_in(&tracks)
+    }
+
+    /// The same, but of those tracks only that have rows or gaps of a time (UTC ns, both included), or may have: others
+    /// are not named.
+    #[must_use]
+    pub fn series_between(&self, host: &str, from_ns: u64, to_ns: u64) -> Vec<Named> {
+        let mut tracks = self.known().tracks_of(host);
+        // First what is in memory: when it is there no more, it is in chunks.
+        let mut in_memory: HashSet<TrackId> = HashSet::new();
+        for some in tracks.chunks(LOCKED_TRACKS) {
+            let rows = lock(&self.0.rows);
+            let extent = |id: &TrackId| rows.tracks.get(id).and_then(super::rows::Track::extent);
+            let is_wanted = |rows: Extent| touches((rows.from_ns, rows.to_ns), from_ns, to_ns);
+            in_memory.extend(some.iter().filter(|id| extent(id).is_some_and(is_wanted)));
+        }
+        let in_chunks = |id: TrackId| {
+            let first_ns = |level: Level| self.0.chunks.first_ns(level, id, from_ns, false);
+            Level::ALL.into_iter().filter_map(first_ns).any(|first_ns| first_ns <= to_ns)
+        };
+        let is_silent = |id: TrackId| lock(&self.0.gaps).has(id, from_ns, to_ns);
+        tracks.retain(|id| in_memory.contains(id) || in_chunks(*id) || is_silent(*id));
+        self.series_in(&tracks)
+    }
+
+    /// Of each of a host's sources ([`Named::source`]) the oldest track, whenever it had rows.
+    #[must_use]
+    pub fn oldest_tracks(&self, host: &str) -> HashMap<u64, TrackId> {
+        let (known, mut oldest) = (self.known(), HashMap::new());
+        for id in known.tracks_of(host) {
+            if let Some(track) = known.track(id) {
+                oldest.entry(track.source).or_insert(id);
+            }
+        }
+        oldest
+    }
+
+    fn series_in(&self, tracks: &[TrackId]) -> Vec<Named> {
         let tracks: Vec<Track> = {
             let known = self.known();
-            known.tracks_of(host).into_iter().filter_map(|id| Track::of(&known, id)).collect()
+            tracks.iter().filter_map(|id| Track::of(&known, *id)).collect()
         };
         let mut all = Vec::new();
         for track in &tracks {

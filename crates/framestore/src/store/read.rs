@@ -128,8 +128,8 @@ pub(super) fn neighbours(columns: &[usize]) -> impl Iterator<Item = Range<usize>
 }
 
 impl Store {
-    /// Gives samples of a part between two times (UTC ns, both included) to `visit`, in the order in which they came, until it breaks. Returns gaps for what is
-    /// damaged.
+    /// Gives samples of a part between two times (UTC ns, both included) to `visit`, in the order in which they came,
+    /// until it breaks. Returns gaps for what is damaged.
     ///
     /// # Errors
     /// [`StoreError::Io`].
@@ -143,7 +143,7 @@ impl Store {
         let (chunks, in_memory) = {
             let rows = lock(&self.0.rows);
             let chunks = self.0.chunks.between(Level::Raw, wanted.track, from_ns, to_ns)?;
-            let in_memory = rows.tracks.get(&wanted.track).map(|track| track.in_memory(&chunks));
+            let in_memory = rows.tracks.get(&wanted.track).map(|track| track.in_memory(&chunks, from_ns, to_ns));
             (chunks, in_memory.unwrap_or_default())
         };
         let (row, flow) = (Vec::new(), ControlFlow::Continue(()));
@@ -182,7 +182,7 @@ impl Store {
         let (chunks, in_memory) = {
             let rows = lock(&self.0.rows);
             let chunks = self.0.chunks.between(Level::Raw, id, from_ns, to_ns)?;
-            let in_memory = rows.tracks.get(&id).map(|track| track.in_memory(&chunks));
+            let in_memory = rows.tracks.get(&id).map(|track| track.in_memory(&chunks, from_ns, to_ns));
             (chunks, in_memory.unwrap_or_default())
         };
         let is_wanted = |time_ns: u64| (from_ns..=to_ns).contains(&time_ns);

@@ -13,13 +13,15 @@
 //! made of them is durable (`age.rs`).
 //!
 //! **What is not rolled up.** Events, which are no numbers; a window whose rows would hardly be fewer (those of a host
-//! that is read each second have no level of 1 s); tracks that lived for less than [`LEAST_BUCKETS`]: a program that
-//! makes its region anew each second has a track each second, and nobody asks for those after months. Readers find what
-//! a level has, and look into the others for what it has not (`coarse.rs`).
+//! that is read each second have no level of 1 s); tracks whose rows of a rollup would be wider than a chunk may be;
+//! tracks that lived for less than [`LEAST_BUCKETS`]: a program that makes its region anew each second has a track each
+//! second, and nobody asks for those after months. Readers find what a level has, and look into the others for what it
+//! has not (`coarse.rs`).
 //!
 //! **Damage.** What cannot be read is not in the rollup, and a gap.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::rows::{Likeness, Track};
@@ -28,14 +30,14 @@ use super::{DAMAGED, lock, steady_ns, utc_ns};
 use crate::chunk::{Chunk, Column, Head, max_rows, merge};
 use crate::damage::{Damage, StoreError};
 use crate::events::are_events;
-use crate::rollup::roll;
+use crate::layout::Layout;
+use crate::rollup::{fits, roll};
+pub(super) use crate::types::LATE_NS;
 use crate::types::{Gap, TrackId};
 use crate::warm::{Level, Place};
 
 /// Length of a window of each level; of raw rows, of a piece of the level behind it.
 const LENGTHS_S: [u64; Level::ALL.len()] = [60, 600, 3_600, 21_600];
-/// So much later than it was acquired a sample may come.
-pub(super) const LATE_NS: u64 = 60 * SECOND_NS;
 /// A chunk behind which there was nothing for so long says nothing of what a counter has done since.
 const BEFORE_NS: u64 = 900 * SECOND_NS;
 /// Buckets that a track lives at least, to be rolled up.
@@ -128,7 +130,8 @@ impl Writer {
         self.rolling.done_ns.retain(|(_, track), _| tracks.contains(track));
         let mut tracks: Vec<TrackId> = tracks.into_iter().collect();
         let known = self.catalogue.look();
-        tracks.retain(|track| known.layout_of(*track).is_some_and(|layout| !are_events(layout)));
+        let is_rolled = |layout: &Arc<Layout>| !are_events(layout) && fits(layout);
+        tracks.retain(|track| known.layout_of(*track).is_some_and(is_rolled));
         drop(known);
         tracks.sort_unstable();
         let levels = Level::ALL.into_iter().skip(1);
@@ -196,7 +199,9 @@ impl Writer {
         job.is_kept |= source > Level::Raw;
         match roll(&chunks, from_ns, to_ns, level.bucket_s()) {
             Ok(rolled) if rolled.is_empty() => {
-                let begins = reader.first_ns(Level::Raw, track, to_ns, true);
+                // Where rows have gone already, rollups have what comes next.
+                let begins = |of: Level| reader.first_ns(of, track, to_ns, of == Level::Raw);
+                let begins = level.finer().filter_map(begins);
                 let next_ns = first_row_ns(&chunks, to_ns).into_iter().chain(begins).min().unwrap_or(0);
                 // Parts that are not new have times of long ago.
                 let free_ns = next_ns.saturating_sub(LATE_NS);

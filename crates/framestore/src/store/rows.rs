@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crate::chunk::max_rows;
 use crate::head::{Head, Snapshot};
 use crate::layout::Layout;
-use crate::types::{Line, TrackId};
+use crate::types::{LATE_NS, Line, TrackId};
 use crate::warm::{ChunkRef, Extent, Place};
 
 /// All tracks that have had rows since the start.
@@ -124,12 +124,21 @@ impl Track {
         self.cut.first().map(|cut| cut.segment).into_iter().chain(head).min()
     }
 
-    /// Rows that are in memory and in none of these chunks, in the order in which they came.
-    pub(super) fn in_memory(&self, chunks: &[Place]) -> Vec<Snapshot> {
-        let is_read = |cut: &&Cut| chunks.iter().any(|place| cut.chunk == Some(Likeness::of(place.chunk())));
-        let cut = self.cut.iter().filter(|cut| !is_read(cut)).map(|cut| cut.rows.clone());
-        cut.chain((self.head.rows() > 0).then(|| self.head.snapshot())).collect()
+    /// Rows that are in memory and in none of these chunks, in the order in which they came: heads that may have some
+    /// of a time, both ends included. Others are not copied.
+    pub(super) fn in_memory(&self, chunks: &[Place], from_ns: u64, to_ns: u64) -> Vec<Snapshot> {
+        let is_wanted = |times_ns: Option<(u64, u64)>| times_ns.is_some_and(|times| touches(times, from_ns, to_ns));
+        let is_read = |cut: &Cut| chunks.iter().any(|place| cut.chunk == Some(Likeness::of(place.chunk())));
+        let cut = self.cut.iter().filter(|cut| is_wanted(cut.rows.times_ns()) && !is_read(cut));
+        let head = is_wanted(self.head.times_ns()).then(|| self.head.snapshot());
+        cut.map(|cut| cut.rows.clone()).chain(head).collect()
     }
+}
+
+/// Whether rows of these times, earliest and latest, may have samples of a time, both ends included. Parts are not
+/// acquired when their rows are, but not long before.
+pub(super) fn touches((first_ns, last_ns): (u64, u64), from_ns: u64, to_ns: u64) -> bool {
+    last_ns.saturating_add(LATE_NS) >= from_ns && first_ns <= to_ns.saturating_add(LATE_NS)
 }
 
 impl Rows {

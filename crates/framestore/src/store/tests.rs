@@ -12,7 +12,7 @@ use crate::client::{Appender, Description};
 use crate::layout::{Layout, Part};
 use crate::types::{Gap, Line};
 
-fn series(name: &str, metric: Metric, form: Form) -> Series {
+pub(super) fn series(name: &str, metric: Metric, form: Form) -> Series {
     Series {
         name: name.into(),
         labels: Vec::new().into(),
@@ -233,6 +233,91 @@ fn gaps_are_told_and_kept() {
     assert_eq!(world.store().gaps(&columns(0), 0, 100), told[..1]);
     assert_eq!(world.store().gaps(&columns(1), 0, 100), told);
     assert_eq!(world.store().gaps(&columns(1), 50, 100), []);
+}
+
+#[test]
+fn of_a_time_the_tracks_are_named_that_have_rows_or_gaps_of_it() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let mut world = World::new();
+    let add = |world: &mut World, source: u64, pid: &str, second: u64| {
+        let region = vec![pair("pid", pid)];
+        let of = Description { source, region, ..description("a", false) };
+        let track = world.appender().track(&of, second * SECOND_NS).unwrap();
+        let (_, mut words) = row(0);
+        (words[0], words[3]) = (second * SECOND_NS, second * SECOND_NS);
+        world.appender().append(track, Line::ONLY, second * SECOND_NS, &words).unwrap();
+        track
+    };
+    let oldest = add(&mut world, 5, "1", 1_000);
+    world.appender().end(oldest);
+    for _ in 0..3 {
+        world.open.as_mut().unwrap().1.looked_ns = 0;
+        world.turn();
+    }
+    assert!(world.store().0.chunks.extent(Level::Raw, oldest).is_some(), "it is in a chunk");
+    add(&mut world, 6, "2", 10_000);
+    let silent = add(&mut world, 7, "3", 20_000);
+    let (from_ns, to_ns) = (5_000 * SECOND_NS, 5_001 * SECOND_NS);
+    world.appender().gap(&Gap { track: silent, of: None, from_ns, to_ns, reason: "late".into() });
+    let newest = add(&mut world, 5, "4", 30_000);
+    for _ in 0..2 {
+        world.turn();
+        let sources = |from: u64, to: u64| {
+            let named = world.store().series_between("a", from * SECOND_NS, to * SECOND_NS);
+            named.iter().filter(|named| named.columns.part == 0).map(|named| named.source).collect::<Vec<_>>()
+        };
+        assert_eq!(sources(0, 2_000), [5]);
+        assert_eq!(sources(5_001, 6_000), [7], "it has a gap");
+        assert!(sources(6_000, 9_900).is_empty());
+        assert_eq!(sources(9_000, 10_000), [6]);
+        assert_eq!(sources(25_000, 40_000), [5]);
+        assert_eq!(sources(0, 40_000), [5, 6, 7, 5]);
+        let oldest_of: Vec<TrackId> = [5, 6, 7].map(|source| world.store().oldest_tracks("a")[&source]).into();
+        assert!(oldest_of[0] == oldest && oldest_of[2] == silent && !oldest_of.contains(&newest));
+        assert!(world.store().series_between("b", 0, u64::MAX).is_empty());
+        world.again();
+    }
+}
+
+#[test]
+fn heads_of_another_time_are_not_copied() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let mut world = World::new();
+    let track = world.appender().track(&description("a", true), 1).unwrap();
+    let line = world.appender().line(track, &[pair("disk", "sda")], &[], 1).unwrap();
+    for second in [1_000, 1_010, 2_000, 2_010] {
+        if second == 2_000 {
+            lock(&world.store().0.rows).tracks.get_mut(&track).unwrap().cut();
+        }
+        world.appender().append(track, line, second * SECOND_NS, &[second, 0]).unwrap();
+        world.turn();
+    }
+    let store = world.store();
+    let columns = Columns { track, line, part: 0, time: None, words: vec![0] };
+    for (from, to, heads, rows) in [
+        (0, 9_000, 2, &[1_000, 1_010, 2_000, 2_010][..]),
+        (1_010, 2_000, 2, &[1_010, 2_000]),
+        (0, 939, 0, &[]),
+        (0, 940, 1, &[]),
+        (1_070, 1_939, 1, &[]),
+        (1_071, 1_939, 0, &[]),
+        (2_005, 2_020, 1, &[2_010]),
+        (2_071, 9_000, 0, &[]),
+    ] {
+        let (from_ns, to_ns) = (from * SECOND_NS, to * SECOND_NS);
+        assert_eq!(lock(&store.0.rows).tracks[&track].in_memory(&[], from_ns, to_ns).len(), heads, "{from} to {to}");
+        let (mut samples, mut all) = (Vec::new(), Vec::new());
+        let read = store.read(&columns, from_ns, to_ns, |_, words| {
+            samples.push(words[0]);
+            ControlFlow::Continue(())
+        });
+        let of_rows = store.rows(track, from_ns, to_ns, |_, _, words| {
+            all.push(words[0]);
+            ControlFlow::Continue(())
+        });
+        assert_eq!((read.unwrap(), of_rows.unwrap()), (Vec::new(), Vec::new()));
+        assert_eq!((&samples[..], &all[..]), (rows, rows));
+    }
 }
 
 #[test]

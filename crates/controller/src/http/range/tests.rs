@@ -121,3 +121,35 @@ fn rollups_give_the_answer_that_rows_give() {
     let widths = of_rows.map(|answer| answer["bucket_ms"].as_f64().unwrap());
     assert_eq!(widths, [3_000.0, 20_000.0, 120_000.0, 8_000.0, 0.0]);
 }
+
+#[test]
+fn of_a_time_without_rows_there_are_gaps_and_what_a_series_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer, mut appender) = opened(dir.path());
+    append(&mut appender);
+    let region = vec![("pid".into(), "7".into())];
+    let other = appender.track(&Description { source: 9, region, ..description() }, 1).unwrap();
+    let words = vec![0; description().layout.kinds().len()];
+    let (late_ns, day_ns) = (FROM_NS + 20_000_000_000, FROM_NS + 86_400_000_000_000);
+    appender.append(other, Line::ONLY, day_ns, &words).unwrap();
+    writer.turn().unwrap();
+    let ask = |kind: &str, text: &str| -> Value {
+        let span = Span { from_ns: FROM_NS, to_ns: FROM_NS + 60_000_000_000, points: 10 };
+        let query = Query { store: &store, span, gone: Gone::default(), until: Instant::now() + MAX_TIME };
+        let wanted = Wanted::of(&[(kind.to_owned(), text.to_owned())], MAX_SERIES).unwrap();
+        serde_json::from_slice(&query.answer("a", wanted).ok().expect("an answer")).unwrap()
+    };
+    let series = |answer: &Value| -> Vec<String> {
+        let all = answer["series"].as_array().unwrap().iter();
+        all.map(|one| one["series"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(series(&ask("match", "load")), ["load"], "the other has nothing of this time");
+    let silent = ask("series", "load{pid=\"7\"}");
+    assert_eq!((&silent["series"][0]["type"], &silent["series"][0]["t_ms"]), (&"gauge".into(), &Value::Array(vec![])));
+    appender.gap(&Gap { track: other, of: None, from_ns: late_ns, to_ns: late_ns + 5, reason: "late".into() });
+    writer.turn().unwrap();
+    for silent in [ask("series", "load{pid=\"7\"}"), ask("match", "load")] {
+        assert!(series(&silent).contains(&"load{pid=\"7\"}".to_owned()));
+        assert_eq!(silent["gaps"][0]["reason"], "late");
+    }
+}

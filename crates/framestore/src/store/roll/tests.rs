@@ -5,10 +5,16 @@ use std::fs::{self, File};
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt as _;
 
+use onlooker_region::histogram::Shape;
+use onlooker_region::schema::Metric;
+use onlooker_series::series::Form;
+
 use super::*;
+use crate::chunk::MAX_COLUMNS;
 use crate::client::Description;
 use crate::events::About;
-use crate::store::tests::{Samples, World, description, pair};
+use crate::layout::Part;
+use crate::store::tests::{Samples, World, description, pair, series};
 use crate::store::{Columns, Store};
 use crate::types::Line;
 
@@ -78,6 +84,14 @@ impl World {
             self.turn();
         }
         self.settle();
+    }
+
+    /// Chunks of rows go.
+    fn lose_rows(&mut self) {
+        let writer = self.writer();
+        writer.warm.close(Level::Raw).unwrap();
+        writer.warm.sync().unwrap();
+        while writer.warm.drop_oldest(Level::Raw).unwrap().is_some() {}
     }
 
     /// The words of one of the parts.
@@ -351,6 +365,9 @@ fn rollups_stay_when_rows_have_gone_and_who_reads_rows_reads_them_to_the_end() {
     assert_eq!((gaps.unwrap(), read), (Vec::new(), rows.len()));
     assert!(raw(world.store(), &columns).is_empty());
     assert_eq!(check(world.store(), &columns, MINUTE_NS, &rows), (420, 0));
+    let hour = FROM_NS + 60 * MINUTE_NS..FROM_NS + 120 * MINUTE_NS;
+    assert_eq!(world.store().series_between("a", hour.start, hour.end).len(), 2);
+    assert!(world.store().series_between("a", 0, FROM_NS - MINUTE_NS).is_empty());
     // Finer than there is: what there is.
     let mut found = 0;
     let read = world.store().read_coarse(&columns, 1, 0, u64::MAX, |sample| {
@@ -406,4 +423,73 @@ fn events_are_not_rolled_up() {
     world.end(list.track);
     assert_eq!(world.chunks(Level::Raw, list.track).len(), 1);
     assert!(ROLLED.iter().all(|level| world.chunks(*level, list.track).is_empty()));
+}
+
+#[test]
+fn the_hours_of_a_new_track_are_rolled_up_whose_rows_have_gone_before_the_window_is_over() {
+    let mut world = World::new();
+    let track = world.track(&description("a", false));
+    let (from_ns, gone_ns) = (FROM_NS + 120 * MINUTE_NS, FROM_NS + 300 * MINUTE_NS);
+    world.fill(track, from_ns + 10, gone_ns, 500_000_000);
+    world.lose_rows();
+    world.fill(track, gone_ns + 10, FROM_NS + 375 * MINUTE_NS, 500_000_000);
+    let first_ns = raw(world.store(), &world.columns(0))[0].0;
+    assert!(first_ns > gone_ns - 10 * MINUTE_NS, "the others have gone: {}", (first_ns - FROM_NS) / MINUTE_NS);
+    let mut times = Vec::new();
+    // The last rows that went were not rolled up at all.
+    let to_ns = gone_ns - 15 * MINUTE_NS - 1;
+    let read = world.store().read_coarse(&world.columns(0), MINUTE_NS, from_ns, to_ns, |sample| {
+        times.push(sample.time_ns / MINUTE_NS);
+        ControlFlow::Continue(())
+    });
+    assert_eq!(read.unwrap(), []);
+    assert_eq!(times, (from_ns / MINUTE_NS..=to_ns / MINUTE_NS).collect::<Vec<_>>(), "of each minute one");
+}
+
+#[test]
+fn rows_whose_rollup_would_be_too_wide_are_not_rolled_up_and_not_damaged() {
+    let mut world = World::new();
+    let shape = Shape { grouping_power: 8, max_power: 23 };
+    let series: Vec<_> =
+        (0..9).map(|at| series(&format!("h{at}"), Metric::Histogram, Form::Histogram(shape))).collect();
+    let layout = Arc::new(Layout::new(vec![Part::new("wide", 0, series).shared()], false));
+    let width = layout.kinds().len();
+    assert!(width < MAX_COLUMNS && 2 * width + 2 > MAX_COLUMNS, "{width}");
+    let track = world.track(&Description { layout, texts: Vec::new(), ..description("a", false) });
+    for minute in 0..15 {
+        let words = vec![minute; width];
+        world.appender().append(track, Line::ONLY, FROM_NS + minute * MINUTE_NS, &words).unwrap();
+        world.turn();
+    }
+    world.end(track);
+    assert_eq!(world.chunks(Level::Raw, track).iter().map(|(rows, _)| rows).sum::<usize>(), 15);
+    assert!(ROLLED.iter().all(|level| world.chunks(*level, track).is_empty()));
+    assert_eq!(world.store().all_gaps(track, 0, u64::MAX), []);
+}
+
+#[test]
+fn a_part_that_was_new_long_ago_hides_no_rollups_after_a_restart() {
+    let mut world = World::new();
+    let track = world.track(&description("a", false));
+    let append = |world: &mut World, from: u64, to: u64| {
+        for time_ns in (from..to).map(|second| FROM_NS + second * SECOND_NS + 10) {
+            // The second part has never been new again.
+            let [first_ns, total, load, ..] = row(time_ns);
+            let words = [first_ns, total, load, FROM_NS, 7, 0];
+            world.appender().append(track, Line::ONLY, time_ns, &words).unwrap();
+        }
+        world.end(track);
+    };
+    append(&mut world, 0, 6_000);
+    world.lose_rows();
+    append(&mut world, 6_000, 7_200);
+    world.again();
+    append(&mut world, 7_200, 7_500);
+    let mut found = (0, 0);
+    let read = world.store().read_coarse(&world.columns(0), 1, 0, u64::MAX, |sample| {
+        let of = if sample.bucket.is_some() { &mut found.0 } else { &mut found.1 };
+        *of += 1;
+        ControlFlow::Continue(())
+    });
+    assert_eq!((read.unwrap(), found), (Vec::new(), (600, 1_500)));
 }
