@@ -504,7 +504,7 @@ fn what_a_kill_leaves_in_a_large_ring_is_logged_however_much_it_is() {
         for at in rows {
             let noise = |word: usize| (at * 997 + word as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
             let words: [u64; WIDTH] = std::array::from_fn(noise);
-            appender.append(tracks[at as usize % 3], Line::ONLY, 1 + at, &words).unwrap();
+            appender.append(tracks[usize::try_from(at % 3).unwrap()], Line::ONLY, 1 + at, &words).unwrap();
         }
     };
     let (store, writer, mut appender, _) = open(config.clone()).unwrap();
