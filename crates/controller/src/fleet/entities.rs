@@ -54,8 +54,9 @@ pub struct Entity {
     pub(super) stored: Stored,
     /// Number of its region's reading that had it last; 0: it has no row yet.
     seen: u64,
-    /// What tells its texts from others.
+    /// What tells its texts from others, and its names, where the look at it missed a block.
     texts_mark: u64,
+    which: u64,
     cost: Cost,
 }
 
@@ -85,8 +86,9 @@ impl Entity {
         let hidden = vec![false; series.len()];
         let (id, part) = Part::new(found.region, found.key.group, own).shared();
         let stored = Stored { id, part, region: found.labels.into(), row };
-        let (row, time_ns, stamp_ns, seen, texts_mark) = (Vec::new(), 0, 0, 0, found.texts);
-        Self { series, texts, hidden, row, time_ns, stamp_ns, stored, seen, texts_mark, cost }
+        let (row, time_ns, stamp_ns, seen) = (Vec::new(), 0, 0, 0);
+        let (texts_mark, which) = (found.texts, found.which);
+        Self { series, texts, hidden, row, time_ns, stamp_ns, stored, seen, texts_mark, which, cost }
     }
 
     /// Name of its region.
@@ -178,12 +180,14 @@ struct Found<'a> {
     series: usize,
     /// What tells its texts from others.
     texts: u64,
+    /// The same of its names, where a block is missing; 0: none is.
+    which: u64,
     acquired: Acquired,
 }
 
 impl<'a> Found<'a> {
     fn new(entry: &'a RegionEntry, key: EntityKey, series: usize, acquired: Acquired) -> Self {
-        Self { key, region: &entry.name, labels: &entry.labels, series, texts: 0, acquired }
+        Self { key, region: &entry.name, labels: &entry.labels, series, texts: 0, which: 0, acquired }
     }
 }
 
@@ -300,7 +304,7 @@ impl Entities {
             shown.filter(|shown| (shown - exact_s).abs() <= BOOT_TIME_SLACK_S).unwrap_or_else(|| exact_s.round());
         // Once a second is often enough for what does not move.
         let acquired = Acquired { utc_ns: now_ns, stamp_ns: now_ns / 1_000_000_000 };
-        let found = Found { key: OWN_KEY, region: OWN_REGION, labels: &[], series: 1, texts: 0, acquired };
+        let found = Found { key: OWN_KEY, region: OWN_REGION, labels: &[], series: 1, texts: 0, which: 0, acquired };
         self.take_one(&found, common, &[boot_s.to_bits()], &Said::Boot, tell);
     }
 
@@ -333,12 +337,16 @@ impl Entities {
     }
 
     /// Takes the words of an entity that is known. False: it is not, or is to be described anew: its texts are others,
-    /// or it has more than before, since there was no room for all of it.
+    /// or it has more than before, since the first look at it missed a block. Of one that has less, or as much but
+    /// something else, since another block is missing, everything stays.
     fn renew(&mut self, found: &Found<'_>, words: &[u64], tell: &mut impl FnMut(News<'_>)) -> bool {
         let Found { key, acquired, series, .. } = *found;
         let Some(entity) = self.by_key.get_mut(&key) else { return false };
         if series != entity.series.len() {
             return series < entity.series.len();
+        }
+        if found.which != entity.which {
+            return true;
         }
         if found.texts != entity.texts_mark {
             return false;

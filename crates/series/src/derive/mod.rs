@@ -89,6 +89,18 @@ pub fn texts_mark(samples: &[Sample<'_>]) -> u64 {
     samples.iter().filter_map(text).fold(0, joined)
 }
 
+/// What tells the names of samples from others, elements too.
+#[must_use]
+pub fn names_mark(samples: &[Sample<'_>]) -> u64 {
+    let name = |marks: u64, sample: &Sample<'_>| {
+        let labels = sample.labels().into_iter().flat_map(|(name, value)| [name, value]);
+        labels
+            .map(|text| text_mark(text.as_bytes()))
+            .fold(joined(marks, text_mark(sample.field.name.as_bytes())), joined)
+    };
+    samples.iter().fold(0, name)
+}
+
 /// The same of one, whose bytes may be no UTF-8 (FNV-1a).
 fn text_mark(bytes: &[u8]) -> u64 {
     let step = |mark: u64, byte: u8| (mark ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

@@ -56,13 +56,13 @@ impl Entities {
         let samples = self.samples(frame, region);
         let mut derived = self.derived.take().unwrap_or_default();
         derived.read(entry, plan, &samples, |given| match given {
-            // What a look has that missed a block could be taken for what another one has that missed another.
-            Given::Values { samples, series, .. } if samples.len() != series => {}
-            Given::Values { group, samples, .. } => {
+            Given::Values { group, samples, series } => {
                 let key = EntityKey { region, group, row: row_of(&samples[0]) };
                 fill(samples, &mut room.words);
                 let texts = texts_mark(samples);
-                let found = Found { texts, ..Found::new(entry, key, samples.len(), acquired(samples[0].time_ns)) };
+                let which = if samples.len() == series { 0 } else { derive::names_mark(samples) };
+                let acquired = acquired(samples[0].time_ns);
+                let found = Found { texts, which, ..Found::new(entry, key, samples.len(), acquired) };
                 self.take_one(&found, common, &room.words, &Said::Samples(entry, samples), tell);
             }
             Given::Sum(sum) => self.take_sum(entry, &sum, common, &acquired, tell),
