@@ -5,8 +5,9 @@
 //! under a lock that the writer takes for moments only; chunks are read without one. The processing thread has the ring and the catalogue ([`crate::client`]) and
 //! waits for neither. Who takes two locks takes the rows' first.
 //!
-//! Invariants: a row is in the ring until it is in the log's page cache, in a head until its chunk is written, and in the log until that chunk is durable. A row's
-//! number counts the rows of its track, so that what is lost between two chunks shows.
+//! Invariants: a row is in the ring until it is in the log's page cache, in a head until its chunk is written, and in the
+//! log until that chunk is durable. A chunk's mark says up to which record of the ring its track's rows are in chunks: no
+//! number of the ring comes again.
 
 mod age;
 mod coarse;
