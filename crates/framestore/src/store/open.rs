@@ -302,13 +302,15 @@ impl Store {
     #[must_use]
     pub fn newest_of_hosts(&self) -> HashMap<String, u64> {
         let mut newest: HashMap<String, u64> = HashMap::new();
-        let known = self.known();
-        for (track, host) in known.tracks_with_hosts() {
+        // Whoever takes two locks takes the rows' first.
+        let tracks: Vec<(TrackId, String)> =
+            self.known().tracks_with_hosts().map(|(track, host)| (track, host.to_owned())).collect();
+        for (track, host) in tracks {
             // Of a host that was silent for longer only rollups are left.
             let in_chunks = || Level::ALL.iter().find_map(|level| self.0.chunks.newest_ns(*level, track));
             let of_track = lock(&self.0.rows).newest_ns(track).or_else(in_chunks);
             if let Some(time_ns) = of_track {
-                let of_host = newest.entry(host.to_owned()).or_default();
+                let of_host = newest.entry(host).or_default();
                 *of_host = time_ns.max(*of_host);
             }
         }
