@@ -92,7 +92,8 @@ impl Session {
             return Ok(());
         }
         let mut again = Vec::new();
-        self.settled &= self.entry_blocks.is_empty();
+        let is_changed = !self.entry_blocks.is_empty();
+        self.settled &= !is_changed;
         for (at, index) in (self.held as usize..).zip(std::mem::take(&mut self.entry_blocks)) {
             match self.directory.entry_block(index, &self.frames.memory[at]) {
                 Ok(()) => self.mirrored.took(index, &self.frames.memory[at]),
@@ -123,6 +124,11 @@ impl Session {
             self.counters.entries += self.directory.refused().count() as u64;
             let (ways, most_held) = ((self.via, self.keys), self.limits.schema_bytes);
             let blocks = self.classes.plan(&self.directory, self.control, ways, self.held, &mut self.budget, most_held);
+            // The agent wrote a schema to one block and its region to another between our READs of the two.
+            if is_changed && self.classes.is_incomplete && self.has_another_round(now_ns) {
+                self.begin_round(now_ns);
+                return Ok(());
+            }
             self.scratch(blocks);
             if self.is_mirrored {
                 self.take_mirrored_schemas();

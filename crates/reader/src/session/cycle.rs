@@ -174,6 +174,13 @@ impl Session {
         self.begin_round(now_ns);
     }
 
+    /// Whether the directory may be looked at once more in this cycle; counts it.
+    pub(super) fn has_another_round(&mut self, now_ns: u64) -> bool {
+        let has = self.rounds < self.limits.rounds && now_ns < self.deadline_ns;
+        self.counters.rounds += u64::from(has);
+        has
+    }
+
     pub(super) fn begin_round(&mut self, now_ns: u64) {
         self.rounds += 1;
         self.control_refused.clear();

@@ -155,8 +155,7 @@ impl Session {
             }
         }
         self.frames.states.iter_mut().for_each(|state| state.finished = true);
-        if stale && self.rounds < self.limits.rounds && now_ns < self.deadline_ns {
-            self.counters.rounds += 1;
+        if stale && self.has_another_round(now_ns) {
             self.forget_stale();
             self.begin_round(now_ns);
             return;

@@ -65,6 +65,8 @@ pub(super) struct Classes {
     held: HashMap<SchemaId, u64>,
     /// Text on its way.
     pub(super) wanted: Vec<Wanted>,
+    /// Whether the directory had regions without their schema.
+    pub(super) is_incomplete: bool,
     /// What other sessions have.
     pub(super) shared: Arc<SchemaCache>,
 }
@@ -135,6 +137,7 @@ impl Classes {
             })
             .collect();
         self.wanted.clear();
+        self.is_incomplete = wanted.iter().any(|id| !texts.contains_key(id));
         let mut room = Room { held: self.held.values().sum(), most_held, budget };
         let mut at = memory_at;
         for id in wanted {

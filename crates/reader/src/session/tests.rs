@@ -282,6 +282,26 @@ fn an_agent_that_died_while_it_wrote_its_header_leaves_its_regions_readable() {
 }
 
 #[test]
+fn a_schema_that_came_between_the_header_and_the_entries_is_looked_for_at_once() {
+    let (mut host, plain, _) = shop();
+    // Two schemas and two regions fill two blocks of entries: the new schema goes to a third.
+    let (memory, new) = (host.memory.clone(), Schema::parse(&PLAIN.replace("a_total", "b_total")).unwrap());
+    let mut reading = Reading::of(&host, Limits::default());
+    memory.hook(move |number, _| {
+        if number == 2 {
+            let (canonical, id) = (new.canonical(), onlooker_region::SchemaId::of(&new.canonical()));
+            host.control.hold_schema(id, &new.name, &canonical, 9).unwrap();
+            let changed = RegionEntry { schema: id, ..plain.entry.clone() };
+            host.control.replace(plain.slot, &Entry::Region(changed), 9).unwrap();
+        }
+        None
+    });
+    reading.read().unwrap();
+    assert!(reading.lines().contains(&"shop.b_total 42".to_owned()), "{:?}", reading.lines());
+    assert_eq!((reading.session.counters().rounds, reading.session.control_refused()), (1, &[][..]));
+}
+
+#[test]
 fn frames_that_were_taken_out_outlive_the_next_cycle() {
     let (host, plain, _) = shop();
     let mut reading = read_once(&host);
