@@ -10,6 +10,7 @@ every hole covered by a gap, and every row of the hosts' beacons (bench/beacon.c
 
 import sys
 import time
+import urllib.request
 
 from controller import TICK, Look, get, memory_kib, ticks
 
@@ -29,6 +30,13 @@ def slope(points):
     return sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread else 0.0
 
 
+def head_mib():
+    """What the store keeps of rows that are in no chunk yet."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("onlooker_controller_store_head_bytes ")) / 2**20
+
+
 def is_read(host):
     return host["state"] == "reading" and host["via"] == "kernel" and host["cycles"] > 100
 
@@ -42,12 +50,14 @@ else:
     sys.exit(f"not all hosts are read: {[(host['name'], host['state'], host['error']) for host in there if not is_read(host)]}")
 time.sleep(3)
 first, first_agents = Look(address, controller), [ticks(pid) for pid in agents]
+heads = [head_mib()]
 sizes, end = [], time.monotonic() + seconds
 while time.monotonic() < end:
     sizes.append((time.monotonic() / 60, *memory_kib(controller)))
     time.sleep(min(1.0, max(0.01, end - time.monotonic())))
 last, last_agents = Look(address, controller), [ticks(pid) for pid in agents]
 time.sleep(3)  # until the rows are in the log
+heads.append(head_mib())
 
 passed_ms = last.steady_ms - first.steady_ms
 unaccounted = not_stored = uncovered = wrong = readings = missed = rows_seen = 0
@@ -106,7 +116,9 @@ each = [(b - a) / TICK / (passed_ms / 1e3) * 100 for a, b in zip(first_agents, l
 late = [host["lateness_us"] for host in last.hosts.values()]
 took = [host["reads"]["latency_us"] for host in last.hosts.values()]
 median = lambda numbers: sorted(numbers)[len(numbers) // 2]
-settled = sizes[len(sizes) // 3:]
+# Rows wait up to eleven minutes for their chunk, so memory grows until then: what is judged is the rest.
+settles = 12 if seconds >= 1200 else seconds / 180
+settled = [size for size in sizes if size[0] - sizes[0][0] >= settles]
 growth = slope([(x, anonymous) for x, _, anonymous in settled])
 store = (first.status["store"], last.status["store"])
 values = store[1]["values"] - store[0]["values"]
@@ -116,7 +128,7 @@ print(f"{readings} readings of {regions} regions and {series} series in {passed_
 print(f"gaps: {missed} of {readings + missed} due times, by reason: {reasons}")
 print(f"lateness, us: p50 {median([l['p50'] for l in late])} (median host), p99 {max(l['p99'] for l in late)}, max {max(l['max'] for l in late)} (worst host)")
 print(f"due until read, us: p50 {median([t['p50'] for t in took])} (median host), p99 {max(t['p99'] for t in took)}, max {max(t['max'] for t in took)} (worst host)")
-print(f"controller: {used / TICK / (passed_ms / 1e3) * 100:.1f} % of a core; resident {sizes[-1][1] / 1024:.1f} MiB at the end, of which {sizes[-1][2] / 1024:.1f} MiB are its own")
+print(f"controller: {used / TICK / (passed_ms / 1e3) * 100:.1f} % of a core; resident {sizes[-1][1] / 1024:.1f} MiB at the end, of which {sizes[-1][2] / 1024:.1f} MiB are its own; heads {heads[0]:.1f} MiB at the beginning, {heads[1]:.1f} at the end")
 print(f"agents: {sum(b - a for a, b in zip(first_agents, last_agents))} ticks in all, at most {max(each):.3f} % of a core")
 print(f"store: {(store[1]['bytes'] - store[0]['bytes']) / 1e6:.1f} MB, refused rows {store[1]['refused_rows']}, failed {store[1]['failed']}")
 figures = {

@@ -31,6 +31,7 @@ const DROPPED_SEGMENTS: &str = "onlooker_controller_dropped_segments_total";
 const STORE_FAILURES: &str = "onlooker_controller_store_failures_total";
 const STORE_BYTES: &str = "onlooker_controller_store_bytes";
 const LEVEL_BYTES: &str = "onlooker_controller_store_level_bytes";
+const HEAD_BYTES: &str = "onlooker_controller_store_head_bytes";
 const DETOURS: &str = "onlooker_controller_device_detours_total";
 const TARGET_FAILURES: &str = "onlooker_controller_target_file_failures_total";
 const REFUSALS: &str = "onlooker_controller_http_refusals_total";
@@ -38,7 +39,7 @@ const CONNECTIONS: &str = "onlooker_controller_http_connections";
 const STREAMS: &str = "onlooker_controller_http_streams";
 
 /// All of them: nobody else's metric has such a name, whether there is something to say or not.
-const FAMILIES: [(&str, Metric, &str); 20] = [
+const FAMILIES: [(&str, Metric, &str); 21] = [
     (
         UP,
         Gauge,
@@ -62,6 +63,7 @@ const FAMILIES: [(&str, Metric, &str); 20] = [
     (STORE_FAILURES, Counter, "Failures of the disk."),
     (STORE_BYTES, Gauge, "Size of the store's files."),
     (LEVEL_BYTES, Gauge, "Size of those of raw rows, and of each rollup."),
+    (HEAD_BYTES, Gauge, "Memory of the rows that are in no chunk yet, up to ten minutes' worth."),
     (DETOURS, Counter, "Times that a host was to be read by an RDMA device, and there was no queue pair."),
     (TARGET_FAILURES, Counter, "Times that a target file could not be used."),
     (REFUSALS, Counter, "Clients that were refused, or whose connections were ended."),
@@ -170,6 +172,7 @@ impl Own {
         self.line(CONNECTIONS, &[], connections as f64);
         self.line(STREAMS, &[], streams as f64);
         self.line(STORE_BYTES, &[], shared.store.bytes() as f64);
+        self.line(HEAD_BYTES, &[], shared.store.head_bytes() as f64);
         for level in Level::ALL {
             self.line(LEVEL_BYTES, &[("level", level.name())], shared.store.level_bytes(level) as f64);
         }
