@@ -5,14 +5,8 @@
 //! Only that question makes the host keep a queue pair for it.
 
 use crate::Id;
+use onlooker_wire::{PATH_MTUS, Psn, Qpn};
 use serde::{Deserialize, Serialize};
-
-/// Numbers of queue pairs and packets have 24 bits (IBA 9.2).
-const NUMBERS: u32 = 1 << 24;
-/// Queue pairs 0 and 1 are the subnet's (IBA 3.2.1).
-const FIRST_QUEUE_PAIR: u32 = 2;
-/// Path MTUs that there are (IBA 9.2.1).
-const MTUS: [u16; 5] = [256, 512, 1024, 2048, 4096];
 
 /// One end of a reliable connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,9 +27,12 @@ impl QueuePairEnd {
     /// Whether it can be one.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let rules = [
-            ((FIRST_QUEUE_PAIR..NUMBERS).contains(&self.queue_pair), "a queue pair's number is not in 2 to 2^24-1"),
-            (self.packet < NUMBERS, "a packet's number is not of 24 bits"),
-            (MTUS.contains(&self.mtu_bytes), "mtu_bytes is no path MTU (256, 512, 1024, 2048, 4096)"),
+            (
+                Qpn::new(self.queue_pair).is_some_and(|number| number.get() >= Qpn::FIRST.get()),
+                "a queue pair's number is not in 2 to 2^24-1",
+            ),
+            (Psn::new(self.packet).is_some(), "a packet's number is not of 24 bits"),
+            (PATH_MTUS.contains(&self.mtu_bytes), "mtu_bytes is no path MTU (256, 512, 1024, 2048, 4096)"),
         ];
         rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, what)| Err(what))
     }
@@ -260,7 +257,7 @@ mod tests {
                 let asked = Request { verbs: Some(VerbsRequest { reader_id: Id(*id), end, copy: None }), ..request() };
                 if let Ok(got) = Request::decode(&asked.encode()) {
                     assert_eq!(got, asked);
-                    assert!(MTUS.contains(mtu_bytes));
+                    assert!(PATH_MTUS.contains(mtu_bytes));
                 }
             },
         );

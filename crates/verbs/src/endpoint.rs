@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What two queue pairs tell each other before the first READ, by way of the bootstrap endpoint.
 
-/// Numbers of queue pairs and packets have 24 bits (IBA 9.2).
-pub(crate) const NUMBER_MASK: u32 = 0xff_ffff;
-/// Queue pairs 0 and 1 are the subnet's (IBA 3.2.1).
-const FIRST_QUEUE_PAIR: u32 = 2;
-/// Path MTUs that there are (IBA 9.2.1).
-const MTUS: [u16; 5] = [256, 512, 1024, 2048, 4096];
+use onlooker_wire::{PATH_MTUS, Psn, Qpn};
 
 /// One end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,13 +44,13 @@ impl Endpoint {
     /// # Errors
     /// [`BadEndpoint`].
     pub fn check(&self) -> Result<(), BadEndpoint> {
-        if !(FIRST_QUEUE_PAIR..=NUMBER_MASK).contains(&self.queue_pair) {
+        if Qpn::new(self.queue_pair).is_none_or(|number| number.get() < Qpn::FIRST.get()) {
             return Err(BadEndpoint::QueuePair(self.queue_pair));
         }
-        if self.packet > NUMBER_MASK {
+        if Psn::new(self.packet).is_none() {
             return Err(BadEndpoint::Packet(self.packet));
         }
-        if !MTUS.contains(&self.mtu_bytes) {
+        if !PATH_MTUS.contains(&self.mtu_bytes) {
             return Err(BadEndpoint::Mtu(self.mtu_bytes));
         }
         Ok(())

@@ -5,6 +5,7 @@
 //! with the packet numbers of before would take answers of then for answers of now.
 #![allow(unsafe_code)]
 
+use onlooker_wire::Psn;
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use sideway::ibverbs::AccessFlags;
@@ -17,7 +18,7 @@ use sideway::ibverbs::queue_pair::{
 
 use crate::completion::{CompletionQueue, Reservation};
 use crate::device::Device;
-use crate::endpoint::{Endpoint, NUMBER_MASK, Path};
+use crate::endpoint::{Endpoint, Path};
 use crate::error::{Error, MAKING_PAIR, cause, system};
 use crate::memory::{Landing, Readable};
 use crate::work_request::WorkRequest;
@@ -143,7 +144,7 @@ impl QueuePair {
             operation: "getrandom",
             source: errno.into(),
         })?;
-        Ok(u32::from_le_bytes(bytes) & NUMBER_MASK)
+        Ok(Psn::wrapping(u32::from_le_bytes(bytes)).get())
     }
 
     /// What the other end has to know.
@@ -160,7 +161,7 @@ impl QueuePair {
 
     /// Takes this number for its first packet instead of a fresh one, until it is reset: for an other end that keeps none and counts from it. Before it is connected.
     pub fn set_packet(&mut self, packet: u32) {
-        self.packet = packet & NUMBER_MASK;
+        self.packet = Psn::wrapping(packet).get();
     }
 
     /// Connects to the other end, which may READ what is registered [`Readable`](crate::Readable), and may be READ where it answers any.

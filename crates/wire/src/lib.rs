@@ -61,7 +61,7 @@ pub use error::{Error, Layer};
 pub use eth::{EtherType, Ethernet, Mac, Tag, Tags, Tpid};
 pub use ip::{IpHeader, Ipv4Header, Ipv6Header};
 pub use opcode::Opcode;
-pub use packet::{Acknowledge, Frame, Packet, Part, ReadAnswer, ReadRequest, UdpFrame};
+pub use packet::{Acknowledge, Frame, PATH_MTUS, Packet, Part, ReadAnswer, ReadRequest, UdpFrame};
 pub use profile::{ProfileError, profile_check};
 pub use reth::Reth;
 pub use u24::{Msn, Psn, Qpn};

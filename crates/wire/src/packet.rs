@@ -14,6 +14,9 @@ use crate::opcode::Opcode;
 use crate::reth::Reth;
 use crate::u24::{Msn, Psn, Qpn};
 
+/// Path MTUs that there are, bytes of payload (IBA 9.2.1).
+pub const PATH_MTUS: [u16; 5] = [256, 512, 1024, 2048, 4096];
+
 /// RDMA READ request: BTH and RETH (IBA 9.4.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReadRequest {

@@ -55,6 +55,12 @@ u24! {
     /// Queue pair number (IBA 9.2, DestQP). Ours are random per incarnation of the responder.
     Qpn
 }
+
+impl Qpn {
+    /// The first that anybody can have: 0 and 1 are the subnet's (IBA 3.2.1).
+    pub const FIRST: Self = Self(2);
+}
+
 u24! {
     /// Packet sequence number (IBA 9.2, PSN; 9.7.1). Ordered only by [`Psn::distance_from`]: it wraps, so `<` has no meaning.
     Psn

@@ -12,9 +12,8 @@ use onlooker_wire::{Psn, Qpn, ROCE_PORT};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// Queue pairs 0 and 1 are the management's, the last one is multicast (IBA 3.5.3, 10.5.1).
-const FIRST_QUEUE_PAIR: u32 = 2;
-const QUEUE_PAIRS: u32 = (1 << 24) - 1 - FIRST_QUEUE_PAIR;
+/// Without the last number, which is multicast (IBA 10.5.1).
+const QUEUE_PAIRS: u32 = (1 << 24) - 1 - Qpn::FIRST.get();
 
 /// A random id for [`VerbsRequest::reader_id`]: to be made once for each way by which a program reads a host, and kept. With another one's the host takes that one's queue pair
 /// away; with a new one each time it keeps all of them.
@@ -66,7 +65,7 @@ fn own_end(local: IpAddr) -> Result<QueuePairEnd, Error> {
         IpAddr::V6(v6) => v6,
     };
     Ok(QueuePairEnd {
-        queue_pair: FIRST_QUEUE_PAIR + u32::from_ne_bytes([a, b, c, d]) % QUEUE_PAIRS,
+        queue_pair: Qpn::FIRST.get() + u32::from_ne_bytes([a, b, c, d]) % QUEUE_PAIRS,
         packet: Psn::wrapping(u32::from_ne_bytes([e, f, g, h])).get(),
         gid: Id(gid.octets()),
         mtu_bytes: MTU_BYTES,

@@ -21,7 +21,7 @@ use arrayvec::ArrayVec;
 use onlooker_bootstrap::QueuePairEnd;
 use onlooker_reader::{Broken, Completion, Fault, Outcome, Read};
 use onlooker_wire::profile::BLOCK_BYTES;
-use onlooker_wire::{Envelope, Packet, Psn, Qpn, ReadRequest};
+use onlooker_wire::{Envelope, PATH_MTUS, Packet, Psn, Qpn, ReadRequest};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
@@ -31,8 +31,6 @@ pub const MAX_READS_UNDER_WAY: usize = 16;
 pub const MAX_READ_BLOCKS: u32 = 4;
 /// Longest payload of an answer's packet: fits an MTU of 1500 bytes, and is one block.
 pub const MTU_BYTES: u16 = 1024;
-/// Path MTUs from that one downwards (IBA 9.2.1). Each divides a block.
-const MTUS: [u16; 3] = [MTU_BYTES, 512, 256];
 /// Time-outs without any progress after which the queue pair is given up; as with devices.
 pub const MAX_REPEATS: u8 = 7;
 /// After so many time-outs the next is longer by such a power of two: slowly at first, since most losses are single, and quickly then, since the host may be away for seconds.
@@ -163,7 +161,8 @@ impl Exchange {
     pub fn new(local: SocketAddr, peer: SocketAddr, own: &QueuePairEnd, host: &QueuePairEnd) -> Result<Self, Error> {
         let families = |_| Error::Family { local: local.ip(), peer: peer.ip() };
         let told = own.mtu_bytes.min(host.mtu_bytes);
-        let mtu_bytes = MTUS.into_iter().find(|mtu| *mtu <= told).unwrap_or(MTUS[MTUS.len() - 1]);
+        // Those up to ours divide a block.
+        let mtu_bytes = PATH_MTUS.into_iter().rev().find(|mtu| *mtu <= told.min(MTU_BYTES)).unwrap_or(PATH_MTUS[0]);
         let first = Psn::wrapping(own.packet);
         Ok(Self {
             outgoing: Envelope::socket(local, peer).map_err(families)?,
