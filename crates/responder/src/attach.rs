@@ -61,11 +61,12 @@ impl Pinned {
         Ok(attachment)
     }
 
-    /// [`Pinned::attach`] to tc by a filter on a clsact qdisc, as on kernels without tcx. For tests on kernels that have both.
+    /// [`Pinned::attach`] to tc by a filter on a clsact qdisc, as on kernels without tcx; for tests on
+    /// kernels that have both.
     ///
     /// # Errors
     /// As [`Pinned::attach`].
-    #[doc(hidden)]
+    #[cfg(feature = "hooks")]
     pub fn attach_by_filter(&self, device: &Device) -> Result<Attachment> {
         refuse_taken(device, Hook::Tc)?;
         let attachment = self.attach_filter(device)?;

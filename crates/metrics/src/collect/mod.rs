@@ -147,6 +147,7 @@ fn install_all(responder: &Responder, options: &Options, mut discovery: Discover
 ///
 /// # Errors
 /// As [`install`].
+#[cfg(feature = "hooks")]
 pub fn install_as_if(responder: &Responder, options: &Options, cpus: u32) -> Result<Installed> {
     install_all(responder, options, Discovery::as_if(cpus)?)
 }

@@ -98,6 +98,7 @@ impl Discovery {
     ///
     /// # Errors
     /// As [`Discovery::new`].
+    #[cfg(feature = "hooks")]
     pub(crate) fn as_if(cpus: u32) -> Result<Self> {
         Ok(Self { as_if_cpus: Some(cpus), ..Self::new(true)? })
     }
