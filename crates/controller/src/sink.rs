@@ -21,6 +21,22 @@ pub enum State {
     Failed(String),
 }
 
+impl State {
+    /// What each is called.
+    pub const NAMES: [&str; 4] = ["connecting", "reading", "silent", "failed"];
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        Self::NAMES[match self {
+            Self::Connecting => 0,
+            Self::Reading(_) => 1,
+            Self::Silent(_) => 2,
+            Self::Failed(_) => 3,
+        }]
+    }
+}
+
 /// A finished reading of one host. Times are of the reader's steady clock.
 #[derive(Debug)]
 pub struct Reading {

@@ -29,17 +29,10 @@ static LAYOUTS: LazyLock<[Arc<Layout>; MAX_WORDS]> =
     LazyLock::new(|| std::array::from_fn(|words| Arc::new(layout(words + 1))));
 
 fn layout(words: usize) -> Layout {
-    let series = |name: &str, help: &'static str| Series {
-        name: name.into(),
-        labels: Vec::new().into(),
-        metric: Metric::Gauge,
-        unit: "".into(),
+    let series = |name: &str, help: &str| Series {
         help: help.into(),
-        scale: 1.0,
-        resolution_ns: 0,
         acquisition: Acquisition::Published,
-        form: Form::Unsigned,
-        at: 0,
+        ..Series::new(name, Metric::Gauge, Form::Unsigned)
     };
     let bytes = series("event_bytes", "Bytes of the event.");
     let payload = (0..words).map(|word| series(&format!("event_word_{word}"), "Eight of its bytes, little-endian."));

@@ -24,12 +24,11 @@ use crate::cold::{self, Cold, GapData, SeriesData, Window, Written};
 use crate::damage::{StoreError, io_error};
 use crate::framing::files;
 use crate::store::{Columns, Named, PartOf, Store};
-use crate::types::{Gap, Line, TrackId};
+use crate::types::{Gap, Line, SECOND_NS, TrackId};
 use crate::warm::Extent;
 
 /// Seconds of a window at most.
 const HOUR: u64 = 3_600;
-const SECOND_NS: u64 = 1_000_000_000;
 /// Words of the rows that are handed on together: as many as a row group has rows.
 const BLOCK_WORDS: usize = cold::ROW_GROUP_ROWS;
 /// Times of an hour, of all hosts that go together.

@@ -15,6 +15,8 @@ pub mod column;
 pub mod damage;
 pub mod events;
 pub mod export;
+#[cfg(test)]
+mod fixture;
 pub mod framing;
 mod gaps;
 pub mod head;

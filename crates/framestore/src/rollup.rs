@@ -28,13 +28,12 @@ mod sample;
 use crate::chunk::{Chunk, Column, Contents, Joined, MAX_COLUMNS, Shape, max_rows, runs, write};
 use crate::damage::Damage;
 use crate::layout::Layout;
-use crate::types::Kind;
+use crate::types::{Kind, SECOND_NS};
 use fold::Folding;
 use sample::Sampled;
 
 /// Widths, s, each a multiple of the one before.
 pub const WIDTHS_S: [u32; 3] = [1, 10, 60];
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// What a column of a rollup says of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The few names that every part of the store has in common.
 
+pub(crate) const SECOND_NS: u64 = 1_000_000_000;
+
 /// So much later than it was acquired a sample may come, ns.
 pub(crate) const LATE_NS: u64 = 60_000_000_000;
 

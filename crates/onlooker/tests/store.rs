@@ -11,7 +11,7 @@ use onlooker_framestore::cold::Cold;
 use onlooker_framestore::layout::{Layout, Part};
 use onlooker_framestore::types::Line;
 use onlooker_framestore::{Config, Store, Writer, open};
-use onlooker_region::schema::{Acquisition, Metric};
+use onlooker_region::schema::Metric;
 use onlooker_series::series::{Form, Series};
 use onlooker_testbed::{Agent, Controller, until};
 use serde_json::Value;
@@ -29,23 +29,11 @@ fn store(what: &[&str], dir: &Path, more: &[&str]) -> Ended {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-fn series(name: &str, metric: Metric, form: Form) -> Series {
-    Series {
-        name: name.into(),
-        labels: Vec::new().into(),
-        metric,
-        unit: "".into(),
-        help: "".into(),
-        scale: 1.0,
-        resolution_ns: 0,
-        acquisition: Acquisition::Computed,
-        form,
-        at: 0,
-    }
-}
-
 fn description(host: &str) -> Description {
-    let all = vec![series("a_total", Metric::Counter, Form::Unsigned), series("a_load", Metric::Gauge, Form::Float)];
+    let all = vec![
+        Series::new("a_total", Metric::Counter, Form::Unsigned),
+        Series::new("a_load", Metric::Gauge, Form::Float),
+    ];
     Description {
         host: host.into(),
         common: vec![("instance".into(), host.into())],

@@ -48,6 +48,9 @@ impl EntityKey {
     /// Region of what the controller itself knows of a host; no identity word is this one.
     pub const OWN_REGION: u64 = u64::MAX;
 
+    /// Group numbers of sums begin here; a schema has far fewer groups.
+    pub const SUMS: u32 = 1 << 31;
+
     /// Whether it is the controller's own.
     #[must_use]
     pub fn is_own(&self) -> bool {
@@ -127,6 +130,23 @@ pub struct Series {
 }
 
 impl Series {
+    /// One whose samples are numbers as they are, without labels and help, in a computed row's first words.
+    #[must_use]
+    pub fn new(name: &str, metric: Metric, form: Form) -> Self {
+        Self {
+            name: name.into(),
+            labels: Vec::new().into(),
+            metric,
+            unit: "".into(),
+            help: "".into(),
+            scale: 1.0,
+            resolution_ns: 0,
+            acquisition: Acquisition::Computed,
+            form,
+            at: 0,
+        }
+    }
+
     /// As Prometheus writes it, labels sorted.
     #[must_use]
     pub fn text(&self) -> String {
@@ -188,40 +208,16 @@ pub fn labels_of(
     labels::joined(&common, labels::joined(region, own, reserved), reserved)
 }
 
-/// Describes the series of an entity from its samples, in their order. `common` are labels of the target.
-#[must_use]
-pub fn describe(entry: &RegionEntry, common: &BTreeMap<String, String>, samples: &[Sample<'_>]) -> Vec<Series> {
-    let mut before: Option<Labels> = None;
-    described(entry, samples, |sample| {
-        let mut labels = labels_of(common, &entry.labels, sample.labels(), sample.field.metric);
-        if let Value::Text(text) = &sample.value
-            && !text.is_empty()
-        {
-            labels.push((VALUE.to_owned(), text.clone()));
-        }
-        let labels = Labels::from(labels).shared_with(before.as_ref());
-        before = Some(labels.clone());
-        labels
-    })
-}
-
-/// As [`describe`] with the labels of fields and elements alone: what all hosts and all rows of a table have in common.
+/// Describes the series of an entity from its samples, in their order, with the labels of fields and elements alone:
+/// what all hosts and all rows of a table have in common. [`named`] adds the rest.
 #[must_use]
 pub fn describe_own(entry: &RegionEntry, samples: &[Sample<'_>]) -> Vec<Series> {
-    described(entry, samples, |sample| sample.own_labels().into())
-}
-
-fn described<'a>(
-    entry: &RegionEntry,
-    samples: &[Sample<'a>],
-    mut labels: impl FnMut(&Sample<'a>) -> Labels,
-) -> Vec<Series> {
     let mut at = 0;
-    let describe = |sample: &Sample<'a>| {
+    let describe = |sample: &Sample<'_>| {
         let (field, form) = (sample.field, Form::of(&sample.value));
         let series = Series {
             name: field.name.as_str().into(),
-            labels: labels(sample),
+            labels: sample.own_labels().into(),
             metric: field.metric,
             unit: field.unit.as_str().into(),
             help: field.help.as_str().into(),
@@ -318,7 +314,19 @@ mod tests {
         let (mut samples, blocks) = (Vec::new(), [block]);
         plan.decode(entry.identity, &blocks, |sample| samples.push(sample)).unwrap();
         let common = common.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        describe(entry, &common, &samples)
+        all_of(entry, &common, &samples)
+    }
+
+    /// With all labels, as who shows them has them.
+    fn all_of(entry: &RegionEntry, common: &BTreeMap<String, String>, samples: &[Sample<'_>]) -> Vec<Series> {
+        let all = |(own, sample): (&Series, &Sample<'_>)| {
+            let text = match &sample.value {
+                Value::Text(text) => Some(text.as_str()),
+                _ => None,
+            };
+            named(own, &sample.row_labels(), &entry.labels, common, text)
+        };
+        describe_own(entry, samples).iter().zip(samples).map(all).collect()
     }
 
     /// Whatever a program's schema calls its labels: its agent's and its target's keep their names, and no empty one makes a second series of one.
@@ -396,7 +404,7 @@ mod tests {
         let blocks = [block];
         plan.decode(ME, &blocks, |sample| samples.push(sample)).unwrap();
         let common = BTreeMap::from([("dc".to_owned(), "target".to_owned()), ("instance".to_owned(), "h".to_owned())]);
-        let series = describe(&entry(), &common, &samples);
+        let series = all_of(&entry(), &common, &samples);
         let mut row = Vec::new();
         fill(&samples, &mut row);
         assert_eq!(

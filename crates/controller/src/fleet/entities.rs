@@ -26,12 +26,9 @@ pub(super) use take::Room;
 
 use super::quota::{Cost, Ledger, Quota, row_bytes};
 
-/// Group numbers of sums begin here; a schema has far fewer groups.
-const SUMS: u32 = 1 << 31;
-
 /// Region of what the controller itself knows of a host.
 const OWN_REGION: &str = "controller";
-const OWN_KEY: EntityKey = EntityKey { region: EntityKey::OWN_REGION, group: SUMS, row: None };
+const OWN_KEY: EntityKey = EntityKey { region: EntityKey::OWN_REGION, group: EntityKey::SUMS, row: None };
 /// The boot time is worked out from two clocks, neither of them steady to the last: what is shown stays while it is no further from the truth than this.
 const BOOT_TIME_SLACK_S: f64 = 1.0;
 

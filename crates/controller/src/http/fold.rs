@@ -278,19 +278,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn series(metric: Metric, form: Form) -> Series {
-        let labels = onlooker_series::text::Labels::from(Vec::new());
-        Series {
-            name: "x".into(),
-            labels,
-            metric,
-            unit: "".into(),
-            help: "".into(),
-            scale: 1.0,
-            resolution_ns: 0,
-            acquisition: Acquisition::Sampled,
-            form,
-            at: 0,
-        }
+        Series { acquisition: Acquisition::Sampled, ..Series::new("x", metric, form) }
     }
 
     fn counter() -> Fold {

@@ -17,14 +17,13 @@ use std::net::SocketAddr;
 use super::Shared;
 use super::answer::{Failure, number, one, parameters};
 use super::stream::{Asked, Stopped, Writer, streamed};
-use super::summary::{Detail, Summary, state_name};
+use super::summary::{Detail, Summary};
 use crate::fleet::{Fleet, Host, Since};
 use crate::sink::State as HostState;
 
 const JSON: &str = "application/json";
 /// Hosts whose figures are asked for beside those that have changed.
 const MAX_FRESH: usize = 500;
-const STATES: [&str; 4] = ["connecting", "reading", "silent", "failed"];
 /// Numbers of changes are whole, and JSON's are doubles.
 const MAX_NUMBER: f64 = (1u64 << 53) as f64;
 
@@ -77,8 +76,8 @@ impl Wanted {
                 return Err(Failure::bad("`fresh` goes with `since`; without it all hosts are told anyway"));
             }
             let states = all("state");
-            if let Some(state) = states.iter().find(|state| !STATES.contains(&state.as_str())) {
-                return Err(Failure::bad(format!("`state` is `{state}`; known are: {}", STATES.join(", "))));
+            if let Some(state) = states.iter().find(|state| !HostState::NAMES.contains(&state.as_str())) {
+                return Err(Failure::bad(format!("`state` is `{state}`; known are: {}", HostState::NAMES.join(", "))));
             }
             let words = one(&pairs, "search")?.unwrap_or_default().split_whitespace().map(str::to_lowercase).collect();
             let whole = |name| number(&pairs, name, 0.0, 1e9);
@@ -126,7 +125,7 @@ impl Fits {
             return true;
         }
         let state = host.look().state.clone();
-        let name = state_name(&state);
+        let name = state.name();
         if !self.states.is_empty() && !self.states.iter().any(|wanted| wanted == name) {
             return false;
         }

@@ -29,7 +29,7 @@ use super::Shared;
 use super::answer::{Failure, Wanted, ms, number, one, parameters};
 use super::limits::{self, Full, Limits, Refusal, STREAM_WORDS};
 use super::series::value;
-use super::summary::{Gap, state_name};
+use super::summary::Gap;
 use crate::fleet::{Entities, Host, Planned, Shown, ShownGap, Values};
 
 const DEFAULT_EVERY_MS: f64 = 100.0;
@@ -238,7 +238,7 @@ impl Follower {
 
     fn look(&mut self, host: &Host, text: &mut String) -> Result<(), Failure> {
         let shown = host.look();
-        let state = state_name(&shown.state);
+        let state = shown.state.name();
         let gap = (shown.last_gap != self.gap).then(|| shown.last_gap.clone());
         let found = self.find(&shown.entities);
         if found.is_ok() {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use super::answer::ms;
-use super::summary::state_name;
+use crate::sink::State as HostState;
 
 /// Averages over at least this time are told as rates.
 const RATE_INTERVAL: Duration = Duration::from_secs(1);
@@ -44,11 +44,11 @@ impl Rates {
 
 pub(super) async fn status(State(shared): State<Shared>) -> Json<Value> {
     let now_ns = Moment::now().utc_ns;
-    let mut states = [("reading", 0), ("connecting", 0), ("silent", 0), ("failed", 0)];
+    let mut states = HostState::NAMES.map(|name| (name, 0));
     let (mut cycles, mut reads, mut blocks) = (0, 0, 0);
     for host in shared.fleet.hosts().iter() {
         let shown = host.look();
-        let name = state_name(&shown.state);
+        let name = shown.state.name();
         states.iter_mut().filter(|(state, _)| *state == name).for_each(|(_, count)| *count += 1);
         cycles += shown.cycles;
         reads += shown.reads.reads;

@@ -15,15 +15,6 @@ use crate::sink::State;
 /// Regions that are named for each quota.
 const MAX_REGIONS_OVER: usize = 20;
 
-pub(super) fn state_name(state: &State) -> &'static str {
-    match state {
-        State::Connecting => "connecting",
-        State::Reading(_) => "reading",
-        State::Silent(_) => "silent",
-        State::Failed(_) => "failed",
-    }
-}
-
 type Counts<'a> = &'a BTreeMap<&'static str, u64>;
 
 #[derive(Serialize)]
@@ -131,7 +122,7 @@ impl<'a> Summary<'a> {
             name: &target.name,
             address: format!("{}:{}", target.host, target.port),
             labels: &target.labels,
-            state: state_name(&figures.state),
+            state: figures.state.name(),
             via: pair.map(|pair| pair.via.kind()),
             requester: pair.map(|pair| pair.by.to_string()),
             since_ms: ms(figures.since_ns),

@@ -7,15 +7,11 @@ use std::sync::Arc;
 use onlooker_framestore::layout::{ContentId, Layout, Part};
 use onlooker_reader::clock::{Relation, steady_ns};
 use onlooker_reader::{Frame, Session};
-use onlooker_region::columns::{Sample, Value};
 use onlooker_region::control::RegionEntry;
-use onlooker_series::derive::{Derived, Given, Sum, row_of};
-use onlooker_series::series::{EntityKey, Form, Series};
+use onlooker_series::derive::{Derived, Given, row_of};
+use onlooker_series::series::{EntityKey, Form, Series, describe_own, fill};
 
 use crate::recording::{Labels, Recording, Track};
-
-/// Group numbers of sums begin here; a schema has far fewer groups.
-const SUMS: u32 = 1 << 31;
 
 /// A group of a region, a set of its sums, or one row of either, with all its rows.
 struct Entity {
@@ -32,12 +28,7 @@ struct Entity {
 }
 
 impl Entity {
-    fn new(entry: &RegionEntry, line: Labels, mut series: Vec<Series>) -> Self {
-        let mut at = 0;
-        for series in &mut series {
-            series.at = at;
-            at += series.form.words();
-        }
+    fn new(entry: &RegionEntry, line: Labels, series: Vec<Series>) -> Self {
         let (region, labels, is_agents) = (entry.name.clone(), entry.labels.clone(), entry.identity.is_agents());
         Self { region, labels, is_agents, line, series, stamp_ns: 0, rows: Vec::new(), words: Vec::new() }
     }
@@ -77,7 +68,7 @@ impl Taken {
                 continue;
             }
             frame.sharpen(relation, utc_ns, now_ns);
-            let mut samples = Vec::new();
+            let (mut samples, mut words) = (Vec::new(), Vec::new());
             frame.decode(|sample| samples.push(sample));
             let relation = &*relation;
             derived.read(entry, plan, &samples, |given| match given {
@@ -85,15 +76,18 @@ impl Taken {
                     let key = EntityKey { region: entry.identity.word(), group, row: row_of(&samples[0]) };
                     let times = acquired(samples[0].time_ns, &frame, relation);
                     let width: usize = samples.iter().map(|sample| Form::of(&sample.value).words()).sum();
-                    let made = || Entity::new(entry, own_labels(&samples[0]).0, describe(entry, samples));
+                    let made = || Entity::new(entry, samples[0].row_labels(), describe_own(entry, samples));
                     if let Some(row) = self.admit(key, reading, times, width, made) {
-                        fill(samples, row);
+                        fill(samples, &mut words);
+                        row.extend(&words);
                     }
                 }
                 Given::Sum(sum) => {
-                    let key = EntityKey { region: entry.identity.word(), group: SUMS | sum.set, row: sum.row };
+                    let key =
+                        EntityKey { region: entry.identity.word(), group: EntityKey::SUMS | sum.set, row: sum.row };
                     let times = acquired(sum.time_ns, &frame, relation);
-                    let made = || Entity::new(entry, sum.row_labels.to_vec(), describe_sum(&sum));
+                    let series = || sum.metrics.iter().zip(0..).map(|(metric, at)| metric.series(at)).collect();
+                    let made = || Entity::new(entry, sum.row_labels.to_vec(), series());
                     if let Some(row) = self.admit(key, reading, times, sum.words.len(), made) {
                         row.extend(sum.words);
                     }
@@ -134,60 +128,6 @@ fn acquired(host_ns: Option<u64>, frame: &Frame<'_>, relation: &Relation) -> (u6
     let middle_ns = asked_ns / 2 + answered_ns / 2;
     let utc_ns = host_ns.map_or(relation.own_utc_ns(middle_ns), |host_ns| relation.utc_ns(host_ns));
     (host_ns.unwrap_or(middle_ns), u64::try_from(utc_ns).unwrap_or(0))
-}
-
-/// Labels of the sample's row, and its others.
-fn own_labels(sample: &Sample<'_>) -> (Labels, Labels) {
-    let mut labels = sample.labels();
-    let own = labels.split_off(sample.row.map_or(0, |_| sample.group.key.len()));
-    (labels, own)
-}
-
-fn describe(entry: &RegionEntry, samples: &[Sample<'_>]) -> Vec<Series> {
-    let series = |sample: &Sample<'_>| Series {
-        name: sample.field.name.as_str().into(),
-        labels: own_labels(sample).1.into(),
-        metric: sample.field.metric,
-        unit: sample.field.unit.as_str().into(),
-        help: sample.field.help.as_str().into(),
-        scale: sample.field.scale,
-        resolution_ns: sample.field.resolution_ns,
-        acquisition: entry.acquisition(sample.group),
-        form: Form::of(&sample.value),
-        at: 0,
-    };
-    samples.iter().map(series).collect()
-}
-
-fn describe_sum(sum: &Sum<'_>) -> Vec<Series> {
-    let series = |metric: &onlooker_series::derive::Summed| Series {
-        name: metric.name.as_str().into(),
-        labels: metric.labels.clone().into_iter().collect::<Vec<_>>().into(),
-        metric: metric.metric,
-        unit: metric.unit.as_str().into(),
-        help: metric.help.as_str().into(),
-        scale: metric.scale,
-        resolution_ns: metric.resolution_ns,
-        acquisition: metric.acquisition,
-        form: if metric.signed { Form::Signed } else { Form::Unsigned },
-        at: 0,
-    };
-    sum.metrics.iter().map(series).collect()
-}
-
-fn fill(samples: &[Sample<'_>], row: &mut Vec<u64>) {
-    for sample in samples {
-        match &sample.value {
-            Value::U64(value) => row.push(*value),
-            Value::I64(value) => row.push(value.cast_unsigned()),
-            Value::F64(value) => row.push(value.to_bits()),
-            Value::Text(_) => {}
-            Value::Histogram { buckets, sum, .. } => {
-                row.extend(buckets);
-                row.push(*sum);
-            }
-        }
-    }
 }
 
 /// A track in the making: its entities, fixed ones by region and group, lines of a table as they came.

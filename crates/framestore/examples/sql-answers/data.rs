@@ -7,7 +7,6 @@ use onlooker_framestore::cold::{GapData, SeriesData, Window, Writer};
 use onlooker_region::histogram::Shape;
 use onlooker_region::schema::{Acquisition, Metric};
 use onlooker_series::series::{Form, Series};
-use onlooker_series::text::Labels;
 
 use crate::Result;
 
@@ -27,18 +26,7 @@ fn mix(a: u64) -> u64 {
 }
 
 fn series(name: &str, metric: Metric, unit: &str, scale: f64, form: Form) -> Series {
-    Series {
-        name: name.into(),
-        labels: Labels::from(Vec::new()),
-        metric,
-        unit: unit.into(),
-        help: "".into(),
-        scale,
-        resolution_ns: 0,
-        acquisition: Acquisition::Direct,
-        form,
-        at: 0,
-    }
+    Series { unit: unit.into(), scale, acquisition: Acquisition::Direct, ..Series::new(name, metric, form) }
 }
 
 /// A host in a window.

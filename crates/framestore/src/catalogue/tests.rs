@@ -27,27 +27,16 @@ pub(super) fn labels(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 
 pub(super) fn series(name: &str, own: &[(&str, &str)], form: Form, metric: Metric) -> Series {
     Series {
-        name: name.into(),
         labels: Labels::from(labels(own)),
-        metric,
-        unit: "".into(),
         help: "what it is".into(),
         scale: 1e-9,
-        resolution_ns: 0,
         acquisition: Acquisition::default(),
-        form,
-        at: 0,
+        ..Series::new(name, metric, form)
     }
 }
 
 pub(super) fn part(region: &str, series: Vec<Series>) -> Arc<Part> {
-    let mut part = Part { region: region.into(), group: 0, series };
-    let mut at = 0;
-    for series in &mut part.series {
-        series.at = at;
-        at += series.form.words();
-    }
-    Arc::new(part)
+    Arc::new(Part::new(region, 0, series))
 }
 
 pub(super) fn layout(parts: &[Arc<Part>], is_table: bool) -> Layout {

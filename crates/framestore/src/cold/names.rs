@@ -2,8 +2,8 @@
 //! Names of cold files: their window in UTC, so that a glob finds a day, and a number.
 
 use crate::damage::StoreError;
+use crate::types::SECOND_NS;
 
-const SECOND_NS: u64 = 1_000_000_000;
 const DAY: u64 = 86_400;
 /// Largest second of a window: all its nanoseconds are an i64, as Parquet has them.
 const MAX_SECOND: u64 = i64::MAX.unsigned_abs() / SECOND_NS;

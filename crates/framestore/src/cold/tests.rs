@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use onlooker_region::schema::Acquisition;
+use onlooker_region::schema::{Acquisition, Metric};
+use onlooker_series::series::Series;
 
 use onlooker_region::histogram::Shape;
 use onlooker_series::series::Form;
@@ -21,25 +22,16 @@ const SHAPE: Shape = Shape { grouping_power: 2, max_power: 12 };
 /// A series and its samples as a test gives them.
 #[derive(Clone, Debug)]
 struct Given {
-    series: onlooker_series::series::Series,
+    series: Series,
     labels: Vec<(String, String)>,
     times: Vec<u64>,
     words: Vec<Vec<u64>>,
 }
 
 fn given(name: &str, form: Form, scale: f64, labels: &[(&str, &str)], times: &[u64]) -> Given {
-    let series = onlooker_series::series::Series {
-        name: name.into(),
-        labels: onlooker_series::text::Labels::from(Vec::new()),
-        metric: if form == Form::Text { Metric::Info } else { Metric::Gauge },
-        unit: "s".into(),
-        help: "".into(),
-        scale,
-        resolution_ns: 0,
-        acquisition: Acquisition::Direct,
-        form,
-        at: 0,
-    };
+    let metric = if form == Form::Text { Metric::Info } else { Metric::Gauge };
+    let acquisition = Acquisition::Direct;
+    let series = Series { unit: "s".into(), scale, acquisition, ..Series::new(name, metric, form) };
     let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     Given { series, labels, times: times.to_vec(), words: vec![Vec::new(); super::words(form)] }
 }

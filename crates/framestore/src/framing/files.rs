@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::damage::{StoreError, io_error};
 
-const MODE: u32 = 0o600;
+pub(crate) const MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 const LOCK: &str = "lock";
 

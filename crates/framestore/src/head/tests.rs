@@ -2,8 +2,7 @@
 //! Heads against the rows that were pushed, whole and in pieces.
 
 use super::*;
-
-const SECOND_NS: u64 = 1_000_000_000;
+use crate::types::SECOND_NS;
 
 type Row = (Line, u64, Vec<u64>);
 

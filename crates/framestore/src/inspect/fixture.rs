@@ -5,52 +5,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use onlooker_region::schema::{Acquisition, Metric};
-use onlooker_series::series::{Form, Series};
-
-use crate::client::{Appender, Description};
-use crate::layout::{Layout, Part};
+use crate::client::Appender;
+use crate::fixture::description;
 use crate::store::{Columns, Config, Store, Writer, open};
-use crate::types::{Gap, Line, TrackId};
+use crate::types::{Gap, Line, SECOND_NS, TrackId};
 
-pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 /// A quarter past ten, so that an hour is over after 270 rows.
 pub(crate) const FROM_NS: u64 = (1_764_000_000 / 3_600 * 3_600 + 900) * SECOND_NS;
 pub(crate) const STEP_NS: u64 = 10 * SECOND_NS;
 const DISKS: [&str; 3] = ["sda", "sdb", "sdc"];
-
-fn part(name: &str) -> Part {
-    let of = |ending: &str, metric: Metric, form: Form| Series {
-        name: format!("{name}_{ending}").as_str().into(),
-        labels: Vec::new().into(),
-        metric,
-        unit: "".into(),
-        help: "".into(),
-        scale: 1.0,
-        resolution_ns: 0,
-        acquisition: Acquisition::Computed,
-        form,
-        at: 0,
-    };
-    let (counter, gauge) = (Metric::Counter, Metric::Gauge);
-    let info = of("info", Metric::Info, Form::Text);
-    Part::new(name, 0, vec![of("total", counter, Form::Unsigned), info, of("load", gauge, Form::Float)])
-}
-
-fn description(host: &str, is_table: bool) -> Description {
-    let parts = if is_table { &["disk"][..] } else { &["cpu", "memory"] };
-    let parts = parts.iter().map(|name| part(name).shared()).collect();
-    Description {
-        host: host.into(),
-        common: vec![("instance".into(), format!("{host}:1"))],
-        source: 0,
-        region: Vec::new(),
-        layout: Arc::new(Layout::new(parts, is_table)),
-        texts: if is_table { Vec::new() } else { vec![(0, 1, "zen".into())] },
-    }
-}
 
 /// A store and its owner.
 pub(crate) struct Filled {
@@ -98,7 +62,7 @@ impl Filled {
     }
 
     pub(crate) fn track(&mut self, host: &str, is_table: bool) -> TrackId {
-        self.appender().track(&description(host, is_table), FROM_NS).unwrap()
+        self.appender().track(&description(host, &format!("{host}:1"), is_table), FROM_NS).unwrap()
     }
 
     pub(crate) fn fill(&mut self, rows: u64) {

@@ -3,12 +3,12 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use super::fixture::{FROM_NS, Filled, SECOND_NS, STEP_NS, contents};
+use super::fixture::{FROM_NS, Filled, STEP_NS, contents};
 use super::*;
 use crate::chunk::{Builder, Chunk, Column, Shape};
 use crate::cold::{self, SeriesData, Window};
 use crate::framing;
-use crate::types::{Kind, Line, TrackId};
+use crate::types::{Kind, Line, SECOND_NS, TrackId};
 use crate::warm::Level;
 
 /// Chunks of most rows, the others in the log.

@@ -2,6 +2,7 @@
 //! Rows that come back, in how many bytes, and bytes that are none.
 
 use super::*;
+use crate::types::SECOND_NS;
 
 const INTEGER: Kind = Kind::Integer { signed: false };
 
@@ -122,7 +123,6 @@ fn usual_rows_are_small() {
 
 #[test]
 fn the_same_time_and_the_next_in_step_take_a_byte() {
-    const SECOND_NS: u64 = 1_000_000_000;
     let times = |times: &[u64]| {
         let bytes = round_trip_at(&[], &vec![vec![]; times.len()], times);
         bytes.iter().map(Vec::len).collect::<Vec<_>>()

@@ -7,12 +7,11 @@
 use std::ops::ControlFlow;
 
 use super::read::{Buffers, neighbours, rows_of};
-use super::roll::{LATE_NS, SECOND_NS};
 use super::{Columns, DAMAGED, Store, lock};
 use crate::chunk::{Column, Shape};
 use crate::damage::{Damage, StoreError};
 use crate::rollup::rollup_columns;
-use crate::types::{Gap, Kind, TrackId};
+use crate::types::{Gap, Kind, LATE_NS, SECOND_NS, TrackId};
 use crate::warm::{Level, Place};
 
 /// A sample, or all samples of a bucket.

@@ -33,7 +33,7 @@ use crate::events::are_events;
 use crate::layout::Layout;
 use crate::rollup::{fits, roll};
 pub(super) use crate::types::LATE_NS;
-use crate::types::{Gap, TrackId};
+use crate::types::{Gap, SECOND_NS, TrackId};
 use crate::warm::{Level, Place};
 
 /// Length of a window of each level; of raw rows, of a piece of the level behind it.
@@ -46,7 +46,6 @@ const LEAST_BUCKETS: u64 = 4;
 const MOST_TIME: Duration = Duration::from_millis(50);
 /// Tracks are looked through so often.
 const LOOK_NS: u64 = if cfg!(test) { 1 } else { 30 * SECOND_NS };
-pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
 /// How far rollups are.
 #[derive(Default)]

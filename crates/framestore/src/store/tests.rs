@@ -4,54 +4,18 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use onlooker_region::schema::{Acquisition, Metric};
+use onlooker_region::schema::Metric;
 use onlooker_series::series::{Form, Series};
 
 use super::*;
 use crate::client::{Appender, Description};
+use crate::fixture::{self, pair};
 use crate::layout::{Layout, Part};
-use crate::types::{Gap, Line};
+use crate::types::{Gap, Line, SECOND_NS};
 
-pub(super) fn series(name: &str, metric: Metric, form: Form) -> Series {
-    Series {
-        name: name.into(),
-        labels: Vec::new().into(),
-        metric,
-        unit: "".into(),
-        help: "".into(),
-        scale: 1.0,
-        resolution_ns: 0,
-        acquisition: Acquisition::Computed,
-        form,
-        at: 0,
-    }
-}
-
-fn part(name: &str) -> Part {
-    let own = vec![
-        series(&format!("{name}_total"), Metric::Counter, Form::Unsigned),
-        series(&format!("{name}_info"), Metric::Info, Form::Text),
-        series(&format!("{name}_load"), Metric::Gauge, Form::Float),
-    ];
-    Part::new(name, 0, own)
-}
-
-pub(super) fn pair(name: &str, value: &str) -> (String, String) {
-    (name.into(), value.into())
-}
-
-/// A row of two parts, as an agent's are, or a table.
+/// Of a host whose instance is called like it.
 pub(super) fn description(host: &str, is_table: bool) -> Description {
-    let parts = if is_table { &["disk"][..] } else { &["cpu", "memory"] };
-    let parts = parts.iter().map(|name| part(name).shared()).collect();
-    Description {
-        host: host.into(),
-        common: vec![pair("instance", host)],
-        source: 0,
-        region: Vec::new(),
-        layout: Arc::new(Layout::new(parts, is_table)),
-        texts: if is_table { Vec::new() } else { vec![(0, 1, "zen".into())] },
-    }
+    fixture::description(host, host, is_table)
 }
 
 fn config(dir: &Path) -> Config {
@@ -237,7 +201,6 @@ fn gaps_are_told_and_kept() {
 
 #[test]
 fn of_a_time_the_tracks_are_named_that_have_rows_or_gaps_of_it() {
-    const SECOND_NS: u64 = 1_000_000_000;
     let mut world = World::new();
     let add = |world: &mut World, source: u64, pid: &str, second: u64| {
         let region = vec![pair("pid", pid)];
@@ -281,7 +244,6 @@ fn of_a_time_the_tracks_are_named_that_have_rows_or_gaps_of_it() {
 
 #[test]
 fn heads_of_another_time_are_not_copied() {
-    const SECOND_NS: u64 = 1_000_000_000;
     let mut world = World::new();
     let track = world.appender().track(&description("a", true), 1).unwrap();
     let line = world.appender().line(track, &[pair("disk", "sda")], &[], 1).unwrap();
@@ -491,7 +453,7 @@ fn what_a_kill_leaves_in_a_large_ring_is_logged_however_much_it_is() {
     const ROWS: u64 = 12_000;
     let dir = tempfile::tempdir().unwrap();
     let config = Config { ring_bytes: 96 << 20, max_bytes: 1 << 30, ..config(dir.path()) };
-    let own = (0..WIDTH).map(|at| series(&format!("noise_{at}"), Metric::Gauge, Form::Unsigned)).collect();
+    let own = (0..WIDTH).map(|at| Series::new(&format!("noise_{at}"), Metric::Gauge, Form::Unsigned)).collect();
     let layout = Arc::new(Layout::new(vec![Part::new("noise", 0, own).shared()], false));
     let tracks = |appender: &mut Appender| {
         ["a", "b", "c"].map(|host| {

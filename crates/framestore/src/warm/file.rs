@@ -23,6 +23,7 @@ use crate::chunk::{HEAD_BYTES, Head, MAX_ROWS};
 use crate::column::{self, Input};
 use crate::damage::{Damage, StoreError, io_error};
 use crate::framing::Frame;
+use crate::framing::files::MODE;
 use crate::types::{Kind, TrackId};
 
 const VERSION: u32 = 1;
@@ -36,8 +37,6 @@ const INDEX_COLUMNS: usize = 8;
 const TRAILER_BYTES: usize = HEADER_BYTES + 8;
 /// What is read at a time to find a record behind damage.
 const PIECE_BYTES: usize = 64 << 10;
-/// Files are their owner's alone, whatever the umask.
-const MODE: u32 = 0o600;
 
 /// A file that chunks are read from.
 #[derive(Debug)]

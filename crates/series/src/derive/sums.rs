@@ -12,6 +12,7 @@ use onlooker_region::schema::{Acquisition, Metric, Type};
 
 use super::shape::{block_of, sum_in};
 use crate::PATIENCE_READINGS;
+use crate::series::{Form, Series};
 
 /// A metric that is summed up.
 #[derive(Clone, Debug)]
@@ -43,6 +44,23 @@ impl Summed {
     #[must_use]
     pub fn value(&self, word: u64) -> Value {
         if self.signed { Value::I64(word.cast_signed()) } else { Value::U64(word) }
+    }
+
+    /// Its series, whose word is at `at` in the row.
+    #[must_use]
+    pub fn series(&self, at: usize) -> Series {
+        Series {
+            name: self.name.as_str().into(),
+            labels: self.labels.clone().into_iter().collect::<Vec<_>>().into(),
+            metric: self.metric,
+            unit: self.unit.as_str().into(),
+            help: self.help.as_str().into(),
+            scale: self.scale,
+            resolution_ns: self.resolution_ns,
+            acquisition: self.acquisition,
+            form: if self.signed { Form::Signed } else { Form::Unsigned },
+            at,
+        }
     }
 
     /// Whether what a part had counted stays in the sum when it begins anew.

@@ -2,25 +2,14 @@
 use super::*;
 use crate::exposition::labels_text;
 use onlooker_region::histogram::Shape;
-use onlooker_region::schema::Acquisition;
 
 const SHAPE: Shape = Shape { grouping_power: 0, max_power: 3 };
 const VALUES: [&str; 4] = ["x", "a\"b\\\n", "ä", "h"];
 
 fn series(name: &str, form: Form, scale: f64, labels: &[(&str, &str)], at: usize) -> Series {
     let labels: Vec<(String, String)> = labels.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-    Series {
-        name: name.into(),
-        labels: labels.into(),
-        metric: if matches!(form, Form::Histogram(_)) { Metric::Histogram } else { Metric::Gauge },
-        unit: "".into(),
-        help: "Help.".into(),
-        scale,
-        resolution_ns: 0,
-        acquisition: Acquisition::Direct,
-        form,
-        at,
-    }
+    let metric = if matches!(form, Form::Histogram(_)) { Metric::Histogram } else { Metric::Gauge };
+    Series { labels: labels.into(), help: "Help.".into(), scale, at, ..Series::new(name, metric, form) }
 }
 
 /// All lines of an entity, by the template.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use onlooker_region::columns::{Sample, Value};
 use onlooker_region::control::RegionEntry;
-use onlooker_region::schema::{self, Acquisition, Metric, Schema};
-use onlooker_series::derive::{Sum, Summed, row_of, sum_of};
+use onlooker_region::schema::{self, Metric, Schema};
+use onlooker_series::derive::{Sum, row_of, sum_of};
 use onlooker_series::series::{Form, Series, describe_own};
 
 const BOOT_TIME: &str = "node_boot_time_seconds";
@@ -80,34 +80,16 @@ fn of_samples(entry: &RegionEntry, samples: &[Sample<'_>]) -> Described {
 }
 
 fn of_sum(sum: &Sum<'_>) -> Described {
-    let series = |(at, metric): (usize, &Summed)| Series {
-        name: metric.name.as_str().into(),
-        labels: metric.labels.clone().into_iter().collect::<Vec<_>>().into(),
-        metric: metric.metric,
-        unit: metric.unit.as_str().into(),
-        help: metric.help.as_str().into(),
-        scale: metric.scale,
-        resolution_ns: metric.resolution_ns,
-        acquisition: metric.acquisition,
-        form: if metric.signed { Form::Signed } else { Form::Unsigned },
-        at,
-    };
-    let own: Vec<Series> = sum.metrics.iter().enumerate().map(series).collect();
+    let own: Vec<Series> = sum.metrics.iter().enumerate().map(|(at, metric)| metric.series(at)).collect();
     Described { texts: vec![None; own.len()], own, row: sum.row_labels.to_vec() }
 }
 
 fn boot_series() -> Series {
     Series {
-        name: BOOT_TIME.into(),
-        labels: Vec::new().into(),
-        metric: Metric::Gauge,
         unit: "seconds".into(),
         help: BOOT_TIME_HELP.into(),
-        scale: 1.0,
         resolution_ns: 1_000_000_000,
-        acquisition: Acquisition::Computed,
-        form: Form::Float,
-        at: 0,
+        ..Series::new(BOOT_TIME, Metric::Gauge, Form::Float)
     }
 }
 

@@ -13,7 +13,7 @@ use onlooker_series::derive::{self, Given, Sum, Words, is_same, row_of, texts_ma
 use onlooker_series::series::{EntityKey, fill};
 
 use super::said::{Said, samples_of};
-use super::{Acquired, Entities, Found, News, SUMS, of_region};
+use super::{Acquired, Entities, Found, News, of_region};
 use crate::fleet::quota::{Cost, Limit};
 
 /// Memory that is used again, for all hosts.
@@ -114,7 +114,7 @@ impl Entities {
         acquired: &impl Fn(Option<u64>) -> Acquired,
         tell: &mut impl FnMut(News<'_>),
     ) {
-        let key = EntityKey { region: entry.identity.word(), group: SUMS | sum.set, row: sum.row };
+        let key = EntityKey { region: entry.identity.word(), group: EntityKey::SUMS | sum.set, row: sum.row };
         let found = Found::new(entry, key, sum.metrics.len(), acquired(sum.time_ns));
         self.take_one(&found, common, sum.words, &Said::Sum(entry, sum), tell);
     }

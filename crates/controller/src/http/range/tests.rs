@@ -10,7 +10,7 @@ use onlooker_framestore::types::Line;
 use onlooker_framestore::warm::Level;
 use onlooker_framestore::{Config, Writer, open};
 use onlooker_region::histogram::Shape;
-use onlooker_region::schema::{Acquisition, Metric};
+use onlooker_region::schema::Metric;
 use serde_json::Value;
 
 use super::*;
@@ -21,18 +21,7 @@ const ROWS: u64 = 12_000;
 const SHAPE: Shape = Shape { grouping_power: 2, max_power: 8 };
 
 fn description() -> Description {
-    let series = |name: &str, metric: Metric, form: Form| Series {
-        name: name.into(),
-        labels: Vec::new().into(),
-        metric,
-        unit: "".into(),
-        help: "".into(),
-        scale: 0.5,
-        resolution_ns: 0,
-        acquisition: Acquisition::Computed,
-        form,
-        at: 0,
-    };
+    let series = |name: &str, metric, form| Series { scale: 0.5, ..Series::new(name, metric, form) };
     let first = [
         series("done_total", Metric::Counter, Form::Unsigned),
         series("load", Metric::Gauge, Form::Float),

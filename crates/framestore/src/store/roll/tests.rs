@@ -7,14 +7,15 @@ use std::os::unix::fs::FileExt as _;
 
 use onlooker_region::histogram::Shape;
 use onlooker_region::schema::Metric;
-use onlooker_series::series::Form;
+use onlooker_series::series::{Form, Series};
 
 use super::*;
 use crate::chunk::MAX_COLUMNS;
 use crate::client::Description;
 use crate::events::About;
+use crate::fixture::pair;
 use crate::layout::Part;
-use crate::store::tests::{Samples, World, description, pair, series};
+use crate::store::tests::{Samples, World, description};
 use crate::store::{Columns, Store};
 use crate::types::Line;
 
@@ -451,7 +452,7 @@ fn rows_whose_rollup_would_be_too_wide_are_not_rolled_up_and_not_damaged() {
     let mut world = World::new();
     let shape = Shape { grouping_power: 8, max_power: 23 };
     let series: Vec<_> =
-        (0..9).map(|at| series(&format!("h{at}"), Metric::Histogram, Form::Histogram(shape))).collect();
+        (0..9).map(|at| Series::new(&format!("h{at}"), Metric::Histogram, Form::Histogram(shape))).collect();
     let layout = Arc::new(Layout::new(vec![Part::new("wide", 0, series).shared()], false));
     let width = layout.kinds().len();
     assert!(width < MAX_COLUMNS && 2 * width + 2 > MAX_COLUMNS, "{width}");
