@@ -67,6 +67,10 @@ pub struct Producer {
     published: u64,
     /// What is known of it: the consumer may be further.
     released: u64,
+    /// Where the last round began that began early: what is before was nobody's, or has been released.
+    begun: u64,
+    /// Most words that have waited at once; half of it is forgotten with each round.
+    most_waiting: u64,
     /// Words from the beginning that have memory.
     reserved: u64,
     sequence: u64,
@@ -173,7 +177,7 @@ impl Producer {
     /// Bytes that are not released.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
-        (self.published * 8).saturating_sub(self.released_bytes())
+        self.waiting() * 8
     }
 
     /// Bytes for records.
@@ -207,6 +211,12 @@ impl Producer {
         Ok(self.sequence)
     }
 
+    /// Words that are not released, without those that were skipped.
+    fn waiting(&self) -> u64 {
+        let released = self.memory.numbers()[RELEASED].load(Ordering::Relaxed);
+        self.published.saturating_sub(released.max(self.begun))
+    }
+
     fn is_empty(&self) -> bool {
         self.memory.numbers()[RELEASED].load(Ordering::Acquire) == self.published
     }
@@ -216,7 +226,10 @@ impl Producer {
         let begin = self.published % self.capacity;
         let rest = self.capacity - begin;
         // What is empty begins at the beginning again: it takes no more memory than what waits, and stays in caches.
-        let is_early = begin >= RESERVE_WORDS && words <= begin && self.is_empty();
+        // Until the consumer has come round, too, there is room up to here and no further: for eight times of what has
+        // ever waited, or a turn of the consumer that takes longer than others would have rows refused.
+        self.most_waiting = self.most_waiting.max(self.waiting() + words);
+        let is_early = begin >= RESERVE_WORDS.max(8 * self.most_waiting) && self.is_empty();
         let at = self.published + if words > rest || is_early { rest } else { 0 };
         if at + words - self.released > self.capacity {
             self.released = self.memory.numbers()[RELEASED].load(Ordering::Acquire);
@@ -231,6 +244,10 @@ impl Producer {
             self.reserved = (end + RESERVE_WORDS).min(self.capacity);
         }
         if at > self.published {
+            self.most_waiting /= 2;
+            if is_early {
+                self.begun = at;
+            }
             let skipped = self.memory.words(offset(self.published, self.capacity), 1);
             let words = usize::try_from(rest).expect("less than the mapping's");
             // SAFETY: it is before `at` and behind `published`: ours as what follows it.

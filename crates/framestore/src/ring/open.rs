@@ -254,8 +254,16 @@ fn begin(memory: Mapping, left: &Left, after: u64, recovery: Recovery) -> (Produ
     let before = if left.records == 0 { sequence } else { left.first - 1 };
     note(&memory, left, before);
     let (capacity, memory) = (memory.capacity() as u64, Arc::new(memory));
-    let producer =
-        Producer { memory: memory.clone(), capacity, published: left.to, released: left.from, reserved: 0, sequence };
+    let producer = Producer {
+        memory: memory.clone(),
+        capacity,
+        published: left.to,
+        released: left.from,
+        begun: left.from,
+        most_waiting: 0,
+        reserved: 0,
+        sequence,
+    };
     let at = Position { word: left.from, sequence: before };
     let consumer =
         Consumer { memory, capacity, published: left.to, at, released: left.from, releases: 0, lost_bytes: 0 };

@@ -119,6 +119,30 @@ fn records_outlive_their_process_and_a_full_ring_refuses() {
     assert_eq!(push(&mut producer), Ok(10), "the memory was lost");
 }
 
+/// Whenever a turn takes four times as long as others, there is room for what comes meanwhile.
+#[test]
+fn a_slow_turn_of_the_consumer_has_no_record_refused() {
+    const TURN: usize = 256;
+    let dir = tmpfs();
+    let words = vec![1u64; 1_024];
+    for slow in 0..40 {
+        let (mut producer, mut consumer, _) = opened(&dir.path().join("ring"), 64 << 20);
+        for turn in 0..=slow {
+            let turns = if turn == slow { 4 } else { 1 };
+            for record in 0..turns * TURN {
+                let pushed = producer.push(ROW, TrackId(1), Line::ONLY, 1, &words);
+                assert!(pushed.is_ok(), "turn {turn}, record {record}: {} bytes wait", producer.used_bytes());
+            }
+            let waiting = (turns * TURN * (words.len() + HEADER_WORDS) * 8) as u64;
+            assert_eq!(producer.used_bytes(), waiting, "what was skipped is not used");
+            while consumer.next().is_some() {}
+            consumer.release(consumer.position());
+        }
+        drop((producer, consumer));
+        fs::remove_file(dir.path().join("ring")).unwrap();
+    }
+}
+
 #[test]
 #[should_panic(expected = "of another ring")]
 fn only_what_was_read_is_released() {
