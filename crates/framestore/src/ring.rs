@@ -67,7 +67,7 @@ pub struct Producer {
     published: u64,
     /// What is known of it: the consumer may be further.
     released: u64,
-    /// Where the last round began that began early: what is before was nobody's, or has been released.
+    /// Where the last early round began: nothing before it waits.
     begun: u64,
     /// Most words that have waited at once; half of it is forgotten with each round.
     most_waiting: u64,
@@ -226,8 +226,8 @@ impl Producer {
         let begin = self.published % self.capacity;
         let rest = self.capacity - begin;
         // What is empty begins at the beginning again: it takes no more memory than what waits, and stays in caches.
-        // Until the consumer has come round, too, there is room up to here and no further: for eight times of what has
-        // ever waited, or a turn of the consumer that takes longer than others would have rows refused.
+        // Until the consumer has come round, too, there is room up to here and no further. It is enough for eight times
+        // what has waited of late: a turn of the consumer that takes longer than others must have no row refused.
         self.most_waiting = self.most_waiting.max(self.waiting() + words);
         let is_early = begin >= RESERVE_WORDS.max(8 * self.most_waiting) && self.is_empty();
         let at = self.published + if words > rest || is_early { rest } else { 0 };
