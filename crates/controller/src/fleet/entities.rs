@@ -126,7 +126,7 @@ struct Looks {
 /// All of a host.
 #[derive(Debug, Default)]
 pub struct Entities {
-    by_key: BTreeMap<EntityKey, Entity>,
+    by_key: InOrder<EntityKey, Entity>,
     /// By the text that they have in common.
     by_text: HashMap<Arc<str>, Rivals<Place>>,
     entered: u64,
@@ -273,6 +273,7 @@ impl Entities {
     pub(super) fn begin(&mut self, boot: Option<[u8; 16]>, now_ns: u64) {
         self.reading += 1;
         (self.expected, self.had) = (0, 0);
+        self.by_key.rewind();
         self.ledger.begin(now_ns);
         self.derived.get_or_insert_default().begin(boot);
     }
@@ -338,7 +339,7 @@ impl Entities {
     /// something else, since another block is missing, everything stays.
     fn renew(&mut self, found: &Found<'_>, words: &[u64], tell: &mut impl FnMut(News<'_>)) -> bool {
         let Found { key, acquired, series, .. } = *found;
-        let Some(entity) = self.by_key.get_mut(&key) else { return false };
+        let Some(entity) = self.by_key.find_mut(&key) else { return false };
         if series != entity.series.len() {
             return series < entity.series.len();
         }
@@ -436,11 +437,6 @@ impl Entities {
     }
 }
 
-fn of_region(by_key: &BTreeMap<EntityKey, Entity>, region: u64) -> impl Iterator<Item = (&EntityKey, &Entity)> {
-    let first = EntityKey { region, group: 0, row: None };
-    by_key.range(first..).take_while(move |(key, _)| key.region == region)
-}
-
 /// Puts a row in the place of the one before. Says whether it is another one, and what it takes in the log
 /// ([`row_bytes`]).
 fn replace(row: &mut Vec<u64>, words: &[u64]) -> (bool, u64) {
@@ -453,7 +449,12 @@ fn replace(row: &mut Vec<u64>, words: &[u64]) -> (bool, u64) {
     (true, bytes)
 }
 
-fn show_first(entities: &mut BTreeMap<EntityKey, Entity>, rivals: &Rivals<Place>) {
+fn of_region(by_key: &InOrder<EntityKey, Entity>, region: u64) -> impl Iterator<Item = (&EntityKey, &Entity)> {
+    let first = EntityKey { region, group: 0, row: None };
+    by_key.range(first..).take_while(move |(key, _)| key.region == region)
+}
+
+fn show_first(entities: &mut InOrder<EntityKey, Entity>, rivals: &Rivals<Place>) {
     for (number, place) in rivals.iter().enumerate() {
         if let Some(entity) = entities.get_mut(&place.key) {
             entity.hidden[place.at] = number > 0;

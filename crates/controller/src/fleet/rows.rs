@@ -5,8 +5,7 @@
 //! ([`Rows::end`]). A row's words stay from reading to reading, so that what has nothing new costs nothing: it keeps its words and its time. When an entity comes
 //! or goes, its row has another layout from then on, which is another track.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,6 +13,7 @@ use onlooker_framestore::client::{Appender, Description};
 use onlooker_framestore::layout::{ContentId, Layout, Part};
 use onlooker_framestore::types::{Gap, Line, TrackId};
 use onlooker_region::Identity;
+use onlooker_series::in_order::InOrder;
 use onlooker_series::rank::Rank;
 use onlooker_series::series::EntityKey;
 
@@ -72,9 +72,9 @@ const AGENT: Source = Rank::AGENT;
 #[derive(Default)]
 pub(super) struct Rows {
     fixed: BTreeMap<Source, Fixed>,
-    tables: HashMap<(Source, ContentId), Table>,
+    tables: InOrder<(Source, ContentId), Table>,
     /// Which of them an entity is in.
-    places: HashMap<EntityKey, Place>,
+    places: InOrder<EntityKey, Place>,
     share: Share,
 }
 
@@ -125,7 +125,7 @@ struct Table {
     track: Track,
     words: Vec<u64>,
     /// With the entity that each is of: of two with the same labels the newer one.
-    lines: HashMap<Line, (EntityKey, Member)>,
+    lines: InOrder<Line, (EntityKey, Member)>,
 }
 
 /// A track with what could not be appended to it.
@@ -190,10 +190,10 @@ impl Rows {
             }
             return;
         }
-        match self.places.get(&news.key) {
+        match self.places.find(&news.key).map(|at| *self.places.at_mut(at)) {
             Some(Place::Table(source, id, line)) => {
-                let Some(table) = self.tables.get_mut(&(*source, *id)) else { return };
-                let Some((key, member)) = table.lines.get_mut(line) else { return };
+                let Some(table) = self.tables.find_mut(&(source, id)) else { return };
+                let Some((key, member)) = table.lines.find_mut(&line) else { return };
                 if *key != news.key {
                     return;
                 }
@@ -201,7 +201,7 @@ impl Rows {
                     member.time_ns = news.time_ns;
                     member.put(&news.entity.row, &mut table.words);
                     let values = table.words.len() as u64;
-                    table.track.append((*line, news.time_ns), &table.words, values, &mut self.share, to);
+                    table.track.append((line, news.time_ns), &table.words, values, &mut self.share, to);
                 }
             }
             Some(Place::Fixed(_)) | None => {}
@@ -225,9 +225,9 @@ impl Rows {
             self.places.insert(key, Place::Fixed(source));
             return;
         }
-        let table = match self.tables.entry((source, stored.id)) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => {
+        let at = match self.tables.find(&(source, stored.id)) {
+            Some(at) => at,
+            None => {
                 let layout = Arc::new(Layout::new(vec![(stored.id, stored.part.clone())], true));
                 let described = description(source, &stored.region, layout, to);
                 let Ok(id) = to.appender.track(&described, time_ns) else { return };
@@ -235,10 +235,13 @@ impl Rows {
                 if let Some(down) = down {
                     track.hole(None, down, to);
                 }
-                place.insert(Table { track, words: vec![0; stored.part.width()], lines: HashMap::new() })
+                let table = Table { track, words: vec![0; stored.part.width()], lines: InOrder::default() };
+                self.tables.insert((source, stored.id), table)
             }
         };
+        let table = self.tables.at_mut(at);
         let Ok(line) = to.appender.line(table.track.id, &stored.row, &member.texts, time_ns) else { return };
+        table.lines.remove(&line);
         table.lines.insert(line, (key, member));
         self.places.insert(key, Place::Table(source, stored.id, line));
     }
@@ -271,6 +274,8 @@ impl Rows {
 
     /// Ends a reading: rows with something new are appended.
     pub(super) fn end(&mut self, now_ns: u64, to: &mut To<'_>) {
+        self.places.rewind();
+        self.tables.values_mut().for_each(|table| table.lines.rewind());
         for (source, fixed) in &mut self.fixed {
             if !std::mem::take(&mut fixed.is_fresh) {
                 continue;
@@ -298,7 +303,7 @@ impl Rows {
                 None => fixed.holes.push(hole),
             }
         }
-        self.tables.values().for_each(|table| table.track.hole(None, hole, to));
+        self.tables.iter().for_each(|(_, table)| table.track.hole(None, hole, to));
     }
 
     /// A time without rows of one entity.

@@ -290,7 +290,7 @@ impl Derived {
         let mut made = Region::new(entry, plan);
         // A program's region has no sums, and takes none over, whatever it is called.
         let is_agents = |region: u64| Identity::from_word(region).is_some_and(Identity::is_agents);
-        let is_before = |(key, old): &&((u64, SchemaId), Region)| {
+        let is_before = |(key, old): &(&(u64, SchemaId), &Region)| {
             is_agents(key.0) && old.name == entry.name && old.seen < self.reading
         };
         let regions = || self.regions.iter().find(is_before).map(|(key, _)| *key);

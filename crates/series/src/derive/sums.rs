@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use onlooker_region::columns::{Plan, RowRef, Sample, Value};
-use onlooker_region::schema::{Acquisition, Metric, Type};
+use onlooker_region::schema::{Acquisition, Group, Metric, Type};
 
 use super::shape::{block_of, sum_in};
 use crate::PATIENCE_READINGS;
@@ -94,8 +94,10 @@ pub(super) struct Parts {
     firsts: Vec<Vec<Option<usize>>>,
     /// By group: the same for columns.
     copies: Vec<Vec<Copies>>,
-    /// By group: whose time its parts have.
-    times: Vec<Vec<Times>>,
+    /// By group: its blocks that have parts, each with its place among a row's times.
+    times: Vec<Vec<Time>>,
+    /// Of each part: the place of its time.
+    time_of: Vec<usize>,
     metrics: Vec<Summed>,
     /// Which element each part is, as a number in `names`.
     elements: Vec<u32>,
@@ -112,11 +114,11 @@ struct Copies {
     part: usize,
 }
 
-/// Parts that have the time of one block.
-struct Times {
-    parts: Range<usize>,
+/// The time of a block, which is that of all parts in it.
+struct Time {
     /// Its number in the group.
     block: usize,
+    at: usize,
 }
 
 /// A set of sums of one region.
@@ -132,6 +134,7 @@ struct Row {
     labels: Vec<(String, String)>,
     /// Of the reading under way.
     next: Vec<u64>,
+    /// Of the blocks.
     next_times: Vec<u64>,
     filled: usize,
     spoilt: bool,
@@ -194,21 +197,31 @@ impl Parts {
         let mut names: Vec<(u32, String)> = numbers.into_iter().map(|(name, number)| (number, name)).collect();
         names.sort_unstable();
         let names = names.into_iter().map(|(_, name)| name).collect();
-        let (copies, times) = (0..schema.groups.len()).map(|group| places(plan, group, &firsts[group])).unzip();
-        Self { firsts, copies, times, metrics, elements, names, begins }
+        let mut time_of = vec![0; elements.len()];
+        let (mut copies, mut times, mut count) = (Vec::new(), Vec::new(), 0);
+        for (group, firsts) in firsts.iter().enumerate() {
+            copies.push(places(plan, group, firsts));
+            let blocks = blocks(&schema.groups[group], firsts, count, &mut time_of);
+            count += blocks.len();
+            times.push(blocks);
+        }
+        Self { firsts, copies, times, time_of, metrics, elements, names, begins }
     }
 
     fn len(&self) -> usize {
         self.elements.len()
     }
+
+    fn times(&self) -> usize {
+        self.times.iter().map(Vec::len).sum()
+    }
 }
 
 /// Where the parts of a group stand: `firsts` has those of its fields.
-fn places(plan: &Plan, number: usize, firsts: &[Option<usize>]) -> (Vec<Copies>, Vec<Times>) {
-    let (group, compiled) = (&plan.schema().groups[number], &plan.compiled().groups()[number]);
-    let (mut copies, mut times) = (Vec::<Copies>::new(), Vec::<Times>::new());
-    for (at, field) in group.fields.iter().enumerate() {
-        let Some(Some(first)) = firsts.get(at) else { continue };
+fn places(plan: &Plan, number: usize, firsts: &[Option<usize>]) -> Vec<Copies> {
+    let (compiled, mut copies) = (&plan.compiled().groups()[number], Vec::<Copies>::new());
+    for (at, first) in firsts.iter().enumerate() {
+        let Some(first) = first else { continue };
         let (columns, part) = (compiled.columns(at), *first);
         match copies.last_mut() {
             Some(last) if last.columns.end == columns.start && last.part + last.columns.len() == part => {
@@ -216,15 +229,26 @@ fn places(plan: &Plan, number: usize, firsts: &[Option<usize>]) -> (Vec<Copies>,
             }
             _ => copies.push(Copies { columns, part }),
         }
+    }
+    copies
+}
+
+/// The blocks of a group that have parts; their times stand behind `count` others. Says for each part which it is.
+fn blocks(group: &Group, firsts: &[Option<usize>], count: usize, time_of: &mut [usize]) -> Vec<Time> {
+    let mut times = Vec::<Time>::new();
+    for (field, first) in group.fields.iter().zip(firsts) {
+        let Some(first) = first else { continue };
         for element in 0..field.elements() {
-            let (part, block) = (part + element as usize, block_of(group, field, element));
-            match times.last_mut() {
-                Some(last) if last.parts.end == part && last.block == block => last.parts.end += 1,
-                _ => times.push(Times { parts: part..part + 1, block }),
+            let block = block_of(group, field, element);
+            let known = times.iter().find(|time| time.block == block).map(|time| time.at);
+            let at = known.unwrap_or(count + times.len());
+            if known.is_none() {
+                times.push(Time { block, at });
             }
+            time_of[first + element as usize] = at;
         }
     }
-    (copies, times)
+    times
 }
 
 impl Sums {
@@ -249,12 +273,9 @@ impl Sums {
                 _ => continue,
             };
             let place = first + sample.element as usize;
-            let time_ns = sample.time_ns.unwrap_or(0);
             row.next[place] = word;
-            row.next_times[place] = time_ns;
             row.filled += 1;
-            // A copy from before: what it lacks would be taken for a fall.
-            row.spoilt |= row.times.get(place).is_some_and(|last_ns| time_ns < *last_ns);
+            row.time(parts.time_of[place], sample.time_ns);
         }
     }
 
@@ -272,12 +293,7 @@ impl Sums {
             row.next[*part..][..from.len()].copy_from_slice(&columns[from.clone()]);
             row.filled += from.len();
         }
-        for Times { parts, block } in &parts.times[group] {
-            let time_ns = time_ns(*block).unwrap_or(0);
-            row.next_times[parts.clone()].fill(time_ns);
-            row.spoilt |=
-                row.times.get(parts.clone()).is_some_and(|last| last.iter().any(|last_ns| time_ns < *last_ns));
-        }
+        parts.times[group].iter().for_each(|time| row.time(time.at, time_ns(time.block)));
     }
 
     /// The row of this reading that values belong to.
@@ -309,12 +325,12 @@ impl Sums {
         // The same thing, made anew or in another place, goes on.
         let before = self.rows.iter().find(|(_, row)| row.labels == labels && row.began < self.reading);
         let before = before.map(|(number, _)| *number).and_then(|number| self.rows.remove(&number)).unwrap_or_default();
-        let (parts, words) = (parts.len(), parts.metrics.len());
+        let words = parts.metrics.len();
         let fresh = Row {
             generation,
             labels,
-            next: vec![0; parts],
-            next_times: vec![0; parts],
+            next: vec![0; parts.len()],
+            next_times: vec![0; parts.times()],
             words: vec![0; words],
             base: if before.base.is_empty() { vec![0; words] } else { before.base },
             last: before.last,
@@ -339,8 +355,9 @@ impl Sums {
                 }
                 row.words[at] = next.iter().fold(row.base[at], |sum, part| sum.wrapping_add(*part));
             }
-            row.last.clone_from(&row.next);
-            row.times.clone_from(&row.next_times);
+            // What was last is overwritten in the next reading, or there are no sums then.
+            put(&mut row.next, &mut row.last);
+            put(&mut row.next_times, &mut row.times);
             give(Sum {
                 set,
                 row: (*number != NO_ROW).then_some((*number, row.generation)),
@@ -385,19 +402,35 @@ impl Sums {
                     }
                 }
             }
-            (row.next, row.next_times, row.words) = (vec![0; parts.len()], vec![0; parts.len()], vec![0; words]);
+            (row.next, row.next_times, row.words) = (vec![0; parts.len()], vec![0; parts.times()], vec![0; words]);
             self.rows.insert(number, row);
         }
     }
 }
 
+impl Row {
+    /// A block of this reading, and its time.
+    fn time(&mut self, at: usize, time_ns: Option<u64>) {
+        let time_ns = time_ns.unwrap_or(0);
+        self.next_times[at] = time_ns;
+        // A copy from before: what it lacks would be taken for a fall.
+        self.spoilt |= self.times.get(at).is_some_and(|last_ns| time_ns < *last_ns);
+    }
+}
+
+/// `into` has what `from` has, which has something of the same length then.
+fn put(from: &mut Vec<u64>, into: &mut Vec<u64>) {
+    if into.len() == from.len() { std::mem::swap(from, into) } else { into.clone_from(from) }
+}
+
 /// What is to be added to the parts `next` of a counter whose parts were `last`.
 fn carried(base: u64, last: &[u64], next: &[u64]) -> u64 {
     let fallen = || last.iter().zip(next).filter(|(last, next)| next < last);
-    let counted = last.iter().filter(|last| **last > 0).count();
-    match fallen().count() {
-        0 => base,
-        fell if fell == counted => 0,
-        _ => fallen().fold(base, |sum, (last, _)| sum.wrapping_add(*last)),
+    if fallen().next().is_none() {
+        return base;
     }
+    if fallen().count() == last.iter().filter(|last| **last > 0).count() {
+        return 0;
+    }
+    fallen().fold(base, |sum, (last, _)| sum.wrapping_add(*last))
 }
