@@ -147,6 +147,8 @@ pub struct Read {
     pub host_credit: Size,
     /// How long a bootstrap may take, and a reading at least.
     pub timeout: Span,
+    /// Threads that decode what was read; 0: one for each [`PROCESSORS_A_THREAD`] of the machine.
+    pub processing_threads: usize,
     /// Names of regions that are not read.
     pub skip: Vec<String>,
 }
@@ -215,6 +217,7 @@ impl Default for Read {
             credit: Size::from_mib(4),
             host_credit: Size::from_bytes(256 << 10),
             timeout: Span::from_s(2),
+            processing_threads: 0,
             skip: engine::Config::default().skip.to_vec(),
         }
     }
@@ -302,6 +305,9 @@ impl Config {
         if let Some((key, _)) = self.quota.parts().into_iter().find(|(_, value)| !(1..1 << 50).contains(value)) {
             return refuse(&format!("[quota] {key}"), "must be at least 1, and less than 2^50");
         }
+        if self.read.processing_threads > MAX_PROCESSING_THREADS {
+            return refuse("[read] processing_threads", &format!("must be at most {MAX_PROCESSING_THREADS}"));
+        }
         if self.read.window == 0 {
             return refuse("[read] window", "must be at least 1");
         }
@@ -321,6 +327,18 @@ impl Config {
             finer = (key, keep);
         }
         Ok(())
+    }
+
+    /// Threads that decode what was read.
+    #[must_use]
+    pub fn processing_threads(&self) -> usize {
+        match self.read.processing_threads {
+            0 => {
+                let processors = std::thread::available_parallelism().map_or(1, usize::from);
+                (processors / PROCESSORS_A_THREAD).clamp(1, MAX_PROCESSING_THREADS)
+            }
+            threads => threads,
+        }
     }
 
     /// The targets, with their tokens read.
@@ -440,6 +458,9 @@ fn token(path: &Path, key: &str, file: &Path) -> Result<Option<Arc<str>>, Config
 const SHORTEST_KEEP: Span = Span::from_s(12 * 3_600);
 /// Connections or streams that may be configured.
 const MAX_CLIENTS: usize = 65_536;
+/// A thread decodes what some thousand hosts have each second: most machines need one.
+const PROCESSORS_A_THREAD: usize = 4;
+const MAX_PROCESSING_THREADS: usize = 64;
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The thread that owns the store: takes rows out of the ring, logs them, syncs, packs.
 //!
-//! The processing thread never waits for a disk: it appends to the ring, and rows that find it full are counted.
+//! Processing threads never wait for a disk: they append to the ring, and rows that find it full are counted.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -71,7 +71,7 @@ pub struct Left {
 
 impl Left {
     /// Time of a host's last row, ns, and why there is none after it; told once.
-    pub(crate) fn take(&mut self, host: &str) -> Option<(u64, &'static str)> {
+    fn take(&mut self, host: &str) -> Option<(u64, &'static str)> {
         Some((self.newest_ns.remove(host)?, self.reason))
     }
 
@@ -79,6 +79,29 @@ impl Left {
     fn of(store: &Store, dir: &Path) -> Self {
         let reason = if fs::remove_file(dir.join(STOPPED_FILE)).is_ok() { STOPPED } else { DOWN };
         Self { newest_ns: store.newest_of_hosts(), reason }
+    }
+}
+
+/// Where the rows of all hosts go in. Processing threads share it: one holds a lock for as long as a row is copied.
+pub struct Ingest {
+    appender: Mutex<Appender>,
+    left: Mutex<Left>,
+}
+
+impl Ingest {
+    /// Into the store behind `appender`, of which a controller before this one has `left` something.
+    #[must_use]
+    pub fn new(appender: Appender, left: Left) -> Self {
+        Self { appender: Mutex::new(appender), left: Mutex::new(left) }
+    }
+
+    pub(crate) fn appender(&self) -> MutexGuard<'_, Appender> {
+        lock(&self.appender)
+    }
+
+    /// As [`Left::take`].
+    pub(crate) fn left_of(&self, host: &str) -> Option<(u64, &'static str)> {
+        lock(&self.left).take(host)
     }
 }
 
@@ -98,7 +121,7 @@ impl Keeper {
     pub fn start(
         config: Config,
         say: impl Fn(&str) + Send + 'static,
-    ) -> Result<(Self, (Appender, Left), Recovery), StoreError> {
+    ) -> Result<(Self, Arc<Ingest>, Recovery), StoreError> {
         let dir = config.dir.clone();
         let (store, writer, appender, recovery) = onlooker_framestore::open(config)?;
         let left = Left::of(&store, &dir);
@@ -111,7 +134,8 @@ impl Keeper {
             thread::Builder::new().name("store".into()).spawn(move || keeping.run(&stopped))
         };
         let thread = thread.map_err(|source| StoreError::Io { operation: "start a thread for", path: dir, source })?;
-        Ok((Self { store, counters, stop, thread: Some(thread) }, (appender, left), recovery))
+        let ingest = Arc::new(Ingest::new(appender, left));
+        Ok((Self { store, counters, stop, thread: Some(thread) }, ingest, recovery))
     }
 
     /// What it has been doing.

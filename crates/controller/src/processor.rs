@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The thread on which readings are decoded, derived and stored, behind a bounded ring: one host's values must not make
-//! the next host's reading late.
+//! The threads on which readings are decoded, derived and stored, each behind a bounded ring: one host's values must
+//! not make the next host's reading late.
 //!
-//! The engine never waits for it. A host has [`MAX_OF_HOST`] readings in the ring at most, so that one whose values
-//! take long costs itself, and all together [`MAX_BYTES`] of frames; what does not fit becomes a gap of the reason
-//! [`BEHIND`]. Other events wait for room, in order. Frames are reused: a sink's last reading is the memory of a
-//! session's next one.
+//! A host's events all go to the same thread, by its name. The engine never waits for one. A host has [`MAX_OF_HOST`]
+//! readings in the ring at most, so that one whose values take long costs itself, and all together [`MAX_BYTES`] of
+//! frames; what does not fit becomes a gap of the reason [`BEHIND`]. Other events wait for room, in order. Frames are
+//! reused: a sink's last reading is the memory of a session's next one.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -18,11 +19,11 @@ use onlooker_targets::Target;
 
 use crate::sink::{Gap, Reading, Sink, State};
 
-/// Events in the ring.
+/// Events in a ring.
 const RING: usize = 1024;
 /// Readings of one host in it.
 const MAX_OF_HOST: usize = 16;
-/// Bytes of frames in it. A host's only reading is taken all the same: its session had that memory anyway.
+/// Bytes of frames in all rings. A host's only reading is taken all the same: its session had that memory anyway.
 const MAX_BYTES: usize = 64 << 20;
 /// Frames that wait to be used again, and bytes of one that is kept for it.
 const SPARE: usize = 64;
@@ -47,10 +48,17 @@ type Told = (Arc<Target>, Event);
 
 /// The engine's side.
 pub(crate) struct Processor {
-    ring: SyncSender<Told>,
-    waiting: Waiting,
+    lanes: Vec<Lane>,
+    /// Says which of them is a host's.
+    names: RandomState,
     bytes: Arc<AtomicUsize>,
     spare: Receiver<Frames>,
+}
+
+/// The way to one thread.
+struct Lane {
+    ring: SyncSender<Told>,
+    waiting: Waiting,
     is_gone: bool,
 }
 
@@ -96,14 +104,28 @@ impl Waiting {
 }
 
 impl Processor {
-    /// Starts the thread; it ends with what [`Processor`] has told, and gives the sink back.
-    pub(crate) fn start<S: Sink + Send + 'static>(sink: S) -> std::io::Result<(Self, JoinHandle<S>)> {
-        let (ring, told) = sync_channel(RING);
+    /// Starts a thread for each sink; they end with what [`Processor`] has told, and give the sinks back.
+    pub(crate) fn start<S: Sink + Send + 'static>(sinks: Vec<S>) -> std::io::Result<(Self, Vec<JoinHandle<S>>)> {
+        assert!(!sinks.is_empty(), "somebody takes the readings");
         let (give, spare) = sync_channel(SPARE);
         let bytes = Arc::new(AtomicUsize::new(0));
-        let processor = Self { ring, waiting: Waiting::default(), bytes: bytes.clone(), spare, is_gone: false };
-        let work = move || run(sink, &told, &bytes, &give);
-        Ok((processor, thread::Builder::new().name("processor".into()).spawn(work)?))
+        let (mut lanes, mut threads) = (Vec::new(), Vec::new());
+        for sink in sinks {
+            let (ring, told) = sync_channel(RING);
+            let (bytes, give) = (bytes.clone(), give.clone());
+            let work = move || run(sink, &told, &bytes, &give);
+            lanes.push(Lane { ring, waiting: Waiting::default(), is_gone: false });
+            threads.push(thread::Builder::new().name("processor".into()).spawn(work)?);
+        }
+        Ok((Self { lanes, names: RandomState::new(), bytes, spare }, threads))
+    }
+
+    fn lane(&mut self, target: &Target) -> &mut Lane {
+        let number = match self.lanes.len() {
+            1 => 0,
+            lanes => usize::try_from(self.names.hash_one(&target.name) % lanes as u64).unwrap_or(0),
+        };
+        &mut self.lanes[number]
     }
 
     /// Memory for a session's next reading.
@@ -113,24 +135,52 @@ impl Processor {
 
     /// False: it became a gap.
     pub(crate) fn reading(&mut self, target: &Arc<Target>, reading: Reading, share: &Share) -> bool {
-        let due_ns = reading.due_ns;
-        let bytes = reading.frames.bytes();
+        let (due_ns, bytes, all) = (reading.due_ns, reading.frames.bytes(), self.bytes.clone());
         let of_host = Arc::strong_count(share) - 1;
-        let fits = of_host == 0 || self.bytes.load(Ordering::Relaxed) + bytes <= MAX_BYTES;
-        if fits && of_host < MAX_OF_HOST && self.flush() {
-            self.bytes.fetch_add(bytes, Ordering::Relaxed);
-            match self.ring.try_send((target.clone(), Event::Reading(Box::new(reading), share.clone()))) {
+        let fits = of_host == 0 || all.load(Ordering::Relaxed) + bytes <= MAX_BYTES;
+        let lane = self.lane(target);
+        if fits && of_host < MAX_OF_HOST && lane.flush() {
+            all.fetch_add(bytes, Ordering::Relaxed);
+            match lane.ring.try_send((target.clone(), Event::Reading(Box::new(reading), share.clone()))) {
                 Ok(()) => return true,
                 Err(TrySendError::Full(_)) => {}
-                Err(TrySendError::Disconnected(_)) => self.is_gone = true,
+                Err(TrySendError::Disconnected(_)) => lane.is_gone = true,
             }
-            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            all.fetch_sub(bytes, Ordering::Relaxed);
         }
-        self.gap(target, Gap { from_ns: due_ns, to_ns: due_ns, due_times: 1, reason: BEHIND });
+        lane.gap(target, Gap { from_ns: due_ns, to_ns: due_ns, due_times: 1, reason: BEHIND });
         false
     }
 
     pub(crate) fn gap(&mut self, target: &Arc<Target>, gap: Gap) {
+        self.lane(target).gap(target, gap);
+    }
+
+    pub(crate) fn state(&mut self, target: &Arc<Target>, state: State) {
+        self.lane(target).tell(target, Event::State(state));
+    }
+
+    pub(crate) fn gone(&mut self, target: &Arc<Target>) {
+        self.lane(target).tell(target, Event::Gone);
+    }
+
+    /// Sends what waits; true if nothing does any more.
+    pub(crate) fn flush(&mut self) -> bool {
+        let mut is_empty = true;
+        for lane in &mut self.lanes {
+            is_empty &= lane.flush();
+        }
+        is_empty
+    }
+
+    /// A thread has ended before its time: its sink has panicked.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.is_gone)
+    }
+}
+
+impl Lane {
+    fn gap(&mut self, target: &Arc<Target>, gap: Gap) {
         let is_full = self.waiting.events.len() >= MAX_WAITING;
         match self.waiting.last_gap(target) {
             // Nothing of this host was told in between.
@@ -142,21 +192,12 @@ impl Processor {
         }
     }
 
-    pub(crate) fn state(&mut self, target: &Arc<Target>, state: State) {
-        self.tell(target, Event::State(state));
-    }
-
-    pub(crate) fn gone(&mut self, target: &Arc<Target>) {
-        self.tell(target, Event::Gone);
-    }
-
     fn tell(&mut self, target: &Arc<Target>, event: Event) {
         self.waiting.push(target, event);
         self.flush();
     }
 
-    /// Sends what waits; true if nothing does any more.
-    pub(crate) fn flush(&mut self) -> bool {
+    fn flush(&mut self) -> bool {
         while let Some(told) = self.waiting.pop() {
             match self.ring.try_send(told) {
                 Ok(()) => {}
@@ -169,14 +210,9 @@ impl Processor {
         }
         true
     }
-
-    /// The thread has ended before its time: its sink has panicked.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.is_gone
-    }
 }
 
-impl Drop for Processor {
+impl Drop for Lane {
     /// Ends the thread, once it knows all.
     fn drop(&mut self) {
         while let Some(told) = self.waiting.pop() {
@@ -268,7 +304,7 @@ mod tests {
     #[test]
     fn who_is_behind_costs_gaps_and_makes_nobody_wait() {
         let ((speak, word), (told, heard)) = (channel(), channel());
-        let (mut processor, thread) = Processor::start(Held { word, told }).unwrap();
+        let (mut processor, threads) = Processor::start(vec![Held { word, told }]).unwrap();
         let (one, two) = (target("one"), target("two"));
         let (share, all) = (Share::default(), Share::default());
         assert!(processor.reading(&one, reading(0), &share));
@@ -289,7 +325,7 @@ mod tests {
         processor.gone(&two);
         speak.send(()).unwrap();
         drop(processor);
-        thread.join().unwrap();
+        threads.into_iter().for_each(|thread| drop(thread.join().unwrap()));
         let heard: Vec<String> = heard.iter().collect();
         let readings = |range: std::ops::Range<u64>| range.map(|due_ns| format!("reading {due_ns}"));
         let expected = readings(1..shared)
@@ -297,5 +333,58 @@ mod tests {
             .chain(readings(1_000..1_000 + others))
             .chain(["two behind 3 8000..8002", "one late 3 9000..9002", "two state", "two gone"].map(String::from));
         assert_eq!(heard, expected.collect::<Vec<_>>());
+    }
+
+    /// Notes who told what, and on which thread.
+    struct Noting(usize, Sender<(usize, String, u64)>);
+
+    impl Sink for Noting {
+        fn reading(&mut self, target: &Arc<Target>, reading: &Reading) {
+            self.1.send((self.0, target.name.clone(), reading.due_ns)).unwrap();
+        }
+
+        fn gap(&mut self, target: &Arc<Target>, gap: Gap) {
+            self.1.send((self.0, target.name.clone(), gap.from_ns)).unwrap();
+        }
+
+        fn state(&mut self, _: &Arc<Target>, _: State) {}
+
+        fn gone(&mut self, target: &Arc<Target>) {
+            self.1.send((self.0, target.name.clone(), u64::MAX)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_host_stays_with_its_thread_and_all_threads_have_some() {
+        const HOSTS: usize = 100;
+        let (told, heard) = channel();
+        let sinks = (0..4).map(|number| Noting(number, told.clone())).collect();
+        let (mut processor, threads) = Processor::start(sinks).unwrap();
+        drop(told);
+        for due_ns in 0..20 {
+            for host in 0..HOSTS {
+                // Made anew each time, as by a controller that is configured again.
+                let target = target(&format!("host-{host}"));
+                match due_ns {
+                    19 => processor.gone(&target),
+                    _ if due_ns % 3 == 2 => {
+                        processor.gap(&target, Gap { from_ns: due_ns, to_ns: due_ns, due_times: 1, reason: "late" });
+                    }
+                    // It may be too much for the ring, and is a gap at the same time then.
+                    _ => drop(processor.reading(&target, reading(due_ns), &Share::default())),
+                }
+            }
+        }
+        drop(processor);
+        threads.into_iter().for_each(|thread| drop(thread.join().unwrap()));
+        let mut of_host: HashMap<String, (usize, Vec<u64>)> = HashMap::new();
+        for (thread, host, at_ns) in heard {
+            let (first, times) = of_host.entry(host).or_insert((thread, Vec::new()));
+            assert_eq!(*first, thread);
+            times.push(at_ns);
+        }
+        assert_eq!(of_host.len(), HOSTS);
+        assert!(of_host.values().all(|(_, times)| times.is_sorted() && times.last() == Some(&u64::MAX)));
+        assert!((0..4).all(|thread| of_host.values().any(|(of, _)| *of == thread)));
     }
 }

@@ -97,15 +97,15 @@ pub fn run(
         made.map_err(|source| ServiceError::System { operation: "make the directory of [store] hot_file", source })?;
     }
     migrated(&config.store(), &say)?;
-    let (keeper, to, recovery) = Keeper::start(config.store(), {
+    let (keeper, ingest, recovery) = Keeper::start(config.store(), {
         let say = say.clone();
         move |text: &str| say(text)
     })?;
     tell(&recovery, &say);
     let fleet = Arc::new(Fleet::within(config.quota()));
     let counters = keeper.counters();
-    let engine =
-        Running::start(config.engine(), FleetSink::new(fleet.clone(), to, counters.clone()).saying(say.clone()))?;
+    let sink = |_| FleetSink::new(fleet.clone(), ingest.clone(), counters.clone()).saying(say.clone());
+    let engine = Running::start(config.engine(), (0..config.processing_threads()).map(sink).collect())?;
     let orders = engine.orders().clone();
     let book = Arc::new(Book::open(config.joined.clone(), move |change| order(&orders, change))?);
     let shared = Shared {
@@ -160,7 +160,7 @@ pub fn run(
     onlooker_settings::service::notify("STOPPING=1");
     reloads.abort();
     drop(sources);
-    // The sink goes before the store: what it has appended is sealed then.
+    // The sinks go before the store: what they have appended is sealed then.
     drop(engine.stop()?);
     drop(keeper);
     // Queries that are under way must not hold up the end: nobody waits for them any more.

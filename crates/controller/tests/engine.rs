@@ -85,7 +85,7 @@ impl Watched {
     fn start_with(config: Config) -> Self {
         let (send, events) = channel();
         let config = Config { timeout: Duration::from_millis(500), ..config };
-        Self { engine: Some(Running::start(config, Recorder(send)).unwrap()), events }
+        Self { engine: Some(Running::start(config, vec![Recorder(send)]).unwrap()), events }
     }
 
     fn orders(&self) -> &Orders {

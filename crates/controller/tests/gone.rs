@@ -47,7 +47,8 @@ fn a_forgotten_host_leaves_nothing_open_and_no_gap() {
     let (keeper, to, _) = Keeper::start(config, |_| {}).unwrap();
     let store = keeper.store();
     let fleet = Arc::new(Fleet::default());
-    let engine = Running::start(Config::default(), FleetSink::new(fleet.clone(), to, keeper.counters())).unwrap();
+    let sinks = (0..2).map(|_| FleetSink::new(fleet.clone(), to.clone(), keeper.counters())).collect();
+    let engine = Running::start(Config::default(), sinks).unwrap();
     let all = || -> Vec<Track> {
         let times = |named: Named| {
             let mut times_ns = Vec::new();

@@ -63,7 +63,7 @@ impl World {
             Moment { utc_ns: now.utc_ns.saturating_add_signed(off.load(Ordering::Relaxed)), ..now }
         };
         let sink = FleetSink::with_clock(fleet.clone(), to, keeper.counters(), Box::new(clock));
-        let engine = Running::start(Config::default(), sink).unwrap();
+        let engine = Running::start(Config::default(), vec![sink]).unwrap();
         engine.orders().watch(target_of(agent));
         Self { engine: Some(engine), fleet, off_ns, keeper }
     }

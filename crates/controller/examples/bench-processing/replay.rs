@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use onlooker_controller::fleet::FleetSink;
-use onlooker_controller::keep::{Counters, Left};
+use onlooker_controller::keep::{Counters, Ingest, Left};
 use onlooker_controller::{Reading, Sink as _};
 use onlooker_framestore::{Config, Writer};
 use onlooker_reader::clock::Moment;
@@ -86,7 +86,7 @@ impl Replay {
             let steady_ns = now.load(Ordering::Relaxed);
             Moment { steady_ns, utc_ns: UTC_NS + steady_ns }
         };
-        let to = (appender, Left::default());
+        let to = Arc::new(Ingest::new(appender, Left::default()));
         let sink = FleetSink::with_clock(Arc::default(), to, counters.clone(), Box::new(clock));
         Ok(Self { sink, counters, writer, now_ns })
     }

@@ -99,7 +99,7 @@ impl Agent {
 }
 
 fn engine() -> (Engine, Orders) {
-    let (processor, _) = Processor::start(Nobody).unwrap();
+    let (processor, _) = Processor::start(vec![Nobody]).unwrap();
     Engine::new(Config::default(), processor, Arc::default()).unwrap()
 }
 

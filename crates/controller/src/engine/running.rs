@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The engine's thread and the processor's, from start to stop.
+//! The engine's thread and the processors', from start to stop.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -17,19 +17,20 @@ pub struct Running<S> {
     orders: Orders,
     pressure: Arc<Pressure>,
     thread: JoinHandle<Result<(), EngineError>>,
-    processor: JoinHandle<S>,
+    processors: Vec<JoinHandle<S>>,
 }
 
 impl<S: Sink + Send + 'static> Running<S> {
-    /// Starts an engine and the processor that has the sink, each on a thread of its own, without hosts yet.
+    /// Starts an engine and a processor for each sink, each on a thread of its own, without hosts yet. A host's readings
+    /// all go to the same sink.
     ///
     /// # Errors
     /// [`EngineError`].
-    pub fn start(config: Config, sink: S) -> Result<Self, EngineError> {
+    pub fn start(config: Config, sinks: Vec<S>) -> Result<Self, EngineError> {
         let (tell, told) = channel();
         let pressure = Arc::new(Pressure::default());
         let shown = pressure.clone();
-        let (told_of, processor) = Processor::start(sink).map_err(system("start a thread"))?;
+        let (told_of, processors) = Processor::start(sinks).map_err(system("start a thread"))?;
         // Its sockets cannot change threads, so that it is made where it runs.
         let run = move || {
             let (mut engine, orders) = Engine::new(config, told_of, shown)?;
@@ -40,7 +41,7 @@ impl<S: Sink + Send + 'static> Running<S> {
         };
         let thread = thread::Builder::new().name("engine".into()).spawn(run).map_err(system("start a thread"))?;
         match told.recv() {
-            Ok(orders) => Ok(Self { orders, pressure, thread, processor }),
+            Ok(orders) => Ok(Self { orders, pressure, thread, processors }),
             Err(_) => match thread.join().unwrap_or_else(|panic| resume_unwind(panic)) {
                 Err(error) => Err(error),
                 Ok(()) => Err(system("start")(std::io::ErrorKind::Other.into())),
@@ -60,16 +61,17 @@ impl<S: Sink + Send + 'static> Running<S> {
         self.pressure.clone()
     }
 
-    /// Stops it and gives the sink back.
+    /// Stops it and gives the sinks back.
     ///
     /// # Errors
     /// [`EngineError`]: it had stopped by itself.
-    pub fn stop(self) -> Result<S, EngineError> {
+    pub fn stop(self) -> Result<Vec<S>, EngineError> {
         self.orders.stop();
-        // Both, before either's panic goes on: the sink must not outlive what it writes to.
-        let (ended, sink) = (self.thread.join(), self.processor.join());
+        // All, before any one's panic goes on: no sink must outlive what it writes to.
+        let ended = self.thread.join();
+        let sinks: Vec<_> = self.processors.into_iter().map(JoinHandle::join).collect();
         ended.unwrap_or_else(|panic| resume_unwind(panic))?;
-        Ok(sink.unwrap_or_else(|panic| resume_unwind(panic)))
+        Ok(sinks.into_iter().map(|sink| sink.unwrap_or_else(|panic| resume_unwind(panic))).collect())
     }
 
     /// It has stopped by itself; [`Running::stop`] says why.

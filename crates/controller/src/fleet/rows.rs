@@ -18,7 +18,7 @@ use onlooker_series::rank::Rank;
 use onlooker_series::series::EntityKey;
 
 use super::entities::{Entity, News};
-use crate::keep::Counters;
+use crate::keep::{Counters, Ingest};
 
 /// Reason of the gap that rows leave which the store could not take.
 pub(super) const STORE_BEHIND: &str = "store_behind";
@@ -55,7 +55,7 @@ impl Share {
 
 /// What the store is reached by.
 pub(super) struct To<'a> {
-    pub(super) appender: &'a mut Appender,
+    pub(super) ingest: &'a Ingest,
     pub(super) counters: &'a Counters,
     /// Name and labels of the host.
     pub(super) host: &'a str,
@@ -143,8 +143,10 @@ impl Track {
 
     /// Appends a row in which so many values are new.
     fn append(&mut self, (line, time_ns): (Line, u64), words: &[u64], values: u64, share: &mut Share, to: &mut To<'_>) {
-        let is_admitted = share.admits(words.len(), to.appender);
-        if is_admitted && to.appender.append(self.id, line, time_ns, words).is_ok() {
+        let mut appender = to.ingest.appender();
+        let is_taken = share.admits(words.len(), &appender) && appender.append(self.id, line, time_ns, words).is_ok();
+        drop(appender);
+        if is_taken {
             to.counters.values.fetch_add(values, Ordering::Relaxed);
             self.last_ns = time_ns;
             self.tell_refused(time_ns, to);
@@ -163,14 +165,14 @@ impl Track {
 
     fn hole(&self, of: Option<u32>, hole: Hole, to: &mut To<'_>) {
         let Hole { from_ns, to_ns, reason } = hole;
-        to.appender.gap(&Gap { track: self.id, of, from_ns, to_ns, reason: reason.to_owned() });
+        to.ingest.appender().gap(&Gap { track: self.id, of, from_ns, to_ns, reason: reason.to_owned() });
     }
 
     /// Its end.
     fn end(mut self, to: &mut To<'_>) {
         let until_ns = self.refused.map_or(0, |(_, to_ns)| to_ns);
         self.tell_refused(until_ns, to);
-        to.appender.end(self.id);
+        to.ingest.appender().end(self.id);
     }
 }
 
@@ -230,7 +232,7 @@ impl Rows {
             None => {
                 let layout = Arc::new(Layout::new(vec![(stored.id, stored.part.clone())], true));
                 let described = description(source, &stored.region, layout, to);
-                let Ok(id) = to.appender.track(&described, time_ns) else { return };
+                let Ok(id) = to.ingest.appender().track(&described, time_ns) else { return };
                 let track = Track::of(id);
                 if let Some(down) = down {
                     track.hole(None, down, to);
@@ -240,7 +242,7 @@ impl Rows {
             }
         };
         let table = self.tables.at_mut(at);
-        let Ok(line) = to.appender.line(table.track.id, &stored.row, &member.texts, time_ns) else { return };
+        let Ok(line) = to.ingest.appender().line(table.track.id, &stored.row, &member.texts, time_ns) else { return };
         table.lines.remove(&line);
         table.lines.insert(line, (key, member));
         self.places.insert(key, Place::Table(source, stored.id, line));
@@ -388,7 +390,7 @@ impl Fixed {
             member.texts.iter().map(move |(series, text)| (part, *series, text.clone()))
         });
         let said = Description { texts: texts.collect(), ..description(source, &self.labels, layout.clone(), to) };
-        let Ok(id) = to.appender.track(&said, since_ns) else {
+        let Ok(id) = to.ingest.appender().track(&said, since_ns) else {
             self.is_refused = true;
             return;
         };

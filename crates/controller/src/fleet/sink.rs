@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use onlooker_framestore::client::Appender;
 use onlooker_reader::Frame;
 use onlooker_reader::clock::{Moment, Relation};
 use onlooker_region::control::RegionEntry;
@@ -17,7 +16,7 @@ use super::quota::{Limit, OVER_QUOTA, Whose};
 use super::rows::{Hole, Rows, To};
 use super::utc::Utc;
 use super::{Fleet, Host, Region, Shown, ShownGap};
-use crate::keep::{Counters, Left};
+use crate::keep::{Counters, Ingest};
 use crate::sink::{Gap, Reading, Sink, State};
 
 /// A gap that goes on is stored in pieces of this length, ns.
@@ -40,12 +39,11 @@ struct Kept {
     unlogged: HashMap<EntityKey, Hole>,
 }
 
-/// The sink.
+/// The sink of a processing thread. Several may write to one fleet and one store, each of hosts of its own.
 pub struct FleetSink {
     fleet: Arc<Fleet>,
     counters: Arc<Counters>,
-    appender: Appender,
-    left: Left,
+    ingest: Arc<Ingest>,
     kept: HashMap<String, Kept>,
     clock: Clock,
     utc: Utc,
@@ -57,24 +55,18 @@ pub struct FleetSink {
 pub type Clock = Box<dyn Fn() -> Moment + Send>;
 
 impl FleetSink {
-    /// Writes to `fleet` and to the store behind `appender`, of which a controller before this one has `left`
-    /// something.
+    /// Writes to `fleet` and, through `ingest`, to the store.
     #[must_use]
-    pub fn new(fleet: Arc<Fleet>, (appender, left): (Appender, Left), counters: Arc<Counters>) -> Self {
-        Self::with_clock(fleet, (appender, left), counters, Box::new(Moment::now))
+    pub fn new(fleet: Arc<Fleet>, ingest: Arc<Ingest>, counters: Arc<Counters>) -> Self {
+        Self::with_clock(fleet, ingest, counters, Box::new(Moment::now))
     }
 
     /// As [`FleetSink::new`], by another clock than the system's: its steady part must be the engine's, its UTC may be
     /// set.
     #[must_use]
-    pub fn with_clock(
-        fleet: Arc<Fleet>,
-        (appender, left): (Appender, Left),
-        counters: Arc<Counters>,
-        clock: Clock,
-    ) -> Self {
+    pub fn with_clock(fleet: Arc<Fleet>, ingest: Arc<Ingest>, counters: Arc<Counters>, clock: Clock) -> Self {
         let (utc, say) = (Utc::new(clock()), Arc::new(|_: &str| {}));
-        Self { fleet, counters, appender, left, kept: HashMap::new(), clock, utc, say, room: Room::default() }
+        Self { fleet, counters, ingest, kept: HashMap::new(), clock, utc, say, room: Room::default() }
     }
 
     /// `say` is told what an operator wants to know of the hosts, once.
@@ -92,14 +84,14 @@ impl FleetSink {
         if let Some(step) = self.utc.follow(now, at_ns) {
             let hole = Hole { from_ns: step.from_ns, to_ns: step.to_ns, reason: CLOCK_STEP };
             for kept in self.kept.values_mut() {
-                kept.store_gap(&mut self.appender, &self.counters);
-                let (rows, mut to) = kept.to(&mut self.appender, &self.counters);
+                kept.store_gap(&self.ingest, &self.counters);
+                let (rows, mut to) = kept.to(&self.ingest, &self.counters);
                 rows.stepped(hole, &mut to);
             }
             // What is sampled seldom would be from the future, or as old as the step, until it is sampled again.
             let by_ns = self.utc.of(now.steady_ns.into()).cast_signed() - before_ns.cast_signed();
-            for host in self.fleet.hosts().iter() {
-                let mut shown = host.look();
+            for kept in self.kept.values() {
+                let mut shown = kept.host.look();
                 shown.entities.shift(by_ns);
                 shown.newest_ns = shown.newest_ns.map(|newest_ns| newest_ns.saturating_add_signed(by_ns));
             }
@@ -107,10 +99,10 @@ impl FleetSink {
     }
 
     fn finish(&mut self, mut kept: Kept) {
-        kept.store_gap(&mut self.appender, &self.counters);
-        kept.store_all_unlogged(&mut self.appender, &self.counters);
+        kept.store_gap(&self.ingest, &self.counters);
+        kept.store_all_unlogged(&self.ingest, &self.counters);
         let host = kept.host.clone();
-        kept.rows.finish(&mut to(&host, &mut self.appender, &self.counters));
+        kept.rows.finish(&mut to(&host, &self.ingest, &self.counters));
     }
 }
 
@@ -140,7 +132,7 @@ impl Sink for FleetSink {
         }
         let began_ns = self.utc.of(reading.began_ns.into());
         if !self.kept.contains_key(&target.name) {
-            let down = self.left.take(&target.name).map(|(last_ns, reason)| match last_ns <= began_ns {
+            let down = self.ingest.left_of(&target.name).map(|(last_ns, reason)| match last_ns <= began_ns {
                 true => Hole { from_ns: last_ns, to_ns: began_ns, reason },
                 false => Hole { from_ns: began_ns, to_ns: last_ns, reason: CLOCK_STEP },
             });
@@ -148,26 +140,26 @@ impl Sink for FleetSink {
             self.kept.insert(target.name.clone(), Kept { host: host.clone(), rows, gap: None, down, unlogged });
         }
         let Some(kept) = self.kept.get_mut(&target.name) else { return };
-        kept.store_gap(&mut self.appender, &self.counters);
+        kept.store_gap(&self.ingest, &self.counters);
         kept.down = kept.down.filter(|down| began_ns.saturating_sub(down.to_ns) < COMING_BACK_NS);
         let utc = self.utc;
         shown.entities.begin(reading.boot, reading.ended_ns);
-        let (appender, counters) = (&mut self.appender, &*self.counters);
+        let (ingest, counters) = (&*self.ingest, &*self.counters);
         let mut newest_ns = shown.newest_ns;
         let mut tell = |news: News<'_>| {
             if !news.key.is_own() && news.has_moved {
                 newest_ns = newest_ns.max(Some(news.time_ns));
             }
             if news.is_new {
-                kept.store_unlogged(news.key, appender, counters);
+                kept.store_unlogged(news.key, ingest, counters);
             }
             let left_out = news.has_moved && !news.may_log;
             if left_out {
-                kept.leave_out(news.key, news.time_ns, appender, counters);
+                kept.leave_out(news.key, news.time_ns, ingest, counters);
             } else if news.has_moved && kept.unlogged.contains_key(&news.key) {
-                kept.store_unlogged(news.key, appender, counters);
+                kept.store_unlogged(news.key, ingest, counters);
             }
-            kept.rows.take(&news, kept.down, &mut to(&host, appender, counters));
+            kept.rows.take(&news, kept.down, &mut to(&host, ingest, counters));
         };
         let mut left_out = Vec::new();
         for (at, frame) in reading.frames.iter().enumerate() {
@@ -191,14 +183,14 @@ impl Sink for FleetSink {
             shown.entities.boot(boot_ns, utc.of(reading.ended_ns.into()), &host.labels, &mut tell);
         }
         shown.entities.end(|key| {
-            kept.store_unlogged(key, appender, counters);
-            kept.rows.forget(key, &mut to(&host, appender, counters));
+            kept.store_unlogged(key, ingest, counters);
+            kept.rows.forget(key, &mut to(&host, ingest, counters));
         });
         let ended_ns = utc.of(reading.ended_ns.into());
         for (key, _) in left_out.iter().flat_map(|region| shown.entities.of_region(*region)) {
-            kept.leave_out(*key, ended_ns, appender, counters);
+            kept.leave_out(*key, ended_ns, ingest, counters);
         }
-        kept.rows.end(ended_ns, &mut to(&host, appender, counters));
+        kept.rows.end(ended_ns, &mut to(&host, ingest, counters));
         shown.newest_ns = newest_ns;
         let news = shown.entities.ledger_mut().take_news();
         let news: Vec<String> =
@@ -224,7 +216,7 @@ impl Sink for FleetSink {
             let is_long = whole.to_ns.saturating_sub(whole.from_ns) >= MAX_GAP_PIECE_NS;
             kept.gap = Some(whole);
             if is_long {
-                kept.store_gap(&mut self.appender, &self.counters);
+                kept.store_gap(&self.ingest, &self.counters);
             }
         }
         host.tell();
@@ -254,8 +246,8 @@ impl Sink for FleetSink {
     }
 }
 
-fn to<'a>(host: &'a Host, appender: &'a mut Appender, counters: &'a Counters) -> To<'a> {
-    To { appender, counters, host: &host.target.name, common: &host.labels }
+fn to<'a>(host: &'a Host, ingest: &'a Ingest, counters: &'a Counters) -> To<'a> {
+    To { ingest, counters, host: &host.target.name, common: &host.labels }
 }
 
 /// A gap and the next due time's: one gap where it follows at once. Another reason does not begin another gap: the
@@ -271,38 +263,38 @@ fn joined(gap: Option<ShownGap>, next: &ShownGap, target: &Target) -> ShownGap {
 }
 
 impl Kept {
-    fn to<'a>(&'a mut self, appender: &'a mut Appender, counters: &'a Counters) -> (&'a mut Rows, To<'a>) {
-        (&mut self.rows, to(&self.host, appender, counters))
+    fn to<'a>(&'a mut self, ingest: &'a Ingest, counters: &'a Counters) -> (&'a mut Rows, To<'a>) {
+        (&mut self.rows, to(&self.host, ingest, counters))
     }
 
     /// Stores the gap that goes on, if there is one.
-    fn store_gap(&mut self, appender: &mut Appender, counters: &Counters) {
+    fn store_gap(&mut self, ingest: &Ingest, counters: &Counters) {
         if let Some(ShownGap { from_ns, to_ns, reason }) = self.gap.take() {
-            let (rows, mut to) = self.to(appender, counters);
+            let (rows, mut to) = self.to(ingest, counters);
             rows.hole(Hole { from_ns, to_ns, reason }, &mut to);
         }
     }
 
     /// A row exceeds what the host may write.
-    fn leave_out(&mut self, key: EntityKey, time_ns: u64, appender: &mut Appender, counters: &Counters) {
+    fn leave_out(&mut self, key: EntityKey, time_ns: u64, ingest: &Ingest, counters: &Counters) {
         let first = Hole { from_ns: time_ns, to_ns: time_ns, reason: OVER_QUOTA };
         let hole = self.unlogged.entry(key).or_insert(first);
         hole.to_ns = hole.to_ns.max(time_ns);
         if hole.to_ns - hole.from_ns >= MAX_GAP_PIECE_NS {
-            self.store_unlogged(key, appender, counters);
+            self.store_unlogged(key, ingest, counters);
         }
     }
 
-    fn store_unlogged(&mut self, key: EntityKey, appender: &mut Appender, counters: &Counters) {
+    fn store_unlogged(&mut self, key: EntityKey, ingest: &Ingest, counters: &Counters) {
         if let Some(hole) = self.unlogged.remove(&key) {
-            let (rows, mut to) = self.to(appender, counters);
+            let (rows, mut to) = self.to(ingest, counters);
             rows.hole_of(key, hole, &mut to);
         }
     }
 
-    fn store_all_unlogged(&mut self, appender: &mut Appender, counters: &Counters) {
+    fn store_all_unlogged(&mut self, ingest: &Ingest, counters: &Counters) {
         let keys: Vec<EntityKey> = self.unlogged.keys().copied().collect();
-        keys.into_iter().for_each(|key| self.store_unlogged(key, appender, counters));
+        keys.into_iter().for_each(|key| self.store_unlogged(key, ingest, counters));
     }
 }
 
