@@ -52,12 +52,17 @@ impl<K: Copy + Ord, V> InOrder<K, V> {
 
     /// All values, in the order in which they came.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
-        self.entries.iter_mut().flatten().map(|(_, value)| value)
+        self.iter_mut().map(|(_, value)| value)
+    }
+
+    /// All entries, in the order in which they came.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
+        self.entries.iter_mut().flatten().map(|(key, value)| (&*key, value))
     }
 
     /// The same, and no more.
-    pub fn into_values(self) -> impl Iterator<Item = V> {
-        self.entries.into_iter().flatten().map(|(_, value)| value)
+    pub fn into_entries(self) -> impl Iterator<Item = (K, V)> {
+        self.entries.into_iter().flatten()
     }
 
     /// The value of a key.

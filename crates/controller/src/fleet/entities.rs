@@ -25,6 +25,7 @@ use said::{Described, Said};
 pub(super) use take::Room;
 
 use super::quota::{Cost, Ledger, Quota, row_bytes};
+use super::rows::{self, Source};
 
 /// Region of what the controller itself knows of a host.
 const OWN_REGION: &str = "controller";
@@ -32,28 +33,41 @@ const OWN_KEY: EntityKey = EntityKey { region: EntityKey::OWN_REGION, group: Ent
 /// The boot time is worked out from two clocks, neither of them steady to the last: what is shown stays while it is no further from the truth than this.
 const BOOT_TIME_SLACK_S: f64 = 1.0;
 
-/// An entity's last row.
+/// An entity's last row. What a reading does not need is behind [`Entity::named`]: with many hosts nothing of one is in
+/// a cache when its next reading comes.
 #[derive(Clone, Debug)]
 pub struct Entity {
+    /// What was said of it when it was first seen.
+    pub named: Box<Named>,
+    /// Where its row is among [`Entities::words`].
+    at: usize,
+    width: usize,
+    /// When the values were acquired, UTC ns.
+    pub time_ns: u64,
+    /// The same as the host's clock had it: what tells a new row from one that was there before, whatever becomes of our own clock.
+    stamp_ns: u64,
+    /// Number of its region's reading that had it last; 0: it has no row yet.
+    seen: u64,
+    /// What tells its texts from others, and its names, where the look at it missed a block.
+    texts_mark: u64,
+    which: u64,
+    /// Number of its series.
+    series: usize,
+    /// In whose row the store has it.
+    pub(super) source: Source,
+}
+
+/// What an entity is called.
+#[derive(Clone, Debug)]
+pub struct Named {
     /// Its series.
     pub series: Arc<[Series]>,
     /// Their texts ([`Series::text`]).
     pub texts: Arc<[Arc<str>]>,
     /// Which of them are not shown, since a better one has the same text.
     hidden: Vec<bool>,
-    /// Their words.
-    pub row: Vec<u64>,
-    /// When the values were acquired, UTC ns.
-    pub time_ns: u64,
-    /// The same as the host's clock had it: what tells a new row from one that was there before, whatever becomes of our own clock.
-    stamp_ns: u64,
     /// What the store knows it as: what all hosts have in common, and what of it is this one's.
     pub(super) stored: Stored,
-    /// Number of its region's reading that had it last; 0: it has no row yet.
-    seen: u64,
-    /// What tells its texts from others, and its names, where the look at it missed a block.
-    texts_mark: u64,
-    which: u64,
     cost: Cost,
 }
 
@@ -83,21 +97,22 @@ impl Entity {
         let hidden = vec![false; series.len()];
         let (id, part) = Part::new(found.region, found.key.group, own).shared();
         let stored = Stored { id, part, region: found.labels.into(), row };
-        let (row, time_ns, stamp_ns, seen) = (Vec::new(), 0, 0, 0);
-        let (texts_mark, which) = (found.texts, found.which);
-        Self { series, texts, hidden, row, time_ns, stamp_ns, stored, seen, texts_mark, which, cost }
+        let (count, named) = (series.len(), Box::new(Named { series, texts, hidden, stored, cost }));
+        let (width, time_ns, stamp_ns, seen) = (named.stored.part.width(), 0, 0, 0);
+        let (texts_mark, which, source) = (found.texts, found.which, rows::source(found.key, found.labels));
+        Self { named, at: 0, width, time_ns, stamp_ns, seen, texts_mark, which, series: count, source }
     }
 
     /// Name of its region.
     #[must_use]
     pub fn region(&self) -> &str {
-        &self.stored.part.region
+        &self.named.stored.part.region
     }
 
     /// Its series that are shown, with their numbers and texts.
     pub fn shown(&self) -> impl Iterator<Item = (usize, &Series, &Arc<str>)> {
-        let all = self.series.iter().zip(self.texts.iter()).enumerate();
-        all.filter(|(at, _)| !self.hidden[*at]).map(|(at, (series, text))| (at, series, text))
+        let all = self.named.series.iter().zip(self.named.texts.iter()).enumerate();
+        all.filter(|(at, _)| !self.named.hidden[*at]).map(|(at, (series, text))| (at, series, text))
     }
 }
 
@@ -127,6 +142,11 @@ struct Looks {
 #[derive(Debug, Default)]
 pub struct Entities {
     by_key: InOrder<EntityKey, Entity>,
+    /// Their rows, in the order in which they came, with gaps where one has gone: what a reading asks for one behind the
+    /// other lies so.
+    words: Vec<u64>,
+    /// Words of gaps.
+    gaps: usize,
     /// By the text that they have in common.
     by_text: HashMap<Arc<str>, Rivals<Place>>,
     entered: u64,
@@ -156,6 +176,7 @@ pub(super) struct Acquired {
 pub(super) struct News<'a> {
     pub(super) key: EntityKey,
     pub(super) entity: &'a Entity,
+    pub(super) row: &'a [u64],
     /// When its row was acquired, UTC ns.
     pub(super) time_ns: u64,
     /// First seen, or seen with other series than before.
@@ -218,6 +239,12 @@ impl Entities {
     #[must_use]
     pub fn get(&self, key: &EntityKey) -> Option<&Entity> {
         self.by_key.get(key)
+    }
+
+    /// The words of an entity's series.
+    #[must_use]
+    pub fn row(&self, entity: &Entity) -> &[u64] {
+        &self.words[entity.at..][..entity.width]
     }
 
     /// Number of series that are shown.
@@ -297,7 +324,7 @@ impl Entities {
         self.enter(OWN_KEY.region, None, true);
         #[allow(clippy::cast_precision_loss)] // seconds
         let exact_s = boot_ns as f64 / 1e9;
-        let shown = self.by_key.get(&OWN_KEY).and_then(|entity| entity.row.first()).map(|word| f64::from_bits(*word));
+        let shown = self.by_key.get(&OWN_KEY).map(|entity| f64::from_bits(self.words[entity.at]));
         let boot_s =
             shown.filter(|shown| (shown - exact_s).abs() <= BOOT_TIME_SLACK_S).unwrap_or_else(|| exact_s.round());
         // Once a second is often enough for what does not move.
@@ -318,18 +345,22 @@ impl Entities {
             return;
         }
         let (key, known) = (found.key, self.by_key.get(&found.key));
-        let old = known.map(|entity| entity.cost).unwrap_or_default();
+        let old = known.map(|entity| entity.named.cost).unwrap_or_default();
         let Some(cost) = self.admit(found, words.len(), &old, said) else {
             // What there is of it has a track, until it goes: there, rows are missing from now on.
             if let Some(entity) = self.by_key.get(&key) {
                 let time_ns = found.acquired.utc_ns;
                 let (is_new, has_moved, is_other, may_log) = (false, true, true, false);
-                tell(News { key, entity, time_ns, is_new, has_moved, is_other, may_log });
+                let row = self.row(entity);
+                tell(News { key, entity, row, time_ns, is_new, has_moved, is_other, may_log });
             }
             return;
         };
         self.forget(key);
-        self.by_key.insert(key, Entity::new(said.described(), found, common, cost));
+        let at = self.words.len();
+        let entity = Entity { at, ..Entity::new(said.described(), found, common, cost) };
+        self.words.resize(at + entity.width, 0);
+        self.by_key.insert(key, entity);
         self.index(key);
         self.renew(found, words, tell);
     }
@@ -340,8 +371,8 @@ impl Entities {
     fn renew(&mut self, found: &Found<'_>, words: &[u64], tell: &mut impl FnMut(News<'_>)) -> bool {
         let Found { key, acquired, series, .. } = *found;
         let Some(entity) = self.by_key.find_mut(&key) else { return false };
-        if series != entity.series.len() {
-            return series < entity.series.len();
+        if series != entity.series {
+            return series < entity.series;
         }
         if found.which != entity.which {
             return true;
@@ -351,12 +382,13 @@ impl Entities {
         }
         let is_new = entity.seen == 0;
         // What it is stored as has room for so many.
-        if words.len() != if is_new { entity.stored.part.width() } else { entity.row.len() } {
+        if words.len() != entity.width {
             return true;
         }
         let has_moved = is_new || entity.stamp_ns != acquired.stamp_ns;
         let may_log = has_moved && (key.is_own() || self.ledger.may_log(key.region));
-        let (is_other, bytes) = replace(&mut entity.row, words);
+        let row = &mut self.words[entity.at..][..entity.width];
+        let (is_other, bytes) = replace(row, words);
         if may_log && !key.is_own() {
             self.ledger.logged(key.region, bytes);
         }
@@ -366,7 +398,7 @@ impl Entities {
             (entity.time_ns, entity.stamp_ns) = (acquired.utc_ns, acquired.stamp_ns);
         }
         let time_ns = entity.time_ns;
-        tell(News { key, entity, time_ns, is_new, has_moved, is_other, may_log });
+        tell(News { key, entity, row, time_ns, is_new, has_moved, is_other, may_log });
         true
     }
 
@@ -384,7 +416,7 @@ impl Entities {
         self.changes += 1;
         self.expected += 1;
         let Some(entity) = self.by_key.get(&key) else { return };
-        let (texts, series) = (entity.texts.clone(), entity.series.clone());
+        let (texts, series) = (entity.named.texts.clone(), entity.named.series.clone());
         let looks = self.regions.get_mut(&key.region);
         let since = looks.map_or(self.reading, |looks| {
             looks.entities += 1;
@@ -401,12 +433,16 @@ impl Entities {
     /// Takes an entity out.
     fn forget(&mut self, key: EntityKey) {
         let Some(entity) = self.by_key.remove(&key) else { return };
-        self.ledger.release(key.region, &entity.cost);
+        self.gaps += entity.width;
+        if self.gaps > self.words.len() / 2 {
+            self.close_gaps();
+        }
+        self.ledger.release(key.region, &entity.named.cost);
         self.changes += 1;
         if let Some(looks) = self.regions.get_mut(&key.region) {
             looks.entities -= 1;
         }
-        for text in entity.texts.iter() {
+        for text in entity.named.texts.iter() {
             let Some(rivals) = self.by_text.get_mut(text) else { continue };
             if rivals.keep(|place| place.key != key) {
                 show_first(&mut self.by_key, rivals);
@@ -414,6 +450,16 @@ impl Entities {
                 self.by_text.remove(text);
             }
         }
+    }
+
+    fn close_gaps(&mut self) {
+        let before = std::mem::take(&mut self.words);
+        for entity in self.by_key.values_mut() {
+            let row = &before[entity.at..][..entity.width];
+            entity.at = self.words.len();
+            self.words.extend_from_slice(row);
+        }
+        self.gaps = 0;
     }
 
     /// Ends a reading: what is over goes, and is told.
@@ -439,13 +485,12 @@ impl Entities {
 
 /// Puts a row in the place of the one before. Says whether it is another one, and what it takes in the log
 /// ([`row_bytes`]).
-fn replace(row: &mut Vec<u64>, words: &[u64]) -> (bool, u64) {
-    if row[..] == *words {
+fn replace(row: &mut [u64], words: &[u64]) -> (bool, u64) {
+    if row == words {
         return (false, row_bytes(&[], &[]));
     }
     let bytes = row_bytes(row, words);
-    row.clear();
-    row.extend_from_slice(words);
+    row.copy_from_slice(words);
     (true, bytes)
 }
 
@@ -457,7 +502,7 @@ fn of_region(by_key: &InOrder<EntityKey, Entity>, region: u64) -> impl Iterator<
 fn show_first(entities: &mut InOrder<EntityKey, Entity>, rivals: &Rivals<Place>) {
     for (number, place) in rivals.iter().enumerate() {
         if let Some(entity) = entities.get_mut(&place.key) {
-            entity.hidden[place.at] = number > 0;
+            entity.named.hidden[place.at] = number > 0;
         }
     }
 }

@@ -17,7 +17,7 @@ use onlooker_series::in_order::InOrder;
 use onlooker_series::rank::Rank;
 use onlooker_series::series::EntityKey;
 
-use super::entities::{Entity, News};
+use super::entities::News;
 use crate::keep::{Counters, Ingest};
 
 /// Reason of the gap that rows leave which the store could not take.
@@ -63,7 +63,7 @@ pub(super) struct To<'a> {
 }
 
 /// Whose regions share a row: 0 the agent's, else one region.
-type Source = u64;
+pub(super) type Source = u64;
 
 /// Source of the agent's regions.
 const AGENT: Source = Rank::AGENT;
@@ -109,15 +109,20 @@ struct Fixed {
 
 /// An entity in a row, or a line of a table.
 struct Member {
+    said: Box<Said>,
+    /// Where its time and its words are, once there is a layout.
+    time: Option<u32>,
+    at: u32,
+    time_ns: u64,
+}
+
+/// What is asked for only when a layout is made.
+struct Said {
     id: ContentId,
     part: Arc<Part>,
     /// Texts of its infos, with their numbers among its series.
     texts: Vec<(u32, String)>,
-    /// Where its time and its words are, once there is a layout.
-    time: Option<usize>,
-    at: usize,
-    /// Its last row, for a layout that is made of it.
-    time_ns: u64,
+    /// Its last row.
     row: Vec<u64>,
 }
 
@@ -187,7 +192,7 @@ impl Rows {
             return;
         }
         if news.key.row.is_none() {
-            if let Some(fixed) = self.fixed.get_mut(&source(news.key, news.entity)) {
+            if let Some(fixed) = self.fixed.get_mut(&news.entity.source) {
                 fixed.take(news);
             }
             return;
@@ -201,7 +206,7 @@ impl Rows {
                 }
                 if news.is_other || news.is_new || news.time_ns.abs_diff(member.time_ns) >= REPEAT_NS {
                     member.time_ns = news.time_ns;
-                    member.put(&news.entity.row, &mut table.words);
+                    member.put(news.row, &mut table.words);
                     let values = table.words.len() as u64;
                     table.track.append((line, news.time_ns), &table.words, values, &mut self.share, to);
                 }
@@ -212,12 +217,13 @@ impl Rows {
 
     fn enter(&mut self, news: &News<'_>, down: Option<Hole>, to: &mut To<'_>) {
         let (key, entity, time_ns) = (news.key, news.entity, news.time_ns);
-        let stored = &entity.stored;
-        let source = source(key, entity);
-        let texts = (0..).zip(entity.series.iter()).filter_map(|(at, series)| Some((at, series.info()?.to_owned())));
+        let stored = &entity.named.stored;
+        let source = entity.source;
+        let texts = (0..).zip(entity.named.series.iter()).filter_map(|(at, series)| Some((at, series.info()?.to_owned())));
         let texts: Vec<(u32, String)> = texts.collect();
         let (id, part) = (stored.id, stored.part.clone());
-        let member = Member { id, part, texts, time: None, at: 0, time_ns: 0, row: Vec::new() };
+        let said = Box::new(Said { id, part, texts, row: Vec::new() });
+        let member = Member { said, time: None, at: 0, time_ns: 0 };
         if key.row.is_none() {
             let fixed = self.fixed.entry(source).or_default();
             fixed.labels = stored.region.clone();
@@ -242,7 +248,7 @@ impl Rows {
             }
         };
         let table = self.tables.at_mut(at);
-        let Ok(line) = to.ingest.appender().line(table.track.id, &stored.row, &member.texts, time_ns) else { return };
+        let Ok(line) = to.ingest.appender().line(table.track.id, &stored.row, &member.said.texts, time_ns) else { return };
         table.lines.remove(&line);
         table.lines.insert(line, (key, member));
         self.places.insert(key, Place::Table(source, stored.id, line));
@@ -338,7 +344,7 @@ impl Rows {
     /// No more rows come.
     pub(super) fn finish(self, to: &mut To<'_>) {
         let tracks = self.fixed.into_values().filter_map(|fixed| fixed.track);
-        tracks.chain(self.tables.into_values().map(|table| table.track)).for_each(|track| track.end(to));
+        tracks.chain(self.tables.into_entries().map(|(_, table)| table.track)).for_each(|track| track.end(to));
     }
 }
 
@@ -349,12 +355,13 @@ impl Fixed {
         let found = if is_next { Ok(self.next) } else { self.members.binary_search_by_key(&news.key, |(key, _)| *key) };
         let Ok(at) = found else { return };
         self.next = at + 1;
-        let (member, row) = (&mut self.members[at].1, &news.entity.row);
+        let (member, row) = (&mut self.members[at].1, news.row);
         member.time_ns = news.time_ns;
         if self.track.is_some() {
             member.put(row, &mut self.words);
         } else {
-            member.row.clone_from(row);
+            member.said.row.clear();
+            member.said.row.extend_from_slice(row);
         }
         self.is_fresh = true;
         self.fresh_values += row.len() as u64;
@@ -384,10 +391,10 @@ impl Fixed {
         if self.track.is_some() || self.is_refused {
             return;
         }
-        let parts = self.members.iter().map(|(_, member)| (member.id, member.part.clone())).collect();
+        let parts = self.members.iter().map(|(_, member)| (member.said.id, member.said.part.clone())).collect();
         let layout = Arc::new(Layout::new(parts, false));
         let texts = (0..).zip(&self.members).flat_map(|(part, (_, member))| {
-            member.texts.iter().map(move |(series, text)| (part, *series, text.clone()))
+            member.said.texts.iter().map(move |(series, text)| (part, *series, text.clone()))
         });
         let said = Description { texts: texts.collect(), ..description(source, &self.labels, layout.clone(), to) };
         let Ok(id) = to.ingest.appender().track(&said, since_ns) else {
@@ -397,8 +404,8 @@ impl Fixed {
         self.words.clear();
         self.words.resize(layout.kinds().len(), 0);
         for ((_, member), placed) in self.members.iter_mut().zip(layout.parts()) {
-            (member.time, member.at) = (placed.time, placed.at);
-            let row = std::mem::take(&mut member.row);
+            (member.time, member.at) = (placed.time.map(small), small(placed.at));
+            let row = std::mem::take(&mut member.said.row);
             if member.time_ns > 0 {
                 member.put(&row, &mut self.words);
             }
@@ -413,22 +420,27 @@ impl Member {
     /// Puts a row of the entity into the host's.
     fn put(&self, row: &[u64], into: &mut [u64]) {
         if let Some(time) = self.time {
-            into[time] = self.time_ns;
+            into[time as usize] = self.time_ns;
         }
-        into[self.at..][..row.len()].copy_from_slice(row);
+        into[self.at as usize..][..row.len()].copy_from_slice(row);
     }
 
     /// Takes it back.
     fn take(&mut self, from: &[u64]) {
-        self.row.clear();
-        self.row.extend_from_slice(&from[self.at..][..self.part.width()]);
+        let Said { row, part, .. } = &mut *self.said;
+        row.clear();
+        row.extend_from_slice(&from[self.at as usize..][..part.width()]);
     }
 }
 
-/// In whose row a fixed entity is.
-fn source(key: EntityKey, entity: &Entity) -> Source {
+fn small(place: usize) -> u32 {
+    u32::try_from(place).expect("a row of the store has less than 2^32 words")
+}
+
+/// In whose row a fixed entity is, whose region has these labels.
+pub(super) fn source(key: EntityKey, labels: &[(String, String)]) -> Source {
     let is_agents = !key.is_own() && Identity::from_word(key.region).is_some_and(Identity::is_agents);
-    if is_agents && entity.stored.region.is_empty() { AGENT } else { key.region }
+    if is_agents && labels.is_empty() { AGENT } else { key.region }
 }
 
 fn description(source: Source, region: &[(String, String)], layout: Arc<Layout>, to: &To<'_>) -> Description {

@@ -71,13 +71,13 @@ impl Values {
         self.times_ns.clear();
     }
 
-    fn push(&mut self, entity: &Entity, words: usize) {
-        debug_assert_eq!(entity.row.len(), words, "a row has the words of its series");
+    fn push(&mut self, row: &[u64], time_ns: u64, words: usize) {
+        debug_assert_eq!(row.len(), words, "a row has the words of its series");
         let end = self.words.len() + words;
-        self.words.extend_from_slice(&entity.row);
+        self.words.extend_from_slice(row);
         // Whatever a row was: those behind it stay where they are.
         self.words.resize(end, 0);
-        self.times_ns.push(entity.time_ns);
+        self.times_ns.push(time_ns);
     }
 }
 
@@ -100,7 +100,7 @@ struct RawEntity {
 impl Raw {
     fn of(shown: &Shown) -> Self {
         let entities = shown.entities.iter().map(|(key, entity)| {
-            let (series, texts, region) = (entity.series.clone(), entity.texts.clone(), Text::from(entity.region()));
+            let (series, texts, region) = (entity.named.series.clone(), entity.named.texts.clone(), Text::from(entity.region()));
             RawEntity { key: *key, series, texts, hidden: hidden(entity), region }
         });
         let created = shown.regions.iter().map(|Region { entry, .. }| (entry.identity.word(), entry.created_ns));
@@ -134,10 +134,10 @@ impl Raw {
 }
 
 fn hidden(entity: &Entity) -> Option<Box<[bool]>> {
-    if entity.shown().count() == entity.series.len() {
+    if entity.shown().count() == entity.named.series.len() {
         return None;
     }
-    let mut hidden = vec![true; entity.series.len()];
+    let mut hidden = vec![true; entity.named.series.len()];
     entity.shown().for_each(|(at, ..)| hidden[at] = false);
     Some(hidden.into())
 }
@@ -221,7 +221,7 @@ impl Shown {
         for (key, entity) in self.entities.iter() {
             let (newest_ns, series) = by_region.entry(key.region).or_default();
             *newest_ns = entity.time_ns.max(*newest_ns);
-            *series += entity.series.len();
+            *series += entity.named.series.len();
         }
         let figures = |region: &Region| {
             let identity = region.entry.identity.word();
@@ -295,13 +295,13 @@ impl Host {
         let entities: &Entities = &shown.entities;
         if known.changes == entities.changes() {
             for (planned, (_, entity)) in known.entities.iter().zip(entities.iter()) {
-                values.push(entity, planned.template.words());
+                values.push(shown.entities.row(entity), entity.time_ns, planned.template.words());
             }
             return known;
         }
         for (_, entity) in entities.iter() {
-            let words = entity.series.iter().map(|series| series.at + series.form.words()).max().unwrap_or(0);
-            values.push(entity, words);
+            let words = entity.named.series.iter().map(|series| series.at + series.form.words()).max().unwrap_or(0);
+            values.push(shown.entities.row(entity), entity.time_ns, words);
         }
         let raw = Raw::of(&shown);
         drop(shown);
@@ -347,7 +347,7 @@ mod tests {
         let shown = host.look();
         for (_, entity) in shown.entities.iter() {
             for (_, series, text) in entity.shown() {
-                let value = series.value(&entity.row).unwrap();
+                let value = series.value(shown.entities.row(entity)).unwrap();
                 samples(&mut out[1], &series.name, &text[series.name.len()..], &value, series.scale);
             }
         }

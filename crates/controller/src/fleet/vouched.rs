@@ -51,7 +51,7 @@ fn a_program_neither_hides_nor_replaces_what_the_agent_says() {
     let shown = world.fleet.host("a").unwrap();
     let shown = shown.look();
     let (key, at) = shown.entities.find(load).unwrap();
-    assert_eq!(shown.entities.get(&key).unwrap().series[at].acquisition, Acquisition::Sampled);
+    assert_eq!(shown.entities.get(&key).unwrap().named.series[at].acquisition, Acquisition::Sampled);
     let programs = shown.regions.iter().find(|region| region.entry.identity == evil.entry.identity).unwrap();
     assert_eq!(programs.acquisition, [Acquisition::Direct], "whatever the program's schema says");
 }

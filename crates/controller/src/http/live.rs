@@ -215,7 +215,7 @@ impl Follower {
         self.found = Some(entities.changes());
         let place = |text: &String| {
             let (key, at) = entities.find(text)?;
-            let entity = entities.get(&key)?.series.clone();
+            let entity = entities.get(&key)?.named.series.clone();
             (at < entity.len()).then_some(Place { key, entity, at })
         };
         self.places = self.wanted.iter().map(place).collect();
@@ -275,7 +275,7 @@ impl Follower {
                 Some((place, entity)) => {
                     *known_ns = entity.time_ns;
                     let from = self.words.len();
-                    self.words.extend_from_slice(place.series().words(&entity.row));
+                    self.words.extend_from_slice(place.series().words(shown.entities.row(entity)));
                     let words = Some(from..self.words.len());
                     self.news.push(New { time_ns: entity.time_ns, number, words });
                 }

@@ -12,6 +12,7 @@ use onlooker_region::schema::{Acquisition, Group, Metric, Type};
 
 use super::shape::{block_of, sum_in};
 use crate::PATIENCE_READINGS;
+use crate::in_order::InOrder;
 use crate::series::{Form, Series};
 
 /// A metric that is summed up.
@@ -123,28 +124,39 @@ struct Time {
 
 /// A set of sums of one region.
 pub(super) struct Sums {
-    rows: BTreeMap<u32, Row>,
+    rows: InOrder<u32, Row>,
     reading: u64,
 }
 
-/// One set of sums and what it is made of; parts stand metric by metric.
-#[derive(Default)]
+/// One set of sums and what it is made of.
 struct Row {
     generation: u32,
-    labels: Vec<(String, String)>,
-    /// Of the reading under way.
-    next: Vec<u64>,
-    /// Of the blocks.
-    next_times: Vec<u64>,
-    filled: usize,
     spoilt: bool,
+    /// Whether there were sums before, and whether the times of their blocks are known.
+    has_last: bool,
+    has_times: bool,
+    /// Which half of its memory is that of the reading under way.
+    is_odd: bool,
+    filled: usize,
     began: u64,
-    /// Of the last sums; empty before the first.
-    last: Vec<u64>,
-    times: Vec<u64>,
+    /// As [`Memory`] has it: all in one piece, since nothing of it is in a cache when a host's next reading comes.
+    memory: Box<[u64]>,
+    labels: Vec<(String, String)>,
+}
+
+/// The memory of a row; parts stand metric by metric.
+struct Memory<'a> {
+    /// Parts of the reading under way.
+    next: &'a mut [u64],
+    /// Of the last sums.
+    last: &'a mut [u64],
+    /// Times of the blocks of the reading under way.
+    next_times: &'a mut [u64],
+    times: &'a mut [u64],
     /// What parts had counted that began anew.
-    base: Vec<u64>,
-    words: Vec<u64>,
+    base: &'a mut [u64],
+    /// The sums.
+    words: &'a mut [u64],
 }
 
 impl Parts {
@@ -215,6 +227,10 @@ impl Parts {
     fn times(&self) -> usize {
         self.times.iter().map(Vec::len).sum()
     }
+
+    fn memory_words(&self) -> usize {
+        2 * (self.len() + self.times() + self.metrics.len())
+    }
 }
 
 /// Where the parts of a group stand: `firsts` has those of its fields.
@@ -253,13 +269,15 @@ fn blocks(group: &Group, firsts: &[Option<usize>], count: usize, time_of: &mut [
 
 impl Sums {
     pub(super) fn new() -> Self {
-        Self { rows: BTreeMap::new(), reading: 1 }
+        Self { rows: InOrder::default(), reading: 1 }
     }
 
     pub(super) fn take(&mut self, parts: &Parts, group: usize, samples: &[Sample<'_>]) {
         let Some(first) = samples.first() else { return };
         let Some(row) = self.row(parts, first.row.as_ref()) else { return };
         let firsts = &parts.firsts[group];
+        let memory = row.memory(parts);
+        let mut filled = 0;
         // Samples come field by field, in the order of the schema.
         let mut at = 0;
         for sample in samples {
@@ -273,10 +291,11 @@ impl Sums {
                 _ => continue,
             };
             let place = first + sample.element as usize;
-            row.next[place] = word;
-            row.filled += 1;
-            row.time(parts.time_of[place], sample.time_ns);
+            memory.next[place] = word;
+            filled += 1;
+            memory.next_times[parts.time_of[place]] = sample.time_ns.unwrap_or(0);
         }
+        row.filled += filled;
     }
 
     /// As [`Sums::take`], by the columns of a group or of one of its rows. `time_ns` is that of a block of the group.
@@ -289,11 +308,16 @@ impl Sums {
         time_ns: impl Fn(usize) -> Option<u64>,
     ) {
         let Some(row) = self.row(parts, row.as_ref()) else { return };
+        let memory = row.memory(parts);
+        let mut filled = 0;
         for Copies { columns: from, part } in &parts.copies[group] {
-            row.next[*part..][..from.len()].copy_from_slice(&columns[from.clone()]);
-            row.filled += from.len();
+            memory.next[*part..][..from.len()].copy_from_slice(&columns[from.clone()]);
+            filled += from.len();
         }
-        parts.times[group].iter().for_each(|time| row.time(time.at, time_ns(time.block)));
+        for time in &parts.times[group] {
+            memory.next_times[time.at] = time_ns(time.block).unwrap_or(0);
+        }
+        row.filled += filled;
     }
 
     /// The row of this reading that values belong to.
@@ -302,69 +326,70 @@ impl Sums {
             Some(row) => (u32::try_from(row.number).unwrap_or(NO_ROW - 1), row.generation),
             None => (NO_ROW, 0),
         };
-        let known = self.rows.get(&number).is_some_and(|row| row.generation == generation);
-        if !known && !self.enter(parts, number, generation, of) {
-            return None;
-        }
-        let (row, reading) = (self.rows.get_mut(&number)?, self.reading);
+        let known = self.rows.find(&number).filter(|at| self.rows.at_mut(*at).generation == generation);
+        let at = match known {
+            Some(at) => at,
+            None => self.enter(parts, number, generation, of)?,
+        };
+        let (row, reading) = (self.rows.at_mut(at), self.reading);
         if row.began != reading {
             (row.began, row.filled, row.spoilt) = (reading, 0, false);
         }
         Some(row)
     }
 
-    /// Makes room for a row of a generation that was not seen yet. False where this reading has met another one under its number: what was taken of it is void.
-    fn enter(&mut self, parts: &Parts, number: u32, generation: u32, of: Option<&RowRef<'_>>) -> bool {
+    /// Makes room for a row of a generation that was not seen yet, and says where it is. `None` where this reading has
+    /// met another one under its number: what was taken of it is void.
+    fn enter(&mut self, parts: &Parts, number: u32, generation: u32, of: Option<&RowRef<'_>>) -> Option<usize> {
         if let Some(row) = self.rows.get_mut(&number)
             && row.began == self.reading
         {
             row.spoilt = true;
-            return false;
+            return None;
         }
         let labels: Vec<(String, String)> = of.into_iter().flat_map(RowRef::labels).collect();
         // The same thing, made anew or in another place, goes on.
         let before = self.rows.iter().find(|(_, row)| row.labels == labels && row.began < self.reading);
-        let before = before.map(|(number, _)| *number).and_then(|number| self.rows.remove(&number)).unwrap_or_default();
-        let words = parts.metrics.len();
-        let fresh = Row {
-            generation,
-            labels,
-            next: vec![0; parts.len()],
-            next_times: vec![0; parts.times()],
-            words: vec![0; words],
-            base: if before.base.is_empty() { vec![0; words] } else { before.base },
-            last: before.last,
-            ..Row::default()
+        let before = before.map(|(number, _)| *number).and_then(|number| self.rows.remove(&number));
+        // Where another thing had this number.
+        self.rows.remove(&number);
+        let row = match before {
+            Some(before) => Row { generation, has_times: false, ..before },
+            None => Row::new(parts, generation, labels),
         };
-        self.rows.insert(number, fresh);
-        true
+        Some(self.rows.insert(number, row))
     }
 
     pub(super) fn finish(&mut self, parts: &Parts, set: u32, give: &mut impl FnMut(Sum<'_>)) {
         let reading = self.reading;
-        for (number, row) in &mut self.rows {
+        for (number, row) in self.rows.iter_mut() {
             if row.began != reading || row.spoilt || row.filled != parts.len() {
+                continue;
+            }
+            let (has_last, has_times) = (row.has_last, row.has_times);
+            let memory = row.memory(parts);
+            // A copy from before: what it lacks would be taken for a fall.
+            if has_times && memory.next_times.iter().zip(&*memory.times).any(|(next_ns, last_ns)| next_ns < last_ns) {
                 continue;
             }
             for (at, metric) in parts.metrics.iter().enumerate() {
                 let mine = parts.begins[at]..parts.begins[at + 1];
-                let next = &row.next[mine.clone()];
-                let last = row.last.get(mine).unwrap_or(&[]);
-                if metric.is_kept() {
-                    row.base[at] = carried(row.base[at], last, next);
+                let next = &memory.next[mine.clone()];
+                if metric.is_kept() && has_last {
+                    memory.base[at] = carried(memory.base[at], &memory.last[mine], next);
                 }
-                row.words[at] = next.iter().fold(row.base[at], |sum, part| sum.wrapping_add(*part));
+                memory.words[at] = next.iter().fold(memory.base[at], |sum, part| sum.wrapping_add(*part));
             }
-            // What was last is overwritten in the next reading, or there are no sums then.
-            put(&mut row.next, &mut row.last);
-            put(&mut row.next_times, &mut row.times);
+            let time_ns = memory.next_times.iter().copied().min();
+            // What was last is overwritten in the next reading.
+            (row.has_last, row.has_times, row.is_odd) = (true, true, !row.is_odd);
             give(Sum {
                 set,
                 row: (*number != NO_ROW).then_some((*number, row.generation)),
                 row_labels: &row.labels,
                 metrics: &parts.metrics,
-                words: &row.words,
-                time_ns: row.times.iter().copied().min(),
+                words: &row.memory[row.memory.len() - parts.metrics.len()..],
+                time_ns,
             });
         }
         self.rows.retain(|_, row| reading - row.began <= PATIENCE_READINGS);
@@ -387,40 +412,54 @@ impl Sums {
             let theirs = &olds.elements[olds.begins[at]..olds.begins[at + 1]];
             moved.extend(theirs.iter().map(|number| places.get(&number_of(number)?).copied()));
         }
-        let words = parts.metrics.len();
-        for (number, before) in old.rows.into_iter().filter(|(_, row)| !row.last.is_empty()) {
-            let mut row =
-                Row { generation: before.generation, labels: before.labels, base: before.base, ..Row::default() };
-            row.last = vec![0; parts.len()];
+        for (number, mut before) in old.rows.into_entries().filter(|(_, row)| row.has_last) {
+            let mut row = Row::new(parts, before.generation, std::mem::take(&mut before.labels));
+            row.has_last = true;
+            let (now, before) = (row.memory(parts), before.memory(olds));
+            now.base.copy_from_slice(before.base);
             for (at, metric) in parts.metrics.iter().enumerate() {
                 let theirs = olds.begins[at]..olds.begins[at + 1];
-                for (now, count) in moved[theirs.clone()].iter().zip(&before.last[theirs]) {
-                    match now {
-                        Some(now) => row.last[*now] = *count,
-                        None if metric.is_kept() => row.base[at] = row.base[at].wrapping_add(*count),
+                for (place, count) in moved[theirs.clone()].iter().zip(&before.last[theirs]) {
+                    match place {
+                        Some(place) => now.last[*place] = *count,
+                        None if metric.is_kept() => now.base[at] = now.base[at].wrapping_add(*count),
                         None => {}
                     }
                 }
             }
-            (row.next, row.next_times, row.words) = (vec![0; parts.len()], vec![0; parts.times()], vec![0; words]);
             self.rows.insert(number, row);
         }
     }
 }
 
 impl Row {
-    /// A block of this reading, and its time.
-    fn time(&mut self, at: usize, time_ns: Option<u64>) {
-        let time_ns = time_ns.unwrap_or(0);
-        self.next_times[at] = time_ns;
-        // A copy from before: what it lacks would be taken for a fall.
-        self.spoilt |= self.times.get(at).is_some_and(|last_ns| time_ns < *last_ns);
+    fn new(parts: &Parts, generation: u32, labels: Vec<(String, String)>) -> Self {
+        Self {
+            generation,
+            spoilt: false,
+            has_last: false,
+            has_times: false,
+            is_odd: false,
+            filled: 0,
+            began: 0,
+            memory: vec![0; parts.memory_words()].into(),
+            labels,
+        }
     }
-}
 
-/// `into` has what `from` has, which has something of the same length then.
-fn put(from: &mut Vec<u64>, into: &mut Vec<u64>) {
-    if into.len() == from.len() { std::mem::swap(from, into) } else { into.clone_from(from) }
+    fn memory(&mut self, parts: &Parts) -> Memory<'_> {
+        let (even, rest) = self.memory.split_at_mut(parts.len());
+        let (odd, rest) = rest.split_at_mut(parts.len());
+        let times = parts.times();
+        let (even_times, rest) = rest.split_at_mut(times);
+        let (odd_times, rest) = rest.split_at_mut(times);
+        let (base, words) = rest.split_at_mut(parts.metrics.len());
+        if self.is_odd {
+            Memory { next: odd, last: even, next_times: odd_times, times: even_times, base, words }
+        } else {
+            Memory { next: even, last: odd, next_times: even_times, times: odd_times, base, words }
+        }
+    }
 }
 
 /// What is to be added to the parts `next` of a counter whose parts were `last`.

@@ -196,7 +196,7 @@ fn expected(world: &World) -> BTreeSet<String> {
         let shown = host.look();
         for (_, entity) in shown.entities.iter() {
             for (_, series, full) in entity.shown() {
-                let value = series.value(&entity.row).unwrap();
+                let value = series.value(shown.entities.row(entity)).unwrap();
                 samples(&mut text, &series.name, &full[series.name.len()..], &value, series.scale);
             }
         }
