@@ -162,6 +162,7 @@ impl Sink for FleetSink {
             kept.rows.take(&news, kept.down, &mut to(&host, ingest, counters));
         };
         let mut left_out = Vec::new();
+        reading.frames.load();
         for (at, frame) in reading.frames.iter().enumerate() {
             show(&mut shown.regions, at, &frame);
             if frame.is_resting() {
