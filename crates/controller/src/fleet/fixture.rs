@@ -126,7 +126,10 @@ impl World {
         let host = self.fleet.host(name).unwrap();
         let shown = host.look();
         let of = |entity: &Entity| -> Vec<(String, f64)> {
-            entity.shown().map(|(_, series, text)| (text.to_string(), series.number(shown.entities.row(entity)).unwrap())).collect()
+            entity
+                .shown()
+                .map(|(_, series, text)| (text.to_string(), series.number(shown.entities.row(entity)).unwrap()))
+                .collect()
         };
         let all: Vec<(String, f64)> = shown.entities.iter().flat_map(|(_, entity)| of(entity)).collect();
         let count = all.len();

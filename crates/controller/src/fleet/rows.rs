@@ -219,7 +219,8 @@ impl Rows {
         let (key, entity, time_ns) = (news.key, news.entity, news.time_ns);
         let stored = &entity.named.stored;
         let source = entity.source;
-        let texts = (0..).zip(entity.named.series.iter()).filter_map(|(at, series)| Some((at, series.info()?.to_owned())));
+        let texts =
+            (0..).zip(entity.named.series.iter()).filter_map(|(at, series)| Some((at, series.info()?.to_owned())));
         let texts: Vec<(u32, String)> = texts.collect();
         let (id, part) = (stored.id, stored.part.clone());
         let said = Box::new(Said { id, part, texts, row: Vec::new() });
@@ -248,7 +249,9 @@ impl Rows {
             }
         };
         let table = self.tables.at_mut(at);
-        let Ok(line) = to.ingest.appender().line(table.track.id, &stored.row, &member.said.texts, time_ns) else { return };
+        let Ok(line) = to.ingest.appender().line(table.track.id, &stored.row, &member.said.texts, time_ns) else {
+            return;
+        };
         table.lines.remove(&line);
         table.lines.insert(line, (key, member));
         self.places.insert(key, Place::Table(source, stored.id, line));

@@ -100,7 +100,8 @@ struct RawEntity {
 impl Raw {
     fn of(shown: &Shown) -> Self {
         let entities = shown.entities.iter().map(|(key, entity)| {
-            let (series, texts, region) = (entity.named.series.clone(), entity.named.texts.clone(), Text::from(entity.region()));
+            let (series, texts, region) =
+                (entity.named.series.clone(), entity.named.texts.clone(), Text::from(entity.region()));
             RawEntity { key: *key, series, texts, hidden: hidden(entity), region }
         });
         let created = shown.regions.iter().map(|Region { entry, .. }| (entry.identity.word(), entry.created_ns));
