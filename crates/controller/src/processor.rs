@@ -54,6 +54,13 @@ pub(crate) struct Processor {
     is_gone: bool,
 }
 
+/// The thread's side.
+pub(crate) struct Work {
+    told: Receiver<Told>,
+    bytes: Arc<AtomicUsize>,
+    spare: SyncSender<Frames>,
+}
+
 /// What did not fit the ring: no readings.
 #[derive(Default)]
 struct Waiting {
@@ -98,12 +105,17 @@ impl Waiting {
 impl Processor {
     /// Starts the thread; it ends with what [`Processor`] has told, and gives the sink back.
     pub(crate) fn start<S: Sink + Send + 'static>(sink: S) -> std::io::Result<(Self, JoinHandle<S>)> {
+        let (processor, work) = Self::new();
+        Ok((processor, thread::Builder::new().name("processor".into()).spawn(move || work.run(sink))?))
+    }
+
+    /// Without a thread yet.
+    pub(crate) fn new() -> (Self, Work) {
         let (ring, told) = sync_channel(RING);
         let (give, spare) = sync_channel(SPARE);
         let bytes = Arc::new(AtomicUsize::new(0));
-        let processor = Self { ring, waiting: Waiting::default(), bytes: bytes.clone(), spare, is_gone: false };
-        let work = move || run(sink, &told, &bytes, &give);
-        Ok((processor, thread::Builder::new().name("processor".into()).spawn(work)?))
+        let work = Work { told, bytes: bytes.clone(), spare: give };
+        (Self { ring, waiting: Waiting::default(), bytes, spare, is_gone: false }, work)
     }
 
     /// Memory for a session's next reading.
@@ -186,19 +198,35 @@ impl Drop for Processor {
     }
 }
 
-fn run<S: Sink>(mut sink: S, told: &Receiver<Told>, bytes: &AtomicUsize, spare: &SyncSender<Frames>) -> S {
-    while let Ok((target, event)) = told.recv() {
+impl Work {
+    /// Until there is nobody to tell anything.
+    fn run<S: Sink>(self, mut sink: S) -> S {
+        while let Ok(told) = self.told.recv() {
+            self.take(&mut sink, told);
+        }
+        sink
+    }
+
+    /// What has been told by now.
+    #[cfg(test)]
+    pub(crate) fn catch_up(&self, sink: &mut impl Sink) {
+        while let Ok(told) = self.told.try_recv() {
+            self.take(sink, told);
+        }
+    }
+
+    fn take(&self, sink: &mut impl Sink, (target, event): Told) {
         match event {
             Event::Reading(reading, share) => {
                 sink.reading(&target, &reading);
                 let frames = reading.frames;
                 let held = frames.bytes();
-                bytes.fetch_sub(held, Ordering::Relaxed);
+                self.bytes.fetch_sub(held, Ordering::Relaxed);
                 drop(share);
                 // What has much more room than its host needs would make all others as large.
                 if held <= MAX_SPARE_BYTES && frames.used_bytes() * 4 >= held {
                     // There may be enough of them.
-                    let _ = spare.try_send(frames);
+                    let _ = self.spare.try_send(frames);
                 }
             }
             Event::Gap(gap) => sink.gap(&target, gap),
@@ -206,7 +234,6 @@ fn run<S: Sink>(mut sink: S, told: &Receiver<Told>, bytes: &AtomicUsize, spare: 
             Event::Gone => sink.gone(&target),
         }
     }
-    sink
 }
 
 #[cfg(test)]

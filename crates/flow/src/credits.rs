@@ -8,6 +8,9 @@
 
 use crate::Credit;
 
+/// Parts of the total, at least.
+const LEAST_PARTS: u64 = 8;
+
 /// Bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -26,10 +29,10 @@ impl Limits {
         Self { most_bytes, least_bytes: (64 << 10).min(most_bytes), step_bytes: 64 << 10 }
     }
 
-    /// No READ is to be longer: two fit the least total, so that one which nobody answers does not stop the others.
+    /// No READ is to be longer: four fit the least total, so that one which nobody answers does not stop the others.
     #[must_use]
     pub fn longest_read_bytes(&self) -> u32 {
-        self.least_bytes / 2
+        self.least_bytes / 4
     }
 }
 
@@ -69,11 +72,13 @@ impl Credits {
     }
 
     /// What may be under way while so many hosts are in a reading: of one at most `host_bytes`, and its part of the
-    /// total. There is one part more than hosts, so that who comes next does not find everything taken.
+    /// total. There are at least [`LEAST_PARTS`] parts, and one more than hosts: what a few hosts do not answer, and so
+    /// hold until its time-out, must leave something to those that come next.
     #[must_use]
     pub fn credit(&self, host_bytes: u32, hosts: usize) -> Credit {
         let all_bytes = u64::from(self.total_bytes);
-        Credit { all_bytes, host_bytes: (all_bytes / (hosts as u64 + 1)).min(host_bytes.into()) }
+        let parts = (hosts as u64 + 1).max(LEAST_PARTS);
+        Credit { all_bytes, host_bytes: (all_bytes / parts).min(host_bytes.into()) }
     }
 
     /// An answer came with a congestion mark.
@@ -118,11 +123,12 @@ mod tests {
     }
 
     #[test]
-    fn hosts_have_equal_parts_and_one_is_left_over() {
+    fn hosts_have_equal_parts_and_some_are_left_over() {
         let credits = Credits::new(LIMITS);
         assert_eq!(credits.credit(4 << 10, 1), Credit { all_bytes: 1 << 20, host_bytes: 4 << 10 });
+        assert_eq!(credits.credit(u32::MAX, 1).host_bytes, 128 << 10);
         assert_eq!(credits.credit(u32::MAX, 63), Credit { all_bytes: 1 << 20, host_bytes: 16 << 10 });
-        assert_eq!((LIMITS.longest_read_bytes(), Limits::up_to(8 << 10).longest_read_bytes()), (4 << 10, 4 << 10));
+        assert_eq!((LIMITS.longest_read_bytes(), Limits::up_to(8 << 10).longest_read_bytes()), (2 << 10, 2 << 10));
     }
 
     #[test]

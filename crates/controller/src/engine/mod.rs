@@ -174,6 +174,7 @@ impl<N: Connect> Engine<N> {
         orders: Receiver<Order>,
         pressure: Arc<Pressure>,
     ) -> Self {
+        pressure.total_bytes.store(config.credit_bytes.into(), Ordering::Relaxed);
         Self {
             processor,
             schedule: Schedule::new(config.window),
@@ -431,3 +432,5 @@ fn ask_again<N: Connect>(connector: &N, host: &mut Host<PlaceOf<N>>, now_ns: u64
 
 #[cfg(test)]
 mod goodbyes;
+#[cfg(test)]
+mod tests;
