@@ -72,7 +72,7 @@ impl Credits {
     }
 
     /// What may be under way while so many hosts are in a reading: of one at most `host_bytes`, and its part of the
-    /// total. There are at least [`LEAST_PARTS`] parts, and one more than hosts: what a few hosts do not answer, and so
+    /// total. There are at least eight parts, and one more than hosts: what a few hosts do not answer, and so
     /// hold until its time-out, must leave something to those that come next.
     #[must_use]
     pub fn credit(&self, host_bytes: u32, hosts: usize) -> Credit {

@@ -60,7 +60,7 @@ impl<T: Copy + PartialEq> Line<T> {
         self.line.is_empty()
     }
 
-    /// Serves each once, in order. `serve` is told who, and whether that is too late for credit: somebody before has not
+    /// Serves each once, in order. `serve` is told who, and whether it is too late for credit: somebody before has not
     /// got all that it wants. True: somebody has not.
     pub fn serve(&mut self, mut serve: impl FnMut(T, bool) -> Served) -> bool {
         self.served.clear();

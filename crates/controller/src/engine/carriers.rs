@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What carries the READs of all hosts: soft requesters' sockets, this machine's devices, TCP connections, and the sleep
-//! until one of them has something.
+//! What carries the READs of all hosts: soft requesters' sockets, this machine's devices, TCP connections; and the
+//! sleep until one of them has something.
 
 use std::io;
 use std::net::IpAddr;

@@ -41,7 +41,8 @@ impl<P> Link<P> {
         now_ns: u64,
     ) -> Self {
         let longest_bytes = Limits::up_to(config.credit_bytes).longest_read_bytes().min(config.host_credit_bytes);
-        let max_read_blocks = max_read_blocks.min(longest_bytes / BLOCK_BYTES as u32).max(1);
+        let longest_blocks = u32::try_from(longest_bytes as usize / BLOCK_BYTES).unwrap_or(u32::MAX);
+        let max_read_blocks = max_read_blocks.min(longest_blocks).max(1);
         let mut session = Session::new(&told.answer, pair.via, max_read_blocks, config.limits);
         let skip = config.skip.clone();
         session.select(move |entry, _| !skip.contains(&entry.name));

@@ -5,11 +5,11 @@
 //! wants; [`onlooker_flow::InFlight`] says how many of them may go, over all that carries them together, and
 //! [`onlooker_flow::Line`] who is asked first.
 //!
-//! [`Engine`] only decides: what carries READs and what finds ways to hosts are given to it ([`outside`]), times as well.
-//! [`rim`] gives it the real ones, and sleeps in epoll until an answer, a timer, or the connector has something for it.
+//! [`Engine`] only decides: what carries READs and what finds ways to hosts are given to it ([`outside`]), times as
+//! well. [`rim`] gives it the real ones, and sleeps in epoll until an answer, a timer, or the connector has something.
 //!
-//! What it has read goes to the processor's thread. Owned by its thread; orders come through [`Orders`]. Cost: two system
-//! calls a batch of 64 READs and one epoll a turn; no allocation a READ.
+//! What it has read goes to the processor's thread. Owned by its thread; orders come through [`Orders`]. Cost: two
+//! system calls a batch of 64 READs and one epoll a turn; no allocation a READ.
 
 mod carriers;
 mod clock;
@@ -314,8 +314,8 @@ impl<N: Connect> Engine<N> {
         self.due = due;
     }
 
-    /// Sends the READs that sessions want, as far as there is credit; true if there were any. Each host's have a time of
-    /// their own, since the values' times are bounded by it.
+    /// Sends the READs that sessions want, as far as there is credit; true if there were any. Each host's have a time
+    /// of their own, since the values' times are bounded by it.
     fn ask(&mut self, clock: impl Fn() -> u64) -> bool {
         let credit = self.credits.credit(self.config.host_credit_bytes, self.active.len());
         let Self { active, hosts, carriers, in_flight, reads, .. } = self;

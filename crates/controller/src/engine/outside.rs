@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All that the engine needs of the world: something that carries READs, and something that finds ways to hosts.
 //!
-//! The real ones are [`super::carriers`] and [`crate::connect::Connector`]; tests have hosts in memory. Times are given;
-//! nothing here waits. Each is called for every READ or batch, so the engine is compiled for the one that it has.
+//! The real ones are [`super::carriers`] and [`crate::connect::Connector`]; tests have hosts in memory. Times are
+//! given; nothing here waits. The engine is compiled for those that it has: carriers are called for each batch of READs.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

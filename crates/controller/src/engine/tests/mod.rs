@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The engine without sockets, threads and clock: fleets in memory. That each due time is a reading or a gap, that no more
-//! is under way than may be, and that it sleeps, [`world`] looks for itself, in all of them.
+//! The engine without sockets, threads and clock: fleets in memory. In all of them [`world`] looks that each due time is
+//! a reading or a gap, that no more is under way than may be, and that the engine sleeps.
 
 mod world;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hosts in memory, their network and their bootstraps, on a clock that the test moves.
 //!
-//! What carries READs counts for itself, and says so at once where more is under way than may be, or than the engine has
-//! counted. Everything follows from the seed.
+//! What carries READs counts for itself, and says so at once where more is under way than may be, or than the engine
+//! has counted. Everything follows from the seed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -387,9 +387,8 @@ fn far(plan: Plan) -> Far {
     let mut memory = memory::Host::new(16);
     memory.responders = RESPONDER_TCP | RESPONDER_KERNEL;
     let blocks = plan.blocks;
-    let schema = format!(
-        r#"{{"name":"shop","groups":[{{"kind":"plain","blocks":{blocks},"fields":[{{"name":"a_total","metric":"counter","type":"u64"}}]}}]}}"#
-    );
+    let fields = r#"[{"name":"a_total","metric":"counter","type":"u64"}]"#;
+    let schema = format!(r#"{{"name":"shop","groups":[{{"kind":"plain","blocks":{blocks},"fields":{fields}}}]}}"#);
     memory.region(1, "shop", &[], &schema);
     Far { memory, plan }
 }
