@@ -5,8 +5,8 @@
 //! wants; [`onlooker_flow::InFlight`] says how many of them may go, over all that carries them together, and
 //! [`onlooker_flow::Line`] who is asked first.
 //!
-//! [`Engine`] only decides: what carries READs and what finds ways to hosts are given to it ([`outside`]), times as
-//! well. [`rim`] gives it the real ones, and sleeps in epoll until an answer, a timer, or the connector has something.
+//! `Engine` only decides: what carries READs and what finds ways to hosts are given to it (`outside`), times as
+//! well. `rim` gives it the real ones, and sleeps in epoll until an answer, a timer, or the connector has something.
 //!
 //! What it has read goes to the processor's thread. Owned by its thread; orders come through [`Orders`]. Cost: two
 //! system calls a batch of 64 READs and one epoll a turn; no allocation a READ.
