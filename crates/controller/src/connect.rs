@@ -47,11 +47,11 @@ pub enum Way {
 }
 
 /// A host that was asked and told how it is read.
-pub struct Connected {
+pub struct Connected<W = Way> {
     /// What it told.
     pub told: Bootstrapped,
     /// How.
-    pub way: Way,
+    pub way: W,
     /// Why it is not this machine's device, where that was tried.
     pub instead: Option<Error>,
     /// Ends the host's queue pair, if it has made one. For [`Connector::part`]: dropping it waits for the host.
@@ -59,20 +59,20 @@ pub struct Connected {
 }
 
 /// How far a host is.
-pub enum Step {
+pub enum Step<W = Way> {
     /// It is to be read by this machine's device: [`Connector::pair`] is next, or [`Connector::rest`] where that cannot
     /// be.
     Told(Box<Bootstrapped>),
     /// It can be read.
-    Linked(Box<Connected>),
+    Linked(Box<Connected<W>>),
 }
 
 /// What became of a job.
-pub enum Answer {
+pub enum Answer<W = Way, D = Card> {
     /// Of a host's, by its id.
-    Host(u64, Result<Step, Error>),
+    Host(u64, Result<Step<W>, Error>),
     /// The device that has an address.
-    Device(IpAddr, Result<Card, Error>),
+    Device(IpAddr, Result<D, Error>),
     /// What a host says of its clock, by the host's id. Where it says nothing there is no answer.
     Clock(u64, Box<Bootstrapped>),
 }

@@ -62,6 +62,13 @@ struct Lane {
     is_gone: bool,
 }
 
+/// The thread's side.
+pub(crate) struct Work {
+    told: Receiver<Told>,
+    bytes: Arc<AtomicUsize>,
+    spare: SyncSender<Frames>,
+}
+
 /// What did not fit the ring: no readings.
 #[derive(Default)]
 struct Waiting {
@@ -106,18 +113,24 @@ impl Waiting {
 impl Processor {
     /// Starts a thread for each sink; they end with what [`Processor`] has told, and give the sinks back.
     pub(crate) fn start<S: Sink + Send + 'static>(sinks: Vec<S>) -> std::io::Result<(Self, Vec<JoinHandle<S>>)> {
-        assert!(!sinks.is_empty(), "somebody takes the readings");
+        let (processor, works) = Self::new(sinks.len());
+        let start =
+            |(work, sink): (Work, S)| thread::Builder::new().name("processor".into()).spawn(move || work.run(sink));
+        Ok((processor, works.into_iter().zip(sinks).map(start).collect::<Result<_, _>>()?))
+    }
+
+    /// Without threads yet, which take so many works.
+    pub(crate) fn new(works: usize) -> (Self, Vec<Work>) {
+        assert!(works > 0, "somebody takes the readings");
         let (give, spare) = sync_channel(SPARE);
         let bytes = Arc::new(AtomicUsize::new(0));
-        let (mut lanes, mut threads) = (Vec::new(), Vec::new());
-        for sink in sinks {
+        let work = |_| {
             let (ring, told) = sync_channel(RING);
-            let (bytes, give) = (bytes.clone(), give.clone());
-            let work = move || run(sink, &told, &bytes, &give);
-            lanes.push(Lane { ring, waiting: Waiting::default(), is_gone: false });
-            threads.push(thread::Builder::new().name("processor".into()).spawn(work)?);
-        }
-        Ok((Self { lanes, names: RandomState::new(), bytes, spare }, threads))
+            let work = Work { told, bytes: bytes.clone(), spare: give.clone() };
+            (Lane { ring, waiting: Waiting::default(), is_gone: false }, work)
+        };
+        let (lanes, works) = (0..works).map(work).unzip();
+        (Self { lanes, names: RandomState::new(), bytes, spare }, works)
     }
 
     fn lane(&mut self, target: &Target) -> &mut Lane {
@@ -222,19 +235,35 @@ impl Drop for Lane {
     }
 }
 
-fn run<S: Sink>(mut sink: S, told: &Receiver<Told>, bytes: &AtomicUsize, spare: &SyncSender<Frames>) -> S {
-    while let Ok((target, event)) = told.recv() {
+impl Work {
+    /// Until there is nobody to tell anything.
+    fn run<S: Sink>(self, mut sink: S) -> S {
+        while let Ok(told) = self.told.recv() {
+            self.take(&mut sink, told);
+        }
+        sink
+    }
+
+    /// What has been told by now.
+    #[cfg(test)]
+    pub(crate) fn catch_up(&self, sink: &mut impl Sink) {
+        while let Ok(told) = self.told.try_recv() {
+            self.take(sink, told);
+        }
+    }
+
+    fn take(&self, sink: &mut impl Sink, (target, event): Told) {
         match event {
             Event::Reading(reading, share) => {
                 sink.reading(&target, &reading);
                 let frames = reading.frames;
                 let held = frames.bytes();
-                bytes.fetch_sub(held, Ordering::Relaxed);
+                self.bytes.fetch_sub(held, Ordering::Relaxed);
                 drop(share);
                 // What has much more room than its host needs would make all others as large.
                 if held <= MAX_SPARE_BYTES && frames.used_bytes() * 4 >= held {
                     // There may be enough of them.
-                    let _ = spare.try_send(frames);
+                    let _ = self.spare.try_send(frames);
                 }
             }
             Event::Gap(gap) => sink.gap(&target, gap),
@@ -242,7 +271,6 @@ fn run<S: Sink>(mut sink: S, told: &Receiver<Told>, bytes: &AtomicUsize, spare: 
             Event::Gone => sink.gone(&target),
         }
     }
-    sink
 }
 
 #[cfg(test)]

@@ -6,6 +6,11 @@
 //! little back (additive increase, multiplicative decrease, RFC 5681 3.1 by its principle). A loss takes nothing: a host that is down, a
 //! firewall and a responder's silent refusal look the same, and none of them is congestion. What is lost holds its bytes until its time-out.
 
+use crate::Credit;
+
+/// Parts of the total, at least.
+const LEAST_PARTS: u64 = 8;
+
 /// Bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -17,9 +22,23 @@ pub struct Limits {
     pub step_bytes: u32,
 }
 
+impl Limits {
+    /// With at most so much.
+    #[must_use]
+    pub fn up_to(most_bytes: u32) -> Self {
+        Self { most_bytes, least_bytes: (64 << 10).min(most_bytes), step_bytes: 64 << 10 }
+    }
+
+    /// No READ is to be longer: four fit the least total, so that one which nobody answers does not stop the others.
+    #[must_use]
+    pub fn longest_read_bytes(&self) -> u32 {
+        self.least_bytes / 4
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self { most_bytes: 4 << 20, least_bytes: 64 << 10, step_bytes: 64 << 10 }
+        Self::up_to(4 << 20)
     }
 }
 
@@ -50,6 +69,16 @@ impl Credits {
     #[must_use]
     pub fn total_bytes(&self) -> u32 {
         self.total_bytes
+    }
+
+    /// What may be under way while so many hosts are in a reading: of one at most `host_bytes`, and its part of the
+    /// total. There are at least eight parts, and one more than hosts: what a few hosts do not answer, and so
+    /// hold until its time-out, must leave something to those that come next.
+    #[must_use]
+    pub fn credit(&self, host_bytes: u32, hosts: usize) -> Credit {
+        let all_bytes = u64::from(self.total_bytes);
+        let parts = (hosts as u64 + 1).max(LEAST_PARTS);
+        Credit { all_bytes, host_bytes: (all_bytes / parts).min(host_bytes.into()) }
     }
 
     /// An answer came with a congestion mark.
@@ -91,6 +120,15 @@ mod tests {
             credits.advance(1000 + turn * 50, 50);
         }
         assert_eq!(credits.total_bytes(), LIMITS.most_bytes);
+    }
+
+    #[test]
+    fn hosts_have_equal_parts_and_some_are_left_over() {
+        let credits = Credits::new(LIMITS);
+        assert_eq!(credits.credit(4 << 10, 1), Credit { all_bytes: 1 << 20, host_bytes: 4 << 10 });
+        assert_eq!(credits.credit(u32::MAX, 1).host_bytes, 128 << 10);
+        assert_eq!(credits.credit(u32::MAX, 63), Credit { all_bytes: 1 << 20, host_bytes: 16 << 10 });
+        assert_eq!((LIMITS.longest_read_bytes(), Limits::up_to(8 << 10).longest_read_bytes()), (2 << 10, 2 << 10));
     }
 
     #[test]

@@ -1,76 +1,99 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was asked for over one carrier and not answered yet, and how much more may be.
+//! What was asked for and not answered yet, over everything that carries READs, and how much more may be.
 //!
-//! The engine enters each READ that a carrier takes and removes each that ends. Invariant: no more bytes are under way
-//! than [`Credit`] allowed when they were asked for, of all flows and of each. One READ may always go, or a flow might
-//! never be read. Cost: two look-ups a READ.
+//! The engine enters each READ that a carrier takes and removes each that ends; one that nobody answers ends with its
+//! time-out. Invariant, checked with each READ: no more bytes are under way than [`Credit`] allowed when it was asked
+//! for, of all hosts and of its own. A credit that shrinks takes nothing back.
+//!
+//! A READ alone may always go, whatever the credit: one of *all*, not one of each host. The published flow control
+//! gives each flow one fragment at least, so that many flows are more than the total just when the network is full.
+//! Here hosts wait instead, and nobody waits for ever: who has waited is asked first ([`crate::Line`]).
+//! Cost: a few additions a READ, no look-up.
 
-use std::collections::HashMap;
-use std::hash::Hash;
+use crate::FlowId;
 
 /// Bytes that may be under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
-    /// Of all flows.
+    /// Of all hosts.
     pub all_bytes: u64,
-    /// Of one.
-    pub flow_bytes: u64,
+    /// Of one, beyond its first READ.
+    pub host_bytes: u64,
 }
 
-/// READs under way, by their ids; `F` names a flow.
-#[derive(Debug)]
-pub struct InFlight<F> {
-    reads: HashMap<u64, (F, u64)>,
-    of_flow: HashMap<F, u64>,
+/// READs that may go now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// So many of those that were asked about, from the front.
+    pub reads: usize,
+    /// What stops the next one is the credit of all.
+    pub is_short: bool,
+}
+
+impl Room {
+    /// None at all: others are first.
+    pub const NONE: Self = Self { reads: 0, is_short: true };
+}
+
+/// Bytes under way, by host.
+#[derive(Debug, Default)]
+pub struct InFlight {
+    of_host: Vec<u64>,
     bytes: u64,
 }
 
-impl<F> Default for InFlight<F> {
-    fn default() -> Self {
-        Self { reads: HashMap::new(), of_flow: HashMap::new(), bytes: 0 }
-    }
-}
-
-impl<F: Copy + Eq + Hash> InFlight<F> {
-    /// How many READs of a flow may go now, of those with these sizes, in order.
+impl InFlight {
+    /// How many READs of a host may go now, of those with these sizes, in order.
     #[must_use]
-    pub fn fits(&self, flow: F, sizes_bytes: impl IntoIterator<Item = u64>, credit: Credit) -> usize {
-        let (mut all, mut own) = (self.bytes, self.of(flow));
-        let fits = |bytes: &u64| {
-            let fits = (all == 0 || all + bytes <= credit.all_bytes) && (own == 0 || own + bytes <= credit.flow_bytes);
-            (all, own) = (all + bytes, own + bytes);
-            fits
-        };
-        sizes_bytes.into_iter().take_while(fits).count()
+    pub fn room(&self, host: FlowId, sizes_bytes: impl IntoIterator<Item = u64>, credit: Credit) -> Room {
+        let (mut all, mut own) = (self.bytes, self.of(host));
+        let mut reads = 0;
+        for bytes in sizes_bytes {
+            if all > 0 && all + bytes > credit.all_bytes {
+                return Room { reads, is_short: true };
+            }
+            if own > 0 && own + bytes > credit.host_bytes {
+                break;
+            }
+            (all, own, reads) = (all + bytes, own + bytes, reads + 1);
+        }
+        Room { reads, is_short: false }
     }
 
-    /// A READ is under way. Its id is no other one's.
-    pub fn begin(&mut self, flow: F, id: u64, bytes: u64) {
-        let before = self.reads.insert(id, (flow, bytes));
-        debug_assert!(before.is_none(), "an id is given once");
-        *self.of_flow.entry(flow).or_default() += bytes;
+    /// A READ is under way. It was in the room that there was with this credit.
+    pub fn begin(&mut self, host: FlowId, bytes: u64, credit: Credit) {
+        let index = host.0 as usize;
+        if index >= self.of_host.len() {
+            self.of_host.resize(index + 1, 0);
+        }
+        let own = &mut self.of_host[index];
+        debug_assert!(self.bytes == 0 || self.bytes + bytes <= credit.all_bytes, "{self:?} {bytes} {credit:?}");
+        debug_assert!(*own == 0 || *own + bytes <= credit.host_bytes, "{own} {bytes} {credit:?}");
+        *own += bytes;
         self.bytes += bytes;
     }
 
-    /// A READ has ended, however it did. One that is not under way changes nothing.
-    pub fn end(&mut self, id: u64) {
-        let Some((flow, bytes)) = self.reads.remove(&id) else { return };
+    /// A READ has ended, however it did.
+    ///
+    /// # Panics
+    /// If more ends than has begun.
+    pub fn end(&mut self, host: FlowId, bytes: u64) {
+        let own = self.of_host.get_mut(host.0 as usize).filter(|own| **own >= bytes);
+        *own.expect("what ends has begun") -= bytes;
         self.bytes -= bytes;
-        if let Some(own) = self.of_flow.get_mut(&flow) {
-            *own -= bytes;
+    }
+
+    /// All READs of a host are over.
+    pub fn forget(&mut self, host: FlowId) {
+        if let Some(own) = self.of_host.get_mut(host.0 as usize) {
+            self.bytes -= std::mem::take(own);
         }
     }
 
-    /// A flow is over, and all its READs have ended.
-    pub fn forget(&mut self, flow: F) {
-        let left = self.of_flow.remove(&flow);
-        debug_assert!(left.is_none_or(|bytes| bytes == 0), "its READs end first");
-    }
-
-    /// Bytes of a flow.
+    /// Bytes of a host.
     #[must_use]
-    pub fn of(&self, flow: F) -> u64 {
-        self.of_flow.get(&flow).copied().unwrap_or(0)
+    pub fn of(&self, host: FlowId) -> u64 {
+        self.of_host.get(host.0 as usize).copied().unwrap_or(0)
     }
 
     /// Bytes of all.
@@ -88,39 +111,51 @@ mod tests {
     #[test]
     fn no_more_is_under_way_than_credit_allows() {
         bolero::check!().with_type::<(u16, u16, Vec<(u8, Vec<u16>, u8)>)>().for_each(|(all, own, steps)| {
-            let credit = Credit { all_bytes: (*all).into(), flow_bytes: (*own).into() };
+            let credit = Credit { all_bytes: (*all).into(), host_bytes: (*own).into() };
             let mut in_flight = InFlight::default();
-            let mut under_way: Vec<(u64, u8, u64)> = Vec::new();
-            let mut ids = 0..;
-            for (flow, sizes, ends) in steps {
-                let flow = flow % 4;
-                let sizes = sizes.iter().map(|bytes| u64::from(*bytes) + 1);
-                let fits = in_flight.fits(flow, sizes.clone(), credit);
-                for (bytes, id) in sizes.take(fits).zip(&mut ids) {
-                    in_flight.begin(flow, id, bytes);
-                    under_way.push((id, flow, bytes));
+            let mut under_way: Vec<(FlowId, u64)> = Vec::new();
+            for (host, sizes, ends) in steps {
+                let host = FlowId(u32::from(host % 4));
+                let sizes: Vec<u64> = sizes.iter().map(|bytes| u64::from(*bytes) + 1).collect();
+                let room = in_flight.room(host, sizes.iter().copied(), credit);
+                for bytes in &sizes[..room.reads] {
+                    in_flight.begin(host, *bytes, credit);
+                    under_way.push((host, *bytes));
                 }
-                let of = |flow: Option<u8>| {
-                    let mine = || under_way.iter().filter(|(_, other, _)| flow.is_none_or(|flow| flow == *other));
-                    (mine().count(), mine().map(|(_, _, bytes)| bytes).sum::<u64>())
+                let of = |host: Option<FlowId>| {
+                    let mine = || under_way.iter().filter(|(other, _)| host.is_none_or(|host| host == *other));
+                    (mine().count(), mine().map(|(_, bytes)| bytes).sum::<u64>())
                 };
                 let (count, bytes) = of(None);
                 assert_eq!(in_flight.bytes(), bytes);
                 assert!(bytes <= credit.all_bytes || count == 1, "{count} of {bytes} bytes");
-                for flow in 0..4 {
-                    let (count, bytes) = of(Some(flow));
-                    assert_eq!(in_flight.of(flow), bytes);
-                    assert!(bytes <= credit.flow_bytes || count == 1, "{count} of {bytes} bytes");
+                if let Some(next) = sizes.get(room.reads) {
+                    assert_eq!(room.is_short, bytes + next > credit.all_bytes);
+                    assert!(room.is_short || in_flight.of(host) + next > credit.host_bytes, "a READ waits for nothing");
+                }
+                for host in (0..4).map(FlowId) {
+                    let (count, bytes) = of(Some(host));
+                    assert_eq!(in_flight.of(host), bytes);
+                    assert!(bytes <= credit.host_bytes || count == 1, "{count} of {bytes} bytes");
                 }
                 for _ in 0..usize::from(*ends).min(under_way.len()) {
-                    let (id, ..) = under_way.swap_remove(usize::from(*ends) % under_way.len());
-                    in_flight.end(id);
-                    in_flight.end(id);
+                    let (host, bytes) = under_way.swap_remove(usize::from(*ends) % under_way.len());
+                    in_flight.end(host, bytes);
                 }
             }
-            under_way.iter().for_each(|(id, ..)| in_flight.end(*id));
-            (0..4).for_each(|flow| in_flight.forget(flow));
+            (0..4).for_each(|host| in_flight.forget(FlowId(host)));
             assert_eq!(in_flight.bytes(), 0);
         });
+    }
+
+    #[test]
+    #[should_panic(expected = "what ends has begun")]
+    fn what_ends_twice_is_noticed() {
+        let credit = Credit { all_bytes: 2, host_bytes: 2 };
+        let mut in_flight = InFlight::default();
+        in_flight.begin(FlowId(1), 1, credit);
+        in_flight.begin(FlowId(0), 1, credit);
+        in_flight.end(FlowId(1), 1);
+        in_flight.end(FlowId(1), 1);
     }
 }

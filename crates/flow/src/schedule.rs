@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// A flow's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FlowId(u32);
+pub struct FlowId(pub(crate) u32);
 
 /// A reading to begin now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,21 +5,20 @@
 //! Devices are opened there, too, since that takes its time; whoever needs one meanwhile waits.
 
 use std::net::IpAddr;
-use std::os::fd::AsFd as _;
 use std::sync::atomic::Ordering;
 
 use onlooker_bootstrap::VERBS;
-use onlooker_reader::Via;
 use onlooker_reader::bootstrap::Bootstrapped;
+use onlooker_reader::{By, Via};
 use onlooker_targets::Choice;
 use onlooker_transport::Error;
-use onlooker_transport::verbs::{Card, Unconnected};
 
 use super::Engine;
 use super::host::{self, Host};
 use super::link::Link;
 use super::opening::{Next, too_late};
-use crate::connect::{Answer, Connected, Step, Way};
+use super::outside::{Carry as _, Connect};
+use crate::connect::{Answer, Connected, Step};
 use crate::sink::State;
 
 /// A host that waits for a device to be opened.
@@ -33,25 +32,25 @@ enum Without {
     QueuePair(String),
 }
 
-fn find(hosts: &mut [Option<Host>], ticket: u64) -> Option<&mut Host> {
+fn find<P: Copy>(hosts: &mut [Option<Host<P>>], ticket: u64) -> Option<&mut Host<P>> {
     hosts.get_mut(host::index_of(ticket)).and_then(Option::as_mut).filter(|host| host.ticket() == ticket)
 }
 
 /// The host has a device that it cannot be read by now: it may be later.
-fn is_away(connected: &Connected) -> bool {
+fn is_away<W>(connected: &Connected<W>) -> bool {
     let responder = connected.told.answer.responder(VERBS);
     responder.is_some_and(|responder| responder.problem.is_some())
 }
 
-impl Engine {
-    pub(super) fn take_answers(&mut self, now_ns: u64) {
-        while let Some(answer) = self.connector.answer() {
+impl<N: Connect> Engine<N> {
+    /// True: there may be more, but what it takes to go on is done in time for readings that are due.
+    pub(super) fn take_answers(&mut self, now_ns: u64) -> bool {
+        while let Some(answer) = self.connector.answer(&mut self.carriers, now_ns) {
             match answer {
                 Answer::Host(ticket, Ok(Step::Told(told))) => {
                     self.pair(ticket, told, now_ns);
                     // Memory is registered for it, which takes a millisecond: readings that are due go first.
-                    super::orders::ring(&self.bell);
-                    return;
+                    return true;
                 }
                 Answer::Host(ticket, Ok(Step::Linked(connected))) => self.link(ticket, *connected, now_ns),
                 Answer::Host(ticket, Err(error)) => self.failed(ticket, error.to_string(), now_ns),
@@ -63,14 +62,16 @@ impl Engine {
                 }
             }
         }
+        false
     }
 
     /// Makes a queue pair for a host that is to be read by a device, and has the connector go on with it.
     fn pair(&mut self, ticket: u64, told: Box<Bootstrapped>, now_ns: u64) {
         let Some(host) = find(&mut self.hosts, ticket) else { return };
         let local = told.local;
-        let found = if self.opening.is_under_way(local) { None } else { self.carriers.devices.find(local, now_ns) };
-        let made = match found {
+        let is_under_way = self.opening.is_under_way(local);
+        let found = if is_under_way { None } else { self.carriers.device(local, now_ns) };
+        match found {
             None => match self.opening.wait(local, (ticket, told), now_ns) {
                 Next::Open => return self.connector.open(local),
                 Next::Wait => return,
@@ -78,16 +79,19 @@ impl Engine {
                     return self.go_without(ticket, told, Without::Device(too_late(local)), now_ns);
                 }
             },
-            Some(Err(why)) => Err(Without::Device(why.to_owned())),
-            Some(Ok(card)) => Unconnected::for_host(card, &told)
-                .and_then(|pair| Ok((pair, host.reader_id()?)))
-                .map_err(|error| Without::QueuePair(error.to_string())),
-        };
-        match made {
-            Ok(pair) => {
-                self.connector.pair((ticket, host.wanted()), told, pair, (host.first(now_ns), host.has_failed()))
+            Some(Err(why)) => {
+                let why = why.to_owned();
+                return self.go_without(ticket, told, Without::Device(why), now_ns);
             }
-            Err(without) => self.go_without(ticket, told, without, now_ns),
+            Some(Ok(())) => {}
+        }
+        let turn = (host.first(now_ns), host.has_failed());
+        let made = match host.reader_id(|| self.connector.reader_id()) {
+            Ok(id) => self.connector.pair(&self.carriers, (ticket, host.wanted()), told, id, turn),
+            Err(error) => Err((told, error.to_string())),
+        };
+        if let Err((told, why)) = made {
+            self.go_without(ticket, told, Without::QueuePair(why), now_ns);
         }
     }
 
@@ -99,8 +103,8 @@ impl Engine {
         if self.opening.is_under_way(local) {
             return;
         }
-        match self.carriers.devices.find(local, now_ns) {
-            Some(Ok(_)) => {
+        match self.carriers.device(local, now_ns) {
+            Some(Ok(())) => {
                 host.asking();
                 self.connector.ask(host.ticket(), host.wanted(), Via::Verbs, false);
             }
@@ -120,17 +124,9 @@ impl Engine {
         }
     }
 
-    fn take_device(&mut self, local: IpAddr, opened: Result<Card, Error>, now_ns: u64) {
-        if opened.as_ref().is_err_and(|error| !error.is_absence()) {
+    fn take_device(&mut self, local: IpAddr, opened: Result<(), Error>, now_ns: u64) {
+        if opened.is_err_and(|error| !error.is_absence()) {
             self.pressure.detours.fetch_add(1, Ordering::Relaxed);
-        }
-        let watched = opened.map_err(|error| error.to_string()).and_then(|card| {
-            let watched = self.waiter.watch_device(card.queue().as_fd());
-            watched.map(|()| card).map_err(|error| format!("RDMA device of {local}: epoll: {error}"))
-        });
-        match watched {
-            Ok(card) => self.carriers.devices.opened(local, card),
-            Err(why) => self.carriers.devices.absent(local, why, now_ns),
         }
         for (ticket, told) in self.opening.end(local) {
             self.pair(ticket, told, now_ns);
@@ -166,7 +162,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn link(&mut self, ticket: u64, mut connected: Connected, now_ns: u64) {
+    pub(super) fn link(&mut self, ticket: u64, mut connected: Connected<N::Way>, now_ns: u64) {
         let parting = connected.parting.take();
         let Some(host) = find(&mut self.hosts, ticket) else {
             // It was forgotten meanwhile.
@@ -181,24 +177,23 @@ impl Engine {
         if host.target.choice == Choice::Auto && (connected.instead.is_some() || is_away(&connected)) {
             host.no_queue_pair(now_ns);
         }
-        let is_device = matches!(connected.way, Way::Verbs(..));
-        match Link::of(connected, &mut self.carriers, &self.waiter, &self.schemas, &self.config, now_ns) {
-            Ok(link) => {
-                let pair = link.pair;
-                if host.link(link) {
+        let Connected { told, way, .. } = connected;
+        let pair = N::pair_of(&way);
+        match self.connector.add(&mut self.carriers, &told, way, self.config.host_credit_bytes) {
+            Ok(added) => {
+                if host.link(Link::new(told, pair, added, &self.schemas, &self.config, now_ns)) {
                     self.processor.state(&host.target, State::Reading(pair));
                 }
-                self.part_if_unused(ticket);
             }
             Err(why) => {
-                if is_device {
+                if pair.by == By::Verbs {
                     host.no_queue_pair(now_ns);
                     self.pressure.detours.fetch_add(1, Ordering::Relaxed);
                 }
                 self.give_up(ticket, why, now_ns);
-                self.part_if_unused(ticket);
             }
         }
+        self.part_if_unused(ticket);
     }
 
     /// A host that is read without its queue pair is told that it may end it.

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! This machine's RDMA devices, one for each of its addresses that leads to hosts which are read over theirs.
 //!
-//! Each has one completion queue for all its hosts. [`Flows`] says what is posted; here it is said how much (credits,
-//! as for sockets), when the engine may sleep, and when a device is of no use any more: it goes as a whole then, and is
-//! opened anew for whoever asks next.
+//! Each has one completion queue for all its hosts. [`Flows`] says what is posted; here it is said when the engine may
+//! sleep, and when a device is of no use any more: it goes as a whole then, and is opened anew for whoever asks next.
 //!
 //! Owned by the engine's thread. Cost: two system calls a sleep and device with a card, for arming.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::os::fd::AsFd as _;
 
-use onlooker_flow::{Credit, InFlight};
 use onlooker_reader::{Broken, Completion, Memory, Read};
-use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_transport::verbs::{Card, Flow, Flows, Port, SharedMirror};
 use onlooker_verbs::Event;
+
+use super::outside::Gone;
+use super::waiter::Waiter;
 
 /// An address that no device has is looked up again after so long, ns.
 const ABSENT_NS: u64 = 60_000_000_000;
@@ -31,6 +32,11 @@ pub(super) trait Alarm: Port {
 
     /// Why it is of no use any more, if it says so.
     fn end(&mut self) -> Option<String>;
+
+    /// It is of no use any more, and wakes nobody: what is left to be ended.
+    fn leave(flows: Flows<Self>, waiter: &Waiter) -> Box<dyn Send>
+    where
+        Self: Sized;
 }
 
 impl Alarm for Card {
@@ -50,6 +56,12 @@ impl Alarm for Card {
             }
         }
     }
+
+    fn leave(flows: Flows<Self>, waiter: &Waiter) -> Box<dyn Send> {
+        // Queue pairs that the connector has keep it open.
+        waiter.forget(flows.port().queue().as_fd());
+        Box::new(flows)
+    }
 }
 
 /// A flow and the device that it is on: another one, opened later by the same address, has another number.
@@ -60,14 +72,14 @@ pub(super) struct Place {
     flow: Flow,
 }
 
-fn bytes_of(read: &Read) -> u64 {
-    u64::from(read.blocks) * BLOCK_BYTES as u64
+/// Why there is no device where there was one.
+pub(super) fn gone(local: IpAddr) -> String {
+    format!("RDMA device of {local}: it has gone while the host was asked")
 }
 
 struct Device<P: Port> {
     flows: Flows<P>,
     number: u32,
-    in_flight: InFlight<Flow>,
     /// Set, and nothing has completed since.
     is_armed: bool,
     /// Completions polled since it was opened.
@@ -76,42 +88,29 @@ struct Device<P: Port> {
     trouble: Option<String>,
 }
 
-impl<P: Port> Device<P> {
-    fn ended(&mut self, completions: &[Completion]) {
-        completions.iter().for_each(|completion| self.in_flight.end(completion.id));
-    }
-}
-
-/// A device that was of no use any more.
-pub(super) struct Gone<P: Port> {
-    /// As in [`Place`].
-    pub(super) number: u32,
-    /// Why.
-    pub(super) why: String,
-    /// Ending them takes its time.
-    pub(super) flows: Flows<P>,
-}
-
 pub(super) struct Devices<P: Port> {
     devices: HashMap<IpAddr, Device<P>>,
     /// Addresses without a device: why, and until when that is believed.
     absent: HashMap<IpAddr, (String, u64)>,
     opened: u32,
-    credit: Credit,
     events_at_ns: u64,
 }
 
 impl<P: Alarm> Devices<P> {
-    /// None yet. Bytes that may be in flight over each, and from one host.
-    pub(super) fn new(credit_bytes: u32, host_credit_bytes: u32) -> Self {
-        let credit = Credit { all_bytes: credit_bytes.into(), flow_bytes: host_credit_bytes.into() };
-        Self { devices: HashMap::new(), absent: HashMap::new(), opened: 0, credit, events_at_ns: 0 }
+    /// None yet.
+    pub(super) fn new() -> Self {
+        Self { devices: HashMap::new(), absent: HashMap::new(), opened: 0, events_at_ns: 0 }
+    }
+
+    /// The device of an address, if it is there.
+    pub(super) fn port(&self, local: IpAddr) -> Option<&P> {
+        self.devices.get(&local).map(|device| device.flows.port())
     }
 
     /// The device of an address, to make queue pairs of; why there is none; `None`: it is to be opened.
     pub(super) fn find(&self, local: IpAddr, now_ns: u64) -> Option<Result<&P, &str>> {
-        if let Some(device) = self.devices.get(&local) {
-            return Some(Ok(device.flows.port()));
+        if let Some(port) = self.port(local) {
+            return Some(Ok(port));
         }
         let (why, until_ns) = self.absent.get(&local)?;
         (now_ns < *until_ns).then_some(Err(why.as_str()))
@@ -121,14 +120,8 @@ impl<P: Alarm> Devices<P> {
     pub(super) fn opened(&mut self, local: IpAddr, port: P) {
         self.opened = self.opened.wrapping_add(1);
         self.absent.remove(&local);
-        let device = Device {
-            flows: Flows::new(port),
-            number: self.opened,
-            in_flight: InFlight::default(),
-            is_armed: false,
-            completed: 0,
-            trouble: None,
-        };
+        let device =
+            Device { flows: Flows::new(port), number: self.opened, is_armed: false, completed: 0, trouble: None };
         self.devices.insert(local, device);
     }
 
@@ -142,10 +135,9 @@ impl<P: Alarm> Devices<P> {
     /// # Errors
     /// It cannot.
     pub(super) fn add(&mut self, local: IpAddr, pair: P::Pair, copy: Option<SharedMirror>) -> Result<Place, String> {
-        let gone = || format!("RDMA device of {local}: it has gone while the host was asked");
-        let device = self.devices.get_mut(&local).ok_or_else(gone)?;
+        let device = self.devices.get_mut(&local).ok_or_else(|| gone(local))?;
         // It may be one that was opened since.
-        device.flows.port().settings(&pair).ok_or_else(gone)?;
+        device.flows.port().settings(&pair).ok_or_else(|| gone(local))?;
         let flow = match copy {
             Some(copy) => device.flows.add_with_copy(pair, copy),
             None => device.flows.add(pair),
@@ -162,10 +154,7 @@ impl<P: Alarm> Devices<P> {
     /// Ends a flow; its READs are over.
     pub(super) fn remove(&mut self, place: Place) {
         if let Some(device) = self.device(place) {
-            let mut completions = Vec::new();
-            device.flows.remove(place.flow, &mut completions);
-            device.ended(&completions);
-            device.in_flight.forget(place.flow);
+            device.flows.remove(place.flow, &mut Vec::new());
         }
     }
 
@@ -174,22 +163,12 @@ impl<P: Alarm> Devices<P> {
         self.device(place).map_or(Some(Broken::Closed), |device| device.flows.broken(place.flow))
     }
 
-    /// Whether nothing of a flow is under way.
-    pub(super) fn is_idle(&mut self, place: Place) -> bool {
-        self.device(place).is_none_or(|device| device.in_flight.of(place.flow) == 0)
-    }
-
     /// As [`onlooker_reader::Requester::submit`].
     pub(super) fn submit(&mut self, place: Place, reads: &[Read]) -> Result<usize, Broken> {
-        let credit = self.credit;
         let Some(device) = self.device(place) else { return Err(Broken::Closed) };
-        let fits = device.in_flight.fits(place.flow, reads.iter().map(bytes_of), credit);
-        let taken = device.flows.submit(place.flow, &reads[..fits])?;
-        for read in &reads[..taken] {
-            device.in_flight.begin(place.flow, read.id, bytes_of(read));
-        }
+        let taken = device.flows.submit(place.flow, reads)?;
         // A batch that the device refuses is told by nothing else where nothing was under way.
-        match device.flows.broken(place.flow).filter(|_| taken < fits) {
+        match device.flows.broken(place.flow).filter(|_| taken < reads.len()) {
             Some(broken) => Err(broken),
             None => Ok(taken),
         }
@@ -201,7 +180,8 @@ impl<P: Alarm> Devices<P> {
         memory: &mut impl Memory,
         now_ns: u64,
         completions: &mut Vec<Completion>,
-        gone: &mut Vec<Gone<P>>,
+        gone: &mut Vec<Gone>,
+        waiter: &Waiter,
     ) {
         let is_time = now_ns >= self.events_at_ns;
         if is_time {
@@ -209,9 +189,7 @@ impl<P: Alarm> Devices<P> {
         }
         let mut ended = Vec::new();
         for (local, device) in &mut self.devices {
-            let before = completions.len();
             let polled = device.flows.poll(memory, now_ns, completions);
-            device.ended(&completions[before..]);
             let completed = device.flows.counters().completions;
             // Also those that nobody waits for any more.
             device.is_armed &= completed == std::mem::replace(&mut device.completed, completed);
@@ -223,7 +201,8 @@ impl<P: Alarm> Devices<P> {
         }
         for (local, why) in ended {
             if let Some(Device { flows, number, .. }) = self.devices.remove(&local) {
-                gone.push(Gone { number, why: format!("RDMA device of {local}: {why}"), flows });
+                let why = format!("RDMA device of {local}: {why}");
+                gone.push(Gone { number, why, remains: P::leave(flows, waiter) });
             }
         }
     }
@@ -245,14 +224,6 @@ impl<P: Alarm> Devices<P> {
     /// One of them has woken the engine: what it was armed for has come.
     pub(super) fn rung(&mut self) {
         self.devices.values_mut().for_each(|device| device.is_armed = false);
-    }
-
-    pub(super) fn set_credit_bytes(&mut self, bytes: u32) {
-        self.credit.all_bytes = bytes.into();
-    }
-
-    pub(super) fn bytes_in_flight(&self) -> u64 {
-        self.devices.values().map(|device| device.in_flight.bytes()).sum()
     }
 
     /// When [`Devices::poll`] has something to do even if nothing completes.

@@ -4,7 +4,7 @@
 
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::mpsc::Receiver as Heard;
+use std::sync::mpsc::{Receiver as Heard, channel};
 use std::thread;
 use std::time::Instant;
 
@@ -12,7 +12,9 @@ use onlooker_bootstrap::{Goodbye, Id, KERNEL, QueuePairEnd, Request, Responder, 
 use onlooker_reader::bootstrap::{Bootstrapped, Parting};
 use onlooker_reader::clock::{Moment, Relation, steady_ns};
 use onlooker_testbed::{PATIENCE, free_port};
+use onlooker_transport::verbs::reader_id;
 
+use super::rim::RealEngine;
 use super::*;
 use crate::connect::{Connected, Way};
 use crate::fleet::fixture::memory;
@@ -98,12 +100,12 @@ impl Agent {
     }
 }
 
-fn engine() -> (Engine, Orders) {
+fn engine() -> (RealEngine, Orders) {
     let (processor, _) = Processor::start(vec![Nobody]).unwrap();
-    Engine::new(Config::default(), processor, Arc::default()).unwrap()
+    rim::engine(Config::default(), processor, Arc::default()).unwrap()
 }
 
-fn host<'a>(engine: &'a mut Engine, name: &str) -> &'a mut Host {
+fn host<'a>(engine: &'a mut RealEngine, name: &str) -> &'a mut Host<carriers::Place> {
     let index = engine.by_name[name];
     engine.hosts[index].as_mut().unwrap()
 }
@@ -146,12 +148,12 @@ fn who_takes_a_place_is_another_reader() {
     let (agent, (mut engine, orders)) = (Agent::start(), engine());
     orders.watch(target("a"));
     assert!(engine.take_orders(steady_ns()));
-    let before = host(&mut engine, "a").reader_id().unwrap();
+    let before = host(&mut engine, "a").reader_id(reader_id).unwrap();
     host(&mut engine, "a").paired(agent.parting(21));
     orders.watch(target("a"));
     assert!(engine.take_orders(steady_ns()));
     assert_eq!(agent.parted(), 21);
-    assert_ne!(host(&mut engine, "a").reader_id().unwrap(), before);
+    assert_ne!(host(&mut engine, "a").reader_id(reader_id).unwrap(), before);
 }
 
 #[test]

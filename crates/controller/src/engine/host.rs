@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One host: connecting, reading, backing off.
+//! One host: connecting, backing off, the way to it. [`cycle`] has its readings.
+
+mod cycle;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use onlooker_bootstrap::Id;
-use onlooker_flow::{Due, FlowId};
+use onlooker_flow::{FlowId, InFlight};
 use onlooker_reader::bootstrap::{Bootstrapped, Parting};
-use onlooker_reader::{Broken, Completion, Fault, Frames, Outcome, Pair, Read, ReadError, Requester as _, Via};
+use onlooker_reader::{By, Pair, Via};
 use onlooker_region::Block;
 use onlooker_targets::{Choice, Target};
-use onlooker_transport::{Error, verbs};
 
 use super::clock::{self, Turn};
-use super::devices::{Alarm, Devices};
-use super::link::{Carrier, Carriers, Link};
-use super::{BATCH, names, sockets};
+use super::link::Link;
+use super::outside::Carry;
 use crate::processor::Share;
-use crate::sink::{Reading, State};
 use crate::ways::Detour;
+use cycle::Cycle;
+
+pub(super) use cycle::Ended;
 
 /// First pause before a host is asked again; it doubles with each failure.
 const FIRST_PAUSE_NS: u64 = 250_000_000;
@@ -28,59 +29,16 @@ const MAX_PAUSE_NS: u64 = 30_000_000_000;
 /// A link that lasts so long has been a good one. Those that break before make the host wait: who answers once and
 /// closes is not to be asked in a tight loop.
 const STABLE_NS: u64 = 5_000_000_000;
-/// The session's counters are told so often, ns.
-const COUNTERS_INTERVAL_NS: u64 = 1_000_000_000;
-/// Readings in a row that may get no answer before the host is asked anew. Over TCP none: what is lost there does not
-/// come again.
-const MAX_SILENCES: u32 = 2;
-/// A region that went since the directory was read costs a queue pair, and the host is asked for another at once: so
-/// often at most, ns.
-const ACCESS_PAUSE_NS: u64 = 100_000_000;
-/// That many in a row before anything was read, and it is not regions that went.
-const MAX_REFUSALS: u32 = 8;
 
-struct Cycle {
-    due: Due,
-    began_ns: u64,
-    deadline_ns: u64,
-    /// When the session was last asked what it wants.
-    asked_ns: u64,
-    failed: Option<Failure>,
-}
-
-enum Failure {
-    Read(ReadError),
-    Broken(Broken),
-    /// The device that carries it, with all its hosts.
-    Device(String),
-}
-
-impl Failure {
-    /// Whether it is not what was read that is at fault.
-    fn is_of_carrier(&self) -> bool {
-        match self {
-            Self::Broken(_) | Self::Device(_) | Self::Read(ReadError::Timeout | ReadError::Lost) => true,
-            Self::Read(_) => false,
-        }
-    }
-}
-
-/// How a reading ended.
-pub(super) enum Ended {
-    /// With frames, good or bad.
-    Read,
-    /// Without. With a state, which is the host's from now on, the link is of no use any more.
-    Failed { due_ns: u64, reason: &'static str, state: Option<State> },
-}
-
-pub(super) struct Host {
+/// `P` says where its READs go.
+pub(super) struct Host<P> {
     pub(super) target: Arc<Target>,
     pub(super) flow: FlowId,
     index: usize,
     generation: u32,
-    link: Option<Link>,
+    link: Option<Link<P>>,
     /// Over the host's device, to be used from the next reading on.
-    better: Option<Link>,
+    better: Option<Link<P>>,
     cycle: Option<Cycle>,
     /// Its readings that the processor has not finished.
     pub(super) share: Share,
@@ -104,7 +62,7 @@ pub(super) fn index_of(ticket: u64) -> usize {
     usize::try_from(ticket >> 32).unwrap_or(usize::MAX)
 }
 
-impl Host {
+impl<P: Copy> Host<P> {
     /// The caller asks the connector at once.
     pub(super) fn new(target: Arc<Target>, flow: FlowId, index: usize, generation: u32) -> Self {
         Self {
@@ -150,12 +108,12 @@ impl Host {
         }
     }
 
-    /// By which the host is to know our queue pair.
+    /// By which the host is to know our queue pair; a `random` one at first.
     ///
     /// # Errors
     /// No random numbers.
-    pub(super) fn reader_id(&mut self) -> Result<Id, Error> {
-        let id = self.reader_id.map_or_else(verbs::reader_id, Ok)?;
+    pub(super) fn reader_id<E>(&mut self, random: impl FnOnce() -> Result<Id, E>) -> Result<Id, E> {
+        let id = self.reader_id.map_or_else(random, Ok)?;
         self.reader_id = Some(id);
         Ok(id)
     }
@@ -175,34 +133,35 @@ impl Host {
     /// The same, if the host is read another way by now. One that is read no way is asked again, and has another queue
     /// pair made in its place.
     pub(super) fn part_if_unused(&mut self) -> Option<Parting> {
-        let is_unused = self.better.is_none() && self.link.as_ref().is_some_and(|link| link.device().is_none());
+        let is_unused = self.better.is_none() && self.link.as_ref().is_some_and(|link| link.pair.by != By::Verbs);
         if is_unused { self.part() } else { None }
     }
 
     /// The connector has brought a way. True if it is used at once; else the next reading begins it, since one over the
     /// way of before may be under way.
-    pub(super) fn link(&mut self, link: Link) -> bool {
+    pub(super) fn link(&mut self, link: Link<P>) -> bool {
         let place = if self.link.is_some() { &mut self.better } else { &mut self.link };
         *place = Some(link);
         self.better.is_none()
     }
 
     /// Between two readings: takes the better way, if there is one.
-    pub(super) fn improve<P: Alarm>(&mut self, carriers: &mut Carriers<P>) -> Option<Pair> {
+    pub(super) fn improve(&mut self, carriers: &mut impl Carry<Place = P>) -> Option<Pair> {
         let better = self.better.take()?;
         let pair = better.pair;
         if let Some(link) = self.link.replace(better) {
-            link.end(carriers);
+            carriers.remove(link.place);
         }
         Some(pair)
     }
 
     /// Drops the link; READs under way are over.
-    pub(super) fn unlink<P: Alarm>(&mut self, carriers: &mut Carriers<P>) {
+    pub(super) fn unlink(&mut self, carriers: &mut impl Carry<Place = P>, in_flight: &mut InFlight) {
         self.cycle = None;
         for link in [self.link.take(), self.better.take()].into_iter().flatten() {
-            link.end(carriers);
+            carriers.remove(link.place);
         }
+        in_flight.forget(self.flow);
     }
 
     /// Whether it can be read.
@@ -277,210 +236,14 @@ impl Host {
         if self.asked { "connecting" } else { "unreachable" }
     }
 
-    /// Begins a reading; false where there is no link.
-    pub(super) fn begin(&mut self, due: Due, now_ns: u64, timeout: Duration) -> bool {
-        let Some(link) = &mut self.link else { return false };
-        let timeout_ns = u64::try_from(timeout.max(self.target.interval).as_nanos()).unwrap_or(u64::MAX);
-        let deadline_ns = now_ns.saturating_add(timeout_ns);
-        link.session.begin(now_ns, deadline_ns);
-        self.cycle = Some(Cycle { due, began_ns: now_ns, deadline_ns, asked_ns: now_ns, failed: None });
-        true
-    }
-
-    /// Its flow, if it is read by a soft requester.
-    pub(super) fn place(&self) -> Option<sockets::Place> {
-        match &self.link.as_ref()?.carrier {
-            Carrier::Soft(place) => Some(*place),
-            Carrier::Device(_) | Carrier::Tcp(_) => None,
-        }
+    /// Where its READs go.
+    pub(super) fn place(&self) -> Option<P> {
+        self.link.as_ref().map(|link| link.place)
     }
 
     /// The session's memory.
     pub(super) fn memory(&mut self) -> &mut [Block] {
         self.link.as_mut().map_or(&mut [], |link| link.session.memory())
-    }
-
-    /// Puts what the session wants under way; true if it was anything.
-    pub(super) fn submit<P: Alarm>(&mut self, carriers: &mut Carriers<P>, now_ns: u64, reads: &mut Vec<Read>) -> bool {
-        let (Some(link), Some(cycle)) = (&mut self.link, &mut self.cycle) else { return false };
-        if cycle.failed.is_some() || link.session.is_done() {
-            return false;
-        }
-        cycle.asked_ns = now_ns;
-        reads.clear();
-        link.session.wanted(now_ns, BATCH, reads);
-        if reads.is_empty() {
-            return false;
-        }
-        if !matches!(link.carrier, Carrier::Tcp(_)) {
-            reads.iter_mut().for_each(|read| read.id = names::name(self.index, read.id));
-        }
-        let submitted = match &mut link.carrier {
-            Carrier::Device(place) => carriers.devices.submit(*place, reads),
-            Carrier::Soft(place) => carriers.sockets.submit(*place, reads),
-            Carrier::Tcp(requester) => requester.submit(reads),
-        };
-        match submitted {
-            Ok(count) => {
-                link.session.submitted(count);
-                // A device has no room while what was given up is not done, which may be for ever: who waits for room
-                // only has waited in vain.
-                if let (0, Carrier::Device(place)) = (count, &link.carrier)
-                    && now_ns >= cycle.deadline_ns
-                    && carriers.devices.is_idle(*place)
-                {
-                    cycle.failed = Some(Failure::Read(ReadError::Timeout));
-                    return true;
-                }
-                count > 0
-            }
-            Err(broken) => {
-                cycle.failed = Some(Failure::Broken(broken));
-                true
-            }
-        }
-    }
-
-    /// A READ of its flow has ended.
-    pub(super) fn complete<P: Alarm>(&mut self, devices: &mut Devices<P>, completion: Completion, now_ns: u64) {
-        // A queue pair that has failed says why: to the session it is only lost, or refused.
-        if matches!(completion.outcome, Outcome::Lost | Outcome::Refused(_))
-            && let Some(place) = self.link.as_ref().and_then(Link::device)
-            && let Some(broken) = devices.broken(place)
-            && let Some(cycle) = &mut self.cycle
-        {
-            cycle.failed.get_or_insert(Failure::Broken(broken));
-        }
-        self.take(completion, now_ns);
-    }
-
-    fn take(&mut self, completion: Completion, now_ns: u64) {
-        let completion = Completion { id: names::local_of(completion.id), ..completion };
-        let (Some(link), Some(cycle)) = (&mut self.link, &mut self.cycle) else { return };
-        if let Err(error) = link.session.complete(completion, now_ns) {
-            cycle.failed.get_or_insert(Failure::Read(error));
-        }
-    }
-
-    /// Takes what has come over TCP; true if it was anything.
-    pub(super) fn poll_tcp(&mut self, now_ns: u64, completions: &mut Vec<Completion>) -> bool {
-        let Some(Link { session, carrier: Carrier::Tcp(requester), .. }) = &mut self.link else { return false };
-        completions.clear();
-        let polled = requester.poll(session.memory(), now_ns, completions);
-        for completion in completions.iter() {
-            self.take(*completion, now_ns);
-        }
-        if let (Err(broken), Some(cycle)) = (polled, &mut self.cycle) {
-            cycle.failed.get_or_insert(Failure::Broken(broken));
-        }
-        !completions.is_empty()
-    }
-
-    /// The device with this number is of no use any more. The host's state from now on, if it is not in a reading,
-    /// which would end with that.
-    pub(super) fn lose_device(&mut self, number: u32, why: &str, now_ns: u64) -> Option<State> {
-        let is_on = |link: &Link| link.device().is_some_and(|place| place.number == number);
-        self.better.take_if(|link| is_on(link));
-        if !self.link.as_ref().is_some_and(is_on) {
-            return None;
-        }
-        let failure = Failure::Device(why.to_owned());
-        match &mut self.cycle {
-            Some(cycle) => {
-                cycle.failed.get_or_insert(failure);
-                None
-            }
-            None => self.judge(&failure, now_ns).1,
-        }
-    }
-
-    /// How the reading ended, once it has.
-    pub(super) fn ended(&mut self, now_ns: u64) -> Option<Ended> {
-        let (Some(link), Some(cycle)) = (&mut self.link, &mut self.cycle) else {
-            return Some(Ended::Failed { due_ns: now_ns, reason: "lost", state: None });
-        };
-        let due_ns = cycle.due.due_ns;
-        if let Some(failure) = cycle.failed.take() {
-            let (reason, state) = self.judge(&failure, now_ns);
-            self.cycle = None;
-            return Some(Ended::Failed { due_ns, reason, state });
-        }
-        if !link.session.is_done() {
-            return None;
-        }
-        (link.silences, link.is_proven, self.refusals) = (0, true, 0);
-        if now_ns.saturating_sub(link.since_ns) >= STABLE_NS {
-            self.failures = 0;
-            self.detour.settled(link.pair.via);
-        }
-        Some(Ended::Read)
-    }
-
-    /// What a failure is called, and the host's state from now on where the link is of no use any more.
-    fn judge(&mut self, failure: &Failure, now_ns: u64) -> (&'static str, Option<State>) {
-        let Some(link) = &mut self.link else { return ("lost", None) };
-        let (via, is_proven) = (link.pair.via, link.is_proven);
-        let is_stable = now_ns.saturating_sub(link.since_ns) >= STABLE_NS;
-        let is_refused = matches!(failure, Failure::Broken(Broken::QueuePair(Fault::Access)));
-        if is_refused && (is_proven || self.refusals < MAX_REFUSALS) {
-            // That is how a device says that a region went since the directory was read: nobody is at fault, and nobody
-            // waits.
-            self.refusals += u32::from(!is_proven);
-            self.not_before_ns = self.at_once_ns;
-            self.at_once_ns = now_ns.max(self.not_before_ns) + ACCESS_PAUSE_NS;
-            return ("access", Some(State::Connecting));
-        }
-        let failed = |error: &dyn std::fmt::Display| Some(State::Failed(error.to_string()));
-        let (reason, state) = match failure {
-            Failure::Broken(broken) => (if is_refused { "access" } else { "lost" }, failed(broken)),
-            Failure::Device(why) => ("device", failed(why)),
-            Failure::Read(error) => {
-                let state = match error {
-                    ReadError::Timeout => {
-                        link.silences += 1;
-                        let is_over = link.silences >= MAX_SILENCES || via == Via::Tcp;
-                        is_over.then(|| State::Silent(error.to_string()))
-                    }
-                    ReadError::Overloaded => None,
-                    ReadError::Gone(_) | ReadError::Lost | ReadError::Control(_) | ReadError::Limit(_) => failed(error),
-                };
-                (error.word(), state)
-            }
-        };
-        if state.is_some() {
-            // It has bootstrapped and cannot be read, or not for long: not to be asked in a tight loop.
-            if !is_proven || !is_stable {
-                self.back_off(now_ns);
-            }
-            // Of the kernel responder only silence: what else ends here is our own socket.
-            let is_silence = matches!(failure, Failure::Read(ReadError::Timeout));
-            if failure.is_of_carrier() && (via != Via::Kernel || is_silence) {
-                self.detour.broke(via, is_proven, is_stable, now_ns);
-            }
-        }
-        (reason, state)
-    }
-
-    /// The reading that has just ended well, in `frames`; the cycle is over.
-    pub(super) fn reading(&mut self, now_ns: u64, repeated: u64, mut frames: Frames) -> Option<Reading> {
-        let cycle = self.cycle.take()?;
-        let link = self.link.as_mut()?;
-        link.session.take(&mut frames);
-        let is_time = now_ns.saturating_sub(link.counted_ns) >= COUNTERS_INTERVAL_NS;
-        let counters = is_time.then(|| {
-            link.counted_ns = now_ns;
-            link.session.counters().clone()
-        });
-        Some(Reading {
-            due_ns: cycle.due.due_ns,
-            began_ns: cycle.began_ns,
-            ended_ns: now_ns,
-            repeated,
-            frames,
-            boot: link.session.directory().last_header().map(|header| header.boot_id),
-            counters,
-            relation: link.told.relation,
-        })
     }
 
     /// The reading went to nobody: what it read is to be read again.
@@ -489,11 +252,5 @@ impl Host {
             link.session.wake();
             link.counted_ns = 0;
         }
-    }
-
-    /// When it has something to do even if nothing arrives: what its session wants next, or the end of its patience.
-    pub(super) fn wake_ns(&self) -> u64 {
-        let (Some(link), Some(cycle)) = (&self.link, &self.cycle) else { return u64::MAX };
-        link.session.wake_ns(cycle.asked_ns).min(cycle.deadline_ns)
     }
 }

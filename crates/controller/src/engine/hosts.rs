@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 //! READs of all hosts together: whose memory an answer goes to, and whose session hears of it.
 
+use onlooker_flow::InFlight;
 use onlooker_reader::{Completion, Memory};
 use onlooker_region::Block;
 
-use super::devices::{Alarm, Devices};
 use super::host::Host;
 use super::names;
+use super::outside::Carry;
 
 /// Each host's READs go to its own session's memory.
-pub(super) struct Hosts<'a>(pub(super) &'a mut [Option<Host>]);
+pub(super) struct Hosts<'a, P>(pub(super) &'a mut [Option<Host<P>>]);
 
-impl Memory for Hosts<'_> {
+impl<P: Copy> Memory for Hosts<'_, P> {
     fn blocks(&mut self, id: u64, at: u32, blocks: u32) -> &mut [Block] {
         let host = self.0[names::host_of(id)].as_mut().expect("a host that goes takes its flow and its READs along");
         &mut host.memory()[at as usize..][..blocks as usize]
     }
 }
 
-/// Gives READs that have ended over sockets and devices to their hosts.
-pub(super) fn deliver<P: Alarm>(
-    hosts: &mut [Option<Host>],
-    devices: &mut Devices<P>,
+/// Gives READs that have ended to their hosts.
+pub(super) fn deliver<C: Carry>(
+    hosts: &mut [Option<Host<C::Place>>],
+    carriers: &mut C,
+    in_flight: &mut InFlight,
     completions: &[Completion],
     now_ns: u64,
 ) {
     for completion in completions {
         if let Some(host) = hosts.get_mut(names::host_of(completion.id)).and_then(Option::as_mut) {
-            host.complete(devices, *completion, now_ns);
+            host.complete(carriers, in_flight, *completion, now_ns);
         }
     }
 }

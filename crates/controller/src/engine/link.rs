@@ -1,42 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way to a host's memory, and what carries it.
+//! The way to a host's memory.
 
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
+use onlooker_flow::Limits;
 use onlooker_reader::bootstrap::Bootstrapped;
 use onlooker_reader::clock::Wear;
-use onlooker_reader::{Pair, Requester as _, SchemaCache, Session, Via};
-use onlooker_transport::open::kernel_flow;
-use onlooker_transport::soft::FlowConfig;
-use onlooker_transport::tcp::TcpRequester;
-use onlooker_transport::verbs::{Card, Settings};
+use onlooker_reader::{Pair, SchemaCache, Session};
+use onlooker_region::limits::BLOCK_BYTES;
 
 use super::Config;
-use super::devices::{self, Alarm, Devices};
-use super::sockets::{self, Sockets, Waiter};
-use crate::connect::{Connected, Way};
+use super::outside::Added;
 
-/// What carries the READs of all hosts, but for those that have a connection of their own.
-pub(super) struct Carriers<P: Alarm> {
-    pub(super) sockets: Sockets,
-    pub(super) devices: Devices<P>,
-}
-
-/// What carries a host's READs.
-pub(super) enum Carrier {
-    Device(devices::Place),
-    Soft(sockets::Place),
-    Tcp(Box<TcpRequester>),
-}
-
-/// The way to a host's memory.
-pub(super) struct Link {
+/// The way to a host's memory; `P` says where its READs go.
+pub(super) struct Link<P> {
     pub(super) told: Bootstrapped,
     pub(super) session: Session,
     /// Who asks and who answers.
     pub(super) pair: Pair,
-    pub(super) carrier: Carrier,
+    pub(super) place: P,
     /// Readings in a row that got no answer.
     pub(super) silences: u32,
     /// Whether any reading has succeeded.
@@ -48,78 +30,28 @@ pub(super) struct Link {
     pub(super) wear: Wear,
 }
 
-impl Link {
-    /// To the host that gave `told`, by READs of up to `max_read_blocks`.
+impl<P> Link<P> {
+    /// To the host that gave `told`. All links have the same `schemas`.
     pub(super) fn new(
         told: Bootstrapped,
-        (pair, carrier): (Pair, Carrier),
-        max_read_blocks: u32,
+        pair: Pair,
+        Added { place, max_read_blocks, mirror }: Added<P>,
+        schemas: &Arc<SchemaCache>,
         config: &Config,
         now_ns: u64,
     ) -> Self {
+        let longest_bytes = Limits::up_to(config.credit_bytes).longest_read_bytes().min(config.host_credit_bytes);
+        let longest_blocks = u32::try_from(longest_bytes as usize / BLOCK_BYTES).unwrap_or(u32::MAX);
+        let max_read_blocks = max_read_blocks.min(longest_blocks).max(1);
         let mut session = Session::new(&told.answer, pair.via, max_read_blocks, config.limits);
         let skip = config.skip.clone();
         session.select(move |entry, _| !skip.contains(&entry.name));
         session.rest();
-        let wear = Wear::default();
-        Self { told, session, pair, carrier, silences: 0, is_proven: false, counted_ns: 0, since_ns: now_ns, wear }
-    }
-
-    /// What the connector has brought. All links have the same `schemas`.
-    ///
-    /// # Errors
-    /// It cannot be used.
-    pub(super) fn of(
-        Connected { told, way, .. }: Connected,
-        carriers: &mut Carriers<Card>,
-        waiter: &Waiter,
-        schemas: &Arc<SchemaCache>,
-        config: &Config,
-        now_ns: u64,
-    ) -> Result<Self, String> {
-        let mut mirror = None;
-        let (pair, carrier, max_read_blocks) = match way {
-            Way::Verbs(pair, copy) => {
-                let (responder, _) = told.responder(Via::Verbs).map_err(|error| error.to_string())?;
-                let most = told.answer.max_read_blocks(responder).min(Settings::default().max_read_blocks);
-                mirror = copy.mirror();
-                let place = carriers.devices.add(told.local, *pair, mirror.clone())?;
-                (Pair::VERBS_VERBS, Carrier::Device(place), most)
-            }
-            Way::Kernel => {
-                let (address, flow) = kernel_flow(&told).map_err(|error| error.to_string())?;
-                let flow = FlowConfig { credit_bytes: config.host_credit_bytes, ..flow };
-                let place = carriers.sockets.add(address, flow, waiter).map_err(|error| error.to_string())?;
-                (Pair::SOFT_KERNEL, Carrier::Soft(place), carriers.sockets.max_read_blocks(place))
-            }
-            Way::Tcp(requester) => {
-                waiter.watch(requester.as_fd()).map_err(|error| format!("epoll: {error}"))?;
-                let most = requester.max_read_blocks();
-                (Pair::TCP, Carrier::Tcp(requester), most)
-            }
-        };
-        let mut link = Self::new(told, (pair, carrier), max_read_blocks, config, now_ns);
-        link.session.share(schemas);
+        session.share(schemas);
         if let Some(mirror) = mirror {
-            link.session.mirror(Box::new(mirror));
+            session.mirror(mirror);
         }
-        Ok(link)
-    }
-
-    /// READs under way are over.
-    pub(super) fn end<P: Alarm>(self, carriers: &mut Carriers<P>) {
-        match self.carrier {
-            Carrier::Device(place) => carriers.devices.remove(place),
-            Carrier::Soft(place) => carriers.sockets.remove(place),
-            Carrier::Tcp(_) => {}
-        }
-    }
-
-    /// Where its queue pair is, if it has one.
-    pub(super) fn device(&self) -> Option<devices::Place> {
-        match self.carrier {
-            Carrier::Device(place) => Some(place),
-            Carrier::Soft(_) | Carrier::Tcp(_) => None,
-        }
+        let wear = Wear::default();
+        Self { told, session, pair, place, silences: 0, is_proven: false, counted_ns: 0, since_ns: now_ns, wear }
     }
 }

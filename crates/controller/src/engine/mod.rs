@@ -2,13 +2,16 @@
 //! One thread that reads all hosts, each at its pace.
 //!
 //! [`onlooker_flow::Schedule`] says whose reading begins; a host's [`onlooker_reader::Session`] says which READs it
-//! wants; RDMA devices, soft requesters (of either one for each of our addresses) and TCP connections carry them. The
-//! thread sleeps in epoll until an answer, a timer, or the connector has something for it.
+//! wants; [`onlooker_flow::InFlight`] says how many of them may go, over all that carries them together, and
+//! [`onlooker_flow::Line`] who is asked first.
 //!
-//! What it has read goes to the processor's thread. Owned by its thread; orders come through [`Orders`]. Only its loop
-//! reads the clock; every decision is made by a time that the loop hands down. Cost: two system calls a batch of 64
-//! READs and one epoll a turn; no allocation a READ.
+//! `Engine` only decides: what carries READs and what finds ways to hosts are given to it (`outside`), times as
+//! well. `rim` gives it the real ones, and sleeps in epoll until an answer, a timer, or the connector has something.
+//!
+//! What it has read goes to the processor's thread. Owned by its thread; orders come through [`Orders`]. Cost: two
+//! system calls a batch of 64 READs and one epoll a turn; no allocation a READ.
 
+mod carriers;
 mod clock;
 mod connecting;
 mod devices;
@@ -18,32 +21,29 @@ mod link;
 mod names;
 mod opening;
 mod orders;
+mod outside;
+mod rim;
 mod running;
 mod sockets;
+mod streams;
+mod waiter;
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
-use onlooker_flow::{Credits, Due, Ending, FlowId, Schedule};
+use onlooker_flow::{Credits, Due, Ending, FlowId, InFlight, Line, Schedule, Served};
 use onlooker_reader::{Completion, Limits, Read, SchemaCache, Via};
 use onlooker_targets::Target;
-use onlooker_transport::soft;
-use onlooker_transport::verbs::Card;
-use rustix::event::{EventfdFlags, eventfd};
 
-use crate::connect::Connector;
 use crate::processor::Processor;
 use crate::sink::{Gap, State};
-use devices::{Devices, Gone};
 use host::{Ended, Host};
-use link::Carriers;
 use opening::Openings;
-use orders::{Order, ring};
-use sockets::{Sockets, Waiter};
+use orders::Order;
+use outside::{Carry as _, Connect, Gone, PlaceOf};
 
 pub use orders::Orders;
 pub use running::Running;
@@ -58,9 +58,9 @@ const TOLD_INTERVAL_NS: u64 = 1_000_000;
 /// What is in flight, for who shows it.
 #[derive(Debug, Default)]
 pub struct Pressure {
-    /// Bytes that may be in flight from each of our addresses.
+    /// Bytes that may be in flight, of all hosts together, whatever carries them.
     pub total_bytes: AtomicU64,
-    /// Bytes that are, from all.
+    /// Bytes that are.
     pub in_flight_bytes: AtomicU64,
     /// Times that congestion marks made the total give way.
     pub decreases: AtomicU64,
@@ -73,9 +73,9 @@ pub struct Pressure {
 pub struct Config {
     /// Hosts in a reading at once, at most.
     pub window: usize,
-    /// Bytes in flight from each of our addresses.
+    /// Bytes in flight of all hosts, at most.
     pub credit_bytes: u32,
-    /// Bytes in flight from one host.
+    /// Bytes in flight from one host, at most.
     pub host_credit_bytes: u32,
     /// What one reading of a host may cost.
     pub limits: Limits,
@@ -120,30 +120,42 @@ fn system(operation: &'static str) -> impl FnOnce(std::io::Error) -> EngineError
     move |source| EngineError::System { operation, source }
 }
 
+/// What is next after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Nothing: it was told to stop.
+    Stop,
+    /// Another turn: something has moved.
+    Again,
+    /// Another turn when something has come, and not later than that; `None`: whenever that is.
+    Sleep { until_ns: Option<u64> },
+}
+
 /// The engine itself.
-struct Engine {
+struct Engine<N: Connect> {
     config: Config,
     processor: Processor,
     schedule: Schedule,
-    hosts: Vec<Option<Host>>,
+    hosts: Vec<Option<Host<PlaceOf<N>>>>,
     free: Vec<usize>,
     by_name: HashMap<String, usize>,
     by_flow: HashMap<FlowId, usize>,
     /// Hosts in a reading.
-    active: Vec<usize>,
-    carriers: Carriers<Card>,
+    active: Line<usize>,
+    carriers: N::Carriers,
     /// Those of all hosts.
     schemas: Arc<SchemaCache>,
     /// Devices that are being opened, and who waits for them.
     opening: Openings<connecting::Waiting>,
     /// Devices that were lost in the poll of now.
-    gone: Vec<Gone<Card>>,
-    connector: Connector,
+    gone: Vec<Gone>,
+    connector: N,
     orders: Receiver<Order>,
-    bell: Arc<OwnedFd>,
-    waiter: Waiter,
     credits: Credits,
     credits_at_ns: u64,
+    in_flight: InFlight,
+    /// Somebody waits for credit.
+    is_short: bool,
     /// Whose clock is asked for.
     clocks: clock::Turn,
     pressure: Arc<Pressure>,
@@ -153,73 +165,66 @@ struct Engine {
     completions: Vec<Completion>,
 }
 
-impl Engine {
-    fn new(config: Config, processor: Processor, pressure: Arc<Pressure>) -> Result<(Self, Orders), EngineError> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let bell = Arc::new(bell.map_err(|errno| system("make an eventfd")(errno.into()))?);
-        let waiter = Waiter::new().map_err(system("make an epoll"))?;
-        waiter.watch(bell.as_fd()).map_err(system("watch its eventfd"))?;
-        let wake = {
-            let bell = bell.clone();
-            move || ring(&bell)
-        };
-        let connector =
-            Connector::new(config.connectors, config.timeout, wake).map_err(system("start connector threads"))?;
-        let (send, orders) = channel();
-        let engine = Self {
-            config: config.clone(),
+impl<N: Connect> Engine<N> {
+    fn new(
+        config: Config,
+        carriers: N::Carriers,
+        connector: N,
+        processor: Processor,
+        orders: Receiver<Order>,
+        pressure: Arc<Pressure>,
+    ) -> Self {
+        pressure.total_bytes.store(config.credit_bytes.into(), Ordering::Relaxed);
+        Self {
             processor,
             schedule: Schedule::new(config.window),
             hosts: Vec::new(),
             free: Vec::new(),
             by_name: HashMap::new(),
             by_flow: HashMap::new(),
-            active: Vec::new(),
-            carriers: Carriers {
-                sockets: Sockets::new(soft::Config { credit_bytes: config.credit_bytes }),
-                devices: Devices::new(config.credit_bytes, config.host_credit_bytes),
-            },
+            active: Line::default(),
+            carriers,
             schemas: Arc::default(),
             opening: Openings::new(),
             gone: Vec::new(),
             connector,
             orders,
-            bell: bell.clone(),
-            waiter,
-            credits: Credits::new(credit_limits(config.credit_bytes)),
+            credits: Credits::new(onlooker_flow::Limits::up_to(config.credit_bytes)),
             credits_at_ns: 0,
+            in_flight: InFlight::default(),
+            is_short: false,
             clocks: clock::Turn::default(),
             pressure,
             generation: 0,
             due: Vec::new(),
             reads: Vec::with_capacity(BATCH),
             completions: Vec::with_capacity(BATCH),
-        };
-        Ok((engine, Orders::new(send, bell)))
+            config,
+        }
     }
 
-    /// Reads until it is told to stop. `clock` tells the time, ns.
-    fn run(&mut self, clock: impl Fn() -> u64) -> Result<(), EngineError> {
-        loop {
-            let now_ns = clock();
-            if !self.take_orders(now_ns) || self.processor.is_gone() {
-                return Ok(());
-            }
-            self.take_answers(now_ns);
-            // A queue pair may have been made, which takes a millisecond.
-            let now_ns = clock();
-            self.expire_openings(now_ns);
-            self.begin_due(now_ns);
-            let asked = self.ask(&clock);
-            // Where host and reader are one machine, READs are answered while they are sent.
-            let now_ns = clock();
-            let moved = self.take_completions(now_ns) || asked;
-            self.give_credits(now_ns);
-            // What a device has completed before it was armed wakes nobody: it is polled once more first.
-            if !moved && !self.carriers.devices.arm() {
-                self.sleep(clock())?;
-            }
+    /// What carries READs.
+    fn carriers(&mut self) -> &mut N::Carriers {
+        &mut self.carriers
+    }
+
+    /// Does what is to be done now. `clock` tells the time, ns.
+    fn turn(&mut self, clock: impl Fn() -> u64) -> Next {
+        let now_ns = clock();
+        if !self.take_orders(now_ns) || self.processor.is_gone() {
+            return Next::Stop;
         }
+        let has_more = self.take_answers(now_ns);
+        // A queue pair may have been made, which takes a millisecond.
+        let now_ns = clock();
+        self.expire_openings(now_ns);
+        self.begin_due(now_ns);
+        let asked = self.ask(&clock);
+        // Where host and reader are one machine, READs are answered while they are sent.
+        let now_ns = clock();
+        let moved = self.take_completions(now_ns) || asked;
+        self.give_credits(now_ns);
+        if moved || has_more { Next::Again } else { Next::Sleep { until_ns: self.wake_ns(now_ns) } }
     }
 
     /// Hosts are told to end our queue pairs; the connector's end waits for that, not for long.
@@ -268,8 +273,8 @@ impl Engine {
         let Some(mut host) = self.hosts[index].take() else { return };
         self.schedule.remove(host.flow);
         self.by_flow.remove(&host.flow);
-        self.active.retain(|other| *other != index);
-        host.unlink(&mut self.carriers);
+        self.active.retain(|other| other != index);
+        host.unlink(&mut self.carriers, &mut self.in_flight);
         host.part().into_iter().for_each(|parting| self.connector.part(parting));
         self.processor.gone(&host.target);
         self.free.push(index);
@@ -309,15 +314,19 @@ impl Engine {
         self.due = due;
     }
 
-    /// Sends the READs that sessions want; true if there were any. Each host's have a time of their own, since the
-    /// values' times are bounded by it.
+    /// Sends the READs that sessions want, as far as there is credit; true if there were any. Each host's have a time
+    /// of their own, since the values' times are bounded by it.
     fn ask(&mut self, clock: impl Fn() -> u64) -> bool {
+        let credit = self.credits.credit(self.config.host_credit_bytes, self.active.len());
+        let Self { active, hosts, carriers, in_flight, reads, .. } = self;
         let mut moved = false;
-        for at in 0..self.active.len() {
-            if let Some(host) = self.hosts[self.active[at]].as_mut() {
-                moved |= host.submit(&mut self.carriers, clock(), &mut self.reads);
-            }
-        }
+        self.is_short = active.serve(|index, is_late| {
+            let Some(host) = hosts[index].as_mut() else { return Served::Done };
+            let credit = (!is_late).then_some(credit);
+            let (served, has_moved) = host.submit(carriers, in_flight, credit, clock(), reads);
+            moved |= has_moved;
+            served
+        });
         moved
     }
 
@@ -325,46 +334,39 @@ impl Engine {
     /// ended.
     fn take_completions(&mut self, now_ns: u64) -> bool {
         self.completions.clear();
-        let hosts = &mut hosts::Hosts(&mut self.hosts);
-        self.carriers.sockets.poll(hosts, now_ns, &mut self.completions);
-        self.carriers.devices.poll(hosts, now_ns, &mut self.completions, &mut self.gone);
+        let memory = &mut hosts::Hosts(&mut self.hosts);
+        self.carriers.poll(memory, now_ns, &mut self.completions, &mut self.gone);
         self.lose_devices(now_ns);
-        hosts::deliver(&mut self.hosts, &mut self.carriers.devices, &self.completions, now_ns);
+        let Self { hosts, carriers, in_flight, completions, .. } = self;
+        hosts::deliver(hosts, carriers, in_flight, completions, now_ns);
         let mut moved = !self.completions.is_empty();
-        let mut at = 0;
-        while at < self.active.len() {
-            let index = self.active[at];
-            let ended = self.hosts[index].as_mut().and_then(|host| {
-                moved |= host.poll_tcp(now_ns, &mut self.completions);
-                host.ended(now_ns)
-            });
-            match ended {
-                Some(ended) => {
-                    moved = true;
-                    self.active.swap_remove(at);
-                    self.end(index, ended, now_ns);
-                }
-                None => at += 1,
+        let mut active = std::mem::take(&mut self.active);
+        active.retain(|index| {
+            let ended = self.hosts[index].as_mut().and_then(|host| host.ended(now_ns));
+            let goes_on = ended.is_none();
+            if let Some(ended) = ended {
+                moved = true;
+                self.end(index, ended, now_ns);
             }
-        }
+            goes_on
+        });
+        self.active = active;
         moved
     }
 
     /// What was read over devices that have gone is to be read anew: hosts in a reading learn of it when that ends, the
     /// others now.
     fn lose_devices(&mut self, now_ns: u64) {
-        for Gone { number, why, flows } in std::mem::take(&mut self.gone) {
-            // Queue pairs that the connector has keep it open.
-            self.waiter.forget(flows.port().queue().as_fd());
+        for Gone { number, why, remains } in std::mem::take(&mut self.gone) {
             for host in self.hosts.iter_mut().flatten() {
-                let state = host.lose_device(number, &why, now_ns);
+                let state = host.lose_device::<N::Carriers>(number, &why, now_ns);
                 host.part_if_unused().into_iter().for_each(|parting| self.connector.part(parting));
                 let Some(state) = state else { continue };
-                host.unlink(&mut self.carriers);
+                host.unlink(&mut self.carriers, &mut self.in_flight);
                 self.processor.state(&host.target, state);
                 ask_again(&self.connector, host, now_ns);
             }
-            self.connector.end(Box::new(flows));
+            self.connector.end(remains);
         }
     }
 
@@ -374,15 +376,12 @@ impl Engine {
             return;
         }
         self.credits_at_ns = now_ns + CREDITS_INTERVAL_NS;
-        if self.carriers.sockets.was_marked() {
+        if self.carriers.was_marked() {
             self.credits.congestion();
         }
         self.credits.advance(now_ns, CREDITS_INTERVAL_NS);
-        self.carriers.sockets.set_credit_bytes(self.credits.total_bytes());
-        self.carriers.devices.set_credit_bytes(self.credits.total_bytes());
         self.pressure.total_bytes.store(self.credits.total_bytes().into(), Ordering::Relaxed);
-        let in_flight_bytes = self.carriers.sockets.bytes_in_flight() + self.carriers.devices.bytes_in_flight();
-        self.pressure.in_flight_bytes.store(in_flight_bytes, Ordering::Relaxed);
+        self.pressure.in_flight_bytes.store(self.in_flight.bytes(), Ordering::Relaxed);
         self.pressure.decreases.store(self.credits.decreases, Ordering::Relaxed);
     }
 
@@ -396,7 +395,7 @@ impl Engine {
         self.schedule.end(host.flow, ending, now_ns);
         match ended {
             Ended::Read => {
-                let repeated = host.place().map_or(0, |place| self.carriers.sockets.repeated(place));
+                let repeated = host.place().map_or(0, |place| self.carriers.repeated(place));
                 if let Some(reading) = host.reading(now_ns, repeated, self.processor.spare())
                     && !self.processor.reading(&host.target, reading, &host.share)
                 {
@@ -406,41 +405,32 @@ impl Engine {
             Ended::Failed { due_ns, reason, state } => {
                 self.processor.gap(&host.target, Gap { from_ns: due_ns, to_ns: due_ns, due_times: 1, reason });
                 let Some(state) = state else { return };
-                host.unlink(&mut self.carriers);
+                host.unlink(&mut self.carriers, &mut self.in_flight);
                 self.processor.state(&host.target, state);
                 ask_again(&self.connector, host, now_ns);
             }
         }
     }
 
-    fn sleep(&mut self, now_ns: u64) -> Result<(), EngineError> {
-        let carriers = [self.carriers.sockets.wake_ns(), self.carriers.devices.wake_ns()];
-        let timers = [self.schedule.next_ns(), self.opening.next_ns()].into_iter().chain(carriers);
-        let sessions = self.active.iter().filter_map(|index| self.hosts[*index].as_ref().map(Host::wake_ns));
+    /// When there is something to do even if nothing comes.
+    fn wake_ns(&mut self, now_ns: u64) -> Option<u64> {
+        let credits_ns = self.is_short.then_some(self.credits_at_ns);
+        let timers = [self.schedule.next_ns(), self.opening.next_ns(), self.carriers.wake_ns(), credits_ns];
+        let sessions = self.active.iter().filter_map(|index| self.hosts[index].as_ref().map(Host::wake_ns));
         let told_ns = if self.processor.flush() { u64::MAX } else { now_ns + TOLD_INTERVAL_NS };
-        let until_ns = timers.flatten().chain(sessions).chain([told_ns]).min();
-        let until_ns = until_ns.filter(|until_ns| *until_ns < u64::MAX);
-        let timeout = until_ns.map(|until_ns| Duration::from_nanos(until_ns.saturating_sub(now_ns)));
-        if self.waiter.wait(timeout).map_err(system("wait"))? {
-            self.carriers.devices.rung();
-        }
-        let mut rung = [0; 8];
-        let _ = rustix::io::read(&self.bell, &mut rung);
-        Ok(())
+        let until_ns = timers.into_iter().flatten().chain(sessions).chain([told_ns]).min();
+        until_ns.filter(|until_ns| *until_ns < u64::MAX)
     }
 }
 
 /// Has a host asked that cannot be read, unless it has to wait.
-fn ask_again(connector: &Connector, host: &mut Host, now_ns: u64) {
+fn ask_again<N: Connect>(connector: &N, host: &mut Host<PlaceOf<N>>, now_ns: u64) {
     if host.may_ask(now_ns) {
         connector.ask(host.ticket(), host.target.clone(), host.first(now_ns), host.has_failed());
     }
 }
 
-fn credit_limits(most_bytes: u32) -> onlooker_flow::Limits {
-    let defaults = onlooker_flow::Limits::default();
-    onlooker_flow::Limits { most_bytes, least_bytes: defaults.least_bytes.min(most_bytes), ..defaults }
-}
-
 #[cfg(test)]
 mod goodbyes;
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the engine is told, from any thread.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use onlooker_targets::Target;
+
+use super::waiter::Bell;
 
 /// What the engine is told.
 pub(super) enum Order {
@@ -18,12 +19,12 @@ pub(super) enum Order {
 #[derive(Clone)]
 pub struct Orders {
     orders: Sender<Order>,
-    bell: Arc<OwnedFd>,
+    bell: Bell,
 }
 
 impl Orders {
     /// To whoever receives, and sleeps on `bell`.
-    pub(super) fn new(orders: Sender<Order>, bell: Arc<OwnedFd>) -> Self {
+    pub(super) fn new(orders: Sender<Order>, bell: Bell) -> Self {
         Self { orders, bell }
     }
 
@@ -44,12 +45,6 @@ impl Orders {
     fn send(&self, order: Order) {
         // An engine that is gone needs no orders.
         let _ = self.orders.send(order);
-        ring(&self.bell);
+        self.bell.ring();
     }
-}
-
-/// Wakes who sleeps on it.
-pub(super) fn ring(bell: &OwnedFd) {
-    // Full means that it has been rung.
-    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }

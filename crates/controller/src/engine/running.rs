@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use onlooker_reader::clock::steady_ns;
 
-use super::{Config, Engine, EngineError, Orders, Pressure, system};
+use super::{Config, EngineError, Orders, Pressure, rim, system};
 use crate::processor::Processor;
 use crate::sink::Sink;
 
@@ -33,9 +33,9 @@ impl<S: Sink + Send + 'static> Running<S> {
         let (told_of, processors) = Processor::start(sinks).map_err(system("start a thread"))?;
         // Its sockets cannot change threads, so that it is made where it runs.
         let run = move || {
-            let (mut engine, orders) = Engine::new(config, told_of, shown)?;
+            let (mut engine, orders) = rim::engine(config, told_of, shown)?;
             let _ = tell.send(orders);
-            let ended = engine.run(steady_ns);
+            let ended = rim::run(&mut engine, steady_ns);
             engine.close();
             ended
         };

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The soft requesters' sockets, one for each of our addresses that leads to hosts, and the epoll that all sleep in.
+//! The soft requesters' sockets, one for each of our addresses that leads to hosts.
+//!
+//! Each bounds what is in flight by its own receive buffer; the engine bounds what is in flight over all.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::os::fd::AsFd as _;
 
 use onlooker_reader::{Broken, Completion, Memory, Read};
 use onlooker_transport::soft::{self, FlowConfig, FlowId, Socket};
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::time::Timespec;
+
+use super::waiter::Waiter;
 
 /// A flow and the address whose socket it is on.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +40,7 @@ impl Sockets {
             Some(socket) => socket,
             None => {
                 let socket = Socket::bind(SocketAddr::new(local, 0), self.config)?;
-                waiter.watch(std::os::fd::AsFd::as_fd(&socket)).map_err(failed("epoll_ctl"))?;
+                waiter.watch(socket.as_fd()).map_err(failed("epoll_ctl"))?;
                 socket
             }
         };
@@ -77,14 +78,6 @@ impl Sockets {
         std::mem::replace(&mut self.marks, marks) < marks
     }
 
-    pub(super) fn set_credit_bytes(&mut self, bytes: u32) {
-        self.sockets.values_mut().for_each(|socket| socket.set_credit_bytes(bytes));
-    }
-
-    pub(super) fn bytes_in_flight(&self) -> u64 {
-        self.sockets.values().map(|socket| u64::from(socket.exchange().bytes_in_flight())).sum()
-    }
-
     /// Requests of a flow that were sent again.
     pub(super) fn repeated(&self, place: Place) -> u64 {
         self.sockets.get(&place.local).map_or(0, |socket| socket.exchange().counters(place.flow).repeated)
@@ -103,51 +96,4 @@ fn own_address(peer: SocketAddr) -> io::Result<IpAddr> {
     let probe = UdpSocket::bind(any)?;
     probe.connect(peer)?;
     Ok(probe.local_addr()?.ip())
-}
-
-/// What descriptors of devices are marked with.
-const DEVICE: u64 = 1;
-/// Descriptors that one sleep tells of.
-const EVENTS: usize = 8;
-
-/// Sleeps until one of many descriptors is readable.
-pub(super) struct Waiter {
-    epoll: OwnedFd,
-}
-
-impl Waiter {
-    pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)? })
-    }
-
-    /// Wakes for this one, too, until it is closed.
-    pub(super) fn watch(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, descriptor, EventData::new_u64(0), EventFlags::IN)?)
-    }
-
-    /// As [`Waiter::watch`], and [`Waiter::wait`] tells of it.
-    pub(super) fn watch_device(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, descriptor, EventData::new_u64(DEVICE), EventFlags::IN)?)
-    }
-
-    /// Does not wake for this one any more, though others may keep it open.
-    pub(super) fn forget(&self, descriptor: BorrowedFd<'_>) {
-        // One that is not watched is forgotten already.
-        let _ = epoll::delete(&self.epoll, descriptor);
-    }
-
-    /// Sleeps; `None`: until something comes. Whether it was a device, as far as was looked: one that was not stays
-    /// readable.
-    pub(super) fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
-        let timeout = timeout.map(|timeout| Timespec {
-            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: timeout.subsec_nanos().into(),
-        });
-        let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; EVENTS];
-        match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
-            Ok(ready) => Ok(events[..ready].iter().any(|event| event.data.u64() == DEVICE)),
-            Err(rustix::io::Errno::INTR) => Ok(false),
-            Err(errno) => Err(errno.into()),
-        }
-    }
 }

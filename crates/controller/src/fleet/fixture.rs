@@ -22,7 +22,7 @@ pub(crate) mod memory;
 
 #[path = "../../../reader/tests/common/direct.rs"]
 #[allow(unreachable_pub)]
-mod direct;
+pub(crate) mod direct;
 
 use direct::Direct;
 pub(crate) use memory::{Host, Region};

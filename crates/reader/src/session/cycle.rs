@@ -239,7 +239,7 @@ impl Session {
         &mut self.frames.memory
     }
 
-    /// Length of a READ of the present batch.
+    /// Length of a READ that is under way; 0 where none is, as for one that has completed.
     #[must_use]
     pub fn blocks_of(&self, id: u64) -> u32 {
         self.fetch.blocks_of(id)
@@ -250,13 +250,14 @@ impl Session {
     /// # Errors
     /// [`ReadError`]: the cycle has ended without a directory.
     pub fn complete(&mut self, completion: Completion, now_ns: u64) -> Result<(), ReadError> {
+        let blocks = self.blocks_of(completion.id);
         if !self.fetch.complete(completion) {
             return Ok(());
         }
         match completion.outcome {
             Outcome::Done => {
                 self.counters.reads += 1;
-                self.counters.blocks += u64::from(self.blocks_of(completion.id));
+                self.counters.blocks += u64::from(blocks);
             }
             outcome => count(&mut self.counters.failed, outcome_name(outcome)),
         }

@@ -80,25 +80,25 @@ impl Fetch {
     }
 
     /// Takes a completion; false where it is none of this batch.
-    #[allow(clippy::cast_possible_truncation)] // halves are meant
     pub(super) fn complete(&mut self, completion: Completion) -> bool {
-        let index = (completion.id & PLACE_MASK) as usize;
-        if completion.id != self.id(index) {
-            return false;
+        let index = self.under_way(completion.id);
+        if let Some(index) = index {
+            self.outcomes[index] = Some(completion.outcome);
+            self.completed += 1;
         }
-        match self.outcomes.get_mut(index) {
-            Some(outcome @ None) if index < self.submitted => {
-                *outcome = Some(completion.outcome);
-                self.completed += 1;
-                true
-            }
-            _ => false,
-        }
+        index.is_some()
     }
 
-    #[allow(clippy::cast_possible_truncation)] // the low half is meant
+    /// Length of a READ that is under way; 0 where none of this batch is.
     pub(super) fn blocks_of(&self, id: u64) -> u32 {
-        self.spans.get((id & PLACE_MASK) as usize).map_or(0, |span| span.blocks)
+        self.under_way(id).map_or(0, |index| self.spans[index].blocks)
+    }
+
+    /// Where it is in the batch.
+    #[allow(clippy::cast_possible_truncation)] // the low half is meant
+    fn under_way(&self, id: u64) -> Option<usize> {
+        let index = (id & PLACE_MASK) as usize;
+        (id == self.id(index) && index < self.submitted && self.outcomes[index].is_none()).then_some(index)
     }
 
     /// True where nothing is left to be submitted or awaited.

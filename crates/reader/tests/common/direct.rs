@@ -6,6 +6,20 @@ use onlooker_reader::{Broken, Completion, Outcome, Read, Requester};
 use onlooker_region::Block;
 use std::time::Duration;
 
+/// The host's answer to a READ, put into `blocks`.
+pub fn answer(host: &Host, read: &Read, blocks: &mut [Block]) -> Outcome {
+    let asked = onlooker_wire::tcp_read::Read { va: read.va, rkey: read.rkey, length_bytes: read.blocks * 1024 };
+    match host.memory.read(&asked) {
+        Err(refusal) => Outcome::Refused(refusal),
+        Ok(bytes) => {
+            for (block, bytes) in blocks.iter_mut().zip(bytes.chunks_exact(1024)) {
+                block.bytes_mut().copy_from_slice(bytes);
+            }
+            Outcome::Done
+        }
+    }
+}
+
 pub struct Direct<'a> {
     host: &'a Host,
     reads: Vec<Read>,
@@ -33,18 +47,7 @@ impl Requester for Direct<'_> {
 
     fn poll(&mut self, memory: &mut [Block], _now_ns: u64, completions: &mut Vec<Completion>) -> Result<(), Broken> {
         for read in self.reads.drain(..) {
-            let asked =
-                onlooker_wire::tcp_read::Read { va: read.va, rkey: read.rkey, length_bytes: read.blocks * 1024 };
-            let outcome = match self.host.memory.read(&asked) {
-                Err(refusal) => Outcome::Refused(refusal),
-                Ok(bytes) => {
-                    let blocks = &mut memory[read.at as usize..];
-                    for (block, bytes) in blocks.iter_mut().zip(bytes.chunks_exact(1024)) {
-                        block.bytes_mut().copy_from_slice(bytes);
-                    }
-                    Outcome::Done
-                }
-            };
+            let outcome = answer(self.host, &read, &mut memory[read.at as usize..]);
             completions.push(Completion { id: read.id, outcome });
         }
         Ok(())

@@ -194,11 +194,6 @@ impl Socket {
         &self.exchange
     }
 
-    /// [`Exchange::set_credit_bytes`].
-    pub fn set_credit_bytes(&mut self, bytes: u32) {
-        self.exchange.set_credit_bytes(bytes);
-    }
-
     /// What is in flight at most: as configured, or less where the receive buffer is smaller.
     #[must_use]
     pub fn credit_bytes(&self) -> u32 {

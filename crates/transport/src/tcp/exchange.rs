@@ -4,8 +4,7 @@
 //! Answers come in the order of requests and items in the order of reads, so everything under way stands in two queues. A READ that has
 //! timed out keeps its place: its late item is passed over and counted. All buffers are bounded and reused.
 
-use onlooker_reader::{Completion, Outcome, Read};
-use onlooker_region::Block;
+use onlooker_reader::{Completion, Memory, Outcome, Read};
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_wire::profile::BLOCK_BYTES as BLOCK;
 use onlooker_wire::tcp_read::{
@@ -167,7 +166,7 @@ impl Exchange {
     pub fn received(
         &mut self,
         bytes: usize,
-        memory: &mut [Block],
+        memory: &mut (impl Memory + ?Sized),
         completions: &mut Vec<Completion>,
     ) -> Result<(), Error> {
         self.filled.end += bytes;
@@ -195,7 +194,7 @@ impl Exchange {
                     Err(refusal) => (consumed_bytes, Outcome::Refused(refusal)),
                     Ok(data) => {
                         if !read.expired {
-                            let blocks = &mut memory[read.at as usize..][..read.blocks as usize];
+                            let blocks = memory.blocks(read.id, read.at, read.blocks);
                             for (block, bytes) in blocks.iter_mut().zip(data.chunks_exact(BLOCK_BYTES)) {
                                 block.bytes_mut().copy_from_slice(bytes);
                             }

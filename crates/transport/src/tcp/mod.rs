@@ -7,7 +7,7 @@
 pub mod exchange;
 
 use exchange::Exchange;
-use onlooker_reader::{Broken, Completion, Error, Read, Requester, bootstrap};
+use onlooker_reader::{Broken, Completion, Error, Memory, Read, Requester, bootstrap};
 use onlooker_region::Block;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read as _, Write as _};
@@ -47,6 +47,42 @@ impl TcpRequester {
         Ok(Self { stream, exchange: Exchange::new(max_read_blocks), broken: None })
     }
 
+    /// Why it takes no READs any more, if that is so.
+    #[must_use]
+    pub fn broken(&self) -> Option<Broken> {
+        self.broken
+    }
+
+    /// [`Requester::poll`], for callers with many memories.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn poll_into(
+        &mut self,
+        memory: &mut (impl Memory + ?Sized),
+        now_ns: u64,
+        completions: &mut Vec<Completion>,
+    ) -> Result<(), Broken> {
+        if let Some(broken) = self.broken {
+            return Err(broken);
+        }
+        // What has arrived counts even if sending fails: a host may answer and close.
+        let flushed = self.flush();
+        let received = self.receive(memory, completions);
+        match received.and(flushed) {
+            Ok(()) => self.exchange.expire(now_ns, completions),
+            Err(broken) => {
+                self.exchange.lose(completions);
+                self.broken = Some(broken);
+                return Err(broken);
+            }
+        }
+        Ok(())
+    }
+
     fn flush(&mut self) -> Result<(), Broken> {
         while !self.exchange.outgoing().is_empty() {
             match self.stream.write(self.exchange.outgoing()) {
@@ -62,7 +98,11 @@ impl TcpRequester {
         Ok(())
     }
 
-    fn receive(&mut self, memory: &mut [Block], completions: &mut Vec<Completion>) -> Result<(), Broken> {
+    fn receive(
+        &mut self,
+        memory: &mut (impl Memory + ?Sized),
+        completions: &mut Vec<Completion>,
+    ) -> Result<(), Broken> {
         let mut taken = 0;
         while taken < POLL_BYTES {
             match self.stream.read(self.exchange.space()) {
@@ -118,21 +158,7 @@ impl Requester for TcpRequester {
     }
 
     fn poll(&mut self, memory: &mut [Block], now_ns: u64, completions: &mut Vec<Completion>) -> Result<(), Broken> {
-        if let Some(broken) = self.broken {
-            return Err(broken);
-        }
-        // What has arrived counts even if sending fails: a host may answer and close.
-        let flushed = self.flush();
-        let received = self.receive(memory, completions);
-        match received.and(flushed) {
-            Ok(()) => self.exchange.expire(now_ns, completions),
-            Err(broken) => {
-                self.exchange.lose(completions);
-                self.broken = Some(broken);
-                return Err(broken);
-            }
-        }
-        Ok(())
+        self.poll_into(memory, now_ns, completions)
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<(), Broken> {

@@ -5,24 +5,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onlooker_bootstrap::{Id, QueuePairEnd, Responder, Secret, Token, VERBS, VerbsAnswer};
-use onlooker_flow::{Due, Schedule};
+use onlooker_flow::{Credit, Due, InFlight, Schedule};
 use onlooker_reader::bootstrap::Bootstrapped;
 use onlooker_reader::clock::{Moment, Relation};
 use onlooker_reader::{Frames, Outcome, Pair, Via};
 use onlooker_region::Block;
 use onlooker_region::control::{Place as ControlPlace, RESPONDER_TCP, RESPONDER_VERBS};
 use onlooker_targets::{Choice, Target};
-use onlooker_transport::soft;
 use onlooker_transport::verbs::Settings;
 use onlooker_verbs::fake::{Agreement, Fake, FakePair, FarEnd};
 use onlooker_verbs::{Completed, Error as DeviceError, MAX_POLL, Status, WorkRequest};
 use onlooker_wire::tcp_read;
 
 use super::*;
+use crate::engine::carriers::{self, Carriers};
 use crate::engine::host::{Ended, Host};
 use crate::engine::hosts::{Hosts, deliver};
-use crate::engine::link::{Carrier, Carriers, Link};
-use crate::engine::sockets::Sockets;
+use crate::engine::link::Link;
+use crate::engine::outside::{Added, Carry as _};
 use crate::engine::{BATCH, Config};
 use crate::fleet::fixture::memory as far;
 use crate::sink::State;
@@ -91,6 +91,10 @@ impl Alarm for Desk {
     fn end(&mut self) -> Option<String> {
         self.end.take()
     }
+
+    fn leave(_: Flows<Self>, _: &Waiter) -> Box<dyn Send> {
+        Box::new(())
+    }
 }
 
 /// A host whose device answers for all its regions. Different `number`s have different keys.
@@ -129,9 +133,10 @@ fn told(host: &far::Host) -> Bootstrapped {
 
 /// What the engine has, without its thread.
 struct World {
-    hosts: Vec<Option<Host>>,
+    hosts: Vec<Option<Host<carriers::Place>>>,
     carriers: Carriers<Desk>,
-    gone: Vec<Gone<Desk>>,
+    in_flight: InFlight,
+    gone: Vec<Gone>,
     /// What became of hosts that were in no reading when their device went.
     lost: Vec<(usize, State)>,
     now_ns: u64,
@@ -151,13 +156,13 @@ impl World {
         });
         let hosts =
             (0..hosts).map(|index| Some(Host::new(target.clone(), schedule.add(SECOND, 0), index, 1))).collect();
-        let sockets = Sockets::new(soft::Config { credit_bytes: 4 << 20 });
-        let mut devices = Devices::new(4 << 20, 256 << 10);
-        devices.opened(LOCAL, desk);
-        Self { hosts, carriers: Carriers { sockets, devices }, gone: Vec::new(), lost: Vec::new(), now_ns: SECOND }
+        let mut carriers = Carriers::new(Waiter::new().unwrap(), 4 << 20);
+        carriers.devices.opened(LOCAL, desk);
+        let in_flight = InFlight::default();
+        Self { hosts, carriers, in_flight, gone: Vec::new(), lost: Vec::new(), now_ns: SECOND }
     }
 
-    fn host(&mut self, index: usize) -> &mut Host {
+    fn host(&mut self, index: usize) -> &mut Host<carriers::Place> {
         self.hosts[index].as_mut().unwrap()
     }
 
@@ -169,8 +174,9 @@ impl World {
     fn link(&mut self, index: usize, far: &far::Host) {
         let pair = self.desk().unwrap().pair();
         let place = self.carriers.devices.add(LOCAL, pair, None).unwrap();
-        let carrier = (Pair::VERBS_VERBS, Carrier::Device(place));
-        let link = Link::new(told(far), carrier, 4, &Config::default(), self.now_ns);
+        let added = Added { place: carriers::Place::Device(place), max_read_blocks: 4, mirror: None };
+        let schemas = Arc::default();
+        let link = Link::new(told(far), Pair::VERBS_VERBS, added, &schemas, &Config::default(), self.now_ns);
         let host = self.host(index);
         host.answered();
         assert!(host.link(link));
@@ -186,22 +192,23 @@ impl World {
     fn pump(&mut self) {
         self.now_ns += 1_000;
         let mut reads = Vec::with_capacity(BATCH);
+        let credit = Some(Credit { all_bytes: 4 << 20, host_bytes: 256 << 10 });
         for host in self.hosts.iter_mut().flatten() {
-            host.submit(&mut self.carriers, self.now_ns, &mut reads);
+            host.submit(&mut self.carriers, &mut self.in_flight, credit, self.now_ns, &mut reads);
         }
         if let Some(desk) = self.desk() {
             desk.fake.run(usize::MAX);
         }
-        let Self { hosts, carriers, gone, lost, now_ns } = self;
+        let Self { hosts, carriers, in_flight, gone, lost, now_ns } = self;
         let mut completions = Vec::new();
-        carriers.devices.poll(&mut Hosts(hosts), *now_ns, &mut completions, gone);
+        carriers.poll(&mut Hosts(hosts), *now_ns, &mut completions, gone);
         for Gone { number, why, .. } in gone {
             for (index, host) in hosts.iter_mut().enumerate() {
-                let state = host.as_mut().and_then(|host| host.lose_device(*number, why, *now_ns));
+                let state = host.as_mut().and_then(|host| host.lose_device::<Carriers<Desk>>(*number, why, *now_ns));
                 lost.extend(state.map(|state| (index, state)));
             }
         }
-        deliver(hosts, &mut carriers.devices, &completions, *now_ns);
+        deliver(hosts, carriers, in_flight, &completions, *now_ns);
     }
 
     /// Reads all hosts once: how many regions each has given, or why none.
@@ -234,7 +241,7 @@ impl World {
             }
             Ended::Failed { reason, state, .. } => {
                 if state.is_some() {
-                    host.unlink(&mut self.carriers);
+                    host.unlink(&mut self.carriers, &mut self.in_flight);
                 }
                 Some(reason.into())
             }
@@ -267,7 +274,7 @@ fn a_region_that_went_costs_a_reading_of_its_host_only_which_is_asked_again_at_o
     let now_ns = world.now_ns;
     assert!(now_ns - first_ns < SECOND / 20);
     assert!(!world.host(1).may_ask(now_ns) && world.host(1).may_ask(first_ns + SECOND / 10));
-    assert_eq!(world.carriers.devices.bytes_in_flight(), 0);
+    assert_eq!(world.in_flight.bytes(), 0);
 }
 
 #[test]
@@ -309,13 +316,13 @@ fn a_device_that_fails_goes_with_all_its_hosts_and_is_opened_anew() {
     assert!(world.carriers.devices.find(LOCAL, now_ns).is_none(), "it is to be opened");
     assert_eq!(std::mem::take(&mut world.lost), [(1, State::Failed(why))]);
     assert_eq!(world.end(0).as_deref(), Some("device"));
-    let World { hosts, carriers, .. } = &mut world;
-    hosts.iter_mut().flatten().for_each(|host| host.unlink(carriers));
+    let World { hosts, carriers, in_flight, .. } = &mut world;
+    hosts.iter_mut().flatten().for_each(|host| host.unlink(carriers, in_flight));
     assert!(world.host(0).may_ask(now_ns), "the link had been good for long");
 
     world.carriers.devices.opened(LOCAL, Desk::new(far_end(&[&far])));
     world.link(0, &far);
-    assert_eq!(world.host(0).lose_device(number, "", now_ns), None);
+    assert_eq!(world.host(0).lose_device::<Carriers<Desk>>(number, "", now_ns), None);
     assert_eq!(world.read(), ["1 regions", "no link"]);
     // What a device tells beside completions is looked at now and then.
     world.desk().unwrap().end = Some("it was removed".into());
@@ -349,32 +356,13 @@ fn reads(first: u64) -> [Read; 4] {
 
 fn poll(devices: &mut Devices<Desk>, now_ns: u64) -> Vec<Outcome> {
     let mut completions = Vec::new();
-    devices.poll(&mut [Block::default(); 4], now_ns, &mut completions, &mut Vec::new());
+    devices.poll(&mut [Block::default(); 4], now_ns, &mut completions, &mut Vec::new(), &Waiter::new().unwrap());
     completions.iter().map(|completion| completion.outcome).collect()
 }
 
 #[test]
-fn no_more_is_under_way_than_credits_allow() {
-    let mut devices = Devices::new(16 << 10, 8 << 10);
-    let [one, two, three] = flows(&mut devices);
-    assert_eq!((devices.submit(one, &reads(0)), devices.submit(two, &reads(10))), (Ok(2), Ok(2)));
-    assert_eq!((devices.submit(one, &reads(2)), devices.submit(three, &reads(20))), (Ok(0), Ok(0)));
-    assert_eq!((devices.bytes_in_flight(), devices.is_idle(two), devices.is_idle(three)), (16 << 10, false, true));
-    run(&mut devices);
-    assert_eq!(poll(&mut devices, 0), [Outcome::Done; 4]);
-    assert_eq!((devices.bytes_in_flight(), devices.is_idle(two)), (0, true));
-    // With less than a READ's there is still one.
-    devices.set_credit_bytes(1 << 10);
-    assert_eq!((devices.submit(three, &reads(20)), devices.submit(one, &reads(2))), (Ok(1), Ok(0)));
-    assert_eq!(poll(&mut devices, SECOND), [Outcome::Timeout]);
-    assert_eq!(devices.submit(one, &reads(2)), Ok(1));
-    devices.remove(one);
-    assert_eq!((devices.bytes_in_flight(), devices.broken(one)), (0, Some(Broken::Closed)));
-}
-
-#[test]
 fn the_engine_sleeps_on_a_device_that_is_armed_and_was_polled_since() {
-    let mut devices = Devices::new(1 << 20, 1 << 20);
+    let mut devices = Devices::new();
     let [flow] = flows(&mut devices);
     assert!(devices.arm() && !devices.arm());
     assert_eq!((devices.submit(flow, &reads(0)), devices.wake_ns()), (Ok(4), Some(SECOND)));
@@ -396,7 +384,7 @@ fn the_engine_sleeps_on_a_device_that_is_armed_and_was_polled_since() {
 
 #[test]
 fn an_address_without_a_device_is_not_looked_up_for_every_host() {
-    let mut devices: Devices<Desk> = Devices::new(1 << 20, 1 << 20);
+    let mut devices: Devices<Desk> = Devices::new();
     assert!(devices.find(LOCAL, 0).is_none());
     devices.absent(LOCAL, "there is none".into(), 5);
     assert_eq!(devices.find(LOCAL, ABSENT_NS + 4).and_then(Result::err), Some("there is none"));

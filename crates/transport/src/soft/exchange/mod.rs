@@ -18,7 +18,7 @@ use super::{Error, MAX_BATCH};
 pub use flow::{Counters, FlowConfig};
 use flow::{Flow, Place, sent_at};
 use onlooker_reader::{Completion, Outcome, Read};
-use onlooker_wire::profile::{BLOCK_BYTES, LARGEST_MAX_READ_BYTES};
+use onlooker_wire::profile::BLOCK_BYTES;
 use onlooker_wire::tcp_read::MAX_READ_BYTES;
 use onlooker_wire::{Packet as WirePacket, Psn, Qpn, ReadRequest};
 use std::collections::{HashMap, VecDeque};
@@ -65,7 +65,6 @@ pub struct Staged {
 pub struct Exchange {
     local: SocketAddr,
     /// What the tables have room for.
-    most_credit_bytes: u32,
     credit_bytes: u32,
     congestion_marks: u64,
     bytes: u32,
@@ -100,7 +99,6 @@ impl Exchange {
         let size = credit_bytes / BLOCK_BYTES;
         Ok(Self {
             local,
-            most_credit_bytes: credit_bytes,
             credit_bytes,
             congestion_marks: 0,
             bytes: 0,
@@ -124,10 +122,10 @@ impl Exchange {
     /// # Errors
     /// [`Error::Family`], [`Error::MaxReadBytes`], [`Error::Credit`], [`Error::TotalCredit`], [`Error::TooManyFlows`].
     pub fn add_flow(&mut self, peer: SocketAddr, config: FlowConfig) -> Result<FlowId, Error> {
-        if config.max_read_bytes > self.most_credit_bytes {
-            return Err(Error::TotalCredit(self.most_credit_bytes));
+        if config.max_read_bytes > self.credit_bytes {
+            return Err(Error::TotalCredit(self.credit_bytes));
         }
-        let config = FlowConfig { credit_bytes: config.credit_bytes.min(self.most_credit_bytes), ..config };
+        let config = FlowConfig { credit_bytes: config.credit_bytes.min(self.credit_bytes), ..config };
         let index = self.flows.iter().position(Option::is_none).unwrap_or(self.flows.len());
         if index >= MAX_FLOWS {
             return Err(Error::TooManyFlows);
@@ -223,11 +221,6 @@ impl Exchange {
     #[must_use]
     pub fn credit_bytes(&self) -> u32 {
         self.credit_bytes
-    }
-
-    /// Changes what is in flight at most, between the longest answer and what the exchange was made for. What is in flight already stays so.
-    pub fn set_credit_bytes(&mut self, bytes: u32) {
-        self.credit_bytes = bytes.clamp(LARGEST_MAX_READ_BYTES.min(self.most_credit_bytes), self.most_credit_bytes);
     }
 
     /// Answers with a congestion mark, of all flows that there ever were.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
+use onlooker_region::Block;
 use onlooker_wire::tcp_read::{Refusal, Request, encode_item_header};
 
 fn read(id: u64, at: u32, blocks: u32) -> Read {

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The engine without sockets, threads and clock: fleets in memory. In all of them [`world`] looks that each due time is
+//! a reading or a gap, that no more is under way than may be, and that the engine sleeps.
+
+mod world;
+
+use std::time::Duration;
+
+use onlooker_reader::Pair;
+
+use super::Config;
+use world::{MS, Manner, Plan, World};
+
+const MIXED: [Pair; 3] = [Pair::SOFT_KERNEL, Pair::VERBS_KERNEL, Pair::TCP];
+
+fn config(window: usize, credit_bytes: u32, host_credit_bytes: u32) -> Config {
+    let timeout = Duration::from_millis(500);
+    Config { window, credit_bytes, host_credit_bytes, timeout, ..Config::default() }
+}
+
+/// So many hosts over mixed carriers.
+fn fleet(hosts: usize, blocks: u32, interval_ms: u64) -> Vec<Plan> {
+    let interval = Duration::from_millis(interval_ms);
+    let plan = |host: usize| Plan { pair: MIXED[host % 3], manner: Manner::Answers, blocks, interval };
+    (0..hosts).map(plan).collect()
+}
+
+fn mixed_fleet(seed: u64) -> World {
+    let mut plans = fleet(200, 9, 100);
+    // Some are large, some do not answer.
+    plans.iter_mut().step_by(17).for_each(|plan| plan.blocks = 150);
+    plans.iter_mut().skip(5).step_by(40).for_each(|plan| plan.manner = Manner::Silent);
+    plans.iter_mut().skip(7).step_by(50).for_each(|plan| plan.manner = Manner::Halting);
+    let mut world = World::new(seed, config(128, 64 << 10, 32 << 10), &plans);
+    world.pass(2_000 * MS);
+    for (host, (plan, told)) in plans.iter().zip(&world.seen.hosts).enumerate() {
+        match plan.manner {
+            Manner::Answers => assert!(told.good >= 17 && told.partial == 0, "{host}: {told:?}"),
+            Manner::Silent => assert!(told.good + told.partial == 0 && !told.missed.is_empty(), "{host}: {told:?}"),
+            Manner::Halting => assert!(told.good == 0, "{host}: {told:?}"),
+        }
+        let accounted = told.good + told.partial + told.missed.values().sum::<u64>();
+        assert!(accounted >= 20 - 6, "{host}: {told:?}");
+    }
+    world
+}
+
+#[test]
+fn a_fleet_over_all_carriers_is_read_within_one_total() {
+    let peaks = mixed_fleet(1).network().take_peaks();
+    let (all, each) = (peaks[&None], MIXED.map(|pair| peaks[&Some(pair.by.to_string())]));
+    // The total is what bounds it, not a part of it for each of them.
+    assert!(all == 64 << 10 && each.iter().sum::<u64>() > all, "{peaks:?}");
+}
+
+#[test]
+fn a_seed_says_everything() {
+    let logs = [1, 1, 2].map(|seed| mixed_fleet(seed).seen.log);
+    assert!(logs[0] == logs[1] && logs[0] != logs[2]);
+}
+
+#[test]
+fn congestion_over_one_carrier_makes_all_give_way() {
+    let mut world = World::new(3, config(60, 4 << 20, 256 << 10), &fleet(60, 150, 20));
+    world.pass(200 * MS);
+    let before = world.network().take_peaks();
+    assert!(before.values().all(|bytes| *bytes > 200 << 10), "{before:?}");
+    world.network().congested_bytes = 64 << 10;
+    world.pass(20 * MS);
+    world.network().take_peaks();
+    world.pass(200 * MS);
+    let (total, after) = (world.total_bytes(), world.network().take_peaks());
+    assert!(total < 200 << 10 && after.values().all(|bytes| *bytes < 200 << 10), "{total} {after:?}");
+    // It comes back.
+    world.network().congested_bytes = u64::MAX;
+    world.pass(100 * MS);
+    assert_eq!(world.total_bytes(), 4 << 20);
+}
+
+#[test]
+fn hosts_that_do_not_answer_hold_their_part_until_the_time_out_and_stop_nobody() {
+    let mut plans = fleet(12, 60, 1_000);
+    plans.iter_mut().take(3).for_each(|plan| plan.manner = Manner::Halting);
+    plans.iter_mut().skip(3).for_each(|plan| plan.interval = Duration::from_millis(50));
+    plans[0].pair = Pair::SOFT_KERNEL;
+    let mut world = World::new(4, config(12, 64 << 10, 64 << 10), &plans);
+    let held = |world: &World| world.engine.in_flight.of(world.engine.hosts[0].as_ref().unwrap().flow);
+    // It has answered for its directory.
+    world.pass(MS);
+    let mut before = 0;
+    while before <= 4 << 10 {
+        world.pass(MS);
+        before = held(&world);
+    }
+    let read: Vec<u64> = world.seen.hosts.iter().map(|told| told.good).collect();
+    for _ in 0..248 {
+        world.pass(MS);
+        assert_eq!(held(&world), before);
+    }
+    for (told, read) in world.seen.hosts.iter().zip(read).skip(3) {
+        assert!(told.good >= read + 4, "{read} {told:?}");
+    }
+}
+
+/// Hosts that want more than the least total carries, all at once: nobody waits for more than its turn.
+#[test]
+fn with_the_least_total_each_host_gets_its_turn() {
+    for seed in 0..2 {
+        let mut plans = fleet(60, 6, 20);
+        // Large ones wait longer for each reading, and no longer for each READ.
+        plans.iter_mut().step_by(5).for_each(|plan| plan.blocks = 120);
+        let mut world = World::new(seed, config(60, 8 << 10, 8 << 10), &plans);
+        world.pass(400 * MS);
+        let before: Vec<u64> = world.seen.hosts.iter().map(|told| told.good).collect();
+        world.pass(800 * MS);
+        let told = world.seen.hosts.iter().zip(before).map(|(told, before)| told.good - before);
+        let (large, small): (Vec<_>, Vec<_>) = plans.iter().zip(told).partition(|(plan, _)| plan.blocks > 6);
+        let range = |of: &[(&Plan, u64)]| {
+            let read = of.iter().map(|(_, read)| *read);
+            (read.clone().min().unwrap(), read.max().unwrap())
+        };
+        let ((least, most), (least_large, most_large)) = (range(&small), range(&large));
+        let missed: u64 = world.seen.hosts.iter().flat_map(|told| told.missed.values()).sum();
+        assert!(missed > 500, "seed {seed}: {missed} are too few to say anything");
+        assert!(least + 3 >= most, "seed {seed}: {least} to {most}");
+        // A large one takes 62 READs for a reading, a small one 5.
+        assert!(
+            least_large > 0 && least > 3 * most_large,
+            "seed {seed}: {least_large} to {most_large}, others {least}"
+        );
+    }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who is asked next what it wants under way: hosts in a reading, who has waited longest first.
+//!
+//! Who gets something goes to the end. Who gets nothing keeps its place, and while that is for want of credit nobody
+//! behind it gets any: large READs do not wait for small ones for ever. So whoever is refused is first after those that
+//! have waited longer, and what is under way only shrinks until it goes. Cost: one move a host and round.
+
+/// How a host has fared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// It has what it may have, or wants nothing now.
+    Done,
+    /// There is no room on its way: nothing to others.
+    NoRoom,
+    /// The credit of all is used up. Whether something went before.
+    NoCredit {
+        /// It did.
+        some: bool,
+    },
+}
+
+/// The line.
+#[derive(Debug)]
+pub struct Line<T> {
+    line: Vec<T>,
+    served: Vec<T>,
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        Self { line: Vec::new(), served: Vec::new() }
+    }
+}
+
+impl<T: Copy + PartialEq> Line<T> {
+    /// Somebody comes, last.
+    pub fn push(&mut self, who: T) {
+        self.line.push(who);
+    }
+
+    /// Leaves only those for whom `keeps` is true.
+    pub fn retain(&mut self, mut keeps: impl FnMut(T) -> bool) {
+        self.line.retain(|who| keeps(*who));
+    }
+
+    /// All in it.
+    pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
+        self.line.iter().copied()
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.line.len()
+    }
+
+    /// Whether it is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.line.is_empty()
+    }
+
+    /// Serves each once, in order. `serve` is told who, and whether it is too late for credit: somebody before has not
+    /// got all that it wants. True: somebody has not.
+    pub fn serve(&mut self, mut serve: impl FnMut(T, bool) -> Served) -> bool {
+        self.served.clear();
+        let (mut kept, mut is_short) = (0, false);
+        for at in 0..self.line.len() {
+            let who = self.line[at];
+            let served = serve(who, is_short);
+            match served {
+                Served::Done | Served::NoCredit { some: true } if !is_short => self.served.push(who),
+                _ => {
+                    self.line[kept] = who;
+                    kept += 1;
+                }
+            }
+            is_short |= matches!(served, Served::NoCredit { .. });
+        }
+        self.line.truncate(kept);
+        self.line.append(&mut self.served);
+        is_short
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Serves with credit for so many; a capital letter has no room. Who was asked, and the line after.
+    fn serve(line: &mut Line<char>, mut credit: u32, wants: u32) -> (String, String) {
+        let mut asked = String::new();
+        line.serve(|who, is_late| {
+            if is_late {
+                return Served::Done;
+            }
+            asked.push(who);
+            if who.is_uppercase() {
+                return Served::NoRoom;
+            }
+            let got = credit.min(wants);
+            credit -= got;
+            if got < wants { Served::NoCredit { some: got > 0 } } else { Served::Done }
+        });
+        (asked, line.iter().collect())
+    }
+
+    #[test]
+    fn who_was_refused_comes_first_the_next_time() {
+        let mut line = Line::default();
+        "abCde".chars().for_each(|who| line.push(who));
+        assert_eq!(serve(&mut line, 9, 1), ("abCde".into(), "Cabde".into()));
+        assert_eq!(serve(&mut line, 1, 1), ("Cab".into(), "Cbdea".into()));
+        assert_eq!(serve(&mut line, 3, 2), ("Cbd".into(), "Ceabd".into()), "a part is something, too");
+        assert_eq!(serve(&mut line, 0, 1), ("Ce".into(), "Ceabd".into()), "nobody overtakes");
+        line.retain(|who| who != 'C');
+        line.push('f');
+        assert_eq!(serve(&mut line, 5, 1), ("eabdf".into(), "eabdf".into()));
+        assert_eq!((line.len(), line.is_empty()), (5, false));
+    }
+
+    /// With credit for one a round, n hosts are served once each in n rounds, whatever they were served before.
+    #[test]
+    fn each_gets_its_turn() {
+        bolero::check!().with_type::<(u8, Vec<(u8, u8)>)>().for_each(|(hosts, before)| {
+            let mut line = Line::default();
+            (0..=*hosts % 20).for_each(|who| line.push(char::from(b'a' + who)));
+            for (credit, wants) in before {
+                serve(&mut line, (*credit).into(), u32::from(*wants) + 1);
+            }
+            let mut got: Vec<char> = (0..line.len())
+                .map(|_| {
+                    let first = line.iter().next().unwrap();
+                    serve(&mut line, 1, 1);
+                    first
+                })
+                .collect();
+            got.sort_unstable();
+            got.dedup();
+            assert_eq!(got.len(), line.len());
+        });
+    }
+}
