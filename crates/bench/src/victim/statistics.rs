@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ratios of pairs, with what can be said of them.
 
+use crate::report::median;
+
 /// The median of ratios and its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Interval {
@@ -41,13 +43,6 @@ pub(crate) fn interval(ratios: &[f64]) -> Option<Interval> {
     }
     let (low, high) = if k == 0 { (0.0, f64::INFINITY) } else { (sorted[k - 1], sorted[count - k]) };
     Some(Interval { median, low, high })
-}
-
-/// Sorts; the middle, or the mean of both middles.
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    if values.len().is_multiple_of(2) { f64::midpoint(values[half - 1], values[half]) } else { values[half] }
 }
 
 /// xorshift64*: the order of runs is the same each time.

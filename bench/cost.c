@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the SDK costs. Each figure is a median over rounds; what is compared is measured in turn within one round.
- *     gcc -O2 -pthread sdk/c/bench/cost.c -o cost && ./cost
+ *     gcc -O2 -pthread -Isdk/c bench/cost.c -o cost && ./cost
  * prints lines RESULT <name> <value> <unit> (expected <bound>) pass|fail; the status is 1 if one failed. */
 #define ONLOOKER_IMPLEMENTATION
-#include "../onlooker.h"
+#include "onlooker.h"
 
 #include <sys/wait.h>
 

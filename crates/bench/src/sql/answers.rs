@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use anyhow::Result;
 use onlooker_framestore::cold::{Cold, Described, GapData, Samples};
 use onlooker_region::number::exported;
 use onlooker_series::series::Form;
 
-use crate::Result;
-use crate::data::{FROM, SECOND_NS, SHAPE, TOTAL};
+use super::data::{FROM, SECOND_NS, SHAPE, TOTAL};
 
 const MINUTE_NS: u64 = 60 * SECOND_NS;
 const FREE: &str = "node_memory_MemFree_bytes";
@@ -33,7 +33,6 @@ impl One {
     }
 
     /// A word as the number that it is, scaled.
-    #[allow(clippy::cast_precision_loss)]
     fn value(&self, word: u64) -> f64 {
         match self.of.form {
             Form::Text => 1.0,
@@ -110,7 +109,6 @@ fn say(number: u32, cells: &[&dyn Cell]) {
     println!("{number:02}\t{}", cells.join("\t"));
 }
 
-#[allow(clippy::cast_precision_loss)]
 fn float(whole: u64) -> f64 {
     whole as f64
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a full sample of the kernel's metrics costs: computed at the READ, on this machine and as on machines of 16 and 128 CPUs, and published by timers of
+//! `make bench-kernel-cost`: what a full sample of the kernel's metrics costs: computed at the READ, on this machine and as on machines of 16 and 128 CPUs, and published by timers of
 //! the kernel every 10 and 100 ms. `bench/kernel-cost` puts what agent and node_exporter take beside it.
 //!
-//! **Computed**: `stopwatch`, each block of each group. **Larger machines**: the same programs, told of so many CPUs; those that are not there are those
+//! **Computed**: each block of each group. **Larger machines**: the same programs, told of so many CPUs; those that are not there are those
 //! that are, so their structures are in the caches, which on a large machine they are not. **Published**: a task of SCHED_FIFO spins on a core and adds up
 //! the time that it is interrupted for around the timers' due times, up to 300 us a time (what is longer is the hypervisor's), with the timers on that core
 //! and without, in turns: so the interrupt itself counts, too. A task of SCHED_IDLE keeps the core from idling, or the kernel would move the timers to another.
@@ -10,21 +10,20 @@
 //! **With veths**: the costliest block of group network once two pairs of veths have come to its devices, whose queues are read besides, at both ends.
 //!
 //! Needs root; it runs in a network namespace of its own with loopback and three bridges, and veths in the end only. `QUICK=1` does a fifth of the rounds.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
 
-mod stopwatch;
-
-use std::error::Error;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, Result};
 use onlooker_metrics::collect::{Installed, Options, Publication, Published, install, install_as_if};
 use onlooker_metrics::groups::Group;
 use onlooker_responder::Responder;
 
-use stopwatch::{Cost, REPEAT, Subject, is_quick, measure, median, own_namespace, responder, result};
+use super::blocks::{Cost, REPEAT, Subject, measure, own_namespace};
+use super::load;
+use crate::machine::{WATCHED_CORE, is_quick, now_ns, pin, set_idle, set_realtime};
+use crate::report::{Results, Spread, spread};
 
 const BRIDGES: u32 = 3;
 /// Receive queues of a pair of veths, at each end; of those with more than eight there is no row.
@@ -37,8 +36,6 @@ const BLOCK_BOUNDS_NS: [f64; 2] = [5000.0, 7500.0];
 const PUBLISHED_BOUND_PCT: f64 = 0.3;
 const LARGER: [u32; 2] = [16, 128];
 const INTERVALS_MS: [u64; 2] = [10, 100];
-/// Where the timers fire.
-const CORE: usize = 1;
 const SLAB: u32 = 6;
 const PIECE: Duration = Duration::from_millis(400);
 /// Between two looks at the clock when nobody interrupts.
@@ -50,17 +47,25 @@ const AFTER_DUE_NS: u64 = 300_000;
 
 /// That of this machine.
 fn bound(bounds: [f64; 2]) -> f64 {
-    bounds[usize::from(stopwatch::has_safe_returns())]
+    bounds[usize::from(has_safe_returns())]
+}
+
+/// Whether this kernel returns from every function by way of a thunk (AMD's first to fourth Zen, SRSO): then a helper call, of which collectors are made, takes
+/// several times as long. docs/kernel-metrics.md, Cost.
+fn has_safe_returns() -> bool {
+    let path = "/sys/devices/system/cpu/vulnerabilities/spec_rstack_overflow";
+    std::fs::read_to_string(path).is_ok_and(|text| text.contains("Safe RET"))
 }
 
 /// Sums over blocks.
 fn sums(costs: &[(Subject, Cost)]) -> Cost {
-    costs.iter().fold(Cost::default(), |sum, (_, cost)| Cost {
-        whole: sum.whole + cost.whole,
-        low: sum.low + cost.low,
-        high: sum.high + cost.high,
-        own: sum.own + cost.own,
-    })
+    let sum = |of: fn(&Cost) -> f64| costs.iter().map(|(_, cost)| of(cost)).sum();
+    let (low, median, high) = (sum(|cost| cost.whole.low), sum(|cost| cost.whole.median), sum(|cost| cost.whole.high));
+    Cost { whole: Spread { low, median, high }, own: sum(|cost| cost.own) }
+}
+
+fn costliest<'a>(costs: impl IntoIterator<Item = &'a (Subject, Cost)>) -> f64 {
+    costs.into_iter().map(|(_, cost)| cost.whole.median).fold(0.0, f64::max)
 }
 
 /// A line a group; the sum of all.
@@ -70,18 +75,18 @@ fn table(installed: &Installed, base: f64, costs: &[(Subject, Cost)]) -> Cost {
         let name = group.group.name();
         let of_group: Vec<_> = costs.iter().filter(|(subject, _)| subject.group == name).collect();
         let sum = |of: fn(&Cost) -> f64| of_group.iter().map(|(_, cost)| of(cost)).sum::<f64>();
-        let (own, whole) = (sum(|cost| cost.own), sum(|cost| cost.whole));
-        let most = of_group.iter().map(|(_, cost)| cost.whole).fold(0.0, f64::max);
+        let (own, whole) = (sum(|cost| cost.own), sum(|cost| cost.whole.median));
+        let most = costliest(of_group.iter().copied());
         println!("{name:12} {:>6} {own:>14.0} {whole:>16.0} {most:>12.0}", of_group.len());
     }
     let all = sums(costs);
-    println!("{:12} {:>6} {:>14.0} {:>16.0}", "all", costs.len(), all.own, all.whole);
+    println!("{:12} {:>6} {:>14.0} {:>16.0}", "all", costs.len(), all.own, all.whole.median);
     println!("a READ of a computed block whose collector does nothing takes {base:.0} ns");
     all
 }
 
-fn computed(rounds: usize) -> Result<bool, Box<dyn Error>> {
-    let (responder, config) = responder()?;
+fn computed(rounds: usize, results: &mut Results) -> Result<bool> {
+    let (responder, config) = load()?;
     let installed = install(&responder, &Options::default())?;
     for (group, reason) in &installed.refused {
         println!("{group}: refused: {reason}");
@@ -90,17 +95,16 @@ fn computed(rounds: usize) -> Result<bool, Box<dyn Error>> {
     println!("computed, {cpus} CPUs, loopback and {BRIDGES} bridges, as on this machine:");
     let (base, costs) = measure(&responder, &config, &installed, (rounds, REPEAT))?;
     let all = table(&installed, base, &costs);
-    let mut passed = result("kernel_cost_full_sample_ns", all.own, 0, "ns", bound(SAMPLE_BOUNDS_NS));
-    println!("full sample, whole READs: {:.0} ns ({:.0} to {:.0})", all.whole, all.low, all.high);
-    passed &= installed.refused.iter().all(|(group, _)| group.absence().is_some());
-    passed &= published(&responder, &installed, rounds)?;
-    Ok(passed)
+    results.at_most("kernel_cost_full_sample_ns", all.own, "ns", bound(SAMPLE_BOUNDS_NS));
+    let Spread { low, median, high } = all.whole;
+    println!("full sample, whole READs: {median:.0} ns ({low:.0} to {high:.0})");
+    published(&responder, &installed, rounds, results)?;
+    Ok(installed.refused.iter().all(|(group, _)| group.absence().is_some()))
 }
 
-fn larger(rounds: usize) -> Result<bool, Box<dyn Error>> {
-    let mut passed = true;
+fn larger(rounds: usize, results: &mut Results) -> Result<()> {
     for cpus in LARGER {
-        let (responder, config) = responder()?;
+        let (responder, config) = load()?;
         // Counters of the responder are in a map that has as many CPUs as there are.
         let groups = Group::computed().filter(|group| *group != Group::RESPONDER).collect();
         let installed = install_as_if(&responder, &Options { groups, ..Options::default() }, cpus)?;
@@ -110,43 +114,43 @@ fn larger(rounds: usize) -> Result<bool, Box<dyn Error>> {
         println!("computed, as on {cpus} CPUs, without group responder:");
         let (base, costs) = measure(&responder, &config, &installed, (rounds, REPEAT / 10))?;
         table(&installed, base, &costs);
-        let most = costs.iter().map(|(_, cost)| cost.whole).fold(0.0, f64::max);
-        passed &=
-            result(&format!("kernel_cost_costliest_block_as_on_{cpus}_cpus"), most, 0, "ns", bound(BLOCK_BOUNDS_NS));
+        let name = format!("kernel_cost_costliest_block_as_on_{cpus}_cpus");
+        results.at_most(&name, costliest(&costs), "ns", bound(BLOCK_BOUNDS_NS));
     }
-    Ok(passed)
+    Ok(())
 }
 
 /// Group network with veths among the devices.
-fn with_veths(rounds: usize) -> Result<bool, Box<dyn Error>> {
+fn with_veths(rounds: usize, results: &mut Results) -> Result<()> {
     for queues in VETH_QUEUES {
         let end = |name: &str| format!("{name}{queues} numtxqueues {queues} numrxqueues {queues}");
         let arguments = format!("link add {} type veth peer name {}", end("collectn"), end("collectf"));
         let added = std::process::Command::new("ip").args(arguments.split(' ')).status()?;
         if !added.success() {
             println!("with 2 veth: not measured: ip {arguments}: {added}");
-            return Ok(true);
+            return Ok(());
         }
     }
-    let (responder, config) = responder()?;
+    let (responder, config) = load()?;
     let installed = install(&responder, &Options { groups: vec![Group::NETWORK], ..Options::default() })?;
-    let group = installed.groups.first().ok_or_else(|| format!("network: refused: {:?}", installed.refused))?;
+    let group = installed.groups.first().with_context(|| format!("network: refused: {:?}", installed.refused))?;
     if !group.uncovered.is_empty() {
         println!("with 2 veth: not measured: no row here for {} (veth: from Linux 6.7 on)", group.uncovered.join(", "));
-        return Ok(true);
+        return Ok(());
     }
     println!("computed, loopback, {BRIDGES} bridges and 2 veth, of {VETH_QUEUES:?} queues:");
     let (base, costs) = measure(&responder, &config, &installed, (rounds, REPEAT))?;
     table(&installed, base, &costs);
-    let most = costs.iter().map(|(_, cost)| cost.whole).fold(0.0, f64::max);
-    Ok(result("kernel_cost_costliest_network_block_with_2_veth", most, 0, "ns", bound(BLOCK_BOUNDS_NS)))
+    let name = "kernel_cost_costliest_network_block_with_2_veth";
+    results.at_most(name, costliest(&costs), "ns", bound(BLOCK_BOUNDS_NS));
+    Ok(())
 }
 
 /// Percent of the core that timers of all groups take.
-fn published(responder: &Responder, installed: &Installed, rounds: usize) -> Result<bool, Box<dyn Error>> {
+fn published(responder: &Responder, installed: &Installed, rounds: usize, results: &mut Results) -> Result<()> {
     let blocks: u32 = installed.groups.iter().map(|group| group.blocks).sum();
     let slab = responder.create_slab(SLAB, blocks.next_multiple_of(4))?;
-    let start = |interval_ms: u64| -> Result<Vec<Published>, Box<dyn Error>> {
+    let start = |interval_ms: u64| -> Result<Vec<Published>> {
         let mut first_block = 0;
         let mut twins = Vec::new();
         for group in &installed.groups {
@@ -157,7 +161,7 @@ fn published(responder: &Responder, installed: &Installed, rounds: usize) -> Res
         }
         Ok(twins)
     };
-    pin(CORE)?;
+    pin(WATCHED_CORE)?;
     let busy = Busy::start()?;
     let mut shares = [const { Vec::new() }; INTERVALS_MS.len()];
     let mut written = [(0, Duration::ZERO, Duration::ZERO); INTERVALS_MS.len()];
@@ -177,11 +181,8 @@ fn published(responder: &Responder, installed: &Installed, rounds: usize) -> Res
         }
     }
     drop(busy);
-    let mut passed = true;
     for ((interval_ms, shares), (count, spent, time)) in INTERVALS_MS.into_iter().zip(&mut shares).zip(written) {
-        let pct = median(shares);
-        let (low, high) = (shares[shares.len() / 4], shares[shares.len() * 3 / 4]);
-        #[allow(clippy::cast_precision_loss, reason = "counts")]
+        let Spread { low, median, high } = spread(shares);
         let rate = count as f64 / time.as_secs_f64();
         let own_pct = 100.0 * spent.as_secs_f64() / time.as_secs_f64();
         println!(
@@ -189,19 +190,15 @@ fn published(responder: &Responder, installed: &Installed, rounds: usize) -> Res
             installed.groups.len(),
             own_pct * 1e7 / rate
         );
-        passed &= result(&format!("kernel_cost_published_{interval_ms}ms_cpu_pct"), pct, 3, "%", PUBLISHED_BOUND_PCT);
+        let (name, bound) = (format!("kernel_cost_published_{interval_ms}ms_cpu_pct"), PUBLISHED_BOUND_PCT);
+        results.line(&name, &format!("{median:.3}"), "%", &format!("<= {bound}"), median <= bound);
     }
-    Ok(passed)
-}
-
-fn now_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+    Ok(())
 }
 
 /// Percent of its time for which a task of SCHED_FIFO on this core does not run, about the times at which timers of this interval are due.
-fn interrupted(interval_ms: u64) -> Result<f64, Box<dyn Error>> {
-    schedule(libc::SCHED_FIFO, 50)?;
+fn interrupted(interval_ms: u64) -> Result<f64> {
+    set_realtime(50)?;
     let begin_ns = now_ns();
     let end_ns = begin_ns + u64::try_from(PIECE.as_nanos())?;
     let (mut last_ns, mut lost_ns, mut beyond_ns) = (begin_ns, 0, 0);
@@ -219,31 +216,9 @@ fn interrupted(interval_ms: u64) -> Result<f64, Box<dyn Error>> {
         }
         last_ns = time_ns;
     }
-    schedule(libc::SCHED_OTHER, 0)?;
-    #[allow(clippy::cast_precision_loss, reason = "ns of less than a second")]
+    set_realtime(0)?;
     let pct = 100.0 * f64::from(u32::try_from(lost_ns)?) / (last_ns - begin_ns - beyond_ns).max(1) as f64;
     Ok(pct)
-}
-
-/// The calling thread runs on this core.
-#[allow(unsafe_code)]
-fn pin(core: usize) -> Result<(), Box<dyn Error>> {
-    // SAFETY: `set` is a plain bit set of the size given; 0 means the calling thread.
-    let result = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(core, &mut set);
-        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
-    };
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().into()) }
-}
-
-/// Policy and priority of the calling thread.
-#[allow(unsafe_code)]
-fn schedule(policy: i32, priority: i32) -> Result<(), Box<dyn Error>> {
-    let parameter = libc::sched_param { sched_priority: priority };
-    // SAFETY: a plain system call on a live structure; 0 means the calling thread.
-    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) };
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().into()) }
 }
 
 /// A task that keeps the core from idling, in no other task's way.
@@ -253,12 +228,12 @@ struct Busy {
 }
 
 impl Busy {
-    fn start() -> Result<Self, Box<dyn Error>> {
+    fn start() -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let flag = stop.clone();
         // It inherits the core.
         let spin = move || {
-            if schedule(libc::SCHED_IDLE, 0).is_ok() {
+            if set_idle().is_ok() {
                 while !flag.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }
@@ -277,21 +252,13 @@ impl Drop for Busy {
     }
 }
 
-fn main() -> ExitCode {
+pub(crate) fn run() -> Result<bool> {
     let rounds = if is_quick() { 9 } else { 45 };
-    let all = || -> Result<bool, Box<dyn Error>> {
-        own_namespace(BRIDGES);
-        let here = computed(rounds)?;
-        let as_larger = larger(if is_quick() { 3 } else { 9 })?;
-        // Last: their rows are in no other figure.
-        Ok(with_veths(rounds)? && as_larger && here)
-    };
-    match all() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("bench_kernel_cost: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let mut results = Results::default();
+    own_namespace(BRIDGES);
+    let is_whole = computed(rounds, &mut results)?;
+    larger(if is_quick() { 3 } else { 9 }, &mut results)?;
+    // Last: their rows are in no other figure.
+    with_veths(rounds, &mut results)?;
+    Ok(results.passed() && is_whole)
 }

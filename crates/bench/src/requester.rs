@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Blocks per second that one requester thread reads, beside what the same kind of socket moves with nothing done to the bytes.
+//! `make bench-requester`: blocks per second that one requester thread reads, beside what the same kind of socket moves with nothing done to the bytes.
 //!
 //! Both sides of the comparison use batches of 64 by sendmmsg and recvmmsg on loopback, requests of 32 bytes and answers of 1044, the same number in
 //! flight, and the same peer: a thread that answers with a prepared block, and (for the requester) joins the block's known CRC to the header's. Rounds
 //! alternate. What counts is blocks per CPU second of the requester's own thread, since two cores are shared with everything else on the machine; the
 //! rate by the clock is printed beside it. `RESULT` has the median ratio of the rounds.
-#![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "a bench prints, and counts far below 2^52")]
 
 use arrayvec::ArrayVec;
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg};
-use onlooker_reader::clock::steady_ns;
 use onlooker_reader::{Outcome, Read, Requester as _};
 use onlooker_region::Block;
 use onlooker_transport::soft::{Config, FlowConfig, MAX_BATCH, SoftRequester};
@@ -19,13 +17,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::addr::SocketAddrArg as _;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery};
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
-use rustix::time::{ClockId, clock_gettime};
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use crate::machine::{now_ns, thread_cpu_ns};
+use crate::report::{Results, Spread, spread};
 
 const IN_FLIGHT: usize = 256;
 const ROUNDS: usize = 9;
@@ -137,23 +137,18 @@ struct Rate {
     per_cpu_second: f64,
 }
 
-fn cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    u64::try_from(time.tv_sec).unwrap() * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap()
-}
-
 /// Calls `step` until the round is over; it returns the blocks that it took.
 fn round(mut step: impl FnMut() -> usize) -> Rate {
-    let (begin_ns, begin_cpu_ns, mut blocks) = (steady_ns(), cpu_ns(), 0);
-    while steady_ns() - begin_ns < ROUND_NS {
+    let (begin_ns, begin_cpu_ns, mut blocks) = (now_ns(), thread_cpu_ns(), 0);
+    while now_ns() - begin_ns < ROUND_NS {
         blocks += step();
     }
-    let (took_ns, cpu_ns) = (steady_ns() - begin_ns, cpu_ns() - begin_cpu_ns);
+    let (took_ns, cpu_ns) = (now_ns() - begin_ns, thread_cpu_ns() - begin_cpu_ns);
     let rate = |ns: u64| blocks as f64 * 1e9 / ns as f64;
     Rate { per_second: rate(took_ns), per_cpu_second: rate(cpu_ns) }
 }
 
-fn main() {
+pub(crate) fn run() -> bool {
     let stop = Arc::new(AtomicBool::new(false));
     let peer = |is_protocol| {
         let (udp, stop) = (bind(), stop.clone());
@@ -188,7 +183,7 @@ fn main() {
         free.drain(..taken);
         completions.clear();
         requester.wait(Duration::from_millis(10)).unwrap();
-        requester.poll(&mut memory, steady_ns(), &mut completions).unwrap();
+        requester.poll(&mut memory, now_ns(), &mut completions).unwrap();
         for completion in &completions {
             assert_eq!(completion.outcome, Outcome::Done);
             free.push(read(u32::try_from(completion.id).unwrap()));
@@ -216,19 +211,11 @@ fn main() {
     stop.store(true, Ordering::Relaxed);
     raw_thread.join().unwrap();
     soft_thread.join().unwrap();
-    shares.sort_by(f64::total_cmp);
+    let Spread { low, median, high } = spread(&mut shares);
     let counters = requester.socket().exchange().counters(requester.flow());
-    println!(
-        "share {:.3} to {:.3}; {} repeats in {} requests",
-        shares[0],
-        shares[ROUNDS - 1],
-        counters.repeated,
-        counters.sent
-    );
-    let share = shares[ROUNDS / 2];
-    let verdict = if share >= EXPECTED { "pass" } else { "fail" };
-    println!("RESULT soft_requester_share {share:.3} of_raw (expected >= {EXPECTED}) {verdict}");
-    if share < EXPECTED {
-        std::process::exit(1);
-    }
+    println!("share quartiles {low:.3} to {high:.3}; {} repeats in {} requests", counters.repeated, counters.sent);
+    let mut results = Results::default();
+    let expected = format!(">= {EXPECTED}");
+    results.line("soft_requester_share", &format!("{median:.3}"), "of_raw", &expected, median >= EXPECTED);
+    results.passed()
 }

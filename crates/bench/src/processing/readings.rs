@@ -2,19 +2,18 @@
 //! Readings to take: of real agents, and of a region of many counters.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Result;
 use onlooker_bootstrap::{Secret, Token};
 use onlooker_controller::Reading;
 use onlooker_reader::clock::{Moment, Relation, steady_ns};
 use onlooker_reader::drive::read_host;
-use onlooker_reader::{Frames, Limits, Pair, SchemaCache, Session, Via};
+use onlooker_reader::{Frames, Limits, SchemaCache, Session, Via};
 use onlooker_targets::{Choice, Target};
-use onlooker_transport::open::{Asker, Way, open};
 
-use crate::Result;
+use crate::agents::{Agent, beside};
 
 #[path = "../../../reader/tests/common/memory.rs"]
 #[allow(unreachable_pub, dead_code, reason = "tests need more of it")]
@@ -25,8 +24,6 @@ mod memory;
 mod direct;
 
 const INTERVAL_NS: u64 = 10_000_000;
-/// For an agent's answers.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// For one reading.
 const READING_NS: u64 = 1_000_000_000;
 /// Readings of an agent that may fail.
@@ -46,28 +43,15 @@ pub(crate) fn target(name: &str) -> Target {
     }
 }
 
-/// Reads agents (`HOST:PORT=TOKEN_FILE`) at the same time.
-pub(crate) fn of_agents(agents: &[String], count: usize) -> Result<Vec<Vec<Reading>>> {
+/// Reads agents at the same time.
+pub(crate) fn of_agents(agents: &[Agent], count: usize) -> Result<Vec<Vec<Reading>>> {
     let schemas = Arc::new(SchemaCache::default());
-    // Errors of another thread as texts.
-    let read = |agent: &String| of_agent(agent, count, &schemas).map_err(|error| format!("{agent}: {error}"));
-    let read = std::thread::scope(|scope| {
-        let threads: Vec<_> = agents.iter().map(|agent| scope.spawn(move || read(agent))).collect();
-        let ended = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".into())));
-        ended.collect::<std::result::Result<Vec<_>, String>>()
-    });
-    Ok(read?)
+    beside(agents, |_, agent| of_agent(agent, count, &schemas))
 }
 
-fn of_agent(agent: &str, count: usize, schemas: &Arc<SchemaCache>) -> Result<Vec<Reading>> {
-    let (address, token) = agent.split_once('=').ok_or("an agent is ADDRESS:PORT=TOKEN_FILE")?;
-    let (address, token): (SocketAddr, _) = (address.parse()?, std::fs::read_to_string(token)?);
-    let token = Token::parse(token.trim())?;
-    let asker = Asker { token: &token, reader: "bench-processing", timeout: PATIENCE };
-    let connect = || -> Result<(Way, Session)> {
-        let mut way = open(&asker.ask(&[address])?, &[Pair::SOFT_KERNEL, Pair::TCP], &asker)?;
-        let mut session = way.session(Limits::default());
-        session.rest();
+fn of_agent(agent: &Agent, count: usize, schemas: &Arc<SchemaCache>) -> Result<Vec<Reading>> {
+    let connect = || -> Result<_> {
+        let (way, mut session) = agent.connect()?;
         session.share(schemas);
         Ok((way, session))
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rows that real agents gave: `record-rows` writes them, the benches of the store and of its peers (`bench-store`, `export-rows`) read them.
+//! Rows that real agents gave: `record` writes them, `store` and `export` (the bench of the store, and of its peers) read them.
 //!
 //! All fixed regions of a host's agent are one row a reading; each region of a program has rows of its own; of tables the rows that have changed. The file is
 //! compressed as a whole (zstd), its numbers are little-endian:
@@ -14,12 +14,12 @@
 //! Infos have no words. What no reading has brought yet is 0, and so is its part's time.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::{Context as _, Result, bail};
 use onlooker_framestore::layout::{Layout, Part, Placed};
 use onlooker_series::series::{Series, labels_of};
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,6 @@ const VERSION: u32 = 1;
 /// Bytes of a row before its words.
 const ROW_HEAD: usize = 20;
 
-pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
 pub(crate) type Labels = Vec<(String, String)>;
 
 /// Rows of one layout of one host.
@@ -236,7 +235,7 @@ impl Recording {
     }
 
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        Self::read_from(path).map_err(|error| format!("{}: {error}", path.display()).into())
+        Self::read_from(path).with_context(|| path.display().to_string())
     }
 
     fn read_from(path: &Path) -> Result<Self> {
@@ -244,7 +243,7 @@ impl Recording {
         let mut start = [0; 20];
         file.read_exact(&mut start)?;
         if start[..8] != MAGIC || start[8..12] != VERSION.to_le_bytes() {
-            return Err("no recording of this version: remove it, and it is made anew".into());
+            bail!("no recording of this version: remove it, and it is made anew");
         }
         let length = u64::from_le_bytes(std::array::from_fn(|at| start[12 + at]));
         let mut head = Vec::new();
@@ -262,7 +261,7 @@ impl Recording {
             })
         };
         let tracks: Option<Vec<_>> = tracks.into_iter().map(track).collect();
-        let tracks = tracks.ok_or("a track of a part that is not there")?;
+        let tracks = tracks.context("a track of a part that is not there")?;
         let mut recording = Self { tracks, ..Self::new(interval_ns) };
         recording.read_rows(&mut file)?;
         Ok(recording)
@@ -276,11 +275,11 @@ impl Recording {
             if head.is_empty() {
                 return Ok(());
             }
-            let head: &[u8; ROW_HEAD] = head.as_slice().try_into().map_err(|_| "its last row is cut")?;
+            let head: &[u8; ROW_HEAD] = head.as_slice().try_into().context("its last row is cut")?;
             let [reading, track, line] =
                 [0, 4, 8].map(|at| u32::from_le_bytes(std::array::from_fn(|byte| head[at + byte])));
             let time_ns = u64::from_le_bytes(std::array::from_fn(|byte| head[12 + byte]));
-            let layout = &self.tracks.get(track as usize).ok_or("a row of a track that is not there")?.layout;
+            let layout = &self.tracks.get(track as usize).context("a row of a track that is not there")?.layout;
             words.resize(layout.kinds().len(), 0u64);
             file.read_exact(bytemuck::cast_slice_mut(&mut words))?;
             self.push(reading, track, line, time_ns, &words);

@@ -3,12 +3,11 @@
 
 use std::path::Path;
 
+use anyhow::Result;
 use onlooker_framestore::cold::{GapData, SeriesData, Window, Writer};
 use onlooker_region::histogram::Shape;
 use onlooker_region::schema::{Acquisition, Metric};
 use onlooker_series::series::{Form, Series};
-
-use crate::Result;
 
 /// Where the made-up time begins.
 pub(crate) const FROM: u64 = 1_764_000_000;
@@ -84,10 +83,8 @@ impl Host<'_> {
         self.one(&gauge("node_memory_MemTotal_bytes", "bytes", 1024.0, Form::Unsigned), &[], |_| 16_000_000 + host)?;
         let free = |second: u64| 4_000_000 + mix((host << 40) | (second / 3)) % 1_000_000;
         self.one(&gauge("node_memory_MemFree_bytes", "bytes", 1024.0, Form::Unsigned), &[], free)?;
-        #[allow(clippy::cast_precision_loss)]
         let load = |second: u64| ((mix((host << 41) | (second / 5)) % 400) as f64 / 100.0).to_bits();
         self.one(&gauge("node_load1", "", 1.0, Form::Float), &[], load)?;
-        #[allow(clippy::cast_precision_loss)]
         let ratio = |second: u64| (1.0 / (mix(host << 42 | second) % 1_000 + 3) as f64).to_bits();
         self.one(&gauge("app_hit_ratio", "ratio", 1.0, Form::Float), &[("program", "shop \"1\"")], ratio)?;
         let cold = |second: u64| ((mix((host << 43) | (second / 2)) % 600).cast_signed() - 100).cast_unsigned();

@@ -2,23 +2,20 @@
 //! What the frame store costs with recorded rows of real agents: CPU time and bytes a value on the way ring, head, log, warm chunk, cold file; scans of one
 //! column; memory.
 //!
-//! `bench-store DIRECTORY NAME RECORDING HOSTS READINGS`: the files go to DIRECTORY. Each figure is a line `figure store_..._NAME VALUE UNIT`. A value is one
+//! `make bench-store` runs `store DIRECTORY NAME RECORDING HOSTS READINGS`: the files go to DIRECTORY. Each figure is a line `figure store_..._NAME VALUE UNIT`. A value is one
 //! that is new: what its part had in the row before at the same time does not count, however wide the rows are. Times are CPU time of this thread, which does what
 //! a processor's thread and the store's do; `bench/bench-store` compares them with other databases.
-#![allow(clippy::print_stdout, reason = "a measurement for the terminal")]
-#![allow(clippy::cast_precision_loss, reason = "counts and nanoseconds are far below 2^52")]
 
-#[allow(dead_code, reason = "how often is for others")]
-#[path = "recording/counting.rs"]
-mod counting;
-#[allow(dead_code, reason = "writing is for others")]
+pub(crate) mod export;
+pub(crate) mod record;
 mod recording;
+mod taken;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use counting::{Counting, allocated_bytes};
+use anyhow::{Context as _, Result};
 use onlooker_framestore::catalogue::{Catalogue, HostId, TrackKey};
 use onlooker_framestore::chunk::{Builder, Chunk, Shape};
 use onlooker_framestore::cold::{SeriesData, Window, Writer};
@@ -28,11 +25,11 @@ use onlooker_framestore::layout::{ContentId, Layout, Placed};
 use onlooker_framestore::ring::{self, Consumer, Producer, Refused};
 use onlooker_framestore::types::{Line, TrackId};
 use onlooker_framestore::wal::Wal;
-use recording::{Labels, Recording, Result, Row};
-use rustix::time::{ClockId, clock_gettime};
+use recording::{Labels, Recording, Row};
 
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use crate::allocations::allocated_bytes;
+use crate::machine::thread_cpu_ns;
+use crate::report::figure;
 
 /// The store thread's rhythm.
 const DRAIN_NS: u64 = 250_000_000;
@@ -43,17 +40,11 @@ const SEGMENT_BYTES: u64 = 64 << 20;
 const SCANNED: usize = 20_000_000;
 const COLUMNS: usize = 60;
 
-/// CPU time of this thread.
-fn cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
-}
-
 /// Adds the CPU time of some work.
 fn timed<T>(total_ns: &mut u64, work: impl FnOnce() -> T) -> T {
-    let begin_ns = cpu_ns();
+    let begin_ns = thread_cpu_ns();
     let done = work();
-    *total_ns += cpu_ns() - begin_ns;
+    *total_ns += thread_cpu_ns() - begin_ns;
     done
 }
 
@@ -65,7 +56,7 @@ struct Figures {
 
 impl Figures {
     fn one(&self, what: &str, value: f64, unit: &str) {
-        println!("figure store_{what}_{} {value:.4} {unit}", self.name);
+        figure(&format!("store_{what}_{}", self.name), value, unit);
     }
 
     fn time(&self, what: &str, total_ns: u64) {
@@ -239,7 +230,7 @@ fn merge(recording: &Recording, heads: Vec<Head>, figures: &Figures) -> Result<V
                 builder.push(line, time_ns, words);
             })?;
             chunks.extend(builder.finish());
-            Result::Ok(())
+            anyhow::Ok(())
         })?;
     }
     figures.time("merge", merge_ns);
@@ -252,7 +243,7 @@ fn scan(chunks: &[Vec<u8>], figures: &Figures) -> Result<()> {
     let columns = |bytes: &Vec<u8>| Chunk::parse(bytes).map_or(0, |chunk| chunk.head().columns);
     let widest = chunks.iter().map(columns).max().unwrap_or(0);
     let wide: Vec<&Vec<u8>> = chunks.iter().filter(|bytes| columns(bytes) == widest).collect();
-    let first = Chunk::parse(wide.first().ok_or("there are no chunks")?)?;
+    let first = Chunk::parse(wide.first().context("there are no chunks")?)?;
     let mut varying = Vec::new();
     for number in 0..widest {
         if first.constant(number)?.is_none() {
@@ -271,7 +262,7 @@ fn scan(chunks: &[Vec<u8>], figures: &Figures) -> Result<()> {
                     sum = values.iter().fold(sum, |sum, value| sum.wrapping_add(*value));
                 }
             }
-            Result::Ok(())
+            anyhow::Ok(())
         })?;
     }
     std::hint::black_box(sum);
@@ -331,15 +322,11 @@ fn cold(recording: &Recording, directory: &Path, figures: &Figures) -> Result<()
     Ok(())
 }
 
-fn main() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [directory, name, from, hosts, readings] = &arguments[..] else {
-        return Err("usage: bench-store DIRECTORY NAME RECORDING HOSTS READINGS".into());
-    };
+pub(crate) fn run(directory: &str, name: &str, from: &str, hosts: &str, readings: &str) -> Result<()> {
     let directory = Path::new(directory);
     let recorded = Recording::read(Path::new(from))?;
     let mut recording = recorded.replayed(hosts.parse()?, readings.parse()?);
-    let figures = |of: &Recording| Figures { name: name.clone(), values: of.values() as f64 };
+    let figures = |of: &Recording| Figures { name: name.to_owned(), values: of.values() as f64 };
     // Pieces of a recording overlap, which only packing of many hosts together would take advantage of.
     cold(&recorded, directory, &figures(&recorded))?;
     drop(recorded);

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What sums over CPUs cost a reading: ns for a host of 2 and of 128 CPUs with 4 network devices, and allocations. `QUICK=1` for fewer rounds.
-#![allow(clippy::print_stdout)]
 
-#[allow(dead_code)]
-#[path = "../tests/derive/machine.rs"]
+#[allow(dead_code, reason = "tests need more of it")]
+#[path = "../../series/tests/derive/machine.rs"]
 mod machine;
 
-use std::process::ExitCode;
 use std::time::Instant;
 
-use machine::{Counting, Machine, allocations, feed, samples};
+use machine::{Machine, feed, samples};
 
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use crate::allocations::allocations;
+use crate::machine::is_quick;
+use crate::report::{Results, percentile};
 
-fn main() -> ExitCode {
-    let rounds = if std::env::var_os("QUICK").is_some() { 200 } else { 5_000 };
-    let mut all_pass = true;
-    for (cpus, bound_ns) in [(2, 5_000u128), (128, 100_000)] {
+pub(crate) fn run() -> bool {
+    let rounds = if is_quick() { 200 } else { 5_000 };
+    let mut results = Results::default();
+    for (cpus, bound_ns) in [(2, 5_000.0), (128, 100_000.0)] {
         let mut machine = Machine::new(cpus, &["lo", "eth0", "eth1", "br0"]);
         let regions = machine.regions();
         let read: Vec<_> =
@@ -40,16 +39,10 @@ fn main() -> ExitCode {
             }
         }
         times_ns.sort_unstable();
-        let median_ns = times_ns[times_ns.len() / 2];
-        println!("{cpus} CPUs: {values} values a reading, p99 {} ns", times_ns[times_ns.len() * 99 / 100]);
-        for (name, value, unit, bound) in
-            [("time", median_ns, "ns", bound_ns), ("allocations", u128::from(allocated), "", 0)]
-        {
-            let pass = value <= bound;
-            all_pass &= pass;
-            let verdict = if pass { "pass" } else { "fail" };
-            println!("RESULT derive_{name}_{cpus}_cpus {value} {unit} (expected <= {bound}) {verdict}");
-        }
+        let at = |share| percentile(&times_ns, share).unwrap_or_default() as f64;
+        println!("{cpus} CPUs: {values} values a reading, p99 {} ns", at(0.99));
+        results.at_most(&format!("derive_time_{cpus}_cpus"), at(0.5), "ns", bound_ns);
+        results.at_most(&format!("derive_allocations_{cpus}_cpus"), allocated as f64, "allocations", 0.0);
     }
-    ExitCode::from(u8::from(!all_pass))
+    results.passed()
 }

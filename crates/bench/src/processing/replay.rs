@@ -5,25 +5,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use anyhow::Result;
 use onlooker_controller::fleet::FleetSink;
 use onlooker_controller::keep::{Counters, Left};
 use onlooker_controller::{Reading, Sink as _};
 use onlooker_framestore::{Config, Writer};
 use onlooker_reader::clock::Moment;
 use onlooker_targets::Target;
-use rustix::time::{ClockId, clock_gettime};
 
-use crate::Result;
-use crate::counting::allocations;
+use crate::allocations::allocations;
+use crate::machine::thread_cpu_ns;
+use crate::report::figure;
 
 /// UTC when the steady clock is 0.
 const UTC_NS: u64 = 1_700_000_000_000_000_000;
-
-/// CPU time of this thread.
-fn cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
-}
 
 /// What was done.
 #[derive(Default)]
@@ -49,7 +44,7 @@ impl Work {
 
     pub(crate) fn tell(&self, name: &str) {
         let values = self.values as f64;
-        let one = |what: &str, value: f64, unit: &str| println!("figure processing_{name}{what} {value:.3} {unit}");
+        let one = |what: &str, value: f64, unit: &str| figure(&format!("processing_{name}{what}"), value, unit);
         one("", values * 1e3 / (self.take_ns + self.store_ns) as f64, "M_values_a_core_second");
         one("_take", self.take_ns as f64 / values, "ns_a_value");
         one("_store", self.store_ns as f64 / values, "ns_a_value");
@@ -97,17 +92,17 @@ impl Replay {
         let frames = readings.iter().map(|(_, reading)| reading.frames.iter().count()).sum();
         let mut work = Work { readings: readings.len(), frames, ..Work::default() };
         let values = self.counters.values.load(Ordering::Relaxed);
-        let begin_ns = cpu_ns();
+        let begin_ns = thread_cpu_ns();
         for (target, reading) in readings {
             self.now_ns.store(reading.ended_ns, Ordering::Relaxed);
             let before = allocations();
             self.sink.reading(target, reading);
             work.allocating += usize::from(allocations() > before);
         }
-        work.take_ns = cpu_ns() - begin_ns;
-        let begin_ns = cpu_ns();
+        work.take_ns = thread_cpu_ns() - begin_ns;
+        let begin_ns = thread_cpu_ns();
         self.writer.turn()?;
-        work.store_ns = cpu_ns() - begin_ns;
+        work.store_ns = thread_cpu_ns() - begin_ns;
         work.values = self.counters.values.load(Ordering::Relaxed) - values;
         Ok(work)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes recorded rows for other databases: each series with all its labels, then samples as Prometheus has them, doubles with milliseconds.
 //!
-//! `export-rows RECORDING HOSTS ROUNDS FILE`. Only what is new in a row becomes samples, as a scrape of what has moved. Histograms are left out, since they
+//! `export RECORDING HOSTS ROUNDS FILE`. Only what is new in a row becomes samples, as a scrape of what has moved. Histograms are left out, since they
 //! would be another number of samples in each database, and so are series that another one has the name and labels of. Little-endian:
 //!
 //! ```text
@@ -10,18 +10,16 @@
 //! series       u32, their number, then each: number of labels u32, then each, sorted: length of the name u32, name, length of the value u32, value
 //! records      until the end: time ms i64, first series u32, count u32, values f64 each, of series that follow each other; count 0: a host's reading ends
 //! ```
-#![allow(clippy::print_stdout, reason = "a program for the terminal")]
-
-#[allow(dead_code, reason = "writing is for others")]
-mod recording;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use anyhow::Result;
 use onlooker_series::series::{Form, Series};
-use recording::{Labels, New, Recording, Result};
+
+use super::recording::{Labels, New, Recording};
 
 /// Which part of which line of which track.
 type PlaceKey = (u32, u32, usize);
@@ -65,11 +63,7 @@ impl<'a> All<'a> {
     }
 }
 
-fn main() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [from, hosts, rounds, to] = &arguments[..] else {
-        return Err("usage: export-rows RECORDING HOSTS ROUNDS FILE".into());
-    };
+pub(crate) fn run(from: &str, hosts: &str, rounds: &str, to: &str) -> Result<()> {
     let recording = Recording::read(Path::new(from))?.replayed(hosts.parse()?, rounds.parse()?);
     let mut all = All::default();
     recording.news(|new| all.enter(&recording, &new));

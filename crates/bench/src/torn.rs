@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The torn-read bench (`make bench-torn`): are copies of guarded blocks that are torn ever accepted, and are 8-byte words ever split?
+//! `make bench-torn`: are copies of guarded blocks that are torn ever accepted, and are 8-byte words ever split?
 //!
 //! A writer commits a guarded block in a tight loop, and at times with pauses; every payload word and the time are the number of the commit. A reader
 //! copies the block through a mapping of its own (as another process, or a card, has it) in three orders and asks `guard::check_words`. A copy that was
 //! accepted must be one commit's; a copy that mixes commits must have been refused. Then the same for single words whose halves must agree.
 //!
-//! `QUICK=1` does 1/20 of the volume. Ends with 1 where a result fails.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
+//! `QUICK=1` does 1/20 of the volume.
 
 use onlooker_region::block::{GUARDED_FIRST, GUARDED_TIME};
 use onlooker_region::limits::BLOCK_WORDS;
 use onlooker_region::map::{Map, sealed_memfd};
 use onlooker_region::{Block, Identity, Reject, guard};
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+use crate::machine::is_quick;
+use crate::report::Results;
 
 const ME: Identity = Identity { region: 7, generation: 77, index: 3 };
 /// Copies between two looks at the clock.
@@ -259,9 +260,8 @@ fn percent(part: u64, whole: u64) -> f64 {
     100.0 * part as f64 / whole.max(1) as f64
 }
 
-fn main() -> ExitCode {
-    let quick = std::env::var("QUICK").is_ok_and(|quick| quick == "1");
-    let part = if quick { 20 } else { 1 };
+pub(crate) fn run() -> bool {
+    let part = if is_quick() { 20 } else { 1 };
     let (reads, words) = (10_000_000 / part, 1_000_000_000 / part);
     // Some more than asked for, so that rounding cannot fail a result.
     let tallies = guarded(reads * 2);
@@ -286,16 +286,16 @@ fn main() -> ExitCode {
     println!("for contrast: {} of {} words split when copied by halves in mixed order", halves.1, halves.0);
     println!("for contrast: {} of {} words split by a byte copy to a misaligned place", bytes.1, bytes.0);
 
-    let mut passed = true;
-    let mut result = |name: &str, value: u64, unit: &str, expected: String, pass: bool| {
-        passed &= pass;
-        println!("RESULT {name} {value} {unit} (expected {expected}) {}", if pass { "pass" } else { "fail" });
+    let mut results = Results::default();
+    let mut result = |name: &str, value: u64, unit: &str, expected: &str, pass: bool| {
+        results.line(name, &value.to_string(), unit, expected, pass);
     };
-    result("torn_accepted", all.torn_accepted, "blocks", "0".into(), all.torn_accepted == 0);
-    result("guarded_reads", all.reads(), "blocks", format!(">= {reads}"), all.reads() >= reads);
-    result("guarded_accepted", all.accepted, "blocks", format!(">= {}", reads / 100), all.accepted >= reads / 100);
-    result("tearing_seen", all.mixed_refused, "copies", "> 0".into(), all.mixed_refused > 0);
-    result("split_words", splits, "words", "0".into(), splits == 0);
-    result("words_read", read, "words", format!(">= {words}"), read >= words);
-    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let (least_reads, least_words) = (format!(">= {reads}"), format!(">= {words}"));
+    result("torn_accepted", all.torn_accepted, "blocks", "0", all.torn_accepted == 0);
+    result("guarded_reads", all.reads(), "blocks", &least_reads, all.reads() >= reads);
+    result("guarded_accepted", all.accepted, "blocks", &format!(">= {}", reads / 100), all.accepted >= reads / 100);
+    result("tearing_seen", all.mixed_refused, "copies", "> 0", all.mixed_refused > 0);
+    result("split_words", splits, "words", "0", splits == 0);
+    result("words_read", read, "words", &least_words, read >= words);
+    results.passed()
 }

@@ -2,32 +2,28 @@
 //! Cold files of made-up hosts, and what our own reader answers to the questions of bench/sql/questions.sql; `bench/sql-interop` compares the answers.
 //!
 //! ```text
-//! sql-answers make DIR             two files of five minutes each, of three hosts
-//! sql-answers answer DIR           the answers, a line a row: question, tab, cells; floats as their bits
-//! sql-answers loop DIR             files without end, for somebody to kill
-//! sql-answers check DIR            what a kill has left: opens the store and prints rows, sum and times of each file, which SQL must find, too
+//! sql make DIR             two files of five minutes each, of three hosts
+//! sql answer DIR           the answers, a line a row: question, tab, cells; floats as their bits
+//! sql loop DIR             files without end, for somebody to kill
+//! sql check DIR            what a kill has left: opens the store and prints rows, sum and times of each file, which SQL must find, too
 //! ```
-#![allow(clippy::print_stdout, reason = "a program for the terminal")]
 
 mod answers;
 mod data;
 
-use std::error::Error;
 use std::path::Path;
 
+use anyhow::{Result, bail, ensure};
 use onlooker_framestore::cold::{Cold, Window};
 
-pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
-
-fn main() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match arguments[..] {
-        ["make", dir] => data::make(Path::new(dir)),
-        ["answer", dir] => answers::print(Path::new(dir)),
-        ["loop", dir] => make_short(Path::new(dir)),
-        ["check", dir] => check(Path::new(dir)),
-        _ => Err("make DIR, answer DIR, loop DIR or check DIR".into()),
+pub(crate) fn run(what: &str, dir: &str) -> Result<()> {
+    let dir = Path::new(dir);
+    match what {
+        "make" => data::make(dir),
+        "answer" => answers::print(dir),
+        "loop" => make_short(dir),
+        "check" => check(dir),
+        _ => bail!("make DIR, answer DIR, loop DIR or check DIR"),
     }
 }
 
@@ -56,9 +52,7 @@ fn check(dir: &Path) -> Result<()> {
             },
         )?;
         let number = (window.from_ns() / 1_000_000_000 - data::FROM) / 60;
-        if (rows, sum) != data::short_sums(number) {
-            return Err(format!("window {number} has {rows} rows, sum {sum}").into());
-        }
+        ensure!((rows, sum) == data::short_sums(number), "window {number} has {rows} rows, sum {sum}");
         println!("file\t{}\t{rows}\t{sum}\t{least}\t{most}", window.from_ns());
     }
     println!("removed\t{}", opened.removed);

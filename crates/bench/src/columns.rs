@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a value costs from copied blocks to a row: ns to check its block, to decode it with its names, and to copy it
 //! to its column; with all blocks in the cache, and of 4,000 hosts in random order. `QUICK=1` for fewer rounds.
-#![allow(clippy::print_stdout, clippy::cast_precision_loss)]
 
 use onlooker_region::block::init_plain;
 use onlooker_region::checked::Verdicts;
@@ -13,8 +12,10 @@ use onlooker_region::sync::AtomicU64;
 use onlooker_region::table::{KeyValue, RowValues, Table, pack_key};
 use onlooker_region::{Block, Identity};
 use std::hint::black_box;
-use std::process::ExitCode;
 use std::time::Instant;
+
+use crate::machine::is_quick;
+use crate::report::{Results, median};
 
 const ME: Identity = Identity { region: 1, generation: 1, index: 0 };
 const HOSTS: usize = 4_000;
@@ -90,12 +91,11 @@ fn ns_a_value(rounds: usize, times: usize, mut run: impl FnMut(usize) -> usize) 
             begun.elapsed().as_nanos() as f64 / values as f64
         })
         .collect();
-    all.sort_by(f64::total_cmp);
-    all[rounds / 2]
+    median(&mut all)
 }
 
-fn main() -> ExitCode {
-    let rounds = if std::env::var_os("QUICK").is_some() { 21 } else { 201 };
+pub(crate) fn run() -> bool {
+    let rounds = if is_quick() { 21 } else { 201 };
     let cases = [
         ("16_cpus", plan("guarded", 2, &fields(12, 16, "u64", 1))),
         ("2_cpus", plan("guarded", 1, &fields(12, 2, "u64", 1))),
@@ -105,7 +105,7 @@ fn main() -> ExitCode {
         ("program_u32", plan("foreign", 1, &fields(100, 2, "u32", 4))),
         ("table", plan("table", 4, &fields(9, 1, "u64", 1))),
     ];
-    let mut all_pass = true;
+    let mut results = Results::default();
     for (name, plan) in &cases {
         let blocks = blocks(plan);
         let verdicts = Verdicts::of(plan, ME, &blocks).expect("all blocks");
@@ -127,10 +127,7 @@ fn main() -> ExitCode {
         println!("{name}: {values} values; ns a value: check {check_ns:.2}, decode {decode_ns:.2}, copy {copy_ns:.2}");
         let ratio = decode_ns / copy_ns;
         println!("{name}: decode / copy {ratio:.1}; copy, of {HOSTS} hosts in random order: {cold_ns:.2} ns a value");
-        let pass = copy_ns <= 2.0;
-        all_pass &= pass;
-        let verdict = if pass { "pass" } else { "fail" };
-        println!("RESULT copied_value_{name} {copy_ns:.2} ns (expected <= 2) {verdict}");
+        results.at_most(&format!("copied_value_{name}"), copy_ns, "ns", 2.0);
     }
-    ExitCode::from(u8::from(!all_pass))
+    results.passed()
 }

@@ -11,7 +11,7 @@ use onlooker_region::control::RegionEntry;
 use onlooker_series::derive::{Derived, Given, row_of};
 use onlooker_series::series::{EntityKey, Form, Series, describe_own, fill};
 
-use crate::recording::{Labels, Recording, Track};
+use super::recording::{Labels, Recording, Track};
 
 /// A group of a region, a set of its sums, or one row of either, with all its rows.
 struct Entity {

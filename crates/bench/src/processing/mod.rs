@@ -1,33 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What it costs to take readings of hosts into the fleet and the store, until they are durable.
 //!
-//! `bench-processing DIRECTORY READINGS HOSTS HOST:PORT=TOKEN_FILE...`: reads each agent so often, every 10 ms, by its
+//! `make bench-processing` runs `processing DIRECTORY READINGS HOSTS HOST:PORT=TOKEN_FILE...`: reads each agent so often, every 10 ms, by its
 //! kernel responder, else over TCP. Then the same readings are taken again and again, as those of other hosts: of one
 //! after the other, and of HOSTS in random order, so many that nothing of a host is in a cache when its next reading
 //! comes. Last, readings of a region of 1,000 counters, of which a quarter counts. The store's files go to DIRECTORY.
 //!
 //! Each figure is a line `figure NAME VALUE UNIT`. A value is one that is new, as the controller's counter of values
 //! taken in rows has them. Times are CPU time of this thread, which does what a processor's thread and the store's do.
-#![allow(clippy::print_stdout, reason = "a measurement for the terminal")]
-#![allow(clippy::cast_precision_loss, reason = "counts and nanoseconds are far below 2^52")]
 
-#[allow(dead_code, reason = "bytes are for others")]
-#[path = "../../../framestore/examples/recording/counting.rs"]
-mod counting;
 mod readings;
 mod replay;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use counting::Counting;
+use anyhow::{Result, ensure};
 use onlooker_controller::Reading;
 use replay::{Replay, Work};
 
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+use crate::agents::Agent;
 
 /// Readings of a host that are not measured: its names are new, and memory for its rows.
 const FIRST: usize = 20;
@@ -36,16 +28,11 @@ const MANY: usize = 10;
 /// Readings of one host that the store gets at once: a quarter of a second's.
 const TURN: usize = 25;
 
-fn main() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [directory, count, hosts, agents @ ..] = &arguments[..] else {
-        return Err("usage: bench-processing DIRECTORY READINGS HOSTS HOST:PORT=TOKEN_FILE...".into());
-    };
+pub(crate) fn run(directory: &str, count: &str, hosts: &str, agents: &[&str]) -> Result<()> {
     let (count, hosts): (usize, usize) = (count.parse()?, hosts.parse()?);
-    if count < 2 * (FIRST + MANY) || hosts == 0 || agents.is_empty() {
-        return Err("too few readings, hosts or agents".into());
-    }
-    let agents = readings::of_agents(agents, count)?;
+    ensure!(count >= 2 * (FIRST + MANY) && hosts > 0 && !agents.is_empty(), "too few readings, hosts or agents");
+    let agents = agents.iter().map(|agent| Agent::parse(agent)).collect::<Result<Vec<_>>>()?;
+    let agents = readings::of_agents(&agents, count)?;
     let directory = Path::new(directory);
     one(&directory.join("one"), "warm", &agents)?;
     many(&directory.join("many"), &agents, hosts)?;
