@@ -12,7 +12,8 @@ use onlooker_wire::{Envelope, Packet, Part, Psn, Qpn, ReadAnswer, ReadRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 
-use super::{DEADLINE, Result, after_ns};
+use super::{DEADLINE, after_ns};
+use crate::common::Result;
 
 /// Length of a word.
 pub(super) const WORD_BYTES: u32 = 8;

@@ -10,9 +10,8 @@ use onlooker_verbs::rpc::{Client, end_of};
 use onlooker_verbs::{Arrived, CompletionQueue, Device, MAX_POLL, Path, Settings, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::{
-    FIRST_PORT, REGION_BYTES, RPC_SETTINGS, Result, Scheme, Talk, endpoint_line, endpoint_of, numbers, variable, word,
-};
+use super::{FIRST_PORT, REGION_BYTES, RPC_SETTINGS, Scheme, Talk, word};
+use crate::common::{Result, endpoint_line, endpoint_of, numbers, variable};
 
 /// READs outstanding, as of [`Settings::default`].
 const READ_SETTINGS: Settings = Settings { depth: 16, max_read_blocks: REGION_BYTES / 1024 };

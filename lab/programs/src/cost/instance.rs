@@ -12,7 +12,8 @@ use onlooker_verbs::rpc::Server;
 use onlooker_verbs::{Arrived, CompletionQueue, Device, MAX_POLL, Path, QueuePair, Readable, Status};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::{FIRST_PORT, REGION_BYTES, RPC_SETTINGS, Result, Scheme, Talk, endpoint_line, endpoint_of, variable, word};
+use super::{FIRST_PORT, REGION_BYTES, RPC_SETTINGS, Scheme, Talk, word};
+use crate::common::{Result, endpoint_line, endpoint_of, variable};
 
 type Parent = Talk<std::io::Stdin, std::io::Stdout>;
 type Reader = Talk<TcpStream, TcpStream>;

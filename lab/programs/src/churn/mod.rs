@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads a host whose program registers and removes a thousand regions a second (sdk/rust/examples/lab_regions.rs): how long it takes from a region's registration to its
+//! `onlooker-lab churn`: reads a host whose program registers and removes a thousand regions a second ([`regions`]): how long it takes from a region's registration to its
 //! first frame. `lab/lab-push` and `bench/churn` run it.
 //!
-//! `lab_churn HOST:PORT TOKEN_FILE --poll|--push|--soft SECONDS MS`: a cycle every MS ms, or without a pause. By RDMA devices, the directory being READ in each cycle, or
+//! `onlooker-lab churn HOST:PORT TOKEN_FILE --poll|--push|--soft SECONDS MS`: a cycle every MS ms, or without a pause. By RDMA devices, the directory being READ in each cycle, or
 //! written to this machine by the host when it changes; or from the kernel responder. What a frame says
 //! of its region's birth is the host's clock; bootstrap has related that to ours. Says `reading` when it begins, and at the end
 //! `CHURN <regions seen> <wrong> <cycles> <cycles failed> <p50 us> <p99 us> <error of the clock us>`.
-#![allow(clippy::print_stdout, reason = "a program for the console")]
 
 use std::collections::HashSet;
-use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,15 +19,14 @@ use onlooker_reader::{Frame, Limits, Pair, Session};
 use onlooker_region::columns::Value;
 use onlooker_transport::open::{Asker, Way, open};
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+pub(super) mod regions;
+
+use regions::{FIELDS, REGION, check_of};
+
+use crate::common::Result;
 
 /// Name and version told to the agent.
-const READER: &str = "lab_churn";
-/// The program's regions, their fields, and what their third is made with.
-const REGION: &str = "lab_region";
-const FIELDS: [&str; 3] = ["lab_born_ns", "lab_number", "lab_check"];
-const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-
+const READER: &str = "onlooker-lab";
 /// For the agent's answers.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// For one cycle.
@@ -125,7 +122,7 @@ impl Found {
         for frame in host.session.frames() {
             frames += 1;
             let Some([born_ns, number, check]) = values(&frame) else { continue };
-            self.wrong += u64::from(check != (born_ns ^ number).wrapping_mul(FACTOR));
+            self.wrong += u64::from(check != check_of(born_ns, number));
             if seen.insert(frame.entry().identity.word()) {
                 let (_, answered_ns) = frame.times_ns();
                 self.waited_ns.push(i128::from(answered_ns) - host.way.told.relation.steady_ns(born_ns));
@@ -146,15 +143,12 @@ impl Found {
     }
 }
 
-fn main() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let usage = "usage: lab_churn HOST:PORT TOKEN_FILE --poll|--push|--soft SECONDS MS";
-    let [address, token, mode, seconds, every_ms] = &arguments[..] else { return Err(usage.into()) };
-    let mode = match mode.as_str() {
+pub(super) fn run(address: &str, token: &str, mode: &str, seconds: &str, every_ms: &str) -> Result<()> {
+    let mode = match mode {
         "--poll" => Mode::Poll,
         "--push" => Mode::Push,
         "--soft" => Mode::Soft,
-        _ => return Err(usage.into()),
+        _ => return Err("a mode is --poll, --push or --soft".into()),
     };
     let token = Token::parse(std::fs::read_to_string(token)?.trim())?;
     let seen = Seen::default();

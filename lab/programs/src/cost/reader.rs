@@ -4,8 +4,9 @@
 use std::net::{IpAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::ways::{Way, way};
-use crate::{CONTROL_PORT, Result, Scheme, Talk, variable};
+use super::ways::{Way, way};
+use super::{CONTROL_PORT, Scheme, Talk};
+use crate::common::{Result, variable};
 
 /// USER_HZ is 100.
 const TICK_NS: u64 = 10_000_000;

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Registers and removes regions of one class, each of which lives for 50 ms at least, for the laboratory: `lab/lab-push` has them read
-//! (crates/transport/examples/lab_churn.rs, which knows the same rule). `lab_regions REGIONS_PER_S SECONDS`.
+//! `onlooker-lab regions REGIONS_PER_S SECONDS`: registers and removes regions of one class, each of which lives for 50 ms at least, for [`super`] to read.
 //!
 //! No region ends before it is published, and few are open at once, so that an agent that is slower than asked for makes this program slower, and
 //! what it prints is what was reached: `REGIONS <opened> <published> <given up> <ms>`.
-#![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "a program for the console")]
 
-use onlooker_sdk::{OpenError, Region};
+use onlooker_sdk::Region;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
-use std::error::Error;
 use std::time::{Duration, Instant};
+
+use crate::common::{FACTOR, Result};
 
 /// A region's life, at least.
 const LIFE: Duration = Duration::from_millis(50);
@@ -21,8 +19,13 @@ const MAX_OPEN: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_micros(500);
-/// What the check word is made with.
-const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(super) const REGION: &str = "lab_region";
+/// When a region was made, its number, and a word made of both.
+pub(super) const FIELDS: [&str; 3] = ["lab_born_ns", "lab_number", "lab_check"];
+
+pub(super) fn check_of(born_ns: u64, number: u64) -> u64 {
+    (born_ns ^ number).wrapping_mul(FACTOR)
+}
 
 struct Live {
     region: Region,
@@ -35,29 +38,21 @@ fn boot_ns() -> u64 {
 }
 
 /// A region that says when it was made, in one commit with its number and a word made of both.
-fn open(number: u64) -> Result<Live, OpenError> {
+fn open(number: u64) -> Result<Live> {
     let (born_ns, begin) = (boot_ns(), Instant::now());
-    let mut region = Region::builder("lab_region");
+    let mut region = Region::builder(REGION);
     region.instance(&number.to_string());
-    let (group, (born, own, check)) = region.guarded(|group| {
-        (group.gauge::<u64>("lab_born_ns"), group.gauge::<u64>("lab_number"), group.gauge::<u64>("lab_check"))
-    });
+    let (group, [born, own, check]) = region.guarded(|group| FIELDS.map(|field| group.gauge::<u64>(field)));
     let region = region.open()?;
     region.get(group).commit(|values| {
         values.set(born, born_ns);
         values.set(own, number);
-        values.set(check, (born_ns ^ number).wrapping_mul(FACTOR));
+        values.set(check, check_of(born_ns, number));
     });
     Ok(Live { region, begin })
 }
 
-fn argument(number: usize, name: &str) -> Result<u64, Box<dyn Error>> {
-    let text = std::env::args().nth(number).ok_or("usage: lab_regions REGIONS_PER_S SECONDS")?;
-    text.parse::<u64>().map_err(|error| format!("{name} `{text}`: {error}").into())
-}
-
-fn main() -> Result<(), Box<dyn Error>> {
-    let (regions_per_s, seconds) = (argument(1, "REGIONS_PER_S")?, argument(2, "SECONDS")?);
+pub(crate) fn run(regions_per_s: u64, seconds: u64) -> Result<()> {
     let (begin, run) = (Instant::now(), Duration::from_secs(seconds));
     let (mut opened, mut published, mut given_up) = (0u64, 0, 0u64);
     let mut live: VecDeque<Live> = VecDeque::with_capacity(MAX_OPEN);

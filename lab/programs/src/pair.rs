@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two guests of the laboratory, each with soft-RoCE: `a` registers memory, `b` READs it by every size, over a clean wire and over one that loses packets, and looks
+//! `onlooker-lab pair`: two guests of the laboratory, each with soft-RoCE: `a` registers memory, `b` READs it by every size, over a clean wire and over one that loses packets, and looks
 //! at every word. `lab/lab-verbs` runs it. Prints a line a combination: size, loss, READs, wrong words, READs that ended otherwise, p50 and p99 in microseconds.
-#![allow(clippy::print_stdout, reason = "a program for the console")]
 
-use std::error::Error;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::process::Command;
@@ -16,7 +14,7 @@ use onlooker_verbs::{
     Card, CompletionQueue, Device, Endpoint, Flow, Memory, Outcome, Path, QueuePair, Read, Readable, Reads, Settings,
 };
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+use crate::common::{Result, endpoint_line, endpoint_of, variable};
 
 const REGION_BYTES: u64 = 256 << 10;
 const VA: u64 = 0x5eed_0000_0000_0000;
@@ -29,31 +27,15 @@ const LOSSES_PERCENT: [u32; 3] = [0, 1, 5];
 const TICK_NS: u64 = 10_000_000;
 const DEADLINE: Duration = Duration::from_secs(30);
 
-fn variable(name: &str) -> Result<String> {
-    std::env::var(name).map_err(|error| format!("{name}: {error}").into())
-}
-
 fn write_line(stream: &mut TcpStream, endpoint: &Endpoint, key: u32) -> Result<()> {
-    let Endpoint { queue_pair, packet, gid, mtu_bytes, reads_answered } = endpoint;
-    let gid = u128::from_be_bytes(*gid);
-    Ok(writeln!(stream, "{queue_pair} {packet} {gid} {mtu_bytes} {reads_answered} {key}")?)
+    Ok(writeln!(stream, "{key} {}", endpoint_line(endpoint))?)
 }
 
 fn read_line(stream: &TcpStream) -> Result<(Endpoint, u32)> {
     let mut line = String::new();
     BufReader::new(stream.try_clone()?).read_line(&mut line)?;
-    let numbers = line.split_whitespace().map(str::parse).collect::<std::result::Result<Vec<u128>, _>>()?;
-    let [queue_pair, packet, gid, mtu_bytes, reads_answered, key] = numbers[..] else {
-        return Err(format!("no endpoint: {line:?}").into());
-    };
-    let endpoint = Endpoint {
-        queue_pair: queue_pair.try_into()?,
-        packet: packet.try_into()?,
-        gid: gid.to_be_bytes(),
-        mtu_bytes: mtu_bytes.try_into()?,
-        reads_answered: reads_answered.try_into()?,
-    };
-    Ok((endpoint, key.try_into()?))
+    let (key, endpoint) = line.split_once(' ').ok_or_else(|| format!("no key: {line:?}"))?;
+    Ok((endpoint_of(endpoint)?, key.parse()?))
 }
 
 /// The watched side: from its `ready` on only the device answers.
@@ -238,7 +220,7 @@ fn read_all() -> Result<bool> {
     Ok(is_right)
 }
 
-fn main() -> Result<()> {
+pub(super) fn run() -> Result<()> {
     match variable("LAB_ROLE")?.as_str() {
         "a" => serve(),
         _ if read_all()? => Ok(()),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What it costs a host to be watched: one-sided READs, requests and answers over RDMA, and TCP, side by side. `lab/lab-cost` runs it in two guests.
+//! `onlooker-lab cost`: what it costs a host to be watched: one-sided READs, requests and answers over RDMA, and TCP, side by side. `lab/lab-cost` runs it in two guests.
 //!
 //! Guest `a` has `n` instances, each a process with 4 KiB of words of its own; guest `b` asks all of them at each due time.
 //! - `read`: a further process, the holder, has registered all of their memory and sleeps; nobody there does anything.
@@ -7,21 +7,19 @@
 //! - `tcp`: each instance has a connection, sleeps in read(2), copies and writes.
 //!
 //! `watched` starts the processes at `a` and has their account; it is none of them. `reader` prints a line a combination.
-#![allow(clippy::print_stdout, reason = "a program for the console")]
 
 mod instance;
 mod reader;
 mod watched;
 mod ways;
 
-use std::error::Error;
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::str::FromStr;
 
-use onlooker_verbs::{Endpoint, Settings};
+use onlooker_verbs::Settings;
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+use crate::common::{Result, variable};
 
 /// What an instance has.
 const REGION_BYTES: u32 = 4 << 10;
@@ -106,37 +104,8 @@ impl Talk<TcpStream, TcpStream> {
     }
 }
 
-fn variable(name: &str) -> Result<String> {
-    std::env::var(name).map_err(|error| format!("{name}: {error}").into())
-}
-
-fn endpoint_line(endpoint: &Endpoint) -> String {
-    let Endpoint { queue_pair, packet, gid, mtu_bytes, reads_answered } = endpoint;
-    format!("{queue_pair} {packet} {} {mtu_bytes} {reads_answered}", u128::from_be_bytes(*gid))
-}
-
-fn numbers(line: &str) -> Result<Vec<u128>> {
-    Ok(line.split_whitespace().map(str::parse::<u128>).collect::<std::result::Result<Vec<_>, _>>()?)
-}
-
-fn endpoint_of(line: &str) -> Result<Endpoint> {
-    let numbers = numbers(line)?;
-    let [queue_pair, packet, gid, mtu_bytes, reads_answered] = numbers[..] else {
-        return Err(format!("no endpoint: {line:?}").into());
-    };
-    Ok(Endpoint {
-        queue_pair: queue_pair.try_into()?,
-        packet: packet.try_into()?,
-        gid: gid.to_be_bytes(),
-        mtu_bytes: mtu_bytes.try_into()?,
-        reads_answered: reads_answered.try_into()?,
-    })
-}
-
-fn main() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match words[..] {
+pub(super) fn run(words: &[&str]) -> Result<()> {
+    match *words {
         ["instance", scheme, index, path] => instance::run(scheme.parse()?, index.parse()?, path),
         ["holder", ref paths @ ..] => instance::hold(paths),
         _ if variable("LAB_ROLE")? == "a" => watched::run(),

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Faults of the RDMA path that the real programs do not make, for `lab/lab-faults`, beside a reader that goes on: READs that the host's device refuses (a wrong key, beyond
+//! `onlooker-lab faults`: faults of the RDMA path that the real programs do not make, for `lab/lab-faults`, beside a reader that goes on: READs that the host's device refuses (a wrong key, beyond
 //! the range), a completion queue without room, more readers than the holder has places for. Queue pairs are the real holder's, by way of the real agent's bootstrap
 //! endpoint in plain mode. Prints what happened, and a line `FOUND name value` a figure; exit code 0 when all was as it is to be.
-#![allow(clippy::print_stdout, reason = "a program for the console")]
 
-use std::error::Error;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,7 +13,7 @@ use onlooker_verbs::{
     Status,
 };
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+use crate::common::{Result, variable};
 
 /// Port of the agent's bootstrap endpoint (lab/verbs/faults).
 const PORT: u16 = 7187;
@@ -30,10 +28,6 @@ const UNTOUCHED: Block = Block([0x5eed_5eed_5eed_5eed; 128]);
 /// Tries of a bootstrap that ends as `busy`, and the pause between two.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
-
-fn variable(name: &str) -> Result<String> {
-    std::env::var(name).map_err(|error| format!("{name}: {error}").into())
-}
 
 fn own_address() -> Result<Ipv4Addr> {
     Ok(variable("LAB_IP4")?.parse()?)
@@ -94,7 +88,7 @@ impl Asker {
         let Endpoint { queue_pair, packet, gid, mtu_bytes, reads_answered } = end;
         let (secret, gid) = (&self.secret, u128::from_be_bytes(*gid));
         let request = format!(
-            r#"{{"op":"bootstrap","version":1,"token":"{secret}","reader":"lab_faults","verbs":{{"reader_id":"{reader:032x}","end":{{"queue_pair":{queue_pair},"packet":{packet},"gid":"{gid:032x}","mtu_bytes":{mtu_bytes},"reads_answered":{reads_answered}}}}}}}"#
+            r#"{{"op":"bootstrap","version":1,"token":"{secret}","reader":"onlooker-lab","verbs":{{"reader_id":"{reader:032x}","end":{{"queue_pair":{queue_pair},"packet":{packet},"gid":"{gid:032x}","mtu_bytes":{mtu_bytes},"reads_answered":{reads_answered}}}}}}}"#
         );
         for _ in 0..TRIES {
             let answer = self.say(&request)?;
@@ -247,16 +241,14 @@ fn fill(count: u32) -> Result<bool> {
     Ok(made == count)
 }
 
-fn main() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let is_right = match arguments[..] {
+pub(super) fn run(words: &[&str]) -> Result<()> {
+    let is_right = match *words {
         [fault @ "wrong_key"] => refused(fault, |host| (host.va, host.rkey ^ 0xff))?,
         // No slab is that long.
         [fault @ "wrong_range"] => refused(fault, |host| (host.va.wrapping_add(1 << 40), host.rkey))?,
         ["overflow"] => overflow()?,
         ["fill", count] => fill(count.parse()?)?,
-        _ => return Err("usage: lab_faults wrong_key | wrong_range | overflow | fill COUNT".into()),
+        _ => return Err("usage: onlooker-lab faults wrong_key | wrong_range | overflow | fill COUNT".into()),
     };
     if is_right { Ok(()) } else { Err("not as it is to be".into()) }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use onlooker_region::map::sealed_memfd;
 
-use crate::{CONTROL_PORT, REGION_BYTES, Result, Scheme, Talk};
+use super::{CONTROL_PORT, REGION_BYTES, Scheme, Talk};
+use crate::common::Result;
 
 /// After counting, before the account begins: whoever has counted is asleep again.
 const SETTLE: Duration = Duration::from_millis(300);
@@ -21,7 +22,7 @@ struct Process {
 impl Process {
     fn start(arguments: &[String]) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        let mut child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child = command.arg("cost").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let pipes = child.stdout.take().zip(child.stdin.take()).ok_or("no pipes")?;
         Ok(Self { child, talk: Talk::new(pipes.0, pipes.1) })
     }

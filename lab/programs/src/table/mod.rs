@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! READs of a program's known words (sdk/rust/examples/lab_words.rs) by one pair of requester and responder, through a real agent and its directory: every size, over
+//! `onlooker-lab reads`: READs of a program's known words ([`published`]) by one pair of requester and responder, through a real agent and its directory: every size, over
 //! a clean wire and over one that loses packets, and every word looked at. `lab/lab-table` runs it.
 //!
-//! `lab_reads HOST:PORT TOKEN_FILE PAIR LOSE`, where `LOSE PERCENT` is a program that has the wire lose so many packets each way; LOSSES, READS (without loss) and
+//! `onlooker-lab reads HOST:PORT TOKEN_FILE PAIR LOSE`, where `LOSE PERCENT` is a program that has the wire lose so many packets each way; LOSSES, READS (without loss) and
 //! LOSSY_READS in the environment. Prints a line a combination: `READ <pair> <bytes> <loss> <READs> <wrong words> <not done> <p50 us> <p99 us>`, or
 //! `NONE <pair> <bytes> <loss>` where the pair has no such READ: requesters ask for whole blocks; words are asked for below them, where there is a below.
-#![allow(clippy::print_stdout, reason = "a program for the console")]
 
-use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -23,19 +21,16 @@ use onlooker_transport::open::{Asker, Way, open};
 use onlooker_transport::verbs;
 use onlooker_verbs::Endpoint;
 
-#[path = "lab/words.rs"]
+pub(super) mod published;
 mod words;
+
+use published::{BLOCKS, REGION, value};
 use words::{DeviceWords, SocketWords, WORD_BYTES, Words};
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+use crate::common::{Result, variable};
 
 /// Name and version told to the agent.
-const READER: &str = "lab_reads";
-/// The program's region, its length, and the rule of its words.
-const REGION: &str = "lab_words";
-const BLOCKS: u32 = 128;
-const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-
+const READER: &str = "onlooker-lab";
 /// Whole blocks; before them comes one word.
 const SIZES_BLOCKS: [u32; 3] = [1, 4, 128];
 /// READs of one size under way at once, at most.
@@ -132,7 +127,7 @@ impl Place {
         if word == 0 {
             return self.identity.at(u16::try_from(block).unwrap_or(u16::MAX)).word();
         }
-        (u64::from(block) * PLAIN_SLOTS as u64 + word as u64).wrapping_mul(FACTOR)
+        value(u64::from(block) * PLAIN_SLOTS as u64 + word as u64)
     }
 }
 
@@ -274,22 +269,18 @@ fn lose(program: &str, percent: u32) -> Result<()> {
 }
 
 fn number(name: &str) -> Result<u64> {
-    let text = std::env::var(name).map_err(|error| format!("{name}: {error}"))?;
+    let text = variable(name)?;
     text.parse::<u64>().map_err(|error| format!("{name}={text}: {error}").into())
 }
 
-fn main() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [address, token, pair, program] = &arguments[..] else {
-        return Err("usage: lab_reads HOST:PORT TOKEN_FILE PAIR LOSE".into());
-    };
-    let known = Pair::ALL.into_iter().find(|known| known.to_string() == *pair);
+pub(super) fn run(address: &str, token: &str, pair: &str, program: &str) -> Result<()> {
+    let known = Pair::ALL.into_iter().find(|known| known.to_string() == pair);
     let pair = known
         .ok_or_else(|| format!("no pair `{pair}`; there are {}", Pair::ALL.map(|pair| pair.to_string()).join(", ")))?;
     let token = Token::parse(std::fs::read_to_string(token)?.trim())?;
     let target = Target { address: address.parse()?, token, pair };
     let losses =
-        std::env::var("LOSSES")?.split_whitespace().map(str::parse).collect::<std::result::Result<Vec<u32>, _>>()?;
+        variable("LOSSES")?.split_whitespace().map(str::parse).collect::<std::result::Result<Vec<u32>, _>>()?;
     let (reads, lossy_reads) = (number("READS")?, number("LOSSY_READS")?);
 
     let begin = Instant::now();
