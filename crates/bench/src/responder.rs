@@ -3,7 +3,7 @@
 
 use crate::world::{ASKING, ASKING_XDP, BRIDGE_XDP_DEVICE, WATCHED_DEVICE, WATCHED_XDP_DEVICE, World};
 use anyhow::{Context, Result};
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
+use libbpf_rs::{MapCore as _, MapFlags};
 use onlooker_metrics::collect::{InstalledGroup, Options, install};
 use onlooker_region::{Block, Identity};
 use onlooker_responder::{Attachment, Config, Device, Exit, Home, Hook, Kind, Pinned, Prefix, Region};
@@ -106,8 +106,7 @@ impl<'a> KernelResponder<'a> {
 
     /// READs answered so far, by processor.
     pub(crate) fn answered_by_core(&self) -> Result<Vec<u64>> {
-        let path = self.pinned.home().path().join("maps/counters");
-        let map = MapHandle::from_pinned_path(&path).with_context(|| path.display().to_string())?;
+        let map = self.pinned.map("counters").context("no counters")?;
         let values = map.lookup_percpu(&(Exit::Answered as u32).to_le_bytes(), MapFlags::ANY)?.unwrap_or_default();
         Ok(values.into_iter().filter_map(|value| value.try_into().ok().map(u64::from_le_bytes)).collect())
     }
