@@ -50,7 +50,8 @@ make_scratch() { # PARENT_DIRECTORY
     trap 'exit 143' TERM
 }
 
-# Builds lab/programs and says in PROGRAM where it is. Optimised: both ends look at or copy every word, some on an emulated processor.
+# Builds lab/programs and says in PROGRAM where it is. Optimised: both ends look at or copy every word, some on an
+# emulated processor.
 build_programs() {
     cargo build --release --quiet --manifest-path "$LAB_DIR/../Cargo.toml" -p onlooker-lab
     PROGRAM=${CARGO_TARGET_DIR:-$LAB_DIR/../target}/release/onlooker-lab

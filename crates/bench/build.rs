@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiles the BPF programs of `bpf/`, which only measure, and the responder's collector that does nothing, into OUT_DIR.
+//! Compiles the BPF programs of `bpf/`, which only measure, and the responder's collector that does nothing, into
+//! OUT_DIR.
 
 use std::env;
 use std::path::{Path, PathBuf};

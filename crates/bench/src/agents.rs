@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Real agents, which somebody else has started, as a controller reads them: over the kernel responder, else over TCP; regions rest between their samples.
+//! Real agents, which somebody else has started, as a controller reads them: over the kernel responder, else over TCP;
+//! regions rest between their samples.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The allocator of the benches: the system's, which counts the bytes that somebody has, and how often it was asked for some.
+//! The allocator of the benches: the system's, which counts the bytes that somebody has, and how often it was asked for
+//! some.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

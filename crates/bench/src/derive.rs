@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What sums over CPUs cost a reading: ns for a host of 2 and of 128 CPUs with 4 network devices, and allocations. `QUICK=1` for fewer rounds.
+//! What sums over CPUs cost a reading: ns for a host of 2 and of 128 CPUs with 4 network devices, and allocations.
+//! `QUICK=1` for fewer rounds.
 
 #[allow(dead_code, reason = "tests need more of it")]
 #[path = "../../series/tests/derive/machine.rs"]

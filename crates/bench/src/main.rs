@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `onlooker-bench`: the measurement programs of this project, one binary. docs/benchmarks.md has the methods; the scripts of `bench/` make the worlds in
-//! which some of them run.
+//! `onlooker-bench`: the measurement programs of this project, one binary. docs/benchmarks.md has the methods; the
+//! scripts of `bench/` make the worlds in which some of them run.
 //!
 //! | command | what it measures |
 //! |---|---|
@@ -16,8 +16,8 @@
 //! | `record`, `export` | rows of real agents for these and for other databases |
 //! | `sql` | what our own reader answers, for comparison |
 //!
-//! `burst`, `hog` and `flood` are loads, started by the benches themselves. Parameters come from the environment. What makes network namespaces makes them of
-//! this process's own: the kernel removes them with it.
+//! `burst`, `hog` and `flood` are loads, started by the benches themselves. Parameters come from the environment. What
+//! makes network namespaces makes them of this process's own: the kernel removes them with it.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
 #![allow(clippy::cast_precision_loss, reason = "counts and nanoseconds are far below 2^52")]
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `make bench-requester`: blocks per second that one requester thread reads, beside what the same kind of socket moves with nothing done to the bytes.
+//! `make bench-requester`: blocks per second that one requester thread reads, beside what the same kind of socket moves
+//! with nothing done to the bytes.
 //!
-//! Both sides of the comparison use batches of 64 by sendmmsg and recvmmsg on loopback, requests of 32 bytes and answers of 1044, the same number in
-//! flight, and the same peer: a thread that answers with a prepared block, and (for the requester) joins the block's known CRC to the header's. Rounds
-//! alternate. What counts is blocks per CPU second of the requester's own thread, since two cores are shared with everything else on the machine; the
-//! rate by the clock is printed beside it. `RESULT` has the median ratio of the rounds.
+//! Both sides of the comparison use batches of 64 by sendmmsg and recvmmsg on loopback, requests of 32 bytes and
+//! answers of 1044, the same number in flight, and the same peer: a thread that answers with a prepared block, and (for
+//! the requester) joins the block's known CRC to the header's. Rounds alternate. What counts is blocks per CPU second
+//! of the requester's own thread, since two cores are shared with everything else on the machine; the rate by the clock
+//! is printed beside it. `RESULT` has the median ratio of the rounds.
 
 use arrayvec::ArrayVec;
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg};

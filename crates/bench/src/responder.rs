@@ -69,13 +69,15 @@ impl<'a> KernelResponder<'a> {
         self.world.on_watched(|| Ok(pinned.detach(&attachment)?))
     }
 
-    /// Installs the collectors of all kernel groups that can be had here; returns a READ target for each, with its name and blocks.
+    /// Installs the collectors of all kernel groups that can be had here; returns a READ target for each, with its name
+    /// and blocks.
     pub(crate) fn install_collectors(&self) -> Result<Vec<(&'static str, Readable)>> {
         let groups = self.install_groups(&Options::default())?;
         Ok(groups.into_iter().map(|(group, rkey)| (group.name, Readable { rkey, blocks: group.blocks })).collect())
     }
 
-    /// Installs collectors of those groups that can be had here; each with the rkey of its region at [`VA`], whose number is the rkey's distance from [`RKEY`].
+    /// Installs collectors of those groups that can be had here; each with the rkey of its region at [`VA`], whose
+    /// number is the rkey's distance from [`RKEY`].
     pub(crate) fn install_groups(&self, options: &Options) -> Result<Vec<(InstalledGroup, u32)>> {
         let installed = install(&self.pinned, options)?;
         for (group, reason) in &installed.refused {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What figures have in common, as SVG: a title, names of curves, panels in two columns with scales and curves in them. Writing to a string cannot fail.
+//! What figures have in common, as SVG: a title, names of curves, panels in two columns with scales and curves in them.
+//! Writing to a string cannot fail.
 
 use std::fmt::Write as _;
 

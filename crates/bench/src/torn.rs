@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `make bench-torn`: are copies of guarded blocks that are torn ever accepted, and are 8-byte words ever split?
 //!
-//! A writer commits a guarded block in a tight loop, and at times with pauses; every payload word and the time are the number of the commit. A reader
-//! copies the block through a mapping of its own (as another process, or a card, has it) in three orders and asks `guard::check_words`. A copy that was
-//! accepted must be one commit's; a copy that mixes commits must have been refused. Then the same for single words whose halves must agree.
+//! A writer commits a guarded block in a tight loop, and at times with pauses; every payload word and the time are the
+//! number of the commit. A reader copies the block through a mapping of its own (as another process, or a card, has it)
+//! in three orders and asks `guard::check_words`. A copy that was accepted must be one commit's; a copy that mixes
+//! commits must have been refused. Then the same for single words whose halves must agree.
 //!
 //! `QUICK=1` does 1/20 of the volume.
 
@@ -106,7 +107,8 @@ impl Random {
         (self.0 >> 16) as usize
     }
 
-    /// A random permutation of one cycle length: start and odd step, so that every place comes once (`places` is a power of two).
+    /// A random permutation of one cycle length: start and odd step, so that every place comes once (`places` is a
+    /// power of two).
     fn permutation(&mut self, places: usize) -> impl Iterator<Item = usize> + use<> {
         let (start, step) = (self.next(), self.next() | 1);
         (0..places).map(move |i| start.wrapping_add(i.wrapping_mul(step)) % places)
@@ -116,8 +118,9 @@ impl Random {
 /// Reads half a word of shared memory.
 fn half(words: &[AtomicU64], index: usize) -> u32 {
     assert!(index < words.len() * 2);
-    // SAFETY: within the slice, aligned to 4. The memory belongs to a mapping of its own, which this process only reads; it changes as memory shared
-    // with another process changes, which is what volatile reads are for. Any bits are a valid u32.
+    // SAFETY: within the slice, aligned to 4. The memory belongs to a mapping of its own, which this process only
+    // reads; it changes as memory shared with another process changes, which is what volatile reads are for. Any bits
+    // are a valid u32.
     unsafe { words.as_ptr().cast::<u32>().add(index).read_volatile() }
 }
 
@@ -214,7 +217,8 @@ fn guarded(reads: u64) -> [Tally; 3] {
     })
 }
 
-/// Split words among `count` by aligned copies of blocks, among a tenth of that by halves, and by a byte copy to a misaligned place.
+/// Split words among `count` by aligned copies of blocks, among a tenth of that by halves, and by a byte copy to a
+/// misaligned place.
 fn plain(count: u64) -> (u64, u64, [(u64, u64); 2]) {
     beside(store_until, |words| {
         let mut block = Block::default();
@@ -248,8 +252,8 @@ fn plain(count: u64) -> (u64, u64, [(u64, u64); 2]) {
 fn misaligned(words: &[AtomicU64]) -> [u64; BLOCK_WORDS] {
     let mut packet = [0u8; BLOCK_WORDS * 8 + 7];
     let to = &mut packet[3..3 + BLOCK_WORDS * 8];
-    // SAFETY: both ends are `BLOCK_WORDS` words long and do not overlap. The source is another mapping's memory, see `half`: this copy is the very
-    // mistake that the bench shows, so its result is only counted.
+    // SAFETY: both ends are `BLOCK_WORDS` words long and do not overlap. The source is another mapping's memory, see
+    // `half`: this copy is the very mistake that the bench shows, so its result is only counted.
     unsafe { std::ptr::copy_nonoverlapping(words.as_ptr().cast::<u8>(), to.as_mut_ptr(), to.len()) };
     let packet = std::hint::black_box(&packet);
     std::array::from_fn(|i| u64::from_le_bytes(std::array::from_fn(|j| packet[3 + i * 8 + j])))

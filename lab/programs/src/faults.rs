@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `onlooker-lab faults`: faults of the RDMA path that the real programs do not make, for `lab/lab-faults`, beside a reader that goes on: READs that the host's device refuses (a wrong key, beyond
-//! the range), a completion queue without room, more readers than the holder has places for. Queue pairs are the real holder's, by way of the real agent's bootstrap
-//! endpoint in plain mode. Prints what happened, and a line `FOUND name value` a figure; exit code 0 when all was as it is to be.
+//! `onlooker-lab faults`: faults of the RDMA path that the real programs do not make, for `lab/lab-faults`, beside a
+//! reader that goes on: READs that the host's device refuses (a wrong key, beyond the range), a completion queue
+//! without room, more readers than the holder has places for. Queue pairs are the real holder's, by way of the real
+//! agent's bootstrap endpoint in plain mode. Prints what happened, and a line `FOUND name value` a figure; exit code 0
+//! when all was as it is to be.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
@@ -19,7 +21,8 @@ use crate::common::{Result, variable};
 const PORT: u16 = 7187;
 const DEADLINE: Duration = Duration::from_secs(30);
 const BLOCK_BYTES: u32 = 1024;
-/// READs outstanding of a queue pair, and entries of the completion queue: for a queue pair and the one that comes after it.
+/// READs outstanding of a queue pair, and entries of the completion queue: for a queue pair and the one that comes
+/// after it.
 const DEPTH: u32 = 4;
 const ENTRIES: u32 = 2 * DEPTH;
 const SETTINGS: Settings = Settings { depth: DEPTH, max_read_blocks: 1 };
@@ -83,7 +86,8 @@ impl Asker {
         Ok(Self { peer: variable("LAB_PEER_IP4")?.parse()?, secret: secret.to_owned() })
     }
 
-    /// A bootstrap with this end of a connection. Ids are those of readers: the same one replaces its earlier queue pair.
+    /// A bootstrap with this end of a connection. Ids are those of readers: the same one replaces its earlier queue
+    /// pair.
     fn ask(&self, reader: u128, end: &Endpoint) -> Result<Host> {
         let Endpoint { queue_pair, packet, gid, mtu_bytes, reads_answered } = end;
         let (secret, gid) = (&self.secret, u128::from_be_bytes(*gid));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `onlooker-lab`: what runs in the laboratory's guests beside the real programs (docs/laboratory.md). One program, so that a guest gets one file, and who
-//! writes known values and who reads them have one rule.
+//! `onlooker-lab`: what runs in the laboratory's guests beside the real programs (docs/laboratory.md). One program, so
+//! that a guest gets one file, and who writes known values and who reads them have one rule.
 //!
 //! | command | run by | |
 //! |---|---|---|

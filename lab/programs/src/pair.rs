@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `onlooker-lab pair`: two guests of the laboratory, each with soft-RoCE: `a` registers memory, `b` READs it by every size, over a clean wire and over one that loses packets, and looks
-//! at every word. `lab/lab-verbs` runs it. Prints a line a combination: size, loss, READs, wrong words, READs that ended otherwise, p50 and p99 in microseconds.
+//! `onlooker-lab pair`: two guests of the laboratory, each with soft-RoCE: `a` registers memory, `b` READs it by every
+//! size, over a clean wire and over one that loses packets, and looks at every word. `lab/lab-verbs` runs it. Prints a
+//! line a combination: size, loss, READs, wrong words, READs that ended otherwise, p50 and p99 in microseconds.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{IpAddr, TcpListener, TcpStream};
@@ -72,8 +73,8 @@ fn serve() -> Result<()> {
     Ok(())
 }
 
-/// How long this process ran. Ticks of /proc/self/stat are no measure of so little: user and system time are rounded down each for itself, and 239.4 ms that became
-/// 241.3 ms were two ticks more.
+/// How long this process ran. Ticks of /proc/self/stat are no measure of so little: user and system time are rounded
+/// down each for itself, and 239.4 ms that became 241.3 ms were two ticks more.
 fn run_ns() -> Result<u64> {
     let schedstat = std::fs::read_to_string("/proc/self/schedstat")?;
     Ok(schedstat.split_whitespace().next().ok_or("no time in schedstat")?.parse()?)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The distributions as SVG: latency in logarithmic steps from left to right, shares of requests with their tail drawn out from bottom to top.
+//! The distributions as SVG: latency in logarithmic steps from left to right, shares of requests with their tail drawn
+//! out from bottom to top.
 
 use std::fmt::Write as _;
 
@@ -14,7 +15,8 @@ pub(crate) struct Panel<'a> {
 /// Those of the figure's kinds of requester, in the order of the curves.
 const COLOURS: [&str; 4] = [svg::COLOURS[0], svg::COLOURS[1], svg::COLOURS[3], svg::COLOURS[4]];
 const GREY: &str = "#777777";
-/// p50, p90, p99 of others' publications, ns: one-sided RDMA READs, and the same values asked of a process, on a loaded host.
+/// p50, p90, p99 of others' publications, ns: one-sided RDMA READs, and the same values asked of a process, on a loaded
+/// host.
 const PUBLISHED: [(&str, [u64; 3], &str); 2] = [
     ("published: one-sided RDMA READ (p50, p90, p99)", [28_000, 31_000, 34_000], "circle"),
     ("published: process asked over sockets (p50, p90, p99)", [43_000, 424_000, 8_200_000], "square"),

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What it costs to take readings of hosts into the fleet and the store, until they are durable.
 //!
-//! `make bench-processing` runs `processing DIRECTORY READINGS HOSTS HOST:PORT=TOKEN_FILE...`: reads each agent so often, every 10 ms, by its
-//! kernel responder, else over TCP. Then the same readings are taken again and again, as those of other hosts: of one
-//! after the other, and of HOSTS in random order, so many that nothing of a host is in a cache when its next reading
-//! comes. Last, readings of a region of 1,000 counters, of which a quarter counts. The store's files go to DIRECTORY.
+//! `make bench-processing` runs `processing DIRECTORY READINGS HOSTS HOST:PORT=TOKEN_FILE...`: reads each agent so
+//! often, every 10 ms, by its kernel responder, else over TCP. Then the same readings are taken again and again, as
+//! those of other hosts: of one after the other, and of HOSTS in random order, so many that nothing of a host is in a
+//! cache when its next reading comes. Last, readings of a region of 1,000 counters, of which a quarter counts. The
+//! store's files go to DIRECTORY.
 //!
 //! Each figure is a line `figure NAME VALUE UNIT`. A value is one that is new, as the controller's counter of values
 //! taken in rows has them. Times are CPU time of this thread, which does what a processor's thread and the store's do.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Curves over the interval, by scheme, as SVG: intervals in logarithmic steps from left to right, values from 0 to the largest from bottom to top.
+//! Curves over the interval, by scheme, as SVG: intervals in logarithmic steps from left to right, values from 0 to the
+//! largest from bottom to top.
 
 use std::fmt::Write as _;
 

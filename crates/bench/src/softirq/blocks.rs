@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a READ of a computed block costs: the whole READ, from the request's first byte to the sealed answer, and the part of it that is the collector's
-//! (less a READ of a computed block whose collector does nothing).
+//! What a READ of a computed block costs: the whole READ, from the request's first byte to the sealed answer, and the
+//! part of it that is the collector's (less a READ of a computed block whose collector does nothing).
 
 use anyhow::Result;
 use onlooker_metrics::collect::Installed;
@@ -38,7 +38,8 @@ pub(super) struct Cost {
 /// What each block costs.
 pub(super) type Costs = Vec<(Subject, Cost)>;
 
-/// Measures each block of what is installed in `responder` in so many rounds of so many READs; the cost of the collector that does nothing is the first.
+/// Measures each block of what is installed in `responder` in so many rounds of so many READs; the cost of the
+/// collector that does nothing is the first.
 pub(super) fn measure(
     responder: &Responder,
     config: &Config,
@@ -91,7 +92,8 @@ fn subjects(responder: &Responder, (group, slot): (&'static str, u32), blocks: u
     (0..blocks).map(subject).collect()
 }
 
-/// A network namespace of this process's own with so many bridges; they are gone with it. To be called by the only thread.
+/// A network namespace of this process's own with so many bridges; they are gone with it. To be called by the only
+/// thread.
 pub(super) fn own_namespace(bridges: u32) {
     onlooker_testbed::own_network();
     for number in 0..bridges {

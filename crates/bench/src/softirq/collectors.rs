@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `make bench-collectors`: what a READ of each group's costliest block takes, with 23 bridges, so that blocks of group network are full.
+//! `make bench-collectors`: what a READ of each group's costliest block takes, with 23 bridges, so that blocks of group
+//! network are full.
 
 use anyhow::{Context as _, Result};
 use onlooker_metrics::collect::{Options, install};

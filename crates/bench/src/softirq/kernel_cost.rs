@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `make bench-kernel-cost`: what a full sample of the kernel's metrics costs: computed at the READ, on this machine and as on machines of 16 and 128 CPUs, and published by timers of
-//! the kernel every 10 and 100 ms. `bench/kernel-cost` puts what agent and node_exporter take beside it.
+//! `make bench-kernel-cost`: what a full sample of the kernel's metrics costs: computed at the READ, on this machine
+//! and as on machines of 16 and 128 CPUs, and published by timers of the kernel every 10 and 100 ms.
+//! `bench/kernel-cost` puts what agent and node_exporter take beside it.
 //!
-//! **Computed**: each block of each group. **Larger machines**: the same programs, told of so many CPUs; those that are not there are those
-//! that are, so their structures are in the caches, which on a large machine they are not. **Published**: a task of SCHED_FIFO spins on a core and adds up
-//! the time that it is interrupted for around the timers' due times, up to 300 us a time (what is longer is the hypervisor's), with the timers on that core
-//! and without, in turns: so the interrupt itself counts, too. A task of SCHED_IDLE keeps the core from idling, or the kernel would move the timers to another.
+//! **Computed**: each block of each group. **Larger machines**: the same programs, told of so many CPUs; those that are
+//! not there are those that are, so their structures are in the caches, which on a large machine they are not.
+//! **Published**: a task of SCHED_FIFO spins on a core and adds up the time that it is interrupted for around the
+//! timers' due times, up to 300 us a time (what is longer is the hypervisor's), with the timers on that core and
+//! without, in turns: so the interrupt itself counts, too. A task of SCHED_IDLE keeps the core from idling, or the
+//! kernel would move the timers to another.
 //!
-//! **With veths**: the costliest block of group network once two pairs of veths have come to its devices, whose queues are read besides, at both ends.
+//! **With veths**: the costliest block of group network once two pairs of veths have come to its devices, whose queues
+//! are read besides, at both ends.
 //!
-//! Needs root; it runs in a network namespace of its own with loopback and three bridges, and veths in the end only. `QUICK=1` does a fifth of the rounds.
+//! Needs root; it runs in a network namespace of its own with loopback and three bridges, and veths in the end only.
+//! `QUICK=1` does a fifth of the rounds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,8 +55,8 @@ fn bound(bounds: [f64; 2]) -> f64 {
     bounds[usize::from(has_safe_returns())]
 }
 
-/// Whether this kernel returns from every function by way of a thunk (AMD's first to fourth Zen, SRSO): then a helper call, of which collectors are made, takes
-/// several times as long. docs/kernel-metrics.md, Cost.
+/// Whether this kernel returns from every function by way of a thunk (AMD's first to fourth Zen, SRSO): then a helper
+/// call, of which collectors are made, takes several times as long. docs/kernel-metrics.md, Cost.
 fn has_safe_returns() -> bool {
     let path = "/sys/devices/system/cpu/vulnerabilities/spec_rstack_overflow";
     std::fs::read_to_string(path).is_ok_and(|text| text.contains("Safe RET"))
@@ -196,7 +201,8 @@ fn published(responder: &Responder, installed: &Installed, rounds: usize, result
     Ok(())
 }
 
-/// Percent of its time for which a task of SCHED_FIFO on this core does not run, about the times at which timers of this interval are due.
+/// Percent of its time for which a task of SCHED_FIFO on this core does not run, about the times at which timers of
+/// this interval are due.
 fn interrupted(interval_ms: u64) -> Result<f64> {
     set_realtime(50)?;
     let begin_ns = now_ns();

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `make bench-responder`, `make bench-collectors`, `make bench-kernel-cost`: what READs take in softirq, by bpf_prog_test_run on this machine's own kernel.
+//! `make bench-responder`, `make bench-collectors`, `make bench-kernel-cost`: what READs take in softirq, by
+//! bpf_prog_test_run on this machine's own kernel.
 //!
-//! The program under test puts the request back before each run; one that stops there is measured in the same round and subtracted. Medians of interleaved
-//! rounds, so that the machine's own drift meets all alike. Caches are warm. No device is touched.
+//! The program under test puts the request back before each run; one that stops there is measured in the same round and
+//! subtracted. Medians of interleaved rounds, so that the machine's own drift meets all alike. Caches are warm. No
+//! device is touched.
 
 mod blocks;
 pub(crate) mod collectors;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Made-up hosts: counters with a reset, gauges of all kinds, a histogram, texts, limits that are none, and times without samples. The same each time.
+//! Made-up hosts: counters with a reset, gauges of all kinds, a histogram, texts, limits that are none, and times
+//! without samples. The same each time.
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cold files of made-up hosts, and what our own reader answers to the questions of bench/sql/questions.sql; `bench/sql-interop` compares the answers.
+//! Cold files of made-up hosts, and what our own reader answers to the questions of bench/sql/questions.sql;
+//! `bench/sql-interop` compares the answers.
 //!
 //! ```text
 //! sql make DIR             two files of five minutes each, of three hosts

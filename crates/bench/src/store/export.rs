@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes recorded rows for other databases: each series with all its labels, then samples as Prometheus has them, doubles with milliseconds.
+//! Writes recorded rows for other databases: each series with all its labels, then samples as Prometheus has them,
+//! doubles with milliseconds.
 //!
-//! `export RECORDING HOSTS ROUNDS FILE`. Only what is new in a row becomes samples, as a scrape of what has moved. Histograms are left out, since they
-//! would be another number of samples in each database, and so are series that another one has the name and labels of. Little-endian:
+//! `export RECORDING HOSTS ROUNDS FILE`. Only what is new in a row becomes samples, as a scrape of what has moved.
+//! Histograms are left out, since they would be another number of samples in each database, and so are series that
+//! another one has the name and labels of. Little-endian:
 //!
 //! ```text
 //! "ONLKSMPL"

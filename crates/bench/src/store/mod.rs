@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the frame store costs with recorded rows of real agents: CPU time and bytes a value on the way ring, head, log, warm chunk, cold file; scans of one
-//! column; memory.
+//! What the frame store costs with recorded rows of real agents: CPU time and bytes a value on the way ring, head, log,
+//! warm chunk, cold file; scans of one column; memory.
 //!
-//! `make bench-store` runs `store DIRECTORY NAME RECORDING HOSTS READINGS`: the files go to DIRECTORY. Each figure is a line `figure store_..._NAME VALUE UNIT`. A value is one
-//! that is new: what its part had in the row before at the same time does not count, however wide the rows are. Times are CPU time of this thread, which does what
-//! a processor's thread and the store's do; `bench/bench-store` compares them with other databases.
+//! `make bench-store` runs `store DIRECTORY NAME RECORDING HOSTS READINGS`: the files go to DIRECTORY. Each figure is a
+//! line `figure store_..._NAME VALUE UNIT`. A value is one that is new: what its part had in the row before at the same
+//! time does not count, however wide the rows are. Times are CPU time of this thread, which does what a processor's
+//! thread and the store's do; `bench/bench-store` compares them with other databases.
 
 pub(crate) mod export;
 pub(crate) mod record;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Records what agents give to a reader that asks every so many milliseconds, as rows of the frame store ([`super::recording`] has the format).
+//! Records what agents give to a reader that asks every so many milliseconds, as rows of the frame store
+//! ([`super::recording`] has the format).
 //!
-//! `record FILE INTERVAL_MS SECONDS HOST:PORT=TOKEN_FILE...`: each host over its kernel responder, else over TCP, on a thread of its own. Sums are made,
-//! and regions left alone between their samples, as in the controller. `bench/bench-store` starts the agents.
+//! `record FILE INTERVAL_MS SECONDS HOST:PORT=TOKEN_FILE...`: each host over its kernel responder, else over TCP, on a
+//! thread of its own. Sums are made, and regions left alone between their samples, as in the controller.
+//! `bench/bench-store` starts the agents.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rows that real agents gave: `record` writes them, `store` and `export` (the bench of the store, and of its peers) read them.
+//! Rows that real agents gave: `record` writes them, `store` and `export` (the bench of the store, and of its peers)
+//! read them.
 //!
-//! All fixed regions of a host's agent are one row a reading; each region of a program has rows of its own; of tables the rows that have changed. The file is
-//! compressed as a whole (zstd), its numbers are little-endian:
+//! All fixed regions of a host's agent are one row a reading; each region of a program has rows of its own; of tables
+//! the rows that have changed. The file is compressed as a whole (zstd), its numbers are little-endian:
 //!
 //! ```text
 //! "ONLKROWS"
@@ -166,7 +167,8 @@ impl Recording {
         changed
     }
 
-    /// At least `hosts` hosts for at most `rounds` readings: those that were recorded under other names, each time another piece of the recording.
+    /// At least `hosts` hosts for at most `rounds` readings: those that were recorded under other names, each time
+    /// another piece of the recording.
     pub(crate) fn replayed(&self, hosts: u32, rounds: u32) -> Self {
         let (recorded, all) = (self.hosts(), self.readings());
         let copies = hosts.div_ceil(recorded.max(1)).max(1);

@@ -23,9 +23,10 @@ const TAIL: f64 = 0.025;
 /// Beyond, 2^-n is no number any more.
 pub(crate) const MAX_RATIOS: usize = 1000;
 
-/// The interval between the k-th smallest and the k-th largest ratio, with the largest k for which fair coins would put fewer than k of them on one side of
-/// the median in at most 2.5 % of cases (sign test; Conover, Practical Nonparametric Statistics, 3.2). It assumes nothing of the distribution. The median,
-/// because disturbances by the rest of the machine are few, large, and to one side. Fewer than 6 ratios say nothing: the interval is everything.
+/// The interval between the k-th smallest and the k-th largest ratio, with the largest k for which fair coins would put
+/// fewer than k of them on one side of the median in at most 2.5 % of cases (sign test; Conover, Practical
+/// Nonparametric Statistics, 3.2). It assumes nothing of the distribution. The median, because disturbances by the rest
+/// of the machine are few, large, and to one side. Fewer than 6 ratios say nothing: the interval is everything.
 pub(crate) fn interval(ratios: &[f64]) -> Option<Interval> {
     let count = ratios.len();
     if count == 0 || count > MAX_RATIOS {

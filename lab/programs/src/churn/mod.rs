@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `onlooker-lab churn`: reads a host whose program registers and removes a thousand regions a second ([`regions`]): how long it takes from a region's registration to its
-//! first frame. `lab/lab-push` and `bench/churn` run it.
+//! `onlooker-lab churn`: reads a host whose program registers and removes a thousand regions a second ([`regions`]):
+//! how long it takes from a region's registration to its first frame. `lab/lab-push` and `bench/churn` run it.
 //!
-//! `onlooker-lab churn HOST:PORT TOKEN_FILE --poll|--push|--soft SECONDS MS`: a cycle every MS ms, or without a pause. By RDMA devices, the directory being READ in each cycle, or
-//! written to this machine by the host when it changes; or from the kernel responder. What a frame says
-//! of its region's birth is the host's clock; bootstrap has related that to ours. Says `reading` when it begins, and at the end
-//! `CHURN <regions seen> <wrong> <cycles> <cycles failed> <p50 us> <p99 us> <error of the clock us>`.
+//! `onlooker-lab churn HOST:PORT TOKEN_FILE --poll|--push|--soft SECONDS MS`: a cycle every MS ms, or without a pause.
+//! By RDMA devices, the directory being READ in each cycle, or written to this machine by the host when it changes; or
+//! from the kernel responder. What a frame says of its region's birth is the host's clock; bootstrap has related that
+//! to ours. Says `reading` when it begins, and at the end `CHURN <regions seen> <wrong> <cycles> <cycles failed> <p50
+//! us> <p99 us> <error of the clock us>`.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `onlooker-lab regions REGIONS_PER_S SECONDS`: registers and removes regions of one class, each of which lives for 50 ms at least, for [`super`] to read.
+//! `onlooker-lab regions REGIONS_PER_S SECONDS`: registers and removes regions of one class, each of which lives for 50
+//! ms at least, for [`super`] to read.
 //!
-//! No region ends before it is published, and few are open at once, so that an agent that is slower than asked for makes this program slower, and
-//! what it prints is what was reached: `REGIONS <opened> <published> <given up> <ms>`.
+//! No region ends before it is published, and few are open at once, so that an agent that is slower than asked for
+//! makes this program slower, and what it prints is what was reached: `REGIONS <opened> <published> <given up> <ms>`.
 
 use onlooker_sdk::Region;
 use rustix::time::{ClockId, clock_gettime};

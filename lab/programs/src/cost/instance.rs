@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The processes that are watched. Each tells its parent `ready`, is told `setup`, tells `listening` and `connected` if it serves, and then does what it is for until its
-//! standard input ends.
+//! The processes that are watched. Each tells its parent `ready`, is told `setup`, tells `listening` and `connected` if
+//! it serves, and then does what it is for until its standard input ends.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _, stdin, stdout};

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `onlooker-lab cost`: what it costs a host to be watched: one-sided READs, requests and answers over RDMA, and TCP, side by side. `lab/lab-cost` runs it in two guests.
+//! `onlooker-lab cost`: what it costs a host to be watched: one-sided READs, requests and answers over RDMA, and TCP,
+//! side by side. `lab/lab-cost` runs it in two guests.
 //!
-//! Guest `a` has `n` instances, each a process with 4 KiB of words of its own; guest `b` asks all of them at each due time.
+//! Guest `a` has `n` instances, each a process with 4 KiB of words of its own; guest `b` asks all of them at each due
+//! time.
 //! - `read`: a further process, the holder, has registered all of their memory and sleeps; nobody there does anything.
 //! - `rpc`: each instance has a queue pair, sleeps on its completion channel, copies and SENDs.
 //! - `tcp`: each instance has a connection, sleeps in read(2), copies and writes.
 //!
-//! `watched` starts the processes at `a` and has their account; it is none of them. `reader` prints a line a combination.
+//! `watched` starts the processes at `a` and has their account; it is none of them. `reader` prints a line a
+//! combination.
 
 mod instance;
 mod reader;
@@ -27,7 +30,8 @@ const REGION_BYTES: u32 = 4 << 10;
 const CONTROL_PORT: u16 = 7777;
 /// Of instance 0; the others' follow. The holder has it where there are no other servers.
 const FIRST_PORT: u16 = 8000;
-/// Of queue pairs that carry one request at a time; the place of the one before is free a little later than its answer is there.
+/// Of queue pairs that carry one request at a time; the place of the one before is free a little later than its answer
+/// is there.
 const RPC_SETTINGS: Settings = Settings { depth: 2, max_read_blocks: REGION_BYTES / 1024 };
 
 /// How the reader gets the words.

@@ -37,7 +37,8 @@ impl Figures {
     }
 }
 
-/// Asks at each due time, and waits for all. A round begins late where the one before has taken long, and counts from when it was due; it is skipped if the next is due, too.
+/// Asks at each due time, and waits for all. A round begins late where the one before has taken long, and counts from
+/// when it was due; it is skipped if the next is due, too.
 fn read(way: &mut dyn Way, instances: u16, number: u64, phase: Phase) -> Result<Figures> {
     let (mut figures, mut came, mut round) = (Figures::default(), Vec::new(), 0);
     let begin = Instant::now();
@@ -86,8 +87,9 @@ impl Reader {
         Ok(Self { watched: Talk::over(stream)?, number: 0 })
     }
 
-    /// Prints a line: scheme, instances, interval in ms, rounds, skipped, p50 and p99 in us, the watched processes' CPU in ticks, us and % of a core, the whole guest's in %,
-    /// CPU of the setting up in us, wrong words, READs that were not done.
+    /// Prints a line: scheme, instances, interval in ms, rounds, skipped, p50 and p99 in us, the watched processes' CPU
+    /// in ticks, us and % of a core, the whole guest's in %, CPU of the setting up in us, wrong words, READs that were
+    /// not done.
     fn measure(
         &mut self,
         (what, scheme): (&str, Scheme),

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `onlooker-lab reads`: READs of a program's known words ([`published`]) by one pair of requester and responder, through a real agent and its directory: every size, over
-//! a clean wire and over one that loses packets, and every word looked at. `lab/lab-table` runs it.
+//! `onlooker-lab reads`: READs of a program's known words ([`published`]) by one pair of requester and responder,
+//! through a real agent and its directory: every size, over a clean wire and over one that loses packets, and every
+//! word looked at. `lab/lab-table` runs it.
 //!
-//! `onlooker-lab reads HOST:PORT TOKEN_FILE PAIR LOSE`, where `LOSE PERCENT` is a program that has the wire lose so many packets each way; LOSSES, READS (without loss) and
-//! LOSSY_READS in the environment. Prints a line a combination: `READ <pair> <bytes> <loss> <READs> <wrong words> <not done> <p50 us> <p99 us>`, or
-//! `NONE <pair> <bytes> <loss>` where the pair has no such READ: requesters ask for whole blocks; words are asked for below them, where there is a below.
+//! `onlooker-lab reads HOST:PORT TOKEN_FILE PAIR LOSE`, where `LOSE PERCENT` is a program that has the wire lose so
+//! many packets each way; LOSSES, READS (without loss) and LOSSY_READS in the environment. Prints a line a combination:
+//! `READ <pair> <bytes> <loss> <READs> <wrong words> <not done> <p50 us> <p99 us>`, or `NONE <pair> <bytes> <loss>`
+//! where the pair has no such READ: requesters ask for whole blocks; words are asked for below them, where there is a
+//! below.
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
@@ -71,7 +74,8 @@ impl Target {
                 let answer = responder.verbs.as_ref().ok_or("the host has no queue pair for single words")?;
                 Ok(verbs::endpoint_of(&answer.end))
             })?)),
-            // The kernel responder has no queue pairs: it answers to the number that a request goes to, so that this is our own.
+            // The kernel responder has no queue pairs: it answers to the number that a request goes to, so that this is
+            // our own.
             Pair::VERBS_KERNEL => Some(Words::Device(DeviceWords::connect(told, |own| {
                 let gid = match told.peer.ip().to_canonical() {
                     IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -225,7 +229,8 @@ impl Reader {
     }
 }
 
-/// A line of the table; whether all of it was right. `one` makes READ number n and counts wrong words; `None`: it was not done.
+/// A line of the table; whether all of it was right. `one` makes READ number n and counts wrong words; `None`: it was
+/// not done.
 fn measure(
     what: &str,
     loss_percent: u32,

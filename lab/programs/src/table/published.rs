@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `onlooker-lab words`: a region of 128 blocks whose words tell their place; `lab/lab-table` has it READ in every way, and every word compared. Says
-//! `published` and stays until it is killed.
+//! `onlooker-lab words`: a region of 128 blocks whose words tell their place; `lab/lab-table` has it READ in every way,
+//! and every word compared. Says `published` and stays until it is killed.
 
 use std::time::Duration;
 

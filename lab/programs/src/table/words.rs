@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! READs of single words, which requesters do not make: they ask for whole blocks. By a queue pair of its own, or by a bare UDP socket.
+//! READs of single words, which requesters do not make: they ask for whole blocks. By a queue pair of its own, or by a
+//! bare UDP socket.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
