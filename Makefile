@@ -175,13 +175,15 @@ lab-push: setup-lab
 
 # --- benches -----------------------------------------------------------------------------------------------------------------------------
 
+# The one program of measurements; bench/ has what some of them need around it.
+BENCH = $(CARGO) run --release --quiet -p onlooker-bench --
+
 .PHONY: bench
 bench: bench-torn bench-cost bench-agent bench-responder bench-collectors bench-kernel-cost bench-parity bench-requester bench-churn bench-overhead bench-tables bench-accuracy bench-granularity bench-latency bench-scheduler-latency bench-victim
 
 .PHONY: bench-torn
 bench-torn: setup-build
-	$(CARGO) build --release --quiet -p onlooker-sdk --example torn
-	target/release/examples/torn
+	$(BENCH) torn
 
 .PHONY: bench-cost
 bench-cost: setup-build
@@ -193,11 +195,11 @@ bench-agent: setup-build
 
 .PHONY: bench-responder
 bench-responder: setup-test
-	$(CARGO) run --release --quiet -p onlooker-responder --example bench_responder
+	$(BENCH) responder
 
 .PHONY: bench-collectors
 bench-collectors: setup-test
-	$(CARGO) run --release --quiet -p onlooker-metrics --example bench_collectors
+	$(BENCH) collectors
 
 .PHONY: bench-kernel-cost
 bench-kernel-cost: setup-bench
@@ -274,7 +276,7 @@ attack: setup-test
 
 .PHONY: bench-requester
 bench-requester: setup-test
-	$(CARGO) run --release --quiet -p onlooker-transport --example soft_rate
+	$(BENCH) requester
 
 # --- longer ------------------------------------------------------------------------------------------------------------------------------
 

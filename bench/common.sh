@@ -26,6 +26,12 @@ result() {
   [ $verdict = pass ] || failed=1
 }
 
+# build_bench: the program of measurements, whose commands crates/bench/src/main.rs lists; sets bench.
+build_bench() {
+  cargo build --release --quiet -p onlooker-bench
+  bench=${CARGO_TARGET_DIR:-target}/release/onlooker-bench
+}
+
 # in_session PROGRAM...: runs it in a session of its own, to which the program may give more weight, with its temporary files in the scratch directory.
 in_session() {
   TMPDIR=$scratch setsid "$@" &

@@ -50,6 +50,13 @@ make_scratch() { # PARENT_DIRECTORY
     trap 'exit 143' TERM
 }
 
+# Builds lab/programs and says in PROGRAM where it is. Optimised: both ends look at or copy every word, some on an
+# emulated processor.
+build_programs() {
+    cargo build --release --quiet --manifest-path "$LAB_DIR/../Cargo.toml" -p onlooker-lab
+    PROGRAM=${CARGO_TARGET_DIR:-$LAB_DIR/../target}/release/onlooker-lab
+}
+
 # Options that `run` and `run-pair` have in common. Consumes one option from its arguments and leaves in CONSUMED how
 # many words that took; 0 means that the option is not one of these.
 BUILD_OPTIONS=() SERIES='' TIMEOUT_S=180 MEMORY_MIB=1024 CPUS=2 EXTRA_CMDLINE=''

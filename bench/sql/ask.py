@@ -132,7 +132,7 @@ ENGINES = {"duckdb": DuckDb, "chdb": ChDb}
 
 
 def written(cell):
-    """A cell as sql-answers writes it: a float is its bits."""
+    """A cell as `onlooker-bench sql answer` writes it: a float is its bits."""
     if isinstance(cell, float):
         return "f" + struct.pack(">d", cell).hex()
     return str(cell)

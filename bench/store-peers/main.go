@@ -5,7 +5,7 @@
 //	store-peers prometheus SAMPLES DIRECTORY                   Prometheus' TSDB, in this process: head with write-ahead log, then a block
 //	store-peers victoriametrics SAMPLES DIRECTORY PROGRAM      VictoriaMetrics' single-node server, a process of its own on loopback
 //
-// SAMPLES is a file of crates/framestore/examples/export-rows.rs. Everything is left in DIRECTORY. Each figure is a line "figure NAME VALUE UNIT". Times are
+// SAMPLES is a file of `onlooker-bench export`, crates/bench/src/store/export.rs. Everything is left in DIRECTORY. Each figure is a line "figure NAME VALUE UNIT". Times are
 // CPU time, so that what else runs on the machine counts little; both databases have one processor (GOMAXPROCS=1, which the caller sets).
 package main
 

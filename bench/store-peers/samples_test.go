@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// file is one of two series and two readings, as export-rows writes it.
+// file is one of two series and two readings, as `onlooker-bench export` writes it.
 func file() []byte {
 	out := []byte(magic)
 	number := func(n uint32) { out = binary.LittleEndian.AppendUint32(out, n) }

@@ -14,8 +14,6 @@ use libbpf_cargo::SkeletonBuilder;
 const REFUSED: &str = "src/user/refused.bpf.c";
 /// The example of an operator's collector, for tests.
 const EXAMPLE: &str = "../../examples/collectors/run_queue.bpf.c";
-/// The responder's stopwatch and the collector that does nothing, for benches.
-const STOPWATCH: [&str; 2] = ["bench", "test_collector"];
 /// Headers that groups share, and the responder's.
 const HEADERS: [&str; 2] = ["bpf", "../responder/bpf"];
 /// Headers for operators' collectors.
@@ -41,9 +39,6 @@ fn main() {
         }
     }
     compile(Path::new(EXAMPLE), "example_run_queue", &USER_HEADERS, "-DONLOOKER");
-    for object in STOPWATCH {
-        compile(Path::new(&format!("../responder/bpf/{object}.bpf.c")), object, &HEADERS, "-DONLOOKER");
-    }
 }
 
 /// All files of C in a directory and below.

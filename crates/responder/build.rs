@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use libbpf_cargo::SkeletonBuilder;
 
-/// The responder, whose skeleton the crate uses, and what tests and benches load by its bytes.
-const OBJECTS: &[(&str, bool)] = &[("responder", true), ("test_collector", false), ("bench", false)];
+/// The responder, whose skeleton the crate uses, and what tests load by its bytes.
+const OBJECTS: &[(&str, bool)] = &[("responder", true), ("test_collector", false)];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));

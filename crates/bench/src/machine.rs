@@ -41,18 +41,28 @@ pub(crate) fn pin(core: usize) -> std::io::Result<()> {
     if result == 0 { Ok(()) } else { Err(Error::last_os_error()) }
 }
 
-/// The calling thread is of SCHED_FIFO at `priority`, or of SCHED_OTHER at 0. What it starts is of SCHED_OTHER in both cases.
+/// The calling thread is of SCHED_FIFO at `priority`, or of SCHED_OTHER at 0. What it starts is of SCHED_OTHER in both
+/// cases.
 pub(crate) fn set_realtime(priority: i32) -> Result<()> {
-    let parameter = libc::sched_param { sched_priority: priority };
     let policy = if priority == 0 { libc::SCHED_OTHER } else { libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK };
-    // SAFETY: a plain system call on a live structure; 0 means the calling thread.
-    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) };
-    ensure!(result == 0, "SCHED_FIFO: {} (with RT_GROUP_SCHED only in the root cpu cgroup)", Error::last_os_error());
-    Ok(())
+    schedule(policy, priority).context("SCHED_FIFO (with RT_GROUP_SCHED only in the root cpu cgroup)")
 }
 
-/// Where this process has a session of its own (bench/latency and bench/victim start it so), the scheduler gives that the highest weight: other users of
-/// the machine disturb little, and within the session everything stays as equal as before. Without autogroups (sched(7)) nothing happens.
+/// The calling thread runs only where nobody else wants to.
+pub(crate) fn set_idle() -> std::io::Result<()> {
+    schedule(libc::SCHED_IDLE, 0)
+}
+
+fn schedule(policy: i32, priority: i32) -> std::io::Result<()> {
+    let parameter = libc::sched_param { sched_priority: priority };
+    // SAFETY: a plain system call on a live structure; 0 means the calling thread.
+    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) };
+    if result == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+}
+
+/// Where this process has a session of its own (bench/latency and bench/victim start it so), the scheduler gives that
+/// the highest weight: other users of the machine disturb little, and within the session everything stays as equal as
+/// before. Without autogroups (sched(7)) nothing happens.
 pub(crate) fn raise_session() {
     let is_leader = rustix::process::getsid(None).ok() == Some(rustix::process::getpid());
     if is_leader && fs::write("/proc/self/autogroup", "-20").is_err() {

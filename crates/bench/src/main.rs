@@ -1,46 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `onlooker-bench`: what Onlooker promises beside today's monitors, measured on one machine of at least two cores. docs/benchmarks.md has the method.
+//! `onlooker-bench`: the measurement programs of this project, one binary. docs/benchmarks.md has the methods; the
+//! scripts of `bench/` make the worlds in which some of them run.
 //!
-//! `latency`: how long one READ of 1 KiB takes while the watched core is idle, saturated or flooded. `victim`: what being monitored costs Redis. `scheduler-latency`: what
-//! counting how long tasks wait costs these. `accuracy`: how far
-//! readings are from the truth, by the way in which values are acquired. `granularity`: how much slower
-//! they make a program on the same core.
-//! Both make network namespaces of this process's own, which the kernel removes with it, and end every program that they start. They need root.
-//! Parameters come from the environment; `hog`, `burst` and `flood` are the loads, started by the benches themselves.
+//! | command | what it measures |
+//! |---|---|
+//! | `latency` | how long one READ of 1 KiB takes while the watched core is idle, saturated or flooded |
+//! | `victim` | what being monitored costs Redis |
+//! | `scheduler-latency` | what counting how long tasks wait costs them, and Redis |
+//! | `accuracy`, `granularity` | how far readings are from the truth, how much slower they make a program on the same core, by the way of acquiring values |
+//! | `responder`, `collectors`, `kernel-cost` | what READs take in softirq |
+//! | `requester` | one soft requester thread beside its bare sockets |
+//! | `torn` | torn reads |
+//! | `columns`, `derive` | what checking, decoding and copying a value costs a reader, and what its sums cost |
+//! | `processing`, `store` | what readings of real agents cost the controller, and its store |
+//! | `record`, `export` | rows of real agents for these and for other databases |
+//! | `sql` | what our own reader answers, for comparison |
+//!
+//! `burst`, `hog` and `flood` are loads, started by the benches themselves. Parameters come from the environment. What
+//! makes network namespaces makes them of this process's own: the kernel removes them with it.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
 #![allow(clippy::cast_precision_loss, reason = "counts and nanoseconds are far below 2^52")]
 
+mod agents;
+mod allocations;
 mod children;
+mod columns;
+mod derive;
 mod latency;
 mod load;
 mod machine;
 mod peers;
+mod processing;
 mod report;
+mod requester;
 mod responder;
 mod schemes;
+mod softirq;
+mod sql;
+mod store;
+mod svg;
+mod torn;
 mod victim;
 mod waits;
 mod world;
 
 use std::process::ExitCode;
 
-fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let result = match words.as_slice() {
+#[global_allocator]
+static ALLOCATOR: allocations::Counting = allocations::Counting;
+
+/// Whether all results have passed.
+fn run(words: &[&str]) -> anyhow::Result<bool> {
+    match *words {
         ["latency"] => latency::run(),
         ["victim"] => victim::run(),
         ["scheduler-latency"] => waits::run(),
         ["accuracy"] => schemes::accuracy::run(),
         ["granularity"] => schemes::granularity::run(),
+        ["responder"] => softirq::responder::run(),
+        ["collectors"] => softirq::collectors::run(),
+        ["kernel-cost"] => softirq::kernel_cost::run(),
+        ["requester"] => Ok(requester::run()),
+        ["torn"] => Ok(torn::run()),
+        ["columns"] => Ok(columns::run()),
+        ["derive"] => Ok(derive::run()),
+        ["processing", directory, readings, hosts, ref agents @ ..] => {
+            processing::run(directory, readings, hosts, agents).map(|()| true)
+        }
+        ["store", directory, name, recording, hosts, readings] => {
+            store::run(directory, name, recording, hosts, readings).map(|()| true)
+        }
+        ["record", file, interval_ms, seconds, ref agents @ ..] => {
+            store::record::run(file, interval_ms, seconds, agents).map(|()| true)
+        }
+        ["export", recording, hosts, rounds, file] => store::export::run(recording, hosts, rounds, file).map(|()| true),
+        ["sql", what, directory] => sql::run(what, directory).map(|()| true),
         ["burst", seed] => schemes::burst::burst(seed),
         ["hog"] => load::hog(),
         ["flood", target, per_second] => load::flood(target, per_second).map(|()| true),
-        _ => Err(anyhow::anyhow!(
-            "usage: onlooker-bench latency | victim | scheduler-latency | accuracy | granularity (see docs/benchmarks.md)"
-        )),
-    };
-    match result {
+        _ => anyhow::bail!("no such bench, or other arguments: see crates/bench/src/main.rs and docs/benchmarks.md"),
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match run(&words) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

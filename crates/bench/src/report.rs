@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! RESULT lines, and figures of samples.
+//! RESULT lines, figures for scripts, and figures of samples.
 
 /// Prints `RESULT` lines and remembers whether one failed.
 #[derive(Debug, Default)]
@@ -23,6 +23,32 @@ impl Results {
     pub(crate) fn passed(&self) -> bool {
         !self.has_failed
     }
+}
+
+/// A figure, for a script that makes RESULT lines of several.
+pub(crate) fn figure(name: &str, value: f64, unit: &str) {
+    println!("figure {name} {value:.4} {unit}");
+}
+
+/// The middle of samples, or the mean of both middles; and quartiles.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spread {
+    pub(crate) low: f64,
+    pub(crate) median: f64,
+    pub(crate) high: f64,
+}
+
+/// Sorts; there must be samples.
+pub(crate) fn spread(samples: &mut [f64]) -> Spread {
+    let median = median(samples);
+    Spread { low: samples[samples.len() / 4], median, high: samples[samples.len() * 3 / 4] }
+}
+
+/// Sorts; the middle, or the mean of both middles. There must be samples.
+pub(crate) fn median(samples: &mut [f64]) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    let half = samples.len() / 2;
+    if samples.len().is_multiple_of(2) { f64::midpoint(samples[half - 1], samples[half]) } else { samples[half] }
 }
 
 /// The value below which `share` of sorted samples lie; `None` without samples.

@@ -3,7 +3,7 @@
 
 use crate::world::{ASKING, ASKING_XDP, BRIDGE_XDP_DEVICE, WATCHED_DEVICE, WATCHED_XDP_DEVICE, World};
 use anyhow::{Context, Result};
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
+use libbpf_rs::{MapCore as _, MapFlags};
 use onlooker_metrics::collect::{InstalledGroup, Options, install};
 use onlooker_region::{Block, Identity};
 use onlooker_responder::{Attachment, Config, Device, Exit, Home, Hook, Kind, Pinned, Prefix, Region};
@@ -69,13 +69,15 @@ impl<'a> KernelResponder<'a> {
         self.world.on_watched(|| Ok(pinned.detach(&attachment)?))
     }
 
-    /// Installs the collectors of all kernel groups that can be had here; returns a READ target for each, with its name and blocks.
+    /// Installs the collectors of all kernel groups that can be had here; returns a READ target for each, with its name
+    /// and blocks.
     pub(crate) fn install_collectors(&self) -> Result<Vec<(&'static str, Readable)>> {
         let groups = self.install_groups(&Options::default())?;
         Ok(groups.into_iter().map(|(group, rkey)| (group.name, Readable { rkey, blocks: group.blocks })).collect())
     }
 
-    /// Installs collectors of those groups that can be had here; each with the rkey of its region at [`VA`], whose number is the rkey's distance from [`RKEY`].
+    /// Installs collectors of those groups that can be had here; each with the rkey of its region at [`VA`], whose
+    /// number is the rkey's distance from [`RKEY`].
     pub(crate) fn install_groups(&self, options: &Options) -> Result<Vec<(InstalledGroup, u32)>> {
         let installed = install(&self.pinned, options)?;
         for (group, reason) in &installed.refused {
@@ -106,8 +108,7 @@ impl<'a> KernelResponder<'a> {
 
     /// READs answered so far, by processor.
     pub(crate) fn answered_by_core(&self) -> Result<Vec<u64>> {
-        let path = self.pinned.home().path().join("maps/counters");
-        let map = MapHandle::from_pinned_path(&path).with_context(|| path.display().to_string())?;
+        let map = self.pinned.map("counters").context("no counters")?;
         let values = map.lookup_percpu(&(Exit::Answered as u32).to_le_bytes(), MapFlags::ANY)?.unwrap_or_default();
         Ok(values.into_iter().filter_map(|value| value.try_into().ok().map(u64::from_le_bytes)).collect())
     }

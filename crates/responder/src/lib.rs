@@ -64,7 +64,7 @@ pub use pinned::Pinned;
 pub use program::{Program, ProgramInfo, Run};
 pub use reattach::{Reattached, Standing};
 pub use region::{Kind, Region};
-pub use responder::Responder;
+pub use responder::{MAPS, Responder};
 pub use slab::{MAX_SLAB_BLOCKS, Slab};
 pub use source::Prefix;
 pub use tables::{CrcTables, crc_tables};

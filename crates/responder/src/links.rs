@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Devices, addresses, and the filters of a device, by dumps over rtnetlink (linux/rtnetlink.h).
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use crate::error::{Result, system};
-use crate::netlink::{Dump, ROUTE, attributes, u16_at, u32_at};
-
-const NEW_LINK: u16 = 16;
-const GET_LINK: u16 = 18;
-const NEW_ADDRESS: u16 = 20;
-const GET_ADDRESS: u16 = 22;
-const NEW_QDISC: u16 = 36;
-const GET_QDISC: u16 = 38;
-const NEW_FILTER: u16 = 44;
-const GET_FILTER: u16 = 46;
+use crate::netlink::{
+    ADDRESS, Dump, FILTER, Kind, LINK, QDISC, ROUTE, attribute, attributes, ip_address, u16_at, u32_at,
+};
 
 /// Parent of ingress and clsact qdiscs.
 const INGRESS: u32 = 0xffff_fff1;
@@ -33,7 +26,7 @@ pub(crate) struct Link {
 
 /// All devices of this network namespace.
 pub(crate) fn links() -> Result<Vec<Link>> {
-    let messages = dump(GET_LINK, NEW_LINK, &[0; 16], "devices")?;
+    let messages = dump(LINK, &[0; 16], "devices")?;
     Ok(messages.iter().filter_map(|message| parse_link(message)).collect())
 }
 
@@ -54,7 +47,7 @@ fn parse_link(message: &[u8]) -> Option<Link> {
 
 /// All addresses of this network namespace, each with its device's index.
 pub(crate) fn addresses() -> Result<Vec<(u32, IpAddr)>> {
-    let messages = dump(GET_ADDRESS, NEW_ADDRESS, &[0; 8], "addresses")?;
+    let messages = dump(ADDRESS, &[0; 8], "addresses")?;
     Ok(messages.iter().filter_map(|message| parse_address(message)).collect())
 }
 
@@ -72,17 +65,9 @@ fn parse_address(message: &[u8]) -> Option<(u32, IpAddr)> {
     Some((u32_at(header, 4)?, local.or(peer)?))
 }
 
-fn ip_address(value: &[u8]) -> Option<IpAddr> {
-    match value.len() {
-        4 => Some(IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(value).ok()?))),
-        16 => Some(IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(value).ok()?))),
-        _ => None,
-    }
-}
-
 /// Indices of the devices that have an ingress or clsact qdisc.
 pub(crate) fn ingress_qdiscs() -> Result<Vec<u32>> {
-    let messages = dump(GET_QDISC, NEW_QDISC, &tcmsg(0, 0), "qdiscs")?;
+    let messages = dump(QDISC, &tcmsg(0, 0), "qdiscs")?;
     let ingress = messages.iter().filter(|message| u32_at(message, 12) == Some(INGRESS));
     Ok(ingress.filter_map(|message| u32_at(message, 4)).collect())
 }
@@ -95,7 +80,7 @@ pub(crate) fn has_ingress_qdisc(ifindex: u32) -> Result<bool> {
 /// Whether anything filters on a device's ingress or clsact qdisc.
 pub(crate) fn has_filters(ifindex: u32) -> Result<bool> {
     for parent in FILTER_PARENTS {
-        if !dump(GET_FILTER, NEW_FILTER, &tcmsg(ifindex, parent), "filters")?.is_empty() {
+        if !dump(FILTER, &tcmsg(ifindex, parent), "filters")?.is_empty() {
             return Ok(true);
         }
     }
@@ -113,12 +98,11 @@ pub(crate) struct BpfFilter {
 
 /// The BPF programs that filter what comes in on a device's ingress or clsact qdisc.
 pub(crate) fn ingress_filters(ifindex: u32) -> Result<Vec<BpfFilter>> {
-    let messages = dump(GET_FILTER, NEW_FILTER, &tcmsg(ifindex, FILTER_PARENTS[0]), "filters")?;
+    let messages = dump(FILTER, &tcmsg(ifindex, FILTER_PARENTS[0]), "filters")?;
     Ok(messages.iter().filter_map(|message| parse_filter(message)).collect())
 }
 
 fn parse_filter(message: &[u8]) -> Option<BpfFilter> {
-    let attribute = |bytes, wanted| attributes(bytes).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
     // TCA_KIND, TCA_OPTIONS and in there TCA_BPF_ID of linux/rtnetlink.h and linux/pkt_cls.h.
     let options = (attribute(message.get(20..)?, 1)? == b"bpf\0").then(|| attribute(message.get(20..)?, 2))??;
     let program = u32_at(attribute(options, 11)?, 0)?;
@@ -133,16 +117,16 @@ fn tcmsg(ifindex: u32, parent: u32) -> [u8; 20] {
     body
 }
 
-/// Asks for everything of a kind; returns the bodies of the messages of type `answer`.
-fn dump(request: u16, answer: u16, body: &[u8], object: &'static str) -> Result<Vec<Vec<u8>>> {
+/// Asks for everything of a kind; returns the bodies of the answers.
+fn dump(kind: Kind, body: &[u8], object: &'static str) -> Result<Vec<Vec<u8>>> {
     let advice = "netlink must be allowed (AF_NETLINK in RestrictAddressFamilies of a unit file)";
     let mut dump = Dump::new(ROUTE).map_err(system("socket(AF_NETLINK)", object, advice))?;
     let mut bodies = Vec::new();
     let each = |body: &[u8]| bodies.push(body.to_vec());
-    let asked = match request {
+    let asked = match kind {
         // The kernel may refuse where there is no qdisc: then there are no filters.
-        GET_FILTER => dump.ask_if_any(request, answer, body, each),
-        _ => dump.ask(request, answer, body, each),
+        FILTER => dump.ask_if_any(kind, body, each),
+        _ => dump.ask(kind, body, each),
     };
     asked.map_err(system("netlink dump", object, advice))?;
     Ok(bodies)

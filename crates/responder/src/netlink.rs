@@ -2,6 +2,7 @@
 //! Netlink messages (linux/netlink.h) and dumps: what the kernel tells of devices and sockets without text. In safe code; nothing in a message is trusted to be whole.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
@@ -14,6 +15,33 @@ use rustix::net::{
 pub const SOCKETS: Option<Protocol> = Some(netlink::SOCK_DIAG);
 /// `NETLINK_ROUTE`, which is protocol 0.
 pub const ROUTE: Option<Protocol> = None;
+
+/// Types of messages about one kind of thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    /// `RTM_NEW...`: it is there.
+    pub new: u16,
+    /// `RTM_DEL...`: it has gone.
+    pub delete: u16,
+    /// `RTM_GET...`: asks for all of them.
+    pub get: u16,
+}
+
+/// rtnetlink's types come in fours (linux/rtnetlink.h).
+const fn route(new: u16) -> Kind {
+    Kind { new, delete: new + 1, get: new + 2 }
+}
+
+/// Network devices.
+pub const LINK: Kind = route(16);
+/// Addresses of devices.
+pub const ADDRESS: Kind = route(20);
+/// Queueing disciplines.
+pub const QDISC: Kind = route(36);
+/// Filters of packets.
+pub const FILTER: Kind = route(44);
+/// `SOCK_DIAG_BY_FAMILY` is both question and answer; nobody is told when one goes.
+pub const SOCKET: Kind = Kind { new: 20, delete: 0, get: 20 };
 
 const HEADER_BYTES: usize = 16;
 /// `NLM_F_REQUEST`, `NLM_F_DUMP`.
@@ -55,6 +83,22 @@ pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
+/// The value of the first attribute of a type.
+#[must_use]
+pub fn attribute(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
+    attributes(bytes).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
+}
+
+/// An address as the value of an attribute.
+#[must_use]
+pub fn ip_address(value: &[u8]) -> Option<IpAddr> {
+    match value.len() {
+        4 => <[u8; 4]>::try_from(value).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(value).ok().map(IpAddr::from),
+        _ => None,
+    }
+}
+
 /// A socket that asks for all there is of something.
 #[derive(Debug)]
 pub struct Dump {
@@ -74,12 +118,12 @@ impl Dump {
         Ok(Self { socket, buffer: vec![0; RECEIVE_BYTES], sequence: 0 })
     }
 
-    /// Asks with a message of type `kind` and calls `each` with the body of every message of type `answer`.
+    /// Asks for all of a kind and calls `each` with the body of every answer.
     ///
     /// # Errors
     /// As the kernel has it.
-    pub fn ask(&mut self, kind: u16, answer: u16, body: &[u8], each: impl FnMut(&[u8])) -> io::Result<()> {
-        match self.converse(kind, answer, body, each)? {
+    pub fn ask(&mut self, kind: Kind, body: &[u8], each: impl FnMut(&[u8])) -> io::Result<()> {
+        match self.converse(kind, body, each)? {
             0 => Ok(()),
             errno => Err(io::Error::from_raw_os_error(errno)),
         }
@@ -89,18 +133,18 @@ impl Dump {
     ///
     /// # Errors
     /// Of the socket.
-    pub fn ask_if_any(&mut self, kind: u16, answer: u16, body: &[u8], each: impl FnMut(&[u8])) -> io::Result<()> {
-        self.converse(kind, answer, body, each).map(drop)
+    pub fn ask_if_any(&mut self, kind: Kind, body: &[u8], each: impl FnMut(&[u8])) -> io::Result<()> {
+        self.converse(kind, body, each).map(drop)
     }
 
     /// Gives the errno with which the kernel has refused, or 0.
-    fn converse(&mut self, kind: u16, answer: u16, body: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<i32> {
+    fn converse(&mut self, of: Kind, body: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<i32> {
         self.sequence = self.sequence.wrapping_add(1);
         let bytes = u32::try_from(HEADER_BYTES + body.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut request = [0; 128];
         let request = request.get_mut(..bytes as usize).ok_or(io::ErrorKind::InvalidInput)?;
         request[..4].copy_from_slice(&bytes.to_ne_bytes());
-        request[4..6].copy_from_slice(&kind.to_ne_bytes());
+        request[4..6].copy_from_slice(&of.get.to_ne_bytes());
         request[6..8].copy_from_slice(&REQUEST_AND_DUMP.to_ne_bytes());
         request[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
         request[HEADER_BYTES..].copy_from_slice(body);
@@ -122,7 +166,7 @@ impl Dump {
                     _ if !is_ours => {}
                     DONE => return Ok(0),
                     ERROR => return Ok(u32_at(body, 0).map_or(0, |errno| errno.cast_signed().wrapping_neg())),
-                    kind if kind == answer => each(body),
+                    kind if kind == of.new => each(body),
                     _ => {}
                 }
                 rest = after;
@@ -153,14 +197,11 @@ mod tests {
         let mut dump = Dump::new(ROUTE).unwrap();
         for _ in 0..2 {
             names.clear();
-            // RTM_GETLINK, RTM_NEWLINK, struct ifinfomsg; IFLA_IFNAME.
-            dump.ask(18, 16, &[0; 16], |body| {
-                names.extend(attributes(&body[16..]).find(|(kind, _)| *kind == 3).map(|(_, value)| value.to_vec()));
-            })
-            .unwrap();
+            // struct ifinfomsg; IFLA_IFNAME.
+            dump.ask(LINK, &[0; 16], |body| names.extend(attribute(&body[16..], 3).map(<[u8]>::to_vec))).unwrap();
             assert!(names.iter().any(|name| name == b"lo\0"), "{names:?}");
         }
         // No such family.
-        assert!(Dump::new(SOCKETS).unwrap().ask(20, 20, &[250; 56], |_| ()).is_err());
+        assert!(Dump::new(SOCKETS).unwrap().ask(SOCKET, &[250; 56], |_| ()).is_err());
     }
 }

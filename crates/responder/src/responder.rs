@@ -22,57 +22,32 @@ use crate::slab::Slab;
 use crate::source::{Prefix, address_bytes};
 use crate::tables::crc_tables;
 
-/// The maps of `bpf/maps.h`.
-#[derive(Debug)]
-pub(crate) struct Maps {
-    pub(crate) slabs: MapHandle,
-    pub(crate) regions: MapHandle,
-    pub(crate) own_addresses: MapHandle,
-    pub(crate) sources: MapHandle,
-    pub(crate) rate: MapHandle,
-    pub(crate) cpu_rate: MapHandle,
-    pub(crate) lease: MapHandle,
-    pub(crate) counters: MapHandle,
-    pub(crate) scratch: MapHandle,
-    pub(crate) collectors_tc: MapHandle,
-    pub(crate) collectors_xdp: MapHandle,
-}
+/// The one list of the maps of `bpf/maps.h`.
+macro_rules! maps {
+    ($($name:ident),*) => {
+        /// Names of the responder's maps, of which objects that include its headers declare some.
+        pub const MAPS: &[&str] = &[$(stringify!($name)),*];
 
-impl Maps {
-    /// Each by its name in `bpf/maps.h`, which is also that of its pin.
-    pub(crate) fn all(&self) -> [(&'static str, &MapHandle); 11] {
-        [
-            ("slabs", &self.slabs),
-            ("regions", &self.regions),
-            ("own_addresses", &self.own_addresses),
-            ("sources", &self.sources),
-            ("rate", &self.rate),
-            ("cpu_rate", &self.cpu_rate),
-            ("lease", &self.lease),
-            ("counters", &self.counters),
-            ("scratch", &self.scratch),
-            ("collectors_tc", &self.collectors_tc),
-            ("collectors_xdp", &self.collectors_xdp),
-        ]
-    }
+        /// The maps of `bpf/maps.h`.
+        #[derive(Debug)]
+        pub(crate) struct Maps {
+            $(pub(crate) $name: MapHandle),*
+        }
 
-    /// Makes each with `get`, which is given its name.
-    pub(crate) fn try_from_names(mut get: impl FnMut(&'static str) -> Result<MapHandle>) -> Result<Self> {
-        Ok(Self {
-            slabs: get("slabs")?,
-            regions: get("regions")?,
-            own_addresses: get("own_addresses")?,
-            sources: get("sources")?,
-            rate: get("rate")?,
-            cpu_rate: get("cpu_rate")?,
-            lease: get("lease")?,
-            counters: get("counters")?,
-            scratch: get("scratch")?,
-            collectors_tc: get("collectors_tc")?,
-            collectors_xdp: get("collectors_xdp")?,
-        })
-    }
+        impl Maps {
+            /// Each by its name in `bpf/maps.h`, which is also that of its pin.
+            pub(crate) fn all(&self) -> [(&'static str, &MapHandle); MAPS.len()] {
+                [$((stringify!($name), &self.$name)),*]
+            }
+
+            /// Makes each with `get`, which is given its name.
+            pub(crate) fn try_from_names(mut get: impl FnMut(&'static str) -> Result<MapHandle>) -> Result<Self> {
+                Ok(Self { $($name: get(stringify!($name))?),* })
+            }
+        }
+    };
 }
+maps!(slabs, regions, own_addresses, sources, rate, cpu_rate, lease, counters, scratch, collectors_tc, collectors_xdp);
 
 /// The programs of `bpf/responder.bpf.c`.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use onlooker_responder::netlink::{attributes, split_message, u32_at};
+use onlooker_responder::netlink::{ADDRESS, LINK, attribute, ip_address, split_message, u32_at};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
@@ -16,10 +16,6 @@ use super::load::DeviceState;
 
 /// `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV6_IFADDR`.
 const GROUPS: u32 = 0x1 | 0x10 | 0x100;
-const NEW_LINK: u16 = 16;
-const DELETE_LINK: u16 = 17;
-const NEW_ADDRESS: u16 = 20;
-const DELETE_ADDRESS: u16 = 21;
 /// As the kernel sizes its own messages at most.
 const RECEIVE_BYTES: usize = 32 << 10;
 /// Messages taken at once.
@@ -67,7 +63,7 @@ impl Known {
         let index = u32_at(body, 4)?;
         match kind {
             // Bridges tell of their ports in messages of their own family.
-            NEW_LINK if body.first() == Some(&0) => {
+            _ if kind == LINK.new && body.first() == Some(&0) => {
                 let name = attribute(body.get(16..)?, 3)?;
                 let name = String::from_utf8_lossy(name.split(|byte| *byte == 0).next()?).into_owned();
                 Some(match self.devices.get(&name) {
@@ -75,27 +71,15 @@ impl Known {
                     None => self.has_index(index),
                 })
             }
-            DELETE_LINK if body.first() == Some(&0) => Some(self.has_index(index)),
-            NEW_ADDRESS | DELETE_ADDRESS if self.has_index(index) => {
+            _ if kind == LINK.delete && body.first() == Some(&0) => Some(self.has_index(index)),
+            _ if [ADDRESS.new, ADDRESS.delete].contains(&kind) && self.has_index(index) => {
                 let attributes = body.get(8..)?;
                 // IFA_LOCAL, or IFA_ADDRESS where it is the only one.
                 let address = ip_address(attribute(attributes, 2).or_else(|| attribute(attributes, 1))?)?;
-                Some(self.addresses.contains(&(index, address)) == (kind == DELETE_ADDRESS))
+                Some(self.addresses.contains(&(index, address)) == (kind == ADDRESS.delete))
             }
             _ => Some(false),
         }
-    }
-}
-
-fn attribute(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
-    attributes(bytes).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
-}
-
-fn ip_address(value: &[u8]) -> Option<IpAddr> {
-    match value.len() {
-        4 => <[u8; 4]>::try_from(value).ok().map(IpAddr::from),
-        16 => <[u8; 16]>::try_from(value).ok().map(IpAddr::from),
-        _ => None,
     }
 }
 
@@ -194,23 +178,23 @@ mod tests {
     fn only_changes_of_configured_devices_count() {
         let known = known();
         for (packet, expected) in [
-            (link(NEW_LINK, 0, 2, "eth0"), false),
-            (link(NEW_LINK, 0, 3, "eth0"), true),
-            (link(NEW_LINK, 0, 9, "eth1"), true),
-            (link(NEW_LINK, 0, 2, "lan"), true),
-            (link(NEW_LINK, 0, 9, "veth9"), false),
-            (link(DELETE_LINK, 0, 2, "eth0"), true),
-            (link(DELETE_LINK, 7, 2, "eth0"), false),
-            (link(DELETE_LINK, 0, 9, "veth9"), false),
-            (address(NEW_ADDRESS, 2, "10.0.0.1"), false),
-            (address(NEW_ADDRESS, 2, "10.0.0.9"), true),
-            (address(NEW_ADDRESS, 9, "10.0.0.9"), false),
-            (address(DELETE_ADDRESS, 2, "10.0.0.1"), true),
-            (address(DELETE_ADDRESS, 7, "fd00::1"), true),
-            (address(DELETE_ADDRESS, 7, "fd00::2"), false),
+            (link(LINK.new, 0, 2, "eth0"), false),
+            (link(LINK.new, 0, 3, "eth0"), true),
+            (link(LINK.new, 0, 9, "eth1"), true),
+            (link(LINK.new, 0, 2, "lan"), true),
+            (link(LINK.new, 0, 9, "veth9"), false),
+            (link(LINK.delete, 0, 2, "eth0"), true),
+            (link(LINK.delete, 7, 2, "eth0"), false),
+            (link(LINK.delete, 0, 9, "veth9"), false),
+            (address(ADDRESS.new, 2, "10.0.0.1"), false),
+            (address(ADDRESS.new, 2, "10.0.0.9"), true),
+            (address(ADDRESS.new, 9, "10.0.0.9"), false),
+            (address(ADDRESS.delete, 2, "10.0.0.1"), true),
+            (address(ADDRESS.delete, 7, "fd00::1"), true),
+            (address(ADDRESS.delete, 7, "fd00::2"), false),
         ] {
             assert_eq!(known.is_changed_by(&packet), expected, "{packet:?}");
-            let both = [link(NEW_LINK, 0, 9, "veth9"), packet].concat();
+            let both = [link(LINK.new, 0, 9, "veth9"), packet].concat();
             assert_eq!(known.is_changed_by(&both), expected, "behind another message");
         }
     }
@@ -221,7 +205,7 @@ mod tests {
         bolero::check!().with_type::<Vec<u8>>().for_each(|bytes| {
             let _ = known.is_changed_by(bytes);
         });
-        let whole = link(NEW_LINK, 0, 3, "eth0");
+        let whole = link(LINK.new, 0, 3, "eth0");
         for length in 0..whole.len() {
             assert!(!known.is_changed_by(&whole[..length]));
         }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The distributions as SVG: latency in logarithmic steps from left to right, shares of requests with their tail drawn out from bottom to top.
+//! The distributions as SVG: latency in logarithmic steps from left to right, shares of requests with their tail drawn
+//! out from bottom to top.
 
 use std::fmt::Write as _;
+
+use crate::svg::{self, Grid, LEFT, key};
 
 /// One load: curves of sorted latencies in ns, `u64::MAX` for what was lost.
 pub(crate) struct Panel<'a> {
@@ -9,21 +12,18 @@ pub(crate) struct Panel<'a> {
     pub(crate) curves: Vec<(&'a str, &'a [u64])>,
 }
 
-/// Colours that colour-blind people can tell apart (Okabe and Ito), in the order of the curves.
-const COLOURS: [&str; 4] = ["#0072b2", "#56b4e9", "#e69f00", "#d55e00"];
+/// Those of the figure's kinds of requester, in the order of the curves.
+const COLOURS: [&str; 4] = [svg::COLOURS[0], svg::COLOURS[1], svg::COLOURS[3], svg::COLOURS[4]];
 const GREY: &str = "#777777";
-/// p50, p90, p99 of others' publications, ns: one-sided RDMA READs, and the same values asked of a process, on a loaded host.
+/// p50, p90, p99 of others' publications, ns: one-sided RDMA READs, and the same values asked of a process, on a loaded
+/// host.
 const PUBLISHED: [(&str, [u64; 3], &str); 2] = [
     ("published: one-sided RDMA READ (p50, p90, p99)", [28_000, 31_000, 34_000], "circle"),
     ("published: process asked over sockets (p50, p90, p99)", [43_000, 424_000, 8_200_000], "square"),
 ];
 
-const WIDTH: f64 = 960.0;
-const PANEL_WIDTH: f64 = 400.0;
-const PANEL_HEIGHT: f64 = 210.0;
-const LEFT: f64 = 60.0;
-const TOP: f64 = 118.0;
-const GAP: (f64, f64) = (70.0, 74.0);
+const GRID: Grid = Grid { width: 400.0, height: 210.0, gap: (70.0, 74.0), top: 118.0 };
+const TITLE: &str = "Time from when a value is due to when it is here, by what else the watched core has to do";
 /// 1 us to 10 s.
 const DECADES: (i32, i32) = (3, 10);
 /// Up to 99.95 %.
@@ -31,56 +31,36 @@ const NINES: f64 = 3.3;
 
 fn x(ns: u64) -> f64 {
     let (low, high) = (f64::from(DECADES.0), f64::from(DECADES.1));
-    ((ns as f64).log10().clamp(low, high) - low) / (high - low) * PANEL_WIDTH
+    ((ns as f64).log10().clamp(low, high) - low) / (high - low) * GRID.width
 }
 
 /// Equal steps for 0, 90, 99, 99.9 %: where p99 is to be seen, a plain scale would have nothing.
 fn y(share: f64) -> f64 {
-    PANEL_HEIGHT * (1.0 - (-(1.0 - share).log10()).clamp(0.0, NINES) / NINES)
+    GRID.height * (1.0 - (-(1.0 - share).log10()).clamp(0.0, NINES) / NINES)
 }
 
 /// The whole figure.
 pub(crate) fn draw(panels: &[Panel]) -> String {
-    let rows = panels.len().div_ceil(2);
-    let height = TOP + rows as f64 * (PANEL_HEIGHT + GAP.1);
-    let mut svg = String::new();
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        svg,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
-         font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#222222\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
-         <text x=\"{LEFT}\" y=\"26\" font-size=\"16\" font-weight=\"bold\">Time from when a value is due to when it is here, \
-         by what else the watched core has to do</text>"
-    );
-    legend(&mut svg, panels);
-    for (index, panel) in panels.iter().enumerate() {
-        let column = (index % 2) as f64 * (PANEL_WIDTH + GAP.0);
-        let row = (index / 2) as f64 * (PANEL_HEIGHT + GAP.1);
-        let _ = writeln!(svg, "<g transform=\"translate({} {})\">", LEFT + column, TOP + row);
-        axes(&mut svg, &panel.title);
-        for ((_, sorted), colour) in panel.curves.iter().zip(COLOURS) {
-            curve(&mut svg, sorted, colour);
-        }
-        if index > 0 {
-            published(&mut svg);
-        }
-        let _ = writeln!(svg, "</g>");
-    }
-    svg.push_str("</svg>\n");
-    svg
+    GRID.draw(
+        TITLE,
+        panels.len(),
+        |svg| legend(svg, panels),
+        |svg, index| {
+            axes(svg, &panels[index].title);
+            for ((_, sorted), colour) in panels[index].curves.iter().zip(COLOURS) {
+                curve(svg, sorted, colour);
+            }
+            if index > 0 {
+                published(svg);
+            }
+        },
+    )
 }
 
 fn legend(svg: &mut String, panels: &[Panel]) {
     let Some(first) = panels.first() else { return };
     for (index, ((name, _), colour)) in first.curves.iter().zip(COLOURS).enumerate() {
-        let at = LEFT + [0.0, 200.0, 440.0, 660.0][index];
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{at}\" y1=\"48\" x2=\"{}\" y2=\"48\" stroke=\"{colour}\" stroke-width=\"3\"/><text x=\"{}\" y=\"52\">{name}</text>",
-            at + 22.0,
-            at + 28.0
-        );
+        key(svg, LEFT + [0.0, 200.0, 440.0, 660.0][index], colour, name);
     }
     for (index, (name, _, shape)) in PUBLISHED.iter().enumerate() {
         let at = LEFT + index as f64 * 424.0;
@@ -98,31 +78,20 @@ fn mark(svg: &mut String, x: f64, y: f64, shape: &str) {
 }
 
 fn axes(svg: &mut String, title: &str) {
-    let _ = writeln!(svg, "<text x=\"0\" y=\"-10\" font-weight=\"bold\">{title}</text>");
+    let Grid { width, height, .. } = GRID;
+    svg::title(svg, title);
     for decade in DECADES.0..=DECADES.1 {
         let at = x(10u64.pow(decade.unsigned_abs()));
         let name = ["1 us", "10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s", "10 s"]
             [usize::try_from(decade - DECADES.0).unwrap_or(0)];
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{at:.1}\" y1=\"0\" x2=\"{at:.1}\" y2=\"{PANEL_HEIGHT}\" stroke=\"#e4e4e4\"/>\
-             <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555555\">{name}</text>",
-            PANEL_HEIGHT + 17.0
-        );
+        let _ = writeln!(svg, "<line x1=\"{at:.1}\" y1=\"0\" x2=\"{at:.1}\" y2=\"{height}\" stroke=\"#e4e4e4\"/>");
+        GRID.name_below(svg, at, name);
     }
     for (name, share) in [("0", 0.0), ("50 %", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("99.9 %", 0.999)] {
-        let at = y(share);
-        let _ = writeln!(
-            svg,
-            "<line x1=\"0\" y1=\"{at:.1}\" x2=\"{PANEL_WIDTH}\" y2=\"{at:.1}\" stroke=\"#e4e4e4\"/>\
-             <text x=\"-7\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555555\">{name}</text>",
-            at + 4.0
-        );
+        GRID.line_across(svg, y(share), name);
     }
-    let _ = writeln!(
-        svg,
-        "<rect x=\"0\" y=\"0\" width=\"{PANEL_WIDTH}\" height=\"{PANEL_HEIGHT}\" fill=\"none\" stroke=\"#999999\"/>"
-    );
+    let _ =
+        writeln!(svg, "<rect x=\"0\" y=\"0\" width=\"{width}\" height=\"{height}\" fill=\"none\" stroke=\"#999999\"/>");
 }
 
 /// A step for each of the samples would be a megabyte; these are as many as can be seen.
@@ -145,8 +114,7 @@ fn curve(svg: &mut String, sorted: &[u64], colour: &str) {
             last = Some(index);
         }
     }
-    let points = points.trim_end();
-    let _ = writeln!(svg, "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>");
+    svg::curve(svg, points.trim_end(), colour);
 }
 
 fn published(svg: &mut String) {
@@ -163,10 +131,10 @@ mod tests {
 
     #[test]
     fn places_on_the_scales() {
-        assert_eq!((x(1_000), x(10_000_000_000)), (0.0, PANEL_WIDTH));
-        assert_eq!((x(1), x(u64::MAX)), (0.0, PANEL_WIDTH), "what is outside stands at the edge");
-        assert_eq!(y(0.0), PANEL_HEIGHT);
-        assert!((y(0.9) - y(0.99) - PANEL_HEIGHT / NINES).abs() < 1e-9 && y(0.9999) == 0.0);
+        assert_eq!((x(1_000), x(10_000_000_000)), (0.0, GRID.width));
+        assert_eq!((x(1), x(u64::MAX)), (0.0, GRID.width), "what is outside stands at the edge");
+        assert_eq!(y(0.0), GRID.height);
+        assert!((y(0.9) - y(0.99) - GRID.height / NINES).abs() < 1e-9 && y(0.9999) == 0.0);
     }
 
     #[test]

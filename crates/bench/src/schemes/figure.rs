@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Curves over the interval, by scheme, as SVG: intervals in logarithmic steps from left to right, values from 0 to the largest from bottom to top.
+//! Curves over the interval, by scheme, as SVG: intervals in logarithmic steps from left to right, values from 0 to the
+//! largest from bottom to top.
 
 use std::fmt::Write as _;
+
+use crate::svg::{self, COLOURS, Grid, LEFT, key};
 
 /// Curves of points (interval in ms, value), intervals rising.
 pub(super) struct Panel {
@@ -9,46 +12,19 @@ pub(super) struct Panel {
     pub(super) curves: Vec<(&'static str, Vec<(f64, f64)>)>,
 }
 
-/// Colours that colour-blind people can tell apart (Okabe and Ito), in the order of the curves.
-const COLOURS: [&str; 5] = ["#0072b2", "#56b4e9", "#009e73", "#e69f00", "#d55e00"];
-const WIDTH: f64 = 960.0;
-const PANEL: (f64, f64) = (390.0, 190.0);
-const LEFT: f64 = 60.0;
-const TOP: f64 = 90.0;
-const GAP: (f64, f64) = (80.0, 70.0);
+const GRID: Grid = Grid { width: 390.0, height: 190.0, gap: (80.0, 70.0), top: 90.0 };
 /// Lines across a panel above the lowest.
 const STEPS: u32 = 4;
 
 /// The whole figure, two panels a row.
 pub(super) fn draw(title: &str, panels: &[Panel]) -> String {
-    let height = TOP + panels.len().div_ceil(2) as f64 * (PANEL.1 + GAP.1);
-    let mut svg = String::new();
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        svg,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
-         font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#222222\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
-         <text x=\"{LEFT}\" y=\"26\" font-size=\"16\" font-weight=\"bold\">{title}</text>"
-    );
-    for (index, ((name, _), colour)) in panels.iter().take(1).flat_map(|panel| &panel.curves).zip(COLOURS).enumerate() {
-        let at = LEFT + index as f64 * 175.0;
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{at}\" y1=\"48\" x2=\"{}\" y2=\"48\" stroke=\"{colour}\" stroke-width=\"3\"/><text x=\"{}\" y=\"52\">{name}</text>",
-            at + 22.0,
-            at + 28.0
-        );
-    }
-    for (index, one) in panels.iter().enumerate() {
-        let x = LEFT + (index % 2) as f64 * (PANEL.0 + GAP.0);
-        let y = TOP + (index / 2) as f64 * (PANEL.1 + GAP.1);
-        let _ = writeln!(svg, "<g transform=\"translate({x} {y})\">");
-        panel(&mut svg, one);
-        svg.push_str("</g>\n");
-    }
-    svg.push_str("</svg>\n");
-    svg
+    let legend = |svg: &mut String| {
+        let names = panels.iter().take(1).flat_map(|panel| &panel.curves).map(|(name, _)| name);
+        for (index, (name, colour)) in names.zip(COLOURS).enumerate() {
+            key(svg, LEFT + index as f64 * 175.0, colour, name);
+        }
+    };
+    GRID.draw(title, panels.len(), legend, |svg, index| panel(svg, &panels[index]))
 }
 
 /// The next of 1, 2, 5, 10, ... times a power of ten.
@@ -66,32 +42,19 @@ fn panel(svg: &mut String, panel: &Panel) {
     let low = points().map(|point| point.0).fold(f64::INFINITY, f64::min);
     let high = points().map(|point| point.0).fold(low, f64::max);
     let span = (high / low).ln().max(f64::MIN_POSITIVE);
-    let x = |interval: f64| (interval / low).ln() / span * PANEL.0;
-    let y = |value: f64| PANEL.1 * (1.0 - value.max(0.0) / top);
-    let _ = writeln!(svg, "<text x=\"0\" y=\"-10\" font-weight=\"bold\">{}</text>", panel.title);
+    let x = |interval: f64| (interval / low).ln() / span * GRID.width;
+    let y = |value: f64| GRID.height * (1.0 - value.max(0.0) / top);
+    svg::title(svg, &panel.title);
     for step in 0..=STEPS {
         let value = top * f64::from(step) / f64::from(STEPS);
-        let at = y(value);
-        let _ = writeln!(
-            svg,
-            "<line x1=\"0\" y1=\"{at:.1}\" x2=\"{}\" y2=\"{at:.1}\" stroke=\"#e4e4e4\"/>\
-             <text x=\"-7\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555555\">{value}</text>",
-            PANEL.0,
-            at + 4.0
-        );
+        GRID.line_across(svg, y(value), &value.to_string());
     }
     for (interval, _) in panel.curves.iter().take(1).flat_map(|(_, points)| points) {
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555555\">{interval} ms</text>",
-            x(*interval),
-            PANEL.1 + 17.0
-        );
+        GRID.name_below(svg, x(*interval), &format!("{interval} ms"));
     }
     for ((_, points), colour) in panel.curves.iter().zip(COLOURS) {
         let text: Vec<String> = points.iter().map(|(at, value)| format!("{:.1},{:.1}", x(*at), y(*value))).collect();
-        let line = text.join(" ");
-        let _ = writeln!(svg, "<polyline points=\"{line}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>");
+        svg::curve(svg, &text.join(" "), colour);
         for point in text {
             let (x, y) = point.split_once(',').unwrap_or_default();
             let _ = writeln!(svg, "<circle cx=\"{x}\" cy=\"{y}\" r=\"3\" fill=\"{colour}\"/>");

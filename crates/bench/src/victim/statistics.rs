@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ratios of pairs, with what can be said of them.
 
+use crate::report::median;
+
 /// The median of ratios and its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Interval {
@@ -21,9 +23,10 @@ const TAIL: f64 = 0.025;
 /// Beyond, 2^-n is no number any more.
 pub(crate) const MAX_RATIOS: usize = 1000;
 
-/// The interval between the k-th smallest and the k-th largest ratio, with the largest k for which fair coins would put fewer than k of them on one side of
-/// the median in at most 2.5 % of cases (sign test; Conover, Practical Nonparametric Statistics, 3.2). It assumes nothing of the distribution. The median,
-/// because disturbances by the rest of the machine are few, large, and to one side. Fewer than 6 ratios say nothing: the interval is everything.
+/// The interval between the k-th smallest and the k-th largest ratio, with the largest k for which fair coins would put
+/// fewer than k of them on one side of the median in at most 2.5 % of cases (sign test; Conover, Practical
+/// Nonparametric Statistics, 3.2). It assumes nothing of the distribution. The median, because disturbances by the rest
+/// of the machine are few, large, and to one side. Fewer than 6 ratios say nothing: the interval is everything.
 pub(crate) fn interval(ratios: &[f64]) -> Option<Interval> {
     let count = ratios.len();
     if count == 0 || count > MAX_RATIOS {
@@ -41,13 +44,6 @@ pub(crate) fn interval(ratios: &[f64]) -> Option<Interval> {
     }
     let (low, high) = if k == 0 { (0.0, f64::INFINITY) } else { (sorted[k - 1], sorted[count - k]) };
     Some(Interval { median, low, high })
-}
-
-/// Sorts; the middle, or the mean of both middles.
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    if values.len().is_multiple_of(2) { f64::midpoint(values[half - 1], values[half]) } else { values[half] }
 }
 
 /// xorshift64*: the order of runs is the same each time.

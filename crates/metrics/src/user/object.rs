@@ -4,10 +4,10 @@
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use libbpf_rs::{MapCore as _, MapFlags, MapType, Object, ObjectBuilder, OpenMap, OpenObject, ProgramType};
-use onlooker_responder::Responder;
 use onlooker_responder::error::{CHECK_KERNEL_LOG, Error, bpf};
 use onlooker_responder::intf::{EXITS, MAX_COLLECTORS};
 use onlooker_responder::log::with_log;
+use onlooker_responder::{MAPS, Responder};
 
 use super::elf;
 use super::file::Definition;
@@ -30,8 +30,6 @@ const SHARED: [Declared; 3] = [
 /// Where the headers count a refusal. Each object has its own: a lookup gives a pointer that nobody follows, also to another CPU's, and behind the responder's are all exits.
 const COUNTERS: Declared = Declared { name: "counters", kind: MapType::PercpuArray, value_bytes: 8, entries: EXITS };
 const COLLECTORS: [&str; 2] = ["collectors_tc", "collectors_xdp"];
-/// `bpf/maps.h` declares these, too; nobody else's programs have to do with them.
-const WITHHELD: [&str; 7] = ["slabs", "regions", "own_addresses", "sources", "rate", "cpu_rate", "lease"];
 const ADDRESSES: &str = "addresses";
 /// BPF_F_RDONLY_PROG, and BPF_F_MMAPABLE, which libbpf gives to variables.
 const MAP_FLAGS: u32 = 1 << 7 | 1 << 10;
@@ -40,6 +38,11 @@ const LOG_LINES: usize = 12;
 static PASSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/passed.bpf.o"));
 /// Where a map that wants to be pinned would be: nothing can be there.
 const NOWHERE: &str = "/proc/onlooker";
+
+/// `bpf/maps.h` declares more; nobody else's programs have to do with them.
+fn is_withheld(map: &str) -> bool {
+    MAPS.contains(&map) && !SHARED.iter().chain([&COUNTERS]).any(|declared| declared.name == map)
+}
 
 /// A map as `bpf/maps.h` declares it.
 struct Declared {
@@ -168,7 +171,7 @@ fn check_maps(object: &OpenObject) -> Result<(), String> {
             }
             continue;
         }
-        if WITHHELD.contains(&name.as_str()) {
+        if is_withheld(&name) {
             continue;
         }
         let copies = match map.map_type() {
@@ -291,7 +294,7 @@ impl Inspected {
         let mut object = open(&self.bytes)?;
         for mut map in object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
-            if WITHHELD.contains(&name.as_str()) {
+            if is_withheld(&name) {
                 map.set_autocreate(false)?;
             } else if SHARED.iter().any(|shared| shared.name == name)
                 && let Some(responder) = responder

@@ -52,9 +52,6 @@ const SPEED_COLUMN: usize = COUNTERS + 3;
 const TOGETHER: [(usize, usize); 4] =
     [(0, UP_COLUMN), (UP_COLUMN, CARRIER_COLUMN), (CARRIER_COLUMN, SPEED_COLUMN), (SPEED_COLUMN, SPEED_COLUMN + 1)];
 
-/// `RTM_NEWLINK`, `RTM_GETLINK`.
-const NEW_LINK: u16 = 16;
-const GET_LINK: u16 = 18;
 /// `IFF_UP`.
 const FLAG_UP: u32 = 1;
 /// `IF_OPER_UP`.
@@ -208,7 +205,7 @@ impl Links {
     /// Calls `each` for every device.
     fn each(&mut self, context: &mut Context, mut each: impl FnMut(&mut Context, &Link)) -> io::Result<()> {
         match self {
-            Self::Netlink(dump) => dump.ask(GET_LINK, NEW_LINK, &[0; 16], |body| {
+            Self::Netlink(dump) => dump.ask(netlink::LINK, &[0; 16], |body| {
                 if let Some(link) = parse(body) {
                     each(context, &link);
                 }

@@ -23,9 +23,6 @@ const NAME_WORDS: usize = 2;
 /// Fewest rows and most: as many as devices in [`crate::groups::network`], of which each has one, but such as are down.
 const ROWS: std::ops::RangeInclusive<usize> = 24..=1024;
 
-/// `RTM_NEWQDISC`, `RTM_GETQDISC`.
-const NEW_QDISC: u16 = 36;
-const GET_QDISC: u16 = 38;
 /// Bytes of `struct tcmsg` (linux/rtnetlink.h).
 const MESSAGE_BYTES: usize = 20;
 /// `TC_H_ROOT`: what a root has for a parent.
@@ -74,7 +71,7 @@ pub(super) fn make(ask: &Ask, context: &mut Context) -> io::Result<Made> {
 
 /// Calls `each` for the root of every device that has one. Disciplines that the kernel does not tell of (those of devices that are down) are none.
 fn each_root(dump: &mut Dump, mut each: impl FnMut(&Root)) -> io::Result<()> {
-    dump.ask(GET_QDISC, NEW_QDISC, &[0; MESSAGE_BYTES], |body| {
+    dump.ask(netlink::QDISC, &[0; MESSAGE_BYTES], |body| {
         if let Some(root) = parse(body) {
             each(&root);
         }

@@ -25,8 +25,6 @@ const NAMES: &[&str] = TCP_STATES.split_at(11).0;
 const NEW_SYN_RECV: u8 = 12;
 const SYN_RECV: u8 = 3;
 
-/// `SOCK_DIAG_BY_FAMILY`.
-const BY_FAMILY: u16 = 20;
 const FAMILIES: [u8; 2] = [2, 10];
 const PROTOCOL_TCP: u8 = 6;
 
@@ -94,7 +92,7 @@ impl Read for Sockets {
             timed(context, &["tcpstat"], |_| {
                 let mut count = Count::default();
                 for family in FAMILIES {
-                    diag.ask(BY_FAMILY, BY_FAMILY, &request(family), |message| count.add(message))?;
+                    diag.ask(netlink::SOCKET, &request(family), |message| count.add(message))?;
                 }
                 for (state, number) in NAMES.iter().zip(count.states) {
                     values.put(&STATES, &[state], number);

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Takes readings as a processor's thread does, and makes their rows durable as the store's does.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Result;
+use onlooker_controller::fleet::FleetSink;
+use onlooker_controller::keep::{Counters, Ingest, Left};
+use onlooker_controller::{Reading, Sink as _};
+use onlooker_framestore::{Config, Writer};
+use onlooker_reader::clock::Moment;
+use onlooker_targets::Target;
+
+use crate::allocations::allocations;
+use crate::machine::thread_cpu_ns;
+use crate::report::figure;
+
+/// UTC when the steady clock is 0.
+const UTC_NS: u64 = 1_700_000_000_000_000_000;
+
+/// What was done.
+#[derive(Default)]
+pub(crate) struct Work {
+    readings: usize,
+    frames: usize,
+    values: u64,
+    /// Readings that have allocated: something came or went, or a block was torn.
+    allocating: usize,
+    take_ns: u64,
+    store_ns: u64,
+}
+
+impl Work {
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.readings += more.readings;
+        self.frames += more.frames;
+        self.values += more.values;
+        self.allocating += more.allocating;
+        self.take_ns += more.take_ns;
+        self.store_ns += more.store_ns;
+    }
+
+    pub(crate) fn tell(&self, name: &str) {
+        let values = self.values as f64;
+        let one = |what: &str, value: f64, unit: &str| figure(&format!("processing_{name}{what}"), value, unit);
+        one("", values * 1e3 / (self.take_ns + self.store_ns) as f64, "M_values_a_core_second");
+        one("_take", self.take_ns as f64 / values, "ns_a_value");
+        one("_store", self.store_ns as f64 / values, "ns_a_value");
+        one("_values", values / self.readings as f64, "values_a_reading");
+        one("_frames", self.frames as f64 / self.readings as f64, "frames_a_reading");
+        one("_allocating", self.allocating as f64 / self.readings as f64, "of_readings");
+    }
+}
+
+/// A fleet and a store.
+pub(crate) struct Replay {
+    sink: FleetSink,
+    counters: Arc<Counters>,
+    writer: Writer,
+    now_ns: Arc<AtomicU64>,
+}
+
+impl Replay {
+    pub(crate) fn new(directory: &Path) -> Result<Self> {
+        let ring = Path::new("/dev/shm").join(format!("bench-processing-{}", std::process::id()));
+        let (dir, ring_bytes, max_bytes) = (directory.to_owned(), 64 << 20, 8 << 30);
+        let (_, writer, appender, _) = onlooker_framestore::open(Config {
+            dir,
+            ring: ring.clone(),
+            ring_bytes,
+            max_bytes,
+            keep_ns: [u64::MAX; 4],
+        })?;
+        // It is mapped; nobody else needs its name.
+        std::fs::remove_file(ring)?;
+        let (counters, now_ns) = (Arc::<Counters>::default(), Arc::new(AtomicU64::new(0)));
+        let now = now_ns.clone();
+        let clock = move || {
+            let steady_ns = now.load(Ordering::Relaxed);
+            Moment { steady_ns, utc_ns: UTC_NS + steady_ns }
+        };
+        let to = Arc::new(Ingest::new(appender, Left::default()));
+        let sink = FleetSink::with_clock(Arc::default(), to, counters.clone(), Box::new(clock));
+        Ok(Self { sink, counters, writer, now_ns })
+    }
+
+    /// Takes readings; their rows become durable together.
+    pub(crate) fn take<'a>(&mut self, readings: impl Iterator<Item = (&'a Arc<Target>, &'a Reading)>) -> Result<Work> {
+        let readings: Vec<_> = readings.collect();
+        let frames = readings.iter().map(|(_, reading)| reading.frames.iter().count()).sum();
+        let mut work = Work { readings: readings.len(), frames, ..Work::default() };
+        let values = self.counters.values.load(Ordering::Relaxed);
+        let begin_ns = thread_cpu_ns();
+        for (target, reading) in readings {
+            self.now_ns.store(reading.ended_ns, Ordering::Relaxed);
+            let before = allocations();
+            self.sink.reading(target, reading);
+            work.allocating += usize::from(allocations() > before);
+        }
+        work.take_ns = thread_cpu_ns() - begin_ns;
+        let begin_ns = thread_cpu_ns();
+        self.writer.turn()?;
+        work.store_ns = thread_cpu_ns() - begin_ns;
+        work.values = self.counters.values.load(Ordering::Relaxed) - values;
+        Ok(work)
+    }
+}
