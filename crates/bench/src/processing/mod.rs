@@ -4,8 +4,9 @@
 //! `make bench-processing` runs `processing DIRECTORY READINGS HOSTS HOST:PORT=TOKEN_FILE...`: reads each agent so
 //! often, every 10 ms, by its kernel responder, else over TCP. Then the same readings are taken again and again, as
 //! those of other hosts: of one after the other, and of HOSTS in random order, so many that nothing of a host is in a
-//! cache when its next reading comes. Last, readings of a region of 1,000 counters, of which a quarter counts. The
-//! store's files go to DIRECTORY.
+//! cache when its next reading comes. Then by two threads with half of the hosts each, taking turns with the same on
+//! one thread. Last, readings of a region of 1,000 counters, of which a quarter counts. The store's files go to
+//! DIRECTORY.
 //!
 //! Each figure is a line `figure NAME VALUE UNIT`. A value is one that is new, as the controller's counter of values
 //! taken in rows has them. Times are CPU time of this thread, which does what a processor's thread and the store's do.
@@ -15,17 +16,22 @@ mod replay;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use onlooker_controller::Reading;
-use replay::{Replay, Work};
+use onlooker_targets::Target;
+use replay::{Replay, Told, Work};
 
 use crate::agents::Agent;
+use crate::report::figure;
 
 /// Readings of a host that are not measured: its names are new, and memory for its rows.
 const FIRST: usize = 20;
 /// Measured readings of each host, where there are many.
 const MANY: usize = 10;
+/// Processing threads that are compared with one.
+const THREADS: usize = 2;
 /// Readings of one host that the store gets at once: a quarter of a second's.
 const TURN: usize = 25;
 
@@ -37,12 +43,13 @@ pub(crate) fn run(directory: &str, count: &str, hosts: &str, agents: &[&str]) ->
     let directory = Path::new(directory);
     one(&directory.join("one"), "warm", &agents)?;
     many(&directory.join("many"), &agents, hosts)?;
+    threads(&directory.join("threads"), &agents, hosts)?;
     one(&directory.join("wide"), "wide", &[readings::wide(count)?])
 }
 
 /// One host after the other.
 fn one(directory: &Path, name: &str, agents: &[Vec<Reading>]) -> Result<()> {
-    let mut replay = Replay::new(directory)?;
+    let mut replay = Replay::new(directory, 1)?;
     let mut total = Work::default();
     for (number, readings) in agents.iter().enumerate() {
         let target = Arc::new(readings::target(&format!("host-{number}")));
@@ -58,8 +65,8 @@ fn one(directory: &Path, name: &str, agents: &[Vec<Reading>]) -> Result<()> {
 
 /// Many hosts, each in another order each time.
 fn many(directory: &Path, agents: &[Vec<Reading>], hosts: usize) -> Result<()> {
-    let mut replay = Replay::new(directory)?;
-    let targets: Vec<_> = (0..hosts).map(|host| Arc::new(readings::target(&format!("host-{host:05}")))).collect();
+    let mut replay = Replay::new(directory, 1)?;
+    let targets = targets(hosts);
     let mut order: Vec<usize> = (0..hosts).collect();
     let (mut total, mut random) = (Work::default(), 1u64);
     for pass in 0..FIRST + MANY {
@@ -67,17 +74,43 @@ fn many(directory: &Path, agents: &[Vec<Reading>], hosts: usize) -> Result<()> {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             order.swap(at, usize::try_from(random >> 33)? % (at + 1));
         }
-        // Hosts that are the same agent go on at different readings of it, after the first one, which has all regions.
-        let reading = |host: usize| {
-            let readings = &agents[host % agents.len()];
-            let from = (host / agents.len()) % (readings.len() - FIRST - MANY);
-            &readings[if pass == 0 { 0 } else { from + pass }]
-        };
-        let work = replay.take(order.iter().map(|host| (&targets[*host], reading(*host))))?;
+        let work = replay.take(order.iter().map(|host| (&targets[*host], reading(agents, *host, pass))))?;
         if pass >= FIRST {
             total.add(&work);
         }
     }
     total.tell("cold");
+    Ok(())
+}
+
+fn targets(hosts: usize) -> Vec<Arc<Target>> {
+    (0..hosts).map(|host| Arc::new(readings::target(&format!("host-{host:05}")))).collect()
+}
+
+/// Hosts that are the same agent go on at different readings of it, after the first one, which has all regions.
+fn reading(agents: &[Vec<Reading>], host: usize, pass: usize) -> &Reading {
+    let readings = &agents[host % agents.len()];
+    let from = (host / agents.len()) % (readings.len() - FIRST - MANY);
+    &readings[if pass == 0 { 0 } else { from + pass }]
+}
+
+/// How much faster two threads are than one: the same hosts, of which each thread has its own.
+fn threads(directory: &Path, agents: &[Vec<Reading>], hosts: usize) -> Result<()> {
+    let mut replay = Replay::new(directory, THREADS)?;
+    let targets = targets(hosts);
+    let (mut one, mut all) = (Duration::ZERO, Duration::ZERO);
+    for pass in 0..FIRST + MANY {
+        let of_thread = |thread: usize| {
+            let hosts = (thread..hosts).step_by(THREADS);
+            hosts.map(|host| (&targets[host], reading(agents, host, pass))).collect()
+        };
+        let readings: Vec<Vec<Told<'_>>> = (0..THREADS).map(of_thread).collect();
+        let at_once = pass % 2 == 1;
+        let took = replay.take_by_threads(&readings, at_once)?;
+        if pass >= FIRST {
+            *if at_once { &mut all } else { &mut one } += took;
+        }
+    }
+    figure("processing_threads", one.as_secs_f64() / all.as_secs_f64(), "x");
     Ok(())
 }

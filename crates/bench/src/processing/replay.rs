@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Takes readings as a processor's thread does, and makes their rows durable as the store's does.
+//! Takes readings as processing threads do, and makes their rows durable as the store's does.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use onlooker_controller::fleet::FleetSink;
@@ -54,16 +55,41 @@ impl Work {
     }
 }
 
+/// A host's reading.
+pub(crate) type Told<'a> = (&'a Arc<Target>, &'a Reading);
+
 /// A fleet and a store.
 pub(crate) struct Replay {
-    sink: FleetSink,
+    threads: Vec<Thread>,
     counters: Arc<Counters>,
     writer: Writer,
+}
+
+/// What a processing thread has.
+struct Thread {
+    sink: FleetSink,
     now_ns: Arc<AtomicU64>,
 }
 
+impl Thread {
+    fn new(ingest: &Arc<Ingest>, counters: &Arc<Counters>) -> Self {
+        let now_ns = Arc::new(AtomicU64::new(0));
+        let now = now_ns.clone();
+        let clock = move || {
+            let steady_ns = now.load(Ordering::Relaxed);
+            Moment { steady_ns, utc_ns: UTC_NS + steady_ns }
+        };
+        Self { sink: FleetSink::with_clock(Arc::default(), ingest.clone(), counters.clone(), Box::new(clock)), now_ns }
+    }
+
+    fn take(&mut self, (target, reading): Told<'_>) {
+        self.now_ns.store(reading.ended_ns, Ordering::Relaxed);
+        self.sink.reading(target, reading);
+    }
+}
+
 impl Replay {
-    pub(crate) fn new(directory: &Path) -> Result<Self> {
+    pub(crate) fn new(directory: &Path, threads: usize) -> Result<Self> {
         let ring = Path::new("/dev/shm").join(format!("bench-processing-{}", std::process::id()));
         let (dir, ring_bytes, max_bytes) = (directory.to_owned(), 64 << 20, 8 << 30);
         let (_, writer, appender, _) = onlooker_framestore::open(Config {
@@ -75,28 +101,21 @@ impl Replay {
         })?;
         // It is mapped; nobody else needs its name.
         std::fs::remove_file(ring)?;
-        let (counters, now_ns) = (Arc::<Counters>::default(), Arc::new(AtomicU64::new(0)));
-        let now = now_ns.clone();
-        let clock = move || {
-            let steady_ns = now.load(Ordering::Relaxed);
-            Moment { steady_ns, utc_ns: UTC_NS + steady_ns }
-        };
-        let to = Arc::new(Ingest::new(appender, Left::default()));
-        let sink = FleetSink::with_clock(Arc::default(), to, counters.clone(), Box::new(clock));
-        Ok(Self { sink, counters, writer, now_ns })
+        let (counters, ingest) = (Arc::default(), Arc::new(Ingest::new(appender, Left::default())));
+        let threads = (0..threads).map(|_| Thread::new(&ingest, &counters)).collect();
+        Ok(Self { threads, counters, writer })
     }
 
-    /// Takes readings; their rows become durable together.
-    pub(crate) fn take<'a>(&mut self, readings: impl Iterator<Item = (&'a Arc<Target>, &'a Reading)>) -> Result<Work> {
+    /// Takes readings on this thread; their rows become durable together.
+    pub(crate) fn take<'a>(&mut self, readings: impl Iterator<Item = Told<'a>>) -> Result<Work> {
         let readings: Vec<_> = readings.collect();
         let frames = readings.iter().map(|(_, reading)| reading.frames.iter().count()).sum();
         let mut work = Work { readings: readings.len(), frames, ..Work::default() };
         let values = self.counters.values.load(Ordering::Relaxed);
         let begin_ns = thread_cpu_ns();
-        for (target, reading) in readings {
-            self.now_ns.store(reading.ended_ns, Ordering::Relaxed);
+        for told in readings {
             let before = allocations();
-            self.sink.reading(target, reading);
+            self.threads[0].take(told);
             work.allocating += usize::from(allocations() > before);
         }
         work.take_ns = thread_cpu_ns() - begin_ns;
@@ -105,5 +124,22 @@ impl Replay {
         work.store_ns = thread_cpu_ns() - begin_ns;
         work.values = self.counters.values.load(Ordering::Relaxed) - values;
         Ok(work)
+    }
+
+    /// Takes each thread's readings, on all threads at once or on this one, thread by thread. Returns how long that took;
+    /// making their rows durable comes afterwards.
+    pub(crate) fn take_by_threads(&mut self, readings: &[Vec<Told<'_>>], at_once: bool) -> Result<Duration> {
+        let begin = Instant::now();
+        let work = self.threads.iter_mut().zip(readings);
+        let take =
+            |(thread, readings): (&mut Thread, &Vec<Told<'_>>)| readings.iter().for_each(|told| thread.take(*told));
+        if at_once {
+            std::thread::scope(|scope| work.for_each(|work| drop(scope.spawn(move || take(work)))));
+        } else {
+            work.for_each(take);
+        }
+        let took = begin.elapsed();
+        self.writer.turn()?;
+        Ok(took)
     }
 }
