@@ -11,6 +11,7 @@
 
 mod age;
 mod coarse;
+mod holes;
 mod look;
 mod names;
 mod open;

@@ -5,7 +5,7 @@
 //! The store thread appends chunks ([`Warm`]); queries, rollups and cold files read them ([`Reader`]) without waiting
 //! for it. `<dir>/warm/<level>-<number>.chunks` has records (`frame.rs`, `file.rs`), is 64 MiB long at most, and ends
 //! with an index: opening reads indexes only. A file without one, as a kill leaves it, is looked through and gets its
-//! index then. No process appends to a file that another has made.
+//! index when what of it is damaged has been noted. No process appends to a file that another has made.
 //!
 //! A chunk can be read from when it is written on and is durable from when it is synced on. What is not durable stays
 //! in memory as well: if a write or a sync fails, the same bytes go into another place, of which readers learn when
@@ -132,6 +132,8 @@ impl Damaged {
 pub struct Warm {
     shared: Arc<Shared>,
     writers: [Writer; Level::ALL.len()],
+    /// Files that have no index yet.
+    unended: Vec<(Level, u32, Loaded)>,
 }
 
 /// What is written of a level.
@@ -190,14 +192,16 @@ struct Current {
 }
 
 impl Warm {
-    /// Opens or makes the warm files in `dir`. What is damaged there is no error: it is returned.
+    /// Opens or makes the warm files in `dir`. What is damaged there is no error: it is returned. It has to be noted
+    /// before [`Warm::end_found`] is called, which nobody finds it behind.
     ///
     /// # Errors
     /// [`StoreError::Io`], [`StoreError::Version`].
     pub fn open(dir: &Path) -> Result<(Self, Vec<Damaged>), StoreError> {
         let dir = dir.join("warm");
         DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(io_error("create", &dir))?;
-        let mut warm = Self { shared: Arc::new(Shared::new(dir.clone())), writers: Level::ALL.map(Writer::new) };
+        let shared = Arc::new(Shared::new(dir.clone()));
+        let mut warm = Self { shared, writers: Level::ALL.map(Writer::new), unended: Vec::new() };
         let (mut damaged, mut chain) = (Vec::new(), Chain::default());
         let files = file::list(&dir)?;
         for (at, (level, number)) in files.iter().copied().enumerate() {
@@ -210,7 +214,7 @@ impl Warm {
         Ok((warm, damaged))
     }
 
-    fn take_file(&mut self, level: Level, number: u32, mut loaded: Loaded, is_newest: bool) -> Result<(), StoreError> {
+    fn take_file(&mut self, level: Level, number: u32, loaded: Loaded, is_newest: bool) -> Result<(), StoreError> {
         let writer = &mut self.writers[level as usize];
         writer.next = number.saturating_add(1);
         if loaded.entries.is_empty() && is_newest {
@@ -218,15 +222,28 @@ impl Warm {
             return fs::remove_file(&loaded.opened.path).map_err(io_error("remove", &loaded.opened.path));
         }
         writer.before = Some(Before { number, bytes: loaded.ends_at });
+        self.shared.put_file(level, number, &loaded);
         if !loaded.has_index {
-            // What was found whole counts as durable from now on. If the index does not fit, the file is looked through
-            // again next time.
+            // What was found whole counts as durable from now on.
             let file = &loaded.opened.file;
             file.sync_data().map_err(io_error("sync", &loaded.opened.path))?;
-            loaded.bytes = file::seal(file, loaded.bytes, &loaded.entries).unwrap_or(loaded.bytes);
+            self.unended.push((level, number, loaded));
         }
-        self.shared.put_file(level, number, &loaded);
         Ok(())
+    }
+
+    /// Gives an index to files that a kill has left without. If one does not fit, its file is looked through again next
+    /// time.
+    pub fn end_found(&mut self) {
+        for (level, number, loaded) in self.unended.drain(..) {
+            if let Ok(bytes) = file::seal(&loaded.opened.file, loaded.bytes, &loaded.entries) {
+                self.shared.with(level, |shelf| {
+                    if let Some(stored) = shelf.files.get_mut(&number) {
+                        stored.bytes = bytes;
+                    }
+                });
+            }
+        }
     }
 
     /// What finds and reads chunks.

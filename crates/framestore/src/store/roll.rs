@@ -18,7 +18,8 @@
 //! second, and nobody asks for those after months. Readers find what a level has, and look into the others for what it
 //! has not (`coarse.rs`).
 //!
-//! **Damage.** What cannot be read is not in the rollup, and a gap.
+//! **Damage.** Where a level that a piece is made of cannot be read, it is made of a finer one that has as much. What
+//! none has is not in the rollup, and a gap.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -30,11 +31,12 @@ use super::{DAMAGED, lock, steady_ns, utc_ns};
 use crate::chunk::{Chunk, Column, Head, max_rows, merge};
 use crate::damage::{Damage, StoreError};
 use crate::events::are_events;
+use crate::framing::HEADER_BYTES;
 use crate::layout::Layout;
 use crate::rollup::{fits, roll};
 pub(super) use crate::types::LATE_NS;
 use crate::types::{Gap, SECOND_NS, TrackId};
-use crate::warm::{Level, Place};
+use crate::warm::{self, Level, Place};
 
 /// Length of a window of each level; of raw rows, of a piece of the level behind it.
 const LENGTHS_S: [u64; Level::ALL.len()] = [60, 600, 3_600, 21_600];
@@ -182,18 +184,22 @@ impl Writer {
         let has_rows =
             |of: &Level| reader.first_ns(*of, track, from_ns, false).is_some_and(|first_ns| first_ns < to_ns);
         let source = level.finer().find(has_rows).unwrap_or(Level::Raw);
-        let before_ns = if source == Level::Raw { BEFORE_NS } else { 0 };
-        let places = reader.between(source, track, from_ns.saturating_sub(before_ns), to_ns - 1)?;
-        let places = with_one_before(places, from_ns);
-        let mut buffers = vec![Vec::new(); places.len()];
-        let mut chunks = Vec::new();
-        for (place, bytes) in places.iter().zip(&mut buffers) {
-            match place.read(bytes) {
-                Ok(chunk) => chunks.push(chunk),
-                Err(StoreError::Damaged { .. }) => self.lost(track, place.chunk().from_ns, place.chunk().to_ns),
-                Err(error) => return Err(error),
+        let (mut source, mut read) = (source, read_piece(&reader, source, track, from_ns, to_ns)?);
+        if !read.damaged.is_empty() {
+            let begin_ns = |of: Level| reader.first_ns(of, track, from_ns, false).unwrap_or(u64::MAX);
+            let has_as_much =
+                |of: &Level| begin_ns(*of) < begin_ns(source).saturating_add(u64::from(source.bucket_s()) * SECOND_NS);
+            for finer in source.finer().filter(has_as_much).collect::<Vec<_>>() {
+                let instead = read_piece(&reader, finer, track, from_ns, to_ns)?;
+                if instead.damaged.is_empty() {
+                    (source, read) = (finer, instead);
+                    break;
+                }
             }
         }
+        read.damaged.iter().for_each(|(from_ns, to_ns)| self.lost(track, *from_ns, *to_ns));
+        // They were checked when they were read.
+        let chunks: Vec<Chunk> = read.chunks.iter().filter_map(|bytes| Chunk::parse(bytes).ok()).collect();
         job.at_ns = to_ns;
         job.is_kept |= source > Level::Raw;
         match roll(&chunks, from_ns, to_ns, level.bucket_s()) {
@@ -235,6 +241,35 @@ impl Writer {
         self.rolling.queue.push_front((level, track));
         Ok(())
     }
+}
+
+/// What a level has of a piece.
+#[derive(Default)]
+struct Read {
+    chunks: Vec<Vec<u8>>,
+    /// Times of those that are damaged.
+    damaged: Vec<(u64, u64)>,
+}
+
+fn read_piece(
+    reader: &warm::Reader,
+    level: Level,
+    track: TrackId,
+    from_ns: u64,
+    to_ns: u64,
+) -> Result<Read, StoreError> {
+    let before_ns = if level == Level::Raw { BEFORE_NS } else { 0 };
+    let places = reader.between(level, track, from_ns.saturating_sub(before_ns), to_ns - 1)?;
+    let mut read = Read::default();
+    for place in with_one_before(places, from_ns) {
+        let mut bytes = Vec::new();
+        match place.read(&mut bytes).map(drop) {
+            Ok(()) => read.chunks.push(bytes.split_off(HEADER_BYTES)),
+            Err(StoreError::Damaged { .. }) => read.damaged.push((place.chunk().from_ns, place.chunk().to_ns)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
 }
 
 /// Chunks in the order of arrival, of those from before a time only the last.

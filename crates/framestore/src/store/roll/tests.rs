@@ -114,6 +114,8 @@ impl World {
     }
 }
 
+mod damage;
+
 fn raw(store: &Store, columns: &Columns) -> Samples {
     let mut samples = Samples::new();
     let gaps = store.read(columns, 0, u64::MAX, |time_ns, words| {
