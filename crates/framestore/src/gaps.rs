@@ -8,7 +8,8 @@
 //! when more than half of it is of no use any more.
 //!
 //! Times of rollups that are *lost* have records of another kind: they are gaps only for who finds no other level that
-//! has them, today or when that has gone (`store/coarse.rs`).
+//! has them, today or when that has gone (`store/coarse.rs`). A third kind notes what UTC was taken for, 8 bytes, of
+//! which the last one counts (`store/clock.rs`).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,6 +28,7 @@ const MAX_GAPS: usize = 4096;
 const SMALL_BYTES: u64 = 1 << 20;
 const GAP: u8 = 1;
 const LOST: u8 = 2;
+const CLOCK: u8 = 3;
 const NAME: &str = "gaps.log";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -59,6 +61,8 @@ pub(crate) struct Gaps {
     tracks: ByTrack,
     /// Of rollups.
     lost: ByTrack,
+    /// What UTC was taken for, ns; 0: nobody has noted it.
+    clock_ns: u64,
     reasons: Vec<Arc<str>>,
     last: Option<Arc<Short>>,
 }
@@ -77,6 +81,19 @@ impl Gaps {
         }
         track.push(short);
         true
+    }
+
+    /// Takes a record of the file.
+    fn take(&mut self, kind: u8, payload: &[u8]) -> Result<(), Damage> {
+        match kind {
+            GAP | LOST => drop(self.push(kind, &decode_gap(payload)?)),
+            CLOCK => {
+                let bytes = payload.try_into().map_err(|_| Damage::Wrong("a clock"))?;
+                self.clock_ns = u64::from_le_bytes(bytes);
+            }
+            _ => return Err(Damage::Wrong("kind")),
+        }
+        Ok(())
     }
 
     /// Takes a gap that is in no file.
@@ -185,9 +202,9 @@ fn load(file: &File, path: &Path) -> Result<(Gaps, u64, u64), StoreError> {
         match found {
             Found::Record(record) => {
                 bytes = record.offset + (framing::HEADER_BYTES + record.payload.len().next_multiple_of(8)) as u64;
-                match decode_gap(record.payload).ok().filter(|_| is_known(record.kind)) {
-                    Some(gap) => drop(gaps.push(record.kind, &gap)),
-                    None => damaged += record.payload.len() as u64,
+                match gaps.take(record.kind, record.payload) {
+                    Ok(()) => {}
+                    Err(_) => damaged += record.payload.len() as u64,
                 }
             }
             Found::Damaged(bad) => damaged += if bad.is_torn { 0 } else { bad.bytes },
@@ -196,13 +213,9 @@ fn load(file: &File, path: &Path) -> Result<(Gaps, u64, u64), StoreError> {
     Ok((gaps, damaged, bytes))
 }
 
-fn is_known(kind: u8) -> bool {
-    kind == GAP || kind == LOST
-}
-
 /// Whether a record of that file is one.
 pub(crate) fn check(kind: u8, payload: &[u8]) -> Result<(), Damage> {
-    if is_known(kind) { decode_gap(payload).map(|_| ()) } else { Err(Damage::Wrong("kind")) }
+    Gaps::default().take(kind, payload)
 }
 
 /// The one who writes them.
@@ -247,6 +260,17 @@ impl GapLog {
     /// Takes a time of which a rollup is lost.
     pub(crate) fn push_lost(&mut self, gap: &Gap) {
         self.enter(LOST, gap);
+    }
+
+    /// What UTC was taken for when it was last noted, ns.
+    pub(crate) fn clock_ns(&self) -> u64 {
+        self.look().clock_ns
+    }
+
+    /// Notes what UTC is taken for.
+    pub(crate) fn note_clock(&mut self, utc_ns: u64) {
+        self.look().clock_ns = utc_ns;
+        framing::append(CLOCK, &utc_ns.to_le_bytes(), &mut self.pending);
     }
 
     fn enter(&mut self, kind: u8, gap: &Gap) {
@@ -299,6 +323,9 @@ impl GapLog {
         }
         let mut all = Vec::new();
         let gaps = self.look();
+        if gaps.clock_ns > 0 {
+            framing::append(CLOCK, &gaps.clock_ns.to_le_bytes(), &mut all);
+        }
         for (kind, tracks) in [(GAP, &gaps.tracks), (LOST, &gaps.lost)] {
             for (track, of_track) in tracks {
                 of_track.iter().for_each(|gap| framing::append(kind, &encode_gap(&gap.with_track(*track)), &mut all));
@@ -379,6 +406,7 @@ mod tests {
             log.push(&gap(u32::try_from(at % 20).unwrap(), at * 100, "late"));
         }
         log.push_lost(&gap(1, 2_950_000, "damaged"));
+        [5, 7].into_iter().for_each(|utc_ns| log.note_clock(utc_ns));
         log.write().unwrap();
         let before = log.bytes();
         log.keep(2_900_000, |track| track.0 != 7).unwrap();
@@ -389,6 +417,7 @@ mod tests {
         drop(log);
         let (log, damaged) = GapLog::open(dir.path()).unwrap();
         assert_eq!((damaged, all(&log, 1)), (0, told));
+        assert_eq!(log.clock_ns(), 7);
         assert_eq!(log.look().lost(TrackId(1), 0, u64::MAX), [gap(1, 2_950_000, "damaged")]);
         assert!(all(&log, 7).is_empty());
     }

@@ -10,6 +10,7 @@
 //! number of the ring comes again.
 
 mod age;
+mod clock;
 mod coarse;
 mod holes;
 mod look;

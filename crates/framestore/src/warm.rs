@@ -19,6 +19,7 @@ mod frame;
 pub(crate) mod look;
 mod shelf;
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
@@ -314,14 +315,18 @@ impl Warm {
     }
 
     /// Deletes the oldest files of a level as long as all their rows are from before a time. Rows of after `now_ns` are
-    /// of a clock that was ahead: a file that has some is as old as its first row. Returns how many bytes they had.
+    /// of a clock that was ahead: a file that has some is as old as the next one that has none. Returns how many bytes
+    /// they had.
     ///
     /// # Errors
     /// [`StoreError::Io`].
     pub fn drop_before(&mut self, level: Level, time_ns: u64, now_ns: u64) -> Result<u64, StoreError> {
         let mut bytes = 0;
-        let last_ns = |stored: &Stored| if stored.to_ns > now_ns { stored.from_ns } else { stored.to_ns };
-        while let Some(dropped) = self.drop_if(level, |stored| last_ns(stored) < time_ns)? {
+        let is_old = |files: &BTreeMap<u32, Stored>| {
+            let last_ns = files.values().map(|stored| stored.to_ns).find(|last_ns| *last_ns <= now_ns);
+            last_ns.is_some_and(|last_ns| last_ns < time_ns)
+        };
+        while let Some(dropped) = self.drop_if(level, is_old)? {
             bytes += dropped;
         }
         Ok(bytes)
@@ -336,11 +341,15 @@ impl Warm {
         self.drop_if(level, |_| true)
     }
 
-    fn drop_if(&mut self, level: Level, is_old: impl Fn(&Stored) -> bool) -> Result<Option<u64>, StoreError> {
+    fn drop_if(
+        &mut self,
+        level: Level,
+        is_old: impl Fn(&BTreeMap<u32, Stored>) -> bool,
+    ) -> Result<Option<u64>, StoreError> {
         let current = self.writers[level as usize].current.as_ref().map(|current| current.number);
         let dropped = self.shared.with(level, |shelf| {
             let (number, stored) = shelf.files.first_key_value().map(|(number, stored)| (*number, *stored))?;
-            let dropped = Some((number, stored)).filter(|_| Some(number) != current && is_old(&stored))?;
+            let dropped = Some((number, stored)).filter(|_| Some(number) != current && is_old(&shelf.files))?;
             shelf.forget_before(number + 1);
             Some(dropped)
         });

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet, hash_map};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use super::clock::Trusted;
 use super::holes::{mark_holes, mark_lost_rollups};
 use super::roll::Rolling;
 use super::rows::{Rows, Track};
@@ -103,7 +104,9 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
         is_drained: false,
         rolling: Rolling::default(),
         aged_ns: 0,
-        aged_utc_ns: 0,
+        trusted: Trusted::new(0, None),
+        #[cfg(test)]
+        shown_ns: None,
         durable_ns: steady_ns(),
         turned: Turned::default(),
     };
@@ -116,7 +119,7 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
         }
     }
     writer.is_opening = false;
-    writer.aged_utc_ns = writer.newest_ns().unwrap_or_else(utc_ns);
+    writer.trusted = Trusted::new(writer.gaps.clock_ns(), writer.newest_ns());
     writer.mark_holes(&recovery.chunks);
     match writer.gaps.write().and_then(|()| writer.gaps.sync()) {
         Ok(()) => writer.warm.end_found(),

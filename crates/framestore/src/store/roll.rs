@@ -12,6 +12,10 @@
 //! again, with the same bytes, and those are passed over. Nothing is synced here: rows go by age only when what was
 //! made of them is durable (`age.rs`).
 //!
+//! **A clock that was ahead** leaves marks of a time that has not come. Until that has come they are not asked: what is
+//! done is what the level has of before now, and windows of which it has some are passed over. So rolling up goes on
+//! where it was, and of the pieces in which the clock was set later rows are in finer levels only.
+//!
 //! **What is not rolled up.** Events, which are no numbers; a window whose rows would hardly be fewer (those of a host
 //! that is read each second have no level of 1 s); tracks whose rows of a rollup would be wider than a chunk may be;
 //! tracks that lived for less than [`LEAST_BUCKETS`]: a program that makes its region anew each second has a track each
@@ -27,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use super::rows::{Likeness, Track};
 use super::turn::Writer;
-use super::{DAMAGED, lock, steady_ns, utc_ns};
+use super::{DAMAGED, lock, steady_ns};
 use crate::chunk::{Chunk, Column, Head, max_rows, merge};
 use crate::damage::{Damage, StoreError};
 use crate::events::are_events;
@@ -159,18 +163,43 @@ impl Writer {
 
     /// Where the next window begins that has rows, or the rest of one.
     fn next_ns(&mut self, level: Level, track: TrackId) -> Option<u64> {
+        let (reader, now_ns) = (self.warm.reader(), self.utc_ns());
+        let marks = coarser(level).filter_map(|of| reader.mark(of, track));
+        let (marked_ns, was_ahead) = marks.max().map_or((0, false), |mark| (mark, mark > now_ns));
+        let known_ns = self.rolling.done_ns.get(&(level, track)).copied().filter(|known_ns| *known_ns <= now_ns);
+        let mut done_ns = match known_ns {
+            Some(known_ns) if was_ahead => known_ns,
+            None if was_ahead => self.done_before(level, track, now_ns),
+            known_ns => known_ns.unwrap_or(0).max(marked_ns),
+        };
+        loop {
+            self.rolling.done_ns.insert((level, track), done_ns);
+            let first_ns = level.finer().filter_map(|finer| reader.first_ns(finer, track, done_ns, false)).min()?;
+            let at_ns = done_ns.max(first_ns - first_ns % level.window_ns());
+            let last_ns = at_ns - at_ns % level.window_ns() + (level.window_ns() - 1);
+            let there = || reader.covered(level, track, level.piece_ns(), at_ns, last_ns).pop();
+            match was_ahead.then(there).flatten() {
+                Some((_, end_ns)) => done_ns = end_ns + 1,
+                None => return Some(at_ns),
+            }
+        }
+    }
+
+    /// Up to when a level is done by what it has of before a time.
+    fn done_before(&self, level: Level, track: TrackId, time_ns: u64) -> u64 {
         let reader = self.warm.reader();
-        let marks = || Level::ALL.into_iter().filter(|of| *of >= level).filter_map(|of| reader.mark(of, track)).max();
-        let done_ns = *self.rolling.done_ns.entry((level, track)).or_insert_with(|| marks().unwrap_or(0));
-        let first_ns = level.finer().filter_map(|finer| reader.first_ns(finer, track, done_ns, false)).min()?;
-        Some(done_ns.max(first_ns - first_ns % level.window_ns()))
+        let last = |of: Level| {
+            let covered = reader.covered(of, track, of.piece_ns(), 0, time_ns);
+            covered.into_iter().map(|(_, end_ns)| end_ns + 1).rfind(|end_ns| *end_ns <= time_ns)
+        };
+        coarser(level).filter_map(last).max().unwrap_or(0)
     }
 
     /// Before this time a level is complete.
     fn complete_ns(&mut self, level: Level, track: TrackId) -> u64 {
         let Some(finer) = level.finer().next() else {
             let in_memory = lock(&self.shared.rows).tracks.get(&track).and_then(Track::extent);
-            return in_memory.map_or(u64::MAX, |rows| rows.from_ns).min(utc_ns()).saturating_sub(LATE_NS);
+            return in_memory.map_or(u64::MAX, |rows| rows.from_ns).min(self.utc_ns()).saturating_sub(LATE_NS);
         };
         let complete_ns = self.complete_ns(finer, track);
         self.next_ns(level, track).map_or(complete_ns, |next_ns| next_ns.min(complete_ns))
@@ -270,6 +299,11 @@ fn read_piece(
         }
     }
     Ok(read)
+}
+
+/// A level and those that are made of it.
+fn coarser(level: Level) -> impl Iterator<Item = Level> {
+    Level::ALL.into_iter().filter(move |of| *of >= level)
 }
 
 /// Chunks in the order of arrival, of those from before a time only the last.

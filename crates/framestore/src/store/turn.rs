@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
+use super::clock::Trusted;
 use super::roll::Rolling;
 use super::rows::{Pushed, Rows, Track};
-use super::{Config, DAMAGED, Shared, lock, steady_ns};
+use super::{Config, DAMAGED, Shared, lock, steady_ns, utc_ns};
 use crate::catalogue::Catalogue;
 use crate::chunk::max_rows;
 use crate::damage::StoreError;
@@ -57,8 +58,10 @@ pub struct Writer {
     pub(super) rolling: Rolling,
     /// When files were last looked at that may be too old, steady ns.
     pub(super) aged_ns: u64,
-    /// What UTC was taken for then.
-    pub(super) aged_utc_ns: u64,
+    pub(super) trusted: Trusted,
+    /// What a test has the clock show.
+    #[cfg(test)]
+    pub(super) shown_ns: Option<u64>,
     /// Steady time before which all rows have come that are durable.
     pub(super) durable_ns: u64,
     pub(super) turned: Turned,
@@ -254,6 +257,15 @@ impl Writer {
                 }
             }
         }
+    }
+
+    /// What the clock shows, UTC ns.
+    pub(super) fn utc_ns(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(shown_ns) = self.shown_ns {
+            return shown_ns;
+        }
+        utc_ns()
     }
 
     pub(super) fn tell_figures(&self) {

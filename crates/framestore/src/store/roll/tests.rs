@@ -60,7 +60,7 @@ impl World {
     /// From now on rows of a level are kept for a nanosecond, by a clock that is right.
     fn age(&mut self, level: Level) {
         let writer = self.writer();
-        (writer.config.keep_ns[level as usize], writer.aged_utc_ns) = (1, u64::MAX);
+        (writer.config.keep_ns[level as usize], writer.trusted.utc_ns) = (1, u64::MAX);
     }
 
     /// Turns until nothing is left to do.
@@ -114,6 +114,7 @@ impl World {
     }
 }
 
+mod clock;
 mod damage;
 
 fn raw(store: &Store, columns: &Columns) -> Samples {
@@ -356,7 +357,7 @@ fn rollups_stay_when_rows_have_gone_and_who_reads_rows_reads_them_to_the_end() {
         "a track that ended is rolled up to its end"
     );
     let (store, writer, _) = world.open.as_mut().unwrap();
-    (writer.config.keep_ns[0], writer.aged_utc_ns) = (1, u64::MAX);
+    (writer.config.keep_ns[0], writer.trusted.utc_ns) = (1, u64::MAX);
     let mut read = 0;
     let gaps = store.read(&columns, 0, u64::MAX, |_, _| {
         if read == 0 {
