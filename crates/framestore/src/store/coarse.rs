@@ -13,7 +13,7 @@ use super::read::{Buffers, neighbours, rows_of};
 use super::{Columns, DAMAGED, Store, lock};
 use crate::chunk::{Column, Shape};
 use crate::damage::{Damage, StoreError};
-use crate::rollup::rollup_columns;
+use crate::rollup::{raw_shape, rollup_columns};
 use crate::types::{Gap, Kind, LATE_NS, SECOND_NS, TrackId};
 use crate::warm::{Level, Place};
 
@@ -37,7 +37,7 @@ pub struct Bucket<'a> {
     pub largest: &'a [u64],
     /// Of counters what they went up by since the last sample before the bucket, as far as that is known; else 0.
     pub increase: &'a [u64],
-    /// What `increase` counts from: of counters that value, or 0 where they began again; else the last one.
+    /// What `increase` counts from: of counters that value, or 0 where integers began again; else the last one.
     pub before: &'a [u64],
 }
 
@@ -49,8 +49,8 @@ struct Plan {
     time: usize,
     /// All that is known of the words.
     columns: Vec<usize>,
-    /// Which of `columns` has the last value of each word, and whether it is a counter.
-    words: Vec<(usize, bool)>,
+    /// Which of `columns` has the last value of each word, and what that is.
+    words: Vec<(usize, Column)>,
 }
 
 impl Plan {
@@ -64,9 +64,10 @@ impl Plan {
         }
         let (mut columns, mut words) = (Vec::new(), Vec::new());
         for word in &wanted.words {
-            let (first, is_counter) = (*firsts.get(*word)?, shape.columns[*word] == Column::Value(Kind::Counter));
-            words.push((columns.len(), is_counter));
-            columns.extend(first..first + if is_counter { 2 } else { 4 });
+            let (first, column) = (*firsts.get(*word)?, shape.columns[*word]);
+            words.push((columns.len(), column));
+            let of_word = rolled[first..].iter().take_while(|rolled| rolled.source == Some(*word));
+            columns.extend(first..first + of_word.count());
         }
         let time = wanted.time.map_or(Some(0), |time| firsts.get(time).copied())?;
         Some(Self { width: rolled.len(), time, columns, words })
@@ -87,15 +88,18 @@ impl Row {
     fn fill(&mut self, plan: &Plan, value: impl Fn(usize) -> u64) {
         let Self { last, least, largest, increase, before } = self;
         [&mut *last, least, largest, increase, before].into_iter().for_each(Vec::clear);
-        for (at, is_counter) in &plan.words {
+        for (at, column) in &plan.words {
             let word = value(*at);
-            let (low, high, more) =
-                if *is_counter { (word, word, value(at + 1)) } else { (value(at + 1), value(at + 2), 0) };
+            let (low, high, more, since) = match column {
+                Column::Value(Kind::Counter) => (word, word, value(at + 1), word.saturating_sub(value(at + 1))),
+                Column::FloatCounter => (word, word, value(at + 2), value(at + 1)),
+                _ => (value(at + 1), value(at + 2), 0, word),
+            };
             last.push(word);
             least.push(low);
             largest.push(high);
             increase.push(more);
-            before.push(word.saturating_sub(more));
+            before.push(since);
         }
     }
 
@@ -109,6 +113,8 @@ impl Row {
 struct Buckets<'a, V> {
     wanted: &'a Columns,
     plan: Plan,
+    /// What float counters were before rollups had an increase of them.
+    old_plan: Option<Plan>,
     buffers: Buffers,
     row: Row,
     visit: V,
@@ -117,8 +123,9 @@ struct Buckets<'a, V> {
 impl<V: FnMut(&Sample<'_>) -> ControlFlow<()>> Buckets<'_, V> {
     /// Gives the buckets of a chunk to the visitor; of one that is damaged none.
     fn take(&mut self, place: &Place, from_ns: u64, to_ns: u64) -> Result<ControlFlow<()>, StoreError> {
-        let rows = self.fill(place)?;
-        let Self { plan, buffers: Buffers { times_ns, values, .. }, row, visit, .. } = self;
+        let (rows, is_old) = self.fill(place)?;
+        let Self { plan, old_plan, buffers: Buffers { times_ns, values, .. }, row, visit, .. } = self;
+        let plan = old_plan.as_ref().filter(|_| is_old).unwrap_or(plan);
         let height = times_ns.len() / 2;
         let (times_ns, counts) = times_ns.split_at(height);
         for at in rows {
@@ -133,10 +140,18 @@ impl<V: FnMut(&Sample<'_>) -> ControlFlow<()>> Buckets<'_, V> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Reads what is wanted of a chunk. Returns which rows are of the line.
-    fn fill(&mut self, place: &Place) -> Result<Range<usize>, StoreError> {
-        let Self { wanted, plan, buffers: Buffers { pieces, times_ns, values, .. }, .. } = self;
+    /// Reads what is wanted of a chunk. Returns which rows are of the line, and whether they are by the old plan.
+    fn fill(&mut self, place: &Place) -> Result<(Range<usize>, bool), StoreError> {
+        let Self { wanted, plan, old_plan, buffers: Buffers { pieces, times_ns, values, .. }, .. } = self;
         values.clear();
+        let old_plan = match old_plan {
+            Some(old_plan) => {
+                let columns = place.read_columns(0..0, pieces, values)?.head().columns;
+                Some(&*old_plan).filter(|old_plan| old_plan.width == columns)
+            }
+            None => None,
+        };
+        let plan = old_plan.unwrap_or(plan);
         for run in neighbours(&plan.columns) {
             place.read_columns(run, pieces, values)?;
         }
@@ -145,7 +160,7 @@ impl<V: FnMut(&Sample<'_>) -> ControlFlow<()>> Buckets<'_, V> {
         if chunk.head().columns != plan.width {
             return Err(place.damaged(Damage::Wrong("a rollup's columns")));
         }
-        Ok(rows_of(&chunk, wanted.line))
+        Ok((rows_of(&chunk, wanted.line), old_plan.is_some()))
     }
 
     fn take_all<'p>(
@@ -199,10 +214,12 @@ impl Store {
         to_ns: u64,
         visit: impl FnMut(&Sample<'_>) -> ControlFlow<()>,
     ) -> Result<Vec<Gap>, StoreError> {
-        let shape = self.known().layout_of(wanted.track).map(|layout| Shape::of(layout));
-        let Some(plan) = shape.and_then(|shape| Plan::new(&shape, wanted)) else { return Ok(Vec::new()) };
+        let shapes = self.known().layout_of(wanted.track).map(|layout| (raw_shape(layout), Shape::of(layout)));
+        let Some((shape, old_shape)) = shapes else { return Ok(Vec::new()) };
+        let Some(plan) = Plan::new(&shape, wanted) else { return Ok(Vec::new()) };
+        let old_plan = if shape == old_shape { None } else { Plan::new(&old_shape, wanted) };
         let (buffers, row) = (Buffers::default(), Row::default());
-        let mut buckets = Buckets { wanted, plan, buffers, row, visit };
+        let mut buckets = Buckets { wanted, plan, old_plan, buffers, row, visit };
         let answers = self.levels(wanted.track, width_ns, (from_ns, to_ns), &[]);
         let mut gaps = self.lost(wanted.track, &answers.left);
         // Who has heard enough is told of all gaps that are known.

@@ -25,7 +25,7 @@
 //! **Damage.** Where a level that a piece is made of cannot be read, it is made of a finer one that has as much. What
 //! none has is not in the rollup, and a gap.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ use crate::damage::{Damage, StoreError};
 use crate::events::are_events;
 use crate::framing::HEADER_BYTES;
 use crate::layout::Layout;
-use crate::rollup::{fits, roll};
+use crate::rollup::{fits, raw_shape, roll};
 pub(super) use crate::types::LATE_NS;
 use crate::types::{Gap, SECOND_NS, TrackId};
 use crate::warm::{self, Level, Place};
@@ -60,6 +60,8 @@ pub(super) struct Rolling {
     done_ns: HashMap<(Level, TrackId), u64>,
     /// What is to be looked at.
     queue: VecDeque<(Level, TrackId)>,
+    /// What was found to be due, the oldest window of a level first: by its end.
+    due: BTreeSet<(Level, u64, TrackId)>,
     job: Option<Job>,
     looked_ns: u64,
 }
@@ -80,7 +82,7 @@ struct Job {
 impl Rolling {
     /// Nothing is left that was due when it was last looked for.
     pub(super) fn is_done(&self) -> bool {
-        self.looked_ns > 0 && self.job.is_none() && self.queue.is_empty()
+        self.looked_ns > 0 && self.job.is_none() && self.queue.is_empty() && self.due.is_empty()
     }
 }
 
@@ -107,16 +109,19 @@ impl Writer {
     /// [`StoreError::Io`]; the next turn tries again.
     pub(super) fn roll(&mut self) -> Result<(), StoreError> {
         let (begin, now_ns) = (Instant::now(), steady_ns());
-        if self.rolling.queue.is_empty() && now_ns.saturating_sub(self.rolling.looked_ns) >= LOOK_NS {
+        let Rolling { queue, due, looked_ns, .. } = &self.rolling;
+        if queue.is_empty() && due.is_empty() && now_ns.saturating_sub(*looked_ns) >= LOOK_NS {
             self.rolling.looked_ns = now_ns;
             self.look_through();
         }
-        while begin.elapsed() < MOST_TIME {
-            let Some(mut job) = self.rolling.job.take() else {
-                let Some((level, track)) = self.rolling.queue.pop_front() else { break };
-                self.rolling.job = self.due(level, track);
-                continue;
-            };
+        while begin.elapsed() < MOST_TIME && self.roll_some()? {}
+        Ok(())
+    }
+
+    /// Rolls up a piece, or looks whether a track has something to be rolled up; false: nothing is left. All tracks are
+    /// looked at before a level is made, so that the oldest window comes first.
+    fn roll_some(&mut self) -> Result<bool, StoreError> {
+        if let Some(mut job) = self.rolling.job.take() {
             self.roll_piece(&mut job)?;
             if job.at_ns < job.end_ns {
                 self.rolling.job = Some(job);
@@ -125,8 +130,27 @@ impl Writer {
                 // The next level may be made of it in this turn.
                 self.warm.write()?;
             }
+            return Ok(true);
         }
-        Ok(())
+        let Rolling { queue, due, .. } = &mut self.rolling;
+        let next = queue.front().copied().filter(|(level, _)| due.first().is_none_or(|(of, ..)| of == level));
+        if let Some((level, track)) = next {
+            queue.pop_front();
+            let end_ns = self.due(level, track).map(|job| job.end_ns);
+            self.rolling.due.extend(end_ns.map(|end_ns| (level, end_ns, track)));
+            return Ok(true);
+        }
+        let Some((level, _, track)) = due.pop_first() else { return Ok(false) };
+        self.rolling.job = self.due(level, track);
+        Ok(true)
+    }
+
+    /// When the oldest window of a level was over that is due and is not rolled up, as far as tracks were looked at.
+    pub(super) fn oldest_due_ns(&self, level: Level) -> Option<u64> {
+        let Rolling { due, job, .. } = &self.rolling;
+        let waiting = due.range((level, 0, TrackId(0))..).next().filter(|(of, ..)| *of == level);
+        let under_way = job.as_ref().filter(|job| job.level == level).map(|job| job.end_ns);
+        waiting.map(|(_, end_ns, _)| *end_ns).into_iter().chain(under_way).min()
     }
 
     fn look_through(&mut self) {
@@ -231,7 +255,9 @@ impl Writer {
         let chunks: Vec<Chunk> = read.chunks.iter().filter_map(|bytes| Chunk::parse(bytes).ok()).collect();
         job.at_ns = to_ns;
         job.is_kept |= source > Level::Raw;
-        match roll(&chunks, from_ns, to_ns, level.bucket_s()) {
+        // It was looked at when the track was queued.
+        let Some(raw) = self.catalogue.look().layout_of(track).map(|layout| raw_shape(layout)) else { return Ok(()) };
+        match roll(&chunks, &raw, from_ns, to_ns, level.bucket_s()) {
             Ok(rolled) if rolled.is_empty() => {
                 // Where rows have gone already, rollups have what comes next.
                 let begins = |of: Level| reader.first_ns(of, track, to_ns, of == Level::Raw);
@@ -346,11 +372,14 @@ fn is_hardly_fewer(pieces: &[Vec<Vec<u8>>]) -> Result<bool, Damage> {
 /// Neighbouring pieces of one chunk each as one chunk. Of a piece of several, each stays as it is, so that it is the
 /// same when the piece is made again.
 fn merged(pieces: Vec<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>, Damage> {
-    let (mut all, mut group, mut rows) = (Vec::new(), Vec::new(), 0);
+    let (mut all, mut group, mut rows) = (Vec::new(), Vec::<Vec<u8>>::new(), 0);
     for mut piece in pieces {
         let head = piece.first().map(|chunk| Head::parse(chunk)).transpose()?;
         let is_one = piece.len() == 1;
-        let fits = head.filter(|head| is_one && rows + head.rows <= max_rows(head.columns));
+        // Those of a program before this one may have other columns.
+        let is_like = |one: &[u8], other: &[u8]| Ok(Chunk::parse(one)?.is_like(&Chunk::parse(other)?));
+        let is_like = group.last().zip(piece.first()).map_or(Ok(true), |(last, piece)| is_like(last, piece))?;
+        let fits = head.filter(|head| is_one && is_like && rows + head.rows <= max_rows(head.columns));
         if fits.is_none() {
             all.extend(merge_some(&group)?);
             (group, rows) = (Vec::new(), 0);

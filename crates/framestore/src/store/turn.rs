@@ -17,7 +17,7 @@ use crate::ring::{Consumer, ROW};
 use crate::told::{DEFINED, END, GAP, decode_gap};
 use crate::types::{Gap, TrackId};
 use crate::wal::Wal;
-use crate::warm::Warm;
+use crate::warm::{Level, Warm};
 
 /// Bytes of the ring that one record of the log takes: it ends where a drain of the ring ends.
 const DRAIN_BYTES: usize = 8 << 20;
@@ -274,6 +274,9 @@ impl Writer {
         figures.bytes.store(self.bytes(), Relaxed);
         figures.ring_bytes.store(self.consumer.used_bytes(), Relaxed);
         figures.durable_ns.store(self.durable_ns, Relaxed);
+        for (level, due_ns) in Level::ALL.into_iter().zip(&figures.due_ns) {
+            due_ns.store(self.oldest_due_ns(level).unwrap_or(0), Relaxed);
+        }
         figures.oldest_ns.store(self.shared.chunks.oldest_of_all_ns().unwrap_or(0), Relaxed);
     }
 }
