@@ -7,8 +7,8 @@
 //! A rollup's row has the time at which its bucket begins, a whole multiple of the width in UTC. Its columns are those
 //! of [`rollup_columns`]: of each part when it was last acquired and how often, of counters the last value and what
 //! they went up by, where they are floats also from which value on, of everything else the last value, the least, the
-//! largest and the sum. A part that was not acquired
-//! in a bucket has count, increase and sum 0, and otherwise the words of the row before.
+//! largest and the sum. A part that was not acquired in a bucket has count, increase and sum 0, and otherwise the words
+//! of the row before.
 //!
 //! - A *sample* is a row in which a part is new (its time differs from that of the row before), and counts in the
 //!   bucket of the part's time. Where parts have no times every row is a sample, at the row's time.
@@ -90,7 +90,7 @@ pub fn rollup_columns(columns: &[Column]) -> Vec<Rolled> {
 
 /// Raw rows of a layout, with what their chunks do not say: which floats are counters.
 #[must_use]
-pub(crate) fn raw_shape(layout: &Layout) -> Shape {
+pub fn raw_shape(layout: &Layout) -> Shape {
     let mut shape = Shape::of(layout);
     let mut columns = shape.columns.to_vec();
     for placed in layout.parts() {
@@ -136,8 +136,8 @@ pub fn rolled_shape(raw: &Shape, bucket_s: u32) -> Shape {
 /// Rolls up the samples from `from_ns` on and before `to_ns`, whole multiples of the width, which is one of
 /// [`WIDTHS_S`]. `chunks` are of one track, in the order of arrival: all that have rows of that time, and of raw ones
 /// the one before, without which nobody knows what counters went up by at the beginning. `raw` is what raw rows are
-/// ([`raw_shape`]). Returns as many chunks as the
-/// rows need, none of none. The last one's mark is `to_ns`, that of the others 0: who finds it knows that all came.
+/// ([`raw_shape`]). Returns as many chunks as the rows need, none of none. The last one's mark is `to_ns`, that of the
+/// others 0: who finds it knows that all came.
 ///
 /// # Errors
 /// [`Damage`]; also if the chunks are not of one track and shape, or not of a finer resolution.
