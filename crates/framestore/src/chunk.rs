@@ -17,7 +17,7 @@
 //! 8   columns (4)                0 of raw rows (4)         60  front's CRC-32C, over all but these 4
 //! 12  lines (4)
 //! 64  five planes of a bit for each column, in whole bytes each: three of what it is (0 unsigned, 1 signed,
-//!     2 counter, 3 float, 4 time of a part), whether it is in the body, and whether it is constant but not 0
+//!     2 counter, 3 float, 4 time of a part, 5 float counter), whether it is in the body, and whether it is constant but not 0
 //! ..  directory: of each column in the body where it ends (2, or 4 with flag 4) and its CRC-32C (4)
 //! ..  lines, of tables only: their numbers, the rows of each; two columns (`column.rs`)
 //! ..  times: a column; with flag 2 how many different ones there are, these, and the number of each row's, two columns
@@ -280,7 +280,7 @@ impl<'a> Chunk<'a> {
     pub fn statistics(&self, number: usize) -> Result<Option<Statistics>, Damage> {
         match self.place(number)? {
             Place::Constant(value) => {
-                let time = (0..=number).rev().find(|number| self.bit(TIME, *number));
+                let time = (0..=number).rev().find(|number| self.what(*number) == Ok(Column::Time));
                 let never = time.is_some_and(|time| !self.bit(VARIES, time) && !self.bit(CONSTANT, time));
                 let kind = self.what(number)?.kind();
                 Ok((!never).then(|| Statistics::constant(kind, value, self.head.is_table)))

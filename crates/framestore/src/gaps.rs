@@ -6,6 +6,10 @@
 //! each other become one. The store thread writes; readers look under the lock of [`Gaps`], which is never held over a
 //! disk. The file has framed records (`framing.rs`) with what `told.rs` makes of a gap; it is written again, whole,
 //! when more than half of it is of no use any more.
+//!
+//! Times of rollups that are *lost* have records of another kind: they are gaps only for who finds no other level that
+//! has them, today or when that has gone (`store/coarse.rs`). A third kind notes what UTC was taken for, 8 bytes, of
+//! which the last one counts (`store/clock.rs`).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,7 +26,9 @@ use crate::types::{Gap, TrackId};
 const MAX_GAPS: usize = 4096;
 /// A file that is no longer than this is not written again.
 const SMALL_BYTES: u64 = 1 << 20;
-const KIND: u8 = 1;
+const GAP: u8 = 1;
+const LOST: u8 = 2;
+const CLOCK: u8 = 3;
 const NAME: &str = "gaps.log";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -47,19 +53,26 @@ impl Short {
     }
 }
 
+type ByTrack = BTreeMap<TrackId, Vec<Arc<Short>>>;
+
 /// All gaps.
 #[derive(Debug, Default)]
 pub(crate) struct Gaps {
-    tracks: BTreeMap<TrackId, Vec<Arc<Short>>>,
+    tracks: ByTrack,
+    /// Of rollups.
+    lost: ByTrack,
+    /// What UTC was taken for, ns; 0: nobody has noted it.
+    clock_ns: u64,
     reasons: Vec<Arc<str>>,
     last: Option<Arc<Short>>,
 }
 
 impl Gaps {
     /// Takes a gap; false: it is there already, and was told again after a restart.
-    fn push(&mut self, gap: &Gap) -> bool {
+    fn push(&mut self, kind: u8, gap: &Gap) -> bool {
         let short = self.short(gap);
-        let track = self.tracks.entry(gap.track).or_default();
+        let all = if kind == LOST { &mut self.lost } else { &mut self.tracks };
+        let track = all.entry(gap.track).or_default();
         if track.iter().rev().take(16).any(|there| *there == short) {
             return false;
         }
@@ -70,9 +83,22 @@ impl Gaps {
         true
     }
 
+    /// Takes a record of the file.
+    fn take(&mut self, kind: u8, payload: &[u8]) -> Result<(), Damage> {
+        match kind {
+            GAP | LOST => drop(self.push(kind, &decode_gap(payload)?)),
+            CLOCK => {
+                let bytes = payload.try_into().map_err(|_| Damage::Wrong("a clock"))?;
+                self.clock_ns = u64::from_le_bytes(bytes);
+            }
+            _ => return Err(Damage::Wrong("kind")),
+        }
+        Ok(())
+    }
+
     /// Takes a gap that is in no file.
     pub(crate) fn tell(&mut self, gap: &Gap) {
-        self.push(gap);
+        self.push(GAP, gap);
     }
 
     /// The gap, which most often is that of the track before.
@@ -97,24 +123,30 @@ impl Gaps {
 
     /// Those of a track that touch a time, and concern all of it or this part or line.
     pub(crate) fn between(&self, track: TrackId, of: u32, from_ns: u64, to_ns: u64) -> Vec<Gap> {
-        let mine = self.touching(track, from_ns, to_ns).filter(|gap| gap.of.is_none_or(|concerned| concerned == of));
+        let mine =
+            touching(&self.tracks, track, from_ns, to_ns).filter(|gap| gap.of.is_none_or(|concerned| concerned == of));
         mine.map(|gap| gap.with_track(track)).collect()
     }
 
     /// Those of a track that touch a time, whatever they concern.
     pub(crate) fn all_between(&self, track: TrackId, from_ns: u64, to_ns: u64) -> Vec<Gap> {
-        self.touching(track, from_ns, to_ns).map(|gap| gap.with_track(track)).collect()
+        touching(&self.tracks, track, from_ns, to_ns).map(|gap| gap.with_track(track)).collect()
     }
 
-    /// Whether a track has any that touches a time.
+    /// What of a track's rollups is lost, of those times that touch this one.
+    pub(crate) fn lost(&self, track: TrackId, from_ns: u64, to_ns: u64) -> Vec<Gap> {
+        touching(&self.lost, track, from_ns, to_ns).map(|gap| gap.with_track(track)).collect()
+    }
+
+    /// Whether a track has any that touches a time, or has lost rollups of it.
     pub(crate) fn has(&self, track: TrackId, from_ns: u64, to_ns: u64) -> bool {
-        self.touching(track, from_ns, to_ns).next().is_some()
+        [&self.tracks, &self.lost].into_iter().any(|all| touching(all, track, from_ns, to_ns).next().is_some())
     }
+}
 
-    fn touching(&self, track: TrackId, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Arc<Short>> {
-        let all = self.tracks.get(&track).into_iter().flatten();
-        all.filter(move |gap| gap.from_ns <= to_ns && gap.to_ns >= from_ns)
-    }
+fn touching(all: &ByTrack, track: TrackId, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Arc<Short>> {
+    let all = all.get(&track).into_iter().flatten();
+    all.filter(move |gap| gap.from_ns <= to_ns && gap.to_ns >= from_ns)
 }
 
 /// Makes one gap of each pair of neighbours of one reason that is as near as half of all; of any reasons, that of the
@@ -170,9 +202,9 @@ fn load(file: &File, path: &Path) -> Result<(Gaps, u64, u64), StoreError> {
         match found {
             Found::Record(record) => {
                 bytes = record.offset + (framing::HEADER_BYTES + record.payload.len().next_multiple_of(8)) as u64;
-                match decode_gap(record.payload).ok().filter(|_| record.kind == KIND) {
-                    Some(gap) => drop(gaps.push(&gap)),
-                    None => damaged += record.payload.len() as u64,
+                match gaps.take(record.kind, record.payload) {
+                    Ok(()) => {}
+                    Err(_) => damaged += record.payload.len() as u64,
                 }
             }
             Found::Damaged(bad) => damaged += if bad.is_torn { 0 } else { bad.bytes },
@@ -183,7 +215,7 @@ fn load(file: &File, path: &Path) -> Result<(Gaps, u64, u64), StoreError> {
 
 /// Whether a record of that file is one.
 pub(crate) fn check(kind: u8, payload: &[u8]) -> Result<(), Damage> {
-    if kind == KIND { decode_gap(payload).map(|_| ()) } else { Err(Damage::Wrong("kind")) }
+    Gaps::default().take(kind, payload)
 }
 
 /// The one who writes them.
@@ -222,9 +254,29 @@ impl GapLog {
     }
 
     pub(crate) fn push(&mut self, gap: &Gap) {
-        let is_new = self.look().push(gap);
+        self.enter(GAP, gap);
+    }
+
+    /// Takes a time of which a rollup is lost.
+    pub(crate) fn push_lost(&mut self, gap: &Gap) {
+        self.enter(LOST, gap);
+    }
+
+    /// What UTC was taken for when it was last noted, ns.
+    pub(crate) fn clock_ns(&self) -> u64 {
+        self.look().clock_ns
+    }
+
+    /// Notes what UTC is taken for.
+    pub(crate) fn note_clock(&mut self, utc_ns: u64) {
+        self.look().clock_ns = utc_ns;
+        framing::append(CLOCK, &utc_ns.to_le_bytes(), &mut self.pending);
+    }
+
+    fn enter(&mut self, kind: u8, gap: &Gap) {
+        let is_new = self.look().push(kind, gap);
         if is_new {
-            framing::append(KIND, &encode_gap(gap), &mut self.pending);
+            framing::append(kind, &encode_gap(gap), &mut self.pending);
         }
     }
 
@@ -253,10 +305,13 @@ impl GapLog {
     /// Forgets gaps that ended before, and those of tracks that are not there any more.
     pub(crate) fn keep(&mut self, from_ns: u64, is_there: impl Fn(TrackId) -> bool) -> Result<(), StoreError> {
         let mut gaps = self.look();
-        gaps.tracks.retain(|track, of_track| {
-            of_track.retain(|gap| gap.to_ns >= from_ns);
-            !of_track.is_empty() && is_there(*track)
-        });
+        let Gaps { tracks, lost, .. } = &mut *gaps;
+        for all in [tracks, lost] {
+            all.retain(|track, of_track| {
+                of_track.retain(|gap| gap.to_ns >= from_ns);
+                !of_track.is_empty() && is_there(*track)
+            });
+        }
         drop(gaps);
         self.shrink()
     }
@@ -268,8 +323,13 @@ impl GapLog {
         }
         let mut all = Vec::new();
         let gaps = self.look();
-        for (track, of_track) in &gaps.tracks {
-            of_track.iter().for_each(|gap| framing::append(KIND, &encode_gap(&gap.with_track(*track)), &mut all));
+        if gaps.clock_ns > 0 {
+            framing::append(CLOCK, &gaps.clock_ns.to_le_bytes(), &mut all);
+        }
+        for (kind, tracks) in [(GAP, &gaps.tracks), (LOST, &gaps.lost)] {
+            for (track, of_track) in tracks {
+                of_track.iter().for_each(|gap| framing::append(kind, &encode_gap(&gap.with_track(*track)), &mut all));
+            }
         }
         drop(gaps);
         if all.len() as u64 * 2 > self.bytes {
@@ -329,7 +389,7 @@ mod tests {
     fn a_track_has_so_many_gaps_and_they_cover_what_they_were() {
         let mut gaps = Gaps::default();
         for at in 0..3 * MAX_GAPS as u64 {
-            assert!(gaps.push(&gap(1, at * 100, if at % 3 == 0 { "late" } else { "lost" })));
+            assert!(gaps.push(GAP, &gap(1, at * 100, if at % 3 == 0 { "late" } else { "lost" })));
         }
         let left = gaps.between(TrackId(1), 0, 0, u64::MAX);
         assert!(left.len() <= MAX_GAPS);
@@ -345,6 +405,8 @@ mod tests {
         for at in 0..30_000 {
             log.push(&gap(u32::try_from(at % 20).unwrap(), at * 100, "late"));
         }
+        log.push_lost(&gap(1, 2_950_000, "damaged"));
+        [5, 7].into_iter().for_each(|utc_ns| log.note_clock(utc_ns));
         log.write().unwrap();
         let before = log.bytes();
         log.keep(2_900_000, |track| track.0 != 7).unwrap();
@@ -355,6 +417,8 @@ mod tests {
         drop(log);
         let (log, damaged) = GapLog::open(dir.path()).unwrap();
         assert_eq!((damaged, all(&log, 1)), (0, told));
+        assert_eq!(log.clock_ns(), 7);
+        assert_eq!(log.look().lost(TrackId(1), 0, u64::MAX), [gap(1, 2_950_000, "damaged")]);
         assert!(all(&log, 7).is_empty());
     }
 }

@@ -6,8 +6,9 @@
 //!
 //! A rollup's row has the time at which its bucket begins, a whole multiple of the width in UTC. Its columns are those
 //! of [`rollup_columns`]: of each part when it was last acquired and how often, of counters the last value and what
-//! they went up by, of everything else the last value, the least, the largest and the sum. A part that was not acquired
-//! in a bucket has count, increase and sum 0, and otherwise the words of the row before.
+//! they went up by, where they are floats also from which value on, of everything else the last value, the least, the
+//! largest and the sum. A part that was not acquired in a bucket has count, increase and sum 0, and otherwise the words
+//! of the row before.
 //!
 //! - A *sample* is a row in which a part is new (its time differs from that of the row before), and counts in the
 //!   bucket of the part's time. Where parts have no times every row is a sample, at the row's time.
@@ -17,13 +18,17 @@
 //!   where the later one is. One that went down has begun again at 0. Before the first sample of a line nothing is
 //!   known: that adds nothing.
 //! - Histograms are counters, word for word.
-//! - Sums are floats: of the samples of each second, then of the sums of seconds, then of those of 10 s. Every width
+//! - What a float counter went up by in a step is a float, too, and nothing if it is not finite.
+//! - Sums, and increases of float counters, are floats: of the samples of each second, then of the sums of seconds, then of those of 10 s. Every width
 //!   goes through the finer ones, so that it is the same bits which way ever it is made.
 //! - Least and largest are in the order of their kind; of floats -0 is less than 0, and what is no number counts only
 //!   if all are none.
 
 mod fold;
 mod sample;
+
+use onlooker_region::schema::Metric;
+use onlooker_series::series::{Form, Series};
 
 use crate::chunk::{Chunk, Column, Contents, Joined, MAX_COLUMNS, Shape, max_rows, runs, write};
 use crate::damage::Damage;
@@ -50,6 +55,9 @@ pub enum Statistic {
     Sum,
     /// What a counter went up by since the last sample before the bucket.
     Increase,
+    /// That sample of a float counter, or the first one of the bucket where none is known: from floats it cannot be
+    /// calculated.
+    Before,
 }
 
 /// A column of a rollup.
@@ -64,7 +72,7 @@ pub struct Rolled {
 /// Columns of the rollups of raw rows with these columns.
 #[must_use]
 pub fn rollup_columns(columns: &[Column]) -> Vec<Rolled> {
-    use Statistic::{Count, Increase, Last, Max, Min, Sum};
+    use Statistic::{Before, Count, Increase, Last, Max, Min, Sum};
     let has_times = columns.first() == Some(&Column::Time);
     let own = [Last, Count].map(|statistic| Rolled { source: None, statistic });
     let mut rolled: Vec<Rolled> = own.into_iter().filter(|_| !has_times).collect();
@@ -72,6 +80,7 @@ pub fn rollup_columns(columns: &[Column]) -> Vec<Rolled> {
         let statistics: &[Statistic] = match column {
             Column::Time => &[Last, Count],
             Column::Value(Kind::Counter) => &[Last, Increase],
+            Column::FloatCounter => &[Last, Before, Increase],
             Column::Value(_) => &[Last, Min, Max, Sum],
         };
         rolled.extend(statistics.iter().map(|statistic| Rolled { source: Some(source), statistic: *statistic }));
@@ -79,10 +88,23 @@ pub fn rollup_columns(columns: &[Column]) -> Vec<Rolled> {
     rolled
 }
 
+/// Raw rows of a layout, with what their chunks do not say: which floats are counters.
+#[must_use]
+pub fn raw_shape(layout: &Layout) -> Shape {
+    let mut shape = Shape::of(layout);
+    let mut columns = shape.columns.to_vec();
+    for placed in layout.parts() {
+        let is_it = |series: &&Series| (series.form, series.metric) == (Form::Float, Metric::Counter);
+        placed.part.series.iter().filter(is_it).for_each(|one| columns[placed.at + one.at] = Column::FloatCounter);
+    }
+    shape.columns = columns.into();
+    shape
+}
+
 /// Whether rollups of rows of this layout are no wider than a chunk may be.
 pub(crate) fn fits(layout: &Layout) -> bool {
     // At most four for each, and the rows' own times: most are not counted.
-    layout.kinds().len() * 4 + 2 <= MAX_COLUMNS || rollup_columns(&Shape::of(layout).columns).len() <= MAX_COLUMNS
+    layout.kinds().len() * 4 + 2 <= MAX_COLUMNS || rollup_columns(&raw_shape(layout).columns).len() <= MAX_COLUMNS
 }
 
 /// Which of these columns says something of a raw column; a count is that of its part.
@@ -101,8 +123,9 @@ pub fn rolled_shape(raw: &Shape, bucket_s: u32) -> Shape {
     let column = |rolled: &Rolled| {
         let source = rolled.source.map_or(Column::Time, |source| raw.columns[source]);
         match rolled.statistic {
+            Statistic::Sum | Statistic::Before => Column::Value(Kind::Float),
+            Statistic::Increase if source == Column::FloatCounter => Column::Value(Kind::Float),
             Statistic::Count | Statistic::Increase => Column::Value(Kind::Integer { signed: false }),
-            Statistic::Sum => Column::Value(Kind::Float),
             Statistic::Last | Statistic::Min | Statistic::Max => source,
         }
     };
@@ -112,24 +135,32 @@ pub fn rolled_shape(raw: &Shape, bucket_s: u32) -> Shape {
 
 /// Rolls up the samples from `from_ns` on and before `to_ns`, whole multiples of the width, which is one of
 /// [`WIDTHS_S`]. `chunks` are of one track, in the order of arrival: all that have rows of that time, and of raw ones
-/// the one before, without which nobody knows what counters went up by at the beginning. Returns as many chunks as the
-/// rows need, none of none. The last one's mark is `to_ns`, that of the others 0: who finds it knows that all came.
+/// the one before, without which nobody knows what counters went up by at the beginning. `raw` is what raw rows are
+/// ([`raw_shape`]). Returns as many chunks as the rows need, none of none. The last one's mark is `to_ns`, that of the
+/// others 0: who finds it knows that all came.
 ///
 /// # Errors
 /// [`Damage`]; also if the chunks are not of one track and shape, or not of a finer resolution.
-pub fn roll(chunks: &[Chunk], from_ns: u64, to_ns: u64, bucket_s: u32) -> Result<Vec<Vec<u8>>, Damage> {
+pub fn roll(chunks: &[Chunk], raw: &Shape, from_ns: u64, to_ns: u64, bucket_s: u32) -> Result<Vec<Vec<u8>>, Damage> {
     let Some(first) = chunks.first() else { return Ok(Vec::new()) };
     let finer_s = WIDTHS_S.into_iter().take_while(|width_s| *width_s < bucket_s).last().unwrap_or(0);
     if !WIDTHS_S.contains(&bucket_s) || first.head().bucket_s > finer_s {
         return Err(Damage::Wrong("a rollup's width"));
     }
     if first.head().bucket_s < finer_s {
-        let finer = roll(chunks, from_ns, to_ns, finer_s)?;
+        let finer = roll(chunks, raw, from_ns, to_ns, finer_s)?;
         let finer: Result<Vec<Chunk>, Damage> = finer.iter().map(|bytes| Chunk::parse(bytes)).collect();
-        return roll(&finer?, from_ns, to_ns, bucket_s);
+        return roll(&finer?, raw, from_ns, to_ns, bucket_s);
     }
     let width_ns = u64::from(bucket_s) * SECOND_NS;
-    let raw_or_finer = first.shape()?;
+    let mut raw_or_finer = first.shape()?;
+    if raw_or_finer.bucket_s == 0 {
+        let kinds = |shape: &Shape| shape.columns.iter().map(|column| column.kind()).collect::<Vec<_>>();
+        if kinds(&raw_or_finer) != kinds(raw) {
+            return Err(Damage::Wrong("what a chunk has rows of"));
+        }
+        raw_or_finer.columns = raw.columns.clone();
+    }
     let plan = Plan::new(&raw_or_finer)?;
     let shape = match raw_or_finer.bucket_s {
         0 => rolled_shape(&raw_or_finer, bucket_s),
@@ -186,6 +217,9 @@ enum Fold {
     Add,
     Number,
     Increase,
+    FloatIncrease,
+    Before,
+    First,
 }
 
 /// Where a part's samples are found.
@@ -219,7 +253,9 @@ impl Plan {
                 Statistic::Min => Fold::Least(kind),
                 Statistic::Max => Fold::Largest(kind),
                 Statistic::Sum => Fold::Sum(kind),
+                Statistic::Increase if kind == Kind::Float => Fold::FloatIncrease,
                 Statistic::Increase => Fold::Increase,
+                Statistic::Before => Fold::Before,
             };
             let is_time = rolled.source.is_none_or(|source| columns[source] == Column::Time);
             if is_time && matches!(fold, Fold::Last) {
@@ -242,6 +278,7 @@ impl Plan {
                     &[Fold::Last, Fold::Add]
                 }
                 Column::Value(Kind::Counter) => &[Fold::Last, Fold::Add],
+                Column::FloatCounter => &[Fold::Last, Fold::First, Fold::Sum(Kind::Float)],
                 Column::Value(_) => &[Fold::Last, Fold::Least(kind), Fold::Largest(kind), Fold::Sum(Kind::Float)],
             };
             let part = parts.len().checked_sub(1).ok_or(Damage::Wrong("a rollup's columns"))?;

@@ -10,7 +10,9 @@
 //! number of the ring comes again.
 
 mod age;
+mod clock;
 mod coarse;
+mod holes;
 mod look;
 mod names;
 mod open;
@@ -79,6 +81,8 @@ struct Figures {
     durable_ns: AtomicU64,
     /// Earliest time of a row or a bucket, UTC ns; 0: there is none.
     oldest_ns: AtomicU64,
+    /// Of each level when the oldest window was over that is due, UTC ns; 0: none is.
+    due_ns: [AtomicU64; Level::ALL.len()],
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -135,6 +139,12 @@ impl Store {
     #[must_use]
     pub fn durable_lag_ns(&self) -> Option<u64> {
         figure(&self.0.figures.durable_ns).map(|durable_ns| steady_ns().saturating_sub(durable_ns))
+    }
+
+    /// How long ago the oldest window of a level was over that could be rolled up and is not, ns; 0: there is none.
+    #[must_use]
+    pub fn rollup_lag_ns(&self, level: Level) -> u64 {
+        figure(&self.0.figures.due_ns[level as usize]).map_or(0, |due_ns| utc_ns().saturating_sub(due_ns))
     }
 
     /// Time up to which a track's rows are durable, UTC ns; 0: none is.

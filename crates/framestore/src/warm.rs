@@ -5,7 +5,7 @@
 //! The store thread appends chunks ([`Warm`]); queries, rollups and cold files read them ([`Reader`]) without waiting
 //! for it. `<dir>/warm/<level>-<number>.chunks` has records (`frame.rs`, `file.rs`), is 64 MiB long at most, and ends
 //! with an index: opening reads indexes only. A file without one, as a kill leaves it, is looked through and gets its
-//! index then. No process appends to a file that another has made.
+//! index when what of it is damaged has been noted. No process appends to a file that another has made.
 //!
 //! A chunk can be read from when it is written on and is durable from when it is synced on. What is not durable stays
 //! in memory as well: if a write or a sync fails, the same bytes go into another place, of which readers learn when
@@ -19,6 +19,7 @@ mod frame;
 pub(crate) mod look;
 mod shelf;
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
@@ -132,6 +133,8 @@ impl Damaged {
 pub struct Warm {
     shared: Arc<Shared>,
     writers: [Writer; Level::ALL.len()],
+    /// Files that have no index yet.
+    unended: Vec<(Level, u32, Loaded)>,
 }
 
 /// What is written of a level.
@@ -190,14 +193,16 @@ struct Current {
 }
 
 impl Warm {
-    /// Opens or makes the warm files in `dir`. What is damaged there is no error: it is returned.
+    /// Opens or makes the warm files in `dir`. What is damaged there is no error: it is returned. It has to be noted
+    /// before [`Warm::end_found`] is called, which nobody finds it behind.
     ///
     /// # Errors
     /// [`StoreError::Io`], [`StoreError::Version`].
     pub fn open(dir: &Path) -> Result<(Self, Vec<Damaged>), StoreError> {
         let dir = dir.join("warm");
         DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(io_error("create", &dir))?;
-        let mut warm = Self { shared: Arc::new(Shared::new(dir.clone())), writers: Level::ALL.map(Writer::new) };
+        let shared = Arc::new(Shared::new(dir.clone()));
+        let mut warm = Self { shared, writers: Level::ALL.map(Writer::new), unended: Vec::new() };
         let (mut damaged, mut chain) = (Vec::new(), Chain::default());
         let files = file::list(&dir)?;
         for (at, (level, number)) in files.iter().copied().enumerate() {
@@ -210,7 +215,7 @@ impl Warm {
         Ok((warm, damaged))
     }
 
-    fn take_file(&mut self, level: Level, number: u32, mut loaded: Loaded, is_newest: bool) -> Result<(), StoreError> {
+    fn take_file(&mut self, level: Level, number: u32, loaded: Loaded, is_newest: bool) -> Result<(), StoreError> {
         let writer = &mut self.writers[level as usize];
         writer.next = number.saturating_add(1);
         if loaded.entries.is_empty() && is_newest {
@@ -218,15 +223,28 @@ impl Warm {
             return fs::remove_file(&loaded.opened.path).map_err(io_error("remove", &loaded.opened.path));
         }
         writer.before = Some(Before { number, bytes: loaded.ends_at });
+        self.shared.put_file(level, number, &loaded);
         if !loaded.has_index {
-            // What was found whole counts as durable from now on. If the index does not fit, the file is looked through
-            // again next time.
+            // What was found whole counts as durable from now on.
             let file = &loaded.opened.file;
             file.sync_data().map_err(io_error("sync", &loaded.opened.path))?;
-            loaded.bytes = file::seal(file, loaded.bytes, &loaded.entries).unwrap_or(loaded.bytes);
+            self.unended.push((level, number, loaded));
         }
-        self.shared.put_file(level, number, &loaded);
         Ok(())
+    }
+
+    /// Gives an index to files that a kill has left without. If one does not fit, its file is looked through again next
+    /// time.
+    pub fn end_found(&mut self) {
+        for (level, number, loaded) in self.unended.drain(..) {
+            if let Ok(bytes) = file::seal(&loaded.opened.file, loaded.bytes, &loaded.entries) {
+                self.shared.with(level, |shelf| {
+                    if let Some(stored) = shelf.files.get_mut(&number) {
+                        stored.bytes = bytes;
+                    }
+                });
+            }
+        }
     }
 
     /// What finds and reads chunks.
@@ -297,14 +315,18 @@ impl Warm {
     }
 
     /// Deletes the oldest files of a level as long as all their rows are from before a time. Rows of after `now_ns` are
-    /// of a clock that was ahead: a file that has some is as old as its first row. Returns how many bytes they had.
+    /// of a clock that was ahead: a file that has some is as old as the next one that has none. Returns how many bytes
+    /// they had.
     ///
     /// # Errors
     /// [`StoreError::Io`].
     pub fn drop_before(&mut self, level: Level, time_ns: u64, now_ns: u64) -> Result<u64, StoreError> {
         let mut bytes = 0;
-        let last_ns = |stored: &Stored| if stored.to_ns > now_ns { stored.from_ns } else { stored.to_ns };
-        while let Some(dropped) = self.drop_if(level, |stored| last_ns(stored) < time_ns)? {
+        let is_old = |files: &BTreeMap<u32, Stored>| {
+            let last_ns = files.values().map(|stored| stored.to_ns).find(|last_ns| *last_ns <= now_ns);
+            last_ns.is_some_and(|last_ns| last_ns < time_ns)
+        };
+        while let Some(dropped) = self.drop_if(level, is_old)? {
             bytes += dropped;
         }
         Ok(bytes)
@@ -319,11 +341,15 @@ impl Warm {
         self.drop_if(level, |_| true)
     }
 
-    fn drop_if(&mut self, level: Level, is_old: impl Fn(&Stored) -> bool) -> Result<Option<u64>, StoreError> {
+    fn drop_if(
+        &mut self,
+        level: Level,
+        is_old: impl Fn(&BTreeMap<u32, Stored>) -> bool,
+    ) -> Result<Option<u64>, StoreError> {
         let current = self.writers[level as usize].current.as_ref().map(|current| current.number);
         let dropped = self.shared.with(level, |shelf| {
             let (number, stored) = shelf.files.first_key_value().map(|(number, stored)| (*number, *stored))?;
-            let dropped = Some((number, stored)).filter(|_| Some(number) != current && is_old(&stored))?;
+            let dropped = Some((number, stored)).filter(|_| Some(number) != current && is_old(&shelf.files))?;
             shelf.forget_before(number + 1);
             Some(dropped)
         });

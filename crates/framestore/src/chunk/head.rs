@@ -13,6 +13,8 @@ use crate::types::{Kind, TrackId};
 pub enum Column {
     /// Words of a kind.
     Value(Kind),
+    /// Floats that only go up, except at a reset. Only rollups say so: of rows their layout does.
+    FloatCounter,
     /// When the columns up to the next one of these were acquired, UTC ns.
     Time,
 }
@@ -25,6 +27,7 @@ impl Column {
             Self::Value(Kind::Counter) => 2,
             Self::Value(Kind::Float) => 3,
             Self::Time => 4,
+            Self::FloatCounter => 5,
         }
     }
 
@@ -35,6 +38,7 @@ impl Column {
             2 => Ok(Self::Value(Kind::Counter)),
             3 => Ok(Self::Value(Kind::Float)),
             4 => Ok(Self::Time),
+            5 => Ok(Self::FloatCounter),
             _ => Err(Damage::Wrong("what a column is")),
         }
     }
@@ -44,6 +48,7 @@ impl Column {
     pub fn kind(self) -> Kind {
         match self {
             Self::Value(kind) => kind,
+            Self::FloatCounter => Kind::Float,
             Self::Time => Kind::Integer { signed: false },
         }
     }

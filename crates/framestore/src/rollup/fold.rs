@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use onlooker_series::rate::Growth;
+
 use super::sample::{OfPart, Sample, Sampled};
 use super::{Fold, Plan, Step};
 use crate::chunk::{Joined, NAN, Source, Values, increase, is_nan, rank, unrank};
@@ -77,15 +79,15 @@ impl Step {
 impl Fold {
     /// Whether a part that is not new has the word of the row before.
     fn is_kept(self) -> bool {
-        matches!(self, Self::Last | Self::Least(_) | Self::Largest(_))
+        matches!(self, Self::Last | Self::Least(_) | Self::Largest(_) | Self::Before | Self::First)
     }
 
     /// The word of all rows if all values are the same, and the rows do not matter.
     fn of_constant(self, value: u64) -> Option<u64> {
         match self {
-            Self::Last => Some(value),
+            Self::Last | Self::Before | Self::First => Some(value),
             Self::Least(kind) | Self::Largest(kind) => (kind != Kind::Float || !is_nan(value)).then_some(value),
-            Self::Increase => Some(0),
+            Self::Increase | Self::FloatIncrease => Some(0),
             Self::Add | Self::Sum(_) => (value == 0).then_some(0),
             Self::Number => None,
         }
@@ -103,6 +105,12 @@ impl Fold {
                 if sum.is_nan() { NAN } else { sum.to_bits() }
             }
             Self::Add => each.fold(0, add),
+            Self::FloatIncrease => {
+                let steps = samples.iter().filter_map(|sample| Some((values[sample.before?], values[sample.row])));
+                steps.map(|(before, value)| float_increase(before, value)).fold(0.0, |sum, step| sum + step).to_bits()
+            }
+            Self::Before => samples.first().map_or(0, |sample| values[sample.before.unwrap_or(sample.row)]),
+            Self::First => each.next().unwrap_or(0),
             Self::Number => samples.len() as u64,
             Self::Increase => {
                 let steps = samples.iter().filter_map(|sample| Some((values[sample.before?], values[sample.row])));
@@ -116,6 +124,12 @@ fn extreme(kind: Kind, words: impl Iterator<Item = u64>, is_better: impl Fn(u64,
     let numbers = words.filter(|word| kind != Kind::Float || !is_nan(*word)).map(|word| rank(kind, word));
     let best = numbers.reduce(|best, rank| if is_better(best, rank) { rank } else { best });
     best.map_or(NAN, |rank| unrank(kind, rank))
+}
+
+/// What a float counter has gone up by from one value to the next.
+pub(super) fn float_increase(before: u64, value: u64) -> f64 {
+    let step = Growth::of(f64::from_bits(before), f64::from_bits(value)).increase;
+    if step.is_finite() { step } else { 0.0 }
 }
 
 fn float(kind: Kind, word: u64) -> f64 {

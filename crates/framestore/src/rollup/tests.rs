@@ -12,6 +12,7 @@ const INTEGER: Column = Column::Value(Kind::Integer { signed: false });
 const SIGNED: Column = Column::Value(Kind::Integer { signed: true });
 const COUNTER: Column = Column::Value(Kind::Counter);
 const FLOAT: Column = Column::Value(Kind::Float);
+const FLOAT_COUNTER: Column = Column::FloatCounter;
 const START_NS: u64 = 1_700_000_040_000_000_000;
 
 type Row = (Line, u64, Vec<u64>);
@@ -22,7 +23,10 @@ fn shape(columns: &[Column], is_table: bool) -> Shape {
 }
 
 fn build(shape: &Shape, rows: &[Row], lengths: &[u8]) -> Vec<Vec<u8>> {
-    let (mut builder, mut chunks) = (Builder::new(TrackId(5), shape.clone()), Vec::new());
+    // As layouts say it of rows.
+    let stored = shape.columns.iter().map(|column| if *column == FLOAT_COUNTER { FLOAT } else { *column });
+    let stored = Shape { columns: stored.collect(), ..shape.clone() };
+    let (mut builder, mut chunks) = (Builder::new(TrackId(5), stored), Vec::new());
     let mut lengths = lengths.iter().map(|length| usize::from(*length).max(1));
     let mut length = lengths.next();
     for (line, time_ns, words) in rows {
@@ -36,9 +40,9 @@ fn build(shape: &Shape, rows: &[Row], lengths: &[u8]) -> Vec<Vec<u8>> {
     chunks
 }
 
-fn rolled(chunks: &[Vec<u8>], from_ns: u64, to_ns: u64, bucket_s: u32) -> Vec<Vec<u8>> {
+fn rolled(shape: &Shape, chunks: &[Vec<u8>], from_ns: u64, to_ns: u64, bucket_s: u32) -> Vec<Vec<u8>> {
     let chunks: Vec<Chunk> = chunks.iter().map(|bytes| Chunk::parse(bytes).unwrap()).collect();
-    roll(&chunks, from_ns, to_ns, bucket_s).unwrap()
+    roll(&chunks, shape, from_ns, to_ns, bucket_s).unwrap()
 }
 
 fn buckets(chunks: &[Vec<u8>]) -> Buckets {
@@ -103,6 +107,21 @@ fn told(statistic: Statistic, kind: Kind, samples: &[(u64, Option<u64>, u64)], w
             let sum = sum(&samples, width_s);
             if sum.is_nan() { f64::NAN.to_bits() } else { sum.to_bits() }
         }
+        Statistic::Before => samples.first().map(|(_, before, value)| before.unwrap_or(*value)).unwrap(),
+        Statistic::Increase if kind == Kind::Float => {
+            let step = |before: u64, value: u64| {
+                let (before, value) = (f64::from_bits(before), f64::from_bits(value));
+                let step = if value < before { value } else { value - before };
+                if step.is_finite() { step } else { 0.0 }
+            };
+            let steps =
+                samples.iter().filter_map(|(time_ns, before, value)| Some((*time_ns, step((*before)?, *value))));
+            let mut steps: Vec<(u64, f64)> = steps.collect();
+            // Of the first sample of all nothing is known.
+            steps.extend(samples.first().map(|(time_ns, ..)| (*time_ns, 0.0)));
+            steps.sort_by_key(|(time_ns, _)| *time_ns);
+            sum(&steps, width_s).to_bits()
+        }
         Statistic::Increase => {
             let steps = samples.iter().filter_map(|(_, before, value)| before.map(|before| increase(before, *value)));
             steps.fold(0, u64::wrapping_add)
@@ -144,9 +163,9 @@ fn from_rows(shape: &Shape, rows: &[Row], width_s: u32) -> BTreeMap<(Line, u64),
 /// floats that are none.
 fn rows_from(is_table: bool, noise: &[(u8, u16, u64)]) -> (Shape, Vec<Row>) {
     let columns: &[Column] = if is_table {
-        &[COUNTER, FLOAT, SIGNED, INTEGER]
+        &[COUNTER, FLOAT, FLOAT_COUNTER, SIGNED, INTEGER]
     } else {
-        &[Column::Time, COUNTER, FLOAT, Column::Time, SIGNED, INTEGER, COUNTER]
+        &[Column::Time, COUNTER, FLOAT, FLOAT_COUNTER, Column::Time, SIGNED, INTEGER, COUNTER, FLOAT_COUNTER]
     };
     let (mut time_ns, mut words) = (START_NS, vec![0u64; columns.len()]);
     let mut rows = Vec::new();
@@ -166,6 +185,10 @@ fn rows_from(is_table: bool, noise: &[(u8, u16, u64)]) -> (Shape, Vec<Row>) {
                 Column::Time => *word = time_ns - noise % 1_000_000,
                 Column::Value(Kind::Counter) if noise % 17 == 0 => *word = noise % 5,
                 Column::Value(Kind::Counter) => *word += noise % 1_000,
+                // Not even a number, now and then.
+                Column::FloatCounter if noise % 29 == 0 => *word = noise,
+                Column::FloatCounter if noise % 17 == 0 => *word = ((noise % 5) as f64 / 3.0).to_bits(),
+                Column::FloatCounter => *word = (f64::from_bits(*word) + (noise % 1_000) as f64 / 7.0).to_bits(),
                 Column::Value(Kind::Float) if noise % 3 == 0 => *word = noise,
                 Column::Value(Kind::Float) => *word = ((noise % 1_000) as f64 / 7.0).to_bits(),
                 Column::Value(Kind::Integer { .. }) => *word = noise >> (noise % 64),
@@ -184,8 +207,8 @@ fn rollups_are_what_their_samples_say_through_whichever_widths() {
         let chunks = build(&shape, &rows, lengths);
         let mut finer = chunks.clone();
         for width_s in WIDTHS_S {
-            let whole = rolled(&chunks, 0, u64::MAX, width_s);
-            finer = rolled(&finer, 0, u64::MAX, width_s);
+            let whole = rolled(&shape, &chunks, 0, u64::MAX, width_s);
+            finer = rolled(&shape, &finer, 0, u64::MAX, width_s);
             assert_eq!(finer, whole, "{width_s} s of finer ones");
             let expected = from_rows(&shape, &rows, width_s);
             let found = buckets(&whole);
@@ -215,14 +238,14 @@ fn windows_together_are_the_whole() {
         let chunks = build(&shape, &rows, lengths);
         let wanted = rollup_columns(&shape.columns);
         for width_s in WIDTHS_S {
-            let whole = buckets(&rolled(&chunks, 0, u64::MAX, width_s));
+            let whole = buckets(&rolled(&shape, &chunks, 0, u64::MAX, width_s));
             let mut together = Buckets::new();
             for minute in 0..12 {
                 let from_ns = START_NS - 60 * SECOND_NS + minute * 60 * SECOND_NS;
                 let from_ns = if minute == 0 { 0 } else { from_ns };
                 let to_ns = START_NS + minute * 60 * SECOND_NS;
                 let to_ns = if minute == 11 { u64::MAX } else { to_ns };
-                together.append(&mut buckets(&rolled(&chunks, from_ns, to_ns, width_s)));
+                together.append(&mut buckets(&rolled(&shape, &chunks, from_ns, to_ns, width_s)));
             }
             assert!(together.keys().eq(whole.keys()));
             for (key, words) in &whole {
@@ -272,7 +295,7 @@ fn a_slow_part_counts_when_it_is_new() {
             (Line::ONLY, time_ns, vec![time_ns, 100 + row * 3, slow_ns, row / 5])
         })
         .collect();
-    let seconds = rolled(&build(&shape, &rows, &[16, 16]), START_NS, u64::MAX, 10);
+    let seconds = rolled(&shape, &build(&shape, &rows, &[16, 16]), START_NS, u64::MAX, 10);
     let head = Head::parse(&seconds[0]).unwrap();
     assert_eq!((head.bucket_s, head.from_ns, head.to_ns), (10, START_NS, START_NS + 20 * SECOND_NS - 1));
     let found: Vec<_> = buckets(&seconds).into_values().collect();
@@ -293,7 +316,7 @@ fn rollups_of_large_tables_are_several_chunks() {
         .map(|row| (Line(u32::try_from(row % 300).unwrap()), START_NS + row / 300 * SECOND_NS, vec![row]))
         .collect();
     let chunks = build(&shape, &rows, &[250; 36]);
-    let found = rolled(&chunks, 0, u64::MAX, 1);
+    let found = rolled(&shape, &chunks, 0, u64::MAX, 1);
     assert_eq!(found.iter().map(|bytes| Head::parse(bytes).unwrap().rows).collect::<Vec<_>>(), [4_096, 4_096, 808]);
     let increases = buckets(&found).into_values().map(|words| words[3]).sum::<u64>();
     assert_eq!(increases, 300 * 29 * 300);
@@ -303,13 +326,13 @@ fn rollups_of_large_tables_are_several_chunks() {
 fn what_cannot_be_rolled_up_is_an_error() {
     let (fixed, rows) = rows_from(false, &[(1, 2, 3), (4, 5_000, 6), (7, 8_000, 9)]);
     let raw = build(&fixed, &rows, &[]);
-    let seconds = rolled(&raw, 0, u64::MAX, 1);
-    let parse = |bytes: &[Vec<u8>]| roll(&[Chunk::parse(&bytes[0]).unwrap()], 0, u64::MAX, 1);
+    let seconds = rolled(&fixed, &raw, 0, u64::MAX, 1);
+    let parse = |bytes: &[Vec<u8>]| roll(&[Chunk::parse(&bytes[0]).unwrap()], &fixed, 0, u64::MAX, 1);
     assert!(parse(&raw).is_ok() && parse(&seconds).is_err());
     let both = [Chunk::parse(&raw[0]).unwrap(), Chunk::parse(&seconds[0]).unwrap()];
-    assert!(roll(&both, 0, u64::MAX, 10).is_err());
-    assert!(roll(&both[..1], 0, u64::MAX, 7).is_err());
-    assert_eq!(roll(&[], 0, u64::MAX, 10), Ok(Vec::new()));
+    assert!(roll(&both, &fixed, 0, u64::MAX, 10).is_err());
+    assert!(roll(&both[..1], &fixed, 0, u64::MAX, 7).is_err());
+    assert_eq!(roll(&[], &fixed, 0, u64::MAX, 10), Ok(Vec::new()));
     // Damaged ones, too, and rows that only say that they are rolled up.
     for bytes in [&raw[0], &seconds[0]] {
         for bit in 0..bytes.len() * 8 {
@@ -317,9 +340,30 @@ fn what_cannot_be_rolled_up_is_an_error() {
             flipped[bit / 8] ^= 1 << (bit % 8);
             if let Ok(chunk) = Chunk::parse(&flipped) {
                 for width_s in WIDTHS_S {
-                    let _ = roll(std::slice::from_ref(&chunk), 0, u64::MAX, width_s);
+                    let _ = roll(std::slice::from_ref(&chunk), &fixed, 0, u64::MAX, width_s);
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn float_counters_have_the_increase_that_integers_have() {
+    let shape = shape(&[COUNTER, FLOAT_COUNTER], false);
+    // Quarters are exact; both begin again twice.
+    let value = |at: u64| (at % 700) * 5;
+    let rows: Vec<Row> = (0..1_800)
+        .map(|at| (Line::ONLY, START_NS + at * SECOND_NS / 10, vec![value(at), (value(at) as f64 / 4.0).to_bits()]))
+        .collect();
+    let wanted = rollup_columns(&shape.columns);
+    let [integer, float] = [0, 1].map(|source| find(&wanted, source, Statistic::Increase).unwrap());
+    let (last, before) = (find(&wanted, 1, Statistic::Last).unwrap(), find(&wanted, 1, Statistic::Before).unwrap());
+    for width_s in WIDTHS_S {
+        let mut ends_with = None;
+        for words in buckets(&rolled(&shape, &build(&shape, &rows, &[250; 7]), 0, u64::MAX, width_s)).values() {
+            assert_eq!(f64::from_bits(words[float]).to_bits(), (words[integer] as f64 / 4.0).to_bits());
+            assert_eq!(words[before], ends_with.unwrap_or(0), "where the bucket before has ended");
+            ends_with = Some(words[last]);
         }
     }
 }

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use super::roll::LATE_NS;
 use super::rows::Track;
 use super::turn::Writer;
-use super::{lock, steady_ns, utc_ns};
+use super::{lock, steady_ns};
 use crate::damage::StoreError;
 use crate::types::TrackId;
 use crate::warm::Level;
@@ -22,9 +22,6 @@ use crate::warm::Level;
 const PARTS: u64 = 8;
 /// A small store has so many files if it is full, so that one that goes is not all there is.
 const LEAST_FILES: u64 = 32;
-/// The clock may be wrong for a while: the time by which rows are too old follows it so many times as fast as time
-/// passes, from the last row on.
-const FOLLOWING: u64 = 10;
 /// Files are looked at so often.
 const LOOK_NS: u64 = if cfg!(test) { 1 } else { 60_000_000_000 };
 
@@ -64,9 +61,9 @@ impl Writer {
         if now_ns.saturating_sub(self.aged_ns) < LOOK_NS || !self.rolling.is_done() {
             return Ok(());
         }
-        let passed_ns = if self.aged_ns == 0 { 0 } else { now_ns - self.aged_ns };
-        let utc_ns = utc_ns().min(self.aged_utc_ns.saturating_add(FOLLOWING.saturating_mul(passed_ns)));
-        (self.aged_ns, self.aged_utc_ns) = (now_ns, utc_ns);
+        self.aged_ns = now_ns;
+        let utc_ns = self.trusted.follow(self.utc_ns(), now_ns);
+        self.trusted.note(&mut self.gaps);
         // Before what rollups were made of goes.
         self.warm.sync()?;
         let in_memory =

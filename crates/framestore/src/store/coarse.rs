@@ -3,14 +3,17 @@
 //!
 //! Of each piece of time the coarsest level is read whose buckets are not wider than what is asked for; where that has
 //! nothing, the next finer one, down to raw rows. Where those are gone, the finest that is left is.
+//!
+//! A chunk of a rollup that is damaged counts as one that is not there: other levels are asked for its time, and what
+//! they do not have is a gap. So is a time that no level has and of which a file of a rollup has lost chunks.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use super::read::{Buffers, neighbours, rows_of};
 use super::{Columns, DAMAGED, Store, lock};
 use crate::chunk::{Column, Shape};
 use crate::damage::{Damage, StoreError};
-use crate::rollup::rollup_columns;
+use crate::rollup::{raw_shape, rollup_columns};
 use crate::types::{Gap, Kind, LATE_NS, SECOND_NS, TrackId};
 use crate::warm::{Level, Place};
 
@@ -34,7 +37,7 @@ pub struct Bucket<'a> {
     pub largest: &'a [u64],
     /// Of counters what they went up by since the last sample before the bucket, as far as that is known; else 0.
     pub increase: &'a [u64],
-    /// What `increase` counts from: of counters that value, or 0 where they began again; else the last one.
+    /// What `increase` counts from: of counters that value, or 0 where integers began again; else the last one.
     pub before: &'a [u64],
 }
 
@@ -46,8 +49,8 @@ struct Plan {
     time: usize,
     /// All that is known of the words.
     columns: Vec<usize>,
-    /// Which of `columns` has the last value of each word, and whether it is a counter.
-    words: Vec<(usize, bool)>,
+    /// Which of `columns` has the last value of each word, and what that is.
+    words: Vec<(usize, Column)>,
 }
 
 impl Plan {
@@ -61,9 +64,10 @@ impl Plan {
         }
         let (mut columns, mut words) = (Vec::new(), Vec::new());
         for word in &wanted.words {
-            let (first, is_counter) = (*firsts.get(*word)?, shape.columns[*word] == Column::Value(Kind::Counter));
-            words.push((columns.len(), is_counter));
-            columns.extend(first..first + if is_counter { 2 } else { 4 });
+            let (first, column) = (*firsts.get(*word)?, shape.columns[*word]);
+            words.push((columns.len(), column));
+            let of_word = rolled[first..].iter().take_while(|rolled| rolled.source == Some(*word));
+            columns.extend(first..first + of_word.count());
         }
         let time = wanted.time.map_or(Some(0), |time| firsts.get(time).copied())?;
         Some(Self { width: rolled.len(), time, columns, words })
@@ -84,15 +88,18 @@ impl Row {
     fn fill(&mut self, plan: &Plan, value: impl Fn(usize) -> u64) {
         let Self { last, least, largest, increase, before } = self;
         [&mut *last, least, largest, increase, before].into_iter().for_each(Vec::clear);
-        for (at, is_counter) in &plan.words {
+        for (at, column) in &plan.words {
             let word = value(*at);
-            let (low, high, more) =
-                if *is_counter { (word, word, value(at + 1)) } else { (value(at + 1), value(at + 2), 0) };
+            let (low, high, more, since) = match column {
+                Column::Value(Kind::Counter) => (word, word, value(at + 1), word.saturating_sub(value(at + 1))),
+                Column::FloatCounter => (word, word, value(at + 2), value(at + 1)),
+                _ => (value(at + 1), value(at + 2), 0, word),
+            };
             last.push(word);
             least.push(low);
             largest.push(high);
             increase.push(more);
-            before.push(word.saturating_sub(more));
+            before.push(since);
         }
     }
 
@@ -106,26 +113,22 @@ impl Row {
 struct Buckets<'a, V> {
     wanted: &'a Columns,
     plan: Plan,
+    /// What float counters were before rollups had an increase of them.
+    old_plan: Option<Plan>,
     buffers: Buffers,
     row: Row,
     visit: V,
 }
 
 impl<V: FnMut(&Sample<'_>) -> ControlFlow<()>> Buckets<'_, V> {
+    /// Gives the buckets of a chunk to the visitor; of one that is damaged none.
     fn take(&mut self, place: &Place, from_ns: u64, to_ns: u64) -> Result<ControlFlow<()>, StoreError> {
-        let Self { wanted, plan, buffers: Buffers { pieces, times_ns, values, .. }, row, visit } = self;
-        values.clear();
-        for run in neighbours(&plan.columns) {
-            place.read_columns(run, pieces, values)?;
-        }
-        times_ns.clear();
-        let chunk = place.read_columns(plan.time..plan.time + 2, pieces, times_ns)?;
-        if chunk.head().columns != plan.width {
-            return Err(place.damaged(Damage::Wrong("a rollup's columns")));
-        }
-        let height = chunk.head().rows;
+        let (rows, is_old) = self.fill(place)?;
+        let Self { plan, old_plan, buffers: Buffers { times_ns, values, .. }, row, visit, .. } = self;
+        let plan = old_plan.as_ref().filter(|_| is_old).unwrap_or(plan);
+        let height = times_ns.len() / 2;
         let (times_ns, counts) = times_ns.split_at(height);
-        for at in rows_of(&chunk, wanted.line) {
+        for at in rows {
             if counts[at] == 0 || !(from_ns..=to_ns).contains(&times_ns[at]) {
                 continue;
             }
@@ -135,6 +138,65 @@ impl<V: FnMut(&Sample<'_>) -> ControlFlow<()>> Buckets<'_, V> {
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Reads what is wanted of a chunk. Returns which rows are of the line, and whether they are by the old plan.
+    fn fill(&mut self, place: &Place) -> Result<(Range<usize>, bool), StoreError> {
+        let Self { wanted, plan, old_plan, buffers: Buffers { pieces, times_ns, values, .. }, .. } = self;
+        values.clear();
+        let old_plan = match old_plan {
+            Some(old_plan) => {
+                let columns = place.read_columns(0..0, pieces, values)?.head().columns;
+                Some(&*old_plan).filter(|old_plan| old_plan.width == columns)
+            }
+            None => None,
+        };
+        let plan = old_plan.unwrap_or(plan);
+        for run in neighbours(&plan.columns) {
+            place.read_columns(run, pieces, values)?;
+        }
+        times_ns.clear();
+        let chunk = place.read_columns(plan.time..plan.time + 2, pieces, times_ns)?;
+        if chunk.head().columns != plan.width {
+            return Err(place.damaged(Damage::Wrong("a rollup's columns")));
+        }
+        Ok((rows_of(&chunk, wanted.line), old_plan.is_some()))
+    }
+
+    fn take_all<'p>(
+        &mut self,
+        mut places: impl Iterator<Item = &'p Place>,
+        (from_ns, to_ns): (u64, u64),
+    ) -> Result<ControlFlow<()>, StoreError> {
+        let taken = places.try_for_each(|place| match self.take(place, from_ns, to_ns) {
+            Ok(ControlFlow::Continue(())) => ControlFlow::Continue(()),
+            Ok(flow) => ControlFlow::Break(Ok(flow)),
+            Err(error) => ControlFlow::Break(Err(error)),
+        });
+        taken.break_value().unwrap_or(Ok(ControlFlow::Continue(())))
+    }
+
+    /// Takes all of these chunks, or none if some are damaged: these.
+    fn try_take<'p>(
+        &mut self,
+        places: &'p [Place],
+        time: (u64, u64),
+    ) -> Result<Result<ControlFlow<()>, Vec<&'p Place>>, StoreError> {
+        let mut damaged = Vec::new();
+        // One that is alone gives nothing if it is damaged.
+        for place in places.iter().filter(|_| places.len() > 1) {
+            match self.fill(place) {
+                Err(StoreError::Damaged { .. }) => damaged.push(place),
+                filled => _ = filled?,
+            }
+        }
+        if !damaged.is_empty() {
+            return Ok(Err(damaged));
+        }
+        match self.take_all(places.iter(), time) {
+            Err(StoreError::Damaged { .. }) if places.len() == 1 => Ok(Err(vec![&places[0]])),
+            taken => taken.map(Ok),
+        }
     }
 }
 
@@ -152,24 +214,47 @@ impl Store {
         to_ns: u64,
         visit: impl FnMut(&Sample<'_>) -> ControlFlow<()>,
     ) -> Result<Vec<Gap>, StoreError> {
-        let shape = self.known().layout_of(wanted.track).map(|layout| Shape::of(layout));
-        let Some(plan) = shape.and_then(|shape| Plan::new(&shape, wanted)) else { return Ok(Vec::new()) };
+        let shapes = self.known().layout_of(wanted.track).map(|layout| (raw_shape(layout), Shape::of(layout)));
+        let Some((shape, old_shape)) = shapes else { return Ok(Vec::new()) };
+        let Some(plan) = Plan::new(&shape, wanted) else { return Ok(Vec::new()) };
+        let old_plan = if shape == old_shape { None } else { Plan::new(&old_shape, wanted) };
         let (buffers, row) = (Buffers::default(), Row::default());
-        let mut buckets = Buckets { wanted, plan, buffers, row, visit };
-        let (mut gaps, mut flow) = (Vec::new(), ControlFlow::Continue(()));
-        for (level, from_ns, to_ns) in self.levels(wanted.track, width_ns, from_ns, to_ns) {
+        let mut buckets = Buckets { wanted, plan, old_plan, buffers, row, visit };
+        let answers = self.levels(wanted.track, width_ns, (from_ns, to_ns), &[]);
+        let mut gaps = self.lost(wanted.track, &answers.left);
+        // Who has heard enough is told of all gaps that are known.
+        let _ = self.answer(&mut buckets, width_ns, answers, &[], &mut gaps)?;
+        Ok(gaps)
+    }
+
+    /// Reads what `answers` says. Times of damaged chunks are answered by other levels than these, and their own.
+    fn answer<V: FnMut(&Sample<'_>) -> ControlFlow<()>>(
+        &self,
+        buckets: &mut Buckets<'_, V>,
+        width_ns: u64,
+        answers: Answers,
+        without: &[Level],
+        gaps: &mut Vec<Gap>,
+    ) -> Result<ControlFlow<()>, StoreError> {
+        let (wanted, mut flow) = (buckets.wanted, ControlFlow::Continue(()));
+        for (level, from_ns, to_ns) in answers.levels {
             if level == Level::Raw {
                 gaps.extend(self.read(wanted, from_ns, to_ns, |time_ns, words| {
                     flow = (buckets.visit)(&Sample { time_ns, words, bucket: None });
                     flow
                 })?);
             } else {
-                for place in self.0.chunks.between(level, wanted.track, from_ns, to_ns)? {
-                    match buckets.take(&place, from_ns, to_ns) {
-                        Ok(said) => flow = said,
-                        Err(StoreError::Damaged { .. }) => gaps.push(damaged(wanted.track, &place)),
-                        Err(error) => return Err(error),
-                    }
+                let without: Vec<Level> = without.iter().copied().chain([level]).collect();
+                let places = self.0.chunks.between(level, wanted.track, from_ns, to_ns)?;
+                for places in side_by_side(&places) {
+                    flow = match buckets.try_take(places, (from_ns, to_ns))? {
+                        Ok(flow) => flow,
+                        Err(damaged) => {
+                            let time = clipped(covered(places, level.piece_ns()), (from_ns, to_ns));
+                            let other = self.levels(wanted.track, width_ns, time, &without);
+                            self.instead(buckets, width_ns, (places, &damaged, time), other, &without, gaps)?
+                        }
+                    };
                     if flow.is_break() {
                         break;
                     }
@@ -179,18 +264,51 @@ impl Store {
                 break;
             }
         }
-        Ok(gaps)
+        Ok(flow)
     }
 
-    /// Which level to read, of which time, ascending.
-    fn levels(&self, track: TrackId, width_ns: u64, from_ns: u64, to_ns: u64) -> Vec<(Level, u64, u64)> {
+    /// Reads other levels instead of chunks of which some are damaged, unless these are all that is left of a part of
+    /// the time: then the good ones of them.
+    fn instead<V: FnMut(&Sample<'_>) -> ControlFlow<()>>(
+        &self,
+        buckets: &mut Buckets<'_, V>,
+        width_ns: u64,
+        (places, damaged, time): (&[Place], &[&Place], (u64, u64)),
+        other: Answers,
+        without: &[Level],
+        gaps: &mut Vec<Gap>,
+    ) -> Result<ControlFlow<()>, StoreError> {
+        let is_instead = other.left.is_empty() || damaged.len() == places.len();
+        let whole = [time];
+        let lost = if is_instead { &other.left[..] } else { &whole };
+        gaps.extend(damaged.iter().flat_map(|place| gaps_of(buckets.wanted.track, place, lost)));
+        if is_instead {
+            return self.answer(buckets, width_ns, other, without, gaps);
+        }
+        let is_good = |place: &&Place| !damaged.iter().any(|bad| bad.chunk() == place.chunk());
+        buckets.take_all(places.iter().filter(is_good), time)
+    }
+
+    /// Gaps of times that no level has, where rollups are lost.
+    fn lost(&self, track: TrackId, left: &[(u64, u64)]) -> Vec<Gap> {
+        let gaps = lock(&self.0.gaps);
+        let of_time = |(from_ns, to_ns): &(u64, u64)| {
+            let (from_ns, to_ns) = (*from_ns, *to_ns);
+            let clipped = move |gap: Gap| Gap { from_ns: gap.from_ns.max(from_ns), to_ns: gap.to_ns.min(to_ns), ..gap };
+            gaps.lost(track, from_ns, to_ns).into_iter().map(clipped)
+        };
+        left.iter().flat_map(of_time).collect()
+    }
+
+    /// Which level to read, of which time, ascending, without some.
+    fn levels(&self, track: TrackId, width_ns: u64, (from_ns, to_ns): (u64, u64), without: &[Level]) -> Answers {
         let bucket_ns = |level: Level| u64::from(level.bucket_s()) * SECOND_NS;
         // Buckets that are not whole within that time are left to finer levels.
         let fine = Level::ALL.into_iter().rev().filter(|level| bucket_ns(*level) <= width_ns);
         let fine = fine.map(|level| (level, bucket_ns(level).max(1)));
         let any = Level::ALL.into_iter().map(|level| (level, 1));
         let (mut left, mut levels) = (vec![(from_ns, to_ns)], Vec::new());
-        for (level, unit_ns) in fine.chain(any) {
+        for (level, unit_ns) in fine.chain(any).filter(|(level, _)| !without.contains(level)) {
             let mut covered = match level {
                 Level::Raw => vec![(self.raw_since_ns(track), u64::MAX)],
                 _ => self.0.chunks.covered(level, track, level.piece_ns(), from_ns, to_ns),
@@ -200,10 +318,10 @@ impl Store {
             covered.iter_mut().for_each(|time| *time = (time.0.max(begin_ns), time.1.min(end_ns.saturating_sub(1))));
             covered.retain(|(begin_ns, end_ns)| begin_ns <= end_ns);
             let mut take = |from_ns, to_ns| levels.push((level, from_ns, to_ns));
-            left = left.into_iter().flat_map(|time| without(time, &covered, &mut take)).collect();
+            left = left.into_iter().flat_map(|time| uncovered(time, &covered, &mut take)).collect();
         }
         levels.sort_unstable_by_key(|(_, from_ns, _)| *from_ns);
-        levels
+        Answers { levels, left }
     }
 
     /// Since when there are raw rows, or nothing but raw rows.
@@ -213,17 +331,47 @@ impl Store {
         let first_ns = |level: &Level| self.0.chunks.first_ns(*level, track, 0, false);
         let raw_ns = in_memory.into_iter().chain(first_ns(&Level::Raw)).min().unwrap_or(u64::MAX);
         let rolled_ns = Level::ALL[1..].iter().filter_map(first_ns).min().unwrap_or(u64::MAX);
-        if rolled_ns < raw_ns { raw_ns } else { 0 }
+        let has_lost = || !lock(&self.0.gaps).lost(track, 0, raw_ns).is_empty();
+        if rolled_ns < raw_ns || has_lost() { raw_ns } else { 0 }
     }
 }
 
-fn damaged(track: TrackId, place: &Place) -> Gap {
-    let (from_ns, to_ns) = (place.chunk().from_ns, place.chunk().to_ns);
-    Gap { track, of: None, from_ns, to_ns, reason: DAMAGED.to_owned() }
+/// Who has what.
+struct Answers {
+    levels: Vec<(Level, u64, u64)>,
+    /// Times that no level has.
+    left: Vec<(u64, u64)>,
+}
+
+/// Those of these times that a damaged chunk has lost.
+fn gaps_of(track: TrackId, place: &Place, times: &[(u64, u64)]) -> Vec<Gap> {
+    let of_chunk = (place.chunk().from_ns, place.chunk().to_ns);
+    let times = times.iter().map(|time| clipped(*time, of_chunk)).filter(|(from_ns, to_ns)| from_ns <= to_ns);
+    times.map(|(from_ns, to_ns)| Gap { track, of: None, from_ns, to_ns, reason: DAMAGED.to_owned() }).collect()
+}
+
+fn clipped(time: (u64, u64), to: (u64, u64)) -> (u64, u64) {
+    (time.0.max(to.0), time.1.min(to.1))
+}
+
+/// What these chunks cover, in whole multiples of a length.
+fn covered(places: &[Place], unit_ns: u64) -> (u64, u64) {
+    let from_ns = places.iter().map(|place| place.chunk().from_ns).min().unwrap_or(0);
+    let to_ns = places.iter().map(|place| place.chunk().to_ns).max().unwrap_or(0);
+    (from_ns - from_ns % unit_ns, to_ns - to_ns % unit_ns + (unit_ns - 1))
+}
+
+/// Groups of chunks of one time, as those of a large table; they ascend.
+fn side_by_side(places: &[Place]) -> impl Iterator<Item = &[Place]> {
+    let mut to_ns = 0;
+    places.chunk_by(move |one, next| {
+        to_ns = one.chunk().to_ns.max(to_ns);
+        next.chunk().from_ns <= to_ns
+    })
 }
 
 /// What of a time is not covered; what is goes to `take`. `covered` ascends.
-fn without((from_ns, to_ns): (u64, u64), covered: &[(u64, u64)], take: &mut impl FnMut(u64, u64)) -> Vec<(u64, u64)> {
+fn uncovered((from_ns, to_ns): (u64, u64), covered: &[(u64, u64)], take: &mut impl FnMut(u64, u64)) -> Vec<(u64, u64)> {
     let (mut left, mut at_ns) = (Vec::new(), from_ns);
     for (begin_ns, end_ns) in covered.iter().filter(|(begin_ns, end_ns)| *end_ns >= from_ns && *begin_ns <= to_ns) {
         if *begin_ns > at_ns {

@@ -4,7 +4,8 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use super::open::{Replayed, mark_holes};
+use super::holes::mark_holes;
+use super::open::Replayed;
 use super::{DAMAGED, Figures, Shared, Store};
 use crate::damage::StoreError;
 use crate::framing::files::Lock;

@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Opening a store: the catalogue, indexes of chunks, the log's rows into heads, and then what is left in the ring.
 
-use std::collections::{BTreeMap, HashMap, HashSet, hash_map};
-use std::ops::Range;
+use std::collections::{HashMap, HashSet, hash_map};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use super::clock::Trusted;
+use super::holes::{mark_holes, mark_lost_rollups};
 use super::roll::Rolling;
 use super::rows::{Rows, Track};
-use super::turn::{HEAD_AGE_NS, SHARD, Turned, Writer};
-use super::{Config, DAMAGED, Figures, Shared, Store, lock, steady_ns, utc_ns};
+use super::turn::{SHARD, Turned, Writer};
+use super::{Config, Figures, Shared, Store, lock, steady_ns, utc_ns};
 use crate::catalogue::{Catalogue, Known};
 use crate::client::Appender;
 use crate::damage::StoreError;
 use crate::framing::files::{Lock, is_disk_full};
 use crate::gaps::GapLog;
 use crate::ring;
-use crate::types::{Gap, TrackId};
+use crate::types::TrackId;
 use crate::wal::{Entry, Source, Wal};
 use crate::warm::{self, Level, Warm};
 use crate::{catalogue, wal};
 
-/// No row of a chunk is older than this when the chunk is written, ns: heads that are old are cut.
-const WRITTEN_WITHIN_NS: u64 = 2 * HEAD_AGE_NS;
 /// Bytes of a segment of the log.
 const SEGMENT_BYTES: u64 = 32 << 20;
 
@@ -105,7 +104,9 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
         is_drained: false,
         rolling: Rolling::default(),
         aged_ns: 0,
-        aged_utc_ns: 0,
+        trusted: Trusted::new(0, None),
+        #[cfg(test)]
+        shown_ns: None,
         durable_ns: steady_ns(),
         turned: Turned::default(),
     };
@@ -118,8 +119,14 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
         }
     }
     writer.is_opening = false;
-    writer.aged_utc_ns = writer.newest_ns().unwrap_or_else(utc_ns);
+    writer.trusted = Trusted::new(writer.gaps.clock_ns(), writer.newest_ns());
     writer.mark_holes(&recovery.chunks);
+    match writer.gaps.write().and_then(|()| writer.gaps.sync()) {
+        Ok(()) => writer.warm.end_found(),
+        // What is damaged is found again.
+        Err(error) if is_disk_full(&error) => {}
+        Err(error) => return Err(error),
+    }
     writer.tell_figures();
     let appender = Appender::new(producer, writer.catalogue.definer());
     Ok((Store(shared), writer, appender, recovery))
@@ -224,7 +231,7 @@ impl Replayed {
 
 impl Rows {
     /// A track's place among those that have had rows, where its rows may not be of this process.
-    fn track(&mut self, id: TrackId, known: &Known, chunks: &warm::Reader) -> Option<&mut Track> {
+    pub(super) fn track(&mut self, id: TrackId, known: &Known, chunks: &warm::Reader) -> Option<&mut Track> {
         match self.tracks.entry(id) {
             hash_map::Entry::Occupied(track) => Some(track.into_mut()),
             hash_map::Entry::Vacant(place) => {
@@ -242,7 +249,7 @@ impl Writer {
     /// Latest time of a row, UTC ns.
     fn newest_ns(&self) -> Option<u64> {
         let in_chunks = Level::ALL.into_iter().filter_map(|level| self.shared.chunks.latest_ns(level)).max();
-        let in_memory = lock(&self.shared.rows).tracks.values().map(|track| track.newest_ns).max();
+        let in_memory = lock(&self.shared.rows).newest_ns_of_all();
         in_chunks.max(in_memory).filter(|newest_ns| *newest_ns > 0)
     }
 
@@ -250,50 +257,7 @@ impl Writer {
         let mut rows = lock(&self.shared.rows);
         let known = self.catalogue.look();
         mark_holes(damaged, &known, &self.shared.chunks, &mut rows, |gap| self.gaps.push(gap));
-    }
-}
-
-/// Files of chunks that are damaged: what was lost of a track lies between the row before and the row behind, or where
-/// there is none, from where the track or what was written then can have begun, until where that can have ended.
-pub(super) fn mark_holes(
-    damaged: &[warm::Damaged],
-    known: &Known,
-    chunks: &warm::Reader,
-    rows: &mut Rows,
-    mut tell: impl FnMut(&Gap),
-) {
-    // Several in one file are one.
-    let mut lost: BTreeMap<u32, Range<u64>> = BTreeMap::new();
-    for one in damaged {
-        let Some(file) = one.number(Level::Raw) else { continue };
-        let end = one.offset + one.bytes;
-        let range = lost.entry(file).or_insert(one.offset..end);
-        *range = range.start.min(one.offset)..range.end.max(end);
-    }
-    let latest_ns = chunks.latest_ns(Level::Raw).max(rows.tracks.values().map(|track| track.newest_ns).max());
-    for (file, range) in lost {
-        let lost = (file, range.start)..(file, range.end);
-        let (before_ns, behind_ns) = chunks.neighbours(Level::Raw, &lost);
-        let since_ns = before_ns.map_or(0, |before_ns| before_ns.saturating_sub(WRITTEN_WITHIN_NS));
-        let until_ns = behind_ns.map(|behind_ns| behind_ns.saturating_add(WRITTEN_WITHIN_NS)).min(latest_ns);
-        for track in known.tracks() {
-            let (before_ns, after_ns) = chunks.around(Level::Raw, track, &lost);
-            let Some(from_ns) = before_ns.or_else(|| known.created_ns(track)) else { continue };
-            let from_ns = from_ns.max(since_ns);
-            let in_memory = || rows.tracks.get(&track).and_then(Track::extent).map(|extent| extent.from_ns);
-            match after_ns.or_else(in_memory).or(until_ns) {
-                Some(to_ns) if to_ns > from_ns => {
-                    tell(&Gap { track, of: None, from_ns, to_ns, reason: DAMAGED.to_owned() });
-                }
-                Some(_) => {}
-                // Nothing was written later: the next row tells.
-                None => {
-                    if let Some(track) = rows.track(track, known, chunks) {
-                        track.lost_since_ns.get_or_insert(from_ns);
-                    }
-                }
-            }
-        }
+        mark_lost_rollups(damaged, &known, &self.shared.chunks, utc_ns(), |gap| self.gaps.push_lost(gap));
     }
 }
 

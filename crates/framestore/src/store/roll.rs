@@ -12,29 +12,35 @@
 //! again, with the same bytes, and those are passed over. Nothing is synced here: rows go by age only when what was
 //! made of them is durable (`age.rs`).
 //!
+//! **A clock that was ahead** leaves marks of a time that has not come. Until that has come they are not asked: what is
+//! done is what the level has of before now, and windows of which it has some are passed over. So rolling up goes on
+//! where it was, and of the pieces in which the clock was set later rows are in finer levels only.
+//!
 //! **What is not rolled up.** Events, which are no numbers; a window whose rows would hardly be fewer (those of a host
 //! that is read each second have no level of 1 s); tracks whose rows of a rollup would be wider than a chunk may be;
 //! tracks that lived for less than [`LEAST_BUCKETS`]: a program that makes its region anew each second has a track each
 //! second, and nobody asks for those after months. Readers find what a level has, and look into the others for what it
 //! has not (`coarse.rs`).
 //!
-//! **Damage.** What cannot be read is not in the rollup, and a gap.
+//! **Damage.** Where a level that a piece is made of cannot be read, it is made of a finer one that has as much. What
+//! none has is not in the rollup, and a gap.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::rows::{Likeness, Track};
 use super::turn::Writer;
-use super::{DAMAGED, lock, steady_ns, utc_ns};
+use super::{DAMAGED, lock, steady_ns};
 use crate::chunk::{Chunk, Column, Head, max_rows, merge};
 use crate::damage::{Damage, StoreError};
 use crate::events::are_events;
+use crate::framing::HEADER_BYTES;
 use crate::layout::Layout;
-use crate::rollup::{fits, roll};
+use crate::rollup::{fits, raw_shape, roll};
 pub(super) use crate::types::LATE_NS;
 use crate::types::{Gap, SECOND_NS, TrackId};
-use crate::warm::{Level, Place};
+use crate::warm::{self, Level, Place};
 
 /// Length of a window of each level; of raw rows, of a piece of the level behind it.
 const LENGTHS_S: [u64; Level::ALL.len()] = [60, 600, 3_600, 21_600];
@@ -54,6 +60,8 @@ pub(super) struct Rolling {
     done_ns: HashMap<(Level, TrackId), u64>,
     /// What is to be looked at.
     queue: VecDeque<(Level, TrackId)>,
+    /// What was found to be due, the oldest window of a level first: by its end.
+    due: BTreeSet<(Level, u64, TrackId)>,
     job: Option<Job>,
     looked_ns: u64,
 }
@@ -74,7 +82,7 @@ struct Job {
 impl Rolling {
     /// Nothing is left that was due when it was last looked for.
     pub(super) fn is_done(&self) -> bool {
-        self.looked_ns > 0 && self.job.is_none() && self.queue.is_empty()
+        self.looked_ns > 0 && self.job.is_none() && self.queue.is_empty() && self.due.is_empty()
     }
 }
 
@@ -101,16 +109,19 @@ impl Writer {
     /// [`StoreError::Io`]; the next turn tries again.
     pub(super) fn roll(&mut self) -> Result<(), StoreError> {
         let (begin, now_ns) = (Instant::now(), steady_ns());
-        if self.rolling.queue.is_empty() && now_ns.saturating_sub(self.rolling.looked_ns) >= LOOK_NS {
+        let Rolling { queue, due, looked_ns, .. } = &self.rolling;
+        if queue.is_empty() && due.is_empty() && now_ns.saturating_sub(*looked_ns) >= LOOK_NS {
             self.rolling.looked_ns = now_ns;
             self.look_through();
         }
-        while begin.elapsed() < MOST_TIME {
-            let Some(mut job) = self.rolling.job.take() else {
-                let Some((level, track)) = self.rolling.queue.pop_front() else { break };
-                self.rolling.job = self.due(level, track);
-                continue;
-            };
+        while begin.elapsed() < MOST_TIME && self.roll_some()? {}
+        Ok(())
+    }
+
+    /// Rolls up a piece, or looks whether a track has something to be rolled up; false: nothing is left. All tracks are
+    /// looked at before a level is made, so that the oldest window comes first.
+    fn roll_some(&mut self) -> Result<bool, StoreError> {
+        if let Some(mut job) = self.rolling.job.take() {
             self.roll_piece(&mut job)?;
             if job.at_ns < job.end_ns {
                 self.rolling.job = Some(job);
@@ -119,8 +130,27 @@ impl Writer {
                 // The next level may be made of it in this turn.
                 self.warm.write()?;
             }
+            return Ok(true);
         }
-        Ok(())
+        let Rolling { queue, due, .. } = &mut self.rolling;
+        let next = queue.front().copied().filter(|(level, _)| due.first().is_none_or(|(of, ..)| of == level));
+        if let Some((level, track)) = next {
+            queue.pop_front();
+            let end_ns = self.due(level, track).map(|job| job.end_ns);
+            self.rolling.due.extend(end_ns.map(|end_ns| (level, end_ns, track)));
+            return Ok(true);
+        }
+        let Some((level, _, track)) = due.pop_first() else { return Ok(false) };
+        self.rolling.job = self.due(level, track);
+        Ok(true)
+    }
+
+    /// When the oldest window of a level was over that is due and is not rolled up, as far as tracks were looked at.
+    pub(super) fn oldest_due_ns(&self, level: Level) -> Option<u64> {
+        let Rolling { due, job, .. } = &self.rolling;
+        let waiting = due.range((level, 0, TrackId(0))..).next().filter(|(of, ..)| *of == level);
+        let under_way = job.as_ref().filter(|job| job.level == level).map(|job| job.end_ns);
+        waiting.map(|(_, end_ns, _)| *end_ns).into_iter().chain(under_way).min()
     }
 
     fn look_through(&mut self) {
@@ -157,18 +187,43 @@ impl Writer {
 
     /// Where the next window begins that has rows, or the rest of one.
     fn next_ns(&mut self, level: Level, track: TrackId) -> Option<u64> {
+        let (reader, now_ns) = (self.warm.reader(), self.utc_ns());
+        let marks = coarser(level).filter_map(|of| reader.mark(of, track));
+        let (marked_ns, was_ahead) = marks.max().map_or((0, false), |mark| (mark, mark > now_ns));
+        let known_ns = self.rolling.done_ns.get(&(level, track)).copied().filter(|known_ns| *known_ns <= now_ns);
+        let mut done_ns = match known_ns {
+            Some(known_ns) if was_ahead => known_ns,
+            None if was_ahead => self.done_before(level, track, now_ns),
+            known_ns => known_ns.unwrap_or(0).max(marked_ns),
+        };
+        loop {
+            self.rolling.done_ns.insert((level, track), done_ns);
+            let first_ns = level.finer().filter_map(|finer| reader.first_ns(finer, track, done_ns, false)).min()?;
+            let at_ns = done_ns.max(first_ns - first_ns % level.window_ns());
+            let last_ns = at_ns - at_ns % level.window_ns() + (level.window_ns() - 1);
+            let there = || reader.covered(level, track, level.piece_ns(), at_ns, last_ns).pop();
+            match was_ahead.then(there).flatten() {
+                Some((_, end_ns)) => done_ns = end_ns + 1,
+                None => return Some(at_ns),
+            }
+        }
+    }
+
+    /// Up to when a level is done by what it has of before a time.
+    fn done_before(&self, level: Level, track: TrackId, time_ns: u64) -> u64 {
         let reader = self.warm.reader();
-        let marks = || Level::ALL.into_iter().filter(|of| *of >= level).filter_map(|of| reader.mark(of, track)).max();
-        let done_ns = *self.rolling.done_ns.entry((level, track)).or_insert_with(|| marks().unwrap_or(0));
-        let first_ns = level.finer().filter_map(|finer| reader.first_ns(finer, track, done_ns, false)).min()?;
-        Some(done_ns.max(first_ns - first_ns % level.window_ns()))
+        let last = |of: Level| {
+            let covered = reader.covered(of, track, of.piece_ns(), 0, time_ns);
+            covered.into_iter().map(|(_, end_ns)| end_ns + 1).rfind(|end_ns| *end_ns <= time_ns)
+        };
+        coarser(level).filter_map(last).max().unwrap_or(0)
     }
 
     /// Before this time a level is complete.
     fn complete_ns(&mut self, level: Level, track: TrackId) -> u64 {
         let Some(finer) = level.finer().next() else {
             let in_memory = lock(&self.shared.rows).tracks.get(&track).and_then(Track::extent);
-            return in_memory.map_or(u64::MAX, |rows| rows.from_ns).min(utc_ns()).saturating_sub(LATE_NS);
+            return in_memory.map_or(u64::MAX, |rows| rows.from_ns).min(self.utc_ns()).saturating_sub(LATE_NS);
         };
         let complete_ns = self.complete_ns(finer, track);
         self.next_ns(level, track).map_or(complete_ns, |next_ns| next_ns.min(complete_ns))
@@ -182,21 +237,27 @@ impl Writer {
         let has_rows =
             |of: &Level| reader.first_ns(*of, track, from_ns, false).is_some_and(|first_ns| first_ns < to_ns);
         let source = level.finer().find(has_rows).unwrap_or(Level::Raw);
-        let before_ns = if source == Level::Raw { BEFORE_NS } else { 0 };
-        let places = reader.between(source, track, from_ns.saturating_sub(before_ns), to_ns - 1)?;
-        let places = with_one_before(places, from_ns);
-        let mut buffers = vec![Vec::new(); places.len()];
-        let mut chunks = Vec::new();
-        for (place, bytes) in places.iter().zip(&mut buffers) {
-            match place.read(bytes) {
-                Ok(chunk) => chunks.push(chunk),
-                Err(StoreError::Damaged { .. }) => self.lost(track, place.chunk().from_ns, place.chunk().to_ns),
-                Err(error) => return Err(error),
+        let (mut source, mut read) = (source, read_piece(&reader, source, track, from_ns, to_ns)?);
+        if !read.damaged.is_empty() {
+            let begin_ns = |of: Level| reader.first_ns(of, track, from_ns, false).unwrap_or(u64::MAX);
+            let has_as_much =
+                |of: &Level| begin_ns(*of) < begin_ns(source).saturating_add(u64::from(source.bucket_s()) * SECOND_NS);
+            for finer in source.finer().filter(has_as_much).collect::<Vec<_>>() {
+                let instead = read_piece(&reader, finer, track, from_ns, to_ns)?;
+                if instead.damaged.is_empty() {
+                    (source, read) = (finer, instead);
+                    break;
+                }
             }
         }
+        read.damaged.iter().for_each(|(from_ns, to_ns)| self.lost(track, *from_ns, *to_ns));
+        // They were checked when they were read.
+        let chunks: Vec<Chunk> = read.chunks.iter().filter_map(|bytes| Chunk::parse(bytes).ok()).collect();
         job.at_ns = to_ns;
         job.is_kept |= source > Level::Raw;
-        match roll(&chunks, from_ns, to_ns, level.bucket_s()) {
+        // It was looked at when the track was queued.
+        let Some(raw) = self.catalogue.look().layout_of(track).map(|layout| raw_shape(layout)) else { return Ok(()) };
+        match roll(&chunks, &raw, from_ns, to_ns, level.bucket_s()) {
             Ok(rolled) if rolled.is_empty() => {
                 // Where rows have gone already, rollups have what comes next.
                 let begins = |of: Level| reader.first_ns(of, track, to_ns, of == Level::Raw);
@@ -235,6 +296,40 @@ impl Writer {
         self.rolling.queue.push_front((level, track));
         Ok(())
     }
+}
+
+/// What a level has of a piece.
+#[derive(Default)]
+struct Read {
+    chunks: Vec<Vec<u8>>,
+    /// Times of those that are damaged.
+    damaged: Vec<(u64, u64)>,
+}
+
+fn read_piece(
+    reader: &warm::Reader,
+    level: Level,
+    track: TrackId,
+    from_ns: u64,
+    to_ns: u64,
+) -> Result<Read, StoreError> {
+    let before_ns = if level == Level::Raw { BEFORE_NS } else { 0 };
+    let places = reader.between(level, track, from_ns.saturating_sub(before_ns), to_ns - 1)?;
+    let mut read = Read::default();
+    for place in with_one_before(places, from_ns) {
+        let mut bytes = Vec::new();
+        match place.read(&mut bytes).map(drop) {
+            Ok(()) => read.chunks.push(bytes.split_off(HEADER_BYTES)),
+            Err(StoreError::Damaged { .. }) => read.damaged.push((place.chunk().from_ns, place.chunk().to_ns)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
+}
+
+/// A level and those that are made of it.
+fn coarser(level: Level) -> impl Iterator<Item = Level> {
+    Level::ALL.into_iter().filter(move |of| *of >= level)
 }
 
 /// Chunks in the order of arrival, of those from before a time only the last.
@@ -277,11 +372,14 @@ fn is_hardly_fewer(pieces: &[Vec<Vec<u8>>]) -> Result<bool, Damage> {
 /// Neighbouring pieces of one chunk each as one chunk. Of a piece of several, each stays as it is, so that it is the
 /// same when the piece is made again.
 fn merged(pieces: Vec<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>, Damage> {
-    let (mut all, mut group, mut rows) = (Vec::new(), Vec::new(), 0);
+    let (mut all, mut group, mut rows) = (Vec::new(), Vec::<Vec<u8>>::new(), 0);
     for mut piece in pieces {
         let head = piece.first().map(|chunk| Head::parse(chunk)).transpose()?;
         let is_one = piece.len() == 1;
-        let fits = head.filter(|head| is_one && rows + head.rows <= max_rows(head.columns));
+        // Those of a program before this one may have other columns.
+        let is_like = |one: &[u8], other: &[u8]| Ok(Chunk::parse(one)?.is_like(&Chunk::parse(other)?));
+        let is_like = group.last().zip(piece.first()).map_or(Ok(true), |(last, piece)| is_like(last, piece))?;
+        let fits = head.filter(|head| is_one && is_like && rows + head.rows <= max_rows(head.columns));
         if fits.is_none() {
             all.extend(merge_some(&group)?);
             (group, rows) = (Vec::new(), 0);

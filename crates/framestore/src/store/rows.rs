@@ -150,6 +150,11 @@ impl Rows {
         self.tracks.get(&track).map(|track| track.newest_ns).filter(|newest_ns| *newest_ns > 0)
     }
 
+    /// Time of the last row of all, UTC ns.
+    pub(super) fn newest_ns_of_all(&self) -> Option<u64> {
+        self.tracks.values().map(|track| track.newest_ns).max()
+    }
+
     pub(super) fn head_bytes(&self) -> usize {
         self.tracks.values().map(|track| track.head.memory_bytes() + size_of::<Track>()).sum()
     }

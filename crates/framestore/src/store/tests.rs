@@ -519,9 +519,13 @@ fn a_track_that_was_just_defined_is_not_forgotten() {
 fn a_clock_that_is_far_ahead_deletes_nothing_at_once() {
     let mut world = World::new();
     let track = world.appender().track(&description("a", false), 1).unwrap();
+    // Of 2023.
+    let later_ns = 1_700_000_000 * SECOND_NS;
+    world.open.as_mut().unwrap().1.shown_ns = Some(later_ns);
     for at in 0..1_000 {
         let (time_ns, words) = row(at);
-        world.appender().append(track, Line::ONLY, time_ns, &words).unwrap();
+        let words = [words[0] + later_ns, words[1], words[2], words[3] + later_ns, words[4], words[5]];
+        world.appender().append(track, Line::ONLY, time_ns + later_ns, &words).unwrap();
     }
     world.appender().end(track);
     (0..3).for_each(|_| {
@@ -535,7 +539,7 @@ fn a_clock_that_is_far_ahead_deletes_nothing_at_once() {
         writer.turn().unwrap();
     }
     assert_eq!(world.all("a"), all);
-    world.open.as_mut().unwrap().1.aged_utc_ns = u64::MAX;
+    world.open.as_mut().unwrap().1.trusted.utc_ns = u64::MAX;
     (0..10).for_each(|_| {
         world.turn();
     });

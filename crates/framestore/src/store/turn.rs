@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
+use super::clock::Trusted;
 use super::roll::Rolling;
 use super::rows::{Pushed, Rows, Track};
-use super::{Config, DAMAGED, Shared, lock, steady_ns};
+use super::{Config, DAMAGED, Shared, lock, steady_ns, utc_ns};
 use crate::catalogue::Catalogue;
 use crate::chunk::max_rows;
 use crate::damage::StoreError;
@@ -16,7 +17,7 @@ use crate::ring::{Consumer, ROW};
 use crate::told::{DEFINED, END, GAP, decode_gap};
 use crate::types::{Gap, TrackId};
 use crate::wal::Wal;
-use crate::warm::Warm;
+use crate::warm::{Level, Warm};
 
 /// Bytes of the ring that one record of the log takes: it ends where a drain of the ring ends.
 const DRAIN_BYTES: usize = 8 << 20;
@@ -57,8 +58,10 @@ pub struct Writer {
     pub(super) rolling: Rolling,
     /// When files were last looked at that may be too old, steady ns.
     pub(super) aged_ns: u64,
-    /// What UTC was taken for then.
-    pub(super) aged_utc_ns: u64,
+    pub(super) trusted: Trusted,
+    /// What a test has the clock show.
+    #[cfg(test)]
+    pub(super) shown_ns: Option<u64>,
     /// Steady time before which all rows have come that are durable.
     pub(super) durable_ns: u64,
     pub(super) turned: Turned,
@@ -256,12 +259,24 @@ impl Writer {
         }
     }
 
+    /// What the clock shows, UTC ns.
+    pub(super) fn utc_ns(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(shown_ns) = self.shown_ns {
+            return shown_ns;
+        }
+        utc_ns()
+    }
+
     pub(super) fn tell_figures(&self) {
         use std::sync::atomic::Ordering::Relaxed;
         let figures = &self.shared.figures;
         figures.bytes.store(self.bytes(), Relaxed);
         figures.ring_bytes.store(self.consumer.used_bytes(), Relaxed);
         figures.durable_ns.store(self.durable_ns, Relaxed);
+        for (level, due_ns) in Level::ALL.into_iter().zip(&figures.due_ns) {
+            due_ns.store(self.oldest_due_ns(level).unwrap_or(0), Relaxed);
+        }
         figures.oldest_ns.store(self.shared.chunks.oldest_of_all_ns().unwrap_or(0), Relaxed);
     }
 }

@@ -6,6 +6,7 @@ use crate::number::{span, with_unit};
 use crate::output::{self, Table};
 use crate::{End, Failure};
 use onlooker_framestore::inspect::{Amount, HostShare, Survey, survey};
+use onlooker_framestore::warm::Level;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::Path;
@@ -98,6 +99,9 @@ fn write(out: &mut impl Write, dir: &Path, survey: &Survey) -> io::Result<()> {
         counts.hosts, counts.tracks, counts.lines, counts.layouts, counts.parts
     )?;
     writeln!(out, "Of the log's rows {} are in no chunk yet.", survey.log_only_rows)?;
+    if let Some(ends) = rollups_end(survey) {
+        writeln!(out, "Before the last row rollups end by {ends}.")?;
+    }
     if !survey.hosts.is_empty() {
         writeln!(out)?;
         hosts(survey).write(out)?;
@@ -106,6 +110,17 @@ fn write(out: &mut impl Write, dir: &Path, survey: &Survey) -> io::Result<()> {
         writeln!(out, "and {} more", survey.hosts.len() - HOSTS)?;
     }
     Ok(())
+}
+
+/// How long before the last row of all each level ends that has rollups.
+fn rollups_end(survey: &Survey) -> Option<String> {
+    let (_, last_ns) = survey.times_ns()?;
+    let end = |(level, amount): &(Level, Amount)| {
+        let length = span(i128::from(last_ns) - i128::from(amount.to_ns?));
+        (*level != Level::Raw).then(|| format!("{length} ({})", level.name()))
+    };
+    let ends: Vec<String> = survey.levels.iter().filter_map(end).collect();
+    (!ends.is_empty()).then(|| ends.join(", "))
 }
 
 fn amounts(survey: &Survey) -> Table {

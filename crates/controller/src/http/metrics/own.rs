@@ -32,6 +32,7 @@ const STORE_FAILURES: &str = "onlooker_controller_store_failures_total";
 const STORE_BYTES: &str = "onlooker_controller_store_bytes";
 const LEVEL_BYTES: &str = "onlooker_controller_store_level_bytes";
 const HEAD_BYTES: &str = "onlooker_controller_store_head_bytes";
+const ROLLUP_LAG: &str = "onlooker_controller_store_rollup_lag_seconds";
 const DETOURS: &str = "onlooker_controller_device_detours_total";
 const TARGET_FAILURES: &str = "onlooker_controller_target_file_failures_total";
 const REFUSALS: &str = "onlooker_controller_http_refusals_total";
@@ -39,7 +40,7 @@ const CONNECTIONS: &str = "onlooker_controller_http_connections";
 const STREAMS: &str = "onlooker_controller_http_streams";
 
 /// All of them: nobody else's metric has such a name, whether there is something to say or not.
-const FAMILIES: [(&str, Metric, &str); 21] = [
+const FAMILIES: [(&str, Metric, &str); 22] = [
     (
         UP,
         Gauge,
@@ -64,6 +65,11 @@ const FAMILIES: [(&str, Metric, &str); 21] = [
     (STORE_BYTES, Gauge, "Size of the store's files."),
     (LEVEL_BYTES, Gauge, "Size of those of raw rows, and of each rollup."),
     (HEAD_BYTES, Gauge, "Memory of the rows that are in no chunk yet, up to ten minutes' worth."),
+    (
+        ROLLUP_LAG,
+        Gauge,
+        "Time since the oldest window of a level ended that could be rolled up and is not; 0 if none is.",
+    ),
     (DETOURS, Counter, "Times that a host was to be read by an RDMA device, and there was no queue pair."),
     (TARGET_FAILURES, Counter, "Times that a target file could not be used."),
     (REFUSALS, Counter, "Clients that were refused, or whose connections were ended."),
@@ -175,6 +181,9 @@ impl Own {
         self.line(HEAD_BYTES, &[], shared.store.head_bytes() as f64);
         for level in Level::ALL {
             self.line(LEVEL_BYTES, &[("level", level.name())], shared.store.level_bytes(level) as f64);
+        }
+        for level in Level::ALL.into_iter().skip(1) {
+            self.line(ROLLUP_LAG, &[("level", level.name())], shared.store.rollup_lag_ns(level) as f64 / 1e9);
         }
     }
 }

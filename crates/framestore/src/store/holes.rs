@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What damaged files of chunks have lost, as far as the chunks around it tell.
+//!
+//! Rows that are lost are gaps. Rollups that are lost may be in another level, now or until that goes: they are kept
+//! apart, and who reads is told of those that no level has (`coarse.rs`).
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::DAMAGED;
+use super::rows::{Rows, Track};
+use super::turn::HEAD_AGE_NS;
+use crate::catalogue::Known;
+use crate::events::are_events;
+use crate::rollup::fits;
+use crate::types::{Gap, TrackId};
+use crate::warm::{self, Level};
+
+/// No row of a chunk is older than this when the chunk is written, ns: heads that are old are cut.
+const WRITTEN_WITHIN_NS: u64 = 2 * HEAD_AGE_NS;
+
+/// Where a file of a level has lost something: its number, and offsets.
+fn lost_of(damaged: &[warm::Damaged], level: Level) -> BTreeMap<u32, Range<u64>> {
+    // Several in one file are one.
+    let mut lost: BTreeMap<u32, Range<u64>> = BTreeMap::new();
+    for one in damaged {
+        let Some(file) = one.number(level) else { continue };
+        let end = one.offset + one.bytes;
+        let range = lost.entry(file).or_insert(one.offset..end);
+        *range = range.start.min(one.offset)..range.end.max(end);
+    }
+    lost
+}
+
+fn gap(track: TrackId, from_ns: u64, to_ns: u64) -> Gap {
+    Gap { track, of: None, from_ns, to_ns, reason: DAMAGED.to_owned() }
+}
+
+/// What was lost of a track's rows lies between the row before and the row behind, or where there is none, from where
+/// the track or what was written then can have begun, until where that can have ended.
+pub(super) fn mark_holes(
+    damaged: &[warm::Damaged],
+    known: &Known,
+    chunks: &warm::Reader,
+    rows: &mut Rows,
+    mut tell: impl FnMut(&Gap),
+) {
+    let latest_ns = chunks.latest_ns(Level::Raw).max(rows.newest_ns_of_all());
+    for (file, range) in lost_of(damaged, Level::Raw) {
+        let lost = (file, range.start)..(file, range.end);
+        let (before_ns, behind_ns) = chunks.neighbours(Level::Raw, &lost);
+        let since_ns = before_ns.map_or(0, |before_ns| before_ns.saturating_sub(WRITTEN_WITHIN_NS));
+        let until_ns = behind_ns.map(|behind_ns| behind_ns.saturating_add(WRITTEN_WITHIN_NS)).min(latest_ns);
+        for track in known.tracks() {
+            let (before_ns, after_ns) = chunks.around(Level::Raw, track, &lost);
+            let Some(from_ns) = before_ns.or_else(|| known.created_ns(track)) else { continue };
+            let from_ns = from_ns.max(since_ns);
+            let in_memory = || rows.tracks.get(&track).and_then(Track::extent).map(|extent| extent.from_ns);
+            match after_ns.or_else(in_memory).or(until_ns) {
+                Some(to_ns) if to_ns > from_ns => tell(&gap(track, from_ns, to_ns)),
+                Some(_) => {}
+                // Nothing was written later: the next row tells.
+                None => {
+                    if let Some(track) = rows.track(track, known, chunks) {
+                        track.lost_since_ns.get_or_insert(from_ns);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The same of rollups, all of which are of before `now_ns`. When they were written says nothing: after a pause many
+/// windows are rolled up at once.
+pub(super) fn mark_lost_rollups(
+    damaged: &[warm::Damaged],
+    known: &Known,
+    chunks: &warm::Reader,
+    now_ns: u64,
+    mut tell: impl FnMut(&Gap),
+) {
+    for level in Level::ALL.into_iter().skip(1) {
+        for (file, range) in lost_of(damaged, level) {
+            let lost = (file, range.start)..(file, range.end);
+            for track in known.tracks() {
+                if known.layout_of(track).is_none_or(|layout| are_events(layout) || !fits(layout)) {
+                    continue;
+                }
+                let (before_ns, after_ns) = chunks.around(level, track, &lost);
+                let from_ns = before_ns.map(|before_ns| before_ns + 1).or_else(|| known.created_ns(track));
+                let to_ns = after_ns.map_or(now_ns, |after_ns| after_ns.saturating_sub(1));
+                if let Some(from_ns) = from_ns.filter(|from_ns| *from_ns <= to_ns) {
+                    tell(&gap(track, from_ns, to_ns));
+                }
+            }
+        }
+    }
+}

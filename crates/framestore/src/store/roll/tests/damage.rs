@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files of rollups that are damaged anywhere: what they lose is answered by another level or a gap, and nothing is
+//! wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::*;
+
+const HOUR_NS: u64 = 60 * MINUTE_NS;
+
+type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+fn is_of(path: &Path, level: Level) -> bool {
+    path.file_name().unwrap().to_str().unwrap().starts_with(&format!("{}-", level.name()))
+}
+
+/// All files of the store.
+fn saved(world: &World) -> Files {
+    let store = world.dir.path().join("store");
+    let dirs = ["", "warm", "wal", "catalogue"].map(|dir| store.join(dir));
+    let entries = dirs.iter().flat_map(|dir| fs::read_dir(dir).unwrap()).map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.is_file()).map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+}
+
+fn restore(world: &mut World, files: &Files) {
+    world.open = None;
+    saved(world).keys().filter(|path| !files.contains_key(*path)).for_each(|path| fs::remove_file(path).unwrap());
+    files.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
+}
+
+/// What there is when all rows have gone and rollups are left.
+fn without_rows(world: &mut World) -> Files {
+    world.lose_rows();
+    world.open = None;
+    let mut files = saved(world);
+    files.retain(|path, _| !path.parent().unwrap().ends_with("wal"));
+    restore(world, &files);
+    fs::remove_file(world.dir.path().join("ring")).unwrap();
+    files
+}
+
+/// What reading at a width says: which of all rows it has, each once, and gaps.
+fn told(store: &Store, columns: &Columns, width_ns: u64, rows: &Samples) -> (BTreeSet<usize>, Vec<Gap>) {
+    let steps: Vec<u64> = (0..rows.len())
+        .map(|at| if at == 0 { 0 } else { crate::chunk::increase(rows[at - 1].1[0], rows[at].1[0]) })
+        .collect();
+    let mut found = BTreeSet::new();
+    let to_ns = rows.last().unwrap().0;
+    let read = store.read_coarse(columns, width_ns, 0, to_ns, |sample| {
+        let last = rows.binary_search_by_key(&sample.time_ns, |(time_ns, _)| *time_ns).expect("what a row says");
+        assert_eq!(sample.words, rows[last].1);
+        let first = sample.bucket.map_or(last, |bucket| {
+            let first = |width_s: u32| {
+                let number = |at: usize| rows[at].0 / (u64::from(width_s) * SECOND_NS);
+                let first = rows.partition_point(|row| row.0 / (u64::from(width_s) * SECOND_NS) < number(last));
+                let is_last = rows.get(last + 1).is_none_or(|_| number(last + 1) > number(last));
+                (is_last && steps[first..=last].iter().sum::<u64>() == bucket.increase[0]).then_some(first)
+            };
+            [60, 10, 1].into_iter().find_map(first).expect("an increase of rows of one bucket")
+        });
+        (first..=last).for_each(|at| assert!(found.insert(at), "row {at} is told twice at {width_ns}"));
+        ControlFlow::Continue(())
+    });
+    let mut gaps = read.unwrap();
+    gaps.extend(store.gaps(columns, 0, to_ns));
+    (found, gaps)
+}
+
+/// Hours of rows of which the raw ones are gone but for the last.
+fn world() -> (World, Columns, Samples) {
+    let mut world = World::new();
+    let track = world.track(&description("a", false));
+    for hour in 0..8 {
+        world.fill(track, FROM_NS + hour * HOUR_NS + 10, FROM_NS + (hour + 1) * HOUR_NS, 500_000_000);
+        if hour % 3 == 2 {
+            world.again();
+        }
+    }
+    let columns = world.columns(0);
+    let rows = raw(world.store(), &columns);
+    (world, columns, rows)
+}
+
+const WIDTHS_NS: [u64; 3] = [SECOND_NS, 10 * SECOND_NS, MINUTE_NS];
+
+/// What a file becomes: a bit flips, or it is cut, at so many of eight parts of it.
+fn harm(bytes: &[u8], part: usize, is_cut: bool) -> Vec<u8> {
+    let at = (bytes.len() - 1) * part / 8;
+    let mut harmed = bytes.to_vec();
+    if is_cut {
+        // Not where a record ends.
+        harmed.truncate(at / 8 * 8 + 3);
+    } else {
+        harmed[at] ^= 4;
+    }
+    harmed
+}
+
+/// Of each level the first file and the last.
+fn rollups(files: &Files) -> Vec<&PathBuf> {
+    let of = |level: &Level| {
+        let mine: Vec<&PathBuf> = files.keys().filter(|path| is_of(path, *level)).collect();
+        let mut some = vec![mine[0], mine[mine.len() - 1]];
+        some.dedup();
+        some
+    };
+    ROLLED.iter().flat_map(of).collect()
+}
+
+/// Of a file that is harmed everywhere nothing is silently missing, nor wrong. Returns how many gaps that makes.
+fn check_harmed(world: &mut World, columns: &Columns, rows: &Samples, files: &Files, path: &PathBuf) -> usize {
+    restore(world, files);
+    world.again();
+    let good = WIDTHS_NS.map(|width_ns| told(world.store(), columns, width_ns, rows));
+    assert!(good.iter().all(|(_, gaps)| gaps.is_empty()));
+    let mut gaps_told = 0;
+    for (part, is_cut) in [(0, false), (1, true), (4, false), (7, true)] {
+        restore(world, files);
+        fs::write(path, harm(&files[path], part, is_cut)).unwrap();
+        // Found when the files are opened, or later; the second time the file has been put right.
+        for (step, widths) in [WIDTHS_NS.len(), 1].into_iter().enumerate() {
+            world.again();
+            for (width_ns, (expected, _)) in WIDTHS_NS.into_iter().zip(&good).take(widths) {
+                let (found, gaps) = told(world.store(), columns, width_ns, rows);
+                let is_gap = |at: usize| gaps.iter().any(|gap| (gap.from_ns..=gap.to_ns).contains(&rows[at].0));
+                assert!(gaps.iter().all(|gap| gap.reason == DAMAGED));
+                let silent = expected.iter().find(|at| !found.contains(at) && !is_gap(**at));
+                let both = found.iter().find(|at| is_gap(**at));
+                let case = format!("{} part {part}, cut {is_cut}, {width_ns} ns, {step}", path.display());
+                assert_eq!((silent, both), (None, None), "{case}");
+                gaps_told += gaps.len();
+            }
+        }
+    }
+    gaps_told
+}
+
+#[test]
+fn what_a_damaged_rollup_has_lost_is_in_another_level_or_a_gap() {
+    let (mut world, columns, rows) = world();
+    let files = without_rows(&mut world);
+    for path in rollups(&files) {
+        check_harmed(&mut world, &columns, &rows, &files, path);
+    }
+    // Of a level that is alone.
+    for level in ROLLED {
+        let is_other = |path: &PathBuf| ROLLED.iter().any(|other| *other != level && is_of(path, *other));
+        let alone: Files = files.clone().into_iter().filter(|(path, _)| !is_other(path)).collect();
+        let mine = rollups(&files).into_iter().filter(|path| is_of(path, level));
+        let gaps: usize = mine.map(|path| check_harmed(&mut world, &columns, &rows, &alone, path)).sum();
+        assert!(gaps > 0, "{level:?}");
+    }
+}
+
+#[test]
+fn while_there_are_finer_rows_damage_of_rollups_is_no_gap() {
+    let (mut world, columns, rows) = world();
+    world.open = None;
+    let files = saved(&world);
+    for (number, path) in rollups(&files).into_iter().enumerate() {
+        restore(&mut world, &files);
+        fs::write(path, harm(&files[path], 1 + number % 7, number % 2 == 0)).unwrap();
+        world.again();
+        for width_ns in WIDTHS_NS {
+            let (found, gaps) = told(world.store(), &columns, width_ns, &rows);
+            assert_eq!((found.len(), gaps), (rows.len(), Vec::new()), "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_level_is_made_of_rows_where_the_one_before_it_is_damaged() {
+    let mut world = World::new();
+    let track = world.track(&description("a", false));
+    world.fill(track, FROM_NS + 10, FROM_NS + 45 * MINUTE_NS, 500_000_000);
+    world.again();
+    let path = world.dir.path().join("store/warm/1s-0000000001.chunks");
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, harm(&bytes, 3, false)).unwrap();
+    world.fill(track, FROM_NS + 45 * MINUTE_NS + 10, FROM_NS + 80 * MINUTE_NS, 500_000_000);
+    assert_eq!(world.chunks(Level::TenSeconds, track).len(), 1);
+    let columns = world.columns(0);
+    let rows = raw(world.store(), &columns);
+    let (found, gaps) = told(world.store(), &columns, 10 * SECOND_NS, &rows);
+    assert_eq!((found.len(), gaps), (rows.len(), Vec::new()));
+}
+
+#[test]
+fn a_file_of_rollups_that_is_gone_is_a_gap() {
+    let (mut world, columns, rows) = world();
+    let files = without_rows(&mut world);
+    // Nothing says that there ever was another level.
+    let others = files.keys().filter(|path| is_of(path, Level::TenSeconds) || is_of(path, Level::Minute));
+    others.for_each(|path| fs::remove_file(path).unwrap());
+    let seconds: Vec<&PathBuf> = files.keys().filter(|path| is_of(path, Level::Second)).collect();
+    fs::remove_file(seconds[seconds.len() / 2]).unwrap();
+    world.again();
+    let (found, gaps) = told(world.store(), &columns, SECOND_NS, &rows);
+    let is_gap = |at: usize| gaps.iter().any(|gap| (gap.from_ns..=gap.to_ns).contains(&rows[at].0));
+    let lost = (0..rows.len()).filter(|at| !found.contains(at) && is_gap(*at)).count();
+    assert!(lost > 1_000, "{lost} rows are lost, and told: {gaps:?}");
+}
