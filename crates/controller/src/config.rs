@@ -147,7 +147,7 @@ pub struct Read {
     pub host_credit: Size,
     /// How long a bootstrap may take, and a reading at least.
     pub timeout: Span,
-    /// Threads that decode what was read; 0: one for each [`PROCESSORS_A_THREAD`] of the machine.
+    /// Threads that decode what was read; 0: one for each four processors.
     pub processing_threads: usize,
     /// Names of regions that are not read.
     pub skip: Vec<String>,
