@@ -71,14 +71,16 @@ impl Credits {
         self.total_bytes
     }
 
-    /// What may be under way while so many hosts are in a reading: of one at most `host_bytes`, and its part of the
-    /// total. There are at least eight parts, and one more than hosts: what a few hosts do not answer, and so
-    /// hold until its time-out, must leave something to those that come next.
+    /// What may be under way while so many hosts are in a reading, and `taken_bytes` are: of one at most `host_bytes`,
+    /// its part of the total, and half of what is left. There are at least eight parts, and one more than hosts. What
+    /// hosts do not answer they hold until its time-out, and it must leave something to those that come next, however
+    /// many have stopped one after the other.
     #[must_use]
-    pub fn credit(&self, host_bytes: u32, hosts: usize) -> Credit {
+    pub fn credit(&self, host_bytes: u32, hosts: usize, taken_bytes: u64) -> Credit {
         let all_bytes = u64::from(self.total_bytes);
         let parts = (hosts as u64 + 1).max(LEAST_PARTS);
-        Credit { all_bytes, host_bytes: (all_bytes / parts).min(host_bytes.into()) }
+        let left_bytes = all_bytes.saturating_sub(taken_bytes);
+        Credit { all_bytes, host_bytes: (all_bytes / parts).min(left_bytes / 2).min(host_bytes.into()) }
     }
 
     /// An answer came with a congestion mark.
@@ -125,9 +127,10 @@ mod tests {
     #[test]
     fn hosts_have_equal_parts_and_some_are_left_over() {
         let credits = Credits::new(LIMITS);
-        assert_eq!(credits.credit(4 << 10, 1), Credit { all_bytes: 1 << 20, host_bytes: 4 << 10 });
-        assert_eq!(credits.credit(u32::MAX, 1).host_bytes, 128 << 10);
-        assert_eq!(credits.credit(u32::MAX, 63), Credit { all_bytes: 1 << 20, host_bytes: 16 << 10 });
+        assert_eq!(credits.credit(4 << 10, 1, 0), Credit { all_bytes: 1 << 20, host_bytes: 4 << 10 });
+        assert_eq!(credits.credit(u32::MAX, 1, 0).host_bytes, 128 << 10);
+        assert_eq!(credits.credit(u32::MAX, 63, 0), Credit { all_bytes: 1 << 20, host_bytes: 16 << 10 });
+        assert_eq!(credits.credit(u32::MAX, 1, (1 << 20) - 512).host_bytes, 256, "half of what others have left");
         assert_eq!((LIMITS.longest_read_bytes(), Limits::up_to(8 << 10).longest_read_bytes()), (2 << 10, 2 << 10));
     }
 

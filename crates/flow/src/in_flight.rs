@@ -49,11 +49,12 @@ impl InFlight {
         let (mut all, mut own) = (self.bytes, self.of(host));
         let mut reads = 0;
         for bytes in sizes_bytes {
-            if all > 0 && all + bytes > credit.all_bytes {
-                return Room { reads, is_short: true };
-            }
+            // Who is at its own bound stops nobody else.
             if own > 0 && own + bytes > credit.host_bytes {
                 break;
+            }
+            if all > 0 && all + bytes > credit.all_bytes {
+                return Room { reads, is_short: true };
             }
             (all, own, reads) = (all + bytes, own + bytes, reads + 1);
         }
@@ -130,8 +131,10 @@ mod tests {
                 assert_eq!(in_flight.bytes(), bytes);
                 assert!(bytes <= credit.all_bytes || count == 1, "{count} of {bytes} bytes");
                 if let Some(next) = sizes.get(room.reads) {
-                    assert_eq!(room.is_short, bytes + next > credit.all_bytes);
-                    assert!(room.is_short || in_flight.of(host) + next > credit.host_bytes, "a READ waits for nothing");
+                    let own = in_flight.of(host);
+                    let is_bound = own > 0 && own + next > credit.host_bytes;
+                    assert_eq!(room.is_short, !is_bound && bytes + next > credit.all_bytes);
+                    assert!(room.is_short || is_bound, "a READ waits for nothing");
                 }
                 for host in (0..4).map(FlowId) {
                     let (count, bytes) = of(Some(host));

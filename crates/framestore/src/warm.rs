@@ -315,8 +315,8 @@ impl Warm {
     }
 
     /// Deletes the oldest files of a level as long as all their rows are from before a time. Rows of after `now_ns` are
-    /// of a clock that was ahead: a file that has some is as old as the next one that has none. Returns how many bytes
-    /// they had.
+    /// of a clock that was ahead: a file of those and older ones is as old as the next one that has none. Returns how
+    /// many bytes they had.
     ///
     /// # Errors
     /// [`StoreError::Io`].
@@ -324,7 +324,8 @@ impl Warm {
         let mut bytes = 0;
         let is_old = |files: &BTreeMap<u32, Stored>| {
             let last_ns = files.values().map(|stored| stored.to_ns).find(|last_ns| *last_ns <= now_ns);
-            last_ns.is_some_and(|last_ns| last_ns < time_ns)
+            let has_good = |first: &Stored| (time_ns..=now_ns).contains(&first.from_ns);
+            last_ns.is_some_and(|last_ns| last_ns < time_ns) && !files.values().next().is_some_and(has_good)
         };
         while let Some(dropped) = self.drop_if(level, is_old)? {
             bytes += dropped;

@@ -317,7 +317,7 @@ impl<N: Connect> Engine<N> {
     /// Sends the READs that sessions want, as far as there is credit; true if there were any. Each host's have a time
     /// of their own, since the values' times are bounded by it.
     fn ask(&mut self, clock: impl Fn() -> u64) -> bool {
-        let credit = self.credits.credit(self.config.host_credit_bytes, self.active.len());
+        let credit = self.credits.credit(self.config.host_credit_bytes, self.active.len(), self.in_flight.bytes());
         let Self { active, hosts, carriers, in_flight, reads, .. } = self;
         let mut moved = false;
         self.is_short = active.serve(|index, is_late| {

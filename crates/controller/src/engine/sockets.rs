@@ -13,23 +13,26 @@ use onlooker_transport::soft::{self, FlowConfig, FlowId, Socket};
 
 use super::waiter::Waiter;
 
-/// A flow and the address whose socket it is on.
+/// A flow and the socket that it is on: another one, made later for the same address, has another number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     local: IpAddr,
+    number: u32,
     flow: FlowId,
 }
 
 pub(super) struct Sockets {
     config: soft::Config,
-    sockets: HashMap<IpAddr, Socket>,
+    /// With their numbers.
+    sockets: HashMap<IpAddr, (u32, Socket)>,
+    made: u32,
     /// Congestion marks that were heeded.
     marks: u64,
 }
 
 impl Sockets {
     pub(super) fn new(config: soft::Config) -> Self {
-        Self { config, sockets: HashMap::new(), marks: 0 }
+        Self { config, sockets: HashMap::new(), made: 0, marks: 0 }
     }
 
     /// Adds a flow to a host, on the socket of the address that leads there.
@@ -41,51 +44,60 @@ impl Sockets {
             None => {
                 let socket = Socket::bind(SocketAddr::new(local, 0), self.config)?;
                 waiter.watch(socket.as_fd()).map_err(failed("epoll_ctl"))?;
-                socket
+                self.made = self.made.wrapping_add(1);
+                (self.made, socket)
             }
         };
-        let socket = self.sockets.entry(local).or_insert(socket);
-        Ok(Place { local, flow: socket.add_flow(peer, flow)? })
+        let (number, socket) = self.sockets.entry(local).or_insert(socket);
+        Ok(Place { local, number: *number, flow: socket.add_flow(peer, flow)? })
+    }
+
+    fn socket(&self, place: Place) -> Option<&Socket> {
+        self.sockets.get(&place.local).filter(|(number, _)| *number == place.number).map(|(_, socket)| socket)
+    }
+
+    fn socket_mut(&mut self, place: Place) -> Option<&mut Socket> {
+        self.sockets.get_mut(&place.local).filter(|(number, _)| *number == place.number).map(|(_, socket)| socket)
     }
 
     /// Ends a flow; its READs are over.
     pub(super) fn remove(&mut self, place: Place) {
-        if let Some(socket) = self.sockets.get_mut(&place.local) {
+        if let Some(socket) = self.socket_mut(place) {
             socket.remove_flow(place.flow, &mut Vec::new());
         }
     }
 
     /// Longest READ of a flow.
     pub(super) fn max_read_blocks(&self, place: Place) -> u32 {
-        self.sockets.get(&place.local).map_or(1, |socket| socket.exchange().max_read_blocks(place.flow))
+        self.socket(place).map_or(1, |socket| socket.exchange().max_read_blocks(place.flow))
     }
 
     /// As [`onlooker_reader::Requester::submit`].
     pub(super) fn submit(&mut self, place: Place, reads: &[Read]) -> Result<usize, Broken> {
-        self.sockets.get_mut(&place.local).map_or(Err(Broken::Closed), |socket| socket.submit(place.flow, reads))
+        self.socket_mut(place).map_or(Err(Broken::Closed), |socket| socket.submit(place.flow, reads))
     }
 
     /// As [`Socket::poll`], for all. A socket that breaks goes: its READs have completed as lost, and the next flow
     /// makes a new one.
     pub(super) fn poll(&mut self, memory: &mut impl Memory, now_ns: u64, completions: &mut Vec<Completion>) {
-        self.sockets.retain(|_, socket| socket.poll(memory, now_ns, completions).is_ok());
+        self.sockets.retain(|_, (_, socket)| socket.poll(memory, now_ns, completions).is_ok());
     }
 
     /// Whether congestion marks came since the last call.
     pub(super) fn was_marked(&mut self) -> bool {
-        let marks = self.sockets.values().map(|socket| socket.exchange().congestion_marks()).sum();
+        let marks = self.sockets.values().map(|(_, socket)| socket.exchange().congestion_marks()).sum();
         // A socket that broke has taken its marks along.
         std::mem::replace(&mut self.marks, marks) < marks
     }
 
     /// Requests of a flow that were sent again.
     pub(super) fn repeated(&self, place: Place) -> u64 {
-        self.sockets.get(&place.local).map_or(0, |socket| socket.exchange().counters(place.flow).repeated)
+        self.socket(place).map_or(0, |socket| socket.exchange().counters(place.flow).repeated)
     }
 
     /// When [`Sockets::poll`] has something to do even if nothing arrives.
     pub(super) fn wake_ns(&self) -> Option<u64> {
-        self.sockets.values().filter_map(Socket::wake_ns).min()
+        self.sockets.values().filter_map(|(_, socket)| socket.wake_ns()).min()
     }
 }
 

@@ -87,7 +87,8 @@ pub(super) fn mark_lost_rollups(
                     continue;
                 }
                 let (before_ns, after_ns) = chunks.around(level, track, &lost);
-                let from_ns = before_ns.map(|before_ns| before_ns + 1).or_else(|| known.created_ns(track));
+                let from_ns =
+                    before_ns.map(|before_ns| before_ns.saturating_add(1)).or_else(|| known.created_ns(track));
                 let to_ns = after_ns.map_or(now_ns, |after_ns| after_ns.saturating_sub(1));
                 if let Some(from_ns) = from_ns.filter(|from_ns| *from_ns <= to_ns) {
                     tell(&gap(track, from_ns, to_ns));

@@ -238,13 +238,13 @@ impl Writer {
             |of: &Level| reader.first_ns(*of, track, from_ns, false).is_some_and(|first_ns| first_ns < to_ns);
         let source = level.finer().find(has_rows).unwrap_or(Level::Raw);
         let (mut source, mut read) = (source, read_piece(&reader, source, track, from_ns, to_ns)?);
-        if !read.damaged.is_empty() {
+        if !read.is_whole() {
             let begin_ns = |of: Level| reader.first_ns(of, track, from_ns, false).unwrap_or(u64::MAX);
             let has_as_much =
                 |of: &Level| begin_ns(*of) < begin_ns(source).saturating_add(u64::from(source.bucket_s()) * SECOND_NS);
             for finer in source.finer().filter(has_as_much).collect::<Vec<_>>() {
                 let instead = read_piece(&reader, finer, track, from_ns, to_ns)?;
-                if instead.damaged.is_empty() {
+                if instead.is_whole() {
                     (source, read) = (finer, instead);
                     break;
                 }
@@ -304,6 +304,16 @@ struct Read {
     chunks: Vec<Vec<u8>>,
     /// Times of those that are damaged.
     damaged: Vec<(u64, u64)>,
+}
+
+impl Read {
+    /// Nothing is damaged, and all chunks have the same columns: those of a program before this one may have others.
+    fn is_whole(&self) -> bool {
+        // They were checked when they were read.
+        let mut chunks = self.chunks.iter().filter_map(|bytes| Chunk::parse(bytes).ok());
+        let first = chunks.next();
+        self.damaged.is_empty() && chunks.all(|chunk| first.as_ref().is_some_and(|first| chunk.is_like(first)))
+    }
 }
 
 fn read_piece(

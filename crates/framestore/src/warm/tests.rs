@@ -377,6 +377,20 @@ fn a_file_with_rows_of_a_clock_that_was_ahead_is_as_old_as_the_next_one() {
 }
 
 #[test]
+fn a_clock_that_was_ahead_and_behind_costs_no_good_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut warm = open(dir.path());
+    for from_ns in [700, 10_000, 10] {
+        warm.append(Level::Raw, &chunk(1, from_ns)).unwrap();
+        warm.write().unwrap();
+        if from_ns != 700 {
+            warm.close(Level::Raw).unwrap();
+        }
+    }
+    assert_eq!(warm.drop_before(Level::Raw, 650, 1_000).unwrap(), 0, "it has good rows");
+}
+
+#[test]
 fn readers_read_beside_the_writer() {
     let dir = tempfile::tempdir().unwrap();
     let mut warm = open(dir.path());

@@ -70,7 +70,8 @@ fn congestion_over_one_carrier_makes_all_give_way() {
     world.network().take_peaks();
     world.pass(200 * MS);
     let (total, after) = (world.total_bytes(), world.network().take_peaks());
-    assert!(total < 200 << 10 && after.values().all(|bytes| *bytes < 200 << 10), "{total} {after:?}");
+    // All together have less than each had before, but for a quarter: the total comes back in between.
+    assert!(total < 200 << 10 && after.values().all(|bytes| *bytes < 250 << 10), "{total} {after:?}");
     // It comes back.
     world.network().congested_bytes = u64::MAX;
     world.pass(100 * MS);

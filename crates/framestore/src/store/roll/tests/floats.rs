@@ -37,11 +37,12 @@ fn float_counters_have_an_increase_and_older_rollups_are_read_without() {
         }
     }
     writer.warm.write().unwrap();
-    fill(&mut world, 35..100);
+    // The hour in which the programs changed is rolled up to windows of a minute, too.
+    fill(&mut world, 35..400);
     world.settle();
     let wanted = world.store().series_of("a").remove(0);
     let columns = Columns { words: vec![0], ..wanted.columns };
-    for (width_s, old_ones, least) in [(1, 1_198, 5_000), (10, 118, 360)] {
+    for (width_s, old_ones, least) in [(1, 1_198, 20_000), (10, 118, 2_000), (60, 0, 350)] {
         let (mut old, mut new, mut last) = (0, 0, None);
         let read = world.store().read_coarse(&columns, width_s * SECOND_NS, 0, u64::MAX, |sample| {
             let value = |words: &[u64]| f64::from_bits(words[0]);
