@@ -218,10 +218,9 @@ fn counts_of_a_paced_reading_tell_gaps_from_frames() {
     let (code, out, _) = world.onlooker(&arguments);
     let summary = last(&out);
     assert_eq!((code, &summary["readings"], &summary["gaps"], &summary["anew"]), (0, &50.into(), &0.into(), &0.into()));
-    assert_eq!(
-        (&summary["regions"], &summary["frames"], &summary["skipped"]["slow_reading"]),
-        (&2.into(), &100.into(), &0.into())
-    );
+    assert_eq!((&summary["regions"], &summary["frames"]), (&2.into(), &100.into()));
+    // On a loaded machine a reading may take longer than 10 ms; what it skips is counted, and is no gap.
+    assert!(summary["skipped"]["slow_reading"].as_u64().is_some(), "{summary}");
     assert_eq!(
         summary["blocks"],
         50 * 3 + 5,
