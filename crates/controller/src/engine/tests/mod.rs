@@ -70,8 +70,9 @@ fn congestion_over_one_carrier_makes_all_give_way() {
     world.network().take_peaks();
     world.pass(200 * MS);
     let (total, after) = (world.total_bytes(), world.network().take_peaks());
-    // All together have less than each had before, but for a quarter: the total comes back in between.
-    assert!(total < 200 << 10 && after.values().all(|bytes| *bytes < 250 << 10), "{total} {after:?}");
+    let each = after.iter().filter(|(pair, _)| pair.is_some()).all(|(_, bytes)| *bytes < 200 << 10);
+    // The total comes back a little between two marks.
+    assert!(total < 200 << 10 && each && after[&None] < 220 << 10, "{total} {after:?}");
     // It comes back.
     world.network().congested_bytes = u64::MAX;
     world.pass(100 * MS);
