@@ -85,7 +85,7 @@ class Port:
             now_ms = time.time() * 1e3
             connection = http.client.HTTPConnection("127.0.0.1", 7180, timeout=30, source_address=("127.0.0.2", 0))
             try:
-                connection.request("GET", f"/api/v1/hosts/{ATTACKED}/range?match=intruder_seconds&from_ms={now_ms - 86_400_000}&to_ms={now_ms}&points=5000")
+                connection.request("GET", f"/api/onlooker/v1/hosts/{ATTACKED}/range?match=intruder_seconds&from_ms={now_ms - 86_400_000}&to_ms={now_ms}&points=5000")
                 answer = connection.getresponse()
                 answer.read()
                 what = str(answer.status)
@@ -104,7 +104,7 @@ class Port:
             try:
                 connection = http.client.HTTPConnection("127.0.0.1", 7180, timeout=1, source_address=("127.0.0.2", 0))
                 connection.connect()
-                connection.sock.send(b"GET /api/v1/hosts HTTP/1.1\r\nHost: ")
+                connection.sock.send(b"GET /api/onlooker/v1/hosts HTTP/1.1\r\nHost: ")
                 held.append(connection)
             except OSError:
                 time.sleep(0.05)
@@ -117,8 +117,8 @@ class Port:
 
 def rows_between(host, from_ms, to_ms):
     """Rows of the host's plain counters, which every reading has one of."""
-    found = get(ADDRESS, f"/api/v1/hosts/{host}/series", search="beacon_events_total", limit=1000)["series"]
-    page = get(ADDRESS, f"/api/v1/hosts/{host}/range", series=[found[0]["series"]], from_ms=from_ms, to_ms=to_ms, points=5000)
+    found = get(ADDRESS, f"/api/onlooker/v1/hosts/{host}/series", search="beacon_events_total", limit=1000)["series"]
+    page = get(ADDRESS, f"/api/onlooker/v1/hosts/{host}/range", series=[found[0]["series"]], from_ms=from_ms, to_ms=to_ms, points=5000)
     assert page["bucket_ms"] == 0, "a page has every row"
     return len(page["series"][0]["t_ms"])
 
@@ -129,7 +129,7 @@ def as_user(number, *scheduling):
 
 
 for _ in range(600):
-    there = get(ADDRESS, "/api/v1/hosts")["hosts"]
+    there = get(ADDRESS, "/api/onlooker/v1/hosts")["hosts"]
     if len(there) == 3 and all(host["state"] == "reading" and host["cycles"] > 100 for host in there):
         break
     time.sleep(0.1)
@@ -146,7 +146,7 @@ memory, status_ms, wrong, twice, untrue, slow = 0, 0.0, 0, 0, 0, 0.0
 try:
     while time.monotonic() < port.end:
         begin = time.monotonic()
-        get(ADDRESS, "/api/v1/status")
+        get(ADDRESS, "/api/onlooker/v1/status")
         status_ms = max(status_ms, (time.monotonic() - begin) * 1e3)
         memory = max(memory, memory_kib(controller)[1])
         if time.monotonic() > slow:

@@ -40,12 +40,12 @@ class Look:
 
     def __init__(self, address, pid):
         begin = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        answer = get(address, "/api/v1/hosts")
+        answer = get(address, "/api/onlooker/v1/hosts")
         end = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self.steady_ms, self.slack_ms = (begin + end) / 2e6, (end - begin) / 1e6
         self.utc_ms = time.time() * 1e3 - self.slack_ms / 2
         self.hosts = {host["name"]: host for host in answer["hosts"]}
-        self.status = get(address, "/api/v1/status")
+        self.status = get(address, "/api/onlooker/v1/status")
         self.ticks = ticks(pid)
 
     def unaccounted(self, before, name, interval_ms):

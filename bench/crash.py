@@ -75,7 +75,7 @@ class Controller:
         arguments = ["build/onlooker", "controller", "--config", str(directory / "controller.toml")]
         self.process, line = start(arguments, "dashboard http", "controller.log")
         self.address = line.split("http://")[1].strip().rstrip("/")
-        while any(not host["cycles"] for host in self.get("/api/v1/hosts")["hosts"]):
+        while any(not host["cycles"] for host in self.get("/api/onlooker/v1/hosts")["hosts"]):
             time.sleep(0.005)
         self.recovery_ms = (time.monotonic() - begin) * 1e3
 
@@ -87,7 +87,7 @@ class Controller:
     def series(self, name):
         """The text of the beacon's series; they need a reading that has its region."""
         while True:
-            found = self.get(f"/api/v1/hosts/{name}/series", search="beacon", limit=1000)["series"]
+            found = self.get(f"/api/onlooker/v1/hosts/{name}/series", search="beacon", limit=1000)["series"]
             texts = [next((one["series"] for one in found if one["name"] == wanted), None) for wanted in SERIES]
             if all(texts):
                 return texts
@@ -98,7 +98,7 @@ class Controller:
         rows, gaps, durable_ms = {}, [], 0
         while from_ms < to_ms:
             end_ms = min(from_ms + PAGE_MS, to_ms)
-            page = self.get(f"/api/v1/hosts/{name}/range", series=texts[name], from_ms=from_ms, to_ms=end_ms, points=5000)
+            page = self.get(f"/api/onlooker/v1/hosts/{name}/range", series=texts[name], from_ms=from_ms, to_ms=end_ms, points=5000)
             assert page["bucket_ms"] == 0
             if page["series"][0]["t_ms"]:
                 for time_ms, *values in zip(page["series"][0]["t_ms"], *(one["last"] for one in page["series"])):

@@ -42,7 +42,7 @@ def is_read(host):
 
 
 for _ in range(600):
-    there = get(address, "/api/v1/hosts")["hosts"]
+    there = get(address, "/api/onlooker/v1/hosts")["hosts"]
     if len(there) == hosts and all(is_read(host) for host in there):
         break
     time.sleep(0.1)
@@ -71,7 +71,7 @@ for name in sorted(last.hosts):
         print(f"{name}: {passed_ms / INTERVAL_MS:.1f} due times, {cycles} readings, gaps {gaps}")
         unaccounted += off
     readings, missed = readings + cycles, missed + sum(gaps.values())
-    found = get(address, f"/api/v1/hosts/{name}/series", search="beacon", limit=1000)["series"]
+    found = get(address, f"/api/onlooker/v1/hosts/{name}/series", search="beacon", limit=1000)["series"]
     # Plain counters are a row of every READ; load averages are looked at once a second.
     counter = next(series["series"] for series in found if series["name"] == "beacon_events_total")
     beacon = [next(series["series"] for series in found if series["name"] == wanted) for wanted in shown]
@@ -79,7 +79,7 @@ for name in sorted(last.hosts):
     from_ms = first.utc_ms - 1_000
     while from_ms < last.utc_ms:
         to_ms = min(from_ms + PAGE_MS, last.utc_ms)
-        page = get(address, f"/api/v1/hosts/{name}/range", series=[counter, *beacon], from_ms=from_ms, to_ms=to_ms, points=5000)
+        page = get(address, f"/api/onlooker/v1/hosts/{name}/range", series=[counter, *beacon], from_ms=from_ms, to_ms=to_ms, points=5000)
         assert page["bucket_ms"] == 0, "a page has every row"
         times += page["series"][0]["t_ms"]
         holes += [(gap["from_ms"], gap["to_ms"]) for gap in page["gaps"]]

@@ -68,7 +68,7 @@ def configure(name, targets, interval_ms):
 
 
 def states():
-    return get(ADDRESS, "/api/v1/status")["hosts"]
+    return get(ADDRESS, "/api/onlooker/v1/status")["hosts"]
 
 
 def timed(path):
@@ -79,14 +79,14 @@ def timed(path):
 
 def rows(host, texts, from_ms, to_ms):
     """Rows by time, and the time up to which they are durable."""
-    page = get(ADDRESS, f"/api/v1/hosts/{host}/range", series=texts, from_ms=from_ms, to_ms=to_ms, points=5000)
+    page = get(ADDRESS, f"/api/onlooker/v1/hosts/{host}/range", series=texts, from_ms=from_ms, to_ms=to_ms, points=5000)
     assert page["bucket_ms"] == 0, "a page has every row"
     columns = page["series"]
     return {at: values for at, *values in zip(columns[0]["t_ms"], *(one["last"] for one in columns))}, columns[0].get("durable_until_ms") or 0
 
 
 def texts_of(host):
-    found = get(ADDRESS, f"/api/v1/hosts/{host}/series", search="beacon", limit=1000)["series"]
+    found = get(ADDRESS, f"/api/onlooker/v1/hosts/{host}/series", search="beacon", limit=1000)["series"]
     return [next(one["series"] for one in found if one["name"] == wanted) for wanted in SHOWN]
 
 
@@ -98,17 +98,17 @@ def run(targets, interval_ms, seconds):
         began = controller.wait_for("all hosts are read", 120 + targets / 10, lambda: states().get("reading") == targets)
         print(f"{name}: all read after {began:.0f} s", file=sys.stderr, flush=True)
         # Definitions go to the disk, first readings show what there is.
-        controller.wait_for("every host has been read twice", 60 + targets / 10, lambda: all(host["cycles"] > 1 for host in get(ADDRESS, "/api/v1/hosts")["hosts"]))
+        controller.wait_for("every host has been read twice", 60 + targets / 10, lambda: all(host["cycles"] > 1 for host in get(ADDRESS, "/api/onlooker/v1/hosts")["hosts"]))
         time.sleep(5)
         first = Look(ADDRESS, controller.pid)
         lag, memory, took, end, slow = 0.0, 0, {"status": [], "hosts": [], "metrics": []}, time.monotonic() + seconds, 0.0
         while time.monotonic() < end:
-            milliseconds, _ = timed("/api/v1/status")
+            milliseconds, _ = timed("/api/onlooker/v1/status")
             took["status"].append(milliseconds)
-            lag = max(lag, get(ADDRESS, "/api/v1/status")["store"]["durable_lag_ms"] or 0.0)
+            lag = max(lag, get(ADDRESS, "/api/onlooker/v1/status")["store"]["durable_lag_ms"] or 0.0)
             memory = max(memory, memory_kib(controller.pid)[1])
             if time.monotonic() > slow:
-                took["hosts"].append(timed("/api/v1/hosts")[0])
+                took["hosts"].append(timed("/api/onlooker/v1/hosts")[0])
                 took["metrics"].append(timed("/metrics")[0])
                 slow = time.monotonic() + 15
             time.sleep(min(1.0, max(0.0, end - time.monotonic())))

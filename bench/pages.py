@@ -16,14 +16,14 @@ from controller import get
 SOURCES = 8
 address, pid, pages = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 host, port = address.rsplit(":", 1)
-watched = [one["name"] for one in get(address, "/api/v1/hosts")["hosts"]]
+watched = [one["name"] for one in get(address, "/api/onlooker/v1/hosts")["hosts"]]
 
 
 def page(number):
     """A stream from one of several addresses of this machine, since each may have a few only; once its first event has come."""
     stream = socket.create_connection((host, int(port)), timeout=30, source_address=(f"127.0.0.{2 + number % SOURCES}", 0))
     query = f"host={watched[number % len(watched)]}&match=beacon_*&every_ms=100"
-    stream.sendall(f"GET /api/v1/live?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    stream.sendall(f"GET /api/onlooker/v1/live?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     answer = b""
     while b"\ndata:" not in answer:
         part = stream.recv(65_536)

@@ -152,7 +152,7 @@ def tolerance(name, value):
 
 def look(history):
     """What the controller has now, each value with the time of its acquisition (a list of ages asked for before would be of other values, where somebody is slow)."""
-    series = json.loads(fetch(f"{CONTROLLER}/api/v1/hosts/host/series?search=&limit=10000"))["series"]
+    series = json.loads(fetch(f"{CONTROLLER}/api/onlooker/v1/hosts/host/series?search=&limit=10000"))["series"]
     for one in series:
         name = one["name"]
         if name.startswith(("node_", "process_")) and one["time_ms"] and isinstance(one["value"], (int, float)):

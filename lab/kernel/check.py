@@ -91,7 +91,7 @@ via = "kernel"
             controller = subprocess.Popen([self.agent.onlooker, "controller", "--config", path], stdout=log, stderr=log)
             try:
                 def answers():
-                    for url in (f"http://127.0.0.1:{CONTROLLER_PORT}/api/v1/hosts", f"http://{ADDRESS}:{EXPORTER_PORT}/metrics"):
+                    for url in (f"http://127.0.0.1:{CONTROLLER_PORT}/api/onlooker/v1/hosts", f"http://{ADDRESS}:{EXPORTER_PORT}/metrics"):
                         urllib.request.urlopen(url, timeout=10).close()
                     return True
                 until("the controller and node_exporter", answers)

@@ -42,7 +42,7 @@ class Demo {
   }
 
   async api(path) {
-    return await (await fetch(`${this.url}api/v1/${path}`)).json();
+    return await (await fetch(`${this.url}api/onlooker/v1/${path}`)).json();
   }
 }
 

@@ -128,7 +128,7 @@ async function search(page) {
   }
   // The fixture's program serves 100 to 900 a second, and begins anew every 20 s.
   t.check("a reset counter's rate stays true", rates.every((shown) => shown === "–" || (parseFloat(shown) > 50 && parseFloat(shown) < 1000)), rates);
-  const lowest = await page.evaluate(async (name) => (await fetch(name)).json(), `api/v1/hosts/web-1/range?series=${encodeURIComponent('app_requests_total{pid="4321",program="shop"}')}&from_ms=${Date.now() - 60_000}&to_ms=${Date.now()}&points=600`);
+  const lowest = await page.evaluate(async (name) => (await fetch(name)).json(), `api/onlooker/v1/hosts/web-1/range?series=${encodeURIComponent('app_requests_total{pid="4321",program="shop"}')}&from_ms=${Date.now() - 60_000}&to_ms=${Date.now()}&points=600`);
   t.check("and the window does have resets", lowest.series[0].last.some((value, i, all) => i > 0 && value < all[i - 1]));
   await t.shot(page, "host-added");
   const url = page.url();

@@ -55,7 +55,7 @@ async function handle(fleet, play, root, request, response) {
   if (what !== "hosts") throw new Refusal(404, `no such path ${url.pathname}`);
   if (name === undefined) return json(list(fleet, play, url.searchParams));
   const host = fleet.hosts.get(name);
-  if (host === undefined || name === play.removed) throw new Refusal(404, `no host \`${name}\` is watched; /api/v1/hosts lists those that are`);
+  if (host === undefined || name === play.removed) throw new Refusal(404, `no host \`${name}\` is watched; /api/onlooker/v1/hosts lists those that are`);
   if (sub === undefined) {
     const over = name === play.exceed ? [{ quota: "series", of: "programs", limit: 50_000, used: 1200, rows: 560, since_ms: Date.now() - 60_000, last_ms: Date.now() }] : [];
     return json({ ...summary(fleet, host), over_quota: over, regions_list: regions(fleet, host) });

@@ -58,7 +58,7 @@ struct Run {
 }
 
 fn good(address: SocketAddr) -> Vec<Value> {
-    let hosts = json(address, "/api/v1/hosts")["hosts"].as_array().unwrap().clone();
+    let hosts = json(address, "/api/onlooker/v1/hosts")["hosts"].as_array().unwrap().clone();
     hosts.into_iter().filter(|host| host["name"].as_str().unwrap().starts_with("good")).collect()
 }
 

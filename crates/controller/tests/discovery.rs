@@ -32,12 +32,12 @@ impl World {
     }
 
     fn targets(&self) -> Value {
-        json(self.controller.address(), "/api/v1/targets")
+        json(self.controller.address(), "/api/onlooker/v1/targets")
     }
 
     /// Names of the targets that are watched.
     fn names(&self) -> BTreeSet<String> {
-        let hosts = json(self.controller.address(), "/api/v1/hosts");
+        let hosts = json(self.controller.address(), "/api/onlooker/v1/hosts");
         hosts["hosts"].as_array().unwrap().iter().map(|host| host["name"].as_str().unwrap().to_owned()).collect()
     }
 
@@ -47,7 +47,7 @@ impl World {
     }
 
     fn host(&self, name: &str) -> Value {
-        json(self.controller.address(), &format!("/api/v1/hosts/{name}"))
+        json(self.controller.address(), &format!("/api/onlooker/v1/hosts/{name}"))
     }
 
     /// A group of these names, which all are the one agent.
@@ -82,7 +82,10 @@ fn replace(path: &Path, text: &str) {
 /// Due times without a reading that a slow machine does not explain.
 fn lost(host: &Value) -> u64 {
     let gaps = host["gaps"].as_object().unwrap();
-    gaps.iter().filter(|(reason, _)| !matches!(&reason[..], "late" | "behind")).map(|(_, count)| count.as_u64().unwrap()).sum()
+    gaps.iter()
+        .filter(|(reason, _)| !matches!(&reason[..], "late" | "behind"))
+        .map(|(_, count)| count.as_u64().unwrap())
+        .sum()
 }
 
 #[test]

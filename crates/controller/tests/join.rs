@@ -32,21 +32,21 @@ fn controller(http: bool, join: bool, rest: &str) -> Controller {
 }
 
 fn post(address: SocketAddr, headers: &str, body: &Value) -> Answer {
-    request(address, "POST", "/api/v1/targets", headers, &body.to_string())
+    request(address, "POST", "/api/onlooker/v1/targets", headers, &body.to_string())
 }
 
 fn delete(address: SocketAddr, name: &str, headers: &str, body: &str) -> u16 {
-    request(address, "DELETE", &format!("/api/v1/targets/{name}"), headers, body).status
+    request(address, "DELETE", &format!("/api/onlooker/v1/targets/{name}"), headers, body).status
 }
 
 fn targets(address: SocketAddr) -> Vec<Value> {
-    let answer = request(address, "GET", "/api/v1/targets", &bearer(OPERATOR), "");
+    let answer = request(address, "GET", "/api/onlooker/v1/targets", &bearer(OPERATOR), "");
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.json()["targets"].as_array().unwrap().clone()
 }
 
 fn cycles(address: SocketAddr, host: &str) -> Option<u64> {
-    let answer = request(address, "GET", &format!("/api/v1/hosts/{host}"), &bearer(OPERATOR), "");
+    let answer = request(address, "GET", &format!("/api/onlooker/v1/hosts/{host}"), &bearer(OPERATOR), "");
     (answer.status == 200).then(|| answer.json()["cycles"].as_u64().unwrap())
 }
 
@@ -73,7 +73,8 @@ fn a_host_is_added_read_kept_over_a_kill_and_removed() {
         assert!(!answer.body.contains(&agent.token()));
     }
     until("it is read", || cycles(address, "web-3").filter(|cycles| *cycles > 5));
-    let gaps = |address| request(address, "GET", "/api/v1/hosts/web-3", &bearer(OPERATOR), "").json()["gaps"].clone();
+    let gaps =
+        |address| request(address, "GET", "/api/onlooker/v1/hosts/web-3", &bearer(OPERATOR), "").json()["gaps"].clone();
     let lost =
         |gaps: &Value| gaps.as_object().unwrap().keys().any(|reason| reason == "lost" || reason == "unreachable");
     assert!(!lost(&gaps(address)), "asking again does not disturb it");
@@ -124,7 +125,7 @@ fn another_host_does_not_get_the_name_by_accident() {
     assert_eq!(post(address, &operator, &replace).status, 200);
     let port = format!(":{}", other.port());
     until("the other one is read", || {
-        let host = request(address, "GET", "/api/v1/hosts/one", &operator, "").json();
+        let host = request(address, "GET", "/api/onlooker/v1/hosts/one", &operator, "").json();
         (host["address"].as_str()?.ends_with(&port) && host["cycles"].as_u64()? > 3).then_some(())
     });
     // What the configuration has is the configuration's.
@@ -162,7 +163,7 @@ fn who_may_not_is_told_what_to_do() {
         assert!(answer.body.contains("join_token_file"), "{}", answer.body);
     }
     // The join token adds hosts, and that is all.
-    for path in ["/api/v1/targets", "/api/v1/hosts", "/metrics"] {
+    for path in ["/api/onlooker/v1/targets", "/api/onlooker/v1/hosts", "/metrics"] {
         assert_eq!(request(address, "GET", path, &bearer(JOIN), "").status, 401, "{path}");
     }
     let wrong = |change: &dyn Fn(&mut Value)| {
@@ -182,7 +183,7 @@ fn who_may_not_is_told_what_to_do() {
     assert!(wrong(&|host| host["labels"] = json!({"a-b": "x"})).contains("a-b"));
     assert!(wrong(&|host| host["what"] = 1.into()).contains("what"));
     assert!(targets(address).is_empty());
-    let large = request(address, "POST", "/api/v1/targets", &bearer(JOIN), &" ".repeat(70_000));
+    let large = request(address, "POST", "/api/onlooker/v1/targets", &bearer(JOIN), &" ".repeat(70_000));
     assert_eq!(large.status, 413);
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 fn host(controller: &Controller, name: &str) -> Value {
     // Nothing of it while it is not watched yet.
-    let answer = request(controller.address(), "GET", &format!("/api/v1/hosts/{name}"), "", "");
+    let answer = request(controller.address(), "GET", &format!("/api/onlooker/v1/hosts/{name}"), "", "");
     if answer.status == 404 { Value::Null } else { answer.json() }
 }
 

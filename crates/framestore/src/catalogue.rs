@@ -39,7 +39,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-pub use self::define::Definer;
+pub use self::define::{Definer, Description};
 pub use self::index::matcher::{Comparison, Matcher, WrongRegex};
 use self::item::{Item, Pairs};
 pub use self::known::{Counts, Known, LineInfo, TrackInfo, text_key, text_of};

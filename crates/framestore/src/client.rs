@@ -8,31 +8,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::catalogue::Definer;
+pub use crate::catalogue::Description;
 use crate::damage::Damage;
-use crate::layout::Layout;
 use crate::ring::{Producer, ROW, Refused};
 use crate::told::{DEFINED, END, GAP, encode_gap};
 use crate::types::{Gap, Line, TrackId};
 
 /// Gaps and ends that wait for room in the ring.
 const MAX_WAITING: usize = 65_536;
-
-/// What a track is.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Description {
-    /// Name of the host.
-    pub host: String,
-    /// Labels of the host: of all its series.
-    pub common: Vec<(String, String)>,
-    /// Whose regions they are: 0 the agent's, `u64::MAX` the controller's own, else one region by its identity word.
-    pub source: u64,
-    /// Labels of the region.
-    pub region: Vec<(String, String)>,
-    /// What its rows are made of.
-    pub layout: Arc<Layout>,
-    /// Texts of infos: number of the part, of the series in it, text.
-    pub texts: Vec<(u32, u32, String)>,
-}
 
 /// The one who appends.
 pub struct Appender {

@@ -233,12 +233,14 @@ mod tests {
     fn a_request_has_its_token_and_body_and_any_status_is_an_answer() {
         let answer = "HTTP/1.1 409 Conflict\r\nContent-Length: 17\r\nConnection: close\r\n\r\n{\"error\":\"taken\"}";
         let body = serde_json::json!({"a": 1});
-        let (result, asked) =
-            exchange(answer, |client| client.ask(Method::Delete, "/api/v1/targets/web", Some("secret"), &body));
+        let (result, asked) = exchange(answer, |client| {
+            client.ask(Method::Delete, "/api/onlooker/v1/targets/web", Some("secret"), &body)
+        });
         let result = result.unwrap();
         assert_eq!((result.status, result.error().as_str()), (409, "taken"));
         assert!(
-            asked.starts_with("DELETE /api/v1/targets/web HTTP/1.1\r\n") && asked.ends_with("\r\n\r\n{\"a\":1}"),
+            asked.starts_with("DELETE /api/onlooker/v1/targets/web HTTP/1.1\r\n")
+                && asked.ends_with("\r\n\r\n{\"a\":1}"),
             "{asked}"
         );
         assert!(asked.to_lowercase().contains("\r\nauthorization: bearer secret\r\n"), "{asked}");

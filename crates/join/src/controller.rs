@@ -10,7 +10,7 @@ use crate::JoinError;
 use crate::client::{Answer, Client, Method};
 use crate::url::segment;
 
-const TARGETS: &str = "/api/v1/targets";
+const TARGETS: &str = "/api/onlooker/v1/targets";
 
 /// A host as the controller is told of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -119,7 +119,7 @@ fn was_deleted(answer: &Answer) -> Result<bool, JoinError> {
 const UPGRADE: &str = "is this an Onlooker controller, and of a version that hosts can join?";
 
 /// No Onlooker controller answers without a sentence of its own.
-const PROXY: &str = "this is not a controller's answer: a proxy, or another server, answers in its place; give the URL under which the controller's /api/v1/status can be had, with the proxy's path before it";
+const PROXY: &str = "this is not a controller's answer: a proxy, or another server, answers in its place; give the URL under which the controller's /api/onlooker/v1/status can be had, with the proxy's path before it";
 
 fn refused(answer: &Answer, what: String, advice: &'static str) -> JoinError {
     let advice = if answer.is_controllers() || answer.status == 200 { advice } else { PROXY };

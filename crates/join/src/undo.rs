@@ -77,7 +77,7 @@ impl Undo<'_> {
                 Ok(true) => self.report.act("controller", format!("remove {name} from {url}"), Vec::new()),
                 Ok(false) => self.report.kept("controller", format!("{url} does not know {name}")),
                 Err(error) => {
-                    self.left.push(format!("{name} is still watched by {url}: {error}; run this again, or have it removed there (DELETE /api/v1/targets/{name}), if it is this host still"));
+                    self.left.push(format!("{name} is still watched by {url}: {error}; run this again, or have it removed there (DELETE /api/onlooker/v1/targets/{name}), if it is this host still"));
                     continue;
                 }
             }

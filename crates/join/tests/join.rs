@@ -84,7 +84,7 @@ impl World {
     }
 
     fn names(&self) -> Vec<String> {
-        let targets = self.asked("/api/v1/targets");
+        let targets = self.asked("/api/onlooker/v1/targets");
         targets["targets"]
             .as_array()
             .unwrap()
@@ -232,12 +232,12 @@ fn a_host_is_watched_after_one_command_and_nothing_is_left_after_another() {
     }
     // Values, at the controller.
     let host = until("values", || {
-        let host = world.asked("/api/v1/hosts/web-1");
+        let host = world.asked("/api/onlooker/v1/hosts/web-1");
         (host["state"] == "reading" && host["via"] == "kernel" && host["series"].as_u64()? > 20).then_some(host)
     });
     assert_eq!((host["labels"]["dc"].as_str(), host["interval_ms"].as_f64()), (Some("a"), Some(20.0)), "{host}");
     let series = until("computed metrics", || {
-        let series = world.asked("/api/v1/hosts/web-1/series?search=node_memory_MemTotal_bytes");
+        let series = world.asked("/api/onlooker/v1/hosts/web-1/series?search=node_memory_MemTotal_bytes");
         series["series"].as_array().filter(|series| !series.is_empty()).cloned()
     });
     assert!(series[0]["value"].as_f64().unwrap() > 1e6, "{series:?}");

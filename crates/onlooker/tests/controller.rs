@@ -37,7 +37,7 @@ fn json(address: SocketAddr, path: &str) -> Value {
 const LOAD: &str = "node_load1%7Bdc%3D%22a%22%2Cinstance%3D%22web+3%22%7D";
 
 fn stored(address: SocketAddr) -> usize {
-    let range = json(address, &format!("/api/v1/hosts/web%203/range?series={LOAD}&points=5000&from_ms=1"));
+    let range = json(address, &format!("/api/onlooker/v1/hosts/web%203/range?series={LOAD}&points=5000&from_ms=1"));
     range["series"][0]["t_ms"].as_array().map_or(0, Vec::len)
 }
 
@@ -46,7 +46,7 @@ fn what_is_read_is_shown_kept_and_there_again_after_a_kill() {
     let (_agent, mut controller) = start();
     let address = controller.address();
     let host = until("a reading", || {
-        let hosts = json(address, "/api/v1/hosts");
+        let hosts = json(address, "/api/onlooker/v1/hosts");
         let host = hosts["hosts"].get(0)?.clone();
         (host["cycles"].as_u64()? > 5).then_some(host)
     });
@@ -54,11 +54,11 @@ fn what_is_read_is_shown_kept_and_there_again_after_a_kill() {
         (host["name"].as_str(), host["state"].as_str(), host["via"].as_str()),
         (Some("web 3"), Some("reading"), Some("tcp"))
     );
-    let one = json(address, "/api/v1/hosts/web%203");
+    let one = json(address, "/api/onlooker/v1/hosts/web%203");
     assert!(one["regions_list"].as_array().unwrap().iter().any(|region| region["name"] == "node_load"));
-    let found = json(address, "/api/v1/hosts/web%203/series?search=Load+1M");
+    let found = json(address, "/api/onlooker/v1/hosts/web%203/series?search=Load+1M");
     assert_eq!(found["series"][0]["series"], r#"node_load1{dc="a",instance="web 3"}"#);
-    assert!(json(address, "/api/v1/status")["hosts"]["reading"] == 1);
+    assert!(json(address, "/api/onlooker/v1/status")["hosts"]["reading"] == 1);
     let metrics = get(address, "/metrics");
     assert!(metrics.contains("# TYPE node_load1 gauge\nnode_load1{dc=\"a\",instance=\"web 3\"} "), "{metrics}");
     assert!(metrics.contains("onlooker_host_up{instance=\"web 3\"} 1"));
@@ -77,16 +77,16 @@ fn what_is_read_is_shown_kept_and_there_again_after_a_kill() {
 fn only_who_shows_the_token_sees_anything() {
     let (_agent, controller) = start();
     let address = controller.address();
-    let (status, body) = get_with(address, "/api/v1/hosts", "");
+    let (status, body) = get_with(address, "/api/onlooker/v1/hosts", "");
     assert!(status == 401 && body.contains("token_file"), "{status} {body}");
     assert!(get_with(address, "/metrics", "Authorization: Bearer wrong\r\n").0 == 401);
     assert!(get_with(address, "/metrics", &format!("Cookie: a=b; onlooker_token={TOKEN}\r\n")).0 == 200);
     for (path, status, part) in [
         ("/healthz", 200, "ok"),
-        ("/api/v1/hosts/nobody", 404, "no host `nobody`"),
-        ("/api/v1/hosts/web%203/range", 400, "nothing is asked for"),
-        ("/api/v1/hosts/web%203/range?serie=x", 400, "unknown parameter `serie`"),
-        ("/api/v1/live?host=web%203&series=x&every_ms=1", 400, "a number from 10"),
+        ("/api/onlooker/v1/hosts/nobody", 404, "no host `nobody`"),
+        ("/api/onlooker/v1/hosts/web%203/range", 400, "nothing is asked for"),
+        ("/api/onlooker/v1/hosts/web%203/range?serie=x", 400, "unknown parameter `serie`"),
+        ("/api/onlooker/v1/live?host=web%203&series=x&every_ms=1", 400, "a number from 10"),
         ("/nothing", 404, "nothing is at /nothing"),
     ] {
         let (got, body) = get_with(address, path, &format!("Authorization: Bearer {TOKEN}\r\n"));
@@ -98,10 +98,12 @@ fn only_who_shows_the_token_sees_anything() {
 fn values_come_live() {
     let (_agent, controller) = start();
     let address = controller.address();
-    until("a reading", || json(address, "/api/v1/hosts")["hosts"][0]["cycles"].as_u64().filter(|cycles| *cycles > 2));
+    until("a reading", || {
+        json(address, "/api/onlooker/v1/hosts")["hosts"][0]["cycles"].as_u64().filter(|cycles| *cycles > 2)
+    });
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let path = format!("/api/v1/live?host=web%203&series={LOAD}&series=none&every_ms=20");
+    let path = format!("/api/onlooker/v1/live?host=web%203&series={LOAD}&series=none&every_ms=20");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n").unwrap();
     let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
     let mut data_of = |event: &str| {

@@ -107,7 +107,7 @@ fn address(ready: &Value) -> SocketAddr {
 
 /// Sum of all series of a metric, as the page would find them.
 fn sum(address: SocketAddr, host: &str, metric: &str) -> f64 {
-    let found = json(address, &format!("/api/v1/hosts/{host}/series?search={metric}&limit=100"));
+    let found = json(address, &format!("/api/onlooker/v1/hosts/{host}/series?search={metric}&limit=100"));
     let series = found["series"].as_array().unwrap();
     assert!(!series.is_empty(), "{metric} is there");
     series.iter().filter_map(|series| series["value"].as_f64()).sum()
@@ -160,10 +160,10 @@ fn values_move_soon_and_ctrl_c_leaves_nothing() {
     let address = address(&ready);
     assert_eq!(ready["missing"], serde_json::json!([]));
     assert_eq!(ready["host"], "demo-host");
-    let host = json(address, "/api/v1/hosts/demo-host");
+    let host = json(address, "/api/onlooker/v1/hosts/demo-host");
     assert_eq!((host["via"].as_str(), host["state"].as_str()), (Some("kernel"), Some("reading")), "{host}");
     assert_eq!(host["interval_ms"].as_f64(), Some(10.0));
-    assert_eq!(json(address, "/api/v1/hosts/this-machine")["via"], "tcp");
+    assert_eq!(json(address, "/api/onlooker/v1/hosts/this-machine")["via"], "tcp");
     for metric in ["node_cpu_seconds_total", "shop_visits_total", "shop_orders_total", "shop_till_sales_total"] {
         moves(address, "demo-host", metric);
     }
@@ -282,7 +282,7 @@ fn without_root_it_reads_over_tcp_and_says_what_is_missing() {
     let ready = demo.ready();
     assert!(ready["missing"][0].as_str().unwrap().contains("not root"), "{ready}");
     assert!(demo.said("note", "missing").is_some());
-    let host = json(address(&ready), "/api/v1/hosts/this-machine");
+    let host = json(address(&ready), "/api/onlooker/v1/hosts/this-machine");
     assert_eq!((ready["host"].as_str(), host["via"].as_str()), (Some("this-machine"), Some("tcp")));
     for metric in ["node_cpu_seconds_total", "shop_visits_total"] {
         moves(address(&ready), "this-machine", metric);

@@ -101,7 +101,7 @@ pub enum ChangeError {
         owner: Source,
     },
     /// No such host.
-    #[error("no host `{0}` was added; GET /api/v1/targets lists all")]
+    #[error("no host `{0}` was added; GET /api/onlooker/v1/targets lists all")]
     Unknown(String),
     /// The token is not the host's.
     #[error("that is not the join token of `{0}`; `onlooker-agent token` on the host prints it")]

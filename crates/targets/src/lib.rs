@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who is watched (docs/targets.md): where targets come from, and what changes when a source does.
 //!
-//! Operators write targets in three places: `[[targets]]` of controller.toml, target files, and `POST /api/v1/targets`.
-//! A target file takes this way: [`watch`] reads it when it changes, [`state`] decides which contents count,
+//! Operators write targets in three places: `[[targets]]` of controller.toml, target files, and
+//! `POST /api/onlooker/v1/targets`. A target file takes this way: [`watch`] reads it when it changes, [`state`] decides which contents count,
 //! [`mod@file`] parses them, [`resolve`] makes targets of them by [`relabel`]. The [`Book`] merges all sources and
 //! reports the difference as [`Change`]s. The controller gives those to its engine; this crate knows neither an engine
 //! nor HTTP.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use onlooker_bootstrap::Token;
 use serde::{Deserialize, Serialize};
 
-/// Which responder to read through: `via` in files, in `POST /api/v1/targets` and in its answers.
+/// Which responder to read through: `via` in files, in `POST /api/onlooker/v1/targets` and in its answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Choice {

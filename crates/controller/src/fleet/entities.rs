@@ -24,8 +24,8 @@ use onlooker_series::text::Labels;
 use said::{Described, Said};
 pub(super) use take::Room;
 
-use super::quota::{Cost, Ledger, Quota, row_bytes};
-use super::rows::{self, Source};
+use super::quota::{Cost, Ledger, Quota, replace};
+use super::source::{Source, source};
 
 /// Region of what the controller itself knows of a host.
 const OWN_REGION: &str = "controller";
@@ -99,7 +99,7 @@ impl Entity {
         let stored = Stored { id, part, region: found.labels.into(), row };
         let (count, named) = (series.len(), Box::new(Named { series, texts, hidden, stored, cost }));
         let (width, time_ns, stamp_ns, seen) = (named.stored.part.width(), 0, 0, 0);
-        let (texts_mark, which, source) = (found.texts, found.which, rows::source(found.key, found.labels));
+        let (texts_mark, which, source) = (found.texts, found.which, source(found.key, found.labels));
         Self { named, at: 0, width, time_ns, stamp_ns, seen, texts_mark, which, series: count, source }
     }
 
@@ -481,17 +481,6 @@ impl Entities {
             gone(key);
         }
     }
-}
-
-/// Puts a row in the place of the one before. Says whether it is another one, and what it takes in the log
-/// ([`row_bytes`]).
-fn replace(row: &mut [u64], words: &[u64]) -> (bool, u64) {
-    if row == words {
-        return (false, row_bytes(&[], &[]));
-    }
-    let bytes = row_bytes(row, words);
-    row.copy_from_slice(words);
-    (true, bytes)
 }
 
 fn of_region(by_key: &InOrder<EntityKey, Entity>, region: u64) -> impl Iterator<Item = (&EntityKey, &Entity)> {

@@ -13,6 +13,7 @@ mod quota;
 mod rows;
 mod sink;
 mod snapshot;
+mod source;
 mod utc;
 #[cfg(test)]
 mod vouched;

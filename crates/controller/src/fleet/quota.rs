@@ -157,7 +157,7 @@ impl Cost {
 }
 
 /// What a row takes in the log, nearly: the bytes in which it differs from the one before, and its time.
-pub(super) fn row_bytes(before: &[u64], row: &[u64]) -> u64 {
+fn row_bytes(before: &[u64], row: &[u64]) -> u64 {
     let differs = |(at, word): (usize, &u64)| {
         let by = word.wrapping_sub(before.get(at).copied().unwrap_or(0)).cast_signed();
         // Small changes have few bits, whatever their sign.
@@ -165,6 +165,17 @@ pub(super) fn row_bytes(before: &[u64], row: &[u64]) -> u64 {
         u64::from(bits.div_ceil(8))
     };
     ROW_BYTES + row.iter().enumerate().map(differs).sum::<u64>()
+}
+
+/// Puts a row in the place of the one before. Says whether it is another one, and what it takes in the log
+/// ([`row_bytes`]).
+pub(super) fn replace(row: &mut [u64], words: &[u64]) -> (bool, u64) {
+    if row == words {
+        return (false, row_bytes(&[], &[]));
+    }
+    let bytes = row_bytes(row, words);
+    row.copy_from_slice(words);
+    (true, bytes)
 }
 
 /// What comes back with time.

@@ -12,12 +12,11 @@ use std::sync::atomic::Ordering;
 use onlooker_framestore::client::{Appender, Description};
 use onlooker_framestore::layout::{ContentId, Layout, Part};
 use onlooker_framestore::types::{Gap, Line, TrackId};
-use onlooker_region::Identity;
 use onlooker_series::in_order::InOrder;
-use onlooker_series::rank::Rank;
 use onlooker_series::series::EntityKey;
 
 use super::entities::News;
+use super::source::{AGENT, Source};
 use crate::keep::{Counters, Ingest};
 
 /// Reason of the gap that rows leave which the store could not take.
@@ -61,12 +60,6 @@ pub(super) struct To<'a> {
     pub(super) host: &'a str,
     pub(super) common: &'a BTreeMap<String, String>,
 }
-
-/// Whose regions share a row: 0 the agent's, else one region.
-pub(super) type Source = u64;
-
-/// Source of the agent's regions.
-const AGENT: Source = Rank::AGENT;
 
 /// The rows of one host.
 #[derive(Default)]
@@ -438,12 +431,6 @@ impl Member {
 
 fn small(place: usize) -> u32 {
     u32::try_from(place).expect("a row of the store has less than 2^32 words")
-}
-
-/// In whose row a fixed entity is, whose region has these labels.
-pub(super) fn source(key: EntityKey, labels: &[(String, String)]) -> Source {
-    let is_agents = !key.is_own() && Identity::from_word(key.region).is_some_and(Identity::is_agents);
-    if is_agents && labels.is_empty() { AGENT } else { key.region }
 }
 
 fn description(source: Source, region: &[(String, String)], layout: Arc<Layout>, to: &To<'_>) -> Description {

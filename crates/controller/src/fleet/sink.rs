@@ -315,7 +315,7 @@ fn over_quota(host: &str, shown: &Shown, whose: Whose, limit: Limit) -> String {
         first.map(|Region { entry, .. }| format!(", first {} of pid {}, uid {}", entry.name, entry.pid, entry.uid));
     let key = limit.key();
     format!(
-        "host {host}: the regions of {of_whom} exceed [quota] {key} ({most}): what is beyond it is not kept{}; other hosts lose nothing. GET /api/v1/hosts/{{host}} has all of it",
+        "host {host}: the regions of {of_whom} exceed [quota] {key} ({most}): what is beyond it is not kept{}; other hosts lose nothing. GET /api/onlooker/v1/hosts/{{host}} has all of it",
         first.unwrap_or_default()
     )
 }

@@ -32,7 +32,7 @@ impl Failure {
     }
 
     pub(super) fn no_host(name: &str) -> Self {
-        let message = format!("no host `{name}` is watched; /api/v1/hosts lists those that are");
+        let message = format!("no host `{name}` is watched; /api/onlooker/v1/hosts lists those that are");
         Self::new(StatusCode::NOT_FOUND, message)
     }
 }

@@ -21,7 +21,7 @@ use super::limits::Refusal;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Where targets are changed.
-const CHANGES: &str = "/api/v1/targets";
+const CHANGES: &str = "/api/onlooker/v1/targets";
 
 /// Names by which browsers may call us.
 #[derive(Clone, Debug, Default)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/api/v1/hosts`: how it goes with each host: all of them, some, or those that are otherwise than they were.
+//! `/api/onlooker/v1/hosts`: how it goes with each host: all of them, some, or those that are otherwise than they were.
 //!
 //! A page asks for the whole once and then with `since=` for what has changed ([`crate::fleet`] says what that is), and
 //! for the figures of the hosts that it shows with `fresh=`. The answer is written host by host, each copied under its

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/api/v1/live`: values as they come, as server-sent events.
+//! `/api/onlooker/v1/live`: values as they come, as server-sent events.
 //!
 //! Each stream looks at the host's last rows when there is news, at most every `every_ms`, and only when its client has
 //! taken what was there before: a slow page loses rows, and hears how many. Each value comes once, with the time at

@@ -91,30 +91,31 @@ pub struct Shared {
 /// Everything under `/`.
 fn router(shared: Shared) -> Router {
     // They take their turns themselves: what they answer is made while it is taken.
-    let streams = Router::new().route("/metrics", get(metrics::metrics)).route("/api/v1/hosts", get(hosts::hosts));
+    let streams =
+        Router::new().route("/metrics", get(metrics::metrics)).route("/api/onlooker/v1/hosts", get(hosts::hosts));
     let ranges = Router::new()
-        .route("/api/v1/hosts/{host}/range", get(range::range))
+        .route("/api/onlooker/v1/hosts/{host}/range", get(range::range))
         .layer(middleware::from_fn_with_state(shared.clone(), turns::range));
     let status = Router::new()
-        .route("/api/v1/status", get(status::status))
+        .route("/api/onlooker/v1/status", get(status::status))
         .layer(middleware::from_fn_with_state(shared.clone(), turns::status));
     let lists = Router::new()
-        .route("/api/v1/hosts/{host}", get(hosts::host))
-        .route("/api/v1/hosts/{host}/series", get(series::series))
-        .route("/api/v1/targets", get(targets::list))
+        .route("/api/onlooker/v1/hosts/{host}", get(hosts::host))
+        .route("/api/onlooker/v1/hosts/{host}/series", get(series::series))
+        .route("/api/onlooker/v1/targets", get(targets::list))
         .layer(middleware::from_fn_with_state(shared.clone(), turns::list));
     let api = Router::new()
         .merge(streams)
         .merge(ranges)
         .merge(lists)
         .merge(status)
-        .route("/api/v1/live", get(live::live))
-        .route("/api/v1/openapi.json", get(openapi))
+        .route("/api/onlooker/v1/live", get(live::live))
+        .route("/api/onlooker/v1/openapi.json", get(openapi))
         .layer(middleware::from_fn_with_state(shared.clone(), admit));
     // They look at the request's token themselves.
     let changes = Router::new()
-        .route("/api/v1/targets", post(targets::join))
-        .route("/api/v1/targets/{name}", delete(targets::leave))
+        .route("/api/onlooker/v1/targets", post(targets::join))
+        .route("/api/onlooker/v1/targets/{name}", delete(targets::leave))
         .route("/login", post(login))
         .layer(middleware::from_fn_with_state(shared.clone(), turns::whole_body));
     Router::new()
@@ -128,7 +129,7 @@ fn router(shared: Shared) -> Router {
         .with_state(shared)
 }
 
-/// `/api/v1/openapi.json`.
+/// `/api/onlooker/v1/openapi.json`.
 async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], include_str!("openapi.json")).into_response()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/api/v1/hosts/{host}/range`: what was stored, in no more points than a chart has.
+//! `/api/onlooker/v1/hosts/{host}/range`: what was stored, in no more points than a chart has.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/api/v1/hosts/{host}/series`: what can be drawn. Searched in a copy: no reading waits for it.
+//! `/api/onlooker/v1/hosts/{host}/series`: what can be drawn. Searched in a copy: no reading waits for it.
 
 use std::collections::HashMap;
 

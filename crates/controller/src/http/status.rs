@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/api/v1/status` and `/readyz`: the controller itself.
+//! `/api/onlooker/v1/status` and `/readyz`: the controller itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/api/v1/targets`: hosts that are added to and taken from a running controller.
+//! `/api/onlooker/v1/targets`: hosts that are added to and taken from a running controller.
 //!
 //! Who writes shows a token in the `Authorization` header; the cookie of browsers does not do, so that no page
 //! elsewhere can have one's browser add a host. A host is read once before it is accepted, on a thread that may block;

@@ -17,7 +17,7 @@ pub(super) async fn file(uri: Uri) -> Response {
     let path = if path.is_empty() { "index.html" } else { path };
     let Some(file) = FILES.get_file(path) else {
         let message = format!(
-            "nothing is at /{path}; the dashboard is at /, the interface at /api/v1 (docs/http.md describes it)"
+            "nothing is at /{path}; the dashboard is at /, the interface at /api/onlooker/v1 (docs/http.md describes it)"
         );
         return Failure::new(StatusCode::NOT_FOUND, message).into_response();
     };

@@ -76,10 +76,11 @@ fn streams_are_limited_and_the_refusal_is_clear() {
     let agent = Agent::start();
     let controller = Controller::start("max_streams = 3\nmax_streams_per_source = 2", &agent.target("a"));
     let address = controller.address();
-    until("series", || json(address, "/api/v1/hosts/a")["series"].as_u64().filter(|series| *series > 0));
+    until("series", || json(address, "/api/onlooker/v1/hosts/a")["series"].as_u64().filter(|series| *series > 0));
     let open = |last: u8| {
         let mut stream = from(last, address);
-        write!(stream, "GET /api/v1/live?host=a&match=node_load1 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        write!(stream, "GET /api/onlooker/v1/live?host=a&match=node_load1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .unwrap();
         let mut head = String::new();
         let mut reader = BufReader::new(stream);
         while !head.ends_with("\r\n\r\n") {
@@ -144,7 +145,7 @@ fn hosts_keep_their_descriptors() {
     let (process, line) = Process::start(&mut command, "dashboard http");
     assert!(process.log().contains("HTTP takes 32 connections"), "{}", process.log());
     let address: SocketAddr = line.split("://").nth(1).unwrap().trim().trim_end_matches('/').parse().unwrap();
-    let cycles = || json(address, "/api/v1/hosts")["hosts"][0]["cycles"].as_u64();
+    let cycles = || json(address, "/api/onlooker/v1/hosts")["hosts"][0]["cycles"].as_u64();
     let before = until("a reading", || cycles().filter(|cycles| *cycles > 0));
     let silent: Vec<TcpStream> = (0..200).map(|at| from(2 + at % 5, address)).collect();
     // A host needs new descriptors while clients want all there are.
@@ -156,7 +157,7 @@ fn hosts_keep_their_descriptors() {
     until("the host's next readings", || {
         // Places are given back one by one.
         let mut stream = from(9, address);
-        write!(stream, "GET /api/v1/hosts/a HTTP/1.0\r\n\r\n").ok()?;
+        write!(stream, "GET /api/onlooker/v1/hosts/a HTTP/1.0\r\n\r\n").ok()?;
         let answer = rest(stream, 100_000);
         let host: serde_json::Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
         (host["state"] == "reading" && host["cycles"].as_u64() > Some(before)).then_some(())
@@ -174,24 +175,24 @@ fn pages_elsewhere_cannot_have_browsers_ask() {
         answer.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
     };
     let own = format!("Host: {address}\r\n");
-    assert_eq!(ask("/api/v1/hosts", &own), 200);
-    assert_eq!(ask("/api/v1/hosts", "Host: dash.example\r\n"), 200);
+    assert_eq!(ask("/api/onlooker/v1/hosts", &own), 200);
+    assert_eq!(ask("/api/onlooker/v1/hosts", "Host: dash.example\r\n"), 200);
     // A name that somebody else makes point here (DNS rebinding): neither data nor the dashboard.
-    for path in ["/api/v1/hosts", "/metrics", "/", "/healthz"] {
+    for path in ["/api/onlooker/v1/hosts", "/metrics", "/", "/healthz"] {
         assert_eq!(ask(path, "Host: rebound.example:7180\r\n"), 421, "{path}");
     }
     // A host may join by any name: it shows a token, or is refused for want of one.
     let mut stream = from(1, address);
     write!(
         stream,
-        "POST /api/v1/targets HTTP/1.1\r\nHost: any.example\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{{}}"
+        "POST /api/onlooker/v1/targets HTTP/1.1\r\nHost: any.example\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{{}}"
     )
     .unwrap();
     assert!(rest(stream, 100).starts_with("HTTP/1.1 403"));
-    assert_eq!(ask("/api/v1/hosts", &format!("{own}Origin: http://other.example\r\n")), 403);
-    assert_eq!(ask("/api/v1/hosts", &format!("{own}Sec-Fetch-Site: cross-site\r\n")), 403);
+    assert_eq!(ask("/api/onlooker/v1/hosts", &format!("{own}Origin: http://other.example\r\n")), 403);
+    assert_eq!(ask("/api/onlooker/v1/hosts", &format!("{own}Sec-Fetch-Site: cross-site\r\n")), 403);
     assert_eq!(ask("/", &format!("{own}Sec-Fetch-Site: cross-site\r\n")), 200);
     assert_eq!((refused(address, "host"), refused(address, "origin")), (4, 2));
-    let answer = request(address, "GET", "/api/v1/hosts", &format!("Origin: http://{address}\r\n"), "");
+    let answer = request(address, "GET", "/api/onlooker/v1/hosts", &format!("Origin: http://{address}\r\n"), "");
     assert_eq!(answer.status, 403, "`Host` is what counts");
 }

@@ -19,7 +19,7 @@ const LEAST_ROWS: usize = 10;
 
 fn open(address: SocketAddr, query: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET /api/v1/live?host=a&{query} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    write!(stream, "GET /api/onlooker/v1/live?host=a&{query} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream
 }
@@ -56,7 +56,7 @@ fn usage(controller: &Controller) -> (f64, f64) {
 /// Series that are acquired anew within `EVERY`, four times on end: tables and groups that are sampled seldom give no rows, and their regions may come first.
 fn series(address: SocketAddr) -> Vec<String> {
     let times = || {
-        let listed = json(address, "/api/v1/hosts/a/series?limit=10000");
+        let listed = json(address, "/api/onlooker/v1/hosts/a/series?limit=10000");
         let times = listed["series"].as_array().unwrap().iter().filter(|series| series["type"] != "histogram");
         times.map(|series| (series["series"].as_str().unwrap().to_owned(), series["time_ms"].to_string())).collect()
     };
@@ -80,10 +80,12 @@ fn two_hundred_pages_and_one_that_does_not_read() {
     let agent = Agent::start();
     let controller = Controller::start("", &format!("{}interval = \"20ms\"\n", agent.target("a")));
     let address = controller.address();
-    until("a reading", || json(address, "/api/v1/hosts")["hosts"][0]["cycles"].as_u64().filter(|cycles| *cycles > 0));
+    until("a reading", || {
+        json(address, "/api/onlooker/v1/hosts")["hosts"][0]["cycles"].as_u64().filter(|cycles| *cycles > 0)
+    });
     let series = until("series", || Some(series(address)).filter(|series| series.len() >= SERIES));
     let url = query(&series, SERIES) + &format!("every_ms={}", EVERY.as_millis());
-    let host = || json(address, "/api/v1/hosts/a");
+    let host = || json(address, "/api/onlooker/v1/hosts/a");
     let count = |host: &serde_json::Value, key: &str| host[key].as_u64().unwrap();
     let idle = descriptors(&controller);
 

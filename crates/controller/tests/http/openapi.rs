@@ -60,35 +60,37 @@ fn every_call_is_described_and_answers_as_it_says() {
     let discovery = format!("[[discovery]]\nfiles = [{file:?}]\ntoken_file = {:?}\n", agent.token_file());
     let controller = Controller::start_in(dir, "", &(agent.target("a") + &discovery));
     let address = controller.address();
-    let document = Document(json(address, "/api/v1/openapi.json"));
+    let document = Document(json(address, "/api/onlooker/v1/openapi.json"));
     assert_eq!(described(&document.0), routed());
     assert_eq!(document.0["openapi"], "3.1.0");
 
-    until("a reading", || json(address, "/api/v1/hosts")["hosts"][0]["cycles"].as_u64().filter(|cycles| *cycles > 0));
+    until("a reading", || {
+        json(address, "/api/onlooker/v1/hosts")["hosts"][0]["cycles"].as_u64().filter(|cycles| *cycles > 0)
+    });
     until("stored rows", || {
-        let range = json(address, "/api/v1/hosts/a/range?match=node_load1");
+        let range = json(address, "/api/onlooker/v1/hosts/a/range?match=node_load1");
         (range["series"][0]["t_ms"].as_array()?.len() > 2).then_some(())
     });
     let mut asked = BTreeSet::new();
     for (path, call, status) in [
-        ("/api/v1/status", "/api/v1/status", 200),
-        ("/api/v1/hosts", "/api/v1/hosts", 200),
-        ("/api/v1/hosts?since=1&fresh=a", "/api/v1/hosts", 200),
-        ("/api/v1/hosts?state=reading&search=a&limit=1&offset=0", "/api/v1/hosts", 200),
-        ("/api/v1/hosts?fresh=a", "/api/v1/hosts", 400),
-        ("/api/v1/hosts/a", "/api/v1/hosts/{host}", 200),
-        ("/api/v1/hosts/b", "/api/v1/hosts/{host}", 404),
-        ("/api/v1/hosts/a/series?limit=10000", "/api/v1/hosts/{host}/series", 200),
-        ("/api/v1/hosts/a/series?limit=0", "/api/v1/hosts/{host}/series", 400),
-        ("/api/v1/hosts/a/series?search=node&by=metric", "/api/v1/hosts/{host}/series", 200),
-        ("/api/v1/hosts/a/series?by=region", "/api/v1/hosts/{host}/series", 400),
-        ("/api/v1/hosts/b/series", "/api/v1/hosts/{host}/series", 404),
-        ("/api/v1/hosts/a/range?match=node_memory_*&series=none", "/api/v1/hosts/{host}/range", 200),
-        ("/api/v1/hosts/a/range?match=onlooker_*&points=2", "/api/v1/hosts/{host}/range", 200),
-        ("/api/v1/hosts/a/range", "/api/v1/hosts/{host}/range", 400),
-        ("/api/v1/live?host=b&match=node_load1", "/api/v1/live", 404),
-        ("/api/v1/live?host=a", "/api/v1/live", 400),
-        ("/api/v1/targets", "/api/v1/targets", 200),
+        ("/api/onlooker/v1/status", "/api/onlooker/v1/status", 200),
+        ("/api/onlooker/v1/hosts", "/api/onlooker/v1/hosts", 200),
+        ("/api/onlooker/v1/hosts?since=1&fresh=a", "/api/onlooker/v1/hosts", 200),
+        ("/api/onlooker/v1/hosts?state=reading&search=a&limit=1&offset=0", "/api/onlooker/v1/hosts", 200),
+        ("/api/onlooker/v1/hosts?fresh=a", "/api/onlooker/v1/hosts", 400),
+        ("/api/onlooker/v1/hosts/a", "/api/onlooker/v1/hosts/{host}", 200),
+        ("/api/onlooker/v1/hosts/b", "/api/onlooker/v1/hosts/{host}", 404),
+        ("/api/onlooker/v1/hosts/a/series?limit=10000", "/api/onlooker/v1/hosts/{host}/series", 200),
+        ("/api/onlooker/v1/hosts/a/series?limit=0", "/api/onlooker/v1/hosts/{host}/series", 400),
+        ("/api/onlooker/v1/hosts/a/series?search=node&by=metric", "/api/onlooker/v1/hosts/{host}/series", 200),
+        ("/api/onlooker/v1/hosts/a/series?by=region", "/api/onlooker/v1/hosts/{host}/series", 400),
+        ("/api/onlooker/v1/hosts/b/series", "/api/onlooker/v1/hosts/{host}/series", 404),
+        ("/api/onlooker/v1/hosts/a/range?match=node_memory_*&series=none", "/api/onlooker/v1/hosts/{host}/range", 200),
+        ("/api/onlooker/v1/hosts/a/range?match=onlooker_*&points=2", "/api/onlooker/v1/hosts/{host}/range", 200),
+        ("/api/onlooker/v1/hosts/a/range", "/api/onlooker/v1/hosts/{host}/range", 400),
+        ("/api/onlooker/v1/live?host=b&match=node_load1", "/api/onlooker/v1/live", 404),
+        ("/api/onlooker/v1/live?host=a", "/api/onlooker/v1/live", 400),
+        ("/api/onlooker/v1/targets", "/api/onlooker/v1/targets", 200),
     ] {
         let answer = request(address, "GET", path, "", "");
         assert_eq!(answer.status, status, "{path}");
@@ -98,7 +100,7 @@ fn every_call_is_described_and_answers_as_it_says() {
     // All that answer JSON.
     let described = document.0["paths"].as_object().unwrap().iter();
     let described = described.filter(|(path, calls)| {
-        path.as_str() != "/api/v1/openapi.json"
+        path.as_str() != "/api/onlooker/v1/openapi.json"
             && calls["get"]["responses"]["200"]["content"]["application/json"].is_object()
     });
     let described: BTreeSet<&str> = described.map(|(path, _)| path.as_str()).collect();
@@ -118,7 +120,7 @@ fn every_call_is_described_and_answers_as_it_says() {
 
 fn live(document: &Document, address: std::net::SocketAddr) {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET /api/v1/live?host=a&match=node_load* HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    write!(stream, "GET /api/onlooker/v1/live?host=a&match=node_load* HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let (mut event, mut seen) = (String::new(), BTreeSet::new());
     for line in BufReader::new(stream).lines().map(Result::unwrap) {
         if let Some(name) = line.strip_prefix("event: ") {
@@ -156,13 +158,13 @@ fn changes(document: &Document, agent: &Agent) {
     for (headers, body, status) in
         [(bearer.as_str(), &join, 200), ("", &join, 401), (&bearer, &json!({}), 400), (&bearer, &wrong, 502)]
     {
-        let answer = request(controller.address(), "POST", "/api/v1/targets", headers, &body.to_string());
+        let answer = request(controller.address(), "POST", "/api/onlooker/v1/targets", headers, &body.to_string());
         assert_eq!(answer.status, status, "{body}");
-        document.check(&document.answer("/api/v1/targets", "post", status), &answer.json());
+        document.check(&document.answer("/api/onlooker/v1/targets", "post", status), &answer.json());
     }
     let leave = json!({"token": agent.token().trim()});
     document.check("Leave", &leave);
-    let answer = request(controller.address(), "DELETE", "/api/v1/targets/b", "", &leave.to_string());
+    let answer = request(controller.address(), "DELETE", "/api/onlooker/v1/targets/b", "", &leave.to_string());
     assert_eq!(answer.status, 404);
-    document.check(&document.answer("/api/v1/targets/{name}", "delete", 404), &answer.json());
+    document.check(&document.answer("/api/onlooker/v1/targets/{name}", "delete", 404), &answer.json());
 }

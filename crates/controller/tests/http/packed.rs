@@ -46,7 +46,9 @@ fn what_is_packed_or_in_pieces_is_the_same() {
     let agent = Agent::start();
     let controller = Controller::start("", &agent.target("a"));
     let address = controller.address();
-    until("a reading", || json(address, "/api/v1/hosts")["hosts"][0]["cycles"].as_u64().filter(|cycles| *cycles > 2));
+    until("a reading", || {
+        json(address, "/api/onlooker/v1/hosts")["hosts"][0]["cycles"].as_u64().filter(|cycles| *cycles > 2)
+    });
     // (The agent's own tables may change between two scrapes.)
     until("the same series twice", || {
         let (head, packed) = ask(address, "/metrics", "Accept-Encoding: deflate, gzip;q=0.9\r\n");
@@ -59,7 +61,7 @@ fn what_is_packed_or_in_pieces_is_the_same() {
         let plain = String::from_utf8(plain).unwrap();
         (names(&text) == names(&plain) && names(&get(address, "/metrics")) == names(&plain)).then_some(())
     });
-    for path in ["/api/v1/hosts", "/api/v1/hosts/a", "/api/v1/hosts/a/series?limit=100"] {
+    for path in ["/api/onlooker/v1/hosts", "/api/onlooker/v1/hosts/a", "/api/onlooker/v1/hosts/a/series?limit=100"] {
         let (head, packed) = ask(address, path, "Accept-Encoding: gzip\r\n");
         assert!(head.contains("content-encoding: gzip") && head.contains("content-type: application/json"), "{head}");
         let packed: serde_json::Value = serde_json::from_reader(GzDecoder::new(&*packed)).unwrap();
@@ -78,7 +80,7 @@ fn a_page_keeps_up_by_differences() {
     let address = controller.address();
     let (mut states, mut cursor) = (HashMap::new(), 0u64);
     let mut ask = |states: &mut HashMap<String, String>| {
-        let answer = json(address, &format!("/api/v1/hosts?since={cursor}"));
+        let answer = json(address, &format!("/api/onlooker/v1/hosts?since={cursor}"));
         if answer["whole"] == true {
             states.clear();
         }

@@ -13,7 +13,9 @@ fn every_series_has_no_more_points_than_were_asked_for() {
     let agent = Agent::start();
     let controller = Controller::start("", &format!("{}interval = \"10ms\"\n", agent.target("a")));
     let matches = METRICS.map(|metric| format!("match={metric}")).join("&");
-    let range = |points: usize| json(controller.address(), &format!("/api/v1/hosts/a/range?{matches}&points={points}"));
+    let range = |points: usize| {
+        json(controller.address(), &format!("/api/onlooker/v1/hosts/a/range?{matches}&points={points}"))
+    };
     let lengths = |range: &Value| -> Vec<usize> {
         let series = range["series"].as_array().into_iter().flatten();
         series.map(|series| series["t_ms"].as_array().unwrap().len()).collect()

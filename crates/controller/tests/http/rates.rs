@@ -29,7 +29,8 @@ fn check(rates: &[f64], cpus: usize, what: &str) {
 /// Sums of the values of `SAMPLES` samples, from a stream.
 fn live(address: SocketAddr) -> (Sums, usize) {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET /api/v1/live?host=a&match={METRIC}&every_ms=10 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    write!(stream, "GET /api/onlooker/v1/live?host=a&match={METRIC}&every_ms=10 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .unwrap();
     let (mut sums, mut event) = (Sums::new(), String::new());
     let mut cpus = BTreeSet::new();
     for line in BufReader::new(stream).lines().map(Result::unwrap) {
@@ -63,7 +64,7 @@ fn what_is_sampled_every_second_is_never_faster_than_the_clock() {
     let controller = Controller::start("", &format!("{}interval = \"10ms\"\n", agent.target("a")));
     let address = controller.address();
     let listed = until("a sample", || {
-        let listed = json(address, &format!("/api/v1/hosts/a/series?search={METRIC}"));
+        let listed = json(address, &format!("/api/onlooker/v1/hosts/a/series?search={METRIC}"));
         (listed["series"].as_array()?.len() > 1).then_some(listed)
     });
     for series in listed["series"].as_array().unwrap() {
@@ -76,7 +77,7 @@ fn what_is_sampled_every_second_is_never_faster_than_the_clock() {
 
     // Readings were late now and then; that takes no rate away.
     let range = until("range", || {
-        let range = json(address, &format!("/api/v1/hosts/a/range?match={METRIC}"));
+        let range = json(address, &format!("/api/onlooker/v1/hosts/a/range?match={METRIC}"));
         (range["series"][0]["t_ms"].as_array()?.len() > SAMPLES).then_some(range)
     });
     let all = range["series"].as_array().unwrap();

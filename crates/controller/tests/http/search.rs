@@ -9,7 +9,7 @@ fn what_is_typed_first_is_found_first() {
     let controller = Controller::start("", &agent.target("a"));
     let address = controller.address();
     let names = |query: &str| {
-        let answer = json(address, &format!("/api/v1/hosts/a/series?{query}"));
+        let answer = json(address, &format!("/api/onlooker/v1/hosts/a/series?{query}"));
         let names = answer["series"].as_array().unwrap().iter();
         names.map(|series| series["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
@@ -21,7 +21,7 @@ fn what_is_typed_first_is_found_first() {
     let metrics = names("search=cpu&limit=10000&by=metric");
     assert_eq!(all[0], "node_cpu_seconds_total");
     assert!(metrics.len() > 1 && metrics.len() < all.len(), "{metrics:?}");
-    let first = json(address, "/api/v1/hosts/a/series?search=cpu&by=metric&limit=1");
+    let first = json(address, "/api/onlooker/v1/hosts/a/series?search=cpu&by=metric&limit=1");
     let count = all.iter().filter(|name| *name == "node_cpu_seconds_total").count();
     assert_eq!((&first["series"][0]["count"], &first["more"]), (&count.into(), &true.into()));
 }

@@ -21,7 +21,7 @@ const MOST: Duration = Duration::from_secs(5);
 fn stream(address: SocketAddr) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    write!(stream, "GET /api/v1/live?host=a&match=node_load1 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    write!(stream, "GET /api/onlooker/v1/live?host=a&match=node_load1 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     while line != "event: row\n" {
@@ -80,7 +80,8 @@ fn two_hundred_pages_and_idlers_do_not_hold_up_the_end() {
     let agent = Agent::start();
     let mut controller = Controller::start("", &format!("{}interval = \"20ms\"\n", agent.target("a")));
     let address = controller.address();
-    let has_load = || json(address, "/api/v1/hosts/a/series?search=node_load1")["series"][0]["value"].is_number();
+    let has_load =
+        || json(address, "/api/onlooker/v1/hosts/a/series?search=node_load1")["series"][0]["value"].is_number();
     until("a reading", || has_load().then_some(()));
     let streams: Vec<_> = (0..STREAMS).map(|_| stream(address)).collect();
     let idlers = [
@@ -88,7 +89,7 @@ fn two_hundred_pages_and_idlers_do_not_hold_up_the_end() {
         sent(address, "GET / HTTP/1.1\r\nHost: loc"),
         sent(address, "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"),
         // More than fits any buffer, and nothing of it is read.
-        sent(address, &"GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(500)),
+        sent(address, &"GET /api/onlooker/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(500)),
     ];
     println!("stopped after {:?} with {STREAMS} open streams", stop(&mut controller));
     drop((streams, idlers));
@@ -96,7 +97,7 @@ fn two_hundred_pages_and_idlers_do_not_hold_up_the_end() {
     controller.start_again();
     let address = controller.address();
     let reasons = until("the gap", || {
-        let range = json(address, "/api/v1/hosts/a/range?match=node_load1");
+        let range = json(address, "/api/onlooker/v1/hosts/a/range?match=node_load1");
         let gaps = range["gaps"].as_array()?.clone();
         let reasons: Vec<String> = gaps.iter().map(|gap| gap["reason"].as_str().unwrap().to_owned()).collect();
         reasons.iter().any(|reason| ["stopped", "controller_down"].contains(&reason.as_str())).then_some(reasons)
@@ -162,7 +163,8 @@ fn a_driver_that_hangs_holds_up_neither_others_nor_the_end() {
     let mut controller = Controller::start_with(dir, &[("LD_LIBRARY_PATH", &library)], "", &targets);
     until("the driver hangs", || said.exists().then_some(()));
     let address = controller.address();
-    let has_load = || json(address, "/api/v1/hosts/a/series?search=node_load1")["series"][0]["value"].is_number();
+    let has_load =
+        || json(address, "/api/onlooker/v1/hosts/a/series?search=node_load1")["series"][0]["value"].is_number();
     until("the other host is read", || has_load().then_some(()));
     println!("stopped after {:?} with a driver that hangs", stop(&mut controller));
 }

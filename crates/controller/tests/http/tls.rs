@@ -69,7 +69,7 @@ fn tls_is_spoken_and_certificates_are_renewed() {
     // Who connects and says nothing keeps nobody else waiting, however often: a source has a share of all handshakes.
     let silent: Vec<TcpStream> = (0..300).map(|_| from(2, address)).collect();
     assert!(ask(address, &first, &get("/healthz")).unwrap().starts_with("HTTP/1.1 200"));
-    assert!(ask(address, &first, &get("/api/v1/hosts")).unwrap().starts_with("HTTP/1.1 401"));
+    assert!(ask(address, &first, &get("/api/onlooker/v1/hosts")).unwrap().starts_with("HTTP/1.1 401"));
     drop(silent);
 
     let body = format!("{{\"token\":\"{TOKEN}\"}}");

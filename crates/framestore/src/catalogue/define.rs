@@ -8,9 +8,26 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::item::{Item, Pairs};
 use super::known::Known;
 use super::{HostId, TrackKey, text_key};
-use crate::client::Description;
 use crate::damage::Damage;
+use crate::layout::Layout;
 use crate::types::{Line, TrackId};
+
+/// What a track is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Description {
+    /// Name of the host.
+    pub host: String,
+    /// Labels of the host: of all its series.
+    pub common: Vec<(String, String)>,
+    /// Whose regions they are: 0 the agent's, `u64::MAX` the controller's own, else one region by its identity word.
+    pub source: u64,
+    /// Labels of the region.
+    pub region: Vec<(String, String)>,
+    /// What its rows are made of.
+    pub layout: Arc<Layout>,
+    /// Texts of infos: number of the part, of the series in it, text.
+    pub texts: Vec<(u32, u32, String)>,
+}
 
 /// Enters tracks and lines.
 #[derive(Clone)]

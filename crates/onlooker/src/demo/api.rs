@@ -14,7 +14,7 @@ const MAX_BYTES: u64 = 4 << 20;
 fn get(address: SocketAddr, path: &str) -> io::Result<Value> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
-    write!(stream, "GET /api/v1/{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    write!(stream, "GET /api/onlooker/v1/{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
     stream.take(MAX_BYTES).read_to_string(&mut answer)?;
     let body = answer.split_once("\r\n\r\n").filter(|(head, _)| head.starts_with("HTTP/1.1 200")).map(|(_, body)| body);
