@@ -5,7 +5,6 @@
 //! what they mean. A row that finds the ring full is refused; gaps and ends wait here, a bounded number.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use crate::catalogue::Definer;
 pub use crate::catalogue::Description;

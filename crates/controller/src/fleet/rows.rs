@@ -16,7 +16,7 @@ use onlooker_series::in_order::InOrder;
 use onlooker_series::series::EntityKey;
 
 use super::entities::News;
-use super::source::{AGENT, Source};
+use super::source::Source;
 use crate::keep::{Counters, Ingest};
 
 /// Reason of the gap that rows leave which the store could not take.

@@ -9,7 +9,7 @@ use onlooker_series::series::EntityKey;
 pub(super) type Source = u64;
 
 /// Source of the agent's regions.
-pub(super) const AGENT: Source = Rank::AGENT;
+const AGENT: Source = Rank::AGENT;
 
 /// In whose row a fixed entity is, whose region has these labels.
 pub(super) fn source(key: EntityKey, labels: &[(String, String)]) -> Source {
