@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use crate::chunk::Head;
 use crate::damage::{Damage, StoreError, io_error};
+use crate::types::TrackId;
 use file::{Before, Chain, Entry, Loaded, Opened};
 pub use shelf::{Buffers, Extent, Place, Reader};
 use shelf::{Shared, Stored};
@@ -87,15 +88,27 @@ pub struct ChunkRef {
     offset_words: u32,
     /// Its length.
     pub bytes: u32,
-    /// Its rows.
-    pub rows: u16,
+    /// Its rows, and whether it has a mark.
+    rows_and_mark: u16,
     /// Length of its front in units of 8 bytes; the largest number if it is longer.
     front_words: u16,
 }
 
 const _: () = assert!(size_of::<ChunkRef>() == 32, "there are many");
+const MARKED: u16 = 1 << 15;
 
 impl ChunkRef {
+    /// Its rows.
+    #[must_use]
+    pub fn rows(&self) -> u16 {
+        self.rows_and_mark & !MARKED
+    }
+
+    /// Without a mark others of its piece come behind it ([`crate::rollup::roll`]).
+    fn is_marked(&self) -> bool {
+        self.rows_and_mark & MARKED > 0
+    }
+
     fn offset(&self) -> u64 {
         u64::from(self.offset_words) * 8
     }
@@ -204,24 +217,18 @@ impl Warm {
         let shared = Arc::new(Shared::new(dir.clone()));
         let mut warm = Self { shared, writers: Level::ALL.map(Writer::new), unended: Vec::new() };
         let (mut damaged, mut chain) = (Vec::new(), Chain::default());
-        let files = file::list(&dir)?;
-        for (at, (level, number)) in files.iter().copied().enumerate() {
+        for (level, number) in file::list(&dir)? {
             let mut loaded = file::load(&dir, level, number)?;
             damaged.extend(chain.take(level, number, &loaded));
             damaged.append(&mut loaded.damaged);
-            let is_newest = files.get(at + 1).is_none_or(|(next, _)| *next != level);
-            warm.take_file(level, number, loaded, is_newest)?;
+            warm.take_file(level, number, loaded)?;
         }
         Ok((warm, damaged))
     }
 
-    fn take_file(&mut self, level: Level, number: u32, loaded: Loaded, is_newest: bool) -> Result<(), StoreError> {
+    fn take_file(&mut self, level: Level, number: u32, loaded: Loaded) -> Result<(), StoreError> {
         let writer = &mut self.writers[level as usize];
         writer.next = number.saturating_add(1);
-        if loaded.entries.is_empty() && is_newest {
-            // Nothing can be read from it, and no file speaks of it.
-            return fs::remove_file(&loaded.opened.path).map_err(io_error("remove", &loaded.opened.path));
-        }
         writer.before = Some(Before { number, bytes: loaded.ends_at });
         self.shared.put_file(level, number, &loaded);
         if !loaded.has_index {
@@ -323,7 +330,8 @@ impl Warm {
     pub fn drop_before(&mut self, level: Level, time_ns: u64, now_ns: u64) -> Result<u64, StoreError> {
         let mut bytes = 0;
         let is_old = |files: &BTreeMap<u32, Stored>| {
-            let last_ns = files.values().map(|stored| stored.to_ns).find(|last_ns| *last_ns <= now_ns);
+            let mut last_ns = files.values().map(|stored| stored.to_ns).filter(|last_ns| *last_ns > 0);
+            let last_ns = last_ns.find(|last_ns| *last_ns <= now_ns);
             let has_good = |first: &Stored| (time_ns..=now_ns).contains(&first.from_ns);
             last_ns.is_some_and(|last_ns| last_ns < time_ns) && !files.values().next().is_some_and(has_good)
         };
@@ -340,6 +348,25 @@ impl Warm {
     /// [`StoreError::Io`].
     pub fn drop_oldest(&mut self, level: Level) -> Result<Option<u64>, StoreError> {
         self.drop_if(level, |_| true)
+    }
+
+    /// Forgets a chunk, also in its file: the index has it no more.
+    ///
+    /// # Errors
+    /// As [`Warm::sync`]; it may be there again when the files are opened.
+    pub(crate) fn forget(&mut self, level: Level, track: TrackId, chunk: &ChunkRef) -> Result<(), StoreError> {
+        if self.writers[level as usize].current.as_ref().is_some_and(|current| current.number == chunk.file) {
+            self.close(level)?;
+        }
+        let mut loaded = file::load(&self.shared.dir, level, chunk.file)?;
+        loaded.entries.retain(|entry| entry.place != *chunk);
+        let Opened { file, path } = &loaded.opened;
+        // Of an index that does not end the file nobody knows.
+        file.set_len(loaded.ends_at).map_err(io_error("shorten", path))?;
+        let bytes = file::seal(file, loaded.ends_at, &loaded.entries).map_err(io_error("write to", path))?;
+        file.sync_data().map_err(io_error("sync", path))?;
+        self.shared.with(level, |shelf| shelf.forget(track, chunk, bytes));
+        Ok(())
     }
 
     fn drop_if(

@@ -198,7 +198,7 @@ fn add_chunks(files: &[WarmFile], hosts: &mut Hosts<'_>, survey: &mut Survey) ->
         amount.bytes += bytes;
         for entry in entries {
             let (host, width) = hosts.of(entry.track);
-            let rows = u64::from(entry.place.rows);
+            let rows = u64::from(entry.place.rows());
             amount.pieces += 1;
             amount.rows += rows;
             amount.values += rows * width;

@@ -75,7 +75,7 @@ impl Writer {
             self.warm.close_begun_before(level, utc_ns.saturating_sub(keep_ns / PARTS))?;
             // A clock that was behind has made the trusted time fall back: what is not of the future for one of the two
             // is good.
-            let now_ns = utc_ns.max(self.utc_ns());
+            let now_ns = self.trusted.utc_ns.max(self.utc_ns());
             bytes += self.warm.drop_before(level, utc_ns.saturating_sub(keep_ns).min(open_ns), now_ns)?;
         }
         if bytes > 0 { self.forget_over() } else { Ok(()) }

@@ -245,8 +245,10 @@ impl Store {
                 })?);
             } else {
                 let without: Vec<Level> = without.iter().copied().chain([level]).collect();
-                let places = self.0.chunks.between(level, wanted.track, from_ns, to_ns)?;
-                for places in side_by_side(&places) {
+                let mut places = self.0.chunks.between(level, wanted.track, from_ns, to_ns)?;
+                // A line that goes on in the next chunk of its piece is told in order.
+                places.sort_by_key(|place| (place.chunk().from_ns / level.piece_ns(), place.chunk().arrival()));
+                for places in side_by_side(&places, level.piece_ns()) {
                     flow = match buckets.try_take(places, (from_ns, to_ns))? {
                         Ok(flow) => flow,
                         Err(damaged) => {
@@ -361,12 +363,12 @@ fn covered(places: &[Place], unit_ns: u64) -> (u64, u64) {
     (from_ns - from_ns % unit_ns, to_ns - to_ns % unit_ns + (unit_ns - 1))
 }
 
-/// Groups of chunks of one time, as those of a large table; they ascend.
-fn side_by_side(places: &[Place]) -> impl Iterator<Item = &[Place]> {
-    let mut to_ns = 0;
+/// Groups of chunks of one piece, as those of a large table, which may have lines of different times; they ascend.
+fn side_by_side(places: &[Place], piece_ns: u64) -> impl Iterator<Item = &[Place]> {
+    let mut last_piece = 0;
     places.chunk_by(move |one, next| {
-        to_ns = one.chunk().to_ns.max(to_ns);
-        next.chunk().from_ns <= to_ns
+        last_piece = last_piece.max(one.chunk().to_ns / piece_ns);
+        next.chunk().from_ns / piece_ns <= last_piece
     })
 }
 

@@ -18,6 +18,8 @@ use crate::warm::{self, Level};
 
 /// No row of a chunk is older than this when the chunk is written, ns: heads that are old are cut.
 const WRITTEN_WITHIN_NS: u64 = 2 * HEAD_AGE_NS;
+/// Windows of tracks that are rolled up at once lie no further apart: rows of some become chunks later.
+const WINDOWS_APART: u64 = 2;
 
 /// Where a file of a level has lost something: its number, and offsets.
 fn lost_of(damaged: &[warm::Damaged], level: Level) -> BTreeMap<u32, Range<u64>> {
@@ -49,19 +51,23 @@ pub(super) fn mark_holes(
     for (file, range) in lost_of(damaged, Level::Raw) {
         let lost = (file, range.start)..(file, range.end);
         let (before_ns, behind_ns) = chunks.neighbours(Level::Raw, &lost);
-        let since_ns = before_ns.map_or(0, |before_ns| before_ns.saturating_sub(WRITTEN_WITHIN_NS));
+        let since_ns = before_ns.map(|before_ns| before_ns.saturating_sub(WRITTEN_WITHIN_NS));
         let until_ns = behind_ns.map(|behind_ns| behind_ns.saturating_add(WRITTEN_WITHIN_NS)).min(latest_ns);
         for track in known.tracks() {
-            let (before_ns, after_ns) = chunks.around(Level::Raw, track, &lost);
+            let in_memory = rows.tracks.get(&track).and_then(Track::extent).map(|rows| rows.from_ns);
+            let (before_ns, after_ns) = chunks.around(Level::Raw, track, &lost, in_memory);
             let Some(from_ns) = before_ns.or_else(|| known.created_ns(track)) else { continue };
-            let from_ns = from_ns.max(since_ns);
-            let in_memory = || rows.tracks.get(&track).and_then(Track::extent).map(|extent| extent.from_ns);
-            match after_ns.or_else(in_memory).or(until_ns) {
-                Some(to_ns) if to_ns > from_ns => tell(&gap(track, from_ns, to_ns)),
+            match after_ns.or(until_ns) {
+                Some(to_ns) if to_ns > from_ns => {
+                    // What was written right before may be of another time, by a clock that was wrong.
+                    let since_ns = since_ns.filter(|since_ns| (from_ns..to_ns).contains(since_ns));
+                    tell(&gap(track, since_ns.unwrap_or(from_ns), to_ns));
+                }
                 Some(_) => {}
                 // Nothing was written later: the next row tells.
                 None => {
                     if let Some(track) = rows.track(track, known, chunks) {
+                        let from_ns = since_ns.map_or(from_ns, |since_ns| since_ns.max(from_ns));
                         track.lost_since_ns.get_or_insert(from_ns);
                     }
                 }
@@ -70,26 +76,36 @@ pub(super) fn mark_holes(
     }
 }
 
-/// The same of rollups, all of which are of before `now_ns`. When they were written says nothing: after a pause many
-/// windows are rolled up at once.
+/// The same of rollups, all of which are of before `now_ns`, and of rows that there were. How long it took to write them
+/// says nothing: after a pause many windows are rolled up at once. But the oldest ones of all tracks come first.
 pub(super) fn mark_lost_rollups(
     damaged: &[warm::Damaged],
     known: &Known,
     chunks: &warm::Reader,
+    rows: &Rows,
     now_ns: u64,
     mut tell: impl FnMut(&Gap),
 ) {
     for level in Level::ALL.into_iter().skip(1) {
         for (file, range) in lost_of(damaged, level) {
             let lost = (file, range.start)..(file, range.end);
+            let before_ns = chunks.neighbours(level, &lost).0.unwrap_or(0).min(now_ns);
+            let since_ns = before_ns.saturating_sub(WINDOWS_APART * level.window_ns());
             for track in known.tracks() {
                 if known.layout_of(track).is_none_or(|layout| are_events(layout) || !fits(layout)) {
                     continue;
                 }
-                let (before_ns, after_ns) = chunks.around(level, track, &lost);
+                let rows_ns = rows.newest_ns(track).max(chunks.newest_ns(Level::Raw, track));
+                let rolled_ns = || Level::ALL.into_iter().filter_map(|level| chunks.newest_ns(level, track)).max();
+                if rows_ns.max(rolled_ns()).is_some_and(|newest_ns| newest_ns < since_ns) {
+                    continue;
+                }
+                // Of rows that have gone nobody knows when the last one was.
+                let behind_ns = rows_ns.map_or(now_ns, |rows_ns| rows_ns.min(now_ns)).saturating_add(1);
+                let (before_ns, after_ns) = chunks.around(level, track, &lost, Some(behind_ns));
                 let from_ns =
                     before_ns.map(|before_ns| before_ns.saturating_add(1)).or_else(|| known.created_ns(track));
-                let to_ns = after_ns.map_or(now_ns, |after_ns| after_ns.saturating_sub(1));
+                let to_ns = after_ns.unwrap_or(behind_ns).saturating_sub(1);
                 if let Some(from_ns) = from_ns.filter(|from_ns| *from_ns <= to_ns) {
                     tell(&gap(track, from_ns, to_ns));
                 }

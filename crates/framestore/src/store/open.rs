@@ -257,7 +257,7 @@ impl Writer {
         let mut rows = lock(&self.shared.rows);
         let known = self.catalogue.look();
         mark_holes(damaged, &known, &self.shared.chunks, &mut rows, |gap| self.gaps.push(gap));
-        mark_lost_rollups(damaged, &known, &self.shared.chunks, utc_ns(), |gap| self.gaps.push_lost(gap));
+        mark_lost_rollups(damaged, &known, &self.shared.chunks, &rows, utc_ns(), |gap| self.gaps.push_lost(gap));
     }
 }
 

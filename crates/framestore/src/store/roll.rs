@@ -7,14 +7,15 @@
 //! in raw rows only. Pieces of a window are merged: of a minute each they take 0.48 bytes a series and second, of ten
 //! minutes 0.37. Raw chunks are not: from 512 rows to 1,024 is 2 %, at 1 s. Cost: 3 ns a raw value for all levels.
 //!
-//! **After a kill** nothing is there twice, and nothing is missing. What is done is what the level's own chunks say:
-//! the mark of the last chunk of a piece is the piece's end. A piece of which only the first ones were written is made
-//! again, with the same bytes, and those are passed over. Nothing is synced here: rows go by age only when what was
-//! made of them is durable (`age.rs`).
+//! **After a kill** nothing is there twice, and nothing is missing. What is done is what the chunks of the level, and of
+//! those made of it, say: the last chunk of a piece has a mark. A piece of which only the first ones were written is
+//! made again, with the same bytes, and those are passed over; where other bytes come of it, since the clock was ahead
+//! and rows of its time came again, they are forgotten. Nothing is synced here: rows go by age only when what was made
+//! of them is durable (`age.rs`).
 //!
-//! **A clock that was ahead** leaves marks of a time that has not come. Until that has come they are not asked: what is
-//! done is what the level has of before now, and windows of which it has some are passed over. So rolling up goes on
-//! where it was, and of the pieces in which the clock was set later rows are in finer levels only.
+//! **A clock that was ahead** leaves chunks of a time that has not come. So the next window is the first one of which
+//! there is none, whatever there is behind it, and ends where there is some of it. Rolling up goes on where it was, and
+//! of the pieces in which the clock was set later rows are in finer levels only.
 //!
 //! **What is not rolled up.** Events, which are no numbers; a window whose rows would hardly be fewer (those of a host
 //! that is read each second have no level of 1 s); tracks whose rows of a rollup would be wider than a chunk may be;
@@ -26,6 +27,7 @@
 //! none has is not in the rollup, and a gap.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -169,11 +171,10 @@ impl Writer {
 
     /// The next window of a track, if it is over.
     fn due(&mut self, level: Level, track: TrackId) -> Option<Job> {
-        let at_ns = self.next_ns(level, track)?;
-        let end_ns = (at_ns / level.window_ns() + 1) * level.window_ns();
+        let Range { start: at_ns, end: end_ns } = self.next(level, track)?;
         let finer = level.finer().next()?;
         let is_due = end_ns <= self.complete_ns(finer, track) && self.is_worth_it(level, track);
-        let is_kept = !at_ns.is_multiple_of(level.window_ns());
+        let is_kept = end_ns - at_ns < level.window_ns();
         is_due.then(|| Job { level, track, at_ns, end_ns, pieces: Vec::new(), is_kept })
     }
 
@@ -185,38 +186,35 @@ impl Writer {
         last_ns.saturating_sub(first_ns.unwrap_or(last_ns)) >= LEAST_BUCKETS * u64::from(level.bucket_s()) * SECOND_NS
     }
 
-    /// Where the next window begins that has rows, or the rest of one.
-    fn next_ns(&mut self, level: Level, track: TrackId) -> Option<u64> {
-        let (reader, now_ns) = (self.warm.reader(), self.utc_ns());
-        let marks = coarser(level).filter_map(|of| reader.mark(of, track));
-        let (marked_ns, was_ahead) = marks.max().map_or((0, false), |mark| (mark, mark > now_ns));
-        let known_ns = self.rolling.done_ns.get(&(level, track)).copied().filter(|known_ns| *known_ns <= now_ns);
-        let mut done_ns = match known_ns {
-            Some(known_ns) if was_ahead => known_ns,
-            None if was_ahead => self.done_before(level, track, now_ns),
-            known_ns => known_ns.unwrap_or(0).max(marked_ns),
-        };
-        loop {
-            self.rolling.done_ns.insert((level, track), done_ns);
-            let first_ns = level.finer().filter_map(|finer| reader.first_ns(finer, track, done_ns, false)).min()?;
-            let at_ns = done_ns.max(first_ns - first_ns % level.window_ns());
-            let last_ns = at_ns - at_ns % level.window_ns() + (level.window_ns() - 1);
-            let there = || reader.covered(level, track, level.piece_ns(), at_ns, last_ns).pop();
-            match was_ahead.then(there).flatten() {
-                Some((_, end_ns)) => done_ns = end_ns + 1,
-                None => return Some(at_ns),
+    /// The next window that has rows, or what of one is not there yet.
+    fn next(&mut self, level: Level, track: TrackId) -> Option<Range<u64>> {
+        let (reader, window_ns, now_ns) = (self.warm.reader(), level.window_ns(), self.utc_ns());
+        let known_ns = self.rolling.done_ns.get(&(level, track)).copied();
+        let mut done_ns = known_ns.filter(|known_ns| *known_ns <= now_ns).unwrap_or(0);
+        let come_ns = self.complete_ns(Level::Raw, track);
+        let there = |of: Level| reader.covered(of, track, level.piece_ns(), done_ns, come_ns);
+        let mut there: Vec<(u64, u64)> = Level::ALL.into_iter().filter(|of| *of >= level).flat_map(there).collect();
+        there.sort_unstable();
+        let mut there = there.into_iter().peekable();
+        let next = loop {
+            let first_ns = |finer| reader.first_ns(finer, track, done_ns, false);
+            let Some(first_ns) = level.finer().filter_map(first_ns).min() else { break None };
+            let at_ns = done_ns.max(first_ns - first_ns % window_ns);
+            while there.next_if(|(_, last_ns)| *last_ns < at_ns).is_some() {}
+            let end_ns = (at_ns / window_ns + 1) * window_ns;
+            match there.peek() {
+                Some((from_ns, last_ns)) if *from_ns <= at_ns => done_ns = last_ns + 1,
+                there => break Some(at_ns..there.map_or(end_ns, |(from_ns, _)| end_ns.min(*from_ns))),
             }
-        }
+        };
+        self.done(level, track, done_ns);
+        next
     }
 
-    /// Up to when a level is done by what it has of before a time.
-    fn done_before(&self, level: Level, track: TrackId, time_ns: u64) -> u64 {
-        let reader = self.warm.reader();
-        let last = |of: Level| {
-            let covered = reader.covered(of, track, of.piece_ns(), 0, time_ns);
-            covered.into_iter().map(|(_, end_ns)| end_ns + 1).rfind(|end_ns| *end_ns <= time_ns)
-        };
-        coarser(level).filter_map(last).max().unwrap_or(0)
+    /// Notes up to when a level is done, as far as all rows have come.
+    fn done(&mut self, level: Level, track: TrackId, done_ns: u64) {
+        let come_ns = self.complete_ns(Level::Raw, track);
+        self.rolling.done_ns.insert((level, track), done_ns.min(come_ns - come_ns % level.piece_ns()));
     }
 
     /// Before this time a level is complete.
@@ -226,7 +224,7 @@ impl Writer {
             return in_memory.map_or(u64::MAX, |rows| rows.from_ns).min(self.utc_ns()).saturating_sub(LATE_NS);
         };
         let complete_ns = self.complete_ns(finer, track);
-        self.next_ns(level, track).map_or(complete_ns, |next_ns| next_ns.min(complete_ns))
+        self.next(level, track).map_or(complete_ns, |next| next.start.min(complete_ns))
     }
 
     fn roll_piece(&mut self, job: &mut Job) -> Result<(), StoreError> {
@@ -267,8 +265,33 @@ impl Writer {
                 let free_ns = next_ns.saturating_sub(LATE_NS);
                 job.at_ns = to_ns.max(free_ns - free_ns % length_ns);
             }
-            Ok(rolled) => job.pieces.push(rolled),
+            Ok(rolled) => {
+                self.forget_others(level, track, from_ns..to_ns, &rolled)?;
+                job.pieces.push(rolled);
+            }
             Err(_) => self.lost(track, from_ns, to_ns - 1),
+        }
+        Ok(())
+    }
+
+    /// Forgets what a kill has left of a piece, unless that is of these chunks.
+    fn forget_others(
+        &mut self,
+        level: Level,
+        track: TrackId,
+        time_ns: Range<u64>,
+        rolled: &[Vec<u8>],
+    ) -> Result<(), StoreError> {
+        let mut bytes = Vec::new();
+        for place in self.warm.reader().between(level, track, time_ns.start, time_ns.end - 1)? {
+            let is_one = match place.read(&mut bytes).map(drop) {
+                Ok(()) => rolled.iter().any(|chunk| *chunk == bytes[HEADER_BYTES..]),
+                Err(StoreError::Damaged { .. }) => false,
+                Err(error) => return Err(error),
+            };
+            if !is_one {
+                self.warm.forget(level, track, place.chunk())?;
+            }
         }
         Ok(())
     }
@@ -283,7 +306,7 @@ impl Writer {
         let damaged = |damage| StoreError::Damaged { path: self.config.dir.clone(), offset: 0, damage };
         if is_kept || !is_hardly_fewer(&pieces).map_err(damaged)? {
             let reader = self.warm.reader();
-            for chunk in merged(pieces).map_err(damaged)? {
+            for chunk in merged(pieces, level.piece_ns()).map_err(damaged)? {
                 let Head { from_ns, to_ns, rows, .. } = Head::parse(&chunk).map_err(damaged)?;
                 let likeness = Likeness { from_ns, to_ns, rows, bytes: chunk.len() };
                 let there = reader.between(level, track, from_ns, from_ns)?;
@@ -292,7 +315,7 @@ impl Writer {
                 }
             }
         }
-        self.rolling.done_ns.insert((level, track), end_ns.max(at_ns));
+        self.done(level, track, end_ns.max(at_ns));
         self.rolling.queue.push_front((level, track));
         Ok(())
     }
@@ -337,11 +360,6 @@ fn read_piece(
     Ok(read)
 }
 
-/// A level and those that are made of it.
-fn coarser(level: Level) -> impl Iterator<Item = Level> {
-    Level::ALL.into_iter().filter(move |of| *of >= level)
-}
-
 /// Chunks in the order of arrival, of those from before a time only the last.
 fn with_one_before(mut places: Vec<Place>, from_ns: u64) -> Vec<Place> {
     places.sort_by_key(|place| place.chunk().arrival());
@@ -379,10 +397,11 @@ fn is_hardly_fewer(pieces: &[Vec<Vec<u8>>]) -> Result<bool, Damage> {
     Ok(rows * 4 > samples * 3)
 }
 
-/// Neighbouring pieces of one chunk each as one chunk. Of a piece of several, each stays as it is, so that it is the
+/// Neighbouring pieces of one chunk each as one chunk: one that spans a time without rows would say that it has that,
+/// where a clock was ahead and rows of it come later. Of a piece of several, each stays as it is, so that it is the
 /// same when the piece is made again.
-fn merged(pieces: Vec<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>, Damage> {
-    let (mut all, mut group, mut rows) = (Vec::new(), Vec::<Vec<u8>>::new(), 0);
+fn merged(pieces: Vec<Vec<Vec<u8>>>, piece_ns: u64) -> Result<Vec<Vec<u8>>, Damage> {
+    let (mut all, mut group, mut rows, mut next_mark) = (Vec::new(), Vec::<Vec<u8>>::new(), 0, 0);
     for mut piece in pieces {
         let head = piece.first().map(|chunk| Head::parse(chunk)).transpose()?;
         let is_one = piece.len() == 1;
@@ -390,13 +409,14 @@ fn merged(pieces: Vec<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>, Damage> {
         let is_like = |one: &[u8], other: &[u8]| Ok(Chunk::parse(one)?.is_like(&Chunk::parse(other)?));
         let is_like = group.last().zip(piece.first()).map_or(Ok(true), |(last, piece)| is_like(last, piece))?;
         let fits = head.filter(|head| is_one && is_like && rows + head.rows <= max_rows(head.columns));
+        let fits = fits.filter(|head| rows == 0 || head.mark == next_mark);
         if fits.is_none() {
             all.extend(merge_some(&group)?);
             (group, rows) = (Vec::new(), 0);
         }
         match head.filter(|_| is_one) {
             Some(head) => {
-                rows += head.rows;
+                (rows, next_mark) = (rows + head.rows, head.mark + piece_ns);
                 group.append(&mut piece);
             }
             None => all.append(&mut piece),

@@ -70,8 +70,8 @@ pub(super) struct Likeness {
 
 impl Likeness {
     pub(super) fn of(chunk: &ChunkRef) -> Self {
-        let ChunkRef { from_ns, to_ns, bytes, rows, .. } = *chunk;
-        Self { from_ns, to_ns, rows: rows.into(), bytes: bytes as usize }
+        let ChunkRef { from_ns, to_ns, bytes, .. } = *chunk;
+        Self { from_ns, to_ns, rows: chunk.rows().into(), bytes: bytes as usize }
     }
 }
 

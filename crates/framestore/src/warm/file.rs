@@ -18,7 +18,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::frame::{self, HEADER_BYTES};
-use super::{ChunkRef, Damaged, Level, MAX_FILE_BYTES};
+use super::{ChunkRef, Damaged, Level, MARKED, MAX_FILE_BYTES};
 use crate::chunk::{HEAD_BYTES, Head, MAX_ROWS};
 use crate::column::{self, Input};
 use crate::damage::{Damage, StoreError, io_error};
@@ -82,12 +82,19 @@ impl Entry {
             file,
             offset_words: u32::try_from(offset / 8).ok()?,
             bytes: u32::try_from(bytes).ok()?,
-            rows: u16::try_from(head.rows).ok()?,
+            rows_and_mark: rows_and_mark(head.rows as u64, head.mark)?,
             front_words: u16::try_from(head.front_bytes / 8).unwrap_or(u16::MAX),
         };
         Some(Self { track: head.track, mark: head.mark, place })
     }
 }
+
+fn rows_and_mark(rows: u64, mark: u64) -> Option<u16> {
+    let rows = u16::try_from(rows).ok().filter(|rows| (1..=MAX_ROWS).contains(&usize::from(*rows)))?;
+    Some(if mark > 0 { rows | MARKED } else { rows })
+}
+
+const _: () = assert!(MAX_ROWS < MARKED as usize);
 
 pub(super) fn path(dir: &Path, level: Level, number: u32) -> PathBuf {
     dir.join(format!("{}-{number:010}.chunks", level.name()))
@@ -163,7 +170,7 @@ fn index(entries: &[Entry]) -> Vec<u8> {
         (|entry: &Entry| entry.track.0.into()) as fn(&Entry) -> u64,
         |entry| entry.place.offset_words.into(),
         |entry| entry.place.bytes.into(),
-        |entry| entry.place.rows.into(),
+        |entry| entry.place.rows().into(),
         |entry| entry.place.front_words.into(),
         |entry| entry.place.from_ns,
         |entry| entry.place.to_ns,
@@ -194,7 +201,7 @@ fn parse_index(payload: &[u8], number: u32, end: u64) -> Option<Vec<Entry>> {
             file: number,
             offset_words: u32::try_from(offset).ok()?,
             bytes: u32::try_from(bytes).ok()?,
-            rows: u16::try_from(rows).ok().filter(|rows| (1..=MAX_ROWS).contains(&usize::from(*rows)))?,
+            rows_and_mark: rows_and_mark(rows, mark)?,
             front_words: u16::try_from(front).ok()?,
         };
         let is_inside = place.offset() + frame::record_bytes(place.bytes as usize) as u64 <= end;

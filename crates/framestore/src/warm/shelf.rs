@@ -16,7 +16,7 @@ use super::frame::{self, HEADER_BYTES};
 use super::{ChunkRef, Level};
 use crate::chunk::{self, Chunk, HEAD_BYTES, Head};
 use crate::damage::{Damage, StoreError, io_error};
-use crate::types::TrackId;
+use crate::types::{LATE_NS, TrackId};
 
 /// Files that are kept open at most, beside those that somebody reads.
 const MAX_OPEN: usize = 64;
@@ -70,7 +70,7 @@ impl Shelf {
 
     /// A chunk that may be the same one, written twice.
     pub(super) fn twin(&self, entry: &Entry) -> Option<ChunkRef> {
-        let of = |place: &ChunkRef| (place.from_ns, place.to_ns, place.rows, place.bytes);
+        let of = |place: &ChunkRef| (place.from_ns, place.to_ns, place.rows(), place.bytes);
         let chunks = &self.tracks.get(&entry.track)?.chunks;
         let at = chunks.partition_point(|chunk| chunk.from_ns < entry.place.from_ns);
         let same_time = chunks.range(at..).take_while(|chunk| chunk.from_ns == entry.place.from_ns);
@@ -85,6 +85,14 @@ impl Shelf {
             track.chunks.range(track.chunks.partition_point(|chunk| chunk.from_ns < earliest_ns)..)
         });
         chunks.take_while(move |chunk| chunk.from_ns <= to_ns).filter(move |chunk| chunk.to_ns >= from_ns).copied()
+    }
+
+    /// Forgets a chunk; its file has so many bytes without it.
+    pub(super) fn forget(&mut self, track: TrackId, chunk: &ChunkRef, bytes: u64) {
+        if let Some(track) = self.tracks.get_mut(&track) {
+            track.chunks.retain(|there| there != chunk);
+        }
+        self.files.entry(chunk.file).or_default().bytes = bytes;
     }
 
     /// Forgets files before this one.
@@ -225,7 +233,8 @@ impl Reader {
     }
 
     /// Times that a track's chunks cover which have rows between two times, both included: in whole multiples of
-    /// `unit_ns`, ascending, those that touch as one.
+    /// `unit_ns`, ascending, those that touch as one. Chunks without a mark count where the last one of their piece is
+    /// there: a kill may have left them alone.
     pub(crate) fn covered(
         &self,
         level: Level,
@@ -236,7 +245,7 @@ impl Reader {
     ) -> Vec<(u64, u64)> {
         let mut covered: Vec<(u64, u64)> = Vec::new();
         self.0.look(level, |shelf| {
-            for chunk in shelf.between(track, from_ns, to_ns) {
+            for chunk in shelf.between(track, from_ns, to_ns).filter(ChunkRef::is_marked) {
                 let begin_ns = chunk.from_ns - chunk.from_ns % unit_ns;
                 let last_ns = chunk.to_ns - chunk.to_ns % unit_ns + (unit_ns - 1);
                 match covered.last_mut() {
@@ -273,13 +282,32 @@ impl Reader {
         Level::ALL.into_iter().filter_map(|level| self.oldest_ns(level)).min()
     }
 
-    /// Of a track the latest time of the chunks before a place in the files, and the earliest of those behind it. What
-    /// is lost there was between the two, if it was of the track.
-    pub(crate) fn around(&self, level: Level, track: TrackId, lost: &Range<Position>) -> (Option<u64>, Option<u64>) {
+    /// Between which times what is lost at a place in the files was, if it was of a track: the end of the chunk that was
+    /// written right before, and the beginning of the one right behind, or `last_ns`, which is behind all of them. Where
+    /// a clock was set that was wrong at one of the two, the nearest time on the other side that fits the other one.
+    pub(crate) fn around(
+        &self,
+        level: Level,
+        track: TrackId,
+        lost: &Range<Position>,
+        last_ns: Option<u64>,
+    ) -> (Option<u64>, Option<u64>) {
         self.0.look(level, |shelf| {
             let chunks = || shelf.tracks.get(&track).into_iter().flat_map(|track| &track.chunks);
-            let before = chunks().filter(|chunk| position(chunk) < lost.start).map(|chunk| chunk.to_ns).max();
-            (before, chunks().filter(|chunk| position(chunk) >= lost.end).map(|chunk| chunk.from_ns).min())
+            let all_before = || chunks().filter(|chunk| position(chunk) < lost.start);
+            let all_behind = || chunks().filter(|chunk| position(chunk) >= lost.end);
+            let before_ns = all_before().max_by_key(|chunk| position(chunk)).map(|chunk| chunk.to_ns);
+            let behind_ns = all_behind().min_by_key(|chunk| position(chunk)).map(|chunk| chunk.from_ns).or(last_ns);
+            let (Some(to_ns), Some(from_ns)) = (before_ns, behind_ns) else { return (before_ns, behind_ns) };
+            if (to_ns.saturating_sub(LATE_NS)..=to_ns).contains(&from_ns) {
+                // Samples come late: nothing is between the two.
+                return (before_ns, behind_ns);
+            }
+            let begins = all_behind().map(|chunk| chunk.from_ns).chain(last_ns);
+            match begins.filter(|begin_ns| *begin_ns > to_ns).min() {
+                Some(begin_ns) if begin_ns != from_ns => (before_ns, Some(begin_ns)),
+                _ => (all_before().map(|chunk| chunk.to_ns).filter(|end_ns| *end_ns < from_ns).max(), behind_ns),
+            }
         })
     }
 
@@ -326,7 +354,7 @@ pub struct Extent {
 
 impl From<&ChunkRef> for Extent {
     fn from(chunk: &ChunkRef) -> Self {
-        Self { rows: chunk.rows.into(), from_ns: chunk.from_ns, to_ns: chunk.to_ns }
+        Self { rows: chunk.rows().into(), from_ns: chunk.from_ns, to_ns: chunk.to_ns }
     }
 }
 

@@ -121,6 +121,7 @@ impl World {
 mod clock;
 mod damage;
 mod floats;
+mod pieces;
 
 fn raw(store: &Store, columns: &Columns) -> Samples {
     let mut samples = Samples::new();
@@ -264,43 +265,6 @@ fn the_oldest_window_is_rolled_up_first_and_told_until_it_is() {
     assert_eq!(told, ends, "in the order of time");
     assert!(told.len() >= 3, "{told:?}");
     assert_eq!((due_ns(&mut world), world.store().rollup_lag_ns(Level::Second)), (None, 0));
-}
-
-#[test]
-fn a_piece_of_several_chunks_that_was_half_written_is_made_whole() {
-    let mut world = World::new();
-    let track = world.track(&description("a", true));
-    let line = |world: &mut World, number: u64| {
-        world.appender().line(track, &[pair("disk", &format!("{number}"))], &[(1, "x".into())], FROM_NS).unwrap()
-    };
-    let lines: Vec<Line> = (0..70).map(|number| line(&mut world, number)).collect();
-    let append = |world: &mut World, time_ns: u64, value: u64| {
-        for line in &lines {
-            let words = [value, (value as f64).to_bits()];
-            world.appender().append(track, *line, time_ns, &words).unwrap();
-        }
-        world.turn();
-    };
-    (0..120).for_each(|at| append(&mut world, FROM_NS + at * 5 * SECOND_NS, at));
-    (0..60).for_each(|at| append(&mut world, FROM_NS + (3_700 + at) * SECOND_NS, 200 + at));
-    world.settle();
-    let rows =
-        |world: &mut World| world.chunks(Level::TenSeconds, track).iter().map(|(rows, _)| *rows).collect::<Vec<_>>();
-    let whole = world.chunks(Level::TenSeconds, track);
-    assert_eq!(rows(&mut world), [4_096, 104]);
-    assert_eq!(rows(&mut world).iter().sum::<usize>(), 70 * 60);
-    assert!(world.chunks(Level::Second, track).is_empty(), "of 5 s there is no level of 1 s");
-    let path = world.dir.path().join("store/warm/10s-0000000001.chunks");
-    let bytes = fs::read(&path).unwrap();
-    for cut in [bytes.len() - 40, bytes.len() / 2] {
-        world.open = None;
-        // What the last attempt has added is in another file.
-        let _ = fs::remove_file(path.with_file_name("10s-0000000002.chunks"));
-        fs::write(&path, &bytes[..cut]).unwrap();
-        world.again();
-        world.settle();
-        assert_eq!(world.chunks(Level::TenSeconds, track), whole);
-    }
 }
 
 #[test]

@@ -34,7 +34,8 @@ fn seconds(world: &World, from_ns: u64, to_ns: u64) -> usize {
 
 #[test]
 fn rolling_up_goes_on_after_a_clock_was_ahead_or_behind() {
-    for wrong_ns in [FROM_NS + YEAR_NS, FROM_NS + 4 * HOUR_NS, 1_000 * HOUR_NS] {
+    let ahead_ns = [4 * HOUR_NS, 4 * HOUR_NS + 4 * MINUTE_NS, 3 * HOUR_NS + 37 * MINUTE_NS].map(|ns| FROM_NS + ns);
+    for wrong_ns in [FROM_NS + YEAR_NS, 1_000 * HOUR_NS].into_iter().chain(ahead_ns) {
         for with_restarts in [false, true] {
             let mut world = World::new();
             let track = world.track(&description("a", false));
@@ -73,15 +74,36 @@ fn rolling_up_goes_on_after_a_clock_was_ahead_or_behind() {
             let (from_ns, to_ns) = (FROM_NS + 2 * HOUR_NS, FROM_NS + 8 * HOUR_NS - 20 * MINUTE_NS);
             let most = ((to_ns - from_ns) / SECOND_NS) as usize;
             let all = seconds(&world, from_ns, to_ns);
-            // What came of a time of which there were rollups already is in raw rows.
-            let least = if wrong_ns == FROM_NS + 4 * HOUR_NS { most - 31 * 60 } else { most - 2 * 60 };
-            assert!((least..=most).contains(&all), "{all} of {most}, {wrong_ns}, {with_restarts}");
+            assert!((most - 2 * 60..=most).contains(&all), "{all} of {most}, {wrong_ns}, {with_restarts}");
             for level in [Level::TenSeconds, Level::Minute] {
                 let last = world.writer().warm.reader().covered(level, track, 1, FROM_NS, FROM_NS + 8 * HOUR_NS);
                 let hours = last.iter().map(|(_, to_ns)| to_ns / HOUR_NS).max().unwrap() - FROM_NS / HOUR_NS;
                 assert!(hours >= if level == Level::Minute { 5 } else { 6 }, "{level:?} to hour {hours}");
             }
         }
+    }
+}
+
+/// A time comes of which there are rollups already, and finds what is before it not rolled up: the controller was down.
+#[test]
+fn what_was_not_rolled_up_when_the_time_comes_that_a_clock_was_ahead_to_is_still() {
+    for with_restart in [false, true] {
+        let mut world = World::new();
+        let track = world.track(&description("a", false));
+        let at = |minute: u64| FROM_NS + minute * MINUTE_NS;
+        world.live(track, FROM_NS, 25);
+        world.live(track, at(44), 25);
+        world.live(track, at(25), 7);
+        let columns = world.columns(0);
+        let rows = raw(world.store(), &columns);
+        let of_time = |from_ns: u64, to_ns: u64| rows.iter().filter(|row| (from_ns..to_ns).contains(&row.0)).count();
+        assert!(of_time(at(25), at(32)) > 800 && of_time(at(33), at(43)) == 0);
+        if with_restart {
+            world.again();
+        }
+        world.live(track, at(75), 30);
+        assert!(seconds(&world, at(0), at(32) - 1) >= 32 * 60 - 1);
+        assert!(seconds(&world, at(44), at(60) - 1) >= 16 * 60 - 1);
     }
 }
 
@@ -114,4 +136,36 @@ fn a_clock_that_is_ahead_costs_no_rows_and_its_own_go_in_time() {
     }
     assert_eq!([FROM_NS, FROM_NS + YEAR_NS].map(|from_ns| of_time(&world, from_ns)), [0, 0], "files go in order");
     assert!(of_time(&world, later_ns) > 0);
+}
+
+/// Files go by the earlier one of the two times that UTC is taken for; which rows are of the future the later one says.
+#[test]
+fn rows_that_are_good_by_one_of_both_clocks_make_no_file_old() {
+    const DAY_NS: u64 = 24 * HOUR_NS;
+    let now_ns = FROM_NS + 100 * DAY_NS;
+    // What is trusted has fallen back with a clock that was behind, or the clock is behind what is trusted.
+    for (trusted_ns, shown_ns) in [(now_ns - 30 * DAY_NS, now_ns + HOUR_NS), (now_ns + HOUR_NS, now_ns - 30 * DAY_NS)] {
+        let mut world = World::new();
+        let track = world.track(&description("a", false));
+        // A file of a time long ago is behind the good ones.
+        for from_ns in [now_ns, FROM_NS] {
+            world.live(track, from_ns, 30);
+            world.end(track);
+            world.writer().warm.close(Level::Raw).unwrap();
+        }
+        let columns = world.columns(0);
+        let good = |world: &World| raw(world.store(), &columns).iter().filter(|row| row.0 >= now_ns).count();
+        let all = good(&world);
+        assert!(all >= 30 * 120 - 1);
+        let turn = |world: &mut World, trusted_ns: u64, shown_ns: u64| {
+            let writer = world.writer();
+            (writer.config.keep_ns, writer.shown_ns) = ([7 * DAY_NS; 4], Some(shown_ns));
+            writer.trusted.utc_ns = trusted_ns;
+            world.settle();
+        };
+        turn(&mut world, trusted_ns, shown_ns);
+        assert_eq!(good(&world), all, "trusted {trusted_ns}, shown {shown_ns}");
+        turn(&mut world, now_ns + 10 * DAY_NS, now_ns + 10 * DAY_NS);
+        assert_eq!(good(&world), 0, "too old by both");
+    }
 }

@@ -201,3 +201,65 @@ fn a_file_of_rollups_that_is_gone_is_a_gap() {
     let lost = (0..rows.len()).filter(|at| !found.contains(at) && is_gap(*at)).count();
     assert!(lost > 1_000, "{lost} rows are lost, and told: {gaps:?}");
 }
+
+/// What is lost was written beside what came by a clock that was wrong.
+#[test]
+fn lost_rows_are_in_a_gap_also_where_a_clock_was_set() {
+    const DAY_NS: u64 = 24 * HOUR_NS;
+    let right_ns = FROM_NS + 10 * DAY_NS;
+    let hours = [0, 1, 2].map(|hours| right_ns + hours * HOUR_NS);
+    let behind = |wrong_ns: u64| ([hours[0], wrong_ns, hours[1], hours[2]], 2);
+    let before = |wrong_ns: u64| ([hours[0], hours[1], wrong_ns, hours[2]], 1);
+    let wrong_ns = [FROM_NS, FROM_NS + 20 * DAY_NS];
+    for (times, lost) in wrong_ns.into_iter().flat_map(|wrong_ns| [behind(wrong_ns), before(wrong_ns)]) {
+        let mut world = World::new();
+        let track = world.track(&description("a", false));
+        let mut files = Vec::new();
+        for from_ns in times {
+            world.append(track, from_ns + 10, from_ns + 30 * MINUTE_NS, 500_000_000);
+            world.writer().warm.close(Level::Raw).unwrap();
+            files.push(saved(&world).into_keys().filter(|path| is_of(path, Level::Raw)).collect::<Vec<_>>());
+        }
+        let columns = world.columns(0);
+        let all = raw(world.store(), &columns);
+        world.open = None;
+        files[lost][files[lost - 1].len()..].iter().for_each(|path| fs::remove_file(path).unwrap());
+        world.again();
+        let left: BTreeSet<u64> = raw(world.store(), &columns).into_iter().map(|(time_ns, _)| time_ns).collect();
+        let gaps = world.store().gaps(&columns, 0, u64::MAX);
+        let is_lost = |time_ns: &u64| !left.contains(time_ns) && (right_ns..right_ns + DAY_NS).contains(time_ns);
+        let lost: Vec<u64> = all.into_iter().map(|(time_ns, _)| time_ns).filter(is_lost).collect();
+        let is_told = |time_ns: &u64| gaps.iter().any(|gap| (gap.from_ns..=gap.to_ns).contains(time_ns));
+        assert!(lost.len() > 1_000 && lost.iter().all(is_told), "{} rows, {gaps:?}", lost.len());
+        let longest = gaps.iter().map(|gap| gap.to_ns - gap.from_ns).max();
+        assert!(longest.is_some_and(|longest_ns| longest_ns < 3 * HOUR_NS), "{gaps:?}");
+    }
+}
+
+#[test]
+fn what_a_power_loss_leaves_of_the_last_rollup_is_no_gap_of_tracks_that_had_ended() {
+    for with_rows in [false, true] {
+        let mut world = World::new();
+        let ended = world.track(&description("b", false));
+        world.fill(ended, FROM_NS + 10, FROM_NS + HOUR_NS, 500_000_000);
+        world.end(ended);
+        if !with_rows {
+            without_rows(&mut world);
+            world.again();
+        }
+        let track = world.track(&description("a", false));
+        world.fill(track, FROM_NS + 10, FROM_NS + 3 * HOUR_NS, 500_000_000);
+        let reader = world.writer().warm.reader();
+        let places = reader.between(Level::Second, track, 0, u64::MAX).unwrap();
+        let (number, words) = places.last().unwrap().chunk().arrival();
+        world.open = None;
+        let path = world.dir.path().join(format!("store/warm/1s-{number:010}.chunks"));
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, &bytes[..words as usize * 8 + 40]).unwrap();
+        world.again();
+        let lost = |track: TrackId| lock(&world.store().0.gaps).lost(track, 0, u64::MAX);
+        assert_eq!(lost(ended), [], "{with_rows}");
+        let at_ns = places.last().unwrap().chunk().from_ns;
+        assert!(lost(track).iter().any(|gap| (gap.from_ns..=gap.to_ns).contains(&at_ns)), "{:?}", lost(track));
+    }
+}
