@@ -58,7 +58,7 @@ struct Run {
 }
 
 fn good(address: SocketAddr) -> Vec<Value> {
-    let hosts = json(address, "/api/onlooker/v1/hosts")["hosts"].as_array().unwrap().clone();
+    let hosts = json(address, "/api/v1/hosts")["hosts"].as_array().unwrap().clone();
     hosts.into_iter().filter(|host| host["name"].as_str().unwrap().starts_with("good")).collect()
 }
 
@@ -87,14 +87,18 @@ fn run(agents: &[Agent], bad: &[SocketAddr], tries: &dyn Fn() -> u64) -> Run {
     let threads = status(pid, "Threads");
     let (mut most, mut since) = (0, Instant::now());
     let all_read = loop {
-        let read = good(address).iter().filter(|host| host["cycles"].as_u64() > Some(0)).count();
+        // Nearly all first: the list has quantiles of a thousand hosts, the status has counts.
+        let linked = usize::try_from(json(address, "/api/v1/status")["hosts"]["reading"].as_u64().unwrap()).unwrap();
+        let is_listed = linked * 100 >= GOOD * 99;
+        let hosts = if is_listed { good(address) } else { Vec::new() };
+        let read = hosts.iter().filter(|host| host["cycles"].as_u64() > Some(0)).count();
         if read == GOOD {
             break began.elapsed();
         }
-        if read > most {
-            (most, since) = (read, Instant::now());
+        if linked + read > most {
+            (most, since) = (linked + read, Instant::now());
         }
-        assert!(since.elapsed() < PATIENCE, "{read} of {GOOD} are read");
+        assert!(since.elapsed() < PATIENCE, "{linked} of {GOOD} are linked, {read} read");
         std::thread::sleep(Duration::from_millis(200));
     };
     let cycles = |hosts: &[Value]| -> Vec<u64> { hosts.iter().map(|host| host["cycles"].as_u64().unwrap()).collect() };

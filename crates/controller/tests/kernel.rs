@@ -61,6 +61,15 @@ fn hosts_are_read_in_softirq_while_their_agents_die() {
     for name in ["one", "two"] {
         assert!(metrics.contains(&format!("onlooker_host_up{{instance=\"{name}\"}} 1")), "{metrics}");
     }
+    let count = |series: &str| {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{series}: {metrics}")).parse::<u64>().unwrap()
+    };
+    let (sent, unanswered) = (
+        count("onlooker_controller_soft_requests_total"),
+        count("onlooker_controller_soft_failures_total{reason=\"unanswered\"}"),
+    );
+    assert!(unanswered > 0 && sent > 100 + unanswered, "{unanswered} of {sent} while a link was down");
 }
 
 /// Values of a host's series whose name and labels begin so.

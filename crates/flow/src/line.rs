@@ -61,10 +61,10 @@ impl<T: Copy + PartialEq> Line<T> {
     }
 
     /// Serves each once, in order. `serve` is told who, and whether it is too late for credit: somebody before has not
-    /// got all that it wants. True: somebody has not.
+    /// got all that it wants. True: somebody has not got all, for want of credit or room.
     pub fn serve(&mut self, mut serve: impl FnMut(T, bool) -> Served) -> bool {
         self.served.clear();
-        let (mut kept, mut is_short) = (0, false);
+        let (mut kept, mut is_short, mut lacks) = (0, false, false);
         for at in 0..self.line.len() {
             let who = self.line[at];
             let served = serve(who, is_short);
@@ -76,10 +76,11 @@ impl<T: Copy + PartialEq> Line<T> {
                 }
             }
             is_short |= matches!(served, Served::NoCredit { .. });
+            lacks |= served != Served::Done;
         }
         self.line.truncate(kept);
         self.line.append(&mut self.served);
-        is_short
+        lacks
     }
 }
 
@@ -117,6 +118,8 @@ mod tests {
         line.push('f');
         assert_eq!(serve(&mut line, 5, 1), ("eabdf".into(), "eabdf".into()));
         assert_eq!((line.len(), line.is_empty()), (5, false));
+        assert!(line.serve(|_, _| Served::NoRoom), "who has no room lacks something, too");
+        assert!(!line.serve(|_, _| Served::Done));
     }
 
     /// With credit for one a round, n hosts are served once each in n rounds, whatever they were served before.

@@ -13,7 +13,7 @@ use onlooker_reader::drive::{DriveError, read_host};
 use onlooker_reader::{Completion, Limits, Outcome, Read, ReadError, Requester, Session, Via};
 use onlooker_region::Block;
 use onlooker_responder::{Config as KernelConfig, Device, Home, Hook, Kind, Pinned, Prefix, Region};
-use onlooker_testbed::{Network, PATIENCE, World, bring_up};
+use onlooker_testbed::{Network, PATIENCE, World, bring_up, own_network, run};
 use onlooker_transport::soft::{Config, Error, FlowConfig, Socket, SoftRequester};
 use onlooker_wire::tcp_read::{Read as WireRead, Refusal};
 use onlooker_wire::{Acknowledge, Envelope, NakCode, Packet, ReadAnswer};
@@ -219,6 +219,54 @@ fn refusals_marks_and_silence_are_told_apart() {
     let counters = requester.socket().exchange().counters(requester.flow());
     assert!(counters.repeated >= 2 && counters.reads_timed_out == 1, "{counters:?}");
     assert!(into.iter().all(|block| block.0 == [7; 128]));
+}
+
+/// What goes to a neighbour that nobody knows waits in the sender's buffer, until somebody does.
+#[test]
+fn what_a_full_socket_has_no_room_for_is_offered_again_soon() {
+    own_network();
+    let requester = Network::new();
+    requester.add_veth("so1", "so2");
+    bring_up("so1", &["10.78.1.1/24"]);
+    let peer = responder(&memory(0), "10.78.1.1".parse().unwrap(), 0, Box::new(honest));
+    let udp = requester.enter(|| {
+        bring_up("so2", &["10.78.1.2/24"]);
+        UdpSocket::bind("10.78.1.2:0").unwrap()
+    });
+    let buffer = udp.try_clone().unwrap();
+    let mut socket = Socket::new(udp, Config::default()).unwrap();
+    // The least that there is: a few datagrams.
+    sockopt::set_socket_send_buffer_size(&buffer, 1).unwrap();
+    let unknown = socket.add_flow("10.78.1.9:9".parse().unwrap(), FlowConfig::default()).unwrap();
+    let flow = socket.add_flow(peer, FlowConfig::default()).unwrap();
+
+    let (begin, mut completions, mut into) = (Instant::now(), Vec::new(), vec![Block::default(); 50]);
+    let named = |read: Read| Read { id: read.id + 100, ..read };
+    let stuck: Vec<Read> = reads(50, 1, u64::MAX).into_iter().map(named).collect();
+    assert_eq!(socket.submit(unknown, &stuck), Ok(50));
+    assert_eq!(socket.submit(flow, &reads(50, 1, u64::MAX)), Ok(50));
+    let now_ns = steady_ns();
+    socket.poll(&mut into, now_ns, &mut completions).unwrap();
+    let totals = *socket.exchange().totals();
+    assert!((1..50).contains(&totals.sent) && totals.no_room == 1, "{totals:?}");
+    // Nothing has a time-out so early: it is asked for room.
+    let wake_ns = socket.wake_ns().unwrap();
+    assert!(wake_ns > now_ns && wake_ns <= now_ns + 2_000_000, "{}", wake_ns - now_ns);
+    let full = Instant::now();
+    for _ in 0..10 {
+        socket.wait(PATIENCE).unwrap();
+        socket.poll(&mut into, steady_ns(), &mut completions).unwrap();
+    }
+    assert!(full.elapsed() >= Duration::from_millis(5), "{:?}: it sleeps in between", full.elapsed());
+
+    let known = ["neigh", "replace", "10.78.1.9", "lladdr", "02:00:00:00:00:09", "nud", "permanent", "dev", "so2"];
+    requester.enter(|| run("ip", &known));
+    while completions.len() < 50 {
+        assert!(begin.elapsed() < PATIENCE, "hangs");
+        socket.wait(PATIENCE).unwrap();
+        socket.poll(&mut into, steady_ns(), &mut completions).unwrap();
+    }
+    all_done(&completions, &into, 0);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use onlooker_reader::bootstrap::Bootstrapped;
 use onlooker_reader::{Broken, Completion, Memory, Mirror, Read, Requester as _, Via};
 use onlooker_transport::open::kernel_flow;
-use onlooker_transport::soft::{self, FlowConfig};
+use onlooker_transport::soft::{self, FlowConfig, Totals};
 use onlooker_transport::verbs::{Card, Settings};
 
 use super::devices::{self, Alarm, Devices};
@@ -156,8 +156,8 @@ impl<P: Alarm> Carry for Carriers<P> {
         }
     }
 
-    fn was_marked(&mut self) -> bool {
-        self.sockets.was_marked()
+    fn totals(&self) -> Totals {
+        self.sockets.totals()
     }
 
     fn wake_ns(&self) -> Option<u64> {

@@ -186,6 +186,7 @@ impl<N: Connect> Engine<N> {
                 }
             }
             Err(why) => {
+                self.pressure.unusable[pair.by as usize].fetch_add(1, Ordering::Relaxed);
                 if pair.by == By::Verbs {
                     host.no_queue_pair(now_ns);
                     self.pressure.detours.fetch_add(1, Ordering::Relaxed);

@@ -29,14 +29,15 @@ mod streams;
 mod waiter;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onlooker_flow::{Credits, Due, Ending, FlowId, InFlight, Line, Schedule, Served};
 use onlooker_reader::{Completion, Limits, Read, SchemaCache, Via};
 use onlooker_targets::Target;
+use onlooker_transport::soft::Totals;
 
 use crate::processor::Processor;
 use crate::sink::{Gap, State};
@@ -66,6 +67,10 @@ pub struct Pressure {
     pub decreases: AtomicU64,
     /// Times that a host was to be read by this machine's device, and there was no queue pair.
     pub detours: AtomicU64,
+    /// What soft requesters' sockets have counted.
+    pub soft: Mutex<Totals>,
+    /// Times that a way to a host was found and could not be used, by [`onlooker_reader::By`]: the host is asked again.
+    pub unusable: [AtomicU64; 3],
 }
 
 /// How the engine works.
@@ -154,10 +159,12 @@ struct Engine<N: Connect> {
     credits: Credits,
     credits_at_ns: u64,
     in_flight: InFlight,
-    /// Somebody waits for credit.
+    /// Somebody waits for credit, or for room on its way, which may come with nothing else.
     is_short: bool,
     /// Whose clock is asked for.
     clocks: clock::Turn,
+    /// Congestion marks that were heeded.
+    marks: u64,
     pressure: Arc<Pressure>,
     generation: u32,
     due: Vec<Due>,
@@ -194,6 +201,7 @@ impl<N: Connect> Engine<N> {
             in_flight: InFlight::default(),
             is_short: false,
             clocks: clock::Turn::default(),
+            marks: 0,
             pressure,
             generation: 0,
             due: Vec::new(),
@@ -376,8 +384,13 @@ impl<N: Connect> Engine<N> {
             return;
         }
         self.credits_at_ns = now_ns + CREDITS_INTERVAL_NS;
-        if self.carriers.was_marked() {
+        let totals = self.carriers.totals();
+        if std::mem::replace(&mut self.marks, totals.congestion_marked) < totals.congestion_marked {
             self.credits.congestion();
+        }
+        // Who shows it may look just now: then the next time.
+        if let Ok(mut shown) = self.pressure.soft.try_lock() {
+            *shown = totals;
         }
         self.credits.advance(now_ns, CREDITS_INTERVAL_NS);
         self.pressure.total_bytes.store(self.credits.total_bytes().into(), Ordering::Relaxed);

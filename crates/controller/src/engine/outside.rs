@@ -12,6 +12,7 @@ use onlooker_reader::bootstrap::{Bootstrapped, Parting};
 use onlooker_reader::{Broken, Completion, Memory, Mirror, Pair, Read, Via};
 use onlooker_targets::Target;
 use onlooker_transport::Error;
+use onlooker_transport::soft::Totals;
 
 use crate::connect::Answer;
 
@@ -42,8 +43,8 @@ pub(super) trait Carry {
     /// READs of a place that were sent again.
     fn repeated(&self, place: Self::Place) -> u64;
 
-    /// Whether congestion marks came since the last call.
-    fn was_marked(&mut self) -> bool;
+    /// What soft requesters' sockets have counted.
+    fn totals(&self) -> Totals;
 
     /// When [`Carry::poll`] has something to do even if nothing comes.
     fn wake_ns(&self) -> Option<u64>;

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd as _;
 
 use onlooker_reader::{Broken, Completion, Memory, Read};
-use onlooker_transport::soft::{self, FlowConfig, FlowId, Socket};
+use onlooker_transport::soft::{self, FlowConfig, FlowId, Socket, Totals};
 
 use super::waiter::Waiter;
 
@@ -26,13 +26,13 @@ pub(super) struct Sockets {
     /// With their numbers.
     sockets: HashMap<IpAddr, (u32, Socket)>,
     made: u32,
-    /// Congestion marks that were heeded.
-    marks: u64,
+    /// Of sockets that broke.
+    gone: Totals,
 }
 
 impl Sockets {
     pub(super) fn new(config: soft::Config) -> Self {
-        Self { config, sockets: HashMap::new(), made: 0, marks: 0 }
+        Self { config, sockets: HashMap::new(), made: 0, gone: Totals::default() }
     }
 
     /// Adds a flow to a host, on the socket of the address that leads there.
@@ -80,14 +80,20 @@ impl Sockets {
     /// As [`Socket::poll`], for all. A socket that breaks goes: its READs have completed as lost, and the next flow
     /// makes a new one.
     pub(super) fn poll(&mut self, memory: &mut impl Memory, now_ns: u64, completions: &mut Vec<Completion>) {
-        self.sockets.retain(|_, (_, socket)| socket.poll(memory, now_ns, completions).is_ok());
+        self.sockets.retain(|_, (_, socket)| {
+            let is_sound = socket.poll(memory, now_ns, completions).is_ok();
+            if !is_sound {
+                self.gone += *socket.exchange().totals();
+            }
+            is_sound
+        });
     }
 
-    /// Whether congestion marks came since the last call.
-    pub(super) fn was_marked(&mut self) -> bool {
-        let marks = self.sockets.values().map(|(_, socket)| socket.exchange().congestion_marks()).sum();
-        // A socket that broke has taken its marks along.
-        std::mem::replace(&mut self.marks, marks) < marks
+    /// What all that there ever were have counted.
+    pub(super) fn totals(&self) -> Totals {
+        let mut totals = self.gone;
+        self.sockets.values().for_each(|(_, socket)| totals += *socket.exchange().totals());
+        totals
     }
 
     /// Requests of a flow that were sent again.

@@ -25,12 +25,13 @@ pub(super) struct Streams {
 
 impl Streams {
     pub(super) fn add(&mut self, requester: Box<TcpRequester>, waiter: &Waiter) -> Result<Place, String> {
-        let index = self.free.pop().unwrap_or(self.streams.len());
-        if index == self.streams.len() {
-            self.streams.push(None);
-        }
+        let index = self.free.last().copied().unwrap_or(self.streams.len());
         waiter.watch_stream(requester.as_fd(), index).map_err(|error| format!("epoll: {error}"))?;
-        self.streams[index] = Some(requester);
+        // Only now: who is not watched takes no place.
+        match self.free.pop() {
+            Some(index) => self.streams[index] = Some(requester),
+            None => self.streams.push(Some(requester)),
+        }
         Ok(Place(index))
     }
 
@@ -80,3 +81,6 @@ impl Streams {
         self.streams[index].as_ref().map_or(Some(Broken::Closed), |stream| stream.broken())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,10 @@ use crate::sink::{Reading, Sink as _, State};
 #[allow(unreachable_pub, dead_code)]
 pub(crate) mod memory;
 
+#[path = "../../../reader/tests/common/stream.rs"]
+#[allow(unreachable_pub, dead_code)]
+pub(crate) mod stream;
+
 #[path = "../../../reader/tests/common/direct.rs"]
 #[allow(unreachable_pub)]
 pub(crate) mod direct;

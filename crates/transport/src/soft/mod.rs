@@ -15,7 +15,7 @@ pub mod rtt;
 mod wheel;
 
 use arrayvec::ArrayVec;
-pub use exchange::{Counters, FlowConfig, FlowId, Strays};
+pub use exchange::{Counters, FlowConfig, FlowId, Strays, Totals};
 use exchange::{Exchange, Staged};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, MultiHeaders, RecvMsg, SockaddrStorage, recvmmsg};
 use onlooker_reader::{Broken, Completion, Memory, Read, Requester};
@@ -34,6 +34,9 @@ use std::time::Duration;
 pub const MAX_BATCH: usize = 64;
 /// Batches that one poll takes at most, so that fast hosts cannot hold the caller.
 const POLL_BATCHES: usize = 64;
+/// What the system had no room for is offered again after so long, ns. A descriptor tells when its buffer has room, and nothing tells when there is
+/// memory.
+const RETRY_NS: u64 = 1_000_000;
 /// Place for the longest answer, and a byte to tell a longer one.
 const SLOT_BYTES: usize = answer_ip_bytes(LARGEST_MAX_READ_BYTES, true) + 1;
 /// The two bits of congestion notification, and both set (RFC 3168 5).
@@ -120,7 +123,8 @@ pub struct Socket {
     exchange: Exchange,
     headers: MultiHeaders<SockaddrStorage>,
     buffer: Box<[u8]>,
-    full: bool,
+    /// When what is queued may be sent: 0, or later if the system had no room.
+    send_ns: u64,
     broken: Option<Broken>,
 }
 
@@ -161,7 +165,7 @@ impl Socket {
             udp,
             headers: MultiHeaders::preallocate(MAX_BATCH, Some(nix::cmsg_space!(u32))),
             buffer: vec![0; MAX_BATCH * SLOT_BYTES].into(),
-            full: false,
+            send_ns: 0,
             broken: None,
         })
     }
@@ -247,21 +251,14 @@ impl Socket {
     /// # Errors
     /// The system call failed.
     pub fn wait(&mut self, timeout: Duration) -> Result<(), Broken> {
-        let mut flags = PollFlags::IN;
-        if self.exchange.has_unsent() {
-            if !self.full {
-                return Ok(());
-            }
-            flags |= PollFlags::OUT;
-        }
         let now_ns = self.exchange.now_ns();
-        let until_timer = self.exchange.wake_ns().map(|wake_ns| Duration::from_nanos(wake_ns.saturating_sub(now_ns)));
+        let until_timer = self.wake_ns().map(|wake_ns| Duration::from_nanos(wake_ns.saturating_sub(now_ns)));
         let timeout = until_timer.map_or(timeout, |until_timer| timeout.min(until_timer));
         let timeout = Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         };
-        match poll(&mut [PollFd::new(&self.udp, flags)], Some(&timeout)) {
+        match poll(&mut [PollFd::new(&self.udp, PollFlags::IN)], Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(Broken::System { operation: "poll", kind: io::Error::from(errno).kind() }),
         }
@@ -270,7 +267,8 @@ impl Socket {
     /// When [`Socket::poll`] has something to do even if nothing arrives: on the clock of its `now_ns`; `None`: not before the next READ.
     #[must_use]
     pub fn wake_ns(&self) -> Option<u64> {
-        if self.exchange.has_unsent() && !self.full { Some(0) } else { self.exchange.wake_ns() }
+        let send_ns = self.exchange.has_unsent().then_some(self.send_ns);
+        [send_ns, self.exchange.wake_ns()].into_iter().flatten().min()
     }
 
     fn receive(
@@ -310,7 +308,7 @@ impl Socket {
 
     /// Sends what is queued, as far as the socket takes it.
     fn send(&mut self, now_ns: u64) {
-        self.full = false;
+        self.send_ns = 0;
         while self.exchange.has_unsent() {
             let staged = self.exchange.stage();
             if staged.is_empty() {
@@ -320,8 +318,8 @@ impl Socket {
                 Ok(sent) => self.exchange.sent(sent, now_ns),
                 Err(Errno::INTR) => self.exchange.sent(0, now_ns),
                 Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => {
-                    self.exchange.sent(0, now_ns);
-                    self.full = true;
+                    self.exchange.no_room(now_ns);
+                    self.send_ns = now_ns.saturating_add(RETRY_NS);
                     return;
                 }
                 // Of the first datagram only (sendmmsg(2)): one host without a route must not stop the others.

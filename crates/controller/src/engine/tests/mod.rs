@@ -4,6 +4,8 @@
 
 mod world;
 
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use onlooker_reader::Pair;
@@ -86,18 +88,17 @@ fn hosts_that_do_not_answer_hold_their_part_until_the_time_out_and_stop_nobody()
     plans.iter_mut().skip(3).for_each(|plan| plan.interval = Duration::from_millis(50));
     plans[0].pair = Pair::SOFT_KERNEL;
     let mut world = World::new(4, config(12, 64 << 10, 64 << 10), &plans);
-    let held = |world: &World| world.engine.in_flight.of(world.engine.hosts[0].as_ref().unwrap().flow);
     // It has answered for its directory.
     world.pass(MS);
     let mut before = 0;
     while before <= 4 << 10 {
         world.pass(MS);
-        before = held(&world);
+        before = world.held(0);
     }
     let read: Vec<u64> = world.seen.hosts.iter().map(|told| told.good).collect();
     for _ in 0..248 {
         world.pass(MS);
-        assert_eq!(held(&world), before);
+        assert_eq!(world.held(0), before);
     }
     for (told, read) in world.seen.hosts.iter().zip(read).skip(3) {
         assert!(told.good >= read + 4, "{read} {told:?}");
@@ -131,4 +132,101 @@ fn with_the_least_total_each_host_gets_its_turn() {
             "seed {seed}: {least_large} to {most_large}, others {least}"
         );
     }
+}
+
+/// Due times without a reading, by reason, of all hosts.
+fn missed(world: &World) -> BTreeMap<&'static str, u64> {
+    let mut missed = BTreeMap::new();
+    for (reason, count) in world.seen.hosts.iter().flat_map(|told| &told.missed) {
+        *missed.entry(*reason).or_default() += count;
+    }
+    missed
+}
+
+/// Room comes with nothing else where what was given up long ago is over, or a full socket has sent something.
+#[test]
+fn a_host_without_room_is_read_as_soon_as_there_is_some() {
+    for pair in MIXED {
+        // Due at whole seconds.
+        let plan = Plan { pair, ..fleet(1, 9, 1_000)[0] };
+        let mut world = World::new(6, config(1, 64 << 10, 64 << 10), &[plan]);
+        world.pass(2_500 * MS);
+        let read = world.seen.hosts[0].good;
+        assert!(read > 0);
+        world.fill(1_000 * MS);
+        world.pass(1_000 * MS);
+        assert_eq!(world.seen.hosts[0].good, read);
+        // Several round trips; its time is over only half a second later.
+        world.pass(30 * MS);
+        assert_eq!(world.seen.hosts[0].good, read + 1, "{pair}: {:?}", world.seen.hosts[0]);
+    }
+}
+
+#[test]
+fn a_way_that_cannot_be_used_is_counted_and_its_host_asked_again() {
+    let plan = Plan { pair: Pair::TCP, ..fleet(1, 9, 100)[0] };
+    let mut world = World::new(7, config(1, 64 << 10, 64 << 10), &[plan]);
+    world.engine.connector.unusable.set(3);
+    world.pass(5_000 * MS);
+    assert_eq!(world.pressure.unusable.each_ref().map(|count| count.load(Ordering::Relaxed)), [0, 0, 3]);
+    // Pauses of a quarter, a half and a whole second.
+    assert!(world.seen.hosts[0].good >= 20, "{:?}", world.seen.hosts[0]);
+}
+
+#[test]
+fn a_connection_closed_between_two_readings_costs_one_of_them() {
+    let mut plans = fleet(3, 9, 500);
+    plans.iter_mut().for_each(|plan| plan.pair = Pair::TCP);
+    let mut world = World::new(8, config(3, 64 << 10, 64 << 10), &plans);
+    // A link that breaks sooner makes its host wait.
+    world.pass(6_000 * MS);
+    let (before, read) = (missed(&world), world.seen.hosts[1].good);
+    for closed in 1..=2 {
+        while world.held(1) > 0 {
+            world.pass(MS);
+        }
+        world.close(1);
+        world.pass(6_000 * MS);
+        assert_eq!(missed(&world).get("lost"), Some(&closed), "{:?}", world.seen.hosts);
+    }
+    let after = missed(&world);
+    assert_eq!(after.values().sum::<u64>(), before.values().sum::<u64>() + 2, "{after:?}");
+    assert!(world.seen.hosts[1].good >= read + 24 - 2 - 1, "{:?}", world.seen.hosts[1]);
+}
+
+/// The sequence of decision 0019: one after the other takes its READs along until its reading's deadline, and all stop
+/// before the first one's is over.
+#[test]
+fn hosts_over_tcp_that_stall_one_after_the_other_stop_nobody_and_come_back() {
+    let mut plans = fleet(40, 400, 2_000);
+    plans.iter_mut().for_each(|plan| plan.pair = Pair::TCP);
+    let (stalling, rest) = (0..20, 20..40);
+    plans[rest.clone()].iter_mut().for_each(|plan| (plan.blocks, plan.interval) = (60, Duration::from_millis(50)));
+    let mut world = World::new(9, config(128, 4 << 20, 256 << 10), &plans);
+    let good = |world: &World| world.seen.hosts.iter().map(|told| told.good).collect::<Vec<_>>();
+    world.pass(6_000 * MS);
+    let before = missed(&world);
+    stalling.clone().for_each(|host| world.behave(host, Manner::Halting));
+    // Each stops at its next due time, and the first reading of them ends at the same time as the last one begins.
+    world.pass(1_900 * MS);
+    let (mut holding, read) = ((0, 0), good(&world));
+    for _ in 0..200 {
+        world.pass(MS);
+        let held = stalling.clone().map(|host| world.held(host)).filter(|held| *held > 0);
+        holding = holding.max(held.fold((0, 0), |(hosts, all), held| (hosts + 1, all + held)));
+    }
+    assert!(holding.0 >= 18 && holding.1 > 7 << 19, "{holding:?}: too few to say anything");
+    for host in rest {
+        assert!(world.seen.hosts[host].good >= read[host] + 3, "{host}: {:?}", world.seen.hosts[host]);
+    }
+    assert_eq!(missed(&world).get("late"), before.get("late"));
+    stalling.clone().for_each(|host| world.behave(host, Manner::Answers));
+    // As long as the pauses may have grown by now.
+    world.pass(8_000 * MS);
+    let (read, before) = (good(&world), missed(&world));
+    world.pass(4_000 * MS);
+    for host in stalling {
+        assert!(world.seen.hosts[host].good > read[host], "{host}: {:?}", world.seen.hosts[host]);
+    }
+    assert_eq!(missed(&world), before);
 }

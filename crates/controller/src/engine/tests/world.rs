@@ -5,7 +5,7 @@
 //! has counted. Everything follows from the seed.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use onlooker_reader::{Broken, By, Completion, Memory, Outcome, Pair, Read, Via};
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP};
 use onlooker_targets::Target;
 use onlooker_transport::Error;
+use onlooker_transport::soft::Totals;
 
 use crate::connect::{Answer, Connected, Step};
 use crate::engine::orders::Order;
@@ -56,6 +57,8 @@ pub(super) struct Plan {
 struct Far {
     memory: memory::Host,
     plan: Plan,
+    /// As it is now.
+    manner: Cell<Manner>,
 }
 
 /// A generator of numbers (splitmix64: Steele, Lea and Flood, 2014).
@@ -92,7 +95,11 @@ pub(super) struct Network {
     peaks: Peaks,
     /// With more than that under way, answers to soft requesters are marked.
     pub(super) congested_bytes: u64,
-    is_marked: bool,
+    totals: Totals,
+    /// Until then no READ is taken; nothing tells of the end.
+    full_until_ns: u64,
+    /// Those whose host has closed the connection.
+    closed: BTreeSet<usize>,
 }
 
 impl Network {
@@ -116,7 +123,14 @@ impl Carry for Network {
 
     fn submit(&mut self, host: usize, reads: &[Read]) -> Result<usize, Broken> {
         let ground = self.ground.clone();
-        let Plan { manner, pair, .. } = ground.hosts[host].plan;
+        if self.closed.contains(&host) {
+            return Err(Broken::Closed);
+        }
+        if ground.now_ns.get() < self.full_until_ns {
+            return Ok(0);
+        }
+        let Far { plan: Plan { pair, .. }, manner, .. } = &ground.hosts[host];
+        let manner = manner.get();
         for read in reads {
             let is_control = read.va & memory::CONTROL_VA == memory::CONTROL_VA;
             let is_answered = manner == Manner::Answers || (manner == Manner::Halting && is_control);
@@ -136,7 +150,7 @@ impl Carry for Network {
             let peak = self.peaks.entry(whose).or_default();
             *peak = bytes.max(*peak);
         }
-        self.is_marked |= pair.by == By::Soft && bytes > self.congested_bytes;
+        self.totals.congestion_marked += u64::from(pair.by == By::Soft && bytes > self.congested_bytes);
         Ok(reads.len())
     }
 
@@ -153,13 +167,14 @@ impl Carry for Network {
         }
     }
 
-    fn broken(&mut self, _: usize) -> Option<Broken> {
-        None
+    fn broken(&mut self, host: usize) -> Option<Broken> {
+        self.closed.contains(&host).then_some(Broken::Closed)
     }
 
     fn remove(&mut self, host: usize) {
         self.under_way.retain(|_, (other, ..)| *other != host);
         self.bytes.remove(&host);
+        self.closed.remove(&host);
     }
 
     fn device_of(_: usize) -> Option<u32> {
@@ -174,8 +189,8 @@ impl Carry for Network {
         0
     }
 
-    fn was_marked(&mut self) -> bool {
-        std::mem::take(&mut self.is_marked)
+    fn totals(&self) -> Totals {
+        self.totals
     }
 
     fn wake_ns(&self) -> Option<u64> {
@@ -187,6 +202,8 @@ impl Carry for Network {
 pub(super) struct Bootstraps {
     ground: Rc<Ground>,
     under_way: RefCell<BTreeMap<(u64, u64), usize>>,
+    /// So many ways cannot be used.
+    pub(super) unusable: Cell<u64>,
 }
 
 impl Connect for Bootstraps {
@@ -253,6 +270,10 @@ impl Connect for Bootstraps {
     }
 
     fn add(&self, _: &mut Network, _: &Bootstrapped, (host, _): Self::Way, _: u32) -> Result<Added<usize>, String> {
+        if let Some(left) = self.unusable.get().checked_sub(1) {
+            self.unusable.set(left);
+            return Err("there is no room for it".into());
+        }
         Ok(Added { place: host, max_read_blocks: 64, mirror: None })
     }
 }
@@ -335,9 +356,11 @@ impl World {
             bytes: BTreeMap::new(),
             peaks: Peaks::default(),
             congested_bytes: u64::MAX,
-            is_marked: false,
+            totals: Totals::default(),
+            full_until_ns: 0,
+            closed: BTreeSet::new(),
         };
-        let bootstraps = Bootstraps { ground: ground.clone(), under_way: RefCell::default() };
+        let bootstraps = Bootstraps { ground: ground.clone(), under_way: RefCell::default(), unusable: Cell::new(0) };
         let (processor, mut works) = Processor::new(1);
         let work = works.remove(0);
         let (orders, taken) = channel();
@@ -379,6 +402,26 @@ impl World {
         }
     }
 
+    /// From now on a host does that with READs.
+    pub(super) fn behave(&self, host: usize, manner: Manner) {
+        self.ground.hosts[host].manner.set(manner);
+    }
+
+    /// The host closes its connection.
+    pub(super) fn close(&mut self, host: usize) {
+        self.network().closed.insert(host);
+    }
+
+    /// For so long no READ is taken.
+    pub(super) fn fill(&mut self, ns: u64) {
+        self.network().full_until_ns = self.ground.now_ns.get() + ns;
+    }
+
+    /// Bytes of a host's READs under way.
+    pub(super) fn held(&self, host: usize) -> u64 {
+        self.engine.in_flight.of(self.engine.hosts[host].as_ref().unwrap().flow)
+    }
+
     pub(super) fn total_bytes(&self) -> u64 {
         self.pressure.total_bytes.load(Ordering::Relaxed)
     }
@@ -391,5 +434,5 @@ fn far(plan: Plan) -> Far {
     let fields = r#"[{"name":"a_total","metric":"counter","type":"u64"}]"#;
     let schema = format!(r#"{{"name":"shop","groups":[{{"kind":"plain","blocks":{blocks},"fields":{fields}}}]}}"#);
     memory.region(1, "shop", &[], &schema);
-    Far { memory, plan }
+    Far { memory, plan, manner: Cell::new(plan.manner) }
 }

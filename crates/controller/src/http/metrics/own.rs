@@ -2,14 +2,18 @@
 //! The controller's own metrics: of each host how it goes with it, and of the controller itself.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use onlooker_framestore::warm::Level;
+use onlooker_reader::By;
 use onlooker_reader::clock::{Moment, steady_ns};
 use onlooker_region::schema::Metric::{self, Counter, Gauge};
 use onlooker_series::exposition::{push_label, push_number};
+use onlooker_transport::soft::Totals;
 
 use super::super::Shared;
+use crate::engine::Pressure;
 use crate::fleet::{Figures, Host};
 
 /// A host that has not been read for so long is not shown any more, or for three intervals if they are longer.
@@ -34,13 +38,16 @@ const LEVEL_BYTES: &str = "onlooker_controller_store_level_bytes";
 const HEAD_BYTES: &str = "onlooker_controller_store_head_bytes";
 const ROLLUP_LAG: &str = "onlooker_controller_store_rollup_lag_seconds";
 const DETOURS: &str = "onlooker_controller_device_detours_total";
+const UNUSABLE: &str = "onlooker_controller_unusable_ways_total";
+const SOFT_REQUESTS: &str = "onlooker_controller_soft_requests_total";
+const SOFT_FAILURES: &str = "onlooker_controller_soft_failures_total";
 const TARGET_FAILURES: &str = "onlooker_controller_target_file_failures_total";
 const REFUSALS: &str = "onlooker_controller_http_refusals_total";
 const CONNECTIONS: &str = "onlooker_controller_http_connections";
 const STREAMS: &str = "onlooker_controller_http_streams";
 
 /// All of them: nobody else's metric has such a name, whether there is something to say or not.
-const FAMILIES: [(&str, Metric, &str); 22] = [
+const FAMILIES: [(&str, Metric, &str); 25] = [
     (
         UP,
         Gauge,
@@ -71,6 +78,13 @@ const FAMILIES: [(&str, Metric, &str); 22] = [
         "Time since the oldest window of a level ended that could be rolled up and is not; 0 if none is.",
     ),
     (DETOURS, Counter, "Times that a host was to be read by an RDMA device, and there was no queue pair."),
+    (UNUSABLE, Counter, "Times that a way to a host was found and could not be used."),
+    (SOFT_REQUESTS, Counter, "Requests that soft requesters sent, repeats included."),
+    (
+        SOFT_FAILURES,
+        Counter,
+        "Soft requesters' requests that were not answered in time, that the system refused or had no room for, and dropped answers.",
+    ),
     (TARGET_FAILURES, Counter, "Times that a target file could not be used."),
     (REFUSALS, Counter, "Clients that were refused, or whose connections were ended."),
     (CONNECTIONS, Gauge, "Connections of HTTP clients."),
@@ -154,6 +168,24 @@ impl Own {
         self.line(LEFT_OUT, &[("instance", &host.target.name)], series as f64);
     }
 
+    /// What carries READs.
+    #[allow(clippy::cast_precision_loss)] // Prometheus' values are doubles
+    pub(super) fn engine(&mut self, pressure: &Pressure) {
+        self.line(DETOURS, &[], pressure.detours.load(Ordering::Relaxed) as f64);
+        for by in [By::Verbs, By::Soft, By::Tcp] {
+            let count = pressure.unusable[by as usize].load(Ordering::Relaxed);
+            self.line(UNUSABLE, &[("by", &by.to_string())], count as f64);
+        }
+        let Totals { sent, repeated, send_failed, no_room, dropped, .. } =
+            *pressure.soft.lock().unwrap_or_else(PoisonError::into_inner);
+        self.line(SOFT_REQUESTS, &[], sent as f64);
+        for (reason, count) in
+            [("unanswered", repeated), ("refused", send_failed), ("no_room", no_room), ("dropped", dropped)]
+        {
+            self.line(SOFT_FAILURES, &[("reason", reason)], count as f64);
+        }
+    }
+
     /// The controller itself.
     #[allow(clippy::cast_precision_loss)] // Prometheus' values are doubles
     pub(super) fn controller(&mut self, shared: &Shared) {
@@ -164,10 +196,10 @@ impl Own {
             (REFUSED_ROWS, &counters.refused_rows),
             (DROPPED_SEGMENTS, &counters.dropped_segments),
             (STORE_FAILURES, &counters.failures),
-            (DETOURS, &shared.pressure.detours),
         ] {
             self.line(name, &[], count.load(Ordering::Relaxed) as f64);
         }
+        self.engine(&shared.pressure);
         for (reason, count) in shared.book.files().1 {
             self.line(TARGET_FAILURES, &[("reason", reason)], count as f64);
         }

@@ -2,11 +2,15 @@
 use super::super::stream::Writer;
 use super::own::LEFT_OUT;
 use super::*;
+use crate::engine::Pressure;
 use crate::fleet::fixture::{Host as Memory, World};
+use onlooker_reader::By;
 use onlooker_region::guard::commit;
 use onlooker_series::exposition::samples;
+use onlooker_transport::soft::Totals;
 use std::collections::{BTreeSet, HashSet};
 use std::io::Read as _;
+use std::sync::atomic::Ordering;
 
 mod figures;
 
@@ -250,6 +254,27 @@ fn a_part_has_its_hosts_only() {
     // (Ages are of another moment.)
     let expected: Vec<String> = whole.lines().filter(of_host).map(name).collect();
     assert_eq!(text.lines().filter(is_sample).map(name).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn what_carries_reads_says_what_it_has_counted() {
+    let (pressure, mut own) = (Pressure::default(), Own::default());
+    pressure.unusable[By::Tcp as usize].fetch_add(3, Ordering::Relaxed);
+    *pressure.soft.lock().unwrap() =
+        Totals { sent: 9, repeated: 4, send_failed: 2, no_room: 1, congestion_marked: 7, dropped: 5 };
+    own.engine(&pressure);
+    let text = String::from_utf8(bytes(&Draft::default().settled(&[], own, Format::Text), false)).unwrap();
+    for line in [
+        "onlooker_controller_unusable_ways_total{by=\"tcp\"} 3",
+        "onlooker_controller_unusable_ways_total{by=\"soft\"} 0",
+        "onlooker_controller_soft_requests_total 9",
+        "onlooker_controller_soft_failures_total{reason=\"unanswered\"} 4",
+        "onlooker_controller_soft_failures_total{reason=\"refused\"} 2",
+        "onlooker_controller_soft_failures_total{reason=\"no_room\"} 1",
+        "onlooker_controller_soft_failures_total{reason=\"dropped\"} 5",
+    ] {
+        assert!(text.lines().any(|said| said == line), "{line}: {text}");
+    }
 }
 
 /// The copy is the fleet of one moment, and whoever takes it slowly holds up nobody: between any two pieces hosts can

@@ -23,6 +23,7 @@ use onlooker_wire::tcp_read::MAX_READ_BYTES;
 use onlooker_wire::{Packet as WirePacket, Psn, Qpn, ReadRequest};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::ops::AddAssign;
 use tables::{Packet, Pool, Reading, State};
 
 /// Bytes of a request (docs/format/wire.md).
@@ -50,6 +51,35 @@ pub struct Strays {
     pub malformed: u64,
 }
 
+/// What a socket has counted, of all flows that there ever were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Requests sent, repeats included.
+    pub sent: u64,
+    /// Requests that were not answered in time and were sent again.
+    pub repeated: u64,
+    /// Requests that the system refused to send; repeated like lost ones.
+    pub send_failed: u64,
+    /// Times that the system had no room for a request, which waits and is offered again.
+    pub no_room: u64,
+    /// Answers with a congestion mark.
+    pub congestion_marked: u64,
+    /// Datagrams received that ended nothing: no answers, or such as nobody waits for.
+    pub dropped: u64,
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, more: Self) {
+        let Self { sent, repeated, send_failed, no_room, congestion_marked, dropped } = more;
+        self.sent += sent;
+        self.repeated += repeated;
+        self.send_failed += send_failed;
+        self.no_room += no_room;
+        self.congestion_marked += congestion_marked;
+        self.dropped += dropped;
+    }
+}
+
 /// A request to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Staged {
@@ -66,7 +96,7 @@ pub struct Exchange {
     local: SocketAddr,
     /// What the tables have room for.
     credit_bytes: u32,
-    congestion_marks: u64,
+    totals: Totals,
     bytes: u32,
     reads: usize,
     now_ns: u64,
@@ -100,7 +130,7 @@ impl Exchange {
         Ok(Self {
             local,
             credit_bytes,
-            congestion_marks: 0,
+            totals: Totals::default(),
             bytes: 0,
             reads: 0,
             now_ns: 0,
@@ -223,10 +253,10 @@ impl Exchange {
         self.credit_bytes
     }
 
-    /// Answers with a congestion mark, of all flows that there ever were.
+    /// What all flows have counted together.
     #[must_use]
-    pub fn congestion_marks(&self) -> u64 {
-        self.congestion_marks
+    pub fn totals(&self) -> &Totals {
+        &self.totals
     }
 
     /// Takes READs to a flow, as many from the front as its credit and the common one have room for.
@@ -272,7 +302,7 @@ impl Exchange {
         !self.queue.is_empty()
     }
 
-    /// Prepares at most [`MAX_BATCH`] requests. To be followed by [`Exchange::sent`] or [`Exchange::send_failed`].
+    /// Prepares at most [`MAX_BATCH`] requests. To be followed by [`Exchange::sent`], [`Exchange::send_failed`] or [`Exchange::no_room`].
     pub fn stage(&mut self) -> &[Staged] {
         debug_assert!(self.staged.is_empty());
         while self.staged.len() < MAX_BATCH
@@ -312,6 +342,7 @@ impl Exchange {
             let packet = &mut self.packets[staged.packet];
             let flow = self.flows[packet.flow as usize].as_mut().expect("a flow outlives its packets");
             flow.counters.sent += 1;
+            self.totals.sent += 1;
             packet.state = State::Sent;
             packet.sent_ns = now_ns;
             packet.lost_ns = now_ns.saturating_add(flow.rtt.rto_ns(packet.repeats));
@@ -335,6 +366,13 @@ impl Exchange {
         self.sent(1, now_ns);
         let flow = self.flows[flow as usize].as_mut().expect("a flow outlives its packets");
         flow.counters.send_failed += 1;
+        self.totals.send_failed += 1;
+    }
+
+    /// The system has no room for what was staged: all of it goes back into the queue.
+    pub fn no_room(&mut self, now_ns: u64) {
+        self.sent(0, now_ns);
+        self.totals.no_room += 1;
     }
 
     /// Lets time pass: READs past their deadline complete, packets past their time-out are queued again.
@@ -373,6 +411,7 @@ impl Exchange {
             return;
         }
         flow.counters.repeated += 1;
+        self.totals.repeated += 1;
         packet.state = State::Queued;
         packet.repeats = packet.repeats.saturating_add(1);
         self.queue.push_back(index);

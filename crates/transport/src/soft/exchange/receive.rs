@@ -29,18 +29,20 @@ impl Exchange {
     ) {
         let Ok((bth, _)) = Bth::parse(datagram) else {
             self.strays.malformed += 1;
+            self.totals.dropped += 1;
             return;
         };
         let index = self.by_qpn.get(&bth.destination.get()).copied();
         let flow = index.and_then(|index| self.flows[index as usize].as_mut());
         let Some(flow) = flow.filter(|flow| flow.peer.ip() == from.ip() && flow.peer.port() == from.port()) else {
             self.strays.foreign += 1;
+            self.totals.dropped += 1;
             return;
         };
         let accepted = match WirePacket::parse_datagram(&flow.incoming, datagram) {
             Ok(packet) => {
                 flow.counters.congestion_marked += u64::from(congested);
-                self.congestion_marks += u64::from(congested);
+                self.totals.congestion_marked += u64::from(congested);
                 accept(flow, &self.packets.places, bth.psn, &packet, now_ns)
             }
             Err(onlooker_wire::Error::Icrc { .. }) => Err(&mut flow.counters.bad_icrc),
@@ -48,7 +50,10 @@ impl Exchange {
         };
         match accepted {
             Ok((index, answer)) => self.take(index, answer, now_ns, memory, completions),
-            Err(counter) => *counter += 1,
+            Err(counter) => {
+                *counter += 1;
+                self.totals.dropped += 1;
+            }
         }
     }
 
@@ -68,7 +73,10 @@ impl Exchange {
         flow.rtt.record(now_ns.saturating_sub(packet.sent_ns));
         let counters = &mut flow.counters;
         match answer {
-            _ if reading.ended => counters.late += 1,
+            _ if reading.ended => {
+                counters.late += 1;
+                self.totals.dropped += 1;
+            }
             Ok(payload) => {
                 counters.answered += 1;
                 let blocks = memory.blocks(reading.id, reading.at + packet.offset_blocks, packet.blocks);

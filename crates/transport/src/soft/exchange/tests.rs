@@ -307,6 +307,16 @@ impl World {
             let Strays { foreign, malformed } = *self.exchange.strays();
             let counted: u64 = self.flows.iter().map(|flow| dropped_or_taken(self.exchange.counters(*flow))).sum();
             assert_eq!(counted + foreign + malformed, self.counted_answers, "an answer without a counter");
+            let sum = |of: fn(&Counters) -> u64| self.flows.iter().map(|flow| of(self.exchange.counters(*flow))).sum();
+            let taken: u64 = sum(|counters| counters.answered + counters.refused);
+            let expected = Totals {
+                sent: sum(|counters| counters.sent),
+                repeated: sum(|counters| counters.repeated),
+                congestion_marked: sum(|counters| counters.congestion_marked),
+                dropped: self.counted_answers - taken,
+                ..Totals::default()
+            };
+            assert_eq!(*self.exchange.totals(), expected);
         }
     }
 }
