@@ -24,7 +24,7 @@ pub struct Limits {
     pub bytes: usize,
 }
 
-/// Steps as Prometheus's API has them; the others let one query have half a second of a core's work and more.
+/// Steps as Prometheus's API has them; the others are for a machine with some GiB that others use, too.
 impl Default for Limits {
     fn default() -> Self {
         Self { series: 100_000, samples: 500_000_000, steps: 11_000, subquery_steps: 1_000_000, bytes: 512 << 20 }

@@ -41,7 +41,7 @@ impl Eval<'_> {
     pub(super) fn binary(&mut self, binary: &Binary, grid: Grid) -> Result<Node, QueryError> {
         let left = self.eval(&binary.left, grid)?;
         let right = self.eval(&binary.right, grid)?;
-        let Binary { operator, to_bool, .. } = *binary;
+        let operator = binary.operator;
         let of = function(operator);
         Ok(match (left, right) {
             (Node::Scalar(left), Node::Scalar(right)) => {
@@ -68,7 +68,7 @@ impl Eval<'_> {
                 }
                 Node::Matrix(matrix)
             }
-            _ => return invalid(format!("operator {operator:?} is not for these operands ({to_bool})")),
+            _ => return invalid("binary expression must contain only scalar and instant vector types"),
         })
     }
 

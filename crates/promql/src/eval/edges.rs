@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `anchored` and `smoothed`: values at a range's very edges, from samples that lie beyond them.
 //!
-//! Anchored, the value at the begin is that of the last sample before it. Smoothed, values at both edges lie on straight
-//! lines between samples. Samples are looked for as far beyond the edges as an instant selector looks back.
+//! Anchored, the value at the begin is that of the last sample before it. Smoothed, values at both edges lie on
+//! straight lines between samples. Samples are looked for as far beyond the edges as an instant selector looks back.
 
 use super::over_time::Ask;
 use super::rate::{Kind, range_seconds};
