@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Functions of ranges: windows of each series, one a step.
+
+use super::over_time::{self, Ask, Ends, Extreme, Fold, Pairs, Whole};
+use super::rate::{self, Kind, Rate};
+use super::slide::Slide;
+use super::{Eval, Matrix, Numbers, edges, invalid, relabel};
+use crate::expr::{Call, Edges, Expr, Range, RangeOf};
+use crate::labels::Labels;
+use crate::query::QueryError;
+use crate::source::{Chunk, Chunks, Found, SourceError, Span, Summary, Windows};
+use crate::value::{Grid, HOLE, Series, is_hole};
+
+/// Endings of counters' names, as Prometheus's conventions have them.
+const COUNTERS: [&str; 4] = ["_total", "_sum", "_count", "_bucket"];
+
+/// Functions that have one argument, a range.
+pub(super) const OF_RANGE: [&str; 19] = [
+    "absent_over_time",
+    "avg_over_time",
+    "changes",
+    "count_over_time",
+    "delta",
+    "deriv",
+    "first_over_time",
+    "idelta",
+    "increase",
+    "irate",
+    "last_over_time",
+    "max_over_time",
+    "min_over_time",
+    "present_over_time",
+    "rate",
+    "resets",
+    "stddev_over_time",
+    "stdvar_over_time",
+    "sum_over_time",
+];
+
+/// Functions that have a number, too.
+pub(super) const OF_RANGE_AND_NUMBER: [&str; 2] = ["predict_linear", "quantile_over_time"];
+
+fn fold(function: &str, edges: Edges) -> Result<Box<dyn Fold>, QueryError> {
+    if edges != Edges::Plain {
+        let Some(own) = edges::function(function, edges) else {
+            let (kind, names) = (format!("{edges:?}").to_lowercase(), edges::functions(edges));
+            return invalid(format!("{kind} modifier can only be used with: {names} - not with {function}"));
+        };
+        return Ok(Box::new(Whole(own)));
+    }
+    Ok(match function {
+        "rate" | "increase" | "delta" => Box::new(Rate::new(Kind::of(function))),
+        "max_over_time" => Box::new(Extreme::max()),
+        "min_over_time" => Box::new(Extreme::min()),
+        "changes" => Box::new(Pairs::new(over_time::is_change)),
+        "resets" => Box::new(Pairs::new(over_time::is_reset)),
+        "count_over_time" => Box::new(Ends(over_time::count)),
+        "first_over_time" => Box::new(Ends(over_time::first)),
+        "last_over_time" => Box::new(Ends(over_time::last)),
+        "present_over_time" | "absent_over_time" => Box::new(Ends(|_, _| 1.0)),
+        "irate" => Box::new(Ends(over_time::irate)),
+        "idelta" => Box::new(Ends(over_time::idelta)),
+        "sum_over_time" => Box::new(Whole(over_time::sum)),
+        "avg_over_time" => Box::new(Whole(over_time::avg)),
+        "stdvar_over_time" => Box::new(Whole(over_time::stdvar)),
+        "stddev_over_time" => Box::new(Whole(over_time::stddev)),
+        "quantile_over_time" => Box::new(Whole(over_time::quantile_of)),
+        "deriv" => Box::new(Whole(over_time::deriv)),
+        "predict_linear" => Box::new(Whole(over_time::predict_linear)),
+        _ => return invalid(format!("{function}() is no function of ranges")),
+    })
+}
+
+/// What a function makes of a summary; `None`: it needs the samples.
+fn of_summary(function: &str) -> Option<fn(&Summary, &Ask) -> f64> {
+    fn extended(summary: &Summary, up: f64, function: &str, ask: &Ask) -> f64 {
+        let Summary { count: samples, first_ns, last_ns, first, .. } = *summary;
+        if samples < 2 {
+            return HOLE;
+        }
+        rate::extend(rate::Window { samples, first_ns, last_ns, first }, up, Kind::of(function), ask)
+    }
+    #[allow(clippy::cast_precision_loss)] // counts of samples
+    fn count(summary: &Summary) -> f64 {
+        summary.count as f64
+    }
+    Some(match function {
+        "rate" => |summary, ask| extended(summary, summary.increase, "rate", ask),
+        "increase" => |summary, ask| extended(summary, summary.increase, "increase", ask),
+        "delta" => |summary, ask| extended(summary, summary.last - summary.first, "delta", ask),
+        "max_over_time" => |summary, _| summary.max,
+        "min_over_time" => |summary, _| summary.min,
+        "sum_over_time" => |summary, _| summary.sum,
+        "avg_over_time" => |summary, _| summary.sum / count(summary),
+        "count_over_time" => |summary, _| count(summary),
+        "first_over_time" => |summary, _| summary.first,
+        "last_over_time" => |summary, _| summary.last,
+        "present_over_time" | "absent_over_time" => |_, _| 1.0,
+        _ => return None,
+    })
+}
+
+/// A function, asked at every step for one series after the other.
+struct Asked<'a> {
+    function: &'a str,
+    range: &'a Range,
+    grid: Grid,
+    numbers: Option<Numbers>,
+}
+
+impl Asked<'_> {
+    fn ask(&self, step: usize) -> Ask {
+        let time_ns = self.grid.time_ns(step);
+        let until_ns = self.range.when().of(time_ns);
+        let range_ns = self.range.range_ns;
+        let range = Span { after_ns: until_ns.saturating_sub(range_ns), until_ns };
+        let number = self.numbers.as_ref().map_or(0.0, |numbers| numbers[step]);
+        Ask { time_ns, range, range_ns, number }
+    }
+
+    /// How many steps differ from the first.
+    fn steps(&self) -> usize {
+        let is_fixed = self.range.when().at_ns.is_some() && self.numbers.is_none();
+        if is_fixed { self.grid.count.min(1) } else { self.grid.count }
+    }
+
+    fn values(&self, eval: &Eval<'_>, chunks: &mut dyn Chunks) -> Result<Vec<f64>, QueryError> {
+        let edges = self.range.edges();
+        let mut fold = fold(self.function, edges)?;
+        let mut slide = Slide::new(&eval.budget, matches!(self.range.of, RangeOf::Select(_)))?;
+        let mut values = eval.holes(self.grid);
+        let steps = self.steps();
+        for (step, value) in values.iter_mut().enumerate().take(steps) {
+            let ask = self.ask(step);
+            let view = slide.window(chunks, edges::wider(ask.range, edges, eval.lookback_ns))?;
+            if fold.rescans() {
+                eval.budget.work(view.values.len())?;
+            }
+            *value = fold.value(&view, &ask);
+        }
+        if let Some(first) = values.first().copied() {
+            values[steps..].fill(first);
+        }
+        Ok(values)
+    }
+
+    /// From rollups, if the source has them and they are enough.
+    fn summarised(&self, eval: &Eval<'_>, key: u64) -> Result<Option<Vec<f64>>, QueryError> {
+        let Some(of) = of_summary(self.function).filter(|_| self.range.edges() == Edges::Plain) else {
+            return Ok(None);
+        };
+        let mut values = eval.holes(self.grid);
+        let steps = self.steps();
+        let windows = Windows {
+            first_end_ns: self.ask(0).range.until_ns,
+            step_ns: self.grid.step_ns,
+            count: steps,
+            range_ns: self.range.range_ns,
+        };
+        let mut take = |step: usize, summary: Summary| {
+            if let Some(value) = values.get_mut(step) {
+                *value = of(&summary, &self.ask(step));
+            }
+        };
+        if !eval.source.summaries(key, windows, &mut take)? {
+            return Ok(None);
+        }
+        eval.budget.work(steps)?;
+        if let Some(first) = values.first().copied() {
+            values[steps..].fill(first);
+        }
+        Ok(Some(values))
+    }
+}
+
+/// A column of a subquery's inside, as samples.
+struct Column<'a> {
+    times_ns: &'a [i64],
+    values: &'a [f64],
+    is_read: bool,
+}
+
+impl Chunks for Column<'_> {
+    fn next(&mut self) -> Result<Option<Chunk<'_>>, SourceError> {
+        let is_read = std::mem::replace(&mut self.is_read, true);
+        Ok((!is_read).then_some(Chunk { times_ns: self.times_ns, values: self.values }))
+    }
+}
+
+impl Eval<'_> {
+    pub(super) fn over_range(&mut self, call: &Call, grid: Grid) -> Result<Matrix, QueryError> {
+        let mut range = None;
+        let mut numbers = None;
+        for arg in &call.args {
+            match arg {
+                Expr::Range(own) => range = Some(own),
+                other => numbers = Some(self.scalar(other, grid)?),
+            }
+        }
+        let Some(range) = range else { return invalid("expected type range vector") };
+        let asked = Asked { function: &call.name, range, grid, numbers };
+        fold(asked.function, range.edges())?;
+        let matrix = self.windows(&asked)?;
+        if let ("quantile_over_time", Some(quantiles), false) =
+            (asked.function, &asked.numbers, matrix.series.is_empty())
+        {
+            quantiles.iter().for_each(|quantile| self.notes.quantile(*quantile));
+        }
+        if call.name == "absent_over_time" {
+            self.absent(relabel::absent(&call.args[0]), &matrix, grid)
+        } else {
+            Ok(matrix)
+        }
+    }
+
+    fn windows(&mut self, asked: &Asked<'_>) -> Result<Matrix, QueryError> {
+        let mut matrix = self.empty()?;
+        if asked.grid.count == 0 {
+            return Ok(matrix);
+        }
+        match &asked.range.of {
+            RangeOf::Select(select) => {
+                let Asked { grid, .. } = *asked;
+                let inner = Span { after_ns: asked.ask(0).range.after_ns, until_ns: select.when.of(grid.last_ns()) };
+                let span = edges::wider(inner, select.edges, self.lookback_ns);
+                for Found { key, labels } in self.find(select, span)? {
+                    let values = match asked.summarised(self, key)? {
+                        Some(values) => values,
+                        None => asked.values(self, &mut *self.source.read(key, span)?)?,
+                    };
+                    self.add(&mut matrix, asked.function, labels, values, false)?;
+                }
+            }
+            RangeOf::Subquery { expr, step_ns, .. } => {
+                let inner = self.inner_grid(asked.range, *step_ns, asked.grid)?;
+                let samples = self.matrix(expr, inner)?;
+                let _held = self.budget.hold(inner.count * size_of::<i64>())?;
+                let times_ns: Vec<i64> = (0..inner.count).map(|step| inner.time_ns(step)).collect();
+                for Series { labels, values, drop_name } in &samples.series {
+                    let mut column = Column { times_ns: &times_ns, values, is_read: false };
+                    let values = asked.values(self, &mut column)?;
+                    self.add(&mut matrix, asked.function, labels.clone(), values, *drop_name)?;
+                }
+            }
+        }
+        Ok(matrix)
+    }
+
+    fn add(
+        &mut self,
+        matrix: &mut Matrix,
+        function: &str,
+        labels: Labels,
+        values: Vec<f64>,
+        drop_name: bool,
+    ) -> Result<(), QueryError> {
+        if values.iter().all(|value| is_hole(*value)) {
+            return Ok(());
+        }
+        let name = labels.name();
+        let is_rate = matches!(function, "rate" | "increase");
+        if is_rate && !name.is_empty() && !COUNTERS.iter().any(|ending| name.ends_with(ending)) {
+            self.notes.not_a_counter(name);
+        }
+        let keeps_name = matches!(function, "last_over_time" | "first_over_time");
+        matrix.push(Series { labels, values, drop_name: drop_name || !keeps_name })
+    }
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//! PromQL as Prometheus 3.16 has it, over columns.
+//!
+//! A query is parsed once for the times it is asked for ([`Query::parse`]) and run against whoever has the samples
+//! ([`source::SeriesSource`]). Every node of it gives a matrix: a column of f64 a series, one value a step
+//! ([`value::Series`]). Ranges are read chunk by chunk and slide: what a query holds is the windows of one series and
+//! the columns of its nodes, never all samples.
+//!
+//! - Times are ns since 1970 as i64; steps, ranges and offsets may be finer than milliseconds.
+//! - An instant query is one step: the same code, so both agree.
+//! - Everything is bounded ([`limits::Limits`]), and a query that is cancelled ends within milliseconds.
+//! - Native histograms are not here yet: they will be a second column beside [`value::Series::values`].
+//!
+//! No I/O, no threads.
+#![forbid(unsafe_code)]
+
+mod eval;
+mod expr;
+pub mod labels;
+pub mod limits;
+pub mod notes;
+mod parse;
+mod query;
+pub mod source;
+pub mod value;
+
+pub use parse::ParseError;
+pub use query::{Answer, Options, Query, QueryError, Times};

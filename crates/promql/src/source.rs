@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where samples come from: the one trait that a store implements.
+//!
+//! Samples of a series are columns: times that rise, and values beside them. A series that ended has a stale marker
+//! ([`STALE`]) as its last value, as in Prometheus.
+
+use std::error::Error;
+
+use crate::labels::{Labels, Matcher};
+
+/// The NaN that says that a series has ended. No arithmetic makes one: it is a signalling NaN.
+pub const STALE: f64 = f64::from_bits(STALE_BITS);
+pub(crate) const STALE_BITS: u64 = 0x7ff0_0000_0000_0002;
+
+/// Why a source could not give what was asked for.
+pub type SourceError = Box<dyn Error + Send + Sync>;
+
+/// Times that are asked for, ns since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Later than this.
+    pub after_ns: i64,
+    /// Until this, included.
+    pub until_ns: i64,
+}
+
+/// A series that a selector matches.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// What the source knows it by: it comes back in [`SeriesSource::read`] within the same query.
+    pub key: u64,
+    /// What it is called.
+    pub labels: Labels,
+}
+
+/// Samples of a series, in the order of their times.
+#[derive(Clone, Copy, Debug)]
+pub struct Chunk<'a> {
+    /// ns since 1970, rising, later than all of the chunk before.
+    pub times_ns: &'a [i64],
+    /// As many.
+    pub values: &'a [f64],
+}
+
+/// The samples of one series, chunk by chunk.
+pub trait Chunks {
+    /// The next ones; `None`: there are no more. Chunks may be of any size, and reach beyond the times asked for.
+    ///
+    /// # Errors
+    /// Whatever the source failed at; the query fails with it.
+    fn next(&mut self) -> Result<Option<Chunk<'_>>, SourceError>;
+}
+
+/// Windows of a series that follow one another, each `range_ns` long and `step_ns` later than the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Windows {
+    /// The last time of the first, included.
+    pub first_end_ns: i64,
+    /// From one's end to the next one's.
+    pub step_ns: i64,
+    /// How many.
+    pub count: usize,
+    /// Times later than the end minus this are in a window.
+    pub range_ns: i64,
+}
+
+/// What rollups know of a window that has samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// How many samples, stale markers not among them.
+    pub count: u64,
+    /// Time of the first, ns.
+    pub first_ns: i64,
+    /// Time of the last, ns.
+    pub last_ns: i64,
+    /// The first value.
+    pub first: f64,
+    /// The last one.
+    pub last: f64,
+    /// The least.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// All of them.
+    pub sum: f64,
+    /// What a counter went up by from the first to the last; one that went down has begun again at 0.
+    pub increase: f64,
+}
+
+/// Whoever has series.
+pub trait SeriesSource {
+    /// Series that match all of `matchers` and may have samples in `span`, in any order. More than `most` are too many
+    /// for the query: a source may stop when it has that many and one.
+    ///
+    /// # Errors
+    /// Whatever the source failed at; the query fails with it.
+    fn select(&self, matchers: &[Matcher], span: Span, most: usize) -> Result<Vec<Found>, SourceError>;
+
+    /// Samples of a series in `span`.
+    ///
+    /// # Errors
+    /// Whatever the source failed at; the query fails with it.
+    fn read<'a>(&'a self, key: u64, span: Span) -> Result<Box<dyn Chunks + 'a>, SourceError>;
+
+    /// Answers `windows` from rollups: calls `take` with the number of each window that has samples, rising, and what
+    /// is known of it. `false`: it cannot, the samples are to be read. It is asked only where a summary is enough.
+    ///
+    /// # Errors
+    /// Whatever the source failed at; the query fails with it.
+    fn summaries(
+        &self,
+        _key: u64,
+        _windows: Windows,
+        _take: &mut dyn FnMut(usize, Summary),
+    ) -> Result<bool, SourceError> {
+        Ok(false)
+    }
+}
