@@ -58,7 +58,7 @@ struct Run {
 }
 
 fn good(address: SocketAddr) -> Vec<Value> {
-    let hosts = json(address, "/api/v1/hosts")["hosts"].as_array().unwrap().clone();
+    let hosts = json(address, "/api/onlooker/v1/hosts")["hosts"].as_array().unwrap().clone();
     hosts.into_iter().filter(|host| host["name"].as_str().unwrap().starts_with("good")).collect()
 }
 
@@ -88,7 +88,8 @@ fn run(agents: &[Agent], bad: &[SocketAddr], tries: &dyn Fn() -> u64) -> Run {
     let (mut most, mut since) = (0, Instant::now());
     let all_read = loop {
         // Nearly all first: the list has quantiles of a thousand hosts, the status has counts.
-        let linked = usize::try_from(json(address, "/api/v1/status")["hosts"]["reading"].as_u64().unwrap()).unwrap();
+        let linked =
+            usize::try_from(json(address, "/api/onlooker/v1/status")["hosts"]["reading"].as_u64().unwrap()).unwrap();
         let is_listed = linked * 100 >= GOOD * 99;
         let hosts = if is_listed { good(address) } else { Vec::new() };
         let read = hosts.iter().filter(|host| host["cycles"].as_u64() > Some(0)).count();
