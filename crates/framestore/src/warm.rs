@@ -17,6 +17,8 @@
 mod file;
 mod frame;
 pub(crate) mod look;
+pub(crate) mod outline;
+mod place;
 mod shelf;
 
 use std::collections::BTreeMap;
@@ -28,8 +30,10 @@ use std::sync::Arc;
 
 use crate::chunk::Head;
 use crate::damage::{Damage, StoreError, io_error};
+use crate::framing::files::remove;
 use file::{Before, Chain, Entry, Loaded, Opened};
-pub use shelf::{Buffers, Extent, Place, Reader};
+pub use place::{Buffers, Place};
+pub use shelf::{Extent, Reader};
 use shelf::{Shared, Stored};
 
 /// Length of a file at most, unless one chunk is longer.
@@ -204,12 +208,15 @@ impl Warm {
         let shared = Arc::new(Shared::new(dir.clone()));
         let mut warm = Self { shared, writers: Level::ALL.map(Writer::new), unended: Vec::new() };
         let (mut damaged, mut chain) = (Vec::new(), Chain::default());
+        outline::clean(&dir)?;
         let files = file::list(&dir)?;
-        for (at, (level, number)) in files.iter().copied().enumerate() {
-            let mut loaded = file::load(&dir, level, number)?;
+        for (at, listed) in files.iter().enumerate() {
+            let (level, number) = (listed.level, listed.number);
+            let mut loaded = file::load(&dir, listed)?;
             damaged.extend(chain.take(level, number, &loaded));
             damaged.append(&mut loaded.damaged);
-            let is_newest = files.get(at + 1).is_none_or(|(next, _)| *next != level);
+            let is_newest = listed.cold.is_none() && files.get(at + 1).is_none_or(|next| next.level != level);
+            warm.shared.with(level, |shelf| shelf.cold.extend(listed.cold.clone().map(|cold| (number, cold))));
             warm.take_file(level, number, loaded, is_newest)?;
         }
         Ok((warm, damaged))
@@ -352,15 +359,27 @@ impl Warm {
             let (number, stored) = shelf.files.first_key_value().map(|(number, stored)| (*number, *stored))?;
             let dropped = Some((number, stored)).filter(|_| Some(number) != current && is_old(&shelf.files))?;
             shelf.forget_before(number + 1);
-            Some(dropped)
+            Some((dropped, shelf.cold.remove(&number)))
         });
-        let Some((number, stored)) = dropped else { return Ok(None) };
+        let Some(((number, stored), cold)) = dropped else { return Ok(None) };
         self.shared.close_before(level, number + 1);
-        let path = file::path(&self.shared.dir, level, number);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &path)(error)),
-            _ => Ok(Some(stored.bytes)),
+        remove(&file::path(&self.shared.dir, level, number))?;
+        if let Some(cold) = cold {
+            outline::remove(&self.shared.dir, level, number, &cold)?;
         }
+        Ok(Some(stored.bytes + stored.cold_bytes))
+    }
+
+    /// Files of a level that are not written any more, whose rows are all of before a time, and not in cold files; and
+    /// the time of the last row of each.
+    pub(crate) fn ended_before(&self, level: Level, time_ns: u64) -> BTreeMap<u32, u64> {
+        let current = self.writers[level as usize].current.as_ref().map(|current| current.number);
+        self.shared.look(level, |shelf| {
+            let files = shelf.files.iter().filter(|(number, stored)| {
+                Some(**number) != current && (1..time_ns).contains(&stored.to_ns) && !shelf.cold.contains_key(number)
+            });
+            files.map(|(number, stored)| (*number, stored.to_ns)).collect()
+        })
     }
 }
 
