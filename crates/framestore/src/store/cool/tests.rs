@@ -180,9 +180,13 @@ fn a_file_may_go_while_it_is_converted() {
 
 #[test]
 fn cold_files_go_when_they_are_the_oldest() {
-    let mut filled = filled();
-    let files = filled.cool();
-    assert!(files > 1);
+    let mut filled = Filled::new(0);
+    let mut files = 0;
+    for _ in 0..3 {
+        filled.fill(1_000);
+        files += filled.cool();
+    }
+    assert!(files > 2);
     for left in (0..files).rev() {
         let bytes = filled.store().cold_bytes();
         assert!(filled.writer().warm.drop_oldest(Level::Raw).unwrap().is_some());
@@ -268,9 +272,16 @@ fn damage_is_told_and_costs_what_it_hits() {
     fs::write(&samples, &samples_bytes).unwrap();
     filled.again();
     assert_eq!(read(&filled, &wanted), (all.clone(), Vec::new()), "it is all there again");
-    // A cut.
-    fs::write(&outline, &outline_bytes[..outline_bytes.len() / 2]).unwrap();
-    check(&mut filled, "the end of an outline");
+    // What is left of the first chunk.
+    let places = filled.store().0.chunks.between(Level::Raw, wanted.track, 0, u64::MAX).unwrap();
+    flip(&outline, places[0].chunk().arrival().1 as usize * 8 + 30);
+    check(&mut filled, "an outline");
+    // The rows of chunks that a cut has lost are in the log, as long as that has them.
+    let cut = places.last().unwrap().chunk().arrival().1 as usize * 8 + 30;
+    fs::write(&outline, &outline_bytes[..cut]).unwrap();
+    filled.again();
+    assert_eq!(read(&filled, &wanted).0, all);
+    assert!(!verify(&dir, |_, _| {}).unwrap().is_whole());
 }
 
 #[test]
@@ -332,16 +343,25 @@ fn a_damaged_file_of_chunks_stays_as_it_is() {
 
 #[test]
 fn what_is_older_than_the_configured_age_is_due() {
-    let mut filled = Filled::new(9_000);
+    let mut filled = Filled::new(800);
+    filled.pack();
+    filled.end_files();
     let is_due = |filled: &mut Filled| {
-        (0..20).for_each(|_| filled.turn());
+        // Nothing goes before it is rolled up.
+        while {
+            filled.turn();
+            !filled.writer().rolling.is_done()
+        } {}
+        filled.turn();
         lock(&filled.store().0.due).files.len()
     };
+    // Of the table rows stay in memory until there are enough, and windows that they are of may not be over.
+    filled.fill(4_000);
     assert_eq!(is_due(&mut filled), 0, "by default none is");
     filled.writer().config.cold_after_ns = 3_600 * SECOND_NS;
     let due = is_due(&mut filled);
     assert!(due > 0);
-    let newest_ns = FROM_NS + 8_999 * STEP_NS;
+    let newest_ns = FROM_NS + 4_799 * STEP_NS;
     let files = lock(&filled.store().0.due).files.clone();
     // A year ago; an hour after their last row.
     assert!(files.values().all(|due_ns| *due_ns < newest_ns));
