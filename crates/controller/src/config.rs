@@ -173,6 +173,8 @@ pub struct Store {
     pub keep_10s: Span,
     /// Of 60 s.
     pub keep_60s: Span,
+    /// How old rows are when they go into cold files; 0: they never do.
+    pub cold_after: Span,
 }
 
 impl Default for Http {
@@ -234,6 +236,7 @@ impl Default for Store {
             keep_1s: Span::from_s(30 * 86_400),
             keep_10s: Span::from_s(90 * 86_400),
             keep_60s: Span::from_s(400 * 86_400),
+            cold_after: Span::from_s(0),
         }
     }
 }
@@ -326,6 +329,10 @@ impl Config {
             }
             finer = (key, keep);
         }
+        let cold_after = self.store.cold_after;
+        if cold_after.as_ns() > 0 && !(SHORTEST_COLD..self.store.keep_raw).contains(&cold_after) {
+            return refuse("[store] cold_after", "must be at least 1h and less than keep_raw, or 0s for no cold files");
+        }
         Ok(())
     }
 
@@ -408,6 +415,7 @@ impl Config {
             ring_bytes: self.store.hot_bytes.as_bytes(),
             max_bytes: self.store.max_bytes.as_bytes(),
             keep_ns: self.store.keep().map(|(_, keep)| keep.as_ns()),
+            cold_after_ns: Some(self.store.cold_after.as_ns()).filter(|ns| *ns > 0).unwrap_or(u64::MAX),
         }
     }
 }
@@ -456,6 +464,8 @@ fn token(path: &Path, key: &str, file: &Path) -> Result<Option<Arc<str>>, Config
 
 /// Rows are kept at least so long: a window of the coarsest rollup is made of the finer ones when it is over.
 const SHORTEST_KEEP: Span = Span::from_s(12 * 3_600);
+/// Rows stay at least so long where they are read fastest.
+const SHORTEST_COLD: Span = Span::from_s(3_600);
 /// Connections or streams that may be configured.
 const MAX_CLIENTS: usize = 65_536;
 /// A thread decodes what some thousand hosts have each second: most machines need one.
@@ -498,6 +508,8 @@ mod tests {
             ("[store]\nmax_bytes = \"1MiB\"", "at least 64MiB"),
             ("[store]\nkeep_raw = \"1h\"", "[store] keep_raw: must be at least 12h"),
             ("[store]\nkeep_10s = \"1d\"", "[store] keep_10s: must be at least 12h, and as long as keep_1s"),
+            ("[store]\ncold_after = \"1min\"", "[store] cold_after: must be at least 1h and less than keep_raw"),
+            ("[store]\ncold_after = \"7d\"", "[store] cold_after: must be at least 1h and less than keep_raw"),
             ("[store]\nkeep_row = \"2d\"", "did you mean `keep_raw`"),
             ("[quota]\nseries = 0", "[quota] series: must be at least 1"),
             ("[quota]\nmemory = 5", "unit"),

@@ -3,6 +3,8 @@
 //!
 //! Processing threads never wait for a disk: they append to the ring, and rows that find it full are counted.
 
+mod cold;
+
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -41,6 +43,10 @@ pub struct Counters {
     pub dropped_segments: AtomicU64,
     /// Failures of the disk.
     pub failures: AtomicU64,
+    /// Files of rows that became cold files.
+    pub cold_files: AtomicU64,
+    /// Those that could not yet, by reason.
+    cold_failures: [AtomicU64; cold::REASONS.len()],
     last_error: Mutex<Option<String>>,
 }
 
@@ -51,13 +57,19 @@ impl Counters {
         lock(&self.last_error).clone()
     }
 
+    /// How often a file of rows could not become a cold one, by reason.
+    pub fn cold_failures(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        cold::REASONS.into_iter().zip(self.cold_failures.iter().map(count))
+    }
+
     fn failed(&self, error: Option<&StoreError>) {
         self.failures.fetch_add(u64::from(error.is_some()), Ordering::Relaxed);
         *lock(&self.last_error) = error.map(ToString::to_string);
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -109,9 +121,11 @@ impl Ingest {
 pub struct Keeper {
     store: Store,
     counters: Arc<Counters>,
-    stop: Sender<()>,
-    thread: Option<JoinHandle<()>>,
+    /// The store's thread, and the one of cold files: that is stopped first.
+    threads: [Option<(Sender<()>, JoinHandle<()>)>; 2],
 }
+
+type Say = Arc<Mutex<dyn Fn(&str) + Send>>;
 
 impl Keeper {
     /// Opens the store and starts its thread. `say` is told what an operator wants to know of the disk, once.
@@ -122,20 +136,25 @@ impl Keeper {
         config: Config,
         say: impl Fn(&str) + Send + 'static,
     ) -> Result<(Self, Arc<Ingest>, Recovery), StoreError> {
-        let dir = config.dir.clone();
+        let (dir, has_cold) = (config.dir.clone(), config.cold_after_ns < u64::MAX);
         let (store, writer, appender, recovery) = onlooker_framestore::open(config)?;
         let left = Left::of(&store, &dir);
         let counters = Arc::new(Counters::default());
-        let (stop, stopped) = channel();
-        let thread = {
-            let (counters, dir, say) = (counters.clone(), dir.clone(), Box::new(say));
+        let say: Say = Arc::new(Mutex::new(say));
+        let keeping = {
+            let (counters, dir, say) = (counters.clone(), dir.clone(), say.clone());
             let (has_failed, has_unknown, dropped_at) = (false, false, None);
-            let keeping = Keeping { writer, counters, say, has_failed, has_unknown, dropped_at, dir };
-            thread::Builder::new().name("store".into()).spawn(move || keeping.run(&stopped))
+            Keeping { writer, counters, say, has_failed, has_unknown, dropped_at, dir }
         };
-        let thread = thread.map_err(|source| StoreError::Io { operation: "start a thread for", path: dir, source })?;
+        let failed = |source| StoreError::Io { operation: "start a thread for", path: dir.clone(), source };
+        let cooling = cold::Cooling::new(store.cooler(), counters.clone(), say);
+        let kept = start("store", move |stopped| keeping.run(stopped)).map_err(failed)?;
+        let mut keeper = Self { store, counters, threads: [Some(kept), None] };
+        if has_cold {
+            keeper.threads[1] = Some(start("cold", move |stopped| cooling.run(stopped)).map_err(failed)?);
+        }
         let ingest = Arc::new(Ingest::new(appender, left));
-        Ok((Self { store, counters, stop, thread: Some(thread) }, ingest, recovery))
+        Ok((keeper, ingest, recovery))
     }
 
     /// What it has been doing.
@@ -154,19 +173,27 @@ impl Keeper {
 impl Drop for Keeper {
     /// Logs what is in the ring and makes it durable.
     fn drop(&mut self) {
-        let _ = self.stop.send(());
-        if let Some(thread) = self.thread.take() {
+        for (stop, thread) in self.threads.iter_mut().rev().filter_map(Option::take) {
+            let _ = stop.send(());
             // A panic there has been told already.
             let _ = thread.join();
         }
     }
 }
 
+fn start(
+    name: &str,
+    run: impl FnOnce(&Receiver<()>) + Send + 'static,
+) -> std::io::Result<(Sender<()>, JoinHandle<()>)> {
+    let (stop, stopped) = channel();
+    Ok((stop, thread::Builder::new().name(name.into()).spawn(move || run(&stopped))?))
+}
+
 /// The thread's own.
 struct Keeping {
     writer: Writer,
     counters: Arc<Counters>,
-    say: Box<dyn Fn(&str) + Send>,
+    say: Say,
     has_failed: bool,
     /// It was told that rows were of no track.
     has_unknown: bool,
@@ -203,11 +230,11 @@ impl Keeping {
         self.counters.dropped_segments.fetch_add(turned.dropped_files, Ordering::Relaxed);
         if turned.unknown_rows > 0 && !std::mem::replace(&mut self.has_unknown, true) {
             let rows = turned.unknown_rows;
-            (self.say)(&format!("store: {rows} rows are of no track that is known, and lost; more are not told"));
+            lock(&self.say)(&format!("store: {rows} rows are of no track that is known, and lost; more are not told"));
         }
         if turned.dropped_for_room > 0 {
             if self.dropped_at.is_none_or(|at| at.elapsed() > CALM) {
-                (self.say)("store: the disk is full: the oldest rows go, file by file, to make room for new ones");
+                lock(&self.say)("store: the disk is full: the oldest rows go, file by file, to make room for new ones");
             }
             self.dropped_at = Some(Instant::now());
         }
@@ -218,10 +245,10 @@ impl Keeping {
         self.counters.failed(error);
         let had_failed = std::mem::replace(&mut self.has_failed, error.is_some());
         match error {
-            Some(error) if !had_failed => (self.say)(&format!(
+            Some(error) if !had_failed => lock(&self.say)(&format!(
                 "store: {error}; it is tried again. Rows wait in memory meanwhile, and are gaps when there are too many"
             )),
-            None if had_failed => (self.say)("store: works again"),
+            None if had_failed => lock(&self.say)("store: works again"),
             _ => {}
         }
     }

@@ -43,6 +43,7 @@ fn a_forgotten_host_leaves_nothing_open_and_no_gap() {
         ring_bytes: 4 << 20,
         max_bytes: 64 << 20,
         keep_ns: [u64::MAX; 4],
+        cold_after_ns: u64::MAX,
     };
     let (keeper, to, _) = Keeper::start(config, |_| {}).unwrap();
     let store = keeper.store();

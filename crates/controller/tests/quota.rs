@@ -151,6 +151,7 @@ fn store_config(dir: &Path) -> onlooker_framestore::Config {
         ring_bytes: 4 << 20,
         max_bytes: 64 << 20,
         keep_ns: [u64::MAX; 4],
+        cold_after_ns: u64::MAX,
     }
 }
 

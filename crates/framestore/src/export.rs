@@ -17,13 +17,12 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use onlooker_series::series::Form;
 use serde::{Deserialize, Serialize};
 
-use crate::cold::{self, Cold, GapData, SeriesData, Window, Written};
+use crate::cold::{self, Cold, GapData, Window, Written};
 use crate::damage::{StoreError, io_error};
 use crate::framing::files;
-use crate::store::{Columns, Named, PartOf, Store};
+use crate::store::{Columns, Named, PartOf, Store, push_series};
 use crate::types::{Gap, Line, SECOND_NS, TrackId};
 use crate::warm::Extent;
 
@@ -270,7 +269,7 @@ struct Sink<'a> {
     window: Window,
     writer: Option<cold::Writer>,
     /// What was told of: a gap of a host is one of each of its tracks.
-    gaps: HashSet<(String, String, u64, u64, String)>,
+    gaps: HashSet<GapData>,
     damaged: Vec<Gap>,
 }
 
@@ -296,39 +295,33 @@ impl Sink<'_> {
         let width = block.words.len() / rows;
         let column = |at: usize| block.words.iter().skip(at).step_by(width).copied().collect();
         let columns: Vec<Vec<u64>> = (0..width).map(column).collect();
-        // A text is a label, and counts as 1.
-        let texts = vec![0; rows];
-        for series in &named.series {
-            let labels = series.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-            let labels: Vec<(String, String)> = labels.collect();
-            let at = series.at - first;
-            let words: Vec<&[u64]> = match series.form {
-                Form::Text => vec![&texts],
-                form => columns[at..at + form.words()].iter().map(Vec::as_slice).collect(),
-            };
-            let data = SeriesData { series, labels: &labels, times_ns: &block.times_ns, words: &words };
-            self.writer()?.push(&data)?;
-        }
+        let columns: Vec<&[u64]> = columns.iter().map(Vec::as_slice).collect();
+        push_series(self.writer()?, named, &block.times_ns, &columns, first)?;
         *block = Block::default();
         Ok(())
     }
 
     /// Takes what of a gap is in the window.
     fn gap(&mut self, part: &PartOf, gap: &Gap) -> Result<(), StoreError> {
-        let region = match gap.of {
-            // All regions of a host's agent are one track.
-            None if part.source == 0 && !part.is_table => "",
-            Some(number) if !part.is_table && number != part.number => return Ok(()),
-            _ => &part.region,
-        };
-        let (first_ns, last_ns) = self.span_ns();
-        let (from_ns, to_ns) = (gap.from_ns.max(first_ns), gap.to_ns.min(last_ns));
-        let (instance, region, reason) = (part.instance.clone(), region.to_owned(), gap.reason.clone());
-        if self.gaps.insert((instance.clone(), region.clone(), from_ns, to_ns, reason.clone())) {
-            self.writer()?.gap(GapData { instance, region, from_ns, to_ns, reason });
+        let Some(gap) = told(part, gap, self.span_ns()) else { return Ok(()) };
+        if self.gaps.insert(gap.clone()) {
+            self.writer()?.gap(gap);
         }
         Ok(())
     }
+}
+
+/// What is told of a gap of a part between two times, both included, if it concerns the part.
+pub(crate) fn told(part: &PartOf, gap: &Gap, (first_ns, last_ns): (u64, u64)) -> Option<GapData> {
+    let region = match gap.of {
+        // All regions of a host's agent are one track.
+        None if part.source == 0 && !part.is_table => "",
+        Some(number) if !part.is_table && number != part.number => return None,
+        _ => &part.region,
+    };
+    let (from_ns, to_ns) = (gap.from_ns.max(first_ns), gap.to_ns.min(last_ns));
+    let (instance, region, reason) = (part.instance.clone(), region.to_owned(), gap.reason.clone());
+    Some(GapData { instance, region, from_ns, to_ns, reason })
 }
 
 /// Makes sure that the directory is one for this export, and notes that it is.

@@ -12,6 +12,7 @@
 mod age;
 mod clock;
 mod coarse;
+mod cool;
 mod holes;
 mod look;
 mod names;
@@ -35,6 +36,8 @@ use crate::warm::{self, Level};
 use rows::Rows;
 
 pub use coarse::{Bucket, Sample};
+pub(crate) use cool::push_series;
+pub use cool::{Cooled, Cooler};
 pub use look::open_to_read;
 pub use names::Named;
 pub(crate) use names::PartOf;
@@ -55,6 +58,8 @@ pub struct Config {
     pub max_bytes: u64,
     /// How long rows of each level are kept, ns; [`u64::MAX`]: as long as there is room.
     pub keep_ns: [u64; Level::ALL.len()],
+    /// How old raw rows are when they may go into cold files, ns; [`u64::MAX`]: they never do.
+    pub cold_after_ns: u64,
 }
 
 /// Reason of the gap that damage leaves.
@@ -69,6 +74,7 @@ struct Shared {
     chunks: warm::Reader,
     rows: Mutex<Rows>,
     gaps: Arc<Mutex<Gaps>>,
+    due: Mutex<cool::Due>,
     figures: Figures,
 }
 
@@ -117,10 +123,23 @@ impl Store {
         self.0.figures.bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the files of a level.
+    /// Bytes of the files of a level, without cold ones.
     #[must_use]
     pub fn level_bytes(&self, level: Level) -> u64 {
-        self.0.chunks.bytes(level)
+        let cold_bytes = if level == Level::Raw { self.cold_bytes() } else { 0 };
+        self.0.chunks.bytes(level).saturating_sub(cold_bytes)
+    }
+
+    /// Bytes of cold files and what belongs to them.
+    #[must_use]
+    pub fn cold_bytes(&self) -> u64 {
+        self.0.chunks.cold_bytes()
+    }
+
+    /// How long the oldest file of rows has been old enough for a cold file, and is none, ns; 0: there is none.
+    #[must_use]
+    pub fn cold_lag_ns(&self) -> u64 {
+        lock(&self.0.due).oldest_ns().map_or(0, |due_ns| utc_ns().saturating_sub(due_ns))
     }
 
     /// Bytes of rows that are not in the log yet.

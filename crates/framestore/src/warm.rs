@@ -17,6 +17,8 @@
 mod file;
 mod frame;
 pub(crate) mod look;
+pub(crate) mod outline;
+mod place;
 mod shelf;
 
 use std::collections::BTreeMap;
@@ -28,9 +30,11 @@ use std::sync::Arc;
 
 use crate::chunk::Head;
 use crate::damage::{Damage, StoreError, io_error};
+use crate::framing::files::remove;
 use crate::types::TrackId;
-use file::{Before, Chain, Entry, Loaded, Opened};
-pub use shelf::{Buffers, Extent, Place, Reader};
+use file::{Before, Chain, Entry, Listed, Loaded, Opened};
+pub use place::{Buffers, Place};
+pub use shelf::{Extent, Reader};
 use shelf::{Shared, Stored};
 
 /// Length of a file at most, unless one chunk is longer.
@@ -217,10 +221,13 @@ impl Warm {
         let shared = Arc::new(Shared::new(dir.clone()));
         let mut warm = Self { shared, writers: Level::ALL.map(Writer::new), unended: Vec::new() };
         let (mut damaged, mut chain) = (Vec::new(), Chain::default());
-        for (level, number) in file::list(&dir)? {
-            let mut loaded = file::load(&dir, level, number)?;
+        outline::clean(&dir)?;
+        for listed in file::list(&dir)? {
+            let mut loaded = file::load(&dir, &listed)?;
+            let Listed { level, number, cold } = listed;
             damaged.extend(chain.take(level, number, &loaded));
             damaged.append(&mut loaded.damaged);
+            warm.shared.with(level, |shelf| shelf.cold.extend(cold.map(|cold| (number, cold))));
             warm.take_file(level, number, loaded)?;
         }
         Ok((warm, damaged))
@@ -358,7 +365,7 @@ impl Warm {
         if self.writers[level as usize].current.as_ref().is_some_and(|current| current.number == chunk.file) {
             self.close(level)?;
         }
-        let mut loaded = file::load(&self.shared.dir, level, chunk.file)?;
+        let mut loaded = file::load(&self.shared.dir, &self.shared.listed(level, chunk.file))?;
         loaded.entries.retain(|entry| entry.place != *chunk);
         let Opened { file, path } = &loaded.opened;
         // Of an index that does not end the file nobody knows.
@@ -379,15 +386,27 @@ impl Warm {
             let (number, stored) = shelf.files.first_key_value().map(|(number, stored)| (*number, *stored))?;
             let dropped = Some((number, stored)).filter(|_| Some(number) != current && is_old(&shelf.files))?;
             shelf.forget_before(number + 1);
-            Some(dropped)
+            Some((dropped, shelf.cold.remove(&number)))
         });
-        let Some((number, stored)) = dropped else { return Ok(None) };
+        let Some(((number, stored), cold)) = dropped else { return Ok(None) };
         self.shared.close_before(level, number + 1);
-        let path = file::path(&self.shared.dir, level, number);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &path)(error)),
-            _ => Ok(Some(stored.bytes)),
+        remove(&file::path(&self.shared.dir, level, number))?;
+        if let Some(cold) = cold {
+            outline::remove(&self.shared.dir, level, number, &cold)?;
         }
+        Ok(Some(stored.bytes + stored.cold_bytes))
+    }
+
+    /// Files of a level that are not written any more, whose rows are all of before a time, and not in cold files; and
+    /// the time of the last row of each.
+    pub(crate) fn ended_before(&self, level: Level, time_ns: u64) -> BTreeMap<u32, u64> {
+        let current = self.writers[level as usize].current.as_ref().map(|current| current.number);
+        self.shared.look(level, |shelf| {
+            let files = shelf.files.iter().filter(|(number, stored)| {
+                Some(**number) != current && (1..time_ns).contains(&stored.to_ns) && !shelf.cold.contains_key(number)
+            });
+            files.map(|(number, stored)| (*number, stored.to_ns)).collect()
+        })
     }
 }
 

@@ -98,6 +98,7 @@ impl Replay {
             ring_bytes,
             max_bytes,
             keep_ns: [u64::MAX; 4],
+            cold_after_ns: u64::MAX,
         })?;
         // It is mapped; nobody else needs its name.
         std::fs::remove_file(ring)?;

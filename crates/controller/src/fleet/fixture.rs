@@ -59,6 +59,7 @@ impl World {
             ring_bytes: 4 << 20,
             max_bytes: 64 << 20,
             keep_ns: [u64::MAX; 4],
+            cold_after_ns: u64::MAX,
         };
         let (keeper, to, _) = Keeper::start(config, |_| {}).unwrap();
         let (fleet, now_ns) = (Arc::new(Fleet::default()), Arc::new(AtomicU64::new(steady_ns())));

@@ -11,7 +11,7 @@ use super::index::Dims;
 use crate::damage::Damage;
 
 /// Powers of ten that are tried for floats: what gauges are usually rounded to.
-const MAX_POWER: i32 = 4;
+const MAX_POWER: u8 = 4;
 /// Largest integer that a float has exactly, 2^53.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 /// Whole numbers from here on are no i64.
@@ -76,6 +76,12 @@ impl Coding {
         }
     }
 
+    /// Of floats that are whole numbers / divisor 1 + the power of ten that divides; else 0.
+    pub(super) fn power(self, divisor: f64) -> u8 {
+        let is_it = |power: &u8| power_of(*power).is_some_and(|known| known.to_bits() == divisor.to_bits());
+        (1..=MAX_POWER + 1).find(is_it).filter(|_| self == Self::Decimal).unwrap_or(0)
+    }
+
     /// What its name has behind the series'.
     pub(super) fn suffix(self) -> &'static str {
         match self {
@@ -118,9 +124,14 @@ pub(super) fn coded(series: &Series, column: usize, words: &[u64]) -> (Coding, f
     }
 }
 
+/// What [`Coding::power`] was made of; nothing for 0.
+pub(super) fn power_of(power: u8) -> Option<f64> {
+    (power > 0).then(|| 10f64.powi(i32::from(power) - 1))
+}
+
 /// The least power of ten that makes all these floats integers from which they come back bit for bit.
 fn decimal(words: &[u64]) -> Option<f64> {
-    (0..=MAX_POWER).map(|power| 10f64.powi(power)).find(|power| {
+    (0..=MAX_POWER).map(|power| 10f64.powi(power.into())).find(|power| {
         words.iter().all(|word| whole(*word, *power).is_some_and(|whole| of_whole(whole, *power) == *word))
     })
 }

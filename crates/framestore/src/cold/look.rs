@@ -31,6 +31,18 @@ impl Named {
     }
 }
 
+/// Whether a name, without an ending, may be one of a cold file.
+pub(crate) fn is_name(name: &str) -> bool {
+    Window::parse(name).is_some()
+}
+
+/// Samples, index and gaps of the cold file of a name in the store in `dir`.
+pub(crate) fn paths(dir: &Path, name: &str) -> [PathBuf; 3] {
+    let cold = dir.join("cold");
+    let path = |dir: &Path, ending: &str| dir.join(format!("{name}.{ending}"));
+    [path(&cold, "parquet"), path(&cold, "index"), path(&cold.join("gaps"), "parquet")]
+}
+
 /// The cold files of the store in `dir`, the oldest first, and what a writer that was killed has left.
 pub(crate) fn list(dir: &Path) -> Result<(Vec<Named>, Vec<PathBuf>), StoreError> {
     let cold = dir.join("cold");
@@ -41,8 +53,8 @@ pub(crate) fn list(dir: &Path) -> Result<(Vec<Named>, Vec<PathBuf>), StoreError>
         let Some((window, _)) = Window::parse(stem) else { continue };
         match ending {
             "parquet" => {
-                let (samples, index) = (cold.join(&name), cold.join(stem).with_extension("index"));
-                files.push(Named { window, samples, index, gaps: gaps.join(&name) });
+                let [samples, index, gaps] = paths(dir, stem);
+                files.push(Named { window, samples, index, gaps });
             }
             _ if ending.ends_with("tmp") => left.push(cold.join(&name)),
             _ => {}

@@ -46,6 +46,7 @@
 
 mod coding;
 mod columns;
+mod groups;
 mod index;
 pub(crate) mod look;
 mod names;
@@ -66,10 +67,13 @@ use parquet::errors::ParquetError;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor};
 
+pub(crate) use groups::{Group, Samples as GroupSamples};
 pub use index::Described;
+pub(crate) use look::{is_name, paths};
 pub use names::{Window, second, utc};
 pub use read::{Cold, Opened, Samples};
 pub use write::{GapData, SeriesData, Writer, Written};
+pub(crate) use write::{Piece, Spot};
 
 use crate::damage::{Damage, StoreError};
 

@@ -70,8 +70,16 @@ impl Source {
         Self::open_as(path, &SAMPLES_SCHEMA)
     }
 
+    /// The same of a file that is open.
+    pub(super) fn of_samples(file: File, path: &Path) -> Result<Self, StoreError> {
+        Self::of(file, path, &SAMPLES_SCHEMA)
+    }
+
     fn open_as(path: &Path, schema: &SchemaDescPtr) -> Result<Self, StoreError> {
-        let file = File::open(path).map_err(io_error("open", path))?;
+        Self::of(File::open(path).map_err(io_error("open", path))?, path, schema)
+    }
+
+    fn of(file: File, path: &Path, schema: &SchemaDescPtr) -> Result<Self, StoreError> {
         let binding = binding(&file).map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof => {
                 damaged(path, Damage::Wrong("its end"))

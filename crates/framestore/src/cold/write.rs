@@ -23,6 +23,9 @@ use super::readings::Readings;
 use super::{Column, GAPS_SCHEMA, ROW_GROUP_ROWS, SAMPLES_SCHEMA, not_written, type_text, words};
 use crate::damage::{StoreError, io_error};
 
+/// The disk is asked to take so much at once.
+const SETTLED_BYTES: usize = 2 << 20;
+
 /// Samples of a series in the window of a file, or some of them.
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesData<'a> {
@@ -37,7 +40,7 @@ pub struct SeriesData<'a> {
 }
 
 /// A time without samples.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GapData {
     /// Whose: label `instance`.
     pub instance: String,
@@ -64,9 +67,24 @@ pub struct Written {
     pub groups: u32,
 }
 
+/// Where a column of what was pushed stands in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub(crate) group: u32,
+    /// The first row there.
+    pub(crate) first: u32,
+    /// What its whole numbers are to be divided by for floats: 0, or 1 + the power of ten.
+    pub(crate) decimal: u8,
+}
+
+/// A column of what was pushed, and the number of its spot.
+pub(crate) type Piece = (usize, u32);
+
 /// Rows that stand together in a row group: what they are, and where their numbers wait.
 struct Rows {
     dims: Dims,
+    /// Number of its spot.
+    spot: u32,
     bounds: Option<(f64, f64)>,
     /// Places in the times and in the words.
     times: usize,
@@ -105,6 +123,11 @@ pub struct Writer {
     last: (Arc<str>, Vec<u64>, usize),
     rows: u64,
     groups: u32,
+    /// Most rows of a row group.
+    group_rows: usize,
+    spots: Vec<Spot>,
+    /// Bytes that the disk was asked to take.
+    settled: usize,
 }
 
 impl Writer {
@@ -148,7 +171,33 @@ impl Writer {
             last: ("".into(), Vec::new(), 0),
             rows: 0,
             groups: 0,
+            group_rows: ROW_GROUP_ROWS,
+            spots: Vec::new(),
+            settled: 0,
         })
+    }
+
+    /// With smaller row groups, for those who want few rows of a file.
+    #[must_use]
+    pub(crate) fn with_groups_of(self, group_rows: usize) -> Self {
+        Self { group_rows, ..self }
+    }
+
+    /// Name of the file that it makes, without an ending.
+    pub(crate) fn name(&self) -> String {
+        self.window.name(self.number)
+    }
+
+    /// Has the disk take what is written so far, if that is much: at the end all at once would hold up others.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn settle(&mut self) -> Result<(), StoreError> {
+        if self.sink.bytes_written() - self.settled >= SETTLED_BYTES {
+            self.settled = self.sink.bytes_written();
+            self.sink.inner().sync_data().map_err(io_error("sync", &self.path))?;
+        }
+        Ok(())
     }
 
     /// Takes a series, or more of one. Those that have their times in common should come one after the other.
@@ -160,6 +209,12 @@ impl Writer {
     /// # Panics
     /// If the words are not as many, or not as long, as the series' form and the times say.
     pub fn push(&mut self, data: &SeriesData) -> Result<(), StoreError> {
+        self.push_told(data).map(drop)
+    }
+
+    /// The same, and tells which columns have which spots of [`Writer::finish_told`]. Those of which all is 0 have none,
+    /// long ones several.
+    pub(crate) fn push_told(&mut self, data: &SeriesData) -> Result<Vec<Piece>, StoreError> {
         let SeriesData { series, labels, times_ns, words: columns } = *data;
         assert_eq!(columns.len(), words(series.form), "words of {}", series.name);
         assert!(columns.iter().all(|column| column.len() == times_ns.len()), "times of {}", series.name);
@@ -178,11 +233,12 @@ impl Writer {
             _ => vec![0],
         };
         // All words of a time stand in one row group.
-        let piece = (ROW_GROUP_ROWS / wanted.len()).max(1);
+        let piece = (self.group_rows / wanted.len()).max(1);
         let (instance, others) = split_labels(labels);
         let whose = [&*series.name, &*others, instance, &*series.unit].map(Arc::from);
+        let mut told = Vec::new();
         for (at, times) in times_ns.chunks(piece).enumerate() {
-            if self.pending_rows > 0 && self.pending_rows + times.len() * wanted.len() > ROW_GROUP_ROWS {
+            if self.pending_rows > 0 && self.pending_rows + times.len() * wanted.len() > self.group_rows {
                 self.flush()?;
             }
             let times_at = self.put_times(&whose[2], times);
@@ -193,12 +249,15 @@ impl Writer {
                 let dims = Dims { name, labels, instance, unit, metric: series.metric, coding, divisor, multiplier };
                 let rows = times.len();
                 let bounds = bounds(coding, series.scale);
-                self.pending.push(Rows { dims, bounds, times: times_at, words: self.words.len(), rows });
+                let spot = u32::try_from(self.spots.len()).unwrap_or(u32::MAX);
+                self.spots.push(Spot { decimal: coding.power(divisor), ..Spot::default() });
+                told.push((*column, spot));
+                self.pending.push(Rows { dims, spot, bounds, times: times_at, words: self.words.len(), rows });
                 self.words.extend(words);
                 self.pending_rows += rows;
             }
         }
-        Ok(())
+        Ok(told)
     }
 
     /// Where these times are.
@@ -223,13 +282,18 @@ impl Writer {
     /// # Errors
     /// What the system says; what was written of it is removed.
     pub fn finish(self) -> Result<Written, StoreError> {
+        self.finish_told().map(|(written, _)| written)
+    }
+
+    /// The same, and tells the spots.
+    pub(crate) fn finish_told(self) -> Result<(Written, Vec<Spot>), StoreError> {
         let temporary = self.path.clone();
         self.end().inspect_err(|_| drop(fs::remove_file(&temporary)))
     }
 
-    fn end(mut self) -> Result<Written, StoreError> {
+    fn end(mut self) -> Result<(Written, Vec<Spot>), StoreError> {
         self.flush()?;
-        let Self { window, number, cold, path, sink, mut group, index, gaps, rows, groups, .. } = self;
+        let Self { window, number, cold, path, sink, mut group, index, gaps, rows, groups, spots, .. } = self;
         let file = sink.into_inner().map_err(not_written(&path))?;
         file.sync_all().map_err(io_error("sync", &path))?;
         let binding = binding(&file).map_err(io_error("read", &path))?;
@@ -243,7 +307,7 @@ impl Writer {
         fs::rename(&path, &whole).map_err(io_error("rename", &path))?;
         bytes += write_index(&whole, &index.finish(), binding)?;
         sync_dir(&cold)?;
-        Ok(Written { path: whole, bytes, rows, groups })
+        Ok((Written { path: whole, bytes, rows, groups }, spots))
     }
 
     /// Writes the row group that has been taken.
@@ -264,6 +328,9 @@ impl Writer {
         for rows in &pending {
             let count = u32::try_from(rows.rows).unwrap_or(u32::MAX);
             self.index.add(&rows.dims, self.groups, first, count);
+            if let Some(spot) = self.spots.get_mut(rows.spot as usize) {
+                (spot.group, spot.first) = (self.groups, first);
+            }
             first += count;
         }
         self.write_group(&pending).map_err(not_written(&self.path))?;

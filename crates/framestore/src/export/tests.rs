@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+use onlooker_series::series::Form;
+
 use super::*;
 use crate::framing::files::Lock;
 use crate::inspect::fixture::{All, FROM_NS, Filled, STEP_NS, contents};

@@ -48,8 +48,15 @@ impl Filled {
     pub(crate) fn again(&mut self) {
         self.open = None;
         let (dir, ring) = (self.store_dir(), self.dir.path().join("ring"));
-        let (store, writer, appender, _) =
-            open(Config { dir, ring, ring_bytes: 4 << 20, max_bytes: 64 << 20, keep_ns: [u64::MAX; 4] }).unwrap();
+        let (store, writer, appender, _) = open(Config {
+            dir,
+            ring,
+            ring_bytes: 4 << 20,
+            max_bytes: 64 << 20,
+            keep_ns: [u64::MAX; 4],
+            cold_after_ns: u64::MAX,
+        })
+        .unwrap();
         self.open = Some((store, writer, appender));
     }
 

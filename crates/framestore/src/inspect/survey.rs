@@ -178,12 +178,15 @@ fn add_file(path: &Path, amount: &mut Amount) {
     }
 }
 
-type WarmFile = (Level, Vec<warm::look::Entry>, u64);
+/// Level, whether it is an outline, what it has, bytes.
+type WarmFile = (Level, bool, Vec<warm::look::Entry>, u64);
 
 fn warm_files(dir: &Path) -> Result<Vec<WarmFile>, StoreError> {
     let mut files = Vec::new();
     for named in warm::look::list(dir)? {
-        files.extend(warm::look::entries(&named)?.map(|(entries, bytes)| (named.level, entries, bytes)));
+        files.extend(
+            warm::look::entries(&named)?.map(|(entries, bytes)| (named.level, named.cold.is_some(), entries, bytes)),
+        );
     }
     Ok(files)
 }
@@ -192,17 +195,21 @@ fn warm_files(dir: &Path) -> Result<Vec<WarmFile>, StoreError> {
 fn add_chunks(files: &[WarmFile], hosts: &mut Hosts<'_>, survey: &mut Survey) -> HashMap<TrackId, u64> {
     let mut marks: HashMap<TrackId, u64> = HashMap::new();
     survey.levels = Level::ALL.map(|level| (level, Amount::default())).to_vec();
-    for (level, entries, bytes) in files {
-        let amount = &mut survey.levels[*level as usize].1;
+    for (level, is_outline, entries, bytes) in files {
+        // What an outline has is counted where its cold file is.
+        let mut outlined = Amount::default();
+        let amount = if *is_outline { &mut outlined } else { &mut survey.levels[*level as usize].1 };
         amount.files += 1;
         amount.bytes += bytes;
+        let all: u64 = entries.iter().map(|entry| u64::from(entry.place.bytes)).sum();
         for entry in entries {
             let (host, width) = hosts.of(entry.track);
             let rows = u64::from(entry.place.rows());
             amount.pieces += 1;
             amount.rows += rows;
             amount.values += rows * width;
-            host.amount.bytes += u64::from(entry.place.bytes);
+            let of_chunk = u64::from(entry.place.bytes);
+            host.amount.bytes += if *is_outline { share(*bytes, of_chunk, all) } else { of_chunk };
             host.amount.pieces += 1;
             for amount in [&mut *amount, &mut host.amount] {
                 amount.covers(entry.place.from_ns, entry.place.to_ns);
@@ -214,6 +221,8 @@ fn add_chunks(files: &[WarmFile], hosts: &mut Hosts<'_>, survey: &mut Survey) ->
                 *mark = entry.mark.max(*mark);
             }
         }
+        survey.cold.files += outlined.files;
+        survey.cold.bytes += outlined.bytes;
     }
     marks
 }

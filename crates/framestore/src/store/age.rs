@@ -6,6 +6,8 @@
 //! as a part of that time ([`PARTS`]). What was rolled up is made durable before raw rows go. Rollups take at most half
 //! of the room: of what is beyond, the largest level loses its oldest file, else raw rows go. On a full disk raw rows go
 //! first, of which there is most, then finer rollups before coarser ones.
+//!
+//! Files of raw rows that are old enough for cold files are told to whoever makes these (`cool.rs`).
 
 use std::collections::HashSet;
 
@@ -78,6 +80,11 @@ impl Writer {
             let now_ns = self.trusted.utc_ns.max(self.utc_ns());
             bytes += self.warm.drop_before(level, utc_ns.saturating_sub(keep_ns).min(open_ns), now_ns)?;
         }
+        let cold_after_ns = self.config.cold_after_ns;
+        self.warm.close_begun_before(Level::Raw, utc_ns.saturating_sub(cold_after_ns / PARTS))?;
+        let old = self.warm.ended_before(Level::Raw, utc_ns.saturating_sub(cold_after_ns).min(open_ns));
+        lock(&self.shared.due)
+            .set(old.into_iter().map(|(number, to_ns)| (number, to_ns.saturating_add(cold_after_ns))));
         if bytes > 0 { self.forget_over() } else { Ok(()) }
     }
 

@@ -20,7 +20,7 @@ pub(super) fn description(host: &str, is_table: bool) -> Description {
 
 fn config(dir: &Path) -> Config {
     let (dir, ring) = (dir.join("store"), dir.join("ring"));
-    Config { dir, ring, ring_bytes: 4 << 20, max_bytes: 64 << 20, keep_ns: [u64::MAX; 4] }
+    Config { dir, ring, ring_bytes: 4 << 20, max_bytes: 64 << 20, keep_ns: [u64::MAX; 4], cold_after_ns: u64::MAX }
 }
 
 pub(super) struct World {

@@ -8,6 +8,8 @@
 //! kind 3  index: number of chunks (LEB128), then columns (`column.rs`) of tracks, offsets / 8, bytes, rows,
 //!         bytes of fronts / 8, earliest times, latest times, marks
 //! kind 4  trailer: offset of the index (8); the last record
+//! kind 5  what is left of a chunk whose samples are in a cold file (`outline.rs`)
+//! kind 6  of that cold file length (8) and checksum of the footer (4)
 //! ```
 //! The index is written when the chunks are durable: where it is whole, so are they. Where a file has none, the next
 //! one says what it must have.
@@ -18,7 +20,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::frame::{self, HEADER_BYTES};
-use super::{ChunkRef, Damaged, Level, MARKED, MAX_FILE_BYTES};
+use super::{ChunkRef, Damaged, Level, MARKED, MAX_FILE_BYTES, outline};
 use crate::chunk::{HEAD_BYTES, Head, MAX_ROWS};
 use crate::column::{self, Input};
 use crate::damage::{Damage, StoreError, io_error};
@@ -31,6 +33,8 @@ const FILE: u8 = 1;
 pub(super) const CHUNK: u8 = 2;
 const INDEX: u8 = 3;
 const TRAILER: u8 = 4;
+pub(super) const OUTLINE: u8 = 5;
+pub(super) const BOUND: u8 = 6;
 /// What a file's first record says of itself.
 const OWN_BYTES: usize = 12;
 const INDEX_COLUMNS: usize = 8;
@@ -43,6 +47,24 @@ const PIECE_BYTES: usize = 64 << 10;
 pub(super) struct Opened {
     pub(super) file: File,
     pub(super) path: PathBuf,
+}
+
+impl Opened {
+    /// The payload of the record at a place, if it is whole, of a kind, and ends before `end`.
+    pub(super) fn read_record(&self, kind: u8, at: u64, end: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        let read = |bytes: &mut [u8], at| self.file.read_exact_at(bytes, at).map_err(io_error("read", &self.path));
+        let mut header = [0; HEADER_BYTES];
+        if at.checked_add(HEADER_BYTES as u64).is_none_or(|begun| begun > end) {
+            return Ok(None);
+        }
+        read(&mut header, at)?;
+        let frame = frame::parse(&header).ok().filter(|frame| frame.kind == kind);
+        let fits = |frame: &Frame| at + frame::record_bytes(frame.payload_bytes) as u64 <= end;
+        let Some(frame) = frame.filter(fits) else { return Ok(None) };
+        let mut payload = vec![0; frame.payload_bytes];
+        read(&mut payload, at + HEADER_BYTES as u64)?;
+        Ok(frame.check(&payload).is_ok().then_some(payload))
+    }
 }
 
 /// What a file says of the one before it.
@@ -102,20 +124,51 @@ pub(super) fn path(dir: &Path, level: Level, number: u32) -> PathBuf {
 
 /// Level and number of a file by its name.
 pub(super) fn parse(name: &str) -> Option<(Level, u32)> {
-    let (level, number) = name.strip_suffix(".chunks")?.split_once('-')?;
-    let level = Level::ALL.into_iter().find(|known| known.name() == level)?;
-    // The last number has no next one.
-    Some((level, number.parse().ok().filter(|number| *number < u32::MAX)?))
+    let Listed { level, number, .. } = Listed::parse(name)?;
+    Some((level, number))
 }
 
-/// Levels and numbers of the files that are there, in order.
-pub(super) fn list(dir: &Path) -> Result<Vec<(Level, u32)>, StoreError> {
+/// A file that is there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Listed {
+    pub(super) level: Level,
+    pub(super) number: u32,
+    /// Of an outline the name of the cold file.
+    pub(super) cold: Option<String>,
+}
+
+impl Listed {
+    fn parse(name: &str) -> Option<Self> {
+        let (stem, cold) = match name.strip_suffix(".chunks") {
+            Some(stem) => (stem, None),
+            None => outline::parse(name).map(|(stem, cold)| (stem, Some(cold.to_owned())))?,
+        };
+        let (level, number) = stem.split_once('-')?;
+        let level = Level::ALL.into_iter().find(|known| known.name() == level)?;
+        // The last number has no next one.
+        Some(Self { level, number: number.parse().ok().filter(|number| *number < u32::MAX)?, cold })
+    }
+
+    pub(super) fn path(&self, dir: &Path) -> PathBuf {
+        match &self.cold {
+            Some(cold) => outline::path(dir, self.level, self.number, cold),
+            None => path(dir, self.level, self.number),
+        }
+    }
+}
+
+/// The files that are there, in order, those that have an outline once.
+pub(super) fn list(dir: &Path) -> Result<Vec<Listed>, StoreError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).map_err(io_error("list", dir))? {
         let name = entry.map_err(io_error("list", dir))?.file_name();
-        files.extend(name.to_str().and_then(parse));
+        files.extend(name.to_str().and_then(Listed::parse));
     }
-    files.sort_unstable();
+    // Outlines first.
+    files.sort_unstable_by(|one, other| {
+        (one.level, one.number, &other.cold).cmp(&(other.level, other.number, &one.cold))
+    });
+    files.dedup_by_key(|file| (file.level, file.number));
     Ok(files)
 }
 
@@ -139,7 +192,7 @@ pub(super) fn create(
     Ok((Opened { file, path }, beginning.len() as u64))
 }
 
-fn beginning(level: Level, number: u32, before: Option<Before>) -> Vec<u8> {
+pub(super) fn beginning(level: Level, number: u32, before: Option<Before>) -> Vec<u8> {
     let (mut record, mut payload) = (Vec::new(), Vec::with_capacity(OWN_BYTES + 12));
     payload.extend([VERSION, level.bucket_s(), number].iter().flat_map(|word| word.to_le_bytes()));
     if let Some(before) = before {
@@ -183,10 +236,10 @@ fn index(entries: &[Entry]) -> Vec<u8> {
 }
 
 /// The entries of an index that lies at `end` of file `number`.
-fn parse_index(payload: &[u8], number: u32, end: u64) -> Option<Vec<Entry>> {
+fn parse_index(payload: &[u8], number: u32, end: u64, are_chunks: bool) -> Option<Vec<Entry>> {
     let mut input = Input(payload);
     let count = usize::try_from(input.unsigned().ok()?).ok()?;
-    let least_bytes = frame::record_bytes(HEAD_BYTES) as u64;
+    let least_bytes = frame::record_bytes(if are_chunks { HEAD_BYTES } else { 0 }) as u64;
     (count as u64).checked_mul(least_bytes).filter(|bytes| *bytes <= end.min(MAX_FILE_BYTES))?;
     let mut columns: [Vec<u64>; INDEX_COLUMNS] = Default::default();
     let mut rest = input.0;
@@ -204,7 +257,8 @@ fn parse_index(payload: &[u8], number: u32, end: u64) -> Option<Vec<Entry>> {
             rows_and_mark: rows_and_mark(rows, mark)?,
             front_words: u16::try_from(front).ok()?,
         };
-        let is_inside = place.offset() + frame::record_bytes(place.bytes as usize) as u64 <= end;
+        let bytes = if are_chunks { place.bytes as usize } else { 0 };
+        let is_inside = place.offset() + frame::record_bytes(bytes) as u64 <= end;
         let track = TrackId(u32::try_from(track).ok()?);
         (is_inside && from_ns <= to_ns).then_some(Entry { track, mark, place })
     };
@@ -222,14 +276,14 @@ pub(super) struct Loaded {
     pub(super) ends_at: u64,
     pub(super) has_index: bool,
     /// What it says of the file before it.
-    before: Option<Before>,
+    pub(super) before: Option<Before>,
 }
 
 /// Reads a file's index, or looks through all of it where there is none.
-pub(super) fn load(dir: &Path, level: Level, number: u32) -> Result<Loaded, StoreError> {
-    let path = path(dir, level, number);
+pub(super) fn load(dir: &Path, listed: &Listed) -> Result<Loaded, StoreError> {
+    let path = listed.path(dir);
     let file = File::options().read(true).write(true).open(&path).map_err(io_error("open", &path))?;
-    Loaded::of(file, path, number)
+    Loaded::of(file, path, listed.number)
 }
 
 impl Loaded {
@@ -238,6 +292,12 @@ impl Loaded {
         let mut loaded = Self::indexed(file, path, number)?;
         if !loaded.has_index {
             loaded.look_through(number, |_| Ok(()))?;
+            if outline::is_one(&loaded.opened.path) {
+                // Nobody gives one its name before it has an index.
+                let (path, offset, damage) =
+                    (loaded.opened.path.clone(), loaded.bytes, Damage::Wrong("the end: it is missing"));
+                loaded.damaged.push(Damaged { path, offset, bytes: 8, damage });
+            }
         }
         Ok(loaded)
     }
@@ -260,17 +320,7 @@ impl Loaded {
 
     /// The payload of the record at a place, if it is whole and of a kind.
     fn read_record(&self, kind: u8, at: u64) -> Result<Option<Vec<u8>>, StoreError> {
-        let mut header = [0; HEADER_BYTES];
-        if at.checked_add(HEADER_BYTES as u64).is_none_or(|end| end > self.bytes) {
-            return Ok(None);
-        }
-        self.read(&mut header, at)?;
-        let frame = frame::parse(&header).ok().filter(|frame| frame.kind == kind);
-        let fits = |frame: &Frame| at + frame::record_bytes(frame.payload_bytes) as u64 <= self.bytes;
-        let Some(frame) = frame.filter(fits) else { return Ok(None) };
-        let mut payload = vec![0; frame.payload_bytes];
-        self.read(&mut payload, at + HEADER_BYTES as u64)?;
-        Ok(frame.check(&payload).is_ok().then_some(payload))
+        self.opened.read_record(kind, at, self.bytes)
     }
 
     fn read_beginning(&mut self) -> Result<(), StoreError> {
@@ -287,7 +337,8 @@ impl Loaded {
         let Some(trailer) = self.read_record(TRAILER, at)? else { return Ok(None) };
         let Some(index) = trailer.first_chunk().map(|offset| u64::from_le_bytes(*offset)) else { return Ok(None) };
         let payload = self.read_record(INDEX, index)?;
-        Ok(payload.and_then(|payload| Some((parse_index(&payload, number, index)?, index))))
+        let are_chunks = !outline::is_one(&self.opened.path);
+        Ok(payload.and_then(|payload| Some((parse_index(&payload, number, index, are_chunks)?, index))))
     }
 
     /// Reads every record: of a file that was not ended nobody knows what had reached the disk. What `check` says is
@@ -318,6 +369,7 @@ impl Loaded {
                             let head = Head::parse(&payload)?;
                             check(&payload).map(|()| Entry::new(&head, payload.len(), number, at))
                         }
+                        OUTLINE => outline::entry(&payload, number, at),
                         _ => Ok(None),
                     });
                     self.entries.extend(result.ok().flatten());
@@ -356,7 +408,7 @@ struct Link {
     level: Level,
     number: u32,
     path: PathBuf,
-    /// Of a file without an index.
+    /// Of a file of chunks without an index.
     bytes: Option<u64>,
 }
 
@@ -364,7 +416,7 @@ impl Chain {
     /// Takes the next file. Returns what is missing of the one before it, if something is.
     pub(super) fn take(&mut self, level: Level, number: u32, loaded: &Loaded) -> Option<Damaged> {
         let path = loaded.opened.path.clone();
-        let bytes = (!loaded.has_index).then_some(loaded.bytes);
+        let bytes = (!loaded.has_index && !outline::is_one(&path)).then_some(loaded.bytes);
         let last = self.0.replace(Link { level, number, path, bytes }).filter(|last| last.level == level);
         // Where it is the oldest one, those before it were deleted.
         let (last, before) = (last?, loaded.before?);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 pub(crate) use super::file::Entry;
 use super::file::{self, Chain, Loaded};
-use super::frame::record_bytes;
+use super::frame::{HEADER_BYTES, record_bytes};
+use super::outline::Outline;
 use super::shelf::{Reader, Shared};
 use super::{Damaged, Level};
 use crate::damage::{Damage, StoreError};
@@ -21,15 +22,18 @@ pub(crate) struct Named {
     number: u32,
     /// Of its level the one that is written, if any is.
     is_newest: bool,
+    /// Of an outline the name of the cold file.
+    pub(crate) cold: Option<String>,
 }
 
 /// The warm files of the store in `dir`, by level and number.
 pub(crate) fn list(dir: &Path) -> Result<Vec<Named>, StoreError> {
     let dir = dir.join("warm");
     let all = file::list(&dir)?;
-    let named = all.iter().enumerate().map(|(at, (level, number))| {
-        let is_newest = all.get(at + 1).is_none_or(|(next, _)| next != level);
-        Named { level: *level, path: file::path(&dir, *level, *number), number: *number, is_newest }
+    let named = all.iter().enumerate().map(|(at, listed)| {
+        let file::Listed { level, number, ref cold } = *listed;
+        let is_newest = cold.is_none() && all.get(at + 1).is_none_or(|next| next.level != level);
+        Named { level, path: listed.path(&dir), number, is_newest, cold: cold.clone() }
     });
     Ok(named.collect())
 }
@@ -50,6 +54,7 @@ pub(crate) fn reader(dir: &Path) -> Result<(Reader, Vec<Damaged>), StoreError> {
         let Some(file) = open_to_read(&named.path)? else { continue };
         let mut loaded = Loaded::of(file, named.path, named.number)?;
         damaged.extend(chain.take(named.level, named.number, &loaded));
+        shared.with(named.level, |shelf| shelf.cold.extend(named.cold.map(|cold| (named.number, cold))));
         shared.put_file(named.level, named.number, &loaded);
         // The end of a write that was not ended had nothing durable.
         loaded.damaged.retain(|of| !(named.is_newest && of.offset + of.bytes == loaded.ends_at));
@@ -70,12 +75,13 @@ pub(crate) struct Checked {
 /// meanwhile.
 pub(crate) fn check(
     named: &Named,
-    check: impl FnMut(&[u8]) -> Result<(), Damage>,
+    mut check: impl FnMut(&[u8]) -> Result<(), Damage>,
 ) -> Result<Option<Checked>, StoreError> {
     let Some(file) = open_to_read(&named.path)? else { return Ok(None) };
     let mut loaded = Loaded::indexed(file, named.path.clone(), named.number)?;
     let index = std::mem::take(&mut loaded.entries);
-    loaded.look_through(named.number, check)?;
+    loaded.look_through(named.number, &mut check)?;
+    let lost = lost_of_outline(named, &loaded.entries, check)?;
     let found: HashMap<u64, Entry> = loaded.entries.iter().map(|entry| (entry.place.offset(), *entry)).collect();
     let is_in = |damaged: &Damaged, offset: u64| (damaged.offset..damaged.offset + damaged.bytes).contains(&offset);
     let wrong = index.iter().filter(|entry| {
@@ -95,10 +101,37 @@ pub(crate) fn check(
         let is_last = damaged.offset + damaged.bytes == loaded.ends_at;
         may_be_unfinished && is_last && !index.iter().any(|entry| is_in(damaged, entry.place.offset()))
     });
-    damaged.extend(wrong);
+    damaged.extend(wrong.into_iter().chain(lost));
     if !may_be_unfinished && damaged.is_empty() {
         let damage = Damage::Wrong("the end: it has no index, and was not the last one written");
         damaged.push(Damaged { path: named.path.clone(), offset: loaded.bytes, bytes: 0, damage });
     }
     Ok(Some(Checked { damaged, unfinished }))
+}
+
+/// Makes an outline's chunks again and gives them to `check`. What of the cold file is damaged is told where that is
+/// read, but for one that is not there.
+fn lost_of_outline(
+    named: &Named,
+    entries: &[Entry],
+    mut check: impl FnMut(&[u8]) -> Result<(), Damage>,
+) -> Result<Vec<Damaged>, StoreError> {
+    let (Some(cold), Some(dir)) = (&named.cold, named.path.parent()) else { return Ok(Vec::new()) };
+    let outline = Outline::open(dir, named.level, named.number, cold, Arc::default())?;
+    let (mut bytes, mut lost) = (Vec::new(), Vec::<Damaged>::new());
+    for entry in entries {
+        let checked = outline
+            .read(&entry.place, &mut bytes)
+            .and_then(|()| check(&bytes[HEADER_BYTES..]).map_err(|damage| outline.damaged(&entry.place, damage)));
+        match checked {
+            Err(StoreError::Damaged { path, offset, damage }) => {
+                let is_told = path != named.path && (path.exists() || lost.iter().any(|other| other.path == path));
+                if !is_told {
+                    lost.push(Damaged { path, offset, bytes: 0, damage });
+                }
+            }
+            checked => checked?,
+        }
+    }
+    Ok(lost)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which chunks there are, and reading them: 32 bytes of memory a chunk, by track and time.
+//! Which chunks there are: 32 bytes of memory a chunk, by track and time.
 //!
 //! The writer publishes chunks when their bytes are in their file. Readers hold the lock for a look-up only; what they
 //! read, they read from files that they hold open, which may be deleted meanwhile.
@@ -7,27 +7,26 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use super::file::{self, Entry, Loaded, Opened};
-use super::frame::{self, HEADER_BYTES};
+use super::file::{self, Entry, Listed, Loaded, Opened};
+use super::outline::{self, Groups, Outline};
+use super::place::{Origin, Place};
 use super::{ChunkRef, Level};
-use crate::chunk::{self, Chunk, HEAD_BYTES, Head};
-use crate::damage::{Damage, StoreError, io_error};
+use crate::damage::{StoreError, io_error};
 use crate::types::{LATE_NS, TrackId};
 
 /// Files that are kept open at most, beside those that somebody reads.
 const MAX_OPEN: usize = 64;
-/// A chunk of which reading all costs less than reading twice.
-const SMALL_BYTES: usize = 8 << 10;
 
 /// Chunks of a level.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     /// By number.
     pub(super) files: BTreeMap<u32, Stored>,
+    /// Of those that are outlines the names of the cold files.
+    pub(super) cold: BTreeMap<u32, String>,
     tracks: HashMap<TrackId, Track>,
 }
 
@@ -35,6 +34,8 @@ pub(super) struct Shelf {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stored {
     pub(super) bytes: u64,
+    /// Of the cold file.
+    pub(super) cold_bytes: u64,
     /// Earliest and latest time of a row in it, ns; 0: it has none.
     pub(super) from_ns: u64,
     pub(super) to_ns: u64,
@@ -50,6 +51,19 @@ struct Track {
     mark: u64,
 }
 
+/// The order of a track's chunks.
+fn key(chunk: &ChunkRef) -> (u64, u32, u32) {
+    (chunk.from_ns, chunk.file, chunk.offset_words)
+}
+
+impl Track {
+    /// Where a chunk is.
+    fn find(&self, place: &ChunkRef) -> Option<usize> {
+        let at = self.chunks.partition_point(|chunk| key(chunk) < key(place));
+        self.chunks.get(at).filter(|chunk| *chunk == place).map(|_| at)
+    }
+}
+
 impl Shelf {
     /// Takes a chunk; that which was at `instead` goes.
     pub(super) fn put(&mut self, entry: &Entry, instead: Option<ChunkRef>) {
@@ -61,11 +75,42 @@ impl Shelf {
         if let Some(instead) = instead {
             track.chunks.retain(|chunk| *chunk != instead);
         }
-        let key = |chunk: &ChunkRef| (chunk.from_ns, chunk.file, chunk.offset_words);
         let at = track.chunks.partition_point(|chunk| key(chunk) < key(&place));
         track.chunks.insert(at, place);
         track.longest_ns = track.longest_ns.max(place.to_ns - place.from_ns);
         track.mark = track.mark.max(mark);
+    }
+
+    /// Whether readers find this chunk.
+    pub(super) fn has(&self, entry: &Entry) -> bool {
+        self.tracks.get(&entry.track).is_some_and(|track| track.find(&entry.place).is_some())
+    }
+
+    /// Has an outline of a file instead of it, with its chunks at other places, in the same order; false: it is not
+    /// there any more.
+    pub(super) fn put_outline(
+        &mut self,
+        number: u32,
+        cold: &str,
+        moved: &[(Entry, ChunkRef)],
+        bytes: u64,
+        cold_bytes: u64,
+    ) -> bool {
+        let Some(stored) = self.files.get_mut(&number) else { return false };
+        (stored.bytes, stored.cold_bytes) = (bytes, cold_bytes);
+        self.cold.insert(number, cold.to_owned());
+        // All are looked for before any is moved: they are in order before and after, not in between.
+        let mut found = Vec::with_capacity(moved.len());
+        for (entry, to) in moved {
+            let track = self.tracks.get(&entry.track);
+            found.extend(track.and_then(|track| track.find(&entry.place)).map(|at| (entry.track, at, *to)));
+        }
+        for (track, at, to) in found {
+            if let Some(chunk) = self.tracks.get_mut(&track).and_then(|track| track.chunks.get_mut(at)) {
+                *chunk = to;
+            }
+        }
+        true
     }
 
     /// A chunk that may be the same one, written twice.
@@ -126,12 +171,13 @@ pub(super) struct Shared {
     pub(super) dir: PathBuf,
     pub(super) shelves: RwLock<[Shelf; Level::ALL.len()]>,
     /// The files that were asked for last, the very last one at the end.
-    open: Mutex<VecDeque<(Level, u32, Arc<Opened>)>>,
+    open: Mutex<VecDeque<(Level, u32, Origin)>>,
+    groups: Arc<Groups>,
 }
 
 impl Shared {
     pub(super) fn new(dir: PathBuf) -> Self {
-        Self { dir, shelves: RwLock::default(), open: Mutex::default() }
+        Self { dir, shelves: RwLock::default(), open: Mutex::default(), groups: Arc::default() }
     }
 
     /// Changes a level's shelf.
@@ -152,35 +198,55 @@ impl Shared {
                 self.with(level, |shelf| shelf.put(entry, None));
             }
         }
-        self.with(level, |shelf| shelf.files.entry(number).or_default().bytes = loaded.bytes);
+        let cold_bytes = self.listed(level, number).cold.map_or(0, |cold| outline::cold_bytes(&self.dir, &cold));
+        self.with(level, |shelf| {
+            let stored = shelf.files.entry(number).or_default();
+            (stored.bytes, stored.cold_bytes) = (loaded.bytes, cold_bytes);
+        });
+    }
+
+    /// A file as it is now: of chunks, or an outline.
+    pub(super) fn listed(&self, level: Level, number: u32) -> Listed {
+        Listed { level, number, cold: self.look(level, |shelf| shelf.cold.get(&number).cloned()) }
     }
 
     /// Whether two records have the same payload by their headers.
     fn is_copy(&self, level: Level, one: ChunkRef, opened: &Opened, other: ChunkRef) -> bool {
-        let header = |file: &File, place: ChunkRef| {
-            let mut header = [0; HEADER_BYTES];
-            file.read_exact_at(&mut header, place.offset()).ok().map(|()| header)
-        };
-        let first = File::open(file::path(&self.dir, level, one.file)).ok();
-        let first = first.and_then(|file| header(&file, one));
-        first.is_some() && first == header(&opened.file, other)
+        let path = self.listed(level, one.file).path(&self.dir);
+        let first = File::open(&path).ok().and_then(|file| outline::header_of(&Opened { file, path }, one));
+        first.is_some() && first == outline::header_of(opened, other)
     }
 
     /// Closes files that nobody else reads.
     pub(super) fn close_before(&self, level: Level, number: u32) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|(of, file, _)| *of != level || *file >= number);
+        if level == Level::Raw {
+            self.groups.close_before(number);
+        }
     }
 
-    fn open(&self, level: Level, number: u32) -> Result<Arc<Opened>, StoreError> {
+    /// The same of one file.
+    pub(super) fn close(&self, level: Level, number: u32) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|(of, file, _)| (*of, *file) != (level, number));
+    }
+
+    fn open(&self, shelf: &Shelf, level: Level, number: u32) -> Result<Origin, StoreError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let known = open.iter().rposition(|(of, file, _)| (*of, *file) == (level, number));
         let opened = match known.and_then(|at| open.remove(at)) {
-            Some((_, _, opened)) => opened,
-            None => {
-                let path = file::path(&self.dir, level, number);
-                Arc::new(Opened { file: File::open(&path).map_err(io_error("open", &path))?, path })
-            }
+            Some((_, _, origin)) => origin,
+            None => match shelf.cold.get(&number) {
+                Some(cold) => {
+                    let groups = self.groups.clone();
+                    Origin::Outline(Arc::new(Outline::open(&self.dir, level, number, cold, groups)?))
+                }
+                None => {
+                    let path = file::path(&self.dir, level, number);
+                    Origin::Chunks(Arc::new(Opened { file: File::open(&path).map_err(io_error("open", &path))?, path }))
+                }
+            },
         };
         if open.len() >= MAX_OPEN {
             open.pop_front();
@@ -195,18 +261,23 @@ impl Shared {
 pub struct Reader(pub(super) Arc<Shared>);
 
 impl Reader {
+    /// The store's directory.
+    pub(crate) fn store_dir(&self) -> &Path {
+        outline::store_of(&self.0.dir)
+    }
+
     /// A track's chunks with rows between two times (UTC ns, both included), by their earliest times.
     ///
     /// # Errors
     /// [`StoreError::Io`] if a file cannot be opened.
     pub fn between(&self, level: Level, track: TrackId, from_ns: u64, to_ns: u64) -> Result<Vec<Place>, StoreError> {
         self.0.look(level, |shelf| {
-            let mut last: Option<(u32, Arc<Opened>)> = None;
+            let mut last: Option<(u32, Origin)> = None;
             let mut place = |chunk: ChunkRef| {
                 let known = last.take().filter(|(number, _)| *number == chunk.file);
-                let opened = known.map_or_else(|| self.0.open(level, chunk.file), |(_, opened)| Ok(opened))?;
+                let opened = known.map_or_else(|| self.0.open(shelf, level, chunk.file), |(_, opened)| Ok(opened))?;
                 last = Some((chunk.file, opened.clone()));
-                Ok(Place { opened, chunk })
+                Ok(Place::new(opened, chunk))
             };
             shelf.between(track, from_ns, to_ns).map(&mut place).collect()
         })
@@ -327,18 +398,20 @@ impl Reader {
         self.0.look(level, |shelf| shelf.files.values().map(|file| file.to_ns).max())
     }
 
-    /// Bytes of a level's files.
+    /// Bytes of a level's files, cold ones included.
     #[must_use]
     pub fn bytes(&self, level: Level) -> u64 {
-        self.0.look(level, |shelf| shelf.files.values().map(|file| file.bytes).sum())
+        self.0.look(level, |shelf| shelf.files.values().map(|file| file.bytes + file.cold_bytes).sum())
     }
-}
 
-/// Room for what is read of one chunk after the other.
-#[derive(Debug, Default)]
-pub struct Buffers {
-    front: Vec<u8>,
-    piece: Vec<u8>,
+    /// Bytes of outlines and their cold files.
+    #[must_use]
+    pub fn cold_bytes(&self) -> u64 {
+        let bytes = |(number, file): (&u32, &Stored), shelf: &Shelf| {
+            if shelf.cold.contains_key(number) { file.bytes + file.cold_bytes } else { 0 }
+        };
+        self.0.look(Level::Raw, |shelf| shelf.files.iter().map(|file| bytes(file, shelf)).sum())
+    }
 }
 
 /// How much there is of something, and of when.
@@ -364,95 +437,5 @@ impl Extent {
     pub fn joined(self, other: Self) -> Self {
         let (from_ns, to_ns) = (self.from_ns.min(other.from_ns), self.to_ns.max(other.to_ns));
         Self { rows: self.rows + other.rows, from_ns, to_ns }
-    }
-}
-
-/// A chunk that can be read.
-#[derive(Clone, Debug)]
-pub struct Place {
-    opened: Arc<Opened>,
-    chunk: ChunkRef,
-}
-
-impl Place {
-    /// Its times, rows and bytes.
-    #[must_use]
-    pub fn chunk(&self) -> &ChunkRef {
-        &self.chunk
-    }
-
-    /// Reads all of it, checked, into a buffer.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`], and [`StoreError::Damaged`] if its bytes are not what was written.
-    pub fn read<'a>(&self, bytes: &'a mut Vec<u8>) -> Result<Chunk<'a>, StoreError> {
-        self.fill(bytes, 0, HEADER_BYTES + self.chunk.bytes as usize)?;
-        let (header, payload) = bytes.split_at(HEADER_BYTES);
-        let checked = frame::parse(header).and_then(|frame| {
-            frame.check(payload)?;
-            if frame.kind == file::CHUNK { Chunk::parse(payload) } else { Err(Damage::Wrong("a record's kind")) }
-        });
-        checked.map_err(|damage| self.damaged(damage))
-    }
-
-    /// Reads neighbouring columns, checked, and appends their values, column after column. Of a large chunk that is two
-    /// small reads. The chunk that comes back has times, lines and statistics, and perhaps no other columns.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`], and [`StoreError::Damaged`] if their bytes are not what was written.
-    pub fn read_columns<'a>(
-        &self,
-        columns: Range<usize>,
-        buffers: &'a mut Buffers,
-        values: &mut Vec<u64>,
-    ) -> Result<Chunk<'a>, StoreError> {
-        let damaged = |damage| self.damaged(damage);
-        if self.chunk.bytes as usize <= SMALL_BYTES {
-            let chunk = self.read(&mut buffers.front)?;
-            columns.into_iter().try_for_each(|number| chunk.column(number, values)).map_err(damaged)?;
-            return Ok(chunk);
-        }
-        let chunk = self.read_front(&mut buffers.front)?;
-        let range = chunk.range(columns.clone()).map_err(damaged)?;
-        let front_bytes = chunk.head().front_bytes;
-        if front_bytes + range.end > self.chunk.bytes as usize {
-            return Err(damaged(Damage::Wrong("where a column is")));
-        }
-        let piece = &mut buffers.piece;
-        piece.clear();
-        if !range.is_empty() {
-            self.fill(piece, HEADER_BYTES + front_bytes + range.start, range.len())?;
-        }
-        let mut checked = |number| chunk.checked_column(number, range.start, piece, values);
-        columns.into_iter().try_for_each(&mut checked).map_err(damaged)?;
-        Ok(chunk)
-    }
-
-    /// Reads what is before the columns: times, lines and statistics, checked.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`], and [`StoreError::Damaged`] if its bytes are not what was written.
-    pub fn read_front<'a>(&self, bytes: &'a mut Vec<u8>) -> Result<Chunk<'a>, StoreError> {
-        let mut length = usize::from(self.chunk.front_words) * 8;
-        if self.chunk.front_words == u16::MAX {
-            self.fill(bytes, HEADER_BYTES, HEAD_BYTES)?;
-            length = Head::parse(bytes).map_err(|damage| self.damaged(damage))?.front_bytes;
-        }
-        if length > self.chunk.bytes as usize {
-            return Err(self.damaged(Damage::Wrong("a chunk's end")));
-        }
-        self.fill(bytes, HEADER_BYTES, length)?;
-        let checked = chunk::check_front(bytes).and_then(|()| Chunk::parse_front(bytes));
-        checked.map_err(|damage| self.damaged(damage))
-    }
-
-    fn fill(&self, bytes: &mut Vec<u8>, at: usize, length: usize) -> Result<(), StoreError> {
-        bytes.resize(length, 0);
-        let read = self.opened.file.read_exact_at(bytes, self.chunk.offset() + at as u64);
-        read.map_err(io_error("read", &self.opened.path))
-    }
-
-    pub(crate) fn damaged(&self, damage: Damage) -> StoreError {
-        StoreError::Damaged { path: self.opened.path.clone(), offset: self.chunk.offset(), damage }
     }
 }

@@ -312,7 +312,8 @@ fn what_an_ended_file_must_have_and_has_not_is_damage() {
     };
     for (number, before) in [(1, 0), (2, 2)] {
         let bytes = &whole[number as usize - 1];
-        let end = usize::try_from(file::load(&dir.path().join("warm"), Level::Raw, number).unwrap().ends_at).unwrap();
+        let listed = file::Listed { level: Level::Raw, number, cold: None };
+        let end = usize::try_from(file::load(&dir.path().join("warm"), &listed).unwrap().ends_at).unwrap();
         let [first, second] = [before, before + 1].map(|at| frame::record_bytes(chunks[at].len()));
         // Between two records, where nothing else shows it; and all of it.
         for (cut, left) in [(end, 2), (end - second, 1), (end - second - first, 0), (0, 0)] {

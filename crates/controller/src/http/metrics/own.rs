@@ -37,6 +37,10 @@ const STORE_BYTES: &str = "onlooker_controller_store_bytes";
 const LEVEL_BYTES: &str = "onlooker_controller_store_level_bytes";
 const HEAD_BYTES: &str = "onlooker_controller_store_head_bytes";
 const ROLLUP_LAG: &str = "onlooker_controller_store_rollup_lag_seconds";
+const COLD_BYTES: &str = "onlooker_controller_store_cold_bytes";
+const COLD_LAG: &str = "onlooker_controller_store_cold_lag_seconds";
+const COLD_FILES: &str = "onlooker_controller_store_cold_files_total";
+const COLD_FAILURES: &str = "onlooker_controller_store_cold_failures_total";
 const DETOURS: &str = "onlooker_controller_device_detours_total";
 const UNUSABLE: &str = "onlooker_controller_unusable_ways_total";
 const SOFT_REQUESTS: &str = "onlooker_controller_soft_requests_total";
@@ -47,7 +51,7 @@ const CONNECTIONS: &str = "onlooker_controller_http_connections";
 const STREAMS: &str = "onlooker_controller_http_streams";
 
 /// All of them: nobody else's metric has such a name, whether there is something to say or not.
-const FAMILIES: [(&str, Metric, &str); 25] = [
+const FAMILIES: [(&str, Metric, &str); 29] = [
     (
         UP,
         Gauge,
@@ -77,6 +81,10 @@ const FAMILIES: [(&str, Metric, &str); 25] = [
         Gauge,
         "Time since the oldest window of a level ended that could be rolled up and is not; 0 if none is.",
     ),
+    (COLD_BYTES, Gauge, "Size of cold files and what belongs to them."),
+    (COLD_LAG, Gauge, "Time since the oldest rows were old enough for a cold file that are in none; 0 if none are."),
+    (COLD_FILES, Counter, "Files of rows that became cold files."),
+    (COLD_FAILURES, Counter, "Times that a file of rows could not become a cold file."),
     (DETOURS, Counter, "Times that a host was to be read by an RDMA device, and there was no queue pair."),
     (UNUSABLE, Counter, "Times that a way to a host was found and could not be used."),
     (SOFT_REQUESTS, Counter, "Requests that soft requesters sent, repeats included."),
@@ -196,6 +204,7 @@ impl Own {
             (REFUSED_ROWS, &counters.refused_rows),
             (DROPPED_SEGMENTS, &counters.dropped_segments),
             (STORE_FAILURES, &counters.failures),
+            (COLD_FILES, &counters.cold_files),
         ] {
             self.line(name, &[], count.load(Ordering::Relaxed) as f64);
         }
@@ -216,6 +225,11 @@ impl Own {
         }
         for level in Level::ALL.into_iter().skip(1) {
             self.line(ROLLUP_LAG, &[("level", level.name())], shared.store.rollup_lag_ns(level) as f64 / 1e9);
+        }
+        self.line(COLD_BYTES, &[], shared.store.cold_bytes() as f64);
+        self.line(COLD_LAG, &[], shared.store.cold_lag_ns() as f64 / 1e9);
+        for (reason, count) in counters.cold_failures() {
+            self.line(COLD_FAILURES, &[("reason", reason)], count as f64);
         }
     }
 }
