@@ -137,16 +137,21 @@ fn unpack(payload: &[u8]) -> Result<Vec<u8>, Damage> {
 }
 
 /// Header, front, recipe.
-fn split(unpacked: &[u8]) -> Result<(&[u8], &[u8], &[u8]), Damage> {
+type Parts<'a> = (&'a [u8], &'a [u8], &'a [u8]);
+
+fn split(unpacked: &[u8]) -> Result<Parts<'_>, Damage> {
     let end = Damage::Wrong("a chunk's end");
     let (header, rest) = unpacked.split_at_checked(HEADER_BYTES).ok_or(end)?;
     let (front, recipe) = rest.split_at_checked(Head::parse(rest)?.front_bytes).ok_or(end)?;
     Ok((header, front, recipe))
 }
 
-/// Row groups that were decoded last, by number of the file and their own.
+/// A row group by number of its file and its own.
+type Kept = ((u32, u32), Arc<Group>);
+
+/// Row groups that were decoded last.
 #[derive(Debug, Default)]
-pub(super) struct Groups(Mutex<VecDeque<((u32, u32), Arc<Group>)>>);
+pub(super) struct Groups(Mutex<VecDeque<Kept>>);
 
 impl Groups {
     fn get(&self, samples: &GroupSamples, file: u32, number: u32) -> Result<Arc<Group>, StoreError> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Chunks are found and read again; what a cut, a flipped bit, a full or a broken disk costs.
 
+use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;

@@ -41,6 +41,9 @@ pub(in super::super) fn is_killed() -> bool {
 /// Steps of a conversion, the last one when readers have the outline.
 pub(super) const STEPS: usize = 6;
 
+/// A chunk as a whole, its front, and each column by itself.
+type Read = (Vec<u8>, Vec<u8>, Vec<Vec<u64>>);
+
 impl Filled {
     pub(super) fn store(&self) -> Store {
         self.open.as_ref().unwrap().0.clone()
@@ -80,8 +83,8 @@ impl Filled {
         assert!(lock(&self.store().0.rows).tracks.values().all(crate::store::rows::Track::is_packed));
     }
 
-    /// Every chunk, by level, track and number: as a whole, its front, and each column by itself.
-    pub(super) fn chunks(&self) -> BTreeMap<(Level, TrackId, usize), (Vec<u8>, Vec<u8>, Vec<Vec<u64>>)> {
+    /// Every chunk, by level, track and number.
+    pub(super) fn chunks(&self) -> BTreeMap<(Level, TrackId, usize), Read> {
         let store = self.store();
         let mut all = BTreeMap::new();
         for (level, track) in
@@ -123,8 +126,7 @@ impl Filled {
         let mut numbers: Vec<&str> = raw.iter().map(|name| &name[4..14]).collect();
         numbers.dedup();
         assert_eq!(numbers.len(), raw.len(), "{raw:?}");
-        let outlines: Vec<&str> =
-            raw.iter().filter_map(|name| Some(name.strip_suffix(".outline")?.get(15..)?)).collect();
+        let outlines: Vec<&str> = raw.iter().filter_map(|name| name.strip_suffix(".outline")?.get(15..)).collect();
         let mut cold = outlines.clone();
         cold.sort_unstable();
         let names = self.names("cold");
