@@ -87,7 +87,8 @@ impl Filled {
             }
         }
         self.rows += rows;
-        self.turn();
+        // A slow machine rolls up less in a turn.
+        self.open.as_mut().unwrap().1.settle();
     }
 
     pub(crate) fn gap(&mut self, host: &str, of: Option<u32>, from_ns: u64, to_ns: u64) {

@@ -18,6 +18,22 @@ pub(super) fn description(host: &str, is_table: bool) -> Description {
     fixture::description(host, host, is_table)
 }
 
+impl Writer {
+    /// Turns until nothing is left to do.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..4 {
+            self.turn().unwrap();
+        }
+        // What is looked for while rows are still on their way to chunks is not all.
+        for _ in 0..2 {
+            self.turn().unwrap();
+            while !self.rolling.is_done() {
+                self.turn().unwrap();
+            }
+        }
+    }
+}
+
 fn config(dir: &Path) -> Config {
     let (dir, ring) = (dir.join("store"), dir.join("ring"));
     Config { dir, ring, ring_bytes: 4 << 20, max_bytes: 64 << 20, keep_ns: [u64::MAX; 4] }

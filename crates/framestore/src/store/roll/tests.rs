@@ -65,16 +65,7 @@ impl World {
 
     /// Turns until nothing is left to do.
     fn settle(&mut self) {
-        for _ in 0..4 {
-            self.turn();
-        }
-        // What is looked for while rows are still on their way to chunks is not all.
-        for _ in 0..2 {
-            self.turn();
-            while !self.writer().rolling.is_done() {
-                self.turn();
-            }
-        }
+        self.writer().settle();
     }
 
     fn writer(&mut self) -> &mut Writer {
