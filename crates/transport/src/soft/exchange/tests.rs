@@ -96,6 +96,8 @@ struct World {
     dice: Dice,
     exchange: Exchange,
     flows: Vec<FlowId>,
+    /// Of flows that were removed.
+    gone: Totals,
     memory: Vec<Block>,
     now_ns: u64,
     ways: Vec<Way>,
@@ -126,6 +128,7 @@ impl World {
             dice,
             exchange,
             flows,
+            gone: Totals::default(),
             memory: Vec::new(),
             now_ns: START_NS,
             ways: Vec::new(),
@@ -309,13 +312,15 @@ impl World {
             assert_eq!(counted + foreign + malformed, self.counted_answers, "an answer without a counter");
             let sum = |of: fn(&Counters) -> u64| self.flows.iter().map(|flow| of(self.exchange.counters(*flow))).sum();
             let taken: u64 = sum(|counters| counters.answered + counters.refused);
-            let expected = Totals {
+            let mut expected = Totals {
                 sent: sum(|counters| counters.sent),
                 repeated: sum(|counters| counters.repeated),
+                send_failed: sum(|counters| counters.send_failed),
                 congestion_marked: sum(|counters| counters.congestion_marked),
                 dropped: self.counted_answers - taken,
                 ..Totals::default()
             };
+            expected += self.gone;
             assert_eq!(*self.exchange.totals(), expected);
         }
     }
@@ -360,6 +365,7 @@ fn a_removed_flow_loses_its_reads_and_keeps_its_credit_until_its_packets_are_los
     world.exchange.advance(world.now_ns, &mut world.completions);
     assert_eq!(world.exchange.stage().len(), 1);
     world.exchange.sent(1, world.now_ns);
+    world.gone.sent = 1;
     world.exchange.remove_flow(world.flows[0], &mut world.completions);
     assert_eq!(world.completions, [Completion { id: 0, outcome: Outcome::Lost }]);
     assert_eq!((world.exchange.in_flight(), world.exchange.bytes_in_flight()), (0, 1024));
