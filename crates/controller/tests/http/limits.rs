@@ -152,7 +152,8 @@ fn hosts_keep_their_descriptors() {
     agent.kill();
     agent.run();
     let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", process.pid())).unwrap().count();
-    assert!(descriptors() < 100, "{}", descriptors());
+    // Who is refused keeps one until his answer is on its way.
+    until("descriptors are left for hosts", || (descriptors() < 100).then_some(()));
     drop(silent);
     until("the host's next readings", || {
         // Places are given back one by one.
