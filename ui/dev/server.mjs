@@ -46,7 +46,7 @@ async function handle(fleet, play, root, request, response) {
   if (play.down) return request.destroy();
   if (play.token !== null && !(request.headers.cookie ?? "").includes("onlooker=1")) throw new Refusal(401, "this controller asks for a token: log in");
   const json = (value) => response.writeHead(200, { "Content-Type": "application/json", "Cache-Control": "no-store" }).end(JSON.stringify(value));
-  const [, , what, name, sub] = parts;
+  const [, , , what, name, sub] = parts;
   if (what === "status") return json(status(fleet, play));
   if (what === "live") {
     if (url.searchParams.get("host") === play.removed) throw new Refusal(404, `no host \`${play.removed}\` is watched`);
