@@ -220,7 +220,8 @@ impl<'a> Eval<'a> {
         let until_ns = when.of(grid.last_ns());
         // The first one later than the begin.
         let start_ns = begin_ns.div_euclid(step_ns).saturating_add(1).saturating_mul(step_ns);
-        let steps = if until_ns < start_ns { 0 } else { until_ns.saturating_sub(start_ns) / step_ns + 1 };
+        let span_ns = until_ns.saturating_sub(start_ns);
+        let steps = if span_ns < 0 { 0 } else { (span_ns / step_ns).saturating_add(1) };
         let count = usize::try_from(steps).unwrap_or(usize::MAX);
         self.budget.steps(count, self.budget.limits.subquery_steps)?;
         Ok(Grid { start_ns, step_ns, count })

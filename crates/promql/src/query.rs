@@ -34,7 +34,7 @@ impl Times {
         let Self { start_ns, end_ns, step_ns } = self;
         let steps = match end_ns.saturating_sub(start_ns) {
             span_ns if span_ns < 0 => 0,
-            span_ns if step_ns > 0 => span_ns / step_ns + 1,
+            span_ns if step_ns > 0 => (span_ns / step_ns).saturating_add(1),
             _ => 1,
         };
         Grid { start_ns, step_ns, count: usize::try_from(steps).unwrap_or(usize::MAX) }

@@ -43,6 +43,15 @@ fn a_query_within_its_limits_has_an_answer_one_beyond_says_which() {
     assert!(matches!(beyond(Limits { bytes: 20_000, ..enough }), QueryError::Bytes { most: 20_000 }));
 }
 
+/// The largest count of steps there is: one more is not a number.
+#[test]
+fn times_without_end_have_too_many_steps() {
+    let all = Times { start_ns: i64::MIN, end_ns: i64::MAX, step_ns: 1 };
+    assert!(matches!(run("some_total", all, Limits::default()), Err(QueryError::Steps { .. })));
+    let long = run("sum_over_time(some_total[9223372036:0.000000001])", MINUTE, Limits::default());
+    assert!(matches!(long, Err(QueryError::Steps { .. })), "{long:?}");
+}
+
 #[test]
 fn what_is_done_with_does_not_count_as_memory() {
     let limits = Limits { bytes: 60_000, ..Limits::default() };
