@@ -33,11 +33,15 @@ pub struct Connected {
     pub pidfd: OwnedFd,
 }
 
+/// Whether descriptors have run out.
+pub fn is_exhausted(error: &io::Error) -> bool {
+    [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).map(Some).contains(&error.raw_os_error())
+}
+
 /// Why a peer was not identified: it cannot be seen, or the agent has no descriptor left to look with.
 fn refusal(what: &str, error: impl Into<io::Error>) -> Refusal {
     let error = error.into();
-    let exhausted = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).map(Some).contains(&error.raw_os_error());
-    let (code, hint) = if exhausted {
+    let (code, hint) = if is_exhausted(&error) {
         (Code::Internal, "the agent is out of descriptors: try again, or raise LimitNOFILE")
     } else {
         (Code::Denied, "the process must live in the agent's pid namespace, or in one below it")

@@ -211,10 +211,6 @@ impl Loop {
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(errno) => return Err(errno.into()),
             }
-            // Lost to another thread's close that took long: the place may be free by now, and the next one accepted would keep it.
-            if self.reserve.is_none() {
-                self.reserve = File::open("/dev/null").ok();
-            }
             for event in &events {
                 match event.data.u64() {
                     REGISTRATION => self.accept_programs(),

@@ -377,6 +377,8 @@ fn until_connected(reader: &mut KernelReader) {
 
 fn counts_through_kills(world: &World, program: &Path) {
     const KILLS: u64 = 20;
+    // SDKs leave their ranges after 2 s without an agent, which a loaded machine may take to start one.
+    const STAYS: Duration = Duration::from_secs(1);
     let place = world.place(&["lo"], |_| ());
     let mut agent = place.start();
     let mut program = Counting::start(program, &place.config.agent.socket);
@@ -401,7 +403,7 @@ fn counts_through_kills(world: &World, program: &Path) {
         agent = place.start();
         longest = longest.max(killed.elapsed());
         let now = reader.region("count").expect("it goes on");
-        assert_eq!(now.entry, before.entry);
+        assert!(now.entry == before.entry || longest > STAYS, "{now:?}, before {before:?}");
         assert!(now.value("count_total") >= last, "{now:?}, before {last}");
         last = now.value("count_total");
     }
@@ -412,11 +414,7 @@ fn counts_through_kills(world: &World, program: &Path) {
     #[allow(clippy::cast_precision_loss)]
     let expected = count as f64;
     assert!(connections >= KILLS / 2, "{connections} connections");
-    // SDKs leave their ranges after 2 s without an agent, which a loaded machine may take to start one.
-    assert!(
-        switches == 1 || longest > Duration::from_secs(1),
-        "{switches} moves, at most {longest:?} without an agent"
-    );
+    assert!(switches == 1 || longest > STAYS, "{switches} moves, at most {longest:?} without an agent");
     assert_eq!(reader.value_of("count", "count_total"), expected, "no increment lost, none counted twice");
     assert_eq!(agent.reader().values("count")["count_total{}"], expected);
 }

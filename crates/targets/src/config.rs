@@ -158,10 +158,7 @@ impl Discovery {
             return refuse("files", "at least one path is needed".into());
         }
         for path in &self.files {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let dir = path.parent().and_then(Path::to_str).unwrap_or("*");
-            let is_known = [".json", ".yml", ".yaml"].iter().any(|ending| name.ends_with(ending));
-            if !path.is_absolute() || !is_known || dir.contains('*') || name.matches('*').count() > 1 {
+            if !is_pattern(path, &[".json", ".yml", ".yaml"]) {
                 let message = "must be an absolute path that ends in .json, .yml or .yaml, with one `*` at most, in its last segment";
                 return refuse("files", format!("`{}` {message}", path.display()));
             }
@@ -179,6 +176,15 @@ impl Discovery {
         }
         Ok(())
     }
+}
+
+/// Whether a path names files as [`crate::watch::matching`] looks for them, with one of these endings.
+#[must_use]
+pub fn is_pattern(path: &Path, endings: &[&str]) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let dir = path.parent().and_then(Path::to_str).unwrap_or("*");
+    let is_known = endings.iter().any(|ending| name.ends_with(ending));
+    path.is_absolute() && is_known && !dir.contains('*') && name.matches('*').count() <= 1
 }
 
 /// The message about an interval that [`is_too_short`].

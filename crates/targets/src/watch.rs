@@ -235,8 +235,9 @@ impl Watcher {
     }
 }
 
-/// The files that a path matches; its last segment may have one `*`.
-fn matching(pattern: &Path) -> Vec<PathBuf> {
+/// The files that a path matches, in order; its last segment may have one `*`.
+#[must_use]
+pub fn matching(pattern: &Path) -> Vec<PathBuf> {
     let name = pattern.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let Some((front, back)) = name.split_once('*') else { return vec![pattern.to_owned()] };
     let Some(entries) = pattern.parent().and_then(|dir| fs::read_dir(dir).ok()) else { return Vec::new() };

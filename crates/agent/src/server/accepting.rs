@@ -38,10 +38,10 @@ impl Loop {
     /// False where nobody waits, or nobody can be let in.
     fn accept_program(&mut self) -> bool {
         let user_of = |socket: &OwnedFd| self.server.registration.user_of(closing::user_of(socket));
-        let socket = match seqpacket::accept(&self.server.registration_listener) {
+        let listener = &self.server.registration_listener;
+        let socket = match restore(&mut self.reserve).and_then(|()| seqpacket::accept(listener)) {
             Ok(socket) => socket,
             Err(error) => {
-                let listener = &self.server.registration_listener;
                 shed(
                     &mut self.reserve,
                     &error,
@@ -107,10 +107,10 @@ impl Loop {
 
     pub(super) fn accept_tcp(&mut self) {
         for _ in 0..ACCEPTS {
-            match self.server.tcp_listener.accept() {
+            let listener = &self.server.tcp_listener;
+            match restore(&mut self.reserve).and_then(|()| listener.accept()) {
                 Ok((stream, peer)) => self.server.responder.accept(stream, peer),
                 Err(error) => {
-                    let listener = &self.server.tcp_listener;
                     return shed(
                         &mut self.reserve,
                         &error,
@@ -125,7 +125,8 @@ impl Loop {
 
     pub(super) fn accept_bootstrap(&mut self) {
         for _ in 0..ACCEPTS {
-            match self.server.bootstrap_listener.accept() {
+            let listener = &self.server.bootstrap_listener;
+            match restore(&mut self.reserve).and_then(|()| listener.accept()) {
                 Ok((stream, peer)) => {
                     self.server.endpoint.accept(stream, peer.ip());
                     // A reader begins: what was left alone for want of readers shall be fresh.
@@ -133,7 +134,6 @@ impl Loop {
                     self.server.tables.wake(boot_time_ns());
                 }
                 Err(error) => {
-                    let listener = &self.server.bootstrap_listener;
                     return shed(
                         &mut self.reserve,
                         &error,
@@ -147,6 +147,19 @@ impl Loop {
     }
 }
 
+/// Takes the reserve back where another thread's close held it for long. Without it nobody is accepted: whoever is
+/// would keep its place, and those behind would make the loop spin.
+fn restore(reserve: &mut Option<File>) -> io::Result<()> {
+    if reserve.is_none() {
+        match File::open("/dev/null") {
+            Ok(file) => *reserve = Some(file),
+            Err(error) if peer::is_exhausted(&error) => return Err(error),
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
 /// After a failed accept: where descriptors have run out, what waits is accepted and closed with the reserve's descriptor; otherwise the listener
 /// would stay readable and the loop would spin.
 fn shed(
@@ -156,8 +169,7 @@ fn shed(
     counters: &Counters,
     counter: Counter,
 ) {
-    let errno = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
-    if matches!(errno, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)) {
+    if peer::is_exhausted(error) {
         if reserve.take().is_none() {
             // Another thread took the reserve's place last time. Nothing can be accepted now, and the listener stays readable.
             std::thread::sleep(NO_DESCRIPTOR_PAUSE);

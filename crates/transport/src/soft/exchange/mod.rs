@@ -6,6 +6,7 @@
 //! number: READs change nothing, so that asking twice does no harm, and a late answer to the first is known as such. All tables have their size from
 //! the start: nothing is allocated per READ.
 
+mod counts;
 mod flow;
 mod receive;
 mod tables;
@@ -15,6 +16,7 @@ mod tests;
 use super::rtt::{RTO_CAP_NS, Rtt};
 use super::wheel::Wheel;
 use super::{Error, MAX_BATCH};
+pub use counts::{Strays, Totals};
 pub use flow::{Counters, FlowConfig};
 use flow::{Flow, Place, sent_at};
 use onlooker_reader::{Completion, Outcome, Read};
@@ -23,7 +25,6 @@ use onlooker_wire::tcp_read::MAX_READ_BYTES;
 use onlooker_wire::{Packet as WirePacket, Psn, Qpn, ReadRequest};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::ops::AddAssign;
 use tables::{Packet, Pool, Reading, State};
 
 /// Bytes of a request (docs/format/wire.md).
@@ -40,44 +41,6 @@ const RESERVED_QPN: [u32; 3] = [0, 1, 0xff_ffff];
 pub struct FlowId {
     index: u32,
     generation: u32,
-}
-
-/// Datagrams that belong to no flow, dropped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Strays {
-    /// For a queue pair that is none of ours, or from another address than that flow's host.
-    pub foreign: u64,
-    /// Too short or too odd to tell whom they are for.
-    pub malformed: u64,
-}
-
-/// What a socket has counted, of all flows that there ever were.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Requests sent, repeats included.
-    pub sent: u64,
-    /// Requests that were not answered in time and were sent again.
-    pub repeated: u64,
-    /// Requests that the system refused to send; repeated like lost ones.
-    pub send_failed: u64,
-    /// Times that the system had no room for a request, which waits and is offered again.
-    pub no_room: u64,
-    /// Answers with a congestion mark.
-    pub congestion_marked: u64,
-    /// Datagrams received that ended nothing: no answers, or such as nobody waits for.
-    pub dropped: u64,
-}
-
-impl AddAssign for Totals {
-    fn add_assign(&mut self, more: Self) {
-        let Self { sent, repeated, send_failed, no_room, congestion_marked, dropped } = more;
-        self.sent += sent;
-        self.repeated += repeated;
-        self.send_failed += send_failed;
-        self.no_room += no_room;
-        self.congestion_marked += congestion_marked;
-        self.dropped += dropped;
-    }
 }
 
 /// A request to be sent.
