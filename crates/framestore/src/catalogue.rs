@@ -44,6 +44,7 @@ pub use self::index::matcher::{Comparison, Matcher, WrongRegex};
 use self::item::{Item, Pairs};
 pub use self::known::{Counts, Known, LineInfo, TrackInfo, text_key, text_of};
 use self::pair::{Loading, append_header, pack};
+pub use self::series::{FIRST_LINE, LineKey};
 use crate::damage::{StoreError, io_error};
 use crate::framing::Damaged;
 use crate::framing::bytes::Input;

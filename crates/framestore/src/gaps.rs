@@ -5,7 +5,8 @@
 //! track keeps [`MAX_GAPS`] at most, for a host that is late for days: beyond, pairs of neighbours that are nearest to
 //! each other become one. The store thread writes; readers look under the lock of [`Gaps`], which is never held over a
 //! disk. The file has framed records (`framing.rs`) with what `told.rs` makes of a gap; it is written again, whole,
-//! when more than half of it is of no use any more.
+//! when more than half of it is of no use any more, which is looked at whenever files of rows have gone, and when it has
+//! twice the length that it needed the last time.
 //!
 //! Times of rollups that are *lost* have records of another kind: they are gaps only for who finds no other level that
 //! has them, today or when that has gone (`store/coarse.rs`). A third kind notes what UTC was taken for, 8 bytes, of
@@ -18,7 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::damage::{Damage, StoreError, io_error};
-use crate::framing::{self, Found, Reader, files};
+use crate::framing::files::{self, is_disk_full};
+use crate::framing::{self, Found, Reader};
 use crate::told::{decode_gap, encode_gap};
 use crate::types::{Gap, TrackId};
 
@@ -29,6 +31,7 @@ const SMALL_BYTES: u64 = 1 << 20;
 const GAP: u8 = 1;
 const LOST: u8 = 2;
 const CLOCK: u8 = 3;
+const LEFT_OUT: u8 = 4;
 const NAME: &str = "gaps.log";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -61,6 +64,8 @@ pub(crate) struct Gaps {
     tracks: ByTrack,
     /// Of rollups.
     lost: ByTrack,
+    /// Times of which a rollup is not made, by its level, ascending; those that touch are one.
+    left_out: BTreeMap<(TrackId, u32), Vec<(u64, u64)>>,
     /// What UTC was taken for, ns; 0: nobody has noted it.
     clock_ns: u64,
     reasons: Vec<Arc<str>>,
@@ -83,10 +88,31 @@ impl Gaps {
         true
     }
 
+    /// Takes a time of which a rollup is not made; false: it is there already.
+    fn leave_out(&mut self, gap: &Gap) -> bool {
+        let times = self.left_out.entry((gap.track, gap.of.unwrap_or(0))).or_default();
+        let (mut from_ns, mut to_ns) = (gap.from_ns, gap.to_ns);
+        if times.iter().any(|(first_ns, last_ns)| *first_ns <= from_ns && *last_ns >= to_ns) {
+            return false;
+        }
+        let touches = |time: &(u64, u64)| time.0 <= to_ns.saturating_add(1) && time.1.saturating_add(1) >= from_ns;
+        let at = times.partition_point(|time| time.1.saturating_add(1) < from_ns);
+        let count = times[at..].iter().take_while(|time| touches(time)).count();
+        for (first_ns, last_ns) in times.drain(at..at + count) {
+            (from_ns, to_ns) = (from_ns.min(first_ns), to_ns.max(last_ns));
+        }
+        times.insert(at, (from_ns, to_ns));
+        if times.len() > MAX_GAPS {
+            times.remove(0);
+        }
+        true
+    }
+
     /// Takes a record of the file.
     fn take(&mut self, kind: u8, payload: &[u8]) -> Result<(), Damage> {
         match kind {
             GAP | LOST => drop(self.push(kind, &decode_gap(payload)?)),
+            LEFT_OUT => drop(self.leave_out(&decode_gap(payload)?)),
             CLOCK => {
                 let bytes = payload.try_into().map_err(|_| Damage::Wrong("a clock"))?;
                 self.clock_ns = u64::from_le_bytes(bytes);
@@ -138,6 +164,13 @@ impl Gaps {
         touching(&self.lost, track, from_ns, to_ns).map(|gap| gap.with_track(track)).collect()
     }
 
+    /// Whether a gap of a track's rows is told already, or a longer one.
+    fn is_told(&self, gap: &Gap) -> bool {
+        let is_in = |there: &&Arc<Short>| (there.of, &*there.reason) == (gap.of, gap.reason.as_str());
+        let mut touching = touching(&self.tracks, gap.track, gap.from_ns, gap.to_ns).filter(is_in);
+        touching.any(|there| there.from_ns <= gap.from_ns && there.to_ns >= gap.to_ns)
+    }
+
     /// Whether a track has any that touches a time, or has lost rollups of it.
     pub(crate) fn has(&self, track: TrackId, from_ns: u64, to_ns: u64) -> bool {
         [&self.tracks, &self.lost].into_iter().any(|all| touching(all, track, from_ns, to_ns).next().is_some())
@@ -147,6 +180,11 @@ impl Gaps {
 fn touching(all: &ByTrack, track: TrackId, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Arc<Short>> {
     let all = all.get(&track).into_iter().flatten();
     all.filter(move |gap| gap.from_ns <= to_ns && gap.to_ns >= from_ns)
+}
+
+/// A time of a level, by the width of its buckets, as it is noted.
+pub(crate) fn of_level(track: TrackId, level: u32, from_ns: u64, to_ns: u64) -> Gap {
+    Gap { track, of: Some(level), from_ns, to_ns, reason: String::new() }
 }
 
 /// Makes one gap of each pair of neighbours of one reason that is as near as half of all; of any reasons, that of the
@@ -224,6 +262,8 @@ pub(crate) struct GapLog {
     file: File,
     /// Of the file, as far as it is good.
     bytes: u64,
+    /// With so many it is looked at whether that is too long.
+    look_bytes: u64,
     /// Not written yet.
     pending: Vec<u8>,
     is_synced: bool,
@@ -237,7 +277,8 @@ impl GapLog {
         let file = if path.exists() { files::open(&path)? } else { files::create(&path)? };
         let (gaps, damaged, bytes) = load(&file, &path)?;
         let gaps = Arc::new(Mutex::new(gaps));
-        Ok((Self { path, file, bytes, pending: Vec::new(), is_synced: true, gaps }, damaged))
+        let (look_bytes, pending, is_synced) = (SMALL_BYTES, Vec::new(), true);
+        Ok((Self { path, file, bytes, look_bytes, pending, is_synced, gaps }, damaged))
     }
 
     /// What readers look at.
@@ -260,6 +301,29 @@ impl GapLog {
     /// Takes a time of which a rollup is lost.
     pub(crate) fn push_lost(&mut self, gap: &Gap) {
         self.enter(LOST, gap);
+    }
+
+    /// Takes a gap unless all of it is in one that is there.
+    pub(crate) fn push_new(&mut self, gap: &Gap) {
+        let is_told = self.look().is_told(gap);
+        if !is_told {
+            self.push(gap);
+        }
+    }
+
+    /// Notes a time of which a level, which `of` says, is not made: nobody tries again.
+    pub(crate) fn leave_out(&mut self, gap: &Gap) {
+        let is_new = self.look().leave_out(gap);
+        if is_new {
+            framing::append(LEFT_OUT, &encode_gap(gap), &mut self.pending);
+        }
+    }
+
+    /// Times of which a level of a track is not made, ascending, without those that end before one.
+    pub(crate) fn left_out(&self, level: u32, track: TrackId, from_ns: u64) -> Vec<(u64, u64)> {
+        let gaps = self.look();
+        let Some(times) = gaps.left_out.get(&(track, level)) else { return Vec::new() };
+        times[times.partition_point(|(_, to_ns)| *to_ns < from_ns)..].to_vec()
     }
 
     /// What UTC was taken for when it was last noted, ns.
@@ -290,7 +354,7 @@ impl GapLog {
         self.bytes += self.pending.len() as u64;
         self.pending.clear();
         self.is_synced = false;
-        Ok(())
+        if self.bytes >= self.look_bytes { self.shrink() } else { Ok(()) }
     }
 
     /// Makes durable what was written.
@@ -305,7 +369,11 @@ impl GapLog {
     /// Forgets gaps that ended before, and those of tracks that are not there any more.
     pub(crate) fn keep(&mut self, from_ns: u64, is_there: impl Fn(TrackId) -> bool) -> Result<(), StoreError> {
         let mut gaps = self.look();
-        let Gaps { tracks, lost, .. } = &mut *gaps;
+        let Gaps { tracks, lost, left_out, .. } = &mut *gaps;
+        left_out.retain(|(track, _), times| {
+            times.retain(|(_, to_ns)| *to_ns >= from_ns);
+            !times.is_empty() && is_there(*track)
+        });
         for all in [tracks, lost] {
             all.retain(|track, of_track| {
                 of_track.retain(|gap| gap.to_ns >= from_ns);
@@ -331,12 +399,23 @@ impl GapLog {
                 of_track.iter().for_each(|gap| framing::append(kind, &encode_gap(&gap.with_track(*track)), &mut all));
             }
         }
+        for ((track, level), times) in &gaps.left_out {
+            for (from_ns, to_ns) in times {
+                framing::append(LEFT_OUT, &encode_gap(&of_level(*track, *level, *from_ns, *to_ns)), &mut all);
+            }
+        }
         drop(gaps);
-        if all.len() as u64 * 2 > self.bytes {
+        let needed_bytes = all.len() as u64;
+        self.look_bytes = SMALL_BYTES.max(needed_bytes * 2);
+        if needed_bytes * 2 > self.bytes {
             return Ok(());
         }
-        self.file = files::write_whole(&self.path, &all)?;
-        (self.bytes, self.is_synced) = (all.len() as u64, true);
+        self.file = match files::write_whole(&self.path, &all) {
+            // What is there is as good: this keeps nobody from making room.
+            Err(error) if is_disk_full(&error) => return Ok(()),
+            file => file?,
+        };
+        (self.bytes, self.is_synced) = (needed_bytes, true);
         // What waited to be written is in memory, and so in the new file.
         self.pending.clear();
         Ok(())
@@ -344,81 +423,4 @@ impl GapLog {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    fn gap(track: u32, from_ns: u64, reason: &str) -> Gap {
-        Gap { track: TrackId(track), of: None, from_ns, to_ns: from_ns + 5, reason: reason.into() }
-    }
-
-    fn all(log: &GapLog, track: u32) -> Vec<Gap> {
-        log.look().between(TrackId(track), 0, 0, u64::MAX)
-    }
-
-    #[test]
-    fn gaps_outlive_the_process_and_what_was_half_written_is_cut_off() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut log, damaged) = GapLog::open(dir.path()).unwrap();
-        assert_eq!(damaged, 0);
-        let told = [gap(1, 10, "late"), gap(1, 30, "lost"), gap(2, 10, "late"), Gap { of: Some(3), ..gap(2, 50, "x") }];
-        told.iter().for_each(|gap| log.push(gap));
-        log.write().unwrap();
-        log.sync().unwrap();
-        drop(log);
-        let path = dir.path().join(NAME);
-        let mut bytes = fs::read(&path).unwrap();
-        let whole = bytes.len();
-        bytes.extend_from_within(..30);
-        fs::write(&path, &bytes).unwrap();
-        let (mut log, damaged) = GapLog::open(dir.path()).unwrap();
-        assert_eq!((damaged, all(&log, 1)), (0, told[..2].to_vec()));
-        assert_eq!(all(&log, 2), [told[2].clone()], "of another line");
-        assert_eq!(log.look().between(TrackId(2), 3, 0, u64::MAX).len(), 2);
-        // Told again after a restart, and something new.
-        log.push(&told[1]);
-        log.push(&gap(1, 70, "late"));
-        log.write().unwrap();
-        assert_eq!(all(&log, 1).len(), 3);
-        assert!(fs::metadata(&path).unwrap().len() > whole as u64);
-        drop(log);
-        assert_eq!(all(&GapLog::open(dir.path()).unwrap().0, 1).len(), 3);
-    }
-
-    #[test]
-    fn a_track_has_so_many_gaps_and_they_cover_what_they_were() {
-        let mut gaps = Gaps::default();
-        for at in 0..3 * MAX_GAPS as u64 {
-            assert!(gaps.push(GAP, &gap(1, at * 100, if at % 3 == 0 { "late" } else { "lost" })));
-        }
-        let left = gaps.between(TrackId(1), 0, 0, u64::MAX);
-        assert!(left.len() <= MAX_GAPS);
-        for at in 0..3 * MAX_GAPS as u64 {
-            assert!(left.iter().any(|gap| gap.from_ns <= at * 100 && gap.to_ns >= at * 100 + 5), "{at}");
-        }
-    }
-
-    #[test]
-    fn the_file_is_written_again_when_most_of_it_is_over() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut log, _) = GapLog::open(dir.path()).unwrap();
-        for at in 0..30_000 {
-            log.push(&gap(u32::try_from(at % 20).unwrap(), at * 100, "late"));
-        }
-        log.push_lost(&gap(1, 2_950_000, "damaged"));
-        [5, 7].into_iter().for_each(|utc_ns| log.note_clock(utc_ns));
-        log.write().unwrap();
-        let before = log.bytes();
-        log.keep(2_900_000, |track| track.0 != 7).unwrap();
-        assert!(log.bytes() < before / 10, "{} of {before}", log.bytes());
-        log.push(&gap(1, 3_000_000, "lost"));
-        log.write().unwrap();
-        let told = all(&log, 1);
-        drop(log);
-        let (log, damaged) = GapLog::open(dir.path()).unwrap();
-        assert_eq!((damaged, all(&log, 1)), (0, told));
-        assert_eq!(log.clock_ns(), 7);
-        assert_eq!(log.look().lost(TrackId(1), 0, u64::MAX), [gap(1, 2_950_000, "damaged")]);
-        assert!(all(&log, 7).is_empty());
-    }
-}
+mod tests;

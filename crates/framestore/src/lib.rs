@@ -32,4 +32,6 @@ pub mod types;
 pub mod wal;
 pub mod warm;
 
-pub use store::{Bucket, Columns, Config, Cooled, Cooler, Named, Recovery, Sample, Store, Turned, Writer, open};
+pub use store::{
+    Bucket, Columns, Config, Cooled, Cooler, Decoded, Named, Recovery, Sample, Store, Turned, Writer, open,
+};

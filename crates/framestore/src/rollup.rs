@@ -34,6 +34,7 @@ use crate::chunk::{Chunk, Column, Contents, Joined, MAX_COLUMNS, Shape, max_rows
 use crate::damage::Damage;
 use crate::layout::Layout;
 use crate::types::{Kind, SECOND_NS};
+use crate::warm::last_mark;
 use fold::Folding;
 use sample::Sampled;
 
@@ -136,8 +137,8 @@ pub fn rolled_shape(raw: &Shape, bucket_s: u32) -> Shape {
 /// Rolls up the samples from `from_ns` on and before `to_ns`, whole multiples of the width, which is one of
 /// [`WIDTHS_S`]. `chunks` are of one track, in the order of arrival: all that have rows of that time, and of raw ones
 /// the one before, without which nobody knows what counters went up by at the beginning. `raw` is what raw rows are
-/// ([`raw_shape`]). Returns as many chunks as the rows need, none of none. The last one's mark is `to_ns`, that of the
-/// others 0: who finds it knows that all came.
+/// ([`raw_shape`]). Returns as many chunks as the rows need, none of none. The last one's mark is `to_ns` and, in
+/// ns, how many they are, that of the others 0: who finds it knows whether all came.
 ///
 /// # Errors
 /// [`Damage`]; also if the chunks are not of one track and shape, or not of a finer resolution.
@@ -185,7 +186,7 @@ pub fn roll(chunks: &[Chunk], raw: &Shape, from_ns: u64, to_ns: u64, bucket_s: u
             track: first.head().track,
             shape: &shape,
             span_ns: (least_ns, last_ns.saturating_add(width_ns - 1)),
-            mark: if rows.end == sampled.rows.len() { to_ns } else { 0 },
+            mark: if rows.end == sampled.rows.len() { last_mark(to_ns, rolled.len() + 1) } else { 0 },
             lines: &lines,
             runs: &runs,
             times_ns: &times_ns,

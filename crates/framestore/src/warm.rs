@@ -16,69 +16,33 @@
 
 mod file;
 mod frame;
+mod level;
 pub(crate) mod look;
 pub(crate) mod outline;
+mod piece;
 mod place;
 mod shelf;
+mod write;
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::chunk::Head;
 use crate::damage::{Damage, StoreError, io_error};
 use crate::framing::files::remove;
-use crate::types::TrackId;
-use file::{Before, Chain, Entry, Listed, Loaded, Opened};
+use file::{Before, Chain, Entry, Listed, Loaded};
+pub use level::Level;
+pub(crate) use piece::{Piece, last_mark, span};
 pub use place::{Buffers, Place};
 pub use shelf::{Extent, Reader};
 use shelf::{Shared, Stored};
+use write::Writer;
 
 /// Length of a file at most, unless one chunk is longer.
 const MAX_FILE_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 64 << 20 };
-
-/// A resolution that chunks are kept in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
-    /// As the rows were acquired.
-    Raw,
-    /// Rolled up to 1 s.
-    Second,
-    /// Rolled up to 10 s.
-    TenSeconds,
-    /// Rolled up to 60 s.
-    Minute,
-}
-
-impl Level {
-    /// All of them, the finest first.
-    pub const ALL: [Self; 4] = [Self::Raw, Self::Second, Self::TenSeconds, Self::Minute];
-
-    /// Width of its buckets, s; 0 of raw rows.
-    #[must_use]
-    pub fn bucket_s(self) -> u32 {
-        match self {
-            Self::Raw => 0,
-            Self::Second => 1,
-            Self::TenSeconds => 10,
-            Self::Minute => 60,
-        }
-    }
-
-    /// In a word.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Raw => "raw",
-            Self::Second => "1s",
-            Self::TenSeconds => "10s",
-            Self::Minute => "60s",
-        }
-    }
-}
 
 /// Where a chunk is, and when its rows were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,18 +63,15 @@ pub struct ChunkRef {
 }
 
 const _: () = assert!(size_of::<ChunkRef>() == 32, "there are many");
+/// It has a mark; that says how many chunks its piece has.
 const MARKED: u16 = 1 << 15;
+const COUNTED: u16 = 1 << 14;
 
 impl ChunkRef {
     /// Its rows.
     #[must_use]
     pub fn rows(&self) -> u16 {
-        self.rows_and_mark & !MARKED
-    }
-
-    /// Without a mark others of its piece come behind it ([`crate::rollup::roll`]).
-    fn is_marked(&self) -> bool {
-        self.rows_and_mark & MARKED > 0
+        self.rows_and_mark & !(MARKED | COUNTED)
     }
 
     fn offset(&self) -> u64 {
@@ -152,61 +113,6 @@ pub struct Warm {
     writers: [Writer; Level::ALL.len()],
     /// Files that have no index yet.
     unended: Vec<(Level, u32, Loaded)>,
-}
-
-/// What is written of a level.
-#[derive(Debug)]
-struct Writer {
-    level: Level,
-    /// Number of the next file.
-    next: u32,
-    current: Option<Current>,
-    /// What the next file says of the one before it.
-    before: Option<Before>,
-    /// Records of `waiting`.
-    buffer: Vec<u8>,
-    /// What is not durable yet. Those with a file number can be read there.
-    waiting: Vec<Entry>,
-    /// How many of them are in the current file.
-    written: usize,
-    disk: Disk,
-}
-
-/// The disk. A test can make it fail: writes after so many bytes, and syncs.
-#[derive(Debug, Default)]
-struct Disk {
-    #[cfg(test)]
-    room: Option<usize>,
-    #[cfg(test)]
-    is_broken: bool,
-}
-
-impl Disk {
-    fn write(&self, file: &File, records: &[u8], at: u64) -> io::Result<()> {
-        #[cfg(test)]
-        if let Some(room) = self.room.filter(|room| *room < records.len()) {
-            file.write_all_at(&records[..room], at)?;
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        file.write_all_at(records, at)
-    }
-
-    fn sync(&self, file: &File) -> io::Result<()> {
-        #[cfg(test)]
-        if self.is_broken {
-            return Err(io::ErrorKind::Other.into());
-        }
-        file.sync_data()
-    }
-}
-
-/// The file that is written.
-#[derive(Debug)]
-struct Current {
-    number: u32,
-    opened: Opened,
-    bytes: u64,
-    entries: Vec<Entry>,
 }
 
 impl Warm {
@@ -348,6 +254,12 @@ impl Warm {
         Ok(bytes)
     }
 
+    /// Number of the oldest file of a level; `None` where only the one that is written is left.
+    pub(crate) fn oldest(&self, level: Level) -> Option<u32> {
+        let current = self.writers[level as usize].current.as_ref().map(|current| current.number);
+        self.shared.look(level, |shelf| shelf.files.keys().next().copied()).filter(|number| Some(*number) != current)
+    }
+
     /// Deletes the oldest file of a level and returns how many bytes it had; `None` where only the one that is written
     /// is left.
     ///
@@ -355,25 +267,6 @@ impl Warm {
     /// [`StoreError::Io`].
     pub fn drop_oldest(&mut self, level: Level) -> Result<Option<u64>, StoreError> {
         self.drop_if(level, |_| true)
-    }
-
-    /// Forgets a chunk, also in its file: the index has it no more.
-    ///
-    /// # Errors
-    /// As [`Warm::sync`]; it may be there again when the files are opened.
-    pub(crate) fn forget(&mut self, level: Level, track: TrackId, chunk: &ChunkRef) -> Result<(), StoreError> {
-        if self.writers[level as usize].current.as_ref().is_some_and(|current| current.number == chunk.file) {
-            self.close(level)?;
-        }
-        let mut loaded = file::load(&self.shared.dir, &self.shared.listed(level, chunk.file))?;
-        loaded.entries.retain(|entry| entry.place != *chunk);
-        let Opened { file, path } = &loaded.opened;
-        // Of an index that does not end the file nobody knows.
-        file.set_len(loaded.ends_at).map_err(io_error("shorten", path))?;
-        let bytes = file::seal(file, loaded.ends_at, &loaded.entries).map_err(io_error("write to", path))?;
-        file.sync_data().map_err(io_error("sync", path))?;
-        self.shared.with(level, |shelf| shelf.forget(track, chunk, bytes));
-        Ok(())
     }
 
     fn drop_if(
@@ -407,110 +300,6 @@ impl Warm {
             });
             files.map(|(number, stored)| (*number, stored.to_ns)).collect()
         })
-    }
-}
-
-impl Writer {
-    fn new(level: Level) -> Self {
-        let (current, before, buffer, waiting, disk) = Default::default();
-        Self { level, next: 1, current, before, buffer, waiting, written: 0, disk }
-    }
-
-    fn record_bytes(entries: &[Entry]) -> usize {
-        entries.iter().map(|entry| frame::record_bytes(entry.place.bytes as usize)).sum()
-    }
-
-    fn write(&mut self, shared: &Shared) -> Result<(), StoreError> {
-        while self.written < self.waiting.len() {
-            let current = match self.current.take() {
-                Some(current) => current,
-                None => {
-                    let (opened, bytes) = file::create(&shared.dir, self.level, self.next, self.before)?;
-                    self.next += 1;
-                    Current { number: self.next - 1, opened, bytes, entries: Vec::new() }
-                }
-            };
-            let current = self.current.insert(current);
-            let mut end = current.bytes;
-            let fitting = self.waiting[self.written..].iter().take_while(|entry| {
-                end += frame::record_bytes(entry.place.bytes as usize) as u64;
-                end <= MAX_FILE_BYTES
-            });
-            match fitting.count() {
-                // What is larger than a file has one of its own.
-                0 if current.entries.is_empty() => self.write_some(1, shared)?,
-                0 => self.close(shared)?,
-                count => self.write_some(count, shared)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes the next so many chunks into the current file.
-    fn write_some(&mut self, count: usize, shared: &Shared) -> Result<(), StoreError> {
-        let Some(current) = &mut self.current else { return Ok(()) };
-        let (done, rest) = self.waiting.split_at_mut(self.written);
-        let entries = &mut rest[..count];
-        let start = Self::record_bytes(done);
-        let records = &self.buffer[start..start + Self::record_bytes(entries)];
-        if let Err(error) = self.disk.write(&current.opened.file, records, current.bytes) {
-            let error = io_error("write to", &current.opened.path)(error);
-            if current.opened.file.set_len(current.bytes).is_err() {
-                self.abandon();
-            }
-            return Err(error);
-        }
-        shared.with(self.level, |shelf| {
-            for entry in entries {
-                let before = Some(entry.place).filter(|place| place.file > 0);
-                entry.place.file = current.number;
-                entry.place.offset_words = u32::try_from(current.bytes / 8).unwrap_or(u32::MAX); // of MAX_FILE_BYTES
-                current.bytes += frame::record_bytes(entry.place.bytes as usize) as u64;
-                current.entries.push(*entry);
-                shelf.put(entry, before);
-            }
-            shelf.files.entry(current.number).or_default().bytes = current.bytes;
-        });
-        self.written += count;
-        Ok(())
-    }
-
-    fn sync(&mut self) -> Result<(), StoreError> {
-        let Some(current) = self.current.as_ref().filter(|_| self.written > 0) else { return Ok(()) };
-        if let Err(error) = self.disk.sync(&current.opened.file) {
-            let error = io_error("sync", &current.opened.path)(error);
-            // The kernel may have dropped what it could not write, and says so only once.
-            self.abandon();
-            return Err(error);
-        }
-        self.buffer.drain(..Self::record_bytes(&self.waiting[..self.written]));
-        self.waiting.drain(..self.written);
-        self.written = 0;
-        Ok(())
-    }
-
-    /// Leaves the current file as it is. What is not durable of it goes into the next one.
-    fn abandon(&mut self) {
-        self.end();
-        self.written = 0;
-    }
-
-    /// Ends the current file.
-    fn end(&mut self) -> Option<Current> {
-        let current = self.current.take()?;
-        let unsynced = Self::record_bytes(&self.waiting[..self.written]) as u64;
-        self.before = Some(Before { number: current.number, bytes: current.bytes - unsynced });
-        Some(current)
-    }
-
-    fn close(&mut self, shared: &Shared) -> Result<(), StoreError> {
-        self.sync()?;
-        let Some(current) = self.end() else { return Ok(()) };
-        // Without room for an index the file is as good, only slower to open.
-        if let Ok(bytes) = file::seal(&current.opened.file, current.bytes, &current.entries) {
-            shared.with(self.level, |shelf| shelf.files.entry(current.number).or_default().bytes = bytes);
-        }
-        Ok(())
     }
 }
 

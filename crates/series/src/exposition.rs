@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use onlooker_region::columns::Value;
+use onlooker_region::histogram::Shape;
 use onlooker_region::number::decimal;
 use onlooker_region::schema::Metric;
 
@@ -72,6 +73,15 @@ pub fn samples(out: &mut String, name: &str, labels: &str, value: &Value, scale:
     out.push(' ');
     push_value(out, value, scale);
     out.push('\n');
+}
+
+/// Upper bounds of a histogram's buckets, as [`samples`] has them, and how many of `shape`'s first buckets each counts.
+#[must_use]
+pub fn bounds(shape: Shape, scale: f64) -> Vec<(String, usize)> {
+    let ones = vec![1; shape.buckets()];
+    let all = shape.cumulative(&ones, scale).into_iter();
+    let all = all.map(|bucket| (decimal(bucket.le), usize::try_from(bucket.count).unwrap_or(usize::MAX)));
+    all.chain([("+Inf".to_owned(), shape.buckets())]).collect()
 }
 
 /// Appends the number of a value that is no histogram's, multiplied with `scale`.
@@ -149,7 +159,6 @@ fn escape(value: &str, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onlooker_region::histogram::Shape;
 
     fn samples_of(labels: &str, value: &Value, scale: f64) -> String {
         let mut out = String::new();
@@ -219,6 +228,10 @@ mod tests {
             let sum: u64 = case["sum"].as_str().unwrap().parse().unwrap();
             let scaled_sum: f64 = case["scaled_sum"].as_str().unwrap().parse().unwrap();
             let cumulative: Vec<(String, String)> = serde_json::from_value(case["cumulative"].clone()).unwrap();
+            let counted = bounds(shape, scale)
+                .into_iter()
+                .map(|(le, buckets_counted)| (le, buckets[..buckets_counted].iter().sum::<u64>().to_string()));
+            assert_eq!(counted.collect::<Vec<_>>(), cumulative, "{}", case["what"]);
             let value = Value::Histogram { buckets, shape, sum };
             for (labels, open) in [("", "{"), (r#"{a="b"}"#, r#"{a="b","#)] {
                 let lines = cumulative.iter().map(|(le, count)| format!("x_bucket{open}le=\"{le}\"}} {count}\n"));

@@ -48,6 +48,9 @@ impl EntityKey {
     /// Region of what the controller itself knows of a host; no identity word is this one.
     pub const OWN_REGION: u64 = u64::MAX;
 
+    /// Source of what belongs to no host, since rules have recorded it; no identity word is this one either.
+    pub const RECORDED: u64 = u64::MAX - 1;
+
     /// Group numbers of sums begin here; a schema has far fewer groups.
     pub const SUMS: u32 = 1 << 31;
 

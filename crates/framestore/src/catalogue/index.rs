@@ -146,6 +146,10 @@ impl Index {
         (class.host, class.region, class.layout)
     }
 
+    pub(super) fn all_parts(&self) -> impl Iterator<Item = &Arc<Part>> {
+        self.parts.iter().map(|entry| &entry.part)
+    }
+
     /// Series of a part of a layout, each with the shape of its own labels.
     pub(super) fn series(&self, layout: u32, part: u32) -> impl Iterator<Item = (&Series, ShapeNumber)> {
         let part = self.layouts[layout as usize].parts.get(part as usize);

@@ -42,7 +42,7 @@ pub(super) struct Track {
     pub(super) class: u32,
     /// Number of the region's label set.
     labels: u32,
-    texts: Pairs,
+    pub(super) texts: Pairs,
     source: u64,
     created_ns: u64,
 }
@@ -50,7 +50,7 @@ pub(super) struct Track {
 #[derive(Debug)]
 pub(super) struct LineEntry {
     pub(super) labels: Pairs,
-    texts: Pairs,
+    pub(super) texts: Pairs,
     pub(super) shape: ShapeNumber,
     since_ns: u64,
 }

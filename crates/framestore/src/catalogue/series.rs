@@ -2,6 +2,7 @@
 //! Series by their names and labels, and the other way round.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use onlooker_series::series::{Series, labels_of};
 
@@ -10,7 +11,21 @@ use super::index::matcher::Matcher;
 use super::index::{NAME, is_dynamic, own};
 use super::item::Pairs;
 use super::known::{Known, Track};
+use crate::layout::Part;
 use crate::types::{Line, TrackId};
+
+fn take_texts(of: &Pairs, texts: &mut BTreeSet<String>) {
+    for (_, text) in of.iter().filter(|(_, text)| !text.is_empty()) {
+        if !texts.contains(text) {
+            texts.insert(text.to_owned());
+        }
+    }
+}
+
+/// A line of a table, and its track.
+pub type LineKey = (TrackId, Line);
+/// Before all of them.
+pub const FIRST_LINE: LineKey = (TrackId(0), Line(0));
 
 /// Where the labels of a track's series come from.
 struct Sides<'a> {
@@ -39,6 +54,12 @@ impl Known {
     #[must_use]
     pub fn select(&self, matchers: &[Matcher]) -> Vec<(TrackId, u32, u32)> {
         self.index.select(matchers)
+    }
+
+    /// All parts, each once, whoever has rows of it; its series have their own labels only.
+    #[must_use]
+    pub fn parts(&self) -> Vec<Arc<Part>> {
+        self.index.all_parts().cloned().collect()
     }
 
     /// Lines of a track of which a series matches, in order; [`Line::ONLY`] for a series that matches of a track that
@@ -89,28 +110,43 @@ impl Known {
         Some(labels_of(&host.to_vec().into_iter().collect(), &region.to_vec(), labels, series.metric))
     }
 
-    /// Names of all labels that series have, `__name__` among them, sorted. Of those that only rows have there are
-    /// none.
+    /// Names of all labels that series have which are of no table, `__name__` among them, sorted. Of those that only rows
+    /// have there are none.
     #[must_use]
     pub fn label_names(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         self.index.label_names(&mut names);
+        names
+    }
+
+    /// The same of so many lines of tables, from one on. Returns where to go on.
+    pub fn label_names_of_lines(&self, from: LineKey, most: usize, names: &mut BTreeSet<String>) -> Option<LineKey> {
         let mut done = BTreeSet::new();
-        self.each_line(|_, shapes, resolved, _, _| {
+        self.each_line(from, most, |_, shapes, resolved, _, _| {
             if done.insert(shapes) {
                 names.extend(resolved.iter().map(|(name, _)| name.clone()));
                 names.insert(NAME.to_owned());
             }
-        });
-        names
+        })
     }
 
-    /// All values of a label, or of `__name__`, sorted.
+    /// All values of a label, or of `__name__`, of series which are of no table, sorted.
     #[must_use]
     pub fn label_values(&self, label: &str) -> BTreeSet<String> {
         let mut values = BTreeSet::new();
         self.index.label_values(label, &mut values);
-        self.each_line(|sides, _, resolved, line, series| {
+        values
+    }
+
+    /// The same of so many lines of tables, from one on. Returns where to go on.
+    pub fn label_values_of_lines(
+        &self,
+        label: &str,
+        from: LineKey,
+        most: usize,
+        values: &mut BTreeSet<String>,
+    ) -> Option<LineKey> {
+        self.each_line(from, most, |sides, _, resolved, line, series| {
             let value = match label {
                 NAME => Some(&*series.name),
                 _ => origin_of(resolved, label).and_then(|origin| sides.value(origin, Some(line), series)),
@@ -118,8 +154,21 @@ impl Known {
             if let Some(value) = value.filter(|value| !values.contains(*value)) {
                 values.insert(value.to_owned());
             }
-        });
-        values
+        })
+    }
+
+    /// Texts of infos of so many tracks that are no tables, from one on. Returns where to go on.
+    pub fn texts_of_tracks(&self, from: TrackId, most: usize, texts: &mut BTreeSet<String>) -> Option<TrackId> {
+        let mut tracks = self.tracks.range(from..);
+        tracks.by_ref().take(most).for_each(|(_, track)| take_texts(&track.texts, texts));
+        tracks.next().map(|(number, _)| *number)
+    }
+
+    /// The same of so many lines of tables.
+    pub fn texts_of_lines(&self, from: LineKey, most: usize, texts: &mut BTreeSet<String>) -> Option<LineKey> {
+        let mut lines = self.lines.range(from..);
+        lines.by_ref().take(most).for_each(|(_, line)| take_texts(&line.texts, texts));
+        lines.next().map(|(key, _)| *key)
     }
 
     fn sides(&self, track: &Track) -> Option<Sides<'_>> {
@@ -127,10 +176,16 @@ impl Known {
         Some(Sides { host, region })
     }
 
-    /// Each series of each line of each table.
-    fn each_line<'a>(&'a self, mut visit: impl FnMut(&Sides<'a>, Shapes4, &Resolved, &'a Pairs, &'a Series)) {
+    /// Each series of each of so many lines of tables, from one on. Returns the line behind them.
+    fn each_line<'a>(
+        &'a self,
+        from: LineKey,
+        most: usize,
+        mut visit: impl FnMut(&Sides<'a>, Shapes4, &Resolved, &'a Pairs, &'a Series),
+    ) -> Option<LineKey> {
         let mut resolved: HashMap<Shapes4, Resolved> = HashMap::new();
-        for ((number, _), entry) in &self.lines {
+        let mut lines = self.lines.range(from..);
+        for ((number, _), entry) in lines.by_ref().take(most) {
             let Some(track) = self.tracks.get(number) else { continue };
             let Some(sides) = self.sides(track) else { continue };
             let (host, region, layout) = self.index.of_class(track.class);
@@ -140,5 +195,6 @@ impl Known {
                 visit(&sides, key, resolved, &entry.labels, series);
             }
         }
+        lines.next().map(|(key, _)| *key)
     }
 }

@@ -52,7 +52,10 @@ impl Lock {
 }
 
 /// Makes a directory that is not there, and those above it.
-pub(crate) fn make_dir(path: &Path) -> Result<(), StoreError> {
+///
+/// # Errors
+/// [`StoreError::Io`].
+pub fn make_dir(path: &Path) -> Result<(), StoreError> {
     let made = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path);
     made.map_err(io_error("create", path))
 }
@@ -93,7 +96,10 @@ pub(crate) fn open_to_read(path: &Path) -> Result<Option<File>, StoreError> {
 
 /// Writes a file as a whole: whoever opens it by its name, whenever the power fails, finds all of it or what was there
 /// before.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<File, StoreError> {
+///
+/// # Errors
+/// [`StoreError::Io`].
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<File, StoreError> {
     let new = path.with_extension("new");
     let mut options = File::options();
     let file = options.read(true).write(true).create(true).truncate(true).mode(MODE).open(&new);

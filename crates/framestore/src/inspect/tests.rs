@@ -150,6 +150,11 @@ fn what_a_kill_leaves_of_a_write_is_no_damage_and_is_told() {
     fs::write(&left, b"PAR1").unwrap();
     let found = verified(&dir);
     assert!(found.is_whole() && found.findings[0].path == left, "{found:?}");
+    let outline = dir.join("warm/raw-0000000001-20261124T100000Z-20261124T110000Z-0.outline.tmp");
+    fs::write(&outline, b"").unwrap();
+    let found = verified(&dir);
+    let found_left: Vec<_> = found.findings.iter().map(|finding| (&finding.path, finding.weight)).collect();
+    assert_eq!(found_left, [(&outline, Weight::Unfinished), (&left, Weight::Unfinished)]);
 }
 
 #[test]

@@ -87,7 +87,7 @@ pub fn verify(dir: &Path, mut progress: impl FnMut(u64, u64)) -> Result<Verified
     verifier.log(&segments, &known)?;
     warm.iter().try_for_each(|named| verifier.chunks(named, &known))?;
     cold.iter().try_for_each(|named| verifier.cold(named))?;
-    for path in left {
+    for path in warm::look::left(dir)?.into_iter().chain(left) {
         let bytes = size(&path);
         let what = "what a writer that was killed has left; the next one removes it";
         verifier.find(Finding::new(path, (0, bytes), what, Weight::Unfinished));

@@ -16,6 +16,8 @@ use super::rows::Track;
 use super::turn::Writer;
 use super::{lock, steady_ns};
 use crate::damage::StoreError;
+use crate::framing::files::is_disk_full;
+use crate::gaps::of_level;
 use crate::types::TrackId;
 use crate::warm::Level;
 
@@ -40,14 +42,14 @@ impl Writer {
             let rolled = || Level::ALL.into_iter().skip(1).map(|level| (reader.bytes(level), level));
             let is_half = rolled().map(|(bytes, _)| bytes).sum::<u64>() > self.config.max_bytes / 2;
             // Before what rollups were made of goes.
-            self.warm.sync()?;
+            self.sync_rollups()?;
             let largest = rolled().max().map(|(_, level)| level).filter(|_| is_half);
             if !self.drop_first_of(largest.into_iter().chain(Level::ALL))? {
                 break;
             }
         }
         if self.wal.segment_of_now() > self.wal.oldest_segment() {
-            self.warm.sync()?;
+            self.sync_rollups()?;
             let rows = lock(&self.shared.rows);
             let oldest = rows.tracks.values().filter_map(Track::oldest_segment).min();
             drop(rows);
@@ -67,7 +69,7 @@ impl Writer {
         let utc_ns = self.trusted.follow(self.utc_ns(), now_ns);
         self.trusted.note(&mut self.gaps);
         // Before what rollups were made of goes.
-        self.warm.sync()?;
+        self.sync_rollups()?;
         let in_memory =
             lock(&self.shared.rows).tracks.values().filter_map(Track::extent).map(|rows| rows.from_ns).min();
         // Windows that end behind this may not be over yet.
@@ -93,15 +95,35 @@ impl Writer {
         self.drop_first_of(Level::ALL.into_iter())
     }
 
-    /// Deletes the oldest file of the first of these levels that has one.
-    fn drop_first_of(&mut self, levels: impl Iterator<Item = Level>) -> Result<bool, StoreError> {
+    /// Deletes the oldest file of the first of these levels that has one. What of rollups goes so is not made again.
+    pub(super) fn drop_first_of(&mut self, levels: impl Iterator<Item = Level>) -> Result<bool, StoreError> {
+        self.write_gaps()?;
         for level in levels {
+            let oldest = self.warm.oldest(level).filter(|_| level > Level::Raw);
+            let times = oldest.map(|number| self.warm.reader().in_file(level, number)).unwrap_or_default();
             if self.warm.drop_oldest(level)?.is_some() {
                 self.turned.dropped_files += 1;
+                for (track, from_ns, to_ns) in times {
+                    self.gaps.leave_out(&of_level(track, level.bucket_s(), from_ns, to_ns));
+                }
                 return self.forget_over().map(|()| true);
             }
         }
         Ok(false)
+    }
+
+    /// Makes rollups durable, and before them the gaps that they have.
+    fn sync_rollups(&mut self) -> Result<(), StoreError> {
+        self.write_gaps()?;
+        self.warm.sync()
+    }
+
+    /// Makes gaps durable, unless the disk is full: files that go make room for them.
+    fn write_gaps(&mut self) -> Result<(), StoreError> {
+        match self.gaps.write().and_then(|()| self.gaps.sync()) {
+            Err(error) if is_disk_full(&error) => Ok(()),
+            written => written,
+        }
     }
 
     /// Forgets tracks that have no rows left, and gaps that are older than all rows.

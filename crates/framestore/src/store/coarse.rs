@@ -5,17 +5,19 @@
 //! nothing, the next finer one, down to raw rows. Where those are gone, the finest that is left is.
 //!
 //! A chunk of a rollup that is damaged counts as one that is not there: other levels are asked for its time, and what
-//! they do not have is a gap. So is a time that no level has and of which a file of a rollup has lost chunks.
+//! they do not have is a gap. So is a time that no level has and of which a file of a rollup has lost chunks. Of a piece
+//! that is not whole in any level what there is is read, and the rest is a gap.
 
 use std::ops::{ControlFlow, Range};
 
+use super::holes::gap;
 use super::read::{Buffers, neighbours, rows_of};
-use super::{Columns, DAMAGED, Store, lock};
+use super::{Columns, Decoded, Store, lock};
 use crate::chunk::{Column, Shape};
 use crate::damage::{Damage, StoreError};
 use crate::rollup::{raw_shape, rollup_columns};
-use crate::types::{Gap, Kind, LATE_NS, SECOND_NS, TrackId};
-use crate::warm::{Level, Place};
+use crate::types::{Gap, Kind, LATE_NS, Line, SECOND_NS, TrackId};
+use crate::warm::{Level, Piece, Place, span};
 
 /// A sample, or all samples of a bucket.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +71,10 @@ impl Plan {
             let of_word = rolled[first..].iter().take_while(|rolled| rolled.source == Some(*word));
             columns.extend(first..first + of_word.count());
         }
-        let time = wanted.time.map_or(Some(0), |time| firsts.get(time).copied())?;
+        // Who asks for it as a word wants all rows, also those in which the part has nothing new.
+        let is_time = |word: &usize| shape.columns[*word] == Column::Time;
+        let time = wanted.time.or_else(|| wanted.words.iter().copied().find(is_time));
+        let time = time.map_or(Some(0), |time| firsts.get(time).copied())?;
         Some(Self { width: rolled.len(), time, columns, words })
     }
 }
@@ -93,6 +98,7 @@ impl Row {
             let (low, high, more, since) = match column {
                 Column::Value(Kind::Counter) => (word, word, value(at + 1), word.saturating_sub(value(at + 1))),
                 Column::FloatCounter => (word, word, value(at + 2), value(at + 1)),
+                Column::Time => (word, word, 0, word),
                 _ => (value(at + 1), value(at + 2), 0, word),
             };
             last.push(word);
@@ -112,6 +118,7 @@ impl Row {
 /// Reads buckets of a track.
 struct Buckets<'a, V> {
     wanted: &'a Columns,
+    decoded: Option<&'a Decoded>,
     plan: Plan,
     /// What float counters were before rollups had an increase of them.
     old_plan: Option<Plan>,
@@ -214,12 +221,39 @@ impl Store {
         to_ns: u64,
         visit: impl FnMut(&Sample<'_>) -> ControlFlow<()>,
     ) -> Result<Vec<Gap>, StoreError> {
+        self.read_coarse_with(None, wanted, width_ns, from_ns, to_ns, visit)
+    }
+
+    /// As [`Store::read_coarse`] with no width, by what is decoded already: what of raw rows is decoded for it is kept.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn read_decoded(
+        &self,
+        decoded: &Decoded,
+        wanted: &Columns,
+        from_ns: u64,
+        to_ns: u64,
+        visit: impl FnMut(&Sample<'_>) -> ControlFlow<()>,
+    ) -> Result<Vec<Gap>, StoreError> {
+        self.read_coarse_with(Some(decoded), wanted, 0, from_ns, to_ns, visit)
+    }
+
+    fn read_coarse_with(
+        &self,
+        decoded: Option<&Decoded>,
+        wanted: &Columns,
+        width_ns: u64,
+        from_ns: u64,
+        to_ns: u64,
+        visit: impl FnMut(&Sample<'_>) -> ControlFlow<()>,
+    ) -> Result<Vec<Gap>, StoreError> {
         let shapes = self.known().layout_of(wanted.track).map(|layout| (raw_shape(layout), Shape::of(layout)));
         let Some((shape, old_shape)) = shapes else { return Ok(Vec::new()) };
         let Some(plan) = Plan::new(&shape, wanted) else { return Ok(Vec::new()) };
         let old_plan = if shape == old_shape { None } else { Plan::new(&old_shape, wanted) };
         let (buffers, row) = (Buffers::default(), Row::default());
-        let mut buckets = Buckets { wanted, plan, old_plan, buffers, row, visit };
+        let mut buckets = Buckets { wanted, decoded, plan, old_plan, buffers, row, visit };
         let answers = self.levels(wanted.track, width_ns, (from_ns, to_ns), &[]);
         let mut gaps = self.lost(wanted.track, &answers.left);
         // Who has heard enough is told of all gaps that are known.
@@ -237,15 +271,21 @@ impl Store {
         gaps: &mut Vec<Gap>,
     ) -> Result<ControlFlow<()>, StoreError> {
         let (wanted, mut flow) = (buckets.wanted, ControlFlow::Continue(()));
-        for (level, from_ns, to_ns) in answers.levels {
+        for Answer { level, from_ns, to_ns, is_whole } in answers.levels {
             if level == Level::Raw {
-                gaps.extend(self.read(wanted, from_ns, to_ns, |time_ns, words| {
+                gaps.extend(self.read_with(buckets.decoded, wanted, from_ns, to_ns, |time_ns, words| {
                     flow = (buckets.visit)(&Sample { time_ns, words, bucket: None });
                     flow
                 })?);
             } else {
                 let without: Vec<Level> = without.iter().copied().chain([level]).collect();
-                let mut places = self.0.chunks.between(level, wanted.track, from_ns, to_ns)?;
+                let mut pieces = self.0.chunks.pieces(level, wanted.track, from_ns, to_ns)?;
+                // What has become whole since counts in any case.
+                pieces.retain(|piece| piece.is_whole || !is_whole);
+                for piece in pieces.iter().filter(|piece| !piece.is_whole) {
+                    gaps.extend(missing(wanted, piece, clipped(piece.span(level.piece_ns()), (from_ns, to_ns))));
+                }
+                let mut places: Vec<Place> = pieces.into_iter().flat_map(|piece| piece.chunks).collect();
                 // A line that goes on in the next chunk of its piece is told in order.
                 places.sort_by_key(|place| (place.chunk().from_ns / level.piece_ns(), place.chunk().arrival()));
                 for places in side_by_side(&places, level.piece_ns()) {
@@ -270,7 +310,7 @@ impl Store {
     }
 
     /// Reads other levels instead of chunks of which some are damaged, unless these are all that is left of a part of
-    /// the time: then the good ones of them.
+    /// the time, or others have parts of pieces only: then the good ones of them.
     fn instead<V: FnMut(&Sample<'_>) -> ControlFlow<()>>(
         &self,
         buckets: &mut Buckets<'_, V>,
@@ -280,7 +320,8 @@ impl Store {
         without: &[Level],
         gaps: &mut Vec<Gap>,
     ) -> Result<ControlFlow<()>, StoreError> {
-        let is_instead = other.left.is_empty() || damaged.len() == places.len();
+        let is_all = other.left.is_empty() && other.levels.iter().all(|answer| answer.is_whole);
+        let is_instead = is_all || damaged.len() == places.len();
         let whole = [time];
         let lost = if is_instead { &other.left[..] } else { &whole };
         gaps.extend(damaged.iter().flat_map(|place| gaps_of(buckets.wanted.track, place, lost)));
@@ -307,27 +348,32 @@ impl Store {
         let bucket_ns = |level: Level| u64::from(level.bucket_s()) * SECOND_NS;
         // Buckets that are not whole within that time are left to finer levels.
         let fine = Level::ALL.into_iter().rev().filter(|level| bucket_ns(*level) <= width_ns);
-        let fine = fine.map(|level| (level, bucket_ns(level).max(1)));
-        let any = Level::ALL.into_iter().map(|level| (level, 1));
+        let fine = fine.map(|level| (level, bucket_ns(level).max(1), true));
+        let any = Level::ALL.into_iter().map(|level| (level, 1, true));
+        // What of a piece is there is better than nothing.
+        let parts = Level::ALL.into_iter().skip(1).map(|level| (level, 1, false));
         let (mut left, mut levels) = (vec![(from_ns, to_ns)], Vec::new());
-        for (level, unit_ns) in fine.chain(any).filter(|(level, _)| !without.contains(level)) {
+        for (level, unit_ns, is_whole) in fine.chain(any).chain(parts).filter(|(level, ..)| !without.contains(level)) {
+            if left.is_empty() {
+                break;
+            }
             let mut covered = match level {
                 Level::Raw => vec![(self.raw_since_ns(track), u64::MAX)],
-                _ => self.0.chunks.covered(level, track, level.piece_ns(), from_ns, to_ns),
+                _ => self.0.chunks.covered(level, track, level.piece_ns(), (from_ns, to_ns), is_whole),
             };
             let begin_ns = from_ns.div_ceil(unit_ns).saturating_mul(unit_ns);
             let end_ns = to_ns.saturating_add(1) / unit_ns * unit_ns;
             covered.iter_mut().for_each(|time| *time = (time.0.max(begin_ns), time.1.min(end_ns.saturating_sub(1))));
             covered.retain(|(begin_ns, end_ns)| begin_ns <= end_ns);
-            let mut take = |from_ns, to_ns| levels.push((level, from_ns, to_ns));
+            let mut take = |from_ns, to_ns| levels.push(Answer { level, from_ns, to_ns, is_whole });
             left = left.into_iter().flat_map(|time| uncovered(time, &covered, &mut take)).collect();
         }
-        levels.sort_unstable_by_key(|(_, from_ns, _)| *from_ns);
+        levels.sort_unstable_by_key(|answer| answer.from_ns);
         Answers { levels, left }
     }
 
     /// Since when there are raw rows, or nothing but raw rows.
-    fn raw_since_ns(&self, track: TrackId) -> u64 {
+    pub(super) fn raw_since_ns(&self, track: TrackId) -> u64 {
         let in_memory = lock(&self.0.rows).tracks.get(&track).and_then(super::rows::Track::extent);
         let in_memory = in_memory.map(|rows| rows.from_ns.saturating_sub(LATE_NS));
         let first_ns = |level: &Level| self.0.chunks.first_ns(*level, track, 0, false);
@@ -340,16 +386,34 @@ impl Store {
 
 /// Who has what.
 struct Answers {
-    levels: Vec<(Level, u64, u64)>,
+    levels: Vec<Answer>,
     /// Times that no level has.
     left: Vec<(u64, u64)>,
+}
+
+/// A level, and the time that it is read of.
+struct Answer {
+    level: Level,
+    from_ns: u64,
+    to_ns: u64,
+    /// Of pieces that are whole; else of what there is of others.
+    is_whole: bool,
+}
+
+/// Where something of a piece's time may be missing: a line of a table may be in any of its chunks.
+fn missing(wanted: &Columns, piece: &Piece, time: (u64, u64)) -> Vec<Gap> {
+    let is_table = wanted.line != Line::ONLY;
+    let chunks = piece.chunks.iter().filter(|_| !is_table).map(Place::chunk);
+    let there: Vec<(u64, u64)> = chunks.map(|chunk| (chunk.from_ns, chunk.to_ns)).collect();
+    let left = uncovered(time, &there, &mut |_, _| {});
+    left.into_iter().map(|(from_ns, to_ns)| gap(wanted.track, from_ns, to_ns)).collect()
 }
 
 /// Those of these times that a damaged chunk has lost.
 fn gaps_of(track: TrackId, place: &Place, times: &[(u64, u64)]) -> Vec<Gap> {
     let of_chunk = (place.chunk().from_ns, place.chunk().to_ns);
     let times = times.iter().map(|time| clipped(*time, of_chunk)).filter(|(from_ns, to_ns)| from_ns <= to_ns);
-    times.map(|(from_ns, to_ns)| Gap { track, of: None, from_ns, to_ns, reason: DAMAGED.to_owned() }).collect()
+    times.map(|(from_ns, to_ns)| gap(track, from_ns, to_ns)).collect()
 }
 
 fn clipped(time: (u64, u64), to: (u64, u64)) -> (u64, u64) {
@@ -360,7 +424,7 @@ fn clipped(time: (u64, u64), to: (u64, u64)) -> (u64, u64) {
 fn covered(places: &[Place], unit_ns: u64) -> (u64, u64) {
     let from_ns = places.iter().map(|place| place.chunk().from_ns).min().unwrap_or(0);
     let to_ns = places.iter().map(|place| place.chunk().to_ns).max().unwrap_or(0);
-    (from_ns - from_ns % unit_ns, to_ns - to_ns % unit_ns + (unit_ns - 1))
+    span(from_ns, to_ns, unit_ns)
 }
 
 /// Groups of chunks of one piece, as those of a large table, which may have lines of different times; they ascend.
@@ -383,7 +447,7 @@ fn uncovered((from_ns, to_ns): (u64, u64), covered: &[(u64, u64)], take: &mut im
         if *end_ns >= to_ns {
             return left;
         }
-        at_ns = end_ns + 1;
+        at_ns = at_ns.max(end_ns + 1);
     }
     left.push((at_ns, to_ns));
     left

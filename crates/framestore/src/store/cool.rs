@@ -106,6 +106,8 @@ impl Cooler {
             reader.remove_raw(number)?;
             return Ok(Cooled::File(0));
         }
+        // Of one number there is one outline, also if the last attempt could not be undone.
+        reader.remove_left(number)?;
         let Some(raw) = reader.raw_file(number)? else { return Ok(Cooled::File(0)) };
         self.look_for_room(&raw)?;
         let window = window(&raw.entries)?;

@@ -34,7 +34,7 @@ fn lost_of(damaged: &[warm::Damaged], level: Level) -> BTreeMap<u32, Range<u64>>
     lost
 }
 
-fn gap(track: TrackId, from_ns: u64, to_ns: u64) -> Gap {
+pub(super) fn gap(track: TrackId, from_ns: u64, to_ns: u64) -> Gap {
     Gap { track, of: None, from_ns, to_ns, reason: DAMAGED.to_owned() }
 }
 
@@ -50,7 +50,7 @@ pub(super) fn mark_holes(
     let latest_ns = chunks.latest_ns(Level::Raw).max(rows.newest_ns_of_all());
     for (file, range) in lost_of(damaged, Level::Raw) {
         let lost = (file, range.start)..(file, range.end);
-        let (before_ns, behind_ns) = chunks.neighbours(Level::Raw, &lost);
+        let (before_ns, behind_ns) = chunks.neighbours(Level::Raw, &lost, u64::MAX);
         let since_ns = before_ns.map(|before_ns| before_ns.saturating_sub(WRITTEN_WITHIN_NS));
         let until_ns = behind_ns.map(|behind_ns| behind_ns.saturating_add(WRITTEN_WITHIN_NS)).min(latest_ns);
         for track in known.tracks() {
@@ -76,21 +76,35 @@ pub(super) fn mark_holes(
     }
 }
 
-/// The same of rollups, all of which are of before `now_ns`, and of rows that there were. How long it took to write them
+/// What the clock shows, and what UTC was taken for before (`clock.rs`). One of the two may be wrong.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) shown_ns: u64,
+    pub(super) trusted_ns: u64,
+}
+
+/// The same of rollups, all of which are of before now, and of rows that there were. How long it took to write them
 /// says nothing: after a pause many windows are rolled up at once. But the oldest ones of all tracks come first.
 pub(super) fn mark_lost_rollups(
     damaged: &[warm::Damaged],
     known: &Known,
     chunks: &warm::Reader,
     rows: &Rows,
-    now_ns: u64,
+    Times { shown_ns, trusted_ns }: Times,
     mut tell: impl FnMut(&Gap),
 ) {
+    let now_ns = shown_ns.max(trusted_ns);
+    // Rollups of later than the rows that were written last are of a clock that was ahead; unless these rows are of one
+    // that was behind: what is of before both times is good.
+    let (last_ns, _) = chunks.neighbours(Level::Raw, &((u32::MAX, 0)..(u32::MAX, 0)), u64::MAX);
+    let good_ns = shown_ns.min(trusted_ns);
+    let last_ns = last_ns.map_or(now_ns, |last_ns| last_ns.saturating_add(WRITTEN_WITHIN_NS).clamp(good_ns, now_ns));
     for level in Level::ALL.into_iter().skip(1) {
         for (file, range) in lost_of(damaged, level) {
             let lost = (file, range.start)..(file, range.end);
-            let before_ns = chunks.neighbours(level, &lost).0.unwrap_or(0).min(now_ns);
-            let since_ns = before_ns.saturating_sub(WINDOWS_APART * level.window_ns());
+            let (before_ns, behind_ns) = chunks.neighbours(level, &lost, last_ns);
+            let near_ns = before_ns.into_iter().chain(behind_ns).min().unwrap_or(0);
+            let since_ns = near_ns.saturating_sub(WINDOWS_APART * level.window_ns());
             for track in known.tracks() {
                 if known.layout_of(track).is_none_or(|layout| are_events(layout) || !fits(layout)) {
                     continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The series of a host, as they are called.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use onlooker_region::schema::Acquisition;
@@ -48,10 +48,10 @@ pub(crate) struct Track {
 }
 
 impl Track {
-    fn of(known: &Known, id: TrackId) -> Option<Self> {
+    fn of(known: &Known, id: TrackId, is_wanted: impl Fn(Line) -> bool) -> Option<Self> {
         let info = known.track(id)?;
         let (_, common) = known.host(info.host)?;
-        let lines = known.lines_of(id).filter_map(|line| {
+        let lines = known.lines_of(id).filter(|line| is_wanted(*line)).filter_map(|line| {
             let said = known.line(id, line)?;
             Some((line, said.labels, said.texts))
         });
@@ -69,14 +69,14 @@ impl Track {
 
     /// The series of a part of a track that is no table.
     pub(crate) fn part(&self, number: u32) -> Option<Named> {
-        self.named(number, self.layout.parts().get(number as usize)?, Line::ONLY, &[], &self.texts)
+        self.named(number, self.layout.parts().get(number as usize)?, Line::ONLY, &[], &self.texts, |_| true)
     }
 
     /// The series of a line of a table.
     pub(crate) fn line(&self, line: Line) -> Option<Named> {
         let at = self.lines.binary_search_by_key(&line, |(line, ..)| *line).ok()?;
         let (_, labels, texts) = &self.lines[at];
-        self.named(0, self.layout.parts().first()?, line, labels, texts)
+        self.named(0, self.layout.parts().first()?, line, labels, texts, |_| true)
     }
 
     fn named(
@@ -86,9 +86,10 @@ impl Track {
         line: Line,
         labels: &[(String, String)],
         texts: &[(String, String)],
+        is_wanted: impl Fn(u32) -> bool,
     ) -> Option<Named> {
         let own = &placed.part.series;
-        let series = (0..).zip(own).map(|(at, own)| {
+        let series = (0..).zip(own).filter(|(at, _)| is_wanted(*at)).map(|(at, own)| {
             let text = text_of(texts, part, at);
             let series = named(own, labels, &self.region, &self.common, text);
             Series { at: placed.at + own.at, ..series }
@@ -141,7 +142,7 @@ impl Store {
 
     /// A track, to name its series.
     pub(crate) fn track(&self, id: TrackId) -> Option<Track> {
-        Track::of(&self.known(), id)
+        Track::of(&self.known(), id, |_| true)
     }
 
     /// All series of a host that have ever been stored and have rows left, the oldest tracks first. Cost: a look at
@@ -156,7 +157,13 @@ impl Store {
     /// are not named.
     #[must_use]
     pub fn series_between(&self, host: &str, from_ns: u64, to_ns: u64) -> Vec<Named> {
-        let mut tracks = self.known().tracks_of(host);
+        let tracks = self.known().tracks_of(host);
+        self.series_in(&self.in_time(tracks, from_ns, to_ns))
+    }
+
+    /// Those of these tracks that have rows or gaps of a time (UTC ns, both included), or may have.
+    #[must_use]
+    pub fn in_time(&self, mut tracks: Vec<TrackId>, from_ns: u64, to_ns: u64) -> Vec<TrackId> {
         // First what is in memory: when it is there no more, it is in chunks.
         let mut in_memory: HashSet<TrackId> = HashSet::new();
         for some in tracks.chunks(LOCKED_TRACKS) {
@@ -171,7 +178,21 @@ impl Store {
         };
         let is_silent = |id: TrackId| lock(&self.0.gaps).has(id, from_ns, to_ns);
         tracks.retain(|id| in_memory.contains(id) || in_chunks(*id) || is_silent(*id));
-        self.series_in(&tracks)
+        tracks
+    }
+
+    /// Series of a part of a track, with these numbers in it ([`Known::select`]), and of each of these lines
+    /// ([`Known::lines`]). Cost: some microseconds a series, without a lock.
+    #[must_use]
+    pub fn series_at(&self, track: TrackId, part: u32, lines: &BTreeSet<Line>, numbers: &[u32]) -> Vec<Named> {
+        let Some(track) = Track::of(&self.known(), track, |line| lines.contains(&line)) else { return Vec::new() };
+        let Some(placed) = track.layout.parts().get(part as usize) else { return Vec::new() };
+        let wanted = |number| numbers.contains(&number);
+        if !track.layout.is_table() {
+            return track.named(part, placed, Line::ONLY, &[], &track.texts, wanted).into_iter().collect();
+        }
+        let lines = track.lines.iter();
+        lines.filter_map(|(line, labels, texts)| track.named(part, placed, *line, labels, texts, wanted)).collect()
     }
 
     /// Of each of a host's sources ([`Named::source`]) the oldest track, whenever it had rows.
@@ -186,21 +207,31 @@ impl Store {
         oldest
     }
 
+    /// All series of a track that is no table; of a table those of these lines.
+    #[must_use]
+    pub fn series_of_track(&self, track: TrackId, lines: &BTreeSet<Line>) -> Vec<Named> {
+        let Some(track) = Track::of(&self.known(), track, |line| lines.contains(&line)) else { return Vec::new() };
+        if track.layout.is_table() {
+            return lines.iter().filter_map(|line| track.line(*line)).collect();
+        }
+        (0..).zip(track.layout.parts()).filter_map(|(number, _)| track.part(number)).collect()
+    }
+
     fn series_in(&self, tracks: &[TrackId]) -> Vec<Named> {
         let tracks: Vec<Track> = {
             let known = self.known();
-            tracks.iter().filter_map(|id| Track::of(&known, *id)).collect()
+            tracks.iter().filter_map(|id| Track::of(&known, *id, |_| true)).collect()
         };
         let mut all = Vec::new();
         for track in &tracks {
             for (number, placed) in (0..).zip(track.layout.parts()) {
                 if track.layout.is_table() {
                     let lines = track.lines.iter();
-                    all.extend(
-                        lines.filter_map(|(line, labels, texts)| track.named(number, placed, *line, labels, texts)),
-                    );
+                    all.extend(lines.filter_map(|(line, labels, texts)| {
+                        track.named(number, placed, *line, labels, texts, |_| true)
+                    }));
                 } else {
-                    all.extend(track.named(number, placed, Line::ONLY, &[], &track.texts));
+                    all.extend(track.named(number, placed, Line::ONLY, &[], &track.texts, |_| true));
                 }
             }
         }

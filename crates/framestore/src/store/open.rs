@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet, hash_map};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::clock::Trusted;
-use super::holes::{mark_holes, mark_lost_rollups};
+use super::holes::{Times, mark_holes, mark_lost_rollups};
 use super::roll::Rolling;
 use super::rows::{Rows, Track};
 use super::turn::{SHARD, Turned, Writer};
-use super::{Config, Figures, Shared, Store, lock, steady_ns, utc_ns};
+use super::{Config, Figures, Shared, Store, lock, steady_ns};
 use crate::catalogue::{Catalogue, Known};
 use crate::client::Appender;
 use crate::damage::StoreError;
@@ -254,11 +254,12 @@ impl Writer {
         in_chunks.max(in_memory).filter(|newest_ns| *newest_ns > 0)
     }
 
-    fn mark_holes(&mut self, damaged: &[warm::Damaged]) {
+    pub(super) fn mark_holes(&mut self, damaged: &[warm::Damaged]) {
+        let times = Times { shown_ns: self.utc_ns(), trusted_ns: self.trusted.utc_ns };
         let mut rows = lock(&self.shared.rows);
         let known = self.catalogue.look();
         mark_holes(damaged, &known, &self.shared.chunks, &mut rows, |gap| self.gaps.push(gap));
-        mark_lost_rollups(damaged, &known, &self.shared.chunks, &rows, utc_ns(), |gap| self.gaps.push_lost(gap));
+        mark_lost_rollups(damaged, &known, &self.shared.chunks, &rows, times, |gap| self.gaps.push_lost(gap));
     }
 }
 

@@ -4,11 +4,13 @@
 //! What is in heads is copied under the lock; chunks are read without it, and of each only the columns that are asked for.
 
 use std::ops::{ControlFlow, Range};
+use std::rc::Rc;
 
+use super::decoded::{Decoded, Key, Piece};
 use super::{DAMAGED, Store, lock};
 use crate::chunk::Chunk;
 use crate::damage::{Damage, StoreError};
-use crate::head::Snapshot;
+use crate::head::{Head, Snapshot};
 use crate::types::{Gap, Line, TrackId};
 use crate::warm::{self, Extent, Level, Place};
 
@@ -82,6 +84,88 @@ impl<V: FnMut(u64, &[u64]) -> ControlFlow<()>> Samples<'_, V> {
         }
         Ok(())
     }
+
+    /// The same of what is decoded.
+    fn take_piece(&mut self, piece: &Piece) -> Result<(), StoreError> {
+        let wanted = self.wanted;
+        let words = piece.columns(&wanted.words)?;
+        let time = wanted.time.map(|time| piece.columns(&[time])).transpose()?.and_then(|mut columns| columns.pop());
+        let times_ns = if time.is_none() { piece.times_ns()? } else { &[] };
+        for row in piece.rows_of(wanted.line) {
+            let time_ns = time.as_ref().map_or_else(|| times_ns[row], |time| time.at(row));
+            self.take(time_ns, |at| words[at].at(row));
+        }
+        Ok(())
+    }
+}
+
+/// Rows in memory, decoded before or not yet.
+enum InMemory {
+    Decoded(Rc<Piece>),
+    Rows(Key, Snapshot),
+}
+
+impl InMemory {
+    fn decoded(self, decoded: Option<&Decoded>) -> Rc<Piece> {
+        match self {
+            Self::Decoded(piece) => piece,
+            Self::Rows(key, rows) => {
+                let piece = Rc::new(Piece::of_head(&rows));
+                decoded.iter().for_each(|decoded| decoded.keep(key, &piece));
+                piece
+            }
+        }
+    }
+}
+
+impl Decoded {
+    /// Gives a chunk to `take`, and keeps what that has decoded of it.
+    fn with_chunk<T>(
+        &self,
+        place: &Place,
+        take: impl FnOnce(&Piece) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let key = Key::of_chunk(place);
+        let piece = self.get(key).map_or_else(|| Piece::of_chunk(place).map(Rc::new), Ok)?;
+        let taken = take(&piece);
+        self.keep(key, &piece);
+        taken
+    }
+}
+
+/// Rows from the newest back.
+struct Back<'a, V> {
+    wanted: &'a Columns,
+    from_ns: u64,
+    to_ns: u64,
+    visit: V,
+    row: Vec<u64>,
+}
+
+impl<V: FnMut(u64, &[u64]) -> ControlFlow<()>> Back<'_, V> {
+    /// Rows of a piece; `None`: they are not in order, or some before them, the last of which has `before_ns`, are later.
+    fn take(&mut self, piece: &Piece, before_ns: Option<u64>) -> Result<Option<ControlFlow<()>>, StoreError> {
+        let (line, times_ns) = (self.wanted.line, piece.times_ns()?);
+        let is_after = before_ns < piece.span_ns()?.map(|(first_ns, _)| first_ns);
+        if !is_after || !piece.is_rising(line)? {
+            return Ok(None);
+        }
+        let rows = piece.rows_of(line);
+        let until = rows.start + times_ns[rows.clone()].partition_point(|time_ns| *time_ns <= self.to_ns);
+        let mut words = None;
+        for at in (rows.start..until).rev().take_while(|at| times_ns[*at] >= self.from_ns) {
+            let words = match &mut words {
+                Some(words) => words,
+                none => none.insert(piece.columns(&self.wanted.words)?),
+            };
+            self.row.clear();
+            self.row.extend(words.iter().map(|column| column.at(at)));
+            if (self.visit)(times_ns[at], &self.row).is_break() {
+                return Ok(Some(ControlFlow::Break(())));
+            }
+        }
+        Ok(Some(ControlFlow::Continue(())))
+    }
 }
 
 /// Which rows of a chunk are of a line.
@@ -140,17 +224,28 @@ impl Store {
         to_ns: u64,
         visit: impl FnMut(u64, &[u64]) -> ControlFlow<()>,
     ) -> Result<Vec<Gap>, StoreError> {
-        let (chunks, in_memory) = {
-            let rows = lock(&self.0.rows);
-            let chunks = self.0.chunks.between(Level::Raw, wanted.track, from_ns, to_ns)?;
-            let in_memory = rows.tracks.get(&wanted.track).map(|track| track.in_memory(&chunks, from_ns, to_ns));
-            (chunks, in_memory.unwrap_or_default())
-        };
+        self.read_with(None, wanted, from_ns, to_ns, visit)
+    }
+
+    /// As [`Store::read`], by what is decoded already, if anything is to be kept.
+    pub(super) fn read_with(
+        &self,
+        decoded: Option<&Decoded>,
+        wanted: &Columns,
+        from_ns: u64,
+        to_ns: u64,
+        visit: impl FnMut(u64, &[u64]) -> ControlFlow<()>,
+    ) -> Result<Vec<Gap>, StoreError> {
+        let (chunks, in_memory) = self.pieces(decoded, wanted.track, from_ns, to_ns)?;
         let (row, flow) = (Vec::new(), ControlFlow::Continue(()));
         let mut samples = Samples { wanted, from_ns, to_ns, visit, last_ns: None, row, flow };
         let (mut buffers, mut damaged) = (Buffers::default(), Vec::new());
         for place in &chunks {
-            match samples.take_chunk(place, &mut buffers) {
+            let taken = match decoded {
+                None => samples.take_chunk(place, &mut buffers),
+                Some(decoded) => decoded.with_chunk(place, |piece| samples.take_piece(piece)),
+            };
+            match taken {
                 Ok(()) => {}
                 Err(StoreError::Damaged { .. }) => {
                     let (from_ns, to_ns) = (place.chunk().from_ns, place.chunk().to_ns);
@@ -163,8 +258,81 @@ impl Store {
                 return Ok(damaged);
             }
         }
-        in_memory.iter().for_each(|rows| samples.take_snapshot(rows));
+        for rows in in_memory {
+            match (rows, decoded) {
+                (InMemory::Rows(_, rows), None) => samples.take_snapshot(&rows),
+                (rows, decoded) => samples.take_piece(&rows.decoded(decoded))?,
+            }
+        }
         Ok(damaged)
+    }
+
+    /// Chunks and heads that may have samples of a time.
+    fn pieces(
+        &self,
+        decoded: Option<&Decoded>,
+        track: TrackId,
+        from_ns: u64,
+        to_ns: u64,
+    ) -> Result<(Vec<Place>, Vec<InMemory>), StoreError> {
+        let known = |key: Key, rows: &dyn Fn() -> Snapshot| {
+            let piece = decoded.and_then(|decoded| decoded.get(key));
+            piece.map_or_else(|| InMemory::Rows(key, rows()), InMemory::Decoded)
+        };
+        let rows = lock(&self.0.rows);
+        let chunks = self.0.chunks.between(Level::Raw, track, from_ns, to_ns)?;
+        let heads = rows.tracks.get(&track).map(|of| {
+            let of_cut = |rows: &Snapshot| known(Key::of_snapshot(track, rows), &|| rows.clone());
+            let of_head = |head: &Head| known(Key::of_head(track, head), &|| head.snapshot());
+            of.heads(&chunks, from_ns, to_ns, of_cut, of_head)
+        });
+        Ok((chunks, heads.unwrap_or_default()))
+    }
+
+    /// Gives rows of a line between two times (UTC ns, both included) to `visit`, the newest first, until it breaks: the
+    /// row's time, its words. `false`: they are not to be had so, or not all, and what was given does not count. Times
+    /// fall, rows are damaged, or have gone and a rollup is left.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn read_back(
+        &self,
+        decoded: &Decoded,
+        wanted: &Columns,
+        from_ns: u64,
+        to_ns: u64,
+        mut visit: impl FnMut(u64, &[u64]) -> ControlFlow<()>,
+    ) -> Result<bool, StoreError> {
+        if self.raw_since_ns(wanted.track) > from_ns {
+            return Ok(false);
+        }
+        let (chunks, in_memory) = self.pieces(Some(decoded), wanted.track, from_ns, to_ns)?;
+        let last_of_chunks_ns = |chunks: &[Place]| chunks.iter().map(|place| place.chunk().to_ns).max();
+        let mut back = Back { wanted, from_ns, to_ns, row: Vec::new(), visit: &mut visit };
+        let mut before_ns = last_of_chunks_ns(&chunks);
+        let mut heads = Vec::new();
+        for rows in in_memory {
+            let piece = rows.decoded(Some(decoded));
+            let last_ns = piece.span_ns()?.map(|(_, last_ns)| last_ns);
+            heads.push((piece, before_ns));
+            before_ns = before_ns.max(last_ns);
+        }
+        for (piece, before_ns) in heads.iter().rev() {
+            match back.take(piece, *before_ns)? {
+                Some(ControlFlow::Continue(())) => {}
+                other => return Ok(other.is_some()),
+            }
+        }
+        for (at, place) in chunks.iter().enumerate().rev() {
+            let before_ns = last_of_chunks_ns(&chunks[..at]);
+            match decoded.with_chunk(place, |piece| back.take(piece, before_ns)) {
+                Ok(Some(ControlFlow::Continue(()))) => {}
+                Ok(other) => return Ok(other.is_some()),
+                Err(StoreError::Damaged { .. }) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
     }
 
     /// Gives all rows of a track between two times (UTC ns, both included) to `visit`, whatever their line, with the
@@ -172,7 +340,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Io`].
-    pub(crate) fn rows(
+    pub fn rows(
         &self,
         id: TrackId,
         from_ns: u64,
@@ -224,6 +392,24 @@ impl Store {
     pub fn extent(&self, track: TrackId) -> Option<Extent> {
         let in_memory = lock(&self.0.rows).tracks.get(&track).and_then(super::rows::Track::extent);
         in_memory.into_iter().chain(self.0.chunks.extent(Level::Raw, track)).reduce(Extent::joined)
+    }
+
+    /// The same of the chunks and heads that may have rows between two times (UTC ns, both included).
+    #[must_use]
+    pub fn extent_between(&self, track: TrackId, from_ns: u64, to_ns: u64) -> Option<Extent> {
+        let in_memory = lock(&self.0.rows).tracks.get(&track).and_then(|track| track.extent_between(from_ns, to_ns));
+        let in_chunks = self.0.chunks.extent_between(Level::Raw, track, from_ns, to_ns);
+        in_memory.into_iter().chain(in_chunks).reduce(Extent::joined)
+    }
+
+    /// Earliest and latest time that there are rows of a track, or rollups of them.
+    #[must_use]
+    pub fn time_of(&self, track: TrackId) -> Option<(u64, u64)> {
+        let in_memory = lock(&self.0.rows).tracks.get(&track).and_then(super::rows::Track::extent);
+        let chunks = &self.0.chunks;
+        let of = |level| Some((chunks.first_ns(level, track, 0, false)?, chunks.newest_ns(level, track)?));
+        let times = in_memory.map(|rows| (rows.from_ns, rows.to_ns)).into_iter();
+        times.chain(Level::ALL.into_iter().filter_map(of)).reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
     }
 
     /// Gaps of a track that touch a time, whatever they concern.

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rollups: rows that are in chunks become rows of 1 s, 10 s and 60 s, in the writer's turns, a piece at a time.
 //!
-//! A level's *windows* are whole multiples of its [`LENGTHS_S`] in UTC, and are rolled up piece by piece; pieces are
+//! A level's *windows* are whole multiples of a length in UTC ([`Level`]), and are rolled up piece by piece; pieces are
 //! the windows of the level before. A window is due when it is over and no row of its time is in memory any more, where
 //! a sample may come [`LATE_NS`] later than it was acquired. One that comes later still, since a clock was set back, is
 //! in raw rows only. Pieces of a window are merged: of a minute each they take 0.48 bytes a series and second, of ten
 //! minutes 0.37. Raw chunks are not: from 512 rows to 1,024 is 2 %, at 1 s. Cost: 3 ns a raw value for all levels.
 //!
-//! **After a kill** nothing is there twice, and nothing is missing. What is done is what the chunks of the level, and of
-//! those made of it, say: the last chunk of a piece has a mark. A piece of which only the first ones were written is
-//! made again, with the same bytes, and those are passed over; where other bytes come of it, since the clock was ahead
-//! and rows of its time came again, they are forgotten. Nothing is synced here: rows go by age only when what was made
-//! of them is durable (`age.rs`).
+//! **After a kill** nothing is there twice, and nothing is missing. What is done is what the pieces of the level say
+//! that are whole (`warm/piece.rs`); before the first rows that are left, those of coarser levels. One of which only a
+//! part is there is made again, as a whole, and from then on that part does not count; unless it has what cannot be made
+//! again. Gaps that were found are written before what has them. Nothing is synced here: rows go by age only when what
+//! was made of them is durable (`age.rs`).
 //!
 //! **A clock that was ahead** leaves chunks of a time that has not come. So the next window is the first one of which
 //! there is none, whatever there is behind it, and ends where there is some of it. Rolling up goes on where it was, and
 //! of the pieces in which the clock was set later rows are in finer levels only.
 //!
 //! **What is not rolled up.** Events, which are no numbers; a window whose rows would hardly be fewer (those of a host
-//! that is read each second have no level of 1 s); tracks whose rows of a rollup would be wider than a chunk may be;
-//! tracks that lived for less than [`LEAST_BUCKETS`]: a program that makes its region anew each second has a track each
-//! second, and nobody asks for those after months. Readers find what a level has, and look into the others for what it
-//! has not (`coarse.rs`).
+//! that is read each second have no level of 1 s); what would be too old at once; tracks whose rows of a rollup would be
+//! wider than a chunk may be; tracks that lived for less than [`LEAST_BUCKETS`]: a program that makes its region anew
+//! each second has a track each second, and nobody asks for those after months. Windows that are left out after a look
+//! at their rows are noted beside the gaps: no restart looks again. Readers find what a level has, and look into the
+//! others for what it has not (`coarse.rs`).
 //!
 //! **Damage.** Where a level that a piece is made of cannot be read, it is made of a finer one that has as much. What
 //! none has is not in the rollup, and a gap.
@@ -31,21 +32,21 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::rows::{Likeness, Track};
+use super::holes::gap;
+use super::rows::Track;
 use super::turn::Writer;
-use super::{DAMAGED, lock, steady_ns};
+use super::{lock, steady_ns};
 use crate::chunk::{Chunk, Column, Head, max_rows, merge};
 use crate::damage::{Damage, StoreError};
 use crate::events::are_events;
 use crate::framing::HEADER_BYTES;
+use crate::gaps::of_level;
 use crate::layout::Layout;
 use crate::rollup::{fits, raw_shape, roll};
 pub(super) use crate::types::LATE_NS;
-use crate::types::{Gap, SECOND_NS, TrackId};
+use crate::types::{Line, SECOND_NS, TrackId};
 use crate::warm::{self, Level, Place};
 
-/// Length of a window of each level; of raw rows, of a piece of the level behind it.
-const LENGTHS_S: [u64; Level::ALL.len()] = [60, 600, 3_600, 21_600];
 /// A chunk behind which there was nothing for so long says nothing of what a counter has done since.
 const BEFORE_NS: u64 = 900 * SECOND_NS;
 /// Buckets that a track lives at least, to be rolled up.
@@ -72,6 +73,7 @@ pub(super) struct Rolling {
 struct Job {
     level: Level,
     track: TrackId,
+    from_ns: u64,
     /// Up to when its pieces are made.
     at_ns: u64,
     end_ns: u64,
@@ -85,22 +87,6 @@ impl Rolling {
     /// Nothing is left that was due when it was last looked for.
     pub(super) fn is_done(&self) -> bool {
         self.looked_ns > 0 && self.job.is_none() && self.queue.is_empty() && self.due.is_empty()
-    }
-}
-
-impl Level {
-    pub(super) fn window_ns(self) -> u64 {
-        LENGTHS_S[self as usize] * SECOND_NS
-    }
-
-    /// What is rolled up at once.
-    pub(super) fn piece_ns(self) -> u64 {
-        self.finer().next().map_or(1, Self::window_ns)
-    }
-
-    /// The coarsest first; the last one is raw.
-    fn finer(self) -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().rev().filter(move |level| *level < self)
     }
 }
 
@@ -129,7 +115,8 @@ impl Writer {
                 self.rolling.job = Some(job);
             } else {
                 self.finish(job)?;
-                // The next level may be made of it in this turn.
+                // What it lacks, and then itself: the next level may be made of it in this turn.
+                self.gaps.write()?;
                 self.warm.write()?;
             }
             return Ok(true);
@@ -175,14 +162,14 @@ impl Writer {
         let finer = level.finer().next()?;
         let is_due = end_ns <= self.complete_ns(finer, track) && self.is_worth_it(level, track);
         let is_kept = end_ns - at_ns < level.window_ns();
-        is_due.then(|| Job { level, track, at_ns, end_ns, pieces: Vec::new(), is_kept })
+        is_due.then(|| Job { level, track, from_ns: at_ns, at_ns, end_ns, pieces: Vec::new(), is_kept })
     }
 
     fn is_worth_it(&self, level: Level, track: TrackId) -> bool {
         let reader = self.warm.reader();
         let first_ns = Level::ALL.into_iter().filter_map(|level| reader.first_ns(level, track, 0, false)).min();
-        let in_memory = lock(&self.shared.rows).newest_ns(track);
-        let last_ns = in_memory.max(reader.newest_ns(Level::Raw, track)).unwrap_or(0);
+        let in_chunks = Level::ALL.into_iter().filter_map(|level| reader.newest_ns(level, track)).max();
+        let last_ns = lock(&self.shared.rows).newest_ns(track).max(in_chunks).unwrap_or(0);
         last_ns.saturating_sub(first_ns.unwrap_or(last_ns)) >= LEAST_BUCKETS * u64::from(level.bucket_s()) * SECOND_NS
     }
 
@@ -190,10 +177,22 @@ impl Writer {
     fn next(&mut self, level: Level, track: TrackId) -> Option<Range<u64>> {
         let (reader, window_ns, now_ns) = (self.warm.reader(), level.window_ns(), self.utc_ns());
         let known_ns = self.rolling.done_ns.get(&(level, track)).copied();
-        let mut done_ns = known_ns.filter(|known_ns| *known_ns <= now_ns).unwrap_or(0);
+        let kept_ns = self.trusted.utc_ns.min(now_ns).saturating_sub(self.config.keep_ns[level as usize]);
+        let kept_ns = kept_ns - kept_ns % window_ns;
+        let mut done_ns = known_ns.filter(|known_ns| *known_ns <= now_ns).unwrap_or(0).max(kept_ns);
         let come_ns = self.complete_ns(Level::Raw, track);
-        let there = |of: Level| reader.covered(of, track, level.piece_ns(), done_ns, come_ns);
-        let mut there: Vec<(u64, u64)> = Level::ALL.into_iter().filter(|of| *of >= level).flat_map(there).collect();
+        let there_of = |of: Level, to_ns| reader.covered(of, track, level.piece_ns(), (done_ns, to_ns), true);
+        let mut there = there_of(level, come_ns);
+        there.extend(self.gaps.left_out(level.bucket_s(), track, done_ns));
+        // What coarser levels have, a power loss may have taken from this one: it is made again. But not of the rest of
+        // rows that have gone.
+        let begin_ns = level.finer().filter_map(|finer| reader.first_ns(finer, track, 0, false)).min();
+        let whole_ns = begin_ns.unwrap_or(0).div_ceil(level.piece_ns()).saturating_mul(level.piece_ns()).min(come_ns);
+        if done_ns < whole_ns {
+            let coarser = Level::ALL.into_iter().filter(|of| *of > level);
+            let coarser = coarser.flat_map(|of| there_of(of, whole_ns - 1));
+            there.extend(coarser.map(|(from_ns, to_ns)| (from_ns, to_ns.min(whole_ns - 1))));
+        }
         there.sort_unstable();
         let mut there = there.into_iter().peekable();
         let next = loop {
@@ -248,7 +247,7 @@ impl Writer {
                 }
             }
         }
-        read.damaged.iter().for_each(|(from_ns, to_ns)| self.lost(track, *from_ns, *to_ns));
+        read.damaged.iter().for_each(|(from_ns, to_ns)| self.gaps.push_new(&gap(track, *from_ns, *to_ns)));
         // They were checked when they were read.
         let chunks: Vec<Chunk> = read.chunks.iter().filter_map(|bytes| Chunk::parse(bytes).ok()).collect();
         job.at_ns = to_ns;
@@ -264,56 +263,70 @@ impl Writer {
                 // Parts that are not new have times of long ago.
                 let free_ns = next_ns.saturating_sub(LATE_NS);
                 job.at_ns = to_ns.max(free_ns - free_ns % length_ns);
+                if !read.damaged.is_empty() {
+                    self.leave_out(level, track, from_ns..job.at_ns.min(job.end_ns));
+                }
             }
             Ok(rolled) => {
-                self.forget_others(level, track, from_ns..to_ns, &rolled)?;
-                job.pieces.push(rolled);
+                if self.has_more(level, track, from_ns..to_ns, &rolled)? {
+                    self.leave_out(level, track, from_ns..to_ns);
+                } else {
+                    job.pieces.push(rolled);
+                }
             }
-            Err(_) => self.lost(track, from_ns, to_ns - 1),
+            Err(_) => {
+                self.gaps.push_new(&gap(track, from_ns, to_ns - 1));
+                self.leave_out(level, track, from_ns..to_ns);
+            }
         }
         Ok(())
     }
 
-    /// Forgets what a kill has left of a piece, unless that is of these chunks.
-    fn forget_others(
-        &mut self,
+    /// Whether what a level has of a piece has samples that these chunks have not: some of what they were made of has
+    /// gone or is damaged.
+    fn has_more(
+        &self,
         level: Level,
         track: TrackId,
         time_ns: Range<u64>,
         rolled: &[Vec<u8>],
-    ) -> Result<(), StoreError> {
-        let mut bytes = Vec::new();
-        for place in self.warm.reader().between(level, track, time_ns.start, time_ns.end - 1)? {
-            let is_one = match place.read(&mut bytes).map(drop) {
-                Ok(()) => rolled.iter().any(|chunk| *chunk == bytes[HEADER_BYTES..]),
-                Err(StoreError::Damaged { .. }) => false,
+    ) -> Result<bool, StoreError> {
+        let there = self.warm.reader().pieces(level, track, time_ns.start, time_ns.end - 1)?;
+        let (mut of_rolled, mut bytes) = (HashMap::new(), Vec::new());
+        for place in there.iter().flat_map(|piece| &piece.chunks) {
+            if of_rolled.is_empty() {
+                // They were written a moment ago.
+                let chunks = rolled.iter().filter_map(|bytes| Chunk::parse(bytes).ok());
+                of_rolled.extend(chunks.filter_map(|chunk| samples(&chunk).ok()).flatten());
+            }
+            let samples =
+                place.read(&mut bytes).and_then(|chunk| samples(&chunk).map_err(|damage| place.damaged(damage)));
+            match samples {
+                Ok(samples) if samples.iter().any(|(row, count)| of_rolled.get(row).is_none_or(|of| of < count)) => {
+                    return Ok(true);
+                }
+                Ok(_) | Err(StoreError::Damaged { .. }) => {}
                 Err(error) => return Err(error),
-            };
-            if !is_one {
-                self.warm.forget(level, track, place.chunk())?;
             }
         }
-        Ok(())
+        Ok(false)
     }
 
-    fn lost(&mut self, track: TrackId, from_ns: u64, to_ns: u64) {
-        self.gaps.push(&Gap { track, of: None, from_ns, to_ns, reason: DAMAGED.to_owned() });
+    /// Notes that a level has nothing of a time on purpose, also for those who run after a restart.
+    fn leave_out(&mut self, level: Level, track: TrackId, time_ns: Range<u64>) {
+        self.gaps.leave_out(&of_level(track, level.bucket_s(), time_ns.start, time_ns.end - 1));
     }
 
     /// A window is done.
     fn finish(&mut self, job: Job) -> Result<(), StoreError> {
-        let Job { level, track, at_ns, end_ns, pieces, is_kept } = job;
+        let Job { level, track, from_ns, at_ns, end_ns, pieces, is_kept } = job;
         let damaged = |damage| StoreError::Damaged { path: self.config.dir.clone(), offset: 0, damage };
         if is_kept || !is_hardly_fewer(&pieces).map_err(damaged)? {
-            let reader = self.warm.reader();
             for chunk in merged(pieces, level.piece_ns()).map_err(damaged)? {
-                let Head { from_ns, to_ns, rows, .. } = Head::parse(&chunk).map_err(damaged)?;
-                let likeness = Likeness { from_ns, to_ns, rows, bytes: chunk.len() };
-                let there = reader.between(level, track, from_ns, from_ns)?;
-                if !there.iter().any(|place| Likeness::of(place.chunk()) == likeness) {
-                    self.warm.append(level, &chunk).map_err(damaged)?;
-                }
+                self.warm.append(level, &chunk).map_err(damaged)?;
             }
+        } else {
+            self.leave_out(level, track, from_ns..end_ns);
         }
         self.done(level, track, end_ns.max(at_ns));
         self.rolling.queue.push_front((level, track));
@@ -325,7 +338,7 @@ impl Writer {
 #[derive(Default)]
 struct Read {
     chunks: Vec<Vec<u8>>,
-    /// Times of those that are damaged.
+    /// Times of those that are damaged, and of pieces that are not whole.
     damaged: Vec<(u64, u64)>,
 }
 
@@ -346,9 +359,15 @@ fn read_piece(
     from_ns: u64,
     to_ns: u64,
 ) -> Result<Read, StoreError> {
-    let before_ns = if level == Level::Raw { BEFORE_NS } else { 0 };
-    let places = reader.between(level, track, from_ns.saturating_sub(before_ns), to_ns - 1)?;
     let mut read = Read::default();
+    let places = if level == Level::Raw {
+        reader.between(level, track, from_ns.saturating_sub(BEFORE_NS), to_ns - 1)?
+    } else {
+        let pieces = reader.pieces(level, track, from_ns, to_ns - 1)?;
+        let parts = pieces.iter().filter(|piece| !piece.is_whole);
+        read.damaged.extend(parts.map(|piece| piece.span(level.piece_ns())));
+        pieces.into_iter().flat_map(|piece| piece.chunks).collect()
+    };
     for place in with_one_before(places, from_ns) {
         let mut bytes = Vec::new();
         match place.read(&mut bytes).map(drop) {
@@ -377,22 +396,36 @@ fn first_row_ns(chunks: &[Chunk], from_ns: u64) -> Option<u64> {
     times_ns.into_iter().filter(|time_ns| *time_ns >= from_ns).min()
 }
 
+/// Of each part of a rollup how many samples its rows are of.
+fn counts(chunk: &Chunk) -> Result<Vec<Vec<u64>>, Damage> {
+    let mut counts = Vec::new();
+    for column in 0..chunk.head().columns {
+        // It stands behind the part's time.
+        if chunk.what(column)? == Column::Time {
+            let mut of_part = Vec::new();
+            chunk.column(column + 1, &mut of_part)?;
+            counts.push(of_part);
+        }
+    }
+    Ok(counts)
+}
+
+/// How many samples of all parts each row of a rollup is of.
+fn samples(chunk: &Chunk) -> Result<HashMap<(Line, u64), u64>, Damage> {
+    let (mut times_ns, counts) = (Vec::new(), counts(chunk)?);
+    chunk.times(&mut times_ns)?;
+    let lines = chunk.lines().flat_map(|(line, rows)| std::iter::repeat_n(line, rows));
+    let of_row = |(at, row): (usize, (Line, u64))| (row, counts.iter().map(|of_part| of_part[at]).sum::<u64>());
+    Ok(lines.zip(times_ns).enumerate().map(of_row).collect())
+}
+
 /// Whether three buckets of four have one sample only.
 fn is_hardly_fewer(pieces: &[Vec<Vec<u8>>]) -> Result<bool, Damage> {
-    let (mut rows, mut samples, mut counts) = (0, 0, Vec::new());
+    let (mut rows, mut samples) = (0, 0);
     for bytes in pieces.iter().flatten() {
         let chunk = Chunk::parse(bytes)?;
-        let mut most = 0;
-        for column in 0..chunk.head().columns {
-            // How often a part was acquired stands behind its time.
-            if chunk.what(column)? == Column::Time {
-                counts.clear();
-                chunk.column(column + 1, &mut counts)?;
-                most = counts.iter().sum::<u64>().max(most);
-            }
-        }
         rows += chunk.head().rows as u64;
-        samples += most;
+        samples += counts(&chunk)?.iter().map(|of_part| of_part.iter().sum::<u64>()).max().unwrap_or(0);
     }
     Ok(rows * 4 > samples * 3)
 }

@@ -111,11 +111,17 @@ impl Track {
 
     /// How much of it is in memory.
     pub(super) fn extent(&self) -> Option<Extent> {
+        self.extent_between(0, u64::MAX)
+    }
+
+    /// The same of heads that may have some of a time.
+    pub(super) fn extent_between(&self, from_ns: u64, to_ns: u64) -> Option<Extent> {
         let of = |rows: u32, times_ns: Option<(u64, u64)>| {
             times_ns.map(|(from_ns, to_ns)| Extent { rows: rows.into(), from_ns, to_ns })
         };
-        let cut = self.cut.iter().filter_map(|cut| of(cut.rows.len(), cut.rows.times_ns()));
-        cut.chain(of(self.head.rows(), self.head.times_ns())).reduce(Extent::joined)
+        let of_cut = |rows: &Snapshot| of(rows.len(), rows.times_ns());
+        let heads = self.heads(&[], from_ns, to_ns, of_cut, |head| of(head.rows(), head.times_ns()));
+        heads.into_iter().flatten().reduce(Extent::joined)
     }
 
     /// The oldest segment that has a row which is in no durable chunk.
@@ -127,11 +133,23 @@ impl Track {
     /// Rows that are in memory and in none of these chunks, in the order in which they came: heads that may have some
     /// of a time, both ends included. Others are not copied.
     pub(super) fn in_memory(&self, chunks: &[Place], from_ns: u64, to_ns: u64) -> Vec<Snapshot> {
+        self.heads(chunks, from_ns, to_ns, Snapshot::clone, Head::snapshot)
+    }
+
+    /// What `of_cut` and `of_head` make of these heads.
+    pub(super) fn heads<T>(
+        &self,
+        chunks: &[Place],
+        from_ns: u64,
+        to_ns: u64,
+        of_cut: impl Fn(&Snapshot) -> T,
+        of_head: impl Fn(&Head) -> T,
+    ) -> Vec<T> {
         let is_wanted = |times_ns: Option<(u64, u64)>| times_ns.is_some_and(|times| touches(times, from_ns, to_ns));
         let is_read = |cut: &Cut| chunks.iter().any(|place| cut.chunk == Some(Likeness::of(place.chunk())));
         let cut = self.cut.iter().filter(|cut| is_wanted(cut.rows.times_ns()) && !is_read(cut));
-        let head = is_wanted(self.head.times_ns()).then(|| self.head.snapshot());
-        cut.map(|cut| cut.rows.clone()).chain(head).collect()
+        let head = is_wanted(self.head.times_ns()).then(|| of_head(&self.head));
+        cut.map(|cut| of_cut(&cut.rows)).chain(head).collect()
     }
 }
 

@@ -20,7 +20,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::frame::{self, HEADER_BYTES};
-use super::{ChunkRef, Damaged, Level, MARKED, MAX_FILE_BYTES, outline};
+use super::{COUNTED, ChunkRef, Damaged, Level, MARKED, MAX_FILE_BYTES, outline, piece};
 use crate::chunk::{HEAD_BYTES, Head, MAX_ROWS};
 use crate::column::{self, Input};
 use crate::damage::{Damage, StoreError, io_error};
@@ -113,10 +113,11 @@ impl Entry {
 
 fn rows_and_mark(rows: u64, mark: u64) -> Option<u16> {
     let rows = u16::try_from(rows).ok().filter(|rows| (1..=MAX_ROWS).contains(&usize::from(*rows)))?;
-    Some(if mark > 0 { rows | MARKED } else { rows })
+    let counted = if piece::count(mark) > 0 { COUNTED } else { 0 };
+    Some(if mark > 0 { rows | MARKED | counted } else { rows })
 }
 
-const _: () = assert!(MAX_ROWS < MARKED as usize);
+const _: () = assert!(MAX_ROWS < COUNTED as usize);
 
 pub(super) fn path(dir: &Path, level: Level, number: u32) -> PathBuf {
     dir.join(format!("{}-{number:010}.chunks", level.name()))

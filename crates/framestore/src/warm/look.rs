@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub(crate) use super::file::Entry;
 use super::file::{self, Chain, Loaded};
 use super::frame::{HEADER_BYTES, record_bytes};
-use super::outline::Outline;
+use super::outline::{self, Outline};
 use super::shelf::{Reader, Shared};
 use super::{Damaged, Level};
 use crate::damage::{Damage, StoreError};
@@ -36,6 +36,11 @@ pub(crate) fn list(dir: &Path) -> Result<Vec<Named>, StoreError> {
         Named { level, path: listed.path(&dir), number, is_newest, cold: cold.clone() }
     });
     Ok(named.collect())
+}
+
+/// Outlines that a conversion has not ended, in the store in `dir`.
+pub(crate) fn left(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    outline::temporaries(&dir.join("warm"))
 }
 
 /// What a file has by its index, or looked through where it has none; its length. `None`: it was deleted meanwhile.

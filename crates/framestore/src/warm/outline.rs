@@ -51,7 +51,16 @@ const TEMPORARY: &str = ".outline.tmp";
 
 /// Level and number as a file of chunks has them in its name, and the name of the cold file.
 pub(super) fn parse(name: &str) -> Option<(&str, &str)> {
-    let stem = name.strip_suffix(ENDING)?;
+    parse_ended(name, ENDING)
+}
+
+/// The same of one in the making, or one that goes.
+pub(super) fn parse_temporary(name: &str) -> Option<(&str, &str)> {
+    parse_ended(name, TEMPORARY)
+}
+
+fn parse_ended<'a>(name: &'a str, ending: &str) -> Option<(&'a str, &'a str)> {
+    let stem = name.strip_suffix(ending)?;
     let (second, _) = stem.match_indices('-').nth(1)?;
     let (of, cold) = (&stem[..second], &stem[second + 1..]);
     cold::is_name(cold).then_some((of, cold))
@@ -81,17 +90,41 @@ pub(super) fn store_of(dir: &Path) -> &Path {
 /// # Errors
 /// [`StoreError::Io`].
 pub(super) fn clean(dir: &Path) -> Result<(), StoreError> {
-    for entry in fs::read_dir(dir).map_err(io_error("list", dir))? {
-        let name = entry.map_err(io_error("list", dir))?.file_name();
-        let Some(name) = name.to_str() else { continue };
-        let temporary = name.strip_suffix(TEMPORARY).map(|stem| format!("{stem}{ENDING}"));
-        if let Some((_, cold)) = temporary.as_deref().and_then(parse) {
-            discard(dir, cold, &dir.join(name))?;
-        } else if let Some((of, _)) = parse(name) {
+    for name in names(dir)? {
+        if let Some((_, cold)) = parse_temporary(&name) {
+            discard(dir, cold, &dir.join(&name))?;
+        } else if let Some((of, _)) = parse(&name) {
             remove_file(&dir.join(of).with_extension("chunks"))?;
         }
     }
     cold::Cold::open(store_of(dir)).map(drop)
+}
+
+fn names(dir: &Path) -> Result<Vec<String>, StoreError> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir).map_err(io_error("list", dir))? {
+        names.extend(entry.map_err(io_error("list", dir))?.file_name().into_string());
+    }
+    Ok(names)
+}
+
+/// Outlines in the making, or that go, of the files in `dir`.
+pub(super) fn temporaries(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    Ok(names(dir)?.iter().filter(|name| parse_temporary(name).is_some()).map(|name| dir.join(name)).collect())
+}
+
+/// Removes what attempts have left that could neither be ended nor removed, of a file whose outline nobody reads.
+///
+/// # Errors
+/// [`StoreError::Io`].
+pub(super) fn remove_left(dir: &Path, level: Level, number: u32) -> Result<(), StoreError> {
+    for name in names(dir)? {
+        let parsed = parse(&name).or_else(|| parse_temporary(&name));
+        if let Some((_, cold)) = parsed.filter(|(of, _)| *of == format!("{}-{number:010}", level.name())) {
+            remove(dir, level, number, cold)?;
+        }
+    }
+    Ok(())
 }
 
 /// Bytes of a cold file and what is beside it.

@@ -20,6 +20,15 @@ const SMALL_BYTES: usize = 8 << 10;
 pub struct Buffers {
     front: Vec<u8>,
     piece: Vec<u8>,
+    /// The chunk that `front` is of, and its file.
+    of: Option<(Arc<Opened>, ChunkRef)>,
+}
+
+impl Buffers {
+    /// What they hold.
+    pub(crate) fn bytes(&self) -> usize {
+        self.front.capacity() + self.piece.capacity()
+    }
 }
 
 /// What a chunk is read from.
@@ -77,22 +86,36 @@ impl Place {
         values: &mut Vec<u64>,
     ) -> Result<Chunk<'a>, StoreError> {
         let damaged = |damage| self.damaged(damage);
-        if let Origin::Outline(outline) = &self.origin {
-            outline.read_columns(&self.chunk, columns, &mut buffers.front, values)?;
-            return Chunk::parse_front(&buffers.front).map_err(damaged);
-        }
+        let Buffers { front, piece, of } = buffers;
+        let opened = match &self.origin {
+            Origin::Outline(outline) => {
+                *of = None;
+                outline.read_columns(&self.chunk, columns, front, values)?;
+                return Chunk::parse_front(front).map_err(damaged);
+            }
+            Origin::Chunks(opened) => opened,
+        };
+        // What was read and checked for other columns need not be again.
+        let held = of.take().filter(|(file, chunk)| Arc::ptr_eq(file, opened) && *chunk == self.chunk);
         if self.chunk.bytes as usize <= SMALL_BYTES {
-            let chunk = self.read(&mut buffers.front)?;
+            let chunk = match &held {
+                Some(_) => Chunk::parse(&front[HEADER_BYTES..]).map_err(damaged)?,
+                None => self.read(front)?,
+            };
             columns.into_iter().try_for_each(|number| chunk.column(number, values)).map_err(damaged)?;
+            *of = Some((opened.clone(), self.chunk));
             return Ok(chunk);
         }
-        let chunk = self.read_front(&mut buffers.front)?;
+        let chunk = match &held {
+            Some(_) => Chunk::parse_front(front).map_err(damaged)?,
+            None => self.read_front(front)?,
+        };
+        *of = Some((opened.clone(), self.chunk));
         let range = chunk.range(columns.clone()).map_err(damaged)?;
         let front_bytes = chunk.head().front_bytes;
         if front_bytes + range.end > self.chunk.bytes as usize {
             return Err(damaged(Damage::Wrong("where a column is")));
         }
-        let piece = &mut buffers.piece;
         piece.clear();
         if !range.is_empty() {
             self.fill(piece, HEADER_BYTES + front_bytes + range.start, range.len())?;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use super::file::{self, Entry, Listed, Loaded, Opened};
 use super::outline::{self, Groups, Outline};
 use super::place::{Origin, Place};
-use super::{ChunkRef, Level};
+use super::{ChunkRef, Level, piece};
 use crate::damage::{StoreError, io_error};
 use crate::types::{LATE_NS, TrackId};
 
@@ -21,13 +21,18 @@ use crate::types::{LATE_NS, TrackId};
 const MAX_OPEN: usize = 64;
 
 /// Chunks of a level.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shelf {
+    pub(super) level: Level,
     /// By number.
     pub(super) files: BTreeMap<u32, Stored>,
     /// Of those that are outlines the names of the cold files.
     pub(super) cold: BTreeMap<u32, String>,
     tracks: HashMap<TrackId, Track>,
+    /// How many chunks pieces of several have, by where the last one is.
+    pub(super) counts: BTreeMap<(u32, u32), usize>,
+    /// Where chunks of rollups are that were written twice, and where the same chunk is before.
+    pub(super) copies: BTreeMap<(u32, u32), (u32, u32)>,
 }
 
 /// A file.
@@ -65,20 +70,30 @@ impl Track {
 }
 
 impl Shelf {
-    /// Takes a chunk; that which was at `instead` goes.
+    fn new(level: Level) -> Self {
+        let (files, cold, tracks, counts, copies) = Default::default();
+        Self { level, files, cold, tracks, counts, copies }
+    }
+
+    /// Takes a chunk; of raw rows that which was at `instead` goes. Pieces of rollups have both: which chunks belong to
+    /// one is told by the order in which all were written.
     pub(super) fn put(&mut self, entry: &Entry, instead: Option<ChunkRef>) {
         let Entry { track, mark, place } = *entry;
         let file = self.files.entry(place.file).or_default();
         file.from_ns = if file.to_ns == 0 { place.from_ns } else { file.from_ns.min(place.from_ns) };
         file.to_ns = file.to_ns.max(place.to_ns);
         let track = self.tracks.entry(track).or_default();
-        if let Some(instead) = instead {
-            track.chunks.retain(|chunk| *chunk != instead);
+        match instead {
+            Some(instead) if self.level == Level::Raw => track.chunks.retain(|chunk| *chunk != instead),
+            instead => self.copies.extend(instead.map(|instead| (place.arrival(), instead.arrival()))),
         }
         let at = track.chunks.partition_point(|chunk| key(chunk) < key(&place));
         track.chunks.insert(at, place);
         track.longest_ns = track.longest_ns.max(place.to_ns - place.from_ns);
         track.mark = track.mark.max(mark);
+        if self.level > Level::Raw && piece::count(mark) > 1 {
+            self.counts.insert(place.arrival(), piece::count(mark));
+        }
     }
 
     /// Whether readers find this chunk.
@@ -113,17 +128,23 @@ impl Shelf {
         true
     }
 
-    /// A chunk that may be the same one, written twice.
-    pub(super) fn twin(&self, entry: &Entry) -> Option<ChunkRef> {
+    /// Chunks that may be the same one, written twice.
+    pub(super) fn twins(&self, entry: &Entry) -> Vec<ChunkRef> {
         let of = |place: &ChunkRef| (place.from_ns, place.to_ns, place.rows(), place.bytes);
-        let chunks = &self.tracks.get(&entry.track)?.chunks;
+        let Some(Track { chunks, .. }) = self.tracks.get(&entry.track) else { return Vec::new() };
         let at = chunks.partition_point(|chunk| chunk.from_ns < entry.place.from_ns);
         let same_time = chunks.range(at..).take_while(|chunk| chunk.from_ns == entry.place.from_ns);
-        same_time.copied().find(|chunk| of(chunk) == of(&entry.place))
+        same_time.copied().filter(|chunk| of(chunk) == of(&entry.place)).collect()
+    }
+
+    /// Chunks of a file, and whose they are; those of a track by their earliest times.
+    pub(super) fn of_file(&self, number: u32) -> impl Iterator<Item = (TrackId, &ChunkRef)> {
+        let all = self.tracks.iter().flat_map(|(id, track)| track.chunks.iter().map(|chunk| (*id, chunk)));
+        all.filter(move |(_, chunk)| chunk.file == number)
     }
 
     /// Those of a track with rows between two times, both included.
-    fn between(&self, track: TrackId, from_ns: u64, to_ns: u64) -> impl Iterator<Item = ChunkRef> {
+    pub(super) fn between(&self, track: TrackId, from_ns: u64, to_ns: u64) -> impl Iterator<Item = ChunkRef> {
         let track = self.tracks.get(&track);
         let chunks = track.into_iter().flat_map(move |track| {
             let earliest_ns = from_ns.saturating_sub(track.longest_ns);
@@ -132,16 +153,10 @@ impl Shelf {
         chunks.take_while(move |chunk| chunk.from_ns <= to_ns).filter(move |chunk| chunk.to_ns >= from_ns).copied()
     }
 
-    /// Forgets a chunk; its file has so many bytes without it.
-    pub(super) fn forget(&mut self, track: TrackId, chunk: &ChunkRef, bytes: u64) {
-        if let Some(track) = self.tracks.get_mut(&track) {
-            track.chunks.retain(|there| there != chunk);
-        }
-        self.files.entry(chunk.file).or_default().bytes = bytes;
-    }
-
     /// Forgets files before this one.
     pub(super) fn forget_before(&mut self, number: u32) {
+        self.counts = self.counts.split_off(&(number, 0));
+        self.copies.retain(|_, (file, _)| *file >= number);
         let kept = self.files.split_off(&number);
         let to_ns = std::mem::replace(&mut self.files, kept).values().map(|file| file.to_ns).max().unwrap_or(0);
         self.tracks.retain(|_, track| {
@@ -177,7 +192,8 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(dir: PathBuf) -> Self {
-        Self { dir, shelves: RwLock::default(), open: Mutex::default(), groups: Arc::default() }
+        let shelves = RwLock::new(Level::ALL.map(Shelf::new));
+        Self { dir, shelves, open: Mutex::default(), groups: Arc::default() }
     }
 
     /// Changes a level's shelf.
@@ -190,12 +206,13 @@ impl Shared {
         look(&self.shelves.read().unwrap_or_else(PoisonError::into_inner)[level as usize])
     }
 
-    /// Takes the chunks of a file that are not there yet.
+    /// Takes the chunks of a file, of raw rows those that are not there yet.
     pub(super) fn put_file(&self, level: Level, number: u32, loaded: &Loaded) {
         for entry in &loaded.entries {
-            let twin = self.look(level, |shelf| shelf.twin(entry));
-            if !twin.is_some_and(|twin| self.is_copy(level, twin, &loaded.opened, entry.place)) {
-                self.with(level, |shelf| shelf.put(entry, None));
+            let mut twins = self.look(level, |shelf| shelf.twins(entry)).into_iter();
+            let copied = twins.find(|twin| self.is_copy(level, *twin, &loaded.opened, entry.place));
+            if level > Level::Raw || copied.is_none() {
+                self.with(level, |shelf| shelf.put(entry, copied));
             }
         }
         let cold_bytes = self.listed(level, number).cold.map_or(0, |cold| outline::cold_bytes(&self.dir, &cold));
@@ -254,6 +271,22 @@ impl Shared {
         open.push_back((level, number, opened.clone()));
         Ok(opened)
     }
+
+    /// Opens what these chunks are read from.
+    pub(super) fn places(
+        &self,
+        shelf: &Shelf,
+        chunks: impl IntoIterator<Item = ChunkRef>,
+    ) -> Result<Vec<Place>, StoreError> {
+        let mut last: Option<(u32, Origin)> = None;
+        let place = |chunk: ChunkRef| {
+            let known = last.take().filter(|(number, _)| *number == chunk.file);
+            let opened = known.map_or_else(|| self.open(shelf, shelf.level, chunk.file), |(_, opened)| Ok(opened))?;
+            last = Some((chunk.file, opened.clone()));
+            Ok(Place::new(opened, chunk))
+        };
+        chunks.into_iter().map(place).collect()
+    }
 }
 
 /// Finds and reads chunks, beside the writer and without waiting for its disk.
@@ -271,16 +304,7 @@ impl Reader {
     /// # Errors
     /// [`StoreError::Io`] if a file cannot be opened.
     pub fn between(&self, level: Level, track: TrackId, from_ns: u64, to_ns: u64) -> Result<Vec<Place>, StoreError> {
-        self.0.look(level, |shelf| {
-            let mut last: Option<(u32, Origin)> = None;
-            let mut place = |chunk: ChunkRef| {
-                let known = last.take().filter(|(number, _)| *number == chunk.file);
-                let opened = known.map_or_else(|| self.0.open(shelf, level, chunk.file), |(_, opened)| Ok(opened))?;
-                last = Some((chunk.file, opened.clone()));
-                Ok(Place::new(opened, chunk))
-            };
-            shelf.between(track, from_ns, to_ns).map(&mut place).collect()
-        })
+        self.0.look(level, |shelf| self.0.places(shelf, shelf.between(track, from_ns, to_ns)))
     }
 
     /// Tracks that have chunks of a level.
@@ -303,31 +327,6 @@ impl Reader {
         })
     }
 
-    /// Times that a track's chunks cover which have rows between two times, both included: in whole multiples of
-    /// `unit_ns`, ascending, those that touch as one. Chunks without a mark count where the last one of their piece is
-    /// there: a kill may have left them alone.
-    pub(crate) fn covered(
-        &self,
-        level: Level,
-        track: TrackId,
-        unit_ns: u64,
-        from_ns: u64,
-        to_ns: u64,
-    ) -> Vec<(u64, u64)> {
-        let mut covered: Vec<(u64, u64)> = Vec::new();
-        self.0.look(level, |shelf| {
-            for chunk in shelf.between(track, from_ns, to_ns).filter(ChunkRef::is_marked) {
-                let begin_ns = chunk.from_ns - chunk.from_ns % unit_ns;
-                let last_ns = chunk.to_ns - chunk.to_ns % unit_ns + (unit_ns - 1);
-                match covered.last_mut() {
-                    Some((_, end_ns)) if begin_ns <= *end_ns + 1 => *end_ns = last_ns.max(*end_ns),
-                    _ => covered.push((begin_ns, last_ns)),
-                }
-            }
-        });
-        covered
-    }
-
     /// Latest time of a track's rows, UTC ns.
     #[must_use]
     pub fn newest_ns(&self, level: Level, track: TrackId) -> Option<u64> {
@@ -339,6 +338,16 @@ impl Reader {
     #[must_use]
     pub fn extent(&self, level: Level, track: TrackId) -> Option<Extent> {
         self.0.look(level, |shelf| shelf.tracks.get(&track)?.chunks.iter().map(Extent::from).reduce(Extent::joined))
+    }
+
+    /// The same of its chunks with rows between two times, both included.
+    #[must_use]
+    pub fn extent_between(&self, level: Level, track: TrackId, from_ns: u64, to_ns: u64) -> Option<Extent> {
+        let extent = |shelf: &Shelf| {
+            let chunks = shelf.between(track, from_ns, to_ns);
+            chunks.map(|chunk| Extent::from(&chunk)).reduce(Extent::joined)
+        };
+        self.0.look(level, |shelf| extent(shelf))
     }
 
     /// Earliest time of a row, UTC ns.
@@ -383,10 +392,11 @@ impl Reader {
     }
 
     /// Times of the last row of the chunk that was written right before a place in the files, and of the one right
-    /// behind it, whosever they are.
-    pub(crate) fn neighbours(&self, level: Level, lost: &Range<Position>) -> (Option<u64>, Option<u64>) {
+    /// behind it, whosever they are; of those that end by `last_ns`.
+    pub(crate) fn neighbours(&self, level: Level, lost: &Range<Position>, last_ns: u64) -> (Option<u64>, Option<u64>) {
         self.0.look(level, |shelf| {
-            let chunks = || shelf.tracks.values().flat_map(|track| &track.chunks);
+            let all = || shelf.tracks.values().flat_map(|track| &track.chunks);
+            let chunks = || all().filter(|chunk| chunk.to_ns <= last_ns);
             let before = chunks().filter(|chunk| position(chunk) < lost.start).max_by_key(|chunk| position(chunk));
             let behind = chunks().filter(|chunk| position(chunk) >= lost.end).min_by_key(|chunk| position(chunk));
             (before.map(|chunk| chunk.to_ns), behind.map(|chunk| chunk.to_ns))

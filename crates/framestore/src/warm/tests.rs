@@ -9,6 +9,7 @@ use crate::chunk::{Builder, Chunk, Column, Shape};
 use crate::types::{Kind, Line, TrackId};
 
 mod age;
+mod pieces;
 
 const ROWS: u64 = 40;
 

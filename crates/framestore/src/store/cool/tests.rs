@@ -141,6 +141,26 @@ fn a_full_disk_leaves_what_was_there_and_is_tried_again() {
 }
 
 #[test]
+fn what_a_failed_attempt_could_not_remove_goes_before_the_next_one() {
+    for step in 1..STEPS {
+        let mut filled = filled();
+        let chunks = filled.chunks();
+        filled.end_files();
+        let mut cooler = filled.store().cooler();
+        // It removes nothing.
+        FAULT.set(Some((step, Fault::Kill)));
+        cooler.turn(|| true).unwrap_err();
+        KILLED.set(false);
+        while cooler.turn(|| true).unwrap() != Cooled::Nothing {}
+        for _ in 0..2 {
+            filled.check_files();
+            assert!(filled.chunks() == chunks, "step {step}");
+            filled.again();
+        }
+    }
+}
+
+#[test]
 fn who_is_told_to_stop_leaves_what_was_there() {
     let mut filled = filled();
     filled.end_files();

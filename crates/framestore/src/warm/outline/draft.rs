@@ -112,6 +112,14 @@ impl Reader {
         super::remove(&self.0.dir, Level::Raw, number, cold)
     }
 
+    /// Removes what is there of outlines of a file that nobody reads.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub(crate) fn remove_left(&self, number: u32) -> Result<(), StoreError> {
+        super::remove_left(&self.0.dir, Level::Raw, number)
+    }
+
     /// Begins the outline of a file. From now on a kill has the cold file of this name removed.
     ///
     /// # Errors

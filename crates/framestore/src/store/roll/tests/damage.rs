@@ -5,32 +5,33 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use super::pieces::flip;
 use super::*;
 
 const HOUR_NS: u64 = 60 * MINUTE_NS;
 
-type Files = BTreeMap<PathBuf, Vec<u8>>;
+pub(super) type Files = BTreeMap<PathBuf, Vec<u8>>;
 
 fn is_of(path: &Path, level: Level) -> bool {
     path.file_name().unwrap().to_str().unwrap().starts_with(&format!("{}-", level.name()))
 }
 
 /// All files of the store.
-fn saved(world: &World) -> Files {
+pub(super) fn saved(world: &World) -> Files {
     let store = world.dir.path().join("store");
     let dirs = ["", "warm", "wal", "catalogue"].map(|dir| store.join(dir));
     let entries = dirs.iter().flat_map(|dir| fs::read_dir(dir).unwrap()).map(|entry| entry.unwrap().path());
     entries.filter(|path| path.is_file()).map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-fn restore(world: &mut World, files: &Files) {
+pub(super) fn restore(world: &mut World, files: &Files) {
     world.open = None;
     saved(world).keys().filter(|path| !files.contains_key(*path)).for_each(|path| fs::remove_file(path).unwrap());
     files.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
 }
 
 /// What there is when all rows have gone and rollups are left.
-fn without_rows(world: &mut World) -> Files {
+pub(super) fn without_rows(world: &mut World) -> Files {
     world.lose_rows();
     world.open = None;
     let mut files = saved(world);
@@ -262,4 +263,115 @@ fn what_a_power_loss_leaves_of_the_last_rollup_is_no_gap_of_tracks_that_had_ende
         let at_ns = places.last().unwrap().chunk().from_ns;
         assert!(lost(track).iter().any(|gap| (gap.from_ns..=gap.to_ns).contains(&at_ns)), "{:?}", lost(track));
     }
+}
+
+/// The chunk before the lost one, or all that was written then, is of a clock that was ahead; a host was down meanwhile.
+#[test]
+fn lost_rollups_of_a_host_are_told_also_beside_those_of_a_clock_that_was_ahead() {
+    for is_last in [false, true] {
+        let mut world = World::new();
+        let [other, track] = ["b", "a"].map(|host| world.track(&description(host, false)));
+        let live = |world: &mut World, track: TrackId, minutes: Range<u64>| {
+            let [from_ns, to_ns] = [minutes.start, minutes.end].map(|minute| FROM_NS + minute * MINUTE_NS);
+            world.writer().shown_ns = Some(to_ns);
+            world.fill(track, from_ns + 10, to_ns, 500_000_000);
+            world.end(track);
+        };
+        live(&mut world, track, 0..45);
+        live(&mut world, other, 600..645);
+        // The clock is right again, and what is written is in another file.
+        world.writer().warm.close(Level::Second).unwrap();
+        live(&mut world, track, if is_last { 45..65 } else { 45..75 });
+        let reader = world.writer().warm.reader();
+        let places = reader.between(Level::Second, track, FROM_NS + 45 * MINUTE_NS, u64::MAX).unwrap();
+        let minutes = |place: &Place| (place.chunk().from_ns - FROM_NS) / MINUTE_NS;
+        assert_eq!(places.iter().map(minutes).collect::<Vec<_>>(), if is_last { vec![50] } else { vec![50, 60] });
+        let (number, words) = places[0].chunk().arrival();
+        let at_ns = places[0].chunk().from_ns;
+        if !is_last {
+            without_rows(&mut world);
+        }
+        world.open = None;
+        let path = world.dir.path().join(format!("store/warm/1s-{number:010}.chunks"));
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[words as usize * 8 + 100] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        world.again();
+        let lost = lock(&world.store().0.gaps).lost(track, 0, u64::MAX);
+        assert!(lost.iter().any(|gap| (gap.from_ns..=gap.to_ns).contains(&at_ns)), "{is_last}: {lost:?}");
+    }
+}
+
+#[test]
+fn a_gap_that_rolling_up_has_found_outlives_a_kill_as_what_was_made_does() {
+    let mut world = World::new();
+    let track = world.track(&description("a", false));
+    world.append(track, FROM_NS + 10, FROM_NS + 25 * MINUTE_NS, 500_000_000);
+    world.writer().warm.close(Level::Raw).unwrap();
+    let lost = world.writer().warm.reader().between(Level::Raw, track, 0, u64::MAX).unwrap().remove(0);
+    flip(&world, Level::Raw, &lost);
+    world.writer().look_through();
+    while world.writer().roll_some().unwrap() {}
+    assert!(!world.chunks(Level::Second, track).is_empty());
+    world.again();
+    assert!(!world.chunks(Level::Second, track).is_empty());
+    let gaps = world.store().all_gaps(track, 0, u64::MAX);
+    assert!(gaps.contains(&gap(track, lost.chunk().from_ns, lost.chunk().to_ns)), "{gaps:?}");
+}
+
+/// The rows that were written last are of a clock that was behind; it is right when the store is opened.
+#[test]
+fn lost_rollups_are_no_gap_of_tracks_that_had_ended_also_after_a_clock_that_was_behind() {
+    let mut world = World::new();
+    let [ended, track] = ["b", "a"].map(|host| world.track(&description(host, false)));
+    world.writer().shown_ns = Some(FROM_NS + HOUR_NS);
+    world.fill(ended, FROM_NS + 10, FROM_NS + HOUR_NS, 500_000_000);
+    world.end(ended);
+    without_rows(&mut world);
+    world.again();
+    let now_ns = FROM_NS + 3 * HOUR_NS;
+    let writer = world.writer();
+    (writer.shown_ns, writer.trusted.utc_ns) = (Some(now_ns), now_ns);
+    world.fill(track, FROM_NS + 10, now_ns, 500_000_000);
+    world.end(track);
+    let wrong_ns = 1_000 * HOUR_NS;
+    world.writer().shown_ns = Some(wrong_ns + MINUTE_NS);
+    for at in 0..120 {
+        let words = row(FROM_NS + at * 500_000_000);
+        let time_ns = wrong_ns + at * 500_000_000;
+        let words = [time_ns, words[1], words[2], time_ns, words[4], words[5]];
+        world.appender().append(track, Line::ONLY, time_ns, &words).unwrap();
+    }
+    world.end(track);
+    let reader = world.writer().warm.reader();
+    let places = reader.between(Level::Second, track, 0, u64::MAX).unwrap();
+    let lost = *places.last().unwrap().chunk();
+    let (number, words) = lost.arrival();
+    world.open = None;
+    let path = world.dir.path().join(format!("store/warm/1s-{number:010}.chunks"));
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..words as usize * 8 + 40]).unwrap();
+    world.again();
+    let lost_of = |track: TrackId| lock(&world.store().0.gaps).lost(track, 0, u64::MAX);
+    assert!(lost_of(track).iter().any(|gap| (gap.from_ns..=gap.to_ns).contains(&lost.from_ns)), "{:?}", lost_of(track));
+    assert_eq!(lost_of(ended), []);
+}
+
+/// The clock is behind when the store is opened.
+#[test]
+fn lost_rollups_are_told_also_by_a_clock_that_is_behind() {
+    let mut world = World::new();
+    let track = world.track(&description("a", false));
+    world.fill(track, FROM_NS + 10, FROM_NS + 3 * HOUR_NS, 500_000_000);
+    let reader = world.writer().warm.reader();
+    let place = reader.between(Level::Second, track, 0, u64::MAX).unwrap().pop().unwrap();
+    let (number, words) = place.chunk().arrival();
+    let path = world.dir.path().join(format!("store/warm/1s-{number:010}.chunks"));
+    let bytes = u64::from(place.chunk().bytes);
+    let damaged = warm::Damaged { path, offset: u64::from(words) * 8, bytes, damage: Damage::Wrong("the end") };
+    let writer = world.writer();
+    (writer.shown_ns, writer.trusted.utc_ns) = (Some(1_000 * HOUR_NS), FROM_NS + 3 * HOUR_NS);
+    writer.mark_holes(&[damaged]);
+    let lost = lock(&world.store().0.gaps).lost(track, 0, u64::MAX);
+    assert!(lost.iter().any(|gap| (gap.from_ns..=gap.to_ns).contains(&place.chunk().from_ns)), "{lost:?}");
 }

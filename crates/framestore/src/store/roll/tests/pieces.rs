@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Large tables: a piece of a rollup is several chunks, of which a kill may leave some and damage lose some.
 
+use super::damage::{restore, saved, without_rows};
 use super::*;
 
 const HOUR_NS: u64 = 60 * MINUTE_NS;
@@ -56,17 +57,20 @@ fn told(world: &World, columns: &Columns, from_ns: u64, to_ns: u64) -> Vec<(u64,
     told
 }
 
+/// How many rows each chunk has.
+fn rows(chunks: &[(usize, Vec<u8>)]) -> Vec<usize> {
+    chunks.iter().map(|(rows, _)| *rows).collect()
+}
+
 #[test]
 fn a_piece_of_several_chunks_that_was_half_written_is_made_whole() {
     let mut world = World::new();
     let table = Table::new(&mut world, 70);
     let track = table.track;
     table.window(&mut world, FROM_NS);
-    let rows =
-        |world: &mut World| world.chunks(Level::TenSeconds, track).iter().map(|(rows, _)| *rows).collect::<Vec<_>>();
     let whole = world.chunks(Level::TenSeconds, track);
-    assert_eq!(rows(&mut world), [4_096, 104]);
-    assert_eq!(rows(&mut world).iter().sum::<usize>(), 70 * 60);
+    assert_eq!(rows(&whole), [4_096, 104]);
+    assert_eq!(rows(&whole).iter().sum::<usize>(), 70 * 60);
     assert!(world.chunks(Level::Second, track).is_empty(), "of 5 s there is no level of 1 s");
     let path = world.dir.path().join("store/warm/10s-0000000001.chunks");
     let bytes = fs::read(&path).unwrap();
@@ -103,7 +107,7 @@ fn a_piece_that_was_half_written_while_marks_are_ahead_is_made_whole() {
     // The clock is right again.
     table.window(&mut world, FROM_NS);
     let whole = world.chunks(Level::TenSeconds, table.track);
-    assert_eq!(whole.iter().map(|(rows, _)| *rows).collect::<Vec<_>>(), [4_096, 104, 4_096, 104]);
+    assert_eq!(rows(&whole), [4_096, 104, 4_096, 104]);
     kill_in_the_middle(&mut world, table.track);
     let columns = table.columns(&world, table.lines[69]);
     let to_ns = FROM_NS + 10 * MINUTE_NS - 1;
@@ -140,10 +144,10 @@ fn what_was_half_written_of_a_time_that_comes_again_is_there_once() {
     }
 }
 
-/// Flips a bit of the front of a chunk of 10 s.
-fn flip(world: &World, place: &Place) {
+/// Flips a bit of the front of a chunk.
+pub(super) fn flip(world: &World, level: Level, place: &Place) {
     let (number, words) = place.chunk().arrival();
-    let path = world.dir.path().join(format!("store/warm/10s-{number:010}.chunks"));
+    let path = world.dir.path().join(format!("store/warm/{}-{number:010}.chunks", level.name()));
     let mut bytes = fs::read(&path).unwrap();
     bytes[words as usize * 8 + HEADER_BYTES + 70] ^= 1;
     fs::write(&path, &bytes).unwrap();
@@ -174,7 +178,7 @@ fn lines_of_a_piece_are_told_once_and_in_order_whatever_of_it_is_damaged() {
         assert_eq!(places.len(), 2);
         for damaged in [None, Some(&places[0]), Some(&places[1])] {
             if let Some(place) = damaged {
-                flip(&world, place);
+                flip(&world, Level::TenSeconds, place);
             }
             for (line, times) in [(0, &times), (first - 1, &times), (first, &others), (first + 3, &others)] {
                 let all = told(&world, &table.columns(&world, table.lines[line]), FROM_NS, to_ns);
@@ -185,8 +189,155 @@ fn lines_of_a_piece_are_told_once_and_in_order_whatever_of_it_is_damaged() {
                 assert_eq!(all, expected, "line {line}, {damaged:?} is damaged");
             }
             if let Some(place) = damaged {
-                flip(&world, place);
+                flip(&world, Level::TenSeconds, place);
             }
         }
     }
+}
+
+/// Samples of a line that are read at a width of 10 s, in order and each once, and gaps.
+fn told_with_gaps(world: &World, columns: &Columns, to_ns: u64) -> (Vec<u64>, Vec<Gap>) {
+    let mut times = Vec::new();
+    let read = world.store().read_coarse(columns, 10 * SECOND_NS, FROM_NS, to_ns, |sample| {
+        assert!(times.last().is_none_or(|last_ns| *last_ns < sample.time_ns), "{}", sample.time_ns);
+        times.push(sample.time_ns);
+        ControlFlow::Continue(())
+    });
+    let mut gaps = read.unwrap();
+    gaps.extend(world.store().gaps(columns, FROM_NS, to_ns));
+    (times, gaps)
+}
+
+#[test]
+fn what_is_left_of_a_piece_is_told_and_the_rest_is_a_gap() {
+    let mut world = World::new();
+    let table = Table::new(&mut world, 140);
+    table.window(&mut world, FROM_NS);
+    let whole = world.chunks(Level::TenSeconds, table.track);
+    assert_eq!(rows(&whole), [4_096, 4_096, 208]);
+    let reader = world.writer().warm.reader();
+    let places = reader.between(Level::TenSeconds, table.track, 0, u64::MAX).unwrap();
+    let to_ns = FROM_NS + 10 * MINUTE_NS - 1;
+    world.open = None;
+    let with_rows = saved(&world);
+    world.again();
+    let without_rows = without_rows(&mut world);
+    for (has_rows, lost) in [(true, 0), (true, 1), (true, 2), (false, 0), (false, 1), (false, 2)] {
+        let files = if has_rows { &with_rows } else { &without_rows };
+        restore(&mut world, files);
+        let (file, words) = places[lost].chunk().arrival();
+        let path = world.dir.path().join(format!("store/warm/10s-{file:010}.chunks"));
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[words as usize * 8 + HEADER_BYTES + 70] ^= 1;
+        // As after a kill: without an index.
+        bytes.truncate(end_of(&places));
+        fs::write(&path, bytes).unwrap();
+        for _ in 0..2 {
+            world.again();
+            let mut found = 0;
+            for line in &table.lines {
+                let (times, gaps) = told_with_gaps(&world, &table.columns(&world, *line), to_ns);
+                found += times.len();
+                if has_rows {
+                    assert_eq!((times.len(), gaps), (120, Vec::new()), "rows are asked");
+                    continue;
+                }
+                let is_told = |at: u64| {
+                    let last_ns = FROM_NS + (2 * at + 1) * STEP_NS;
+                    times.contains(&last_ns) || gaps.iter().any(|gap| (gap.from_ns..=gap.to_ns).contains(&last_ns))
+                };
+                assert!((0..60).all(is_told), "{lost}: {} and {gaps:?}", times.len());
+            }
+            let left: usize = (0..3).filter(|number| *number != lost).map(|number| whole[number].0).sum();
+            assert_eq!(found, if has_rows { 140 * 120 } else { left }, "{lost}");
+        }
+        if has_rows {
+            world.writer().shown_ns = Some(FROM_NS + 2 * HOUR_NS);
+            world.settle();
+            assert!(world.chunks(Level::TenSeconds, table.track) == whole, "made again");
+        }
+    }
+}
+
+/// Where the last of these chunks ends in its file, in which all of them are.
+fn end_of(places: &[Place]) -> usize {
+    let last = places.iter().map(Place::chunk).max_by_key(|chunk| chunk.arrival()).unwrap();
+    last.arrival().1 as usize * 8 + (HEADER_BYTES + last.bytes as usize).next_multiple_of(8)
+}
+
+#[test]
+fn what_a_kill_has_left_of_a_piece_stays_where_its_rows_have_gone() {
+    let mut world = World::new();
+    let table = Table::new(&mut world, 70);
+    world.writer().shown_ns = Some(FROM_NS + 5 * MINUTE_NS);
+    (0..60).for_each(|at| table.append(&mut world, 0..70, FROM_NS + at * STEP_NS));
+    world.end(table.track);
+    world.writer().warm.close(Level::Raw).unwrap();
+    (60..120).for_each(|at| table.append(&mut world, 0..70, FROM_NS + at * STEP_NS));
+    (0..60).for_each(|at| table.append(&mut world, 0..70, FROM_NS + HOUR_NS + 2 * MINUTE_NS + at * SECOND_NS));
+    world.writer().shown_ns = Some(FROM_NS + HOUR_NS + 4 * MINUTE_NS);
+    world.settle();
+    assert_eq!(rows(&world.chunks(Level::TenSeconds, table.track)), [4_096, 104]);
+    kill_in_the_middle(&mut world, table.track);
+    // What there was of the first half.
+    while world.writer().warm.reader().first_ns(Level::Raw, table.track, 0, false) == Some(FROM_NS) {
+        world.writer().warm.drop_oldest(Level::Raw).unwrap().unwrap();
+    }
+    for _ in 0..2 {
+        world.writer().shown_ns = Some(FROM_NS + 2 * HOUR_NS);
+        world.settle();
+        let (times, _) = told_with_gaps(&world, &table.columns(&world, table.lines[0]), FROM_NS + 10 * MINUTE_NS - 1);
+        let half_ns = FROM_NS + 5 * MINUTE_NS;
+        assert_eq!(times.iter().filter(|time_ns| **time_ns < half_ns).count(), 30, "buckets: {times:?}");
+        assert!(times.iter().filter(|time_ns| **time_ns >= half_ns).count() >= 30, "{times:?}");
+        world.again();
+    }
+}
+
+#[test]
+fn damage_before_a_piece_keeps_nobody_from_making_it_whole() {
+    let mut world = World::new();
+    let table = Table::new(&mut world, 70);
+    (0..240).for_each(|at| table.append(&mut world, 0..70, FROM_NS + at * STEP_NS));
+    (0..60).for_each(|at| table.append(&mut world, 0..70, FROM_NS + HOUR_NS + 2 * MINUTE_NS + at * SECOND_NS));
+    world.writer().shown_ns = Some(FROM_NS + HOUR_NS + 4 * MINUTE_NS);
+    world.settle();
+    let whole = world.chunks(Level::TenSeconds, table.track);
+    assert_eq!(rows(&whole), [4_096, 104, 4_096, 104]);
+    world.writer().warm.close(Level::Raw).unwrap();
+    kill_in_the_middle(&mut world, table.track);
+    assert_eq!(rows(&world.chunks(Level::TenSeconds, table.track)), [4_096, 104, 4_096]);
+    let reader = world.writer().warm.reader();
+    let mut before = reader.between(Level::Raw, table.track, 0, FROM_NS + 10 * MINUTE_NS - 1).unwrap();
+    before.retain(|place| place.chunk().to_ns < FROM_NS + 10 * MINUTE_NS);
+    flip(&world, Level::Raw, before.last().unwrap());
+    world.writer().shown_ns = Some(FROM_NS + 2 * HOUR_NS);
+    world.settle();
+    assert!(world.chunks(Level::TenSeconds, table.track) == whole);
+}
+
+#[test]
+fn the_part_that_another_level_has_is_no_answer_for_what_is_good_of_a_damaged_piece() {
+    let mut world = World::new();
+    let table = Table::new(&mut world, 420);
+    table.window(&mut world, FROM_NS);
+    world.writer().shown_ns = Some(FROM_NS + 7 * HOUR_NS);
+    world.end(table.track);
+    assert_eq!(rows(&world.chunks(Level::Minute, table.track))[..2], [4_096, 104]);
+    let reader = world.writer().warm.reader();
+    let to_ns = FROM_NS + 10 * MINUTE_NS - 1;
+    let minutes = reader.between(Level::Minute, table.track, FROM_NS, to_ns).unwrap();
+    without_rows(&mut world);
+    let (number, words) = minutes[1].chunk().arrival();
+    let path = world.dir.path().join(format!("store/warm/60s-{number:010}.chunks"));
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..words as usize * 8 + 40]).unwrap();
+    world.again();
+    let reader = world.writer().warm.reader();
+    let seconds = reader.between(Level::TenSeconds, table.track, FROM_NS, to_ns).unwrap();
+    assert!(seconds.len() > 2);
+    flip(&world, Level::TenSeconds, &seconds[0]);
+    let (times, gaps) = told_with_gaps(&world, &table.columns(&world, table.lines[419]), to_ns);
+    assert_eq!(times.len(), 60, "{times:?}");
+    assert!(gaps.iter().all(|gap| gap.reason == DAMAGED) && !gaps.is_empty());
 }
