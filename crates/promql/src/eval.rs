@@ -6,7 +6,9 @@
 //! | [`select`] | instant selectors: the newest sample of each step |
 //! | [`slide`], [`range`] | windows of a series, step by step; functions of them |
 //! | [`over_time`], [`rate`], [`edges`] | what is calculated of one window |
+//! | [`signature`] | which functions there are
 //! | [`functions`], [`clock`], [`relabel`], [`buckets`] | functions of instant vectors |
+//! | [`native`], [`native_range`], [`native_binary`] | native histograms: sums, ranges, operators |
 //! | [`aggregate`], [`rank`] | aggregations: of columns, and those that look at all values of a step |
 //! | [`binary`], [`matching`] | operators, and which series belong together |
 //! | [`arithmetic`], [`order`] | sums, quantiles, orders of floats; sorting |
@@ -19,6 +21,9 @@ mod clock;
 mod edges;
 mod functions;
 mod matching;
+mod native;
+mod native_binary;
+mod native_range;
 mod order;
 mod over_time;
 mod range;
@@ -26,11 +31,13 @@ mod rank;
 mod rate;
 mod relabel;
 mod select;
+mod signature;
 mod slide;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::expr::{Expr, Range, RangeOf};
 use crate::labels::Labels;
@@ -40,8 +47,8 @@ use crate::query::{Options, QueryError, twins};
 use crate::source::SeriesSource;
 use crate::value::{Grid, HOLE, Samples, Series, is_hole};
 
-pub(crate) use functions::is_function;
 pub(crate) use order::sorted;
+pub(crate) use signature::{Last, Signature, signature};
 
 /// What it costs to find a series by its labels.
 const LABELS: usize = 50;
@@ -54,60 +61,101 @@ pub(crate) struct Matrix {
 
 impl Matrix {
     fn push(&mut self, series: Series) -> Result<(), QueryError> {
-        self.held.grow(series.labels.bytes() + series.values.len() * size_of::<f64>() + size_of::<Series>())?;
+        self.held.grow(bytes(&series))?;
         self.series.push(series);
         Ok(())
     }
 
-    /// Without series that have no value.
-    fn compact(mut self) -> Self {
-        self.series.retain(|series| !series.values.iter().all(|value| is_hole(*value)));
-        self
+    /// Series in the order of their labels.
+    fn by_labels(mut self, budget: &Budget) -> Result<Self, QueryError> {
+        self.series = sorted(self.series, budget, &|a: &Series, b: &Series| a.labels.cmp(&b.labels))?;
+        Ok(self)
     }
 
-    /// Changes every value that is there; the name says no longer what it is.
-    fn map(mut self, budget: &Budget, change: impl Fn(f64) -> f64) -> Result<Self, QueryError> {
-        for series in &mut self.series {
+    /// Without series that have no value: their memory is given back.
+    fn compact(mut self, budget: &Budget) -> Result<Self, QueryError> {
+        for series in std::mem::take(&mut self.series) {
             budget.work(series.values.len())?;
-            series.values.iter_mut().filter(|value| !is_hole(**value)).for_each(|value| *value = change(*value));
-            series.drop_name = true;
+            if series.is_empty() {
+                self.held.shrink(bytes(&series));
+            } else {
+                self.series.push(series);
+            }
         }
         Ok(self)
     }
 
-    /// As an answer, names dropped that say no longer what the values are.
-    pub(crate) fn into_named(self) -> Vec<Series> {
-        let mut series = self.series;
-        for one in series.iter_mut().filter(|one| one.drop_name) {
-            one.labels = one.labels.without_metadata();
+    /// Drops all native histograms.
+    fn floats(mut self, budget: &Budget) -> Result<Self, QueryError> {
+        let mut is_changed = false;
+        for series in self.series.iter_mut().filter(|series| !series.histograms.is_empty()) {
+            let before = bytes(series);
+            series.histograms = Vec::new();
+            self.held.shrink(before - bytes(series));
+            is_changed = true;
         }
-        series
+        if is_changed { self.compact(budget) } else { Ok(self) }
     }
-}
 
-/// Series with equal labels as one, where no step has two values.
-pub(crate) fn join(series: Vec<Series>, budget: &Budget) -> Result<Vec<Series>, QueryError> {
-    let mut places: HashMap<Labels, usize> = HashMap::with_capacity(series.len());
-    let mut joined: Vec<Series> = Vec::with_capacity(series.len());
-    for one in series {
-        budget.work(LABELS)?;
-        match places.entry(one.labels.clone()) {
-            Entry::Vacant(free) => {
-                free.insert(joined.len());
-                joined.push(one);
-            }
-            Entry::Occupied(taken) => {
-                for (own, other) in joined[*taken.get()].values.iter_mut().zip(one.values) {
-                    match (is_hole(*own), is_hole(other)) {
-                        (_, true) => {}
-                        (true, false) => *own = other,
-                        (false, false) => return Err(twins()),
+    /// Without names, which say no longer what the values are.
+    fn unnamed(mut self, budget: &Budget) -> Result<Self, QueryError> {
+        let mut is_renamed = false;
+        for series in self.series.iter_mut().filter(|series| series.labels.has_metadata()) {
+            budget.work(LABELS)?;
+            series.labels = series.labels.without_metadata();
+            is_renamed = true;
+        }
+        if is_renamed { self.join(budget) } else { Ok(self) }
+    }
+
+    /// Series with equal labels as one, where no step has two values.
+    fn join(mut self, budget: &Budget) -> Result<Self, QueryError> {
+        let count = self.series.len();
+        if count < 2 {
+            return Ok(self);
+        }
+        let _held = budget.hold(count * size_of::<(Labels, usize)>())?;
+        let mut places: HashMap<Labels, usize> = HashMap::with_capacity(count);
+        for one in std::mem::take(&mut self.series) {
+            budget.work(LABELS)?;
+            match places.entry(one.labels.clone()) {
+                Entry::Vacant(free) => {
+                    free.insert(self.series.len());
+                    self.series.push(one);
+                }
+                Entry::Occupied(taken) => {
+                    self.held.shrink(bytes(&one));
+                    let mut is_twice = false;
+                    let own = &mut self.series[*taken.get()];
+                    if own.histograms.is_empty() && one.histograms.is_empty() {
+                        budget.each_with(&mut own.values, &one.values, |own, other| {
+                            if !is_hole(other) {
+                                is_twice |= !is_hole(*own);
+                                *own = other;
+                            }
+                        })?;
+                    } else {
+                        for step in (0..one.values.len()).filter(|step| one.has(*step)) {
+                            budget.work(1)?;
+                            is_twice |= own.has(step);
+                            own.put(step, one.point(step));
+                        }
+                    }
+                    if is_twice {
+                        return Err(twins());
                     }
                 }
             }
         }
+        Ok(self)
     }
-    Ok(joined)
+}
+
+/// What a series takes in memory.
+fn bytes(series: &Series) -> usize {
+    let histograms = series.histograms.iter().flatten().map(|one| one.bytes()).sum::<usize>();
+    let columns = series.values.len() * size_of::<f64>() + series.histograms.len() * size_of::<usize>();
+    series.labels.bytes() + columns + histograms + size_of::<Series>()
 }
 
 /// A number a step. Its memory counts as long as it lives.
@@ -141,13 +189,14 @@ pub(crate) enum Node {
     String(String),
     Matrix(Matrix),
     /// Of a range at the root.
-    Samples(Vec<Samples>),
+    Samples(Vec<Samples>, Held),
 }
 
 pub(crate) struct Eval<'a> {
     source: &'a dyn SeriesSource,
     lookback_ns: i64,
     subquery_step_ns: i64,
+    delays_names: bool,
     pub(crate) budget: Budget,
     notes: Notes,
 }
@@ -158,8 +207,8 @@ fn invalid<T>(text: impl Into<String>) -> Result<T, QueryError> {
 
 impl<'a> Eval<'a> {
     pub(crate) fn new(source: &'a dyn SeriesSource, options: &Options, budget: Budget) -> Self {
-        let Options { lookback_ns, subquery_step_ns, .. } = *options;
-        Self { source, lookback_ns, subquery_step_ns, budget, notes: Notes::default() }
+        let Options { lookback_ns, subquery_step_ns, delays_names, .. } = *options;
+        Self { source, lookback_ns, subquery_step_ns, delays_names, budget, notes: Notes::default() }
     }
 
     pub(crate) fn into_notes(self) -> Vec<Note> {
@@ -172,16 +221,62 @@ impl<'a> Eval<'a> {
             Expr::Number(number) => Node::Scalar(self.numbers(grid, |_| *number)?),
             Expr::String(text) => Node::String(text.clone()),
             Expr::Select(select) => Node::Matrix(self.select(select, grid)?),
-            Expr::Range(range) => Node::Samples(self.samples(range, grid)?),
+            Expr::Range(range) => self.samples(range, grid)?,
             Expr::Negate(inner) => match self.eval(inner, grid)? {
                 Node::Scalar(numbers) => Node::Scalar(numbers.map(|_, value| -value)),
-                Node::Matrix(matrix) => Node::Matrix(matrix.map(&self.budget, |value| -value)?),
+                Node::Matrix(matrix) => Node::Matrix(self.negate(matrix)?),
                 other => other,
             },
             Expr::Binary(binary) => self.binary(binary, grid)?,
             Expr::Aggregate(aggregate) => Node::Matrix(self.aggregate(aggregate, grid)?),
             Expr::Call(call) => self.call(call, grid)?,
         })
+    }
+
+    /// Changes every number that is there, by its step; the name says no longer what it is.
+    fn map(&self, matrix: Matrix, change: impl Fn(usize, f64) -> f64) -> Result<Matrix, QueryError> {
+        let mut matrix = matrix.floats(&self.budget)?;
+        for series in &mut matrix.series {
+            self.budget.each(&mut series.values, |step, value| {
+                if !is_hole(*value) {
+                    *value = change(step, *value);
+                }
+            })?;
+        }
+        self.unnamed(matrix)
+    }
+
+    fn negate(&self, mut matrix: Matrix) -> Result<Matrix, QueryError> {
+        for series in &mut matrix.series {
+            // The sign of a hole is part of it.
+            self.budget.each(&mut series.values, |_, value| *value = if is_hole(*value) { *value } else { -*value })?;
+            self.budget.each(&mut series.histograms, |_, histogram| {
+                if let Some(histogram) = histogram {
+                    Arc::make_mut(histogram).multiply(-1.0);
+                }
+            })?;
+        }
+        self.unnamed(matrix)
+    }
+
+    /// Without names, which say no longer what the values are; or they go in the end.
+    fn unnamed(&self, mut matrix: Matrix) -> Result<Matrix, QueryError> {
+        if !self.delays_names {
+            return matrix.unnamed(&self.budget);
+        }
+        matrix.series.iter_mut().for_each(|series| series.drops_name = true);
+        Ok(matrix)
+    }
+
+    /// Without names that were to go in the end.
+    pub(crate) fn without_delayed_names(&self, mut matrix: Matrix) -> Result<Matrix, QueryError> {
+        let mut is_renamed = false;
+        for series in matrix.series.iter_mut().filter(|series| series.drops_name) {
+            self.budget.work(LABELS)?;
+            series.labels = series.labels.without_metadata();
+            is_renamed = true;
+        }
+        if is_renamed { matrix.join(&self.budget) } else { Ok(matrix) }
     }
 
     fn matrix(&mut self, expr: &Expr, grid: Grid) -> Result<Matrix, QueryError> {
@@ -228,20 +323,32 @@ impl<'a> Eval<'a> {
     }
 
     /// The samples of a range, at the one step of an instant query.
-    fn samples(&mut self, range: &Range, grid: Grid) -> Result<Vec<Samples>, QueryError> {
+    fn samples(&mut self, range: &Range, grid: Grid) -> Result<Node, QueryError> {
         match &range.of {
             RangeOf::Select(select) => self.range_of_select(select, range.range_ns, grid),
             RangeOf::Subquery { expr, step_ns, .. } => {
                 let inner = self.inner_grid(range, *step_ns, grid)?;
-                let Node::Matrix(matrix) = self.eval(expr, inner)? else { return Ok(Vec::new()) };
-                Ok(matrix.series.into_iter().filter_map(|series| as_samples(series, inner)).collect())
+                let matrix = self.matrix(expr, inner)?;
+                let Matrix { series, mut held } = self.without_delayed_names(matrix)?;
+                let mut all = Vec::new();
+                for Series { labels, values, histograms, .. } in series {
+                    self.budget.work(values.len())?;
+                    // Times beside the values; these are counted already.
+                    let mut times_ns = Vec::new();
+                    held.grow(values.len() * size_of::<i64>())?;
+                    let there = values.iter().enumerate().filter(|(_, value)| !is_hole(**value));
+                    times_ns.extend(there.map(|(step, _)| inner.time_ns(step)));
+                    let mut values = values;
+                    values.retain(|value| !is_hole(*value));
+                    let histograms = histograms.into_iter().enumerate();
+                    let histograms = histograms.filter_map(|(step, one)| Some((inner.time_ns(step), one?)));
+                    let histograms: Vec<_> = histograms.collect();
+                    if !values.is_empty() || !histograms.is_empty() {
+                        all.push(Samples { labels, times_ns, values, histograms });
+                    }
+                }
+                Ok(Node::Samples(all, held))
             }
         }
     }
-}
-
-fn as_samples(series: Series, grid: Grid) -> Option<Samples> {
-    let there = series.values.iter().enumerate().filter(|(_, value)| !is_hole(**value));
-    let (times_ns, values): (Vec<i64>, Vec<f64>) = there.map(|(step, value)| (grid.time_ns(step), *value)).unzip();
-    (!values.is_empty()).then_some(Samples { labels: series.labels, times_ns, values, drop_name: series.drop_name })
 }

@@ -3,6 +3,8 @@
 //!
 //! Durations are calculated and `start()` and `end()` are times already. Parentheses are gone.
 
+use std::fmt;
+
 use crate::labels::Matcher;
 
 #[derive(Clone, Debug)]
@@ -15,6 +17,49 @@ pub(crate) enum Expr {
     Binary(Box<Binary>),
     Aggregate(Box<Aggregate>),
     Call(Call),
+}
+
+/// What an expression gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Type {
+    Scalar,
+    Vector,
+    Range,
+    String,
+}
+
+/// As Prometheus's documentation calls it.
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Scalar => "scalar",
+            Self::Vector => "instant vector",
+            Self::Range => "range vector",
+            Self::String => "string",
+        })
+    }
+}
+
+/// A place in the query's text, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) line: usize,
+    /// Bytes.
+    pub(crate) column: usize,
+}
+
+impl Place {
+    pub(crate) fn new(query: &str, at: usize) -> Self {
+        let before = &query[..at];
+        let of_line = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Self { line: 1 + before.matches('\n').count(), column: 1 + at - of_line }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
 }
 
 /// Which time is looked at instead of the step's.
@@ -48,6 +93,7 @@ pub(crate) struct Select {
     pub(crate) matchers: Vec<Matcher>,
     pub(crate) when: When,
     pub(crate) edges: Edges,
+    pub(crate) at: Place,
 }
 
 #[derive(Clone, Debug)]
@@ -82,6 +128,9 @@ impl Range {
 pub(crate) struct Call {
     pub(crate) name: String,
     pub(crate) args: Vec<Expr>,
+    pub(crate) at: Place,
+    /// Of each argument.
+    pub(crate) args_at: Vec<Place>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +148,10 @@ pub(crate) enum Operator {
     Less,
     GreaterOrEqual,
     LessOrEqual,
+    /// `</`: of histograms without what is larger.
+    TrimUpper,
+    /// `>/`: without what is less.
+    TrimLower,
     And,
     Or,
     Unless,
@@ -108,6 +161,29 @@ impl Operator {
     pub(crate) fn is_comparison(self) -> bool {
         use Operator::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
         matches!(self, Equal | NotEqual | Greater | Less | GreaterOrEqual | LessOrEqual)
+    }
+
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Add => "+",
+            Self::Subtract => "-",
+            Self::Multiply => "*",
+            Self::Divide => "/",
+            Self::Modulo => "%",
+            Self::Power => "^",
+            Self::Atan2 => "atan2",
+            Self::Equal => "==",
+            Self::NotEqual => "!=",
+            Self::Greater => ">",
+            Self::Less => "<",
+            Self::GreaterOrEqual => ">=",
+            Self::LessOrEqual => "<=",
+            Self::TrimUpper => "</",
+            Self::TrimLower => ">/",
+            Self::And => "and",
+            Self::Or => "or",
+            Self::Unless => "unless",
+        }
     }
 }
 
@@ -136,6 +212,7 @@ pub(crate) struct Binary {
     pub(crate) right: Expr,
     pub(crate) matching: Matching,
     pub(crate) to_bool: bool,
+    pub(crate) at: Place,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,6 +236,10 @@ pub(crate) struct Aggregate {
     pub(crate) how: Aggregation,
     pub(crate) expr: Expr,
     pub(crate) param: Option<Expr>,
+    /// Of the first argument.
+    pub(crate) at: Place,
+    /// Of what is aggregated.
+    pub(crate) expr_at: Place,
     /// `without`, otherwise `by`.
     pub(crate) without: bool,
     pub(crate) labels: Vec<String>,

@@ -60,6 +60,10 @@ impl Labels {
         self.retain(|name| !names.iter().any(|own| own == name))
     }
 
+    pub(crate) fn has_metadata(&self) -> bool {
+        self.pairs().iter().any(|(name, _)| is_metadata(name))
+    }
+
     /// Without the metric's name, type and unit.
     pub(crate) fn without_metadata(&self) -> Self {
         self.retain(|name| !is_metadata(name))
@@ -84,7 +88,8 @@ impl Labels {
     }
 
     /// What they take in memory at most.
-    pub(crate) fn bytes(&self) -> usize {
+    #[must_use]
+    pub fn bytes(&self) -> usize {
         self.pairs().iter().map(|(name, value)| name.len() + value.len() + 2 * size_of::<Pair>()).sum()
     }
 }
@@ -137,7 +142,8 @@ pub enum Comparison {
 
 /// What a label must be. A label that is not there has an empty value.
 ///
-/// Expressions are known to be valid here; whoever has the series compiles them, once a selector.
+/// Expressions are known to be valid here, and in the words of the crate `regex`; whoever has the series compiles
+/// them, once a selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matcher {
     /// Which label.

@@ -9,20 +9,24 @@
 //! - Times are ns since 1970 as i64; steps, ranges and offsets may be finer than milliseconds.
 //! - An instant query is one step: the same code, so both agree.
 //! - Everything is bounded ([`limits::Limits`]), and a query that is cancelled ends within milliseconds.
-//! - Native histograms are not here yet: they will be a second column beside [`value::Series::values`].
+//! - Native histograms ([`histogram`]) are a second column beside [`value::Series::values`], only where there are any.
 //!
 //! No I/O, no threads.
 #![forbid(unsafe_code)]
 
 mod eval;
 mod expr;
+pub mod histogram;
+mod kahan;
 pub mod labels;
 pub mod limits;
 pub mod notes;
 mod parse;
+mod pattern;
 mod query;
 pub mod source;
 pub mod value;
 
-pub use parse::ParseError;
+pub use parse::{ParseError, duration_ns, unquoted};
+pub use pattern::translated as rust_pattern;
 pub use query::{Answer, Options, Query, QueryError, Times};

@@ -33,20 +33,62 @@ impl Default for Limits {
 
 /// Stops a query from another thread.
 #[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct Cancel {
+    is_cancelled: Arc<AtomicBool>,
+    #[cfg(test)]
+    pub(crate) looks: Arc<Looks>,
+}
+
+/// How often a query looked, and at which look it is cancelled.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    pub(crate) count: std::sync::atomic::AtomicU64,
+    pub(crate) cancel_at: std::sync::atomic::AtomicU64,
+}
+
+/// Of whoever has such a flag already: it is true once the query is to end.
+impl From<Arc<AtomicBool>> for Cancel {
+    fn from(flag: Arc<AtomicBool>) -> Self {
+        Self {
+            is_cancelled: flag,
+            #[cfg(test)]
+            looks: Arc::default(),
+        }
+    }
+}
 
 impl Cancel {
     /// The query ends with [`QueryError::Cancelled`], within milliseconds of its own work.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.is_cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the query is to end.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    #[cfg(test)]
+    fn looked(&self) {
+        let count = self.looks.count.fetch_add(1, Ordering::Relaxed) + 1;
+        if count == self.looks.cancel_at.load(Ordering::Relaxed) {
+            self.cancel();
+        }
     }
 }
 
 /// Units of work between two looks at the flag and at the clock. One is a sample or a value of a column, which takes
 /// 1 to 50 ns: looks are less than 4 ms apart.
-const LOOK_AFTER: u64 = 1 << 16;
+pub(crate) const LOOK_AFTER: u64 = 1 << 16;
+/// Work of opening a series, whatever there is in it.
+pub(crate) const SERIES: usize = 1 << 10;
+/// Values of which a loop takes so many between two calls of [`Budget::work`].
+pub(crate) const PIECE: usize = 1 << 12;
 
-pub(crate) struct Budget {
+/// What one query has used of what it may: it asks here before it does more.
+pub struct Budget {
     pub(crate) limits: Limits,
     cancel: Cancel,
     until: Option<Instant>,
@@ -56,26 +98,62 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    pub(crate) fn new(limits: Limits, cancel: Cancel, until: Option<Instant>) -> Self {
+    /// Nothing is used; `until` is when it must be done.
+    #[must_use]
+    pub fn new(limits: Limits, cancel: Cancel, until: Option<Instant>) -> Self {
         Self { limits, cancel, until, work: Cell::default(), samples: Cell::default(), held: Rc::default() }
     }
 
-    /// So much is about to be done.
-    pub(crate) fn work(&self, units: usize) -> Result<(), QueryError> {
+    /// So much is about to be done, in units of 1 to 50 ns.
+    ///
+    /// # Errors
+    /// [`QueryError::Cancelled`], [`QueryError::Time`].
+    pub fn work(&self, units: usize) -> Result<(), QueryError> {
         let work = self.work.get() + units as u64;
         self.work.set(work);
         if work < LOOK_AFTER { Ok(()) } else { self.look() }
     }
 
-    pub(crate) fn look(&self) -> Result<(), QueryError> {
+    /// Looks at once whether the query is to end.
+    ///
+    /// # Errors
+    /// As [`Budget::work`].
+    pub fn look(&self) -> Result<(), QueryError> {
         self.work.set(0);
-        if self.cancel.0.load(Ordering::Relaxed) {
+        #[cfg(test)]
+        self.cancel.looked();
+        if self.cancel.is_cancelled() {
             return Err(QueryError::Cancelled);
         }
         match self.until {
             Some(until) if Instant::now() >= until => Err(QueryError::Time),
             _ => Ok(()),
         }
+    }
+
+    /// Gives each of these to `take`, with its place, and looks in between.
+    pub(crate) fn each<T>(&self, items: &mut [T], mut take: impl FnMut(usize, &mut T)) -> Result<(), QueryError> {
+        for (piece, items) in items.chunks_mut(PIECE).enumerate() {
+            self.work(items.len())?;
+            for (at, item) in items.iter_mut().enumerate() {
+                take(piece * PIECE + at, item);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives each of these with what lies at its place on the other side to `take`, and looks in between.
+    pub(crate) fn each_with<T, U: Copy>(
+        &self,
+        items: &mut [T],
+        others: &[U],
+        mut take: impl FnMut(&mut T, U),
+    ) -> Result<(), QueryError> {
+        for (items, others) in items.chunks_mut(PIECE).zip(others.chunks(PIECE)) {
+            self.work(items.len())?;
+            items.iter_mut().zip(others).for_each(|(item, other)| take(item, *other));
+        }
+        Ok(())
     }
 
     pub(crate) fn samples(&self, count: usize) -> Result<(), QueryError> {
@@ -87,7 +165,11 @@ impl Budget {
         self.work(count)
     }
 
-    pub(crate) fn series(&self, count: usize) -> Result<(), QueryError> {
+    /// A selector matches so many.
+    ///
+    /// # Errors
+    /// [`QueryError::Series`].
+    pub fn series(&self, count: usize) -> Result<(), QueryError> {
         if count > self.limits.series {
             return Err(QueryError::Series { most: self.limits.series });
         }
@@ -102,7 +184,10 @@ impl Budget {
     }
 
     /// Memory that is given back when what is returned is dropped.
-    pub(crate) fn hold(&self, bytes: usize) -> Result<Held, QueryError> {
+    ///
+    /// # Errors
+    /// [`QueryError::Bytes`].
+    pub fn hold(&self, bytes: usize) -> Result<Held, QueryError> {
         let mut held = Held { bytes: 0, all: self.held.clone(), most: self.limits.bytes };
         held.grow(bytes)?;
         Ok(held)
@@ -110,18 +195,36 @@ impl Budget {
 }
 
 /// Bytes of the query's budget.
-pub(crate) struct Held {
+#[derive(Debug)]
+pub struct Held {
     bytes: usize,
     all: Rc<Cell<usize>>,
     most: usize,
 }
 
 impl Held {
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+    /// Grows to this, if it is less.
+    pub(crate) fn reach(&mut self, bytes: usize) -> Result<(), QueryError> {
+        self.grow(bytes.saturating_sub(self.bytes))
     }
 
-    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), QueryError> {
+    /// Gives so much back.
+    pub fn shrink(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        self.all.set(self.all.get() - bytes);
+    }
+
+    /// Takes over what another one of the same query holds.
+    pub(crate) fn absorb(&mut self, other: &mut Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
+    /// So much more.
+    ///
+    /// # Errors
+    /// [`QueryError::Bytes`].
+    pub fn grow(&mut self, bytes: usize) -> Result<(), QueryError> {
         let all = self.all.get().saturating_add(bytes);
         if all > self.most {
             return Err(QueryError::Bytes { most: self.most });

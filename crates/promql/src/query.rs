@@ -3,9 +3,9 @@
 
 use std::time::Instant;
 
-use crate::eval::{Eval, Node, join, sorted};
-use crate::expr::Expr;
-use crate::labels::Labels;
+use crate::eval::{Eval, Matrix, Node, sorted};
+use crate::expr::{Edges, Expr, Select, When};
+use crate::labels::{Labels, Matcher};
 use crate::limits::{Budget, Cancel, Limits};
 use crate::notes::Note;
 use crate::parse::{self, ParseError};
@@ -54,6 +54,9 @@ pub struct Options {
     pub lookback_ns: i64,
     /// Step of subqueries that name none, ns.
     pub subquery_step_ns: i64,
+    /// Whether a series keeps its name until the end even where that says no longer what it is, so that it can be
+    /// matched and grouped by; as Prometheus's feature `promql-delayed-name-removal`.
+    pub delays_names: bool,
 }
 
 /// As Prometheus has them.
@@ -65,6 +68,7 @@ impl Default for Options {
             cancel: Cancel::default(),
             lookback_ns: 300_000_000_000,
             subquery_step_ns: 60_000_000_000,
+            delays_names: false,
         }
     }
 }
@@ -107,7 +111,14 @@ pub enum QueryError {
     Invalid(String),
     /// The source failed.
     #[error("reading samples: {0}")]
-    Source(#[from] SourceError),
+    Source(SourceError),
+}
+
+/// A source that was stopped says by what.
+impl From<SourceError> for QueryError {
+    fn from(error: SourceError) -> Self {
+        error.downcast::<Self>().map_or_else(Self::Source, |own| *own)
+    }
 }
 
 /// What a query gives.
@@ -136,9 +147,20 @@ impl Query {
     pub fn parse(text: &str, times: Times) -> Result<Self, ParseError> {
         let expr = parse::parse(text, times)?;
         if times.step_ns > 0 && matches!(expr, Expr::Range(_) | Expr::String(_)) {
-            return Err(ParseError::range_of(&expr));
+            return Err(ParseError::range_of(text, &expr));
         }
         Ok(Self { expr, times })
+    }
+
+    /// What a selector of series wants, as `match[]` has it: without a range, an offset or a time of its own.
+    ///
+    /// # Errors
+    /// [`ParseError`].
+    pub fn selector(text: &str) -> Result<Vec<Matcher>, ParseError> {
+        match parse::parse(text, Times::instant(0))? {
+            Expr::Select(Select { matchers, when, edges: Edges::Plain, .. }) if when == When::default() => Ok(matchers),
+            _ => Err(ParseError::wrong(text, 0..text.len(), "no selector of series")),
+        }
     }
 
     /// Runs it.
@@ -150,23 +172,24 @@ impl Query {
         let budget = Budget::new(options.limits, options.cancel.clone(), options.until);
         budget.steps(grid.count, options.limits.steps)?;
         let mut eval = Eval::new(source, options, budget);
-        let value = match eval.eval(&self.expr, grid)? {
+        let node = match eval.eval(&self.expr, grid)? {
+            Node::Matrix(matrix) => Node::Matrix(eval.without_delayed_names(matrix)?),
+            other => other,
+        };
+        let value = match node {
             Node::Scalar(numbers) => Value::Scalar(numbers.into_vec()),
             Node::String(text) => Value::String(text),
-            Node::Samples(mut samples) => {
-                for one in samples.iter_mut().filter(|one| one.drop_name) {
-                    one.labels = one.labels.without_metadata();
-                }
+            Node::Samples(samples, _held) => {
                 let samples = sorted(samples, &eval.budget, &|a: &Samples, b: &Samples| a.labels.cmp(&b.labels))?;
                 no_twins(samples.iter().map(|one| &one.labels))?;
                 Value::Matrix(samples)
             }
-            Node::Matrix(matrix) if self.times.step_ns > 0 => {
-                let series = join(matrix.into_named(), &eval.budget)?;
-                Value::Vector(sorted(series, &eval.budget, &|a: &Series, b: &Series| a.labels.cmp(&b.labels))?)
+            Node::Matrix(Matrix { series, .. }) if self.times.step_ns > 0 => {
+                let series = sorted(series, &eval.budget, &|a: &Series, b: &Series| a.labels.cmp(&b.labels))?;
+                no_twins(series.iter().map(|one| &one.labels))?;
+                Value::Vector(series)
             }
-            Node::Matrix(matrix) => {
-                let series = matrix.into_named();
+            Node::Matrix(Matrix { series, .. }) => {
                 let labels = series.iter().map(|one| &one.labels).collect();
                 no_twins(sorted(labels, &eval.budget, &|a: &&Labels, b: &&Labels| a.cmp(b))?.into_iter())?;
                 Value::Vector(series)
@@ -190,3 +213,6 @@ fn no_twins<'a>(labels: impl Iterator<Item = &'a Labels>) -> Result<(), QueryErr
 pub(crate) fn twins() -> QueryError {
     QueryError::Invalid("vector cannot contain metrics with the same labelset".to_owned())
 }
+
+#[cfg(test)]
+mod tests;

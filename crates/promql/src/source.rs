@@ -5,8 +5,11 @@
 //! ([`STALE`]) as its last value, as in Prometheus.
 
 use std::error::Error;
+use std::sync::Arc;
 
+use crate::histogram::Histogram;
 use crate::labels::{Labels, Matcher};
+use crate::limits::Budget;
 
 /// The NaN that says that a series has ended. No arithmetic makes one: it is a signalling NaN.
 pub const STALE: f64 = f64::from_bits(STALE_BITS);
@@ -27,7 +30,8 @@ pub struct Span {
 /// A series that a selector matches.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// What the source knows it by: it comes back in [`SeriesSource::read`] within the same query.
+    /// What the source knows it by: it comes back in [`SeriesSource::read`] before the next selection. Series are read
+    /// in the order of their keys.
     pub key: u64,
     /// What it is called.
     pub labels: Labels,
@@ -40,6 +44,8 @@ pub struct Chunk<'a> {
     pub times_ns: &'a [i64],
     /// As many.
     pub values: &'a [f64],
+    /// Empty, or as many: where there is a histogram, it is the sample, and the value is the stale marker.
+    pub histograms: &'a [Option<Arc<Histogram>>],
 }
 
 /// The samples of one series, chunk by chunk.
@@ -87,20 +93,46 @@ pub struct Summary {
     pub increase: f64,
 }
 
+/// The newest sample of a series in a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Newest {
+    /// The source would have to read all: [`SeriesSource::read`] does.
+    Unknown,
+    /// There is none, or the series has ended since.
+    Nothing,
+    /// This one.
+    Sample {
+        /// ns since 1970.
+        time_ns: i64,
+        /// Its value.
+        value: f64,
+    },
+}
+
 /// Whoever has series.
 pub trait SeriesSource {
-    /// Series that match all of `matchers` and may have samples in `span`, in any order. More than `most` are too many
-    /// for the query: a source may stop when it has that many and one.
+    /// Series that match all of `matchers` and may have samples in `span`, in any order. The source asks `budget` before
+    /// it works and holds, and for how many series there may be.
     ///
     /// # Errors
-    /// Whatever the source failed at; the query fails with it.
-    fn select(&self, matchers: &[Matcher], span: Span, most: usize) -> Result<Vec<Found>, SourceError>;
+    /// Whatever the source failed at, or the budget said; the query fails with it.
+    fn select(&self, matchers: &[Matcher], span: Span, budget: &Budget) -> Result<Vec<Found>, SourceError>;
 
     /// Samples of a series in `span`.
     ///
     /// # Errors
     /// Whatever the source failed at; the query fails with it.
     fn read<'a>(&'a self, key: u64, span: Span) -> Result<Box<dyn Chunks + 'a>, SourceError>;
+
+    /// The newest sample of a series in `span`, as it would come out of [`SeriesSource::read`], where that is found
+    /// without reading all: an instant selector needs no others. Where a value stands that was acquired long before,
+    /// its time may be any of those at which it has been seen to stand.
+    ///
+    /// # Errors
+    /// Whatever the source failed at; the query fails with it.
+    fn newest(&self, _key: u64, _span: Span) -> Result<Newest, SourceError> {
+        Ok(Newest::Unknown)
+    }
 
     /// Answers `windows` from rollups: calls `take` with the number of each window that has samples, rising, and what
     /// is known of it. `false`: it cannot, the samples are to be read. It is asked only where a summary is enough.

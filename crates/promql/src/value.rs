@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What queries give: columns of f64, one value a step.
+//! What queries give: columns of f64, one value a step, and of native histograms beside them where there are any.
 
+use std::sync::Arc;
+
+use crate::histogram::Histogram;
 use crate::labels::Labels;
 pub(crate) use crate::source::STALE as HOLE;
 use crate::source::STALE_BITS;
@@ -36,8 +39,70 @@ pub struct Series {
     pub labels: Labels,
     /// One value a step. Steps that have none hold the stale marker: [`is_hole`].
     pub values: Vec<f64>,
-    /// The name no longer says what the values are, but whoever is still to match by it may.
-    pub(crate) drop_name: bool,
+    /// Empty, or one a step: a step that has a histogram has no other value.
+    pub histograms: Histograms,
+    /// Whether its name, which says no longer what it is, goes in the end.
+    pub(crate) drops_name: bool,
+}
+
+/// A column of histograms: empty, or one a step or sample. Most series have none.
+pub type Histograms = Vec<Option<Arc<Histogram>>>;
+
+/// What a series has at one step.
+#[derive(Clone, Debug)]
+pub(crate) enum Point {
+    Float(f64),
+    Histogram(Arc<Histogram>),
+}
+
+impl From<Histogram> for Point {
+    fn from(histogram: Histogram) -> Self {
+        Self::Histogram(Arc::new(histogram))
+    }
+}
+
+impl Series {
+    pub(crate) fn floats(labels: Labels, values: Vec<f64>) -> Self {
+        Self { labels, values, histograms: Vec::new(), drops_name: false }
+    }
+
+    /// The histogram of a step.
+    #[must_use]
+    pub fn histogram(&self, step: usize) -> Option<&Arc<Histogram>> {
+        self.histograms.get(step).and_then(Option::as_ref)
+    }
+
+    pub(crate) fn has(&self, step: usize) -> bool {
+        !is_hole(self.values[step]) || self.histogram(step).is_some()
+    }
+
+    pub(crate) fn point(&self, step: usize) -> Option<Point> {
+        match self.histogram(step) {
+            Some(histogram) => Some(Point::Histogram(histogram.clone())),
+            None => (!is_hole(self.values[step])).then(|| Point::Float(self.values[step])),
+        }
+    }
+
+    /// Gives a step another value, or none.
+    pub(crate) fn put(&mut self, step: usize, point: Option<Point>) {
+        let (value, histogram) = match point {
+            None => (HOLE, None),
+            Some(Point::Float(value)) => (value, None),
+            Some(Point::Histogram(histogram)) => (HOLE, Some(histogram)),
+        };
+        self.values[step] = value;
+        if histogram.is_some() && self.histograms.is_empty() {
+            self.histograms = vec![None; self.values.len()];
+        }
+        if let Some(slot) = self.histograms.get_mut(step) {
+            *slot = histogram;
+        }
+    }
+
+    /// Whether no step has a value.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.iter().all(|value| is_hole(*value)) && self.histograms.iter().all(Option::is_none)
+    }
 }
 
 /// Whether a step has no value.
@@ -55,7 +120,8 @@ pub struct Samples {
     pub times_ns: Vec<i64>,
     /// As many.
     pub values: Vec<f64>,
-    pub(crate) drop_name: bool,
+    /// Histograms among them, by their times.
+    pub histograms: Vec<(i64, Arc<Histogram>)>,
 }
 
 /// What a query gives.

@@ -8,7 +8,7 @@ use super::arithmetic::{Kahan, Mean};
 use super::{Eval, LABELS, Matrix, invalid};
 use crate::expr::{Aggregate, Aggregation, Expr};
 use crate::labels::Labels;
-use crate::limits::Budget;
+use crate::limits::{Budget, Held};
 use crate::query::QueryError;
 use crate::value::{Grid, HOLE, Series, is_hole};
 
@@ -28,20 +28,27 @@ pub(super) fn group_of(aggregate: &Aggregate, labels: &Labels) -> Labels {
     }
 }
 
-/// In the order in which their first series come.
-pub(super) fn groups(aggregate: &Aggregate, matrix: &Matrix, budget: &Budget) -> Result<Vec<Group>, QueryError> {
+/// In the order in which their first series come. Their memory counts as long as they live.
+pub(super) struct Groups {
+    pub(super) groups: Vec<Group>,
+    _held: Held,
+}
+
+pub(super) fn groups(aggregate: &Aggregate, matrix: &Matrix, budget: &Budget) -> Result<Groups, QueryError> {
     let mut places: HashMap<Labels, usize> = HashMap::new();
     let mut groups: Vec<Group> = Vec::new();
+    let mut held = budget.hold(matrix.series.len() * size_of::<usize>())?;
     for (member, series) in matrix.series.iter().enumerate() {
         budget.work(LABELS)?;
         let labels = group_of(aggregate, &series.labels);
         let at = *places.entry(labels.clone()).or_insert(groups.len());
         if at == groups.len() {
+            held.grow(labels.bytes() + size_of::<(Labels, usize)>() + size_of::<Group>())?;
             groups.push(Group { labels, members: Vec::new() });
         }
         groups[at].members.push(member);
     }
-    Ok(groups)
+    Ok(Groups { groups, _held: held })
 }
 
 /// What a group's values at one step become.
@@ -194,24 +201,25 @@ impl Eval<'_> {
         let mut result = self.empty()?;
         let _scratch = self.budget.hold(grid.count * size_of::<Option<A>>())?;
         let mut column: Vec<Option<A>> = vec![None; grid.count];
-        for Group { labels, members } in groups(aggregate, matrix, &self.budget)? {
+        let groups = groups(aggregate, matrix, &self.budget)?;
+        for group in groups.groups {
+            let members = &group.members;
             column.fill(None);
-            let mut drop_name = false;
             for member in members {
-                let series = &matrix.series[member];
-                self.budget.work(grid.count)?;
-                drop_name |= series.drop_name;
-                for (slot, value) in column.iter_mut().zip(&series.values) {
-                    match slot {
-                        _ if is_hole(*value) => {}
-                        Some(own) => own.add(*value),
-                        None => *slot = Some(A::first(*value)),
-                    }
-                }
+                self.budget.each_with(&mut column, &matrix.series[*member].values, |slot, value| match slot {
+                    _ if is_hole(value) => {}
+                    Some(own) => own.add(value),
+                    None => *slot = Some(A::first(value)),
+                })?;
             }
             let values = column.iter().map(|slot| slot.map_or(HOLE, A::value)).collect();
-            result.push(Series { labels, values, drop_name })?;
+            let mut series = Series::floats(group.labels.clone(), values);
+            if members.iter().any(|member| !matrix.series[*member].histograms.is_empty()) {
+                self.natives(aggregate, &group, matrix, &mut series)?;
+            }
+            series.drops_name = members.iter().any(|member| matrix.series[*member].drops_name);
+            result.push(series)?;
         }
-        Ok(result.compact())
+        result.compact(&self.budget)
     }
 }

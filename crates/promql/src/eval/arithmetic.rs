@@ -3,31 +3,9 @@
 
 use std::cmp::Ordering;
 
-/// A sum and what rounding lost of it (Kahan's, with Neumaier's improvement).
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Kahan {
-    pub(super) sum: f64,
-    pub(super) lost: f64,
-}
-
-impl Kahan {
-    #[inline]
-    pub(super) fn add(&mut self, value: f64) {
-        let sum = self.sum + value;
-        if sum.is_infinite() {
-            self.lost = 0.0;
-        } else if self.sum.abs() >= value.abs() {
-            self.lost += (self.sum - sum) + value;
-        } else {
-            self.lost += (value - sum) + self.sum;
-        }
-        self.sum = sum;
-    }
-
-    pub(super) fn total(self) -> f64 {
-        self.sum + self.lost
-    }
-}
+pub(super) use crate::kahan::Kahan;
+use crate::limits::{Budget, PIECE};
+use crate::query::QueryError;
 
 /// An average: a sum as long as that is finite, from then on a mean that is corrected value by value.
 #[derive(Clone, Copy, Debug)]
@@ -80,28 +58,70 @@ pub(super) fn nan_last(a: f64, b: f64, descending: bool) -> Ordering {
 }
 
 /// The quantile of values, which it reorders.
-pub(super) fn quantile(quantile: f64, values: &mut [f64]) -> f64 {
+pub(super) fn quantile(quantile: f64, values: &mut [f64], budget: &Budget) -> Result<f64, QueryError> {
     if values.is_empty() || quantile.is_nan() {
-        return f64::NAN;
+        return Ok(f64::NAN);
     }
     if quantile < 0.0 {
-        return f64::NEG_INFINITY;
+        return Ok(f64::NEG_INFINITY);
     }
     if quantile > 1.0 {
-        return f64::INFINITY;
+        return Ok(f64::INFINITY);
     }
     #[allow(clippy::cast_precision_loss)]
     let rank = quantile * (values.len() - 1) as f64;
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // an index
     let lower = rank.floor() as usize;
     let weight = rank - rank.floor();
-    let (_, low, above) = values.select_nth_unstable_by(lower, |a, b| nan_first(*a, *b));
-    let low = *low;
+    select(values, lower, budget)?;
+    let low = values[lower];
+    // Times 0 an infinite one is no number.
     if weight == 0.0 {
-        return low;
+        return Ok(low);
     }
-    let high = above.iter().copied().min_by(|a, b| nan_first(*a, *b)).unwrap_or(low);
-    low * (1.0 - weight) + high * weight
+    let above = &mut values[lower + 1..];
+    let mut high = above[0];
+    budget.each(above, |_, value| {
+        if nan_first(*value, high).is_lt() {
+            high = *value;
+        }
+    })?;
+    Ok(low * (1.0 - weight) + high * weight)
+}
+
+/// Puts at its place what lies there when all are in order, what is less before it, what is more behind it. As
+/// `select_nth_unstable_by`, but it can be stopped.
+fn select(values: &mut [f64], at: usize, budget: &Budget) -> Result<(), QueryError> {
+    let (mut from, mut to) = (0, values.len());
+    while to - from > PIECE {
+        let mut tried: Vec<f64> = values[from..to].iter().step_by((to - from) / 64).copied().collect();
+        let middle = tried.len() / 2;
+        let pivot = *tried.select_nth_unstable_by(middle, |a, b| nan_first(*a, *b)).1;
+        // Less than the pivot, equal to it, not looked at yet, more.
+        let (mut equal, mut next, mut more) = (from, from, to);
+        while next < more {
+            budget.work(1)?;
+            match nan_first(values[next], pivot) {
+                Ordering::Less => {
+                    values.swap(equal, next);
+                    (equal, next) = (equal + 1, next + 1);
+                }
+                Ordering::Equal => next += 1,
+                Ordering::Greater => {
+                    more -= 1;
+                    values.swap(next, more);
+                }
+            }
+        }
+        match at {
+            _ if at < equal => to = equal,
+            _ if at >= more => from = more,
+            _ => return Ok(()),
+        }
+    }
+    budget.work(to - from)?;
+    values[from..to].select_nth_unstable_by(at - from, |a, b| nan_first(*a, *b));
+    Ok(())
 }
 
 /// Infinity, even beside NaN; otherwise NaN if one is; 0 rather than -0.

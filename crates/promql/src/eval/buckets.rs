@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Classic histograms: series of one histogram differ in the label `le`, each counts what is not larger.
+//! Quantiles and fractions of histograms. Of a classic one the series differ in the label `le`, each counts what is not
+//! larger.
 
 use std::collections::HashMap;
 
 use super::functions::arg;
-use super::{Eval, LABELS, Matrix};
-use crate::expr::Call;
+use super::{Eval, LABELS, Matrix, sorted};
+use crate::expr::{Call, Place};
+use crate::histogram::Estimate;
 use crate::labels::{BUCKET, Labels};
 use crate::query::QueryError;
 use crate::value::{Grid, HOLE, Series, is_hole};
@@ -22,16 +24,20 @@ struct Bucket {
 }
 
 impl Eval<'_> {
-    pub(super) fn classic_histogram(&mut self, call: &Call, grid: Grid) -> Result<Matrix, QueryError> {
+    pub(super) fn histogram(&mut self, call: &Call, grid: Grid) -> Result<Matrix, QueryError> {
         let is_quantile = call.name == "histogram_quantile";
         let first = self.scalar(arg(call, 0)?, grid)?;
         let second = if is_quantile { None } else { Some(self.scalar(arg(call, 1)?, grid)?) };
-        let matrix = self.matrix(arg(call, if is_quantile { 1 } else { 2 })?, grid)?;
+        let last = if is_quantile { 1 } else { 2 };
+        let (matrix, at) = (self.matrix(arg(call, last)?, grid)?, call.args_at[last]);
         if is_quantile {
-            first.iter().for_each(|quantile| self.notes.quantile(*quantile));
+            first.iter().for_each(|quantile| self.notes.quantile(*quantile, call.args_at[0]));
         }
-        let mut result = self.empty()?;
-        for Histogram { labels, buckets, drop_name } in self.histograms(&matrix)? {
+        let classic = self.histograms(&matrix, at)?;
+        let asked = Asked { first: &first, second: second.as_deref(), at };
+        let (mut result, hidden) = self.native_estimates(&matrix, &classic, &asked)?;
+        for (number, Histogram { labels, buckets }) in classic.into_iter().enumerate() {
+            let hidden = hidden.get(&number);
             let mut values = self.holes(grid);
             let mut is_forced = false;
             let mut now = Vec::with_capacity(buckets.len());
@@ -41,7 +47,7 @@ impl Eval<'_> {
                 let there = buckets.iter().map(|(bound, column)| Bucket { bound: *bound, count: column[step] });
                 now.extend(there.filter(|bucket| !is_hole(bucket.count)));
                 *value = match () {
-                    () if now.is_empty() => HOLE,
+                    () if now.is_empty() || hidden.is_some_and(|hidden| hidden[step]) => HOLE,
                     () => match &second {
                         None => quantile(first[step], &mut now, &mut is_forced),
                         Some(second) => fraction(first[step], second[step], &mut now),
@@ -49,33 +55,87 @@ impl Eval<'_> {
                 };
             }
             if is_forced {
-                self.notes.forced_monotonicity(labels.name());
+                self.notes.forced_monotonicity(labels.name(), at);
             }
-            result.push(Series { labels, values, drop_name })?;
+            result.push(Series::floats(labels, values))?;
         }
-        Ok(result.compact())
+        let result = result.compact(&self.budget)?;
+        self.unnamed(result)
+    }
+
+    /// Of native histograms, and at which steps classic ones must be left out, because there is a native one, too.
+    /// There is no result of that either.
+    fn native_estimates(
+        &self,
+        matrix: &Matrix,
+        classic: &[Histogram<'_>],
+        asked: &Asked<'_>,
+    ) -> Result<(Matrix, HashMap<usize, Vec<bool>>), QueryError> {
+        let (mut result, mut hidden) = (self.empty()?, HashMap::new());
+        let natives: Vec<&Series> = matrix.series.iter().filter(|series| !series.histograms.is_empty()).collect();
+        if natives.is_empty() {
+            return Ok((result, hidden));
+        }
+        let places: HashMap<&Labels, usize> = classic.iter().enumerate().map(|(at, one)| (&one.labels, at)).collect();
+        for series in natives {
+            let metric = series.labels.name();
+            let twin = places.get(&series.labels);
+            let mut values = vec![HOLE; series.values.len()];
+            for (step, value) in values.iter_mut().enumerate() {
+                let Some(own) = series.histogram(step) else { continue };
+                self.budget.work(own.bytes() / 16)?;
+                let is_both = |twin: &&usize| classic[**twin].buckets.iter().any(|(_, column)| !is_hole(column[step]));
+                if let Some(twin) = twin.filter(is_both) {
+                    self.notes.classic_and_native(metric, asked.at);
+                    hidden.entry(*twin).or_insert_with(|| vec![false; series.values.len()])[step] = true;
+                    continue;
+                }
+                let (function, estimate, skew) = match asked.second {
+                    None => ("histogram_quantile", own.quantile(asked.first[step]), "result is skewed higher"),
+                    Some(upper) => {
+                        let skew = "which are excluded from all fractions";
+                        ("histogram_fraction", own.fraction(asked.first[step], upper[step]), skew)
+                    }
+                };
+                let (number, told) = match estimate {
+                    Estimate::Plain(number) => (number, None),
+                    Estimate::Skewed(number) => (number, Some(skew)),
+                    Estimate::Lost => (f64::NAN, Some("result is NaN")),
+                };
+                *value = number;
+                if let Some(told) = told {
+                    self.notes.nan_observations(function, told, metric, asked.at);
+                }
+            }
+            result.push(Series::floats(series.labels.clone(), values))?;
+        }
+        Ok((result, hidden))
     }
 
     /// Histograms in the order in which their first series come.
-    fn histograms<'m>(&mut self, matrix: &'m Matrix) -> Result<Vec<Histogram<'m>>, QueryError> {
+    fn histograms<'m>(&mut self, matrix: &'m Matrix, at: Place) -> Result<Vec<Histogram<'m>>, QueryError> {
         let mut places: HashMap<Labels, usize> = HashMap::new();
         let mut histograms: Vec<Histogram<'m>> = Vec::new();
         for series in &matrix.series {
             self.budget.work(LABELS)?;
+            if series.values.iter().all(|value| is_hole(*value)) {
+                continue;
+            }
             let label = series.labels.get(BUCKET);
             let Some(bound) = bound(label) else {
-                self.notes.bucket_label(series.labels.name(), label);
+                self.notes.bucket_label(series.labels.name(), label, at);
                 continue;
             };
             let labels = series.labels.with(BUCKET, "");
-            let at = *places.entry(labels.clone()).or_insert(histograms.len());
-            if at == histograms.len() {
-                histograms.push(Histogram { labels, buckets: Vec::new(), drop_name: true });
+            let number = *places.entry(labels.clone()).or_insert(histograms.len());
+            if number == histograms.len() {
+                histograms.push(Histogram { labels, buckets: Vec::new() });
             }
-            histograms[at].buckets.push((bound, &series.values));
+            histograms[number].buckets.push((bound, &series.values));
         }
         for histogram in &mut histograms {
-            histogram.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let buckets = std::mem::take(&mut histogram.buckets);
+            histogram.buckets = sorted(buckets, &self.budget, &|a, b| a.0.total_cmp(&b.0))?;
         }
         Ok(histograms)
     }
@@ -85,7 +145,13 @@ struct Histogram<'m> {
     labels: Labels,
     /// Upper bounds, rising, and counts a step.
     buckets: Vec<(f64, &'m [f64])>,
-    drop_name: bool,
+}
+
+/// A quantile, or the bounds of a fraction, at each step.
+struct Asked<'a> {
+    first: &'a [f64],
+    second: Option<&'a [f64]>,
+    at: Place,
 }
 
 fn bound(label: &str) -> Option<f64> {
@@ -148,7 +214,9 @@ fn quantile(quantile: f64, buckets: &mut Vec<Bucket>, is_forced: &mut bool) -> f
         return f64::NAN;
     }
     let mut rank = quantile * last.count;
-    let at = buckets[..buckets.len() - 1].partition_point(|bucket| bucket.count < rank || bucket.count.is_nan());
+    // Of a rank that is no number there is no such bucket.
+    let reaches = |bucket: &Bucket| bucket.count >= rank;
+    let at = buckets[..buckets.len() - 1].partition_point(|bucket| !reaches(bucket));
     if at == buckets.len() - 1 {
         return below.bound;
     }

@@ -4,7 +4,7 @@
 //! Anchored, the value at the begin is that of the last sample before it. Smoothed, values at both edges lie on
 //! straight lines between samples. Samples are looked for as far beyond the edges as an instant selector looks back.
 
-use super::over_time::Ask;
+use super::over_time::{Ask, Folded};
 use super::rate::{Kind, range_seconds};
 use super::slide::View;
 use crate::expr::Edges;
@@ -21,6 +21,12 @@ pub(super) fn wider(range: Span, edges: Edges, lookback_ns: i64) -> Span {
         until_ns = until_ns.saturating_add(lookback_ns);
     }
     Span { after_ns, until_ns }
+}
+
+/// How far a time is from one to the other.
+#[allow(clippy::cast_precision_loss)] // distances of times in ns are exact below 104 days
+pub(super) fn part(from_ns: i64, to_ns: i64, time_ns: i64) -> f64 {
+    (time_ns - from_ns) as f64 / (to_ns - from_ns) as f64
 }
 
 /// On the line between two samples. A counter that went down rose from 0.
@@ -45,6 +51,24 @@ pub(super) fn between(times_ns: &[i64], values: &[f64], time_ns: i64) -> f64 {
     }
 }
 
+/// Which samples a range with such edges uses: all from `begins` to `ends`.
+pub(super) struct Used {
+    pub(super) begins: usize,
+    pub(super) ends: usize,
+}
+
+pub(super) fn used(times_ns: &[i64], range: Span, is_smoothed: bool) -> Option<Used> {
+    let Span { after_ns, until_ns } = range;
+    let last = times_ns.len().checked_sub(1)?;
+    let begins = times_ns[..last].partition_point(|own_ns| *own_ns <= after_ns).saturating_sub(1);
+    let ends = match is_smoothed {
+        true => times_ns[..last].partition_point(|own_ns| *own_ns < until_ns),
+        false => last,
+    };
+    let is_outside = times_ns[ends] <= after_ns || is_smoothed && times_ns[begins] > until_ns;
+    (!is_outside).then_some(Used { begins, ends })
+}
+
 /// Values at both edges of a range, and which samples lie between.
 struct Inner {
     left: f64,
@@ -55,15 +79,7 @@ struct Inner {
 
 fn inner(times_ns: &[i64], values: &[f64], range: Span, is_smoothed: bool, is_counter: bool) -> Option<Inner> {
     let Span { after_ns, until_ns } = range;
-    let last = times_ns.len().checked_sub(1)?;
-    let begins = times_ns[..last].partition_point(|own_ns| *own_ns <= after_ns).saturating_sub(1);
-    let ends = match is_smoothed {
-        true => times_ns[..last].partition_point(|own_ns| *own_ns < until_ns),
-        false => last,
-    };
-    if times_ns[ends] <= after_ns || is_smoothed && times_ns[begins] > until_ns {
-        return None;
-    }
+    let Used { begins, ends } = used(times_ns, range, is_smoothed)?;
     let sample = |at: usize| (times_ns[at], values[at]);
     let left = match is_smoothed && times_ns[begins] < after_ns {
         true => line(sample(begins), sample(begins + 1), after_ns, is_counter),
@@ -81,29 +97,31 @@ fn inner(times_ns: &[i64], values: &[f64], range: Span, is_smoothed: bool, is_co
     Some(Inner { left, right, from, to: to.max(from) })
 }
 
-fn up(view: &View<'_>, ask: &Ask, is_smoothed: bool, kind: Kind) -> f64 {
+fn up(view: &View<'_>, ask: &Ask, is_smoothed: bool, kind: Kind) -> Folded {
     let Some(Inner { left, right, from, to }) =
         inner(view.times_ns, view.values, ask.range, is_smoothed, kind.is_counter)
     else {
-        return HOLE;
+        return Ok(HOLE);
     };
     let mut up = right - left;
     if kind.is_counter {
         let mut resets = 0.0;
         let mut before = left;
-        for value in view.values[from..to].iter().chain([&right]) {
-            if *value < before {
+        let mut take = |value: f64| {
+            if value < before {
                 resets += before;
             }
-            before = *value;
-        }
+            before = value;
+        };
+        view.each(from..to, |_, value| take(value))?;
+        take(right);
         up += resets;
     }
-    if kind.per_second { up / range_seconds(ask.range_ns) } else { up }
+    Ok(if kind.per_second { up / range_seconds(ask.range_ns) } else { up })
 }
 
 /// The function of this name for a range with such edges.
-pub(super) fn function(name: &str, edges: Edges) -> Option<fn(&View<'_>, &Ask) -> f64> {
+pub(super) fn function(name: &str, edges: Edges) -> Option<fn(&View<'_>, &Ask) -> Folded> {
     Some(match (name, edges) {
         ("rate", Edges::Anchored) => |view, ask| up(view, ask, false, Kind::of("rate")),
         ("increase", Edges::Anchored) => |view, ask| up(view, ask, false, Kind::of("increase")),
@@ -123,13 +141,14 @@ pub(super) fn functions(edges: Edges) -> &'static str {
 }
 
 #[allow(clippy::cast_precision_loss)] // counts of samples
-fn pairs(view: &View<'_>, ask: &Ask, counts: fn(f64, f64) -> bool) -> f64 {
+fn pairs(view: &View<'_>, ask: &Ask, counts: fn(f64, f64) -> bool) -> Folded {
     let inside = view.times_ns.partition_point(|own_ns| *own_ns <= ask.range.after_ns);
     if inside == view.times_ns.len() {
-        return HOLE;
+        return Ok(HOLE);
     }
-    let values = &view.values[inside.saturating_sub(1)..];
-    values.windows(2).filter(|pair| counts(pair[0], pair[1])).count() as f64
+    let mut count = 0;
+    view.each(inside.max(1)..view.values.len(), |at, value| count += u64::from(counts(view.values[at - 1], value)))?;
+    Ok(count as f64)
 }
 
 /// The samples of a range as a range selector shows them: with those edges one at each.

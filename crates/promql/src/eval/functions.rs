@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Functions of instant vectors and of nothing: which there are, and those that look at one value at a time.
+//! Functions of instant vectors and of nothing: those that look at one value at a time, and where the others are.
 
 use std::f64::consts::PI;
 
 use super::arithmetic::{largest, least, nan_last};
-use super::range::{OF_RANGE, OF_RANGE_AND_NUMBER};
+use super::range::OF_RANGE;
 use super::{Eval, Matrix, Node, Numbers, clock, invalid, relabel, sorted};
 use crate::expr::{Call, Expr};
+use crate::histogram::Histogram;
 use crate::labels::Labels;
 use crate::query::QueryError;
 use crate::value::{Grid, HOLE, Series, is_hole, seconds};
 
 /// Functions of one value.
-fn of_value(name: &str) -> Option<fn(f64) -> f64> {
+pub(super) fn of_value(name: &str) -> Option<fn(f64) -> f64> {
     Some(match name {
         "abs" => f64::abs,
         "acos" => f64::acos,
@@ -41,44 +42,21 @@ fn of_value(name: &str) -> Option<fn(f64) -> f64> {
     })
 }
 
-/// All others that [`Eval::call`] knows.
-const OTHERS: [&str; 16] = [
-    "absent",
-    "clamp",
-    "clamp_max",
-    "clamp_min",
-    "histogram_fraction",
-    "histogram_quantile",
-    "label_join",
-    "label_replace",
-    "pi",
-    "round",
-    "scalar",
-    "sort",
-    "sort_desc",
-    "time",
-    "timestamp",
-    "vector",
-];
-
-/// Whether a function can be called.
-pub(crate) fn is_function(name: &str) -> bool {
-    let is_over_range = OF_RANGE.contains(&name) || OF_RANGE_AND_NUMBER.contains(&name);
-    is_over_range || OTHERS.contains(&name) || of_value(name).is_some() || clock::of_time(name).is_some()
-}
-
 impl Eval<'_> {
     pub(super) fn call(&mut self, call: &Call, grid: Grid) -> Result<Node, QueryError> {
         let name = call.name.as_str();
-        if OF_RANGE.contains(&name) || OF_RANGE_AND_NUMBER.contains(&name) {
+        if OF_RANGE.contains(&name) || matches!(name, "predict_linear" | "quantile_over_time") {
             return Ok(Node::Matrix(self.over_range(call, grid)?));
         }
         if let Some(change) = of_value(name) {
-            return Ok(Node::Matrix(self.matrix(arg(call, 0)?, grid)?.map(&self.budget, change)?));
+            return Ok(Node::Matrix(self.of_matrix(call, grid, |_, value| change(value))?));
         }
         if let Some(of) = clock::of_time(name) {
             let matrix = match call.args.first() {
-                Some(arg) => self.matrix(arg, grid)?.map(&self.budget, |value| clock::at(value, of))?,
+                Some(arg) => {
+                    let matrix = self.matrix(arg, grid)?;
+                    self.map(matrix, |_, value| clock::at(value, of))?
+                }
                 None => self.unlabelled(self.times(grid)?.map(|_, time| clock::at(time, of)))?,
             };
             return Ok(Node::Matrix(matrix));
@@ -95,7 +73,12 @@ impl Eval<'_> {
                 Expr::Select(select) => self.timestamps(select, grid)?,
                 other => {
                     let times = self.times(grid)?;
-                    self.matrix(other, grid)?.map_steps(|step, _| times[step])
+                    let mut matrix = self.matrix(other, grid)?;
+                    for series in matrix.series.iter_mut().filter(|series| !series.histograms.is_empty()) {
+                        let values = (0..grid.count).map(|step| if series.has(step) { times[step] } else { HOLE });
+                        *series = Series { values: values.collect(), histograms: Vec::new(), ..series.clone() };
+                    }
+                    self.map(matrix, |step, _| times[step])?
                 }
             }),
             "absent" => {
@@ -111,14 +94,37 @@ impl Eval<'_> {
                 let matrix = self.matrix(arg(call, 0)?, grid)?;
                 // By the inverse, which is exact where 0.1 is not.
                 let round = |value: f64, inverse: f64| (value * inverse + 0.5).floor() / inverse;
-                Node::Matrix(matrix.map_steps(|step, value| round(value, 1.0 / to[step])))
+                Node::Matrix(self.map(matrix, |step, value| round(value, 1.0 / to[step]))?)
             }
             "sort" | "sort_desc" => Node::Matrix(self.sort(call, grid)?),
             "label_replace" => Node::Matrix(self.label_replace(call, grid)?),
             "label_join" => Node::Matrix(self.label_join(call, grid)?),
-            "histogram_quantile" | "histogram_fraction" => Node::Matrix(self.classic_histogram(call, grid)?),
+            "histogram_quantile" | "histogram_fraction" => Node::Matrix(self.histogram(call, grid)?),
+            "histogram_count" => Node::Matrix(self.of_natives(call, grid, |one| one.count)?),
+            "histogram_sum" => Node::Matrix(self.of_natives(call, grid, |one| one.sum)?),
+            "histogram_avg" => Node::Matrix(self.of_natives(call, grid, |one| one.sum / one.count)?),
+            "histogram_stdvar" => Node::Matrix(self.of_natives(call, grid, Histogram::variance)?),
+            "histogram_stddev" => Node::Matrix(self.of_natives(call, grid, |one| one.variance().sqrt())?),
             _ => return invalid(format!("{name}() cannot be called")),
         })
+    }
+
+    fn of_matrix(&mut self, call: &Call, grid: Grid, change: impl Fn(usize, f64) -> f64) -> Result<Matrix, QueryError> {
+        let matrix = self.matrix(arg(call, 0)?, grid)?;
+        self.map(matrix, change)
+    }
+
+    /// A number of each histogram; other values are left out.
+    fn of_natives(&mut self, call: &Call, grid: Grid, of: fn(&Histogram) -> f64) -> Result<Matrix, QueryError> {
+        let matrix = self.matrix(arg(call, 0)?, grid)?;
+        let mut numbers = self.empty()?;
+        for series in matrix.series.iter().filter(|series| !series.histograms.is_empty()) {
+            self.budget.work(series.histograms.iter().flatten().map(|one| one.bytes() / 16).sum())?;
+            let values = series.histograms.iter().map(|one| one.as_deref().map_or(HOLE, of)).collect();
+            numbers.push(Series::floats(series.labels.clone(), values))?;
+        }
+        let numbers = numbers.compact(&self.budget)?;
+        self.unnamed(numbers)
     }
 
     fn times(&self, grid: Grid) -> Result<Numbers, QueryError> {
@@ -129,7 +135,7 @@ impl Eval<'_> {
     fn unlabelled(&self, numbers: Numbers) -> Result<Matrix, QueryError> {
         let mut matrix = self.empty()?;
         if !numbers.is_empty() {
-            matrix.push(Series { labels: Labels::default(), values: numbers.into_vec(), drop_name: false })?;
+            matrix.push(Series::floats(Labels::default(), numbers.into_vec()))?;
         }
         Ok(matrix)
     }
@@ -139,11 +145,13 @@ impl Eval<'_> {
         let mut only = self.numbers(grid, |_| HOLE)?;
         let mut is_more = vec![false; grid.count];
         for series in &matrix.series {
-            self.budget.work(grid.count)?;
-            for (step, value) in series.values.iter().enumerate().filter(|(_, value)| !is_hole(**value)) {
-                is_more[step] |= !is_hole(only[step]);
-                only.values[step] = *value;
-            }
+            self.budget.each(&mut only.values, |step, only| {
+                let value = series.values[step];
+                if !is_hole(value) {
+                    is_more[step] |= !is_hole(*only);
+                    *only = value;
+                }
+            })?;
         }
         Ok(only.map(|step, value| if is_more[step] || is_hole(value) { f64::NAN } else { value }))
     }
@@ -152,13 +160,18 @@ impl Eval<'_> {
     pub(super) fn absent(&self, labels: Labels, matrix: &Matrix, grid: Grid) -> Result<Matrix, QueryError> {
         let mut values = vec![1.0; grid.count];
         for series in &matrix.series {
-            self.budget.work(grid.count)?;
-            let there = values.iter_mut().zip(&series.values).filter(|(_, value)| !is_hole(**value));
-            there.for_each(|(absent, _)| *absent = HOLE);
+            self.budget.each_with(&mut values, &series.values, |absent, value| {
+                if !is_hole(value) {
+                    *absent = HOLE;
+                }
+            })?;
+            for (absent, _) in values.iter_mut().zip(&series.histograms).filter(|(_, one)| one.is_some()) {
+                *absent = HOLE;
+            }
         }
         let mut absent = self.empty()?;
-        absent.push(Series { labels, values, drop_name: false })?;
-        Ok(absent.compact())
+        absent.push(Series::floats(labels, values))?;
+        absent.compact(&self.budget)
     }
 
     fn clamp(&mut self, call: &Call, grid: Grid) -> Result<Matrix, QueryError> {
@@ -169,35 +182,24 @@ impl Eval<'_> {
             "clamp_max" => (self.numbers(grid, |_| f64::NEG_INFINITY)?, bound),
             _ => (bound, self.scalar(arg(call, 2)?, grid)?),
         };
-        let clamped = matrix.map_steps(|step, value| match max[step] < min[step] {
+        let clamped = self.map(matrix, |step, value| match max[step] < min[step] {
             true => HOLE,
             false => largest(min[step], least(max[step], value)),
-        });
-        Ok(clamped.compact())
+        })?;
+        clamped.compact(&self.budget)
     }
 
     fn sort(&mut self, call: &Call, grid: Grid) -> Result<Matrix, QueryError> {
         let mut matrix = self.matrix(arg(call, 0)?, grid)?;
         if grid.count > 1 {
-            self.notes.sort_in_range();
+            self.notes.sort_in_range(call.at);
         } else {
+            matrix = matrix.floats(&self.budget)?;
             let descending = call.name == "sort_desc";
             let by_value = |a: &Series, b: &Series| nan_last(a.values[0], b.values[0], descending);
             matrix.series = sorted(matrix.series, &self.budget, &by_value)?;
         }
         Ok(matrix)
-    }
-}
-
-impl Matrix {
-    /// As [`Matrix::map`], by step.
-    fn map_steps(mut self, change: impl Fn(usize, f64) -> f64) -> Self {
-        for series in &mut self.series {
-            let there = series.values.iter_mut().enumerate().filter(|(_, value)| !is_hole(**value));
-            there.for_each(|(step, value)| *value = change(step, *value));
-            series.drop_name = true;
-        }
-        self
     }
 }
 

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use super::{LABELS, Matrix};
 use crate::expr::Matching;
 use crate::labels::Labels;
-use crate::limits::Budget;
+use crate::limits::{Budget, Held};
 use crate::query::QueryError;
-use crate::value::is_hole;
+use crate::value::{Series, is_hole};
 
 /// Series of both sides that agree.
 pub(super) struct Match {
@@ -18,15 +18,21 @@ pub(super) struct Match {
     pub(super) right: Vec<usize>,
 }
 
-/// All series of both sides, by what they agree in.
+/// All series of both sides, by what they agree in. Their memory counts as long as they live.
+pub(super) struct Matches {
+    pub(super) matches: Vec<Match>,
+    _held: Held,
+}
+
 pub(super) fn matches(
     matching: &Matching,
     left: &Matrix,
     right: &Matrix,
     budget: &Budget,
-) -> Result<Vec<Match>, QueryError> {
+) -> Result<Matches, QueryError> {
     let mut places: HashMap<Labels, usize> = HashMap::new();
     let mut matches: Vec<Match> = Vec::new();
+    let mut held = budget.hold((left.series.len() + right.series.len()) * size_of::<usize>())?;
     for (is_left, side) in [(true, left), (false, right)] {
         for (member, series) in side.series.iter().enumerate() {
             budget.work(LABELS)?;
@@ -36,35 +42,50 @@ pub(super) fn matches(
             };
             let at = *places.entry(labels.clone()).or_insert(matches.len());
             if at == matches.len() {
+                held.grow(labels.bytes() + size_of::<(Labels, usize)>() + size_of::<Match>())?;
                 matches.push(Match { labels, left: Vec::new(), right: Vec::new() });
             }
             let own = &mut matches[at];
             if is_left { own.left.push(member) } else { own.right.push(member) }
         }
     }
-    Ok(matches)
+    Ok(Matches { matches, _held: held })
 }
 
 /// At which steps one of these series has a value.
-pub(super) fn presence(matrix: &Matrix, members: impl Iterator<Item = usize>, steps: usize) -> Vec<bool> {
+pub(super) fn presence(
+    matrix: &Matrix,
+    members: impl IntoIterator<Item = usize>,
+    steps: usize,
+    budget: &Budget,
+) -> Result<Vec<bool>, QueryError> {
     let mut present = vec![false; steps];
     for member in members {
-        let there = present.iter_mut().zip(&matrix.series[member].values);
-        there.for_each(|(present, value)| *present |= !is_hole(*value));
+        let Series { values, histograms, .. } = &matrix.series[member];
+        budget.each_with(&mut present, values, |present, value| *present |= !is_hole(value))?;
+        present.iter_mut().zip(histograms).for_each(|(present, histogram)| *present |= histogram.is_some());
     }
-    present
+    Ok(present)
 }
 
-/// The first two of these series that have a value at the same step, one for which `counts`.
-pub(super) fn twins(matrix: &Matrix, members: &[usize], counts: impl Fn(usize) -> bool) -> Option<(usize, usize)> {
-    let steps = matrix.series.first().map_or(0, |series| series.values.len());
+/// The first two of these series that have a value at the same step, one of `steps`.
+pub(super) fn twins(
+    matrix: &Matrix,
+    members: &[usize],
+    steps: &[bool],
+    budget: &Budget,
+) -> Result<Option<(usize, usize)>, QueryError> {
     if members.len() < 2 {
-        return None;
+        return Ok(None);
     }
-    (0..steps).filter(|step| counts(*step)).find_map(|step| {
-        let mut there = members.iter().filter(|member| !is_hole(matrix.series[**member].values[step]));
-        Some((*there.next()?, *there.next()?))
-    })
+    for step in (0..steps.len()).filter(|step| steps[*step]) {
+        budget.work(members.len())?;
+        let mut there = members.iter().copied().filter(|member| matrix.series[*member].has(step));
+        if let (Some(one), Some(other)) = (there.next(), there.next()) {
+            return Ok(Some((one, other)));
+        }
+    }
+    Ok(None)
 }
 
 pub(super) fn duplicate(own: &Match, matrix: &Matrix, twins: (usize, usize), side: &str) -> QueryError {

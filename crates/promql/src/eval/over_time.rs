@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use super::arithmetic::{Kahan, Mean, quantile};
 use super::slide::View;
+use crate::query::QueryError;
 use crate::source::Span;
 use crate::value::{HOLE, seconds};
 
@@ -22,48 +23,47 @@ pub(super) struct Ask {
     pub(super) number: f64,
 }
 
+/// What a function makes of a window, or why it was stopped.
+pub(super) type Folded = Result<f64, QueryError>;
+
 /// A function of windows of one series, asked in their order. Of no samples it makes nothing.
 pub(super) trait Fold {
-    fn value(&mut self, view: &View<'_>, ask: &Ask) -> f64;
+    fn value(&mut self, view: &View<'_>, ask: &Ask) -> Folded;
 
-    /// Whether it looks at all samples of every window.
-    fn rescans(&self) -> bool {
-        false
+    /// What it keeps from one window to the next.
+    fn bytes(&self) -> usize {
+        0
     }
 }
 
-/// Looks at all samples.
-pub(super) struct Whole(pub(super) fn(&View<'_>, &Ask) -> f64);
+/// Keeps nothing.
+pub(super) struct Whole(pub(super) fn(&View<'_>, &Ask) -> Folded);
 
 impl Fold for Whole {
-    fn value(&mut self, view: &View<'_>, ask: &Ask) -> f64 {
-        if view.values.is_empty() { HOLE } else { (self.0)(view, ask) }
-    }
-
-    fn rescans(&self) -> bool {
-        true
+    fn value(&mut self, view: &View<'_>, ask: &Ask) -> Folded {
+        if view.values.is_empty() { Ok(HOLE) } else { (self.0)(view, ask) }
     }
 }
 
 /// Looks at the window's edges only.
-pub(super) struct Ends(pub(super) fn(&View<'_>, &Ask) -> f64);
+pub(super) struct Ends(pub(super) fn(&View<'_>) -> f64);
 
 impl Fold for Ends {
-    fn value(&mut self, view: &View<'_>, ask: &Ask) -> f64 {
-        if view.values.is_empty() { HOLE } else { (self.0)(view, ask) }
+    fn value(&mut self, view: &View<'_>, _: &Ask) -> Folded {
+        Ok(if view.values.is_empty() { HOLE } else { (self.0)(view) })
     }
 }
 
 #[allow(clippy::cast_precision_loss)] // counts of samples
-pub(super) fn count(view: &View<'_>, _: &Ask) -> f64 {
+pub(super) fn count(view: &View<'_>) -> f64 {
     view.values.len() as f64
 }
 
-pub(super) fn first(view: &View<'_>, _: &Ask) -> f64 {
+pub(super) fn first(view: &View<'_>) -> f64 {
     view.values.first().copied().unwrap_or(HOLE)
 }
 
-pub(super) fn last(view: &View<'_>, _: &Ask) -> f64 {
+pub(super) fn last(view: &View<'_>) -> f64 {
     view.values.last().copied().unwrap_or(HOLE)
 }
 
@@ -74,73 +74,90 @@ fn instant(view: &View<'_>, is_counter: bool) -> Option<(f64, f64)> {
     (last_ns > before_ns).then(|| (up, seconds(last_ns - before_ns)))
 }
 
-pub(super) fn irate(view: &View<'_>, _: &Ask) -> f64 {
+pub(super) fn irate(view: &View<'_>) -> f64 {
     instant(view, true).map_or(HOLE, |(up, seconds)| up / seconds)
 }
 
-pub(super) fn idelta(view: &View<'_>, _: &Ask) -> f64 {
+pub(super) fn idelta(view: &View<'_>) -> f64 {
     instant(view, false).map_or(HOLE, |(up, _)| up)
 }
 
-pub(super) fn sum(view: &View<'_>, _: &Ask) -> f64 {
+pub(super) fn sum(view: &View<'_>, _: &Ask) -> Folded {
     let mut sum = Kahan::default();
-    view.values.iter().for_each(|value| sum.add(*value));
-    if sum.sum.is_infinite() { sum.sum } else { sum.total() }
+    view.all(|value| sum.add(value))?;
+    Ok(if sum.sum.is_infinite() { sum.sum } else { sum.total() })
 }
 
-pub(super) fn avg(view: &View<'_>, _: &Ask) -> f64 {
+pub(super) fn avg(view: &View<'_>, _: &Ask) -> Folded {
     let mut mean = Mean::of(view.values[0]);
-    view.values[1..].iter().for_each(|value| mean.add(*value));
-    mean.value()
+    view.each(1..view.values.len(), |_, value| mean.add(value))?;
+    Ok(mean.value())
 }
 
-pub(super) fn stdvar(view: &View<'_>, _: &Ask) -> f64 {
+pub(super) fn stdvar(view: &View<'_>, _: &Ask) -> Folded {
     let (mut count, mut mean, mut squares) = (0.0, Kahan::default(), Kahan::default());
-    for value in view.values {
+    view.all(|value| {
         count += 1.0;
         let off = value - mean.total();
         mean.add(off / count);
         squares.add(off * (value - mean.total()));
+    })?;
+    Ok(squares.total() / count)
+}
+
+pub(super) fn stddev(view: &View<'_>, ask: &Ask) -> Folded {
+    stdvar(view, ask).map(f64::sqrt)
+}
+
+/// Has a copy of the window to put in order.
+#[derive(Default)]
+pub(super) struct Quantile(Vec<f64>);
+
+impl Fold for Quantile {
+    fn value(&mut self, view: &View<'_>, ask: &Ask) -> Folded {
+        if view.values.is_empty() {
+            return Ok(HOLE);
+        }
+        self.0.clear();
+        self.0.extend_from_slice(view.values);
+        quantile(ask.number, &mut self.0, view.budget)
     }
-    squares.total() / count
-}
 
-pub(super) fn stddev(view: &View<'_>, ask: &Ask) -> f64 {
-    stdvar(view, ask).sqrt()
-}
-
-pub(super) fn quantile_of(view: &View<'_>, ask: &Ask) -> f64 {
-    quantile(ask.number, &mut view.values.to_vec())
+    fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<f64>()
+    }
 }
 
 /// Slope a second, and the value at a time.
-fn regression(view: &View<'_>, time_ns: i64) -> Option<(f64, f64)> {
-    let [first, _, ..] = view.values else { return None };
-    if view.values.iter().all(|value| value == first) {
-        return Some(if first.is_infinite() { (f64::NAN, f64::NAN) } else { (0.0, *first) });
+fn regression(view: &View<'_>, time_ns: i64) -> Result<Option<(f64, f64)>, QueryError> {
+    let [first, _, ..] = view.values else { return Ok(None) };
+    let mut is_flat = true;
+    view.all(|value| is_flat &= value == *first)?;
+    if is_flat {
+        return Ok(Some(if first.is_infinite() { (f64::NAN, f64::NAN) } else { (0.0, *first) }));
     }
     let [mut x, mut y, mut xy, mut xx] = [Kahan::default(); 4];
     let mut n = 0.0;
-    for (own_ns, value) in view.times_ns.iter().zip(view.values) {
-        let at = seconds(own_ns - time_ns);
+    view.each(0..view.values.len(), |sample, value| {
+        let at = seconds(view.times_ns[sample] - time_ns);
         n += 1.0;
         x.add(at);
-        y.add(*value);
+        y.add(value);
         xy.add(at * value);
         xx.add(at * at);
-    }
+    })?;
     let [x, y, xy, xx] = [x, y, xy, xx].map(Kahan::total);
     let slope = (xy - x * y / n) / (xx - x * x / n);
-    Some((slope, y / n - slope * x / n))
+    Ok(Some((slope, y / n - slope * x / n)))
 }
 
-pub(super) fn deriv(view: &View<'_>, _: &Ask) -> f64 {
+pub(super) fn deriv(view: &View<'_>, _: &Ask) -> Folded {
     // Near the samples: differences of large times are exact, their squares are not.
-    regression(view, view.times_ns[0]).map_or(HOLE, |(slope, _)| slope)
+    Ok(regression(view, view.times_ns[0])?.map_or(HOLE, |(slope, _)| slope))
 }
 
-pub(super) fn predict_linear(view: &View<'_>, ask: &Ask) -> f64 {
-    regression(view, ask.time_ns).map_or(HOLE, |(slope, now)| slope * ask.number + now)
+pub(super) fn predict_linear(view: &View<'_>, ask: &Ask) -> Folded {
+    Ok(regression(view, ask.time_ns)?.map_or(HOLE, |(slope, now)| slope * ask.number + now))
 }
 
 /// How often neighbours in the window are what is counted.
@@ -166,14 +183,21 @@ pub(super) fn is_reset(before: f64, after: f64) -> bool {
 
 impl Fold for Pairs {
     #[allow(clippy::cast_precision_loss)] // counts of samples
-    fn value(&mut self, view: &View<'_>, _: &Ask) -> f64 {
+    fn value(&mut self, view: &View<'_>, _: &Ask) -> Folded {
         while self.at.front().is_some_and(|at| *at <= view.first) {
             self.at.pop_front();
         }
-        let fresh = (view.values.len() - view.fresh).max(1)..view.values.len();
-        let counted = fresh.filter(|at| (self.counts)(view.values[at - 1], view.values[*at]));
-        self.at.extend(counted.map(|at| view.first + at));
-        if view.values.is_empty() { HOLE } else { self.at.len() as f64 }
+        let fresh = view.fresh();
+        view.each(fresh.start.max(1)..fresh.end, |at, value| {
+            if (self.counts)(view.values[at - 1], value) {
+                self.at.push_back(view.first + at);
+            }
+        })?;
+        Ok(if view.values.is_empty() { HOLE } else { self.at.len() as f64 })
+    }
+
+    fn bytes(&self) -> usize {
+        self.at.capacity() * size_of::<usize>()
     }
 }
 
@@ -196,24 +220,27 @@ impl Extreme {
 }
 
 impl Fold for Extreme {
-    fn value(&mut self, view: &View<'_>, _: &Ask) -> f64 {
+    fn value(&mut self, view: &View<'_>, _: &Ask) -> Folded {
         while self.stairs.front().is_some_and(|(at, _)| *at < view.first) {
             self.stairs.pop_front();
         }
-        for at in view.values.len() - view.fresh..view.values.len() {
-            let value = view.values[at];
+        view.each(view.fresh(), |at, value| {
             if value.is_nan() {
-                continue;
+                return;
             }
             while self.stairs.back().is_some_and(|(_, last)| (self.beyond)(value, *last)) {
                 self.stairs.pop_back();
             }
             self.stairs.push_back((view.first + at, value));
-        }
-        match self.stairs.front() {
+        })?;
+        Ok(match self.stairs.front() {
             Some((_, value)) => *value,
             // All that are there are NaN.
             None => view.values.last().copied().unwrap_or(HOLE),
-        }
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        self.stairs.capacity() * size_of::<(usize, f64)>()
     }
 }

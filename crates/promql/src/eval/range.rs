@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Functions of ranges: windows of each series, one a step.
 
-use super::over_time::{self, Ask, Ends, Extreme, Fold, Pairs, Whole};
+use std::sync::Arc;
+
+use super::over_time::{self, Ask, Ends, Extreme, Fold, Pairs, Quantile, Whole};
 use super::rate::{self, Kind, Rate};
 use super::slide::Slide;
-use super::{Eval, Matrix, Numbers, edges, invalid, relabel};
-use crate::expr::{Call, Edges, Expr, Range, RangeOf};
+use super::{Eval, Matrix, Numbers, edges, invalid, native_range, relabel};
+use crate::expr::{Call, Edges, Expr, Place, Range, RangeOf};
+use crate::histogram::{Hint, Histogram};
 use crate::labels::Labels;
-use crate::query::QueryError;
+use crate::limits::SERIES;
+use crate::query::{QueryError, twins};
 use crate::source::{Chunk, Chunks, Found, SourceError, Span, Summary, Windows};
 use crate::value::{Grid, HOLE, Series, is_hole};
 
@@ -37,9 +41,6 @@ pub(super) const OF_RANGE: [&str; 19] = [
     "sum_over_time",
 ];
 
-/// Functions that have a number, too.
-pub(super) const OF_RANGE_AND_NUMBER: [&str; 2] = ["predict_linear", "quantile_over_time"];
-
 fn fold(function: &str, edges: Edges) -> Result<Box<dyn Fold>, QueryError> {
     if edges != Edges::Plain {
         let Some(own) = edges::function(function, edges) else {
@@ -57,14 +58,14 @@ fn fold(function: &str, edges: Edges) -> Result<Box<dyn Fold>, QueryError> {
         "count_over_time" => Box::new(Ends(over_time::count)),
         "first_over_time" => Box::new(Ends(over_time::first)),
         "last_over_time" => Box::new(Ends(over_time::last)),
-        "present_over_time" | "absent_over_time" => Box::new(Ends(|_, _| 1.0)),
+        "present_over_time" | "absent_over_time" => Box::new(Ends(|_| 1.0)),
         "irate" => Box::new(Ends(over_time::irate)),
         "idelta" => Box::new(Ends(over_time::idelta)),
         "sum_over_time" => Box::new(Whole(over_time::sum)),
         "avg_over_time" => Box::new(Whole(over_time::avg)),
         "stdvar_over_time" => Box::new(Whole(over_time::stdvar)),
         "stddev_over_time" => Box::new(Whole(over_time::stddev)),
-        "quantile_over_time" => Box::new(Whole(over_time::quantile_of)),
+        "quantile_over_time" => Box::new(Quantile::default()),
         "deriv" => Box::new(Whole(over_time::deriv)),
         "predict_linear" => Box::new(Whole(over_time::predict_linear)),
         _ => return invalid(format!("{function}() is no function of ranges")),
@@ -78,7 +79,7 @@ fn of_summary(function: &str) -> Option<fn(&Summary, &Ask) -> f64> {
         if samples < 2 {
             return HOLE;
         }
-        rate::extend(rate::Window { samples, first_ns, last_ns, first }, up, Kind::of(function), ask)
+        rate::extend(&rate::Window { samples, first_ns, last_ns, first }, up, Kind::of(function), ask)
     }
     #[allow(clippy::cast_precision_loss)] // counts of samples
     fn count(summary: &Summary) -> f64 {
@@ -103,6 +104,8 @@ fn of_summary(function: &str) -> Option<fn(&Summary, &Ask) -> f64> {
 /// A function, asked at every step for one series after the other.
 struct Asked<'a> {
     function: &'a str,
+    /// Of its first argument.
+    at: Place,
     range: &'a Range,
     grid: Grid,
     numbers: Option<Numbers>,
@@ -124,24 +127,33 @@ impl Asked<'_> {
         if is_fixed { self.grid.count.min(1) } else { self.grid.count }
     }
 
-    fn values(&self, eval: &Eval<'_>, chunks: &mut dyn Chunks) -> Result<Vec<f64>, QueryError> {
+    fn series(&self, eval: &Eval<'_>, chunks: &mut dyn Chunks, labels: Labels) -> Result<Series, QueryError> {
         let edges = self.range.edges();
         let mut fold = fold(self.function, edges)?;
         let mut slide = Slide::new(&eval.budget, matches!(self.range.of, RangeOf::Select(_)))?;
-        let mut values = eval.holes(self.grid);
+        let mut held = eval.budget.hold(0)?;
+        let mut series = Series::floats(labels, eval.holes(self.grid));
         let steps = self.steps();
-        for (step, value) in values.iter_mut().enumerate().take(steps) {
+        for step in 0..steps {
             let ask = self.ask(step);
             let view = slide.window(chunks, edges::wider(ask.range, edges, eval.lookback_ns))?;
-            if fold.rescans() {
-                eval.budget.work(view.values.len())?;
+            let value = fold.value(&view, &ask)?;
+            held.reach(fold.bytes())?;
+            series.values[step] = value;
+            if !view.histograms.is_empty() {
+                eval.budget.work(view.histograms.iter().map(|one| one.bytes() / 16).sum())?;
+                let told = eval.told(series.labels.name(), self.at);
+                let point = native_range::value((self.function, edges), &view, &ask, value, told);
+                series.put(step, point);
             }
-            *value = fold.value(&view, &ask);
         }
-        if let Some(first) = values.first().copied() {
-            values[steps..].fill(first);
+        if let Some(first) = series.values.first().copied() {
+            series.values[steps..].fill(first);
         }
-        Ok(values)
+        if let Some(first) = series.histograms.first().cloned() {
+            series.histograms[steps..].fill(first);
+        }
+        Ok(series)
     }
 
     /// From rollups, if the source has them and they are enough.
@@ -177,13 +189,15 @@ impl Asked<'_> {
 struct Column<'a> {
     times_ns: &'a [i64],
     values: &'a [f64],
+    histograms: &'a [Option<Arc<Histogram>>],
     is_read: bool,
 }
 
 impl Chunks for Column<'_> {
     fn next(&mut self) -> Result<Option<Chunk<'_>>, SourceError> {
         let is_read = std::mem::replace(&mut self.is_read, true);
-        Ok((!is_read).then_some(Chunk { times_ns: self.times_ns, values: self.values }))
+        let Self { times_ns, values, histograms, .. } = *self;
+        Ok((!is_read).then_some(Chunk { times_ns, values, histograms }))
     }
 }
 
@@ -198,19 +212,24 @@ impl Eval<'_> {
             }
         }
         let Some(range) = range else { return invalid("expected type range vector") };
-        let asked = Asked { function: &call.name, range, grid, numbers };
+        let asked = Asked { function: &call.name, at: call.args_at[0], range, grid, numbers };
         fold(asked.function, range.edges())?;
         let matrix = self.windows(&asked)?;
         if let ("quantile_over_time", Some(quantiles), false) =
             (asked.function, &asked.numbers, matrix.series.is_empty())
         {
-            quantiles.iter().for_each(|quantile| self.notes.quantile(*quantile));
+            quantiles.iter().for_each(|quantile| self.notes.quantile(*quantile, call.args_at[0]));
         }
         if call.name == "absent_over_time" {
-            self.absent(relabel::absent(&call.args[0]), &matrix, grid)
-        } else {
-            Ok(matrix)
+            return self.absent(relabel::absent(&call.args[0]), &matrix, grid);
         }
+        if let "last_over_time" | "first_over_time" = call.name.as_str() {
+            return Ok(matrix);
+        }
+        // Unlike other functions these want series apart at all times, not at each.
+        let count = matrix.series.len();
+        let matrix = self.unnamed(matrix)?;
+        if matrix.series.len() < count { Err(twins()) } else { Ok(matrix) }
     }
 
     fn windows(&mut self, asked: &Asked<'_>) -> Result<Matrix, QueryError> {
@@ -224,45 +243,52 @@ impl Eval<'_> {
                 let inner = Span { after_ns: asked.ask(0).range.after_ns, until_ns: select.when.of(grid.last_ns()) };
                 let span = edges::wider(inner, select.edges, self.lookback_ns);
                 for Found { key, labels } in self.find(select, span)? {
-                    let values = match asked.summarised(self, key)? {
-                        Some(values) => values,
-                        None => asked.values(self, &mut *self.source.read(key, span)?)?,
+                    self.budget.work(SERIES)?;
+                    let series = match asked.summarised(self, key)? {
+                        Some(values) => Series::floats(labels, values),
+                        None => asked.series(self, &mut *self.source.read(key, span)?, labels)?,
                     };
-                    self.add(&mut matrix, asked.function, labels, values, false)?;
+                    self.add(&mut matrix, asked, series)?;
                 }
+                matrix = matrix.by_labels(&self.budget)?;
             }
             RangeOf::Subquery { expr, step_ns, .. } => {
                 let inner = self.inner_grid(asked.range, *step_ns, asked.grid)?;
-                let samples = self.matrix(expr, inner)?;
+                let mut samples = self.matrix(expr, inner)?;
                 let _held = self.budget.hold(inner.count * size_of::<i64>())?;
                 let times_ns: Vec<i64> = (0..inner.count).map(|step| inner.time_ns(step)).collect();
-                for Series { labels, values, drop_name } in &samples.series {
-                    let mut column = Column { times_ns: &times_ns, values, is_read: false };
-                    let values = asked.values(self, &mut column)?;
-                    self.add(&mut matrix, asked.function, labels.clone(), values, *drop_name)?;
+                for one in &mut samples.series {
+                    forget_hints(&mut one.histograms);
+                    let Series { labels, values, histograms, drops_name } = &*one;
+                    let mut column = Column { times_ns: &times_ns, values, histograms, is_read: false };
+                    let mut series = asked.series(self, &mut column, labels.clone())?;
+                    series.drops_name = *drops_name;
+                    self.add(&mut matrix, asked, series)?;
                 }
             }
         }
         Ok(matrix)
     }
 
-    fn add(
-        &mut self,
-        matrix: &mut Matrix,
-        function: &str,
-        labels: Labels,
-        values: Vec<f64>,
-        drop_name: bool,
-    ) -> Result<(), QueryError> {
-        if values.iter().all(|value| is_hole(*value)) {
+    fn add(&self, matrix: &mut Matrix, asked: &Asked<'_>, series: Series) -> Result<(), QueryError> {
+        if series.is_empty() {
             return Ok(());
         }
-        let name = labels.name();
-        let is_rate = matches!(function, "rate" | "increase");
-        if is_rate && !name.is_empty() && !COUNTERS.iter().any(|ending| name.ends_with(ending)) {
-            self.notes.not_a_counter(name);
+        let name = series.labels.name();
+        let is_rate = matches!(asked.function, "rate" | "increase");
+        let has_floats = || series.values.iter().any(|value| !is_hole(*value));
+        if is_rate && has_floats() && !name.is_empty() && !COUNTERS.iter().any(|ending| name.ends_with(ending)) {
+            self.notes.not_a_counter(name, asked.at);
         }
-        let keeps_name = matches!(function, "last_over_time" | "first_over_time");
-        matrix.push(Series { labels, values, drop_name: drop_name || !keeps_name })
+        matrix.push(series)
+    }
+}
+
+/// Steps of a subquery may lie between samples, or name one twice: what is known of the sample before does not hold.
+fn forget_hints(histograms: &mut [Option<Arc<Histogram>>]) {
+    for histogram in histograms.iter_mut().flatten() {
+        if matches!(histogram.hint, Hint::Reset | Hint::NotReset) {
+            *histogram = Arc::new(Histogram::clone(histogram).with_hint(Hint::Unknown));
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::aggregate::{Group, group_of, groups};
 use super::arithmetic::{nan_last, quantile};
-use super::{Eval, Matrix, invalid};
+use super::{Eval, Matrix, invalid, sorted};
 use crate::expr::{Aggregate, Aggregation};
 use crate::labels::Labels;
 use crate::query::QueryError;
@@ -20,10 +20,12 @@ impl Eval<'_> {
         matrix: &Matrix,
         grid: Grid,
     ) -> Result<Matrix, QueryError> {
-        param.iter().for_each(|quantile| self.notes.quantile(*quantile));
+        param.iter().for_each(|quantile| self.notes.quantile(*quantile, aggregate.at));
+        self.ignores_natives(aggregate, matrix);
         let mut result = self.empty()?;
         let mut now = Vec::new();
-        for Group { labels, members } in groups(aggregate, matrix, &self.budget)? {
+        let groups = groups(aggregate, matrix, &self.budget)?;
+        for Group { labels, members } in groups.groups {
             let mut values = self.holes(grid);
             for (step, value) in values.iter_mut().enumerate() {
                 self.budget.work(members.len())?;
@@ -31,13 +33,13 @@ impl Eval<'_> {
                 let all = members.iter().map(|member| matrix.series[*member].values[step]);
                 now.extend(all.filter(|value| !is_hole(*value)));
                 if !now.is_empty() {
-                    *value = quantile(param[step], &mut now);
+                    *value = quantile(param[step], &mut now, &self.budget)?;
                 }
             }
-            let drop_name = members.iter().any(|member| matrix.series[*member].drop_name);
-            result.push(Series { labels, values, drop_name })?;
+            let drops_name = members.iter().any(|member| matrix.series[*member].drops_name);
+            result.push(Series { drops_name, ..Series::floats(labels, values) })?;
         }
-        Ok(result.compact())
+        result.compact(&self.budget)
     }
 
     /// `topk` and `bottomk`: at one step in their order, otherwise the series as they came.
@@ -45,15 +47,17 @@ impl Eval<'_> {
         &mut self,
         aggregate: &Aggregate,
         param: &[f64],
-        mut matrix: Matrix,
+        matrix: Matrix,
         grid: Grid,
     ) -> Result<Matrix, QueryError> {
+        self.ignores_natives(aggregate, &matrix);
+        let mut matrix = matrix.floats(&self.budget)?;
         let descending = aggregate.how == Aggregation::TopK;
         let groups = groups(aggregate, &matrix, &self.budget)?;
         let counts = counts(param, matrix.series.len())?;
         let mut now: Vec<(f64, usize)> = Vec::new();
         let mut order = Vec::new();
-        for Group { members, .. } in &groups {
+        for Group { members, .. } in &groups.groups {
             for (step, most) in counts.iter().copied().enumerate() {
                 self.budget.work(members.len())?;
                 now.clear();
@@ -70,7 +74,7 @@ impl Eval<'_> {
                 }
                 now.truncate(most);
                 if grid.count == 1 {
-                    now.sort_by(best);
+                    now = sorted(now, &self.budget, &best)?;
                     order.extend(now.iter().map(|(_, member)| *member));
                 }
             }
@@ -79,7 +83,7 @@ impl Eval<'_> {
             let mut all: Vec<Option<Series>> = std::mem::take(&mut matrix.series).into_iter().map(Some).collect();
             matrix.series = order.into_iter().filter_map(|member| all[member].take()).collect();
         }
-        Ok(matrix.compact())
+        matrix.compact(&self.budget)
     }
 
     pub(super) fn count_values(
@@ -99,25 +103,27 @@ impl Eval<'_> {
             // The value before and where it is counted: most values stay as they are.
             let mut before: Option<(u64, usize)> = None;
             self.budget.work(grid.count)?;
-            for (step, value) in series.values.iter().enumerate().filter(|(_, value)| !is_hole(**value)) {
+            for step in (0..grid.count).filter(|step| series.has(*step)) {
+                let (value, histogram) = (series.values[step], series.histogram(step));
                 let at = match before {
-                    Some((bits, at)) if bits == value.to_bits() => at,
+                    Some((bits, at)) if bits == value.to_bits() && histogram.is_none() => at,
                     _ => {
                         self.budget.work(100)?;
-                        let labels = group_of(&by, &series.labels.with(label, &text(*value)));
+                        let text = histogram.map_or_else(|| text(value), |histogram| histogram.to_string());
+                        let labels = group_of(&by, &series.labels.with(label, &text));
                         match places.get(&labels) {
                             Some(at) => *at,
                             None => {
                                 let at = result.series.len();
                                 places.insert(labels.clone(), at);
-                                result.push(Series { labels, values: self.holes(grid), drop_name: false })?;
+                                result.push(Series::floats(labels, self.holes(grid)))?;
                                 self.budget.series(at + 1)?;
                                 at
                             }
                         }
                     }
                 };
-                before = Some((value.to_bits(), at));
+                before = histogram.is_none().then_some((value.to_bits(), at));
                 let count = &mut result.series[at].values[step];
                 *count = if is_hole(*count) { 1.0 } else { *count + 1.0 };
             }

@@ -4,8 +4,10 @@
 
 use std::collections::VecDeque;
 
-use super::over_time::{Ask, Fold};
+use super::over_time::{Ask, Fold, Folded};
 use super::slide::View;
+use crate::limits::{Budget, PIECE};
+use crate::query::QueryError;
 use crate::value::{HOLE, seconds};
 
 /// A gap to an edge is bridged if it is not longer than this, in average distances of samples.
@@ -35,31 +37,51 @@ impl Rate {
         Self { kind, resets: VecDeque::new() }
     }
 
-    fn find_resets(&mut self, view: &View<'_>) {
+    fn find_resets(&mut self, view: &View<'_>) -> Result<(), QueryError> {
         while self.resets.front().is_some_and(|(at, _)| *at < view.first) {
             self.resets.pop_front();
         }
-        let from = (view.values.len() - view.fresh).saturating_sub(1);
-        let fresh = &view.values[from..];
-        // Counted first, without branches: nearly always there are none.
-        let is_reset = |pair: &&[f64]| pair[1] < pair[0];
-        if fresh.windows(2).filter(is_reset).count() > 0 {
-            let resets = fresh.windows(2).enumerate().filter(|(_, pair)| is_reset(pair));
-            self.resets.extend(resets.map(|(at, pair)| (view.first + from + at, pair[0])));
+        let fresh = view.fresh();
+        for from in (fresh.start.saturating_sub(1)..fresh.end).step_by(PIECE) {
+            // One sample more: the first of the next piece.
+            let piece = &view.values[from..fresh.end.min(from + PIECE + 1)];
+            view.budget.work(piece.len())?;
+            // Counted first, without branches: nearly always there are none.
+            let is_reset = |pair: &&[f64]| pair[1] < pair[0];
+            if piece.windows(2).filter(is_reset).count() > 0 {
+                let resets = piece.windows(2).enumerate().filter(|(_, pair)| is_reset(pair));
+                self.resets.extend(resets.map(|(at, pair)| (view.first + from + at, pair[0])));
+            }
         }
+        Ok(())
+    }
+
+    /// What was lost in all resets of the window, added to what went up otherwise.
+    fn with_resets(&self, mut up: f64, budget: &Budget) -> Folded {
+        for (at, (_, before)) in self.resets.iter().enumerate() {
+            if at % PIECE == 0 {
+                budget.work(PIECE.min(self.resets.len() - at))?;
+            }
+            up += before;
+        }
+        Ok(up)
     }
 }
 
 impl Fold for Rate {
-    fn value(&mut self, view: &View<'_>, ask: &Ask) -> f64 {
+    fn value(&mut self, view: &View<'_>, ask: &Ask) -> Folded {
         if self.kind.is_counter {
-            self.find_resets(view);
+            self.find_resets(view)?;
         }
-        let ([first_ns, .., last_ns], [first, .., last]) = (view.times_ns, view.values) else { return HOLE };
-        let up = self.resets.iter().fold(last - first, |up, (_, before)| up + before);
+        let ([first_ns, .., last_ns], [first, .., last]) = (view.times_ns, view.values) else { return Ok(HOLE) };
+        let up = self.with_resets(last - first, view.budget)?;
         let window =
             Window { samples: view.values.len() as u64, first_ns: *first_ns, last_ns: *last_ns, first: *first };
-        extend(window, up, self.kind, ask)
+        Ok(extend(&window, up, self.kind, ask))
+    }
+
+    fn bytes(&self) -> usize {
+        self.resets.capacity() * size_of::<(usize, f64)>()
     }
 }
 
@@ -72,7 +94,12 @@ pub(super) struct Window {
 }
 
 /// Makes what went up between samples into what went up in the range.
-pub(super) fn extend(window: Window, up: f64, kind: Kind, ask: &Ask) -> f64 {
+pub(super) fn extend(window: &Window, up: f64, kind: Kind, ask: &Ask) -> f64 {
+    up * extension(window, up, kind, ask)
+}
+
+/// How many times what went up between samples went up in the range.
+pub(super) fn extension(window: &Window, up: f64, kind: Kind, ask: &Ask) -> f64 {
     let mut to_start = seconds(window.first_ns - ask.range.after_ns);
     let mut to_end = seconds(ask.range.until_ns - window.last_ns);
     let sampled = seconds(window.last_ns - window.first_ns);
@@ -92,7 +119,7 @@ pub(super) fn extend(window: Window, up: f64, kind: Kind, ask: &Ask) -> f64 {
     if kind.per_second {
         factor /= range_seconds(ask.range_ns);
     }
-    up * factor
+    factor
 }
 
 /// A range's length in seconds, rounded as Go rounds durations.

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Functions that change labels only.
 
-use regex::{Regex, RegexBuilder};
-
 use super::functions::{arg, text};
-use super::{Eval, Matrix, invalid, join};
+use super::{Eval, Matrix, invalid};
 use crate::expr::{Call, Expr, RangeOf};
 use crate::labels::{Comparison, Labels, NAME, is_metadata};
+use crate::limits::Budget;
+use crate::pattern::{translated, whole};
 use crate::query::QueryError;
 use crate::value::Grid;
 
-/// Bytes of a compiled expression at most.
-const MAX_REGEX_BYTES: usize = 1 << 20;
 /// Bytes of a label's value that is made here at most.
 const MAX_VALUE_BYTES: usize = 64 << 10;
 
@@ -19,17 +17,22 @@ impl Eval<'_> {
     pub(super) fn label_replace(&mut self, call: &Call, grid: Grid) -> Result<Matrix, QueryError> {
         let [target, replacement, source, pattern] = [1, 2, 3, 4].map(|at| text(call, at));
         let (target, replacement, source, pattern) = (target?, replacement?, source?, pattern?);
-        let Ok(regex) = whole(pattern) else {
+        let Ok(regex) = whole(&translated(pattern)) else {
             return invalid(format!("invalid regular expression in label_replace(): {pattern}"));
         };
         if target.is_empty() {
             return invalid("invalid destination label name in label_replace(): ");
         }
-        self.relabel(call, grid, target, |labels| {
-            let captures = regex.captures(labels.get(source))?;
+        let groups = replacement.matches('$').count();
+        self.relabel(call, grid, target, |labels, budget| {
+            let from = labels.get(source);
+            budget.work(from.len() + replacement.len())?;
+            let Some(captures) = regex.captures(from) else { return Ok(None) };
+            // No group is longer than the whole.
+            let _held = budget.hold(groups.saturating_mul(from.len()).saturating_add(replacement.len()))?;
             let mut value = String::new();
             captures.expand(replacement, &mut value);
-            Some(value)
+            Ok(Some(value))
         })
     }
 
@@ -42,8 +45,12 @@ impl Eval<'_> {
                 return invalid(format!("invalid {what} label name in label_join(): {name}"));
             }
         }
-        self.relabel(call, grid, target, |labels| {
-            Some(sources.iter().map(|source| labels.get(source)).collect::<Vec<_>>().join(separator))
+        self.relabel(call, grid, target, |labels, budget| {
+            let texts: Vec<&str> = sources.iter().map(|source| labels.get(source)).collect();
+            let len = texts.iter().map(|text| text.len() + separator.len()).sum();
+            budget.work(len)?;
+            let _held = budget.hold(len)?;
+            Ok(Some(texts.join(separator)))
         })
     }
 
@@ -52,31 +59,22 @@ impl Eval<'_> {
         call: &Call,
         grid: Grid,
         target: &str,
-        value_of: impl Fn(&Labels) -> Option<String>,
+        value_of: impl Fn(&Labels, &Budget) -> Result<Option<String>, QueryError>,
     ) -> Result<Matrix, QueryError> {
         let mut matrix = self.matrix(arg(call, 0)?, grid)?;
         for series in &mut matrix.series {
             // Expressions may be slow.
             self.budget.work(1_000)?;
-            let Some(value) = value_of(&series.labels) else { continue };
+            let Some(value) = value_of(&series.labels, &self.budget)? else { continue };
             if value.len() > MAX_VALUE_BYTES {
                 return invalid(format!("{}() makes a value longer than {MAX_VALUE_BYTES} bytes", call.name));
             }
             series.labels = series.labels.with(target, &value);
+            series.drops_name &= target != NAME;
             matrix.held.grow(series.labels.bytes())?;
-            series.drop_name &= target != NAME;
         }
-        matrix.series = join(matrix.series, &self.budget)?;
-        Ok(matrix)
+        matrix.join(&self.budget)
     }
-}
-
-/// Matches texts as a whole.
-fn whole(pattern: &str) -> Result<Regex, regex::Error> {
-    let build = |pattern: &str| RegexBuilder::new(pattern).size_limit(MAX_REGEX_BYTES).build();
-    // Alone first: `)(` is none, but would become one inside our parentheses.
-    build(pattern)?;
-    build(&format!("^(?s:{pattern})$"))
 }
 
 /// Labels that a series must have had that a selector does not find.

@@ -1,36 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Instant selectors: of each series the newest sample of each step, if it is new enough and the series has not ended.
 
+use std::sync::Arc;
+
 use super::slide::Slide;
-use super::{Eval, Matrix, edges, sorted};
+use super::{Eval, Matrix, Node, edges, invalid, native_range, sorted};
 use crate::expr::{Edges, Select};
+use crate::histogram::Histogram;
+use crate::limits::SERIES;
 use crate::query::QueryError;
-use crate::source::{Chunks, Found, Span};
-use crate::value::{Grid, Samples, Series, is_hole, seconds};
+use crate::source::{Chunks, Found, Newest, Span};
+use crate::value::{Grid, Point, Samples, Series, is_hole, seconds};
 
 impl Eval<'_> {
-    /// Series of a selector, in the order of their labels.
+    /// Series of a selector, in the order in which they are to be read.
     pub(super) fn find(&self, select: &Select, span: Span) -> Result<Vec<Found>, QueryError> {
-        let found = self.source.select(&select.matchers, span, self.budget.limits.series)?;
+        let found = self.source.select(&select.matchers, span, &self.budget)?;
         self.budget.series(found.len())?;
-        sorted(found, &self.budget, &|a: &Found, b: &Found| a.labels.cmp(&b.labels))
+        sorted(found, &self.budget, &|a: &Found, b: &Found| a.key.cmp(&b.key))
     }
 
     pub(super) fn select(&mut self, select: &Select, grid: Grid) -> Result<Matrix, QueryError> {
         match select.edges {
             Edges::Smoothed => self.smoothed(select, grid),
-            Edges::Plain | Edges::Anchored => self.newest(select, grid, |_, value| value),
+            Edges::Plain | Edges::Anchored => self.newest(select, grid, |_, value| value, true),
         }
     }
 
     /// When the samples were taken, s.
     pub(super) fn timestamps(&mut self, select: &Select, grid: Grid) -> Result<Matrix, QueryError> {
-        let mut matrix = self.newest(select, grid, |time_ns, _| seconds(time_ns))?;
-        matrix.series.iter_mut().for_each(|series| series.drop_name = true);
-        Ok(matrix)
+        let matrix = self.newest(select, grid, |time_ns, _| seconds(time_ns), false)?;
+        self.unnamed(matrix)
     }
 
-    fn newest(&mut self, select: &Select, grid: Grid, of: fn(i64, f64) -> f64) -> Result<Matrix, QueryError> {
+    /// What `of` makes of each sample, or where `is_native`, histograms as they are.
+    fn newest(
+        &mut self,
+        select: &Select,
+        grid: Grid,
+        of: fn(i64, f64) -> f64,
+        is_native: bool,
+    ) -> Result<Matrix, QueryError> {
         let mut matrix = self.empty()?;
         if grid.count == 0 {
             return Ok(matrix);
@@ -41,16 +51,32 @@ impl Eval<'_> {
         // At a fixed time all steps are as the first.
         let steps = if when.at_ns.is_some() { 1 } else { grid.count };
         for Found { key, labels } in self.find(select, span)? {
-            let mut values = self.holes(grid);
-            let mut newest = Newest { values: &mut values[..steps], next: 0, before: None, of, eval: self };
-            newest.take(&mut *self.source.read(key, span)?, |step| when.of(grid.time_ns(step)))?;
-            let first = values[0];
-            values[steps..].fill(first);
-            if values.iter().any(|value| !is_hole(*value)) {
-                matrix.push(Series { labels, values, drop_name: false })?;
+            let mut series = Series::floats(labels, self.holes(grid));
+            self.budget.work(SERIES)?;
+            let known = if steps == 1 { self.source.newest(key, span)? } else { Newest::Unknown };
+            let (next, before, before_native) = (0, None, None);
+            let mut steps_of =
+                Steps { series: &mut series, steps, next, before, before_native, of, is_native, eval: self };
+            match known {
+                Newest::Unknown => {
+                    steps_of.take(&mut *self.source.read(key, span)?, |step| when.of(grid.time_ns(step)))?
+                }
+                Newest::Nothing => {}
+                Newest::Sample { time_ns, value } => {
+                    self.budget.samples(1)?;
+                    steps_of.put(Some((time_ns, value)), None, span.until_ns);
+                }
+            }
+            let first = series.values[0];
+            series.values[steps..].fill(first);
+            if let Some(first) = series.histograms.first().cloned() {
+                series.histograms[steps..].fill(first);
+            }
+            if !series.is_empty() {
+                matrix.push(series)?;
             }
         }
-        Ok(matrix)
+        matrix.by_labels(&self.budget)
     }
 
     fn smoothed(&mut self, select: &Select, grid: Grid) -> Result<Matrix, QueryError> {
@@ -70,26 +96,27 @@ impl Eval<'_> {
         for Found { key, labels } in self.find(select, span)? {
             let mut chunks = self.source.read(key, span)?;
             let mut slide = Slide::new(&self.budget, true)?;
-            let mut values = self.holes(grid);
-            for (step, value) in values.iter_mut().enumerate() {
+            let mut series = Series::floats(labels, self.holes(grid));
+            for step in 0..grid.count {
                 let time_ns = when.of(grid.time_ns(step));
                 let view = slide.window(&mut *chunks, around(time_ns))?;
-                *value = edges::between(view.times_ns, view.values, time_ns);
+                if view.histograms.is_empty() {
+                    series.values[step] = edges::between(view.times_ns, view.values, time_ns);
+                } else {
+                    let told = self.told(series.labels.name(), select.at);
+                    let histogram = native_range::between(&view, time_ns, told);
+                    series.put(step, histogram.map(Point::from));
+                }
             }
-            if values.iter().any(|value| !is_hole(*value)) {
-                matrix.push(Series { labels, values, drop_name: false })?;
+            if !series.is_empty() {
+                matrix.push(series)?;
             }
         }
-        Ok(matrix)
+        matrix.by_labels(&self.budget)
     }
 
     /// What a range selector gives at one step.
-    pub(super) fn range_of_select(
-        &mut self,
-        select: &Select,
-        range_ns: i64,
-        grid: Grid,
-    ) -> Result<Vec<Samples>, QueryError> {
+    pub(super) fn range_of_select(&mut self, select: &Select, range_ns: i64, grid: Grid) -> Result<Node, QueryError> {
         let until_ns = select.when.of(grid.start_ns);
         let inner = Span { after_ns: until_ns.saturating_sub(range_ns), until_ns };
         let span = edges::wider(inner, select.edges, self.lookback_ns);
@@ -99,56 +126,80 @@ impl Eval<'_> {
             let mut chunks = self.source.read(key, span)?;
             let mut slide = Slide::new(&self.budget, true)?;
             let view = slide.window(&mut *chunks, span)?;
+            // Two more at most: one at each edge.
+            let natives: usize = view.histograms.iter().map(|one| one.bytes() + 16).sum();
+            held.grow((view.values.len() + 2) * 16 + natives + labels.bytes())?;
+            if !view.histograms.is_empty() && select.edges != Edges::Plain {
+                let kind = format!("{:?}", select.edges).to_lowercase();
+                return invalid(format!("{kind} modifier is not supported with histograms"));
+            }
+            let histograms = view.native_times_ns.iter().copied().zip(view.histograms.iter().cloned()).collect();
             let (times_ns, values) = edges::cut(view.times_ns, view.values, inner, select.edges);
-            if !values.is_empty() {
-                held.grow(values.len() * 16 + labels.bytes())?;
-                all.push(Samples { labels, times_ns, values, drop_name: false });
+            if !values.is_empty() || !view.histograms.is_empty() {
+                all.push(Samples { labels, times_ns, values, histograms });
             }
         }
-        Ok(all)
+        Ok(Node::Samples(all, held))
     }
 }
 
 /// Finds the newest sample of each step, chunk by chunk.
-struct Newest<'a> {
-    values: &'a mut [f64],
+struct Steps<'a> {
+    series: &'a mut Series,
+    /// How many are looked at.
+    steps: usize,
     /// The first step that has not been looked at.
     next: usize,
     /// The last sample of the chunks before.
     before: Option<(i64, f64)>,
+    before_native: Option<Arc<Histogram>>,
     of: fn(i64, f64) -> f64,
+    is_native: bool,
     eval: &'a Eval<'a>,
 }
 
-impl Newest<'_> {
+impl Steps<'_> {
     fn take(&mut self, chunks: &mut dyn Chunks, time_of: impl Fn(usize) -> i64) -> Result<(), QueryError> {
-        while self.next < self.values.len() {
+        while self.next < self.steps {
             let Some(chunk) = chunks.next()? else { break };
             let (times_ns, values) = (chunk.times_ns, chunk.values);
+            let native = |at: usize| chunk.histograms.get(at).and_then(Option::as_ref);
             self.eval.budget.samples(times_ns.len())?;
             let mut at = 0;
-            while self.next < self.values.len() {
+            while self.next < self.steps {
                 let time_ns = time_of(self.next);
                 at += gallop(&times_ns[at..], time_ns);
                 if at == times_ns.len() {
                     break;
                 }
-                let newest = if at > 0 { Some((times_ns[at - 1], values[at - 1])) } else { self.before };
-                self.put(newest, time_ns);
+                if at > 0 {
+                    self.put(Some((times_ns[at - 1], values[at - 1])), native(at - 1).cloned(), time_ns);
+                } else {
+                    self.put(self.before, self.before_native.clone(), time_ns);
+                }
             }
-            self.before = times_ns.last().copied().zip(values.last().copied()).or(self.before);
+            if let (Some(time_ns), Some(value)) = (times_ns.last(), values.last()) {
+                self.before = Some((*time_ns, *value));
+                self.before_native = native(times_ns.len() - 1).cloned();
+            }
         }
-        while self.next < self.values.len() {
-            self.put(self.before, time_of(self.next));
+        while self.next < self.steps {
+            self.put(self.before, self.before_native.clone(), time_of(self.next));
         }
-        self.eval.budget.work(self.values.len())
+        self.eval.budget.work(self.steps)
     }
 
-    fn put(&mut self, newest: Option<(i64, f64)>, time_ns: i64) {
+    fn put(&mut self, newest: Option<(i64, f64)>, native: Option<Arc<Histogram>>, time_ns: i64) {
         if let Some((own_ns, value)) = newest {
             let is_new = own_ns > time_ns.saturating_sub(self.eval.lookback_ns) && own_ns <= time_ns;
-            if is_new && !is_hole(value) {
-                self.values[self.next] = (self.of)(own_ns, value);
+            match native {
+                Some(native) if is_new && self.is_native => {
+                    self.series.put(self.next, Some(Point::Histogram(native)));
+                }
+                native if is_new && (native.is_some() || !is_hole(value)) => {
+                    self.series.values[self.next] = (self.of)(own_ns, value);
+                }
+                _ => {}
             }
         }
         self.next += 1;

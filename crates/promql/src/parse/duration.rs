@@ -1,170 +1,160 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Durations: `1h30m`, seconds, and what is calculated of them and of the query's own times.
 
-use super::{ParseError, wrong};
+use super::ParseError;
+use super::grammar::{Parser, binds};
+use super::token::Kind;
 use crate::query::Times;
 use crate::value::seconds;
 
-/// Longest units first; each may come once, in this order.
-const UNITS: [(&str, f64); 7] =
-    [("y", 31_536_000.0), ("w", 604_800.0), ("d", 86_400.0), ("h", 3_600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001)];
+const SECOND_NS: i64 = 1_000_000_000;
 
-/// A duration or a number, as seconds.
-pub(super) fn literal(word: &str) -> Option<f64> {
-    if word == "0" {
-        return Some(0.0);
+/// Longest units first; each may come once, in this order.
+const UNITS: [(&str, i64); 7] = [
+    ("y", 365 * 86_400 * SECOND_NS),
+    ("w", 7 * 86_400 * SECOND_NS),
+    ("d", 86_400 * SECOND_NS),
+    ("h", 3_600 * SECOND_NS),
+    ("m", 60 * SECOND_NS),
+    ("s", SECOND_NS),
+    ("ms", SECOND_NS / 1_000),
+];
+
+/// A number as Go has it: decimal, `0x` and, after a 0, octal; `_` may stand between digits.
+pub(super) fn number(word: &str) -> Option<f64> {
+    let is_apart = |at: usize| {
+        let is_digit = |at: Option<usize>| at.and_then(|at| word.as_bytes().get(at)).is_some_and(u8::is_ascii_hexdigit);
+        is_digit(at.checked_sub(1)) && is_digit(at.checked_add(1))
+    };
+    if !word.match_indices('_').all(|(at, _)| is_apart(at)) {
+        return None;
     }
-    if word.starts_with(|first: char| first.is_ascii_digit()) {
-        if let Some(hex) = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
-            #[allow(clippy::cast_precision_loss)] // as literals are everywhere
-            return u64::from_str_radix(hex, 16).ok().map(|number| number as f64);
-        }
-        if let Some(all) = with_units(word) {
-            return Some(all);
-        }
-    }
-    // Not what f64 knows beside numbers.
-    word.starts_with(|first: char| first.is_ascii_digit() || first == '.').then(|| word.parse().ok())?
+    let digits = word.replace('_', "");
+    let integer = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        Some(hex) => Some(i64::from_str_radix(hex, 16).ok()?),
+        None if digits.starts_with('0') => i64::from_str_radix(&digits, 8).ok(),
+        None => None,
+    };
+    #[allow(clippy::cast_precision_loss)] // as literals are everywhere
+    integer.map(|integer| integer as f64).or_else(|| digits.parse().ok())
 }
 
-fn with_units(word: &str) -> Option<f64> {
-    let (mut rest, mut all, mut units) = (word, 0.0, &UNITS[..]);
+/// ns of a duration with units, as `1h30m`. `None`: it is none, or too long.
+#[must_use]
+pub fn duration_ns(text: &str) -> Option<i64> {
+    let (mut rest, mut all_ns, mut units) = (text, 0i64, &UNITS[..]);
     while !rest.is_empty() {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let (number, after) = rest.split_at_checked(digits)?;
         let letters = after.bytes().take_while(u8::is_ascii_lowercase).count();
         let (unit, after) = after.split_at_checked(letters)?;
         let at = units.iter().position(|(name, _)| *name == unit)?;
-        all += number.parse::<f64>().ok()? * units[at].1;
+        all_ns = all_ns.checked_add(number.parse::<i64>().ok()?.checked_mul(units[at].1)?)?;
         (rest, units) = (after, &units[at + 1..]);
     }
-    Some(all)
+    (!text.is_empty()).then_some(all_ns)
 }
 
 /// Seconds as ns, for what may be less than 0.
-pub(super) fn nanoseconds(seconds: f64) -> Result<i64, ParseError> {
+pub(super) fn nanoseconds(seconds: f64) -> Result<i64, &'static str> {
     if seconds.is_nan() || seconds.is_infinite() {
-        return Err(wrong("duration is NaN or infinite"));
+        return Err("duration is NaN or infinite");
     }
     #[allow(clippy::cast_precision_loss)]
     if seconds.abs() * 1e9 >= i64::MAX as f64 {
-        return Err(wrong("duration out of range"));
+        return Err("duration out of range");
     }
     #[allow(clippy::cast_possible_truncation)] // within bounds
     Ok((seconds * 1e9).round() as i64)
 }
 
-/// What stands at `at` of a text: expressions of durations, seconds each.
-pub(super) struct Reader<'a> {
-    pub(super) text: &'a str,
-    pub(super) at: usize,
-    pub(super) times: Times,
-    /// How deep in parentheses and operators.
-    depth: usize,
-}
-
-const DEEPEST: usize = 64;
-
-impl<'a> Reader<'a> {
-    pub(super) fn new(text: &'a str, at: usize, times: Times) -> Self {
-        Self { text, at, times, depth: 0 }
-    }
-
-    pub(super) fn peek(&mut self) -> Option<char> {
-        let rest = &self.text[self.at..];
-        let rest = rest.trim_start();
-        self.at = self.text.len() - rest.len();
-        rest.chars().next()
-    }
-
-    pub(super) fn takes(&mut self, wanted: char) -> bool {
-        let is_next = self.peek() == Some(wanted);
-        if is_next {
-            self.at += wanted.len_utf8();
+impl Parser<'_> {
+    /// Of a range, or a step: more than 0; ns.
+    pub(super) fn positive_ns(&mut self) -> Result<i64, ParseError> {
+        let from = self.peek().at;
+        let seconds = self.duration(0)?;
+        let place = from..self.end();
+        match nanoseconds(seconds) {
+            Ok(1..) => nanoseconds(seconds).map_err(|text| self.wrong(place, text)),
+            Ok(_) => Err(self.wrong(place, "duration must be greater than 0")),
+            Err(text) => Err(self.wrong(place, text)),
         }
-        is_next
     }
 
-    fn expect(&mut self, wanted: char) -> Result<(), ParseError> {
-        if self.takes(wanted) {
-            Ok(())
+    /// After `offset`: one term with its sign; ns.
+    pub(super) fn offset_ns(&mut self) -> Result<i64, ParseError> {
+        let from = self.peek().at;
+        let is_negative = self.takes_sign("-");
+        if !is_negative {
+            self.takes_sign("+");
+        }
+        let seconds = self.duration_term("offset, expected number, duration, step(), or range()")?;
+        nanoseconds(if is_negative { -seconds } else { seconds }).map_err(|text| self.wrong(from..self.end(), text))
+    }
+
+    /// Everything that binds tighter than `least`; seconds.
+    fn duration(&mut self, least: u8) -> Result<f64, ParseError> {
+        let mut left = if self.takes_sign("-") {
+            -self.duration(binds("*"))?
+        } else if self.takes_sign("+") {
+            self.duration(binds("*"))?
         } else {
-            Err(wrong(format!("unexpected text in a duration, expected {wanted:?}")))
-        }
-    }
-
-    fn word(&mut self) -> &'a str {
-        self.peek();
-        let rest = &self.text[self.at..];
-        let letters =
-            rest.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')).count();
-        self.at += letters;
-        &rest[..letters]
-    }
-
-    /// Everything that binds tighter than `least`.
-    pub(super) fn expression(&mut self, least: u8) -> Result<f64, ParseError> {
-        self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(wrong("a duration is calculated in too many steps"));
-        }
-        let mut left = match self.peek() {
-            Some('-') if self.takes('-') => -self.expression(2)?,
-            Some('+') if self.takes('+') => self.expression(2)?,
-            _ => self.term()?,
+            self.duration_term("a duration, expected number, duration, step(), or range()")?
         };
-        while let Some(operator) = self.peek() {
-            let binds = match operator {
-                '+' | '-' => 1,
-                '*' | '/' | '%' => 2,
-                '^' => 3,
-                _ => break,
-            };
-            if binds <= least {
-                break;
+        loop {
+            let token = self.peek();
+            let operator = token.text;
+            if token.kind != Kind::Sign || !["+", "-", "*", "/", "%", "^"].contains(&operator) {
+                return Ok(left);
             }
-            self.takes(operator);
+            let tightness = binds(operator);
+            if tightness <= least {
+                return Ok(left);
+            }
+            self.advance();
             // Powers are taken from the right.
-            let right = self.expression(if operator == '^' { 2 } else { binds })?;
+            let right = self.duration(if operator == "^" { tightness - 1 } else { tightness })?;
             left = match operator {
-                '+' => left + right,
-                '-' => left - right,
-                '*' => left * right,
-                '/' if right == 0.0 => return Err(wrong("division by zero")),
-                '/' => left / right,
-                '%' if right == 0.0 => return Err(wrong("modulo by zero")),
-                '%' => left % right,
+                "+" => left + right,
+                "-" => left - right,
+                "*" => left * right,
+                "/" if right == 0.0 => return Err(self.wrong(token.place(), "division by zero")),
+                "/" => left / right,
+                "%" if right == 0.0 => return Err(self.wrong(token.place(), "modulo by zero")),
+                "%" => left % right,
                 _ => left.powf(right),
             };
         }
-        self.depth -= 1;
-        Ok(left)
     }
 
-    /// What stands alone: a literal, a function, parentheses.
-    pub(super) fn term(&mut self) -> Result<f64, ParseError> {
-        if self.takes('(') {
-            let inner = self.expression(0)?;
-            self.expect(')')?;
+    /// What stands alone: a literal, a function, parentheses; seconds.
+    fn duration_term(&mut self, context: &str) -> Result<f64, ParseError> {
+        let token = self.peek();
+        if let Kind::Number(seconds) | Kind::Duration(seconds) = token.kind {
+            self.advance();
+            return Ok(seconds);
+        }
+        if self.takes_sign("(") {
+            let inner = self.duration(0)?;
+            self.expect(")", context)?;
             return Ok(inner);
         }
-        let word = self.word();
+        let name = ["step", "range", "min_of", "max_of"].into_iter().find(|name| token.is_word(name));
+        let Some(name) = name else { return Err(self.unexpected(context)) };
+        self.advance();
+        self.expect("(", context)?;
         let Times { start_ns, end_ns, step_ns } = self.times;
-        match word.to_ascii_lowercase().as_str() {
-            name @ ("step" | "range") => {
-                self.expect('(')?;
-                self.expect(')')?;
-                Ok(seconds(if name == "step" { step_ns } else { end_ns.saturating_sub(start_ns) }))
+        let value = match name {
+            "step" => seconds(step_ns),
+            "range" => seconds(end_ns.saturating_sub(start_ns)),
+            _ => {
+                let one = self.duration(0)?;
+                self.expect(",", context)?;
+                let other = self.duration(0)?;
+                if name == "min_of" { one.min(other) } else { one.max(other) }
             }
-            name @ ("min_of" | "max_of") => {
-                self.expect('(')?;
-                let one = self.expression(0)?;
-                self.expect(',')?;
-                let other = self.expression(0)?;
-                self.expect(')')?;
-                Ok(if name == "min_of" { one.min(other) } else { one.max(other) })
-            }
-            _ => literal(word).ok_or_else(|| wrong(format!("unexpected {word:?}, expected number or duration"))),
-        }
+        };
+        self.expect(")", context)?;
+        Ok(value)
     }
 }

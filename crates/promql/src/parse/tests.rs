@@ -2,6 +2,8 @@
 use bolero::check;
 
 use super::*;
+use crate::expr::{Call, Edges, Select};
+use crate::query::Times;
 
 const TIMES: Times = Times { start_ns: 10_000_000_000, end_ns: 40_000_000_000, step_ns: 5_000_000_000 };
 
@@ -72,6 +74,10 @@ fn edges_are_the_selectors_own() {
     for text in ["a[5m:1m] anchored", "1 smoothed", "rate(a[1m]) anchored", "a smoothed anchored"] {
         refused(text);
     }
+    // They are no matchers.
+    for text in ["{} anchored", r#"rate({a=""}[1m] smoothed)"#, r#"{a=~".*", b!="c"} anchored"#] {
+        assert!(refused(text).contains("non-empty matcher"), "{text}");
+    }
 }
 
 #[test]
@@ -85,14 +91,13 @@ fn times_are_those_of_the_query() {
 #[test]
 fn what_is_refused_is_named() {
     for (text, name) in [
-        ("a </ 2", "native histograms"),
-        ("histogram_avg(a)", "native histograms"),
         ("limitk(2, a)", "limitk"),
         ("mad_over_time(a[5m])", "mad_over_time"),
         ("a + fill(0) b", "fill"),
-        (r#"a{b="c" or d="e"}"#, "alternatives"),
-        (r#"a{b="\xff"}"#, "single bytes"),
+        (r#"a{b="c" or d="e"}"#, r#"unexpected identifier "or" in label matching"#),
+        (r#"a{b="\xff"}"#, "no UTF-8"),
         (r#"{a=~".*"}"#, "non-empty matcher"),
+        (r#"{a=~"b**("}"#, "error parsing regexp"),
         ("1 > 2", "BOOL"),
     ] {
         let told = refused(text);
@@ -105,7 +110,85 @@ fn strings_and_comments_are_left_alone() {
     let value = |text: &str| select(text).matchers[0].value.clone();
     assert_eq!(value(r#"{a="x[5m] offset # \" 1"} # and [this"#), "x[5m] offset # \" 1");
     assert_eq!(value("{a=`\\`}"), "\\");
+    let commented = select("{a=\"b\", # not } \" this\n c='#'}");
+    assert_eq!(commented.matchers.iter().map(|own| &*own.value).collect::<Vec<_>>(), ["b", "#"]);
     assert!(matches!(parsed("# nothing\n1"), Expr::Number(one) if one == 1.0));
+}
+
+#[test]
+fn errors_have_their_place() {
+    for (text, told) in [
+        ("", "1:1: parse error: no expression found in input"),
+        ("a +", "1:4: parse error: unexpected end of input"),
+        ("a\n  b", "2:3: parse error: unexpected identifier \"b\""),
+        ("sum(a", "1:6: parse error: unexpected end of input in aggregation, expected \")\""),
+        ("(a", "1:1: parse error: unclosed left parenthesis"),
+        ("rate(a)", "1:6: parse error: expected type range vector in call to function \"rate\", got instant vector"),
+        ("rate(a[5m], 1)", "1:1: parse error: expected 1 argument(s) in call to \"rate\", got 2"),
+        ("1 + nosuch(a)", "1:5: parse error: unknown function with name \"nosuch\""),
+        ("topk(a)", "1:1: parse error: wrong number of arguments for aggregate expression provided, expected 2, got 1"),
+        ("a and 1", "1:1: parse error: set operator \"and\" not allowed in binary scalar expression"),
+        ("a + bool b", "1:3: parse error: bool modifier can only be used on comparison operators"),
+        ("a{b=~\"(\"}", "1:3: parse error: error parsing regexp: \"(\""),
+        ("(a)[5m]", "1:4: parse error: ranges only allowed for vector selectors"),
+        ("a offset 5m[5m]", "1:12: parse error: no offset modifiers allowed before range"),
+        ("a @ 1 @ 2", "1:1: parse error: @ <timestamp> may not be set multiple times"),
+        ("\"x", "1:1: parse error: unterminated quoted string: \"\\\"x\""),
+        ("rate(a) + $", "1:11: parse error: unexpected character: \"$\""),
+        ("a[5m:1m", "1:8: parse error: unexpected end of input in subquery selector \"]\""),
+    ] {
+        let got = refused(text);
+        assert!(got.starts_with(told), "{text}: {got}");
+    }
+}
+
+#[test]
+fn names_may_be_keywords_and_quoted() {
+    for text in [
+        "sum",
+        "by",
+        "offset offset 5m",
+        "step + range",
+        "anchored",
+        "start{end=\"x\"}",
+        "and and or",
+        "fill + fill",
+        "sum by (by, on, sum,) (without)",
+        "SUM(a) BY (b)",
+        "sum without () (a)",
+        "a:b:c",
+        "a + ON (b) GROUP_LEFT c",
+        "a / on (x) group_right (y) b",
+        "count_values(\"v\", a)",
+    ] {
+        parsed(text);
+    }
+    assert_eq!(select("{\"a.b\", \"c d\"=\"e\"}").matchers.len(), 2);
+    for text in ["on", "bool + 1", "a by (b)", "sum(a) by b", "by(a)", "{a=b}", "a{b}", "{}", "a[5m]b", "[5m]", "1[5m]"]
+    {
+        refused(text);
+    }
+}
+
+#[test]
+fn operators_bind_as_in_prometheus() {
+    // Places are not part of it.
+    let places = regex::Regex::new(r"Place \{[^}]*\}").expect("an expression");
+    let told = |text: &str| places.replace_all(&format!("{:?}", parsed(text)), "").into_owned();
+    let same = |text: &str, other: &str| assert_eq!(told(text), told(other), "{text}");
+    same("a or b and c", "a or (b and c)");
+    same("a - b - c", "(a - b) - c");
+    same("a ^ b ^ c", "a ^ (b ^ c)");
+    same("-a ^ b", "-(a ^ b)");
+    same("-a * b", "(-a) * b");
+    same("a < b + c * d", "a < (b + (c * d))");
+    same("a atan2 b / c", "(a atan2 b) / c");
+    same("a offset -2 ^ 2", "(a offset -2) ^ 2");
+    same("-a offset 1m", "-(a offset 1m)");
+    same("a == bool b", "a ==BOOL(b)");
+    same("017 + 0x1F + 1_000", "15 + 31 + 1000");
+    same("5m", "300");
+    assert!(matches!(parsed("-1 ^ 2"), Expr::Negate(_)));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use onlooker_promql::labels::{Labels, Matcher, NAME};
-use onlooker_promql::limits::{Cancel, Limits};
+use onlooker_promql::limits::{Budget, Cancel, Limits};
 use onlooker_promql::source::{Chunk, Chunks, Found, SeriesSource, SourceError, Span, Summary, Windows};
 use onlooker_promql::value::Value;
 use onlooker_promql::{Options, ParseError, Query, QueryError, Times};
@@ -66,6 +66,89 @@ fn operators_cannot_make_more_series_than_a_query_may_have() {
     assert!(matches!(error, QueryError::Series { most: 20 }));
 }
 
+/// The least memory that a query can do with.
+fn least(text: &str, memory: &Memory, times: Times) -> usize {
+    let query = Query::parse(text, times).expect("a query");
+    let is_enough = |bytes: usize| {
+        let options = Options { limits: Limits { bytes, ..Limits::default() }, ..Options::default() };
+        match query.run(memory, &options) {
+            Ok(_) => true,
+            Err(QueryError::Bytes { .. }) => false,
+            Err(error) => panic!("{text}: {error}"),
+        }
+    };
+    let (mut not, mut enough) = (0, 64 << 20);
+    assert!(is_enough(enough), "{text}");
+    while enough - not > 1 {
+        let middle = not.midpoint(enough);
+        if is_enough(middle) { enough = middle } else { not = middle }
+    }
+    enough
+}
+
+const STEPS: usize = 601;
+const TEN_MINUTES: Times = Times { start_ns: 0, end_ns: 600 * SECOND_NS, step_ns: SECOND_NS };
+
+#[test]
+fn what_goes_on_is_counted_once_what_is_dropped_not_at_all() {
+    let memory = memory();
+    let all = least("some_total", &memory, TEN_MINUTES);
+    let or = least("some_total or on(none) some_total", &memory, TEN_MINUTES);
+    assert!(or < all * 9 / 4, "{or} of {all}");
+    let filtered = least("(some_total > 5) or (some_total > 5)", &memory, TEN_MINUTES);
+    assert!(filtered < all * 5 / 4, "{filtered} of {all}");
+}
+
+#[test]
+fn what_matching_remembers_is_counted() {
+    let memory = memory();
+    let all = least("some_total", &memory, TEN_MINUTES);
+    // The left side and the result, and at which steps each of its 20 series has been there.
+    let grouped = least("some_total * on() group_left vector(2)", &memory, TEN_MINUTES);
+    assert!(grouped >= 2 * all + 20 * STEPS, "{grouped}, each {all}");
+}
+
+#[test]
+fn samples_of_a_subquery_are_counted() {
+    let memory = memory();
+    let found = least("some_total[600s:1s]", &memory, Times::instant(360 * SECOND_NS));
+    // Times and values: those of a minute are there for five more.
+    assert!(found >= 20 * 360 * 16, "{found}");
+}
+
+#[test]
+fn what_is_kept_of_a_window_is_counted() {
+    let mut memory = Memory::default();
+    let falling = (0..600_u32).map(|second| (i64::from(second) * SECOND_NS, f64::from(600 - second)));
+    memory.add(Labels::new([(NAME, "falling_total")]), falling);
+    let of = |call: &str| least(&call.replace('W', "falling_total[10m]"), &memory, Times::instant(600 * SECOND_NS));
+    let window = of("count_over_time(W)");
+    for (call, bytes) in [
+        ("rate(W)", 16),
+        ("max_over_time(W)", 16),
+        ("changes(W)", 8),
+        ("resets(W)", 8),
+        ("quantile_over_time(0.5, W)", 8),
+    ] {
+        assert!(of(call) >= window + 598 * bytes, "{call}: {} of {window}", of(call));
+    }
+}
+
+#[test]
+fn texts_are_counted_before_they_are_made() {
+    let mut memory = Memory::default();
+    let labels = [(NAME, "wordy".to_owned()), ("word", "w".repeat(1_000))];
+    memory.add(Labels::new(labels), [(0, 1.0)]);
+    let options = Options { limits: Limits { bytes: 1 << 20, ..Limits::default() }, ..Options::default() };
+    for text in [
+        format!(r#"label_replace(wordy, "to", "{}", "word", ".*")"#, "$0".repeat(20_000)),
+        format!(r#"label_join(wordy, "to", "" {})"#, r#","word""#.repeat(1_100)),
+    ] {
+        let query = Query::parse(&text, Times::instant(0)).expect("a query");
+        assert!(matches!(query.run(&memory, &options), Err(QueryError::Bytes { .. })), "{text:.40}");
+    }
+}
+
 /// One series that never ends, and stops the query itself when it has been read for some time.
 struct Endless {
     cancel: Option<(Cancel, u32)>,
@@ -79,7 +162,7 @@ struct Forever {
 }
 
 impl SeriesSource for Endless {
-    fn select(&self, _: &[Matcher], _: Span, _: usize) -> Result<Vec<Found>, SourceError> {
+    fn select(&self, _: &[Matcher], _: Span, _: &Budget) -> Result<Vec<Found>, SourceError> {
         Ok(vec![Found { key: 0, labels: Labels::new([(NAME, "endless")]) }])
     }
 
@@ -99,7 +182,7 @@ impl Chunks for Forever {
                 cancel.cancel();
             }
         }
-        Ok(Some(Chunk { times_ns: &self.times_ns, values: &self.values }))
+        Ok(Some(Chunk { times_ns: &self.times_ns, values: &self.values, histograms: &[] }))
     }
 }
 
@@ -133,6 +216,8 @@ fn texts_that_are_too_large_are_refused() {
     assert!(matches!(refused("1+".repeat(201) + "1"), ParseError::Large { .. }));
     assert!(matches!(refused("(".repeat(200) + "1" + &")".repeat(200)), ParseError::Large { .. }));
     assert!(matches!(refused("-".repeat(3_000) + "1"), ParseError::Large { .. }));
+    let regexes = "a=~\"b\",".repeat(65);
+    assert!(matches!(refused(format!("{{{regexes}}}")), ParseError::Large { what: "regular expressions", .. }));
     // What is allowed does not overflow the stack.
     for deep in ["(".repeat(100) + "1" + &")".repeat(100), "-".repeat(200) + "1", "1^".repeat(200) + "1"] {
         let query = Query::parse(&deep, Times::instant(0)).expect("a query");
@@ -147,7 +232,7 @@ fn texts_that_are_too_large_are_refused() {
 struct Rollups;
 
 impl SeriesSource for Rollups {
-    fn select(&self, _: &[Matcher], _: Span, _: usize) -> Result<Vec<Found>, SourceError> {
+    fn select(&self, _: &[Matcher], _: Span, _: &Budget) -> Result<Vec<Found>, SourceError> {
         Ok(vec![Found { key: 7, labels: Labels::new([(NAME, "some_total")]) }])
     }
 

@@ -3,24 +3,20 @@
 
 use onlooker_promql::labels::Labels;
 use onlooker_promql::notes::Note;
-use onlooker_promql::source::STALE;
-use onlooker_promql::value::{Grid, Value, is_hole};
+use onlooker_promql::value::{Grid, Series, Value, is_hole};
 use onlooker_promql::{Answer, Options, ParseError, Query, QueryError, Times};
 
-use crate::memory::{MS, Memory};
-use crate::script::{Command, Eval, Item, Text, Times as Wished, Wanted, parse};
+use crate::histograms;
+use crate::memory::{MS, Memory, Sample};
+use crate::script::{Command, Eval, Item, Text, Times as Wished, Wanted, is_near, parse};
 
 /// Why an eval does not give what it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Why {
-    /// It, or what was loaded for it, has native histograms.
-    NativeHistograms,
     /// What was loaded says when counters began.
     StartTimes,
     /// It is of what Prometheus has off unless asked.
     Experimental,
-    /// Notes should say where, which ours do not.
-    Positions,
     /// The parser does not know it.
     Grammar,
     Wrong,
@@ -38,29 +34,33 @@ pub(crate) struct Report {
     pub(crate) failures: Vec<Failure>,
 }
 
-pub(crate) fn run(script: &str, chunk: usize) -> Result<Report, String> {
+/// `delays_names`: as the option of that name.
+pub(crate) fn run(script: &str, chunk: usize, delays_names: bool) -> Result<Report, String> {
     let mut report = Report::default();
     let mut memory = Memory::of_chunks(chunk);
-    let (mut has_histograms, mut has_start_times) = (false, false);
+    let mut has_start_times = false;
     for command in parse(script)? {
         match command {
             Command::Clear => {
                 memory = Memory::of_chunks(chunk);
-                (has_histograms, has_start_times) = (false, false);
+                has_start_times = false;
             }
             Command::Load(load) => {
-                has_histograms |= load.has_histograms;
                 has_start_times |= load.has_start_times;
-                for (labels, items) in load.series {
-                    let times_ns = (0..).map(|at| at * load.step_ns);
-                    memory.add(labels, floats(times_ns, &items));
+                let samples = |items: &[Item]| samples((0..).map(|at| at * load.step_ns), items).collect();
+                let mut series: Vec<_> =
+                    load.series.iter().map(|(labels, items)| (labels.clone(), samples(items))).collect();
+                if load.converts {
+                    series.extend(histograms::converted(&series));
+                }
+                for (labels, samples) in series {
+                    memory.add(labels, samples);
                 }
             }
             Command::Eval(eval) => {
                 report.evals += 1;
-                let Err(Wrong { text, why }) = check(&eval, &memory) else { continue };
+                let Err(Wrong { text, why }) = check(&eval, &memory, delays_names) else { continue };
                 let why = match why {
-                    Why::Wrong if has_histograms || eval.has_histograms() => Why::NativeHistograms,
                     Why::Wrong if has_start_times => Why::StartTimes,
                     other => other,
                 };
@@ -71,10 +71,11 @@ pub(crate) fn run(script: &str, chunk: usize) -> Result<Report, String> {
     Ok(report)
 }
 
-fn floats(times_ns: impl Iterator<Item = i64>, items: &[Item]) -> impl Iterator<Item = (i64, f64)> {
+fn samples(times_ns: impl Iterator<Item = i64>, items: &[Item]) -> impl Iterator<Item = (i64, Sample)> {
     times_ns.zip(items).filter_map(|(time_ns, item)| match item {
-        Item::Float(value) => Some((time_ns, *value)),
-        Item::Omitted | Item::Histogram => None,
+        Item::Float(value) => Some((time_ns, Sample::Float(*value))),
+        Item::Histogram(histogram, _) => Some((time_ns, Sample::Histogram(histogram.clone()))),
+        Item::Omitted => None,
     })
 }
 
@@ -88,28 +89,27 @@ fn wrong<T>(text: impl Into<String>) -> Result<T, Wrong> {
 }
 
 /// What a query gives, or why it gives nothing: the text, and what that is in the report.
-fn answer(eval: &Eval, times: Times, memory: &Memory) -> Result<Answer, Wrong> {
+fn answer(eval: &Eval, times: Times, memory: &Memory, delays_names: bool) -> Result<Answer, Wrong> {
     let query = Query::parse(&eval.text, times).map_err(|error| {
         let why = match &error {
-            ParseError::Unsupported(what) if what.contains("native histograms") => Why::NativeHistograms,
             ParseError::Unsupported(what) if what.contains("experimental") => Why::Experimental,
             _ => Why::Grammar,
         };
         Wrong { text: error.to_string(), why }
     })?;
     query
-        .run(memory, &Options::default())
+        .run(memory, &Options { delays_names, ..Options::default() })
         .map_err(|error: QueryError| Wrong { text: error.to_string(), why: Why::Wrong })
 }
 
-fn check(eval: &Eval, memory: &Memory) -> Result<(), Wrong> {
+fn check(eval: &Eval, memory: &Memory, delays_names: bool) -> Result<(), Wrong> {
     let Wished { start_ns, end_ns, step_ns } = eval.times;
-    let found = answer(eval, Times { start_ns, end_ns, step_ns }, memory);
+    let found = answer(eval, Times { start_ns, end_ns, step_ns }, memory, delays_names);
     if let Some((_, text)) = eval.expected.iter().find(|(kind, _)| kind == "fail") {
         return match found {
             Ok(_) => wrong("it should fail, but did not"),
             // Refused is not failed.
-            Err(Wrong { why: Why::Experimental | Why::NativeHistograms, .. }) => found.map(drop),
+            Err(Wrong { why: Why::Experimental, .. }) => found.map(drop),
             Err(error) if text.is_match(&error.text) => Ok(()),
             Err(error) => Err(Wrong { text: format!("it fails for another reason: {}", error.text), why: error.why }),
         };
@@ -124,15 +124,18 @@ fn check(eval: &Eval, memory: &Memory) -> Result<(), Wrong> {
     }
     let minute_ns = 60_000 * MS;
     let times = Times { start_ns: start_ns - minute_ns, end_ns: start_ns + minute_ns, step_ns: minute_ns };
-    let mut middle = answer(eval, times, memory)?;
+    let mut middle = answer(eval, times, memory, delays_names)?;
     if eval.expects("ordered") {
         return Ok(());
     }
     middle.value = match middle.value {
         Value::Scalar(values) => Value::Scalar(vec![values[1]]),
         Value::Vector(mut series) => {
-            series.iter_mut().for_each(|one| one.values = vec![one.values[1]]);
-            series.retain(|one| !is_hole(one.values[0]));
+            for one in &mut series {
+                one.values = vec![one.values[1]];
+                one.histograms = one.histogram(1).cloned().into_iter().map(Some).collect();
+            }
+            series.retain(|one| !is_hole(one.values[0]) || one.histogram(0).is_some());
             Value::Vector(series)
         }
         other => other,
@@ -154,11 +157,6 @@ fn check_notes(eval: &Eval, notes: &[Note]) -> Result<(), Wrong> {
             let all = expected.iter().all(|text| notes.iter().any(|note| is_told(text, note)));
             let only = notes.iter().all(|note| expected.iter().any(|text| is_told(text, note)));
             if !all || !only {
-                let is_placed =
-                    |note: &&Note| expected.iter().any(|text| text.is_match_with_position(&note.to_string()));
-                if !notes.is_empty() && notes.iter().all(is_placed) {
-                    return Err(Wrong { text: format!("notes without positions: {notes:?}"), why: Why::Positions });
-                }
                 return wrong(format!("other notes than expected: {notes:?}"));
             }
         }
@@ -175,20 +173,28 @@ fn check_value(eval: &Eval, found: &Answer) -> Result<(), Wrong> {
         // Of a number at many times.
         (Wanted::Series(wanted), Value::Scalar(values)) if found.grid.step_ns > 0 => {
             let times_ns = (0..values.len()).map(|step| found.grid.time_ns(step));
-            let own = times_ns.zip(values.iter().copied()).collect();
+            let own = times_ns.zip(values.iter().map(|value| Sample::Float(*value))).collect();
             check_series(eval, wanted, &[(Labels::default(), own)])
         }
         (Wanted::Series(wanted), Value::Vector(series)) => {
-            let samples = |values: &[f64]| {
-                let steps = values.iter().enumerate().filter(|(_, value)| !is_hole(**value));
-                steps.map(|(step, value)| (found.grid.time_ns(step), *value)).collect()
+            let sample = |one: &Series, step: usize| match one.histogram(step) {
+                Some(histogram) => Some(Sample::Histogram(histogram.clone())),
+                None => (!is_hole(one.values[step])).then(|| Sample::Float(one.values[step])),
             };
-            let all: Vec<_> = series.iter().map(|one| (one.labels.clone(), samples(&one.values))).collect();
+            let samples = |one: &Series| {
+                let steps = 0..one.values.len();
+                steps.filter_map(|step| Some((found.grid.time_ns(step), sample(one, step)?))).collect()
+            };
+            let all: Vec<_> = series.iter().map(|one| (one.labels.clone(), samples(one))).collect();
             check_series(eval, wanted, &all)
         }
         (Wanted::Series(wanted), Value::Matrix(all)) => {
             let samples = all.iter().map(|one| {
-                (one.labels.clone(), one.times_ns.iter().copied().zip(one.values.iter().copied()).collect())
+                let values = one.values.iter().map(|value| Sample::Float(*value));
+                let mut all: Samples = one.times_ns.iter().copied().zip(values).collect();
+                all.extend(one.histograms.iter().map(|(time_ns, one)| (*time_ns, Sample::Histogram(one.clone()))));
+                all.sort_by_key(|(time_ns, _)| *time_ns);
+                (one.labels.clone(), all)
             });
             check_series(eval, wanted, &samples.collect::<Vec<_>>())
         }
@@ -196,7 +202,17 @@ fn check_value(eval: &Eval, found: &Answer) -> Result<(), Wrong> {
     }
 }
 
-type Samples = Vec<(i64, f64)>;
+type Samples = Vec<(i64, Sample)>;
+
+fn is_like(wanted: &Item, found: &Sample) -> bool {
+    match (wanted, found) {
+        (Item::Float(wanted), Sample::Float(found)) => is_near(*found, *wanted),
+        (Item::Histogram(wanted, with_hint), Sample::Histogram(found)) => {
+            histograms::is_like(found, wanted, *with_hint)
+        }
+        _ => false,
+    }
+}
 
 fn check_series(eval: &Eval, wanted: &[(Labels, Vec<Item>)], found: &[(Labels, Samples)]) -> Result<(), Wrong> {
     let Wished { start_ns, step_ns, .. } = eval.range.unwrap_or(eval.times);
@@ -207,14 +223,11 @@ fn check_series(eval: &Eval, wanted: &[(Labels, Vec<Item>)], found: &[(Labels, S
             return wrong(format!("{labels} is not there, or not in its place: {}", told(found)));
         };
         let times_ns = (0..).map(|step| start_ns + step * step_ns);
-        let own: Samples = floats(times_ns, items).collect();
+        let own: Vec<_> = times_ns.zip(items).filter(|(_, item)| !matches!(item, Item::Omitted)).collect();
         let (_, samples) = &found[place];
-        let is_same = |(own, other): (&(i64, f64), &(i64, f64))| own.0 == other.0 && is_near(own.1, other.1);
+        let is_same = |(own, other): (&(i64, &Item), &(i64, Sample))| own.0 == other.0 && is_like(own.1, &other.1);
         if own.len() != samples.len() || !own.iter().zip(samples).all(is_same) {
             return wrong(format!("{labels} should have {own:?}, but has {samples:?}"));
-        }
-        if items.iter().any(|item| matches!(item, Item::Histogram)) {
-            return wrong("it should have histograms");
         }
     }
     if found.len() > wanted.len() {
@@ -225,18 +238,4 @@ fn check_series(eval: &Eval, wanted: &[(Labels, Vec<Item>)], found: &[(Labels, S
 
 fn told(found: &[(Labels, Samples)]) -> String {
     found.iter().map(|(labels, samples)| format!("{labels} {samples:?}; ")).collect()
-}
-
-/// As near as promqltest wants it.
-fn is_near(a: f64, b: f64) -> bool {
-    const NEAR: f64 = 1e-6;
-    if a.to_bits() == STALE.to_bits() || b.to_bits() == STALE.to_bits() {
-        return a.to_bits() == b.to_bits();
-    }
-    let (sum, apart) = (a.abs() + b.abs(), (a - b).abs());
-    match () {
-        () if a.is_nan() && b.is_nan() || a == b => true,
-        () if a == 0.0 || b == 0.0 || sum < f64::MIN_POSITIVE => apart < NEAR * f64::MIN_POSITIVE,
-        () => apart / sum.min(f64::MAX) < NEAR,
-    }
 }

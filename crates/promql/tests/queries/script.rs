@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The language of promqltest, as Prometheus's documentation of it says: `clear`, `load`, `eval` and what is expected.
 //!
-//! Native histograms and times at which counters began are read over; what there was of them is remembered.
+//! Times at which counters began are read over; that there were any is remembered.
 
+use std::sync::Arc;
+
+use onlooker_promql::histogram::Histogram;
 use onlooker_promql::labels::{Labels, NAME};
 use onlooker_promql::source::STALE;
 use regex::Regex;
 
+use crate::histograms;
 use crate::memory::MS;
 
 pub(crate) enum Command {
@@ -19,15 +23,17 @@ pub(crate) enum Command {
 pub(crate) struct Load {
     pub(crate) step_ns: i64,
     pub(crate) series: Vec<(Labels, Vec<Item>)>,
-    pub(crate) has_histograms: bool,
+    /// Classic histograms become native ones, too.
+    pub(crate) converts: bool,
     pub(crate) has_start_times: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Item {
     Omitted,
     Float(f64),
-    Histogram,
+    /// And whether it says what is known of its counter.
+    Histogram(Arc<Histogram>, bool),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,14 +58,6 @@ impl Text {
             Self::Matching(regex) => regex.is_match(text),
         }
     }
-
-    /// Whether it is this text with a position behind it.
-    pub(crate) fn is_match_with_position(&self, text: &str) -> bool {
-        match self {
-            Self::Exactly(own) => own.rsplit_once(" (").is_some_and(|(own, _)| own == text),
-            _ => self.is_match(&format!("{text} (1:1)")),
-        }
-    }
 }
 
 pub(crate) enum Wanted {
@@ -82,11 +80,6 @@ pub(crate) struct Eval {
 impl Eval {
     pub(crate) fn expects(&self, kind: &str) -> bool {
         self.expected.iter().any(|(own, _)| own == kind)
-    }
-
-    pub(crate) fn has_histograms(&self) -> bool {
-        let Wanted::Series(series) = &self.wanted else { return false };
-        series.iter().any(|(_, items)| items.iter().any(|item| matches!(item, Item::Histogram)))
     }
 }
 
@@ -123,8 +116,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Command>, String> {
 
 fn load(line: &str, lines: &[&str]) -> Result<Load, String> {
     let (word, step) = line.split_once(char::is_whitespace).ok_or("load without a step")?;
-    let mut load =
-        Load { step_ns: duration(step.trim())?, has_histograms: word == "load_with_nhcb", ..Load::default() };
+    let mut load = Load { step_ns: duration(step.trim())?, converts: word == "load_with_nhcb", ..Load::default() };
     for line in lines {
         let name = line.split_whitespace().next().unwrap_or_default();
         if name.ends_with("@st") {
@@ -132,7 +124,6 @@ fn load(line: &str, lines: &[&str]) -> Result<Load, String> {
             continue;
         }
         let (labels, items) = series(line)?;
-        load.has_histograms |= items.iter().any(|item| matches!(item, Item::Histogram));
         load.series.push((labels, items));
     }
     Ok(load)
@@ -232,12 +223,8 @@ fn items(mut text: &str) -> Result<Vec<Item>, String> {
             return Ok(items);
         }
         if text.starts_with("{{") {
-            let mut rest = text;
-            while let Some(inner) = rest.trim_start_matches(['+', '-']).strip_prefix("{{") {
-                rest = &inner[inner.find("}}").ok_or("a histogram that does not end")? + 2..];
-            }
-            let times = repeats(&mut rest)?.map_or(1, |times| times + 1);
-            items.extend(vec![Item::Histogram; times]);
+            let (histograms, rest) = histograms::items(text)?;
+            items.extend(histograms);
             text = rest;
             continue;
         }
@@ -267,7 +254,7 @@ fn items(mut text: &str) -> Result<Vec<Item>, String> {
 }
 
 /// `x10`.
-fn repeats(text: &mut &str) -> Result<Option<usize>, String> {
+pub(crate) fn repeats(text: &mut &str) -> Result<Option<usize>, String> {
     let Some(after) = text.strip_prefix('x') else { return Ok(None) };
     let digits = after.bytes().take_while(u8::is_ascii_digit).count();
     *text = &after[digits..];
@@ -347,4 +334,18 @@ pub(crate) fn duration(text: &str) -> Result<i64, String> {
         rest = &after[letters..];
     }
     Ok(sign * all * MS)
+}
+
+/// As near as promqltest wants it.
+pub(crate) fn is_near(a: f64, b: f64) -> bool {
+    const NEAR: f64 = 1e-6;
+    if a.to_bits() == STALE.to_bits() || b.to_bits() == STALE.to_bits() {
+        return a.to_bits() == b.to_bits();
+    }
+    let (sum, apart) = (a.abs() + b.abs(), (a - b).abs());
+    match () {
+        () if a.is_nan() && b.is_nan() || a == b => true,
+        () if a == 0.0 || b == 0.0 || sum < f64::MIN_POSITIVE => apart < NEAR * f64::MIN_POSITIVE,
+        () => apart / sum.min(f64::MAX) < NEAR,
+    }
 }
