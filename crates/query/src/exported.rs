@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What one of our series is to Prometheus: itself, or as many series as a classic histogram has.
+
+use onlooker_region::columns::Value;
+use onlooker_series::exposition::bounds;
+use onlooker_series::series::{Form, Series};
+
+/// Endings of the names of a histogram's series.
+const BUCKET: &str = "_bucket";
+const SUM: &str = "_sum";
+const COUNT: &str = "_count";
+
+/// One series of Prometheus.
+#[derive(Clone, Debug)]
+pub(crate) struct Exported {
+    pub(crate) name: String,
+    /// Of a bucket its upper bound.
+    pub(crate) le: Option<String>,
+    /// Words of the row that it takes.
+    pub(crate) words: std::ops::Range<usize>,
+    pub(crate) reading: Reading,
+}
+
+/// What the words make.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reading {
+    /// An info: 1.
+    One,
+    /// A float, bit by bit: it may be a stale marker.
+    Recorded,
+    /// A number, and its scale.
+    Number(Form, f64),
+    /// So many observations as there are in all these buckets.
+    Counts,
+}
+
+impl Reading {
+    pub(crate) fn value(self, words: &[u64]) -> f64 {
+        let word = words.first().copied().unwrap_or_default();
+        match self {
+            Self::Recorded => f64::from_bits(word),
+            Self::One | Self::Number(Form::Text, _) => 1.0,
+            Self::Number(Form::Signed, scale) => Value::I64(word.cast_signed()).scaled(scale),
+            Self::Number(Form::Float, scale) => Value::F64(f64::from_bits(word)).scaled(scale),
+            Self::Number(Form::Unsigned | Form::Histogram(_), scale) => Value::U64(word).scaled(scale),
+            Self::Counts => Value::U64(words.iter().fold(0, |all, count| all.wrapping_add(*count))).scaled(1.0),
+        }
+    }
+}
+
+/// All names that a series of ours which is called `name` may have in Prometheus, whatever its form.
+pub(crate) fn possible_names(name: &str) -> [String; 4] {
+    ["", BUCKET, SUM, COUNT].map(|end| format!("{name}{end}"))
+}
+
+/// Calls `visit` with each name that a series has in Prometheus.
+pub(crate) fn each_name(series: &Series, mut visit: impl FnMut(&str)) {
+    match series.form {
+        Form::Histogram(_) => [BUCKET, SUM, COUNT].iter().for_each(|end| visit(&format!("{}{end}", series.name))),
+        _ => visit(&series.name),
+    }
+}
+
+/// All that a series is; words count from the row's first.
+pub(crate) fn exported(series: &Series) -> Vec<Exported> {
+    let (name, at) = (&*series.name, series.at);
+    let Form::Histogram(shape) = series.form else {
+        let reading = if series.form == Form::Text { Reading::One } else { Reading::Number(series.form, series.scale) };
+        return vec![Exported { name: name.to_owned(), le: None, words: at..at + series.form.words(), reading }];
+    };
+    let of = |end: &str, le, words, reading| Exported { name: format!("{name}{end}"), le, words, reading };
+    let buckets = bounds(shape, series.scale).into_iter();
+    let buckets = buckets.map(|(le, count)| of(BUCKET, Some(le), at..at + count, Reading::Counts));
+    let end = at + shape.buckets();
+    buckets
+        .chain([
+            of(SUM, None, end..end + 1, Reading::Number(Form::Unsigned, series.scale)),
+            of(COUNT, None, at..end, Reading::Counts),
+        ])
+        .collect()
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One track's samples of a series, piece by piece, and where the series ends.
+//!
+//! All rows of the track are looked at, also those in which the series has nothing new: they say that it is still
+//! there.
+//!
+//! - **Ends.** `/metrics` leaves a host out that has not been read for 5 s, or for three of its intervals. So a series
+//!   ends that long after the last row of its track ([`Tracks::silence_ns`]). A reading that is missing now and then ends
+//!   nothing. A line of a table that does not change is stored every 10 s only, so one ends [`LINE_SILENCE_NS`] after its
+//!   last row, or three times the least distance of its rows. What is recorded sample by sample has its markers itself.
+//!   Buckets of a rollup are as far apart as they are wide, which ends nothing.
+//! - **Values that stand.** Where the track has rows and the series has nothing new, its value is told again every
+//!   [`REPEAT_NS`], as by a scrape.
+//! - **Order.** Rows come as they were acquired. After a clock was set back times fall: such samples are left out until
+//!   they are later than the last one, as Prometheus leaves them out.
+//!
+//! [`newest`] says the same of one time by looking at the last rows only.
+
+use std::ops::ControlFlow;
+
+use onlooker_framestore::Columns;
+use onlooker_framestore::types::Line;
+use onlooker_promql::source::{Chunk, STALE, SourceError};
+
+use crate::exported::Reading;
+use crate::select::{LanePlan, Lanes};
+use crate::tracks::{INTERVALS, MAX_SILENCE_NS, Tracks, piece_end_ns};
+
+/// Samples that the lanes of a series hold at most, together.
+pub(crate) const MOST: usize = 16_384;
+/// But each of them so many.
+const LEAST: usize = 256;
+/// A value that stands is told again after this time.
+const REPEAT_NS: u64 = 10_000_000_000;
+
+/// When a series ends whose last row was then: so long after it, or by the least distance of its rows.
+fn end_ns(row_ns: u64, silence_ns: u64, distance_ns: u64) -> u64 {
+    let by_distance_ns = match distance_ns {
+        u64::MAX => 0,
+        distance_ns => distance_ns.saturating_mul(INTERVALS).min(MAX_SILENCE_NS),
+    };
+    row_ns.saturating_add(silence_ns.max(by_distance_ns))
+}
+
+impl LanePlan {
+    /// Whether its samples and markers are what they are.
+    fn is_recorded(&self) -> bool {
+        matches!(self.reading, Reading::Recorded)
+    }
+
+    /// Rows with the time at which the series' part was acquired as their last word, where that is not the row's, and
+    /// whether it is so.
+    fn rows(&self) -> (Columns, bool) {
+        let words = self.words.clone().chain(self.time).collect();
+        let columns = Columns { track: self.track, line: self.line, part: self.part, time: None, words };
+        (columns, self.time.is_some())
+    }
+}
+
+/// When a row's value was acquired, and its words.
+fn split(row_ns: u64, words: &[u64], has_time: bool) -> (u64, &[u64]) {
+    match words.split_last() {
+        Some((sample_ns, words)) if has_time => (*sample_ns, words),
+        _ => (row_ns, words),
+    }
+}
+
+/// Samples as they come out: values, or whatever stands for them.
+pub(crate) struct Out<V> {
+    pub(crate) times_ns: Vec<i64>,
+    pub(crate) values: Vec<V>,
+    /// What stands for an end.
+    end: V,
+    /// Of the row that came last, and whether the series has ended since.
+    row_ns: Option<u64>,
+    pub(crate) has_ended: bool,
+    /// When the last sample was acquired, and when it was told last.
+    sample_ns: u64,
+    told_ns: u64,
+    /// Of the piece that is read.
+    pub(crate) silence_ns: u64,
+    is_line: bool,
+    /// Samples and markers are what they are.
+    pub(crate) is_recorded: bool,
+    /// The least distance of two rows of a line, or of buckets.
+    distance_ns: u64,
+}
+
+impl<V: Copy> Out<V> {
+    pub(crate) fn new(is_line: bool, is_recorded: bool, end: V) -> Self {
+        Self {
+            times_ns: Vec::new(),
+            values: Vec::new(),
+            end,
+            row_ns: None,
+            has_ended: false,
+            sample_ns: 0,
+            told_ns: 0,
+            silence_ns: 0,
+            is_line,
+            is_recorded,
+            distance_ns: u64::MAX,
+        }
+    }
+
+    fn put(&mut self, time_ns: u64, value: V) {
+        self.times_ns.push(time_ns.cast_signed());
+        self.values.push(value);
+        self.told_ns = time_ns;
+    }
+
+    /// A row with what the series has in it since `sample_ns`, 0 where it never had anything.
+    pub(crate) fn row(&mut self, row_ns: u64, sample_ns: u64, value: V, is_bucket: bool) {
+        let before_ns = self.row_ns;
+        if before_ns.is_some_and(|before_ns| row_ns <= before_ns) {
+            return;
+        }
+        if self.is_recorded {
+            self.row_ns = Some(row_ns);
+            return self.put(row_ns, value);
+        }
+        if let Some(before_ns) = before_ns {
+            let is_seldom = self.is_line || is_bucket;
+            self.distance_ns = if is_seldom { self.distance_ns.min(row_ns - before_ns) } else { u64::MAX };
+            self.pass(row_ns);
+        }
+        self.row_ns = Some(row_ns);
+        let is_new = sample_ns > self.sample_ns && sample_ns > self.told_ns;
+        if is_new {
+            self.put(sample_ns, value);
+        }
+        // The first row may have what was there long before.
+        let may_stand = sample_ns > 0 && (!is_new || before_ns.is_none());
+        if may_stand && (self.has_ended || row_ns.saturating_sub(self.told_ns) >= REPEAT_NS) {
+            self.put(row_ns, value);
+        }
+        self.has_ended &= sample_ns == 0;
+        self.sample_ns = self.sample_ns.max(sample_ns);
+    }
+
+    /// There is no row before `to_ns`.
+    pub(crate) fn pass(&mut self, to_ns: u64) {
+        let goes_on = self.told_ns > 0 && !self.has_ended && !self.is_recorded;
+        let Some(row_ns) = self.row_ns.filter(|_| goes_on) else { return };
+        let end_ns = end_ns(row_ns, self.silence_ns, self.distance_ns);
+        if end_ns < to_ns {
+            self.put(end_ns, self.end);
+            self.has_ended = true;
+        }
+    }
+
+    /// Whether there is something of the series now.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.told_ns > 0 && !self.has_ended
+    }
+
+    /// Samples that came out were taken.
+    pub(crate) fn clear(&mut self) {
+        self.times_ns.clear();
+        self.values.clear();
+    }
+}
+
+pub(crate) struct Lane<'a> {
+    tracks: &'a Tracks<'a>,
+    lanes: Lanes,
+    number: usize,
+    columns: Columns,
+    has_time: bool,
+    /// The last time that is asked for.
+    until_ns: u64,
+    /// Rows that are still to be read, both included.
+    left_ns: Option<(u64, u64)>,
+    /// Samples that it holds at most.
+    most: usize,
+    out: Out<f64>,
+    /// Behind the entry that was taken last.
+    at: usize,
+}
+
+impl<'a> Lane<'a> {
+    /// With `before`, what it had before the beginning is read, too, as far as it tells whether it goes on then.
+    pub(crate) fn new(
+        tracks: &'a Tracks<'a>,
+        lanes: &Lanes,
+        number: usize,
+        (from_ns, to_ns): (u64, u64),
+        before: bool,
+    ) -> Result<Self, SourceError> {
+        let (columns, has_time) = lanes[number].rows();
+        let is_line = columns.line != Line::ONLY;
+        let from_ns = match before {
+            true if is_line => from_ns.saturating_sub(MAX_SILENCE_NS),
+            true => from_ns.saturating_sub(tracks.silence_ns(&columns, from_ns)?),
+            false => from_ns,
+        };
+        // A sample comes with a row that is later.
+        let late_ns = if has_time { tracks.silence_ns(&columns, to_ns)? } else { 0 };
+        // Where there is nothing nobody looks.
+        let left_ns = tracks.store.time_of(columns.track).map(|(first_ns, newest_ns)| {
+            let last_ns = to_ns.saturating_add(late_ns);
+            (from_ns.max(first_ns), last_ns.min(newest_ns.saturating_add(MAX_SILENCE_NS)))
+        });
+        let left_ns = left_ns.filter(|(from_ns, to_ns)| from_ns <= to_ns);
+        let is_recorded = lanes[number].is_recorded();
+        let out = Out::new(is_line, is_recorded, STALE);
+        let (lanes, most) = (lanes.clone(), (MOST / lanes.len()).max(LEAST));
+        Ok(Self { tracks, lanes, number, columns, has_time, until_ns: to_ns, left_ns, most, out, at: 0 })
+    }
+
+    /// The next sample, which stays the next one until [`Lane::advance`].
+    pub(crate) fn peek(&mut self) -> Result<Option<(i64, f64)>, SourceError> {
+        if self.at == self.out.times_ns.len() {
+            self.fill()?;
+        }
+        Ok(self.held())
+    }
+
+    /// The same, of those that were read already.
+    pub(crate) fn held(&self) -> Option<(i64, f64)> {
+        self.out.times_ns.get(self.at).map(|time_ns| (*time_ns, self.out.values[self.at]))
+    }
+
+    pub(crate) fn advance(&mut self) {
+        self.at += 1;
+    }
+
+    /// All samples of the next piece.
+    pub(crate) fn next(&mut self) -> Result<Option<Chunk<'_>>, SourceError> {
+        self.fill()?;
+        self.at = self.out.times_ns.len();
+        let chunk = Chunk { times_ns: &self.out.times_ns, values: &self.out.values, histograms: &[] };
+        Ok((self.at > 0).then_some(chunk))
+    }
+
+    /// Reads on until there are samples, or there is no more.
+    fn fill(&mut self) -> Result<(), SourceError> {
+        self.out.clear();
+        self.at = 0;
+        let reading = self.lanes[self.number].reading;
+        while self.out.times_ns.is_empty()
+            && let Some((from_ns, to_ns)) = self.left_ns
+        {
+            let mut end_ns = piece_end_ns(from_ns).min(to_ns);
+            self.out.silence_ns = self.tracks.silence_ns(&self.columns, from_ns)?;
+            let (out, has_time, most) = (&mut self.out, self.has_time, self.most);
+            // What is damaged is silence.
+            self.tracks.store.read_decoded(&self.tracks.decoded, &self.columns, from_ns, end_ns, |sample| {
+                let row_ns = sample.time_ns;
+                let (sample_ns, words) = split(row_ns, sample.words, has_time);
+                out.row(row_ns, sample_ns, reading.value(words), sample.bucket.is_some());
+                if out.times_ns.len() < most {
+                    return ControlFlow::Continue(());
+                }
+                end_ns = row_ns;
+                ControlFlow::Break(())
+            })?;
+            out.pass(end_ns.min(self.until_ns).saturating_add(1));
+            self.left_ns = (end_ns < to_ns).then_some((end_ns + 1, to_ns));
+        }
+        Ok(())
+    }
+}
+
+/// What a lane has at a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Last {
+    /// All rows are to be read to know.
+    Unknown,
+    Nothing,
+    /// It has ended, not later than this.
+    Ended(u64),
+    /// It goes on, and this is its newest sample.
+    GoesOn(u64, f64),
+}
+
+/// What a lane has at `to_ns`, of its rows since `from_ns`. If no other lane depends on when it has ended, it `is_alone`.
+pub(crate) fn newest(
+    tracks: &Tracks<'_>,
+    lane: &LanePlan,
+    (from_ns, to_ns): (u64, u64),
+    is_alone: bool,
+) -> Result<Last, SourceError> {
+    if lane.is_recorded() {
+        return Ok(Last::Unknown);
+    }
+    let (columns, has_time) = lane.rows();
+    let (is_line, silence_ns) = (columns.line != Line::ONLY, tracks.silence_ns(&columns, to_ns)?);
+    let from_ns = match (is_alone, is_line) {
+        // If there is no row in that time it has ended.
+        (true, false) => from_ns.max(to_ns.saturating_sub(silence_ns)),
+        (true, true) => from_ns,
+        (false, _) => from_ns.min(to_ns.saturating_sub(MAX_SILENCE_NS)),
+    };
+    // A sample comes with a row that is later.
+    let last_ns = if has_time { to_ns.saturating_add(silence_ns) } else { to_ns };
+    let mut sample: Option<(u64, f64)> = None;
+    let (mut row_ns, mut distance_ns): (Option<u64>, u64) = (None, u64::MAX);
+    let mut next_ns = 0;
+    let is_told = tracks.store.read_back(&tracks.decoded, &columns, from_ns, last_ns, |time_ns, words| {
+        let (sample_ns, words) = split(time_ns, words, has_time);
+        let is_in_time = (1..=to_ns).contains(&sample_ns);
+        let is_new = is_in_time && sample.is_none_or(|(newest_ns, _)| newest_ns < sample_ns);
+        if is_new {
+            sample = Some((sample_ns, lane.reading.value(words)));
+        }
+        if time_ns > to_ns {
+            return ControlFlow::Continue(());
+        }
+        match row_ns {
+            None => {
+                row_ns = Some(time_ns);
+                // A value that stands for long is told again.
+                if let Some((told_ns, _)) = &mut sample
+                    && time_ns.saturating_sub(*told_ns) >= REPEAT_NS
+                {
+                    *told_ns = time_ns;
+                }
+            }
+            Some(_) if is_line => distance_ns = distance_ns.min(next_ns - time_ns),
+            Some(_) => {}
+        }
+        next_ns = time_ns;
+        let last_ns = row_ns.unwrap_or(time_ns);
+        let is_known = !is_line || end_ns(last_ns, silence_ns, u64::MAX) > to_ns || {
+            // A lesser distance makes the end earlier.
+            distance_ns < u64::MAX && end_ns(last_ns, silence_ns, distance_ns) <= to_ns
+        };
+        if is_known && (sample.is_some() || sample_ns == 0) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    let end_ns = row_ns.map(|row_ns| end_ns(row_ns, silence_ns, distance_ns)).filter(|end_ns| *end_ns <= to_ns);
+    Ok(match (sample, end_ns) {
+        _ if !is_told => Last::Unknown,
+        (None, _) => Last::Nothing,
+        (Some((sample_ns, _)), Some(end_ns)) if sample_ns <= end_ns => Last::Ended(end_ns),
+        (Some((sample_ns, value)), _) => Last::GoesOn(sample_ns, value),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    /// A minute's buckets, then rows.
+    #[test]
+    fn buckets_are_as_far_apart_as_they_are_wide() {
+        let mut out = Out { silence_ns: 5 * S, ..Out::new(false, false, STALE) };
+        (1..=10u64).for_each(|at| out.row(at * 60 * S, at * 60 * S, 1.0, true));
+        (601..=610u64).for_each(|at| out.row(at * S, at * S, 2.0, false));
+        assert_eq!(out.values, [[1.0; 10], [2.0; 10]].concat());
+        out.pass(700 * S);
+        assert_eq!((out.times_ns.last(), out.has_ended), (Some(&(615 * S).cast_signed()), true));
+    }
+}

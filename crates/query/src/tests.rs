@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The source over a real store.
+
+mod ends;
+pub(crate) mod fixture;
+mod lanes;
+mod names;
+mod newest;
+mod recorded;

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a query knows of tracks that all their series share: what was decoded, and how long each may be silent.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use onlooker_framestore::damage::StoreError;
+use onlooker_framestore::types::{Line, TrackId};
+use onlooker_framestore::{Columns, Decoded, Store};
+use onlooker_promql::source::SourceError;
+
+/// Time that is read at once, in whole multiples: between two pieces a query looks whether it was cancelled.
+pub(crate) const PIECE_NS: u64 = 3_600_000_000_000;
+/// A host that was not read for so long, or for so many intervals, has left.
+pub(crate) const SILENCE_NS: u64 = 5_000_000_000;
+pub(crate) const INTERVALS: u64 = 3;
+/// The same of a line of a table.
+pub(crate) const LINE_SILENCE_NS: u64 = 60_000_000_000;
+/// Nothing goes on for longer without being seen: PromQL looks no further back.
+pub(crate) const MAX_SILENCE_NS: u64 = 300_000_000_000;
+/// What a query keeps decoded: the rows of a head of 1,000 columns some times.
+pub(crate) const DECODED_BYTES: usize = 32 << 20;
+
+/// The last time of the piece that a time is in.
+pub(crate) fn piece_end_ns(time_ns: u64) -> u64 {
+    (time_ns / PIECE_NS + 1).saturating_mul(PIECE_NS) - 1
+}
+
+pub(crate) struct Tracks<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) decoded: Decoded,
+    /// By track and number of the piece.
+    silences_ns: RefCell<HashMap<(TrackId, u64), u64>>,
+}
+
+impl<'a> Tracks<'a> {
+    pub(crate) fn new(store: &'a Store) -> Self {
+        Self { store, decoded: Decoded::new(DECODED_BYTES), silences_ns: RefCell::default() }
+    }
+
+    /// How long there may be no rows in the piece that a time is in before series end.
+    pub(crate) fn silence_ns(&self, columns: &Columns, time_ns: u64) -> Result<u64, SourceError> {
+        if columns.line != Line::ONLY {
+            return Ok(LINE_SILENCE_NS);
+        }
+        let key = (columns.track, time_ns / PIECE_NS);
+        if let Some(silence_ns) = self.silences_ns.borrow().get(&key) {
+            return Ok(*silence_ns);
+        }
+        let silence_ns = self.silence_of_rows_ns(columns.track, time_ns)?;
+        self.silences_ns.borrow_mut().insert(key, silence_ns);
+        Ok(silence_ns)
+    }
+
+    /// The same of a track that has no lines, looked up.
+    pub(crate) fn silence_of_rows_ns(&self, track: TrackId, time_ns: u64) -> Result<u64, StoreError> {
+        let interval_ns = self.interval_ns(track, time_ns)?;
+        Ok(interval_ns.saturating_mul(INTERVALS).clamp(SILENCE_NS, MAX_SILENCE_NS))
+    }
+
+    /// Time between two rows of a track, in this piece and the one before; of one that has none there, 0.
+    fn interval_ns(&self, track: TrackId, time_ns: u64) -> Result<u64, StoreError> {
+        let to_ns = piece_end_ns(time_ns);
+        let from_ns = to_ns.saturating_sub(2 * PIECE_NS);
+        let Some(rows) = self.store.extent_between(track, from_ns, to_ns) else { return Ok(0) };
+        let mean_ns = (rows.to_ns - rows.from_ns) / rows.rows.saturating_sub(1).max(1);
+        if mean_ns.saturating_mul(INTERVALS) <= SILENCE_NS {
+            return Ok(mean_ns);
+        }
+        // That may be a pause: half of the distances are not longer than the one in the middle.
+        let columns = Columns { track, line: Line::ONLY, part: 0, time: None, words: Vec::new() };
+        let (mut before_ns, mut distances_ns) = (None, Vec::new());
+        self.store.read_decoded(&self.decoded, &columns, from_ns, to_ns, |row| {
+            if row.bucket.is_none() {
+                let before_ns = before_ns.replace(row.time_ns);
+                distances_ns.extend(before_ns.map(|before_ns: u64| row.time_ns.saturating_sub(before_ns)));
+            }
+            ControlFlow::Continue(())
+        })?;
+        let middle = distances_ns.len() / 2;
+        Ok(if distances_ns.is_empty() { 0 } else { *distances_ns.select_nth_unstable(middle).1 })
+    }
+}
