@@ -3,15 +3,18 @@
 //!
 //! The shipped `packaging/controller.toml` spells every default out; a test holds the two together.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use onlooker_forward::config::Forward;
 use onlooker_reader::Limits;
+use onlooker_region::schema::check_label;
 use onlooker_settings::Mistake;
 use onlooker_settings::units::{Size, Span};
-use onlooker_targets::config::{Discovery, Entry, EntryError, TOO_SHORT, check_entries, is_too_short};
+use onlooker_targets::config::{Discovery, Entry, EntryError, TOO_SHORT, check_entries, is_pattern, is_too_short};
 use onlooker_targets::{Joining, Target};
 use serde::{Deserialize, Serialize};
 
@@ -77,10 +80,14 @@ pub struct Config {
     pub joined: Joining,
     /// `[quota]`
     pub quota: Quota,
+    /// `[rules]`
+    pub rules: Rules,
     /// `[[targets]]`
     pub targets: Vec<Entry>,
     /// `[[discovery]]`
     pub discovery: Vec<Discovery>,
+    /// `[[forward]]`
+    pub forward: Vec<Forward>,
 }
 
 /// The HTTP interface and dashboard.
@@ -177,6 +184,28 @@ pub struct Store {
     pub cold_after: Span,
 }
 
+/// Which rules are evaluated, and who is told of alerts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rules {
+    /// Rule files; the last segment of a path may have one `*`.
+    pub files: Vec<PathBuf>,
+    /// Whether the set that comes with the controller is among them.
+    pub shipped: bool,
+    /// Time between two evaluations of a group that says nothing else.
+    pub interval: Span,
+    /// Where people reach this controller; empty: as it listens.
+    pub external_url: String,
+    /// Labels that all alerts get, unless they have one of that name.
+    pub external_labels: BTreeMap<String, String>,
+    /// URLs of the Alertmanagers: each is told everything.
+    pub alertmanagers: Vec<String>,
+    /// Certificate authority of their certificates; empty: the system's.
+    pub alertmanager_ca_file: PathBuf,
+    /// File with the token that they are shown; empty: none.
+    pub alertmanager_token_file: PathBuf,
+}
+
 impl Default for Http {
     fn default() -> Self {
         Self {
@@ -241,6 +270,21 @@ impl Default for Store {
     }
 }
 
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            files: Vec::new(),
+            shipped: false,
+            interval: Span::from_s(60),
+            external_url: String::new(),
+            external_labels: BTreeMap::new(),
+            alertmanagers: Vec::new(),
+            alertmanager_ca_file: PathBuf::new(),
+            alertmanager_token_file: PathBuf::new(),
+        }
+    }
+}
+
 fn read(what: &'static str, path: &Path) -> Result<String, ConfigError> {
     fs::read_to_string(path).map_err(|source| ConfigError::Read { what, path: path.into(), source })
 }
@@ -275,6 +319,7 @@ impl Config {
             let named = |(key, message)| (format!("[[discovery]] number {}, {key}", number + 1), message);
             discovery.check().map_err(named)?;
         }
+        onlooker_forward::config::check(&self.forward)?;
         for (interval, key) in
             [(self.read.interval, "[read] interval"), (self.joined.min_interval, "[joined] min_interval")]
         {
@@ -333,7 +378,7 @@ impl Config {
         if cold_after.as_ns() > 0 && !(SHORTEST_COLD..self.store.keep_raw).contains(&cold_after) {
             return refuse("[store] cold_after", "must be at least 1h and less than keep_raw, or 0s for no cold files");
         }
-        Ok(())
+        self.rules.check()
     }
 
     /// Threads that decode what was read.
@@ -371,6 +416,14 @@ impl Config {
     /// [`ConfigError`].
     pub fn join_token(&self, path: &Path) -> Result<Option<Arc<str>>, ConfigError> {
         token(path, "[http] join_token_file", &self.http.join_token_file)
+    }
+
+    /// The token that Alertmanagers are shown.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn alertmanager_token(&self, path: &Path) -> Result<Option<Arc<str>>, ConfigError> {
+        token(path, "[rules] alertmanager_token_file", &self.rules.alertmanager_token_file)
     }
 
     /// What the engine is told.
@@ -432,6 +485,31 @@ impl Store {
     }
 }
 
+impl Rules {
+    fn check(&self) -> Result<(), (String, String)> {
+        let refuse = |key: &str, message: String| Err((format!("[rules] {key}"), message));
+        if let Some(path) = self.files.iter().find(|path| !is_pattern(path, &[".yml", ".yaml"])) {
+            let message =
+                "must be an absolute path that ends in .yml or .yaml, with one `*` at most, in its last segment";
+            return refuse("files", format!("`{}` {message}", path.display()));
+        }
+        if self.interval < SHORTEST_RULES {
+            return refuse("interval", format!("must be at least {SHORTEST_RULES}"));
+        }
+        let is_url = |url: &String| url.starts_with("http://") || url.starts_with("https://");
+        if let Some(url) = self.alertmanagers.iter().find(|url| !is_url(url)) {
+            return refuse("alertmanagers", format!("`{url}` must begin with http:// or https://"));
+        }
+        if !self.external_url.is_empty() && !is_url(&self.external_url) {
+            return refuse("external_url", "must begin with http:// or https://".to_owned());
+        }
+        if let Some(name) = self.external_labels.keys().find(|name| check_label(name).is_err()) {
+            return refuse("external_labels", format!("`{name}` cannot be a label's name"));
+        }
+        Ok(())
+    }
+}
+
 impl Quota {
     fn parts(&self) -> [(&'static str, u64); 9] {
         [
@@ -453,7 +531,7 @@ fn token(path: &Path, key: &str, file: &Path) -> Result<Option<Arc<str>>, Config
     if file.as_os_str().is_empty() {
         return Ok(None);
     }
-    let text = read("the HTTP token", file)?;
+    let text = read("the token", file)?;
     let token = text.trim();
     if token.len() < 16 {
         let message = format!("the token in {} is shorter than 16 characters; make a longer one", file.display());
@@ -466,6 +544,8 @@ fn token(path: &Path, key: &str, file: &Path) -> Result<Option<Arc<str>>, Config
 const SHORTEST_KEEP: Span = Span::from_s(12 * 3_600);
 /// Rows stay at least so long where they are read fastest.
 const SHORTEST_COLD: Span = Span::from_s(3_600);
+/// Rules are evaluated at most so often.
+pub const SHORTEST_RULES: Span = Span::from_ms(100);
 /// Connections or streams that may be configured.
 const MAX_CLIENTS: usize = 65_536;
 /// A thread decodes what some thousand hosts have each second: most machines need one.

@@ -121,10 +121,32 @@ impl Ingest {
 pub struct Keeper {
     store: Store,
     counters: Arc<Counters>,
-    /// The store's thread, and the one of cold files: that is stopped first.
-    threads: [Option<(Sender<()>, JoinHandle<()>)>; 2],
+    keeping: Thread<Word>,
+    cooling: Thread<()>,
 }
 
+/// What the store's thread is asked.
+enum Word {
+    Stop,
+    /// To take up now what is in the ring, and to say when it has.
+    Turn(Sender<()>),
+}
+
+/// Asks the store's thread to take up rows before it is time.
+pub struct Turns(Sender<Word>);
+
+impl Turns {
+    /// Waits until queries find what has been appended, or for so long.
+    pub(crate) fn turn(&self, wait: Duration) {
+        let (done, is_done) = channel();
+        if self.0.send(Word::Turn(done)).is_ok() {
+            // A disk that hangs shows elsewhere.
+            let _ = is_done.recv_timeout(wait);
+        }
+    }
+}
+
+type Thread<W> = Option<(Sender<W>, JoinHandle<()>)>;
 type Say = Arc<Mutex<dyn Fn(&str) + Send>>;
 
 impl Keeper {
@@ -148,10 +170,10 @@ impl Keeper {
         };
         let failed = |source| StoreError::Io { operation: "start a thread for", path: dir.clone(), source };
         let cooling = cold::Cooling::new(store.cooler(), counters.clone(), say);
-        let kept = start("store", move |stopped| keeping.run(stopped)).map_err(failed)?;
-        let mut keeper = Self { store, counters, threads: [Some(kept), None] };
+        let kept = start("store", move |words| keeping.run(words)).map_err(failed)?;
+        let mut keeper = Self { store, counters, keeping: Some(kept), cooling: None };
         if has_cold {
-            keeper.threads[1] = Some(start("cold", move |stopped| cooling.run(stopped)).map_err(failed)?);
+            keeper.cooling = Some(start("cold", move |stopped| cooling.run(stopped)).map_err(failed)?);
         }
         let ingest = Arc::new(Ingest::new(appender, left));
         Ok((keeper, ingest, recovery))
@@ -161,6 +183,15 @@ impl Keeper {
     #[must_use]
     pub fn counters(&self) -> Arc<Counters> {
         self.counters.clone()
+    }
+
+    /// To be asked for rows at once.
+    ///
+    /// # Panics
+    /// Never: the thread ends with the keeper.
+    #[must_use]
+    pub fn turns(&self) -> Turns {
+        Turns(self.keeping.as_ref().expect("a thread").0.clone())
     }
 
     /// The store, for reading.
@@ -173,20 +204,25 @@ impl Keeper {
 impl Drop for Keeper {
     /// Logs what is in the ring and makes it durable.
     fn drop(&mut self) {
-        for (stop, thread) in self.threads.iter_mut().rev().filter_map(Option::take) {
-            let _ = stop.send(());
-            // A panic there has been told already.
-            let _ = thread.join();
-        }
+        stop(self.cooling.take(), ());
+        stop(self.keeping.take(), Word::Stop);
     }
 }
 
-fn start(
+fn stop<W>(thread: Thread<W>, word: W) {
+    if let Some((words, thread)) = thread {
+        let _ = words.send(word);
+        // A panic there has been told already.
+        let _ = thread.join();
+    }
+}
+
+fn start<W: Send + 'static>(
     name: &str,
-    run: impl FnOnce(&Receiver<()>) + Send + 'static,
-) -> std::io::Result<(Sender<()>, JoinHandle<()>)> {
-    let (stop, stopped) = channel();
-    Ok((stop, thread::Builder::new().name(name.into()).spawn(move || run(&stopped))?))
+    run: impl FnOnce(&Receiver<W>) + Send + 'static,
+) -> std::io::Result<(Sender<W>, JoinHandle<()>)> {
+    let (words, asked) = channel();
+    Ok((words, thread::Builder::new().name(name.into()).spawn(move || run(&asked))?))
 }
 
 /// The thread's own.
@@ -203,15 +239,19 @@ struct Keeping {
 }
 
 impl Keeping {
-    fn run(mut self, stopped: &Receiver<()>) {
+    fn run(mut self, words: &Receiver<Word>) {
         let mut next = Instant::now() + TURN;
         loop {
-            let word = stopped.recv_timeout(next.saturating_duration_since(Instant::now()));
-            let is_last = !matches!(word, Err(RecvTimeoutError::Timeout));
+            let word = words.recv_timeout(next.saturating_duration_since(Instant::now()));
+            let is_last = matches!(word, Ok(Word::Stop) | Err(RecvTimeoutError::Disconnected));
             // However long this one takes.
             next = Instant::now() + TURN;
             let result = self.turn();
             self.tell(result.as_ref().err());
+            if let Ok(Word::Turn(done)) = word {
+                // Whoever asked may have gone.
+                let _ = done.send(());
+            }
             if is_last {
                 if result.is_ok() {
                     // Without it the gap is only called something else.

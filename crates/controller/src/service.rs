@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use onlooker_alerts::Context;
 use onlooker_framestore::Recovery;
 use onlooker_framestore::damage::StoreError;
 use onlooker_framestore::migrate::migrate;
@@ -15,11 +16,13 @@ use rustix::process::{Resource, getrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Rules};
 use crate::engine::{EngineError, Orders, Running};
 use crate::fleet::{Fleet, FleetSink};
-use crate::http::{self, Ending, Limits, Names, ServeError, Shared, Tls, TlsError};
+use crate::forward::{ForwardError, Forwarding};
+use crate::http::{self, Ending, Limits, Names, Recording, ServeError, Shared, Tls, TlsError};
 use crate::keep::Keeper;
+use crate::rules::{self, Evaluator, ManagerError, Managers, RulesError, Setting};
 use crate::sources::{Sources, SourcesError};
 
 /// Why the controller does not run.
@@ -40,12 +43,21 @@ pub enum ServiceError {
     /// Other targets.
     #[error(transparent)]
     Targets(#[from] SourcesError),
+    /// Forwarding.
+    #[error(transparent)]
+    Forward(#[from] ForwardError),
     /// HTTP.
     #[error(transparent)]
     Http(#[from] ServeError),
     /// TLS.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// Rule files.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
+    /// Whoever is told of alerts.
+    #[error(transparent)]
+    Alertmanagers(#[from] ManagerError),
     /// Anything else of the system.
     #[error("cannot {operation}: {source}")]
     System {
@@ -62,6 +74,8 @@ const ENGINE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const TRIALS: usize = 8;
 /// Time between two lines about a migration.
 const PROGRESS: Duration = Duration::from_secs(5);
+/// In the store's directory.
+const ALERTS_FILE: &str = "alerts.state";
 /// Nobody waits longer for the hosts of the start.
 const MAX_ENTRY: Duration = Duration::from_secs(5);
 
@@ -79,6 +93,8 @@ pub fn run(
     let say: Say = Arc::new(say);
     // Before anything is made: a mistake is told and nothing has happened.
     config.read_targets(path)?;
+    let groups = rules::read(&config.rules)?;
+    let alertmanager_token = config.alertmanager_token(path)?;
     let token = config.http_token(path)?;
     let join_token = config.join_token(path)?;
     let tls = match (&config.http.tls_certificate, &config.http.tls_key) {
@@ -108,7 +124,24 @@ pub fn run(
     let engine = Running::start(config.engine(), (0..config.processing_threads()).map(sink).collect())?;
     let orders = engine.orders().clone();
     let book = Arc::new(Book::open(config.joined.clone(), move |change| order(&orders, change))?);
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let Rules { interval, alertmanagers, alertmanager_ca_file, .. } = &config.rules;
+    let managers = Managers::start(alertmanagers, alertmanager_ca_file, alertmanager_token.as_deref(), &say)?;
+    let setting = Setting {
+        store: keeper.store(),
+        ingest: ingest.clone(),
+        turns: keeper.turns(),
+        interval: interval.as_duration(),
+        context: context(&config.rules, scheme, address),
+        state_file: config.store.dir.join(ALERTS_FILE),
+        say: say.clone(),
+    };
+    let evaluator = Arc::new(Evaluator::start(setting, groups, managers).map_err(thread)?);
+    let late = config.read.timeout.as_duration();
+    let forwarding = Forwarding::start(&config.forward, &keeper.store(), &config.store.dir, late, &say)?;
     let shared = Shared {
+        forwarding: forwarding.progress(),
+        rules: evaluator.view(),
         limits: limits(config, &say),
         names: Names::new(&config.http.names, token.is_some()),
         ending: Ending::default(),
@@ -127,8 +160,8 @@ pub fn run(
         read_timeout: config.read.timeout.as_duration(),
         trials: Arc::new(Semaphore::new(TRIALS)),
     };
-    let scheme = if tls.is_some() { "https" } else { "http" };
-    let sources = Arc::new(Sources::start(path, config, book.clone(), say.clone())?);
+    let sources = Arc::new(Sources::start(path, config, book.clone(), evaluator.clone(), say.clone())?);
+    let recording = Recording::start(shared.clone(), ingest).map_err(thread)?;
     let hangup = {
         let _inside = runtime.enter();
         signal(SignalKind::hangup())
@@ -160,6 +193,9 @@ pub fn run(
     onlooker_settings::service::notify("STOPPING=1");
     reloads.abort();
     drop(sources);
+    drop(recording);
+    evaluator.stop();
+    drop(forwarding);
     // The sinks go before the store: what they have appended is sealed then.
     drop(engine.stop()?);
     drop(keeper);
@@ -167,6 +203,22 @@ pub fn run(
     runtime.shutdown_background();
     say("stopped");
     Ok(())
+}
+
+fn thread(source: std::io::Error) -> ServiceError {
+    ServiceError::System { operation: "start a thread", source }
+}
+
+/// What rules and alerts know of this controller.
+fn context(rules: &Rules, scheme: &str, address: SocketAddr) -> Context {
+    let external_url = match (rules.external_url.as_str(), address.ip().is_unspecified()) {
+        ("", true) => {
+            format!("{scheme}://{}:{}", rustix::system::uname().nodename().to_string_lossy(), address.port())
+        }
+        ("", false) => format!("{scheme}://{address}"),
+        (url, _) => url.to_owned(),
+    };
+    Context { external_labels: rules.external_labels.clone(), external_url }
 }
 
 fn order(orders: &Orders, change: Change) {

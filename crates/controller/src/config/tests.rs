@@ -18,6 +18,11 @@ fn the_shipped_example_says_the_defaults() {
     let host = host.collect::<Vec<_>>().join("\n");
     let examples = parse(&host).unwrap();
     assert_eq!((examples.targets.len(), examples.discovery.len()), (1, 1));
+    let [forward] = examples.forward.as_slice() else { panic!("{:?}", examples.forward) };
+    let defaults = "[[forward]]\nname = \"a\"\nurl = \"http://b\"\nkind = \"prometheus\"";
+    let [defaults] = parse(defaults).unwrap().forward.try_into().unwrap();
+    assert_eq!((forward.step, forward.max_bytes), (defaults.step, defaults.max_bytes));
+    assert_eq!((forward.max_age, forward.timeout), (defaults.max_age, defaults.timeout));
     assert_eq!((examples.discovery[0].refresh, examples.discovery[0].relabel.len()), (Span::from_s(30), 1));
 }
 
@@ -39,8 +44,33 @@ fn mistakes_say_what_to_write() {
         ("[store]\nkeep_row = \"2d\"", "did you mean `keep_raw`"),
         ("[quota]\nseries = 0", "[quota] series: must be at least 1"),
         ("[quota]\nmemory = 5", "unit"),
+        ("[rules]\nfiles = [\"rules.yml\"]", "[rules] files: `rules.yml` must be an absolute path that ends in .yml"),
+        ("[rules]\ninterval = \"50ms\"", "[rules] interval: must be at least 100ms"),
+        (
+            "[rules]\nalertmanagers = [\"localhost:9093\"]",
+            "[rules] alertmanagers: `localhost:9093` must begin with http",
+        ),
+        ("[rules]\nexternal_url = \"x\"", "[rules] external_url: must begin with http"),
+        ("[rules]\nexternal_labels = { \"a b\" = \"c\" }", "[rules] external_labels: `a b` cannot be a label's name"),
         ("[joined]\nmin_interval = \"1us\"", "[joined] min_interval: must be at least 1ms"),
         ("[[targets]]\ntoken_file = \"/t\"\naddress = \"a:0\"", "[[targets]] number 1, address"),
+        (
+            "[[forward]]\nname = \"a/b\"\nurl = \"http://a\"\nkind = \"prometheus\"",
+            "[[forward]] number 1, name: must be 1 to 64",
+        ),
+        (
+            "[[forward]]\nname = \"a\"\nurl = \"a:9090\"\nkind = \"prometheus\"",
+            "[[forward]] number 1, url: `a:9090` must begin",
+        ),
+        ("[[forward]]\nname = \"a\"\nurl = \"http://a\"\nkind = \"otlp\"", "unknown value `otlp`"),
+        (
+            "[[forward]]\nname = \"a\"\nurl = \"http://a\"\nkind = \"influxdb\"\nmatch = [\"a{\"]",
+            "number 1, match: `a{`",
+        ),
+        (
+            "[[forward]]\nname = \"a\"\nurl = \"http://a\"\nkind = \"influxdb\"\nstep = \"1h\"",
+            "step: must be at most 5min",
+        ),
         ("[[discovery]]\nfiles = []", "[[discovery]] number 1, files"),
     ] {
         let error = parse(text).unwrap_err();

@@ -2,6 +2,7 @@
 //! Hosts in memory, read into a fleet by a clock that the test moves.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -50,18 +51,22 @@ pub(crate) struct World {
     _dir: tempfile::TempDir,
 }
 
+/// A store in this directory that keeps all.
+pub(crate) fn store_config(dir: &Path) -> onlooker_framestore::Config {
+    onlooker_framestore::Config {
+        dir: dir.join("store"),
+        ring: dir.join("hot"),
+        ring_bytes: 4 << 20,
+        max_bytes: 64 << 20,
+        keep_ns: [u64::MAX; 4],
+        cold_after_ns: u64::MAX,
+    }
+}
+
 impl World {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let config = onlooker_framestore::Config {
-            dir: dir.path().join("store"),
-            ring: dir.path().join("hot"),
-            ring_bytes: 4 << 20,
-            max_bytes: 64 << 20,
-            keep_ns: [u64::MAX; 4],
-            cold_after_ns: u64::MAX,
-        };
-        let (keeper, to, _) = Keeper::start(config, |_| {}).unwrap();
+        let (keeper, to, _) = Keeper::start(store_config(dir.path()), |_| {}).unwrap();
         let (fleet, now_ns) = (Arc::new(Fleet::default()), Arc::new(AtomicU64::new(steady_ns())));
         let now = now_ns.clone();
         let clock = move || {

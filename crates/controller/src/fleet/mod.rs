@@ -119,7 +119,7 @@ pub struct Host {
     /// What it was entered as.
     pub target: Arc<Target>,
     /// Labels of all its series.
-    labels: BTreeMap<String, String>,
+    pub(crate) labels: BTreeMap<String, String>,
     shown: Mutex<Shown>,
     /// What its values are called, for who looks at all of them.
     plan: PlanCell,

@@ -18,6 +18,10 @@ pub(super) struct Failure {
     code: Option<&'static str>,
 }
 
+/// What was told, beside the answer: for who says it otherwise.
+#[derive(Clone, Debug)]
+pub(super) struct Told(pub(super) String);
+
 impl Failure {
     pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), code: None }
@@ -40,11 +44,13 @@ impl Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let again = matches!(self.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
+        let told = Told(self.message.clone());
         let mut body = json!({ "error": self.message });
         if let Some(code) = self.code {
             body["code"] = code.into();
         }
         let mut response = (self.status, Json(body)).into_response();
+        response.extensions_mut().insert(told);
         if again {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_S);
         }

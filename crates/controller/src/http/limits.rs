@@ -50,6 +50,8 @@ const STREAMS_WORDS: [usize; 2] = [1 << 20, 512 << 10];
 
 /// Range queries that run, and those that run or wait: in all, and of one source.
 const RANGES: (usize, [usize; 2]) = (4, [64, 32]);
+/// The same of Prometheus' API: a dashboard of Grafana asks for all of its panels at once.
+const QUERIES: (usize, [usize; 2]) = (4, [128, 64]);
 /// The same of `/metrics`: one keeps a processor busy for a second with ten thousand hosts.
 const METRICS: (usize, [usize; 2]) = (1, [8, 4]);
 /// The same of what lists series and hosts.
@@ -263,6 +265,7 @@ pub struct Limits {
     pub(super) stream_words: Arc<Places>,
     pub(super) answers: Arc<Places>,
     pub(super) ranges: Queue,
+    pub(super) queries: Queue,
     pub(super) metrics: Queue,
     pub(super) lists: Queue,
     pub(super) status: Queue,
@@ -281,6 +284,7 @@ impl Limits {
             stream_words: Places::new(STREAMS_WORDS),
             answers: Places::new(ANSWERS_BYTES),
             ranges: Queue::new(RANGES),
+            queries: Queue::new(QUERIES),
             metrics: Queue::new(METRICS),
             lists: Queue::new(LISTS),
             status: Queue::new(STATUS),

@@ -12,6 +12,7 @@ mod hosts;
 mod limits;
 mod live;
 mod metrics;
+mod prometheus;
 mod range;
 mod search;
 mod series;
@@ -41,10 +42,13 @@ use tokio::sync::Semaphore;
 
 use crate::engine::Pressure;
 use crate::fleet::Fleet;
+use crate::forward::Progress;
 use crate::keep::Counters;
+use crate::rules::View;
 use answer::Failure;
 pub use guard::Names;
 pub use limits::Limits;
+pub use metrics::Recording;
 pub use serve::Ending;
 pub use status::Rates;
 pub use tls::{Tls, TlsError};
@@ -58,6 +62,8 @@ pub struct Shared {
     pub store: Store,
     /// What the store has been doing.
     pub counters: Arc<Counters>,
+    /// How targets of `[[forward]]` are doing.
+    pub forwarding: Arc<[Arc<Progress>]>,
     /// Limit of the log, bytes.
     pub max_store_bytes: u64,
     /// When the controller began, UTC ns.
@@ -84,6 +90,8 @@ pub struct Shared {
     pub limits: Arc<Limits>,
     /// By which names we are asked.
     pub names: Names,
+    /// What is evaluated, and what came of it.
+    pub rules: Arc<View>,
     /// Whether the controller is about to end.
     pub ending: Ending,
 }
@@ -106,6 +114,7 @@ fn router(shared: Shared) -> Router {
         .layer(middleware::from_fn_with_state(shared.clone(), turns::list));
     let api = Router::new()
         .merge(streams)
+        .merge(prometheus::router(&shared))
         .merge(ranges)
         .merge(lists)
         .merge(status)

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use super::answer::ms;
+use crate::forward::Progress;
 use crate::sink::State as HostState;
 
 /// Averages over at least this time are told as rates.
@@ -88,7 +89,25 @@ pub(super) async fn status(State(shared): State<Shared>) -> Json<Value> {
             "dropped_segments": shared.counters.dropped_segments.load(Ordering::Relaxed),
             "failed": shared.counters.last_error(),
         },
+        "forward": shared.forwarding.iter().map(|target| forward(target)).collect::<Vec<_>>(),
     }))
+}
+
+fn forward(target: &Progress) -> Value {
+    let (gaps, gap_ns) = target.gaps();
+    let sum = |counts: &mut dyn Iterator<Item = (&'static str, u64)>| counts.map(|(_, count)| count).sum::<u64>();
+    json!({
+        "name": target.name,
+        "kind": target.kind,
+        "lag_ms": ms(target.lag_ns()),
+        "series": target.series(),
+        "samples": target.samples(),
+        "dropped_samples": sum(&mut target.dropped()),
+        "retries": sum(&mut target.retries()),
+        "gaps": gaps,
+        "gap_ms": ms(gap_ns),
+        "failed": target.last_error(),
+    })
 }
 
 pub(super) async fn ready(State(shared): State<Shared>) -> (StatusCode, String) {

@@ -34,6 +34,11 @@ impl Gone {
     pub(super) fn is(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// For who looks by himself.
+    pub(super) fn flag(&self) -> Arc<AtomicBool> {
+        self.0.clone()
+    }
 }
 
 struct Waits(Gone);
@@ -52,6 +57,16 @@ pub(super) async fn range(
     next: Next,
 ) -> Response {
     in_turn(&shared.limits.ranges, &shared.limits, peer.0.ip(), request, next).await
+}
+
+/// A turn of Prometheus' API.
+pub(super) async fn query(
+    State(shared): State<Shared>,
+    peer: ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    in_turn(&shared.limits.queries, &shared.limits, peer.0.ip(), request, next).await
 }
 
 /// The turn of what tells of one host, or lists its series.

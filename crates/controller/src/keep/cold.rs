@@ -100,22 +100,36 @@ fn is_running(stopped: &Receiver<()>, pause: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::path::PathBuf;
+    use std::ops::ControlFlow;
+    use std::path::{Path, PathBuf};
+    use std::time::SystemTime;
+
+    use onlooker_framestore::client::Description;
+    use onlooker_framestore::layout::{Layout, Part};
+    use onlooker_framestore::types::Line;
+    use onlooker_framestore::warm::Level;
+    use onlooker_framestore::{Columns, Store};
+    use onlooker_region::schema::Metric;
+    use onlooker_series::series::{Form, Series};
 
     use super::*;
     use crate::keep::Keeper;
 
-    #[test]
-    fn failures_are_counted_by_reason_said_once_and_tried_again_later_and_later() {
-        let dir = tempfile::tempdir().unwrap();
-        let config = onlooker_framestore::Config {
-            dir: dir.path().join("store"),
-            ring: dir.path().join("ring"),
+    fn config(dir: &Path, cold_after_ns: u64) -> onlooker_framestore::Config {
+        onlooker_framestore::Config {
+            dir: dir.join("store"),
+            ring: dir.join("ring"),
             ring_bytes: 1 << 20,
             max_bytes: 64 << 20,
             keep_ns: [u64::MAX; 4],
-            cold_after_ns: 1,
-        };
+            cold_after_ns,
+        }
+    }
+
+    #[test]
+    fn failures_are_counted_by_reason_said_once_and_tried_again_later_and_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config(dir.path(), 1);
         // Its own thread has nothing to do, and ends when it is told to.
         let (keeper, _, _) = Keeper::start(config, |_| {}).unwrap();
         let said = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -138,5 +152,76 @@ mod tests {
         let said = said.lock().unwrap();
         assert_eq!(said.len(), 3, "{said:?}");
         assert!(said[0].contains("no cold file was made: cannot write x") && said[1].contains("again"), "{said:?}");
+    }
+
+    /// Samples of a host's first series.
+    fn samples(store: &Store, host: &str) -> Vec<(u64, Vec<u64>)> {
+        let named = store.series_of(host).remove(0);
+        let wanted = Columns { words: vec![named.series[0].at], ..named.columns };
+        let mut samples = Vec::new();
+        let gaps = store.read(&wanted, 0, u64::MAX, |time_ns, words| {
+            samples.push((time_ns, words.to_vec()));
+            ControlFlow::Continue(())
+        });
+        assert_eq!(gaps.unwrap(), []);
+        samples
+    }
+
+    /// Waits until a store is so.
+    fn wait(store: &Store, what: &str, is_so: impl Fn(&Store) -> bool) {
+        let end = Instant::now() + Duration::from_secs(120);
+        while !is_so(store) {
+            assert!(Instant::now() < end, "{what}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    #[test]
+    fn old_rows_become_parquet_and_are_read_as_before() {
+        const ROWS: u64 = 700;
+        let dir = tempfile::tempdir().unwrap();
+        let config = config(dir.path(), 3_600_000_000_000);
+        let own = vec![Series::new("packets_total", Metric::Counter, Form::Unsigned)];
+        let description = Description {
+            host: "a".into(),
+            common: vec![("instance".into(), "a:1".into())],
+            source: 0,
+            region: Vec::new(),
+            layout: Arc::new(Layout::new(vec![Part::new("nic", 0, own).shared()], false)),
+            texts: Vec::new(),
+        };
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let from_ns = u64::try_from(now.as_nanos()).unwrap() - 3 * 86_400_000_000_000;
+        let row = |at: u64| (from_ns + at * 10_000_000_000, vec![at * 3]);
+        let expected: Vec<(u64, Vec<u64>)> = (0..ROWS).map(row).collect();
+        let files = |of: &str, ending: &str| -> Vec<PathBuf> {
+            let entries = std::fs::read_dir(dir.path().join("store").join(of)).into_iter().flatten();
+            let paths = entries.map(|entry| entry.unwrap().path());
+            paths.filter(|path| path.to_str().unwrap().ends_with(ending)).collect()
+        };
+        {
+            let (keeper, ingest, _) = Keeper::start(config.clone(), |_| {}).unwrap();
+            let mut appender = ingest.appender();
+            let track = appender.track(&description, from_ns).unwrap();
+            for (time_ns, words) in &expected {
+                appender.append(track, Line::ONLY, *time_ns, words).unwrap();
+            }
+            appender.end(track);
+            wait(&keeper.store(), "no chunk was made", |store| store.level_bytes(Level::Raw) > 0);
+        }
+        // The file that was written is ended now.
+        let (keeper, _, _) = Keeper::start(config, |_| {}).unwrap();
+        let (store, counters) = (keeper.store(), keeper.counters());
+        assert_eq!(samples(&store, "a"), expected);
+        wait(&store, "no cold file was made", |_| counters.cold_files.load(Ordering::Relaxed) > 0);
+        assert_eq!((store.level_bytes(Level::Raw), store.cold_lag_ns()), (0, 0));
+        assert_eq!(files("cold", ".parquet").len(), 1);
+        assert_eq!((files("warm", ".outline").len(), files("warm", ".chunks").iter().filter(is_raw).count()), (1, 0));
+        assert_eq!(samples(&store, "a"), expected);
+        assert_eq!(counters.cold_failures().map(|(_, count)| count).sum::<u64>(), 0);
+    }
+
+    fn is_raw(path: &&PathBuf) -> bool {
+        path.file_name().unwrap().to_str().unwrap().starts_with("raw-")
     }
 }

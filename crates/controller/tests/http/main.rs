@@ -8,6 +8,7 @@ mod limits;
 mod many;
 mod openapi;
 mod packed;
+mod prometheus;
 mod range;
 mod rates;
 mod search;

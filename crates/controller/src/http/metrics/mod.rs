@@ -12,6 +12,7 @@
 //! hosts, without what is the controller's own.
 
 mod own;
+mod recorded;
 mod sheet;
 
 use std::net::SocketAddr;
@@ -26,7 +27,8 @@ use super::Shared;
 use super::answer::{Failure, parameters};
 use super::stream::{Asked, streamed};
 use crate::fleet::Host;
-use own::Own;
+use own::{Lines as _, Own};
+pub use recorded::Recording;
 use sheet::{Draft, Sheet};
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";

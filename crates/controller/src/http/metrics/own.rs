@@ -13,8 +13,11 @@ use onlooker_series::exposition::{push_label, push_number};
 use onlooker_transport::soft::Totals;
 
 use super::super::Shared;
+use super::super::prometheus::counts;
 use crate::engine::Pressure;
 use crate::fleet::{Figures, Host};
+use crate::forward::Progress;
+use crate::rules::{self, View};
 
 /// A host that has not been read for so long is not shown any more, or for three intervals if they are longer.
 const STALE_NS: u64 = 5_000_000_000;
@@ -41,6 +44,15 @@ const COLD_BYTES: &str = "onlooker_controller_store_cold_bytes";
 const COLD_LAG: &str = "onlooker_controller_store_cold_lag_seconds";
 const COLD_FILES: &str = "onlooker_controller_store_cold_files_total";
 const COLD_FAILURES: &str = "onlooker_controller_store_cold_failures_total";
+const FORWARD_LAG: &str = "onlooker_controller_forward_lag_seconds";
+const FORWARD_SERIES: &str = "onlooker_controller_forward_series";
+const FORWARD_SAMPLES: &str = "onlooker_controller_forward_samples_total";
+const FORWARD_BYTES: &str = "onlooker_controller_forward_bytes_total";
+const FORWARD_DROPPED: &str = "onlooker_controller_forward_dropped_samples_total";
+const FORWARD_RETRIES: &str = "onlooker_controller_forward_retries_total";
+const FORWARD_GAPS: &str = "onlooker_controller_forward_gaps_total";
+const FORWARD_GAP_SECONDS: &str = "onlooker_controller_forward_gap_seconds_total";
+const FORWARD_DAMAGED: &str = "onlooker_controller_forward_damaged_chunks_total";
 const DETOURS: &str = "onlooker_controller_device_detours_total";
 const UNUSABLE: &str = "onlooker_controller_unusable_ways_total";
 const SOFT_REQUESTS: &str = "onlooker_controller_soft_requests_total";
@@ -49,9 +61,24 @@ const TARGET_FAILURES: &str = "onlooker_controller_target_file_failures_total";
 const REFUSALS: &str = "onlooker_controller_http_refusals_total";
 const CONNECTIONS: &str = "onlooker_controller_http_connections";
 const STREAMS: &str = "onlooker_controller_http_streams";
+const RULE_EVALUATIONS: &str = "onlooker_controller_rule_evaluations_total";
+const RULE_FAILURES: &str = "onlooker_controller_rule_evaluation_failures_total";
+const RULE_ITERATIONS: &str = "onlooker_controller_rule_group_iterations_total";
+const RULE_MISSED: &str = "onlooker_controller_rule_group_iterations_missed_total";
+const RULE_DURATION: &str = "onlooker_controller_rule_group_last_duration_seconds";
+const RULE_TIME: &str = "onlooker_controller_rule_group_last_evaluation_timestamp_seconds";
+const RULE_SAMPLES: &str = "onlooker_controller_rule_group_last_evaluation_samples";
+const RULE_SERIES: &str = "onlooker_controller_rule_series";
+const RULE_REFUSED: &str = "onlooker_controller_rule_refused_samples_total";
+const RULE_STATE_FAILURES: &str = "onlooker_controller_rule_state_failures_total";
+const ALERTS: &str = "onlooker_controller_alerts";
+const NOTIFIED: &str = "onlooker_controller_notifications_sent_total";
+const NOTIFICATION_ERRORS: &str = "onlooker_controller_notifications_errors_total";
+const NOTIFICATIONS_DROPPED: &str = "onlooker_controller_notifications_dropped_total";
+const NOTIFICATIONS_WAITING: &str = "onlooker_controller_notifications_queue_length";
 
 /// All of them: nobody else's metric has such a name, whether there is something to say or not.
-const FAMILIES: [(&str, Metric, &str); 29] = [
+const FAMILIES: [(&str, Metric, &str); 53] = [
     (
         UP,
         Gauge,
@@ -85,6 +112,15 @@ const FAMILIES: [(&str, Metric, &str); 29] = [
     (COLD_LAG, Gauge, "Time since the oldest rows were old enough for a cold file that are in none; 0 if none are."),
     (COLD_FILES, Counter, "Files of rows that became cold files."),
     (COLD_FAILURES, Counter, "Times that a file of rows could not become a cold file."),
+    (FORWARD_LAG, Gauge, "Age of the newest rows that a target has."),
+    (FORWARD_SERIES, Gauge, "Series that go on and are sent to a target."),
+    (FORWARD_SAMPLES, Counter, "Samples that a target has taken."),
+    (FORWARD_BYTES, Counter, "Bytes of them, packed."),
+    (FORWARD_DROPPED, Counter, "Samples that a target has refused, or that its protocol cannot say."),
+    (FORWARD_RETRIES, Counter, "Requests that are sent again: a target was not reached, or said so."),
+    (FORWARD_GAPS, Counter, "Times whose rows were deleted before they were sent."),
+    (FORWARD_GAP_SECONDS, Counter, "How long these were."),
+    (FORWARD_DAMAGED, Counter, "Chunks of rows that could not be sent because they are damaged."),
     (DETOURS, Counter, "Times that a host was to be read by an RDMA device, and there was no queue pair."),
     (UNUSABLE, Counter, "Times that a way to a host was found and could not be used."),
     (SOFT_REQUESTS, Counter, "Requests that soft requesters sent, repeats included."),
@@ -97,6 +133,25 @@ const FAMILIES: [(&str, Metric, &str); 29] = [
     (REFUSALS, Counter, "Clients that were refused, or whose connections were ended."),
     (CONNECTIONS, Gauge, "Connections of HTTP clients."),
     (STREAMS, Gauge, "Live streams."),
+    (RULE_EVALUATIONS, Counter, "Evaluations of rules."),
+    (RULE_FAILURES, Counter, "Those of them that failed."),
+    (RULE_ITERATIONS, Counter, "Times at which a group of rules was to be evaluated."),
+    (RULE_MISSED, Counter, "Those of them at which it was not, since evaluations took too long."),
+    (RULE_DURATION, Gauge, "How long the group's last evaluation took."),
+    (RULE_TIME, Gauge, "The time that the group was evaluated for last."),
+    (RULE_SAMPLES, Gauge, "Samples that its last evaluation gave."),
+    (RULE_SERIES, Gauge, "Series that rules record."),
+    (RULE_REFUSED, Counter, "Samples of rules that were not recorded."),
+    (RULE_STATE_FAILURES, Counter, "Times that the file with all alerts could not be written."),
+    (ALERTS, Gauge, "Alerts that are pending, and that fire."),
+    (NOTIFIED, Counter, "Alerts that an Alertmanager took."),
+    (NOTIFICATION_ERRORS, Counter, "Alerts of requests to an Alertmanager that failed."),
+    (
+        NOTIFICATIONS_DROPPED,
+        Counter,
+        "Alerts that an Alertmanager refused, and older ones for which there was no room.",
+    ),
+    (NOTIFICATIONS_WAITING, Gauge, "Alerts that wait to be told."),
 ];
 
 /// One of them, with its lines.
@@ -128,8 +183,7 @@ pub(super) fn is_up(host: &Host, figures: &Figures) -> bool {
     freshness(host, figures).1
 }
 
-impl Own {
-    /// Writes a line; labels in the order of their names.
+impl Lines for Own {
     fn line(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         let Some(Family { lines, .. }) = self.0.get_mut(name) else {
             debug_assert!(false, "{name} is not among those that there are");
@@ -144,10 +198,16 @@ impl Own {
         push_number(lines, value);
         lines.push('\n');
     }
+}
+
+/// Who takes what the controller says.
+pub(super) trait Lines {
+    /// Takes a value; labels in the order of their names.
+    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: f64);
 
     /// How it goes with a host.
     #[allow(clippy::cast_precision_loss)] // Prometheus' values are doubles
-    pub(super) fn host(&mut self, host: &Host, figures: &Figures) {
+    fn host(&mut self, host: &Host, figures: &Figures) {
         let instance = ("instance", host.target.name.as_str());
         let (age_ns, up) = freshness(host, figures);
         self.line(UP, &[instance], f64::from(u8::from(up)));
@@ -172,13 +232,13 @@ impl Own {
 
     /// What is not here of a host.
     #[allow(clippy::cast_precision_loss)] // Prometheus' values are doubles
-    pub(super) fn left_out(&mut self, host: &Host, series: u64) {
+    fn left_out(&mut self, host: &Host, series: u64) {
         self.line(LEFT_OUT, &[("instance", &host.target.name)], series as f64);
     }
 
     /// What carries READs.
     #[allow(clippy::cast_precision_loss)] // Prometheus' values are doubles
-    pub(super) fn engine(&mut self, pressure: &Pressure) {
+    fn engine(&mut self, pressure: &Pressure) {
         self.line(DETOURS, &[], pressure.detours.load(Ordering::Relaxed) as f64);
         for by in [By::Verbs, By::Soft, By::Tcp] {
             let count = pressure.unusable[by as usize].load(Ordering::Relaxed);
@@ -194,9 +254,49 @@ impl Own {
         }
     }
 
+    /// Rules, and who is told of alerts.
+    #[allow(clippy::cast_precision_loss)] // Prometheus' values are doubles
+    fn rules(&mut self, rules: &View) {
+        let groups = rules.groups();
+        for group in &groups {
+            let key = group.key();
+            let (labels, counts) = ([("rule_group", key.as_str())], group.counts);
+            for (name, value) in [
+                (RULE_EVALUATIONS, counts.evaluations as f64),
+                (RULE_FAILURES, counts.failures as f64),
+                (RULE_ITERATIONS, counts.iterations as f64),
+                (RULE_MISSED, counts.missed as f64),
+                (RULE_DURATION, group.duration_ns as f64 / 1e9),
+                (RULE_TIME, group.evaluated_ns.map_or(0.0, |ns| ns as f64 / 1e9)),
+                (RULE_SAMPLES, group.samples as f64),
+            ] {
+                self.line(name, &labels, value);
+            }
+        }
+        for (state, count) in counts(&groups) {
+            self.line(ALERTS, &[("state", state)], count as f64);
+        }
+        self.line(RULE_SERIES, &[], rules.series.load(Ordering::Relaxed) as f64);
+        for (reason, count) in rules::REFUSALS.into_iter().zip(&rules.refused) {
+            self.line(RULE_REFUSED, &[("reason", reason)], count.load(Ordering::Relaxed) as f64);
+        }
+        self.line(RULE_STATE_FAILURES, &[], rules.state_failures.load(Ordering::Relaxed) as f64);
+        for manager in rules.managers.iter() {
+            let labels = [("alertmanager", manager.url.as_str())];
+            for (name, count) in [
+                (NOTIFIED, &manager.sent),
+                (NOTIFICATION_ERRORS, &manager.errors),
+                (NOTIFICATIONS_DROPPED, &manager.dropped),
+            ] {
+                self.line(name, &labels, count.load(Ordering::Relaxed) as f64);
+            }
+            self.line(NOTIFICATIONS_WAITING, &labels, manager.waiting() as f64);
+        }
+    }
+
     /// The controller itself.
     #[allow(clippy::cast_precision_loss)] // Prometheus' values are doubles
-    pub(super) fn controller(&mut self, shared: &Shared) {
+    fn controller(&mut self, shared: &Shared) {
         let counters = &shared.counters;
         for (name, count) in [
             (ROWS, &counters.rows),
@@ -218,6 +318,7 @@ impl Own {
         let [connections, streams] = shared.limits.open();
         self.line(CONNECTIONS, &[], connections as f64);
         self.line(STREAMS, &[], streams as f64);
+        self.rules(&shared.rules);
         self.line(STORE_BYTES, &[], shared.store.bytes() as f64);
         self.line(HEAD_BYTES, &[], shared.store.head_bytes() as f64);
         for level in Level::ALL {
@@ -226,10 +327,35 @@ impl Own {
         for level in Level::ALL.into_iter().skip(1) {
             self.line(ROLLUP_LAG, &[("level", level.name())], shared.store.rollup_lag_ns(level) as f64 / 1e9);
         }
+        for target in shared.forwarding.iter() {
+            self.forward(target);
+        }
         self.line(COLD_BYTES, &[], shared.store.cold_bytes() as f64);
         self.line(COLD_LAG, &[], shared.store.cold_lag_ns() as f64 / 1e9);
         for (reason, count) in counters.cold_failures() {
             self.line(COLD_FAILURES, &[("reason", reason)], count as f64);
+        }
+    }
+
+    fn forward(&mut self, target: &Progress) {
+        let name = ("target", &*target.name);
+        let (gaps, gap_ns) = target.gaps();
+        for (family, value) in [
+            (FORWARD_LAG, target.lag_ns() as f64 / 1e9),
+            (FORWARD_SERIES, target.series() as f64),
+            (FORWARD_SAMPLES, target.samples() as f64),
+            (FORWARD_BYTES, target.bytes() as f64),
+            (FORWARD_GAPS, gaps as f64),
+            (FORWARD_GAP_SECONDS, gap_ns as f64 / 1e9),
+            (FORWARD_DAMAGED, target.damaged() as f64),
+        ] {
+            self.line(family, &[name], value);
+        }
+        for (reason, count) in target.dropped() {
+            self.line(FORWARD_DROPPED, &[name, ("reason", reason)], count as f64);
+        }
+        for (reason, count) in target.retries() {
+            self.line(FORWARD_RETRIES, &[name, ("reason", reason)], count as f64);
         }
     }
 }

@@ -22,7 +22,7 @@ use onlooker_series::families::{Claims, Names, Voices};
 use onlooker_series::template::{LabelSet, LabelSets, LabelView, Template};
 
 use super::super::stream::{Stopped, Writer};
-use super::own::{Own, is_up};
+use super::own::{Lines as _, Own, is_up};
 use crate::fleet::{Host, Plan, Planned, Values};
 
 /// Entities of one kind.
