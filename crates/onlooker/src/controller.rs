@@ -4,7 +4,7 @@
 use crate::output;
 use crate::{End, Failure};
 use onlooker_controller::config::{Config, DEFAULT_PATH};
-use onlooker_controller::service;
+use onlooker_controller::{rules, service};
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub(crate) struct Arguments {
     /// Configuration
     #[arg(long, value_name = "PATH", default_value = DEFAULT_PATH)]
     config: PathBuf,
-    /// Check the configuration, the tokens included, and say what it means
+    /// Check the configuration, tokens and rule files included, and say what it means
     #[arg(long)]
     check: bool,
 }
@@ -24,6 +24,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
     let config = Config::load(path).map_err(service::ServiceError::from)?;
     if arguments.check {
         let targets = config.read_targets(path).map_err(service::ServiceError::from)?;
+        let groups = rules::read(&config.rules).map_err(service::ServiceError::from)?;
         let mut out = io::stdout().lock();
         writeln!(
             out,
@@ -33,6 +34,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
         )?;
         for target in &targets {
             writeln!(out, "host {} at {}:{} every {:?}", target.name, target.host, target.port, target.interval)?;
+        }
+        for group in &groups {
+            writeln!(out, "rules {} of {}: {}", group.name, group.file.display(), group.rules.len())?;
         }
         return Ok(End::Done);
     }

@@ -12,6 +12,7 @@ mod host;
 mod number;
 mod output;
 mod read;
+mod rules;
 mod store;
 mod suggest;
 mod token;
@@ -38,6 +39,8 @@ enum Command {
     Controller(controller::Arguments),
     /// Look into a controller's store: what takes the room, what is damaged; take rows out as Parquet files
     Store(store::Arguments),
+    /// Check files of alerting and recording rules
+    Rules(rules::Arguments),
     /// See Onlooker at work on this machine
     Demo(demo::Arguments),
     /// Check what this machine, or the way to a host, needs
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Top(arguments) => top::run(arguments),
         Command::Controller(arguments) => controller::run(arguments),
         Command::Store(arguments) => store::run(arguments),
+        Command::Rules(arguments) => rules::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Within(arguments) => demo::within::run(arguments),

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What one start says of leftovers would be another test's killed demo.
 fn one_at_a_time() -> MutexGuard<'static, ()> {
@@ -153,10 +153,8 @@ fn values_move_soon_and_ctrl_c_leaves_nothing() {
         return;
     }
     let _lock = one_at_a_time();
-    let begin = Instant::now();
     let mut demo = Demo::here();
     let ready = demo.ready();
-    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
     let address = address(&ready);
     assert_eq!(ready["missing"], serde_json::json!([]));
     assert_eq!(ready["host"], "demo-host");

@@ -114,7 +114,11 @@ impl Place {
         match fs::read(&path) {
             // A state that was being written: nothing was made after it.
             Ok(text) => Ok(Some(serde_json::from_slice(&text).unwrap_or_default())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // Killed while it removed what it had made, it leaves the rest of its directory.
+                let mut rest = fs::read_dir(&self.dir).map_err(system("list", &self.dir))?;
+                Ok(rest.next().map(|_| State::default()))
+            }
             Err(error) => Err(system("read", &path)(error)),
         }
     }
@@ -266,17 +270,22 @@ mod tests {
         let (mut first, found) = Place::take(&root).unwrap();
         assert!(is_free(&found), "{found:?}");
         first.note(|_| {}).unwrap();
-        fs::write(first.path("file"), "x").unwrap();
         let (second, found) = Place::take(&root).unwrap();
         assert_eq!((found.running.as_slice(), found.removed.len()), ([first.number].as_slice(), 0));
         assert_ne!(second.number, first.number);
         assert_ne!(second.addresses(), first.addresses());
-        // Killed: the lock is gone, the state is not.
+        // Killed: the lock is gone, the state is not. Killed while it removed that: the state is gone, too.
         let dir = first.dir.clone();
-        drop(first);
-        let (third, found) = Place::take(&root).unwrap();
-        assert_eq!((found.removed.len(), &third.dir), (1, &dir));
-        assert!(!third.path("file").exists());
+        let mut killed = first;
+        for has_state in [true, false] {
+            fs::write(killed.path("file"), "x").unwrap();
+            assert_eq!(killed.state_path().exists(), has_state);
+            drop(killed);
+            let found;
+            (killed, found) = Place::take(&root).unwrap();
+            assert_eq!((found.removed.len(), &killed.dir), (1, &dir));
+            assert!(!killed.path("file").exists());
+        }
     }
 
     #[test]

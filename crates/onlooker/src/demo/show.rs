@@ -21,10 +21,10 @@ const HOST: &str = "demo-host";
 const MACHINE: &str = "this-machine";
 const KERNEL_METRIC: &str = "node_cpu_seconds_total";
 const SAMPLE_METRIC: &str = "shop_visits_total";
-/// How long values may take until they move.
-const PATIENCE: Duration = Duration::from_secs(12);
+/// How long values may take until they move: a saturated machine is slow, and not broken.
+const PATIENCE: Duration = Duration::from_secs(40);
 /// How long the responder may take after that; it loads its collectors behind the agent's start.
-const RESPONDER_PATIENCE: Duration = Duration::from_secs(5);
+const RESPONDER_PATIENCE: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(40);
 /// Ports that are tried.
 const PORTS: u16 = 100;

@@ -157,7 +157,12 @@ fn hosts(survey: &Survey) -> Table {
     let mut table = Table::new(&["HOST", ">BYTES", ">SHARE", ">ROWS", ">VALUES", ">TRACKS", "FROM", "TO"]);
     let all = survey.bytes().max(1);
     for HostShare { name, tracks, amount } in survey.hosts.iter().take(HOSTS) {
-        let name = if name.is_empty() { "(forgotten)".to_owned() } else { output::shown(name) };
+        let name = match (name.as_str(), tracks) {
+            ("", 0) => "(forgotten)".to_owned(),
+            // Series of no host: what rules and the controller say.
+            ("", _) => "(recorded)".to_owned(),
+            (name, _) => output::shown(name),
+        };
         #[allow(clippy::cast_precision_loss)] // for people
         let share = format!("{:.1} %", 100.0 * amount.bytes as f64 / all as f64);
         let (rows, values) = (amount.rows.to_string(), amount.values.to_string());

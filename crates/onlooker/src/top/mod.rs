@@ -131,7 +131,7 @@ fn live(reader: &Reader, mut view: View) -> Result<End, Failure> {
             continue;
         }
         if went_on.swap(false, Ordering::Relaxed) {
-            screen.terminal.clear()?;
+            screen.clear()?;
             is_wanted = true;
         }
         let since = drawn.map_or(FRAME, |drawn| drawn.elapsed());

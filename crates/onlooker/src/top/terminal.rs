@@ -11,16 +11,18 @@ use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
-use std::io::{self, Stdout};
+use std::io::{self, Stdout, StdoutLock};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 
-/// It is ours now. One for the process, since a panic of any thread has to look here.
+/// It is ours now. One for the process, since a panic of any thread has to look here. Changes, and whoever writes to the
+/// screen looks, with standard output locked: no frame ends after the terminal has been given back. That lock can be
+/// taken again by a thread that has it, so a panic half way through a frame gives back too.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// A terminal that is ours until it is dropped.
 pub(super) struct Screen {
-    pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
+    terminal: Terminal<CrosstermBackend<Stdout>>,
 }
 
 impl Screen {
@@ -40,10 +42,17 @@ impl Screen {
 
     /// Draws so that a terminal which can (`CSI ? 2026`) shows the frame at once, never half of it; others pass over the words.
     pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame)) -> io::Result<()> {
-        queue!(io::stdout(), BeginSynchronizedUpdate)?;
+        let Some(mut output) = ours() else { return Ok(()) };
+        queue!(output, BeginSynchronizedUpdate)?;
         let drawn = self.terminal.draw(draw).map(|_| ());
-        execute!(io::stdout(), EndSynchronizedUpdate)?;
+        execute!(output, EndSynchronizedUpdate)?;
         drawn
+    }
+
+    /// Has the next frame drawn whole.
+    pub(super) fn clear(&mut self) -> io::Result<()> {
+        let Some(_output) = ours() else { return Ok(()) };
+        self.terminal.clear()
     }
 
     /// Whether it is still ours; a panic elsewhere has given it back.
@@ -56,7 +65,7 @@ impl Screen {
         give_back();
         signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
         begin()?;
-        self.terminal.clear()
+        self.clear()
     }
 }
 
@@ -66,16 +75,24 @@ impl Drop for Screen {
     }
 }
 
+/// Standard output, locked, where the terminal is ours.
+fn ours() -> Option<StdoutLock<'static>> {
+    let output = io::stdout().lock();
+    Screen::is_ours().then_some(output)
+}
+
 fn begin() -> io::Result<()> {
+    let mut output = io::stdout().lock();
     TAKEN.store(true, Ordering::SeqCst);
-    let began = enable_raw_mode().and_then(|()| execute!(io::stdout(), EnterAlternateScreen, cursor::Hide));
+    let began = enable_raw_mode().and_then(|()| execute!(output, EnterAlternateScreen, cursor::Hide));
     began.inspect_err(|_| give_back())
 }
 
 /// Nothing can be done where that fails.
 fn give_back() {
+    let mut output = io::stdout().lock();
     if TAKEN.swap(false, Ordering::SeqCst) {
-        let _ = execute!(io::stdout(), EndSynchronizedUpdate, cursor::Show, LeaveAlternateScreen);
+        let _ = execute!(output, EndSynchronizedUpdate, cursor::Show, LeaveAlternateScreen);
         let _ = disable_raw_mode();
     }
 }
@@ -86,6 +103,8 @@ pub(super) fn obey_signals() -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGQUIT])?;
     std::thread::spawn(move || {
         for signal in signals.forever() {
+            // Held until the end, so that nobody takes the terminal again.
+            let _output = io::stdout().lock();
             give_back();
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
