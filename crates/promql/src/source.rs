@@ -134,6 +134,15 @@ pub trait SeriesSource {
         Ok(Newest::Unknown)
     }
 
+    /// Whether [`SeriesSource::newest`] for each of some times in `span` that are `step_ns` apart costs less than all
+    /// samples of the series do.
+    ///
+    /// # Errors
+    /// Whatever the source failed at; the query fails with it.
+    fn prefers_newest(&self, _key: u64, _span: Span, _step_ns: i64) -> Result<bool, SourceError> {
+        Ok(false)
+    }
+
     /// Answers `windows` from rollups: calls `take` with the number of each window that has samples, rising, and what
     /// is known of it. `false`: it cannot, the samples are to be read. It is asked only where a summary is enough.
     ///

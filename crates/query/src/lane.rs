@@ -44,7 +44,7 @@ fn end_ns(row_ns: u64, silence_ns: u64, distance_ns: u64) -> u64 {
 
 impl LanePlan {
     /// Whether its samples and markers are what they are.
-    fn is_recorded(&self) -> bool {
+    pub(crate) fn is_recorded(&self) -> bool {
         matches!(self.reading, Reading::Recorded)
     }
 

@@ -30,6 +30,8 @@ const SERIES: usize = 200;
 const TRACK: usize = 20;
 /// What it costs to match a name, or to ask the catalogue once.
 pub(crate) const ASK: usize = 100;
+/// Rows from one step to the next from which on only the last ones before each step are looked at.
+const SPARSE_ROWS: u64 = 128;
 /// Memory of a text beside itself: its counters, and its place in the set.
 const TEXT_BYTES: usize = 48;
 /// Tracks that are looked for between two questions to the budget.
@@ -313,5 +315,14 @@ impl SeriesSource for StoreSource<'_> {
     fn newest(&self, key: u64, span: Span) -> Result<Newest, SourceError> {
         let lanes = self.lanes(key)?;
         times(span).map_or(Ok(Newest::Nothing), |time| merge::newest(&self.tracks, &lanes, time))
+    }
+
+    fn prefers_newest(&self, key: u64, span: Span, step_ns: i64) -> Result<bool, SourceError> {
+        let (lanes, Some((from_ns, to_ns))) = (self.lanes(key)?, times(span)) else { return Ok(false) };
+        let steps = (to_ns - from_ns) / step_ns.unsigned_abs().max(1) + 1;
+        let rows: u64 = lanes.iter().map(|lane| self.tracks.rows(lane.track, (from_ns, to_ns))).sum();
+        // Recorded samples are read in any case.
+        let is_read = lanes.iter().any(LanePlan::is_recorded);
+        Ok(!is_read && rows / steps >= SPARSE_ROWS)
     }
 }

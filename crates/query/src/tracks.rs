@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a query knows of tracks that all their series share: what was decoded, and how long each may be silent.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
@@ -27,16 +27,33 @@ pub(crate) fn piece_end_ns(time_ns: u64) -> u64 {
     (time_ns / PIECE_NS + 1).saturating_mul(PIECE_NS) - 1
 }
 
+/// A track, and a time, both ends included.
+type Asked = (TrackId, (u64, u64));
+
 pub(crate) struct Tracks<'a> {
     pub(crate) store: &'a Store,
     pub(crate) decoded: Decoded,
     /// By track and number of the piece.
     silences_ns: RefCell<HashMap<(TrackId, u64), u64>>,
+    /// How many rows there are of a time, of what was asked for last.
+    rows: Cell<Option<(Asked, u64)>>,
 }
 
 impl<'a> Tracks<'a> {
     pub(crate) fn new(store: &'a Store) -> Self {
-        Self { store, decoded: Decoded::new(DECODED_BYTES), silences_ns: RefCell::default() }
+        Self { store, decoded: Decoded::new(DECODED_BYTES), silences_ns: RefCell::default(), rows: Cell::default() }
+    }
+
+    /// About how many rows a track has of a time, both ends included.
+    pub(crate) fn rows(&self, track: TrackId, time: (u64, u64)) -> u64 {
+        match self.rows.get() {
+            Some((asked, rows)) if asked == (track, time) => rows,
+            _ => {
+                let rows = self.store.extent_between(track, time.0, time.1).map_or(0, |extent| extent.rows);
+                self.rows.set(Some(((track, time), rows)));
+                rows
+            }
+        }
     }
 
     /// How long there may be no rows in the piece that a time is in before series end.

@@ -45,26 +45,32 @@ impl Eval<'_> {
         if grid.count == 0 {
             return Ok(matrix);
         }
-        let when = select.when;
-        let after_ns = when.of(grid.start_ns).saturating_sub(self.lookback_ns);
-        let span = Span { after_ns, until_ns: when.of(grid.last_ns()) };
+        let time_of = |step| select.when.of(grid.time_ns(step));
+        let span_of = |first, last| Span {
+            after_ns: i64::saturating_sub(time_of(first), self.lookback_ns),
+            until_ns: time_of(last),
+        };
+        let span = span_of(0, grid.count - 1);
         // At a fixed time all steps are as the first.
-        let steps = if when.at_ns.is_some() { 1 } else { grid.count };
+        let steps = if select.when.at_ns.is_some() { 1 } else { grid.count };
         for Found { key, labels } in self.find(select, span)? {
             let mut series = Series::floats(labels, self.holes(grid));
-            self.budget.work(SERIES)?;
-            let known = if steps == 1 { self.source.newest(key, span)? } else { Newest::Unknown };
+            let is_sparse = steps == 1 || self.source.prefers_newest(key, span, grid.step_ns)?;
+            let stride = if is_sparse { 1 } else { steps };
             let (next, before, before_native) = (0, None, None);
             let mut steps_of =
                 Steps { series: &mut series, steps, next, before, before_native, of, is_native, eval: self };
-            match known {
-                Newest::Unknown => {
-                    steps_of.take(&mut *self.source.read(key, span)?, |step| when.of(grid.time_ns(step)))?
-                }
-                Newest::Nothing => {}
-                Newest::Sample { time_ns, value } => {
-                    self.budget.samples(1)?;
-                    steps_of.put(Some((time_ns, value)), None, span.until_ns);
+            while steps_of.next < steps {
+                self.budget.work(SERIES)?;
+                steps_of.steps = steps_of.next + stride;
+                let span = span_of(steps_of.next, steps_of.steps - 1);
+                match if is_sparse { self.source.newest(key, span)? } else { Newest::Unknown } {
+                    Newest::Unknown => steps_of.take(&mut *self.source.read(key, span)?, time_of)?,
+                    Newest::Nothing => steps_of.put(None, None, span.until_ns),
+                    Newest::Sample { time_ns, value } => {
+                        self.budget.samples(1)?;
+                        steps_of.put(Some((time_ns, value)), None, span.until_ns);
+                    }
                 }
             }
             let first = series.values[0];
@@ -146,7 +152,7 @@ impl Eval<'_> {
 /// Finds the newest sample of each step, chunk by chunk.
 struct Steps<'a> {
     series: &'a mut Series,
-    /// How many are looked at.
+    /// Those before this one are looked at.
     steps: usize,
     /// The first step that has not been looked at.
     next: usize,
@@ -160,6 +166,7 @@ struct Steps<'a> {
 
 impl Steps<'_> {
     fn take(&mut self, chunks: &mut dyn Chunks, time_of: impl Fn(usize) -> i64) -> Result<(), QueryError> {
+        (self.before, self.before_native) = (None, None);
         while self.next < self.steps {
             let Some(chunk) = chunks.next()? else { break };
             let (times_ns, values) = (chunk.times_ns, chunk.values);

@@ -5,7 +5,9 @@ use onlooker_framestore::client::Description;
 use onlooker_framestore::layout::Layout;
 use onlooker_framestore::types::TrackId;
 use onlooker_framestore::warm::Level;
-use onlooker_promql::source::{Newest, SeriesSource as _, Span};
+use onlooker_promql::labels::Matcher;
+use onlooker_promql::limits::Budget;
+use onlooker_promql::source::{Chunks, Found, Newest, SeriesSource, SourceError, Span};
 use onlooker_promql::value::Value;
 use onlooker_promql::{Options, Query, Times};
 use onlooker_region::schema::Acquisition;
@@ -28,6 +30,37 @@ fn compare(world: &mut World, selector: &str, times_ns: impl Iterator<Item = u64
             }
         }
     }
+}
+
+/// Reads all samples, whatever is asked.
+struct Reading<'a>(StoreSource<'a>);
+
+impl SeriesSource for Reading<'_> {
+    fn select(&self, matchers: &[Matcher], span: Span, budget: &Budget) -> Result<Vec<Found>, SourceError> {
+        self.0.select(matchers, span, budget)
+    }
+
+    fn read<'a>(&'a self, key: u64, span: Span) -> Result<Box<dyn Chunks + 'a>, SourceError> {
+        self.0.read(key, span)
+    }
+}
+
+/// A range of a selector is the same whether the rows before each step are looked at or all of them. Returns how much of
+/// it was decoded both ways.
+fn compare_steps(world: &mut World, selector: &str, until_ns: u64, step_ns: u64) -> [usize; 2] {
+    world.writer.turn().unwrap();
+    let [start_ns, end_ns] = [T0, T0 + until_ns].map(u64::cast_signed);
+    let query = Query::parse(selector, Times { start_ns, end_ns, step_ns: step_ns.cast_signed() }).unwrap();
+    let run = |source: &dyn SeriesSource| {
+        let Value::Vector(all) = query.run(source, &Options::default()).unwrap().value else { panic!("no vector") };
+        let bits = |values: Vec<f64>| values.into_iter().map(f64::to_bits).collect::<Vec<_>>();
+        all.into_iter().map(|series| (series.labels, bits(series.values))).collect::<Vec<_>>()
+    };
+    let (source, reading) = (StoreSource::new(&world.store), Reading(StoreSource::new(&world.store)));
+    let found = run(&source);
+    assert!(!found.is_empty());
+    assert_eq!(found, run(&reading), "{selector} every {step_ns}");
+    [source.decoded_bytes(), reading.0.decoded_bytes()]
 }
 
 /// 10 ms; a part acquired with each row, one each second and told some rows later, one that changes seldom, one never.
@@ -69,6 +102,9 @@ fn parts_of_their_own_times_are_found_in_memory_and_in_chunks() {
     compare(&mut world, "slow", times().filter(|at_ns| *at_ns < 60 * S), 300 * S, 0);
     to_chunks(&mut world);
     compare(&mut world, "{instance=\"a\"}", times(), 300 * S, REPEAT_NS);
+    for step_ns in [13, 1_300, 1_500, 9_000, 30_000].map(|ms| ms * MS) {
+        compare_steps(&mut world, "{instance=\"a\"}", 130 * S, step_ns);
+    }
     let mut time = |text: &str, at_ns: u64| world.query(text, at_ns)[0].rsplit(' ').next().unwrap().to_owned();
     // `timestamp()` is when it was acquired, to the nearest double.
     let seconds = |ns: u64| onlooker_series::exposition::number((T0 + ns) as f64 / 1e9);
@@ -95,6 +131,9 @@ fn of_several_tracks_the_one_that_is_shown_is_found() {
     }
     compare(&mut world, "load", (1..1_100).map(|at| at * 97 * MS), 300 * S, 0);
     compare(&mut world, "load", (1..1_100).map(|at| at * 97 * MS), S, 0);
+    for step_ns in [S, 13 * S, 14_300 * MS, 27 * S] {
+        compare_steps(&mut world, "load", 130 * S, step_ns);
+    }
 }
 
 #[test]
@@ -128,6 +167,18 @@ fn a_clock_that_was_set_back_gives_the_same() {
     compare(&mut world, "load", (1..40).map(|at| at * S), 300 * S, 0);
 }
 
+#[test]
+fn steps_far_apart_of_a_clock_that_was_set_back_give_the_same() {
+    let mut world = World::new();
+    let track = world.track(&description("a", vec![vec![gauge("load")]]));
+    for (at, ms) in (0u64..).zip((1..20_000).chain(10_000..30_000)) {
+        world.append(track, T0 + ms * MS, &[(at as f64).to_bits()]);
+    }
+    for step_ns in [1, 3, 7].map(|seconds| seconds * S) {
+        compare_steps(&mut world, "load", 40 * S, step_ns);
+    }
+}
+
 /// An instant query decodes the last rows of each series, not those of five minutes; a range decodes each chunk once.
 #[test]
 fn an_instant_query_decodes_the_last_rows_only() {
@@ -156,6 +207,9 @@ fn an_instant_query_decodes_the_last_rows_only() {
     assert_eq!(count(&source, "count(last_over_time({instance=\"a\"}[5m]))"), 10.0);
     let held = source.decoded_bytes();
     assert!((11 * one_column..14 * one_column).contains(&held), "{held}");
+    // And one whose steps are far apart decodes the chunk before each.
+    let [newest, read] = compare_steps(&mut world, "load3", 300 * S, 100 * S);
+    assert!(newest * 3 / 2 < read, "{newest} and {read} bytes");
 }
 
 #[test]
