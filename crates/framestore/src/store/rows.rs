@@ -11,6 +11,9 @@ use crate::layout::Layout;
 use crate::types::{LATE_NS, Line, TrackId};
 use crate::warm::{ChunkRef, Extent, Place};
 
+/// A head that has fewer rows is not cut where time goes back: rows that come in another order would make a chunk each.
+const ROWS_BEFORE_BACK: usize = 64;
+
 /// All tracks that have had rows since the start.
 #[derive(Default)]
 pub(super) struct Rows {
@@ -177,14 +180,17 @@ impl Rows {
         self.tracks.values().map(|track| track.head.memory_bytes() + size_of::<Track>()).sum()
     }
 
-    /// Appends a row to a head that is there; false: the head has no room for this line.
+    /// Appends a row to a head that is there.
     pub(super) fn push(&mut self, track: TrackId, line: Line, time_ns: u64, words: &[u64], now_ns: u64) -> Pushed {
         let Some(track) = self.tracks.get_mut(&track) else { return Pushed::Unknown };
         if track.head.kinds().len() != words.len() || (line != Line::ONLY && !track.head.is_table()) {
             return Pushed::Wrong;
         }
-        // A chunk takes no more.
-        if track.head.rows() as usize >= max_rows(words.len()) {
+        // A chunk takes no more; and chunks are read by their earliest times, so one that has rows of a clock that was
+        // set back would come before one whose rows came before its own.
+        let rows = track.head.rows() as usize;
+        let is_back = || track.head.times_ns().is_some_and(|(from_ns, _)| time_ns < from_ns);
+        if rows >= max_rows(words.len()) || (rows >= ROWS_BEFORE_BACK && is_back()) {
             return Pushed::Crowded;
         }
         if track.head.rows() == 0 {
