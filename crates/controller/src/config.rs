@@ -274,7 +274,7 @@ impl Default for Rules {
     fn default() -> Self {
         Self {
             files: Vec::new(),
-            shipped: false,
+            shipped: true,
             interval: Span::from_s(60),
             external_url: String::new(),
             external_labels: BTreeMap::new(),

@@ -82,7 +82,7 @@ fn controller(agent: &Agent, manager: SocketAddr, rules: &str) -> Controller {
     let file = dir.path().join("rules.yml");
     fs::write(&file, rules).unwrap();
     let rest = format!(
-        "[rules]\nfiles = [{file:?}]\nalertmanagers = [\"http://{manager}/\"]\nexternal_labels = {{ site = \"lab\" }}\n\
+        "[rules]\nshipped = false\nfiles = [{file:?}]\nalertmanagers = [\"http://{manager}/\"]\nexternal_labels = {{ site = \"lab\" }}\n\
          external_url = \"http://onlooker.example/\"\n{}",
         agent.target("a")
     );
