@@ -33,6 +33,35 @@ async function fleetFilters(page) {
   await t.eventually("Esc clears filters", async () => (await page.locator("tbody tr").count()) === 24);
 }
 
+async function alerts(page, scheme) {
+  await t.go(page, "#/");
+  const cell = page.locator('tr[data-key="db-3"] td.c-alerts');
+  await t.eventually(`alerts ${scheme}: the fleet shows those of a host`, async () => (await cell.innerText()) === "HostSilent +1");
+  t.check(`alerts ${scheme}: the badge counts what fires`, (await text(page, ".badge")) === "3", await text(page, ".badge"));
+  await page.keyboard.press("/");
+  await page.keyboard.type("memoryshort");
+  await t.eventually(`alerts ${scheme}: a search for an alert finds its host`, async () => (await page.locator("tbody tr").count()) === 1);
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Enter");
+  await t.eventually(`alerts ${scheme}: the host's page has them`, async () => (await page.locator(".host-alerts li").count()) === 2 && (await page.locator(".host-alerts").isVisible()));
+  await t.shot(page, `host-alerts-${scheme}`);
+  await page.keyboard.press("a");
+  await t.eventually(`alerts ${scheme}: a opens their page, the worst first`, async () => (await page.locator("tbody tr[data-key]").count()) === 4 && (await text(page, "tbody tr:first-child td.c-severity")) === "critical");
+  await page.locator("details.rules summary").click();
+  t.check(`alerts ${scheme}: a rule that fails says why, first`, (await text(page, ".rules tbody tr:first-child .problem")).includes("more than 10 s"));
+  await t.shot(page, `alerts-${scheme}`);
+  await page.getByRole("button", { name: "pending 1" }).click();
+  await t.eventually(`alerts ${scheme}: by state`, async () => (await page.locator("tbody tr[data-key]").count()) === 1);
+  t.check(`alerts ${scheme}: the filter stands in the address`, page.url().includes("state=pending"), page.url());
+  await page.keyboard.press("Escape");
+  await t.play({ quiet: true });
+  await t.eventually(`alerts ${scheme}: all quiet`, async () => (await text(page, ".notice")).includes("4 rules are evaluated"));
+  t.check(`alerts ${scheme}: without a badge`, await page.locator(".badge").isHidden());
+  await t.play({ rules: false });
+  await t.eventually(`alerts ${scheme}: how to have rules`, async () => (await text(page, ".notice")).includes("shipped = true"));
+  await t.play({ quiet: false, rules: true });
+}
+
 async function keyboard(page) {
   await t.go(page, "#/");
   await t.eventually("keyboard: the table is there", async () => (await page.locator("tbody tr").count()) === 24);
@@ -311,7 +340,7 @@ async function themeSwitch(page) {
 async function phone() {
   for (const scheme of ["light", "dark"]) {
     const page = await t.page({ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, colorScheme: scheme });
-    for (const [name, hash, ready] of [["fleet", "#/", "tbody tr"], ["host", "#/host/web-1", ".legend .value"], ["reads", "#/reads", "tbody tr"]]) {
+    for (const [name, hash, ready] of [["fleet", "#/", "tbody tr"], ["host", "#/host/web-1", ".legend .value"], ["reads", "#/reads", "tbody tr"], ["alerts", "#/alerts", "tbody tr"]]) {
       await t.go(page, hash);
       await t.eventually(`phone ${scheme}: ${name}`, async () => (await page.locator(ready).count()) > 0);
       await page.waitForTimeout(2500);
@@ -379,6 +408,10 @@ const STEPS = {
     await fleet(light, "light");
     await fleetFilters(light);
     await inDark((dark) => fleet(dark, "dark"));
+  },
+  alerts: async () => {
+    await alerts(light, "light");
+    await inDark((dark) => alerts(dark, "dark"));
   },
   keyboard: () => keyboard(light),
   host: async () => {

@@ -20,8 +20,8 @@ class Refusal extends Error {
 
 export function start(root, port = 0) {
   const fleet = new Fleet(Date.now());
-  /** `asked`: requests of the API so far. */
-  const play = { empty: false, down: false, token: null, removed: null, exceed: null, asked: 0 };
+  /** `asked`: requests of the own interface so far. */
+  const play = { quiet: false, rules: true, empty: false, down: false, token: null, removed: null, exceed: null, asked: 0 };
   const server = createServer((request, response) => {
     handle(fleet, play, root, request, response).catch((error) => {
       const status = error instanceof Refusal ? error.status : 500;
@@ -42,10 +42,13 @@ async function handle(fleet, play, root, request, response) {
   }
   if (url.pathname === "/asked") return response.writeHead(200, { "Content-Type": "application/json" }).end(String(play.asked));
   if (parts[0] !== "api") return file(root, url.pathname, response);
-  play.asked++;
+  const isPrometheus = parts[1] === "v1";
+  if (!isPrometheus) play.asked++;
   if (play.down) return request.destroy();
   if (play.token !== null && !(request.headers.cookie ?? "").includes("onlooker=1")) throw new Refusal(401, "this controller asks for a token: log in");
   const json = (value) => response.writeHead(200, { "Content-Type": "application/json", "Cache-Control": "no-store" }).end(JSON.stringify(value));
+  if (isPrometheus && parts[2] === "alerts") return json({ status: "success", data: { alerts: play.quiet ? [] : alerts(fleet) } });
+  if (isPrometheus && parts[2] === "rules") return json({ status: "success", data: { groups: play.rules ? RULES : [] } });
   const [, , , what, name, sub] = parts;
   if (what === "status") return json(status(fleet, play));
   if (what === "live") {
@@ -63,6 +66,29 @@ async function handle(fleet, play, root, request, response) {
   if (sub === "series") return json(search(fleet, host, url.searchParams));
   if (sub === "range") return json(range(fleet, host, url.searchParams));
   throw new Refusal(404, `no such path ${url.pathname}`);
+}
+
+const rule = (name, query, duration, more = {}) => ({ name, query, duration, type: "alerting", health: "ok", evaluationTime: 0.0021, lastEvaluation: new Date().toISOString(), labels: {}, ...more });
+const RULES = [
+  {
+    name: "hosts", file: "shipped", interval: 10, rules: [
+      rule("HostSilent", "onlooker_host_up == 0", 30), rule("DiskFull", "node_filesystem_avail_bytes / node_filesystem_size_bytes < 0.03", 300),
+      rule("MemoryShort", "node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes < 0.05", 300),
+    ],
+  },
+  { name: "shop", file: "/etc/onlooker/rules/shop.yml", interval: 0.5, rules: [rule("shop:visits:rate1m", "sum by (instance) (rate(shop_visits_total[1m]))", 0, { type: "recording", health: "err", lastError: "the query takes more than 10 s" })] },
+];
+
+/** Those of the hosts that are not read, and some of others. */
+function alerts(fleet) {
+  const alert = (alertname, instance, severity, state, age_s, value, summary, labels = {}) =>
+    ({ labels: { alertname, instance, severity, ...labels }, annotations: { summary }, state, activeAt: new Date(Date.now() - age_s * 1000).toISOString(), value: String(value) });
+  const silent = [...fleet.hosts.values()].filter((host) => host.state === "silent" || host.state === "failed");
+  return [
+    alert("DiskFull", "db-2", "warning", "pending", 95, "2.4e-02", "/var of db-2 has 2.4% left", { device: "/dev/nvme0n1p2", fstype: "ext4", mountpoint: "/var" }),
+    ...silent.map((host) => alert("HostSilent", host.name, "critical", "firing", (Date.now() - host.since) / 1000, "0e+00", `${host.name} has not been read for half a minute or more`)),
+    alert("MemoryShort", "db-3", "warning", "firing", 700, "4.1e-02", "db-3 has 4.1% of its memory left"),
+  ];
 }
 
 async function body(request) {

@@ -128,6 +128,31 @@ export interface Gap {
   reason: string;
 }
 
+export type AlertState = "pending" | "firing";
+
+export interface Alert {
+  labels: Record<string, string>;
+  annotations: Record<string, string>;
+  state: AlertState;
+  /** When its condition began to hold. */
+  since_ms: number;
+  value: number;
+}
+
+export interface Rule {
+  name: string;
+  group: string;
+  file: string;
+  type: "alerting" | "recording";
+  query: string;
+  health: string;
+  error: string | null;
+  /** How long its condition must hold; 0 for a recording rule. */
+  for_s: number;
+  interval_s: number;
+  took_s: number;
+}
+
 /** Numbers or histograms, by the type of the series. */
 export interface RangeSeries {
   series: string;
@@ -275,6 +300,35 @@ const range = object<Range>({
   gaps: list(gap),
 });
 
+/** Texts that hold a number or a time, as Prometheus writes them. */
+const written = (parse: (text: string) => number): Check<number> => (value, path) => parse(text(value, path));
+
+// Prometheus' own interface: what it calls things is its, too.
+const alerts = object({
+  data: object({
+    alerts: list(object({ labels: record(text), annotations: record(text), state: oneOf("pending", "firing"), activeAt: written(Date.parse), value: written(Number) })),
+  }),
+});
+
+const rules = object({
+  data: object({
+    groups: list(object({
+      name: text,
+      file: text,
+      interval: number,
+      rules: list(object({
+        name: text,
+        type: oneOf("alerting", "recording"),
+        query: text,
+        health: text,
+        lastError: optional(nullable(text), null),
+        duration: optional(number, 0),
+        evaluationTime: number,
+      })),
+    })),
+  }),
+});
+
 const liveOpen = object<LiveOpen>({
   series: list(object({ series: text, type: seriesType, unit: text })),
   interval_ms: number,
@@ -338,6 +392,7 @@ function query(parameters: [string, string | number][]): string {
 
 /** Relative, so that the controller may be served below a prefix. */
 const BASE = "api/onlooker/v1";
+const PROMETHEUS = "api/v1";
 
 export const getStatus = (signal?: AbortSignal): Promise<Status> => request(`${BASE}/status`, status, signal);
 
@@ -358,6 +413,21 @@ export function getSeries(host: string, search: string, limit: number, signal?: 
 /** Metrics in place of series: the best of each, with the number of those found. */
 export function getMetrics(host: string, search: string, limit: number, signal?: AbortSignal): Promise<{ series: Metric[]; more: boolean }> {
   return request(`${BASE}/hosts/${encodeURIComponent(host)}/series?${query([["search", search], ["limit", limit], ["by", "metric"]])}`, metricList, signal);
+}
+
+/** Alerts that are pending or firing. */
+export async function getAlerts(signal?: AbortSignal): Promise<Alert[]> {
+  const { data } = await request(`${PROMETHEUS}/alerts`, alerts, signal);
+  return data.alerts.map(({ activeAt, ...alert }) => ({ ...alert, since_ms: activeAt }));
+}
+
+export async function getRules(signal?: AbortSignal): Promise<Rule[]> {
+  const { data } = await request(`${PROMETHEUS}/rules?exclude_alerts=true`, rules, signal);
+  return data.groups.flatMap(({ name: group, file, interval, rules: all }) =>
+    all.map(({ name, type, query: expression, health, lastError, duration, evaluationTime }) => ({
+      name, group, file, type, query: expression, health, error: lastError, for_s: duration, interval_s: interval, took_s: evaluationTime,
+    })),
+  );
 }
 
 export interface Span {

@@ -5,8 +5,10 @@ import "uplot/dist/uPlot.min.css";
 import "./styles/base.css";
 import "./styles/components.css";
 import "./styles/charts.css";
-import { h, notice, setText } from "./dom";
+import * as alerts from "./alerts";
+import { h, notice, setHidden, setText } from "./dom";
 import * as keys from "./keys";
+import { alertsPage } from "./pages/alerts";
 import { fleetPage } from "./pages/fleet";
 import { hostPage } from "./pages/host";
 import type { Page } from "./pages/page";
@@ -15,8 +17,10 @@ import { type Route, parse } from "./router";
 import * as theme from "./theme";
 
 const main = h("main", { id: "main", tabindex: -1 });
+const firing = h("span", { class: "badge num", hidden: true });
 const links: [Route["page"], HTMLAnchorElement][] = [
   ["fleet", h("a", { href: "#/" }, "Fleet")],
+  ["alerts", h("a", { href: "#/alerts" }, "Alerts", firing)],
   ["reads", h("a", { href: "#/reads" }, "Reads")],
 ];
 const themeButton = h("button", { type: "button", class: "quiet", on: { click: () => theme.toggle() } });
@@ -47,6 +51,7 @@ function create(route: Route): Page {
   if (route.page === "fleet") return fleetPage(route.parameters);
   if (route.page === "host") return hostPage(route.host, route.parameters);
   if (route.page === "reads") return readsPage(route.parameters);
+  if (route.page === "alerts") return alertsPage(route.parameters);
   const element = h("div", { class: "page" }, notice("empty", "There is no such page", h("p", {}, h("a", { href: "#/" }, "To the fleet"))));
   return { title: "Unknown page", element, bindings: [], destroy: () => undefined };
 }
@@ -57,8 +62,16 @@ function showTheme(): void {
   themeButton.title = `Change to ${dark ? "light" : "dark"} (t)`;
 }
 
+function showFiring(): void {
+  const count = alerts.all().filter((alert) => alert.state === "firing").length;
+  setHidden(firing, count === 0);
+  setText(firing, String(count));
+  firing.setAttribute("aria-label", `${count} firing`);
+}
+
 keys.setGlobal([
   { keys: ["f"], help: "Fleet", run: () => { location.hash = "#/"; return undefined; } },
+  { keys: ["a"], help: "Alerts", run: () => { location.hash = "#/alerts"; return undefined; } },
   { keys: ["r"], help: "Reads", run: () => { location.hash = "#/reads"; return undefined; } },
   { keys: ["t"], help: "Light or dark", run: () => { theme.toggle(); return undefined; } },
   { keys: ["?"], help: "This help", run: () => { keys.showHelp(); return undefined; } },
@@ -68,6 +81,8 @@ theme.start();
 theme.onChange(showTheme);
 showTheme();
 keys.start();
+alerts.onChange(showFiring);
+alerts.start();
 
 const logo = h("img", { src: "./favicon.svg", alt: "", width: 20, height: 20 });
 const skip = h("button", { type: "button", class: "skip", on: { click: () => main.focus() } }, "Skip to content");

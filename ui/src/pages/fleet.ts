@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The fleet: every host, searchable, sortable, filtered by label and state; updates itself.
 
+import { nameOf, ofHost, onChange, summaryOf } from "../alerts";
 import { HOST_STATES, type Host, type HostState, getHosts } from "../api";
 import { h, notice, setClass, setHidden, setText } from "../dom";
 import { age, count, duration, reasons, sum } from "../format";
@@ -117,6 +118,7 @@ export function fleetPage(parameters: URLSearchParams): Page {
     (error) => trouble.show(error, hosts === null ? null : `Shown is what was known ${age(performance.now() - sampledAt)} ago.`),
   );
   const ages = setInterval(() => table.refresh(), AGE_MS);
+  const stop = onChange(render);
 
   return {
     title: "Fleet",
@@ -128,6 +130,7 @@ export function fleetPage(parameters: URLSearchParams): Page {
     ],
     destroy: () => {
       polling.stop();
+      stop();
       clearInterval(ages);
     },
   };
@@ -146,6 +149,18 @@ function columns(): Column<Known>[] {
       },
     },
     { id: "state", label: "State", sort: (host) => STATE_RANK[host.state], cell: (node, host) => showState(node, host.state) },
+    {
+      id: "alerts", label: "Alerts", title: "That fire, or are pending", descendingFirst: true,
+      sort: (host) => ofHost(host.name).reduce((sum, alert) => sum + (alert.state === "firing" ? 1000 : 1), 0),
+      cell: (node, host) => {
+        const alerts = ofHost(host.name);
+        const [first] = alerts;
+        setText(node, first === undefined ? "" : nameOf(first) + (alerts.length > 1 ? ` +${alerts.length - 1}` : ""));
+        setClass(node, "bad", first?.state === "firing");
+        setClass(node, "dim", first?.state === "pending");
+        node.title = alerts.map((alert) => `${alert.state}: ${nameOf(alert)}. ${summaryOf(alert)}`).join("\n");
+      },
+    },
     { id: "via", label: "Read via", title: "Who answers the READs on the host", minor: true, sort: (host) => pairText(host), cell: (node, host) => showPair(node, host) },
     {
       id: "age", label: "Age", title: "Of the newest values", numeric: true, sort: (host) => ageNow(host) ?? -1,
@@ -202,7 +217,7 @@ function matches(host: Host, search: string, states: Set<HostState>, labels: Set
   const wanted = new Map<string, string[]>();
   for (const label of labels) wanted.set(label.split("=")[0]!, [...(wanted.get(label.split("=")[0]!) ?? []), label]);
   if ([...wanted.values()].some((choices) => !choices.some((label) => own.includes(label)))) return false;
-  const text = [host.name, host.address, host.state, pairText(host), host.error ?? "", ...own].join(" ").toLowerCase();
+  const text = [host.name, host.address, host.state, pairText(host), host.error ?? "", ...ofHost(host.name).map(nameOf), ...own].join(" ").toLowerCase();
   return search.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 }
 

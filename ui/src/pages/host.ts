@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One host: its state, its charts, any metric by search, its regions.
 
+import { nameOf, ofHost, onChange, showAlertState, summaryOf } from "../alerts";
 import { ApiError, type HostDetail, type Series, getHost, getSeries } from "../api";
 import { Board } from "../board";
 import type { Chart } from "../charts/chart";
@@ -248,6 +249,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     if (removedAt === null) head.showAge(Number.isNaN(board.newestMs) ? null : now() - board.newestMs, board.silentSince() !== null);
     showLive();
   }, AGE_MS);
+  const stopAlerts = onChange(() => head.showAlerts());
   showControls();
 
   const bindings: Binding[] = [
@@ -263,6 +265,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     destroy: () => {
       abort.abort();
       polling.stop();
+      stopAlerts();
       clearInterval(ages);
       search.destroy();
       board.destroy();
@@ -275,10 +278,11 @@ class Head {
   private readonly state = h("span");
   private readonly labels = h("span", { class: "dim" });
   private readonly error = h("p", { class: "problem", role: "alert", hidden: true });
+  private readonly alerts = h("ul", { class: "host-alerts", "aria-label": "Alerts of this host", hidden: true });
   private readonly facts = new Map<string, HTMLElement>();
   readonly element: HTMLElement;
 
-  constructor(name: string) {
+  constructor(private readonly name: string) {
     const list = h("dl", { class: "facts" });
     for (const label of ["Age", "Read every", "Read via", "Address", "Clock ±", "Series", "Regions", "Gaps", "Since"]) {
       const value = h("dd", { class: "num" }, "–");
@@ -286,7 +290,20 @@ class Head {
       list.append(h("div", {}, h("dt", {}, label), value));
     }
     const title = h("h1", {}, h("a", { href: hostAddress(name) }, name));
-    this.element = h("header", { class: "host-head" }, h("div", { class: "host-title" }, title, this.state, this.labels), this.error, list);
+    this.element = h("header", { class: "host-head" }, h("div", { class: "host-title" }, title, this.state, this.labels), this.error, this.alerts, list);
+    this.showAlerts();
+  }
+
+  showAlerts(): void {
+    const alerts = ofHost(this.name);
+    setHidden(this.alerts, alerts.length === 0);
+    this.alerts.replaceChildren(
+      ...alerts.map((alert) => {
+        const state = h("span");
+        showAlertState(state, alert.state);
+        return h("li", {}, state, " ", h("a", { href: `#/alerts?q=${encodeURIComponent(nameOf(alert))}` }, nameOf(alert)), ` ${summaryOf(alert)} `, h("span", { class: "dim" }, `since ${moment(alert.since_ms, now())}`));
+      }),
+    );
   }
 
   show(host: HostDetail): void {

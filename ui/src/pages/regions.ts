@@ -14,7 +14,7 @@ export class RegionList {
   private readonly rows = new Map<string, HTMLElement[]>();
   readonly element = h(
     "details",
-    { class: "regions card" },
+    { class: "regions folded card" },
     this.title,
     h("div", { class: "table-scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...HEADS.map((head) => h("th", { scope: "col", class: NUMERIC.has(head) ? "num" : "" }, head)))), this.body)),
   );
