@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One HTTP request to the controller, over TLS where its URL says so. No proxy, since the way to the controller itself is what matters, and no redirects: the
-//! token goes to the host that was named and to no other.
+//! One HTTP request to the controller, over TLS where its URL says so.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
+use onlooker_client::AuthoritiesError;
 use serde_json::Value;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::JoinError;
 use crate::url::Url;
@@ -89,24 +85,8 @@ impl Client {
     }
 
     fn within(timeout: Duration, url: &Url, ca: Option<&Path>) -> Result<Self, JoinError> {
-        let mut config = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .proxy(None)
-            .timeout_global(Some(timeout))
-            .user_agent(concat!("onlooker-agent/", env!("CARGO_PKG_VERSION")));
-        if url.tls {
-            let roots = authorities(ca)?;
-            let roots: Vec<Certificate<'static>> =
-                roots.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
-            let provider = Arc::new(rustls::crypto::ring::default_provider());
-            let tls = TlsConfig::builder()
-                .unversioned_rustls_crypto_provider(provider)
-                .root_certs(RootCerts::Specific(Arc::new(roots)));
-            config = config.tls_config(tls.build());
-        }
-        Ok(Self { url: url.clone(), agent: config.build().new_agent() })
+        let agent = onlooker_client::agent("onlooker-agent", url.tls, ca, timeout).map_err(no_authorities)?;
+        Ok(Self { url: url.clone(), agent })
     }
 
     /// Asks. `bearer`: the token to show, where there is one.
@@ -138,22 +118,14 @@ impl Client {
     }
 }
 
-/// Certificate authorities: those of a file, else the system's.
-fn authorities(ca: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, JoinError> {
-    let Some(path) = ca else {
-        let found = rustls_native_certs::load_native_certs().certs;
-        if found.is_empty() {
-            return Err(JoinError::Usage(
-                "this system has no certificate authorities: install ca-certificates, or give the controller's with --ca FILE".to_owned(),
-            ));
+fn no_authorities(error: AuthoritiesError) -> JoinError {
+    JoinError::Usage(match error {
+        AuthoritiesError::File { path, what } => format!("--ca {}: {what}", path.display()),
+        AuthoritiesError::Nowhere => {
+            "this system has no certificate authorities: install ca-certificates, or give the controller's with --ca FILE"
+                .to_owned()
         }
-        return Ok(found);
-    };
-    let wrong = |error: String| JoinError::Usage(format!("--ca {}: {error}", path.display()));
-    let found: Result<Vec<_>, _> =
-        CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?.collect();
-    let found = found.map_err(|error| wrong(error.to_string()))?;
-    if found.is_empty() { Err(wrong("no certificate in it; PEM is wanted".to_owned())) } else { Ok(found) }
+    })
 }
 
 fn explain(error: &ureq::Error, url: &Url) -> String {
@@ -185,6 +157,7 @@ fn explain(error: &ureq::Error, url: &Url) -> String {
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
+    use std::sync::Arc;
 
     use super::*;
 

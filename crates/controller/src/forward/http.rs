@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use onlooker_forward::Protocol;
 use onlooker_forward::config::Forward;
 
-use crate::client::{self, ClientError};
+use crate::client::{self, AuthoritiesError};
 
 /// Why a target cannot be asked.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +21,7 @@ pub enum HttpError {
     },
     /// Its `ca_file`.
     #[error("ca_file: {0}")]
-    Client(#[from] ClientError),
+    Client(#[from] AuthoritiesError),
     /// The way there, or back.
     #[error("{0}")]
     Request(Box<ureq::Error>),

@@ -16,7 +16,7 @@ use onlooker_promql::labels::Labels;
 use onlooker_targets::Say;
 use serde_json::Value;
 
-use crate::client::{self, ClientError};
+use crate::client::{self, AuthoritiesError};
 
 /// A request takes no longer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ const LAST: Duration = Duration::from_secs(1);
 pub enum ManagerError {
     /// The certificate authorities.
     #[error("[rules] alertmanager_ca_file: {0}")]
-    Client(#[from] ClientError),
+    Client(#[from] AuthoritiesError),
     /// The thread.
     #[error("cannot start a thread for an Alertmanager: {0}")]
     Thread(#[from] std::io::Error),
