@@ -2,14 +2,14 @@
 //! Rules of a real controller over a real host, and what an Alertmanager hears of them.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Read as _;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
-use onlooker_testbed::{Agent, Controller, Process, free_port, get, json, request, until};
+use onlooker_testbed::{Agent, Body, Controller, Process, free_port, get, json, request, sink, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -23,18 +23,9 @@ struct Sink {
 
 impl Sink {
     fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
         let (heard, status) = (Arc::<Mutex<Vec<Value>>>::default(), Arc::new(AtomicU16::new(200)));
         let (own_heard, own_status) = (heard.clone(), status.clone());
-        // It ends with the test's process.
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let (heard, status) = (own_heard.clone(), own_status.clone());
-                std::thread::spawn(move || serve(&stream.unwrap(), &heard, &status));
-            }
-        });
-        Self { address, heard, status }
+        Self { address: sink(move |head, body| take(head, body, &own_heard, &own_status)), heard, status }
     }
 
     /// What it heard of an alert, in order.
@@ -44,36 +35,17 @@ impl Sink {
     }
 }
 
-/// Requests of one connection.
-fn serve(stream: &TcpStream, heard: &Mutex<Vec<Value>>, status: &AtomicU16) {
-    let mut reader = BufReader::new(stream);
-    loop {
-        let (mut head, mut length) = (String::new(), 0);
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            if line.trim().is_empty() {
-                break;
-            }
-            head += &line;
-        }
-        assert!(head.starts_with("POST /api/v2/alerts HTTP/1.1\r\n"), "{head}");
-        assert!(head.to_lowercase().contains("content-type: application/json"), "{head}");
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).unwrap();
-        let status = status.load(Ordering::SeqCst);
-        if status == 200 {
-            let alerts: Value = serde_json::from_slice(&body).unwrap();
-            heard.lock().unwrap().extend(alerts.as_array().unwrap().iter().cloned());
-        }
-        let mut stream = stream;
-        write!(stream, "HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n").unwrap();
+fn take(head: &str, body: &mut Body<'_>, heard: &Mutex<Vec<Value>>, status: &AtomicU16) -> Option<u16> {
+    assert!(head.starts_with("POST /api/v2/alerts HTTP/1.1\r\n"), "{head}");
+    assert!(head.to_lowercase().contains("content-type: application/json"), "{head}");
+    let mut bytes = Vec::new();
+    body.read_to_end(&mut bytes).unwrap();
+    let status = status.load(Ordering::SeqCst);
+    if status == 200 {
+        let alerts: Value = serde_json::from_slice(&bytes).unwrap();
+        heard.lock().unwrap().extend(alerts.as_array().unwrap().iter().cloned());
     }
+    Some(status)
 }
 
 /// A controller that reads `agent`, evaluates `rules` and tells `manager`.

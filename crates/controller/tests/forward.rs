@@ -4,47 +4,18 @@
 #![allow(missing_docs, reason = "tests")]
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Read as _;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use onlooker_testbed::{Agent, Controller, Process, json, until};
+use onlooker_testbed::remote_write::{Sample, WriteRequest, unpacked};
+use onlooker_testbed::{Agent, Body, Controller, Process, json, sink, until};
 use prost::Message;
 use serde_json::Value;
 
 /// Few enough that a debug build answers all samples of a minute.
 const SELECTOR: &str =
     r#"{__name__=~"node_load1|node_cpu_seconds_total|node_memory_MemFree_bytes|node_context_switches_total"}"#;
-
-#[derive(Message)]
-struct Label {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "2")]
-    value: String,
-}
-
-#[derive(Message)]
-struct Sample {
-    #[prost(double, tag = "1")]
-    value: f64,
-    #[prost(int64, tag = "2")]
-    timestamp: i64,
-}
-
-#[derive(Message)]
-struct Series {
-    #[prost(message, repeated, tag = "1")]
-    labels: Vec<Label>,
-    #[prost(message, repeated, tag = "2")]
-    samples: Vec<Sample>,
-}
-
-#[derive(Message)]
-struct Request {
-    #[prost(message, repeated, tag = "1")]
-    series: Vec<Series>,
-}
 
 type Labels = BTreeMap<String, String>;
 /// Times in ms, and values by their bits.
@@ -75,17 +46,9 @@ struct Sink {
 
 impl Sink {
     fn start(mood: Mood) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, state) = (listener.local_addr().unwrap(), State { mood, requests: Vec::new(), answered: 0 });
-        let state = Arc::new(Mutex::new(state));
+        let state = Arc::new(Mutex::new(State { mood, requests: Vec::new(), answered: 0 }));
         let own = state.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let own = own.clone();
-                std::thread::spawn(move || serve(&stream.unwrap(), &own));
-            }
-        });
-        Self { address, state }
+        Self { address: sink(move |head, body| take(head, body, &own)), state }
     }
 
     fn set(&self, mood: Mood) {
@@ -105,7 +68,7 @@ impl Sink {
     fn all(&self) -> All {
         let mut all = All::new();
         for (_, body) in self.requests() {
-            let request = Request::decode(&*snap::raw::Decoder::new().decompress_vec(&body).unwrap()).unwrap();
+            let request = WriteRequest::decode(&*unpacked(&body)).unwrap();
             for series in request.series {
                 let labels: Labels = series.labels.into_iter().map(|label| (label.name, label.value)).collect();
                 let own = all.entry(labels).or_default();
@@ -122,50 +85,27 @@ impl Sink {
     }
 }
 
-/// Answers the requests of a connection.
-fn serve(stream: &TcpStream, state: &Mutex<State>) {
-    let mut reader = BufReader::new(stream);
-    loop {
-        let (mut head, mut length) = (String::new(), 0);
-        loop {
-            let begin = head.len();
-            if reader.read_line(&mut head).unwrap_or(0) == 0 {
-                return;
-            }
-            let line = head[begin..].trim().to_ascii_lowercase();
-            if let Some(value) = line.strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            if line.is_empty() {
-                break;
-            }
-        }
-        let mood = state.lock().unwrap().mood;
-        let mut body = vec![0; if mood == Mood::HalfWay { length / 2 } else { length }];
-        if reader.read_exact(&mut body).is_err() {
-            return;
-        }
-        let is_old = head.to_ascii_lowercase().contains("x-prometheus-remote-write-version: 0.1.0");
-        let status = match mood {
-            Mood::HalfWay => 0,
-            Mood::Status(status) => status,
-            Mood::Old if !is_old => 415,
-            Mood::Good | Mood::Old => 204,
-        };
-        let mut state = state.lock().unwrap();
-        state.answered += 1;
-        if status == 204 {
-            state.requests.push((head, body));
-        }
-        drop(state);
-        if status == 0 {
-            return;
-        }
-        let answer = format!("HTTP/1.1 {status} Said\r\nContent-Length: 0\r\n\r\n");
-        if (&*stream).write_all(answer.as_bytes()).is_err() {
-            return;
-        }
+/// What a sink answers, if it answers.
+fn take(head: &str, body: &mut Body<'_>, state: &Mutex<State>) -> Option<u16> {
+    let mood = state.lock().unwrap().mood;
+    if mood == Mood::HalfWay {
+        body.set_limit(body.limit() / 2);
     }
+    let mut bytes = Vec::new();
+    body.read_to_end(&mut bytes).ok()?;
+    let is_old = head.to_ascii_lowercase().contains("x-prometheus-remote-write-version: 0.1.0");
+    let status = match mood {
+        Mood::HalfWay => None,
+        Mood::Status(status) => Some(status),
+        Mood::Old if !is_old => Some(415),
+        Mood::Good | Mood::Old => Some(204),
+    };
+    let mut state = state.lock().unwrap();
+    state.answered += 1;
+    if status == Some(204) {
+        state.requests.push((head.to_owned(), bytes));
+    }
+    status
 }
 
 fn section(name: &str, kind: &str, sink: &Sink) -> String {

@@ -10,51 +10,8 @@ use bolero::check;
 use onlooker_forward::{Encoder, Family, Pairs, Protocol};
 use onlooker_promql::source::STALE;
 use onlooker_region::schema::Metric;
+use onlooker_testbed::remote_write::{Metadata, Sample, Series, WriteRequest, unpacked};
 use prost::Message;
-
-#[derive(Message)]
-struct Label {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "2")]
-    value: String,
-}
-
-#[derive(Message)]
-struct Sample {
-    #[prost(double, tag = "1")]
-    value: f64,
-    #[prost(int64, tag = "2")]
-    timestamp: i64,
-}
-
-#[derive(Message)]
-struct Series1 {
-    #[prost(message, repeated, tag = "1")]
-    labels: Vec<Label>,
-    #[prost(message, repeated, tag = "2")]
-    samples: Vec<Sample>,
-}
-
-#[derive(Message)]
-struct Metadata1 {
-    #[prost(int32, tag = "1")]
-    kind: i32,
-    #[prost(string, tag = "2")]
-    family: String,
-    #[prost(string, tag = "4")]
-    help: String,
-    #[prost(string, tag = "5")]
-    unit: String,
-}
-
-#[derive(Message)]
-struct WriteRequest {
-    #[prost(message, repeated, tag = "1")]
-    series: Vec<Series1>,
-    #[prost(message, repeated, tag = "3")]
-    metadata: Vec<Metadata1>,
-}
 
 #[derive(Message)]
 struct Metadata2 {
@@ -110,17 +67,13 @@ fn encoded(protocol: Protocol, all: &All) -> Option<Vec<u8>> {
     Some(body.bytes)
 }
 
-fn unpacked(body: &[u8]) -> Vec<u8> {
-    snap::raw::Decoder::new().decompress_vec(body).unwrap()
-}
-
 fn samples(of: &[Sample]) -> Vec<(i64, u64)> {
     of.iter().map(|sample| (sample.timestamp, sample.value.to_bits())).collect()
 }
 
-fn decoded_1(body: &[u8]) -> (Bits, Vec<Metadata1>) {
+fn decoded_1(body: &[u8]) -> (Bits, Vec<Metadata>) {
     let request = WriteRequest::decode(&*unpacked(body)).unwrap();
-    let of = |series: &Series1| {
+    let of = |series: &Series| {
         let labels: Vec<_> = series.labels.iter().map(|label| (label.name.clone(), label.value.clone())).collect();
         assert!(labels.is_sorted_by(|one, next| one.0 < next.0), "{labels:?}");
         (labels.into_iter().collect(), samples(&series.samples))

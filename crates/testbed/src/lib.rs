@@ -10,6 +10,8 @@ mod http;
 mod namespace;
 mod port;
 mod process;
+pub mod remote_write;
+mod sink;
 mod world;
 
 use std::time::{Duration, Instant};
@@ -20,6 +22,7 @@ pub use http::{Answer, get, json, request};
 pub use namespace::Namespace;
 pub use port::free_port;
 pub use process::{Process, binary, example, run};
+pub use sink::{Body, sink};
 pub use world::{Network, World, bring_up, own_network};
 
 /// How long a test waits for what must come. An agent that starts has the kernel check all its BPF programs: 24 s beside three other test programs.
