@@ -83,7 +83,7 @@ func victoriaMetrics(s *samples, directory, program string) error {
 	return nil
 }
 
-func start(program, data string) (*server, error) {
+func start(program, data string, more ...string) (*server, error) {
 	// A port that is free now.
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -93,7 +93,8 @@ func start(program, data string) (*server, error) {
 	if err := listener.Close(); err != nil {
 		return nil, err
 	}
-	process := exec.Command(program, "-storageDataPath="+data, "-httpListenAddr="+address, "-retentionPeriod=100y", "-loggerLevel=ERROR")
+	flags := []string{"-storageDataPath=" + data, "-httpListenAddr=" + address, "-retentionPeriod=100y", "-loggerLevel=ERROR"}
+	process := exec.Command(program, append(flags, more...)...)
 	process.Stdout, process.Stderr = os.Stderr, os.Stderr
 	// It goes with this program.
 	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

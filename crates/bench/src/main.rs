@@ -14,6 +14,7 @@
 //! | `columns`, `derive` | what checking, decoding and copying a value costs a reader, and what its sums cost |
 //! | `processing`, `store` | what readings of real agents cost the controller, and its store |
 //! | `record`, `export` | rows of real agents for these and for other databases |
+//! | `query` | nothing: it fills a store for queries |
 //! | `sql` | what our own reader answers, for comparison |
 //!
 //! `burst`, `hog` and `flood` are loads, started by the benches themselves. Parameters come from the environment. What
@@ -31,6 +32,7 @@ mod load;
 mod machine;
 mod peers;
 mod processing;
+mod query;
 mod report;
 mod requester;
 mod responder;
@@ -74,6 +76,9 @@ fn run(words: &[&str]) -> anyhow::Result<bool> {
             store::record::run(file, interval_ms, seconds, agents).map(|()| true)
         }
         ["export", recording, hosts, rounds, file] => store::export::run(recording, hosts, rounds, file).map(|()| true),
+        ["query", columns, hosts, from_s, seconds, directory] => {
+            query::run(columns, hosts, from_s, seconds, directory).map(|()| true)
+        }
         ["sql", what, directory] => sql::run(what, directory).map(|()| true),
         ["burst", seed] => schemes::burst::burst(seed),
         ["hog"] => load::hog(),
