@@ -37,14 +37,8 @@ fn target(agent: &Agent, interval: Duration) -> Arc<Target> {
 fn a_forgotten_host_leaves_nothing_open_and_no_gap() {
     let agent = Agent::start();
     let dir = tempfile::tempdir().unwrap();
-    let config = onlooker_framestore::Config {
-        dir: dir.path().join("store"),
-        ring: dir.path().join("hot"),
-        ring_bytes: 4 << 20,
-        max_bytes: 64 << 20,
-        keep_ns: [u64::MAX; 4],
-        cold_after_ns: u64::MAX,
-    };
+    let config =
+        onlooker_framestore::Config::keeping_all(dir.path().join("store"), dir.path().join("hot"), 4 << 20, 64 << 20);
     let (keeper, to, _) = Keeper::start(config, |_| {}).unwrap();
     let store = keeper.store();
     let fleet = Arc::new(Fleet::default());

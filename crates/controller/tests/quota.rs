@@ -145,14 +145,7 @@ impl Watched {
 }
 
 fn store_config(dir: &Path) -> onlooker_framestore::Config {
-    onlooker_framestore::Config {
-        dir: dir.join("store"),
-        ring: dir.join("hot"),
-        ring_bytes: 4 << 20,
-        max_bytes: 64 << 20,
-        keep_ns: [u64::MAX; 4],
-        cold_after_ns: u64::MAX,
-    }
+    onlooker_framestore::Config::keeping_all(dir.join("store"), dir.join("hot"), 4 << 20, 64 << 20)
 }
 
 /// Of each host and region the tracks: how many rows, and the reasons of gaps.

@@ -64,6 +64,15 @@ pub struct Config {
     pub cold_after_ns: u64,
 }
 
+impl Config {
+    /// Of a store that keeps rows as long as there is room.
+    #[must_use]
+    pub fn keeping_all(dir: impl Into<PathBuf>, ring: impl Into<PathBuf>, ring_bytes: u64, max_bytes: u64) -> Self {
+        let (keep_ns, cold_after_ns) = ([u64::MAX; Level::ALL.len()], u64::MAX);
+        Self { dir: dir.into(), ring: ring.into(), ring_bytes, max_bytes, keep_ns, cold_after_ns }
+    }
+}
+
 /// Reason of the gap that damage leaves.
 pub const DAMAGED: &str = "damaged";
 

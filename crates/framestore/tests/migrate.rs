@@ -31,7 +31,7 @@ fn row(at: u64) -> (u64, Vec<u64>) {
 
 fn config(dir: &Path) -> Config {
     let (dir, ring) = (dir.join("store"), dir.join("hot"));
-    Config { dir, ring, ring_bytes: 1 << 20, max_bytes: 64 << 20, keep_ns: [u64::MAX; 4], cold_after_ns: u64::MAX }
+    Config::keeping_all(dir, ring, 1 << 20, 64 << 20)
 }
 
 /// The recorded store, its log in `log` and its hot rows in `hot`.

@@ -36,7 +36,7 @@ fn files_are_their_owners_whatever_the_umask() {
     let (store, ring) = (dir.path().join("store"), dir.path().join("ring"));
     let config = || {
         let (dir, ring) = (store.clone(), ring.clone());
-        Config { dir, ring, ring_bytes: 4 << 20, max_bytes: 64 << 20, keep_ns: [u64::MAX; 4], cold_after_ns: u64::MAX }
+        Config::keeping_all(dir, ring, 4 << 20, 64 << 20)
     };
     let part = Part::new("cpu", 0, vec![Series::new("ticks_total", Metric::Counter, Form::Unsigned)]);
     let description = Description {

@@ -108,14 +108,7 @@ struct World {
 impl World {
     fn new() -> Result<Self, Box<dyn Error>> {
         let dir = tempfile::tempdir()?;
-        let config = Config {
-            dir: dir.path().join("store"),
-            ring: dir.path().join("ring"),
-            ring_bytes: 16 << 20,
-            max_bytes: 1 << 30,
-            keep_ns: [u64::MAX; 4],
-            cold_after_ns: u64::MAX,
-        };
+        let config = Config::keeping_all(dir.path().join("store"), dir.path().join("ring"), 16 << 20, 1 << 30);
         let (store, writer, appender, _) = open(config)?;
         Ok(Self { store, writer, appender, recorder: Recorder::new(usize::MAX), _dir: dir })
     }

@@ -91,15 +91,8 @@ impl Thread {
 impl Replay {
     pub(crate) fn new(directory: &Path, threads: usize) -> Result<Self> {
         let ring = Path::new("/dev/shm").join(format!("bench-processing-{}", std::process::id()));
-        let (dir, ring_bytes, max_bytes) = (directory.to_owned(), 64 << 20, 8 << 30);
-        let (_, writer, appender, _) = onlooker_framestore::open(Config {
-            dir,
-            ring: ring.clone(),
-            ring_bytes,
-            max_bytes,
-            keep_ns: [u64::MAX; 4],
-            cold_after_ns: u64::MAX,
-        })?;
+        let config = Config::keeping_all(directory, &ring, 64 << 20, 8 << 30);
+        let (_, writer, appender, _) = onlooker_framestore::open(config)?;
         // It is mapped; nobody else needs its name.
         std::fs::remove_file(ring)?;
         let (counters, ingest) = (Arc::default(), Arc::new(Ingest::new(appender, Left::default())));

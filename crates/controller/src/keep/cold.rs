@@ -117,12 +117,8 @@ mod tests {
 
     fn config(dir: &Path, cold_after_ns: u64) -> onlooker_framestore::Config {
         onlooker_framestore::Config {
-            dir: dir.join("store"),
-            ring: dir.join("ring"),
-            ring_bytes: 1 << 20,
-            max_bytes: 64 << 20,
-            keep_ns: [u64::MAX; 4],
             cold_after_ns,
+            ..onlooker_framestore::Config::keeping_all(dir.join("store"), dir.join("ring"), 1 << 20, 64 << 20)
         }
     }
 

@@ -7,14 +7,7 @@ type Events = Vec<(u64, Vec<u8>)>;
 
 fn again(dir: &std::path::Path) -> World {
     let (data, ring) = (dir.join("store"), dir.join("ring"));
-    let config = Config {
-        dir: data,
-        ring,
-        ring_bytes: 4 << 20,
-        max_bytes: 64 << 20,
-        keep_ns: [u64::MAX; 4],
-        cold_after_ns: u64::MAX,
-    };
+    let config = Config::keeping_all(data, ring, 4 << 20, 64 << 20);
     let (store, writer, appender, _) = open(config).unwrap();
     (store, writer, appender)
 }

@@ -48,15 +48,7 @@ impl Filled {
     pub(crate) fn again(&mut self) {
         self.open = None;
         let (dir, ring) = (self.store_dir(), self.dir.path().join("ring"));
-        let (store, writer, appender, _) = open(Config {
-            dir,
-            ring,
-            ring_bytes: 4 << 20,
-            max_bytes: 64 << 20,
-            keep_ns: [u64::MAX; 4],
-            cold_after_ns: u64::MAX,
-        })
-        .unwrap();
+        let (store, writer, appender, _) = open(Config::keeping_all(dir, ring, 4 << 20, 64 << 20)).unwrap();
         self.open = Some((store, writer, appender));
     }
 

@@ -38,7 +38,7 @@ impl Writer {
 
 fn config(dir: &Path) -> Config {
     let (dir, ring) = (dir.join("store"), dir.join("ring"));
-    Config { dir, ring, ring_bytes: 4 << 20, max_bytes: 64 << 20, keep_ns: [u64::MAX; 4], cold_after_ns: u64::MAX }
+    Config::keeping_all(dir, ring, 4 << 20, 64 << 20)
 }
 
 pub(super) struct World {

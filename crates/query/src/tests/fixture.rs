@@ -59,14 +59,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let config = Config {
-            dir: dir.path().join("store"),
-            ring: dir.path().join("ring"),
-            ring_bytes: 16 << 20,
-            max_bytes: 1 << 30,
-            keep_ns: [u64::MAX; 4],
-            cold_after_ns: u64::MAX,
-        };
+        let config = Config::keeping_all(dir.path().join("store"), dir.path().join("ring"), 16 << 20, 1 << 30);
         let (store, writer, appender, _) = open(config).unwrap();
         Self { store, writer, appender, _dir: dir }
     }

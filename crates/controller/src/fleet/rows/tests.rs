@@ -12,14 +12,7 @@ fn a_host_that_fills_the_ring_leaves_room_for_the_others() {
     const WORDS: usize = 100;
     let dir = tempfile::tempdir().unwrap();
     let (data, ring) = (dir.path().join("store"), dir.path().join("hot"));
-    let config = Config {
-        dir: data,
-        ring,
-        ring_bytes: RING_BYTES,
-        max_bytes: 64 << 20,
-        keep_ns: [u64::MAX; 4],
-        cold_after_ns: u64::MAX,
-    };
+    let config = Config::keeping_all(data, ring, RING_BYTES, 64 << 20);
     let (_store, mut writer, mut appender, _) = store::open(config).unwrap();
     let track = {
         let part = Part::new("shop", 0, Vec::new()).shared();

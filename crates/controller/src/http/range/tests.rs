@@ -66,8 +66,7 @@ fn append(appender: &mut Appender) {
 
 fn opened(dir: &Path) -> (Store, Writer, Appender) {
     let (dir, ring) = (dir.join("store"), dir.join("ring"));
-    let config =
-        Config { dir, ring, ring_bytes: 16 << 20, max_bytes: 1 << 30, keep_ns: [u64::MAX; 4], cold_after_ns: u64::MAX };
+    let config = Config::keeping_all(dir, ring, 16 << 20, 1 << 30);
     let (store, writer, appender, _) = open(config).unwrap();
     (store, writer, appender)
 }
