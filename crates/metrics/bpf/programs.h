@@ -96,6 +96,8 @@ struct {
 } publication SEC(".maps");
 
 #define CLOCK_MONOTONIC 1
+#define ENOENT 2
+#define EBUSY 16
 
 /*
  * docs/format/block.md, Writer. The exchanges are the fences: on all machines they order the stores around them, and if one did not, readers would retry
@@ -181,16 +183,23 @@ static int publish_turn(void *map, __u32 *key, struct publication *p)
 	return 0;
 }
 
+/* Returns an error's number, or 0. After one it may be tried again: the timer may be there by then. */
 SEC("syscall")
 int publish(void *context)
 {
 	__u32 zero = 0;
 	struct publication *p = bpf_map_lookup_elem(&publication, &zero);
+	long error;
 
 	(void)context;
-	if (!p || bpf_timer_init(&p->timer, &publication, CLOCK_MONOTONIC) || bpf_timer_set_callback(&p->timer, publish_turn))
-		return 1;
-	return bpf_timer_start(&p->timer, 0, 0) ? 1 : 0;
+	if (!p)
+		return ENOENT;
+	error = bpf_timer_init(&p->timer, &publication, CLOCK_MONOTONIC);
+	if (!error || error == -EBUSY)
+		error = bpf_timer_set_callback(&p->timer, publish_turn);
+	if (!error)
+		error = bpf_timer_start(&p->timer, 0, 0);
+	return -error;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

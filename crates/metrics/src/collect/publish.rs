@@ -4,10 +4,10 @@
 //!
 //! Past the responder's lease ([`Responder::set_lease`]) a twin writes nothing; its timer fires once a second at most, and it goes on when the lease is renewed.
 
-use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io, thread};
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, ProgramHandle};
 use onlooker_region::Schema;
@@ -23,6 +23,9 @@ use crate::groups::Group;
 
 /// Shortest time between two blocks of a twin: a block takes up to 5 us, and a twin is to cost no more than a twentieth of a processor.
 const SHORTEST_STEP: Duration = Duration::from_micros(100);
+/// How often a timer is asked for, and the time between.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
 const MAP: &str = "publication";
 const PROGRAM: &str = "publish";
 const ADVICE: &str = "needs write access to the BPF file system (root)";
@@ -108,7 +111,7 @@ impl InstalledGroup {
             stop_publishing(home, self.group)?;
             pin_one(&map, &pin_path(home, self.group))?;
         }
-        started(object::run(&object, PROGRAM)?)?;
+        start(|| object::run(&object, PROGRAM))?;
         Ok(Published { schema: self.published_schema(interval), map })
     }
 
@@ -155,8 +158,10 @@ impl Twin {
     /// As [`InstalledGroup::publish`].
     pub fn start(&self, interval: Duration, blocks: u32, place: (u32, u32), identity: u64) -> Result<()> {
         write(&self.map, &facts(interval, blocks, place, identity)?)?;
-        let verdict = sys::run_syscall(self.program.as_fd());
-        started(verdict.map_err(system("BPF_PROG_TEST_RUN", PROGRAM, "needs CAP_BPF"))?)
+        start(|| {
+            let verdict = sys::run_syscall(self.program.as_fd());
+            verdict.map_err(system("BPF_PROG_TEST_RUN", PROGRAM, "needs CAP_BPF"))
+        })
     }
 }
 
@@ -188,12 +193,22 @@ fn write(map: &MapHandle, facts: &PublicationFacts) -> Result<()> {
     map.update(&[0; 4], &value, MapFlags::ANY).map_err(bpf("writing", MAP, CHECK_KERNEL_LOG))
 }
 
-fn started(verdict: u32) -> Result<()> {
-    if verdict == 0 {
-        return Ok(());
+/// Runs the program that starts the timer. Kernels of today allocate one without waiting for anybody, so that on a busy
+/// machine they have no memory for it now and then.
+fn start(run: impl Fn() -> Result<u32>) -> Result<()> {
+    let mut tries = 0;
+    loop {
+        let error = match run()? {
+            0 => return Ok(()),
+            error => io::Error::from_raw_os_error(error.cast_signed()),
+        };
+        tries += 1;
+        if error.raw_os_error() != Some(libc::ENOMEM) || tries == TRIES {
+            let advice = "the kernel refused a timer: see the kernel log";
+            return Err(bpf("starting", "the timer of a published group", advice)(error.into()));
+        }
+        thread::sleep(PAUSE);
     }
-    let advice = "the kernel refused a timer: see the kernel log";
-    Err(bpf("starting", "the timer of a published group", advice)(absent("timer that starts")))
 }
 
 fn pin_one(object: impl AsFd, path: &Path) -> Result<()> {
@@ -209,7 +224,7 @@ fn pin_one(object: impl AsFd, path: &Path) -> Result<()> {
 pub fn stop_publishing(home: &Home, group: Group) -> Result<()> {
     for path in [pin_path(home, group), program_path(home, group)] {
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(system("removing", path.display().to_string(), ADVICE)(error));
             }
             _ => {}
