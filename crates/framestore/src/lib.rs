@@ -33,5 +33,5 @@ pub mod wal;
 pub mod warm;
 
 pub use store::{
-    Bucket, Columns, Config, Cooled, Cooler, Decoded, Named, Recovery, Sample, Store, Turned, Writer, open,
+    Bucket, Columns, Config, Cooled, Cooler, Decoded, Named, Recovery, Run, Sample, Store, Turned, Visit, Writer, open,
 };

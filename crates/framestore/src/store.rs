@@ -44,7 +44,7 @@ pub use look::open_to_read;
 pub use names::Named;
 pub(crate) use names::PartOf;
 pub use open::{Recovery, open};
-pub use read::Columns;
+pub use read::{Columns, Run, Visit};
 pub use turn::{Turned, Writer};
 
 /// Where and how large a store is.

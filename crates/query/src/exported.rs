@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What one of our series is to Prometheus: itself, or as many series as a classic histogram has.
 
+use onlooker_framestore::Run;
 use onlooker_region::columns::Value;
 use onlooker_series::exposition::bounds;
 use onlooker_series::series::{Form, Series};
@@ -44,6 +45,33 @@ impl Reading {
             Self::Number(Form::Float, scale) => Value::F64(f64::from_bits(word)).scaled(scale),
             Self::Number(Form::Unsigned | Form::Histogram(_), scale) => Value::U64(word).scaled(scale),
             Self::Counts => Value::U64(words.iter().fold(0, |all, count| all.wrapping_add(*count))).scaled(1.0),
+        }
+    }
+
+    /// The same of rows whose first `count` words are the series'.
+    pub(crate) fn values(self, run: &Run<'_>, count: usize) -> Vec<f64> {
+        let mut gathered = Vec::new();
+        let words = run.word(0, &mut gathered).iter().copied();
+        match self {
+            Self::Recorded => words.map(f64::from_bits).collect(),
+            Self::One | Self::Number(Form::Text, _) => vec![1.0; run.times_ns.len()],
+            Self::Number(Form::Signed, scale) => {
+                words.map(|word| Value::I64(word.cast_signed()).scaled(scale)).collect()
+            }
+            Self::Number(Form::Float, scale) => {
+                words.map(|word| Value::F64(f64::from_bits(word)).scaled(scale)).collect()
+            }
+            Self::Number(Form::Unsigned | Form::Histogram(_), scale) => {
+                words.map(|word| Value::U64(word).scaled(scale)).collect()
+            }
+            Self::Counts => {
+                let (mut all, mut gathered) = (words.collect::<Vec<u64>>(), Vec::new());
+                for number in 1..count {
+                    let counts = run.word(number, &mut gathered);
+                    all.iter_mut().zip(counts).for_each(|(all, count)| *all = all.wrapping_add(*count));
+                }
+                all.into_iter().map(|count| Value::U64(count).scaled(1.0)).collect()
+            }
         }
     }
 }

@@ -11,15 +11,15 @@
 //!   Buckets of a rollup are as far apart as they are wide, which ends nothing.
 //! - **Values that stand.** Where the track has rows and the series has nothing new, its value is told again every
 //!   [`REPEAT_NS`], as by a scrape.
-//! - **Order.** Rows come as they were acquired. After a clock was set back times fall: such samples are left out until
+//! - **Order.** Run come as they were acquired. After a clock was set back times fall: such samples are left out until
 //!   they are later than the last one, as Prometheus leaves them out.
 //!
 //! [`newest`] says the same of one time by looking at the last rows only.
 
 use std::ops::ControlFlow;
 
-use onlooker_framestore::Columns;
 use onlooker_framestore::types::Line;
+use onlooker_framestore::{Columns, Run, Sample, Visit};
 use onlooker_promql::source::{Chunk, STALE, SourceError};
 
 use crate::exported::Reading;
@@ -48,7 +48,7 @@ impl LanePlan {
         matches!(self.reading, Reading::Recorded)
     }
 
-    /// Rows with the time at which the series' part was acquired as their last word, where that is not the row's, and
+    /// Run with the time at which the series' part was acquired as their last word, where that is not the row's, and
     /// whether it is so.
     fn rows(&self) -> (Columns, bool) {
         let words = self.words.clone().chain(self.time).collect();
@@ -138,6 +138,33 @@ impl<V: Copy> Out<V> {
         self.sample_ns = self.sample_ns.max(sample_ns);
     }
 
+    /// Run after one that was taken, none so far from the one before that anything ends. Where the part has a time of
+    /// its own that is in `acquired_ns`.
+    fn dense(&mut self, times_ns: &[u64], acquired_ns: Option<&[u64]>, values: &[V]) {
+        let (Some(row_ns), Some(last_ns)) = (self.row_ns, times_ns.last()) else { return };
+        self.distance_ns = if self.is_line {
+            let before = [row_ns].into_iter().chain(times_ns.iter().copied());
+            before.zip(times_ns).map(|(before_ns, time_ns)| time_ns - before_ns).fold(self.distance_ns, u64::min)
+        } else {
+            u64::MAX
+        };
+        self.row_ns = Some(*last_ns);
+        let Some(acquired_ns) = acquired_ns.filter(|_| !self.is_recorded) else {
+            self.times_ns.extend(times_ns.iter().map(|time_ns| time_ns.cast_signed()));
+            self.values.extend_from_slice(values);
+            (self.sample_ns, self.told_ns) = (*last_ns, *last_ns);
+            return;
+        };
+        for ((row_ns, sample_ns), value) in times_ns.iter().zip(acquired_ns).zip(values) {
+            if *sample_ns > self.sample_ns && *sample_ns > self.told_ns {
+                self.put(*sample_ns, *value);
+            } else if *sample_ns > 0 && row_ns.saturating_sub(self.told_ns) >= REPEAT_NS {
+                self.put(*row_ns, *value);
+            }
+            self.sample_ns = self.sample_ns.max(*sample_ns);
+        }
+    }
+
     /// There is no row before `to_ns`.
     pub(crate) fn pass(&mut self, to_ns: u64) {
         let goes_on = self.told_ns > 0 && !self.has_ended && !self.is_recorded;
@@ -161,6 +188,62 @@ impl<V: Copy> Out<V> {
     }
 }
 
+/// Reads a lane's rows.
+struct Reader<'a> {
+    out: &'a mut Out<f64>,
+    reading: Reading,
+    has_time: bool,
+    /// Samples that there are to be.
+    most: usize,
+    /// Of the row with which there are so many.
+    end_ns: Option<u64>,
+}
+
+impl Reader<'_> {
+    /// After a row.
+    fn flow(&mut self, row_ns: u64) -> ControlFlow<()> {
+        if self.out.times_ns.len() < self.most {
+            return ControlFlow::Continue(());
+        }
+        self.end_ns = Some(row_ns);
+        ControlFlow::Break(())
+    }
+}
+
+impl Visit for Reader<'_> {
+    fn sample(&mut self, sample: &Sample<'_>) -> ControlFlow<()> {
+        let row_ns = sample.time_ns;
+        let (sample_ns, words) = split(row_ns, sample.words, self.has_time);
+        self.out.row(row_ns, sample_ns, self.reading.value(words), sample.bucket.is_some());
+        self.flow(row_ns)
+    }
+
+    fn run(&mut self, all: &Run<'_>) -> Option<ControlFlow<()>> {
+        let out = &mut *self.out;
+        let is_later = out.row_ns < all.times_ns.first().copied();
+        if !is_later || (all.max_distance_ns > out.silence_ns && !out.is_recorded) {
+            return None;
+        }
+        let run = all.limited(self.most.saturating_sub(out.times_ns.len()));
+        let (words, mut gathered) = (run.words() - usize::from(self.has_time), Vec::new());
+        let values = self.reading.values(&run, words);
+        let acquired_ns = self.has_time.then(|| run.word(words, &mut gathered));
+        // The first one tells how it stands with what was before.
+        let (first_ns, times_ns) = run.times_ns.split_first()?;
+        out.row(*first_ns, acquired_ns.map_or(*first_ns, |acquired_ns| acquired_ns[0]), values[0], false);
+        if out.has_ended {
+            return None;
+        }
+        out.dense(times_ns, acquired_ns.map(|acquired_ns| &acquired_ns[1..]), &values[1..]);
+        let last_ns = *times_ns.last().unwrap_or(first_ns);
+        if run.times_ns.len() < all.times_ns.len() {
+            self.end_ns = Some(last_ns);
+            return Some(ControlFlow::Break(()));
+        }
+        Some(self.flow(last_ns))
+    }
+}
+
 pub(crate) struct Lane<'a> {
     tracks: &'a Tracks<'a>,
     lanes: Lanes,
@@ -169,7 +252,7 @@ pub(crate) struct Lane<'a> {
     has_time: bool,
     /// The last time that is asked for.
     until_ns: u64,
-    /// Rows that are still to be read, both included.
+    /// Run that are still to be read, both included.
     left_ns: Option<(u64, u64)>,
     /// Samples that it holds at most.
     most: usize,
@@ -243,19 +326,12 @@ impl<'a> Lane<'a> {
         {
             let mut end_ns = piece_end_ns(from_ns).min(to_ns);
             self.out.silence_ns = self.tracks.silence_ns(&self.columns, from_ns)?;
-            let (out, has_time, most) = (&mut self.out, self.has_time, self.most);
+            let (has_time, most) = (self.has_time, self.most);
+            let mut reader = Reader { out: &mut self.out, reading, has_time, most, end_ns: None };
             // What is damaged is silence.
-            self.tracks.store.read_decoded(&self.tracks.decoded, &self.columns, from_ns, end_ns, |sample| {
-                let row_ns = sample.time_ns;
-                let (sample_ns, words) = split(row_ns, sample.words, has_time);
-                out.row(row_ns, sample_ns, reading.value(words), sample.bucket.is_some());
-                if out.times_ns.len() < most {
-                    return ControlFlow::Continue(());
-                }
-                end_ns = row_ns;
-                ControlFlow::Break(())
-            })?;
-            out.pass(end_ns.min(self.until_ns).saturating_add(1));
+            self.tracks.store.read_decoded(&self.tracks.decoded, &self.columns, from_ns, end_ns, &mut reader)?;
+            end_ns = reader.end_ns.unwrap_or(end_ns);
+            self.out.pass(end_ns.min(self.until_ns).saturating_add(1));
             self.left_ns = (end_ns < to_ns).then_some((end_ns + 1, to_ns));
         }
         Ok(())
@@ -343,6 +419,8 @@ pub(crate) fn newest(
 
 #[cfg(test)]
 mod tests {
+    use bolero::check;
+
     use super::*;
 
     const S: u64 = 1_000_000_000;
@@ -356,5 +434,35 @@ mod tests {
         assert_eq!(out.values, [[1.0; 10], [2.0; 10]].concat());
         out.pass(700 * S);
         assert_eq!((out.times_ns.last(), out.has_ended), (Some(&(615 * S).cast_signed()), true));
+    }
+
+    /// Distances of rows up to what ends nothing, in s; what is acquired is new in some rows, and was never there in others.
+    #[test]
+    fn rows_at_once_are_as_one_by_one() {
+        check!().with_type::<(bool, bool, bool, Vec<(u8, u8)>)>().for_each(|(is_line, is_recorded, has_time, rows)| {
+            let silence_ns = 20 * S;
+            let mut out = Out { silence_ns, ..Out::new(*is_line, *is_recorded, 0) };
+            let mut times_ns = Vec::new();
+            for (distance, _) in rows {
+                times_ns.push(times_ns.last().unwrap_or(&(1000 * S)) + (1 + u64::from(distance % 20)) * S);
+            }
+            let acquired = |(time_ns, (_, age)): (&u64, &(u8, u8))| match age {
+                0 => 0,
+                age => time_ns - u64::from(*age) * S / 8,
+            };
+            let acquired_ns: Vec<u64> = times_ns.iter().zip(rows).map(acquired).collect();
+            let values: Vec<usize> = (1..=rows.len()).collect();
+            let of_row = |at: usize| if *has_time { acquired_ns[at] } else { times_ns[at] };
+            (0..rows.len()).for_each(|at| out.row(times_ns[at], of_row(at), values[at], false));
+            let mut at_once = Out { silence_ns, ..Out::new(*is_line, *is_recorded, 0) };
+            if !rows.is_empty() {
+                at_once.row(times_ns[0], of_row(0), values[0], false);
+                at_once.dense(&times_ns[1..], has_time.then_some(&acquired_ns[1..]), &values[1..]);
+            }
+            for out in [&mut out, &mut at_once] {
+                out.pass(times_ns.last().unwrap_or(&0) + 400 * S);
+            }
+            assert_eq!((&out.times_ns, &out.values), (&at_once.times_ns, &at_once.values));
+        });
     }
 }

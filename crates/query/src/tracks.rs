@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use onlooker_framestore::damage::StoreError;
 use onlooker_framestore::types::{Line, TrackId};
-use onlooker_framestore::{Columns, Decoded, Store};
+use onlooker_framestore::{Columns, Decoded, Sample, Store};
 use onlooker_promql::source::SourceError;
 
 /// Time that is read at once, in whole multiples: between two pieces a query looks whether it was cancelled.
@@ -88,7 +88,7 @@ impl<'a> Tracks<'a> {
         // That may be a pause: half of the distances are not longer than the one in the middle.
         let columns = Columns { track, line: Line::ONLY, part: 0, time: None, words: Vec::new() };
         let (mut before_ns, mut distances_ns) = (None, Vec::new());
-        self.store.read_decoded(&self.decoded, &columns, from_ns, to_ns, |row| {
+        self.store.read_decoded(&self.decoded, &columns, from_ns, to_ns, &mut |row: &Sample<'_>| {
             if row.bucket.is_none() {
                 let before_ns = before_ns.replace(row.time_ns);
                 distances_ns.extend(before_ns.map(|before_ns: u64| row.time_ns.saturating_sub(before_ns)));

@@ -11,7 +11,7 @@
 use std::ops::{ControlFlow, Range};
 
 use super::holes::gap;
-use super::read::{Buffers, neighbours, rows_of};
+use super::read::{Buffers, Visit, neighbours, rows_of};
 use super::{Columns, Decoded, Store, lock};
 use crate::chunk::{Column, Shape};
 use crate::damage::{Damage, StoreError};
@@ -124,10 +124,10 @@ struct Buckets<'a, V> {
     old_plan: Option<Plan>,
     buffers: Buffers,
     row: Row,
-    visit: V,
+    visit: &'a mut V,
 }
 
-impl<V: FnMut(&Sample<'_>) -> ControlFlow<()>> Buckets<'_, V> {
+impl<V: Visit> Buckets<'_, V> {
     /// Gives the buckets of a chunk to the visitor; of one that is damaged none.
     fn take(&mut self, place: &Place, from_ns: u64, to_ns: u64) -> Result<ControlFlow<()>, StoreError> {
         let (rows, is_old) = self.fill(place)?;
@@ -140,7 +140,7 @@ impl<V: FnMut(&Sample<'_>) -> ControlFlow<()>> Buckets<'_, V> {
                 continue;
             }
             row.fill(plan, |column| values[column * height + at]);
-            if visit(&row.sample(times_ns[at])).is_break() {
+            if visit.sample(&row.sample(times_ns[at])).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -219,9 +219,9 @@ impl Store {
         width_ns: u64,
         from_ns: u64,
         to_ns: u64,
-        visit: impl FnMut(&Sample<'_>) -> ControlFlow<()>,
+        mut visit: impl FnMut(&Sample<'_>) -> ControlFlow<()>,
     ) -> Result<Vec<Gap>, StoreError> {
-        self.read_coarse_with(None, wanted, width_ns, from_ns, to_ns, visit)
+        self.read_coarse_with(None, wanted, width_ns, from_ns, to_ns, &mut visit)
     }
 
     /// As [`Store::read_coarse`] with no width, by what is decoded already: what of raw rows is decoded for it is kept.
@@ -234,7 +234,7 @@ impl Store {
         wanted: &Columns,
         from_ns: u64,
         to_ns: u64,
-        visit: impl FnMut(&Sample<'_>) -> ControlFlow<()>,
+        visit: &mut impl Visit,
     ) -> Result<Vec<Gap>, StoreError> {
         self.read_coarse_with(Some(decoded), wanted, 0, from_ns, to_ns, visit)
     }
@@ -246,7 +246,7 @@ impl Store {
         width_ns: u64,
         from_ns: u64,
         to_ns: u64,
-        visit: impl FnMut(&Sample<'_>) -> ControlFlow<()>,
+        visit: &mut impl Visit,
     ) -> Result<Vec<Gap>, StoreError> {
         let shapes = self.known().layout_of(wanted.track).map(|layout| (raw_shape(layout), Shape::of(layout)));
         let Some((shape, old_shape)) = shapes else { return Ok(Vec::new()) };
@@ -262,7 +262,7 @@ impl Store {
     }
 
     /// Reads what `answers` says. Times of damaged chunks are answered by other levels than these, and their own.
-    fn answer<V: FnMut(&Sample<'_>) -> ControlFlow<()>>(
+    fn answer<V: Visit>(
         &self,
         buckets: &mut Buckets<'_, V>,
         width_ns: u64,
@@ -273,10 +273,9 @@ impl Store {
         let (wanted, mut flow) = (buckets.wanted, ControlFlow::Continue(()));
         for Answer { level, from_ns, to_ns, is_whole } in answers.levels {
             if level == Level::Raw {
-                gaps.extend(self.read_with(buckets.decoded, wanted, from_ns, to_ns, |time_ns, words| {
-                    flow = (buckets.visit)(&Sample { time_ns, words, bucket: None });
-                    flow
-                })?);
+                let (lost, wants) = self.read_with(buckets.decoded, wanted, from_ns, to_ns, buckets.visit)?;
+                gaps.extend(lost);
+                flow = wants;
             } else {
                 let without: Vec<Level> = without.iter().copied().chain([level]).collect();
                 let mut pieces = self.0.chunks.pieces(level, wanted.track, from_ns, to_ns)?;
@@ -311,7 +310,7 @@ impl Store {
 
     /// Reads other levels instead of chunks of which some are damaged, unless these are all that is left of a part of
     /// the time, or others have parts of pieces only: then the good ones of them.
-    fn instead<V: FnMut(&Sample<'_>) -> ControlFlow<()>>(
+    fn instead<V: Visit>(
         &self,
         buckets: &mut Buckets<'_, V>,
         width_ns: u64,

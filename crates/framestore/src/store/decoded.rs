@@ -18,7 +18,7 @@ use crate::warm::{Buffers, Place};
 
 /// What a piece costs beside its words.
 const PIECE_BYTES: usize = 512;
-/// The same of a line: where it is, and whether it rises.
+/// The same of a line: where it is, and whether it rises how far.
 const LINE_BYTES: usize = size_of::<(Line, Range<usize>)>() + 16;
 
 /// By what a piece is known.
@@ -137,14 +137,24 @@ impl Column {
     pub(super) fn at(&self, row: usize) -> u64 {
         self.words[self.from + row * self.stride]
     }
+
+    /// The values of some rows; `gathered` is for those that do not stand side by side.
+    pub(super) fn of<'a>(&'a self, rows: Range<usize>, gathered: &'a mut Vec<u64>) -> &'a [u64] {
+        if self.stride == 1 {
+            return &self.words[self.from + rows.start..self.from + rows.end];
+        }
+        gathered.clear();
+        gathered.extend(rows.map(|row| self.at(row)));
+        gathered
+    }
 }
 
 /// Rows of a chunk or of a head, line by line.
 pub(super) struct Piece {
     rows: usize,
     lines: Vec<(Line, Range<usize>)>,
-    /// Whether the times of a line rise.
-    rising: RefCell<HashMap<Line, bool>>,
+    /// Of lines, what [`Piece::max_distance_ns`] says.
+    distances_ns: RefCell<HashMap<Line, Option<u64>>>,
     times_ns: OnceCell<Vec<u64>>,
     span_ns: OnceCell<Option<(u64, u64)>>,
     words: Words,
@@ -181,7 +191,7 @@ impl Piece {
         bytes: usize,
     ) -> Self {
         let bytes = Cell::new(PIECE_BYTES + lines.len() * LINE_BYTES + bytes);
-        Self { rows, lines, rising: RefCell::default(), times_ns, span_ns: OnceCell::new(), words, bytes }
+        Self { rows, lines, distances_ns: RefCell::default(), times_ns, span_ns: OnceCell::new(), words, bytes }
     }
 
     /// Of a head.
@@ -237,11 +247,14 @@ impl Piece {
         Ok(*self.span_ns.get_or_init(|| times_ns().min().zip(times_ns().max())))
     }
 
-    /// Whether each row of a line is later than the one before.
-    pub(super) fn is_rising(&self, line: Line) -> Result<bool, StoreError> {
+    /// The largest distance of two rows of a line that follow one another; `None`: one is not later than the one before.
+    pub(super) fn max_distance_ns(&self, line: Line) -> Result<Option<u64>, StoreError> {
         let times_ns = &self.times_ns()?[self.rows_of(line)];
-        let is_rising = || times_ns.is_sorted_by(|one, next| one < next);
-        Ok(*self.rising.borrow_mut().entry(line).or_insert_with(is_rising))
+        let max_distance_ns = || {
+            let is_rising = times_ns.is_sorted_by(|one, next| one < next);
+            is_rising.then(|| times_ns.windows(2).map(|two| two[1] - two[0]).max().unwrap_or(0))
+        };
+        Ok(*self.distances_ns.borrow_mut().entry(line).or_insert_with(max_distance_ns))
     }
 
     /// Columns; those that are missing are read, neighbours at once.

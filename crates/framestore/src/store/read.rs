@@ -6,7 +6,8 @@
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 
-use super::decoded::{Decoded, Key, Piece};
+use super::coarse::Sample;
+use super::decoded::{Column, Decoded, Key, Piece};
 use super::{DAMAGED, Store, lock};
 use crate::chunk::Chunk;
 use crate::damage::{Damage, StoreError};
@@ -29,18 +30,67 @@ pub struct Columns {
     pub words: Vec<usize>,
 }
 
+/// Raw rows of a line that follow one another, each later than the one before.
+#[derive(Clone, Copy)]
+pub struct Run<'a> {
+    /// When they were acquired, UTC ns; at least one.
+    pub times_ns: &'a [u64],
+    /// No two that follow one another are further apart.
+    pub max_distance_ns: u64,
+    words: &'a [Column],
+    /// Number of the first in its piece.
+    first: usize,
+}
+
+impl Run<'_> {
+    /// The first `count` of them, or all.
+    #[must_use]
+    pub fn limited(&self, count: usize) -> Self {
+        Self { times_ns: &self.times_ns[..count.clamp(1, self.times_ns.len())], ..*self }
+    }
+
+    /// How many words are asked for.
+    #[must_use]
+    pub fn words(&self) -> usize {
+        self.words.len()
+    }
+
+    /// The values of one of the words that are asked for, row by row; `gathered` is a buffer.
+    #[must_use]
+    pub fn word<'a>(&'a self, number: usize, gathered: &'a mut Vec<u64>) -> &'a [u64] {
+        self.words[number].of(self.first..self.first + self.times_ns.len(), gathered)
+    }
+}
+
+/// Whoever reads samples.
+pub trait Visit {
+    /// Takes one.
+    fn sample(&mut self, sample: &Sample<'_>) -> ControlFlow<()>;
+
+    /// Takes rows at once, all that it wants of them; `None`: they are to come one by one.
+    fn run(&mut self, _run: &Run<'_>) -> Option<ControlFlow<()>> {
+        None
+    }
+}
+
+impl<V: FnMut(&Sample<'_>) -> ControlFlow<()>> Visit for V {
+    fn sample(&mut self, sample: &Sample<'_>) -> ControlFlow<()> {
+        self(sample)
+    }
+}
+
 /// Samples in the order in which they came, each once.
 struct Samples<'a, V> {
     wanted: &'a Columns,
     from_ns: u64,
     to_ns: u64,
-    visit: V,
+    visit: &'a mut V,
     last_ns: Option<u64>,
     row: Vec<u64>,
     flow: ControlFlow<()>,
 }
 
-impl<V: FnMut(u64, &[u64]) -> ControlFlow<()>> Samples<'_, V> {
+impl<V: Visit> Samples<'_, V> {
     fn take(&mut self, time_ns: u64, word: impl Fn(usize) -> u64) {
         // A part that has nothing new has the time of the row before; one that never was has none.
         let is_new = time_ns > 0 && self.last_ns != Some(time_ns);
@@ -50,7 +100,7 @@ impl<V: FnMut(u64, &[u64]) -> ControlFlow<()>> Samples<'_, V> {
         self.last_ns = Some(time_ns);
         self.row.clear();
         self.row.extend((0..self.wanted.words.len()).map(word));
-        self.flow = (self.visit)(time_ns, &self.row);
+        self.flow = self.visit.sample(&Sample { time_ns, words: &self.row, bucket: None });
     }
 
     fn take_snapshot(&mut self, rows: &Snapshot) {
@@ -89,6 +139,9 @@ impl<V: FnMut(u64, &[u64]) -> ControlFlow<()>> Samples<'_, V> {
     fn take_piece(&mut self, piece: &Piece) -> Result<(), StoreError> {
         let wanted = self.wanted;
         let words = piece.columns(&wanted.words)?;
+        if wanted.time.is_none() && self.take_rows(piece, &words)? {
+            return Ok(());
+        }
         let time = wanted.time.map(|time| piece.columns(&[time])).transpose()?.and_then(|mut columns| columns.pop());
         let times_ns = if time.is_none() { piece.times_ns()? } else { &[] };
         for row in piece.rows_of(wanted.line) {
@@ -96,6 +149,24 @@ impl<V: FnMut(u64, &[u64]) -> ControlFlow<()>> Samples<'_, V> {
             self.take(time_ns, |at| words[at].at(row));
         }
         Ok(())
+    }
+
+    /// All rows at once, if the visitor takes them so.
+    fn take_rows(&mut self, piece: &Piece, words: &[Column]) -> Result<bool, StoreError> {
+        let Some(max_distance_ns) = piece.max_distance_ns(self.wanted.line)? else { return Ok(false) };
+        let (rows, times_ns) = (piece.rows_of(self.wanted.line), piece.times_ns()?);
+        let until = |time_ns: u64| rows.start + times_ns[rows.clone()].partition_point(|own_ns| *own_ns < time_ns);
+        let wanted = until(self.from_ns)..until(self.to_ns.saturating_add(1));
+        let times_ns = &times_ns[wanted.clone()];
+        let (Some(first_ns), Some(last_ns)) = (times_ns.first(), times_ns.last()) else { return Ok(true) };
+        if *first_ns == 0 || self.last_ns == Some(*first_ns) {
+            return Ok(false);
+        }
+        let taken = self.visit.run(&Run { times_ns, max_distance_ns, words, first: wanted.start });
+        if let Some(flow) = taken {
+            (self.flow, self.last_ns) = (flow, Some(*last_ns));
+        }
+        Ok(taken.is_some())
     }
 }
 
@@ -147,7 +218,7 @@ impl<V: FnMut(u64, &[u64]) -> ControlFlow<()>> Back<'_, V> {
     fn take(&mut self, piece: &Piece, before_ns: Option<u64>) -> Result<Option<ControlFlow<()>>, StoreError> {
         let (line, times_ns) = (self.wanted.line, piece.times_ns()?);
         let is_after = before_ns < piece.span_ns()?.map(|(first_ns, _)| first_ns);
-        if !is_after || !piece.is_rising(line)? {
+        if !is_after || piece.max_distance_ns(line)?.is_none() {
             return Ok(None);
         }
         let rows = piece.rows_of(line);
@@ -222,20 +293,21 @@ impl Store {
         wanted: &Columns,
         from_ns: u64,
         to_ns: u64,
-        visit: impl FnMut(u64, &[u64]) -> ControlFlow<()>,
+        mut visit: impl FnMut(u64, &[u64]) -> ControlFlow<()>,
     ) -> Result<Vec<Gap>, StoreError> {
-        self.read_with(None, wanted, from_ns, to_ns, visit)
+        let visit = &mut |sample: &Sample<'_>| visit(sample.time_ns, sample.words);
+        Ok(self.read_with(None, wanted, from_ns, to_ns, visit)?.0)
     }
 
-    /// As [`Store::read`], by what is decoded already, if anything is to be kept.
+    /// As [`Store::read`], by what is decoded already, if anything is to be kept; and whether the visitor wants more.
     pub(super) fn read_with(
         &self,
         decoded: Option<&Decoded>,
         wanted: &Columns,
         from_ns: u64,
         to_ns: u64,
-        visit: impl FnMut(u64, &[u64]) -> ControlFlow<()>,
-    ) -> Result<Vec<Gap>, StoreError> {
+        visit: &mut impl Visit,
+    ) -> Result<(Vec<Gap>, ControlFlow<()>), StoreError> {
         let (chunks, in_memory) = self.pieces(decoded, wanted.track, from_ns, to_ns)?;
         let (row, flow) = (Vec::new(), ControlFlow::Continue(()));
         let mut samples = Samples { wanted, from_ns, to_ns, visit, last_ns: None, row, flow };
@@ -255,7 +327,7 @@ impl Store {
                 Err(error) => return Err(error),
             }
             if samples.flow.is_break() {
-                return Ok(damaged);
+                return Ok((damaged, samples.flow));
             }
         }
         for rows in in_memory {
@@ -263,8 +335,11 @@ impl Store {
                 (InMemory::Rows(_, rows), None) => samples.take_snapshot(&rows),
                 (rows, decoded) => samples.take_piece(&rows.decoded(decoded))?,
             }
+            if samples.flow.is_break() {
+                break;
+            }
         }
-        Ok(damaged)
+        Ok((damaged, samples.flow))
     }
 
     /// Chunks and heads that may have samples of a time.
