@@ -6,7 +6,7 @@
 //! | [`select`] | instant selectors: the newest sample of each step |
 //! | [`slide`], [`range`] | windows of a series, step by step; functions of them |
 //! | [`over_time`], [`rate`], [`edges`] | what is calculated of one window |
-//! | [`signature`] | which functions there are
+//! | [`signature`] | which functions there are |
 //! | [`functions`], [`clock`], [`relabel`], [`buckets`] | functions of instant vectors |
 //! | [`native`], [`native_range`], [`native_binary`] | native histograms: sums, ranges, operators |
 //! | [`aggregate`], [`rank`] | aggregations: of columns, and those that look at all values of a step |
@@ -48,7 +48,7 @@ use crate::source::SeriesSource;
 use crate::value::{Grid, HOLE, Samples, Series, is_hole};
 
 pub(crate) use order::sorted;
-pub(crate) use signature::{Last, Signature, signature};
+pub(crate) use signature::{Last, Signature, functions, signature};
 
 /// What it costs to find a series by its labels.
 const LABELS: usize = 50;

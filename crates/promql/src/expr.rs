@@ -158,32 +158,40 @@ pub(crate) enum Operator {
 }
 
 impl Operator {
+    /// All of them, as they are written.
+    pub(crate) const ALL: [(Self, &str); 18] = [
+        (Self::Add, "+"),
+        (Self::Subtract, "-"),
+        (Self::Multiply, "*"),
+        (Self::Divide, "/"),
+        (Self::Modulo, "%"),
+        (Self::Power, "^"),
+        (Self::Atan2, "atan2"),
+        (Self::Equal, "=="),
+        (Self::NotEqual, "!="),
+        (Self::Greater, ">"),
+        (Self::Less, "<"),
+        (Self::GreaterOrEqual, ">="),
+        (Self::LessOrEqual, "<="),
+        (Self::TrimUpper, "</"),
+        (Self::TrimLower, ">/"),
+        (Self::And, "and"),
+        (Self::Or, "or"),
+        (Self::Unless, "unless"),
+    ];
+
     pub(crate) fn is_comparison(self) -> bool {
         use Operator::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
         matches!(self, Equal | NotEqual | Greater | Less | GreaterOrEqual | LessOrEqual)
     }
 
     pub(crate) fn text(self) -> &'static str {
-        match self {
-            Self::Add => "+",
-            Self::Subtract => "-",
-            Self::Multiply => "*",
-            Self::Divide => "/",
-            Self::Modulo => "%",
-            Self::Power => "^",
-            Self::Atan2 => "atan2",
-            Self::Equal => "==",
-            Self::NotEqual => "!=",
-            Self::Greater => ">",
-            Self::Less => "<",
-            Self::GreaterOrEqual => ">=",
-            Self::LessOrEqual => "<=",
-            Self::TrimUpper => "</",
-            Self::TrimLower => ">/",
-            Self::And => "and",
-            Self::Or => "or",
-            Self::Unless => "unless",
-        }
+        Self::ALL.iter().find(|(operator, _)| *operator == self).map_or("", |(_, text)| *text)
+    }
+
+    /// The one that is written so, in letters of either case.
+    pub(crate) fn of(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(_, own)| own.eq_ignore_ascii_case(text)).map(|(operator, _)| operator)
     }
 }
 

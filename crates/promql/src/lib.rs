@@ -16,6 +16,7 @@
 
 mod eval;
 mod expr;
+pub mod features;
 pub mod histogram;
 mod kahan;
 pub mod labels;

@@ -24,6 +24,7 @@ use std::ops::Range;
 use crate::expr::{Expr, Place};
 pub use duration::duration_ns;
 pub(crate) use grammar::query as parse;
+pub(crate) use grammar::{AGGREGATIONS, EXPERIMENTAL};
 pub use text::unquoted;
 
 /// Why a text is no query.

@@ -23,6 +23,8 @@ mod value;
 
 use std::collections::BTreeMap;
 
+pub use function::functions;
+
 /// What the templates of one alert see.
 #[derive(Clone, Debug)]
 pub struct Data<'a> {

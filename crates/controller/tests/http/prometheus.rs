@@ -147,6 +147,9 @@ fn grafana_finds_its_way() {
     );
     let metadata = ask(address, "metadata", &[("metric", "node_load1")]);
     assert_eq!(metadata["data"]["node_load1"][0]["type"], "gauge", "{metadata}");
+    let many = |pairs: &[(&str, &str)]| ask(address, "metadata", pairs)["data"].as_object().unwrap().len();
+    assert_eq!((many(&[("limit", "0")]), many(&[("limit", "2")])), (0, 2));
+    assert!(many(&[("limit", "-1"), ("limit_per_metric", "0")]) > 100);
     let targets = ask(address, "targets", &[("state", "active")]);
     let [target] = &targets["data"]["activeTargets"].as_array().unwrap()[..] else { panic!("{targets}") };
     assert_eq!((&target["health"], &target["labels"]["instance"]), (&json!("up"), &json!("a")), "{target}");
@@ -156,6 +159,23 @@ fn grafana_finds_its_way() {
 }
 
 /// The dashboard that we ship: each of its expressions is a query, and asks for what a host has.
+#[test]
+fn features_are_what_is_answered() {
+    let controller = Controller::start("", "");
+    let features = ask(controller.address(), "features", &[]);
+    let all = |category: &str| features["data"][category].as_object().unwrap().clone();
+    let (there, refused): (Vec<_>, Vec<_>) =
+        all("promql_functions").into_iter().partition(|(_, is_there)| is_there == true);
+    assert_eq!((there.len(), refused.len()), (73, 18));
+    for (name, _) in refused {
+        let answer =
+            request(controller.address(), "POST", "/api/v1/query", FORM, &encoded(&[("query", &format!("{name}()"))]));
+        let text = answer.json().to_string();
+        assert!(text.contains("bad_data") && text.contains("experimental"), "{name}: {text}");
+    }
+    assert_eq!((&all("promql_operators")["topk"], &all("rules")["keep_firing_for"]), (&true.into(), &true.into()));
+}
+
 #[test]
 fn the_grafana_dashboard_asks_for_what_there_is() {
     let board: Value =
@@ -187,6 +207,7 @@ fn what_is_wrong_is_refused_as_prometheus_refuses_it() {
         ("query?query=up&time=yesterday", 400, "bad_data"),
         ("query?query=up&timeout=-1", 400, "bad_data"),
         ("query?query=up&limit=-1", 400, "bad_data"),
+        ("metadata?limit=x", 400, "bad_data"),
         ("query_range?query=up&start=0&end=1", 400, "bad_data"),
         ("query_range?query=up&start=1&end=0&step=1", 400, "bad_data"),
         ("query_range?query=up&start=0&end=1&step=0", 400, "bad_data"),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What day and hour a time is, in UTC.
 
+use super::signature::Named;
+
 /// A time of the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Date {
@@ -46,21 +48,20 @@ fn day_of_year(of: Date) -> i64 {
     day
 }
 
-/// The function of times that has this name.
-pub(super) fn of_time(name: &str) -> Option<fn(Date) -> i64> {
-    Some(match name {
-        "days_in_month" => days_in_month,
-        "day_of_month" => |date| date.day,
-        // 1970 began on a Thursday; Sunday is 0.
-        "day_of_week" => |date| (date.days + 4).rem_euclid(7),
-        "day_of_year" => day_of_year,
-        "hour" => |date| date.second / 3_600,
-        "minute" => |date| date.second / 60 % 60,
-        "month" => |date| date.month,
-        "year" => |date| date.year,
-        _ => return None,
-    })
-}
+/// What makes a number of a time.
+type OfTime = fn(Date) -> i64;
+
+/// Functions of times. 1970 began on a Thursday; Sunday is 0.
+pub(super) const OF_TIME: [Named<OfTime>; 8] = [
+    ("days_in_month", days_in_month),
+    ("day_of_month", |date| date.day),
+    ("day_of_week", |date| (date.days + 4).rem_euclid(7)),
+    ("day_of_year", day_of_year),
+    ("hour", |date| date.second / 3_600),
+    ("minute", |date| date.second / 60 % 60),
+    ("month", |date| date.month),
+    ("year", |date| date.year),
+];
 
 /// Of a time in seconds since 1970. What is no time has none.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // saturates
@@ -70,6 +71,7 @@ pub(super) fn at(seconds: f64, of: fn(Date) -> i64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::signature::named;
     use super::*;
 
     #[test]
@@ -90,7 +92,7 @@ mod tests {
     #[test]
     fn known_times_are_as_known() {
         let of = |seconds| {
-            let at = |name| at(seconds, of_time(name).expect("a function"));
+            let at = |name| at(seconds, named(&OF_TIME, name).expect("a function"));
             [at("year"), at("month"), at("day_of_month"), at("day_of_week"), at("hour"), at("minute")]
         };
         assert_eq!(of(0.0), [1970.0, 1.0, 1.0, 4.0, 0.0, 0.0]);

@@ -5,6 +5,7 @@ use std::f64::consts::PI;
 
 use super::arithmetic::{largest, least, nan_last};
 use super::range::OF_RANGE;
+use super::signature::{Named, named};
 use super::{Eval, Matrix, Node, Numbers, clock, invalid, relabel, sorted};
 use crate::expr::{Call, Expr};
 use crate::histogram::Histogram;
@@ -12,35 +13,34 @@ use crate::labels::Labels;
 use crate::query::QueryError;
 use crate::value::{Grid, HOLE, Series, is_hole, seconds};
 
+type OfValue = fn(f64) -> f64;
+
 /// Functions of one value.
-pub(super) fn of_value(name: &str) -> Option<fn(f64) -> f64> {
-    Some(match name {
-        "abs" => f64::abs,
-        "acos" => f64::acos,
-        "acosh" => f64::acosh,
-        "asin" => f64::asin,
-        "asinh" => f64::asinh,
-        "atan" => f64::atan,
-        "atanh" => f64::atanh,
-        "ceil" => f64::ceil,
-        "cos" => f64::cos,
-        "cosh" => f64::cosh,
-        "deg" => |value| value * (180.0 / PI),
-        "exp" => f64::exp,
-        "floor" => f64::floor,
-        "ln" => f64::ln,
-        "log10" => f64::log10,
-        "log2" => f64::log2,
-        "rad" => |value| value * (PI / 180.0),
-        "sgn" => |value| if value == 0.0 || value.is_nan() { value } else { value.signum() },
-        "sin" => f64::sin,
-        "sinh" => f64::sinh,
-        "sqrt" => f64::sqrt,
-        "tan" => f64::tan,
-        "tanh" => f64::tanh,
-        _ => return None,
-    })
-}
+pub(super) const OF_VALUE: [Named<OfValue>; 23] = [
+    ("abs", f64::abs),
+    ("acos", f64::acos),
+    ("acosh", f64::acosh),
+    ("asin", f64::asin),
+    ("asinh", f64::asinh),
+    ("atan", f64::atan),
+    ("atanh", f64::atanh),
+    ("ceil", f64::ceil),
+    ("cos", f64::cos),
+    ("cosh", f64::cosh),
+    ("deg", |value| value * (180.0 / PI)),
+    ("exp", f64::exp),
+    ("floor", f64::floor),
+    ("ln", f64::ln),
+    ("log10", f64::log10),
+    ("log2", f64::log2),
+    ("rad", |value| value * (PI / 180.0)),
+    ("sgn", |value| if value == 0.0 || value.is_nan() { value } else { value.signum() }),
+    ("sin", f64::sin),
+    ("sinh", f64::sinh),
+    ("sqrt", f64::sqrt),
+    ("tan", f64::tan),
+    ("tanh", f64::tanh),
+];
 
 impl Eval<'_> {
     pub(super) fn call(&mut self, call: &Call, grid: Grid) -> Result<Node, QueryError> {
@@ -48,10 +48,10 @@ impl Eval<'_> {
         if OF_RANGE.contains(&name) || matches!(name, "predict_linear" | "quantile_over_time") {
             return Ok(Node::Matrix(self.over_range(call, grid)?));
         }
-        if let Some(change) = of_value(name) {
+        if let Some(change) = named(&OF_VALUE, name) {
             return Ok(Node::Matrix(self.of_matrix(call, grid, |_, value| change(value))?));
         }
-        if let Some(of) = clock::of_time(name) {
+        if let Some(of) = named(&clock::OF_TIME, name) {
             let matrix = match call.args.first() {
                 Some(arg) => {
                     let matrix = self.matrix(arg, grid)?;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which functions there are, what they take and what they give.
 
-use super::clock;
-use super::functions::of_value;
+use super::clock::OF_TIME;
+use super::functions::OF_VALUE;
 use super::range::OF_RANGE;
 use crate::expr::Type::{self, Range, Scalar, String, Vector};
 
 /// What a function takes and gives.
+#[derive(Clone, Copy)]
 pub(crate) struct Signature {
     pub(crate) args: &'static [Type],
     pub(crate) last: Last,
@@ -21,29 +22,54 @@ pub(crate) enum Last {
     Any,
 }
 
+const fn of(args: &'static [Type], last: Last, returns: Type) -> Signature {
+    Signature { args, last, returns }
+}
+
+/// Those that are of no kind.
+const OTHERS: [Named<Signature>; 23] = [
+    ("absent", of(&[Vector], Last::Once, Vector)),
+    ("clamp", of(&[Vector, Scalar, Scalar], Last::Once, Vector)),
+    ("clamp_max", of(&[Vector, Scalar], Last::Once, Vector)),
+    ("clamp_min", of(&[Vector, Scalar], Last::Once, Vector)),
+    ("histogram_avg", of(&[Vector], Last::Once, Vector)),
+    ("histogram_count", of(&[Vector], Last::Once, Vector)),
+    ("histogram_fraction", of(&[Scalar, Scalar, Vector], Last::Once, Vector)),
+    ("histogram_quantile", of(&[Scalar, Vector], Last::Once, Vector)),
+    ("histogram_stddev", of(&[Vector], Last::Once, Vector)),
+    ("histogram_stdvar", of(&[Vector], Last::Once, Vector)),
+    ("histogram_sum", of(&[Vector], Last::Once, Vector)),
+    ("label_join", of(&[Vector, String, String, String], Last::Any, Vector)),
+    ("label_replace", of(&[Vector, String, String, String, String], Last::Once, Vector)),
+    ("pi", of(&[], Last::Once, Scalar)),
+    ("predict_linear", of(&[Range, Scalar], Last::Once, Vector)),
+    ("quantile_over_time", of(&[Scalar, Range], Last::Once, Vector)),
+    ("round", of(&[Vector, Scalar], Last::Optional, Vector)),
+    ("scalar", of(&[Vector], Last::Once, Scalar)),
+    ("sort", of(&[Vector], Last::Once, Vector)),
+    ("sort_desc", of(&[Vector], Last::Once, Vector)),
+    ("time", of(&[], Last::Once, Scalar)),
+    ("timestamp", of(&[Vector], Last::Once, Vector)),
+    ("vector", of(&[Scalar], Last::Once, Vector)),
+];
+
+/// Something with its name.
+pub(super) type Named<T> = (&'static str, T);
+
+/// What a table has under a name.
+pub(super) fn named<T: Copy>(table: &[Named<T>], name: &str) -> Option<T> {
+    table.iter().find(|(own, _)| *own == name).map(|(_, what)| *what)
+}
+
+/// All functions.
+pub(crate) fn functions() -> impl Iterator<Item = Named<Signature>> {
+    let of_value = OF_VALUE.into_iter().map(|(name, _)| (name, of(&[Vector], Last::Once, Vector)));
+    let of_time = OF_TIME.into_iter().map(|(name, _)| (name, of(&[Vector], Last::Optional, Vector)));
+    let of_range = OF_RANGE.into_iter().map(|name| (name, of(&[Range], Last::Once, Vector)));
+    of_value.chain(of_time).chain(of_range).chain(OTHERS)
+}
+
 /// `None`: no such function is known.
 pub(crate) fn signature(name: &str) -> Option<Signature> {
-    let (args, last, returns): (&[Type], Last, Type) = match name {
-        _ if of_value(name).is_some() => (&[Vector], Last::Once, Vector),
-        _ if clock::of_time(name).is_some() => (&[Vector], Last::Optional, Vector),
-        _ if OF_RANGE.contains(&name) => (&[Range], Last::Once, Vector),
-        "histogram_avg" | "histogram_count" | "histogram_stddev" | "histogram_stdvar" | "histogram_sum" => {
-            (&[Vector], Last::Once, Vector)
-        }
-        "absent" | "sort" | "sort_desc" | "timestamp" => (&[Vector], Last::Once, Vector),
-        "clamp" => (&[Vector, Scalar, Scalar], Last::Once, Vector),
-        "clamp_max" | "clamp_min" => (&[Vector, Scalar], Last::Once, Vector),
-        "histogram_fraction" => (&[Scalar, Scalar, Vector], Last::Once, Vector),
-        "histogram_quantile" => (&[Scalar, Vector], Last::Once, Vector),
-        "label_join" => (&[Vector, String, String, String], Last::Any, Vector),
-        "label_replace" => (&[Vector, String, String, String, String], Last::Once, Vector),
-        "pi" | "time" => (&[], Last::Once, Scalar),
-        "predict_linear" => (&[Range, Scalar], Last::Once, Vector),
-        "quantile_over_time" => (&[Scalar, Range], Last::Once, Vector),
-        "round" => (&[Vector, Scalar], Last::Optional, Vector),
-        "scalar" => (&[Vector], Last::Once, Scalar),
-        "vector" => (&[Scalar], Last::Once, Vector),
-        _ => return None,
-    };
-    Some(Signature { args, last, returns })
+    functions().find(|(own, _)| *own == name).map(|(_, signature)| signature)
 }

@@ -9,7 +9,7 @@ use crate::expr::{Binary, Expr, Many, Matching, Operator, Type};
 impl Parser<'_> {
     /// After its operator.
     pub(super) fn binary(&mut self, left: Parsed, token: Token<'_>, tightness: u8) -> Result<Parsed, ParseError> {
-        let Some(operator) = operator(token.text) else { return Err(self.unexpected("")) };
+        let Some(operator) = Operator::of(token.text) else { return Err(self.unexpected("")) };
         let to_bool = self.takes_word("bool");
         let matching = self.matching()?;
         // Powers are taken from the right.
@@ -70,28 +70,4 @@ impl Parser<'_> {
         }
         Ok(matching)
     }
-}
-
-fn operator(text: &str) -> Option<Operator> {
-    Some(match text.to_ascii_lowercase().as_str() {
-        "+" => Operator::Add,
-        "-" => Operator::Subtract,
-        "*" => Operator::Multiply,
-        "/" => Operator::Divide,
-        "%" => Operator::Modulo,
-        "^" => Operator::Power,
-        "atan2" => Operator::Atan2,
-        "==" => Operator::Equal,
-        "!=" => Operator::NotEqual,
-        ">" => Operator::Greater,
-        "<" => Operator::Less,
-        ">=" => Operator::GreaterOrEqual,
-        "<=" => Operator::LessOrEqual,
-        "</" => Operator::TrimUpper,
-        ">/" => Operator::TrimLower,
-        "and" => Operator::And,
-        "or" => Operator::Or,
-        "unless" => Operator::Unless,
-        _ => return None,
-    })
 }

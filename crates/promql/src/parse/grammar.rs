@@ -345,7 +345,7 @@ impl<'a> Parser<'a> {
 }
 
 /// Those without one are experimental.
-const AGGREGATIONS: [(&str, Option<Aggregation>); 14] = [
+pub(crate) const AGGREGATIONS: [(&str, Option<Aggregation>); 14] = [
     ("avg", Some(Aggregation::Avg)),
     ("bottomk", Some(Aggregation::BottomK)),
     ("count", Some(Aggregation::Count)),
@@ -363,7 +363,7 @@ const AGGREGATIONS: [(&str, Option<Aggregation>); 14] = [
 ];
 
 /// Functions that Prometheus has only when asked for them.
-const EXPERIMENTAL: [&str; 18] = [
+pub(crate) const EXPERIMENTAL: [&str; 18] = [
     "double_exponential_smoothing",
     "end",
     "histogram_quantiles",

@@ -38,6 +38,11 @@ pub(super) struct Function {
     pub(super) run: fn(&mut Run<'_>, &[Value]) -> Answer,
 }
 
+/// The names of all.
+pub fn functions() -> impl Iterator<Item = &'static str> {
+    FUNCTIONS.iter().map(|function| function.name)
+}
+
 /// By its name.
 pub(super) fn find(name: &str) -> Option<&'static Function> {
     FUNCTIONS.iter().find(|function| function.name == name)

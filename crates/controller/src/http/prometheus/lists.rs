@@ -73,7 +73,10 @@ pub(super) async fn metadata(
     Extension(gone): Extension<Gone>,
     asked: Parameters,
 ) -> Result<Response, Fault> {
-    let (most, most_of_metric) = (asked.most("limit")?, asked.most("limit_per_metric")?);
+    // As Prometheus: 0 means none of the metrics, but all of what is said of one.
+    let most = asked.number("limit")?.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
+    let most_of_metric = asked.number("limit_per_metric")?.filter(|most| *most > 0);
+    let most_of_metric = most_of_metric.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
     let metric = asked.get("metric");
     let all = lists::metadata(&shared.store, &budget(&gone)).map_err(|error| fault(&shared, &error))?;
     let wanted = all.into_iter().filter(|(name, _)| metric.is_empty() || name == metric).take(most);

@@ -5,6 +5,7 @@
 //! Prometheus' types and codes. [`parameters`] reads requests, [`query`], [`lists`], [`targets`] and [`rules`]
 //! answer, [`json`] writes. Every request takes its turn on a thread that may block; a query ends when its client has gone.
 
+mod features;
 mod json;
 mod lists;
 mod parameters;
@@ -42,6 +43,7 @@ pub(super) fn router(shared: &Shared) -> Router<Shared> {
         .route("/api/v1/alertmanagers", get(rules::managers))
         .route("/api/v1/targets", get(targets::targets))
         .route("/api/v1/status/buildinfo", get(build_info))
+        .route("/api/v1/features", get(features::features))
         .layer(middleware::from_fn_with_state(shared.clone(), turns::query))
         .layer(middleware::from_fn_with_state(shared.clone(), turns::whole_body))
         .layer(middleware::map_response(as_prometheus))

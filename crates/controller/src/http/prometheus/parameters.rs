@@ -91,6 +91,14 @@ impl Parameters {
         }
     }
 
+    /// A whole number of either sign, if there is one.
+    pub(super) fn number(&self, name: &str) -> Result<Option<i64>, Fault> {
+        match self.get(name) {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| Fault::parameter(name, format_args!("{name} must be a number"))),
+        }
+    }
+
     /// Matchers of all selectors.
     pub(super) fn selectors(&self) -> Result<Vec<Vec<Matcher>>, Fault> {
         let texts = self.all("match[]");
