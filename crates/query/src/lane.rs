@@ -11,7 +11,7 @@
 //!   Buckets of a rollup are as far apart as they are wide, which ends nothing.
 //! - **Values that stand.** Where the track has rows and the series has nothing new, its value is told again every
 //!   [`REPEAT_NS`], as by a scrape.
-//! - **Order.** Run come as they were acquired. After a clock was set back times fall: such samples are left out until
+//! - **Order.** Rows come as they were acquired. After a clock was set back times fall: such samples are left out until
 //!   they are later than the last one, as Prometheus leaves them out.
 //!
 //! [`newest`] says the same of one time by looking at the last rows only.
@@ -48,7 +48,7 @@ impl LanePlan {
         matches!(self.reading, Reading::Recorded)
     }
 
-    /// Run with the time at which the series' part was acquired as their last word, where that is not the row's, and
+    /// Rows with the time at which the series' part was acquired as their last word, where that is not the row's, and
     /// whether it is so.
     fn rows(&self) -> (Columns, bool) {
         let words = self.words.clone().chain(self.time).collect();
@@ -138,7 +138,7 @@ impl<V: Copy> Out<V> {
         self.sample_ns = self.sample_ns.max(sample_ns);
     }
 
-    /// Run after one that was taken, none so far from the one before that anything ends. Where the part has a time of
+    /// Rows after one that was taken, none so far from the one before that anything ends. Where the part has a time of
     /// its own that is in `acquired_ns`.
     fn dense(&mut self, times_ns: &[u64], acquired_ns: Option<&[u64]>, values: &[V]) {
         let (Some(row_ns), Some(last_ns)) = (self.row_ns, times_ns.last()) else { return };
@@ -252,7 +252,7 @@ pub(crate) struct Lane<'a> {
     has_time: bool,
     /// The last time that is asked for.
     until_ns: u64,
-    /// Run that are still to be read, both included.
+    /// Rows that are still to be read, both included.
     left_ns: Option<(u64, u64)>,
     /// Samples that it holds at most.
     most: usize,

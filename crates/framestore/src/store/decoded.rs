@@ -18,7 +18,7 @@ use crate::warm::{Buffers, Place};
 
 /// What a piece costs beside its words.
 const PIECE_BYTES: usize = 512;
-/// The same of a line: where it is, and whether it rises how far.
+/// The same of a line: where it is, and how far its rows are apart.
 const LINE_BYTES: usize = size_of::<(Line, Range<usize>)>() + 16;
 
 /// By what a piece is known.
