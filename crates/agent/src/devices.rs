@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which network devices have a computed row: asked at each sample, so that a reader gets no series twice.
 
-use onlooker_metrics::groups::network::{DeviceKey, DeviceRows};
+use onlooker_metrics::groups::network::DeviceRows;
+use onlooker_metrics::sampled::DeviceKey;
 use rustix::thread::CapabilitySet;
 
 use crate::counters::{Counter, Counters};

@@ -20,6 +20,7 @@ mod local;
 pub(crate) mod object;
 pub(crate) mod percpu;
 mod publish;
+mod samples;
 
 use std::os::fd::AsFd as _;
 

@@ -9,9 +9,8 @@ use onlooker_region::schema::Acquisition;
 use onlooker_responder::clock::boot_time_ns;
 
 use super::scrape::Scrapes;
-use super::{Ask, Context, Covered, Loss, Made, NodeError, Place, Sampler};
+use super::{Ask, Context, Covered, DeviceKey, Loss, Made, NodeError, Place, Sampler};
 use crate::groups::Group;
-use crate::groups::network::DeviceKey;
 use crate::procfs::LINE_BYTES;
 
 /// A group that can be sampled as soon as it has memory.

@@ -28,7 +28,6 @@ use onlooker_region::schema::{Field, Group};
 use onlooker_region::{Block, Schema};
 use onlooker_responder::clock::boot_time_ns;
 
-use crate::groups::network::DeviceKey;
 use crate::procfs::LINE_BYTES;
 
 pub use draft::{Draft, Sampled};
@@ -91,6 +90,9 @@ impl Ask<'_> {
         self.computed.is_none_or(|computed| !computed.has(field))
     }
 }
+
+/// A network device's name as keys of tables have it.
+pub type DeviceKey = [u64; 2];
 
 /// What a sample is made with.
 pub(crate) struct Context<'a> {

@@ -5,9 +5,8 @@ use onlooker_responder::clock::boot_time_ns;
 
 use super::draft::{Draft, Sampled};
 use super::scrape::Scrapes;
-use super::{Covered, Loss, NodeError};
+use super::{Covered, DeviceKey, Loss, NodeError};
 use crate::groups::Group;
-use crate::groups::network::DeviceKey;
 use crate::procfs::LINE_BYTES;
 
 /// A group is sampled when it is due within this part of its interval, so that those of several intervals share a wake-up.

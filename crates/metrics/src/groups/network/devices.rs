@@ -17,6 +17,7 @@ use onlooker_responder::{Home, sys};
 use super::facts::{BUCKETS, namespace};
 use crate::collect::intf::TableFacts;
 use crate::collect::object::map_of;
+use crate::sampled::DeviceKey;
 
 /// Of the home.
 const DIRECTORY: &str = "devices";
@@ -26,9 +27,6 @@ const MAPS: [&str; 3] = ["once", "namespace", "tables"];
 const PASSES: u32 = 8;
 /// First word of a block's payload.
 const PAYLOAD_AT: usize = BLOCK_AT + 3 * 8;
-
-/// A device's name as keys of tables have it.
-pub type DeviceKey = [u64; 2];
 
 /// Program and maps to be pinned.
 #[derive(Debug)]

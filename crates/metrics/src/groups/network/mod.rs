@@ -8,7 +8,7 @@ mod procfs;
 
 use super::{Computed, Descriptor, Group, Sampled};
 
-pub use devices::{DeviceKey, DeviceRows};
+pub use devices::DeviceRows;
 
 impl Group {
     /// Network devices of the loader's namespace.

@@ -12,13 +12,12 @@ use onlooker_region::schema::{Field, Group};
 use onlooker_region::table::put_text;
 use onlooker_responder::netlink::{self, Dump, attributes, u32_at};
 
-use super::DeviceKey;
 use crate::machine::link_mbit_per_s;
 use crate::procfs::{LINE_BYTES, Source, number, words};
 use crate::sampled::metric::Definition;
 use crate::sampled::rows::{self, Rows};
 use crate::sampled::scrape::timed;
-use crate::sampled::{Ask, Context, Made, Place, Sampler};
+use crate::sampled::{Ask, Context, DeviceKey, Made, Place, Sampler};
 
 /// Devices of the network namespace of the thread that opens it.
 pub(super) const DEVICES: &str = "/proc/thread-self/net/dev";
