@@ -7,10 +7,10 @@ mod common;
 use std::time::Duration;
 
 use common::world::{KernelReader, Series, World};
-use onlooker_agent::config::Config;
-use onlooker_agent::config::acquisition::Acquisition as Way;
-use onlooker_agent::host::boot_time_ns;
-use onlooker_agent::units::Span;
+use onlooker_agent_lib::config::Config;
+use onlooker_agent_lib::config::acquisition::Acquisition as Way;
+use onlooker_agent_lib::host::boot_time_ns;
+use onlooker_agent_lib::units::Span;
 use onlooker_region::schema::Acquisition;
 use onlooker_testbed::until;
 

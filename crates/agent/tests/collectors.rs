@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use common::Place;
 use common::world::{KernelReader, World};
-use onlooker_agent::config::Config;
-use onlooker_agent::units::Span;
+use onlooker_agent_lib::config::Config;
+use onlooker_agent_lib::units::Span;
 use onlooker_region::control::RESPONDER_KERNEL;
 use onlooker_testbed::{run, until};
 

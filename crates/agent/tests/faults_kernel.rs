@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::world::{KernelReader, Series, World};
 use common::{Agent, Place};
-use onlooker_agent::units::Span;
+use onlooker_agent_lib::units::Span;
 use onlooker_region::schema::Acquisition;
 use onlooker_testbed::{run, until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use common::world::{KernelReader, Seen, World};
 use common::{Agent, Client, Place, Program, schema};
-use onlooker_agent::units::{Size, Span};
+use onlooker_agent_lib::units::{Size, Span};
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP};
 use onlooker_testbed::{run, until};
 use serde_json::json;

@@ -10,9 +10,9 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use common::world::{KernelReader, Series, World};
-use onlooker_agent::config::Config;
-use onlooker_agent::host::boot_time_ns;
-use onlooker_agent::units::Span;
+use onlooker_agent_lib::config::Config;
+use onlooker_agent_lib::host::boot_time_ns;
+use onlooker_agent_lib::units::Span;
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP};
 use onlooker_region::schema::Acquisition;
 use onlooker_testbed::{run, until};

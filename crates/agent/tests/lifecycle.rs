@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Bystander, Client, Place, refused, schema};
-use onlooker_agent::units::{Size, Span};
+use onlooker_agent_lib::units::{Size, Span};
 use onlooker_testbed::until;
 use serde_json::json;
 use std::fs;

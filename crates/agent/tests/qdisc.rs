@@ -8,7 +8,7 @@ use std::net::UdpSocket;
 
 use common::Place;
 use common::world::World;
-use onlooker_agent::units::Span;
+use onlooker_agent_lib::units::Span;
 use onlooker_testbed::{run, until};
 
 const METRICS: [(&str, &str); 7] = [

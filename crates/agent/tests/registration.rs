@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Bystander, Client, Place, Program, refused, schema};
-use onlooker_agent::units::Size;
+use onlooker_agent_lib::units::Size;
 use onlooker_region::map::{Map, sealed_memfd};
 use onlooker_testbed::{is_root, until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -388,7 +388,7 @@ fn adopting_can_be_switched_off() {
 
 #[test]
 fn a_broken_connection_is_resumed_within_the_grace() {
-    let place = Place::new(|config| config.limits.grace = onlooker_agent::units::Span::from_s(60));
+    let place = Place::new(|config| config.limits.grace = onlooker_agent_lib::units::Span::from_s(60));
     let agent = place.start();
     let mut reader = agent.reader();
     let client = agent.client();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::reader::bootstrap;
 use common::world::{KernelReader, World};
 use common::{Agent, Place, Program};
-use onlooker_agent::units::Span;
+use onlooker_agent_lib::units::Span;
 use onlooker_region::control::RegionEntry;
 use onlooker_testbed::{run, until};
 use onlooker_wire::{Envelope, Packet, Part, Psn, Qpn, ReadAnswer, ReadRequest};

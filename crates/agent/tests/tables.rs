@@ -10,8 +10,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 use common::Place;
 use common::world::{KernelReader, Series, World};
-use onlooker_agent::config::Config;
-use onlooker_agent::units::Span;
+use onlooker_agent_lib::config::Config;
+use onlooker_agent_lib::units::Span;
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP};
 use onlooker_testbed::until;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};

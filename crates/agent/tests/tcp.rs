@@ -5,7 +5,7 @@ mod common;
 
 use common::reader::{connect, connect_from};
 use common::{Bystander, Place};
-use onlooker_agent::units::Span;
+use onlooker_agent_lib::units::Span;
 use onlooker_testbed::until;
 use onlooker_wire::tcp_read::{self, Read as Wanted, Refusal};
 use std::io::{Read, Write};

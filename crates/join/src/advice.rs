@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is probably in the way when the controller's test read of this host fails. Without I/O.
 
-use onlooker_agent::config::Config;
+use onlooker_agent_lib::config::Config;
 
 /// Advice by the code of the controller's refusal (docs/http.md, Targets). `local`: nothing crosses a network.
 #[must_use]

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use onlooker_agent::prefix::Prefix;
+use onlooker_agent_lib::prefix::Prefix;
 use onlooker_settings::units::Span;
 
 use crate::JoinError;

@@ -3,8 +3,8 @@
 
 use std::net::IpAddr;
 
-use onlooker_agent::config::Config;
-use onlooker_agent::prefix::Prefix;
+use onlooker_agent_lib::config::Config;
+use onlooker_agent_lib::prefix::Prefix;
 
 /// Rules in the words of two packet filters.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]

@@ -14,8 +14,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use onlooker_agent::config::{Config, ConfigError};
-use onlooker_agent::identity::IdentityError;
+use onlooker_agent_lib::config::{Config, ConfigError};
+use onlooker_agent_lib::identity::IdentityError;
 
 pub mod advice;
 pub mod arguments;

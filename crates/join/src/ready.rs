@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use onlooker_agent::host::{boot_time_ns, wall_time_ns};
+use onlooker_agent_lib::host::{boot_time_ns, wall_time_ns};
 use onlooker_local::Client;
 use onlooker_metrics::procfs::{process_stat, read_small};
 use rustix::net::sockopt::socket_peercred;

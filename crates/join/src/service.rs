@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use onlooker_agent::config::DEFAULT_PATH;
+use onlooker_agent_lib::config::DEFAULT_PATH;
 
 use crate::JoinError;
 

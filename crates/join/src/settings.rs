@@ -6,8 +6,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use onlooker_agent::config::{Config, ConfigError, Tcp};
-use onlooker_agent::prefix::Prefix;
+use onlooker_agent_lib::config::{Config, ConfigError, Tcp};
+use onlooker_agent_lib::prefix::Prefix;
 use toml_edit::{TomlError, Value};
 
 use crate::edit::{Change, edit};

@@ -6,10 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use onlooker_agent::config::{Config, DEFAULT_PATH};
-use onlooker_agent::identity::StateDir;
-use onlooker_agent::prefix::Prefix;
-use onlooker_agent::{host, kernel, system};
+use onlooker_agent_lib::config::{Config, DEFAULT_PATH};
+use onlooker_agent_lib::identity::StateDir;
+use onlooker_agent_lib::prefix::Prefix;
+use onlooker_agent_lib::{host, kernel, system};
 use onlooker_bootstrap::{Fingerprint, Secret, Token};
 use serde_json::Value;
 

@@ -6,9 +6,9 @@
 
 use std::path::{Path, PathBuf};
 
-use onlooker_agent::config::{self, Config, DEFAULT_PATH};
-use onlooker_agent::identity::StateDir;
-use onlooker_agent::kernel;
+use onlooker_agent_lib::config::{self, Config, DEFAULT_PATH};
+use onlooker_agent_lib::identity::StateDir;
+use onlooker_agent_lib::kernel;
 use onlooker_local::listen::AGENT;
 
 use crate::client::Client;

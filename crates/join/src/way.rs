@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 
-use onlooker_agent::config;
+use onlooker_agent_lib::config;
 use onlooker_responder::attach;
 use onlooker_responder::{Device, Home, Hook, probe};
 

@@ -8,17 +8,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use onlooker_agent::address;
-use onlooker_agent::agent;
-use onlooker_agent::card;
-use onlooker_agent::config::{self, Config, ConfigError};
-use onlooker_agent::error::AgentError;
-use onlooker_agent::identity::{IdentityError, StateDir};
-use onlooker_agent::kernel::child::Task;
-use onlooker_agent::kernel::{self, KernelError};
-use onlooker_agent::prefix::Prefix;
-use onlooker_agent::renewal::{self, RenewalError};
-use onlooker_agent::system;
+use onlooker_agent_lib::address;
+use onlooker_agent_lib::agent;
+use onlooker_agent_lib::card;
+use onlooker_agent_lib::config::{self, Config, ConfigError};
+use onlooker_agent_lib::error::AgentError;
+use onlooker_agent_lib::identity::{IdentityError, StateDir};
+use onlooker_agent_lib::kernel::child::Task;
+use onlooker_agent_lib::kernel::{self, KernelError};
+use onlooker_agent_lib::prefix::Prefix;
+use onlooker_agent_lib::renewal::{self, RenewalError};
+use onlooker_agent_lib::system;
 use onlooker_join::JoinError;
 use onlooker_local::listen::{AGENT, ListenError};
 

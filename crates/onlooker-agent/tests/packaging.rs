@@ -42,7 +42,7 @@ fn the_unit_is_hardened_and_leaves_what_the_agent_needs() {
     for absent in ["ProtectProc", "ProcSubset", "PrivateUsers", "PrivateNetwork", "ProtectClock"] {
         assert!(!unit.contains_key(&format!("Service.{absent}")), "{absent}");
     }
-    let config = onlooker_agent::config::Config::default();
+    let config = onlooker_agent_lib::config::Config::default();
     let memory_max =
         unit["Service.MemoryMax"][0].strip_suffix('M').and_then(|mib| mib.parse::<u64>().ok()).expect("MiB");
     assert!(
@@ -69,7 +69,7 @@ fn the_kernel_responders_drop_in_gives_what_it_needs_and_no_more() {
         assert!(text.lines().any(|found| found == line), "{line}");
     }
     assert!(text.lines().any(|line| line.starts_with("SystemCallFilter=") && line.contains("bpf")));
-    let config = onlooker_agent::config::Config::default();
+    let config = onlooker_agent_lib::config::Config::default();
     assert!(config.kernel.bpffs.starts_with("/sys/fs/bpf"));
 }
 

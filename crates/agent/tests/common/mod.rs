@@ -14,8 +14,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use onlooker_agent::config::Config;
-use onlooker_agent::units::Span;
+use onlooker_agent_lib::config::Config;
+use onlooker_agent_lib::units::Span;
 use onlooker_local::seqpacket;
 use onlooker_region::block::{Identity, init_plain, plain_place};
 use onlooker_region::map::Map;

@@ -35,12 +35,16 @@ impl World {
     }
 
     /// A place whose agent has the kernel responder on `devices`.
-    pub(crate) fn place(&self, devices: &[&str], change: impl FnOnce(&mut onlooker_agent::config::Config)) -> Place {
+    pub(crate) fn place(
+        &self,
+        devices: &[&str],
+        change: impl FnOnce(&mut onlooker_agent_lib::config::Config),
+    ) -> Place {
         Place::new(|config| {
             config.kernel.devices = devices.iter().map(ToString::to_string).collect();
             config.kernel.bpffs = self.bpffs().into();
-            config.kernel.slab = onlooker_agent::units::Size::from_bytes(64 << 10);
-            config.limits.grace = onlooker_agent::units::Span::from_s(3);
+            config.kernel.slab = onlooker_agent_lib::units::Size::from_bytes(64 << 10);
+            config.limits.grace = onlooker_agent_lib::units::Span::from_s(3);
             change(config);
         })
     }
