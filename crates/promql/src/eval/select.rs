@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::slide::Slide;
+use super::slide::{Slide, gallop};
 use super::{Eval, Matrix, Node, edges, invalid, native_range, sorted};
 use crate::expr::{Edges, Select};
 use crate::histogram::Histogram;
@@ -211,14 +211,4 @@ impl Steps<'_> {
         }
         self.next += 1;
     }
-}
-
-/// How many of the first times are not later than `until_ns`: as quick as few are.
-pub(super) fn gallop(times_ns: &[i64], until_ns: i64) -> usize {
-    let mut bound = 1;
-    while bound <= times_ns.len() && times_ns[bound - 1] <= until_ns {
-        bound *= 2;
-    }
-    let from = bound / 2;
-    from + times_ns[from..times_ns.len().min(bound)].partition_point(|time_ns| *time_ns <= until_ns)
 }
