@@ -3,11 +3,11 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`token`], [`text`] | the text's tokens; strings without their quotes |
+//! | [`token`], [`literal`], [`text`] | the text's tokens; numbers and durations; strings without their quotes |
 //! | [`grammar`] | what stands between operators; functions, aggregations, types |
 //! | [`binary`] | operators and their modifiers |
 //! | [`selector`] | selectors, and what follows them |
-//! | [`duration`] | numbers, durations, and what is calculated of them |
+//! | [`duration`] | what is calculated of durations |
 //!
 //! Refused by name: what Prometheus has only when asked for it: experimental functions and aggregations, `fill`
 //! modifiers.
@@ -15,6 +15,7 @@
 mod binary;
 mod duration;
 mod grammar;
+mod literal;
 mod selector;
 mod text;
 mod token;
@@ -22,9 +23,9 @@ mod token;
 use std::ops::Range;
 
 use crate::expr::{Expr, Place};
-pub use duration::duration_ns;
 pub(crate) use grammar::query as parse;
 pub(crate) use grammar::{AGGREGATIONS, EXPERIMENTAL};
+pub use literal::duration_ns;
 pub use text::unquoted;
 
 /// Why a text is no query.

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::ParseError;
-use super::duration::{duration_ns, number};
+use super::literal::{duration_ns, number};
 use crate::value::seconds;
 
 const MAX_BYTES: usize = 64 << 10;
