@@ -6,14 +6,15 @@
 //! | [`select`] | instant selectors: the newest sample of each step |
 //! | [`slide`], [`range`] | windows of a series, step by step; functions of them |
 //! | [`over_time`], [`rate`], [`edges`] | what is calculated of one window |
-//! | [`signature`] | which functions there are |
-//! | [`functions`], [`clock`], [`relabel`], [`buckets`] | functions of instant vectors |
+//! | [`signature`], [`named`], [`args`] | which functions there are, by their names; arguments |
+//! | [`functions`], [`math`], [`clock`], [`relabel`], [`buckets`] | functions of instant vectors |
 //! | [`native`], [`native_range`], [`native_binary`] | native histograms: sums, ranges, operators |
 //! | [`aggregate`], [`rank`] | aggregations: of columns, and those that look at all values of a step |
 //! | [`binary`], [`matching`] | operators, and which series belong together |
 //! | [`arithmetic`], [`order`] | sums, quantiles, orders of floats; sorting |
 
 mod aggregate;
+mod args;
 mod arithmetic;
 mod binary;
 mod buckets;
@@ -21,6 +22,8 @@ mod clock;
 mod edges;
 mod functions;
 mod matching;
+mod math;
+mod named;
 mod native;
 mod native_binary;
 mod native_range;

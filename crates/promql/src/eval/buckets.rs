@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::functions::arg;
+use super::args::arg;
 use super::{Eval, LABELS, Matrix, sorted};
 use crate::expr::{Call, Place};
 use crate::histogram::Estimate;

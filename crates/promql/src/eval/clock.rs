@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What day and hour a time is, in UTC.
 
-use super::signature::Named;
+use super::named::Named;
 
 /// A time of the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub(super) fn at(seconds: f64, of: fn(Date) -> i64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::signature::named;
+    use super::super::named::named;
     use super::*;
 
     #[test]

@@ -3,44 +3,17 @@
 
 use std::f64::consts::PI;
 
+use super::args::arg;
 use super::arithmetic::{largest, least, nan_last};
-use super::range::OF_RANGE;
-use super::signature::{Named, named};
+use super::math::OF_VALUE;
+use super::named::named;
+use super::signature::OF_RANGE;
 use super::{Eval, Matrix, Node, Numbers, clock, invalid, relabel, sorted};
 use crate::expr::{Call, Expr};
 use crate::histogram::Histogram;
 use crate::labels::Labels;
 use crate::query::QueryError;
 use crate::value::{Grid, HOLE, Series, is_hole, seconds};
-
-type OfValue = fn(f64) -> f64;
-
-/// Functions of one value.
-pub(super) const OF_VALUE: [Named<OfValue>; 23] = [
-    ("abs", f64::abs),
-    ("acos", f64::acos),
-    ("acosh", f64::acosh),
-    ("asin", f64::asin),
-    ("asinh", f64::asinh),
-    ("atan", f64::atan),
-    ("atanh", f64::atanh),
-    ("ceil", f64::ceil),
-    ("cos", f64::cos),
-    ("cosh", f64::cosh),
-    ("deg", |value| value * (180.0 / PI)),
-    ("exp", f64::exp),
-    ("floor", f64::floor),
-    ("ln", f64::ln),
-    ("log10", f64::log10),
-    ("log2", f64::log2),
-    ("rad", |value| value * (PI / 180.0)),
-    ("sgn", |value| if value == 0.0 || value.is_nan() { value } else { value.signum() }),
-    ("sin", f64::sin),
-    ("sinh", f64::sinh),
-    ("sqrt", f64::sqrt),
-    ("tan", f64::tan),
-    ("tanh", f64::tanh),
-];
 
 impl Eval<'_> {
     pub(super) fn call(&mut self, call: &Call, grid: Grid) -> Result<Node, QueryError> {
@@ -200,16 +173,5 @@ impl Eval<'_> {
             matrix.series = sorted(matrix.series, &self.budget, &by_value)?;
         }
         Ok(matrix)
-    }
-}
-
-pub(super) fn arg(call: &Call, at: usize) -> Result<&Expr, QueryError> {
-    call.args.get(at).ok_or_else(|| QueryError::Invalid(format!("{}() has too few arguments", call.name)))
-}
-
-pub(super) fn text(call: &Call, at: usize) -> Result<&str, QueryError> {
-    match arg(call, at)? {
-        Expr::String(text) => Ok(text),
-        _ => invalid(format!("{}() expects a string", call.name)),
     }
 }

@@ -18,29 +18,6 @@ use crate::value::{Grid, HOLE, Series, is_hole};
 /// Endings of counters' names, as Prometheus's conventions have them.
 const COUNTERS: [&str; 4] = ["_total", "_sum", "_count", "_bucket"];
 
-/// Functions that have one argument, a range.
-pub(super) const OF_RANGE: [&str; 19] = [
-    "absent_over_time",
-    "avg_over_time",
-    "changes",
-    "count_over_time",
-    "delta",
-    "deriv",
-    "first_over_time",
-    "idelta",
-    "increase",
-    "irate",
-    "last_over_time",
-    "max_over_time",
-    "min_over_time",
-    "present_over_time",
-    "rate",
-    "resets",
-    "stddev_over_time",
-    "stdvar_over_time",
-    "sum_over_time",
-];
-
 fn fold(function: &str, edges: Edges) -> Result<Box<dyn Fold>, QueryError> {
     if edges != Edges::Plain {
         let Some(own) = edges::function(function, edges) else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Functions that change labels only.
 
-use super::functions::{arg, text};
+use super::args::{arg, text};
 use super::{Eval, Matrix, invalid};
 use crate::expr::{Call, Expr, RangeOf};
 use crate::labels::{Comparison, Labels, NAME, is_metadata};

@@ -2,8 +2,8 @@
 //! Which functions there are, what they take and what they give.
 
 use super::clock::OF_TIME;
-use super::functions::OF_VALUE;
-use super::range::OF_RANGE;
+use super::math::OF_VALUE;
+use super::named::Named;
 use crate::expr::Type::{self, Range, Scalar, String, Vector};
 
 /// What a function takes and gives.
@@ -25,6 +25,29 @@ pub(crate) enum Last {
 const fn of(args: &'static [Type], last: Last, returns: Type) -> Signature {
     Signature { args, last, returns }
 }
+
+/// Functions that have one argument, a range.
+pub(super) const OF_RANGE: [&str; 19] = [
+    "absent_over_time",
+    "avg_over_time",
+    "changes",
+    "count_over_time",
+    "delta",
+    "deriv",
+    "first_over_time",
+    "idelta",
+    "increase",
+    "irate",
+    "last_over_time",
+    "max_over_time",
+    "min_over_time",
+    "present_over_time",
+    "rate",
+    "resets",
+    "stddev_over_time",
+    "stdvar_over_time",
+    "sum_over_time",
+];
 
 /// Those that are of no kind.
 const OTHERS: [Named<Signature>; 23] = [
@@ -52,14 +75,6 @@ const OTHERS: [Named<Signature>; 23] = [
     ("timestamp", of(&[Vector], Last::Once, Vector)),
     ("vector", of(&[Scalar], Last::Once, Vector)),
 ];
-
-/// Something with its name.
-pub(super) type Named<T> = (&'static str, T);
-
-/// What a table has under a name.
-pub(super) fn named<T: Copy>(table: &[Named<T>], name: &str) -> Option<T> {
-    table.iter().find(|(own, _)| *own == name).map(|(_, what)| *what)
-}
 
 /// All functions.
 pub(crate) fn functions() -> impl Iterator<Item = Named<Signature>> {

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A call's arguments by their places.
+
+use super::invalid;
+use crate::expr::{Call, Expr};
+use crate::query::QueryError;
+
+pub(super) fn arg(call: &Call, at: usize) -> Result<&Expr, QueryError> {
+    call.args.get(at).ok_or_else(|| QueryError::Invalid(format!("{}() has too few arguments", call.name)))
+}
+
+pub(super) fn text(call: &Call, at: usize) -> Result<&str, QueryError> {
+    match arg(call, at)? {
+        Expr::String(text) => Ok(text),
+        _ => invalid(format!("{}() expects a string", call.name)),
+    }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Functions of one number, which look at nothing else.
+
+use std::f64::consts::PI;
+
+use super::named::Named;
+
+type OfValue = fn(f64) -> f64;
+
+/// Functions of one value.
+pub(super) const OF_VALUE: [Named<OfValue>; 23] = [
+    ("abs", f64::abs),
+    ("acos", f64::acos),
+    ("acosh", f64::acosh),
+    ("asin", f64::asin),
+    ("asinh", f64::asinh),
+    ("atan", f64::atan),
+    ("atanh", f64::atanh),
+    ("ceil", f64::ceil),
+    ("cos", f64::cos),
+    ("cosh", f64::cosh),
+    ("deg", |value| value * (180.0 / PI)),
+    ("exp", f64::exp),
+    ("floor", f64::floor),
+    ("ln", f64::ln),
+    ("log10", f64::log10),
+    ("log2", f64::log2),
+    ("rad", |value| value * (PI / 180.0)),
+    ("sgn", |value| if value == 0.0 || value.is_nan() { value } else { value.signum() }),
+    ("sin", f64::sin),
+    ("sinh", f64::sinh),
+    ("sqrt", f64::sqrt),
+    ("tan", f64::tan),
+    ("tanh", f64::tanh),
+];
