@@ -42,11 +42,12 @@ use std::collections::hash_map::Entry;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::error::{QueryError, twins};
 use crate::expr::{Expr, Range, RangeOf};
 use crate::labels::Labels;
 use crate::limits::{Budget, Held};
 use crate::notes::{Note, Notes};
-use crate::query::{Options, QueryError, twins};
+use crate::options::Options;
 use crate::source::SeriesSource;
 use crate::value::{Grid, HOLE, Samples, Series, is_hole};
 

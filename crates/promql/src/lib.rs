@@ -14,6 +14,7 @@
 //! No I/O, no threads.
 #![forbid(unsafe_code)]
 
+mod error;
 mod eval;
 mod expr;
 pub mod features;
@@ -22,12 +23,17 @@ mod kahan;
 pub mod labels;
 pub mod limits;
 pub mod notes;
+mod options;
 mod parse;
 mod pattern;
 mod query;
 pub mod source;
+mod times;
 pub mod value;
 
+pub use error::QueryError;
+pub use options::Options;
 pub use parse::{ParseError, duration_ns, unquoted};
 pub use pattern::translated as rust_pattern;
-pub use query::{Answer, Options, Query, QueryError, Times};
+pub use query::{Answer, Query};
+pub use times::Times;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use crate::query::QueryError;
+use crate::error::QueryError;
 
 /// What one query may cost at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
+use crate::error::QueryError;
 use crate::histogram::Histogram;
 use crate::labels::{Labels, Matcher};
 use crate::limits::Budget;
@@ -17,6 +18,13 @@ pub(crate) const STALE_BITS: u64 = 0x7ff0_0000_0000_0002;
 
 /// Why a source could not give what was asked for.
 pub type SourceError = Box<dyn Error + Send + Sync>;
+
+/// A source that was stopped says by what.
+impl From<SourceError> for QueryError {
+    fn from(error: SourceError) -> Self {
+        error.downcast::<Self>().map_or_else(Self::Source, |own| *own)
+    }
+}
 
 /// Times that are asked for, ns since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

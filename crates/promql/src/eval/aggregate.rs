@@ -6,10 +6,10 @@ use std::collections::HashMap;
 
 use super::arithmetic::{Kahan, Mean};
 use super::{Eval, LABELS, Matrix, invalid};
+use crate::error::QueryError;
 use crate::expr::{Aggregate, Aggregation, Expr};
 use crate::labels::Labels;
 use crate::limits::{Budget, Held};
-use crate::query::QueryError;
 use crate::value::{Grid, HOLE, Series, is_hole};
 
 /// Series that are aggregated into one.

@@ -2,8 +2,8 @@
 //! A call's arguments by their places.
 
 use super::invalid;
+use crate::error::QueryError;
 use crate::expr::{Call, Expr};
-use crate::query::QueryError;
 
 pub(super) fn arg(call: &Call, at: usize) -> Result<&Expr, QueryError> {
     call.args.get(at).ok_or_else(|| QueryError::Invalid(format!("{}() has too few arguments", call.name)))

@@ -3,9 +3,9 @@
 
 use std::cmp::Ordering;
 
+use crate::error::QueryError;
 pub(super) use crate::kahan::Kahan;
 use crate::limits::{Budget, PIECE};
-use crate::query::QueryError;
 
 /// An average: a sum as long as that is finite, from then on a mean that is corrected value by value.
 #[derive(Clone, Copy, Debug)]

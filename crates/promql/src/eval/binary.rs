@@ -7,9 +7,9 @@ use std::collections::hash_map::Entry;
 use super::matching::{Match, duplicate, matches, presence, twins};
 use super::native_binary::Outcome;
 use super::{Eval, LABELS, Matrix, Node, invalid};
+use crate::error::QueryError;
 use crate::expr::{Binary, Many, Matching, Operator};
 use crate::labels::Labels;
-use crate::query::QueryError;
 use crate::value::{Grid, HOLE, Point, Series, is_hole};
 
 /// What an operator makes of two values. A comparison that holds gives the left one, otherwise nothing.

@@ -6,10 +6,10 @@ use std::collections::HashMap;
 
 use super::args::arg;
 use super::{Eval, LABELS, Matrix, sorted};
+use crate::error::QueryError;
 use crate::expr::{Call, Place};
 use crate::histogram::Estimate;
 use crate::labels::{BUCKET, Labels};
-use crate::query::QueryError;
 use crate::value::{Grid, HOLE, Series, is_hole};
 
 /// Counts that differ by less, relatively, are taken to be equal: they come from sums of floats.

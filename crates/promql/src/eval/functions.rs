@@ -9,10 +9,10 @@ use super::math::OF_VALUE;
 use super::named::named;
 use super::signature::OF_RANGE;
 use super::{Eval, Matrix, Node, Numbers, clock, invalid, relabel, sorted};
+use crate::error::QueryError;
 use crate::expr::{Call, Expr};
 use crate::histogram::Histogram;
 use crate::labels::Labels;
-use crate::query::QueryError;
 use crate::value::{Grid, HOLE, Series, is_hole, seconds};
 
 impl Eval<'_> {

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 
 use super::{LABELS, Matrix};
+use crate::error::QueryError;
 use crate::expr::Matching;
 use crate::labels::Labels;
 use crate::limits::{Budget, Held};
-use crate::query::QueryError;
 use crate::value::{Series, is_hole};
 
 /// Series of both sides that agree.

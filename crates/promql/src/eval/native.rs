@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::aggregate::Group;
 use super::{Eval, Matrix};
+use crate::error::QueryError;
 use crate::expr::{Aggregate, Aggregation, Place};
 use crate::histogram::{Combined, Hint, Histogram};
 use crate::kahan::Kahan;
 use crate::notes::Notes;
-use crate::query::QueryError;
 use crate::value::{Point, Series, is_hole};
 
 /// Whom notes are about.

@@ -3,8 +3,8 @@
 
 use std::cmp::Ordering;
 
+use crate::error::QueryError;
 use crate::limits::Budget;
-use crate::query::QueryError;
 
 /// Items that are sorted between two looks.
 const RUN: usize = 1 << 10;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::arithmetic::{Kahan, Mean, quantile};
 use super::slide::View;
-use crate::query::QueryError;
+use crate::error::QueryError;
 use crate::source::Span;
 use crate::value::{HOLE, seconds};
 

@@ -7,11 +7,11 @@ use super::over_time::{self, Ask, Ends, Extreme, Fold, Pairs, Quantile, Whole};
 use super::rate::{self, Kind, Rate};
 use super::slide::Slide;
 use super::{Eval, Matrix, Numbers, edges, invalid, native_range, relabel};
+use crate::error::{QueryError, twins};
 use crate::expr::{Call, Edges, Expr, Place, Range, RangeOf};
 use crate::histogram::{Hint, Histogram};
 use crate::labels::Labels;
 use crate::limits::SERIES;
-use crate::query::{QueryError, twins};
 use crate::source::{Chunk, Chunks, Found, SourceError, Span, Summary, Windows};
 use crate::value::{Grid, HOLE, Series, is_hole};
 

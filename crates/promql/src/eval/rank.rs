@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use super::aggregate::{Group, group_of, groups};
 use super::arithmetic::{nan_last, quantile};
 use super::{Eval, Matrix, invalid, sorted};
+use crate::error::QueryError;
 use crate::expr::{Aggregate, Aggregation};
 use crate::labels::Labels;
-use crate::query::QueryError;
 use crate::value::{Grid, HOLE, Series, is_hole};
 
 impl Eval<'_> {

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use super::over_time::{Ask, Fold, Folded};
 use super::slide::View;
+use crate::error::QueryError;
 use crate::limits::{Budget, PIECE};
-use crate::query::QueryError;
 use crate::value::{HOLE, seconds};
 
 /// A gap to an edge is bridged if it is not longer than this, in average distances of samples.

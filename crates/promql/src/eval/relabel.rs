@@ -3,11 +3,11 @@
 
 use super::args::{arg, text};
 use super::{Eval, Matrix, invalid};
+use crate::error::QueryError;
 use crate::expr::{Call, Expr, RangeOf};
 use crate::labels::{Comparison, Labels, NAME, is_metadata};
 use crate::limits::Budget;
 use crate::pattern::{translated, whole};
-use crate::query::QueryError;
 use crate::value::Grid;
 
 /// Bytes of a label's value that is made here at most.

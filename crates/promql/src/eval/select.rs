@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::slide::{Slide, gallop};
 use super::{Eval, Matrix, Node, edges, invalid, native_range, sorted};
+use crate::error::QueryError;
 use crate::expr::{Edges, Select};
 use crate::histogram::Histogram;
 use crate::limits::SERIES;
-use crate::query::QueryError;
 use crate::source::{Chunks, Found, Newest, Span};
 use crate::value::{Grid, Point, Samples, Series, is_hole, seconds};
 

@@ -5,9 +5,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::error::QueryError;
 use crate::histogram::Histogram;
 use crate::limits::{Budget, Held, PIECE};
-use crate::query::QueryError;
 use crate::source::{Chunk, Chunks, Span};
 use crate::value::is_hole;
 

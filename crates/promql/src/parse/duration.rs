@@ -4,7 +4,7 @@
 use super::ParseError;
 use super::grammar::{Parser, binds};
 use super::token::Kind;
-use crate::query::Times;
+use crate::times::Times;
 use crate::value::seconds;
 
 /// Seconds as ns, for what may be less than 0.

@@ -9,7 +9,7 @@ use super::token::{Kind, Token, tokens};
 use super::{ParseError, text, unsupported};
 use crate::eval::{Last, Signature, signature};
 use crate::expr::{Aggregate, Aggregation, Call, Expr, Place, Type};
-use crate::query::Times;
+use crate::times::Times;
 
 /// Words that no function and no metric that is called has; the others may be names.
 const RESERVED: [&str; 6] = ["bool", "on", "ignoring", "group_left", "group_right", "atan2"];

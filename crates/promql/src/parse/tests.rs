@@ -3,7 +3,7 @@ use bolero::check;
 
 use super::*;
 use crate::expr::{Call, Edges, Select};
-use crate::query::Times;
+use crate::times::Times;
 
 const TIMES: Times = Times { start_ns: 10_000_000_000, end_ns: 40_000_000_000, step_ns: 5_000_000_000 };
 

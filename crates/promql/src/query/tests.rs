@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use super::*;
 use crate::labels::{Matcher, NAME};
-use crate::limits::LOOK_AFTER;
-use crate::source::{Chunk, Chunks, Found, Span};
+use crate::limits::{LOOK_AFTER, Limits};
+use crate::source::{Chunk, Chunks, Found, SourceError, Span};
 
 /// Series with a sample each second from 1 on, falling and rising.
 struct Many {
