@@ -7,7 +7,6 @@ use onlooker_region::number::exported;
 use onlooker_series::series::{Form, Series};
 
 use super::columns::Numbers;
-use super::index::Dims;
 use crate::damage::Damage;
 
 /// Powers of ten that are tried for floats: what gauges are usually rounded to.
@@ -163,17 +162,17 @@ pub(super) fn bounds(coding: Coding, scale: f64) -> Option<(f64, f64)> {
     }
 }
 
-/// Splits words into the columns of numbers.
-pub(super) fn put_words(dims: &Dims, words: &[u64], numbers: &mut Numbers) {
+/// Splits words that are coded so into the columns of numbers.
+pub(super) fn put_words(coding: Coding, divisor: f64, words: &[u64], numbers: &mut Numbers) {
     let Numbers { integers, floats, words: exact } = numbers;
-    match dims.coding {
+    match coding {
         Coding::Plain(Form::Float) => {
             integers.skip(words.len());
             floats.extend(words.iter().copied());
             exact.skip(words.len());
         }
         Coding::Decimal => {
-            integers.extend(words.iter().map(|word| whole(*word, dims.divisor).unwrap_or(0)));
+            integers.extend(words.iter().map(|word| whole(*word, divisor).unwrap_or(0)));
             floats.skip(words.len());
             exact.skip(words.len());
         }

@@ -367,7 +367,7 @@ impl Writer {
             let (acquired, read) = (&self.times[rows.times..][..rows.rows], &readings[rows.times..][..rows.rows]);
             times.extend_from_slice(read);
             offsets.extend(acquired.iter().zip(read).map(|(acquired, read)| acquired.wrapping_sub(*read)));
-            put_words(&rows.dims, &self.words[rows.words..][..rows.rows], numbers);
+            put_words(rows.dims.coding, rows.dims.divisor, &self.words[rows.words..][..rows.rows], numbers);
         }
         // Times that series have in common are there once, and are looked for as bytes.
         let are_shared = self.times.len() * 3 < self.pending_rows * 2;
