@@ -13,7 +13,7 @@ use onlooker_series::series::{Form, Series};
 
 use crate::client::{Appender, Description};
 use crate::damage::{Damage, StoreError};
-use crate::layout::{Layout, Part};
+use crate::layout::{EVENTS, Layout, Part};
 use crate::ring::Refused;
 use crate::store::Store;
 use crate::types::{Gap, Line, TrackId};
@@ -21,8 +21,6 @@ use crate::types::{Gap, Line, TrackId};
 /// Bytes of an event at most.
 pub const MAX_BYTES: usize = 64;
 const MAX_WORDS: usize = MAX_BYTES / 8;
-/// No region has a group of this number.
-const GROUP: u32 = u32::MAX;
 
 /// Of lists whose events have at most so many words.
 static LAYOUTS: LazyLock<[Arc<Layout>; MAX_WORDS]> =
@@ -36,13 +34,8 @@ fn layout(words: usize) -> Layout {
     };
     let bytes = series("event_bytes", "Bytes of the event.");
     let payload = (0..words).map(|word| series(&format!("event_word_{word}"), "Eight of its bytes, little-endian."));
-    let part = Part::new("events", GROUP, std::iter::once(bytes).chain(payload).collect());
+    let part = Part::new("events", EVENTS, std::iter::once(bytes).chain(payload).collect());
     Layout::new(vec![part.shared()], true)
-}
-
-/// Whether rows are events, of which no number can say what they were together.
-pub(crate) fn are_events(layout: &Layout) -> bool {
-    layout.parts().first().is_some_and(|placed| placed.part.group == GROUP)
 }
 
 /// A list of events.

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::cold::{self, Cold, GapData, Window, Written};
 use crate::damage::{StoreError, io_error};
 use crate::framing::files;
-use crate::store::{Columns, Named, PartOf, Store, push_series};
+use crate::store::{Columns, Named, PartOf, Store, push_series, told};
 use crate::types::{Gap, Line, SECOND_NS, TrackId};
 use crate::warm::Extent;
 
@@ -309,19 +309,6 @@ impl Sink<'_> {
         }
         Ok(())
     }
-}
-
-/// What is told of a gap of a part between two times, both included, if it concerns the part.
-pub(crate) fn told(part: &PartOf, gap: &Gap, (first_ns, last_ns): (u64, u64)) -> Option<GapData> {
-    let region = match gap.of {
-        // All regions of a host's agent are one track.
-        None if part.source == 0 && !part.is_table => "",
-        Some(number) if !part.is_table && number != part.number => return None,
-        _ => &part.region,
-    };
-    let (from_ns, to_ns) = (gap.from_ns.max(first_ns), gap.to_ns.min(last_ns));
-    let (instance, region, reason) = (part.instance.clone(), region.to_owned(), gap.reason.clone());
-    Some(GapData { instance, region, from_ns, to_ns, reason })
 }
 
 /// Makes sure that the directory is one for this export, and notes that it is.

@@ -43,6 +43,9 @@ impl std::fmt::Debug for ContentId {
     }
 }
 
+/// Number of the group that events are (`events`): no region has one of this number.
+pub(crate) const EVENTS: u32 = u32::MAX;
+
 /// Series that are acquired together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
@@ -188,5 +191,10 @@ impl Layout {
     #[must_use]
     pub fn is_table(&self) -> bool {
         self.is_table
+    }
+
+    /// Whether its rows are events, of which no number can say what they were together.
+    pub(crate) fn are_events(&self) -> bool {
+        self.parts.first().is_some_and(|placed| placed.part.group == EVENTS)
     }
 }

@@ -14,6 +14,7 @@ mod clock;
 mod coarse;
 mod cool;
 mod decoded;
+mod due;
 mod holes;
 mod look;
 mod names;
@@ -21,9 +22,11 @@ mod open;
 mod pack;
 mod read;
 mod roll;
+mod rolling;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod to_cold;
 mod turn;
 
 use std::path::PathBuf;
@@ -34,10 +37,10 @@ use crate::catalogue::Known;
 use crate::gaps::Gaps;
 use crate::types::TrackId;
 use crate::warm::{self, Level};
+use due::Due;
 use rows::Rows;
 
 pub use coarse::{Bucket, Sample};
-pub(crate) use cool::push_series;
 pub use cool::{Cooled, Cooler};
 pub use decoded::Decoded;
 pub use look::open_to_read;
@@ -45,6 +48,7 @@ pub use names::Named;
 pub(crate) use names::PartOf;
 pub use open::{Recovery, open};
 pub use read::{Columns, Run, Visit};
+pub(crate) use to_cold::{push_series, told};
 pub use turn::{Turned, Writer};
 
 /// Where and how large a store is.
@@ -85,7 +89,7 @@ struct Shared {
     chunks: warm::Reader,
     rows: Mutex<Rows>,
     gaps: Arc<Mutex<Gaps>>,
-    due: Mutex<cool::Due>,
+    due: Mutex<Due>,
     figures: Figures,
 }
 

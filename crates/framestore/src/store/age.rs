@@ -11,14 +11,13 @@
 
 use std::collections::HashSet;
 
-use super::roll::LATE_NS;
 use super::rows::Track;
 use super::turn::Writer;
 use super::{lock, steady_ns};
 use crate::damage::StoreError;
 use crate::framing::files::is_disk_full;
 use crate::gaps::of_level;
-use crate::types::TrackId;
+use crate::types::{LATE_NS, TrackId};
 use crate::warm::Level;
 
 /// Files are ended when they have rows of so large a part of the time that their level is kept, and rows go at most so

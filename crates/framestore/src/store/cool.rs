@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Raw files that are old become cold files (`cold`, `warm::outline`), beside everything else.
 //!
-//! The store thread says which are old enough ([`Due`]); whoever has the [`Cooler`] converts one after the other, on a
+//! The store thread says which are old enough (`due.rs`); whoever has the [`Cooler`] converts one after the other, on a
 //! thread of its own. It takes locks for look-ups only, so neither rows nor queries wait for it; readers find the
 //! outline's chunks from one moment to the next, under the same numbers, and what they are reading stays there until
 //! they are done. What fails leaves the file of chunks as it was.
@@ -9,17 +9,16 @@
 //! Memory: a chunk, a row group in the making, the times of a file's readings, and its outline. Room: the cold file,
 //! before the other one goes. What a value costs is not measured yet.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::HashSet;
 
-use onlooker_series::series::Form;
 use rustix::fs::statvfs;
 
-use super::turn::HEAD_AGE_NS;
-use super::{Named, Store, lock};
+use super::rows::HEAD_AGE_NS;
+use super::to_cold::{push_series, told};
+use super::{Store, lock};
 use crate::chunk::Chunk;
-use crate::cold::{self, SeriesData, Window};
+use crate::cold::{self, Window};
 use crate::damage::{StoreError, io_error};
-use crate::export::told;
 use crate::layout::Layout;
 use crate::types::{SECOND_NS, TrackId};
 use crate::warm::look::Entry;
@@ -32,28 +31,6 @@ const GROUP_ROWS: usize = 1 << 17;
 const SPARE_BYTES: u64 = if cfg!(test) { 0 } else { 256 << 20 };
 /// The row before a chunk's first one is looked for so far back.
 const BEFORE_NS: u64 = 2 * HEAD_AGE_NS;
-
-/// Raw files that are old enough, and since when, UTC ns.
-#[derive(Debug, Default)]
-pub(super) struct Due {
-    files: BTreeMap<u32, u64>,
-    /// Those that cannot be converted.
-    given_up: BTreeSet<u32>,
-}
-
-impl Due {
-    pub(super) fn set(&mut self, files: impl Iterator<Item = (u32, u64)>) {
-        self.files = files.filter(|(number, _)| !self.given_up.contains(number)).collect();
-    }
-
-    pub(super) fn oldest_ns(&self) -> Option<u64> {
-        self.files.values().min().copied()
-    }
-
-    fn first(&self) -> Option<u32> {
-        self.files.keys().next().copied()
-    }
-}
 
 /// What became of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,10 +68,10 @@ impl Cooler {
         let is_done = !matches!(outcome, Err(StoreError::Io { .. }) | Ok(Cooled::Stopped));
         let mut due = lock(&self.store.0.due);
         if is_done {
-            due.files.remove(&number);
+            due.remove(number);
         }
         if matches!(outcome, Err(StoreError::Damaged { .. } | StoreError::Limit { .. })) {
-            due.given_up.insert(number);
+            due.give_up(number);
         }
         outcome
     }
@@ -314,29 +291,6 @@ fn last_ns(store: &Store, entry: &Entry, layout: &Layout) -> Result<Vec<u64>, St
         }
     };
     layout.parts().iter().map(|placed| of(placed.time)).collect()
-}
-
-/// Pushes the series of a part, or of a line, whose columns these are, from the row's column `first` on. Returns the
-/// columns of the row that have spots; [`usize::MAX`] stands for a text.
-pub(crate) fn push_series(
-    writer: &mut cold::Writer,
-    named: &Named,
-    times_ns: &[u64],
-    columns: &[&[u64]],
-    first: usize,
-) -> Result<Vec<cold::Piece>, StoreError> {
-    // A text is a label, and counts as 1.
-    let (texts, mut all) = (vec![0; times_ns.len()], Vec::new());
-    for series in &named.series {
-        let labels: Vec<_> = series.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let (at, is_text) = (series.at - first, series.form == Form::Text);
-        let text = [&texts[..]];
-        let words = if is_text { &text[..] } else { &columns[at..at + series.form.words()] };
-        let pieces = writer.push_told(&SeriesData { series, labels: &labels, times_ns, words })?;
-        let column = |column: usize| if is_text { usize::MAX } else { series.at + column };
-        all.extend(pieces.into_iter().map(|(at, spot)| (column(at), spot)));
-    }
-    Ok(all)
 }
 
 /// Where a test has a conversion fail, or has the process killed.

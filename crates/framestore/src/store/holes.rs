@@ -8,10 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::DAMAGED;
-use super::rows::{Rows, Track};
-use super::turn::HEAD_AGE_NS;
+use super::rows::{HEAD_AGE_NS, Rows, Track};
 use crate::catalogue::Known;
-use crate::events::are_events;
 use crate::rollup::fits;
 use crate::types::{Gap, TrackId};
 use crate::warm::{self, Level};
@@ -106,7 +104,7 @@ pub(super) fn mark_lost_rollups(
             let near_ns = before_ns.into_iter().chain(behind_ns).min().unwrap_or(0);
             let since_ns = near_ns.saturating_sub(WINDOWS_APART * level.window_ns());
             for track in known.tracks() {
-                if known.layout_of(track).is_none_or(|layout| are_events(layout) || !fits(layout)) {
+                if known.layout_of(track).is_none_or(|layout| layout.are_events() || !fits(layout)) {
                     continue;
                 }
                 let rows_ns = rows.newest_ns(track).max(chunks.newest_ns(Level::Raw, track));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::clock::Trusted;
 use super::holes::{Times, mark_holes, mark_lost_rollups};
-use super::roll::Rolling;
+use super::rolling::Rolling;
 use super::rows::{Rows, Track};
 use super::turn::{SHARD, Turned, Writer};
 use super::{Config, Figures, Shared, Store, lock, steady_ns};

@@ -27,24 +27,23 @@
 //! **Damage.** Where a level that a piece is made of cannot be read, it is made of a finer one that has as much. What
 //! none has is not in the rollup, and a gap.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::holes::gap;
+use super::rolling::{Job, Rolling};
 use super::rows::Track;
 use super::turn::Writer;
 use super::{lock, steady_ns};
 use crate::chunk::{Chunk, Column, Head, max_rows, merge};
 use crate::damage::{Damage, StoreError};
-use crate::events::are_events;
 use crate::framing::HEADER_BYTES;
 use crate::gaps::of_level;
 use crate::layout::Layout;
 use crate::rollup::{fits, raw_shape, roll};
-pub(super) use crate::types::LATE_NS;
-use crate::types::{Line, SECOND_NS, TrackId};
+use crate::types::{LATE_NS, Line, SECOND_NS, TrackId};
 use crate::warm::{self, Level, Place};
 
 /// A chunk behind which there was nothing for so long says nothing of what a counter has done since.
@@ -55,40 +54,6 @@ const LEAST_BUCKETS: u64 = 4;
 const MOST_TIME: Duration = Duration::from_millis(50);
 /// Tracks are looked through so often.
 const LOOK_NS: u64 = if cfg!(test) { 1 } else { 30 * SECOND_NS };
-
-/// How far rollups are.
-#[derive(Default)]
-pub(super) struct Rolling {
-    /// Up to when.
-    done_ns: HashMap<(Level, TrackId), u64>,
-    /// What is to be looked at.
-    queue: VecDeque<(Level, TrackId)>,
-    /// What was found to be due, the oldest window of a level first: by its end.
-    due: BTreeSet<(Level, u64, TrackId)>,
-    job: Option<Job>,
-    looked_ns: u64,
-}
-
-/// A window that is being rolled up.
-struct Job {
-    level: Level,
-    track: TrackId,
-    from_ns: u64,
-    /// Up to when its pieces are made.
-    at_ns: u64,
-    end_ns: u64,
-    /// Chunks of each piece that has rows.
-    pieces: Vec<Vec<Vec<u8>>>,
-    /// It stays even where its rows are hardly fewer: some of it is there already, or was made of a finer rollup.
-    is_kept: bool,
-}
-
-impl Rolling {
-    /// Nothing is left that was due when it was last looked for.
-    pub(super) fn is_done(&self) -> bool {
-        self.looked_ns > 0 && self.job.is_none() && self.queue.is_empty() && self.due.is_empty()
-    }
-}
 
 impl Writer {
     /// Rolls up what is due.
@@ -148,7 +113,7 @@ impl Writer {
         self.rolling.done_ns.retain(|(_, track), _| tracks.contains(track));
         let mut tracks: Vec<TrackId> = tracks.into_iter().collect();
         let known = self.catalogue.look();
-        let is_rolled = |layout: &Arc<Layout>| !are_events(layout) && fits(layout);
+        let is_rolled = |layout: &Arc<Layout>| !layout.are_events() && fits(layout);
         tracks.retain(|track| known.layout_of(*track).is_some_and(is_rolled));
         drop(known);
         tracks.sort_unstable();

@@ -11,6 +11,8 @@ use crate::layout::Layout;
 use crate::types::{LATE_NS, Line, TrackId};
 use crate::warm::{ChunkRef, Extent, Place};
 
+/// A head is cut when its first row is so old, ns.
+pub(super) const HEAD_AGE_NS: u64 = 600_000_000_000;
 /// A head that has fewer rows is not cut where time goes back: rows that come in another order would make a chunk each.
 const ROWS_BEFORE_BACK: usize = 64;
 

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use super::clock::Trusted;
-use super::roll::Rolling;
-use super::rows::{Pushed, Rows, Track};
+use super::rolling::Rolling;
+use super::rows::{HEAD_AGE_NS, Pushed, Rows, Track};
 use super::{Config, DAMAGED, Shared, lock, steady_ns, utc_ns};
 use crate::catalogue::Catalogue;
 use crate::chunk::max_rows;
@@ -28,8 +28,6 @@ const HEAD_BYTES: usize = 96 << 10;
 const HEAD_ROWS: u32 = 256;
 const MOST_ROWS: u32 = 1024;
 const MOST_TABLE_ROWS: u32 = 4096;
-/// A head is cut when its first row is so old, ns.
-pub(super) const HEAD_AGE_NS: u64 = 600_000_000_000;
 /// Heads are looked through for old ones so often, ns.
 const AGE_LOOK_NS: u64 = 5_000_000_000;
 

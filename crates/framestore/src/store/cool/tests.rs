@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use onlooker_series::series::Form;
+
 use super::*;
 use crate::damage::Damage;
 use crate::inspect::fixture::{FROM_NS, Filled, STEP_NS, contents};
