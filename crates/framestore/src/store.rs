@@ -12,6 +12,7 @@
 mod age;
 mod clock;
 mod coarse;
+mod columns;
 mod cool;
 mod decoded;
 mod due;
@@ -24,10 +25,12 @@ mod read;
 mod roll;
 mod rolling;
 mod rows;
+mod samples;
 #[cfg(test)]
 mod tests;
 mod to_cold;
 mod turn;
+mod visit;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,16 +43,15 @@ use crate::warm::{self, Level};
 use due::Due;
 use rows::Rows;
 
-pub use coarse::{Bucket, Sample};
 pub use cool::{Cooled, Cooler};
 pub use decoded::Decoded;
 pub use look::open_to_read;
 pub use names::Named;
 pub(crate) use names::PartOf;
 pub use open::{Recovery, open};
-pub use read::{Columns, Run, Visit};
 pub(crate) use to_cold::{push_series, told};
 pub use turn::{Turned, Writer};
+pub use visit::{Bucket, Columns, Run, Sample, Visit};
 
 /// Where and how large a store is.
 #[derive(Clone, Debug)]

@@ -10,38 +10,16 @@
 
 use std::ops::{ControlFlow, Range};
 
+use super::columns::{Buffers, neighbours, rows_of};
+use super::decoded::Decoded;
 use super::holes::gap;
-use super::read::{Buffers, Visit, neighbours, rows_of};
-use super::{Columns, Decoded, Store, lock};
+use super::visit::{Bucket, Columns, Sample, Visit};
+use super::{Store, lock};
 use crate::chunk::{Column, Shape};
 use crate::damage::{Damage, StoreError};
 use crate::rollup::{raw_shape, rollup_columns};
 use crate::types::{Gap, Kind, LATE_NS, Line, SECOND_NS, TrackId};
 use crate::warm::{Level, Piece, Place, span};
-
-/// A sample, or all samples of a bucket.
-#[derive(Clone, Copy, Debug)]
-pub struct Sample<'a> {
-    /// When it was acquired, the last one of a bucket, UTC ns.
-    pub time_ns: u64,
-    /// Its words that are asked for, the last ones of a bucket.
-    pub words: &'a [u64],
-    /// Of the samples of a bucket.
-    pub bucket: Option<Bucket<'a>>,
-}
-
-/// What a bucket says of words beside the last ones.
-#[derive(Clone, Copy, Debug)]
-pub struct Bucket<'a> {
-    /// The least; of counters the last.
-    pub least: &'a [u64],
-    /// The largest; of counters the last.
-    pub largest: &'a [u64],
-    /// Of counters what they went up by since the last sample before the bucket, as far as that is known; else 0.
-    pub increase: &'a [u64],
-    /// What `increase` counts from: of counters that value, or 0 where integers began again; else the last one.
-    pub before: &'a [u64],
-}
 
 /// Where a rollup has what is asked for.
 struct Plan {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::read::neighbours;
+use super::columns::neighbours;
 use crate::damage::StoreError;
 use crate::head::{Head, Snapshot};
 use crate::types::{Line, TrackId};
@@ -113,6 +113,19 @@ impl Decoded {
         kept.by_turn.insert(kept.turn, key);
         kept.pieces.insert(key, Entry { turn: kept.turn, bytes, piece: piece.clone() });
         kept.bytes += bytes;
+    }
+
+    /// Gives a chunk to `take`, and keeps what that has decoded of it.
+    pub(super) fn with_chunk<T>(
+        &self,
+        place: &Place,
+        take: impl FnOnce(&Piece) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let key = Key::of_chunk(place);
+        let piece = self.get(key).map_or_else(|| Piece::of_chunk(place).map(Rc::new), Ok)?;
+        let taken = take(&piece);
+        self.keep(key, &piece);
+        taken
     }
 }
 

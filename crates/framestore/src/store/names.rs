@@ -8,7 +8,8 @@ use onlooker_region::schema::Acquisition;
 use onlooker_series::series::{Series, named};
 
 use super::rows::touches;
-use super::{Columns, Store, lock};
+use super::visit::Columns;
+use super::{Store, lock};
 use crate::catalogue::{Known, text_of};
 use crate::layout::{ContentId, Layout, Placed};
 use crate::types::{Line, TrackId};

@@ -3,172 +3,18 @@
 //!
 //! What is in heads is copied under the lock; chunks are read without it, and of each only the columns that are asked for.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use super::coarse::Sample;
-use super::decoded::{Column, Decoded, Key, Piece};
+use super::columns::Buffers;
+use super::decoded::{Decoded, Key, Piece};
+use super::samples::Samples;
+use super::visit::{Columns, Sample, Visit};
 use super::{DAMAGED, Store, lock};
-use crate::chunk::Chunk;
-use crate::damage::{Damage, StoreError};
+use crate::damage::StoreError;
 use crate::head::{Head, Snapshot};
 use crate::types::{Gap, Line, TrackId};
-use crate::warm::{self, Extent, Level, Place};
-
-/// What is wanted of a track: words of one part, of one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Columns {
-    /// Which track.
-    pub track: TrackId,
-    /// Which line; [`Line::ONLY`] where it is no table.
-    pub line: Line,
-    /// Number of the part in the layout.
-    pub part: u32,
-    /// The part's time ([`crate::layout::Placed::time`]).
-    pub time: Option<usize>,
-    /// Which words of the row, in the order in which they are wanted.
-    pub words: Vec<usize>,
-}
-
-/// Raw rows of a line that follow one another, each later than the one before.
-#[derive(Clone, Copy)]
-pub struct Run<'a> {
-    /// When they were acquired, UTC ns; at least one.
-    pub times_ns: &'a [u64],
-    /// No two that follow one another are further apart.
-    pub max_distance_ns: u64,
-    words: &'a [Column],
-    /// Number of the first in its piece.
-    first: usize,
-}
-
-impl Run<'_> {
-    /// The first `count` of them, or all.
-    #[must_use]
-    pub fn limited(&self, count: usize) -> Self {
-        Self { times_ns: &self.times_ns[..count.clamp(1, self.times_ns.len())], ..*self }
-    }
-
-    /// How many words are asked for.
-    #[must_use]
-    pub fn words(&self) -> usize {
-        self.words.len()
-    }
-
-    /// The values of one of the words that are asked for, row by row; `gathered` is a buffer.
-    #[must_use]
-    pub fn word<'a>(&'a self, number: usize, gathered: &'a mut Vec<u64>) -> &'a [u64] {
-        self.words[number].of(self.first..self.first + self.times_ns.len(), gathered)
-    }
-}
-
-/// Whoever reads samples.
-pub trait Visit {
-    /// Takes one.
-    fn sample(&mut self, sample: &Sample<'_>) -> ControlFlow<()>;
-
-    /// Takes rows at once, all that it wants of them; `None`: they are to come one by one.
-    fn run(&mut self, _run: &Run<'_>) -> Option<ControlFlow<()>> {
-        None
-    }
-}
-
-impl<V: FnMut(&Sample<'_>) -> ControlFlow<()>> Visit for V {
-    fn sample(&mut self, sample: &Sample<'_>) -> ControlFlow<()> {
-        self(sample)
-    }
-}
-
-/// Samples in the order in which they came, each once.
-struct Samples<'a, V> {
-    wanted: &'a Columns,
-    from_ns: u64,
-    to_ns: u64,
-    visit: &'a mut V,
-    last_ns: Option<u64>,
-    row: Vec<u64>,
-    flow: ControlFlow<()>,
-}
-
-impl<V: Visit> Samples<'_, V> {
-    fn take(&mut self, time_ns: u64, word: impl Fn(usize) -> u64) {
-        // A part that has nothing new has the time of the row before; one that never was has none.
-        let is_new = time_ns > 0 && self.last_ns != Some(time_ns);
-        if !is_new || !(self.from_ns..=self.to_ns).contains(&time_ns) || self.flow.is_break() {
-            return;
-        }
-        self.last_ns = Some(time_ns);
-        self.row.clear();
-        self.row.extend((0..self.wanted.words.len()).map(word));
-        self.flow = self.visit.sample(&Sample { time_ns, words: &self.row, bucket: None });
-    }
-
-    fn take_snapshot(&mut self, rows: &Snapshot) {
-        let wanted = self.wanted;
-        // They were encoded by this process, or looked at when they came out of the log.
-        let _ = rows.rows(|line, time_ns, words| {
-            if line == wanted.line {
-                self.take(wanted.time.map_or(time_ns, |time| words[time]), |at| words[wanted.words[at]]);
-            }
-        });
-    }
-
-    fn take_chunk(&mut self, place: &Place, buffers: &mut Buffers) -> Result<(), StoreError> {
-        let Buffers { pieces, times_ns, values, .. } = buffers;
-        values.clear();
-        for run in neighbours(&self.wanted.words) {
-            place.read_columns(run, pieces, values)?;
-        }
-        times_ns.clear();
-        let chunk = match self.wanted.time {
-            Some(time) => place.read_columns(time..time + 1, pieces, times_ns)?,
-            None => {
-                let chunk = place.read_columns(0..0, pieces, times_ns)?;
-                chunk.times(times_ns).map_err(|damage| place.damaged(damage))?;
-                chunk
-            }
-        };
-        let height = chunk.head().rows;
-        for at in rows_of(&chunk, self.wanted.line) {
-            self.take(times_ns[at], |column| values[column * height + at]);
-        }
-        Ok(())
-    }
-
-    /// The same of what is decoded.
-    fn take_piece(&mut self, piece: &Piece) -> Result<(), StoreError> {
-        let wanted = self.wanted;
-        let words = piece.columns(&wanted.words)?;
-        if wanted.time.is_none() && self.take_rows(piece, &words)? {
-            return Ok(());
-        }
-        let time = wanted.time.map(|time| piece.columns(&[time])).transpose()?.and_then(|mut columns| columns.pop());
-        let times_ns = if time.is_none() { piece.times_ns()? } else { &[] };
-        for row in piece.rows_of(wanted.line) {
-            let time_ns = time.as_ref().map_or_else(|| times_ns[row], |time| time.at(row));
-            self.take(time_ns, |at| words[at].at(row));
-        }
-        Ok(())
-    }
-
-    /// All rows at once, if the visitor takes them so.
-    fn take_rows(&mut self, piece: &Piece, words: &[Column]) -> Result<bool, StoreError> {
-        let Some(max_distance_ns) = piece.max_distance_ns(self.wanted.line)? else { return Ok(false) };
-        let (rows, times_ns) = (piece.rows_of(self.wanted.line), piece.times_ns()?);
-        let until = |time_ns: u64| rows.start + times_ns[rows.clone()].partition_point(|own_ns| *own_ns < time_ns);
-        let wanted = until(self.from_ns)..until(self.to_ns.saturating_add(1));
-        let times_ns = &times_ns[wanted.clone()];
-        let (Some(first_ns), Some(last_ns)) = (times_ns.first(), times_ns.last()) else { return Ok(true) };
-        if *first_ns == 0 || self.last_ns == Some(*first_ns) {
-            return Ok(false);
-        }
-        let taken = self.visit.run(&Run { times_ns, max_distance_ns, words, first: wanted.start });
-        if let Some(flow) = taken {
-            (self.flow, self.last_ns) = (flow, Some(*last_ns));
-        }
-        Ok(taken.is_some())
-    }
-}
+use crate::warm::{Extent, Level, Place};
 
 /// Rows in memory, decoded before or not yet.
 enum InMemory {
@@ -186,21 +32,6 @@ impl InMemory {
                 piece
             }
         }
-    }
-}
-
-impl Decoded {
-    /// Gives a chunk to `take`, and keeps what that has decoded of it.
-    fn with_chunk<T>(
-        &self,
-        place: &Place,
-        take: impl FnOnce(&Piece) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let key = Key::of_chunk(place);
-        let piece = self.get(key).map_or_else(|| Piece::of_chunk(place).map(Rc::new), Ok)?;
-        let taken = take(&piece);
-        self.keep(key, &piece);
-        taken
     }
 }
 
@@ -239,49 +70,6 @@ impl<V: FnMut(u64, &[u64]) -> ControlFlow<()>> Back<'_, V> {
     }
 }
 
-/// Which rows of a chunk are of a line.
-pub(super) fn rows_of(chunk: &Chunk, wanted: Line) -> Range<usize> {
-    let mut begin = 0;
-    let rows = chunk.lines().find_map(|(line, rows)| {
-        let range = begin..begin + rows;
-        begin = range.end;
-        (line == wanted).then_some(range)
-    });
-    rows.unwrap_or_default()
-}
-
-#[derive(Default)]
-pub(super) struct Buffers {
-    pub(super) pieces: warm::Buffers,
-    whole: Vec<u8>,
-    pub(super) times_ns: Vec<u64>,
-    pub(super) values: Vec<u64>,
-}
-
-impl Buffers {
-    /// Reads all of a chunk: times, and values column after column. Returns its lines, and how many rows each has.
-    fn fill(&mut self, place: &Place, track: TrackId) -> Result<Vec<(Line, usize)>, StoreError> {
-        let Self { whole, times_ns, values, .. } = self;
-        times_ns.clear();
-        values.clear();
-        let chunk = place.read(whole)?;
-        let mut decode = || {
-            if chunk.head().track != track {
-                return Err(Damage::Wrong("a chunk's track"));
-            }
-            chunk.times(times_ns)?;
-            (0..chunk.head().columns).try_for_each(|column| chunk.column(column, values))
-        };
-        decode().map_err(|damage| place.damaged(damage))?;
-        Ok(chunk.lines().collect())
-    }
-}
-
-/// Runs of columns that stand side by side: one read each.
-pub(super) fn neighbours(columns: &[usize]) -> impl Iterator<Item = Range<usize>> {
-    columns.chunk_by(|one, next| one + 1 == *next).map(|run| run[0]..run[0] + run.len())
-}
-
 impl Store {
     /// Gives samples of a part between two times (UTC ns, both included) to `visit`, in the order in which they came,
     /// until it breaks. Returns gaps for what is damaged.
@@ -309,8 +97,7 @@ impl Store {
         visit: &mut impl Visit,
     ) -> Result<(Vec<Gap>, ControlFlow<()>), StoreError> {
         let (chunks, in_memory) = self.pieces(decoded, wanted.track, from_ns, to_ns)?;
-        let (row, flow) = (Vec::new(), ControlFlow::Continue(()));
-        let mut samples = Samples { wanted, from_ns, to_ns, visit, last_ns: None, row, flow };
+        let mut samples = Samples::new(wanted, from_ns, to_ns, visit);
         let (mut buffers, mut damaged) = (Buffers::default(), Vec::new());
         for place in &chunks {
             let taken = match decoded {
@@ -452,7 +239,7 @@ impl Store {
         }
         let mut flow = ControlFlow::Continue(());
         for rows in &in_memory {
-            // As in `take_snapshot`.
+            // As in `Samples::take_snapshot`.
             let _ = rows.rows(|line, time_ns, words| {
                 if flow.is_continue() && is_wanted(time_ns) {
                     flow = visit(line, time_ns, words);

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Samples of a part for whoever wants them: of chunks, of heads, and of what is decoded, each once.
+
+use std::ops::ControlFlow;
+
+use super::columns::{Buffers, neighbours, rows_of};
+use super::decoded::{Column, Piece};
+use super::visit::{Columns, Run, Sample, Visit};
+use crate::damage::StoreError;
+use crate::head::Snapshot;
+use crate::warm::Place;
+
+/// Takes rows in the order in which they came.
+pub(super) struct Samples<'a, V> {
+    wanted: &'a Columns,
+    from_ns: u64,
+    to_ns: u64,
+    visit: &'a mut V,
+    last_ns: Option<u64>,
+    row: Vec<u64>,
+    /// Whether the visitor wants more.
+    pub(super) flow: ControlFlow<()>,
+}
+
+impl<'a, V: Visit> Samples<'a, V> {
+    /// Of a time, both ends included.
+    pub(super) fn new(wanted: &'a Columns, from_ns: u64, to_ns: u64, visit: &'a mut V) -> Self {
+        let (row, flow) = (Vec::new(), ControlFlow::Continue(()));
+        Self { wanted, from_ns, to_ns, visit, last_ns: None, row, flow }
+    }
+
+    fn take(&mut self, time_ns: u64, word: impl Fn(usize) -> u64) {
+        // A part that has nothing new has the time of the row before; one that never was has none.
+        let is_new = time_ns > 0 && self.last_ns != Some(time_ns);
+        if !is_new || !(self.from_ns..=self.to_ns).contains(&time_ns) || self.flow.is_break() {
+            return;
+        }
+        self.last_ns = Some(time_ns);
+        self.row.clear();
+        self.row.extend((0..self.wanted.words.len()).map(word));
+        self.flow = self.visit.sample(&Sample { time_ns, words: &self.row, bucket: None });
+    }
+
+    pub(super) fn take_snapshot(&mut self, rows: &Snapshot) {
+        let wanted = self.wanted;
+        // They were encoded by this process, or looked at when they came out of the log.
+        let _ = rows.rows(|line, time_ns, words| {
+            if line == wanted.line {
+                self.take(wanted.time.map_or(time_ns, |time| words[time]), |at| words[wanted.words[at]]);
+            }
+        });
+    }
+
+    pub(super) fn take_chunk(&mut self, place: &Place, buffers: &mut Buffers) -> Result<(), StoreError> {
+        let Buffers { pieces, times_ns, values, .. } = buffers;
+        values.clear();
+        for run in neighbours(&self.wanted.words) {
+            place.read_columns(run, pieces, values)?;
+        }
+        times_ns.clear();
+        let chunk = match self.wanted.time {
+            Some(time) => place.read_columns(time..time + 1, pieces, times_ns)?,
+            None => {
+                let chunk = place.read_columns(0..0, pieces, times_ns)?;
+                chunk.times(times_ns).map_err(|damage| place.damaged(damage))?;
+                chunk
+            }
+        };
+        let height = chunk.head().rows;
+        for at in rows_of(&chunk, self.wanted.line) {
+            self.take(times_ns[at], |column| values[column * height + at]);
+        }
+        Ok(())
+    }
+
+    /// The same of what is decoded.
+    pub(super) fn take_piece(&mut self, piece: &Piece) -> Result<(), StoreError> {
+        let wanted = self.wanted;
+        let words = piece.columns(&wanted.words)?;
+        if wanted.time.is_none() && self.take_rows(piece, &words)? {
+            return Ok(());
+        }
+        let time = wanted.time.map(|time| piece.columns(&[time])).transpose()?.and_then(|mut columns| columns.pop());
+        let times_ns = if time.is_none() { piece.times_ns()? } else { &[] };
+        for row in piece.rows_of(wanted.line) {
+            let time_ns = time.as_ref().map_or_else(|| times_ns[row], |time| time.at(row));
+            self.take(time_ns, |at| words[at].at(row));
+        }
+        Ok(())
+    }
+
+    /// All rows at once, if the visitor takes them so.
+    fn take_rows(&mut self, piece: &Piece, words: &[Column]) -> Result<bool, StoreError> {
+        let Some(max_distance_ns) = piece.max_distance_ns(self.wanted.line)? else { return Ok(false) };
+        let (rows, times_ns) = (piece.rows_of(self.wanted.line), piece.times_ns()?);
+        let until = |time_ns: u64| rows.start + times_ns[rows.clone()].partition_point(|own_ns| *own_ns < time_ns);
+        let wanted = until(self.from_ns)..until(self.to_ns.saturating_add(1));
+        let times_ns = &times_ns[wanted.clone()];
+        let (Some(first_ns), Some(last_ns)) = (times_ns.first(), times_ns.last()) else { return Ok(true) };
+        if *first_ns == 0 || self.last_ns == Some(*first_ns) {
+            return Ok(false);
+        }
+        let taken = self.visit.run(&Run { times_ns, max_distance_ns, words, first: wanted.start });
+        if let Some(flow) = taken {
+            (self.flow, self.last_ns) = (flow, Some(*last_ns));
+        }
+        Ok(taken.is_some())
+    }
+}

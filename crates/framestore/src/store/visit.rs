@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is wanted of a track, and who takes it: sample by sample, bucket by bucket, or runs of raw rows at once.
+
+use std::ops::ControlFlow;
+
+use super::decoded::Column;
+use crate::types::{Line, TrackId};
+
+/// What is wanted of a track: words of one part, of one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Columns {
+    /// Which track.
+    pub track: TrackId,
+    /// Which line; [`Line::ONLY`] where it is no table.
+    pub line: Line,
+    /// Number of the part in the layout.
+    pub part: u32,
+    /// The part's time ([`crate::layout::Placed::time`]).
+    pub time: Option<usize>,
+    /// Which words of the row, in the order in which they are wanted.
+    pub words: Vec<usize>,
+}
+
+/// A sample, or all samples of a bucket.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    /// When it was acquired, the last one of a bucket, UTC ns.
+    pub time_ns: u64,
+    /// Its words that are asked for, the last ones of a bucket.
+    pub words: &'a [u64],
+    /// Of the samples of a bucket.
+    pub bucket: Option<Bucket<'a>>,
+}
+
+/// What a bucket says of words beside the last ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Bucket<'a> {
+    /// The least; of counters the last.
+    pub least: &'a [u64],
+    /// The largest; of counters the last.
+    pub largest: &'a [u64],
+    /// Of counters what they went up by since the last sample before the bucket, as far as that is known; else 0.
+    pub increase: &'a [u64],
+    /// What `increase` counts from: of counters that value, or 0 where integers began again; else the last one.
+    pub before: &'a [u64],
+}
+
+/// Raw rows of a line that follow one another, each later than the one before.
+#[derive(Clone, Copy)]
+pub struct Run<'a> {
+    /// When they were acquired, UTC ns; at least one.
+    pub times_ns: &'a [u64],
+    /// No two that follow one another are further apart.
+    pub max_distance_ns: u64,
+    pub(super) words: &'a [Column],
+    /// Number of the first in its piece.
+    pub(super) first: usize,
+}
+
+impl Run<'_> {
+    /// The first `count` of them, or all.
+    #[must_use]
+    pub fn limited(&self, count: usize) -> Self {
+        Self { times_ns: &self.times_ns[..count.clamp(1, self.times_ns.len())], ..*self }
+    }
+
+    /// How many words are asked for.
+    #[must_use]
+    pub fn words(&self) -> usize {
+        self.words.len()
+    }
+
+    /// The values of one of the words that are asked for, row by row; `gathered` is a buffer.
+    #[must_use]
+    pub fn word<'a>(&'a self, number: usize, gathered: &'a mut Vec<u64>) -> &'a [u64] {
+        self.words[number].of(self.first..self.first + self.times_ns.len(), gathered)
+    }
+}
+
+/// Whoever reads samples.
+pub trait Visit {
+    /// Takes one.
+    fn sample(&mut self, sample: &Sample<'_>) -> ControlFlow<()>;
+
+    /// Takes rows at once, all that it wants of them; `None`: they are to come one by one.
+    fn run(&mut self, _run: &Run<'_>) -> Option<ControlFlow<()>> {
+        None
+    }
+}
+
+impl<V: FnMut(&Sample<'_>) -> ControlFlow<()>> Visit for V {
+    fn sample(&mut self, sample: &Sample<'_>) -> ControlFlow<()> {
+        self(sample)
+    }
+}
