@@ -14,6 +14,7 @@
 //!
 //! Whole files are deleted, oldest first. Memory: 32 bytes a chunk and about 100 a track.
 
+mod entry;
 mod file;
 mod frame;
 mod level;
@@ -27,84 +28,23 @@ mod write;
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::chunk::Head;
 use crate::damage::{Damage, StoreError, io_error};
 use crate::framing::files::remove;
-use file::{Before, Chain, Entry, Listed, Loaded};
+pub use entry::ChunkRef;
+use entry::Entry;
+pub(crate) use entry::last_mark;
+pub use file::Damaged;
+use file::{Before, Chain, Listed, Loaded};
 pub use level::Level;
-pub(crate) use piece::{Piece, last_mark, span};
+pub(crate) use piece::{Piece, span};
 pub use place::{Buffers, Place};
 pub use shelf::{Extent, Reader};
 use shelf::{Shared, Stored};
 use write::Writer;
-
-/// Length of a file at most, unless one chunk is longer.
-const MAX_FILE_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 64 << 20 };
-
-/// Where a chunk is, and when its rows were.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChunkRef {
-    /// Earliest time, UTC ns.
-    pub from_ns: u64,
-    /// Latest time, UTC ns.
-    pub to_ns: u64,
-    file: u32,
-    /// Of its record, in units of 8 bytes.
-    offset_words: u32,
-    /// Its length.
-    pub bytes: u32,
-    /// Its rows, and whether it has a mark.
-    rows_and_mark: u16,
-    /// Length of its front in units of 8 bytes; the largest number if it is longer.
-    front_words: u16,
-}
-
-const _: () = assert!(size_of::<ChunkRef>() == 32, "there are many");
-/// It has a mark; that says how many chunks its piece has.
-const MARKED: u16 = 1 << 15;
-const COUNTED: u16 = 1 << 14;
-
-impl ChunkRef {
-    /// Its rows.
-    #[must_use]
-    pub fn rows(&self) -> u16 {
-        self.rows_and_mark & !(MARKED | COUNTED)
-    }
-
-    fn offset(&self) -> u64 {
-        u64::from(self.offset_words) * 8
-    }
-
-    /// Grows with each chunk of a level that is written.
-    pub(crate) fn arrival(&self) -> (u32, u32) {
-        (self.file, self.offset_words)
-    }
-}
-
-/// Bytes of a file that are no records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damaged {
-    /// Which file.
-    pub path: PathBuf,
-    /// Where they begin.
-    pub offset: u64,
-    /// How many.
-    pub bytes: u64,
-    /// What is wrong with them.
-    pub damage: Damage,
-}
-
-impl Damaged {
-    /// Number of the file, if it is of this level.
-    #[must_use]
-    pub fn number(&self, level: Level) -> Option<u32> {
-        let (of, number) = file::parse(self.path.file_name()?.to_str()?)?;
-        (of == level).then_some(number)
-    }
-}
 
 /// Writes and deletes chunks.
 #[derive(Debug)]
@@ -182,7 +122,7 @@ impl Warm {
         let fits = chunk.len() <= frame::MAX_PAYLOAD_BYTES;
         let entry = Entry::new(&head, chunk.len(), 0, 0).filter(|_| fits).ok_or(Damage::Wrong("a chunk's size"))?;
         let writer = &mut self.writers[level as usize];
-        frame::append(file::CHUNK, chunk, &mut writer.buffer);
+        frame::append(frame::CHUNK, chunk, &mut writer.buffer);
         writer.waiting.push(entry);
         Ok(())
     }

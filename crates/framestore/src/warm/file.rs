@@ -19,53 +19,25 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use super::frame::{self, HEADER_BYTES};
-use super::{COUNTED, ChunkRef, Damaged, Level, MARKED, MAX_FILE_BYTES, outline, piece};
-use crate::chunk::{HEAD_BYTES, Head, MAX_ROWS};
+use super::entry::{ChunkRef, Entry, rows_and_mark};
+use super::frame::{self, CHUNK, FILE, HEADER_BYTES, INDEX, OUTLINE, Opened, TRAILER};
+use super::{Level, outline};
+use crate::chunk::{HEAD_BYTES, Head};
 use crate::column::{self, Input};
 use crate::damage::{Damage, StoreError, io_error};
 use crate::framing::Frame;
 use crate::framing::files::MODE;
 use crate::types::{Kind, TrackId};
 
+/// Length of a file at most, unless one chunk is longer.
+pub(super) const MAX_FILE_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 64 << 20 };
 const VERSION: u32 = 1;
-const FILE: u8 = 1;
-pub(super) const CHUNK: u8 = 2;
-const INDEX: u8 = 3;
-const TRAILER: u8 = 4;
-pub(super) const OUTLINE: u8 = 5;
-pub(super) const BOUND: u8 = 6;
 /// What a file's first record says of itself.
 const OWN_BYTES: usize = 12;
 const INDEX_COLUMNS: usize = 8;
 const TRAILER_BYTES: usize = HEADER_BYTES + 8;
 /// What is read at a time to find a record behind damage.
 const PIECE_BYTES: usize = 64 << 10;
-
-/// A file that chunks are read from.
-#[derive(Debug)]
-pub(super) struct Opened {
-    pub(super) file: File,
-    pub(super) path: PathBuf,
-}
-
-impl Opened {
-    /// The payload of the record at a place, if it is whole, of a kind, and ends before `end`.
-    pub(super) fn read_record(&self, kind: u8, at: u64, end: u64) -> Result<Option<Vec<u8>>, StoreError> {
-        let read = |bytes: &mut [u8], at| self.file.read_exact_at(bytes, at).map_err(io_error("read", &self.path));
-        let mut header = [0; HEADER_BYTES];
-        if at.checked_add(HEADER_BYTES as u64).is_none_or(|begun| begun > end) {
-            return Ok(None);
-        }
-        read(&mut header, at)?;
-        let frame = frame::parse(&header).ok().filter(|frame| frame.kind == kind);
-        let fits = |frame: &Frame| at + frame::record_bytes(frame.payload_bytes) as u64 <= end;
-        let Some(frame) = frame.filter(fits) else { return Ok(None) };
-        let mut payload = vec![0; frame.payload_bytes];
-        read(&mut payload, at + HEADER_BYTES as u64)?;
-        Ok(frame.check(&payload).is_ok().then_some(payload))
-    }
-}
 
 /// What a file says of the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,38 +58,6 @@ impl Before {
         Some(Self { number: u32::from_le_bytes(*number), bytes: u64::from_le_bytes(*rest.first_chunk()?) })
     }
 }
-
-/// A chunk and whose it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) track: TrackId,
-    pub(crate) mark: u64,
-    pub(crate) place: ChunkRef,
-}
-
-impl Entry {
-    /// Of a chunk of so many bytes at a place; offsets are multiples of 8.
-    pub(super) fn new(head: &Head, bytes: usize, file: u32, offset: u64) -> Option<Self> {
-        let place = ChunkRef {
-            from_ns: head.from_ns,
-            to_ns: head.to_ns,
-            file,
-            offset_words: u32::try_from(offset / 8).ok()?,
-            bytes: u32::try_from(bytes).ok()?,
-            rows_and_mark: rows_and_mark(head.rows as u64, head.mark)?,
-            front_words: u16::try_from(head.front_bytes / 8).unwrap_or(u16::MAX),
-        };
-        Some(Self { track: head.track, mark: head.mark, place })
-    }
-}
-
-fn rows_and_mark(rows: u64, mark: u64) -> Option<u16> {
-    let rows = u16::try_from(rows).ok().filter(|rows| (1..=MAX_ROWS).contains(&usize::from(*rows)))?;
-    let counted = if piece::count(mark) > 0 { COUNTED } else { 0 };
-    Some(if mark > 0 { rows | MARKED | counted } else { rows })
-}
-
-const _: () = assert!(MAX_ROWS < COUNTED as usize);
 
 pub(super) fn path(dir: &Path, level: Level, number: u32) -> PathBuf {
     dir.join(format!("{}-{number:010}.chunks", level.name()))
@@ -264,6 +204,28 @@ fn parse_index(payload: &[u8], number: u32, end: u64, are_chunks: bool) -> Optio
         (is_inside && from_ns <= to_ns).then_some(Entry { track, mark, place })
     };
     (0..count).map(entry).collect()
+}
+
+/// Bytes of a file that are no records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// Which file.
+    pub path: PathBuf,
+    /// Where they begin.
+    pub offset: u64,
+    /// How many.
+    pub bytes: u64,
+    /// What is wrong with them.
+    pub damage: Damage,
+}
+
+impl Damaged {
+    /// Number of the file, if it is of this level.
+    #[must_use]
+    pub fn number(&self, level: Level) -> Option<u32> {
+        let (of, number) = parse(self.path.file_name()?.to_str()?)?;
+        (of == level).then_some(number)
+    }
 }
 
 /// What a file has.

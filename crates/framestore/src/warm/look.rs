@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(crate) use super::file::Entry;
-use super::file::{self, Chain, Loaded};
+use super::Level;
+pub(crate) use super::entry::Entry;
+use super::file::{self, Chain, Damaged, Loaded};
 use super::frame::{HEADER_BYTES, record_bytes};
 use super::outline::{self, Outline};
 use super::shelf::{Reader, Shared};
-use super::{Damaged, Level};
 use crate::damage::{Damage, StoreError};
 use crate::framing::files::open_to_read;
 

@@ -30,9 +30,9 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::file::{self, Entry, Opened};
-use super::frame::{self, HEADER_BYTES};
-use super::{ChunkRef, Level};
+use super::Level;
+use super::entry::{ChunkRef, Entry};
+use super::frame::{self, BOUND, HEADER_BYTES, OUTLINE, Opened};
 use crate::chunk::{Chunk, Head, check_front};
 use crate::cold::{self, Group, GroupSamples};
 use crate::damage::{Damage, StoreError, io_error};
@@ -249,7 +249,7 @@ impl Outline {
 
     /// What there is of a chunk.
     fn load(&self, chunk: &ChunkRef) -> Result<Vec<u8>, StoreError> {
-        let payload = self.opened.read_record(file::OUTLINE, chunk.offset(), u64::MAX);
+        let payload = self.opened.read_record(OUTLINE, chunk.offset(), u64::MAX);
         let payload = match payload {
             Err(StoreError::Io { source, .. }) if source.kind() == std::io::ErrorKind::UnexpectedEof => None,
             payload => payload?,
@@ -308,7 +308,7 @@ impl Origin for Of<'_> {
 fn bound(opened: &Opened, bytes: u64) -> Result<Option<(u64, u32)>, StoreError> {
     // Behind the first record, which says more where there was a file before.
     for payload_bytes in [12, 24] {
-        let record = opened.read_record(file::BOUND, frame::record_bytes(payload_bytes) as u64, bytes)?;
+        let record = opened.read_record(BOUND, frame::record_bytes(payload_bytes) as u64, bytes)?;
         if let Some(payload) = record {
             let mut input = Input(&payload);
             return Ok(input.word().and_then(|bytes| Ok((bytes, input.half()?))).ok());
@@ -332,7 +332,7 @@ fn whole(unpacked: &[u8], bytes: &mut Vec<u8>, origin: &dyn Origin) -> Result<()
 /// The header of a chunk's record, in a file of chunks or as an outline has it.
 pub(super) fn header_of(opened: &Opened, place: ChunkRef) -> Option<[u8; HEADER_BYTES]> {
     if is_one(&opened.path) {
-        let payload = opened.read_record(file::OUTLINE, place.offset(), u64::MAX).ok()??;
+        let payload = opened.read_record(OUTLINE, place.offset(), u64::MAX).ok()??;
         return unpack(&payload).ok()?.first_chunk().copied();
     }
     let mut header = [0; HEADER_BYTES];

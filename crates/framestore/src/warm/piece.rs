@@ -9,20 +9,11 @@
 
 use std::collections::BTreeMap;
 
+use super::entry::{COUNTED, ChunkRef, MARKED};
 use super::shelf::{Reader, Shelf};
-use super::{COUNTED, ChunkRef, Level, MARKED, Place};
+use super::{Level, Place};
 use crate::damage::StoreError;
-use crate::types::{SECOND_NS, TrackId};
-
-/// The mark of the last of so many chunks of a piece that ends at a time, a whole second.
-pub(crate) fn last_mark(to_ns: u64, chunks: usize) -> u64 {
-    to_ns.saturating_add((chunks as u64).min(SECOND_NS - 1))
-}
-
-/// How many chunks a mark counts; 0: it is one of an earlier version, or of raw rows.
-pub(super) fn count(mark: u64) -> usize {
-    usize::try_from(mark % SECOND_NS).unwrap_or(0)
-}
+use crate::types::TrackId;
 
 /// What there is of a piece, or of neighbouring ones that were made one chunk.
 #[derive(Debug)]

@@ -5,9 +5,8 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-use super::ChunkRef;
-use super::file::{self, Opened};
-use super::frame::{self, HEADER_BYTES};
+use super::entry::ChunkRef;
+use super::frame::{self, CHUNK, HEADER_BYTES, Opened};
 use super::outline::Outline;
 use crate::chunk::{self, Chunk, HEAD_BYTES, Head};
 use crate::damage::{Damage, StoreError, io_error};
@@ -69,7 +68,7 @@ impl Place {
         let (header, payload) = bytes.split_at(HEADER_BYTES);
         let checked = frame::parse(header).and_then(|frame| {
             frame.check(payload)?;
-            if frame.kind == file::CHUNK { Chunk::parse(payload) } else { Err(Damage::Wrong("a record's kind")) }
+            if frame.kind == CHUNK { Chunk::parse(payload) } else { Err(Damage::Wrong("a record's kind")) }
         });
         checked.map_err(|damage| self.damaged(damage))
     }

@@ -10,10 +10,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use super::file::{self, Entry, Listed, Loaded, Opened};
+use super::Level;
+use super::entry::{ChunkRef, Entry, count};
+use super::file::{self, Listed, Loaded};
+use super::frame::Opened;
 use super::outline::{self, Groups, Outline};
 use super::place::{Origin, Place};
-use super::{ChunkRef, Level, piece};
 use crate::damage::{StoreError, io_error};
 use crate::types::{LATE_NS, TrackId};
 
@@ -91,8 +93,8 @@ impl Shelf {
         track.chunks.insert(at, place);
         track.longest_ns = track.longest_ns.max(place.to_ns - place.from_ns);
         track.mark = track.mark.max(mark);
-        if self.level > Level::Raw && piece::count(mark) > 1 {
-            self.counts.insert(place.arrival(), piece::count(mark));
+        if self.level > Level::Raw && count(mark) > 1 {
+            self.counts.insert(place.arrival(), count(mark));
         }
     }
 

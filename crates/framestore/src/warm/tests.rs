@@ -107,7 +107,7 @@ fn a_chunk_that_is_longer_than_a_file_has_one_of_its_own() {
         builder.push(Line::ONLY, 1_000 + row, &std::array::from_fn::<u64, 20, _>(noise));
     }
     let chunks = [chunk(1, 0), builder.finish().unwrap(), chunk(1, 5_000)];
-    assert!(chunks[1].len() > usize::try_from(MAX_FILE_BYTES).unwrap());
+    assert!(chunks[1].len() > usize::try_from(file::MAX_FILE_BYTES).unwrap());
     chunks.iter().for_each(|chunk| warm.append(Level::Raw, chunk).unwrap());
     warm.write().unwrap();
     assert_eq!(all(&warm, Level::Raw, 1), chunks);
@@ -416,7 +416,7 @@ fn what_is_no_chunk_is_refused_and_arbitrary_files_are_damage() {
         if *is_framed {
             // An index that nobody has written, in good records.
             content.clear();
-            frame::append(file::CHUNK, &chunk(1, 5), &mut content);
+            frame::append(frame::CHUNK, &chunk(1, 5), &mut content);
             let index = content.len() as u64;
             frame::append(3, bytes, &mut content);
             frame::append(4, &index.to_le_bytes(), &mut content);

@@ -5,9 +5,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-use super::file::{self, Before, Entry, Opened};
+use super::Level;
+use super::entry::Entry;
+use super::file::{self, Before, MAX_FILE_BYTES};
+use super::frame::{self, Opened};
 use super::shelf::Shared;
-use super::{Level, MAX_FILE_BYTES, frame};
 use crate::damage::{StoreError, io_error};
 
 /// What is written of a level.

@@ -16,10 +16,11 @@ use crate::cold::{self, Group, GroupSamples, Spot};
 use crate::damage::{Damage, StoreError, io_error};
 use crate::framing::bytes::put_unsigned;
 use crate::framing::files::{MODE, sync_dir};
-use crate::warm::file::{self, BOUND, Before, Entry, Listed, Loaded, OUTLINE, Opened};
-use crate::warm::frame::{self, HEADER_BYTES};
+use crate::warm::entry::{ChunkRef, Entry};
+use crate::warm::file::{self, Before, Listed, Loaded};
+use crate::warm::frame::{self, BOUND, HEADER_BYTES, OUTLINE, Opened};
 use crate::warm::place;
-use crate::warm::{ChunkRef, Level, Place, Reader};
+use crate::warm::{Level, Place, Reader};
 
 /// The disk is asked to take so much at once.
 const SETTLED_BYTES: usize = 2 << 20;

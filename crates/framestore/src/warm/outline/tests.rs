@@ -2,6 +2,7 @@
 use super::*;
 use crate::chunk::{Builder, Column, Shape};
 use crate::types::{Kind, Line, TrackId};
+use crate::warm::file;
 
 /// Nothing can be had from it.
 struct Nowhere;
