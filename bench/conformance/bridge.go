@@ -36,6 +36,8 @@ type query struct {
 	StartMs int64  `json:"start_ms"`
 	EndMs   int64  `json:"end_ms"`
 	StepMs  int64  `json:"step_ms"`
+	// As with Prometheus' feature promql-delayed-name-removal.
+	DelaysNames bool `json:"delays_names"`
 }
 
 // A point is its time and the bits of its value.

@@ -43,13 +43,13 @@ func (e *engine) isExperimental(text string) bool {
 func (e *engine) NewInstantQuery(
 	_ context.Context, _ storage.Queryable, _ promql.QueryOpts, text string, at time.Time,
 ) (promql.Query, error) {
-	return e.ask(query{text, at.UnixMilli(), at.UnixMilli(), 0})
+	return e.ask(query{text, at.UnixMilli(), at.UnixMilli(), 0, true})
 }
 
 func (e *engine) NewRangeQuery(
 	_ context.Context, _ storage.Queryable, _ promql.QueryOpts, text string, start, end time.Time, step time.Duration,
 ) (promql.Query, error) {
-	return e.ask(query{text, start.UnixMilli(), end.UnixMilli(), max(step.Milliseconds(), 1)})
+	return e.ask(query{text, start.UnixMilli(), end.UnixMilli(), max(step.Milliseconds(), 1), true})
 }
 
 func (e *engine) ask(asked query) (promql.Query, error) {

@@ -2,7 +2,10 @@ module onlooker/bench/conformance
 
 go 1.26.7
 
-require github.com/prometheus/prometheus v0.316.0
+require (
+	github.com/cortexproject/promqlsmith v0.0.0-20260205231645-0c8ef5fe46a5
+	github.com/prometheus/prometheus v0.316.0
+)
 
 require (
 	cloud.google.com/go/auth v0.24.1-0.20261001053825-dbc26066f70a // indirect

@@ -39,6 +39,8 @@ enum Request {
         end_ms: i64,
         /// 0: an instant query.
         step_ms: i64,
+        /// As Prometheus with its feature `promql-delayed-name-removal`.
+        delays_names: bool,
     },
 }
 
@@ -125,9 +127,9 @@ impl World {
         Ok(())
     }
 
-    fn query(&self, text: &str, times: Times) -> Result<Told, Box<dyn Error>> {
-        let answer = Query::parse(text, times)?
-            .run(&Earlier(StoreSource::new(&self.store)), &Options { delays_names: true, ..Options::default() })?;
+    fn query(&self, text: &str, times: Times, delays_names: bool) -> Result<Told, Box<dyn Error>> {
+        let options = Options { delays_names, ..Options::default() };
+        let answer = Query::parse(text, times)?.run(&Earlier(StoreSource::new(&self.store)), &options)?;
         Ok(told(answer, times.step_ns > 0))
     }
 }
@@ -172,9 +174,9 @@ fn obey(world: &mut World, line: &str) -> Result<Told, Box<dyn Error>> {
     match serde_json::from_str(line)? {
         Request::Open => *world = World::new()?,
         Request::Append { samples } => world.append(&samples)?,
-        Request::Query { text, start_ms, end_ms, step_ms } => {
+        Request::Query { text, start_ms, end_ms, step_ms, delays_names } => {
             let times = Times { start_ns: start_ms * MS, end_ns: end_ms * MS, step_ns: step_ms * MS };
-            return world.query(&text, times);
+            return world.query(&text, times, delays_names);
         }
     }
     Ok(Told::default())
