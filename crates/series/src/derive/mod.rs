@@ -8,6 +8,7 @@
 //! Invariants: a sum has all elements of its schema, of one row generation, or there is none in that reading; it is never made of blocks older than those
 //! before; and a sum of counters falls only where all of it began again (`sums`).
 
+mod field;
 mod shape;
 mod sums;
 
@@ -21,8 +22,9 @@ use onlooker_region::{Checked, Identity, SchemaId};
 use crate::PATIENCE_READINGS;
 use crate::in_order::InOrder;
 use crate::series::group_number;
+pub use field::sum_of;
+pub use shape::Fate;
 use shape::Shape;
-pub use shape::{Fate, sum_of};
 use sums::Sums;
 pub use sums::{Sum, Summed};
 

@@ -7,11 +7,10 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use onlooker_region::block::guarded_place;
 use onlooker_region::columns::Plan;
-use onlooker_region::control::RegionEntry;
-use onlooker_region::schema::{self, Field, Group, Kind, Schema, Type};
+use onlooker_region::schema::{self, Field, Group, Schema, Type};
 
+use super::field::{block_of, sum_in};
 use super::sums::Parts;
 
 /// What becomes of a group's samples.
@@ -23,17 +22,6 @@ pub enum Fate {
     Replaced,
     /// Some are: [`Region::kept`](super::Region::kept).
     Partly,
-}
-
-/// The sum that a field's elements go into, if there is one. Of programs' regions nobody makes sums: what they cost a
-/// reader is bounded by nothing that a program pays for.
-#[must_use]
-pub fn sum_of<'a>(entry: &RegionEntry, field: &'a Field) -> Option<&'a schema::Sum> {
-    sum_in(entry.identity.is_agents(), field)
-}
-
-pub(super) fn sum_in(is_agents: bool, field: &Field) -> Option<&schema::Sum> {
-    field.sum.as_ref().filter(|_| is_agents)
 }
 
 /// Of the regions of a schema.
@@ -171,14 +159,4 @@ fn sets(schema: &Schema, is_agents: bool) -> impl Iterator<Item = Vec<usize>> {
         members.push((names, is_twin, groups));
     }
     members.into_iter().map(|(_, _, groups)| groups)
-}
-
-/// The block of a group whose time an element has; of other kinds than those with a time of their own, the first one.
-pub(super) fn block_of(group: &Group, field: &Field, element: u32) -> usize {
-    let stride = field.array.as_ref().map_or(0, |array| array.stride);
-    let last = (field.slot + element * stride) as usize + field.slots() - 1;
-    match group.kind {
-        Kind::Guarded | Kind::Computed => guarded_place(last).0,
-        Kind::Plain | Kind::Foreign | Kind::Table => 0,
-    }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use onlooker_region::columns::{Plan, RowRef, Sample, Value};
 use onlooker_region::schema::{Acquisition, Group, Metric, Type};
 
-use super::shape::{block_of, sum_in};
+use super::field::{block_of, sum_in};
 use crate::PATIENCE_READINGS;
 use crate::in_order::InOrder;
 use crate::series::{Form, Series};
