@@ -19,6 +19,7 @@ use onlooker_promql::labels::{Labels, NAME};
 
 use crate::notice::Notice;
 use crate::saved::SavedAlert;
+use crate::state::State;
 
 /// An alert that has resolved is told for so long: whoever should hear of it may be down.
 pub const RESOLVED_KEPT_NS: i64 = 15 * 60 * S_NS;
@@ -38,30 +39,6 @@ pub const ALERTS_FOR_STATE: &str = "ALERTS_FOR_STATE";
 /// Label with the rule's name.
 pub const ALERT_NAME: &str = "alertname";
 const STATE: &str = "alertstate";
-
-/// How an alert is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    /// It has fired, and does no more.
-    Inactive,
-    /// Its expression gives it, for less time than is wanted.
-    Pending,
-    /// It fires.
-    Firing,
-}
-
-impl State {
-    /// As Prometheus calls it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Inactive => "inactive",
-            Self::Pending => "pending",
-            Self::Firing => "firing",
-        }
-    }
-}
 
 /// An alert, without the labels that it is known by. Times are ns since 1970.
 #[derive(Clone, Debug, PartialEq)]

@@ -18,10 +18,12 @@ mod groups;
 mod notice;
 mod saved;
 mod schedule;
+mod state;
 
-pub use alert::{ALERT_NAME, ALERTS, ALERTS_FOR_STATE, Alert, Alerts, AlertsError, Change, State};
+pub use alert::{ALERT_NAME, ALERTS, ALERTS_FOR_STATE, Alert, Alerts, AlertsError, Change};
 pub use alert::{Instance, OUTAGE_NS, RESEND_NS, RESOLVED_KEPT_NS, RESTORED_KEPT_NS, Terms};
 pub use group::{Context, Counts, Group, Health, Outcome, Rule, Sample, World};
 pub use groups::{Groups, Restored};
 pub use notice::{BATCH, Notice, QUEUE, Queue, Sender, rfc3339};
 pub use saved::{Saved, SavedError};
+pub use state::State;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::alert::State;
+use crate::state::State;
 
 const MAGIC: &str = "onlooker-alerts";
 const VERSION: &str = "1";

@@ -6,9 +6,10 @@ use onlooker_promql::labels::NAME;
 use onlooker_rules::What;
 
 use super::*;
-use crate::alert::{Change, S_NS, State};
+use crate::alert::{Change, S_NS};
 use crate::group::{Health, Sample};
 use crate::notice::Notice;
+use crate::state::State;
 
 /// Expressions are names of what is recorded or given; time passes with each query.
 #[derive(Default)]
