@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use onlooker_region::schema::Metric;
 use serde::{Deserialize, Serialize};
 
+use crate::family::Family;
 use crate::naming::Pairs;
 use crate::remote_write::Symbols;
 use crate::{line_protocol, remote_write};
@@ -61,19 +61,6 @@ impl Protocol {
             Self::LineProtocol => line_protocol::prefix(pairs),
         }
     }
-}
-
-/// What is said of a metric, whichever series it has.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Family {
-    /// Its name; of a histogram without the endings of its series.
-    pub name: Arc<str>,
-    /// What it is.
-    pub metric: Metric,
-    /// Help, or nothing.
-    pub help: Arc<str>,
-    /// Unit, or nothing.
-    pub unit: Arc<str>,
 }
 
 /// A request's body.

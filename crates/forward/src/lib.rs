@@ -19,10 +19,12 @@ pub mod answer;
 pub mod config;
 pub mod cursor;
 mod encoder;
+mod family;
 mod line_protocol;
 mod naming;
 mod protobuf;
 mod remote_write;
 
-pub use encoder::{Body, Encoder, Family, Protocol};
+pub use encoder::{Body, Encoder, Protocol};
+pub use family::Family;
 pub use naming::{Naming, Pairs};

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use onlooker_region::schema::Metric;
 
-use crate::encoder::Family;
+use crate::family::Family;
 use crate::naming::Pairs;
 use crate::protobuf::{bytes, double, number, sized, take_bytes, varint};
 
