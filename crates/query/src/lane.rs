@@ -23,7 +23,7 @@ use onlooker_framestore::{Columns, Run, Sample, Visit};
 use onlooker_promql::source::{Chunk, STALE, SourceError};
 
 use crate::exported::Reading;
-use crate::select::{LanePlan, Lanes};
+use crate::plan::{LanePlan, Lanes};
 use crate::tracks::{INTERVALS, MAX_SILENCE_NS, Tracks, piece_end_ns};
 
 /// Samples that the lanes of a series hold at most, together.
@@ -40,21 +40,6 @@ fn end_ns(row_ns: u64, silence_ns: u64, distance_ns: u64) -> u64 {
         distance_ns => distance_ns.saturating_mul(INTERVALS).min(MAX_SILENCE_NS),
     };
     row_ns.saturating_add(silence_ns.max(by_distance_ns))
-}
-
-impl LanePlan {
-    /// Whether its samples and markers are what they are.
-    pub(crate) fn is_recorded(&self) -> bool {
-        matches!(self.reading, Reading::Recorded)
-    }
-
-    /// Rows with the time at which the series' part was acquired as their last word, where that is not the row's, and
-    /// whether it is so.
-    fn rows(&self) -> (Columns, bool) {
-        let words = self.words.clone().chain(self.time).collect();
-        let columns = Columns { track: self.track, line: self.line, part: self.part, time: None, words };
-        (columns, self.time.is_some())
-    }
 }
 
 /// When a row's value was acquired, and its words.

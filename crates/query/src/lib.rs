@@ -23,6 +23,7 @@ pub mod follow;
 mod lane;
 pub mod lists;
 mod merge;
+mod plan;
 mod recorded;
 mod select;
 #[cfg(test)]

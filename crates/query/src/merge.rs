@@ -9,7 +9,7 @@ use onlooker_promql::source::{Chunk, Chunks, Newest, STALE, SourceError};
 use onlooker_series::rank::Rank;
 
 use crate::lane::{self, Lane, Last, MOST};
-use crate::select::Lanes;
+use crate::plan::Lanes;
 use crate::tracks::Tracks;
 
 struct Source<'a> {

@@ -7,8 +7,6 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::ops::Range;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use onlooker_framestore::catalogue;
@@ -23,6 +21,7 @@ use onlooker_series::series::{EntityKey, Series};
 
 use crate::exported::{Exported, Reading, exported, possible_names};
 use crate::merge::{self, Merged};
+use crate::plan::{LanePlan, Lanes};
 use crate::tracks::{MAX_SILENCE_NS, Tracks};
 
 /// What it costs to name a series, in units of a budget, and to look whether a track has rows of a time.
@@ -40,24 +39,6 @@ const TRACKS: usize = 1 << 10;
 const PAIR_BYTES: usize = 2 * size_of::<Arc<str>>();
 /// And of a series beside its labels and lanes: in the map of those that are found.
 const FOUND_BYTES: usize = 2 * size_of::<Found>() + size_of::<Vec<LanePlan>>();
-
-/// What of a track makes samples of a series.
-#[derive(Clone, Debug)]
-pub(crate) struct LanePlan {
-    pub(crate) track: TrackId,
-    pub(crate) line: Line,
-    pub(crate) part: u32,
-    /// The part's time, if that is not the row's.
-    pub(crate) time: Option<usize>,
-    pub(crate) words: Range<usize>,
-    pub(crate) reading: Reading,
-    /// Of several series of one name and labels the least is shown.
-    pub(crate) rank: Rank,
-    source: u64,
-}
-
-/// A series of Prometheus: its lanes, the best first; of one rank, the oldest first.
-pub(crate) type Lanes = Rc<[LanePlan]>;
 
 /// The store as PromQL sees it. One a query: it remembers what the query has found last, and what it has decoded.
 pub struct StoreSource<'a> {
