@@ -3,9 +3,11 @@
 //! same ends, the same values told again and the same one of several equal series.
 //!
 //! ```text
-//! rows of a track since its cursor ─► Out, once a part   which samples there are, of all its series
-//!                                     Own, once a series what is taken of the rows
-//!                                     Rivals             where tracks have the same series: merged by time and rank
+//! rows of a track since its cursor ─► part      Out, once a part: which samples there are, of all its series
+//!                                               Own, once a series: what is taken of the rows
+//!                                     thin      one sample a quantum
+//!                                     holders   where tracks have the same series: merged by time and rank
+//!                                     taker     whoever wants them
 //! ```
 //!
 //! A follower belongs to one thread. A row is read once, whole; what its parts have in common is decided once a part.
@@ -15,21 +17,28 @@
 //! **Cost.** A slice reads the heads and chunks that touch it; 10 to 20 ns a sample. Memory: names of what goes on now,
 //! some 300 bytes a series, and the rows of one track and slice.
 
+mod holders;
+mod part;
+mod taker;
+mod thin;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::{ControlFlow, Range};
-use std::sync::Arc;
+use std::ops::ControlFlow;
 
 use onlooker_framestore::catalogue::HostId;
 use onlooker_framestore::damage::StoreError;
 use onlooker_framestore::types::{Line, TrackId};
 use onlooker_framestore::{Named, Store};
 use onlooker_promql::labels::{BUCKET, Matcher, NAME};
-use onlooker_promql::source::{STALE, SourceError};
+use onlooker_promql::source::SourceError;
 use onlooker_series::rank::Rank;
-use onlooker_series::series::{EntityKey, Series};
+use onlooker_series::series::EntityKey;
+
+use holders::Holders;
+use part::{Block, Own, Part};
+pub use taker::Taker;
 
 use crate::exported::{Reading, each_name, exported};
-use crate::lane::Out;
 use crate::select::Wanted;
 use crate::tracks::{LINE_SILENCE_NS, MAX_SILENCE_NS, SILENCE_NS, Tracks};
 
@@ -37,26 +46,6 @@ use crate::tracks::{LINE_SILENCE_NS, MAX_SILENCE_NS, SILENCE_NS, Tracks};
 const BEFORE_NS: u64 = LINE_SILENCE_NS;
 /// How long a track may be silent is looked up again after this time: hosts are read faster or slower then.
 const SILENCE_STANDS_NS: u64 = 60_000_000_000;
-/// Stands for an end among numbers of rows.
-const END: usize = usize::MAX;
-
-/// Who takes samples.
-pub trait Taker {
-    /// What it wants to know of a series beside its key.
-    type About: Clone;
-
-    /// What a series is called: by equal keys series are the same. `None`: it is not wanted. Called once, when the series
-    /// comes up.
-    fn name(&mut self, labels: BTreeMap<String, String>, series: &Series) -> Option<(Box<[u8]>, Self::About)>;
-
-    /// Takes samples (ns since 1970, value; [`STALE`] is an end) of a series, later than all before.
-    fn take(
-        &mut self,
-        key: &[u8],
-        about: &Self::About,
-        samples: &mut dyn Iterator<Item = (i64, f64)>,
-    ) -> ControlFlow<()>;
-}
 
 /// What became of a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,11 +67,7 @@ pub struct Follower<A> {
     done_ns: u64,
     is_first: bool,
     tracks: BTreeMap<TrackId, Track<A>>,
-    names: HashMap<Arc<[u8]>, usize>,
-    series: Vec<One>,
-    free: Vec<usize>,
-    lanes: u64,
-    rivals: BTreeMap<usize, Rivals<A>>,
+    holders: Holders<A>,
     /// Of regions of programs the first track, as far as it was looked for in this slice.
     oldest: HashMap<(HostId, u64), TrackId>,
 }
@@ -94,84 +79,6 @@ struct Track<A> {
     /// How long it may be silent, if it has no lines, and up to which time that stands.
     silence_ns: (u64, u64),
     lines: BTreeMap<Line, Vec<Part<A>>>,
-}
-
-/// What of a row is acquired together.
-struct Part<A> {
-    out: Out<usize>,
-    is_line: bool,
-    time: Option<usize>,
-    /// Earlier samples were another track's, or are too old for anybody.
-    floor_ns: u64,
-    last_ns: u64,
-    own: Vec<Own<A>>,
-}
-
-/// One series of a part.
-struct Own<A> {
-    key: Arc<[u8]>,
-    number: usize,
-    lane: u64,
-    rank: Rank,
-    about: A,
-    words: Range<usize>,
-    reading: Reading,
-}
-
-/// A series, whoever has it.
-#[derive(Clone, Copy, Default)]
-struct One {
-    lanes: u32,
-    last_ns: u64,
-    /// The lane that goes on, as long as it is alone.
-    alone: Option<(u64, Rank)>,
-}
-
-/// A series that several tracks have.
-struct Rivals<A> {
-    key: Arc<[u8]>,
-    about: A,
-    going: Vec<(u64, Rank)>,
-    samples: Vec<(u64, Rank, u64, f64)>,
-}
-
-/// Rows of a line.
-#[derive(Default)]
-struct Block {
-    times_ns: Vec<u64>,
-    words: Vec<u64>,
-}
-
-fn is_end(value: f64) -> bool {
-    value.to_bits() == STALE.to_bits()
-}
-
-/// Keeps of each quantum the last sample; ends stay. `last_ns` is the time of the last one before, 0 if there is none or
-/// it was an end, and becomes that of these.
-fn thin<V: Copy>(samples: &mut Vec<(u64, V)>, quantum_ns: u64, last_ns: &mut u64, is_end: impl Fn(V) -> bool) {
-    let mut kept = 0;
-    for at in 0..samples.len() {
-        let (time_ns, value) = samples[at];
-        if is_end(value) {
-            samples[kept] = samples[at];
-            kept += 1;
-            continue;
-        }
-        let is_same = |other_ns: u64| other_ns / quantum_ns == time_ns / quantum_ns;
-        if kept > 0 && !is_end(samples[kept - 1].1) {
-            kept -= usize::from(is_same(samples[kept - 1].0));
-        } else if kept == 0 && *last_ns > 0 && is_same(*last_ns) {
-            // The slice before has had it.
-            continue;
-        }
-        samples[kept] = samples[at];
-        kept += 1;
-    }
-    samples.truncate(kept);
-    if let Some((time_ns, value)) = samples.last() {
-        // What comes after an end begins again.
-        *last_ns = if is_end(*value) { 0 } else { *time_ns };
-    }
 }
 
 impl<A: Clone> Follower<A> {
@@ -189,11 +96,7 @@ impl<A: Clone> Follower<A> {
             done_ns,
             is_first: true,
             tracks: BTreeMap::new(),
-            names: HashMap::new(),
-            series: Vec::new(),
-            free: Vec::new(),
-            lanes: 0,
-            rivals: BTreeMap::new(),
+            holders: Holders::new(),
             oldest: HashMap::new(),
         })
     }
@@ -207,7 +110,7 @@ impl<A: Clone> Follower<A> {
     /// Series that go on.
     #[must_use]
     pub fn series(&self) -> usize {
-        self.names.len()
+        self.holders.series()
     }
 
     /// Goes on where the oldest rows are, if all of a longer time than `least_ns` before have gone. Returns that time,
@@ -252,7 +155,7 @@ impl<A: Clone> Follower<A> {
             }
         }
         self.oldest.clear();
-        slice.is_broken = self.settle(taker).is_break();
+        slice.is_broken = self.holders.settle(self.quantum_ns, taker).is_break();
         self.done_ns = to_ns;
         Ok(slice)
     }
@@ -294,7 +197,7 @@ impl<A: Clone> Follower<A> {
                     part.feed(block, of_rows_ns);
                     part.out.pass(self.done_ns + 1);
                     part.out.clear();
-                    part.remember(&mut self.series);
+                    part.remember(&mut self.holders);
                 }
             }
         }
@@ -347,17 +250,15 @@ impl<A: Clone> Follower<A> {
                 let more =
                     [(NAME.to_owned(), exported.name)].into_iter().chain(exported.le.map(|le| (BUCKET.to_owned(), le)));
                 let Some((key, about)) = taker.name(labels.chain(more).collect(), series) else { continue };
-                let (number, lane, key) = self.lane(key.into(), &about);
+                let holder = self.holders.lane(key.into(), rank, &about);
                 let reading = if is_recorded { Reading::Recorded } else { exported.reading };
                 let words = exported.words;
-                own.push(Own { key, number, lane, rank, about, words, reading });
+                own.push(Own { holder, about, words, reading });
             }
         }
         let is_line = named.columns.line != Line::ONLY;
-        let mut out = Out::new(is_line, is_recorded, END);
-        out.silence_ns = LINE_SILENCE_NS;
         let floor_ns = self.done_ns.saturating_sub(SILENCE_NS);
-        (!own.is_empty()).then(|| Part { out, is_line, time: named.columns.time, floor_ns, last_ns: 0, own })
+        (!own.is_empty()).then(|| Part::new(own, is_line, is_recorded, named.columns.time, floor_ns))
     }
 
     /// Region by region the older one is shown, as in `select`.
@@ -377,45 +278,6 @@ impl<A: Clone> Follower<A> {
             self.oldest.extend(oldest.map(|(source, track)| ((host, source), track)));
         }
         rank(self.oldest.get(&(host, named.source)).copied().unwrap_or(track))
-    }
-
-    /// A new lane of a series. Returns the series' number, the lane's, and the key that all its lanes share.
-    fn lane(&mut self, key: Arc<[u8]>, about: &A) -> (usize, u64, Arc<[u8]>) {
-        self.lanes += 1;
-        if let Some((key, number)) = self.names.get_key_value(&key) {
-            let (key, number) = (key.clone(), *number);
-            let one = &mut self.series[number];
-            one.lanes += 1;
-            let going = one.alone.take().into_iter().collect();
-            let rivals = || Rivals { key: key.clone(), about: about.clone(), going, samples: Vec::new() };
-            self.rivals.entry(number).or_insert_with(rivals);
-            return (number, self.lanes, key);
-        }
-        let one = One { lanes: 1, ..One::default() };
-        let number = match self.free.pop() {
-            Some(number) => {
-                self.series[number] = one;
-                number
-            }
-            None => {
-                self.series.push(one);
-                self.series.len() - 1
-            }
-        };
-        self.names.insert(key.clone(), number);
-        (number, self.lanes, key)
-    }
-
-    fn leave(&mut self, parts: Vec<Part<A>>) {
-        for own in parts.into_iter().flat_map(|part| part.own) {
-            let one = &mut self.series[own.number];
-            one.lanes -= 1;
-            // What rivals have in hand still goes, at the end of the slice.
-            if one.lanes == 0 && !self.rivals.contains_key(&own.number) {
-                self.names.remove(&own.key);
-                self.free.push(own.number);
-            }
-        }
     }
 
     /// Hands on a track's rows; what its rivals have, too, waits for the end of the slice.
@@ -440,7 +302,7 @@ impl<A: Clone> Follower<A> {
             for part in &mut *parts {
                 part.feed(block, of_rows_ns);
                 part.out.pass(to_ns + 1);
-                if self.give(part, block, taker).is_break() {
+                if part.give(block, self.quantum_ns, &mut self.holders, taker).is_break() {
                     return Ok((ControlFlow::Break(()), damaged));
                 }
             }
@@ -452,109 +314,10 @@ impl<A: Clone> Follower<A> {
         if self.store.newest_ns(id) <= Some(to_ns) || over.iter().any(|line| *line != Line::ONLY) {
             for line in over {
                 let parts = track.lines.remove(&line).unwrap_or_default();
-                self.leave(parts);
+                parts.iter().flat_map(|part| &part.own).for_each(|own| self.holders.leave(&own.holder));
             }
         }
         Ok((ControlFlow::Continue(()), damaged))
-    }
-
-    fn give<T: Taker<About = A>>(&mut self, part: &mut Part<A>, block: &Block, taker: &mut T) -> ControlFlow<()> {
-        let width = block.words.len().checked_div(block.times_ns.len()).unwrap_or(0);
-        let times = part.out.times_ns.iter().map(|time_ns| time_ns.cast_unsigned());
-        let mut picks: Vec<(u64, usize)> = times.zip(part.out.values.iter().copied()).collect();
-        picks.retain(|(time_ns, _)| *time_ns >= part.floor_ns);
-        part.out.clear();
-        let all = picks.clone();
-        thin(&mut picks, self.quantum_ns, &mut part.last_ns, |at| at == END);
-        for own in &part.own {
-            let value = |at: usize| match at {
-                END => STALE,
-                at => own.reading.value(&block.words[at * width..][own.words.clone()]),
-            };
-            if let Some(rivals) = self.rivals.get_mut(&own.number) {
-                rivals.samples.extend(all.iter().map(|(time_ns, at)| (*time_ns, own.rank, own.lane, value(*at))));
-                continue;
-            }
-            let one = &mut self.series[own.number];
-            // Another track may have had the series before.
-            let late = picks.partition_point(|(time_ns, _)| *time_ns <= one.last_ns);
-            let mut samples = picks[late..].iter().map(|(time_ns, at)| (time_ns.cast_signed(), value(*at)));
-            if let Some((time_ns, _)) = picks.last() {
-                one.last_ns = one.last_ns.max(*time_ns);
-                taker.take(&own.key, &own.about, &mut samples)?;
-            }
-        }
-        part.remember(&mut self.series);
-        ControlFlow::Continue(())
-    }
-
-    /// Hands on what several tracks have had, as `merge` shows it.
-    fn settle<T: Taker<About = A>>(&mut self, taker: &mut T) -> ControlFlow<()> {
-        let mut over = Vec::new();
-        for (number, Rivals { key, about, going, samples }) in &mut self.rivals {
-            let one = &mut self.series[*number];
-            samples.sort_by_key(|(time_ns, rank, lane, _)| (*time_ns, *rank, *lane));
-            let mut shown: Vec<(u64, f64)> = Vec::new();
-            for (time_ns, rank, lane, value) in samples.drain(..) {
-                going.retain(|(own, _)| *own != lane);
-                let is_shown = if is_end(value) {
-                    going.is_empty()
-                } else {
-                    going.push((lane, rank));
-                    going.iter().all(|(_, other)| *other >= rank)
-                };
-                let last_ns = shown.last().map_or(one.last_ns, |(last_ns, _)| *last_ns);
-                if is_shown && time_ns > last_ns {
-                    shown.push((time_ns, value));
-                }
-            }
-            let mut before_ns = one.last_ns;
-            thin(&mut shown, self.quantum_ns, &mut before_ns, is_end);
-            if let Some((last_ns, _)) = shown.last() {
-                one.last_ns = *last_ns;
-                let mut samples = shown.iter().map(|(time_ns, value)| (time_ns.cast_signed(), *value));
-                taker.take(key, about, &mut samples)?;
-            }
-            if one.lanes == 0 {
-                over.push(*number);
-            }
-        }
-        for number in over {
-            if let Some(rivals) = self.rivals.remove(&number) {
-                self.names.remove(&rivals.key);
-                self.free.push(number);
-            }
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-impl<A> Part<A> {
-    /// Takes rows; what comes out are their numbers. Where it is no line, it ends so long after its last row.
-    fn feed(&mut self, block: &Block, of_rows_ns: u64) {
-        if !self.is_line {
-            self.out.silence_ns = of_rows_ns;
-        }
-        let width = block.words.len().checked_div(block.times_ns.len()).unwrap_or(0);
-        for (at, row_ns) in block.times_ns.iter().enumerate() {
-            let sample_ns = self.time.map_or(*row_ns, |time| block.words[at * width + time]);
-            let is_end = match self.own.first().filter(|_| self.out.is_recorded) {
-                Some(own) => is_end(own.reading.value(&block.words[at * width..][own.words.clone()])),
-                None => false,
-            };
-            self.out.row(*row_ns, sample_ns, if is_end { END } else { at }, false);
-            self.out.has_ended |= is_end;
-        }
-    }
-
-    /// Notes of its series whether they go on, for rivals that may come.
-    fn remember(&self, series: &mut [One]) {
-        for own in &self.own {
-            let one = &mut series[own.number];
-            if one.lanes == 1 {
-                one.alone = self.out.goes_on().then_some((own.lane, own.rank));
-            }
-        }
     }
 }
 

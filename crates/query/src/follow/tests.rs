@@ -8,6 +8,7 @@ use onlooker_framestore::client::Description;
 use onlooker_framestore::layout::Layout;
 use onlooker_promql::Query;
 use onlooker_promql::labels::Labels;
+use onlooker_promql::source::STALE;
 use onlooker_series::series::Series;
 
 use super::*;
