@@ -6,6 +6,7 @@
 //! | `token`, `parse` | text to nodes |
 //! | `run` | nodes to text |
 //! | `function`, `compare`, `printf` | the functions |
+//! | `method` | methods of times and durations |
 //! | `value`, `number`, `time` | values, and how they are printed |
 //!
 //! An expansion is bounded: its steps (longer texts count as more of them), the bytes of each text, the queries, and
@@ -13,6 +14,7 @@
 
 mod compare;
 mod function;
+mod method;
 mod number;
 mod parse;
 mod printf;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::function::{Function, Takes};
 use super::parse::{Command, Control, Node, Operand, Parsed, Pipe, Term};
 use super::value::{Labels, Ns, Sample, Text, Value};
-use super::{Ask, Data, ExpandError, Limits, time};
+use super::{Ask, Data, ExpandError, Limits, method};
 
 /// Lists of nodes and pipes within each other, through templates, too.
 const MAX_DEPTH: usize = 200;
@@ -345,7 +345,7 @@ impl<'a> Run<'a> {
             }
             value = match self.field(&value, name) {
                 Some(found) => found,
-                None => time::method(&value, name, &[]).ok_or_else(|| no_field(&value, name))?,
+                None => method::method(&value, name, &[]).ok_or_else(|| no_field(&value, name))?,
             };
         }
         Ok(value)
@@ -389,7 +389,7 @@ impl<'a> Run<'a> {
         let mut arguments = operands.iter().map(|operand| self.operand(operand, dot)).collect::<Result<Vec<_>>>()?;
         arguments.extend(last);
         self.work(1)?;
-        match time::method(receiver, name, &arguments) {
+        match method::method(receiver, name, &arguments) {
             Some(value) => Ok(value),
             None if self.field(receiver, name).is_some() => Err(format!("{name} is not a method but has arguments")),
             None => Err(no_field(receiver, name)),

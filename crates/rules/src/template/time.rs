@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Times (UTC) and durations as Go prints them, and their methods.
+//! Times (UTC) and durations as Go prints them.
 
-use super::value::{Ns, Value};
-
-const SECOND_NS: i64 = 1_000_000_000;
-const DAY_NS: i64 = 86_400 * SECOND_NS;
+pub(super) const SECOND_NS: i64 = 1_000_000_000;
+pub(super) const DAY_NS: i64 = 86_400 * SECOND_NS;
 const MONTHS: [&str; 12] = [
     "January",
     "February",
@@ -27,23 +25,23 @@ pub(super) fn seconds(ns: i64) -> f64 {
 }
 
 /// A time as the calendar has it.
-struct Calendar {
-    year: i64,
+pub(super) struct Calendar {
+    pub(super) year: i64,
     /// From 1.
-    month: i64,
-    day: i64,
+    pub(super) month: i64,
+    pub(super) day: i64,
     /// Of the year, from 1.
-    year_day: i64,
+    pub(super) year_day: i64,
     /// From Sunday, 0.
-    week_day: i64,
-    hour: i64,
-    minute: i64,
-    second: i64,
-    ns: i64,
+    pub(super) week_day: i64,
+    pub(super) hour: i64,
+    pub(super) minute: i64,
+    pub(super) second: i64,
+    pub(super) ns: i64,
 }
 
 impl Calendar {
-    fn new(time_ns: i64) -> Self {
+    pub(super) fn new(time_ns: i64) -> Self {
         let (days, within_ns) = (time_ns.div_euclid(DAY_NS), time_ns.rem_euclid(DAY_NS));
         // Years from March on, of 400 years; then a leap day is the last of its year.
         let from_march = days + 719_468;
@@ -69,11 +67,11 @@ impl Calendar {
         }
     }
 
-    fn month(&self) -> &'static str {
+    pub(super) fn month(&self) -> &'static str {
         MONTHS[usize::try_from(self.month - 1).unwrap_or(0)]
     }
 
-    fn week_day(&self) -> &'static str {
+    pub(super) fn week_day(&self) -> &'static str {
         DAYS[usize::try_from(self.week_day).unwrap_or(0)]
     }
 }
@@ -159,7 +157,7 @@ fn part(layout: &str) -> Option<(&'static str, usize)> {
 }
 
 /// As `Format` prints it.
-fn format(time_ns: i64, layout: &str) -> String {
+pub(super) fn format(time_ns: i64, layout: &str) -> String {
     let time = Calendar::new(time_ns);
     let mut out = String::with_capacity(layout.len() + 8);
     let mut rest = layout;
@@ -242,91 +240,4 @@ pub(super) fn duration(ns: i64) -> String {
         }
     };
     format!("{sign}{text}")
-}
-
-/// A method of a time or a duration. `None`: there is none of this name that takes these.
-pub(super) fn method(value: &Value, name: &str, arguments: &[Value]) -> Option<Value> {
-    match value {
-        Value::Time(Ns { ns, .. }) => time_method(*ns, name, arguments),
-        Value::Duration(Ns { ns, .. }) => duration_method(*ns, name, arguments),
-        Value::Named(_, text) if name == "String" && arguments.is_empty() => Some(Value::text(text)),
-        _ => None,
-    }
-}
-
-/// An integer in a template is a duration, too.
-fn duration_ns(value: &Value) -> Option<i64> {
-    match value {
-        Value::Duration(Ns { ns, .. }) | Value::Int(ns) => Some(*ns),
-        _ => None,
-    }
-}
-
-/// What methods give is no pointer.
-fn plain(ns: i64) -> Ns {
-    Ns { ns, is_pointer: false }
-}
-
-fn time_method(ns: i64, name: &str, arguments: &[Value]) -> Option<Value> {
-    let time = Calendar::new(ns);
-    Some(match (name, arguments) {
-        ("Format", [Value::Text(layout)]) => Value::text(format(ns, layout)),
-        ("String", []) => Value::text(shown(ns)),
-        ("UTC", []) => Value::Time(plain(ns)),
-        ("Unix", []) => Value::Int(ns.div_euclid(SECOND_NS)),
-        ("UnixMilli", []) => Value::Int(ns.div_euclid(1_000_000)),
-        ("UnixMicro", []) => Value::Int(ns.div_euclid(1_000)),
-        ("UnixNano", []) => Value::Int(ns),
-        ("Year", []) => Value::Int(time.year),
-        ("Month", []) => Value::Named(time.month, time.month()),
-        ("Day", []) => Value::Int(time.day),
-        ("YearDay", []) => Value::Int(time.year_day),
-        ("Weekday", []) => Value::Named(time.week_day, time.week_day()),
-        ("Hour", []) => Value::Int(time.hour),
-        ("Minute", []) => Value::Int(time.minute),
-        ("Second", []) => Value::Int(time.second),
-        ("Nanosecond", []) => Value::Int(time.ns),
-        ("IsZero", []) => Value::Bool(false),
-        ("Add", [by]) => Value::Time(plain(ns.checked_add(duration_ns(by)?)?)),
-        ("Truncate", [to]) => Value::Time(plain(truncated(ns, duration_ns(to)?))),
-        ("Sub", [Value::Time(from)]) => Value::Duration(plain(ns.saturating_sub(from.ns))),
-        ("Before", [Value::Time(other)]) => Value::Bool(ns < other.ns),
-        ("After", [Value::Time(other)]) => Value::Bool(ns > other.ns),
-        ("Equal", [Value::Time(other)]) => Value::Bool(ns == other.ns),
-        _ => return None,
-    })
-}
-
-/// From the year 1 on, as Go counts.
-fn truncated(ns: i64, to_ns: i64) -> i64 {
-    if to_ns <= 0 {
-        return ns;
-    }
-    let since = i128::from(ns) + 719_162 * i128::from(DAY_NS);
-    ns - i64::try_from(since % i128::from(to_ns)).unwrap_or(0)
-}
-
-fn duration_method(ns: i64, name: &str, arguments: &[Value]) -> Option<Value> {
-    #[allow(clippy::cast_precision_loss)] // as in Go
-    let parts = |unit: i64| (ns / unit) as f64 + (ns % unit) as f64 / unit as f64;
-    Some(match (name, arguments) {
-        ("String", []) => Value::text(duration(ns)),
-        ("Hours", []) => Value::Float(parts(3_600 * SECOND_NS)),
-        ("Minutes", []) => Value::Float(parts(60 * SECOND_NS)),
-        ("Seconds", []) => Value::Float(parts(SECOND_NS)),
-        ("Milliseconds", []) => Value::Int(ns / 1_000_000),
-        ("Microseconds", []) => Value::Int(ns / 1_000),
-        ("Nanoseconds", []) => Value::Int(ns),
-        ("Abs", []) => Value::Duration(plain(ns.saturating_abs())),
-        ("Truncate" | "Round", [to]) if duration_ns(to)? <= 0 => Value::Duration(plain(ns)),
-        ("Truncate", [to]) => Value::Duration(plain(ns - ns % duration_ns(to)?)),
-        ("Round", [to]) => {
-            let (ns, to) = (i128::from(ns), i128::from(duration_ns(to)?));
-            let half = if ns < 0 { -to } else { to };
-            // Halves away from 0.
-            let rounded = (2 * ns + half) / (2 * to) * to;
-            Value::Duration(plain(i64::try_from(rounded).ok()?))
-        }
-        _ => return None,
-    })
 }
