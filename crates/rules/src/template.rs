@@ -6,6 +6,7 @@
 //! | `token`, `parse` | text to nodes |
 //! | `run` | nodes to text |
 //! | `function`, `compare`, `printf` | the functions |
+//! | `context` | what functions see of an expansion |
 //! | `method` | methods of times and durations |
 //! | `value`, `number`, `time` | values, and how they are printed |
 //!
@@ -13,6 +14,7 @@
 //! how deep things lie within each other. Not here: complex numbers, hexadecimal floats, methods of times with zones.
 
 mod compare;
+mod context;
 mod function;
 mod method;
 mod number;

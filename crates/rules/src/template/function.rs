@@ -7,9 +7,9 @@ use std::rc::Rc;
 use onlooker_promql::rust_pattern;
 use regex::{Regex, RegexBuilder};
 
+use super::context::Context;
 use super::number::{humanize, humanize_1024, humanize_duration, humanize_percentage, parse_duration};
 use super::printf::printf;
-use super::run::Run;
 use super::value::{Arguments, Ns, Sample, Text, Value};
 use super::{compare, time};
 
@@ -35,7 +35,7 @@ pub(super) struct Function {
     pub(super) takes: &'static [Takes],
     /// Any number of these may follow.
     pub(super) more: bool,
-    pub(super) run: fn(&mut Run<'_>, &[Value]) -> Answer,
+    pub(super) run: fn(&mut Context<'_>, &[Value]) -> Answer,
 }
 
 /// The names of all.
@@ -48,18 +48,18 @@ pub(super) fn find(name: &str) -> Option<&'static Function> {
     FUNCTIONS.iter().find(|function| function.name == name)
 }
 
-const fn of(name: &'static str, takes: &'static [Takes], run: fn(&mut Run<'_>, &[Value]) -> Answer) -> Function {
+const fn of(name: &'static str, takes: &'static [Takes], run: fn(&mut Context<'_>, &[Value]) -> Answer) -> Function {
     Function { name, takes, more: false, run }
 }
 
-const fn more(name: &'static str, takes: &'static [Takes], run: fn(&mut Run<'_>, &[Value]) -> Answer) -> Function {
+const fn more(name: &'static str, takes: &'static [Takes], run: fn(&mut Context<'_>, &[Value]) -> Answer) -> Function {
     Function { name, takes, more: true, run }
 }
 
 use Takes::{Any, Samples as Many, Text as String_};
 
 static FUNCTIONS: &[Function] = &[
-    // These two look at no more arguments than they need: `Run` has them.
+    // These two look at no more arguments than they need: `Run::call` sees to that.
     more("and", &[Any], |_, values| Ok(values[values.len() - 1].clone())),
     more("or", &[Any], |_, values| Ok(values[values.len() - 1].clone())),
     of("not", &[Any], |_, values| Ok(Value::Bool(!values[0].is_true()))),
@@ -73,9 +73,9 @@ static FUNCTIONS: &[Function] = &[
     more("index", &[Any], |_, values| index(&values[0], &values[1..])),
     more("slice", &[Any], |_, values| slice(&values[0], &values[1..])),
     more("call", &[Any], |_, _| Err("non-function".to_owned())),
-    more("print", &[], |run, values| print(run, values).map(Value::text)),
-    more("println", &[], |run, values| {
-        let mut out = Text::new(run.limits.bytes);
+    more("print", &[], |context, values| print(context, values).map(Value::text)),
+    more("println", &[], |context, values| {
+        let mut out = Text::new(context.limits.bytes);
         for (at, value) in values.iter().enumerate() {
             out.push(if at > 0 { " " } else { "" })?;
             out.show(value)?;
@@ -83,9 +83,11 @@ static FUNCTIONS: &[Function] = &[
         out.push("\n")?;
         Ok(Value::text(out.text))
     }),
-    more("printf", &[String_], |run, values| printf(text(&values[0]), &values[1..], run.limits.bytes).map(Value::text)),
-    more("html", &[], |run, values| {
-        let text = print(run, values)?;
+    more("printf", &[String_], |context, values| {
+        printf(text(&values[0]), &values[1..], context.limits.bytes).map(Value::text)
+    }),
+    more("html", &[], |context, values| {
+        let text = print(context, values)?;
         Ok(Value::text(text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
             match c {
                 '\0' => out.push('\u{fffd}'),
@@ -99,9 +101,9 @@ static FUNCTIONS: &[Function] = &[
             out
         })))
     }),
-    more("js", &[], |run, values| Ok(Value::text(script(&print(run, values)?)))),
-    more("urlquery", &[], |run, values| Ok(Value::text(query_escaped(&print(run, values)?)))),
-    of("query", &[String_], |run, values| run.query(text(&values[0]))),
+    more("js", &[], |context, values| Ok(Value::text(script(&print(context, values)?)))),
+    more("urlquery", &[], |context, values| Ok(Value::text(query_escaped(&print(context, values)?)))),
+    of("query", &[String_], |context, values| context.query(text(&values[0]))),
     of("first", &[Many], |_, values| match samples(&values[0]).first() {
         Some(sample) => Ok(Value::Sample(sample.clone())),
         None => Err("first() called on vector with no elements".to_owned()),
@@ -127,12 +129,12 @@ static FUNCTIONS: &[Function] = &[
         let values = values.iter().enumerate().map(|(at, value)| (format!("arg{at}"), value.clone())).collect();
         Ok(Value::Arguments(Rc::new(Arguments { values, depth })))
     }),
-    of("match", &[String_, String_], |run, values| {
-        Ok(Value::Bool(regex(run, text(&values[0]))?.is_match(text(&values[1]))))
+    of("match", &[String_, String_], |context, values| {
+        Ok(Value::Bool(regex(context, text(&values[0]))?.is_match(text(&values[1]))))
     }),
-    of("reReplaceAll", &[String_, String_, String_], |run, values| {
-        let regex = regex(run, text(&values[0]))?;
-        replaced(&regex, text(&values[1]), text(&values[2]), run.limits.bytes)
+    of("reReplaceAll", &[String_, String_, String_], |context, values| {
+        let regex = regex(context, text(&values[0]))?;
+        replaced(&regex, text(&values[1]), text(&values[2]), context.limits.bytes)
     }),
     of("safeHtml", &[String_], |_, values| Ok(Value::Html(text(&values[0]).into()))),
     of("title", &[String_], |_, values| Ok(Value::text(title(text(&values[0]))))),
@@ -158,9 +160,9 @@ static FUNCTIONS: &[Function] = &[
         let ns = (values[0].number()? * 1e9) as i64;
         Ok(Value::Duration(Ns { ns, is_pointer: true }))
     }),
-    of("now", &[], |run, _| {
+    of("now", &[], |context, _| {
         #[allow(clippy::cast_precision_loss)]
-        let ms = (run.data.time_ns / 1_000_000) as f64;
+        let ms = (context.data.time_ns / 1_000_000) as f64;
         Ok(Value::Float(ms / 1000.0))
     }),
     of("parseDuration", &[String_], |_, values| parse_duration(text(&values[0])).map(Value::Float)),
@@ -172,8 +174,8 @@ static FUNCTIONS: &[Function] = &[
     of("urlQueryEscape", &[String_], |_, values| Ok(Value::text(query_escaped(text(&values[0]))))),
     of("graphLink", &[String_], |_, values| Ok(Value::text(link(text(&values[0]), 0)))),
     of("tableLink", &[String_], |_, values| Ok(Value::text(link(text(&values[0]), 1)))),
-    of("externalURL", &[], |run, _| Ok(Value::text(run.data.external_url))),
-    of("pathPrefix", &[], |run, _| Ok(Value::text(path(run.data.external_url)))),
+    of("externalURL", &[], |context, _| Ok(Value::text(context.data.external_url))),
+    of("pathPrefix", &[], |context, _| Ok(Value::text(path(context.data.external_url)))),
 ];
 
 fn text(value: &Value) -> &str {
@@ -202,8 +204,8 @@ fn single(mut mapped: impl Iterator<Item = char>, c: char) -> char {
 }
 
 /// Texts are not told apart, everything else is.
-fn print(run: &Run<'_>, values: &[Value]) -> Result<String, String> {
-    let mut out = Text::new(run.limits.bytes);
+fn print(context: &Context<'_>, values: &[Value]) -> Result<String, String> {
+    let mut out = Text::new(context.limits.bytes);
     for (at, value) in values.iter().enumerate() {
         let is_text = |value: &Value| matches!(value, Value::Text(_) | Value::Html(_));
         out.push(if at > 0 && !is_text(value) && !is_text(&values[at - 1]) { " " } else { "" })?;
@@ -312,9 +314,9 @@ fn path(url: &str) -> &str {
     path.split(['?', '#']).next().unwrap_or("")
 }
 
-fn regex(run: &mut Run<'_>, pattern: &str) -> Result<Regex, String> {
+fn regex(context: &mut Context<'_>, pattern: &str) -> Result<Regex, String> {
     // Compiling takes as long as a thousand other steps.
-    run.work(1_000)?;
+    context.work(1_000)?;
     let built = RegexBuilder::new(&rust_pattern(pattern)).size_limit(MAX_REGEX_BYTES).build();
     built.map_err(|error| format!("regular expression {pattern:?}: {error}"))
 }

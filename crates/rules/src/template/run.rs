@@ -3,9 +3,10 @@
 
 use std::rc::Rc;
 
+use super::context::Context;
 use super::function::{Function, Takes};
 use super::parse::{Command, Control, Node, Operand, Parsed, Pipe, Term};
-use super::value::{Labels, Ns, Sample, Text, Value};
+use super::value::{Labels, Ns, Text, Value};
 use super::{Ask, Data, ExpandError, Limits, method};
 
 /// Lists of nodes and pipes within each other, through templates, too.
@@ -14,13 +15,9 @@ const MAX_DEPTH: usize = 200;
 /// One expansion.
 pub(super) struct Run<'a> {
     template: &'a Parsed,
-    pub(super) data: &'a Data<'a>,
+    context: Context<'a>,
     labels: Labels,
     external_labels: Labels,
-    ask: &'a mut dyn Ask,
-    pub(super) limits: Limits,
-    steps: usize,
-    queries: usize,
     depth: usize,
     out: Text,
     variables: Vec<(&'a str, Value)>,
@@ -46,13 +43,9 @@ pub(super) fn run(
 ) -> std::result::Result<String, ExpandError> {
     let mut run = Run {
         template,
-        data,
+        context: Context::new(data, ask, limits),
         labels: Rc::new(data.labels.clone()),
         external_labels: Rc::new(data.external_labels.clone()),
-        ask,
-        limits,
-        steps: 0,
-        queries: 0,
         depth: 0,
         out: Text::new(limits.bytes),
         variables: Vec::new(),
@@ -75,24 +68,6 @@ pub(super) fn run(
 }
 
 impl<'a> Run<'a> {
-    /// So many steps are about to be done.
-    pub(super) fn work(&mut self, steps: usize) -> Result<()> {
-        self.steps = self.steps.saturating_add(steps);
-        if self.steps > self.limits.steps { Err("the template takes too many steps".to_owned()) } else { Ok(()) }
-    }
-
-    /// What `query` gives.
-    pub(super) fn query(&mut self, query: &str) -> Result<Value> {
-        self.queries += 1;
-        if self.queries > self.limits.queries {
-            return Err(format!("more than {} queries", self.limits.queries));
-        }
-        let samples = self.ask.ask(query)?;
-        self.work(samples.len())?;
-        let sample = |one: super::Sample| Rc::new(Sample { labels: Rc::new(one.labels), value: one.value });
-        Ok(Value::Samples(samples.into_iter().map(sample).collect()))
-    }
-
     fn deeper<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth == MAX_DEPTH {
             return Err(format!("more than {MAX_DEPTH} levels of templates, controls and parentheses"));
@@ -107,7 +82,7 @@ impl<'a> Run<'a> {
     fn list(&mut self, nodes: &'a [Node], dot: &Value) -> Result<Flow> {
         self.deeper(|run| {
             for node in nodes {
-                run.work(1)?;
+                run.context.work(1)?;
                 let flow = run.node(node, dot)?;
                 if flow != Flow::On {
                     return Ok(flow);
@@ -167,7 +142,7 @@ impl<'a> Run<'a> {
         let over = self.pipe(pipe, dot)?;
         let mark = self.variables.len();
         let turn = |run: &mut Self, key: Value, item: Value| {
-            run.work(1)?;
+            run.context.work(1)?;
             match pipe.variables.as_slice() {
                 [one] => run.set(one, item.clone(), pipe.is_assignment, mark, 1)?,
                 [first, second] => {
@@ -271,7 +246,7 @@ impl<'a> Run<'a> {
     }
 
     fn operand(&mut self, operand: &'a Operand, dot: &Value) -> Result<Value> {
-        self.work(1)?;
+        self.context.work(1)?;
         let value = self.term(&operand.term, dot)?;
         self.at = operand.at;
         self.fields(value, &operand.fields)
@@ -325,12 +300,13 @@ impl<'a> Run<'a> {
         // What reads or makes long texts takes longer.
         let bytes = |value: &Value| if let Value::Text(text) | Value::Html(text) = value { text.len() } else { 0 };
         self.at = at;
-        self.work(1 + values.iter().map(bytes).sum::<usize>() / 64)?;
-        let value = (function.run)(self, &values).map_err(|why| format!("error calling {}: {why}", function.name))?;
-        if bytes(&value) > self.limits.bytes {
-            return Err(format!("a text of more than {} bytes", self.limits.bytes));
+        self.context.work(1 + values.iter().map(bytes).sum::<usize>() / 64)?;
+        let value = (function.run)(&mut self.context, &values)
+            .map_err(|why| format!("error calling {}: {why}", function.name))?;
+        if bytes(&value) > self.context.limits.bytes {
+            return Err(format!("a text of more than {} bytes", self.context.limits.bytes));
         }
-        self.work(bytes(&value) / 64)?;
+        self.context.work(bytes(&value) / 64)?;
         Ok(value)
     }
 
@@ -338,7 +314,7 @@ impl<'a> Run<'a> {
     fn fields(&mut self, value: Value, fields: &'a [String]) -> Result<Value> {
         let mut value = value;
         for (at, name) in fields.iter().enumerate() {
-            self.work(1)?;
+            self.context.work(1)?;
             let is_missing = matches!((&value, at), (Value::Nil, 1..));
             if is_missing {
                 return Err(format!("nil pointer evaluating interface {{}}.{name}"));
@@ -372,8 +348,8 @@ impl<'a> Run<'a> {
         match name {
             "Labels" => Some(Value::Labels(self.labels.clone())),
             "ExternalLabels" => Some(Value::Labels(self.external_labels.clone())),
-            "ExternalURL" => Some(Value::text(self.data.external_url)),
-            "Value" => Some(Value::Float(self.data.value)),
+            "ExternalURL" => Some(Value::text(self.context.data.external_url)),
+            "Value" => Some(Value::Float(self.context.data.value)),
             _ => None,
         }
     }
@@ -388,7 +364,7 @@ impl<'a> Run<'a> {
     ) -> Result<Value> {
         let mut arguments = operands.iter().map(|operand| self.operand(operand, dot)).collect::<Result<Vec<_>>>()?;
         arguments.extend(last);
-        self.work(1)?;
+        self.context.work(1)?;
         match method::method(receiver, name, &arguments) {
             Some(value) => Ok(value),
             None if self.field(receiver, name).is_some() => Err(format!("{name} is not a method but has arguments")),
