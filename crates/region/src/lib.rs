@@ -17,6 +17,7 @@ pub mod checked;
 pub mod columns;
 pub mod compiled;
 pub mod control;
+mod decode;
 pub mod guard;
 pub mod histogram;
 pub mod labels;

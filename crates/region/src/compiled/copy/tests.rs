@@ -3,12 +3,13 @@ use super::*;
 use crate::block::{Block, Identity, check_plain};
 use crate::checked::Verdicts;
 use crate::columns::{Plan, Value};
+use crate::compiled::{CompiledGroup, widened};
 use crate::guard;
 use crate::histogram::Shape;
 use crate::limits::BLOCK_WORDS;
-use crate::schema::{Array, Field, Metric};
+use crate::schema::{Array, Field, Group, Kind, Metric, Schema, Type};
 use crate::sync::{AtomicU64, Ordering};
-use crate::table::{KeyPart, KeyType, LIVE};
+use crate::table::{KeyPart, KeyType, LIVE, Layout};
 
 const ME: Identity = Identity { region: 3, generation: 4, index: 0 };
 
