@@ -1,20 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The labels of a series: its own, and those that are attached to it from outside. One rule for everybody who shows or keeps series; it is Prometheus'.
 
-use crate::schema::Metric;
-
 /// What Prometheus puts before a sample's label that clashes with one attached from outside.
 const PREFIX: &str = "exported_";
-
-/// The label that the text format needs itself for a metric of this kind, if any.
-#[must_use]
-pub fn reserved(metric: Metric) -> Option<&'static str> {
-    match metric {
-        Metric::Histogram => Some("le"),
-        Metric::Info => Some("value"),
-        Metric::Counter | Metric::Gauge => None,
-    }
-}
 
 /// Joins labels attached from `outside` with a series' `own`, sorted by name, each name once. Where both have a name the one from outside keeps it, and the
 /// series' own gets the prefix, as often as it takes: nothing is lost. So does a label with the `reserved` name. Labels without a value are left out first: to

@@ -206,7 +206,7 @@ pub fn labels_of(
     own: Vec<(String, String)>,
     metric: Metric,
 ) -> Vec<(String, String)> {
-    let reserved = labels::reserved(metric);
+    let reserved = metric.reserved_label();
     let common: Vec<_> = common.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     labels::joined(&common, labels::joined(region, own, reserved), reserved)
 }

@@ -119,7 +119,7 @@ pub(crate) fn of_sample<'a>(entry: &'a RegionEntry, sample: &Sample<'a>, answere
         scale: field.scale,
         resolution_ns: field.resolution_ns,
         acquisition: entry.acquisition(sample.group),
-        labels: labels::joined(&entry.labels, sample.labels(), labels::reserved(field.metric)),
+        labels: labels::joined(&entry.labels, sample.labels(), field.metric.reserved_label()),
         value: sample.value.clone(),
         time_ns: sample.time_ns,
         answered_ns,

@@ -203,7 +203,7 @@ fn constant_labels(labels: &BTreeMap<String, String>) -> Checked {
 
 fn labels(group: &Group, field: &Field) -> Checked {
     constant_labels(&field.labels)?;
-    let reserved = crate::labels::reserved(field.metric);
+    let reserved = field.metric.reserved_label();
     let mut names: HashSet<&str> = field.labels.keys().map(String::as_str).collect();
     let added =
         field.array.iter().map(|a| a.label.as_str()).chain(group.key.iter().map(|k| k.name.as_str())).chain(reserved);

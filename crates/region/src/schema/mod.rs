@@ -122,6 +122,18 @@ pub enum Metric {
     Info,
 }
 
+impl Metric {
+    /// The label that the text format needs itself for a metric of this kind, if any.
+    #[must_use]
+    pub fn reserved_label(self) -> Option<&'static str> {
+        match self {
+            Self::Histogram => Some("le"),
+            Self::Info => Some("value"),
+            Self::Counter | Self::Gauge => None,
+        }
+    }
+}
+
 /// How a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

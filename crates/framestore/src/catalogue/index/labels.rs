@@ -8,7 +8,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use onlooker_region::labels::reserved;
 use onlooker_region::schema::Metric;
 use onlooker_series::series::labels_of;
 
@@ -67,7 +66,7 @@ impl Default for Shapes {
 impl Shapes {
     /// The shape of labels with these names, of a series of this metric, or of a gauge for what is no series.
     pub(crate) fn number<'a>(&mut self, names: impl Iterator<Item = &'a str>, metric: Metric) -> ShapeNumber {
-        let key = (names.map(Arc::from).collect::<Arc<[Arc<str>]>>(), reserved(metric));
+        let key = (names.map(Arc::from).collect::<Arc<[Arc<str>]>>(), metric.reserved_label());
         if let Some(number) = self.numbers.get(&key) {
             return *number;
         }
