@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What decoding works by and what it gives: the [`Plan`] of a schema, and [`Sample`]s with their rows, labels and values.
+//! What decoding works by and what it gives: the [`Plan`] of a schema, and [`Sample`]s with their rows and labels.
 //!
 //! [`Plan::decode`] and [`Checked::decode`](crate::Checked::decode) give the samples. Who knows the names already and
 //! wants words only takes [`crate::compiled`].

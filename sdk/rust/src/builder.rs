@@ -6,8 +6,12 @@
 
 use crate::guarded::{Fields, Guarded};
 use crate::histogram::Histogram;
+use crate::metric::Metric;
+use crate::open::{Region, Token, unique};
 use crate::placement::{Place, PlaceError};
-use crate::region::{Description, Inner, Region, TableSpec, plain_word};
+use crate::plain::plain_word;
+use crate::publish;
+use crate::region::{Description, Inner, TableSpec};
 use crate::sdk::SDK;
 use crate::switch::{Class, Plan};
 use crate::table::{Key, Rows};
@@ -19,86 +23,7 @@ use onlooker_region::limits::{
 };
 use onlooker_region::schema::{self, Field, Group, Kind, Schema, SchemaError, Type};
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// A metric's name and what is said of it.
-#[derive(Clone, Debug)]
-pub struct Metric {
-    name: String,
-    unit: String,
-    help: String,
-    scale: f64,
-    resolution_ns: u64,
-    labels: BTreeMap<String, String>,
-}
-
-impl Metric {
-    /// `[a-zA-Z_:][a-zA-Z0-9_:]*`, by custom with the unit and `_total` for counters: `shop_requests_total`.
-    #[must_use]
-    pub fn new(name: &str) -> Self {
-        Self {
-            name: name.into(),
-            unit: String::new(),
-            help: String::new(),
-            scale: 1.0,
-            resolution_ns: 0,
-            labels: BTreeMap::new(),
-        }
-    }
-
-    /// Unit of the exported value: Prometheus' base units, `seconds`, `bytes`, `ratio`.
-    #[must_use]
-    pub fn unit(mut self, unit: &str) -> Self {
-        self.unit = unit.into();
-        self
-    }
-
-    /// One sentence.
-    #[must_use]
-    pub fn help(mut self, help: &str) -> Self {
-        self.help = help.into();
-        self
-    }
-
-    /// Exported value = stored value * scale: 1e-9 for nanoseconds shown as seconds.
-    #[must_use]
-    pub fn scale(mut self, scale: f64) -> Self {
-        self.scale = scale;
-        self
-    }
-
-    /// How finely the value really moves, ns.
-    #[must_use]
-    pub fn resolution_ns(mut self, resolution_ns: u64) -> Self {
-        self.resolution_ns = resolution_ns;
-        self
-    }
-
-    /// A constant label.
-    #[must_use]
-    pub fn label(mut self, name: &str, value: &str) -> Self {
-        self.labels.insert(name.into(), value.into());
-        self
-    }
-
-    pub(crate) fn field(self, metric: schema::Metric, kind: Type, slot: usize) -> Field {
-        let mut field = Field::new(&self.name, metric, kind, u32::try_from(slot).unwrap_or(u32::MAX));
-        field.unit = self.unit;
-        field.help = self.help;
-        field.scale = self.scale;
-        field.resolution_ns = self.resolution_ns;
-        field.labels = self.labels;
-        field
-    }
-}
-
-impl From<&str> for Metric {
-    fn from(name: &str) -> Self {
-        Self::new(name)
-    }
-}
 
 /// The elements of an array and the label that tells them apart.
 #[derive(Clone, Debug)]
@@ -130,27 +55,6 @@ impl Elements {
         self
     }
 }
-
-/// A metric of a region that is being built; see [`Region::get`].
-#[derive(Debug)]
-pub struct Token<M: ?Sized> {
-    pub(crate) builder: u64,
-    /// First slot of the plain group; number of the guarded group or table.
-    pub(crate) at: usize,
-    pub(crate) count: usize,
-    pub(crate) stride: usize,
-    pub(crate) shape: Shape,
-    /// Of a group or table: its fields' number, which their slots carry.
-    pub(crate) fields: u64,
-    metric: PhantomData<fn() -> Box<M>>,
-}
-
-impl<M: ?Sized> Clone for Token<M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<M: ?Sized> Copy for Token<M> {}
 
 /// Why a region cannot be opened. All but [`OpenError::Memory`] are mistakes of the program.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -199,12 +103,6 @@ pub enum OpenError {
     },
 }
 
-/// A number that no other builder or group of the process has.
-pub(crate) fn unique() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Relaxed)
-}
-
 /// A region that is being described.
 #[derive(Debug)]
 pub struct Builder {
@@ -219,8 +117,16 @@ pub struct Builder {
     tables: Vec<Group>,
 }
 
+impl Region {
+    /// Begins a region. `name` has the form of a metric name and is unique in the process together with [`Builder::instance`].
+    #[must_use]
+    pub fn builder(name: &str) -> Builder {
+        Builder::new(name)
+    }
+}
+
 impl Builder {
-    pub(crate) fn new(name: &str) -> Self {
+    fn new(name: &str) -> Self {
         Self {
             id: unique(),
             name: name.into(),
@@ -253,7 +159,7 @@ impl Builder {
     }
 
     fn token<M: ?Sized>(&self, at: usize, count: usize, stride: usize, shape: Shape) -> Token<M> {
-        Token { builder: self.id, at, count, stride, shape, fields: 0, metric: PhantomData }
+        Token::new(self.id, at, count, stride, shape)
     }
 
     fn words<W: Word, M: ?Sized>(&mut self, metric: Metric, elements: Option<Elements>) -> Token<M> {
@@ -316,7 +222,8 @@ impl Builder {
         let mut group = Fields::new();
         let slots = fields(&mut group);
         let at = self.guarded.len();
-        let token = Token { fields: group.id, ..self.token(at, group.used(), 1, NO_SHAPE) };
+        let mut token = self.token(at, group.used(), 1, NO_SHAPE);
+        token.fields = group.id;
         self.guarded.push(group);
         (token, slots)
     }
@@ -338,7 +245,9 @@ impl Builder {
         group.blocks = u32::try_from(rows.div_ceil(per_block).max(1)).unwrap_or(u32::MAX);
         let at = self.tables.len();
         self.tables.push(group);
-        (Token { fields: id, ..self.token(at, rows, 1, NO_SHAPE) }, slots)
+        let mut token = self.token(at, rows, 1, NO_SHAPE);
+        token.fields = id;
+        (token, slots)
     }
 
     /// Puts the region into memory and has it registered as soon as there is an agent; does not wait for that.
@@ -359,7 +268,7 @@ impl Builder {
             SDK.error(format!("region `{region}` is private to this process: {error}"));
         }
         let inner = Arc::new(Inner::new(description, place, second.ok()));
-        if !SDK.add(&inner) {
+        if !publish::add(&inner) {
             return Err(OpenError::Duplicate { region, instance: inner.instance.clone() });
         }
         Ok(Region::new(inner, id))

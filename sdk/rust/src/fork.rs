@@ -9,9 +9,10 @@
 //! Raw `clone` and `vfork` (posix_spawn, most of `std::process::Command`) run no handlers: such a child shares the parent's words until it executes
 //! another program. After an exec everything is gone: descriptors are close-on-exec, mappings do not survive.
 
-use crate::placement::{Held, Mapping, PlaceError, at_fork};
+use crate::placement::{Held, Mapping, at_fork};
 use crate::region::{Inner, Live};
-use crate::sdk::{Core, Fork, SDK};
+use crate::sdk::{Core, Fork, SDK, State};
+use crate::thread;
 use std::cell::RefCell;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -32,9 +33,31 @@ struct Region {
 
 thread_local!(static HELD: RefCell<Option<AllHeld>> = const { RefCell::new(None) });
 
-/// Has the handlers called around forks.
-pub(crate) fn hook() -> Result<(), PlaceError> {
-    at_fork(prepare, parent, child)
+/// Has forks watched: from the first region on, published or not.
+pub(crate) fn hook(core: &mut Core) {
+    if !core.hooked {
+        core.hooked = true;
+        if let Err(error) = at_fork(prepare, parent, child) {
+            core.fail(format!("a forked child will share this process's metrics: {error}"));
+        }
+    }
+}
+
+/// See [`crate::follow_fork`].
+pub(crate) fn follow(fork: Fork) {
+    let mut core = SDK.core();
+    core.fork = fork;
+    attach(&mut core);
+    drop(core);
+    SDK.say();
+}
+
+/// Has a child publish that is to.
+fn attach(core: &mut Core) {
+    if core.state == State::Detached && core.fork != Fork::Detach {
+        core.state = State::Idle;
+        thread::start(core);
+    }
 }
 
 extern "C" fn prepare() {
@@ -82,4 +105,5 @@ extern "C" fn child() {
     }
     drop(regions);
     core.become_child();
+    attach(&mut core);
 }

@@ -7,6 +7,7 @@
 
 use crate::histogram::HistogramWords;
 use crate::placement::{Base, Place, Statics};
+use crate::publish;
 use crate::region::{Description, Inner};
 use crate::sdk::SDK;
 use crate::switch::{Class, Plan};
@@ -148,7 +149,7 @@ pub fn register(node: &'static Node) {
             let name = node.name.to_string();
             let labels = BTreeMap::new();
             let description = Description { name, instance: String::new(), labels, schema, plan, tables: Vec::new() };
-            if !SDK.add_globals(&Arc::new(Inner::new(description, place, Some(second)))) {
+            if !publish::add_globals(&Arc::new(Inner::new(description, place, Some(second)))) {
                 SDK.error(format!("globals `{}` are not published: another region has this name", node.name));
             }
         }

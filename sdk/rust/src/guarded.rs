@@ -4,8 +4,9 @@
 //! A commit takes the region's lock, so that there is one writer at a time and the memory cannot move under it. The program's closure works on a
 //! private copy; the block itself is being written only for the length of a copy and a CRC (about 150 ns). A reader sees all of a commit or nothing.
 
-use crate::builder::{Metric, Token, unique};
-use crate::region::{Owner, Published};
+use crate::metric::Metric;
+use crate::open::{Published, Token, unique};
+use crate::owner::Owner;
 use crate::words::Number;
 use crate::words::sealed::Sealed;
 use onlooker_region::block::GUARDED_FIRST;

@@ -3,8 +3,9 @@
 //!
 //! A record is two atomic additions, to a bucket and to the sum, and loses nothing in a switch of memory.
 
-use crate::builder::Token;
-use crate::region::{Owner, Published, plain_word};
+use crate::open::{Published, Token};
+use crate::owner::Owner;
+use crate::plain::plain_word;
 use crate::words::sealed::Sealed;
 use onlooker_region::histogram::Shape;
 use std::sync::Arc;

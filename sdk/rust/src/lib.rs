@@ -44,7 +44,12 @@ mod fork;
 mod globals;
 mod guarded;
 mod histogram;
+mod metric;
+mod open;
+mod owner;
 mod placement;
+mod plain;
+mod publish;
 mod region;
 mod sdk;
 mod switch;
@@ -53,11 +58,14 @@ mod thread;
 mod turn;
 mod words;
 
-pub use builder::{Builder, Elements, Metric, OpenError, Token};
+pub use builder::{Builder, Elements, OpenError};
 pub use guarded::{Fields, Guarded, Slot, TextSlot, Values};
 pub use histogram::{Histogram, HistogramWords, histogram_slots};
-pub use placement::{Handle, PlaceError};
-pub use region::{Array, Published, Region};
+pub use metric::Metric;
+pub use open::{Published, Region, Token};
+pub use placement::PlaceError;
+pub use placement::handle::Handle;
+pub use plain::Array;
 pub use sdk::{Fork, State, Status};
 pub use table::{Full, Key, Part, Row, Rows, Text};
 pub use words::{Counter, Gauge, Number, UpDown, Word};
@@ -72,7 +80,7 @@ pub mod __private {
 /// Publishes the globals of the program ([`globals!`]); regions that are opened publish themselves. Does not wait for the agent, and never fails: see
 /// [`status`].
 pub fn start() {
-    sdk::SDK.start();
+    publish::start();
 }
 
 /// What the SDK does, how many regions are published, and the last error.
@@ -89,5 +97,5 @@ pub fn wait(timeout: std::time::Duration) -> bool {
 
 /// What forked children do. Called before the fork, or in a detached child that wants to publish after all.
 pub fn follow_fork(fork: Fork) {
-    sdk::SDK.follow_fork(fork);
+    fork::follow(fork);
 }

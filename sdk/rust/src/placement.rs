@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Memory at fixed addresses whose backing can be exchanged: the only unsafe code of this crate.
+//! Memory at fixed addresses whose backing can be exchanged: the only unsafe code of this crate, with that of its [`handle`]s.
 //!
 //! A [`Place`] is a range of pages at which the program's words stay for good. What is mapped there changes: at first a private sealed memfd, then a
 //! range of the agent's slab, perhaps another one later. A [`Mapping`] is a second view of the same memory, by which the words of the old backing can
@@ -8,16 +8,15 @@
 
 #![allow(unsafe_code)]
 
-use crate::region::Owner;
+pub(crate) mod handle;
+
 use crate::turn::Turn;
-use crate::words::Word;
 use rustix::fs::{
     MemfdFlags, Mode, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create, readlinkat,
 };
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap, mmap_anonymous, mremap_fixed, munmap};
 use rustix::param::page_size;
-use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -265,42 +264,6 @@ impl Drop for Place {
             let result = unsafe { munmap(self.at.as_ptr().cast(), self.bytes) };
             debug_assert!(result.is_ok());
         }
-    }
-}
-
-/// One word of a region: dereferences to a [`crate::Counter`], [`crate::UpDown`] or [`crate::Gauge`]. Its address never changes. The region lives at
-/// least as long as its handles.
-pub struct Handle<W> {
-    at: NonNull<W>,
-    owner: Arc<Owner>,
-}
-
-// SAFETY: a shared reference to an atomic word, kept valid by `owner`.
-unsafe impl<W: Sync> Send for Handle<W> {}
-// SAFETY: as above.
-unsafe impl<W: Sync> Sync for Handle<W> {}
-
-impl<W: Word> Handle<W> {
-    /// For word `word` of the region's memory.
-    pub(crate) fn new(owner: Arc<Owner>, word: usize) -> Self {
-        let at = NonNull::from(W::wrap_ref(&owner.words()[word]));
-        Self { at, owner }
-    }
-}
-
-impl<W> Deref for Handle<W> {
-    type Target = W;
-
-    #[inline]
-    fn deref(&self) -> &W {
-        // SAFETY: a word of the owner's place, which is mapped as long as `owner` lives and always holds a valid word.
-        unsafe { self.at.as_ref() }
-    }
-}
-
-impl<W> Clone for Handle<W> {
-    fn clone(&self) -> Self {
-        Self { at: self.at, owner: self.owner.clone() }
     }
 }
 

@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A region at run time: its memory, what the agent knows of it, and how it moves.
 //!
-//! Values are written by the program's threads; identities, [`Live`] and the backing by the SDK's thread under the region's lock. A region lives as
-//! long as its [`Region`] or any handle; then it is removed from the agent and its memory is given back.
+//! Values are written by the program's threads; identities, [`Live`] and the backing by the SDK's thread under the region's lock.
 
-use crate::builder::{Builder, Token};
-use crate::placement::{Handle, Mapping, MemoryId, Place, PlaceError};
-use crate::sdk::SDK;
+use crate::placement::{Mapping, MemoryId, Place, PlaceError};
 use crate::switch::{Plan, block_words, identity_at};
 use crate::turn::Turn;
-use crate::words::Word;
-use crate::words::sealed::Sealed;
+use onlooker_region::Schema;
 use onlooker_region::block::{GUARDED_FIRST, Identity};
 use onlooker_region::limits::BLOCK_WORDS;
 use onlooker_region::schema::Kind;
 use onlooker_region::table::{self, KeyPart, Layout, Table};
-use onlooker_region::{Schema, guard};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -100,7 +94,7 @@ pub(crate) struct Live {
     pub(crate) identity: Identity,
     /// `None`: private memory.
     pub(crate) attached: Option<Attached>,
-    tables: Vec<Table<Window>>,
+    pub(crate) tables: Vec<Table<Window>>,
 }
 
 /// A region as the SDK's thread knows it.
@@ -283,152 +277,6 @@ fn live_rows(spec: &TableSpec, words: &[AtomicU64]) -> Vec<(Vec<u64>, Vec<u64>)>
         out.extend(table::rows(spec.layout, &payload).map(|row| (row.key.to_vec(), row.values.to_vec())));
     }
     out
-}
-
-/// What all handles of a region hold; the region ends with the last of them.
-pub(crate) struct Owner(pub(crate) Arc<Inner>);
-
-impl Owner {
-    pub(crate) fn words(&self) -> &[AtomicU64] {
-        self.0.place.words()
-    }
-
-    /// Commits block `index` of the region: `change` gets the first slots of its payload, in private memory, as they were committed last. What a
-    /// panic in `change` leaves behind is never seen by a reader.
-    pub(crate) fn commit<R>(&self, index: usize, slots: usize, change: impl FnOnce(&mut [u64]) -> R) -> R {
-        let live = self.0.live.take();
-        let words = block_words(self.words(), index);
-        let mut payload = [0; BLOCK_WORDS];
-        let payload = &mut payload[..slots];
-        for (to, from) in payload.iter_mut().zip(&words[GUARDED_FIRST..]) {
-            *to = from.load(Relaxed);
-        }
-        let result = change(payload);
-        let identity = identity_at(live.identity, index);
-        guard::commit(words, identity, now_ns(), |to| to.set_all(0, payload));
-        result
-    }
-
-    /// Lets the owner of a table change it.
-    pub(crate) fn with_table<R>(&self, number: usize, change: impl FnOnce(&mut Table<Window>) -> R) -> R {
-        change(&mut self.0.live.take().tables[number])
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        SDK.retire(&self.0);
-    }
-}
-
-/// A region of this program: open as long as this value or any handle from it exists.
-#[derive(Clone)]
-pub struct Region {
-    owner: Arc<Owner>,
-    builder: u64,
-}
-
-impl Region {
-    /// Begins a region. `name` has the form of a metric name and is unique in the process together with [`Builder::instance`].
-    #[must_use]
-    pub fn builder(name: &str) -> Builder {
-        Builder::new(name)
-    }
-
-    pub(crate) fn new(inner: Arc<Inner>, builder: u64) -> Self {
-        Self { owner: Arc::new(Owner(inner)), builder }
-    }
-
-    /// The handle of a metric, group or table. Any number of them may be taken.
-    ///
-    /// # Panics
-    /// If the token came from another region's builder.
-    #[must_use]
-    pub fn get<M: Published + ?Sized>(&self, token: Token<M>) -> M::Handle {
-        assert_eq!(token.builder, self.builder, "onlooker: a token of another region's builder");
-        M::handle(&self.owner, token)
-    }
-
-    /// Whether readers can see it now.
-    #[must_use]
-    pub fn is_published(&self) -> bool {
-        self.owner.0.standing.get() == Standing::Published
-    }
-}
-
-impl fmt::Debug for Region {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.debug_struct("Region").field("name", &self.owner.0.name).field("instance", &self.owner.0.instance).finish()
-    }
-}
-
-/// What a region can hold, and what handle it is used by.
-pub trait Published: Sealed {
-    /// Clone, Send and Sync.
-    type Handle;
-    /// Makes one.
-    #[doc(hidden)]
-    #[allow(private_interfaces)]
-    fn handle(owner: &Arc<Owner>, token: Token<Self>) -> Self::Handle;
-}
-
-impl<W: Word> Published for W {
-    type Handle = Handle<W>;
-    #[allow(private_interfaces)]
-    fn handle(owner: &Arc<Owner>, token: Token<Self>) -> Handle<W> {
-        Handle::new(owner.clone(), plain_word(token.at))
-    }
-}
-
-/// Word of the region's memory at which slot `slot` of its plain group (which comes first) stands.
-pub(crate) fn plain_word(slot: usize) -> usize {
-    let (block, word) = onlooker_region::block::plain_place(slot);
-    block * BLOCK_WORDS + word
-}
-
-/// An array of words in a region, told apart by one label.
-pub struct Array<W> {
-    owner: Arc<Owner>,
-    token: Token<[W]>,
-}
-
-impl<W: Word> Array<W> {
-    /// Element `index`; `None` beyond the end.
-    #[inline]
-    #[must_use]
-    pub fn get(&self, index: usize) -> Option<&W> {
-        (index < self.token.count)
-            .then(|| W::wrap_ref(&self.owner.words()[plain_word(self.token.at + index * self.token.stride)]))
-    }
-
-    /// A handle of its own for element `index`, for the thread that uses it.
-    #[must_use]
-    pub fn handle(&self, index: usize) -> Option<Handle<W>> {
-        (index < self.token.count)
-            .then(|| Handle::new(self.owner.clone(), plain_word(self.token.at + index * self.token.stride)))
-    }
-
-    /// Number of elements.
-    #[must_use]
-    #[allow(clippy::len_without_is_empty)] // never empty
-    pub fn len(&self) -> usize {
-        self.token.count
-    }
-}
-
-impl<W> Clone for Array<W> {
-    fn clone(&self) -> Self {
-        Self { owner: self.owner.clone(), token: self.token }
-    }
-}
-
-impl<W: Word> Sealed for [W] {}
-impl<W: Word> Published for [W] {
-    type Handle = Array<W>;
-    #[allow(private_interfaces)]
-    fn handle(owner: &Arc<Owner>, token: Token<Self>) -> Array<W> {
-        Array { owner: owner.clone(), token }
-    }
 }
 
 #[cfg(test)]

@@ -4,20 +4,16 @@
 //! One lock, held for moments only; never while waiting for the agent or for a region's lock (a fork takes this one first, then the regions').
 
 use crate::bell::Bell;
-use crate::placement::{is_set_user_id, without_signals};
+use crate::placement::is_set_user_id;
 use crate::region::{Inner, Standing};
-use crate::{fork, thread};
 use onlooker_local::registration::{DEFAULT_SOCKET, SOCKET_VARIABLE};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest error that is kept, bytes.
 const MAX_ERROR_BYTES: usize = 512;
-/// Stack of the SDK's thread.
-const STACK_BYTES: usize = 256 * 1024;
 
 /// What the SDK does at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,11 +75,12 @@ pub(crate) struct Core {
     /// Set when the thread is started.
     socket: Option<PathBuf>,
     pub(crate) fork: Fork,
-    started: bool,
+    pub(crate) started: bool,
     /// Errors go to standard error, too.
     debug: bool,
-    hooked: bool,
-    thread: Option<Bell>,
+    /// Forks are watched.
+    pub(crate) hooked: bool,
+    pub(crate) thread: Option<Bell>,
     connections: u64,
     switches: u64,
     last_window: Duration,
@@ -138,7 +135,7 @@ impl Sdk {
 
     /// Says what there is to say, without any lock: whoever reads standard error may be slow, and nobody waits for that. What it cannot take at once
     /// is dropped.
-    fn say(&self) {
+    pub(crate) fn say(&self) {
         let unsaid = std::mem::take(&mut self.core().unsaid);
         for message in unsaid {
             let stderr = std::io::stderr();
@@ -153,41 +150,6 @@ impl Sdk {
 
     pub(crate) fn has(&self, name: &str, instance: &str) -> bool {
         self.core().has(name, instance)
-    }
-
-    /// Takes a region in; false where its name is taken.
-    pub(crate) fn add(&self, inner: &Arc<Inner>) -> bool {
-        let mut core = self.core();
-        if core.has(&inner.name, &inner.instance) {
-            return false;
-        }
-        core.regions.push(inner.clone());
-        core.hook();
-        core.start();
-        drop(core);
-        self.say();
-        true
-    }
-
-    /// Likewise, before `main`: they wait for [`Sdk::start`].
-    pub(crate) fn add_globals(&self, inner: &Arc<Inner>) -> bool {
-        let mut core = self.core();
-        if core.has(&inner.name, &inner.instance) {
-            return false;
-        }
-        core.regions.push(inner.clone());
-        core.hook();
-        if core.started {
-            core.start();
-        }
-        drop(core);
-        self.say();
-        true
-    }
-
-    pub(crate) fn start(&self) {
-        self.core().start();
-        self.say();
     }
 
     /// Called when a region's last handle is gone.
@@ -256,33 +218,10 @@ impl Sdk {
             core = self.changed.wait_timeout(core, end - now).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
-
-    pub(crate) fn follow_fork(&self, fork: Fork) {
-        let mut core = self.core();
-        core.fork = fork;
-        if core.state == State::Detached && fork != Fork::Detach {
-            core.state = State::Idle;
-            core.start();
-        }
-        drop(core);
-        self.say();
-    }
-}
-
-/// The SDK's thread; a fault of ours must not be silent, and must not take the program down.
-fn guard_thread(bell: &Bell) {
-    if catch_unwind(AssertUnwindSafe(|| thread::run(bell))).is_err() {
-        let mut core = SDK.core();
-        core.thread = None;
-        core.state = State::Waiting;
-        core.fail("the SDK's thread has ended by a fault of the SDK: please report it".into());
-        drop(core);
-        SDK.say();
-    }
 }
 
 impl Core {
-    fn fail(&mut self, message: String) {
+    pub(crate) fn fail(&mut self, message: String) {
         // Each attempt to reach an agent that is not there fails in the same way.
         if self.debug && self.error.as_ref() != Some(&message) {
             self.unsaid.push(message.clone());
@@ -291,18 +230,8 @@ impl Core {
         self.error = Some(message);
     }
 
-    fn has(&self, name: &str, instance: &str) -> bool {
+    pub(crate) fn has(&self, name: &str, instance: &str) -> bool {
         self.regions.iter().any(|region| region.name == name && region.instance == instance)
-    }
-
-    /// Has forks watched: from the first region on, published or not.
-    fn hook(&mut self) {
-        if !self.hooked {
-            self.hooked = true;
-            if let Err(error) = fork::hook() {
-                self.fail(format!("a forked child will share this process's metrics: {error}"));
-            }
-        }
     }
 
     /// Where the agent's socket is, and whether errors are to be seen.
@@ -310,8 +239,8 @@ impl Core {
         (self.socket.clone().unwrap_or_default(), self.debug)
     }
 
-    /// Starts the thread, or wakes it.
-    pub(crate) fn start(&mut self) {
+    /// Whether a thread is to be started; wakes the one that there is.
+    pub(crate) fn needs_thread(&mut self) -> bool {
         if !self.started {
             self.started = true;
             let trusted = !is_set_user_id();
@@ -323,22 +252,13 @@ impl Core {
             self.socket = Some(variable(SOCKET_VARIABLE).map_or_else(|| DEFAULT_SOCKET.into(), PathBuf::from));
         }
         if matches!(self.state, State::Disabled | State::Detached) || self.regions.is_empty() {
-            return;
+            return false;
         }
         if self.thread.is_some() {
             self.wake();
-            return;
+            return false;
         }
-        let bell = Bell::default();
-        let its_own = bell.clone();
-        let builder = std::thread::Builder::new().name("onlooker".into()).stack_size(STACK_BYTES);
-        match without_signals(|| builder.spawn(move || guard_thread(&its_own))) {
-            Ok(_) => {
-                self.thread = Some(bell);
-                self.state = State::Waiting;
-            }
-            Err(error) => self.fail(format!("cannot start the thread that registers metrics: {error}")),
-        }
+        true
     }
 
     fn wake(&self) {
@@ -356,10 +276,6 @@ impl Core {
         (self.last_window, self.worst_window, self.error) = (Duration::ZERO, Duration::ZERO, None);
         if matches!(self.state, State::Waiting | State::Connected) {
             self.state = State::Detached;
-        }
-        if self.state == State::Detached && self.fork != Fork::Detach {
-            self.state = State::Idle;
-            self.start();
         }
     }
 }

@@ -3,9 +3,10 @@
 //!
 //! Each change is one commit of one block (about 200 ns with the lookup), under the region's lock.
 
-use crate::builder::Token;
 use crate::guarded::{Slot, TextSlot};
-use crate::region::{Owner, Published, now_ns};
+use crate::open::{Published, Token};
+use crate::owner::Owner;
+use crate::region::now_ns;
 use crate::words::Number;
 use crate::words::sealed::Sealed;
 use onlooker_region::table::{self, KeyPart, KeyType, KeyValue, RowValues, TableError};

@@ -6,9 +6,9 @@
 
 use crate::bell::{Bell, Ear};
 use crate::client::{Client, Given, is_ready, wait_for};
-use crate::placement::own_descriptors;
+use crate::placement::{own_descriptors, without_signals};
 use crate::region::{Attached, Inner, Standing};
-use crate::sdk::{SDK, State};
+use crate::sdk::{Core, SDK, State};
 use onlooker_local::Lost;
 use onlooker_local::registration::Refused;
 use onlooker_region::Identity;
@@ -19,10 +19,13 @@ use std::ffi::OsString;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Its stack.
+const STACK_BYTES: usize = 256 * 1024;
 const FIRST_RETRY: Duration = Duration::from_millis(10);
 const LAST_RETRY: Duration = Duration::from_secs(10);
 /// A connection that lasted for less is not tried again at once: an agent may come and go in a circle.
@@ -37,8 +40,37 @@ const DUPLICATE_RETRY: Duration = Duration::from_millis(200);
 /// others (registration.md, "End of a region": 5 s and the reuse delay by default).
 const RETREAT: Duration = Duration::from_secs(2);
 
+/// Starts the thread, or wakes it.
+pub(crate) fn start(core: &mut Core) {
+    if !core.needs_thread() {
+        return;
+    }
+    let bell = Bell::default();
+    let its_own = bell.clone();
+    let builder = std::thread::Builder::new().name("onlooker".into()).stack_size(STACK_BYTES);
+    match without_signals(|| builder.spawn(move || guarded(&its_own))) {
+        Ok(_) => {
+            core.thread = Some(bell);
+            core.state = State::Waiting;
+        }
+        Err(error) => core.fail(format!("cannot start the thread that registers metrics: {error}")),
+    }
+}
+
+/// The thread; a fault of ours must not be silent, and must not take the program down.
+fn guarded(bell: &Bell) {
+    if catch_unwind(AssertUnwindSafe(|| run(bell))).is_err() {
+        let mut core = SDK.core();
+        core.thread = None;
+        core.state = State::Waiting;
+        core.fail("the SDK's thread has ended by a fault of the SDK: please report it".into());
+        drop(core);
+        SDK.say();
+    }
+}
+
 /// The thread's life: as long as the process.
-pub(crate) fn run(bell: &Bell) {
+fn run(bell: &Bell) {
     let (socket, debug) = SDK.core().settings();
     if let Err(error) = own_descriptors(debug) {
         SDK.error(format!("the SDK's thread shares the program's descriptors: {error}"));
