@@ -10,8 +10,8 @@ use crate::table;
 
 impl<'a> Checked<'a, '_> {
     /// Copies a group's values to the front of `row`, its [width](crate::compiled::CompiledGroup::width) long; `text`
-    /// gives numbers to the bytes of texts, which may be no UTF-8. `None`, and the row is as it was: a block of the group was refused,
-    /// or its twin gives the values, or it is a table.
+    /// gives numbers to the bytes of texts, which may be no UTF-8. `None`, and the row is as it was: a block of the
+    /// group was refused, or its twin gives the values, or it is a table.
     ///
     /// # Panics
     /// If the row is shorter than that.
