@@ -51,6 +51,9 @@ const LOOK: Duration = Duration::from_secs(1);
 const MAX_SERIES: usize = 50_000;
 /// A query waits no longer for the store to take up what was recorded.
 const VISIBLE: Duration = Duration::from_secs(1);
+/// What rules neither record nor compare yet.
+const HISTOGRAMS: &str =
+    "the result has native histograms, which rules cannot take yet: make numbers of them, as histogram_quantile() does";
 /// Why samples are not recorded: others of their series are as new, too many series, the store takes none.
 pub const REFUSALS: [&str; 3] = ["late", "too_many_series", "store"];
 
@@ -296,6 +299,7 @@ impl World for Live<'_> {
         }
         let answer = query.run(&StoreSource::new(&self.setting.store), &options).map_err(|error| error.to_string())?;
         match answer.value {
+            Value::Vector(all) if all.iter().any(|one| one.histogram(0).is_some()) => Err(HISTOGRAMS.to_owned()),
             Value::Vector(all) => {
                 let of = |one: onlooker_promql::value::Series| Some((one.labels, *one.values.first()?));
                 Ok(all.into_iter().filter_map(of).map(|(labels, value)| Sample { labels, value }).collect())

@@ -21,6 +21,7 @@ mod trim;
 use std::mem::size_of_val;
 use std::sync::Arc;
 
+pub use bounds::Interval;
 pub(crate) use combine::Combined;
 pub(crate) use estimate::Estimate;
 pub(crate) use trim::Keep;

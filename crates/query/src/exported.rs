@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one of our series is to Prometheus: itself, or as many series as a classic histogram has.
+//! What one of our series is to Prometheus: itself, or as many series as a classic histogram has, and a native one.
 
 use onlooker_framestore::Run;
 use onlooker_region::columns::Value;
+use onlooker_region::histogram::Shape;
 use onlooker_series::exposition::bounds;
 use onlooker_series::series::{Form, Series};
 
@@ -33,6 +34,8 @@ pub(crate) enum Reading {
     Number(Form, f64),
     /// So many observations as there are in all these buckets.
     Counts,
+    /// A whole histogram of this shape and scale; [`crate::native`] makes it.
+    Native(Shape, f64),
 }
 
 impl Reading {
@@ -44,7 +47,9 @@ impl Reading {
             Self::Number(Form::Signed, scale) => Value::I64(word.cast_signed()).scaled(scale),
             Self::Number(Form::Float, scale) => Value::F64(f64::from_bits(word)).scaled(scale),
             Self::Number(Form::Unsigned | Form::Histogram(_), scale) => Value::U64(word).scaled(scale),
-            Self::Counts => Value::U64(words.iter().fold(0, |all, count| all.wrapping_add(*count))).scaled(1.0),
+            Self::Counts | Self::Native(..) => {
+                Value::U64(words.iter().fold(0, |all, count| all.wrapping_add(*count))).scaled(1.0)
+            }
         }
     }
 
@@ -64,7 +69,7 @@ impl Reading {
             Self::Number(Form::Unsigned | Form::Histogram(_), scale) => {
                 words.map(|word| Value::U64(word).scaled(scale)).collect()
             }
-            Self::Counts => {
+            Self::Counts | Self::Native(..) => {
                 let (mut all, mut gathered) = (words.collect::<Vec<u64>>(), Vec::new());
                 for number in 1..count {
                     let counts = run.word(number, &mut gathered);
@@ -89,7 +94,7 @@ pub(crate) fn each_name(series: &Series, mut visit: impl FnMut(&str)) {
     }
 }
 
-/// All that a series is; words count from the row's first.
+/// All that a series is beside a native histogram; words count from the row's first.
 pub(crate) fn exported(series: &Series) -> Vec<Exported> {
     let (name, at) = (&*series.name, series.at);
     let Form::Histogram(shape) = series.form else {
@@ -106,4 +111,11 @@ pub(crate) fn exported(series: &Series) -> Vec<Exported> {
             of(COUNT, None, at..end, Reading::Counts),
         ])
         .collect()
+}
+
+/// The native histogram that a series is.
+pub(crate) fn native(series: &Series) -> Option<Exported> {
+    let Form::Histogram(shape) = series.form else { return None };
+    let (words, reading) = (series.at..series.at + series.form.words(), Reading::Native(shape, series.scale));
+    Some(Exported { name: series.name.to_string(), le: None, words, reading })
 }

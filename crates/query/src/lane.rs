@@ -17,12 +17,15 @@
 //! [`newest`] says the same of one time by looking at the last rows only.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use onlooker_framestore::types::Line;
 use onlooker_framestore::{Columns, Run, Sample, Visit};
+use onlooker_promql::histogram::Histogram;
 use onlooker_promql::source::{Chunk, STALE, SourceError};
 
 use crate::exported::Reading;
+use crate::native::Natives;
 use crate::plan::{LanePlan, Lanes};
 use crate::tracks::{INTERVALS, MAX_SILENCE_NS, Tracks, piece_end_ns};
 
@@ -176,6 +179,8 @@ impl<V: Copy> Out<V> {
 /// Reads a lane's rows.
 struct Reader<'a> {
     out: &'a mut Out<f64>,
+    /// Where samples are histograms: values are their numbers.
+    natives: Option<&'a mut Natives>,
     reading: Reading,
     has_time: bool,
     /// Samples that there are to be.
@@ -199,14 +204,19 @@ impl Visit for Reader<'_> {
     fn sample(&mut self, sample: &Sample<'_>) -> ControlFlow<()> {
         let row_ns = sample.time_ns;
         let (sample_ns, words) = split(row_ns, sample.words, self.has_time);
-        self.out.row(row_ns, sample_ns, self.reading.value(words), sample.bucket.is_some());
+        let value = match &mut self.natives {
+            Some(natives) => natives.put(words),
+            None => self.reading.value(words),
+        };
+        self.out.row(row_ns, sample_ns, value, sample.bucket.is_some());
         self.flow(row_ns)
     }
 
     fn run(&mut self, all: &Run<'_>) -> Option<ControlFlow<()>> {
         let out = &mut *self.out;
         let is_later = out.row_ns < all.times_ns.first().copied();
-        if !is_later || (all.max_distance_ns > out.silence_ns && !out.is_recorded) {
+        let may_end = all.max_distance_ns > out.silence_ns && !out.is_recorded;
+        if !is_later || may_end || self.natives.is_some() {
             return None;
         }
         let run = all.limited(self.most.saturating_sub(out.times_ns.len()));
@@ -242,6 +252,9 @@ pub(crate) struct Lane<'a> {
     /// Samples that it holds at most.
     most: usize,
     out: Out<f64>,
+    natives: Option<Natives>,
+    /// Of a piece that was handed on.
+    histograms: Vec<Option<Arc<Histogram>>>,
     /// Behind the entry that was taken last.
     at: usize,
 }
@@ -272,8 +285,13 @@ impl<'a> Lane<'a> {
         let left_ns = left_ns.filter(|(from_ns, to_ns)| from_ns <= to_ns);
         let is_recorded = lanes[number].is_recorded();
         let out = Out::new(is_line, is_recorded, STALE);
-        let (lanes, most) = (lanes.clone(), (MOST / lanes.len()).max(LEAST));
-        Ok(Self { tracks, lanes, number, columns, has_time, until_ns: to_ns, left_ns, most, out, at: 0 })
+        let natives = match lanes[number].reading {
+            Reading::Native(shape, scale) => Some(Natives::new(shape, scale)),
+            _ => None,
+        };
+        let most = if natives.is_some() { LEAST } else { (MOST / lanes.len()).max(LEAST) };
+        let (lanes, histograms, until_ns) = (lanes.clone(), Vec::new(), to_ns);
+        Ok(Self { tracks, lanes, number, columns, has_time, until_ns, left_ns, most, out, natives, histograms, at: 0 })
     }
 
     /// The next sample, which stays the next one until [`Lane::advance`].
@@ -289,6 +307,11 @@ impl<'a> Lane<'a> {
         self.out.times_ns.get(self.at).map(|time_ns| (*time_ns, self.out.values[self.at]))
     }
 
+    /// The histogram that a sample's value stands for, if the lane's samples are such.
+    pub(crate) fn histogram(&self, value: f64) -> Option<Arc<Histogram>> {
+        self.natives.as_ref().and_then(|natives| natives.get(value)).cloned()
+    }
+
     pub(crate) fn advance(&mut self) {
         self.at += 1;
     }
@@ -297,13 +320,20 @@ impl<'a> Lane<'a> {
     pub(crate) fn next(&mut self) -> Result<Option<Chunk<'_>>, SourceError> {
         self.fill()?;
         self.at = self.out.times_ns.len();
-        let chunk = Chunk { times_ns: &self.out.times_ns, values: &self.out.values, histograms: &[] };
+        if let Some(natives) = &self.natives {
+            self.histograms = self.out.values.iter().map(|value| natives.get(*value).cloned()).collect();
+            self.out.values.fill(STALE);
+        }
+        let chunk = Chunk { times_ns: &self.out.times_ns, values: &self.out.values, histograms: &self.histograms };
         Ok((self.at > 0).then_some(chunk))
     }
 
     /// Reads on until there are samples, or there is no more.
     fn fill(&mut self) -> Result<(), SourceError> {
         self.out.clear();
+        if let Some(natives) = &mut self.natives {
+            natives.clear();
+        }
         self.at = 0;
         let reading = self.lanes[self.number].reading;
         while self.out.times_ns.is_empty()
@@ -311,8 +341,8 @@ impl<'a> Lane<'a> {
         {
             let mut end_ns = piece_end_ns(from_ns).min(to_ns);
             self.out.silence_ns = self.tracks.silence_ns(&self.columns, from_ns)?;
-            let (has_time, most) = (self.has_time, self.most);
-            let mut reader = Reader { out: &mut self.out, reading, has_time, most, end_ns: None };
+            let (has_time, most, natives) = (self.has_time, self.most, self.natives.as_mut());
+            let mut reader = Reader { out: &mut self.out, natives, reading, has_time, most, end_ns: None };
             // What is damaged is silence.
             self.tracks.store.read_decoded(&self.tracks.decoded, &self.columns, from_ns, end_ns, &mut reader)?;
             end_ns = reader.end_ns.unwrap_or(end_ns);
@@ -342,7 +372,7 @@ pub(crate) fn newest(
     (from_ns, to_ns): (u64, u64),
     is_alone: bool,
 ) -> Result<Last, SourceError> {
-    if lane.is_recorded() {
+    if lane.is_read_whole() {
         return Ok(Last::Unknown);
     }
     let (columns, has_time) = lane.rows();

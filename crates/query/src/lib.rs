@@ -8,7 +8,8 @@
 //!               store  chunks, rollups where raw rows are gone, rows in memory
 //! ```
 //!
-//! Names, labels and values are those of `/metrics`: `exported` has what one of our series is to Prometheus.
+//! Names, labels and values are those of `/metrics`: `exported` has what one of our series is to Prometheus. A histogram is
+//! a native one besides, under its own name: `native`.
 //! [`follow`] hands on all samples as they come, for whoever keeps them elsewhere. [`lists`] answers which names, labels and values there are.
 //!
 //! **Cost.** To find a series takes some microseconds. Series are read track by track, and what is decoded of a track is
@@ -23,6 +24,7 @@ pub mod follow;
 mod lane;
 pub mod lists;
 mod merge;
+mod native;
 mod plan;
 mod recorded;
 mod select;

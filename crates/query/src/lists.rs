@@ -125,7 +125,10 @@ fn all_values(store: &Store, label: &str, budget: &Budget) -> Result<BTreeSet<St
         for series in parts.iter().flat_map(|part| &part.series) {
             budget.work(ASK)?;
             match series.form {
-                _ if label == NAME => each_name(series, |name| _ = values.insert(name.to_owned())),
+                _ if label == NAME => {
+                    values.insert(series.name.to_string());
+                    each_name(series, |name| _ = values.insert(name.to_owned()));
+                }
                 Form::Histogram(shape) => {
                     let key = (shape.grouping_power, shape.max_power, series.scale.to_bits());
                     if shapes.insert(key) {

@@ -5,6 +5,9 @@
 //! `/metrics` shows at that time. Lanes of one rank follow one another, as after a change of a schema; where they
 //! overlap, both are shown.
 
+use std::sync::Arc;
+
+use onlooker_promql::histogram::Histogram;
 use onlooker_promql::source::{Chunk, Chunks, Newest, STALE, SourceError};
 use onlooker_series::rank::Rank;
 
@@ -45,6 +48,8 @@ pub(crate) struct Merged<'a> {
     sources: Vec<Source<'a>>,
     times_ns: Vec<i64>,
     values: Vec<f64>,
+    /// As many, where samples are histograms.
+    histograms: Vec<Option<Arc<Histogram>>>,
     last_ns: Option<i64>,
 }
 
@@ -60,7 +65,7 @@ impl<'a> Merged<'a> {
                 sources.push(Source { lane, rank: plan.rank, goes_on: false });
             }
         }
-        Ok(Self { sources, times_ns: Vec::new(), values: Vec::new(), last_ns: None })
+        Ok(Self { sources, times_ns: Vec::new(), values: Vec::new(), histograms: Vec::new(), last_ns: None })
     }
 
     /// Who has the earliest sample of all, and when another one has its next; of one time the best lane's come first.
@@ -83,12 +88,17 @@ impl<'a> Merged<'a> {
     fn take(&mut self, at: usize, time_ns: i64, value: f64) {
         let is_end = value.to_bits() == STALE.to_bits();
         let source = &mut self.sources[at];
+        let histogram = source.lane.histogram(value);
         source.lane.advance();
         source.goes_on = !is_end;
         if self.last_ns.is_none_or(|last_ns| last_ns < time_ns) && self.is_shown(at, is_end) {
             self.last_ns = Some(time_ns);
+            if histogram.is_some() || !self.histograms.is_empty() {
+                self.histograms.resize(self.times_ns.len(), None);
+                self.histograms.push(histogram.clone());
+            }
             self.times_ns.push(time_ns);
-            self.values.push(value);
+            self.values.push(if histogram.is_some() { STALE } else { value });
         }
     }
 
@@ -106,6 +116,7 @@ impl Chunks for Merged<'_> {
         }
         self.times_ns.clear();
         self.values.clear();
+        self.histograms.clear();
         while self.times_ns.len() < MOST
             && let Some((at, next_ns)) = self.first()?
         {
@@ -117,7 +128,7 @@ impl Chunks for Merged<'_> {
                 is_first = false;
             }
         }
-        let chunk = Chunk { times_ns: &self.times_ns, values: &self.values, histograms: &[] };
+        let chunk = Chunk { times_ns: &self.times_ns, values: &self.values, histograms: &self.histograms };
         Ok((!self.times_ns.is_empty()).then_some(chunk))
     }
 }

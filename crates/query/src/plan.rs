@@ -34,6 +34,11 @@ impl LanePlan {
         matches!(self.reading, Reading::Recorded)
     }
 
+    /// Whether all rows are read, also where the newest sample would do.
+    pub(crate) fn is_read_whole(&self) -> bool {
+        matches!(self.reading, Reading::Recorded | Reading::Native(..))
+    }
+
     /// Rows with the time at which the series' part was acquired as their last word, where that is not the row's, and
     /// whether it is so.
     pub(crate) fn rows(&self) -> (Columns, bool) {

@@ -19,7 +19,7 @@ use onlooker_promql::source::{Chunks, Found, Newest, SeriesSource, SourceError, 
 use onlooker_series::rank::Rank;
 use onlooker_series::series::{EntityKey, Series};
 
-use crate::exported::{Exported, Reading, exported, possible_names};
+use crate::exported::{Exported, Reading, exported, native, possible_names};
 use crate::merge::{self, Merged};
 use crate::plan::{LanePlan, Lanes};
 use crate::tracks::{MAX_SILENCE_NS, Tracks};
@@ -247,7 +247,8 @@ impl SeriesSource for StoreSource<'_> {
         let (mut held, mut of_labels) = (budget.hold(0)?, budget.hold(0)?);
         let before = wanted.each(self.tracks.store, time, budget, |named| {
             for series in &named.series {
-                for exported in exported(series).into_iter().filter(|exported| wanted.takes(series, exported)) {
+                let shown = exported(series).into_iter().chain(native(series));
+                for exported in shown.filter(|exported| wanted.takes(series, exported)) {
                     budget.work(SERIES)?;
                     let own = [(NAME, exported.name.as_str())].into_iter().chain(series.labels.iter());
                     let pairs = own.chain(exported.le.as_deref().map(|le| (BUCKET, le)));
@@ -302,8 +303,7 @@ impl SeriesSource for StoreSource<'_> {
         let (lanes, Some((from_ns, to_ns))) = (self.lanes(key)?, times(span)) else { return Ok(false) };
         let steps = (to_ns - from_ns) / step_ns.unsigned_abs().max(1) + 1;
         let rows: u64 = lanes.iter().map(|lane| self.tracks.rows(lane.track, (from_ns, to_ns))).sum();
-        // Recorded samples are read in any case.
-        let is_read = lanes.iter().any(LanePlan::is_recorded);
+        let is_read = lanes.iter().any(LanePlan::is_read_whole);
         Ok(!is_read && rows / steps >= SPARSE_ROWS)
     }
 }

@@ -5,5 +5,6 @@ mod ends;
 pub(crate) mod fixture;
 mod lanes;
 mod names;
+mod native;
 mod newest;
 mod recorded;

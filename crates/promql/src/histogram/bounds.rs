@@ -11,6 +11,21 @@ pub(super) struct Bucket {
     pub(super) count: f64,
 }
 
+/// A bucket as it is shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// Where it begins.
+    pub lower: f64,
+    /// Where it ends.
+    pub upper: f64,
+    /// Whether what is equal to the lower bound is in it.
+    pub has_lower: bool,
+    /// The same of the upper one.
+    pub has_upper: bool,
+    /// How many observations it has.
+    pub count: f64,
+}
+
 /// 2 to a power, exact or rounded to zero or infinity.
 fn power_of_two(exponent: i32) -> f64 {
     match exponent {
@@ -84,6 +99,21 @@ impl Histogram {
     pub(super) fn zero(&self) -> Option<Bucket> {
         let threshold = self.zero_threshold();
         (self.zero_count > 0.0).then_some(Bucket { lower: -threshold, upper: threshold, count: self.zero_count })
+    }
+
+    /// Buckets with observations, by their bounds.
+    #[must_use]
+    pub fn intervals(&self) -> Vec<Interval> {
+        let is_custom = self.is_custom();
+        let shown = |Bucket { lower, upper, count }: Bucket| {
+            let has_lower = if is_custom { lower == f64::NEG_INFINITY } else { lower < 0.0 };
+            Interval { lower, upper, has_lower, has_upper: is_custom || upper > 0.0, count }
+        };
+        let threshold = self.zero_threshold();
+        let zero =
+            Interval { lower: -threshold, upper: threshold, has_lower: true, has_upper: true, count: self.zero_count };
+        let all = self.negatives().rev().map(shown).chain([zero]).chain(self.positives().map(shown));
+        all.filter(|interval| interval.count != 0.0).collect()
     }
 
     /// All of them, by their bounds.

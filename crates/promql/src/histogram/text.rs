@@ -3,28 +3,14 @@
 
 use std::fmt;
 
-use super::bounds::Bucket;
-use super::{Histogram, Scale};
+use super::{Histogram, Interval};
 
 impl fmt::Display for Histogram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{count:{}, sum:{}", short(self.count), short(self.sum))?;
-        let is_custom = self.is_custom();
-        let write = |f: &mut fmt::Formatter<'_>, bucket: Bucket, is_zero: bool| {
-            let Bucket { lower, upper, count } = bucket;
-            let has_lower = is_zero || if is_custom { lower == f64::NEG_INFINITY } else { lower < 0.0 };
-            let has_upper = is_zero || is_custom || upper > 0.0;
+        for Interval { lower, upper, has_lower, has_upper, count } in self.intervals() {
             let (open, close) = (if has_lower { '[' } else { '(' }, if has_upper { ']' } else { ')' });
-            write!(f, ", {open}{},{}{close}:{}", short(lower), short(upper), short(count))
-        };
-        for bucket in self.negatives().rev().filter(|bucket| bucket.count != 0.0) {
-            write(f, bucket, false)?;
-        }
-        if let (Scale::Exponential { zero_threshold, .. }, false) = (&self.scale, self.zero_count == 0.0) {
-            write(f, Bucket { lower: -zero_threshold, upper: *zero_threshold, count: self.zero_count }, true)?;
-        }
-        for bucket in self.positives().filter(|bucket| bucket.count != 0.0) {
-            write(f, bucket, false)?;
+            write!(f, ", {open}{},{}{close}:{}", short(lower), short(upper), short(count))?;
         }
         f.write_str("}")
     }

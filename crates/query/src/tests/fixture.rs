@@ -119,13 +119,17 @@ impl World {
         all.collect()
     }
 
-    /// What a query gives at a time after T0, each series as `{labels} value`.
+    /// What a query gives at a time after T0, each series as `{labels} value`; a histogram as Prometheus writes it.
     pub(crate) fn query(&mut self, text: &str, at_ns: u64) -> Vec<String> {
         self.writer.turn().unwrap();
         let times = Times::instant((T0 + at_ns).cast_signed());
         let query = Query::parse(text, times).unwrap();
         let answer = query.run(&StoreSource::new(&self.store), &Options::default()).unwrap();
         let Value::Vector(series) = answer.value else { panic!("{:?}", answer.value) };
-        series.iter().map(|series| format!("{} {}", series.labels, number(series.values[0]))).collect()
+        let value = |series: &onlooker_promql::value::Series| match series.histogram(0) {
+            Some(histogram) => histogram.to_string(),
+            None => number(series.values[0]),
+        };
+        series.iter().map(|series| format!("{} {}", series.labels, value(series))).collect()
     }
 }

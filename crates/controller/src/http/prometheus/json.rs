@@ -3,8 +3,9 @@
 
 use std::fmt::Write as _;
 
+use onlooker_promql::histogram::{Histogram, Interval};
 use onlooker_promql::labels::Labels;
-use onlooker_promql::value::{Grid, Value, is_hole};
+use onlooker_promql::value::{Grid, Series, Value, is_hole};
 use serde_json::to_string;
 
 use super::TRUNCATED;
@@ -12,6 +13,9 @@ use super::notes;
 
 /// Text of an answer at most.
 const MAX_BYTES: usize = 64 << 20;
+
+const VALUES: &str = "values";
+const HISTOGRAMS: &str = "histograms";
 
 /// The text would be too long.
 #[derive(Debug)]
@@ -45,22 +49,27 @@ pub(super) fn written(
         }
         Value::Scalar(values) => {
             out.push_str(r#""matrix","result":["#);
-            columns(&mut out, &Labels::default(), &answer.grid, values);
-            out.push(']');
+            metric(&mut out, &Labels::default());
+            list(&mut out, VALUES, columns(&answer.grid, values), sample);
+            out.push_str("}]");
         }
         Value::Vector(all) => {
             out.push_str(if is_range { r#""matrix","result":["# } else { r#""vector","result":["# });
             count = all.len();
             for (at, one) in all.iter().take(most).enumerate() {
                 out.push_str(if at > 0 { "," } else { "" });
+                metric(&mut out, &one.labels);
                 if is_range {
-                    columns(&mut out, &one.labels, &answer.grid, &one.values);
+                    list(&mut out, VALUES, columns(&answer.grid, &one.values), sample);
+                    list(&mut out, HISTOGRAMS, natives(&answer.grid, one), histogram);
+                } else if let Some(own) = one.histogram(0) {
+                    out.push_str(r#","histogram":"#);
+                    histogram(&mut out, start_ns, own);
                 } else {
-                    metric(&mut out, &one.labels);
                     out.push_str(r#","value":"#);
                     sample(&mut out, start_ns, one.values.first().copied().unwrap_or(f64::NAN));
-                    out.push('}');
                 }
+                out.push('}');
                 fits(&out)?;
             }
             out.push(']');
@@ -70,8 +79,10 @@ pub(super) fn written(
             count = all.len();
             for (at, one) in all.iter().take(most).enumerate() {
                 out.push_str(if at > 0 { "," } else { "" });
-                let times = one.times_ns.iter().copied();
-                samples(&mut out, &one.labels, times.zip(one.values.iter().copied()));
+                metric(&mut out, &one.labels);
+                list(&mut out, VALUES, one.times_ns.iter().copied().zip(one.values.iter().copied()), sample);
+                list(&mut out, HISTOGRAMS, one.histograms.iter().map(|(time_ns, own)| (*time_ns, &**own)), histogram);
+                out.push('}');
                 fits(&out)?;
             }
             out.push(']');
@@ -112,19 +123,30 @@ fn metric(out: &mut String, labels: &Labels) {
     out.push('}');
 }
 
-fn columns(out: &mut String, labels: &Labels, grid: &Grid, values: &[f64]) {
+/// Values of a series that has any, with their times.
+fn columns<'a>(grid: &'a Grid, values: &'a [f64]) -> impl Iterator<Item = (i64, f64)> + 'a {
     let steps = values.iter().enumerate().filter(|(_, value)| !is_hole(**value));
-    samples(out, labels, steps.map(|(step, value)| (grid.time_ns(step), *value)));
+    steps.map(|(step, value)| (grid.time_ns(step), *value))
 }
 
-fn samples(out: &mut String, labels: &Labels, samples: impl Iterator<Item = (i64, f64)>) {
-    metric(out, labels);
-    out.push_str(r#","values":["#);
-    for (at, (time_ns, value)) in samples.enumerate() {
-        out.push_str(if at > 0 { "," } else { "" });
-        sample(out, time_ns, value);
+fn natives<'a>(grid: &'a Grid, series: &'a Series) -> impl Iterator<Item = (i64, &'a Histogram)> + 'a {
+    let steps = series.histograms.iter().enumerate();
+    steps.filter_map(|(step, own)| Some((grid.time_ns(step), &**own.as_ref()?)))
+}
+
+/// A list, if there are any.
+fn list<T>(out: &mut String, name: &str, all: impl Iterator<Item = (i64, T)>, write: fn(&mut String, i64, T)) {
+    let mut is_open = false;
+    for (time_ns, value) in all {
+        if is_open {
+            out.push(',');
+        } else {
+            let _ = write!(out, r#","{name}":["#);
+        }
+        write(out, time_ns, value);
+        is_open = true;
     }
-    out.push_str("]}");
+    out.push_str(if is_open { "]" } else { "" });
 }
 
 fn sample(out: &mut String, time_ns: i64, value: f64) {
@@ -133,6 +155,35 @@ fn sample(out: &mut String, time_ns: i64, value: f64) {
     out.push_str(",\"");
     number(out, value);
     out.push_str("\"]");
+}
+
+/// A native histogram, with the buckets that have observations.
+fn histogram(out: &mut String, time_ns: i64, histogram: &Histogram) {
+    out.push('[');
+    time(out, time_ns);
+    out.push_str(r#",{"count":""#);
+    number(out, histogram.count);
+    out.push_str(r#"","sum":""#);
+    number(out, histogram.sum);
+    out.push('"');
+    let intervals = histogram.intervals();
+    for (at, Interval { lower, upper, has_lower, has_upper, count }) in intervals.iter().copied().enumerate() {
+        out.push_str(if at == 0 { r#","buckets":["# } else { "," });
+        let bounds = match (has_lower, has_upper) {
+            (false, true) => 0,
+            (true, false) => 1,
+            (false, false) => 2,
+            (true, true) => 3,
+        };
+        let _ = write!(out, "[{bounds}");
+        for value in [lower, upper, count] {
+            out.push_str(",\"");
+            number(out, value);
+            out.push('"');
+        }
+        out.push(']');
+    }
+    out.push_str(if intervals.is_empty() { "}]" } else { "]}]" });
 }
 
 /// Decimal seconds: to the millisecond as Prometheus has them, finer ones with as many digits as they need.
@@ -182,7 +233,37 @@ pub(super) fn exponent(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use onlooker_promql::histogram::Scale;
+
     use super::*;
+
+    #[test]
+    fn histograms_are_as_prometheus_writes_them() {
+        let written = |of: &Histogram| {
+            let mut out = String::new();
+            histogram(&mut out, 1_500_000_000, of);
+            out
+        };
+        let empty = Histogram::empty(Scale::Exponential { schema: 0, zero_threshold: 0.25 });
+        assert_eq!(written(&empty), r#"[1.500,{"count":"0","sum":"0"}]"#);
+        let all = Histogram {
+            count: 10.0,
+            sum: -1.5,
+            zero_count: 3.0,
+            positive: vec![(1, 2.0), (2, 0.0), (3, 1.0)],
+            negative: vec![(0, 4.0)],
+            ..empty
+        };
+        let buckets = r#"[[1,"-1","-0.5","4"],[3,"-0.25","0.25","3"],[0,"1","2","2"],[0,"4","8","1"]]"#;
+        assert_eq!(written(&all), format!(r#"[1.500,{{"count":"10","sum":"-1.5","buckets":{buckets}}}]"#));
+        let custom = Histogram {
+            count: 3.0,
+            positive: vec![(0, 1.0), (2, 2.0)],
+            ..Histogram::empty(Scale::Custom([0.5, 1.0].into()))
+        };
+        let buckets = r#"[[3,"-Inf","0.5","1"],[0,"1","+Inf","2"]]"#;
+        assert_eq!(written(&custom), format!(r#"[1.500,{{"count":"3","sum":"0","buckets":{buckets}}}]"#));
+    }
 
     #[test]
     fn times_and_numbers_are_as_prometheus_writes_them() {
