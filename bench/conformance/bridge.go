@@ -29,6 +29,8 @@ type sample struct {
 	Labels []pair `json:"labels"`
 	TimeMs int64  `json:"time_ms"`
 	Bits   string `json:"bits"`
+	// In place of the bits.
+	Histogram *native `json:"histogram"`
 }
 
 type query struct {
@@ -56,9 +58,20 @@ func (p *point) UnmarshalJSON(text []byte) error {
 	return err
 }
 
+// A timed histogram is its time and the histogram.
+type timed struct {
+	timeMs    int64
+	histogram native
+}
+
+func (t *timed) UnmarshalJSON(text []byte) error {
+	return json.Unmarshal(text, &[2]any{&t.timeMs, &t.histogram})
+}
+
 type series struct {
-	Labels []pair  `json:"labels"`
-	Points []point `json:"points"`
+	Labels     []pair  `json:"labels"`
+	Points     []point `json:"points"`
+	Histograms []timed `json:"histograms"`
 }
 
 type answer struct {

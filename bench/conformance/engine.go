@@ -104,7 +104,13 @@ func (told answer) value(atMs int64) (parser.Value, error) {
 	case "vector":
 		vector := promql.Vector{}
 		for _, one := range told.Series {
-			vector = append(vector, promql.Sample{Metric: labelsOf(one.Labels), T: atMs, F: one.Points[0].value})
+			made := promql.Sample{Metric: labelsOf(one.Labels), T: atMs}
+			if len(one.Histograms) > 0 {
+				made.H = one.Histograms[0].histogram.histogram()
+			} else {
+				made.F = one.Points[0].value
+			}
+			vector = append(vector, made)
 		}
 		return vector, nil
 	case "matrix":
@@ -114,7 +120,11 @@ func (told answer) value(atMs int64) (parser.Value, error) {
 			for _, point := range one.Points {
 				floats = append(floats, promql.FPoint{T: point.timeMs, F: point.value})
 			}
-			matrix = append(matrix, promql.Series{Metric: labelsOf(one.Labels), Floats: floats})
+			histograms := []promql.HPoint{}
+			for _, own := range one.Histograms {
+				histograms = append(histograms, promql.HPoint{T: own.timeMs, H: own.histogram.histogram()})
+			}
+			matrix = append(matrix, promql.Series{Metric: labelsOf(one.Labels), Floats: floats, Histograms: histograms})
 		}
 		return matrix, nil
 	}

@@ -65,7 +65,8 @@ func samplesOf(t *testing.T, from storage.Queryable) ([]sample, []labels.Labels)
 		points := one.Iterator(nil)
 		for points.Next() == chunkenc.ValFloat {
 			timeMs, value := points.At()
-			samples = append(samples, sample{pairsOf(one.Labels()), timeMs, strconv.FormatUint(math.Float64bits(value), 16)})
+			bits := strconv.FormatUint(math.Float64bits(value), 16)
+			samples = append(samples, sample{Labels: pairsOf(one.Labels()), TimeMs: timeMs, Bits: bits})
 		}
 	}
 	if found.Err() != nil || len(series) == 0 {
@@ -176,8 +177,8 @@ func difference(wanted, got promql.Matrix) error {
 	return nil
 }
 
-// number is what a variable of the environment says.
-func number(t *testing.T, name string) int64 {
+// variable is what a variable of the environment says.
+func variable(t *testing.T, name string) int64 {
 	value, err := strconv.ParseInt(os.Getenv(name), 10, 64)
 	if err != nil {
 		t.Fatal(name, err)
@@ -219,7 +220,7 @@ func askOurs(bridge *bridge, asked query) (promql.Matrix, error) {
 
 // Queries out of the grammar, drawn by SEED, get the answers that Prometheus' engine gives.
 func TestRandomQueries(t *testing.T) {
-	count, seed := number(t, "QUERIES"), number(t, "SEED")
+	count, seed := variable(t, "QUERIES"), variable(t, "SEED")
 	theirs := promqltest.LoadedStorage(t, made)
 	defer theirs.Close()
 	samples, series := samplesOf(t, theirs)

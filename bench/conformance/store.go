@@ -37,11 +37,14 @@ func (a *appender) Append(
 	_ storage.SeriesRef, all labels.Labels, _, timeMs int64, value float64,
 	h *histogram.Histogram, fh *histogram.FloatHistogram, _ storage.AppendV2Options,
 ) (storage.SeriesRef, error) {
-	if h != nil || fh != nil {
-		// The store has no native histograms: what asks for them finds nothing, and fails.
-		return 0, nil
+	if h != nil {
+		fh = h.ToFloat(nil)
 	}
-	a.samples = append(a.samples, sample{pairsOf(all), timeMs, strconv.FormatUint(math.Float64bits(value), 16)})
+	one := sample{Labels: pairsOf(all), TimeMs: timeMs, Bits: strconv.FormatUint(math.Float64bits(value), 16)}
+	if fh != nil {
+		one.Histogram = nativeOf(fh)
+	}
+	a.samples = append(a.samples, one)
 	return 0, nil
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use onlooker_promql::labels::{Labels, NAME};
 use onlooker_promql::source::STALE;
+use onlooker_promql::value::Point;
 use onlooker_rules::template::{self, Ask, Data, Template};
 use onlooker_rules::{self as rules, What};
 
@@ -20,7 +21,7 @@ pub struct Sample {
     /// Its labels, the metric's name among them.
     pub labels: Labels,
     /// Its value.
-    pub value: f64,
+    pub value: Point,
 }
 
 /// Where answers come from and results go.
@@ -35,7 +36,7 @@ pub trait World {
     ///
     /// # Errors
     /// Why some were not taken.
-    fn record(&mut self, time_ns: i64, samples: Vec<(Labels, f64)>) -> Result<(), String>;
+    fn record(&mut self, time_ns: i64, samples: Vec<(Labels, Point)>) -> Result<(), String>;
 
     /// A steady clock, ns.
     fn steady_ns(&mut self) -> u64;
@@ -117,7 +118,7 @@ struct Asked<'a> {
 impl Ask for Asked<'_> {
     fn ask(&mut self, query: &str) -> Result<Vec<template::Sample>, String> {
         let samples = self.world.query(query, self.time_ns)?;
-        let of = |Sample { labels, value }| template::Sample { labels: owned(&labels), value };
+        let of = |Sample { labels, value }| template::Sample { labels: owned(&labels), value: value.number() };
         Ok(samples.into_iter().map(of).collect())
     }
 }
@@ -157,7 +158,7 @@ impl Rule {
             labels: &own,
             external_labels: &context.external_labels,
             external_url: &context.external_url,
-            value: sample.value,
+            value: sample.value.number(),
             time_ns,
         };
         let mut expanded = |(name, text): &(String, Text)| {
@@ -175,7 +176,7 @@ impl Rule {
         Instance {
             labels: Labels::new(own.chain(labels).chain(name)),
             annotations: Labels::new(annotations),
-            value: sample.value,
+            value: sample.value.number(),
         }
     }
 
@@ -189,11 +190,15 @@ impl Rule {
                 let terms = Terms { hold_ns: *hold_ns, keep_firing_ns: *keep_firing_ns, limit };
                 let all = given.iter().map(|sample| self.instance(sample, time_ns, context, world)).collect();
                 let change = self.alerts.take(time_ns, all, terms).map_err(|error| error.to_string())?;
-                (self.alerts.samples().collect(), change, self.alerts.notices(time_ns, interval_ns))
+                (
+                    self.alerts.samples().map(|(labels, value)| (labels, value.into())).collect(),
+                    change,
+                    self.alerts.notices(time_ns, interval_ns),
+                )
             }
         };
         let now: BTreeSet<Labels> = samples.iter().map(|(labels, _)| labels.clone()).collect();
-        let ended: Vec<_> = self.before.difference(&now).map(|labels| (labels.clone(), STALE)).collect();
+        let ended: Vec<_> = self.before.difference(&now).map(|labels| (labels.clone(), STALE.into())).collect();
         let count = samples.len() as u64;
         self.before = now.into();
         let taken = world.record(sample_ns, samples.into_iter().chain(ended).collect());
@@ -223,7 +228,7 @@ fn recorded(
     labels: &BTreeMap<String, String>,
     given: Vec<Sample>,
     limit: usize,
-) -> Result<Vec<(Labels, f64)>, String> {
+) -> Result<Vec<(Labels, Point)>, String> {
     let count = given.len();
     let of = |Sample { labels: own, value }: Sample| {
         let more = labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));

@@ -56,7 +56,7 @@ impl Groups {
         if !self.ended.is_empty() {
             let ended = std::mem::take(&mut self.ended);
             // Whoever has none of them has nothing to end.
-            let _ = world.record(now_ns, ended.into_iter().map(|labels| (labels, STALE)).collect());
+            let _ = world.record(now_ns, ended.into_iter().map(|labels| (labels, STALE.into())).collect());
         }
         let (at, group) = self.groups.iter_mut().enumerate().min_by_key(|(_, group)| group.next_ns())?;
         let outcome = group.evaluate(now_ns, &self.context, world)?;

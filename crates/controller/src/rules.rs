@@ -27,7 +27,7 @@ use onlooker_alerts::{Context, Group, Groups, Notice, Sample, World};
 use onlooker_framestore::Store;
 use onlooker_promql::labels::Labels;
 use onlooker_promql::limits::{Cancel, Limits};
-use onlooker_promql::value::Value;
+use onlooker_promql::value::{Point, Series, Value};
 use onlooker_promql::{Options, Query, Times};
 use onlooker_query::{NotRecorded, Recorder, StoreSource};
 use onlooker_reader::clock::{Moment, steady_ns};
@@ -51,9 +51,6 @@ const LOOK: Duration = Duration::from_secs(1);
 const MAX_SERIES: usize = 50_000;
 /// A query waits no longer for the store to take up what was recorded.
 const VISIBLE: Duration = Duration::from_secs(1);
-/// What rules neither record nor compare yet.
-const HISTOGRAMS: &str =
-    "the result has native histograms, which rules cannot take yet: make numbers of them, as histogram_quantile() does";
 /// Why samples are not recorded: others of their series are as new, too many series, the store takes none.
 pub const REFUSALS: [&str; 3] = ["late", "too_many_series", "store"];
 
@@ -299,25 +296,29 @@ impl World for Live<'_> {
         }
         let answer = query.run(&StoreSource::new(&self.setting.store), &options).map_err(|error| error.to_string())?;
         match answer.value {
-            Value::Vector(all) if all.iter().any(|one| one.histogram(0).is_some()) => Err(HISTOGRAMS.to_owned()),
             Value::Vector(all) => {
-                let of = |one: onlooker_promql::value::Series| Some((one.labels, *one.values.first()?));
-                Ok(all.into_iter().filter_map(of).map(|(labels, value)| Sample { labels, value }).collect())
+                let of = |one: Series| Some(Sample { value: one.point(0)?, labels: one.labels });
+                Ok(all.into_iter().filter_map(of).collect())
             }
             Value::Scalar(values) => {
-                let of = |value| Sample { labels: Labels::default(), value };
+                let of = |value: f64| Sample { labels: Labels::default(), value: value.into() };
                 Ok(values.into_iter().take(1).map(of).collect())
             }
             Value::String(_) | Value::Matrix(_) => Err("rule result is not a vector or scalar".to_owned()),
         }
     }
 
-    fn record(&mut self, time_ns: i64, samples: Vec<(Labels, f64)>) -> Result<(), String> {
+    fn record(&mut self, time_ns: i64, samples: Vec<(Labels, Point)>) -> Result<(), String> {
         let (mut count, mut first) = (0, None);
         for (labels, value) in samples {
             // Hosts' rows wait for a sample at most.
             let appender = &mut self.setting.ingest.appender();
-            if let Err(error) = self.recording.recorder.record(appender, &labels, time_ns, value) {
+            let recorder = &mut self.recording.recorder;
+            let taken = match value {
+                Point::Float(value) => recorder.record(appender, &labels, time_ns, value),
+                Point::Histogram(histogram) => recorder.record_histogram(appender, &labels, time_ns, &histogram),
+            };
+            if let Err(error) = taken {
                 self.view.refused[refusal(&error)].fetch_add(1, Ordering::Relaxed);
                 count += 1;
                 first.get_or_insert(error);

@@ -49,10 +49,26 @@ pub struct Series {
 pub type Histograms = Vec<Option<Arc<Histogram>>>;
 
 /// What a series has at one step.
-#[derive(Clone, Debug)]
-pub(crate) enum Point {
+#[derive(Clone, Debug, PartialEq)]
+pub enum Point {
+    /// A number.
     Float(f64),
+    /// A native histogram.
     Histogram(Arc<Histogram>),
+}
+
+impl Point {
+    /// The number; of a histogram 0, as Prometheus has it where it wants numbers.
+    #[must_use]
+    pub fn number(&self) -> f64 {
+        if let Self::Float(value) = self { *value } else { 0.0 }
+    }
+}
+
+impl From<f64> for Point {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
 }
 
 impl From<Histogram> for Point {
@@ -76,7 +92,9 @@ impl Series {
         !is_hole(self.values[step]) || self.histogram(step).is_some()
     }
 
-    pub(crate) fn point(&self, step: usize) -> Option<Point> {
+    /// What there is at a step.
+    #[must_use]
+    pub fn point(&self, step: usize) -> Option<Point> {
         match self.histogram(step) {
             Some(histogram) => Some(Point::Histogram(histogram.clone())),
             None => (!is_hole(self.values[step])).then(|| Point::Float(self.values[step])),

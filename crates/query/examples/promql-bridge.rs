@@ -8,13 +8,15 @@
 
 use std::error::Error;
 use std::io::{BufRead as _, Write as _};
+use std::num::ParseIntError;
 
 use onlooker_framestore::client::Appender;
 use onlooker_framestore::{Config, Store, Writer, open};
+use onlooker_promql::histogram::{Buckets, Hint, Histogram, Scale};
 use onlooker_promql::labels::{Labels, Matcher};
 use onlooker_promql::limits::Budget;
 use onlooker_promql::source::{Chunk, Chunks, Found, SeriesSource, SourceError, Span};
-use onlooker_promql::value::{Value, is_hole};
+use onlooker_promql::value::{Series, Value, is_hole};
 use onlooker_promql::{Answer, Options, Query, Times};
 use onlooker_query::{Recorder, StoreSource};
 use serde::{Deserialize, Serialize};
@@ -23,7 +25,10 @@ const MS: i64 = 1_000_000;
 /// More than any script looks back.
 const LATER_NS: i64 = 1_000_000_000_000_000_000;
 /// Samples between two turns of the store's writer: fewer than the ring has room for.
-const BETWEEN_TURNS: usize = 10_000;
+const BETWEEN_TURNS: usize = 1_000;
+/// Schema of histograms with custom bounds.
+const CUSTOM: i8 = -53;
+const HINTS: [Hint; 4] = [Hint::Unknown, Hint::Reset, Hint::NotReset, Hint::Gauge];
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -49,6 +54,23 @@ struct Sample {
     labels: Vec<(String, String)>,
     time_ms: i64,
     bits: String,
+    /// In place of the bits.
+    histogram: Option<Native>,
+}
+
+/// A native histogram; all numbers but those of buckets are bits.
+#[derive(Default, Deserialize, Serialize)]
+struct Native {
+    schema: i8,
+    custom: Vec<String>,
+    zero_threshold: String,
+    zero_count: String,
+    count: String,
+    sum: String,
+    positive: Vec<(i32, String)>,
+    negative: Vec<(i32, String)>,
+    /// As Prometheus numbers them.
+    hint: usize,
 }
 
 #[derive(Default, Serialize)]
@@ -66,6 +88,7 @@ struct Told {
 struct Points {
     labels: Vec<(String, String)>,
     points: Vec<(i64, String)>,
+    histograms: Vec<(i64, Native)>,
 }
 
 /// The store, with times as the scripts have them.
@@ -119,8 +142,14 @@ impl World {
         for some in samples.chunks(BETWEEN_TURNS) {
             for sample in some {
                 let labels = Labels::new(sample.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-                let value = f64::from_bits(u64::from_str_radix(&sample.bits, 16)?);
-                self.recorder.record(&mut self.appender, &labels, sample.time_ms * MS + LATER_NS, value)?;
+                let time_ns = sample.time_ms * MS + LATER_NS;
+                match &sample.histogram {
+                    Some(native) => {
+                        let histogram = native.histogram()?;
+                        self.recorder.record_histogram(&mut self.appender, &labels, time_ns, &histogram)?;
+                    }
+                    None => self.recorder.record(&mut self.appender, &labels, time_ns, value(&sample.bits)?)?,
+                }
             }
             self.writer.turn()?;
         }
@@ -138,6 +167,52 @@ fn bits(value: f64) -> String {
     format!("{:x}", value.to_bits())
 }
 
+fn value(bits: &str) -> Result<f64, ParseIntError> {
+    u64::from_str_radix(bits, 16).map(f64::from_bits)
+}
+
+impl Native {
+    fn of(histogram: &Histogram) -> Self {
+        let buckets = |all: &Buckets| all.iter().map(|(number, count)| (*number, bits(*count))).collect();
+        let (schema, custom, zero_threshold) = match &histogram.scale {
+            Scale::Exponential { schema, zero_threshold } => (*schema, Vec::new(), *zero_threshold),
+            Scale::Custom(bounds) => (CUSTOM, bounds.iter().copied().map(bits).collect(), 0.0),
+        };
+        Self {
+            schema,
+            custom,
+            zero_threshold: bits(zero_threshold),
+            zero_count: bits(histogram.zero_count),
+            count: bits(histogram.count),
+            sum: bits(histogram.sum),
+            positive: buckets(&histogram.positive),
+            negative: buckets(&histogram.negative),
+            hint: HINTS.iter().position(|hint| *hint == histogram.hint).unwrap_or_default(),
+        }
+    }
+
+    fn histogram(&self) -> Result<Histogram, ParseIntError> {
+        let buckets = |all: &[(i32, String)]| -> Result<Buckets, ParseIntError> {
+            all.iter().map(|(number, count)| Ok((*number, value(count)?))).collect()
+        };
+        let scale = match self.schema {
+            CUSTOM => Scale::Custom(self.custom.iter().map(|bound| value(bound)).collect::<Result<_, _>>()?),
+            schema => Scale::Exponential { schema, zero_threshold: value(&self.zero_threshold)? },
+        };
+        let mut histogram = Histogram {
+            scale,
+            count: value(&self.count)?,
+            sum: value(&self.sum)?,
+            zero_count: value(&self.zero_count)?,
+            positive: buckets(&self.positive)?,
+            negative: buckets(&self.negative)?,
+            hint: HINTS.get(self.hint).copied().unwrap_or_default(),
+        };
+        histogram.compact();
+        Ok(histogram)
+    }
+}
+
 fn pairs(labels: &Labels) -> Vec<(String, String)> {
     labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
@@ -152,17 +227,26 @@ fn told(Answer { grid, value, notes }: Answer, is_range: bool) -> Told {
         Value::String(text) => ("string", text, Vec::new()),
         Value::Scalar(values) => {
             let kind = if is_range { "matrix" } else { "scalar" };
-            (kind, String::new(), vec![Points { labels: Vec::new(), points: steps(&values) }])
+            (kind, String::new(), vec![Points { labels: Vec::new(), points: steps(&values), histograms: Vec::new() }])
         }
         Value::Vector(series) => {
             let kind = if is_range { "matrix" } else { "vector" };
-            let series = series.iter().map(|one| Points { labels: pairs(&one.labels), points: steps(&one.values) });
-            (kind, String::new(), series.collect())
+            let natives = |one: &Series| {
+                let all = one.histograms.iter().enumerate();
+                all.filter_map(|(step, own)| Some((grid.time_ns(step) / MS, Native::of(own.as_ref()?)))).collect()
+            };
+            let points = |one: &Series| Points {
+                labels: pairs(&one.labels),
+                points: steps(&one.values),
+                histograms: natives(one),
+            };
+            (kind, String::new(), series.iter().map(points).collect())
         }
         Value::Matrix(all) => {
             let points = all.iter().map(|one| Points {
                 labels: pairs(&one.labels),
                 points: one.times_ns.iter().zip(&one.values).map(|(ns, value)| (ns / MS, bits(*value))).collect(),
+                histograms: one.histograms.iter().map(|(ns, own)| (ns / MS, Native::of(own))).collect(),
             });
             ("matrix", String::new(), points.collect())
         }

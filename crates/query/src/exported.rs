@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What one of our series is to Prometheus: itself, or as many series as a classic histogram has, and a native one.
 
+use std::sync::Arc;
+
 use onlooker_framestore::Run;
 use onlooker_region::columns::Value;
-use onlooker_region::histogram::Shape;
 use onlooker_series::exposition::bounds;
 use onlooker_series::series::{Form, Series};
+
+use crate::native::Native;
 
 /// Endings of the names of a histogram's series.
 const BUCKET: &str = "_bucket";
@@ -24,7 +27,7 @@ pub(crate) struct Exported {
 }
 
 /// What the words make.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Reading {
     /// An info: 1.
     One,
@@ -34,19 +37,19 @@ pub(crate) enum Reading {
     Number(Form, f64),
     /// So many observations as there are in all these buckets.
     Counts,
-    /// A whole histogram of this shape and scale; [`crate::native`] makes it.
-    Native(Shape, f64),
+    /// A whole histogram; [`crate::native`] makes it.
+    Native(Arc<Native>),
 }
 
 impl Reading {
-    pub(crate) fn value(self, words: &[u64]) -> f64 {
+    pub(crate) fn value(&self, words: &[u64]) -> f64 {
         let word = words.first().copied().unwrap_or_default();
         match self {
             Self::Recorded => f64::from_bits(word),
             Self::One | Self::Number(Form::Text, _) => 1.0,
-            Self::Number(Form::Signed, scale) => Value::I64(word.cast_signed()).scaled(scale),
-            Self::Number(Form::Float, scale) => Value::F64(f64::from_bits(word)).scaled(scale),
-            Self::Number(Form::Unsigned | Form::Histogram(_), scale) => Value::U64(word).scaled(scale),
+            Self::Number(Form::Signed, scale) => Value::I64(word.cast_signed()).scaled(*scale),
+            Self::Number(Form::Float, scale) => Value::F64(f64::from_bits(word)).scaled(*scale),
+            Self::Number(Form::Unsigned | Form::Histogram(_), scale) => Value::U64(word).scaled(*scale),
             Self::Counts | Self::Native(..) => {
                 Value::U64(words.iter().fold(0, |all, count| all.wrapping_add(*count))).scaled(1.0)
             }
@@ -54,20 +57,20 @@ impl Reading {
     }
 
     /// The same of rows whose first `count` words are the series'.
-    pub(crate) fn values(self, run: &Run<'_>, count: usize) -> Vec<f64> {
+    pub(crate) fn values(&self, run: &Run<'_>, count: usize) -> Vec<f64> {
         let mut gathered = Vec::new();
         let words = run.word(0, &mut gathered).iter().copied();
         match self {
             Self::Recorded => words.map(f64::from_bits).collect(),
             Self::One | Self::Number(Form::Text, _) => vec![1.0; run.times_ns.len()],
             Self::Number(Form::Signed, scale) => {
-                words.map(|word| Value::I64(word.cast_signed()).scaled(scale)).collect()
+                words.map(|word| Value::I64(word.cast_signed()).scaled(*scale)).collect()
             }
             Self::Number(Form::Float, scale) => {
-                words.map(|word| Value::F64(f64::from_bits(word)).scaled(scale)).collect()
+                words.map(|word| Value::F64(f64::from_bits(word)).scaled(*scale)).collect()
             }
             Self::Number(Form::Unsigned | Form::Histogram(_), scale) => {
-                words.map(|word| Value::U64(word).scaled(scale)).collect()
+                words.map(|word| Value::U64(word).scaled(*scale)).collect()
             }
             Self::Counts | Self::Native(..) => {
                 let (mut all, mut gathered) = (words.collect::<Vec<u64>>(), Vec::new());
@@ -116,6 +119,7 @@ pub(crate) fn exported(series: &Series) -> Vec<Exported> {
 /// The native histogram that a series is.
 pub(crate) fn native(series: &Series) -> Option<Exported> {
     let Form::Histogram(shape) = series.form else { return None };
-    let (words, reading) = (series.at..series.at + series.form.words(), Reading::Native(shape, series.scale));
+    let reading = Reading::Native(Native::Region { shape, scale: series.scale }.into());
+    let words = series.at..series.at + series.form.words();
     Some(Exported { name: series.name.to_string(), le: None, words, reading })
 }

@@ -163,6 +163,10 @@ impl<A: Clone> Follower<A> {
     /// Whether a series of a track may be wanted.
     fn may_want(&self, track: TrackId) -> bool {
         let known = self.store.known();
+        // Nobody who is forwarded to knows native histograms.
+        if known.track(track).is_none_or(|track| track.source == EntityKey::RECORDED_NATIVE) {
+            return false;
+        }
         let Some(layout) = known.layout_of(track) else { return false };
         let mut is_wanted = self.wanted.is_empty();
         for series in layout.parts().iter().flat_map(|placed| &placed.part.series) {

@@ -181,7 +181,7 @@ struct Reader<'a> {
     out: &'a mut Out<f64>,
     /// Where samples are histograms: values are their numbers.
     natives: Option<&'a mut Natives>,
-    reading: Reading,
+    reading: &'a Reading,
     has_time: bool,
     /// Samples that there are to be.
     most: usize,
@@ -285,8 +285,8 @@ impl<'a> Lane<'a> {
         let left_ns = left_ns.filter(|(from_ns, to_ns)| from_ns <= to_ns);
         let is_recorded = lanes[number].is_recorded();
         let out = Out::new(is_line, is_recorded, STALE);
-        let natives = match lanes[number].reading {
-            Reading::Native(shape, scale) => Some(Natives::new(shape, scale)),
+        let natives = match &lanes[number].reading {
+            Reading::Native(native) => Some(Natives::new(native)),
             _ => None,
         };
         let most = if natives.is_some() { LEAST } else { (MOST / lanes.len()).max(LEAST) };
@@ -335,7 +335,7 @@ impl<'a> Lane<'a> {
             natives.clear();
         }
         self.at = 0;
-        let reading = self.lanes[self.number].reading;
+        let reading = &self.lanes[self.number].reading;
         while self.out.times_ns.is_empty()
             && let Some((from_ns, to_ns)) = self.left_ns
         {

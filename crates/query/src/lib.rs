@@ -28,6 +28,7 @@ mod native;
 mod plan;
 mod recorded;
 mod select;
+mod structure;
 #[cfg(test)]
 mod tests;
 mod tracks;

@@ -14,6 +14,7 @@ use onlooker_series::exposition::{Format, bounds};
 use onlooker_series::series::Form;
 
 use crate::exported::each_name;
+use crate::recorded;
 use crate::select::{ASK, StoreSource};
 
 /// Label that has an info's text.
@@ -89,6 +90,7 @@ pub fn label_names(store: &Store, asked: &Asked<'_>) -> Result<BTreeSet<String>,
             _ => {}
         }
     }
+    names.retain(|name| !recorded::is_hidden(name));
     Ok(names)
 }
 

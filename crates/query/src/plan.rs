@@ -9,6 +9,7 @@ use onlooker_framestore::types::{Line, TrackId};
 use onlooker_series::rank::Rank;
 
 use crate::exported::Reading;
+use crate::native::Native;
 
 /// What of a track makes samples of a series.
 #[derive(Clone, Debug)]
@@ -31,7 +32,11 @@ pub(crate) type Lanes = Rc<[LanePlan]>;
 impl LanePlan {
     /// Whether its samples and markers are what they are.
     pub(crate) fn is_recorded(&self) -> bool {
-        matches!(self.reading, Reading::Recorded)
+        match &self.reading {
+            Reading::Recorded => true,
+            Reading::Native(native) => matches!(**native, Native::Recorded(_)),
+            _ => false,
+        }
     }
 
     /// Whether all rows are read, also where the newest sample would do.

@@ -19,9 +19,10 @@ use onlooker_promql::source::{Chunks, Found, Newest, SeriesSource, SourceError, 
 use onlooker_series::rank::Rank;
 use onlooker_series::series::{EntityKey, Series};
 
-use crate::exported::{Exported, Reading, exported, native, possible_names};
+use crate::exported::{Exported, exported, native, possible_names};
 use crate::merge::{self, Merged};
 use crate::plan::{LanePlan, Lanes};
+use crate::recorded;
 use crate::tracks::{MAX_SILENCE_NS, Tracks};
 
 /// What it costs to name a series, in units of a budget, and to look whether a track has rows of a time.
@@ -158,7 +159,11 @@ impl Wanted {
                     continue;
                 }
                 budget.work(ASK)?;
-                let numbers: Vec<u32> = of_part.iter().map(|(.., number)| *number).collect();
+                let mut numbers: Vec<u32> = of_part.iter().map(|(.., number)| *number).collect();
+                if store.known().track(track).is_some_and(|track| track.source == EntityKey::RECORDED_NATIVE) {
+                    // All columns of such a table are one series.
+                    numbers.truncate(1);
+                }
                 let lines = self.lines(store, track, part, &numbers);
                 for named in store.series_at(track, part, &lines, &numbers) {
                     visit(named)?;
@@ -247,10 +252,14 @@ impl SeriesSource for StoreSource<'_> {
         let (mut held, mut of_labels) = (budget.hold(0)?, budget.hold(0)?);
         let before = wanted.each(self.tracks.store, time, budget, |named| {
             for series in &named.series {
-                let shown = exported(series).into_iter().chain(native(series));
-                for exported in shown.filter(|exported| wanted.takes(series, exported)) {
+                let shown = match named.source {
+                    EntityKey::RECORDED_NATIVE => recorded::native(series).into_iter().collect(),
+                    EntityKey::RECORDED => recorded::number(series),
+                    _ => exported(series).into_iter().chain(native(series)).collect(),
+                };
+                for exported in shown.into_iter().filter(|exported| wanted.takes(series, exported)) {
                     budget.work(SERIES)?;
-                    let own = [(NAME, exported.name.as_str())].into_iter().chain(series.labels.iter());
+                    let own = [(NAME, exported.name.as_str())].into_iter().chain(recorded::shown(&series.labels));
                     let pairs = own.chain(exported.le.as_deref().map(|le| (BUCKET, le)));
                     let pairs: Vec<_> = pairs.map(|(name, value)| (texts.take(name), texts.take(value))).collect();
                     of_labels.grow(pairs.len() * PAIR_BYTES + FOUND_BYTES + texts.take_bytes())?;
@@ -259,10 +268,10 @@ impl SeriesSource for StoreSource<'_> {
                         let columns = &named.columns;
                         (columns.track, columns.line, columns.part, columns.time)
                     };
-                    let rank = Rank::of_source(named.source, named.acquisition, 0);
                     let Exported { words, reading, .. } = exported;
-                    let source = named.source;
-                    let reading = if source == EntityKey::RECORDED { Reading::Recorded } else { reading };
+                    // Of both kinds that are recorded none is better.
+                    let source = if recorded::is(named.source) { EntityKey::RECORDED } else { named.source };
+                    let rank = Rank::of_source(source, named.acquisition, 0);
                     let lane = LanePlan { track, line, part, time, words, reading, rank, source };
                     all.entry(Labels::new(pairs)).or_default().push(lane);
                 }

@@ -51,6 +51,9 @@ impl EntityKey {
     /// Source of what belongs to no host, since rules have recorded it; no identity word is this one either.
     pub const RECORDED: u64 = u64::MAX - 1;
 
+    /// The same of native histograms: a row has all of one.
+    pub const RECORDED_NATIVE: u64 = u64::MAX - 2;
+
     /// Group numbers of sums begin here; a schema has far fewer groups.
     pub const SUMS: u32 = 1 << 31;
 

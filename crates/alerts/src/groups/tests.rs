@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use onlooker_promql::labels::NAME;
+use onlooker_promql::value;
 use onlooker_rules::What;
 
 use super::*;
@@ -28,12 +29,13 @@ impl World for Answers {
         }
         let own =
             self.recorded.iter().filter(|(labels, value)| labels.name() == expr && value.to_bits() != STALE.to_bits());
-        let found: Vec<_> = own.map(|(labels, value)| Sample { labels: labels.clone(), value: *value }).collect();
+        let found: Vec<_> =
+            own.map(|(labels, value)| Sample { labels: labels.clone(), value: (*value).into() }).collect();
         if found.is_empty() { Err(format!("nobody knows {expr}")) } else { Ok(found) }
     }
 
-    fn record(&mut self, _time_ns: i64, samples: Vec<(Labels, f64)>) -> Result<(), String> {
-        self.recorded.extend(samples);
+    fn record(&mut self, _time_ns: i64, samples: Vec<(Labels, value::Point)>) -> Result<(), String> {
+        self.recorded.extend(samples.into_iter().map(|(labels, value)| (labels, value.number())));
         Ok(())
     }
 
@@ -44,7 +46,7 @@ impl World for Answers {
 
 impl Answers {
     fn give(&mut self, expr: &str, instances: &[&str]) {
-        let of = |name: &&str| Sample { labels: Labels::new([(NAME, expr), ("instance", name)]), value: 2.0 };
+        let of = |name: &&str| Sample { labels: Labels::new([(NAME, expr), ("instance", name)]), value: 2.0.into() };
         self.given.insert(expr.to_owned(), instances.iter().map(of).collect());
     }
 

@@ -18,7 +18,7 @@ use crate::StoreSource;
 use crate::lists::{self, Asked};
 
 const SHAPE: Shape = Shape { grouping_power: 1, max_power: 5 };
-const ALL: Span = Span { after_ns: 0, until_ns: i64::MAX };
+pub(super) const ALL: Span = Span { after_ns: 0, until_ns: i64::MAX };
 
 /// All forms, in two parts; the words of a row, each part with its time.
 fn every_form(world: &mut World) -> Vec<Series> {

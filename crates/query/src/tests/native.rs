@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Histograms as PromQL's native ones.
+//! Histograms as PromQL's native ones: those of regions, and recorded ones.
 
 use onlooker_framestore::types::TrackId;
+use onlooker_promql::histogram::{Hint, Histogram, Scale};
+use onlooker_promql::labels::Labels;
+use onlooker_promql::source::STALE;
 use onlooker_region::histogram::Shape;
 use onlooker_region::schema::Metric;
 use onlooker_series::series::{Form, Series};
 
-use super::fixture::{S, T0, World, description};
+use super::fixture::{S, T0, World, budget, description};
+use crate::lists::{self, Asked};
+use crate::{NotRecorded, Recorder};
 
 const SHAPE: Shape = Shape { grouping_power: 2, max_power: 10 };
 
@@ -81,4 +86,58 @@ fn a_series_may_change_its_buckets() {
     let at = |world: &mut World, at: u64| world.query("wait_seconds", at * S)[0].split_once("(").unwrap().1.to_owned();
     assert_eq!([20, 50].map(|time| at(&mut world, time)), ["0.039,0.047]:7}", "0.039,0.041]:7}"]);
     assert_eq!(world.query("count_over_time(wait_seconds[1m])", 60 * S), [r#"{instance="a"} 60"#]);
+}
+
+fn recorded(first_bucket: i32, buckets: usize) -> Histogram {
+    let positive: Vec<(i32, f64)> = (first_bucket..).take(buckets).map(|number| (number, 1.5)).collect();
+    Histogram {
+        count: positive.iter().map(|(_, count)| count).sum::<f64>() + 1.0,
+        sum: -4.5,
+        zero_count: 1.0,
+        positive,
+        hint: Hint::Gauge,
+        ..Histogram::empty(Scale::Exponential { schema: 2, zero_threshold: 0.001 })
+    }
+}
+
+#[test]
+fn what_is_recorded_comes_back_with_whatever_buckets() {
+    let (mut world, mut recorder) = (World::new(), Recorder::new(10));
+    let labels = Labels::new([("__name__", "job:wait:sum"), ("job", "a")]);
+    let time_ns = |at: u64| (T0 + at * S).cast_signed();
+    // As wide as the table of another width is, other buckets, numbers, and an end.
+    let all = [recorded(-1, 2), recorded(-1, 2), recorded(3, 1), recorded(0, 40), recorded(900, 1_000)];
+    for (at, histogram) in (1..).zip(&all) {
+        recorder.record_histogram(&mut world.appender, &labels, time_ns(at), histogram).unwrap();
+    }
+    recorder.record(&mut world.appender, &labels, time_ns(10), 7.0).unwrap();
+    recorder.record_histogram(&mut world.appender, &labels, time_ns(11), &all[0]).unwrap();
+    recorder.record(&mut world.appender, &labels, time_ns(12), STALE).unwrap();
+    let shown = |histogram: &Histogram| format!("{labels} {histogram}");
+    for (at, histogram) in (1..).zip(&all) {
+        assert_eq!(world.query("job:wait:sum", at * S), [shown(histogram)], "at {at}");
+    }
+    assert_eq!(world.query("job:wait:sum", 9 * S), [shown(&all[4])], "it holds until the next one");
+    assert_eq!(world.query("job:wait:sum", 10 * S), [format!("{labels} 7")]);
+    assert_eq!(world.query("job:wait:sum{job=\"a\"}", 11 * S), [shown(&all[0])]);
+    assert_eq!(world.query("job:wait:sum", 12 * S), [""; 0]);
+    assert_eq!(world.query("count_over_time(job:wait:sum[20s])", 15 * S), [r#"{job="a"} 7"#]);
+    assert_eq!(world.query("count({__name__=~\".+\"})", 11 * S), ["{} 1"], "columns are no series");
+    let few = budget(10);
+    let asked = Asked { selectors: &[], span: super::names::ALL, budget: &few };
+    assert_eq!(lists::label_names(&world.store, &asked).unwrap().iter().collect::<Vec<_>>(), ["__name__", "job"]);
+    assert_eq!(lists::label_values(&world.store, "__name__", &asked).unwrap().len(), 1);
+}
+
+#[test]
+fn what_is_late_or_too_wide_is_not_recorded() {
+    let (mut world, mut recorder) = (World::new(), Recorder::new(10));
+    let labels = Labels::new([("__name__", "h")]);
+    let mut record =
+        |at: u64, of: &Histogram| recorder.record_histogram(&mut world.appender, &labels, (T0 + at).cast_signed(), of);
+    record(2, &recorded(0, 1)).unwrap();
+    assert!(matches!(record(2, &recorded(0, 1)), Err(NotRecorded::Late)));
+    assert!(matches!(record(3, &recorded(0, 9_000)), Err(NotRecorded::Buckets(8_188))));
+    record(4, &recorded(0, 2)).unwrap();
+    assert_eq!(recorder.series(), 1);
 }
