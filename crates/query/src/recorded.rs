@@ -13,7 +13,7 @@ use std::sync::Arc;
 use onlooker_framestore::client::{Appender, Description};
 use onlooker_framestore::layout::{Layout, Part};
 use onlooker_framestore::types::{Line, TrackId};
-use onlooker_promql::histogram::Histogram;
+use onlooker_promql::histogram::{Hint, Histogram};
 use onlooker_promql::labels::{Labels, NAME};
 use onlooker_promql::source::STALE;
 use onlooker_region::schema::Metric;
@@ -46,14 +46,32 @@ struct Place {
     track: TrackId,
     line: Line,
     last_ns: u64,
-    /// Of histograms.
-    structure: Option<(Structure, usize)>,
+    native: Option<Last>,
+}
+
+/// What a line of histograms had last.
+struct Last {
+    structure: Structure,
+    width: usize,
+    histogram: Histogram,
+}
+
+/// What is known of a histogram's counter after the one before.
+fn hint_after(histogram: &Histogram, before: Option<&Histogram>) -> Hint {
+    match (histogram.hint, before) {
+        (Hint::Gauge | Hint::Reset, _) => histogram.hint,
+        (_, Some(before)) if before.hint != Hint::Gauge => {
+            let unknown = Histogram { hint: Hint::Unknown, ..histogram.clone() };
+            if unknown.is_reset_after(before) { Hint::Reset } else { Hint::NotReset }
+        }
+        _ => Hint::Unknown,
+    }
 }
 
 impl Place {
     /// A number, or the end of what the line has.
     fn put(&mut self, appender: &mut Appender, time_ns: u64, value: f64) -> Result<(), NotRecorded> {
-        let width = self.structure.as_ref().map_or(1, |(_, width)| *width);
+        let width = self.native.as_ref().map_or(1, |last| last.width);
         let mut row = vec![0; width];
         row[0] = value.to_bits();
         self.append(appender, time_ns, &row)
@@ -126,7 +144,7 @@ impl Recorder {
                 self.series.remove(labels);
                 return Ok(());
             }
-            Some(place) if place.structure.is_none() => return place.put(appender, time_ns, value),
+            Some(place) if place.native.is_none() => return place.put(appender, time_ns, value),
             None if is_end => return Ok(()),
             _ => {}
         }
@@ -145,19 +163,26 @@ impl Recorder {
         histogram: &Histogram,
     ) -> Result<(), NotRecorded> {
         let time_ns = u64::try_from(time_ns).map_err(|_| NotRecorded::Time)?;
-        let place = self.series.get_mut(labels);
-        if place.as_ref().is_some_and(|place| place.last_ns >= time_ns) {
+        let place = self.series.get(labels);
+        if place.is_some_and(|place| place.last_ns >= time_ns) {
             return Err(NotRecorded::Late);
         }
-        let before = place.as_ref().and_then(|place| Some(&place.structure.as_ref()?.0));
-        if !before.is_some_and(|before| before.holds(histogram)) {
-            let structure = Structure::of(histogram, before);
-            self.enter(appender, labels, time_ns, Some(structure))?;
-        }
-        let Some(Place { structure: Some((structure, width)), .. }) = self.series.get(labels) else { return Ok(()) };
-        let mut row = structure.row(histogram);
-        row.resize(*width, 0);
-        self.series.get_mut(labels).map_or(Ok(()), |place| place.append(appender, time_ns, &row))
+        let last = place.and_then(|place| place.native.as_ref());
+        let hint = hint_after(histogram, last.map(|last| &last.histogram));
+        let histogram = Histogram { hint, ..histogram.clone() };
+        let place = match last.map(|last| &last.structure) {
+            Some(structure) if structure.holds(&histogram) => self.series.get_mut(labels),
+            before => {
+                let structure = Structure::of(&histogram, before);
+                Some(self.enter(appender, labels, time_ns, Some((structure, &histogram)))?)
+            }
+        };
+        let Some(place) = place else { return Ok(()) };
+        let Some(last) = &mut place.native else { return Ok(()) };
+        let mut row = last.structure.row(&histogram);
+        row.resize(last.width, 0);
+        last.histogram = histogram;
+        place.append(appender, time_ns, &row)
     }
 
     /// How many series go on.
@@ -172,7 +197,7 @@ impl Recorder {
         appender: &mut Appender,
         labels: &Labels,
         time_ns: u64,
-        structure: Option<Structure>,
+        native: Option<(Structure, &Histogram)>,
     ) -> Result<&mut Place, NotRecorded> {
         if !self.series.contains_key(labels) && self.series.len() >= self.max_series {
             return Err(NotRecorded::TooMany(self.max_series));
@@ -181,8 +206,8 @@ impl Recorder {
         if name.is_empty() {
             return Err(NotRecorded::Nameless);
         }
-        let width = match &structure {
-            Some(structure) => WIDTHS.into_iter().find(|width| *width >= structure.words()),
+        let width = match &native {
+            Some((structure, _)) => WIDTHS.into_iter().find(|width| *width >= structure.words()),
             None => Some(0),
         };
         let width = width.ok_or(NotRecorded::Buckets(structure::MOST))?;
@@ -197,13 +222,13 @@ impl Recorder {
         };
         let own = labels.iter().filter(|(label, _)| *label != NAME);
         let mut own: Vec<_> = own.map(|(label, value)| (label.to_owned(), value.to_owned())).collect();
-        own.extend(structure.as_ref().map(|structure| (STRUCTURE.to_owned(), structure.text())));
+        own.extend(native.as_ref().map(|(structure, _)| (STRUCTURE.to_owned(), structure.text())));
         let line = appender.line(track, &own, &[], time_ns).map_err(too_long)?;
         if let Some(before) = self.series.get_mut(labels) {
             before.leave(appender, time_ns)?;
         }
-        let structure = structure.map(|structure| (structure, width));
-        let place = Place { track, line, last_ns: 0, structure };
+        let native = native.map(|(structure, of)| Last { structure, width, histogram: of.clone() });
+        let place = Place { track, line, last_ns: 0, native };
         Ok(self.series.entry(labels.clone()).insert_entry(place).into_mut())
     }
 }

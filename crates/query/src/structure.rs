@@ -15,7 +15,7 @@ const FRONT: usize = 4;
 /// Words of a row at most, and buckets of a histogram.
 pub(crate) const WIDEST: usize = 8_192;
 pub(crate) const MOST: usize = WIDEST - FRONT;
-const HINTS: [Hint; 4] = [Hint::Unknown, Hint::Reset, Hint::NotReset, Hint::Gauge];
+const HINTS: [(Hint, f64); 4] = [(Hint::Unknown, 0.0), (Hint::Reset, 1.0), (Hint::NotReset, 2.0), (Hint::Gauge, 3.0)];
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Structure {
@@ -96,14 +96,14 @@ impl Structure {
 
     /// A histogram's row.
     pub(crate) fn row(&self, histogram: &Histogram) -> Vec<u64> {
-        let hint = HINTS.iter().position(|hint| *hint == histogram.hint).unwrap_or_default();
-        let front = [histogram.count, histogram.sum, histogram.zero_count].map(f64::to_bits);
+        let hint = HINTS.iter().find(|(hint, _)| *hint == histogram.hint).map_or(0.0, |(_, number)| *number);
+        let front = [histogram.count, histogram.sum, histogram.zero_count, hint].map(f64::to_bits);
         let counts = |own: &[i32], of: &Buckets| -> Vec<u64> {
             let count = |number| of.binary_search_by_key(number, |(number, _)| *number).map_or(0.0, |at| of[at].1);
             own.iter().map(|number| count(number).to_bits()).collect()
         };
         let buckets = [counts(&self.positive, &histogram.positive), counts(&self.negative, &histogram.negative)];
-        front.into_iter().chain([hint as u64]).chain(buckets.concat()).collect()
+        front.into_iter().chain(buckets.concat()).collect()
     }
 
     /// The histogram of a row; `None`: it has ended.
@@ -121,7 +121,7 @@ impl Structure {
             zero_count: f64::from_bits(*zero_count),
             positive: filled(&self.positive, positive),
             negative: filled(&self.negative, negative),
-            hint: usize::try_from(*hint).ok().and_then(|hint| HINTS.get(hint)).copied().unwrap_or_default(),
+            hint: HINTS.iter().find(|(_, number)| number.to_bits() == *hint).map_or(Hint::Unknown, |(hint, _)| *hint),
         })
     }
 

@@ -169,7 +169,8 @@ impl Histogram {
     }
 
     /// Whether the counter began again between the sample before and this one.
-    pub(crate) fn is_reset_after(&self, before: &Self) -> bool {
+    #[must_use]
+    pub fn is_reset_after(&self, before: &Self) -> bool {
         match self.hint {
             Hint::Reset => return true,
             Hint::NotReset => return false,

@@ -7,6 +7,7 @@ use onlooker_framestore::client::{Appender, Description};
 use onlooker_framestore::layout::{Layout, Part};
 use onlooker_framestore::types::{Line, TrackId};
 use onlooker_framestore::{Config, Store, Writer, open};
+use onlooker_promql::histogram::Histogram;
 use onlooker_promql::labels::Labels;
 use onlooker_promql::limits::{Budget, Cancel, Limits};
 use onlooker_promql::source::{Newest, STALE, SeriesSource as _, Span};
@@ -91,6 +92,20 @@ impl World {
             (found.labels, samples)
         });
         all.collect()
+    }
+
+    /// Histograms of the one series that matches.
+    pub(crate) fn histograms(&mut self, selector: &str, after_ns: u64, until_ns: u64) -> Vec<Arc<Histogram>> {
+        self.writer.turn().unwrap();
+        let source = StoreSource::new(&self.store);
+        let [after_ns, until_ns] = [after_ns, until_ns].map(|ns| (T0 + ns).cast_signed());
+        let span = Span { after_ns, until_ns };
+        let found = source.select(&Query::selector(selector).unwrap(), span, &budget(1)).unwrap();
+        let (mut all, mut chunks) = (Vec::new(), source.read(found[0].key, span).unwrap());
+        while let Some(chunk) = chunks.next().unwrap() {
+            all.extend(chunk.histograms.iter().flatten().cloned());
+        }
+        all
     }
 
     /// What series have at a time after T0, looking back for so long: by their newest sample, where that is known, and

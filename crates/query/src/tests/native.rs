@@ -129,6 +129,22 @@ fn what_is_recorded_comes_back_with_whatever_buckets() {
     assert_eq!(lists::label_values(&world.store, "__name__", &asked).unwrap().len(), 1);
 }
 
+/// As Prometheus' storage says it.
+#[test]
+fn the_hint_says_whether_the_counter_went_on() {
+    let (mut world, mut recorder) = (World::new(), Recorder::new(10));
+    let labels = Labels::new([("__name__", "h")]);
+    let of = |buckets, hint| Histogram { hint, ..recorded(0, buckets) };
+    let unknown = Hint::Unknown;
+    let all = [of(2, unknown), of(3, unknown), of(1, unknown), of(2, Hint::Gauge), of(3, unknown), of(4, Hint::Reset)];
+    for (at, histogram) in (1..).zip(&all) {
+        let time_ns = (T0 + at * S).cast_signed();
+        recorder.record_histogram(&mut world.appender, &labels, time_ns, histogram).unwrap();
+    }
+    let hints = world.histograms("h", 0, 10 * S).into_iter().map(|histogram| histogram.hint).collect::<Vec<_>>();
+    assert_eq!(hints, [unknown, Hint::NotReset, Hint::Reset, Hint::Gauge, unknown, Hint::Reset]);
+}
+
 #[test]
 fn what_is_late_or_too_wide_is_not_recorded() {
     let (mut world, mut recorder) = (World::new(), Recorder::new(10));
