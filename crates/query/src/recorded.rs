@@ -71,7 +71,7 @@ fn hint_after(histogram: &Histogram, before: Option<&Histogram>) -> Hint {
 impl Place {
     /// A number, or the end of what the line has.
     fn put(&mut self, appender: &mut Appender, time_ns: u64, value: f64) -> Result<(), NotRecorded> {
-        let width = self.native.as_ref().map_or(1, |last| last.width);
+        let Some(Last { width, .. }) = self.native else { return self.append(appender, time_ns, &[value.to_bits()]) };
         let mut row = vec![0; width];
         row[0] = value.to_bits();
         self.append(appender, time_ns, &row)
