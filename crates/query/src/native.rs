@@ -8,9 +8,8 @@ use onlooker_promql::histogram::{Buckets, Hint, Histogram, Scale};
 use onlooker_promql::source::STALE;
 use onlooker_region::columns::Value;
 use onlooker_region::histogram::Shape;
-use onlooker_region::number::exported;
 
-use crate::structure::Structure;
+use crate::structure::{Structure, bounds};
 
 /// What rows' words are.
 #[derive(Clone, Debug)]
@@ -19,13 +18,6 @@ pub(crate) enum Native {
     Region { shape: Shape, scale: f64 },
     /// A recorded one's.
     Recorded(Structure),
-}
-
-/// Upper bounds of a region's buckets; the last one has none.
-pub(crate) fn bounds(shape: Shape, scale: f64) -> Arc<[f64]> {
-    #[allow(clippy::cast_precision_loss)] // a bound is as exact as a double is
-    let bound = |bucket: usize| exported(shape.range(bucket).1 as f64, scale);
-    (0..shape.buckets() - 1).map(bound).collect()
 }
 
 /// Histograms that rows were made of, by their numbers.

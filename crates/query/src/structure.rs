@@ -7,8 +7,7 @@ use std::sync::Arc;
 use onlooker_promql::histogram::{Buckets, Hint, Histogram, Scale};
 use onlooker_promql::source::STALE;
 use onlooker_region::histogram::Shape;
-
-use crate::native::bounds;
+use onlooker_region::number::exported;
 
 /// Words of a row before the buckets: count, sum, count of the bucket of zero, hint.
 const FRONT: usize = 4;
@@ -59,6 +58,13 @@ fn runs(text: &str) -> Option<Vec<i32>> {
 
 fn bits(text: &str) -> Option<f64> {
     u64::from_str_radix(text, 16).ok().map(f64::from_bits)
+}
+
+/// Upper bounds of a region's buckets; the last one has none.
+pub(crate) fn bounds(shape: Shape, scale: f64) -> Arc<[f64]> {
+    #[allow(clippy::cast_precision_loss)] // a bound is as exact as a double is
+    let bound = |bucket: usize| exported(shape.range(bucket).1 as f64, scale);
+    (0..shape.buckets() - 1).map(bound).collect()
 }
 
 /// The shape and scale of a region's histogram with these bounds.
