@@ -77,6 +77,20 @@ impl Place {
         self.append(appender, time_ns, &row)
     }
 
+    /// A histogram, where the line is one of histograms with such buckets.
+    fn put_histogram(
+        &mut self,
+        appender: &mut Appender,
+        time_ns: u64,
+        histogram: Histogram,
+    ) -> Result<(), NotRecorded> {
+        let Some(last) = &mut self.native else { return Ok(()) };
+        let mut row = last.structure.row(&histogram);
+        row.resize(last.width, 0);
+        last.histogram = histogram;
+        self.append(appender, time_ns, &row)
+    }
+
     fn append(&mut self, appender: &mut Appender, time_ns: u64, row: &[u64]) -> Result<(), NotRecorded> {
         appender.append(self.track, self.line, time_ns, row).map_err(|_| NotRecorded::Behind)?;
         self.last_ns = time_ns;
@@ -148,7 +162,10 @@ impl Recorder {
             None if is_end => return Ok(()),
             _ => {}
         }
-        self.enter(appender, labels, time_ns, None)?.put(appender, time_ns, value)
+        let mut place = self.enter(appender, labels, time_ns, None)?;
+        place.put(appender, time_ns, value)?;
+        self.series.insert(labels.clone(), place);
+        Ok(())
     }
 
     /// Records a histogram; the series may have had numbers, or other buckets, before.
@@ -170,19 +187,16 @@ impl Recorder {
         let last = place.and_then(|place| place.native.as_ref());
         let hint = hint_after(histogram, last.map(|last| &last.histogram));
         let histogram = Histogram { hint, ..histogram.clone() };
-        let place = match last.map(|last| &last.structure) {
-            Some(structure) if structure.holds(&histogram) => self.series.get_mut(labels),
-            before => {
-                let structure = Structure::of(&histogram, before);
-                Some(self.enter(appender, labels, time_ns, Some((structure, &histogram)))?)
-            }
-        };
-        let Some(place) = place else { return Ok(()) };
-        let Some(last) = &mut place.native else { return Ok(()) };
-        let mut row = last.structure.row(&histogram);
-        row.resize(last.width, 0);
-        last.histogram = histogram;
-        place.append(appender, time_ns, &row)
+        let before = last.map(|last| &last.structure);
+        if !before.is_some_and(|before| before.holds(&histogram)) {
+            let structure = Structure::of(&histogram, before);
+            let mut place = self.enter(appender, labels, time_ns, Some((structure, &histogram)))?;
+            place.put_histogram(appender, time_ns, histogram)?;
+            self.series.insert(labels.clone(), place);
+        } else if let Some(place) = self.series.get_mut(labels) {
+            place.put_histogram(appender, time_ns, histogram)?;
+        }
+        Ok(())
     }
 
     /// How many series go on.
@@ -191,14 +205,14 @@ impl Recorder {
         self.series.len()
     }
 
-    /// A line for a series that has none, or has another one.
+    /// A line for a series that has none, or has another one. The series goes on there with its first row.
     fn enter(
         &mut self,
         appender: &mut Appender,
         labels: &Labels,
         time_ns: u64,
         native: Option<(Structure, &Histogram)>,
-    ) -> Result<&mut Place, NotRecorded> {
+    ) -> Result<Place, NotRecorded> {
         if !self.series.contains_key(labels) && self.series.len() >= self.max_series {
             return Err(NotRecorded::TooMany(self.max_series));
         }
@@ -228,8 +242,7 @@ impl Recorder {
             before.leave(appender, time_ns)?;
         }
         let native = native.map(|(structure, of)| Last { structure, width, histogram: of.clone() });
-        let place = Place { track, line, last_ns: 0, native };
-        Ok(self.series.entry(labels.clone()).insert_entry(place).into_mut())
+        Ok(Place { track, line, last_ns: 0, native })
     }
 }
 

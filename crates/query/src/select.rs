@@ -84,7 +84,9 @@ impl Wanted {
             catalogue::Matcher::new(name, comparison, value)
         });
         let all: Vec<_> = all.collect::<Result<_, _>>().map_err(|error| QueryError::Invalid(error.to_string()))?;
-        let of_labels = all.iter().filter(|matcher| matcher.name() != NAME).cloned().collect();
+        let is_of_labels =
+            |matcher: &&catalogue::Matcher| matcher.name() != NAME && !recorded::is_hidden(matcher.name());
+        let of_labels = all.iter().filter(is_of_labels).cloned().collect();
         Ok(Self { all, of_labels })
     }
 
@@ -103,6 +105,7 @@ impl Wanted {
         self.all.iter().all(|matcher| match matcher.name() {
             NAME => matcher.is_match(&exported.name),
             BUCKET if exported.le.is_some() => matcher.is_match(exported.le.as_deref().unwrap_or_default()),
+            label if recorded::is_hidden(label) => matcher.is_match(""),
             label => matcher.is_match(series.labels.get(label).unwrap_or_default()),
         })
     }

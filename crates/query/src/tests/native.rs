@@ -123,6 +123,8 @@ fn what_is_recorded_comes_back_with_whatever_buckets() {
     assert_eq!(world.query("job:wait:sum", 12 * S), [""; 0]);
     assert_eq!(world.query("count_over_time(job:wait:sum[20s])", 15 * S), [r#"{job="a"} 7"#]);
     assert_eq!(world.query("count({__name__=~\".+\"})", 11 * S), ["{} 1"], "columns are no series");
+    assert_eq!(world.query("job:wait:sum{__word__=\"\",__structure__!=\"x\"}", 11 * S), [shown(&all[0])]);
+    assert_eq!(world.query("{__word__=\"1\",__name__=~\".+\"}", 11 * S), [""; 0], "nobody sees such a label");
     let few = budget(10);
     let asked = Asked { selectors: &[], span: super::names::ALL, budget: &few };
     assert_eq!(lists::label_names(&world.store, &asked).unwrap().iter().collect::<Vec<_>>(), ["__name__", "job"]);
