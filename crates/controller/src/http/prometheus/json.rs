@@ -189,8 +189,8 @@ fn histogram(out: &mut String, time_ns: i64, histogram: &Histogram) {
 /// Decimal seconds: to the millisecond as Prometheus has them, finer ones with as many digits as they need.
 fn time(out: &mut String, ns: i64) {
     let (whole, fraction) = (ns.unsigned_abs() / 1_000_000_000, ns.unsigned_abs() % 1_000_000_000);
-    let sign = if ns < 0 { "-" } else { "" };
-    let _ = write!(out, "{sign}{whole}");
+    out.push_str(if ns < 0 { "-" } else { "" });
+    out.push_str(itoa::Buffer::new().format(whole));
     if fraction % 1_000_000 != 0 {
         let digits = format!("{fraction:09}");
         let _ = write!(out, ".{}", digits.trim_end_matches('0'));
@@ -208,6 +208,11 @@ fn number(out: &mut String, value: f64) {
         out.push_str(if value > 0.0 { "+Inf" } else { "-Inf" });
     } else if size != 0.0 && !(1e-6..1e21).contains(&size) {
         with_exponent(out, value);
+    } else if size == 0.0 || (1e-5..1e16).contains(&size) {
+        // Without an exponent, there.
+        let mut buffer = zmij::Buffer::new();
+        let text = buffer.format_finite(value);
+        out.push_str(text.strip_suffix(".0").unwrap_or(text));
     } else {
         let _ = write!(out, "{value}");
     }
@@ -233,6 +238,7 @@ pub(super) fn exponent(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use bolero::check;
     use onlooker_promql::histogram::Scale;
 
     use super::*;
@@ -266,6 +272,23 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_the_shortest_that_read_back() {
+        check!().with_type::<(u64, i32, u8)>().for_each(|(bits, whole, digits)| {
+            let decimal = f64::from(*whole) / 10f64.powi((digits % 12).into());
+            for value in [f64::from_bits(*bits), decimal, decimal * 1e12] {
+                let mut out = String::new();
+                number(&mut out, value);
+                let is_plain = value == 0.0 || (1e-6..1e21).contains(&value.abs());
+                if is_plain {
+                    // Of two that are as short and as close Go and we take the even one.
+                    assert_eq!(out.len(), value.to_string().len(), "{out}");
+                }
+                assert!(value.is_nan() || out.parse() == Ok(value), "{out}");
+            }
+        });
+    }
+
+    #[test]
     fn times_and_numbers_are_as_prometheus_writes_them() {
         let written = |ns, value| {
             let mut out = String::new();
@@ -282,6 +305,7 @@ mod tests {
             (0, f64::NAN, r#"[0,"NaN"]"#),
             (0, f64::INFINITY, r#"[0,"+Inf"]"#),
             (0, f64::NEG_INFINITY, r#"[0,"-Inf"]"#),
+            (0, -8_455_454_712_000_001.0 / 4.0, r#"[0,"-2113863678000000.2"]"#),
             (0, 123_456_789_012_345_680_000.0, r#"[0,"123456789012345680000"]"#),
         ] {
             assert_eq!(written(ns, value), text);
