@@ -143,6 +143,7 @@ pub fn run(
         forwarding: forwarding.progress(),
         rules: evaluator.view(),
         limits: limits(config, &say),
+        helpers: http::helpers(),
         names: Names::new(&config.http.names, token.is_some()),
         ending: Ending::default(),
         pressure: engine.pressure(),

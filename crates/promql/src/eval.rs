@@ -4,6 +4,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`select`] | instant selectors: the newest sample of each step |
+//! | [`share`] | the series of a selector, shared among threads |
 //! | [`slide`], [`range`] | windows of a series, step by step; functions of them |
 //! | [`over_time`], [`rate`], [`edges`] | what is calculated of one window |
 //! | [`signature`], [`named`], [`args`] | which functions there are, by their names; arguments |
@@ -34,9 +35,11 @@ mod rank;
 mod rate;
 mod relabel;
 mod select;
+mod share;
 mod signature;
 mod slide;
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Deref;
@@ -53,6 +56,7 @@ use crate::value::{Grid, HOLE, Samples, Series, is_hole};
 
 pub(crate) use order::sorted;
 pub(crate) use signature::{Last, Signature, functions, signature};
+use slide::Buffers;
 
 /// What it costs to find a series by its labels.
 const LABELS: usize = 50;
@@ -68,6 +72,16 @@ impl Matrix {
         self.held.grow(bytes(&series))?;
         self.series.push(series);
         Ok(())
+    }
+
+    fn push_if_any(&mut self, series: Series) -> Result<(), QueryError> {
+        if series.is_empty() { Ok(()) } else { self.push(series) }
+    }
+
+    /// With those of another one.
+    fn extend(&mut self, mut other: Self) {
+        self.held.absorb(&mut other.held);
+        self.series.append(&mut other.series);
     }
 
     /// Series in the order of their labels.
@@ -198,11 +212,11 @@ pub(crate) enum Node {
 
 pub(crate) struct Eval<'a> {
     source: &'a dyn SeriesSource,
-    lookback_ns: i64,
-    subquery_step_ns: i64,
-    delays_names: bool,
+    options: &'a Options,
     pub(crate) budget: Budget,
     notes: Notes,
+    /// Of a series that was read to its end.
+    spare: RefCell<Option<Buffers>>,
 }
 
 fn invalid<T>(text: impl Into<String>) -> Result<T, QueryError> {
@@ -210,9 +224,8 @@ fn invalid<T>(text: impl Into<String>) -> Result<T, QueryError> {
 }
 
 impl<'a> Eval<'a> {
-    pub(crate) fn new(source: &'a dyn SeriesSource, options: &Options, budget: Budget) -> Self {
-        let Options { lookback_ns, subquery_step_ns, delays_names, .. } = *options;
-        Self { source, lookback_ns, subquery_step_ns, delays_names, budget, notes: Notes::default() }
+    pub(crate) fn new(source: &'a dyn SeriesSource, options: &'a Options, budget: Budget) -> Self {
+        Self { source, options, budget, notes: Notes::default(), spare: RefCell::default() }
     }
 
     pub(crate) fn into_notes(self) -> Vec<Note> {
@@ -265,7 +278,7 @@ impl<'a> Eval<'a> {
 
     /// Without names, which say no longer what the values are; or they go in the end.
     fn unnamed(&self, mut matrix: Matrix) -> Result<Matrix, QueryError> {
-        if !self.delays_names {
+        if !self.options.delays_names {
             return matrix.unnamed(&self.budget);
         }
         matrix.series.iter_mut().for_each(|series| series.drops_name = true);
@@ -313,7 +326,7 @@ impl<'a> Eval<'a> {
 
     /// When the inside of a subquery is evaluated for `grid`: at whole multiples of its step.
     fn inner_grid(&self, range: &Range, step_ns: Option<i64>, grid: Grid) -> Result<Grid, QueryError> {
-        let step_ns = step_ns.unwrap_or(self.subquery_step_ns).max(1);
+        let step_ns = step_ns.unwrap_or(self.options.subquery_step_ns).max(1);
         let when = range.when();
         let begin_ns = when.of(grid.start_ns).saturating_sub(range.range_ns);
         let until_ns = when.of(grid.last_ns());

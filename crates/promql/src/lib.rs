@@ -11,13 +11,14 @@
 //! - Everything is bounded ([`limits::Limits`]), and a query that is cancelled ends within milliseconds.
 //! - Native histograms ([`histogram`]) are a second column beside [`value::Series::values`], only where there are any.
 //!
-//! No I/O, no threads.
+//! No I/O. A query runs on the thread that asks, and on [`Helpers`] where [`Options`] has some.
 #![forbid(unsafe_code)]
 
 mod error;
 mod eval;
 mod expr;
 pub mod features;
+mod helpers;
 pub mod histogram;
 mod kahan;
 pub mod labels;
@@ -32,6 +33,7 @@ mod times;
 pub mod value;
 
 pub use error::QueryError;
+pub use helpers::Helpers;
 pub use options::Options;
 pub use parse::{ParseError, duration_ns, unquoted};
 pub use pattern::translated as rust_pattern;

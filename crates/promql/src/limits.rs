@@ -2,9 +2,8 @@
 //! What a query may cost, and how it is stopped.
 
 use std::cell::Cell;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crate::error::QueryError;
@@ -93,15 +92,27 @@ pub struct Budget {
     cancel: Cancel,
     until: Option<Instant>,
     work: Cell<u64>,
-    samples: Cell<u64>,
-    held: Rc<Cell<usize>>,
+    used: Arc<Used>,
+}
+
+/// What all threads of a query have used.
+#[derive(Debug, Default)]
+struct Used {
+    samples: AtomicU64,
+    held: AtomicUsize,
 }
 
 impl Budget {
     /// Nothing is used; `until` is when it must be done.
     #[must_use]
     pub fn new(limits: Limits, cancel: Cancel, until: Option<Instant>) -> Self {
-        Self { limits, cancel, until, work: Cell::default(), samples: Cell::default(), held: Rc::default() }
+        Self { limits, cancel, until, work: Cell::default(), used: Arc::default() }
+    }
+
+    /// The same budget, for another thread of the query.
+    pub(crate) fn share(&self) -> Self {
+        let Self { limits, cancel, until, used, .. } = self;
+        Self { limits: *limits, cancel: cancel.clone(), until: *until, work: Cell::default(), used: used.clone() }
     }
 
     /// So much is about to be done, in units of 1 to 50 ns.
@@ -157,8 +168,7 @@ impl Budget {
     }
 
     pub(crate) fn samples(&self, count: usize) -> Result<(), QueryError> {
-        let samples = self.samples.get() + count as u64;
-        self.samples.set(samples);
+        let samples = self.used.samples.fetch_add(count as u64, Ordering::Relaxed) + count as u64;
         if samples > self.limits.samples {
             return Err(QueryError::Samples { most: self.limits.samples });
         }
@@ -188,7 +198,7 @@ impl Budget {
     /// # Errors
     /// [`QueryError::Bytes`].
     pub fn hold(&self, bytes: usize) -> Result<Held, QueryError> {
-        let mut held = Held { bytes: 0, all: self.held.clone(), most: self.limits.bytes };
+        let mut held = Held { bytes: 0, used: self.used.clone(), most: self.limits.bytes };
         held.grow(bytes)?;
         Ok(held)
     }
@@ -198,7 +208,7 @@ impl Budget {
 #[derive(Debug)]
 pub struct Held {
     bytes: usize,
-    all: Rc<Cell<usize>>,
+    used: Arc<Used>,
     most: usize,
 }
 
@@ -212,7 +222,7 @@ impl Held {
     pub fn shrink(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
-        self.all.set(self.all.get() - bytes);
+        self.used.held.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Takes over what another one of the same query holds.
@@ -225,11 +235,9 @@ impl Held {
     /// # Errors
     /// [`QueryError::Bytes`].
     pub fn grow(&mut self, bytes: usize) -> Result<(), QueryError> {
-        let all = self.all.get().saturating_add(bytes);
-        if all > self.most {
-            return Err(QueryError::Bytes { most: self.most });
-        }
-        self.all.set(all);
+        let grown = |held: usize| held.checked_add(bytes).filter(|held| *held <= self.most);
+        let held = self.used.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown);
+        held.map_err(|_| QueryError::Bytes { most: self.most })?;
         self.bytes += bytes;
         Ok(())
     }
@@ -237,6 +245,6 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.all.set(self.all.get() - self.bytes);
+        self.used.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

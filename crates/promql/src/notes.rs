@@ -42,6 +42,15 @@ impl Notes {
         }
     }
 
+    /// Those of another thread as well.
+    pub(crate) fn extend(&mut self, other: Self) {
+        let all = self.0.get_mut();
+        all.extend(other.0.into_inner());
+        while all.len() > MOST {
+            all.pop_last();
+        }
+    }
+
     pub(crate) fn into_vec(self) -> Vec<Note> {
         self.0.into_inner().into_iter().collect()
     }

@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use crate::helpers::Helpers;
 use crate::limits::{Cancel, Limits};
 
 /// What holds for a query beside its text.
@@ -21,6 +22,8 @@ pub struct Options {
     /// Whether a series keeps its name until the end even where that says no longer what it is, so that it can be
     /// matched and grouped by; as Prometheus's feature `promql-delayed-name-removal`.
     pub delays_names: bool,
+    /// Threads that may help.
+    pub helpers: Helpers,
 }
 
 /// As Prometheus has them.
@@ -33,6 +36,7 @@ impl Default for Options {
             lookback_ns: 300_000_000_000,
             subquery_step_ns: 60_000_000_000,
             delays_names: false,
+            helpers: Helpers::default(),
         }
     }
 }

@@ -117,6 +117,9 @@ pub enum Newest {
     },
 }
 
+/// Becomes a source on the thread that calls it.
+pub type Shared<'a> = Box<dyn FnOnce() -> Box<dyn SeriesSource + 'a> + Send + 'a>;
+
 /// Whoever has series.
 pub trait SeriesSource {
     /// Series that match all of `matchers` and may have samples in `span`, in any order. The source asks `budget` before
@@ -149,6 +152,11 @@ pub trait SeriesSource {
     /// Whatever the source failed at; the query fails with it.
     fn prefers_newest(&self, _key: u64, _span: Span, _step_ns: i64) -> Result<bool, SourceError> {
         Ok(false)
+    }
+
+    /// What makes this source on another thread, with what was selected last; `None`: only one thread may read it.
+    fn share(&self) -> Option<Shared<'_>> {
+        None
     }
 
     /// Answers `windows` from rollups: calls `take` with the number of each window that has samples, rising, and what

@@ -2,7 +2,7 @@
 //! Which lanes a series of Prometheus has: what `select` has found, and `lane` and `merge` read.
 
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use onlooker_framestore::Columns;
 use onlooker_framestore::types::{Line, TrackId};
@@ -27,7 +27,7 @@ pub(crate) struct LanePlan {
 }
 
 /// A series of Prometheus: its lanes, the best first; of one rank, the oldest first.
-pub(crate) type Lanes = Rc<[LanePlan]>;
+pub(crate) type Lanes = Arc<[LanePlan]>;
 
 impl LanePlan {
     /// Whether its samples and markers are what they are.

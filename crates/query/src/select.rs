@@ -15,7 +15,7 @@ use onlooker_framestore::{Named, Store};
 use onlooker_promql::QueryError;
 use onlooker_promql::labels::{BUCKET, Comparison, Labels, Matcher, NAME};
 use onlooker_promql::limits::{Budget, Held};
-use onlooker_promql::source::{Chunks, Found, Newest, SeriesSource, SourceError, Span};
+use onlooker_promql::source::{Chunks, Found, Newest, SeriesSource, Shared, SourceError, Span};
 use onlooker_series::rank::Rank;
 use onlooker_series::series::{EntityKey, Series};
 
@@ -50,7 +50,7 @@ pub struct StoreSource<'a> {
 /// What was found, and the memory that it takes.
 #[derive(Default)]
 struct Selected {
-    lanes: Vec<Lanes>,
+    lanes: Arc<Vec<Lanes>>,
     _held: Option<Held>,
 }
 
@@ -297,8 +297,9 @@ impl SeriesSource for StoreSource<'_> {
             let first = &lanes[0];
             (first.track, first.part, first.line, first.words.start)
         });
-        let (found, lanes) = (0..).zip(series).map(|(key, (labels, lanes))| (Found { key, labels }, lanes)).unzip();
-        self.found.replace(Selected { lanes, _held: Some(held) });
+        let (found, lanes): (_, Vec<_>) =
+            (0..).zip(series).map(|(key, (labels, lanes))| (Found { key, labels }, lanes)).unzip();
+        self.found.replace(Selected { lanes: lanes.into(), _held: Some(held) });
         Ok(found)
     }
 
@@ -309,6 +310,14 @@ impl SeriesSource for StoreSource<'_> {
     fn newest(&self, key: u64, span: Span) -> Result<Newest, SourceError> {
         let lanes = self.lanes(key)?;
         times(span).map_or(Ok(Newest::Nothing), |time| merge::newest(&self.tracks, &lanes, time))
+    }
+
+    fn share(&self) -> Option<Shared<'_>> {
+        let (store, lanes) = (self.tracks.store, self.found.borrow().lanes.clone());
+        Some(Box::new(move || {
+            let found = Selected { lanes, _held: None };
+            Box::new(Self { tracks: Tracks::new(store), found: found.into() })
+        }))
     }
 
     fn prefers_newest(&self, key: u64, span: Span, step_ns: i64) -> Result<bool, SourceError> {

@@ -8,3 +8,4 @@ mod names;
 mod native;
 mod newest;
 mod recorded;
+mod shared;

@@ -36,6 +36,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use onlooker_framestore::Store;
+use onlooker_promql::Helpers;
 use onlooker_targets::Book;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
@@ -49,6 +50,7 @@ use answer::Failure;
 pub use guard::Names;
 pub use limits::Limits;
 pub use metrics::Recording;
+pub use prometheus::helpers;
 pub use serve::Ending;
 pub use status::Rates;
 pub use tls::{Tls, TlsError};
@@ -88,6 +90,8 @@ pub struct Shared {
     pub trials: Arc<Semaphore>,
     /// What clients may take.
     pub limits: Arc<Limits>,
+    /// Threads that help with queries.
+    pub helpers: Helpers,
     /// By which names we are asked.
     pub names: Names,
     /// What is evaluated, and what came of it.

@@ -190,7 +190,7 @@ impl Eval<'_> {
             let mut seen_held = budget.hold(0)?;
             for (a, b) in manys.iter().flat_map(|a| ones.iter().map(move |b| (&many.series[*a], &one.series[*b]))) {
                 budget.work(LABELS + grid.count)?;
-                let labels = labels(binary, self.delays_names, &a.labels, &b.labels);
+                let labels = labels(binary, self.options.delays_names, &a.labels, &b.labels);
                 if matching.many != Many::Neither {
                     let seen = match seen.entry(labels.clone()) {
                         Entry::Occupied(seen) => seen.into_mut(),
@@ -258,7 +258,7 @@ impl Eval<'_> {
 
     /// A result of `bool` says nothing of its name.
     fn flagged(&self, binary: &Binary, series: Series) -> Series {
-        Series { drops_name: self.delays_names && binary.to_bool, ..series }
+        Series { drops_name: self.options.delays_names && binary.to_bool, ..series }
     }
 }
 

@@ -107,13 +107,13 @@ impl Asked<'_> {
     fn series(&self, eval: &Eval<'_>, chunks: &mut dyn Chunks, labels: Labels) -> Result<Series, QueryError> {
         let edges = self.range.edges();
         let mut fold = fold(self.function, edges)?;
-        let mut slide = Slide::new(&eval.budget, matches!(self.range.of, RangeOf::Select(_)))?;
+        let mut slide = Slide::new(eval, matches!(self.range.of, RangeOf::Select(_)))?;
         let mut held = eval.budget.hold(0)?;
         let mut series = Series::floats(labels, eval.holes(self.grid));
         let steps = self.steps();
         for step in 0..steps {
             let ask = self.ask(step);
-            let view = slide.window(chunks, edges::wider(ask.range, edges, eval.lookback_ns))?;
+            let view = slide.window(chunks, edges::wider(ask.range, edges, eval.options.lookback_ns))?;
             let value = fold.value(&view, &ask)?;
             held.reach(fold.bytes())?;
             series.values[step] = value;
@@ -124,6 +124,7 @@ impl Asked<'_> {
                 series.put(step, point);
             }
         }
+        slide.leave(eval);
         if let Some(first) = series.values.first().copied() {
             series.values[steps..].fill(first);
         }
@@ -218,16 +219,16 @@ impl Eval<'_> {
             RangeOf::Select(select) => {
                 let Asked { grid, .. } = *asked;
                 let inner = Span { after_ns: asked.ask(0).range.after_ns, until_ns: select.when.of(grid.last_ns()) };
-                let span = edges::wider(inner, select.edges, self.lookback_ns);
-                for Found { key, labels } in self.find(select, span)? {
-                    self.budget.work(SERIES)?;
-                    let series = match asked.summarised(self, key)? {
+                let span = edges::wider(inner, select.edges, self.options.lookback_ns);
+                let found = self.find(select, span)?;
+                matrix = self.each_found(found, grid, &|eval, matrix, Found { key, labels }| {
+                    eval.budget.work(SERIES)?;
+                    let series = match asked.summarised(eval, key)? {
                         Some(values) => Series::floats(labels, values),
-                        None => asked.series(self, &mut *self.source.read(key, span)?, labels)?,
+                        None => asked.series(eval, &mut *eval.source.read(key, span)?, labels)?,
                     };
-                    self.add(&mut matrix, asked, series)?;
-                }
-                matrix = matrix.by_labels(&self.budget)?;
+                    eval.add(matrix, asked, series)
+                })?;
             }
             RangeOf::Subquery { expr, step_ns, .. } => {
                 let inner = self.inner_grid(asked.range, *step_ns, asked.grid)?;

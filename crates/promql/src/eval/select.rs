@@ -41,34 +41,32 @@ impl Eval<'_> {
         of: fn(i64, f64) -> f64,
         is_native: bool,
     ) -> Result<Matrix, QueryError> {
-        let mut matrix = self.empty()?;
         if grid.count == 0 {
-            return Ok(matrix);
+            return self.empty();
         }
         let time_of = |step| select.when.of(grid.time_ns(step));
-        let span_of = |first, last| Span {
-            after_ns: i64::saturating_sub(time_of(first), self.lookback_ns),
-            until_ns: time_of(last),
-        };
+        let lookback_ns = self.options.lookback_ns;
+        let span_of =
+            |first, last| Span { after_ns: i64::saturating_sub(time_of(first), lookback_ns), until_ns: time_of(last) };
         let span = span_of(0, grid.count - 1);
         // At a fixed time all steps are as the first.
         let steps = if select.when.at_ns.is_some() { 1 } else { grid.count };
-        for Found { key, labels } in self.find(select, span)? {
-            let mut series = Series::floats(labels, self.holes(grid));
-            let is_sparse = steps == 1 || self.source.prefers_newest(key, span, grid.step_ns)?;
+        let found = self.find(select, span)?;
+        self.each_found(found, grid, &|eval, matrix, Found { key, labels }| {
+            let mut series = Series::floats(labels, eval.holes(grid));
+            let is_sparse = steps == 1 || eval.source.prefers_newest(key, span, grid.step_ns)?;
             let stride = if is_sparse { 1 } else { steps };
             let (next, before, before_native) = (0, None, None);
-            let mut steps_of =
-                Steps { series: &mut series, steps, next, before, before_native, of, is_native, eval: self };
+            let mut steps_of = Steps { series: &mut series, steps, next, before, before_native, of, is_native, eval };
             while steps_of.next < steps {
-                self.budget.work(SERIES)?;
+                eval.budget.work(SERIES)?;
                 steps_of.steps = steps_of.next + stride;
                 let span = span_of(steps_of.next, steps_of.steps - 1);
-                match if is_sparse { self.source.newest(key, span)? } else { Newest::Unknown } {
-                    Newest::Unknown => steps_of.take(&mut *self.source.read(key, span)?, time_of)?,
+                match if is_sparse { eval.source.newest(key, span)? } else { Newest::Unknown } {
+                    Newest::Unknown => steps_of.take(&mut *eval.source.read(key, span)?, time_of)?,
                     Newest::Nothing => steps_of.put(None, None, span.until_ns),
                     Newest::Sample { time_ns, value } => {
-                        self.budget.samples(1)?;
+                        eval.budget.samples(1)?;
                         steps_of.put(Some((time_ns, value)), None, span.until_ns);
                     }
                 }
@@ -78,19 +76,15 @@ impl Eval<'_> {
             if let Some(first) = series.histograms.first().cloned() {
                 series.histograms[steps..].fill(first);
             }
-            if !series.is_empty() {
-                matrix.push(series)?;
-            }
-        }
-        matrix.by_labels(&self.budget)
+            matrix.push_if_any(series)
+        })
     }
 
     fn smoothed(&mut self, select: &Select, grid: Grid) -> Result<Matrix, QueryError> {
-        let mut matrix = self.empty()?;
         if grid.count == 0 {
-            return Ok(matrix);
+            return self.empty();
         }
-        let (when, lookback_ns) = (select.when, self.lookback_ns);
+        let (when, lookback_ns) = (select.when, self.options.lookback_ns);
         let around = |time_ns: i64| Span {
             after_ns: time_ns.saturating_sub(lookback_ns),
             until_ns: time_ns.saturating_add(lookback_ns),
@@ -99,38 +93,36 @@ impl Eval<'_> {
             after_ns: around(when.of(grid.start_ns)).after_ns,
             until_ns: around(when.of(grid.last_ns())).until_ns,
         };
-        for Found { key, labels } in self.find(select, span)? {
-            let mut chunks = self.source.read(key, span)?;
-            let mut slide = Slide::new(&self.budget, true)?;
-            let mut series = Series::floats(labels, self.holes(grid));
+        let found = self.find(select, span)?;
+        self.each_found(found, grid, &|eval, matrix, Found { key, labels }| {
+            let mut chunks = eval.source.read(key, span)?;
+            let mut slide = Slide::new(eval, true)?;
+            let mut series = Series::floats(labels, eval.holes(grid));
             for step in 0..grid.count {
                 let time_ns = when.of(grid.time_ns(step));
                 let view = slide.window(&mut *chunks, around(time_ns))?;
                 if view.histograms.is_empty() {
                     series.values[step] = edges::between(view.times_ns, view.values, time_ns);
                 } else {
-                    let told = self.told(series.labels.name(), select.at);
+                    let told = eval.told(series.labels.name(), select.at);
                     let histogram = native_range::between(&view, time_ns, told);
                     series.put(step, histogram.map(Point::from));
                 }
             }
-            if !series.is_empty() {
-                matrix.push(series)?;
-            }
-        }
-        matrix.by_labels(&self.budget)
+            matrix.push_if_any(series)
+        })
     }
 
     /// What a range selector gives at one step.
     pub(super) fn range_of_select(&mut self, select: &Select, range_ns: i64, grid: Grid) -> Result<Node, QueryError> {
         let until_ns = select.when.of(grid.start_ns);
         let inner = Span { after_ns: until_ns.saturating_sub(range_ns), until_ns };
-        let span = edges::wider(inner, select.edges, self.lookback_ns);
+        let span = edges::wider(inner, select.edges, self.options.lookback_ns);
         let mut all = Vec::new();
         let mut held = self.budget.hold(0)?;
         for Found { key, labels } in self.find(select, span)? {
             let mut chunks = self.source.read(key, span)?;
-            let mut slide = Slide::new(&self.budget, true)?;
+            let mut slide = Slide::new(self, true)?;
             let view = slide.window(&mut *chunks, span)?;
             // Two more at most: one at each edge.
             let natives: usize = view.histograms.iter().map(|one| one.bytes() + 16).sum();
@@ -198,7 +190,7 @@ impl Steps<'_> {
 
     fn put(&mut self, newest: Option<(i64, f64)>, native: Option<Arc<Histogram>>, time_ns: i64) {
         if let Some((own_ns, value)) = newest {
-            let is_new = own_ns > time_ns.saturating_sub(self.eval.lookback_ns) && own_ns <= time_ns;
+            let is_new = own_ns > time_ns.saturating_sub(self.eval.options.lookback_ns) && own_ns <= time_ns;
             match native {
                 Some(native) if is_new && self.is_native => {
                     self.series.put(self.next, Some(Point::Histogram(native)));

@@ -5,6 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::Eval;
 use crate::error::QueryError;
 use crate::histogram::Histogram;
 use crate::limits::{Budget, Held, PIECE};
@@ -18,9 +19,7 @@ pub(super) struct Slide<'a> {
     budget: &'a Budget,
     /// Whether they are samples of the source, of which a query may read so many.
     is_source: bool,
-    held: Held,
-    times_ns: Vec<i64>,
-    values: Vec<f64>,
+    samples: Buffers,
     natives: Natives,
     /// Samples thrown away before the first that is here.
     gone: usize,
@@ -28,6 +27,13 @@ pub(super) struct Slide<'a> {
     begin: usize,
     end: usize,
     is_read: bool,
+}
+
+/// Memory of samples, which the next series may have when one is done with it.
+pub(super) struct Buffers {
+    held: Held,
+    times_ns: Vec<i64>,
+    values: Vec<f64>,
 }
 
 /// Samples that are histograms, which lie between the others by their times.
@@ -104,31 +110,46 @@ impl View<'_> {
 }
 
 impl<'a> Slide<'a> {
-    pub(super) fn new(budget: &'a Budget, is_source: bool) -> Result<Self, QueryError> {
-        let held = budget.hold(0)?;
-        let (times_ns, values) = (Vec::new(), Vec::new());
+    /// Of one series. What another one has left is used again.
+    pub(super) fn new(eval: &'a Eval<'_>, is_source: bool) -> Result<Self, QueryError> {
+        let budget = &eval.budget;
+        let samples = match eval.spare.take() {
+            Some(mut spare) => {
+                spare.times_ns.clear();
+                spare.values.clear();
+                spare
+            }
+            None => Buffers { held: budget.hold(0)?, times_ns: Vec::new(), values: Vec::new() },
+        };
         let natives = Natives::default();
-        Ok(Self { budget, is_source, held, times_ns, values, natives, gone: 0, begin: 0, end: 0, is_read: false })
+        Ok(Self { budget, is_source, samples, natives, gone: 0, begin: 0, end: 0, is_read: false })
+    }
+
+    /// Leaves its memory to the next one, if it counts no histograms.
+    pub(super) fn leave(self, eval: &Eval<'_>) {
+        if self.natives.times_ns.is_empty() {
+            eval.spare.replace(Some(self.samples));
+        }
     }
 
     /// The next window. Neither edge may lie before that of the window before.
     pub(super) fn window(&mut self, chunks: &mut dyn Chunks, span: Span) -> Result<View<'_>, QueryError> {
         while !self.is_read && self.is_until(span.until_ns) {
-            self.begin += gallop(&self.times_ns[self.begin..], span.after_ns);
+            self.begin += gallop(&self.samples.times_ns[self.begin..], span.after_ns);
             match chunks.next()? {
                 Some(chunk) => self.append(chunk)?,
                 None => self.is_read = true,
             }
         }
         let before = self.end;
-        self.begin += gallop(&self.times_ns[self.begin..], span.after_ns);
+        self.begin += gallop(&self.samples.times_ns[self.begin..], span.after_ns);
         self.end = before.max(self.begin);
-        self.end += gallop(&self.times_ns[self.end..], span.until_ns);
+        self.end += gallop(&self.samples.times_ns[self.end..], span.until_ns);
         let (native_times_ns, histograms) = self.natives.window(span);
         self.budget.work(self.end - before + 1 + histograms.len())?;
         Ok(View {
-            times_ns: &self.times_ns[self.begin..self.end],
-            values: &self.values[self.begin..self.end],
+            times_ns: &self.samples.times_ns[self.begin..self.end],
+            values: &self.samples.values[self.begin..self.end],
             native_times_ns,
             histograms,
             first: self.gone + self.begin,
@@ -139,7 +160,7 @@ impl<'a> Slide<'a> {
 
     /// Whether what has been read ends before a time, or at it.
     fn is_until(&self, until_ns: i64) -> bool {
-        self.times_ns.last().max(self.natives.times_ns.last()).is_none_or(|last_ns| *last_ns <= until_ns)
+        self.samples.times_ns.last().max(self.natives.times_ns.last()).is_none_or(|last_ns| *last_ns <= until_ns)
     }
 
     fn append(&mut self, chunk: Chunk<'_>) -> Result<(), QueryError> {
@@ -149,24 +170,25 @@ impl<'a> Slide<'a> {
             self.budget.samples(times_ns.len())?;
         }
         let dead = self.begin;
-        if dead >= MIN_DROP && dead * 2 >= self.times_ns.len() {
-            self.times_ns.drain(..dead);
-            self.values.drain(..dead);
+        if dead >= MIN_DROP && dead * 2 >= self.samples.times_ns.len() {
+            self.samples.times_ns.drain(..dead);
+            self.samples.values.drain(..dead);
             self.gone += dead;
             self.begin = 0;
             self.end = self.end.saturating_sub(dead);
         }
         if values.iter().any(|value| is_hole(*value)) {
             let live = || times_ns.iter().zip(values).filter(|(_, value)| !is_hole(**value));
-            self.times_ns.extend(live().map(|(time_ns, _)| time_ns));
-            self.values.extend(live().map(|(_, value)| value));
+            self.samples.times_ns.extend(live().map(|(time_ns, _)| time_ns));
+            self.samples.values.extend(live().map(|(_, value)| value));
         } else {
-            self.times_ns.extend_from_slice(times_ns);
-            self.values.extend_from_slice(values);
+            self.samples.times_ns.extend_from_slice(times_ns);
+            self.samples.values.extend_from_slice(values);
         }
         let natives = self.natives.times_ns.capacity() * 16 + self.natives.bytes;
-        let floats = self.times_ns.capacity() * size_of::<i64>() + self.values.capacity() * size_of::<f64>();
-        self.held.reach(floats + natives)
+        let floats =
+            self.samples.times_ns.capacity() * size_of::<i64>() + self.samples.values.capacity() * size_of::<f64>();
+        self.samples.held.reach(floats + natives)
     }
 }
 

@@ -130,7 +130,8 @@ fn what_is_kept_of_a_window_is_counted() {
         ("resets(W)", 8),
         ("quantile_over_time(0.5, W)", 8),
     ] {
-        assert!(of(call) >= window + 598 * bytes, "{call}: {} of {window}", of(call));
+        // Without the answer, which is there when the window no longer is.
+        assert!(of(call) >= window + 570 * bytes, "{call}: {} of {window}", of(call));
     }
 }
 

@@ -20,6 +20,7 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use onlooker_promql::notes::Note;
+pub use query::helpers;
 pub(super) use rules::counts;
 use serde_json::{Value, json};
 

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `/api/v1/query` and `/api/v1/query_range`.
 
+use std::num::NonZero;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use onlooker_promql::limits::{Budget, Limits};
-use onlooker_promql::{Options, Query, QueryError, Times};
+use onlooker_promql::{Helpers, Options, Query, QueryError, Times};
 use onlooker_query::StoreSource;
 use onlooker_reader::clock::Moment;
 use serde_json::json;
@@ -26,6 +28,17 @@ const MAX_POINTS: i64 = 11_000;
 /// A few queries run at a time, and ingest and the answers of others need memory, too.
 const LIMITS: Limits =
     Limits { series: 100_000, samples: 500_000_000, steps: 11_000, subquery_steps: 1_000_000, bytes: 128 << 20 };
+
+/// What helps with queries yields to what reads hosts (nice(2)).
+const NICE: i32 = 5;
+
+/// Threads that queries may have beside their own: half as many as there are processors.
+#[must_use]
+pub fn helpers() -> Helpers {
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    // With another priority they are as right, only less polite.
+    Helpers::new(processors / 2, || _ = rustix::process::setpriority_process(None, NICE))
+}
 
 /// What a list may cost: as much as a query.
 pub(super) fn budget(gone: &Gone) -> Budget {
@@ -71,8 +84,8 @@ fn answer(shared: &Shared, gone: &Gone, asked: &Parameters, times: Times, is_ran
     let time = asked.positive_ns("timeout")?.map_or(MAX_TIME, |ns| Duration::from_nanos(ns.unsigned_abs()));
     // A range of n steps has n + 1 points.
     let limits = Limits { steps: LIMITS.steps + 1, ..LIMITS };
-    let mut options =
-        Options { limits, until: Some(began + time.min(MAX_TIME)), cancel: gone.flag().into(), ..Options::default() };
+    let (until, helpers) = (Some(began + time.min(MAX_TIME)), shared.helpers.clone());
+    let mut options = Options { limits, until, cancel: gone.flag().into(), helpers, ..Options::default() };
     if let Some(lookback_ns) = asked.lookback_ns("lookback_delta")? {
         options.lookback_ns = lookback_ns;
     }
