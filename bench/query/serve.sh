@@ -1,0 +1,39 @@
+# shellcheck shell=bash
+# For bench/common.sh's users: a controller over made-up samples of bench/query/columns.
+
+# address FILE PATTERN: what the line says that tells where a server listens.
+address() {
+  for _ in $(seq 36000); do
+    sed -n "s|$2|\1|p" "$1" | grep . && return
+    sleep 0.1
+  done
+  echo "bench: no server in $1" >&2
+  return 1
+}
+
+# serve_made HOSTS FROM SECONDS [RULES]: fills a store and starts a controller over it; sets server, its address, and made, what others are filled with. RULES: lines of [rules].
+serve_made() {
+  build_bench
+  [ -n "${ONLOOKER_BUILT:-}" ] || scripts/build >&2
+  made=(bench/query/columns "$1" "$2" "$3")
+  echo "filling: $1 hosts, $3 s, $(wc -l <bench/query/columns) series each" >&2
+  "$bench" query "${made[@]}" "$scratch/store" >&2
+  # shellcheck disable=SC2154 # common.sh has it
+  cat >"$scratch/controller.toml" <<END
+[http]
+listen = "127.0.0.1:0"
+[store]
+dir = "$scratch/store"
+hot_file = "$scratch/hot"
+hot_bytes = "64MiB"
+max_bytes = "64GiB"
+[rules]
+${4:-shipped = false}
+[joined]
+file = "$scratch/joined.json"
+END
+  build/onlooker controller --config "$scratch/controller.toml" 2>"$scratch/controller.log" &
+  pids+=($!)
+  # shellcheck disable=SC2034 # the caller's
+  server=$(address "$scratch/controller.log" '.*http://\([0-9.:]*\)/.*')
+}
