@@ -83,7 +83,8 @@ lint:
 	python3 docs/format/vectors.py --check
 	scripts/check-links
 	python3 crates/wire/tests/vectors/generate.py --check
-	python3 -B -m unittest discover --start-directory scripts/promises --top-level-directory scripts
+	python3 -B -m unittest discover --start-directory scripts
+	scripts/circles
 	scripts/specification --check
 	scripts/specification --stale --gates
 	shellcheck -x $$(git ls-files | xargs -d '\n' awk 'FNR == 1 && /^#!.*\/(ba|da)?sh/ { print FILENAME } FNR > 1 { nextfile }')
