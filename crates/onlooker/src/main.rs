@@ -21,6 +21,9 @@ mod top;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Watches hosts by reading their memory.
 #[derive(Debug, Parser)]
 #[command(name = "onlooker", version)]
