@@ -2,8 +2,9 @@
 //! What a reader has decoded, so that its next series of the same rows does not decode them again.
 //!
 //! Whoever reads many series, such as a query, has a [`Decoded`] for as long as that takes. Of a chunk it has the front
-//! and the columns that were asked for; a head is decoded as a whole, row by row, so all of it is there. It holds so
-//! many bytes at most; what was not asked for longest goes first. A head that has grown since is another one.
+//! and the columns that were asked for. A head is decoded row by row: of it there are the columns that were asked for
+//! first, and when others are, all of them. It holds so many bytes at most; what was not asked for longest goes first.
+//! A head that has grown since is another one.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -180,9 +181,46 @@ type Runs = BTreeMap<usize, (usize, Rc<Vec<u64>>)>;
 
 enum Words {
     /// What is read of a chunk.
-    Chunk { place: Place, buffers: RefCell<Buffers>, runs: RefCell<Runs> },
+    Chunk {
+        place: Place,
+        buffers: RefCell<Buffers>,
+        runs: RefCell<Runs>,
+    },
+    Head(Box<HeadWords>),
+}
+
+/// What was decoded of a head.
+struct HeadWords {
+    rows: Snapshot,
+    /// Where each row comes in a table's order by lines; empty: they are in order.
+    order: Vec<usize>,
+    /// The columns that were asked for first, one behind the other, each so long.
+    first: Vec<usize>,
+    first_words: Rc<Vec<u64>>,
+    height: usize,
     /// Row by row.
-    Head { width: usize, words: Rc<Vec<u64>> },
+    all: OnceCell<Rc<Vec<u64>>>,
+}
+
+impl HeadWords {
+    /// Columns of [`HeadWords::first`], if all are among them.
+    fn of_first(&self, wanted: &[usize]) -> Option<Vec<Column>> {
+        let column = |number: &usize| {
+            let at = self.first.iter().position(|first| first == number)?;
+            Some(Column { words: self.first_words.clone(), from: at * self.height, stride: 1 })
+        };
+        wanted.iter().map(column).collect()
+    }
+
+    fn decode_all(&self) -> Vec<u64> {
+        let width = self.rows.kinds().len();
+        let mut words = Vec::with_capacity(self.rows.len() as usize * width);
+        let _ = self.rows.rows(|_, _, row| words.extend_from_slice(row));
+        if self.order.is_empty() {
+            return words;
+        }
+        self.order.iter().flat_map(|at| &words[at * width..(at + 1) * width]).copied().collect()
+    }
 }
 
 impl Piece {
@@ -207,26 +245,36 @@ impl Piece {
         Self { rows, lines, distances_ns: RefCell::default(), times_ns, span_ns: OnceCell::new(), words, bytes }
     }
 
-    /// Of a head.
-    pub(super) fn of_head(rows: &Snapshot) -> Self {
-        let (width, count) = (rows.kinds().len(), rows.len() as usize);
-        let (mut times_ns, mut words) = (Vec::with_capacity(count), Vec::with_capacity(count * width));
-        let mut lines = Vec::new();
+    /// Of a head, with some columns.
+    pub(super) fn of_head(rows: Snapshot, first: Vec<usize>) -> Self {
+        let height = rows.len() as usize;
+        let (mut times_ns, mut words) = (Vec::with_capacity(height), vec![0; height * first.len()]);
+        let mut lines = Vec::with_capacity(height);
         // They were encoded by this process, or looked at when they came out of the log.
         let _ = rows.rows(|line, time_ns, row| {
+            let at = times_ns.len();
+            first.iter().enumerate().for_each(|(column, number)| words[column * height + at] = row[*number]);
             times_ns.push(time_ns);
-            words.extend_from_slice(row);
             lines.push(line);
         });
-        let mut order: Vec<usize> = (0..lines.len()).collect();
+        let mut order = Vec::new();
         if rows.is_table() {
+            order = (0..lines.len()).collect();
             order.sort_by_key(|at| lines[*at]);
-            times_ns = order.iter().map(|at| times_ns[*at]).collect();
-            words = order.iter().flat_map(|at| &words[at * width..(at + 1) * width]).copied().collect();
+            let sorted = |all: &[u64]| order.iter().map(|at| all[*at]).collect::<Vec<u64>>();
+            times_ns = sorted(&times_ns);
+            for column in words.chunks_mut(height.max(1)) {
+                let values = sorted(column);
+                column[..values.len()].copy_from_slice(&values);
+            }
+            lines.sort_unstable();
         }
-        let lines = order.chunk_by(|one, next| lines[*one] == lines[*next]).map(|run| (lines[run[0]], run.len()));
-        let (rows, bytes) = (times_ns.len(), 8 * (times_ns.len() + words.len()));
-        Self::new(rows, ranges(lines), times_ns.into(), Words::Head { width, words: words.into() }, bytes)
+        let lines = lines.chunk_by(|one, next| one == next).map(|run| (run[0], run.len()));
+        let (count, lines) = (times_ns.len(), ranges(lines));
+        let bytes = rows.bytes().len() + 8 * (count + words.len() + order.len());
+        let first_words = words.into();
+        let words = HeadWords { rows, order, first, first_words, height, all: OnceCell::new() };
+        Self::new(count, lines, times_ns.into(), Words::Head(words.into()), bytes)
     }
 
     fn grow(&self, words: &[u64]) {
@@ -274,8 +322,17 @@ impl Piece {
     pub(super) fn columns(&self, wanted: &[usize]) -> Result<Vec<Column>, StoreError> {
         let (place, buffers, runs) = match &self.words {
             Words::Chunk { place, buffers, runs } => (place, buffers, runs),
-            Words::Head { width, words } => {
-                let column = |from: &usize| Column { words: words.clone(), from: *from, stride: *width };
+            Words::Head(head) => {
+                if let Some(columns) = head.of_first(wanted) {
+                    return Ok(columns);
+                }
+                let all = head.all.get_or_init(|| {
+                    let all = head.decode_all();
+                    self.grow(&all);
+                    all.into()
+                });
+                let stride = head.rows.kinds().len();
+                let column = |from: &usize| Column { words: all.clone(), from: *from, stride };
                 return Ok(wanted.iter().map(column).collect());
             }
         };

@@ -18,18 +18,18 @@ use crate::warm::{Extent, Level, Place};
 
 /// Rows in memory, decoded before or not yet.
 enum InMemory {
-    Decoded(Rc<Piece>),
+    Decoded(Key, Rc<Piece>),
     Rows(Key, Snapshot),
 }
 
 impl InMemory {
-    fn decoded(self, decoded: Option<&Decoded>) -> Rc<Piece> {
+    /// Columns that are `wanted` are decoded at once with the rows' times.
+    fn decoded(self, wanted: &Columns) -> (Key, Rc<Piece>) {
         match self {
-            Self::Decoded(piece) => piece,
+            Self::Decoded(key, piece) => (key, piece),
             Self::Rows(key, rows) => {
-                let piece = Rc::new(Piece::of_head(&rows));
-                decoded.iter().for_each(|decoded| decoded.keep(key, &piece));
-                piece
+                let columns = wanted.words.iter().copied().chain(wanted.time);
+                (key, Piece::of_head(rows, columns.collect()).into())
             }
         }
     }
@@ -120,7 +120,11 @@ impl Store {
         for rows in in_memory {
             match (rows, decoded) {
                 (InMemory::Rows(_, rows), None) => samples.take_snapshot(&rows),
-                (rows, decoded) => samples.take_piece(&rows.decoded(decoded))?,
+                (rows, decoded) => {
+                    let (key, piece) = rows.decoded(wanted);
+                    samples.take_piece(&piece)?;
+                    decoded.iter().for_each(|decoded| decoded.keep(key, &piece));
+                }
             }
             if samples.flow.is_break() {
                 break;
@@ -139,7 +143,7 @@ impl Store {
     ) -> Result<(Vec<Place>, Vec<InMemory>), StoreError> {
         let known = |key: Key, rows: &dyn Fn() -> Snapshot| {
             let piece = decoded.and_then(|decoded| decoded.get(key));
-            piece.map_or_else(|| InMemory::Rows(key, rows()), InMemory::Decoded)
+            piece.map_or_else(|| InMemory::Rows(key, rows()), |piece| InMemory::Decoded(key, piece))
         };
         let rows = lock(&self.0.rows);
         let chunks = self.0.chunks.between(Level::Raw, track, from_ns, to_ns)?;
@@ -174,13 +178,15 @@ impl Store {
         let mut before_ns = last_of_chunks_ns(&chunks);
         let mut heads = Vec::new();
         for rows in in_memory {
-            let piece = rows.decoded(Some(decoded));
+            let (key, piece) = rows.decoded(wanted);
             let last_ns = piece.span_ns()?.map(|(_, last_ns)| last_ns);
-            heads.push((piece, before_ns));
+            heads.push((key, piece, before_ns));
             before_ns = before_ns.max(last_ns);
         }
-        for (piece, before_ns) in heads.iter().rev() {
-            match back.take(piece, *before_ns)? {
+        for (key, piece, before_ns) in heads.iter().rev() {
+            let taken = back.take(piece, *before_ns)?;
+            decoded.keep(*key, piece);
+            match taken {
                 Some(ControlFlow::Continue(())) => {}
                 other => return Ok(other.is_some()),
             }

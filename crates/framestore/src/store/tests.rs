@@ -11,6 +11,7 @@ use onlooker_series::series::{Form, Series};
 
 use super::*;
 use crate::client::{Appender, Description};
+use crate::damage::StoreError;
 use crate::fixture::{self, pair};
 use crate::layout::{Layout, Part};
 use crate::types::{Gap, Line, SECOND_NS};
@@ -48,6 +49,8 @@ pub(super) struct World {
 
 /// Times and words of a series' samples.
 pub(super) type Samples = Vec<(u64, Vec<u64>)>;
+type Take<'a> = &'a mut dyn FnMut(u64, &[u64]) -> ControlFlow<()>;
+type Read = Result<Vec<Gap>, StoreError>;
 
 impl World {
     pub(super) fn new() -> Self {
@@ -78,13 +81,26 @@ impl World {
 
     /// All samples of all series of a host.
     fn all(&self, host: &str) -> BTreeMap<String, Samples> {
+        self.read_all(host, |wanted, take| self.store().read(wanted, 0, u64::MAX, take))
+    }
+
+    /// The same, where what is decoded for one series is kept for the next.
+    fn all_decoded(&self, host: &str) -> BTreeMap<String, Samples> {
+        let decoded = Decoded::new(1 << 20);
+        self.read_all(host, |wanted, take| {
+            let take = &mut |sample: &Sample<'_>| take(sample.time_ns, sample.words);
+            self.store().read_decoded(&decoded, wanted, 0, u64::MAX, take)
+        })
+    }
+
+    fn read_all(&self, host: &str, read: impl Fn(&Columns, Take<'_>) -> Read) -> BTreeMap<String, Samples> {
         let mut all: BTreeMap<String, Samples> = BTreeMap::new();
         for named in self.store().series_of(host) {
             for one in &named.series {
                 let words = (one.at..).take(one.form.words()).collect();
                 let wanted = Columns { words, ..named.columns.clone() };
                 let mut samples = Vec::new();
-                let damaged = self.store().read(&wanted, 0, u64::MAX, |time_ns, words| {
+                let damaged = read(&wanted, &mut |time_ns, words| {
                     samples.push((time_ns, words.to_vec()));
                     ControlFlow::Continue(())
                 });
@@ -150,6 +166,7 @@ fn rows_are_there_at_once_and_after_kills_at_any_time() {
             _ => continue,
         }
         hosts.iter().for_each(|host| assert_eq!(world.all(host), expected(at + 1, host), "{at}"));
+        hosts.iter().for_each(|host| assert_eq!(world.all_decoded(host), expected(at + 1, host), "{at}"));
     }
     let recovery = world.again();
     assert_eq!((recovery.unknown_rows, recovery.log.lost_rows), (0, 0));
@@ -196,6 +213,7 @@ fn lines_of_a_table_come_and_go_and_have_their_own_rows() {
         assert!(all.contains_key(&format!("disk_info{{disk=\"{disk}\",instance=\"a\",value=\"model of {disk}\"}}")));
     }
     assert_eq!(all.len(), 9);
+    assert_eq!(world.all_decoded("a"), all);
 }
 
 #[test]
