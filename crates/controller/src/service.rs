@@ -12,7 +12,7 @@ use onlooker_framestore::damage::StoreError;
 use onlooker_framestore::migrate::migrate;
 use onlooker_reader::clock::Moment;
 use onlooker_targets::{Book, Change, JoinedError, Say};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, getpid, getpriority_process, getrlimit, setpriority_process};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 
@@ -24,6 +24,17 @@ use crate::http::{self, Ending, Limits, Names, Recording, ServeError, Shared, Tl
 use crate::keep::Keeper;
 use crate::rules::{self, Evaluator, ManagerError, Managers, RulesError, Setting};
 use crate::sources::{Sources, SourcesError};
+
+/// By how much threads that answer, and those that they start, are behind those that read and store (nice(2)).
+const NICE: i32 = 5;
+
+/// Answers can wait; due times cannot.
+fn answer_later() {
+    // With another priority they are as right, only less polite.
+    if let Ok(nice) = getpriority_process(Some(getpid())) {
+        let _ = setpriority_process(None, nice + NICE);
+    }
+}
 
 /// Why the controller does not run.
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +115,8 @@ pub fn run(
     if !config.http.listen.ip().is_loopback() {
         warn(config.http.listen, token.is_some(), tls.is_some(), &say);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).on_thread_start(answer_later).enable_all().build();
     let runtime = runtime.map_err(|source| ServiceError::System { operation: "start HTTP threads", source })?;
     let listener = runtime.block_on(http::bind(config.http.listen))?;
     let address = listener.local_addr().map_err(ServeError::from)?;

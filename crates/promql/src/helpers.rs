@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Clone, Debug, Default)]
 pub struct Helpers {
     free: Arc<AtomicUsize>,
-    begin: Option<fn()>,
 }
 
 impl Helpers {
-    /// So many; `begin` is called on each first.
+    /// So many.
     #[must_use]
-    pub fn new(threads: usize, begin: fn()) -> Self {
-        Self { free: Arc::new(threads.into()), begin: Some(begin) }
+    pub fn new(threads: usize) -> Self {
+        Self { free: Arc::new(threads.into()) }
     }
 
     /// As many as are free, and at most this many, until what is returned is dropped.
@@ -30,15 +29,6 @@ impl Helpers {
 pub(crate) struct Taken<'a> {
     helpers: &'a Helpers,
     pub(crate) count: usize,
-}
-
-impl Taken<'_> {
-    /// A helper's thread calls this first.
-    pub(crate) fn begin(&self) {
-        if let Some(begin) = self.helpers.begin {
-            begin();
-        }
-    }
 }
 
 impl Drop for Taken<'_> {

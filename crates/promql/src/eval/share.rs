@@ -49,12 +49,11 @@ impl Eval<'_> {
         let sources: Vec<_> = (0..helpers.count).map_while(|_| self.source.share()).collect();
         let at_once = (found.len() / (TURNS * (sources.len() + 1))).max(1);
         let left = Left { found: found.into_iter().into(), at_once };
-        let (helpers, left, options, mut notes) = (&helpers, &left, self.options, Vec::new());
+        let (left, options, mut notes) = (&left, self.options, Vec::new());
         let matrix = thread::scope(|scope| {
             let threads = sources.into_iter().filter_map(|source| {
                 let budget = self.budget.share();
                 let help = move || {
-                    helpers.begin();
                     let source = source();
                     let eval = Eval::new(&*source, options, budget);
                     eval.some_found(left, each).map(|matrix| (matrix, eval.notes))

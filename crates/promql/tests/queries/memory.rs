@@ -7,7 +7,7 @@ use std::sync::Arc;
 use onlooker_promql::histogram::Histogram;
 use onlooker_promql::labels::{Comparison, Labels, Matcher};
 use onlooker_promql::limits::Budget;
-use onlooker_promql::source::{Chunk, Chunks, Found, STALE, SeriesSource, Shared, SourceError, Span};
+use onlooker_promql::source::{Chunk, Chunks, Found, STALE, SeriesSource, SourceError, Span};
 use regex::Regex;
 
 use crate::histograms::hint;
@@ -93,10 +93,6 @@ impl SeriesSource for Memory {
         let rest = samples.get(begin..end).unwrap_or_default();
         let before = before(&samples[..begin.min(samples.len())]);
         Ok(Box::new(Reading { rest, before, chunk: self.chunk, ..Reading::default() }))
-    }
-
-    fn share(&self) -> Option<Shared<'_>> {
-        Some(Box::new(|| Box::new(self.clone())))
     }
 }
 

@@ -29,7 +29,7 @@ fn an_answer_is_the_same_with_helpers() {
     ] {
         let query = Query::parse(text, times).unwrap();
         let run = |threads: usize| {
-            let options = Options { helpers: Helpers::new(threads, || {}), ..Options::default() };
+            let options = Options { helpers: Helpers::new(threads), ..Options::default() };
             format!("{:?}", query.run(&StoreSource::new(&world.store), &options).unwrap())
         };
         let alone = run(0);

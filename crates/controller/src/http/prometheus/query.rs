@@ -29,15 +29,10 @@ const MAX_POINTS: i64 = 11_000;
 const LIMITS: Limits =
     Limits { series: 100_000, samples: 500_000_000, steps: 11_000, subquery_steps: 1_000_000, bytes: 128 << 20 };
 
-/// What helps with queries yields to what reads hosts (nice(2)).
-const NICE: i32 = 5;
-
 /// Threads that queries may have beside their own: half as many as there are processors.
 #[must_use]
 pub fn helpers() -> Helpers {
-    let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    // With another priority they are as right, only less polite.
-    Helpers::new(processors / 2, || _ = rustix::process::setpriority_process(None, NICE))
+    Helpers::new(thread::available_parallelism().map_or(1, NonZero::get) / 2)
 }
 
 /// What a list may cost: as much as a query.
