@@ -157,14 +157,15 @@ pub struct Metadata {
     pub unit: String,
 }
 
-/// What is said of all names, by whoever uses them; a histogram is one name.
+/// What is said of all names, by whoever uses them; a histogram is one name. Of what is recorded nobody says anything.
 ///
 /// # Errors
 /// What the budget says.
 pub fn metadata(store: &Store, budget: &Budget) -> Result<BTreeMap<String, BTreeSet<Metadata>>, QueryError> {
     let mut all: BTreeMap<String, BTreeSet<Metadata>> = BTreeMap::new();
     let parts = store.known().parts();
-    for series in parts.iter().flat_map(|part| &part.series) {
+    let said = parts.iter().filter(|part| !recorded::is_region(&part.region));
+    for series in said.flat_map(|part| &part.series) {
         budget.work(ASK)?;
         let (_, kind) = Format::Text.declared(&series.name, series.metric);
         let said = Metadata { kind, help: series.help.to_string(), unit: series.unit.to_string() };

@@ -251,6 +251,11 @@ pub(crate) fn is(source: u64) -> bool {
     matches!(source, EntityKey::RECORDED | EntityKey::RECORDED_NATIVE)
 }
 
+/// Whether a region of this name is that of recorded series.
+pub(crate) fn is_region(name: &str) -> bool {
+    name == REGION
+}
+
 /// A recorded series of numbers.
 pub(crate) fn number(series: &Series) -> Vec<Exported> {
     exported(series).into_iter().map(|exported| Exported { reading: Reading::Recorded, ..exported }).collect()

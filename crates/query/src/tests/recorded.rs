@@ -4,8 +4,8 @@
 use onlooker_promql::labels::Labels;
 use onlooker_promql::source::STALE;
 
-use super::fixture::{S, T0, World};
-use crate::{NotRecorded, Recorder};
+use super::fixture::{S, T0, World, budget};
+use crate::{NotRecorded, Recorder, lists};
 
 fn labels(pairs: &[(&str, &str)]) -> Labels {
     Labels::new(pairs.iter().copied())
@@ -27,6 +27,7 @@ fn samples_are_what_was_recorded_until_a_marker() {
         samples.iter().map(|(at, value)| (*at, value.to_bits())).collect()
     };
     assert_eq!(bits(&all[0].1), bits(&samples.map(|(at, value)| (at * S, value))));
+    assert!(lists::metadata(&world.store, &budget(1)).unwrap().is_empty(), "nobody has said what it is");
     // A value holds for five minutes, over any silence, and no longer than to its marker.
     let count = |world: &mut World, at: u64| world.query("count(job:load:sum)", at * S);
     assert_eq!(count(&mut world, 109), ["{} 2"]);
