@@ -58,8 +58,7 @@ impl Reading {
 
     /// The same of rows whose first `count` words are the series'.
     pub(crate) fn values(&self, run: &Run<'_>, count: usize) -> Vec<f64> {
-        let mut gathered = Vec::new();
-        let words = run.word(0, &mut gathered).iter().copied();
+        let words = run.word(0).iter().copied();
         match self {
             Self::Recorded => words.map(f64::from_bits).collect(),
             Self::One | Self::Number(Form::Text, _) => vec![1.0; run.times_ns.len()],
@@ -73,9 +72,9 @@ impl Reading {
                 words.map(|word| Value::U64(word).scaled(*scale)).collect()
             }
             Self::Counts | Self::Native(..) => {
-                let (mut all, mut gathered) = (words.collect::<Vec<u64>>(), Vec::new());
+                let mut all: Vec<u64> = words.collect();
                 for number in 1..count {
-                    let counts = run.word(number, &mut gathered);
+                    let counts = run.word(number);
                     all.iter_mut().zip(counts).for_each(|(all, count)| *all = all.wrapping_add(*count));
                 }
                 all.into_iter().map(|count| Value::U64(count).scaled(1.0)).collect()

@@ -220,9 +220,9 @@ impl Visit for Reader<'_> {
             return None;
         }
         let run = all.limited(self.most.saturating_sub(out.times_ns.len()));
-        let (words, mut gathered) = (run.words() - usize::from(self.has_time), Vec::new());
+        let words = run.words() - usize::from(self.has_time);
         let values = self.reading.values(&run, words);
-        let acquired_ns = self.has_time.then(|| run.word(words, &mut gathered));
+        let acquired_ns = self.has_time.then(|| run.word(words));
         // The first one tells how it stands with what was before.
         let (first_ns, times_ns) = run.times_ns.split_first()?;
         out.row(*first_ns, acquired_ns.map_or(*first_ns, |acquired_ns| acquired_ns[0]), values[0], false);

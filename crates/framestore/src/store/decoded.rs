@@ -2,9 +2,9 @@
 //! What a reader has decoded, so that its next series of the same rows does not decode them again.
 //!
 //! Whoever reads many series, such as a query, has a [`Decoded`] for as long as that takes. Of a chunk it has the front
-//! and the columns that were asked for. A head is decoded row by row: of it there are the columns that were asked for
-//! first, and when others are, all of them. It holds so many bytes at most; what was not asked for longest goes first.
-//! A head that has grown since is another one.
+//! and the columns that were asked for. A head can be decoded row by row only, as a whole: what is kept are the columns
+//! that were asked for, and some behind them: twice as many each time that one is missing. It holds so many bytes at
+//! most; what was not asked for longest goes first. A head that has grown since is another one.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -21,6 +21,9 @@ use crate::warm::{Buffers, Place};
 const PIECE_BYTES: usize = 512;
 /// The same of a line: where it is, and how far its rows are apart.
 const LINE_BYTES: usize = size_of::<(Line, Range<usize>)>() + 16;
+
+/// Columns of a head that are decoded at once when one is missing for the first time.
+const AHEAD: usize = 8;
 
 /// By what a piece is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -144,22 +147,16 @@ impl Kept {
 pub(super) struct Column {
     words: Rc<Vec<u64>>,
     from: usize,
-    stride: usize,
 }
 
 impl Column {
     pub(super) fn at(&self, row: usize) -> u64 {
-        self.words[self.from + row * self.stride]
+        self.words[self.from + row]
     }
 
-    /// The values of some rows; `gathered` is for those that do not stand side by side.
-    pub(super) fn of<'a>(&'a self, rows: Range<usize>, gathered: &'a mut Vec<u64>) -> &'a [u64] {
-        if self.stride == 1 {
-            return &self.words[self.from + rows.start..self.from + rows.end];
-        }
-        gathered.clear();
-        gathered.extend(rows.map(|row| self.at(row)));
-        gathered
+    /// The values of some rows.
+    pub(super) fn of(&self, rows: Range<usize>) -> &[u64] {
+        &self.words[self.from + rows.start..self.from + rows.end]
     }
 }
 
@@ -171,55 +168,67 @@ pub(super) struct Piece {
     distances_ns: RefCell<HashMap<Line, Option<u64>>>,
     times_ns: OnceCell<Vec<u64>>,
     span_ns: OnceCell<Option<(u64, u64)>>,
-    words: Words,
+    origin: Origin,
+    runs: RefCell<Runs>,
     /// Of memory.
     bytes: Cell<usize>,
 }
 
-/// By the first of neighbouring columns, how many they are, and their values.
+/// By the first of neighbouring columns, how many they are, and their values, column after column.
 type Runs = BTreeMap<usize, (usize, Rc<Vec<u64>>)>;
 
-enum Words {
-    /// What is read of a chunk.
-    Chunk {
-        place: Place,
-        buffers: RefCell<Buffers>,
-        runs: RefCell<Runs>,
-    },
-    Head(Box<HeadWords>),
+/// Where columns that are missing come from.
+enum Origin {
+    Chunk { place: Place, buffers: RefCell<Buffers> },
+    Head(Rows),
 }
 
-/// What was decoded of a head.
-struct HeadWords {
+/// Encoded rows of a head.
+struct Rows {
     rows: Snapshot,
-    /// Where each row comes in a table's order by lines; empty: they are in order.
+    /// Of a table, which row comes where by its line; empty: they are in order.
     order: Vec<usize>,
-    /// The columns that were asked for first, one behind the other, each so long.
-    first: Vec<usize>,
-    first_words: Rc<Vec<u64>>,
-    height: usize,
-    /// Row by row.
-    all: OnceCell<Rc<Vec<u64>>>,
+    /// Columns that are decoded at once next time.
+    ahead: Cell<usize>,
 }
 
-impl HeadWords {
-    /// Columns of [`HeadWords::first`], if all are among them.
-    fn of_first(&self, wanted: &[usize]) -> Option<Vec<Column>> {
-        let column = |number: &usize| {
-            let at = self.first.iter().position(|first| first == number)?;
-            Some(Column { words: self.first_words.clone(), from: at * self.height, stride: 1 })
-        };
-        wanted.iter().map(column).collect()
+/// Decodes the rows of a head: `each` gets all lines and times; values of runs of columns come back.
+fn decode(rows: &Snapshot, runs: &[Range<usize>], mut each: impl FnMut(Line, u64)) -> Vec<Vec<u64>> {
+    let height = rows.len() as usize;
+    let mut all: Vec<Vec<u64>> = runs.iter().map(|run| vec![0; run.len() * height]).collect();
+    let mut at = 0;
+    // They were encoded by this process, or looked at when they came out of the log.
+    let _ = rows.rows(|line, time_ns, row| {
+        each(line, time_ns);
+        for (run, words) in runs.iter().zip(&mut all) {
+            row[run.clone()].iter().enumerate().for_each(|(column, word)| words[column * height + at] = *word);
+        }
+        at += 1;
+    });
+    all
+}
+
+impl Rows {
+    fn sort(&self, words: &mut [u64]) {
+        if !self.order.is_empty() {
+            let sorted: Vec<u64> = self.order.iter().map(|at| words[*at]).collect();
+            words[..sorted.len()].copy_from_slice(&sorted);
+        }
     }
 
-    fn decode_all(&self) -> Vec<u64> {
-        let width = self.rows.kinds().len();
-        let mut words = Vec::with_capacity(self.rows.len() as usize * width);
-        let _ = self.rows.rows(|_, _, row| words.extend_from_slice(row));
-        if self.order.is_empty() {
-            return words;
-        }
-        self.order.iter().flat_map(|at| &words[at * width..(at + 1) * width]).copied().collect()
+    /// Sorts each column of a run.
+    fn sorted(&self, mut run: Vec<u64>) -> Vec<u64> {
+        run.chunks_mut((self.rows.len() as usize).max(1)).for_each(|column| self.sort(column));
+        run
+    }
+
+    /// A run that begins as `wanted` does and has what may be asked for next; another run begins at `end`.
+    fn read_ahead(&self, wanted: &Range<usize>, end: Option<usize>) -> (Range<usize>, Vec<u64>) {
+        let ahead = self.ahead.replace(self.ahead.get().saturating_mul(2));
+        let end = (wanted.start + ahead).min(self.rows.kinds().len()).min(end.unwrap_or(usize::MAX));
+        let run = wanted.start..wanted.end.max(end);
+        let words = decode(&self.rows, std::slice::from_ref(&run), |_, _| {}).pop();
+        (run, self.sorted(words.unwrap_or_default()))
     }
 }
 
@@ -230,51 +239,49 @@ impl Piece {
         let chunk = place.read_columns(0..0, &mut buffers, &mut Vec::new())?;
         let (rows, lines) = (chunk.head().rows, ranges(chunk.lines()));
         let bytes = buffers.bytes();
-        let words = Words::Chunk { place: place.clone(), buffers: buffers.into(), runs: RefCell::default() };
-        Ok(Self::new(rows, lines, OnceCell::new(), words, bytes))
+        let origin = Origin::Chunk { place: place.clone(), buffers: buffers.into() };
+        Ok(Self::new(rows, lines, OnceCell::new(), origin, bytes))
     }
 
     fn new(
         rows: usize,
         lines: Vec<(Line, Range<usize>)>,
         times_ns: OnceCell<Vec<u64>>,
-        words: Words,
+        origin: Origin,
         bytes: usize,
     ) -> Self {
         let bytes = Cell::new(PIECE_BYTES + lines.len() * LINE_BYTES + bytes);
-        Self { rows, lines, distances_ns: RefCell::default(), times_ns, span_ns: OnceCell::new(), words, bytes }
+        let (distances_ns, span_ns, runs) = Default::default();
+        Self { rows, lines, distances_ns, times_ns, span_ns, origin, runs, bytes }
     }
 
     /// Of a head, with some columns.
-    pub(super) fn of_head(rows: Snapshot, first: Vec<usize>) -> Self {
+    pub(super) fn of_head(rows: Snapshot, mut wanted: Vec<usize>) -> Self {
+        wanted.sort_unstable();
+        wanted.dedup();
+        let runs: Vec<_> = neighbours(&wanted).collect();
         let height = rows.len() as usize;
-        let (mut times_ns, mut words) = (Vec::with_capacity(height), vec![0; height * first.len()]);
-        let mut lines = Vec::with_capacity(height);
-        // They were encoded by this process, or looked at when they came out of the log.
-        let _ = rows.rows(|line, time_ns, row| {
-            let at = times_ns.len();
-            first.iter().enumerate().for_each(|(column, number)| words[column * height + at] = row[*number]);
-            times_ns.push(time_ns);
+        let (mut lines, mut times_ns) = (Vec::with_capacity(height), Vec::with_capacity(height));
+        let all = decode(&rows, &runs, |line, time_ns| {
             lines.push(line);
+            times_ns.push(time_ns);
         });
         let mut order = Vec::new();
         if rows.is_table() {
             order = (0..lines.len()).collect();
             order.sort_by_key(|at| lines[*at]);
-            let sorted = |all: &[u64]| order.iter().map(|at| all[*at]).collect::<Vec<u64>>();
-            times_ns = sorted(&times_ns);
-            for column in words.chunks_mut(height.max(1)) {
-                let values = sorted(column);
-                column[..values.len()].copy_from_slice(&values);
-            }
             lines.sort_unstable();
         }
-        let lines = lines.chunk_by(|one, next| one == next).map(|run| (run[0], run.len()));
-        let (count, lines) = (times_ns.len(), ranges(lines));
-        let bytes = rows.bytes().len() + 8 * (count + words.len() + order.len());
-        let first_words = words.into();
-        let words = HeadWords { rows, order, first, first_words, height, all: OnceCell::new() };
-        Self::new(count, lines, times_ns.into(), Words::Head(words.into()), bytes)
+        let lines = ranges(lines.chunk_by(|one, next| one == next).map(|run| (run[0], run.len())));
+        let rows = Rows { rows, order, ahead: Cell::new(AHEAD) };
+        rows.sort(&mut times_ns);
+        let bytes = rows.rows.bytes().len() + 8 * (times_ns.len() + rows.order.len());
+        let all: Runs =
+            runs.into_iter().zip(all).map(|(run, words)| (run.start, (run.len(), rows.sorted(words).into()))).collect();
+        let piece = Self::new(height, lines, times_ns.into(), Origin::Head(rows), bytes);
+        all.values().for_each(|(_, words)| piece.grow(words));
+        piece.runs.replace(all);
+        piece
     }
 
     fn grow(&self, words: &[u64]) {
@@ -290,7 +297,7 @@ impl Piece {
     /// Times of the rows.
     pub(super) fn times_ns(&self) -> Result<&[u64], StoreError> {
         if self.times_ns.get().is_none()
-            && let Words::Chunk { place, buffers, .. } = &self.words
+            && let Origin::Chunk { place, buffers } = &self.origin
         {
             let (buffers, mut times_ns) = (&mut *buffers.borrow_mut(), Vec::with_capacity(self.rows));
             let chunk = place.read_columns(0..0, buffers, &mut Vec::new())?;
@@ -320,34 +327,27 @@ impl Piece {
 
     /// Columns; those that are missing are read, neighbours at once.
     pub(super) fn columns(&self, wanted: &[usize]) -> Result<Vec<Column>, StoreError> {
-        let (place, buffers, runs) = match &self.words {
-            Words::Chunk { place, buffers, runs } => (place, buffers, runs),
-            Words::Head(head) => {
-                if let Some(columns) = head.of_first(wanted) {
-                    return Ok(columns);
-                }
-                let all = head.all.get_or_init(|| {
-                    let all = head.decode_all();
-                    self.grow(&all);
-                    all.into()
-                });
-                let stride = head.rows.kinds().len();
-                let column = |from: &usize| Column { words: all.clone(), from: *from, stride };
-                return Ok(wanted.iter().map(column).collect());
-            }
-        };
-        let runs = &mut *runs.borrow_mut();
+        let runs = &mut *self.runs.borrow_mut();
         let find = |runs: &Runs, number: usize| {
             let (first, (count, words)) = runs.range(..=number).next_back()?;
             let from = (number - first) * self.rows;
-            (number - first < *count).then(|| Column { words: words.clone(), from, stride: 1 })
+            (number - first < *count).then(|| Column { words: words.clone(), from })
         };
         let mut missing: Vec<usize> = wanted.iter().copied().filter(|number| find(runs, *number).is_none()).collect();
         missing.sort_unstable();
         missing.dedup();
         for run in neighbours(&missing) {
-            let mut words = Vec::new();
-            place.read_columns(run.clone(), &mut buffers.borrow_mut(), &mut words)?;
+            let (run, words) = match &self.origin {
+                Origin::Chunk { place, buffers } => {
+                    let mut words = Vec::new();
+                    place.read_columns(run.clone(), &mut buffers.borrow_mut(), &mut words)?;
+                    (run, words)
+                }
+                Origin::Head(rows) => {
+                    let next = runs.range(run.start + 1..).next().map(|(first, _)| *first);
+                    rows.read_ahead(&run, next)
+                }
+            };
             self.grow(&words);
             runs.insert(run.start, (run.len(), words.into()));
         }
@@ -363,4 +363,64 @@ fn ranges(lines: impl Iterator<Item = (Line, usize)>) -> Vec<(Line, Range<usize>
         (line, end - rows..end)
     };
     lines.map(range).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use bolero::check;
+
+    use super::*;
+    use crate::types::Kind;
+
+    const WIDTH: usize = 40;
+
+    /// Whatever columns are asked for, in whatever order, of rows of whatever lines.
+    #[test]
+    fn columns_of_a_head_are_those_of_its_rows() {
+        check!().with_type::<(bool, Vec<u8>, Vec<Vec<u8>>)>().for_each(|(is_table, lines, asked)| {
+            let mut head = Head::new(vec![Kind::Counter; WIDTH].into(), *is_table);
+            let mut rows: Vec<(Line, u64, Vec<u64>)> = Vec::new();
+            for (at, line) in (1_u64..).zip(lines) {
+                let line = if *is_table { Line(u32::from(line % 5)) } else { Line::ONLY };
+                let words: Vec<u64> = (0..WIDTH as u64).map(|column| column * 1_000 + at / (1 + column % 3)).collect();
+                head.push(line, at, &words).unwrap();
+                rows.push((line, at, words));
+            }
+            rows.sort_by_key(|(line, ..)| *line);
+            let asked =
+                asked.iter().map(|few| few.iter().map(|number| usize::from(*number) % WIDTH).collect::<Vec<_>>());
+            let piece = Piece::of_head(head.snapshot(), asked.clone().next().unwrap_or_default());
+            let before = piece.bytes.get();
+            assert_eq!(piece.times_ns().unwrap(), rows.iter().map(|(_, time_ns, _)| *time_ns).collect::<Vec<_>>());
+            for wanted in asked {
+                let columns = piece.columns(&wanted).unwrap();
+                assert_eq!(columns.len(), wanted.len());
+                for (column, number) in columns.iter().zip(&wanted) {
+                    let values: Vec<u64> = rows.iter().map(|(.., words)| words[*number]).collect();
+                    assert_eq!(column.of(0..rows.len()), values, "column {number}");
+                }
+            }
+            for (line, range) in &piece.lines {
+                assert!(rows[range.clone()].iter().all(|(of, ..)| of == line));
+            }
+            assert!(piece.bytes.get() >= before);
+        });
+    }
+
+    #[test]
+    fn what_was_asked_for_first_is_all_there_is() {
+        let mut head = Head::new(vec![Kind::Counter; WIDTH].into(), false);
+        (0..100).for_each(|at| head.push(Line::ONLY, at, &[at; WIDTH]).unwrap());
+        let piece = Piece::of_head(head.snapshot(), vec![7, 3, 7]);
+        let columns = || piece.runs.borrow().values().map(|(count, _)| count).sum::<usize>();
+        piece.columns(&[3, 7]).unwrap();
+        assert_eq!(columns(), 2);
+        piece.columns(&[8]).unwrap();
+        assert_eq!(columns(), 2 + AHEAD);
+        piece.columns(&[8 + AHEAD]).unwrap();
+        assert_eq!(columns(), 2 + AHEAD + 2 * AHEAD);
+        // Up to the next one that is there.
+        piece.columns(&[0]).unwrap();
+        assert_eq!(columns(), 2 + AHEAD + 2 * AHEAD + 3);
+    }
 }

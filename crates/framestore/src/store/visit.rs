@@ -70,10 +70,10 @@ impl Run<'_> {
         self.words.len()
     }
 
-    /// The values of one of the words that are asked for, row by row; `gathered` is a buffer.
+    /// The values of one of the words that are asked for, row by row.
     #[must_use]
-    pub fn word<'a>(&'a self, number: usize, gathered: &'a mut Vec<u64>) -> &'a [u64] {
-        self.words[number].of(self.first..self.first + self.times_ns.len(), gathered)
+    pub fn word(&self, number: usize) -> &[u64] {
+        self.words[number].of(self.first..self.first + self.times_ns.len())
     }
 }
 

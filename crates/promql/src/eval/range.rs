@@ -243,6 +243,7 @@ impl Eval<'_> {
                     series.drops_name = *drops_name;
                     self.add(&mut matrix, asked, series)?;
                 }
+                self.spare.take();
             }
         }
         Ok(matrix)
