@@ -30,6 +30,7 @@ help:
 	@echo '  bench-store        the frame store beside Prometheus'\'' head and VictoriaMetrics, on rows of real agents: values a second, bytes a value, memory (root, Go; 25 minutes)'
 	@echo '  bench-query        the queries of a node dashboard over 24 hours of 100 hosts, beside Prometheus 3.16 and VictoriaMetrics with the same samples (Go, 20 GB of disk; an hour)'
 	@echo '  bench-dashboard    a dashboard of 30 panels loaded while 24 hosts are read every 10 ms: time of a load, lateness of the reads (root; nine minutes)'
+	@echo '  bench-forward      a filled store sent to a sink, VictoriaMetrics and InfluxDB as fast as they take it, both sides disturbed; read back (Go; three minutes)'
 	@echo '  bench-processing   from checked frames of real agents to the log, durable: values a second of one core, warm and with 2,000 hosts; allocations (root)'
 	@echo '  bench-churn        a thousand short-lived regions a second: the agent'\''s CPU, time to the first frame (root)'
 	@echo '  bench-requester    one soft requester thread beside its bare sockets'
@@ -264,6 +265,10 @@ bench-processing: setup-test
 .PHONY: bench-query
 bench-query: setup-test
 	bench/bench-query
+
+.PHONY: bench-forward
+bench-forward: setup-bench
+	bench/bench-forward
 
 .PHONY: bench-dashboard
 bench-dashboard: setup-test

@@ -11,8 +11,8 @@ address() {
   return 1
 }
 
-# serve_made HOSTS FROM SECONDS [RULES]: fills a store and starts a controller over it; sets server, its address, and made, what others are filled with. RULES: lines of [rules].
-serve_made() {
+# fill_made HOSTS FROM SECONDS [RULES]: fills a store, and writes the configuration of a controller over it; sets made, what others are filled with. RULES: lines of [rules].
+fill_made() {
   build_bench
   [ -n "${ONLOOKER_BUILT:-}" ] || scripts/build >&2
   made=(bench/query/columns "$1" "$2" "$3")
@@ -32,6 +32,11 @@ ${4:-shipped = false}
 [joined]
 file = "$scratch/joined.json"
 END
+}
+
+# serve_made HOSTS FROM SECONDS [RULES]: the same, and starts that controller; sets server, its address.
+serve_made() {
+  fill_made "$@"
   build/onlooker controller --config "$scratch/controller.toml" 2>"$scratch/controller.log" &
   pids+=($!)
   # shellcheck disable=SC2034 # the caller's

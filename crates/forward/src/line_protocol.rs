@@ -6,6 +6,8 @@
 
 use std::io::Write as _;
 
+use onlooker_promql::source::STALE;
+
 use crate::naming::Pairs;
 
 /// The label that has a metric's name.
@@ -44,12 +46,12 @@ fn escape(text: &str, special: &[char], out: &mut String) {
     }
 }
 
-/// Appends lines. Returns how many samples they have, and how many could not be written.
+/// Appends lines. Returns how many samples they have, and how many could not be written; markers of ends are no samples.
 pub(crate) fn push(out: &mut Vec<u8>, prefix: &[u8], of: impl Iterator<Item = (i64, f64)>) -> (u64, u64) {
     let (mut written, mut left) = (0, 0);
     for (time_ns, value) in of {
         if !value.is_finite() {
-            left += 1;
+            left += u64::from(value.to_bits() != STALE.to_bits());
             continue;
         }
         out.extend_from_slice(prefix);
