@@ -24,9 +24,9 @@ directory = pathlib.Path(sys.argv[1])
 hosts, first_s, seconds, down_s = map(int, sys.argv[2:])
 # Of how many hosts every sample is compared.
 COMPARED = 3
-running = set()
 # VictoriaMetrics keeps twelve to fifteen digits.
 TOLERANCE = 1e-10
+running = set()
 
 
 @atexit.register
@@ -84,9 +84,9 @@ class Controller:
         self.process.wait()
 
     def wait_until_sent(self, part):
-        """Until so much of the store's time has been sent; with lag 0 nothing has."""
-        behind_ms = (time.time() - first_s - seconds * part) * 1e3
-        wait_for(f"{part} sent", 1_800, lambda: 0 < self.target()["lag_ms"] <= max(behind_ms, 20_000))
+        """Until all samples up to this part of the store's time have been sent; with lag 0 nothing has."""
+        end_ms = (first_s + seconds * part) * 1e3
+        wait_for(f"{part} sent", 1_800, lambda: (lag_ms := self.target()["lag_ms"]) > 0 and time.time() * 1e3 - lag_ms >= end_ms)
 
 
 class Database:
