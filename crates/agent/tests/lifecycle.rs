@@ -5,28 +5,20 @@ mod common;
 
 use common::{Bystander, Client, Place, refused, schema};
 use onlooker_agent_lib::units::{Size, Span};
-use onlooker_testbed::until;
+use onlooker_testbed::{ServiceManager, until};
 use serde_json::json;
 use std::fs;
-use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
 #[test]
 fn it_stops_cleanly_and_tells_the_service_manager() {
     let place = Place::new(|_| ());
-    let path = place.dir.path().join("notify");
-    let manager = UnixDatagram::bind(&path).unwrap();
-    manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut child = place.command(&["run"]).env("NOTIFY_SOCKET", &path).spawn().unwrap();
-    let receive = || {
-        let mut buffer = [0; 256];
-        let length = manager.recv(&mut buffer).unwrap();
-        String::from_utf8_lossy(&buffer[..length]).into_owned()
-    };
-    assert!(receive().starts_with("READY=1"));
+    let manager = ServiceManager::in_dir(place.dir.path());
+    let mut child = place.command(&["run"]).env("NOTIFY_SOCKET", manager.path()).spawn().unwrap();
+    assert!(manager.told().unwrap().starts_with("READY=1"));
     assert!(place.config.agent.socket.exists());
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
-    assert_eq!(receive(), "STOPPING=1");
+    assert_eq!(manager.told().unwrap(), "STOPPING=1");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(!place.config.agent.socket.exists(), "the socket is gone");
 }
@@ -34,16 +26,12 @@ fn it_stops_cleanly_and_tells_the_service_manager() {
 #[test]
 fn a_service_manager_that_waits_for_signs_of_life_gets_them() {
     let place = Place::new(|_| ());
-    let path = place.dir.path().join("notify");
-    let manager = UnixDatagram::bind(&path).unwrap();
-    manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let manager = ServiceManager::in_dir(place.dir.path());
     let mut command = place.command(&["run"]);
-    let mut child = command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "300000").spawn().unwrap();
+    let mut child = command.env("NOTIFY_SOCKET", manager.path()).env("WATCHDOG_USEC", "300000").spawn().unwrap();
     let mut signs = 0;
     while signs < 3 {
-        let mut buffer = [0; 256];
-        let length = manager.recv(&mut buffer).unwrap();
-        signs += usize::from(&buffer[..length] == b"WATCHDOG=1");
+        signs += usize::from(manager.told().unwrap() == "WATCHDOG=1");
     }
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));

@@ -13,7 +13,7 @@ use common::world::{KernelReader, World};
 use common::{Agent, Place, Program};
 use onlooker_agent_lib::units::Span;
 use onlooker_region::control::RegionEntry;
-use onlooker_testbed::{run, until};
+use onlooker_testbed::{run, uninterrupted, until};
 use onlooker_wire::{Envelope, Packet, Part, Psn, Qpn, ReadAnswer, ReadRequest};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 
@@ -48,7 +48,7 @@ impl Raw {
         let length = Packet::from(request).write_datagram(&self.to, &mut datagram).unwrap();
         self.socket.send_to(&datagram[..length], self.responder).unwrap();
         let mut buffer = [0; 2048];
-        while let Ok(length) = self.socket.recv(&mut buffer) {
+        while let Ok(length) = uninterrupted(|| self.socket.recv(&mut buffer)) {
             let answer = Packet::parse_datagram(&self.from, &buffer[..length]).unwrap();
             if let Packet::ReadAnswer(ReadAnswer { part: Part::Only(_), psn: answered, payload, .. }) = answer
                 && answered == psn

@@ -2,13 +2,11 @@
 //! The shipped unit: what it must say, and systemd's own opinion where systemd is installed; and what the process tells a service manager.
 
 use std::fs;
-use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use onlooker_controller::config::Config;
-use onlooker_testbed::binary;
+use onlooker_testbed::{ServiceManager, binary};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn unit_path() -> PathBuf {
@@ -76,19 +74,13 @@ fn it_tells_the_service_manager_when_it_is_ready_and_when_it_stops() {
         at("joined.json")
     );
     fs::write(at("controller.toml"), config).unwrap();
-    let manager = UnixDatagram::bind(at("notify")).unwrap();
-    manager.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let manager = ServiceManager::in_dir(dir.path());
     let mut command = Command::new(binary("onlooker", "onlooker"));
-    command.args(["controller", "--config"]).arg(at("controller.toml")).env("NOTIFY_SOCKET", at("notify"));
+    command.args(["controller", "--config"]).arg(at("controller.toml")).env("NOTIFY_SOCKET", manager.path());
     let mut child = command.stderr(Stdio::null()).spawn().unwrap();
-    let receive = || {
-        let mut buffer = [0; 256];
-        let got = manager.recv(&mut buffer).map(|length| String::from_utf8_lossy(&buffer[..length]).into_owned());
-        got.unwrap_or_default()
-    };
-    let ready = receive();
+    let ready = manager.told().unwrap_or_default();
     let asked = kill_process(Pid::from_child(&child), Signal::TERM);
-    let stopping = receive();
+    let stopping = manager.told().unwrap_or_default();
     let _ = asked.is_err().then(|| child.kill());
     let status = child.wait().unwrap();
     assert_eq!((ready.as_str(), stopping.as_str()), ("READY=1\nSTATUS=Watching 0 hosts", "STOPPING=1"));

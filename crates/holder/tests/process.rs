@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::net::IpAddr;
-use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -11,9 +10,9 @@ use std::time::Duration;
 
 use onlooker_holder::{ClientError, Code, Holder, Refusal};
 use onlooker_local::seqpacket;
+use onlooker_testbed::ServiceManager;
 use rustix::process::{Pid, Signal, kill_process};
 
-const DEADLINE: Duration = Duration::from_secs(30);
 /// Of a network for documentation (RFC 5737): no device has it.
 const NOBODYS: &str = "192.0.2.1";
 
@@ -42,14 +41,10 @@ fn start(prepare: impl FnOnce(&Path)) -> Running {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("holder.sock");
     prepare(&socket);
-    let notify = dir.path().join("notify");
-    let manager = UnixDatagram::bind(&notify).unwrap();
-    manager.set_read_timeout(Some(DEADLINE)).unwrap();
-    let child = command(&socket).env("NOTIFY_SOCKET", &notify).spawn().unwrap();
+    let manager = ServiceManager::in_dir(dir.path());
+    let child = command(&socket).env("NOTIFY_SOCKET", manager.path()).spawn().unwrap();
     let running = Running { child, socket, dir };
-    let mut told = [0; 256];
-    let bytes = manager.recv(&mut told).expect("it tells that it is ready");
-    assert!(told[..bytes].starts_with(b"READY=1"));
+    assert!(manager.told().expect("it tells that it is ready").starts_with("READY=1"));
     running
 }
 

@@ -7,6 +7,7 @@
 mod agent;
 mod controller;
 mod http;
+mod interrupted;
 mod namespace;
 mod port;
 mod process;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 pub use agent::{Agent, Keys};
 pub use controller::Controller;
 pub use http::{Answer, get, json, request};
+pub use interrupted::{ServiceManager, uninterrupted};
 pub use namespace::Namespace;
 pub use port::free_port;
 pub use process::{Process, binary, example, run};

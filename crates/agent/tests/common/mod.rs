@@ -20,7 +20,7 @@ use onlooker_local::seqpacket;
 use onlooker_region::block::{Identity, init_plain, plain_place};
 use onlooker_region::map::Map;
 use onlooker_responder::SlabMapping;
-use onlooker_testbed::{Process, binary};
+use onlooker_testbed::{Process, binary, uninterrupted};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -216,7 +216,8 @@ impl Client {
     /// `None` at the end of the connection.
     pub(crate) fn receive(&self) -> Option<(Value, Option<OwnedFd>)> {
         let mut buffer = vec![0; 1 << 17];
-        let mut packet = seqpacket::receive(&self.socket, &mut buffer).ok().filter(|packet| packet.bytes > 0)?;
+        let received = uninterrupted(|| seqpacket::receive(&self.socket, &mut buffer));
+        let mut packet = received.ok().filter(|packet| packet.bytes > 0)?;
         Some((serde_json::from_slice(&buffer[..packet.bytes]).expect("JSON"), packet.descriptors.pop()))
     }
 

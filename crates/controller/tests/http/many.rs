@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use onlooker_testbed::{Agent, Controller, PATIENCE, get, json, until, until_within};
+use onlooker_testbed::{Agent, Controller, PATIENCE, get, json, uninterrupted, until, until_within};
 
 const PAGES: usize = 200;
 const SERIES: usize = 50;
@@ -148,7 +148,7 @@ fn slow(controller: &Controller, series: &[String]) {
         let mut piece = [0; 65536];
         let end = Instant::now() + Duration::from_secs(3);
         while Instant::now() < end {
-            match page.read(&mut piece) {
+            match uninterrupted(|| page.read(&mut piece)) {
                 Ok(0) => panic!("the stream ended"),
                 Ok(count) => text.extend_from_slice(&piece[..count]),
                 Err(error) => {

@@ -5,6 +5,7 @@ use std::net::{Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
 use onlooker_responder::{Config, Exit, Hook, Outcome, Pinned};
+use onlooker_testbed::uninterrupted;
 use onlooker_wire::{Frame, Ports, ROCE_PORT, Tags};
 
 use crate::requester::FrameSocket;
@@ -19,7 +20,7 @@ fn to_roce(ipv6: bool) -> Ask {
 /// The datagrams that have come to a socket, by their lengths.
 fn come_to(socket: &UdpSocket) -> Vec<usize> {
     let mut buffer = [0; 2048];
-    std::iter::from_fn(|| socket.recv_from(&mut buffer).ok()).map(|(bytes, _)| bytes).collect()
+    std::iter::from_fn(|| uninterrupted(|| socket.recv(&mut buffer)).ok()).collect()
 }
 
 #[test]
