@@ -11,11 +11,11 @@ address() {
   return 1
 }
 
-# fill_made HOSTS FROM SECONDS [RULES]: fills a store, and writes the configuration of a controller over it; sets made, what others are filled with. RULES: lines of [rules].
+# fill_made HOSTS FROM SECONDS [RULES]: fills a store with a sample every INTERVAL_MS (1000), and writes the configuration of a controller over it; sets made, what others are filled with. RULES: lines of [rules].
 fill_made() {
   build_bench
   [ -n "${ONLOOKER_BUILT:-}" ] || scripts/build >&2
-  made=(bench/query/columns "$1" "$2" "$3")
+  made=(bench/query/columns "$1" "$2" "$3" "${INTERVAL_MS:-1000}")
   echo "filling: $1 hosts, $3 s, $(wc -l <bench/query/columns) series each" >&2
   "$bench" query "${made[@]}" "$scratch/store" >&2
   # shellcheck disable=SC2154 # common.sh has it

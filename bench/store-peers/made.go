@@ -21,11 +21,12 @@ type column struct {
 	scale     float64
 }
 
-// made are made-up hosts: a sample of each column every second.
+// made are made-up hosts: some samples of each column.
 type made struct {
 	columns        []column
-	hosts, seconds int
-	from           int64
+	hosts, samples int
+	// UTC ms, and ms from one sample to the next.
+	from, interval int64
 }
 
 func newMade(arguments []string) (*made, error) {
@@ -33,13 +34,13 @@ func newMade(arguments []string) (*made, error) {
 	if err != nil {
 		return nil, err
 	}
-	numbers := [3]int64{}
+	numbers := [4]int64{}
 	for i := range numbers {
 		if numbers[i], err = strconv.ParseInt(arguments[i+1], 10, 64); err != nil {
 			return nil, err
 		}
 	}
-	return &made{columns: columns, hosts: int(numbers[0]), from: numbers[1], seconds: int(numbers[2])}, nil
+	return &made{columns: columns, hosts: int(numbers[0]), from: numbers[1] * 1000, samples: int(numbers[2] * 1000 / numbers[3]), interval: numbers[3]}, nil
 }
 
 func readColumns(path string) ([]column, error) {
@@ -76,17 +77,17 @@ func mix(a uint64) uint64 {
 	return ((a ^ a>>29) * 0xbf58476d1ce4e5b9) >> 20
 }
 
-func (m *made) value(host, number, second int) float64 {
+func (m *made) value(host, number, sample int) float64 {
 	one := &m.columns[number]
 	of := uint64(host)<<8 | uint64(number)
 	if one.isCounter {
-		return float64((uint64(second)+1)*one.step+mix(of<<32|uint64(second))%one.step) * one.scale
+		return float64((uint64(sample)+1)*one.step+mix(of<<32|uint64(sample))%one.step) * one.scale
 	}
-	return float64(one.step+mix(of<<32|uint64(second/5))%one.step) * one.scale
+	return float64(one.step+mix(of<<32|uint64(sample/5))%one.step) * one.scale
 }
 
-func (m *made) timeMs(second int) int64 {
-	return (m.from + int64(second)) * 1000
+func (m *made) timeMs(sample int) int64 {
+	return m.from + int64(sample)*m.interval
 }
 
 func (m *made) labelsOf(host, number int) labels.Labels {

@@ -5,8 +5,8 @@
 //	store-peers prometheus SAMPLES DIRECTORY                   Prometheus' TSDB, in this process: head with write-ahead log, then a block
 //	store-peers victoriametrics SAMPLES DIRECTORY PROGRAM      VictoriaMetrics' single-node server, a process of its own on loopback
 //
-//	store-peers query-prometheus COLUMNS HOSTS FROM SECONDS DIRECTORY            fills it with made-up hosts and answers queries, for bench/bench-query
-//	store-peers query-victoriametrics COLUMNS HOSTS FROM SECONDS DIRECTORY PROGRAM
+//	store-peers query-prometheus COLUMNS HOSTS FROM SECONDS INTERVAL_MS DIRECTORY            fills it with made-up hosts and answers queries, for bench/bench-query
+//	store-peers query-victoriametrics COLUMNS HOSTS FROM SECONDS INTERVAL_MS DIRECTORY PROGRAM
 //
 // SAMPLES is a file of `onlooker-bench export`, crates/bench/src/store/export.rs. Everything is left in DIRECTORY. Each figure is a line "figure NAME VALUE UNIT". Times are
 // CPU time, so that what else runs on the machine counts little; both databases have one processor (GOMAXPROCS=1, which the caller sets).
@@ -32,15 +32,15 @@ func run(arguments []string) error {
 	if len(arguments) < 3 {
 		return fmt.Errorf("usage: store-peers prometheus SAMPLES DIRECTORY | victoriametrics SAMPLES DIRECTORY PROGRAM")
 	}
-	if made, rest := strings.HasPrefix(arguments[0], "query-"), len(arguments)-5; made && rest > 0 {
+	if made, rest := strings.HasPrefix(arguments[0], "query-"), len(arguments)-6; made && rest > 0 {
 		hosts, err := newMade(arguments[1:])
 		switch {
 		case err != nil:
 			return err
 		case arguments[0] == "query-prometheus" && rest == 1:
-			return queryPrometheus(hosts, arguments[5])
+			return queryPrometheus(hosts, arguments[6])
 		case arguments[0] == "query-victoriametrics" && rest == 2:
-			return queryVictoriaMetrics(hosts, arguments[5], arguments[6])
+			return queryVictoriaMetrics(hosts, arguments[6], arguments[7])
 		}
 	}
 	samples, err := readSamples(arguments[1])

@@ -24,7 +24,7 @@ import (
 )
 
 // How much of the made-up time is appended before the database may compact it: Prometheus does so every two hours.
-const compactSeconds = 7200
+const compactMs = 2 * 60 * 60 * 1000
 
 // queryPrometheus fills Prometheus' TSDB with made-up hosts and answers queries with its engine over HTTP until standard input ends.
 func queryPrometheus(m *made, directory string) error {
@@ -71,10 +71,10 @@ func (m *made) fill(db *tsdb.DB) error {
 	for i := range all {
 		all[i] = m.labelsOf(i/len(m.columns), i%len(m.columns))
 	}
-	for second := range m.seconds {
+	for sample := range m.samples {
 		appender := db.Appender(context.Background())
 		for i := range refs {
-			ref, err := appender.Append(refs[i], all[i], m.timeMs(second), m.value(i/len(m.columns), i%len(m.columns), second))
+			ref, err := appender.Append(refs[i], all[i], m.timeMs(sample), m.value(i/len(m.columns), i%len(m.columns), sample))
 			if err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ func (m *made) fill(db *tsdb.DB) error {
 		if err := appender.Commit(); err != nil {
 			return err
 		}
-		if second%compactSeconds == compactSeconds-1 {
+		if since := (m.timeMs(sample+1) - m.from) % compactMs; since < m.interval {
 			if err := db.Compact(context.Background()); err != nil {
 				return err
 			}
@@ -170,14 +170,14 @@ func queryVictoriaMetrics(m *made, directory, program string) error {
 		texts[i] = lineStart(m.labelsOf(i/len(m.columns), i%len(m.columns)))
 	}
 	var lines []byte
-	for second := range m.seconds {
+	for sample := range m.samples {
 		for i, text := range texts {
 			lines = append(lines, text...)
-			lines = strconv.AppendFloat(lines, m.value(i/len(m.columns), i%len(m.columns), second), 'g', -1, 64)
-			lines = strconv.AppendInt(append(lines, ' '), m.timeMs(second), 10)
+			lines = strconv.AppendFloat(lines, m.value(i/len(m.columns), i%len(m.columns), sample), 'g', -1, 64)
+			lines = strconv.AppendInt(append(lines, ' '), m.timeMs(sample), 10)
 			lines = append(lines, '\n')
 		}
-		if len(lines) >= batchBytes || second == m.seconds-1 {
+		if len(lines) >= batchBytes || sample == m.samples-1 {
 			if _, err := server.ask(http.MethodPost, "/api/v1/import/prometheus", bytes.NewReader(lines)); err != nil {
 				return err
 			}

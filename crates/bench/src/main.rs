@@ -76,8 +76,8 @@ fn run(words: &[&str]) -> anyhow::Result<bool> {
             store::record::run(file, interval_ms, seconds, agents).map(|()| true)
         }
         ["export", recording, hosts, rounds, file] => store::export::run(recording, hosts, rounds, file).map(|()| true),
-        ["query", columns, hosts, from_s, seconds, directory] => {
-            query::run(columns, hosts, from_s, seconds, directory).map(|()| true)
+        ["query", columns, hosts, from_s, seconds, interval_ms, directory] => {
+            query::run(columns, [hosts, from_s, seconds, interval_ms], directory).map(|()| true)
         }
         ["sql", what, directory] => sql::run(what, directory).map(|()| true),
         ["burst", seed] => schemes::burst::burst(seed),

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A store of made-up hosts, for queries: each column has a sample every second. `bench/bench-query` gives other
+//! A store of made-up hosts, for queries: each column has a sample every INTERVAL_MS. `bench/bench-query` gives other
 //! databases the same (bench/store-peers/made.go) and compares how long answers take.
 //!
 //! ```text
-//! query COLUMNS HOSTS FROM SECONDS DIRECTORY
+//! query COLUMNS HOSTS FROM SECONDS INTERVAL_MS DIRECTORY
 //! ```
 //!
-//! COLUMNS has a line a series: name, `counter` or `gauge`, step, scale, labels. The word of a host's column at a second
-//! since FROM (UTC s) is, before it is scaled, `(second + 1) * step` and something less than a step if it is a counter;
-//! otherwise `step` and something less, which changes every five seconds.
+//! COLUMNS has a line a series: name, `counter` or `gauge`, step, scale, labels. The word of a host's column in a sample,
+//! which are numbered since FROM (UTC s), is, before it is scaled, `(sample + 1) * step` and something less than a step
+//! if it is a counter; otherwise `step` and something less, which changes every five samples.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use onlooker_framestore::{Config, open};
 use onlooker_region::schema::{Acquisition, Metric};
 use onlooker_series::series::{Form, Series};
 
-/// Seconds of all hosts from one sync to the next.
-const TURN_S: u64 = 20;
+/// Samples of all hosts from one sync to the next.
+const TURN: u64 = 20;
 /// Turns in which nothing is due until nothing is left to roll up.
 const QUIET_TURNS: u32 = 100;
 
@@ -51,18 +51,19 @@ impl Column {
         Ok(Self { series, step })
     }
 
-    fn word(&self, of: u64, second: u64) -> u64 {
+    fn word(&self, of: u64, sample: u64) -> u64 {
         match self.series.metric {
-            Metric::Counter => (second + 1) * self.step + mix(of << 32 | second) % self.step,
-            _ => self.step + mix(of << 32 | (second / 5)) % self.step,
+            Metric::Counter => (sample + 1) * self.step + mix(of << 32 | sample) % self.step,
+            _ => self.step + mix(of << 32 | (sample / 5)) % self.step,
         }
     }
 }
 
-pub(crate) fn run(columns: &str, hosts: &str, from_s: &str, seconds: &str, directory: &str) -> Result<()> {
+pub(crate) fn run(columns: &str, [hosts, from_s, seconds, interval_ms]: [&str; 4], directory: &str) -> Result<()> {
     let columns: Vec<Column> =
         std::fs::read_to_string(columns)?.lines().map(Column::parse).collect::<Result<Vec<_>>>()?;
-    let (hosts, from_s, seconds): (u64, u64, u64) = (hosts.parse()?, from_s.parse()?, seconds.parse()?);
+    let (hosts, from_s, interval_ms): (u64, u64, u64) = (hosts.parse()?, from_s.parse()?, interval_ms.parse()?);
+    let samples = seconds.parse::<u64>()? * 1_000 / interval_ms;
     let ring = Path::new("/dev/shm").join(format!("bench-query-{}", std::process::id()));
     let (store, mut writer, mut appender, _) = open(Config::keeping_all(directory, &ring, 64 << 20, 64 << 30))?;
     // It is mapped; nobody else needs its name.
@@ -78,15 +79,15 @@ pub(crate) fn run(columns: &str, hosts: &str, from_s: &str, seconds: &str, direc
         tracks.push(appender.track(&of, from_s * 1_000_000_000).context("a track")?);
     }
     let mut row = vec![0; columns.len()];
-    for second in 0..seconds {
-        let time_ns = (from_s + second) * 1_000_000_000;
+    for sample in 0..samples {
+        let time_ns = (from_s * 1_000 + sample * interval_ms) * 1_000_000;
         for (host, track) in (0u64..).zip(&tracks) {
             for ((number, column), word) in (0u64..).zip(&columns).zip(&mut row) {
-                *word = column.word(host << 8 | number, second);
+                *word = column.word(host << 8 | number, sample);
             }
             appender.append(*track, Line::ONLY, time_ns, &row)?;
         }
-        if second % TURN_S == TURN_S - 1 {
+        if sample % TURN == TURN - 1 {
             writer.turn()?;
         }
     }
@@ -97,6 +98,6 @@ pub(crate) fn run(columns: &str, hosts: &str, from_s: &str, seconds: &str, direc
         let is_due = Level::ALL.iter().any(|level| store.rollup_lag_ns(*level) > 0);
         quiet = if is_due { 0 } else { quiet + 1 };
     }
-    println!("{} values, {} bytes", hosts * seconds * columns.len() as u64, store.bytes());
+    println!("{} values, {} bytes", hosts * samples * columns.len() as u64, store.bytes());
     Ok(())
 }

@@ -167,7 +167,11 @@ impl Budget {
         Ok(())
     }
 
-    pub(crate) fn samples(&self, count: usize) -> Result<(), QueryError> {
+    /// So many samples of the source are read.
+    ///
+    /// # Errors
+    /// [`QueryError::Samples`], and as [`Budget::work`].
+    pub fn samples(&self, count: usize) -> Result<(), QueryError> {
         let samples = self.used.samples.fetch_add(count as u64, Ordering::Relaxed) + count as u64;
         if samples > self.limits.samples {
             return Err(QueryError::Samples { most: self.limits.samples });

@@ -76,9 +76,11 @@ pub struct Windows {
     pub count: usize,
     /// Times later than the end minus this are in a window.
     pub range_ns: i64,
+    /// Whether it is wanted what a counter went up by.
+    pub is_counter: bool,
 }
 
-/// What rollups know of a window that has samples.
+/// What is known of a window that has samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     /// How many samples, stale markers not among them.
@@ -91,13 +93,8 @@ pub struct Summary {
     pub first: f64,
     /// The last one.
     pub last: f64,
-    /// The least.
-    pub min: f64,
-    /// The largest.
-    pub max: f64,
-    /// All of them.
-    pub sum: f64,
-    /// What a counter went up by from the first to the last; one that went down has begun again at 0.
+    /// The last minus the first; of counters, where that is wanted, and what was lost each time that one began again,
+    /// which it has if it went down.
     pub increase: f64,
 }
 
@@ -159,15 +156,17 @@ pub trait SeriesSource {
         None
     }
 
-    /// Answers `windows` from rollups: calls `take` with the number of each window that has samples, rising, and what
-    /// is known of it. `false`: it cannot, the samples are to be read. It is asked only where a summary is enough.
+    /// Answers `windows` without handing on their samples, of which `budget` is told: calls `take` with the number of
+    /// each window that has samples, rising, and what is known of it. `false`: it cannot, the samples are to be read. It
+    /// is asked only where a summary is enough.
     ///
     /// # Errors
-    /// Whatever the source failed at; the query fails with it.
+    /// Whatever the source failed at, or the budget said; the query fails with it.
     fn summaries(
         &self,
         _key: u64,
         _windows: Windows,
+        _budget: &Budget,
         _take: &mut dyn FnMut(usize, Summary),
     ) -> Result<bool, SourceError> {
         Ok(false)

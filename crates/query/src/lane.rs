@@ -22,12 +22,15 @@ use std::sync::Arc;
 use onlooker_framestore::types::Line;
 use onlooker_framestore::{Columns, Run, Sample, Visit};
 use onlooker_promql::histogram::Histogram;
+use onlooker_promql::limits::Budget;
 use onlooker_promql::source::{Chunk, STALE, SourceError};
+use onlooker_series::series::Form;
 
 use crate::exported::Reading;
 use crate::native::Natives;
 use crate::plan::{LanePlan, Lanes};
 use crate::tracks::{INTERVALS, MAX_SILENCE_NS, Tracks, piece_end_ns};
+use crate::window::Edges;
 
 /// Samples that the lanes of a series hold at most, together.
 pub(crate) const MOST: usize = 16_384;
@@ -129,14 +132,8 @@ impl<V: Copy> Out<V> {
     /// Rows after one that was taken, none so far from the one before that anything ends. Where the part has a time of
     /// its own that is in `acquired_ns`.
     fn dense(&mut self, times_ns: &[u64], acquired_ns: Option<&[u64]>, values: &[V]) {
-        let (Some(row_ns), Some(last_ns)) = (self.row_ns, times_ns.last()) else { return };
-        self.distance_ns = if self.is_line {
-            let before = [row_ns].into_iter().chain(times_ns.iter().copied());
-            before.zip(times_ns).map(|(before_ns, time_ns)| time_ns - before_ns).fold(self.distance_ns, u64::min)
-        } else {
-            u64::MAX
-        };
-        self.row_ns = Some(*last_ns);
+        let Some(last_ns) = times_ns.last() else { return };
+        self.rows(times_ns);
         let Some(acquired_ns) = acquired_ns.filter(|_| !self.is_recorded) else {
             self.times_ns.extend(times_ns.iter().map(|time_ns| time_ns.cast_signed()));
             self.values.extend_from_slice(values);
@@ -151,6 +148,26 @@ impl<V: Copy> Out<V> {
             }
             self.sample_ns = self.sample_ns.max(*sample_ns);
         }
+    }
+
+    /// Rows after one that was taken, each of which has a new sample that somebody else takes.
+    fn pass_on(&mut self, times_ns: &[u64], acquired_ns: &[u64]) {
+        self.rows(times_ns);
+        if let Some(last_ns) = acquired_ns.last() {
+            (self.sample_ns, self.told_ns) = (*last_ns, *last_ns);
+        }
+    }
+
+    /// Notes when there were rows, after one that was taken.
+    fn rows(&mut self, times_ns: &[u64]) {
+        let (Some(row_ns), Some(last_ns)) = (self.row_ns, times_ns.last()) else { return };
+        self.distance_ns = if self.is_line {
+            let before = [row_ns].into_iter().chain(times_ns.iter().copied());
+            before.zip(times_ns).map(|(before_ns, time_ns)| time_ns - before_ns).fold(self.distance_ns, u64::min)
+        } else {
+            u64::MAX
+        };
+        self.row_ns = Some(*last_ns);
     }
 
     /// There is no row before `to_ns`.
@@ -183,6 +200,8 @@ struct Reader<'a> {
     natives: Option<&'a mut Natives>,
     reading: &'a Reading,
     has_time: bool,
+    /// Who wants edges of windows only.
+    edges: Option<&'a mut Edges>,
     /// Samples that there are to be.
     most: usize,
     /// Of the row with which there are so many.
@@ -200,6 +219,40 @@ impl Reader<'_> {
     }
 }
 
+impl Reader<'_> {
+    /// When the words of rows were acquired.
+    fn acquired_ns<'r>(&self, run: &'r Run<'_>) -> &'r [u64] {
+        if self.has_time { run.word(run.words() - 1) } else { run.times_ns }
+    }
+
+    /// Whether only edges are wanted, and each row has a new sample of one word.
+    fn may_take_edges(&self, run: &Run<'_>) -> bool {
+        let is_number = matches!(self.reading, Reading::Number(Form::Unsigned | Form::Signed | Form::Float, _));
+        let acquired_ns = self.acquired_ns(run);
+        let is_new = || !self.has_time || acquired_ns.is_sorted_by(|one, next| one < next);
+        let is_after = || acquired_ns[0] > self.out.sample_ns.max(self.out.told_ns);
+        self.edges.is_some() && is_number && is_after() && is_new()
+    }
+
+    fn take_edges(&mut self, run: &Run<'_>) -> Option<ControlFlow<()>> {
+        let (acquired_ns, words, reading) = (self.acquired_ns(run), run.word(0), self.reading);
+        let value = |word: u64| reading.value(&[word]);
+        // The first one tells how it stands with what was before.
+        self.out.row(run.times_ns[0], acquired_ns[0], value(words[0]), false);
+        let edges = self.edges.as_mut().filter(|_| !self.out.has_ended)?;
+        edges.put(&self.out.times_ns, &self.out.values);
+        self.out.clear();
+        let (acquired_ns, words) = (&acquired_ns[1..], &words[1..]);
+        match reading {
+            Reading::Number(Form::Signed, _) => edges.take(acquired_ns, words, u64::cast_signed, value),
+            Reading::Number(Form::Float, _) => edges.take(acquired_ns, words, f64::from_bits, value),
+            _ => edges.take(acquired_ns, words, |word| word, value),
+        }
+        self.out.pass_on(&run.times_ns[1..], acquired_ns);
+        Some(ControlFlow::Continue(()))
+    }
+}
+
 impl Visit for Reader<'_> {
     fn sample(&mut self, sample: &Sample<'_>) -> ControlFlow<()> {
         let row_ns = sample.time_ns;
@@ -213,12 +266,15 @@ impl Visit for Reader<'_> {
     }
 
     fn run(&mut self, all: &Run<'_>) -> Option<ControlFlow<()>> {
-        let out = &mut *self.out;
-        let is_later = out.row_ns < all.times_ns.first().copied();
-        let may_end = all.max_distance_ns > out.silence_ns && !out.is_recorded;
+        let is_later = self.out.row_ns < all.times_ns.first().copied();
+        let may_end = all.max_distance_ns > self.out.silence_ns && !self.out.is_recorded;
         if !is_later || may_end || self.natives.is_some() {
             return None;
         }
+        if self.may_take_edges(all) {
+            return self.take_edges(all);
+        }
+        let out = &mut *self.out;
         let run = all.limited(self.most.saturating_sub(out.times_ns.len()));
         let words = run.words() - usize::from(self.has_time);
         let values = self.reading.values(&run, words);
@@ -297,7 +353,7 @@ impl<'a> Lane<'a> {
     /// The next sample, which stays the next one until [`Lane::advance`].
     pub(crate) fn peek(&mut self) -> Result<Option<(i64, f64)>, SourceError> {
         if self.at == self.out.times_ns.len() {
-            self.fill()?;
+            self.fill(None)?;
         }
         Ok(self.held())
     }
@@ -318,7 +374,7 @@ impl<'a> Lane<'a> {
 
     /// All samples of the next piece.
     pub(crate) fn next(&mut self) -> Result<Option<Chunk<'_>>, SourceError> {
-        self.fill()?;
+        self.fill(None)?;
         self.at = self.out.times_ns.len();
         if let Some(natives) = &self.natives {
             self.histograms = self.out.values.iter().map(|value| natives.get(*value).cloned()).collect();
@@ -328,8 +384,19 @@ impl<'a> Lane<'a> {
         Ok((self.at > 0).then_some(chunk))
     }
 
-    /// Reads on until there are samples, or there is no more.
-    fn fill(&mut self) -> Result<(), SourceError> {
+    /// Gives all samples to `edges`; their number to `budget`.
+    pub(crate) fn read_edges(&mut self, edges: &mut Edges, budget: &Budget) -> Result<(), SourceError> {
+        while self.left_ns.is_some() {
+            let before = edges.count;
+            self.fill(Some(edges))?;
+            edges.put(&self.out.times_ns, &self.out.values);
+            budget.samples(usize::try_from(edges.count - before).unwrap_or(usize::MAX))?;
+        }
+        Ok(())
+    }
+
+    /// Reads on until there are samples, or there is no more. Where `edges` takes what it can of them, those come later.
+    fn fill(&mut self, mut edges: Option<&mut Edges>) -> Result<(), SourceError> {
         self.out.clear();
         if let Some(natives) = &mut self.natives {
             natives.clear();
@@ -342,7 +409,8 @@ impl<'a> Lane<'a> {
             let mut end_ns = piece_end_ns(from_ns).min(to_ns);
             self.out.silence_ns = self.tracks.silence_ns(&self.columns, from_ns)?;
             let (has_time, most, natives) = (self.has_time, self.most, self.natives.as_mut());
-            let mut reader = Reader { out: &mut self.out, natives, reading, has_time, most, end_ns: None };
+            let edges = edges.as_deref_mut();
+            let mut reader = Reader { out: &mut self.out, natives, reading, has_time, edges, most, end_ns: None };
             // What is damaged is silence.
             self.tracks.store.read_decoded(&self.tracks.decoded, &self.columns, from_ns, end_ns, &mut reader)?;
             end_ns = reader.end_ns.unwrap_or(end_ns);

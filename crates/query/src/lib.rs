@@ -32,6 +32,7 @@ mod structure;
 #[cfg(test)]
 mod tests;
 mod tracks;
+mod window;
 
 pub use recorded::{NotRecorded, Recorder};
 pub use select::{StoreSource, Wanted};

@@ -8,12 +8,16 @@
 use std::sync::Arc;
 
 use onlooker_promql::histogram::Histogram;
-use onlooker_promql::source::{Chunk, Chunks, Newest, STALE, SourceError};
+use onlooker_promql::limits::Budget;
+use onlooker_promql::source::{Chunk, Chunks, Newest, STALE, SourceError, Summary, Windows};
 use onlooker_series::rank::Rank;
 
+use crate::exported::Reading;
 use crate::lane::{self, Lane, Last, MOST};
 use crate::plan::Lanes;
+use crate::select::times;
 use crate::tracks::Tracks;
+use crate::window::Edges;
 
 struct Source<'a> {
     lane: Lane<'a>,
@@ -42,6 +46,27 @@ pub(crate) fn newest(tracks: &Tracks<'_>, lanes: &Lanes, time: (u64, u64)) -> Re
         return Ok(Newest::Unknown);
     }
     Ok(Newest::Sample { time_ns: time_ns.cast_signed(), value })
+}
+
+/// What is known of windows of a series of one lane without handing its samples on; `false`: it has several, or is made of
+/// histograms.
+pub(crate) fn summaries(
+    tracks: &Tracks<'_>,
+    lanes: &Lanes,
+    windows: Windows,
+    budget: &Budget,
+    take: &mut dyn FnMut(usize, Summary),
+) -> Result<bool, SourceError> {
+    let [plan] = &**lanes else { return Ok(false) };
+    if matches!(plan.reading, Reading::Native(_)) {
+        return Ok(false);
+    }
+    let mut edges = Edges::new(windows);
+    if let Some(time) = times(edges.span()) {
+        Lane::new(tracks, lanes, 0, time, false)?.read_edges(&mut edges, budget)?;
+    }
+    edges.finish(take);
+    Ok(true)
 }
 
 pub(crate) struct Merged<'a> {

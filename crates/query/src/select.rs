@@ -15,7 +15,7 @@ use onlooker_framestore::{Named, Store};
 use onlooker_promql::QueryError;
 use onlooker_promql::labels::{BUCKET, Comparison, Labels, Matcher, NAME};
 use onlooker_promql::limits::{Budget, Held};
-use onlooker_promql::source::{Chunks, Found, Newest, SeriesSource, Shared, SourceError, Span};
+use onlooker_promql::source::{Chunks, Found, Newest, SeriesSource, Shared, SourceError, Span, Summary, Windows};
 use onlooker_series::rank::Rank;
 use onlooker_series::series::{EntityKey, Series};
 
@@ -310,6 +310,16 @@ impl SeriesSource for StoreSource<'_> {
     fn newest(&self, key: u64, span: Span) -> Result<Newest, SourceError> {
         let lanes = self.lanes(key)?;
         times(span).map_or(Ok(Newest::Nothing), |time| merge::newest(&self.tracks, &lanes, time))
+    }
+
+    fn summaries(
+        &self,
+        key: u64,
+        windows: Windows,
+        budget: &Budget,
+        take: &mut dyn FnMut(usize, Summary),
+    ) -> Result<bool, SourceError> {
+        merge::summaries(&self.tracks, &self.lanes(key)?, windows, budget, take)
     }
 
     fn share(&self) -> Option<Shared<'_>> {

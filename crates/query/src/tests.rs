@@ -9,3 +9,4 @@ mod native;
 mod newest;
 mod recorded;
 mod shared;
+mod window;

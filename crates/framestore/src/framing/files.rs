@@ -4,6 +4,7 @@
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
+use std::ops::Deref;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +21,34 @@ const LOCK: &str = "lock";
 #[derive(Debug)]
 pub struct Lock {
     dir: PathBuf,
-    _file: File,
+    _file: Locked,
+}
+
+/// A file that is locked until it is dropped, even if a process that was forked meanwhile, and has not yet run its own
+/// program, still has it open.
+#[derive(Debug)]
+pub(crate) struct Locked(File);
+
+impl Locked {
+    /// The lock, if nobody else has it.
+    pub(crate) fn take(file: File) -> rustix::io::Result<Self> {
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map(|()| Self(file))
+    }
+}
+
+impl Deref for Locked {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // If it fails, closing the file gives the lock back.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 impl Lock {
@@ -37,8 +65,8 @@ impl Lock {
         let file = file.map_err(io_error("create", &path))?;
         // Who may only read a lock file can hold its lock.
         restrict(&file, &path)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Arc::new(Self { dir: dir.to_owned(), _file: file })),
+        match Locked::take(file) {
+            Ok(file) => Ok(Arc::new(Self { dir: dir.to_owned(), _file: file })),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::InUse(dir.to_owned())),
             Err(error) => Err(io_error("lock", &path)(error.into())),
         }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A ring's file as memory: a page of numbers that both sides share, and the words of the records.
 
-use std::fs::File;
 use std::io;
 use std::sync::atomic::AtomicU64;
 
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, fallocate};
+
+use crate::framing::files::Locked;
 
 /// Words of the page before the records.
 pub(super) const PAGE_WORDS: usize = 512;
@@ -14,18 +15,18 @@ pub(super) const PAGE_WORDS: usize = 512;
 /// A shared mapping of a whole file, which lives as long as somebody uses it.
 pub(super) struct Mapping {
     map: MmapRaw,
-    /// Held with its lock: whoever else opened the file could truncate it.
-    file: File,
+    /// Whoever else opened the file could truncate it.
+    file: Locked,
 }
 
 impl Mapping {
     /// Maps a file of so many words. Only its page of numbers has memory for sure; records get theirs by
     /// [`Mapping::reserve`].
-    pub(super) fn of(file: File, words: usize) -> io::Result<Self> {
+    pub(super) fn of(file: Locked, words: usize) -> io::Result<Self> {
         let bytes = words.checked_mul(8).filter(|_| words > PAGE_WORDS).ok_or(io::ErrorKind::InvalidInput)?;
-        fallocate(&file, FallocateFlags::empty(), 0, PAGE_WORDS as u64 * 8)?;
+        fallocate(&*file, FallocateFlags::empty(), 0, PAGE_WORDS as u64 * 8)?;
         file.set_len(bytes as u64)?;
-        Ok(Self { map: MmapOptions::new().len(bytes).map_raw(&file)?, file })
+        Ok(Self { map: MmapOptions::new().len(bytes).map_raw(&*file)?, file })
     }
 
     /// Takes memory for words of records, before they are touched: touching what a full file system has no room for
@@ -35,7 +36,7 @@ impl Mapping {
         if words == 0 {
             return Ok(());
         }
-        Ok(fallocate(&self.file, FallocateFlags::empty(), (PAGE_WORDS + at) as u64 * 8, words as u64 * 8)?)
+        Ok(fallocate(&*self.file, FallocateFlags::empty(), (PAGE_WORDS + at) as u64 * 8, words as u64 * 8)?)
     }
 
     /// The page of numbers.

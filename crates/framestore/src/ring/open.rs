@@ -16,12 +16,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rustix::fs::{FlockOperation, flock};
-
 use super::mapping::{Mapping, PAGE_WORDS};
 use super::record::{Header, MAX_SEQUENCE, is_skip};
 use super::{Consumer, PUBLISHED, Position, Producer, RELEASED, RESERVE_WORDS, SLOTS, offset, slot_sum};
 use crate::damage::{StoreError, io_error};
+use crate::framing::files::Locked;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"OLRING\0\x01");
 /// A file that holds data is its owner's alone.
@@ -105,10 +104,9 @@ fn reserve_left(memory: &Mapping, numbers: Option<&Numbers>) -> io::Result<()> {
 }
 
 /// A file that is ours alone.
-fn locked(options: &mut OpenOptions, path: &Path) -> Result<File, StoreError> {
+fn locked(options: &mut OpenOptions, path: &Path) -> Result<Locked, StoreError> {
     let file = options.read(true).write(true).mode(MODE).open(path).map_err(io_error("open", path))?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| StoreError::InUse(path.to_owned()))?;
-    Ok(file)
+    Locked::take(file).map_err(|_| StoreError::InUse(path.to_owned()))
 }
 
 /// What the page says.

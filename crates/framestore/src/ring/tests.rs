@@ -8,7 +8,6 @@ use std::os::unix::fs::FileExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use super::*;
 use crate::damage::StoreError;
@@ -26,15 +25,8 @@ fn opened(path: &Path, bytes: u64) -> (Producer, Consumer, Recovery) {
     opened_after(path, bytes, 0)
 }
 
-/// A process that another test starts has all our locks until it becomes another program.
 fn opened_after(path: &Path, bytes: u64, after: u64) -> (Producer, Consumer, Recovery) {
-    let begin = Instant::now();
-    loop {
-        match open(path, bytes, after) {
-            Err(StoreError::InUse(_)) if begin.elapsed() < Duration::from_secs(10) => std::thread::yield_now(),
-            other => return other.unwrap(),
-        }
-    }
+    open(path, bytes, after).unwrap()
 }
 
 /// What record number `sequence` holds: checkable without a copy.

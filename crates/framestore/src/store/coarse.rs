@@ -8,7 +8,9 @@
 //! they do not have is a gap. So is a time that no level has and of which a file of a rollup has lost chunks. Of a piece
 //! that is not whole in any level what there is is read, and the rest is a gap.
 
+use std::cell::OnceCell;
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 
 use super::columns::{Buffers, neighbours, rows_of};
 use super::decoded::Decoded;
@@ -17,6 +19,7 @@ use super::visit::{Bucket, Columns, Sample, Visit};
 use super::{Store, lock};
 use crate::chunk::{Column, Shape};
 use crate::damage::{Damage, StoreError};
+use crate::layout::Layout;
 use crate::rollup::{raw_shape, rollup_columns};
 use crate::types::{Gap, Kind, LATE_NS, Line, SECOND_NS, TrackId};
 use crate::warm::{Level, Piece, Place, span};
@@ -34,7 +37,8 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(shape: &Shape, wanted: &Columns) -> Option<Self> {
+    /// All that is asked for is in the shape.
+    fn new(shape: &Shape, wanted: &Columns) -> Self {
         let rolled = rollup_columns(&shape.columns);
         let mut firsts = vec![0; shape.columns.len()];
         for (at, column) in rolled.iter().enumerate().rev() {
@@ -44,7 +48,7 @@ impl Plan {
         }
         let (mut columns, mut words) = (Vec::new(), Vec::new());
         for word in &wanted.words {
-            let (first, column) = (*firsts.get(*word)?, shape.columns[*word]);
+            let (first, column) = (firsts[*word], shape.columns[*word]);
             words.push((columns.len(), column));
             let of_word = rolled[first..].iter().take_while(|rolled| rolled.source == Some(*word));
             columns.extend(first..first + of_word.count());
@@ -52,8 +56,26 @@ impl Plan {
         // Who asks for it as a word wants all rows, also those in which the part has nothing new.
         let is_time = |word: &usize| shape.columns[*word] == Column::Time;
         let time = wanted.time.or_else(|| wanted.words.iter().copied().find(is_time));
-        let time = time.map_or(Some(0), |time| firsts.get(time).copied())?;
-        Some(Self { width: rolled.len(), time, columns, words })
+        let time = time.map_or(0, |time| firsts[time]);
+        Self { width: rolled.len(), time, columns, words }
+    }
+}
+
+/// The same of rollups as they are made now, and as they were made before they had an increase of float counters.
+struct Plans {
+    now: Plan,
+    before: Option<Plan>,
+}
+
+impl Plans {
+    fn new(layout: &Layout, wanted: &Columns) -> Self {
+        let (shape, old_shape) = (raw_shape(layout), Shape::of(layout));
+        let before = (shape != old_shape).then(|| Plan::new(&old_shape, wanted));
+        Self { now: Plan::new(&shape, wanted), before }
+    }
+
+    fn of(&self, is_old: bool) -> &Plan {
+        self.before.as_ref().filter(|_| is_old).unwrap_or(&self.now)
     }
 }
 
@@ -97,9 +119,9 @@ impl Row {
 struct Buckets<'a, V> {
     wanted: &'a Columns,
     decoded: Option<&'a Decoded>,
-    plan: Plan,
-    /// What float counters were before rollups had an increase of them.
-    old_plan: Option<Plan>,
+    /// Made for the first rollup that is read: most often there is none.
+    plans: OnceCell<Plans>,
+    layout: Arc<Layout>,
     buffers: Buffers,
     row: Row,
     visit: &'a mut V,
@@ -109,8 +131,8 @@ impl<V: Visit> Buckets<'_, V> {
     /// Gives the buckets of a chunk to the visitor; of one that is damaged none.
     fn take(&mut self, place: &Place, from_ns: u64, to_ns: u64) -> Result<ControlFlow<()>, StoreError> {
         let (rows, is_old) = self.fill(place)?;
-        let Self { plan, old_plan, buffers: Buffers { times_ns, values, .. }, row, visit, .. } = self;
-        let plan = old_plan.as_ref().filter(|_| is_old).unwrap_or(plan);
+        let Self { wanted, plans, layout, buffers: Buffers { times_ns, values, .. }, row, visit, .. } = self;
+        let plan = plans.get_or_init(|| Plans::new(layout, wanted)).of(is_old);
         let height = times_ns.len() / 2;
         let (times_ns, counts) = times_ns.split_at(height);
         for at in rows {
@@ -127,16 +149,14 @@ impl<V: Visit> Buckets<'_, V> {
 
     /// Reads what is wanted of a chunk. Returns which rows are of the line, and whether they are by the old plan.
     fn fill(&mut self, place: &Place) -> Result<(Range<usize>, bool), StoreError> {
-        let Self { wanted, plan, old_plan, buffers: Buffers { pieces, times_ns, values, .. }, .. } = self;
+        let Self { wanted, plans, layout, buffers: Buffers { pieces, times_ns, values, .. }, .. } = self;
+        let plans = plans.get_or_init(|| Plans::new(layout, wanted));
         values.clear();
-        let old_plan = match old_plan {
-            Some(old_plan) => {
-                let columns = place.read_columns(0..0, pieces, values)?.head().columns;
-                Some(&*old_plan).filter(|old_plan| old_plan.width == columns)
-            }
-            None => None,
+        let is_old = match &plans.before {
+            Some(before) => place.read_columns(0..0, pieces, values)?.head().columns == before.width,
+            None => false,
         };
-        let plan = old_plan.unwrap_or(plan);
+        let plan = plans.of(is_old);
         for run in neighbours(&plan.columns) {
             place.read_columns(run, pieces, values)?;
         }
@@ -145,7 +165,7 @@ impl<V: Visit> Buckets<'_, V> {
         if chunk.head().columns != plan.width {
             return Err(place.damaged(Damage::Wrong("a rollup's columns")));
         }
-        Ok((rows_of(&chunk, wanted.line), old_plan.is_some()))
+        Ok((rows_of(&chunk, wanted.line), is_old))
     }
 
     fn take_all<'p>(
@@ -226,12 +246,13 @@ impl Store {
         to_ns: u64,
         visit: &mut impl Visit,
     ) -> Result<Vec<Gap>, StoreError> {
-        let shapes = self.known().layout_of(wanted.track).map(|layout| (raw_shape(layout), Shape::of(layout)));
-        let Some((shape, old_shape)) = shapes else { return Ok(Vec::new()) };
-        let Some(plan) = Plan::new(&shape, wanted) else { return Ok(Vec::new()) };
-        let old_plan = if shape == old_shape { None } else { Plan::new(&old_shape, wanted) };
-        let (buffers, row) = (Buffers::default(), Row::default());
-        let mut buckets = Buckets { wanted, decoded, plan, old_plan, buffers, row, visit };
+        let Some(layout) = self.known().layout_of(wanted.track).cloned() else { return Ok(Vec::new()) };
+        let width = layout.kinds().len();
+        if wanted.words.iter().chain(&wanted.time).any(|word| *word >= width) {
+            return Ok(Vec::new());
+        }
+        let (plans, buffers, row) = Default::default();
+        let mut buckets = Buckets { wanted, decoded, plans, layout, buffers, row, visit };
         let answers = self.levels(wanted.track, width_ns, (from_ns, to_ns), &[]);
         let mut gaps = self.lost(wanted.track, &answers.left);
         // Who has heard enough is told of all gaps that are known.

@@ -50,27 +50,20 @@ fn fold(function: &str, edges: Edges) -> Result<Box<dyn Fold>, QueryError> {
 }
 
 /// What a function makes of a summary; `None`: it needs the samples.
+#[allow(clippy::cast_precision_loss)] // counts of samples
 fn of_summary(function: &str) -> Option<fn(&Summary, &Ask) -> f64> {
-    fn extended(summary: &Summary, up: f64, function: &str, ask: &Ask) -> f64 {
-        let Summary { count: samples, first_ns, last_ns, first, .. } = *summary;
+    fn extended(summary: &Summary, function: &str, ask: &Ask) -> f64 {
+        let Summary { count: samples, first_ns, last_ns, first, increase, .. } = *summary;
         if samples < 2 {
             return HOLE;
         }
-        rate::extend(&rate::Window { samples, first_ns, last_ns, first }, up, Kind::of(function), ask)
-    }
-    #[allow(clippy::cast_precision_loss)] // counts of samples
-    fn count(summary: &Summary) -> f64 {
-        summary.count as f64
+        rate::extend(&rate::Window { samples, first_ns, last_ns, first }, increase, Kind::of(function), ask)
     }
     Some(match function {
-        "rate" => |summary, ask| extended(summary, summary.increase, "rate", ask),
-        "increase" => |summary, ask| extended(summary, summary.increase, "increase", ask),
-        "delta" => |summary, ask| extended(summary, summary.last - summary.first, "delta", ask),
-        "max_over_time" => |summary, _| summary.max,
-        "min_over_time" => |summary, _| summary.min,
-        "sum_over_time" => |summary, _| summary.sum,
-        "avg_over_time" => |summary, _| summary.sum / count(summary),
-        "count_over_time" => |summary, _| count(summary),
+        "rate" => |summary, ask| extended(summary, "rate", ask),
+        "increase" => |summary, ask| extended(summary, "increase", ask),
+        "delta" => |summary, ask| extended(summary, "delta", ask),
+        "count_over_time" => |summary, _| summary.count as f64,
         "first_over_time" => |summary, _| summary.first,
         "last_over_time" => |summary, _| summary.last,
         "present_over_time" | "absent_over_time" => |_, _| 1.0,
@@ -96,6 +89,10 @@ impl Asked<'_> {
         let range = Span { after_ns: until_ns.saturating_sub(range_ns), until_ns };
         let number = self.numbers.as_ref().map_or(0.0, |numbers| numbers[step]);
         Ask { time_ns, range, range_ns, number }
+    }
+
+    fn is_rate(&self) -> bool {
+        matches!(self.function, "rate" | "increase")
     }
 
     /// How many steps differ from the first.
@@ -134,7 +131,7 @@ impl Asked<'_> {
         Ok(series)
     }
 
-    /// From rollups, if the source has them and they are enough.
+    /// From what the source knows of windows, if that is enough.
     fn summarised(&self, eval: &Eval<'_>, key: u64) -> Result<Option<Vec<f64>>, QueryError> {
         let Some(of) = of_summary(self.function).filter(|_| self.range.edges() == Edges::Plain) else {
             return Ok(None);
@@ -146,13 +143,14 @@ impl Asked<'_> {
             step_ns: self.grid.step_ns,
             count: steps,
             range_ns: self.range.range_ns,
+            is_counter: self.is_rate(),
         };
         let mut take = |step: usize, summary: Summary| {
             if let Some(value) = values.get_mut(step) {
                 *value = of(&summary, &self.ask(step));
             }
         };
-        if !eval.source.summaries(key, windows, &mut take)? {
+        if !eval.source.summaries(key, windows, &eval.budget, &mut take)? {
             return Ok(None);
         }
         eval.budget.work(steps)?;
@@ -254,9 +252,9 @@ impl Eval<'_> {
             return Ok(());
         }
         let name = series.labels.name();
-        let is_rate = matches!(asked.function, "rate" | "increase");
         let has_floats = || series.values.iter().any(|value| !is_hole(*value));
-        if is_rate && has_floats() && !name.is_empty() && !COUNTERS.iter().any(|ending| name.ends_with(ending)) {
+        if asked.is_rate() && has_floats() && !name.is_empty() && !COUNTERS.iter().any(|ending| name.ends_with(ending))
+        {
             self.notes.not_a_counter(name, asked.at);
         }
         matrix.push(series)

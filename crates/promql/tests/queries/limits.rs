@@ -230,9 +230,9 @@ fn texts_that_are_too_large_are_refused() {
 }
 
 /// Has no samples, only what it knows of windows.
-struct Rollups;
+struct Summaries;
 
-impl SeriesSource for Rollups {
+impl SeriesSource for Summaries {
     fn select(&self, _: &[Matcher], _: Span, _: &Budget) -> Result<Vec<Found>, SourceError> {
         Ok(vec![Found { key: 7, labels: Labels::new([(NAME, "some_total")]) }])
     }
@@ -241,29 +241,39 @@ impl SeriesSource for Rollups {
         Err("there are no samples any longer".into())
     }
 
-    fn summaries(&self, key: u64, windows: Windows, take: &mut dyn FnMut(usize, Summary)) -> Result<bool, SourceError> {
+    fn summaries(
+        &self,
+        key: u64,
+        windows: Windows,
+        budget: &Budget,
+        take: &mut dyn FnMut(usize, Summary),
+    ) -> Result<bool, SourceError> {
         assert_eq!(key, 7);
+        budget.samples(6)?;
         assert_eq!((windows.step_ns, windows.count, windows.range_ns), (SECOND_NS, 61, 60 * SECOND_NS));
         let end_ns = windows.first_end_ns + 60 * windows.step_ns;
         let (first_ns, last_ns) = (end_ns - 50 * SECOND_NS, end_ns);
-        let (count, first, last, min, max, sum, increase) = (6, 100.0, 20.0, 20.0, 150.0, 500.0, 50.0);
-        take(60, Summary { count, first_ns, last_ns, first, last, min, max, sum, increase });
+        let (count, first, last) = (6, 100.0, 20.0);
+        // It went up to 130 and began again.
+        let increase = if windows.is_counter { 50.0 } else { -80.0 };
+        take(60, Summary { count, first_ns, last_ns, first, last, increase });
         Ok(true)
     }
 }
 
 #[test]
-fn rollups_answer_what_they_can() {
+fn summaries_answer_what_they_can() {
     let last = |text: &str| {
         let query = Query::parse(text, MINUTE).expect("a query");
-        let Value::Vector(series) = query.run(&Rollups, &Options::default())?.value else { panic!("no vector") };
+        let Value::Vector(series) = query.run(&Summaries, &Options::default())?.value else { panic!("no vector") };
         Ok::<f64, QueryError>(series[0].values[60])
     };
-    assert_eq!(last("max_over_time(some_total[1m])").expect("an answer"), 150.0);
-    assert_eq!(last("sum_over_time(some_total[1m])").expect("an answer"), 500.0);
+    assert_eq!(last("first_over_time(some_total[1m])").expect("an answer"), 100.0);
+    assert_eq!(last("last_over_time(some_total[1m])").expect("an answer"), 20.0);
     assert_eq!(last("count_over_time(some_total[1m])").expect("an answer"), 6.0);
     // 50 s of samples every 10 s, of a minute.
     assert_eq!(last("increase(some_total[1m])").expect("an answer"), 60.0);
     assert_eq!(last("rate(some_total[1m])").expect("an answer"), 1.0);
+    assert_eq!(last("delta(some_total[1m])").expect("an answer"), -96.0);
     assert!(matches!(last("stddev_over_time(some_total[1m])"), Err(QueryError::Source(_))));
 }

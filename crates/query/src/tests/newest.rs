@@ -45,9 +45,9 @@ impl SeriesSource for Reading<'_> {
     }
 }
 
-/// A range of a selector is the same whether the rows before each step are looked at or all of them. Returns how much of
-/// it was decoded both ways.
-fn compare_steps(world: &mut World, selector: &str, until_ns: u64, step_ns: u64) -> [usize; 2] {
+/// A range is the same whether the rows at the edges of steps and windows are looked at or all of them. Returns how much
+/// of it was decoded both ways.
+pub(crate) fn compare_steps(world: &mut World, selector: &str, until_ns: u64, step_ns: u64) -> [usize; 2] {
     world.writer.turn().unwrap();
     let [start_ns, end_ns] = [T0, T0 + until_ns].map(u64::cast_signed);
     let query = Query::parse(selector, Times { start_ns, end_ns, step_ns: step_ns.cast_signed() }).unwrap();

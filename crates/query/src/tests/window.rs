@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What functions of ranges make of the edges of their windows is what they make of all samples.
+
+use onlooker_framestore::client::Description;
+use onlooker_framestore::layout::Layout;
+use onlooker_framestore::types::{Line, TrackId};
+use onlooker_region::schema::Metric;
+use onlooker_series::series::{Form, Series};
+
+use super::fixture::{MS, S, T0, World, description, gauge, pair};
+use super::newest::compare_steps;
+
+const FUNCTIONS: [&str; 7] =
+    ["rate", "increase", "delta", "count_over_time", "first_over_time", "last_over_time", "present_over_time"];
+
+/// Windows that are longer than steps, and shorter.
+fn compare(world: &mut World, selector: &str, until_ns: u64) {
+    for function in FUNCTIONS {
+        for (range, step_ns) in [("4s", S), ("500ms", 7 * S), ("31s", 3_300 * MS), ("5m", 60 * S)] {
+            compare_steps(world, &format!("{function}({selector}[{range}])"), until_ns, step_ns);
+        }
+    }
+}
+
+fn to_chunks(world: &mut World) {
+    (0..20).for_each(|_| _ = world.writer.turn().unwrap());
+}
+
+/// Every form of a number, each of a part that is acquired with each row, with some, seldom, and never.
+fn host(world: &mut World) -> TrackId {
+    let scaled = Series { scale: 1e-9, ..Series::new("some_seconds_total", Metric::Counter, Form::Unsigned) };
+    let all = [
+        Series::new("some_total", Metric::Counter, Form::Unsigned),
+        scaled,
+        Series::new("signed", Metric::Gauge, Form::Signed),
+        Series::new("float_total", Metric::Counter, Form::Float),
+    ];
+    let labelled = |part: i32, series: &Series| {
+        let labels = vec![pair("part", &part.to_string()), pair("of", &series.name)];
+        Series { labels: labels.into(), ..series.clone() }
+    };
+    let parts = (0..4).map(|part| all.iter().map(|series| labelled(part, series)).collect());
+    world.track(&description("a", parts.collect()))
+}
+
+fn row(at: u64) -> Vec<u64> {
+    let of = |acquired: u64| {
+        let time_ns = if acquired == 0 { 0 } else { T0 + acquired * 10 * MS - MS };
+        // It begins again now and then, also twice in a second.
+        let count = acquired % 2_777 % 1_903;
+        let signed = 500i64 - count.cast_signed();
+        [time_ns, count * 1_000_003, count * 77_777_777, signed.cast_unsigned(), (count as f64 * 0.1).to_bits()]
+    };
+    [of(at), of(at / 100 * 100), of(at / 4_000 * 4_000), of(0)].concat()
+}
+
+#[test]
+fn parts_of_their_own_times_with_counters_that_begin_again() {
+    let mut world = World::new();
+    let track = host(&mut world);
+    // A pause in which series end, and readings that are missing.
+    let is_read = |at: &u64| !(6_000..8_000).contains(at) && !at.is_multiple_of(97);
+    for at in (1..10_000u64).filter(is_read) {
+        world.append(track, T0 + at * 10 * MS, &row(at));
+    }
+    compare(&mut world, "{instance=\"a\"}", 130 * S);
+    to_chunks(&mut world);
+    for at in 10_000..11_000u64 {
+        world.append(track, T0 + at * 10 * MS, &row(at));
+    }
+    compare(&mut world, "{instance=\"a\"}", 130 * S);
+}
+
+#[test]
+fn lines_of_a_table() {
+    let mut world = World::new();
+    let one = description("a", vec![vec![Series::new("disk_total", Metric::Counter, Form::Unsigned)]]);
+    let parts = one.layout.parts().iter().map(|placed| (placed.id, placed.part.clone())).collect();
+    let track = world.track(&Description { layout: Layout::new(parts, true).into(), ..one });
+    let mut line = |name: &str| world.appender.line(track, &[pair("device", name)], &[], T0).unwrap();
+    let lines: [(Line, u64); 3] = [(line("stays"), 10), (line("goes"), 1), (line("seldom"), 50)];
+    for at in 1..=4_000u64 {
+        for (line, every) in lines {
+            if at % every == 0 && (every == 10 || at <= 1_000 || at > 3_500) {
+                world.appender.append(track, line, T0 + at * 100 * MS, &[at % 333]).unwrap();
+            }
+        }
+    }
+    compare(&mut world, "disk_total", 400 * S);
+    to_chunks(&mut world);
+    compare(&mut world, "disk_total", 400 * S);
+}
+
+#[test]
+fn rows_of_a_clock_that_was_set_back() {
+    let mut world = World::new();
+    let track = world.track(&description("a", vec![vec![gauge("load")]]));
+    for (at, ms) in (0u64..).zip((1..20_000).chain(10_000..30_000)) {
+        world.append(track, T0 + ms * MS, &[(at as f64).to_bits()]);
+    }
+    compare(&mut world, "load", 70 * S);
+}

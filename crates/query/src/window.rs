@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Windows of a series of which only the edges are wanted: the first and the last sample of each, and where a counter
+//! began again. Rows that are decoded at once are not copied: only the samples at the edges become numbers.
+
+use onlooker_promql::source::{STALE, Span, Summary, Windows};
+
+/// A sample, and its number in the series.
+#[derive(Clone, Copy)]
+struct At {
+    number: u64,
+    time_ns: i64,
+    value: f64,
+}
+
+/// Takes the samples of a series, whose times rise, and finds the edges of windows.
+pub(crate) struct Edges {
+    windows: Windows,
+    /// Samples that have come.
+    pub(crate) count: u64,
+    /// The last one of them.
+    last: Option<At>,
+    /// Of each window whose first sample has come.
+    firsts: Vec<At>,
+    /// The last sample of each window that is over, or one before the window.
+    lasts: Vec<Option<At>>,
+    /// Samples after which a counter began again: number, value.
+    resets: Vec<(u64, f64)>,
+}
+
+impl Edges {
+    pub(crate) fn new(windows: Windows) -> Self {
+        let (firsts, lasts) = (Vec::with_capacity(windows.count), Vec::with_capacity(windows.count));
+        Self { windows, count: 0, last: None, firsts, lasts, resets: Vec::new() }
+    }
+
+    /// The time that all of them have together.
+    pub(crate) fn span(&self) -> Span {
+        let until_ns = self.until_ns(self.windows.count.saturating_sub(1));
+        Span { after_ns: self.until_ns(0).saturating_sub(self.windows.range_ns), until_ns }
+    }
+
+    /// A window's last time.
+    fn until_ns(&self, window: usize) -> i64 {
+        let steps = i64::try_from(window).unwrap_or(i64::MAX).saturating_mul(self.windows.step_ns);
+        self.windows.first_end_ns.saturating_add(steps)
+    }
+
+    /// Samples one by one; ends of the series are none.
+    pub(crate) fn put(&mut self, times_ns: &[i64], values: &[f64]) {
+        for (time_ns, value) in times_ns.iter().zip(values).filter(|(_, value)| value.to_bits() != STALE.to_bits()) {
+            self.take(&[time_ns.cast_unsigned()], &[value.to_bits()], f64::from_bits, f64::from_bits);
+        }
+    }
+
+    /// Samples at once: their times and words, what these are the greater by, and their values.
+    pub(crate) fn take<T: PartialOrd>(
+        &mut self,
+        times_ns: &[u64],
+        words: &[u64],
+        rank: impl Fn(u64) -> T,
+        value: impl Fn(u64) -> f64,
+    ) {
+        let Some(last_ns) = times_ns.last().map(|last_ns| last_ns.cast_signed()) else { return };
+        let at = |at: usize| At {
+            number: self.count + at as u64,
+            time_ns: times_ns[at].cast_signed(),
+            value: value(words[at]),
+        };
+        let until = |from: usize, until_ns: i64| {
+            from + times_ns[from..].partition_point(|time_ns| time_ns.cast_signed() <= until_ns)
+        };
+        let mut from = 0;
+        while self.firsts.len() < self.windows.count {
+            let after_ns = self.until_ns(self.firsts.len()).saturating_sub(self.windows.range_ns);
+            if after_ns >= last_ns {
+                break;
+            }
+            from = until(from, after_ns);
+            self.firsts.push(at(from));
+        }
+        from = 0;
+        while self.lasts.len() < self.windows.count {
+            let until_ns = self.until_ns(self.lasts.len());
+            if until_ns >= last_ns {
+                break;
+            }
+            from = until(from, until_ns);
+            self.lasts.push(if from > 0 { Some(at(from - 1)) } else { self.last });
+        }
+        let last = at(times_ns.len() - 1);
+        if self.windows.is_counter {
+            self.find_resets(words, rank, value);
+        }
+        self.last = Some(last);
+        self.count += times_ns.len() as u64;
+    }
+
+    fn find_resets<T: PartialOrd>(&mut self, words: &[u64], rank: impl Fn(u64) -> T, value: impl Fn(u64) -> f64) {
+        let before = self.last.filter(|last| value(words[0]) < last.value);
+        self.resets.extend(before.map(|last| (last.number, last.value)));
+        let is_less = |two: &&[u64]| rank(two[1]) < rank(two[0]);
+        // Counted first, without branches: nearly always there are none.
+        if words.windows(2).filter(is_less).count() > 0 {
+            let resets = (self.count..).zip(words.windows(2)).filter(|(_, two)| is_less(two));
+            let resets = resets.map(|(number, two)| (number, value(two[0]), value(two[1])));
+            // Large integers may differ where their numbers do not.
+            let resets = resets.filter(|(_, before, after)| after < before);
+            self.resets.extend(resets.map(|(number, before, _)| (number, before)));
+        }
+    }
+
+    /// Gives what is known of each window that has samples.
+    pub(crate) fn finish(mut self, take: &mut dyn FnMut(usize, Summary)) {
+        self.lasts.resize(self.firsts.len().max(self.lasts.len()), self.last);
+        let mut resets = &self.resets[..];
+        for (window, (first, last)) in self.firsts.iter().zip(&self.lasts).enumerate() {
+            let Some(last) = last.filter(|last| last.number >= first.number) else { continue };
+            resets = &resets[resets.partition_point(|(number, _)| *number < first.number)..];
+            let of_window = resets.iter().take_while(|(number, _)| *number < last.number);
+            let increase = of_window.fold(last.value - first.value, |up, (_, before)| up + before);
+            let (count, first_ns, last_ns) = (last.number - first.number + 1, first.time_ns, last.time_ns);
+            take(window, Summary { count, first_ns, last_ns, first: first.value, last: last.value, increase });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bolero::check;
+
+    use super::*;
+
+    /// What a window has, by looking at all samples.
+    fn looked_up(samples: &[(i64, f64)], after_ns: i64, until_ns: i64, is_counter: bool) -> Option<Summary> {
+        let inside: Vec<_> = samples.iter().filter(|(at, _)| *at > after_ns && *at <= until_ns).collect();
+        let ((first_ns, first), (last_ns, last)) = (**inside.first()?, **inside.last()?);
+        let steps = inside.windows(2).filter(|two| is_counter && two[1].1 < two[0].1);
+        let increase = steps.fold(last - first, |up, two| up + two[0].1);
+        Some(Summary { count: inside.len() as u64, first_ns, last_ns, first, last, increase })
+    }
+
+    #[test]
+    fn edges_are_those_of_all_samples() {
+        check!().with_type::<(u8, u8, u8, bool, Vec<Vec<(u8, i8)>>)>().for_each(|input| {
+            let (first_end, step, range, is_counter, runs) = input;
+            let windows = Windows {
+                first_end_ns: (*first_end).into(),
+                step_ns: i64::from(step % 20) + 1,
+                count: 40,
+                range_ns: i64::from(range % 60) + 1,
+                is_counter: *is_counter,
+            };
+            let (mut edges, mut samples, mut now) = (Edges::new(windows), Vec::new(), 0i64);
+            for (at, run) in runs.iter().enumerate() {
+                let mut of_run = Vec::new();
+                for (apart, value) in run {
+                    now += i64::from(apart % 16) + 1;
+                    of_run.push((now, f64::from(*value)));
+                }
+                let times: Vec<i64> = of_run.iter().map(|(at, _)| *at).collect();
+                if at % 2 == 0 {
+                    let values: Vec<f64> = of_run.iter().flat_map(|(_, value)| [*value]).collect();
+                    edges.put(&times, &values);
+                    edges.put(&[now], &[STALE]);
+                } else {
+                    let times: Vec<u64> = times.iter().map(|at| at.cast_unsigned()).collect();
+                    let words: Vec<u64> = run.iter().map(|(_, value)| i64::from(*value).cast_unsigned()).collect();
+                    edges.take(&times, &words, u64::cast_signed, |word| word.cast_signed() as f64);
+                }
+                samples.extend(of_run);
+            }
+            assert_eq!(edges.count, samples.len() as u64);
+            let mut found = vec![None; windows.count];
+            edges.finish(&mut |window, summary| found[window] = Some(summary));
+            let mut until_ns = windows.first_end_ns;
+            for (window, found) in found.into_iter().enumerate() {
+                let expected = looked_up(&samples, until_ns - windows.range_ns, until_ns, windows.is_counter);
+                assert_eq!(found, expected, "window {window} of {windows:?}");
+                until_ns += windows.step_ns;
+            }
+        });
+    }
+
+    /// Of integers that are the same numbers none began again.
+    #[test]
+    fn what_is_less_by_less_than_a_double_tells_is_the_same() {
+        let windows = Windows { first_end_ns: 10, step_ns: 1, count: 1, range_ns: 10, is_counter: true };
+        let mut edges = Edges::new(windows);
+        edges.take(&[1, 2, 3], &[1 << 60, (1 << 60) - 1, 1 << 60], |word| word, |word| word as f64);
+        edges.finish(&mut |_, summary| assert_eq!(summary.increase, 0.0));
+    }
+}
