@@ -32,7 +32,7 @@ def queries(instance):
 
 
 def ask(query):
-    """How many series there are, over a connection that stays."""
+    """How many series there are, over a connection that stays. They are not parsed: that would take more of the machine than a browser does."""
     if not hasattr(own, "connection"):
         own.connection = http.client.HTTPConnection(address, timeout=60)
     end = int(time.time())
@@ -40,8 +40,8 @@ def ask(query):
     own.connection.request("GET", "/api/v1/query_range?" + urllib.parse.urlencode(asked))
     answer = own.connection.getresponse()
     body = answer.read()
-    assert answer.status == 200, body[:300]
-    return len(json.loads(body)["data"]["result"])
+    assert answer.status == 200 and body.startswith(b'{"status":"success"'), body[:300]
+    return body.count(b'{"metric":{')
 
 
 def all_read():

@@ -258,6 +258,35 @@ impl Snapshot {
     }
 }
 
+/// Goes through the rows of a head that is no table, as far as there are some, and later through those that have come
+/// since.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    codec: Codec,
+    /// Where the next row begins.
+    at: usize,
+}
+
+impl Walk {
+    /// Through all rows of a head of which these are some.
+    pub(crate) fn new(rows: &Snapshot) -> Self {
+        Self { codec: Codec::new(rows.kinds.clone(), rows.is_table), at: 0 }
+    }
+
+    /// Shows the rows that were not shown yet: time, words. These may be fewer than there were before.
+    pub(crate) fn go_on(&mut self, rows: &Snapshot, mut visit: impl FnMut(u64, &[u64])) -> Result<(), Damage> {
+        let Some(bytes) = rows.bytes.get(self.at..) else { return Ok(()) };
+        self.codec.walk(bytes, |_, time_ns, words| visit(time_ns, words))?;
+        self.at = rows.bytes.len();
+        Ok(())
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.codec.states.capacity() * 8
+    }
+}
+
 /// What rows refer to at one place among the bytes of a head.
 #[derive(Debug)]
 struct Codec {

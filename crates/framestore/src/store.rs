@@ -16,12 +16,14 @@ mod columns;
 mod cool;
 mod decoded;
 mod due;
+mod grown;
 mod holes;
 mod look;
 mod names;
 mod open;
 mod pack;
 mod read;
+mod recent;
 mod roll;
 mod rolling;
 mod rows;
@@ -41,6 +43,7 @@ use crate::gaps::Gaps;
 use crate::types::TrackId;
 use crate::warm::{self, Level};
 use due::Due;
+use grown::Grown;
 use rows::Rows;
 
 pub use cool::{Cooled, Cooler};
@@ -92,6 +95,8 @@ struct Shared {
     rows: Mutex<Rows>,
     gaps: Arc<Mutex<Gaps>>,
     due: Mutex<Due>,
+    /// What queries have decoded of heads.
+    grown: Arc<Grown>,
     figures: Figures,
 }
 

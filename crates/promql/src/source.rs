@@ -39,10 +39,17 @@ pub struct Span {
 #[derive(Clone, Debug)]
 pub struct Found {
     /// What the source knows it by: it comes back in [`SeriesSource::read`] before the next selection. Series are read
-    /// in the order of their keys.
+    /// in the order of their keys; those of which the upper 32 bits are the same share what is decoded for them.
     pub key: u64,
     /// What it is called.
     pub labels: Labels,
+}
+
+impl Found {
+    /// Whether the source decodes less if the same thread reads both.
+    pub(crate) fn is_neighbour(&self, other: &Self) -> bool {
+        self.key >> 32 == other.key >> 32
+    }
 }
 
 /// Samples of a series, in the order of their times.

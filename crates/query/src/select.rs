@@ -221,7 +221,8 @@ impl<'a> StoreSource<'a> {
     }
 
     fn lanes(&self, key: u64) -> Result<Lanes, SourceError> {
-        let lanes = usize::try_from(key).ok().and_then(|at| self.found.borrow().lanes.get(at).cloned());
+        let number = usize::try_from(key & u64::from(u32::MAX)).ok();
+        let lanes = number.and_then(|number| self.found.borrow().lanes.get(number).cloned());
         Ok(lanes.ok_or("a series that was not selected")?)
     }
 
@@ -297,8 +298,11 @@ impl SeriesSource for StoreSource<'_> {
             let first = &lanes[0];
             (first.track, first.part, first.line, first.words.start)
         });
-        let (found, lanes): (_, Vec<_>) =
-            (0..).zip(series).map(|(key, (labels, lanes))| (Found { key, labels }, lanes)).unzip();
+        let found = |(number, (labels, lanes)): (u64, (Labels, Lanes))| {
+            // Whose first rows are of one track share them.
+            (Found { key: u64::from(lanes[0].track.0) << 32 | number, labels }, lanes)
+        };
+        let (found, lanes): (_, Vec<_>) = (0..).zip(series).map(found).unzip();
         self.found.replace(Selected { lanes: lanes.into(), _held: Some(held) });
         Ok(found)
     }

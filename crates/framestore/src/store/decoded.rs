@@ -2,16 +2,20 @@
 //! What a reader has decoded, so that its next series of the same rows does not decode them again.
 //!
 //! Whoever reads many series, such as a query, has a [`Decoded`] for as long as that takes. Of a chunk it has the front
-//! and the columns that were asked for. A head can be decoded row by row only, as a whole: what is kept are the columns
-//! that were asked for, and some behind them: twice as many each time that one is missing. It holds so many bytes at
-//! most; what was not asked for longest goes first. A head that has grown since is another one.
+//! and the columns that were asked for. A head can be decoded row by row only, as a whole: that is done once for all
+//! queries (`grown.rs`). Of tables what is kept are the columns that were asked for, and some behind them: twice as many
+//! each time that one is missing. It holds so many bytes at most; what was not asked for longest goes first. A head that
+//! has grown since is another one.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::columns::neighbours;
+use super::grown::Grown;
+use super::recent::Recent;
 use crate::damage::StoreError;
 use crate::head::{Head, Snapshot};
 use crate::types::{Line, TrackId};
@@ -55,68 +59,30 @@ impl Key {
 }
 
 /// Pieces that were decoded last.
-#[derive(Default)]
 pub struct Decoded {
-    most_bytes: usize,
-    kept: RefCell<Kept>,
-}
-
-#[derive(Default)]
-struct Kept {
-    bytes: usize,
-    turn: u64,
-    pieces: HashMap<Key, Entry>,
-    by_turn: BTreeMap<u64, Key>,
-}
-
-struct Entry {
-    turn: u64,
-    bytes: usize,
-    piece: Rc<Piece>,
+    kept: RefCell<Recent<Key, Rc<Piece>>>,
 }
 
 impl Decoded {
     /// Keeps so many bytes at most.
     #[must_use]
     pub fn new(most_bytes: usize) -> Self {
-        Self { most_bytes, ..Self::default() }
+        Self { kept: Recent::new(most_bytes).into() }
     }
 
     /// Bytes that it holds.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.kept.borrow().bytes
+        self.kept.borrow().bytes()
     }
 
     pub(super) fn get(&self, key: Key) -> Option<Rc<Piece>> {
-        let kept = &mut *self.kept.borrow_mut();
-        let entry = kept.pieces.get_mut(&key)?;
-        kept.by_turn.remove(&entry.turn);
-        kept.turn += 1;
-        entry.turn = kept.turn;
-        kept.by_turn.insert(entry.turn, key);
-        Some(entry.piece.clone())
+        self.kept.borrow_mut().get(key)
     }
 
     /// Keeps a piece, as large as it is now.
     pub(super) fn keep(&self, key: Key, piece: &Rc<Piece>) {
-        let (kept, bytes) = (&mut *self.kept.borrow_mut(), piece.bytes.get());
-        if kept.pieces.get(&key).is_some_and(|entry| entry.bytes == bytes) {
-            return;
-        }
-        kept.remove(key);
-        if bytes > self.most_bytes {
-            return;
-        }
-        while kept.bytes + bytes > self.most_bytes
-            && let Some((_, oldest)) = kept.by_turn.first_key_value()
-        {
-            kept.remove(*oldest);
-        }
-        kept.turn += 1;
-        kept.by_turn.insert(kept.turn, key);
-        kept.pieces.insert(key, Entry { turn: kept.turn, bytes, piece: piece.clone() });
-        kept.bytes += bytes;
+        self.kept.borrow_mut().keep(key, piece, piece.bytes.get());
     }
 
     /// Gives a chunk to `take`, and keeps what that has decoded of it.
@@ -130,15 +96,6 @@ impl Decoded {
         let taken = take(&piece);
         self.keep(key, &piece);
         taken
-    }
-}
-
-impl Kept {
-    fn remove(&mut self, key: Key) {
-        if let Some(entry) = self.pieces.remove(&key) {
-            self.by_turn.remove(&entry.turn);
-            self.bytes -= entry.bytes;
-        }
     }
 }
 
@@ -186,6 +143,9 @@ enum Origin {
 /// Encoded rows of a head.
 struct Rows {
     rows: Snapshot,
+    /// Where what other queries have decoded is, and the head's track.
+    grown: Arc<Grown>,
+    track: TrackId,
     /// Of a table, which row comes where by its line; empty: they are in order.
     order: Vec<usize>,
     /// Columns that are decoded at once next time.
@@ -208,6 +168,26 @@ fn decode(rows: &Snapshot, runs: &[Range<usize>], mut each: impl FnMut(Line, u64
     all
 }
 
+/// The same with its lines, and which row comes where by them.
+fn decode_lines(
+    rows: &Snapshot,
+    runs: &[Range<usize>],
+) -> (Vec<(Line, Range<usize>)>, Vec<usize>, Vec<u64>, Vec<Vec<u64>>) {
+    let height = rows.len() as usize;
+    let (mut lines, mut times_ns) = (Vec::with_capacity(height), Vec::with_capacity(height));
+    let all = decode(rows, runs, |line, time_ns| {
+        lines.push(line);
+        times_ns.push(time_ns);
+    });
+    let mut order = Vec::new();
+    if rows.is_table() {
+        order = (0..lines.len()).collect();
+        order.sort_by_key(|at| lines[*at]);
+        lines.sort_unstable();
+    }
+    (ranges(lines.chunk_by(|one, next| one == next).map(|run| (run[0], run.len()))), order, times_ns, all)
+}
+
 impl Rows {
     fn sort(&self, words: &mut [u64]) {
         if !self.order.is_empty() {
@@ -224,6 +204,10 @@ impl Rows {
 
     /// A run that begins as `wanted` does and has what may be asked for next; another run begins at `end`.
     fn read_ahead(&self, wanted: &Range<usize>, end: Option<usize>) -> (Range<usize>, Vec<u64>) {
+        let run = std::slice::from_ref(wanted);
+        if let Some(words) = self.grown.values(self.track, &self.rows, run).and_then(|(_, mut runs)| runs.pop()) {
+            return (wanted.clone(), words);
+        }
         let ahead = self.ahead.replace(self.ahead.get().saturating_mul(2));
         let end = (wanted.start + ahead).min(self.rows.kinds().len()).min(end.unwrap_or(usize::MAX));
         let run = wanted.start..wanted.end.max(end);
@@ -255,25 +239,17 @@ impl Piece {
         Self { rows, lines, distances_ns, times_ns, span_ns, origin, runs, bytes }
     }
 
-    /// Of a head, with some columns.
-    pub(super) fn of_head(rows: Snapshot, mut wanted: Vec<usize>) -> Self {
+    /// Of a track's head, with some columns.
+    pub(super) fn of_head(grown: &Arc<Grown>, track: TrackId, rows: Snapshot, mut wanted: Vec<usize>) -> Self {
         wanted.sort_unstable();
         wanted.dedup();
         let runs: Vec<_> = neighbours(&wanted).collect();
         let height = rows.len() as usize;
-        let (mut lines, mut times_ns) = (Vec::with_capacity(height), Vec::with_capacity(height));
-        let all = decode(&rows, &runs, |line, time_ns| {
-            lines.push(line);
-            times_ns.push(time_ns);
-        });
-        let mut order = Vec::new();
-        if rows.is_table() {
-            order = (0..lines.len()).collect();
-            order.sort_by_key(|at| lines[*at]);
-            lines.sort_unstable();
-        }
-        let lines = ranges(lines.chunk_by(|one, next| one == next).map(|run| (run[0], run.len())));
-        let rows = Rows { rows, order, ahead: Cell::new(AHEAD) };
+        let (lines, order, mut times_ns, all) = match grown.values(track, &rows, &runs) {
+            Some((times_ns, all)) => (vec![(Line::ONLY, 0..height)], Vec::new(), times_ns, all),
+            None => decode_lines(&rows, &runs),
+        };
+        let rows = Rows { rows, grown: grown.clone(), track, order, ahead: Cell::new(AHEAD) };
         rows.sort(&mut times_ns);
         let bytes = rows.rows.bytes().len() + 8 * (times_ns.len() + rows.order.len());
         let all: Runs =
@@ -389,7 +365,8 @@ mod tests {
             rows.sort_by_key(|(line, ..)| *line);
             let asked =
                 asked.iter().map(|few| few.iter().map(|number| usize::from(*number) % WIDTH).collect::<Vec<_>>());
-            let piece = Piece::of_head(head.snapshot(), asked.clone().next().unwrap_or_default());
+            let grown = Arc::default();
+            let piece = Piece::of_head(&grown, TrackId(0), head.snapshot(), asked.clone().next().unwrap_or_default());
             let before = piece.bytes.get();
             assert_eq!(piece.times_ns().unwrap(), rows.iter().map(|(_, time_ns, _)| *time_ns).collect::<Vec<_>>());
             for wanted in asked {
@@ -411,7 +388,7 @@ mod tests {
     fn what_was_asked_for_first_is_all_there_is() {
         let mut head = Head::new(vec![Kind::Counter; WIDTH].into(), false);
         (0..100).for_each(|at| head.push(Line::ONLY, at, &[at; WIDTH]).unwrap());
-        let piece = Piece::of_head(head.snapshot(), vec![7, 3, 7]);
+        let piece = Piece::of_head(&Arc::default(), TrackId(0), head.snapshot(), vec![7, 3, 7]);
         let columns = || piece.runs.borrow().values().map(|(count, _)| count).sum::<usize>();
         piece.columns(&[3, 7]).unwrap();
         assert_eq!(columns(), 2);

@@ -85,6 +85,7 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
         chunks: warm.reader(),
         rows: Mutex::new(rows),
         gaps: gaps.gaps(),
+        grown: Arc::default(),
         due: Mutex::default(),
         figures: Figures::default(),
     });

@@ -5,9 +5,11 @@
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::columns::Buffers;
 use super::decoded::{Decoded, Key, Piece};
+use super::grown::Grown;
 use super::samples::Samples;
 use super::visit::{Columns, Sample, Visit};
 use super::{DAMAGED, Store, lock};
@@ -24,12 +26,12 @@ enum InMemory {
 
 impl InMemory {
     /// Columns that are `wanted` are decoded at once with the rows' times.
-    fn decoded(self, wanted: &Columns) -> (Key, Rc<Piece>) {
+    fn decoded(self, grown: &Arc<Grown>, wanted: &Columns) -> (Key, Rc<Piece>) {
         match self {
             Self::Decoded(key, piece) => (key, piece),
             Self::Rows(key, rows) => {
                 let columns = wanted.words.iter().copied().chain(wanted.time);
-                (key, Piece::of_head(rows, columns.collect()).into())
+                (key, Piece::of_head(grown, wanted.track, rows, columns.collect()).into())
             }
         }
     }
@@ -121,7 +123,7 @@ impl Store {
             match (rows, decoded) {
                 (InMemory::Rows(_, rows), None) => samples.take_snapshot(&rows),
                 (rows, decoded) => {
-                    let (key, piece) = rows.decoded(wanted);
+                    let (key, piece) = rows.decoded(&self.0.grown, wanted);
                     samples.take_piece(&piece)?;
                     decoded.iter().for_each(|decoded| decoded.keep(key, &piece));
                 }
@@ -178,7 +180,7 @@ impl Store {
         let mut before_ns = last_of_chunks_ns(&chunks);
         let mut heads = Vec::new();
         for rows in in_memory {
-            let (key, piece) = rows.decoded(wanted);
+            let (key, piece) = rows.decoded(&self.0.grown, wanted);
             let last_ns = piece.span_ns()?.map(|(_, last_ns)| last_ns);
             heads.push((key, piece, before_ns));
             before_ns = before_ns.max(last_ns);

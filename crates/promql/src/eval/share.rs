@@ -4,6 +4,7 @@
 //! They come in the order of their keys: neighbours share what the source has decoded. So a thread takes some that follow
 //! one another, and when it is done takes some more.
 
+use std::iter::Peekable;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::vec;
@@ -19,20 +20,30 @@ const WORTH: usize = 1 << 13;
 const SERIES: usize = 1 << 7;
 /// How often a thread takes series, so that all end at about the same time.
 const TURNS: usize = 8;
+/// So many times as many series as that may stay together.
+const TOGETHER: usize = 2;
 
 /// What is done with each series. The one that evaluates is another one on each thread.
 pub(super) type Each<'a> = dyn Fn(&Eval<'_>, &mut Matrix, Found) -> Result<(), QueryError> + Sync + 'a;
 
 /// Series that nobody has taken.
 struct Left {
-    found: Mutex<vec::IntoIter<Found>>,
+    found: Mutex<Peekable<vec::IntoIter<Found>>>,
     at_once: usize,
 }
 
 impl Left {
     fn take(&self) -> Vec<Found> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        found.by_ref().take(self.at_once).collect()
+        let mut some: Vec<Found> = found.by_ref().take(self.at_once).collect();
+        // What neighbours share would be decoded by two threads; but one thread must not have all of it.
+        let is_shared = |some: &[Found], next: &Found| some.last().is_some_and(|last| last.is_neighbour(next));
+        while some.len() < TOGETHER * self.at_once
+            && let Some(next) = found.next_if(|next| is_shared(&some, next))
+        {
+            some.push(next);
+        }
+        some
     }
 
     /// One has failed: the others need do no more.
@@ -48,7 +59,7 @@ impl Eval<'_> {
         let helpers = self.options.helpers.take(worth.min(found.len() / 2));
         let sources: Vec<_> = (0..helpers.count).map_while(|_| self.source.share()).collect();
         let at_once = (found.len() / (TURNS * (sources.len() + 1))).max(1);
-        let left = Left { found: found.into_iter().into(), at_once };
+        let left = Left { found: found.into_iter().peekable().into(), at_once };
         let (left, options, mut notes) = (&left, self.options, Vec::new());
         let matrix = thread::scope(|scope| {
             let threads = sources.into_iter().filter_map(|source| {

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Heads that queries read, decoded once for all of them.
+//!
+//! A head can be decoded row by row only, as a whole, and grows with each row: every query would decode all of it for the
+//! newest ones. So the columns that were asked for last stay decoded, and what has come since is decoded behind them.
+//! Tables, whose rows have an order of their own, are not here.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use super::lock;
+use super::recent::Recent;
+use crate::damage::Damage;
+use crate::head::{Snapshot, Walk};
+use crate::types::TrackId;
+
+/// Bytes of all of them.
+const MOST_BYTES: usize = 32 << 20;
+/// Columns of a head that are decoded at once when one is missing for the first time; twice as many each time.
+const AHEAD: usize = 8;
+/// Columns of a head: with more, those before are forgotten.
+const MOST_COLUMNS: usize = 128;
+
+/// Heads by their tracks.
+pub(super) struct Grown(Mutex<Recent<TrackId, Arc<Mutex<Rows>>>>);
+
+/// The rows of a head that were decoded.
+struct Rows {
+    /// The ring's number of the first of them: no other head has the same.
+    first: u64,
+    walk: Walk,
+    times_ns: Vec<u64>,
+    columns: BTreeMap<usize, Vec<u64>>,
+    ahead: usize,
+}
+
+/// Times of rows, and values of each run of columns, column after column.
+type Values = (Vec<u64>, Vec<Vec<u64>>);
+
+impl Default for Grown {
+    fn default() -> Self {
+        Self(Mutex::new(Recent::new(MOST_BYTES)))
+    }
+}
+
+impl Grown {
+    /// Rows of a track's head. `None`: they are of a table, not in the log yet, of a head that was cut meanwhile, or
+    /// damaged.
+    pub(super) fn values(&self, track: TrackId, rows: &Snapshot, runs: &[Range<usize>]) -> Option<Values> {
+        let first = rows.first_sequence().filter(|_| !rows.is_table())?;
+        let known = lock(&self.0).get(track);
+        let known = known.unwrap_or_else(|| Arc::new(Mutex::new(Rows::new(first, rows))));
+        let (values, bytes) = {
+            let mut of_head = lock(&known);
+            (of_head.values(first, rows, runs), of_head.bytes())
+        };
+        lock(&self.0).keep(track, &known, bytes);
+        values
+    }
+}
+
+impl Rows {
+    fn new(first: u64, rows: &Snapshot) -> Self {
+        let (times_ns, columns) = Default::default();
+        Self { first, walk: Walk::new(rows), times_ns, columns, ahead: AHEAD }
+    }
+
+    fn bytes(&self) -> usize {
+        let words: usize = self.columns.values().map(Vec::capacity).sum();
+        size_of::<Self>() + (words + self.times_ns.capacity()) * 8 + self.walk.bytes()
+    }
+
+    fn values(&mut self, first: u64, rows: &Snapshot, runs: &[Range<usize>]) -> Option<Values> {
+        if first < self.first {
+            return None;
+        }
+        if first > self.first {
+            self.first = first;
+            self.begin(rows);
+        }
+        if runs.iter().any(|run| self.columns.range(run.clone()).count() < run.len()) {
+            self.add(rows, runs);
+        }
+        if self.go_on(rows).is_err() {
+            self.begin(rows);
+            return None;
+        }
+        let count = rows.len() as usize;
+        let of_run = |run: &Range<usize>| {
+            let columns = self.columns.range(run.clone()).filter_map(|(_, values)| values.get(..count));
+            columns.flatten().copied().collect()
+        };
+        Some((self.times_ns.get(..count)?.to_vec(), runs.iter().map(of_run).collect()))
+    }
+
+    /// Nothing is decoded any more.
+    fn begin(&mut self, rows: &Snapshot) {
+        self.walk = Walk::new(rows);
+        self.times_ns.clear();
+        self.columns.values_mut().for_each(Vec::clear);
+    }
+
+    /// From now on with these columns, and some behind them.
+    fn add(&mut self, rows: &Snapshot, runs: &[Range<usize>]) {
+        let (ahead, width) = (self.ahead, rows.kinds().len());
+        self.ahead = (ahead * 2).min(MOST_COLUMNS / 2);
+        let wanted = || runs.iter().flat_map(|run| run.start..run.end.max((run.start + ahead).min(width)));
+        if self.columns.len() + wanted().count() > MOST_COLUMNS {
+            self.columns.clear();
+        }
+        wanted().for_each(|column| _ = self.columns.entry(column).or_default());
+        self.begin(rows);
+    }
+
+    /// Decodes what has come since.
+    fn go_on(&mut self, rows: &Snapshot) -> Result<(), Damage> {
+        let Self { walk, times_ns, columns, .. } = self;
+        walk.go_on(rows, |time_ns, words| {
+            times_ns.push(time_ns);
+            columns.iter_mut().for_each(|(column, values)| values.push(words[*column]));
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bolero::check;
+
+    use super::*;
+    use crate::head::Head;
+    use crate::types::{Kind, Line};
+
+    const WIDTH: usize = 200;
+
+    /// Whatever is asked for, of heads that grow, are cut, and of which some rows are asked for again.
+    #[test]
+    fn values_are_those_of_the_rows() {
+        check!().with_type::<Vec<(u8, u8, Vec<u8>)>>().for_each(|steps| {
+            let (grown, track) = (Grown::default(), TrackId(7));
+            let mut head = Head::new(vec![Kind::Counter; WIDTH].into(), false);
+            let (mut rows, mut sequence, mut before) = (Vec::new(), 0u64, None);
+            for (what, more, asked) in steps {
+                if what % 7 == 0 {
+                    before = (head.rows() > 0).then(|| (head.take(), std::mem::take(&mut rows)));
+                }
+                for _ in 0..more % 20 {
+                    sequence += 1;
+                    let words: Vec<u64> = (0..WIDTH as u64).map(|column| sequence / (1 + column % 9)).collect();
+                    head.push(Line::ONLY, 1_000 + sequence, &words).unwrap();
+                    head.note_sequence(sequence);
+                    rows.push(words);
+                }
+                let mut columns: Vec<usize> = asked.iter().map(|column| usize::from(*column) % WIDTH).collect();
+                columns.sort_unstable();
+                columns.dedup();
+                let runs: Vec<_> = columns.iter().map(|column| *column..*column + 1).collect();
+                let is_old = what % 3 == 0 && before.is_some();
+                let (snapshot, rows) = match &before {
+                    Some((snapshot, rows)) if is_old => (snapshot.clone(), rows),
+                    _ => (head.snapshot(), &rows),
+                };
+                let Some((times_ns, values)) = grown.values(track, &snapshot, &runs) else {
+                    assert!(is_old || snapshot.is_empty());
+                    continue;
+                };
+                assert_eq!(times_ns.len(), rows.len());
+                for (column, values) in columns.iter().zip(values) {
+                    assert_eq!(values, rows.iter().map(|words| words[*column]).collect::<Vec<_>>(), "column {column}");
+                }
+            }
+            assert!(lock(&grown.0).bytes() <= MOST_BYTES);
+        });
+    }
+}
