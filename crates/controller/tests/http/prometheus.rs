@@ -158,6 +158,39 @@ fn grafana_finds_its_way() {
     assert!(stats["data"]["stats"]["timings"]["execTotalTime"].is_number(), "{stats}");
 }
 
+/// Panels from a second to a week: Grafana posts decimal seconds, and asks for rates of four steps at least.
+#[test]
+fn grafanas_panels_show_at_every_step_what_there_is_at_that_time() {
+    let (_agent, controller) = read_host("10ms");
+    let address = controller.address();
+    let newest = result(address, "timestamp(node_intr_total)")[0]["value"][1].as_str().unwrap().to_owned();
+    let newest: f64 = newest.parse().unwrap();
+    for (range_s, step_s) in
+        [(1.0, 0.01), (10.0, 0.1), (60.0, 0.25), (300.0, 1.0), (3_600.0, 15.0), (86_400.0, 300.0), (604_800.0, 3_600.0)]
+    {
+        // What was there a second ago does not change any more.
+        let end = newest - 1.0;
+        let (start, end, step) = (format!("{:.3}", end - range_s), format!("{end:.3}"), step_s.to_string());
+        let rate_interval = format!("{:.0}ms", f64::max(4.0 * step_s, 1.0) * 1e3);
+        for query in ["node_intr_total".to_owned(), format!("rate(node_intr_total[{rate_interval}])")] {
+            let pairs = [("query", query.as_str()), ("start", &start), ("end", &end), ("step", &step)];
+            let answer = request(address, "POST", "/api/v1/query_range", FORM, &encoded(&pairs)).json();
+            let values =
+                answer["data"]["result"][0]["values"].as_array().unwrap_or_else(|| panic!("{query}: {answer}"));
+            let first: f64 = start.parse().unwrap();
+            for value in values {
+                let steps = (value[0].as_f64().unwrap() - first) / step_s;
+                assert!((steps - steps.round()).abs() < 0.01 && steps > -0.01, "{query} every {step_s} s: {value}");
+            }
+            for value in values.iter().rev().take(3) {
+                let then = [("query", query.as_str()), ("time", &value[0].to_string())];
+                let then = ask(address, "query", &then);
+                assert_eq!(then["data"]["result"][0]["value"], *value, "{query} every {step_s} s");
+            }
+        }
+    }
+}
+
 /// The dashboard that we ship: each of its expressions is a query, and asks for what a host has.
 #[test]
 fn features_are_what_is_answered() {
