@@ -80,6 +80,8 @@ type answer struct {
 	Text   string   `json:"text"`
 	Series []series `json:"series"`
 	Notes  []string `json:"notes"`
+	// Of what is printed.
+	Tree any `json:"tree"`
 }
 
 func start(program string) (*bridge, error) {
@@ -134,6 +136,11 @@ func (b *bridge) append(samples []sample) error {
 
 func (b *bridge) query(asked query) (answer, error) {
 	return b.ask(map[string]query{"query": asked})
+}
+
+// print gives a query's text as it is formatted, and its tree.
+func (b *bridge) print(text string) (answer, error) {
+	return b.ask(map[string]any{"print": map[string]string{"text": text}})
 }
 
 func pairsOf(all labels.Labels) []pair {

@@ -40,6 +40,10 @@ var requests = []request{
 	{"/query_range", "query=node_load1&start=HOUR&end=NOW&step=0", 400},
 	{"/query_range", "query=node_load1&start=NOW&end=HOUR&step=15", 400},
 	{"/query_range", "query=node_load1&start=HOUR&end=NOW", 400},
+	{"/format_query", "query=sum(node_load1)by(instance)", 200},
+	{"/format_query", "query=sum(", 400},
+	{"/parse_query", "query=rate(node_load1%5B1m%5D+offset+1m)+%2B+1", 200},
+	{"/parse_query", "query=sum(", 400},
 	{"/series", "match[]=node_load1&start=HOUR&end=NOW", 200},
 	{"/series", "match[]=node_load1&start=HOUR&end=NOW&limit=1", 200},
 	{"/series", "", 400},
@@ -65,7 +69,9 @@ var requests = []request{
 }
 
 // Paths that Prometheus takes forms at, too.
-var posted = map[string]bool{"/query": true, "/query_range": true, "/series": true, "/labels": true}
+var posted = map[string]bool{
+	"/query": true, "/query_range": true, "/format_query": true, "/parse_query": true, "/series": true, "/labels": true,
+}
 
 // What a real controller answers is as Prometheus' document of its interface (OPENAPI) has it.
 func TestAnswersOverHTTP(t *testing.T) {

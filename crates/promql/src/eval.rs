@@ -46,7 +46,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::error::{QueryError, twins};
-use crate::expr::{Expr, Range, RangeOf};
+use crate::expr::{Expr, Range, RangeOf, Subquery};
 use crate::labels::Labels;
 use crate::limits::{Budget, Held};
 use crate::notes::{Note, Notes};
@@ -235,7 +235,7 @@ impl<'a> Eval<'a> {
     pub(crate) fn eval(&mut self, expr: &Expr, grid: Grid) -> Result<Node, QueryError> {
         self.budget.look()?;
         Ok(match expr {
-            Expr::Number(number) => Node::Scalar(self.numbers(grid, |_| *number)?),
+            Expr::Number(number) => Node::Scalar(self.numbers(grid, |_| number.value)?),
             Expr::String(text) => Node::String(text.clone()),
             Expr::Select(select) => Node::Matrix(self.select(select, grid)?),
             Expr::Range(range) => self.samples(range, grid)?,
@@ -244,6 +244,7 @@ impl<'a> Eval<'a> {
                 Node::Matrix(matrix) => Node::Matrix(self.negate(matrix)?),
                 other => other,
             },
+            Expr::Plus(inner) | Expr::Parentheses(inner) => self.eval(inner, grid)?,
             Expr::Binary(binary) => self.binary(binary, grid)?,
             Expr::Aggregate(aggregate) => Node::Matrix(self.aggregate(aggregate, grid)?),
             Expr::Call(call) => self.call(call, grid)?,
@@ -343,7 +344,7 @@ impl<'a> Eval<'a> {
     fn samples(&mut self, range: &Range, grid: Grid) -> Result<Node, QueryError> {
         match &range.of {
             RangeOf::Select(select) => self.range_of_select(select, range.range_ns, grid),
-            RangeOf::Subquery { expr, step_ns, .. } => {
+            RangeOf::Subquery(Subquery { expr, step_ns, .. }) => {
                 let inner = self.inner_grid(range, *step_ns, grid)?;
                 let matrix = self.matrix(expr, inner)?;
                 let Matrix { series, mut held } = self.without_delayed_names(matrix)?;

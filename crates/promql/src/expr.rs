@@ -1,22 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A query as it is evaluated: our own tree, so that what parses it can change.
+//! A query's tree: what is evaluated, and beside it what is [`written`] only.
 //!
-//! Durations are calculated and `start()` and `end()` are times already. Parentheses are gone.
+//! For evaluation durations are calculated and `start()` and `end()` are times already. Printing takes neither.
 
 use std::fmt;
 
 use crate::labels::Matcher;
+use crate::written::{self, Duration, Modifiers};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Expr {
-    Number(f64),
+    Number(written::Number),
     String(String),
     Select(Select),
     Range(Box<Range>),
     Negate(Box<Expr>),
+    /// With a `+` that changes nothing.
+    Plus(Box<Expr>),
+    Parentheses(Box<Expr>),
     Binary(Box<Binary>),
     Aggregate(Box<Aggregate>),
     Call(Call),
+}
+
+impl Expr {
+    /// What is in all of its parentheses.
+    pub(crate) fn bare(&self) -> &Self {
+        let mut expr = self;
+        while let Self::Parentheses(inner) = expr {
+            expr = inner;
+        }
+        expr
+    }
 }
 
 /// What an expression gives.
@@ -94,32 +109,43 @@ pub(crate) struct Select {
     pub(crate) when: When,
     pub(crate) edges: Edges,
     pub(crate) at: Place,
+    pub(crate) written: written::Select,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Range {
     pub(crate) of: RangeOf,
     pub(crate) range_ns: i64,
+    pub(crate) written: Duration,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum RangeOf {
     Select(Select),
-    Subquery { expr: Expr, step_ns: Option<i64>, when: When },
+    Subquery(Subquery),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Subquery {
+    pub(crate) expr: Expr,
+    pub(crate) step_ns: Option<i64>,
+    pub(crate) when: When,
+    pub(crate) written_step: Option<Duration>,
+    pub(crate) modifiers: Modifiers,
 }
 
 impl Range {
     pub(crate) fn when(&self) -> When {
         match &self.of {
             RangeOf::Select(select) => select.when,
-            RangeOf::Subquery { when, .. } => *when,
+            RangeOf::Subquery(subquery) => subquery.when,
         }
     }
 
     pub(crate) fn edges(&self) -> Edges {
         match &self.of {
             RangeOf::Select(select) => select.edges,
-            RangeOf::Subquery { .. } => Edges::Plain,
+            RangeOf::Subquery(_) => Edges::Plain,
         }
     }
 }
@@ -180,6 +206,10 @@ impl Operator {
         (Self::Unless, "unless"),
     ];
 
+    pub(crate) fn is_set(self) -> bool {
+        matches!(self, Self::And | Self::Or | Self::Unless)
+    }
+
     pub(crate) fn is_comparison(self) -> bool {
         use Operator::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
         matches!(self, Equal | NotEqual | Greater | Less | GreaterOrEqual | LessOrEqual)
@@ -219,6 +249,8 @@ pub(crate) struct Binary {
     pub(crate) left: Expr,
     pub(crate) right: Expr,
     pub(crate) matching: Matching,
+    /// Otherwise nothing is matched.
+    pub(crate) of_vectors: bool,
     pub(crate) to_bool: bool,
     pub(crate) at: Place,
 }
@@ -237,6 +269,30 @@ pub(crate) enum Aggregation {
     TopK,
     BottomK,
     CountValues,
+}
+
+impl Aggregation {
+    /// All of them, as they are written; those without one are experimental.
+    pub(crate) const NAMES: [(&str, Option<Self>); 14] = [
+        ("avg", Some(Self::Avg)),
+        ("bottomk", Some(Self::BottomK)),
+        ("count", Some(Self::Count)),
+        ("count_values", Some(Self::CountValues)),
+        ("group", Some(Self::Group)),
+        ("limit_ratio", None),
+        ("limitk", None),
+        ("max", Some(Self::Max)),
+        ("min", Some(Self::Min)),
+        ("quantile", Some(Self::Quantile)),
+        ("stddev", Some(Self::Stddev)),
+        ("stdvar", Some(Self::Stdvar)),
+        ("sum", Some(Self::Sum)),
+        ("topk", Some(Self::TopK)),
+    ];
+
+    pub(crate) fn text(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, how)| *how == Some(self)).map_or("", |(text, _)| *text)
+    }
 }
 
 #[derive(Clone, Debug)]

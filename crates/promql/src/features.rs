@@ -2,8 +2,8 @@
 //! What of PromQL there is and what is refused, by the names that Prometheus has for it (`/api/v1/features`).
 
 use crate::eval::functions;
-use crate::expr::Operator;
-use crate::parse::{AGGREGATIONS, EXPERIMENTAL};
+use crate::expr::{Aggregation, Operator};
+use crate::parse::EXPERIMENTAL;
 
 /// Whether there is something, by its name.
 pub type Features = Vec<(&'static str, bool)>;
@@ -21,7 +21,7 @@ pub fn of_operators() -> Features {
     // Of selectors.
     let others = ["=~", "!~", "@"].map(|text| (text, true));
     let own = Operator::ALL.map(|(_, text)| (text, true)).into_iter();
-    own.chain(others).chain(AGGREGATIONS.map(|(name, how)| (name, how.is_some()))).collect()
+    own.chain(others).chain(Aggregation::NAMES.map(|(name, how)| (name, how.is_some()))).collect()
 }
 
 /// The rest of the language.

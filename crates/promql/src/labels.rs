@@ -140,6 +140,20 @@ pub enum Comparison {
     NotRegex,
 }
 
+impl Comparison {
+    const ALL: [(Self, &str); 4] =
+        [(Self::Equal, "="), (Self::NotEqual, "!="), (Self::Regex, "=~"), (Self::NotRegex, "!~")];
+
+    pub(crate) fn text(self) -> &'static str {
+        Self::ALL.iter().find(|(comparison, _)| *comparison == self).map_or("", |(_, text)| *text)
+    }
+
+    /// The one that is written so.
+    pub(crate) fn of(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(_, own)| *own == text).map(|(comparison, _)| comparison)
+    }
+}
+
 /// What a label must be. A label that is not there has an empty value.
 ///
 /// Expressions are known to be valid here, and in the words of the crate `regex`; whoever has the series compiles

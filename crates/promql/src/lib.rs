@@ -27,15 +27,18 @@ pub mod notes;
 mod options;
 mod parse;
 mod pattern;
+mod print;
 mod query;
 pub mod source;
 mod times;
 pub mod value;
+mod written;
 
 pub use error::QueryError;
 pub use helpers::Helpers;
 pub use options::Options;
 pub use parse::{ParseError, duration_ns, unquoted};
 pub use pattern::translated as rust_pattern;
+pub use print::{formatted, tree};
 pub use query::{Answer, Query};
 pub use times::Times;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text to [`Expr`], by Prometheus 3.16's grammar. Durations are calculated on the way, from the times of the query.
+//! Text to [`Expr`], by Prometheus 3.16's grammar. Durations are calculated on the way, from the times of the query, if it
+//! has some.
 //!
 //! | module | what |
 //! |---|---|
@@ -7,7 +8,7 @@
 //! | [`grammar`] | what stands between operators; functions, aggregations, types |
 //! | [`binary`] | operators and their modifiers |
 //! | [`selector`] | selectors, and what follows them |
-//! | [`duration`] | what is calculated of durations |
+//! | [`duration`] | durations, and what they are at the query's times |
 //!
 //! Refused by name: what Prometheus has only when asked for it: experimental functions and aggregations, `fill`
 //! modifiers.
@@ -23,8 +24,9 @@ mod token;
 use std::ops::Range;
 
 use crate::expr::{Expr, Place};
+pub(crate) use grammar::EXPERIMENTAL;
 pub(crate) use grammar::query as parse;
-pub(crate) use grammar::{AGGREGATIONS, EXPERIMENTAL};
+pub(crate) use literal::UNITS;
 pub use literal::duration_ns;
 pub use text::unquoted;
 

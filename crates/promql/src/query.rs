@@ -3,7 +3,7 @@
 
 use crate::error::{QueryError, twins};
 use crate::eval::{Eval, Matrix, Node, sorted};
-use crate::expr::{Edges, Expr, Select, When};
+use crate::expr::{Edges, Expr, Select};
 use crate::labels::{Labels, Matcher};
 use crate::limits::Budget;
 use crate::notes::Note;
@@ -37,8 +37,8 @@ impl Query {
     /// # Errors
     /// [`ParseError`].
     pub fn parse(text: &str, times: Times) -> Result<Self, ParseError> {
-        let expr = parse::parse(text, times)?;
-        if times.step_ns > 0 && matches!(expr, Expr::Range(_) | Expr::String(_)) {
+        let expr = parse::parse(text, Some(times))?;
+        if times.step_ns > 0 && matches!(expr.bare(), Expr::Range(_) | Expr::String(_)) {
             return Err(ParseError::range_of(text, &expr));
         }
         Ok(Self { expr, times })
@@ -49,8 +49,10 @@ impl Query {
     /// # Errors
     /// [`ParseError`].
     pub fn selector(text: &str) -> Result<Vec<Matcher>, ParseError> {
-        match parse::parse(text, Times::instant(0))? {
-            Expr::Select(Select { matchers, when, edges: Edges::Plain, .. }) if when == When::default() => Ok(matchers),
+        match parse::parse(text, None)? {
+            Expr::Select(Select { matchers, edges: Edges::Plain, written, .. }) if written.modifiers.is_none() => {
+                Ok(matchers)
+            }
             _ => Err(ParseError::wrong(text, 0..text.len(), "no selector of series")),
         }
     }

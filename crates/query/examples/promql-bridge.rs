@@ -17,7 +17,7 @@ use onlooker_promql::labels::{Labels, Matcher};
 use onlooker_promql::limits::Budget;
 use onlooker_promql::source::{Chunk, Chunks, Found, SeriesSource, SourceError, Span};
 use onlooker_promql::value::{Series, Value, is_hole};
-use onlooker_promql::{Answer, Options, Query, Times};
+use onlooker_promql::{Answer, Options, Query, Times, formatted, tree};
 use onlooker_query::{Recorder, StoreSource};
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +46,10 @@ enum Request {
         step_ms: i64,
         /// As Prometheus with its feature `promql-delayed-name-removal`.
         delays_names: bool,
+    },
+    /// A query's text and tree, as they are printed.
+    Print {
+        text: String,
     },
 }
 
@@ -82,6 +86,7 @@ struct Told {
     text: String,
     series: Vec<Points>,
     notes: Vec<String>,
+    tree: serde_json::Value,
 }
 
 #[derive(Serialize)]
@@ -251,7 +256,7 @@ fn told(Answer { grid, value, notes }: Answer, is_range: bool) -> Told {
             ("matrix", String::new(), points.collect())
         }
     };
-    Told { error: None, kind, text, series, notes }
+    Told { kind, text, series, notes, ..Told::default() }
 }
 
 fn obey(world: &mut World, line: &str) -> Result<Told, Box<dyn Error>> {
@@ -262,6 +267,7 @@ fn obey(world: &mut World, line: &str) -> Result<Told, Box<dyn Error>> {
             let times = Times { start_ns: start_ms * MS, end_ns: end_ms * MS, step_ns: step_ms * MS };
             return world.query(&text, times, delays_names);
         }
+        Request::Print { text } => return Ok(Told { text: formatted(&text)?, tree: tree(&text)?, ..Told::default() }),
     }
     Ok(Told::default())
 }

@@ -248,6 +248,10 @@ fn what_is_wrong_is_refused_as_prometheus_refuses_it() {
         ("query_range?query=up[5m]&start=0&end=1&step=1", 400, "bad_data"),
         ("query?query=vector(1)[1000000s:1ms]", 422, "execution"),
         ("query?query=sum_over_time(vector(1)[900000s:1s])&timeout=0.000000001", 503, "timeout"),
+        ("format_query?query=1%2B", 400, "bad_data"),
+        ("format_query", 400, "bad_data"),
+        ("parse_query?query=rate(up)", 400, "bad_data"),
+        ("parse_query?query=limitk(1,up)", 400, "bad_data"),
         ("series", 400, "bad_data"),
         ("series?match[]=up[5m]", 400, "bad_data"),
         ("labels?start=2&end=1", 400, "bad_data"),
@@ -259,8 +263,31 @@ fn what_is_wrong_is_refused_as_prometheus_refuses_it() {
     }
     let most = ask(address, "query_range", &[("query", "1"), ("start", "0"), ("end", "11000"), ("step", "1")]);
     assert_eq!(most["data"]["result"][0]["values"].as_array().unwrap().len(), 11_001);
-    assert_eq!(request(address, "GET", "/api/v1/format_query?query=1", "", "").status, 404);
+    assert_eq!(request(address, "GET", "/api/v1/query_exemplars?query=1", "", "").status, 404);
     assert_eq!(request(address, "PUT", "/api/v1/query?query=1", "", "").status, 405);
+}
+
+#[test]
+fn queries_are_printed_and_not_evaluated() {
+    let controller = Controller::start("", "");
+    let address = controller.address();
+    let query = "SUM(rate(x{b!='c'}[step( )]))BY(d)# why";
+    let form = encoded(&[("query", query)]);
+    let printed = request(address, "POST", "/api/v1/format_query", FORM, &form).json();
+    assert_eq!(printed, json!({"status": "success", "data": "sum by (d) (rate(x{b!=\"c\"}[step()]))"}));
+    assert_eq!(ask(address, "format_query", &[("query", query)]), printed);
+    let tree = ask(address, "parse_query", &[("query", query)]);
+    assert_eq!(request(address, "POST", "/api/v1/parse_query", FORM, &form).json(), tree);
+    assert_eq!((&tree["data"]["op"], &tree["data"]["grouping"]), (&json!("sum"), &json!(["d"])));
+    let selector = &tree["data"]["expr"]["args"][0];
+    assert_eq!((&selector["type"], &selector["rangeExpr"]["op"]), (&json!("matrixSelector"), &json!("step")));
+    // As for a query that is evaluated.
+    let deep = encoded(&[("query", &format!("{}1{}", "(".repeat(101), ")".repeat(101)))]);
+    for path in ["query", "format_query", "parse_query"] {
+        let refused = request(address, "POST", &format!("/api/v1/{path}"), FORM, &deep);
+        let said = "invalid parameter \"query\": the query's text has more than 200 operators and brackets";
+        assert_eq!((refused.status, &refused.json()["error"]), (400, &json!(said)));
+    }
 }
 
 #[test]

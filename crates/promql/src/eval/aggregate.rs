@@ -168,7 +168,8 @@ impl<const IS_ROOT: bool> Accumulator for Variance<IS_ROOT> {
 
 impl Eval<'_> {
     pub(super) fn aggregate(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<Matrix, QueryError> {
-        let param = match &aggregate.param {
+        let written = aggregate.param.as_ref().map(Expr::bare);
+        let param = match written {
             None | Some(Expr::String(_)) => self.numbers(grid, |_| 0.0)?,
             Some(param) => self.scalar(param, grid)?,
         };
@@ -184,7 +185,7 @@ impl Eval<'_> {
             Aggregation::Stddev => self.columns::<Variance<true>>(aggregate, &matrix, grid),
             Aggregation::Quantile => self.quantiles(aggregate, &param, &matrix, grid),
             Aggregation::TopK | Aggregation::BottomK => self.best(aggregate, &param, matrix, grid),
-            Aggregation::CountValues => match &aggregate.param {
+            Aggregation::CountValues => match written {
                 Some(Expr::String(label)) if label.is_empty() => invalid(format!("invalid label name {label:?}")),
                 Some(Expr::String(label)) => self.count_values(aggregate, label, &matrix, grid),
                 _ => invalid("count_values() expects a label"),

@@ -6,7 +6,8 @@ use crate::error::QueryError;
 use crate::expr::{Call, Expr};
 
 pub(super) fn arg(call: &Call, at: usize) -> Result<&Expr, QueryError> {
-    call.args.get(at).ok_or_else(|| QueryError::Invalid(format!("{}() has too few arguments", call.name)))
+    let arg = call.args.get(at).map(Expr::bare);
+    arg.ok_or_else(|| QueryError::Invalid(format!("{}() has too few arguments", call.name)))
 }
 
 pub(super) fn text(call: &Call, at: usize) -> Result<&str, QueryError> {

@@ -78,7 +78,7 @@ impl Eval<'_> {
             }
             (Node::Matrix(left), Node::Matrix(right)) => {
                 let matrix = match operator {
-                    Operator::And | Operator::Or | Operator::Unless => self.set(binary, left, right, grid)?,
+                    operator if operator.is_set() => self.set(binary, left, right, grid)?,
                     _ => self.vectors(binary, of, [left, right], grid)?,
                 };
                 Node::Matrix(matrix.join(&self.budget)?)

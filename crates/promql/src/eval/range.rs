@@ -8,7 +8,7 @@ use super::rate::{self, Kind, Rate};
 use super::slide::Slide;
 use super::{Eval, Matrix, Numbers, edges, invalid, native_range, relabel};
 use crate::error::{QueryError, twins};
-use crate::expr::{Call, Edges, Expr, Place, Range, RangeOf};
+use crate::expr::{Call, Edges, Expr, Place, Range, RangeOf, Subquery};
 use crate::histogram::{Hint, Histogram};
 use crate::labels::Labels;
 use crate::limits::SERIES;
@@ -182,7 +182,7 @@ impl Eval<'_> {
         let mut range = None;
         let mut numbers = None;
         for arg in &call.args {
-            match arg {
+            match arg.bare() {
                 Expr::Range(own) => range = Some(own),
                 other => numbers = Some(self.scalar(other, grid)?),
             }
@@ -197,7 +197,7 @@ impl Eval<'_> {
             quantiles.iter().for_each(|quantile| self.notes.quantile(*quantile, call.args_at[0]));
         }
         if call.name == "absent_over_time" {
-            return self.absent(relabel::absent(&call.args[0]), &matrix, grid);
+            return self.absent(relabel::absent(call.args[0].bare()), &matrix, grid);
         }
         if let "last_over_time" | "first_over_time" = call.name.as_str() {
             return Ok(matrix);
@@ -228,7 +228,7 @@ impl Eval<'_> {
                     eval.add(matrix, asked, series)
                 })?;
             }
-            RangeOf::Subquery { expr, step_ns, .. } => {
+            RangeOf::Subquery(Subquery { expr, step_ns, .. }) => {
                 let inner = self.inner_grid(asked.range, *step_ns, asked.grid)?;
                 let mut samples = self.matrix(expr, inner)?;
                 let _held = self.budget.hold(inner.count * size_of::<i64>())?;

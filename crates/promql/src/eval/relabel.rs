@@ -83,7 +83,7 @@ pub(super) fn absent(expr: &Expr) -> Labels {
         Expr::Select(select) => &select.matchers,
         Expr::Range(range) => match &range.of {
             RangeOf::Select(select) => &select.matchers,
-            RangeOf::Subquery { .. } => return Labels::default(),
+            RangeOf::Subquery(_) => return Labels::default(),
         },
         _ => return Labels::default(),
     };

@@ -18,7 +18,8 @@ impl Parser<'_> {
         let at = left.at.start..right.at.end;
         let kinds = [left.kind, right.kind];
         let is_scalar = kinds == [Type::Scalar; 2];
-        let is_set = matches!(operator, Operator::And | Operator::Or | Operator::Unless);
+        let is_set = operator.is_set();
+        let of_vectors = kinds == [Type::Vector; 2];
         if to_bool && !operator.is_comparison() {
             self.mistype(token.place(), "bool modifier can only be used on comparison operators");
         }
@@ -36,7 +37,7 @@ impl Parser<'_> {
             }
         }
         let name = token.text.to_ascii_lowercase();
-        if kinds != [Type::Vector; 2] && !matching.labels.is_empty() {
+        if !of_vectors && !matching.labels.is_empty() {
             self.mistype(at.clone(), "vector matching only allowed between instant vectors");
         }
         if is_set && matching.many != Many::Neither {
@@ -47,7 +48,7 @@ impl Parser<'_> {
         }
         let place = self.place(&at);
         let (left, right) = (left.expr, right.expr);
-        let expr = Expr::Binary(Box::new(Binary { operator, left, right, matching, to_bool, at: place }));
+        let expr = Expr::Binary(Box::new(Binary { operator, left, right, matching, of_vectors, to_bool, at: place }));
         Ok(Parsed { expr, kind: if is_scalar { Type::Scalar } else { Type::Vector }, at, is_bare: true })
     }
 

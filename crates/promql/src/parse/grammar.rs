@@ -10,6 +10,7 @@ use super::{ParseError, text, unsupported};
 use crate::eval::{Last, Signature, signature};
 use crate::expr::{Aggregate, Aggregation, Call, Expr, Place, Type};
 use crate::times::Times;
+use crate::written;
 
 /// Words that no function and no metric that is called has; the others may be names.
 const RESERVED: [&str; 6] = ["bool", "on", "ignoring", "group_left", "group_right", "atan2"];
@@ -42,14 +43,16 @@ pub(super) struct Parser<'a> {
     text: &'a str,
     tokens: Vec<Token<'a>>,
     next: usize,
-    pub(super) times: Times,
+    /// Without them nothing is calculated: the tree is to be printed.
+    pub(super) times: Option<Times>,
     /// Regular expressions that it has so far.
     pub(super) regexes: usize,
     /// The first wrong type.
     mistyped: Option<ParseError>,
 }
 
-pub(crate) fn query(text: &str, times: Times) -> Result<Expr, ParseError> {
+/// The tree of a text; for evaluation at these times, or only to be printed.
+pub(crate) fn query(text: &str, times: Option<Times>) -> Result<Expr, ParseError> {
     let mut parser = Parser { text, tokens: tokens(text)?, next: 0, times, regexes: 0, mistyped: None };
     if parser.peek().kind == Kind::End {
         return Err(parser.wrong(0..0, "no expression found in input"));
@@ -167,8 +170,8 @@ impl<'a> Parser<'a> {
             self.mistype(token.at..at.end, format!("{only}, got \"{kind}\""));
         }
         let expr = match expr {
-            _ if token.text == "+" => expr,
-            Expr::Number(number) => Expr::Number(-number),
+            Expr::Number(number) => Expr::Number(number.signed(token.text == "-")),
+            expr if token.text == "+" => Expr::Plus(Box::new(expr)),
             expr => Expr::Negate(Box::new(expr)),
         };
         Ok(Parsed { expr, kind, at: token.at..at.end, is_bare: false })
@@ -179,9 +182,10 @@ impl<'a> Parser<'a> {
         let token = self.peek();
         let parsed = |expr, kind, at| Parsed { expr, kind, at, is_bare: true };
         match token.kind {
-            Kind::Number(number) | Kind::Duration(number) => {
+            Kind::Number(value) | Kind::Duration(value) => {
                 self.advance();
-                Ok(parsed(Expr::Number(number), Type::Scalar, token.place()))
+                let has_units = matches!(token.kind, Kind::Duration(_));
+                Ok(parsed(Expr::Number(written::Number { value, has_units }), Type::Scalar, token.place()))
             }
             Kind::String => {
                 let text = self.string()?;
@@ -194,13 +198,14 @@ impl<'a> Parser<'a> {
                     return Err(self.wrong(token.place(), "unclosed left parenthesis"));
                 }
                 self.expect(")", "parentheses")?;
+                let expr = Expr::Parentheses(Box::new(expr));
                 Ok(Parsed { expr, kind, at: token.at..self.end(), is_bare: false })
             }
             Kind::Sign if token.text == "{" => self.selector(),
             Kind::Word if !RESERVED.iter().any(|word| token.is_word(word)) => {
                 let after = self.after();
                 let is_grouped = after.is_word("by") || after.is_word("without");
-                if let Some((_, how)) = AGGREGATIONS.into_iter().find(|(name, _)| token.is_word(name))
+                if let Some((_, how)) = Aggregation::NAMES.into_iter().find(|(name, _)| token.is_word(name))
                     && (after.is_sign("(") || is_grouped)
                 {
                     return self.aggregate(how);
@@ -343,24 +348,6 @@ impl<'a> Parser<'a> {
         Ok(Parsed { expr, kind: returns, at, is_bare: true })
     }
 }
-
-/// Those without one are experimental.
-pub(crate) const AGGREGATIONS: [(&str, Option<Aggregation>); 14] = [
-    ("avg", Some(Aggregation::Avg)),
-    ("bottomk", Some(Aggregation::BottomK)),
-    ("count", Some(Aggregation::Count)),
-    ("count_values", Some(Aggregation::CountValues)),
-    ("group", Some(Aggregation::Group)),
-    ("limit_ratio", None),
-    ("limitk", None),
-    ("max", Some(Aggregation::Max)),
-    ("min", Some(Aggregation::Min)),
-    ("quantile", Some(Aggregation::Quantile)),
-    ("stddev", Some(Aggregation::Stddev)),
-    ("stdvar", Some(Aggregation::Stdvar)),
-    ("sum", Some(Aggregation::Sum)),
-    ("topk", Some(Aggregation::TopK)),
-];
 
 /// Functions that Prometheus has only when asked for them.
 pub(crate) const EXPERIMENTAL: [&str; 18] = [

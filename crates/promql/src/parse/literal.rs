@@ -4,7 +4,7 @@
 const SECOND_NS: i64 = 1_000_000_000;
 
 /// Longest units first; each may come once, in this order.
-const UNITS: [(&str, i64); 7] = [
+pub(crate) const UNITS: [(&str, i64); 7] = [
     ("y", 365 * 86_400 * SECOND_NS),
     ("w", 7 * 86_400 * SECOND_NS),
     ("d", 86_400 * SECOND_NS),
@@ -16,8 +16,10 @@ const UNITS: [(&str, i64); 7] = [
 
 /// A number as Go has it: decimal, `0x` and, after a 0, octal; `_` may stand between digits.
 pub(super) fn number(word: &str) -> Option<f64> {
+    let is_hex = word.starts_with("0x") || word.starts_with("0X");
     let is_apart = |at: usize| {
-        let is_digit = |at: Option<usize>| at.and_then(|at| word.as_bytes().get(at)).is_some_and(u8::is_ascii_hexdigit);
+        let of_number = |byte: &u8| if is_hex { byte.is_ascii_hexdigit() } else { byte.is_ascii_digit() };
+        let is_digit = |at: Option<usize>| at.and_then(|at| word.as_bytes().get(at)).is_some_and(of_number);
         is_digit(at.checked_sub(1)) && is_digit(at.checked_add(1))
     };
     if !word.match_indices('_').all(|(at, _)| is_apart(at)) {
@@ -30,7 +32,7 @@ pub(super) fn number(word: &str) -> Option<f64> {
         None => None,
     };
     #[allow(clippy::cast_precision_loss)] // as literals are everywhere
-    integer.map(|integer| integer as f64).or_else(|| digits.parse().ok())
+    integer.map(|integer| integer as f64).or_else(|| digits.parse().ok().filter(|number: &f64| number.is_finite()))
 }
 
 /// ns of a duration with units, as `1h30m`. `None`: it is none, or too long.

@@ -5,9 +5,11 @@ use super::ParseError;
 use super::duration::nanoseconds;
 use super::grammar::{Parsed, Parser};
 use super::token::Kind;
-use crate::expr::{Edges, Expr, Range, RangeOf, Select, Type, When};
+use crate::expr::{Edges, Expr, Range, RangeOf, Select, Subquery, Type, When};
 use crate::labels::{Comparison, Matcher, NAME};
 use crate::pattern::{translated, whole};
+use crate::times::Times;
+use crate::written::{self, Bound, Modifiers};
 
 /// Each may take a MiB of memory, and milliseconds.
 const MAX_REGEXES: usize = 64;
@@ -20,15 +22,15 @@ impl Parser<'_> {
             Kind::Word => Some(self.advance().text.to_owned()),
             _ => None,
         };
-        let mut matchers = if self.peek().is_sign("{") { self.matchers()? } else { Vec::new() };
+        let (mut matchers, written) = if self.peek().is_sign("{") { self.matchers()? } else { Default::default() };
         let at = from..self.end();
-        match name {
+        match &name {
             Some(value) => {
                 if let Some(other) = matchers.iter().find(|matcher| matcher.name == NAME) {
                     let text = format!("metric name must not be set twice: {value:?} or {:?}", other.value);
                     self.mistype(at.clone(), text);
                 }
-                matchers.push(Matcher { name: NAME.into(), comparison: Comparison::Equal, value });
+                matchers.push(Matcher { name: NAME.into(), comparison: Comparison::Equal, value: value.clone() });
             }
             None if matchers.iter().all(takes_empty) => {
                 self.mistype(at.clone(), "vector selector must contain at least one non-empty matcher");
@@ -36,20 +38,25 @@ impl Parser<'_> {
             None => {}
         }
         let place = self.place(&at);
-        let expr = Expr::Select(Select { matchers, when: When::default(), edges: Edges::Plain, at: place });
+        let written = written::Select { name, matchers: written, modifiers: Modifiers::default() };
+        let expr = Expr::Select(Select { matchers, when: When::default(), edges: Edges::Plain, at: place, written });
         Ok(Parsed { expr, kind: Type::Vector, at, is_bare: true })
     }
 
-    fn matchers(&mut self) -> Result<Vec<Matcher>, ParseError> {
+    /// As they are evaluated, and as they are written.
+    fn matchers(&mut self) -> Result<(Vec<Matcher>, Vec<Matcher>), ParseError> {
         self.advance();
-        let mut matchers = Vec::new();
+        let (mut matchers, mut written) = (Vec::new(), Vec::new());
         while !self.takes_sign("}") {
-            matchers.push(self.matcher()?);
+            let from = self.peek().at;
+            let matcher = self.matcher()?;
+            matchers.push(self.translated(&matcher, from)?);
+            written.push(matcher);
             if !self.takes_sign(",") && !self.peek().is_sign("}") {
                 return Err(self.unexpected("label matching, expected \",\" or \"}\""));
             }
         }
-        Ok(matchers)
+        Ok((matchers, written))
     }
 
     /// `name="value"`, or a metric's name in quotes.
@@ -60,33 +67,34 @@ impl Parser<'_> {
             Kind::String => self.string()?,
             _ => return Err(self.unexpected("label matching, expected identifier or \"}\"")),
         };
-        let comparison = match self.peek().text {
-            "=" => Comparison::Equal,
-            "!=" => Comparison::NotEqual,
-            "=~" => Comparison::Regex,
-            "!~" => Comparison::NotRegex,
-            _ if token.kind == Kind::String => {
+        let comparison = match Comparison::of(self.peek().text) {
+            Some(comparison) => comparison,
+            None if token.kind == Kind::String => {
                 return Ok(Matcher { name: NAME.into(), comparison: Comparison::Equal, value: name });
             }
-            _ => return Err(self.unexpected("label matching, expected label matching operator")),
+            None => return Err(self.unexpected("label matching, expected label matching operator")),
         };
         self.advance();
         if self.peek().kind != Kind::String {
             return Err(self.unexpected("label matching, expected string"));
         }
-        let mut value = self.string()?;
-        if matches!(comparison, Comparison::Regex | Comparison::NotRegex) {
+        Ok(Matcher { name, comparison, value: self.string()? })
+    }
+
+    /// With its regular expression in the words of the crate `regex`.
+    fn translated(&mut self, matcher: &Matcher, from: usize) -> Result<Matcher, ParseError> {
+        let mut own = matcher.clone();
+        if matches!(own.comparison, Comparison::Regex | Comparison::NotRegex) {
             self.regexes += 1;
             if self.regexes > MAX_REGEXES {
                 return Err(ParseError::Large { what: "regular expressions", most: MAX_REGEXES });
             }
-            let translated = translated(&value);
-            if whole(&translated).is_err() {
-                return Err(self.wrong(token.at..self.end(), format!("error parsing regexp: {value:?}")));
+            own.value = translated(&matcher.value);
+            if whole(&own.value).is_err() {
+                return Err(self.wrong(from..self.end(), format!("error parsing regexp: {:?}", matcher.value)));
             }
-            value = translated;
         }
-        Ok(Matcher { name, comparison, value })
+        Ok(own)
     }
 
     /// With all that follows an operand.
@@ -97,20 +105,20 @@ impl Parser<'_> {
                 parsed = self.range(parsed)?;
             } else if token.is_word("offset") {
                 self.advance();
-                let offset_ns = self.offset_ns()?;
-                let when = self.when(&mut parsed, "offset modifier")?;
-                if when.offset_ns != 0 {
+                let (offset, offset_ns) = self.offset()?;
+                let (when, modifiers) = self.when(&mut parsed, "offset modifier")?;
+                if modifiers.offset.is_some() {
                     return Err(self.wrong(parsed.at, "offset may not be set multiple times"));
                 }
-                when.offset_ns = offset_ns;
+                (when.offset_ns, modifiers.offset) = (offset_ns, offset);
             } else if token.is_sign("@") {
                 self.advance();
-                let at_ns = self.at_ns(&parsed)?;
-                let when = self.when(&mut parsed, "@ modifier")?;
-                if when.at_ns.is_some() {
+                let (bound, at_ns) = self.bound(&parsed)?;
+                let (when, modifiers) = self.when(&mut parsed, "@ modifier")?;
+                if modifiers.at.is_some() {
                     return Err(self.wrong(parsed.at, "@ <timestamp> may not be set multiple times"));
                 }
-                when.at_ns = Some(at_ns);
+                (when.at_ns, modifiers.at) = (at_ns, Some(bound));
             } else if token.is_word("anchored") {
                 self.advance();
                 self.set_edges(&mut parsed, Edges::Anchored, "anchored")?;
@@ -125,13 +133,17 @@ impl Parser<'_> {
     }
 
     /// What modifiers of time change.
-    fn when<'p>(&self, parsed: &'p mut Parsed, modifier: &str) -> Result<&'p mut When, ParseError> {
+    fn when<'p>(
+        &self,
+        parsed: &'p mut Parsed,
+        modifier: &str,
+    ) -> Result<(&'p mut When, &'p mut Modifiers), ParseError> {
         let at = parsed.at.clone();
         match &mut parsed.expr {
-            Expr::Select(select) if parsed.is_bare => Ok(&mut select.when),
+            Expr::Select(select) if parsed.is_bare => Ok((&mut select.when, &mut select.written.modifiers)),
             Expr::Range(range) if parsed.is_bare => Ok(match &mut range.of {
-                RangeOf::Select(select) => &mut select.when,
-                RangeOf::Subquery { when, .. } => when,
+                RangeOf::Select(select) => (&mut select.when, &mut select.written.modifiers),
+                RangeOf::Subquery(subquery) => (&mut subquery.when, &mut subquery.modifiers),
             }),
             _ => {
                 let wanted = "an instant vector selector or range vector selector or a subquery";
@@ -146,7 +158,7 @@ impl Parser<'_> {
             Expr::Select(select) if parsed.is_bare => select,
             Expr::Range(range) if parsed.is_bare => match &mut range.of {
                 RangeOf::Select(select) => select,
-                RangeOf::Subquery { .. } => {
+                RangeOf::Subquery(_) => {
                     return Err(self.wrong(at, format!("{name} modifier is not supported for subqueries")));
                 }
             },
@@ -159,15 +171,15 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `5`, `start()`, `end()`: ns since 1970.
-    fn at_ns(&mut self, parsed: &Parsed) -> Result<i64, ParseError> {
+    /// `5`, `start()`, `end()`; ns since 1970, where there are times for it.
+    fn bound(&mut self, parsed: &Parsed) -> Result<(Bound, Option<i64>), ParseError> {
         const CONTEXT: &str = "@, expected timestamp";
-        let bound = ["start", "end"].into_iter().find(|name| self.peek().is_word(name));
-        if let Some(bound) = bound {
-            self.advance();
+        if self.peek().is_word("start") || self.peek().is_word("end") {
+            let is_start = self.advance().is_word("start");
             self.expect("(", CONTEXT)?;
             self.expect(")", CONTEXT)?;
-            return Ok(if bound == "start" { self.times.start_ns } else { self.times.end_ns });
+            let bound_ns = |times: Times| if is_start { times.start_ns } else { times.end_ns };
+            return Ok((if is_start { Bound::Start } else { Bound::End }, self.times.map(bound_ns)));
         }
         let is_negative = self.takes_sign("-");
         if !is_negative {
@@ -177,38 +189,42 @@ impl Parser<'_> {
             return Err(self.unexpected(CONTEXT));
         };
         self.advance();
-        nanoseconds(if is_negative { -seconds } else { seconds })
-            .map_err(|_| self.wrong(parsed.at.clone(), format!("timestamp out of bounds for @ modifier: {seconds}")))
+        let seconds = if is_negative { -seconds } else { seconds };
+        let at_ns = nanoseconds(seconds)
+            .map_err(|_| self.wrong(parsed.at.clone(), format!("timestamp out of bounds for @ modifier: {seconds}")))?;
+        Ok((Bound::Seconds(seconds), Some(at_ns)))
     }
 
     /// `[range]` or `[range:step]`.
     fn range(&mut self, parsed: Parsed) -> Result<Parsed, ParseError> {
         let open = self.advance();
-        let range_ns = self.positive_ns()?;
-        let step_ns = if !self.takes_sign(":") {
+        let (written, range_ns) = self.positive()?;
+        let step = if !self.takes_sign(":") {
             None
         } else if self.peek().is_sign("]") {
             Some(None)
         } else {
-            Some(Some(self.positive_ns()?))
+            Some(Some(self.positive()?))
         };
-        let expected = if step_ns.is_some() { "subquery selector" } else { "subquery or range, expected \":\" or" };
+        let expected = if step.is_some() { "subquery selector" } else { "subquery or range, expected \":\" or" };
         if !self.takes_sign("]") {
             return Err(self.unexpected(&format!("{expected} \"]\"")));
         }
         let Parsed { expr, kind, at, is_bare } = parsed;
-        let of = match (step_ns, expr) {
-            (Some(step_ns), expr) => {
+        let of = match (step, expr) {
+            (Some(step), expr) => {
                 if kind != Type::Vector {
                     let text = format!("subquery is only allowed on instant vector, got {kind} instead");
                     self.mistype(at.clone(), text);
                 }
-                RangeOf::Subquery { expr, step_ns, when: When::default() }
+                let (written_step, step_ns) = step.unzip();
+                let (when, modifiers) = Default::default();
+                RangeOf::Subquery(Subquery { expr, step_ns, when, written_step, modifiers })
             }
             (None, Expr::Select(select)) if is_bare => {
-                let text = match select.when {
-                    When { offset_ns, .. } if offset_ns != 0 => "no offset modifiers allowed before range",
-                    When { at_ns: Some(_), .. } => "no @ modifiers allowed before range",
+                let text = match &select.written.modifiers {
+                    Modifiers { offset: Some(_), .. } => "no offset modifiers allowed before range",
+                    Modifiers { at: Some(_), .. } => "no @ modifiers allowed before range",
                     _ => "",
                 };
                 if !text.is_empty() {
@@ -218,7 +234,7 @@ impl Parser<'_> {
             }
             (None, _) => return Err(self.wrong(open.at..self.end(), "ranges only allowed for vector selectors")),
         };
-        let expr = Expr::Range(Box::new(Range { of, range_ns }));
+        let expr = Expr::Range(Box::new(Range { of, range_ns, written }));
         Ok(Parsed { expr, kind: Type::Range, at, is_bare: true })
     }
 }

@@ -2,17 +2,18 @@
 use bolero::check;
 
 use super::*;
-use crate::expr::{Call, Edges, Select};
+use crate::expr::{Binary, Call, Edges, Select};
 use crate::times::Times;
+use crate::written::Number;
 
 const TIMES: Times = Times { start_ns: 10_000_000_000, end_ns: 40_000_000_000, step_ns: 5_000_000_000 };
 
 fn parsed(text: &str) -> Expr {
-    parse(text, TIMES).unwrap_or_else(|error| panic!("{text}: {error}"))
+    parse(text, Some(TIMES)).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 fn refused(text: &str) -> String {
-    parse(text, TIMES).map_or_else(|error| error.to_string(), |expr| panic!("{text} is {expr:?}"))
+    parse(text, Some(TIMES)).map_or_else(|error| error.to_string(), |expr| panic!("{text} is {expr:?}"))
 }
 
 fn select(text: &str) -> Select {
@@ -42,7 +43,9 @@ fn durations_are_calculated() {
     ] {
         assert_eq!(range_ns(text), ns, "{text}");
     }
-    for text in ["0", "1x", "1m1h", "1s1s", "", "1 +", "(1", "step(", "1h 2h", "inf", "nan"] {
+    for text in
+        ["0", "1x", "1m1h", "1s1s", "", "1 +", "(1", "step(", "1h 2h", "inf", "nan", "1/0", "1%(1-1)", "step()-5"]
+    {
         refused(&format!("a[{text}]"));
     }
 }
@@ -56,6 +59,12 @@ fn offsets_take_one_duration() {
     assert_eq!(offset_ns("a offset 0s"), 0);
     assert_eq!(offset_ns("a @ end() offset step()"), 5_000_000_000);
     assert!(matches!(parsed("a offset 5m + 2"), Expr::Binary(_)));
+    assert!(matches!(parsed("a offset -(5m) * 2"), Expr::Binary(_)));
+    // What begins with a parenthesis, or with two signs, goes on.
+    assert_eq!(offset_ns("a offset (5m) * 2"), 600_000_000_000);
+    assert_eq!(offset_ns("a offset --1 + 2"), 3_000_000_000);
+    refused("a offset (5m) + b");
+    refused("a offset range() offset 5m");
     // As names they are names.
     for text in ["offset", "sum by (offset) (a)", r#"a{offset="1"}"#, r#"sum(offset{a="b"})"#] {
         parsed(text);
@@ -112,7 +121,7 @@ fn strings_and_comments_are_left_alone() {
     assert_eq!(value("{a=`\\`}"), "\\");
     let commented = select("{a=\"b\", # not } \" this\n c='#'}");
     assert_eq!(commented.matchers.iter().map(|own| &*own.value).collect::<Vec<_>>(), ["b", "#"]);
-    assert!(matches!(parsed("# nothing\n1"), Expr::Number(one) if one == 1.0));
+    assert!(matches!(parsed("# nothing\n1"), Expr::Number(one) if one.value == 1.0));
 }
 
 #[test]
@@ -170,11 +179,24 @@ fn names_may_be_keywords_and_quoted() {
     }
 }
 
+fn without_parentheses(expr: Expr) -> Expr {
+    match expr {
+        Expr::Parentheses(inner) => without_parentheses(*inner),
+        Expr::Negate(inner) => Expr::Negate(Box::new(without_parentheses(*inner))),
+        Expr::Binary(binary) => {
+            let Binary { left, right, .. } = *binary;
+            let (left, right) = (without_parentheses(left), without_parentheses(right));
+            Expr::Binary(Box::new(Binary { left, right, ..*binary }))
+        }
+        other => other,
+    }
+}
+
 #[test]
 fn operators_bind_as_in_prometheus() {
-    // Places are not part of it.
+    // Neither places nor parentheses are part of it.
     let places = regex::Regex::new(r"Place \{[^}]*\}").expect("an expression");
-    let told = |text: &str| places.replace_all(&format!("{:?}", parsed(text)), "").into_owned();
+    let told = |text: &str| places.replace_all(&format!("{:?}", without_parentheses(parsed(text))), "").into_owned();
     let same = |text: &str, other: &str| assert_eq!(told(text), told(other), "{text}");
     same("a or b and c", "a or (b and c)");
     same("a - b - c", "(a - b) - c");
@@ -187,8 +209,10 @@ fn operators_bind_as_in_prometheus() {
     same("-a offset 1m", "-(a offset 1m)");
     same("a == bool b", "a ==BOOL(b)");
     same("017 + 0x1F + 1_000", "15 + 31 + 1000");
-    same("5m", "300");
+    same("+5", "5");
+    assert!(matches!(parsed("5m"), Expr::Number(Number { value: 300.0, has_units: true })));
     assert!(matches!(parsed("-1 ^ 2"), Expr::Negate(_)));
+    ["1_e2", "1e400", "1__0", "0x_", "1_"].into_iter().for_each(|number| drop(refused(number)));
 }
 
 #[test]
@@ -200,7 +224,7 @@ fn no_text_is_too_much() {
     check!().with_iterations(2_000).with_type::<Vec<u8>>().for_each(|bytes| {
         let text: String = bytes.iter().map(|byte| WORDS[usize::from(*byte) % WORDS.len()]).collect();
         // Whatever it is, it ends.
-        if let Err(error) = parse(&text, TIMES) {
+        if let Err(error) = parse(&text, Some(TIMES)) {
             assert!(!error.to_string().is_empty());
         }
     });

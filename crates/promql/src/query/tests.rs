@@ -145,3 +145,11 @@ fn sorting_looks_too() {
         assert!(found >= wanted, "{text}: {found} looks, not {wanted}");
     }
 }
+
+#[test]
+fn selectors_of_series_have_nothing_beside() {
+    assert_eq!(Query::selector("x{a=\"b\"}").map(|matchers| matchers.len()), Ok(2));
+    for text in ["(x)", "x[5m]", "x offset 1m", "x @ 0", "x @ start()", "x offset step()", "x anchored", "-x", "1"] {
+        assert!(Query::selector(text).is_err(), "{text}");
+    }
+}

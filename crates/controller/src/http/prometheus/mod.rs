@@ -2,13 +2,14 @@
 //! `/api/v1`: Prometheus' HTTP API (docs/http.md), over what the store has.
 //!
 //! Whoever asks Prometheus asks us the same way: names of parameters, their forms, what is unknown ignored, errors with
-//! Prometheus' types and codes. [`parameters`] reads requests, [`query`], [`lists`], [`targets`] and [`rules`]
-//! answer, [`json`] writes. Every request takes its turn on a thread that may block; a query ends when its client has gone.
+//! Prometheus' types and codes. [`parameters`] reads requests, [`query`], [`printed`], [`lists`], [`targets`] and
+//! [`rules`] answer, [`json`] writes. Every request takes its turn on a thread that may block; a query ends when its client has gone.
 
 mod features;
 mod json;
 mod lists;
 mod parameters;
+mod printed;
 mod query;
 mod rules;
 mod targets;
@@ -35,6 +36,8 @@ pub(super) fn router(shared: &Shared) -> Router<Shared> {
     Router::new()
         .route("/api/v1/query", get(query::instant).post(query::instant))
         .route("/api/v1/query_range", get(query::range).post(query::range))
+        .route("/api/v1/format_query", get(printed::text).post(printed::text))
+        .route("/api/v1/parse_query", get(printed::tree_of).post(printed::tree_of))
         .route("/api/v1/series", get(lists::series).post(lists::series))
         .route("/api/v1/labels", get(lists::labels).post(lists::labels))
         .route("/api/v1/label/{name}/values", get(lists::values))
