@@ -4,7 +4,8 @@
 Usage: crash.py DIRECTORY KILLS DAMAGES SEED
 
 The hosts' beacons (bench/beacon.c) make every sample checkable by itself. Beside that, what the controller serves while it runs is noted here, with the times up to
-which it said that it was durable: that must be there after every kill, and after damage all of it that did not lie in what was cut or flipped.
+which it said that it was durable: that must be there after every kill, and after damage all of it that did not lie in what was cut or flipped. Until the first damage it
+forwards to a database and tells an Alertmanager (crash_peers.py): after all kills they must have heard everything, and nothing else.
 """
 
 import json
@@ -18,6 +19,8 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+
+from crash_peers import Peers
 
 directory, kills, damages, seed = pathlib.Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 chance = random.Random(seed)
@@ -64,7 +67,8 @@ def world():
         start([str(directory / "beacon"), "5", "20"], "", f"{name}-beacon.log", ONLOOKER_SOCKET=str(home / "agent.sock"))
         targets += f'[[targets]]\naddress = "127.0.0.1:{port}"\nname = "{name}"\ntoken_file = "{home}/token"\ninterval = "10ms"\n'
     (directory / "controller.toml").write_text(
-        f'[http]\nlisten = "127.0.0.1:0"\n[store]\ndir = "{directory}/store"\nhot_file = "{directory}/hot"\nhot_bytes = "16MiB"\n{targets}')
+        f'[http]\nlisten = "127.0.0.1:0"\n[store]\ndir = "{directory}/store"\nhot_file = "{directory}/hot"\nhot_bytes = "16MiB"\n{targets}'
+        + peers.configuration(directory))
 
 
 class Controller:
@@ -194,6 +198,28 @@ def gap_of(controller, reason, at_ms):
     return True
 
 
+def judge_peers(controller):
+    """Waits until the peers have heard of all that was seen, and says what they have not."""
+    global alerts, forwarded
+    until_ms, end = max(record.seen_ms for record in records.values()), time.monotonic() + 180
+    firing = lambda: {(one["labels"]["alertname"], one["labels"]["instance"]) for one in controller.get("/api/v1/alerts")["data"]["alerts"] if one["state"] == "firing"}
+    while time.monotonic() < end:
+        target = controller.get("/api/onlooker/v1/status")["forward"][0]
+        is_sent = target["lag_ms"] > 0 and time.time() * 1e3 - target["lag_ms"] > until_ms
+        alerts = peers.judge_alerts(firing())
+        # An end that was not told before a kill is told a minute later.
+        if is_sent and alerts[1:] == (0, 0):
+            break
+        time.sleep(0.2)
+    lost = wrong = 0
+    for name, record in records.items():
+        missing, other = peers.compare(name, record.rows)
+        if missing or other:
+            print(f"forwarded: {name}: {len(missing)} samples are missing, the first at {min(missing, default=0)}; {len(other)} are others")
+        lost, wrong = lost + len(missing), wrong + len(other)
+    forwarded = sum(len(record.rows) for record in records.values()), lost, wrong + peers.wrong
+
+
 def damage():
     """Cuts or flips one of the store's files; says what and where."""
     kinds = [sorted(path for path in (directory / "store" / name).glob("*") if path.stat().st_size) for name in ("wal", "warm", "catalogue")]
@@ -227,6 +253,7 @@ def run_for_a_while(controller):
     time.sleep(chance.uniform(0, 0.05))
 
 
+peers = Peers()
 try:
     world()
     began_ms = time.time() * 1e3 - 1_000
@@ -244,6 +271,7 @@ try:
         recoveries.append(controller.recovery_ms)
         kills_without_gap += not gap_of(controller, "controller_down", at_ms)
         judge(controller, f"kill {number}", False)
+    judge_peers(controller)
     for number in range(1, damages + 1):
         run_for_a_while(controller)
         controller.kill()
@@ -276,6 +304,12 @@ for name, value in {
     "wrong": wrong,
     "damage_without_gap": damage_without_gap,
     "kills_without_gap": kills_without_gap,
+    "forwarded": forwarded[0],
+    "forwarded_lost": forwarded[1],
+    "forwarded_wrong": forwarded[2],
+    "alerts": alerts[0],
+    "alerts_lost": alerts[1],
+    "alerts_doubled": alerts[2],
     "recovery_median_ms": round(recoveries[len(recoveries) // 2]),
     "recovery_max_ms": round(recoveries[-1]),
 }.items():
