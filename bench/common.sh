@@ -26,6 +26,15 @@ result() {
   [ $verdict = pass ] || failed=1
 }
 
+# need_root: where it is not root it says so and ends.
+need_root() {
+  [ "$(id -u)" != 0 ] || return 0
+  echo '##############################################################################'
+  echo '## SKIPPED: this bench was NOT run: it needs root.                          ##'
+  echo '##############################################################################'
+  exit 77
+}
+
 # build_bench: the program of measurements, whose commands crates/bench/src/main.rs lists; sets bench.
 build_bench() {
   cargo build --release --quiet -p onlooker-bench

@@ -13,15 +13,6 @@ hot=$(mktemp -d -p /dev/shm)
 sizes='control = "512KiB"
 slab = "64KiB"'
 
-# need_root: BPF and network namespaces do.
-need_root() {
-  [ "$(id -u)" != 0 ] || return 0
-  echo '##############################################################################'
-  echo '## SKIPPED: this bench was NOT run: BPF and network namespaces need root.   ##'
-  echo '##############################################################################'
-  exit 77
-}
-
 finish_fleet() {
   local pid name number
   for pid in "${pids[@]}"; do kill -9 "$pid" 2>/dev/null || true; done

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::columns::neighbours;
-use super::grown::Grown;
+use super::grown::{Grown, Values};
 use super::recent::Recent;
 use crate::damage::StoreError;
 use crate::head::{Head, Snapshot};
@@ -120,7 +120,7 @@ impl Column {
 /// Rows of a chunk or of a head, line by line.
 pub(super) struct Piece {
     rows: usize,
-    lines: Vec<(Line, Range<usize>)>,
+    lines: Lines,
     /// Of lines, what [`Piece::max_distance_ns`] says.
     distances_ns: RefCell<HashMap<Line, Option<u64>>>,
     times_ns: OnceCell<Vec<u64>>,
@@ -133,6 +133,9 @@ pub(super) struct Piece {
 
 /// By the first of neighbouring columns, how many they are, and their values, column after column.
 type Runs = BTreeMap<usize, (usize, Rc<Vec<u64>>)>;
+
+/// Where the rows of each line are, ascending.
+type Lines = Vec<(Line, Range<usize>)>;
 
 /// Where columns that are missing come from.
 enum Origin {
@@ -169,10 +172,7 @@ fn decode(rows: &Snapshot, runs: &[Range<usize>], mut each: impl FnMut(Line, u64
 }
 
 /// The same with its lines, and which row comes where by them.
-fn decode_lines(
-    rows: &Snapshot,
-    runs: &[Range<usize>],
-) -> (Vec<(Line, Range<usize>)>, Vec<usize>, Vec<u64>, Vec<Vec<u64>>) {
+fn decode_lines(rows: &Snapshot, runs: &[Range<usize>]) -> (Lines, Vec<usize>, Values) {
     let height = rows.len() as usize;
     let (mut lines, mut times_ns) = (Vec::with_capacity(height), Vec::with_capacity(height));
     let all = decode(rows, runs, |line, time_ns| {
@@ -185,7 +185,8 @@ fn decode_lines(
         order.sort_by_key(|at| lines[*at]);
         lines.sort_unstable();
     }
-    (ranges(lines.chunk_by(|one, next| one == next).map(|run| (run[0], run.len()))), order, times_ns, all)
+    let lines = ranges(lines.chunk_by(|one, next| one == next).map(|run| (run[0], run.len())));
+    (lines, order, (times_ns, all))
 }
 
 impl Rows {
@@ -227,13 +228,7 @@ impl Piece {
         Ok(Self::new(rows, lines, OnceCell::new(), origin, bytes))
     }
 
-    fn new(
-        rows: usize,
-        lines: Vec<(Line, Range<usize>)>,
-        times_ns: OnceCell<Vec<u64>>,
-        origin: Origin,
-        bytes: usize,
-    ) -> Self {
+    fn new(rows: usize, lines: Lines, times_ns: OnceCell<Vec<u64>>, origin: Origin, bytes: usize) -> Self {
         let bytes = Cell::new(PIECE_BYTES + lines.len() * LINE_BYTES + bytes);
         let (distances_ns, span_ns, runs) = Default::default();
         Self { rows, lines, distances_ns, times_ns, span_ns, origin, runs, bytes }
@@ -245,8 +240,8 @@ impl Piece {
         wanted.dedup();
         let runs: Vec<_> = neighbours(&wanted).collect();
         let height = rows.len() as usize;
-        let (lines, order, mut times_ns, all) = match grown.values(track, &rows, &runs) {
-            Some((times_ns, all)) => (vec![(Line::ONLY, 0..height)], Vec::new(), times_ns, all),
+        let (lines, order, (mut times_ns, all)) = match grown.values(track, &rows, &runs) {
+            Some(values) => (vec![(Line::ONLY, 0..height)], Vec::new(), values),
             None => decode_lines(&rows, &runs),
         };
         let rows = Rows { rows, grown: grown.clone(), track, order, ahead: Cell::new(AHEAD) };
@@ -332,7 +327,7 @@ impl Piece {
 }
 
 /// Where the rows of each line are that follow one another.
-fn ranges(lines: impl Iterator<Item = (Line, usize)>) -> Vec<(Line, Range<usize>)> {
+fn ranges(lines: impl Iterator<Item = (Line, usize)>) -> Lines {
     let mut end = 0;
     let range = |(line, rows): (Line, usize)| {
         end += rows;

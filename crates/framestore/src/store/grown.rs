@@ -36,7 +36,7 @@ struct Rows {
 }
 
 /// Times of rows, and values of each run of columns, column after column.
-type Values = (Vec<u64>, Vec<Vec<u64>>);
+pub(super) type Values = (Vec<u64>, Vec<Vec<u64>>);
 
 impl Default for Grown {
     fn default() -> Self {
