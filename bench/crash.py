@@ -121,11 +121,17 @@ class Controller:
         assert self.process.wait(60) == 0
 
 
-def is_right(time_ms, row):
+def late_ms(time_ms, row):
+    """How long after the program's own look at the clock its commit's time is; nothing of a row that was never committed."""
     number, boot_ns, check = row
     utc_ms = time.time() * 1e3 - time.clock_gettime(time.CLOCK_BOOTTIME) * 1e3 + boot_ns / 1e6
-    # A commit's time comes right after the program's own look at the clock, unless it lost its CPU in between.
-    return check == (number * 0x9E3779B97F4A7C15 & MASK) >> 12 and -50 < time_ms - utc_ms < 1_000
+    return time_ms - utc_ms if check == (number * 0x9E3779B97F4A7C15 & MASK) >> 12 else None
+
+
+def is_right(time_ms, row):
+    # Right after it, unless the program lost its CPU in between.
+    late = late_ms(time_ms, row)
+    return late is not None and -50 < late < 1_000
 
 
 class Record:
@@ -154,7 +160,8 @@ def judge(controller, why, damaged):
         numbers = [row[0] for _, row in sorted(rows.items())]
         twice = sum(1 for a, b in zip(numbers, numbers[1:]) if b <= a)
         if bad or twice:
-            print(f"{why}: {name}: {len(bad)} wrong rows, {twice} out of order or twice")
+            some = [(at, rows[at], record.rows.get(at), late_ms(at, rows[at])) for at in bad[:3]]
+            print(f"{why}: {name}: {len(bad)} wrong rows, {twice} out of order or twice; time, row, row as noted, ms that its commit is late: {some}")
         wrong += len(bad) + twice
         missing = sorted(at for at in record.rows if at not in rows)
         if damaged:

@@ -24,6 +24,7 @@ mod kahan;
 pub mod labels;
 pub mod limits;
 pub mod notes;
+mod operator;
 mod options;
 mod parse;
 mod pattern;

@@ -2,8 +2,8 @@
 //! What a query's text says and its evaluation does not need: how durations are written, which modifiers there are,
 //! names before braces. The parser makes it, [`crate::print`] reads it.
 
-use crate::expr::Operator;
 use crate::labels::Matcher;
+use crate::operator::Operator;
 use crate::times::Times;
 use crate::value::seconds;
 

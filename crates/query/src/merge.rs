@@ -15,8 +15,7 @@ use onlooker_series::rank::Rank;
 use crate::exported::Reading;
 use crate::lane::{self, Lane, Last, MOST};
 use crate::plan::Lanes;
-use crate::select::times;
-use crate::tracks::Tracks;
+use crate::tracks::{Tracks, times};
 use crate::window::Edges;
 
 struct Source<'a> {

@@ -23,7 +23,7 @@ use crate::exported::{Exported, exported, native, possible_names};
 use crate::merge::{self, Merged};
 use crate::plan::{LanePlan, Lanes};
 use crate::recorded;
-use crate::tracks::{MAX_SILENCE_NS, Tracks};
+use crate::tracks::{MAX_SILENCE_NS, Tracks, times};
 
 /// What it costs to name a series, in units of a budget, and to look whether a track has rows of a time.
 const SERIES: usize = 200;
@@ -52,13 +52,6 @@ pub struct StoreSource<'a> {
 struct Selected {
     lanes: Arc<Vec<Lanes>>,
     _held: Option<Held>,
-}
-
-/// Times as the store has them, both included; `None`: there are none.
-pub(crate) fn times(span: Span) -> Option<(u64, u64)> {
-    let from_ns = u64::try_from(span.after_ns.saturating_add(1)).unwrap_or(0);
-    let to_ns = u64::try_from(span.until_ns).ok()?;
-    (from_ns <= to_ns).then_some((from_ns, to_ns))
 }
 
 /// Matchers as the catalogue has them.

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use onlooker_framestore::damage::StoreError;
 use onlooker_framestore::types::{Line, TrackId};
 use onlooker_framestore::{Columns, Decoded, Sample, Store};
-use onlooker_promql::source::SourceError;
+use onlooker_promql::source::{SourceError, Span};
 
 /// Time that is read at once, in whole multiples: between two pieces a query looks whether it was cancelled.
 pub(crate) const PIECE_NS: u64 = 3_600_000_000_000;
@@ -25,6 +25,13 @@ pub(crate) const DECODED_BYTES: usize = 32 << 20;
 /// The last time of the piece that a time is in.
 pub(crate) fn piece_end_ns(time_ns: u64) -> u64 {
     (time_ns / PIECE_NS + 1).saturating_mul(PIECE_NS) - 1
+}
+
+/// Times as the store has them, both included; `None`: there are none.
+pub(crate) fn times(span: Span) -> Option<(u64, u64)> {
+    let from_ns = u64::try_from(span.after_ns.saturating_add(1)).unwrap_or(0);
+    let to_ns = u64::try_from(span.until_ns).ok()?;
+    (from_ns <= to_ns).then_some((from_ns, to_ns))
 }
 
 /// A track, and a time, both ends included.
