@@ -28,7 +28,7 @@ help:
 	@echo '  bench-scheduler-latency  what counting how long tasks wait costs them, and Redis (root; ten minutes)'
 	@echo '  bench-tables       16,384 TCP connections and 40 control groups as tables, beside ss and a C program; a host with 100,000 sockets (root)'
 	@echo '  bench-store        the frame store beside Prometheus'\'' head and VictoriaMetrics, on rows of real agents: values a second, bytes a value, memory (root, Go; 25 minutes)'
-	@echo '  bench-open         a controller over a store of 10 GiB, started with no file in memory: until it listens, and until it answers (root; 12 GB of disk; 15 minutes)'
+	@echo '  bench-open         a controller over a store of 10 GiB, started with no file in memory: until it listens, and until it answers (root; 25 GB of disk; ten minutes)'
 	@echo '  bench-query        the queries of a node dashboard over 24 hours of 100 hosts, beside Prometheus 3.16 and VictoriaMetrics with the same samples (Go, 20 GB of disk; an hour)'
 	@echo '  bench-dashboard    a dashboard of 30 panels loaded while 24 hosts are read every 10 ms: time of a load, lateness of the reads (root; nine minutes)'
 	@echo '  bench-forward      a filled store sent to a sink, VictoriaMetrics and InfluxDB as fast as they take it, both sides disturbed; read back (Go; three minutes)'
