@@ -163,6 +163,7 @@ fn grafana_finds_its_way() {
 fn grafanas_panels_show_at_every_step_what_there_is_at_that_time() {
     let (_agent, controller) = read_host("10ms");
     let address = controller.address();
+    until("older rows", || (result(address, "rate(node_intr_total[1s] offset 2s)").len() == 1).then_some(()));
     let newest = result(address, "timestamp(node_intr_total)")[0]["value"][1].as_str().unwrap().to_owned();
     let newest: f64 = newest.parse().unwrap();
     for (range_s, step_s) in
