@@ -10,7 +10,8 @@
 //!   last row, or three times the least distance of its rows. What is recorded sample by sample has its markers itself.
 //!   Buckets of a rollup are as far apart as they are wide, which ends nothing.
 //! - **Values that stand.** Where the track has rows and the series has nothing new, its value is told again every
-//!   [`REPEAT_NS`], as by a scrape.
+//!   [`REPEAT_NS`], as by a scrape; but not at a time of which a later row has something newer: that has the time at
+//!   which it was acquired. Only where it comes so late that its value has been told again twice it has the row's.
 //! - **Order.** Rows come as they were acquired. After a clock was set back times fall: such samples are left out until
 //!   they are later than the last one, as Prometheus leaves them out.
 //!
@@ -62,12 +63,16 @@ pub(crate) struct Out<V> {
     pub(crate) values: Vec<V>,
     /// What stands for an end.
     end: V,
+    /// Rows before this are looked at for what was acquired since, only.
+    floor_ns: u64,
     /// Of the row that came last, and whether the series has ended since.
     row_ns: Option<u64>,
     pub(crate) has_ended: bool,
     /// When the last sample was acquired, and when it was told last.
     sample_ns: u64,
     told_ns: u64,
+    /// A value that is told again, if nothing comes that was acquired before: it goes out before what comes next.
+    standing: Option<Standing<V>>,
     /// Of the piece that is read.
     pub(crate) silence_ns: u64,
     is_line: bool,
@@ -77,16 +82,25 @@ pub(crate) struct Out<V> {
     distance_ns: u64,
 }
 
+struct Standing<V> {
+    time_ns: u64,
+    value: V,
+    /// When it was told before.
+    told_ns: u64,
+}
+
 impl<V: Copy> Out<V> {
     pub(crate) fn new(is_line: bool, is_recorded: bool, end: V) -> Self {
         Self {
             times_ns: Vec::new(),
             values: Vec::new(),
             end,
+            floor_ns: 0,
             row_ns: None,
             has_ended: false,
             sample_ns: 0,
             told_ns: 0,
+            standing: None,
             silence_ns: 0,
             is_line,
             is_recorded,
@@ -95,15 +109,50 @@ impl<V: Copy> Out<V> {
     }
 
     fn put(&mut self, time_ns: u64, value: V) {
+        self.settle();
         self.times_ns.push(time_ns.cast_signed());
         self.values.push(value);
         self.told_ns = time_ns;
+    }
+
+    /// Puts what stands, whatever comes.
+    pub(crate) fn settle(&mut self) {
+        if let Some(Standing { time_ns, value, .. }) = self.standing.take() {
+            self.times_ns.push(time_ns.cast_signed());
+            self.values.push(value);
+        }
+    }
+
+    /// The value stands in this row.
+    fn stand(&mut self, time_ns: u64, value: V) {
+        self.settle();
+        self.standing = Some(Standing { time_ns, value, told_ns: self.told_ns });
+        self.told_ns = time_ns;
+    }
+
+    /// A sample that is newer than the one before came with this row.
+    fn put_new(&mut self, row_ns: u64, sample_ns: u64, value: V) {
+        if let Some(over) = self.standing.take_if(|standing| sample_ns <= standing.time_ns) {
+            self.told_ns = over.told_ns;
+        }
+        if sample_ns > self.told_ns {
+            self.put(sample_ns, value);
+        } else {
+            self.stand(row_ns, value);
+        }
     }
 
     /// A row with what the series has in it since `sample_ns`, 0 where it never had anything.
     pub(crate) fn row(&mut self, row_ns: u64, sample_ns: u64, value: V, is_bucket: bool) {
         let before_ns = self.row_ns;
         if before_ns.is_some_and(|before_ns| row_ns <= before_ns) {
+            return;
+        }
+        if row_ns < self.floor_ns {
+            if sample_ns >= self.floor_ns && sample_ns > self.sample_ns {
+                self.put_new(row_ns, sample_ns, value);
+                self.sample_ns = sample_ns;
+            }
             return;
         }
         if self.is_recorded {
@@ -116,14 +165,14 @@ impl<V: Copy> Out<V> {
             self.pass(row_ns);
         }
         self.row_ns = Some(row_ns);
-        let is_new = sample_ns > self.sample_ns && sample_ns > self.told_ns;
+        let is_new = sample_ns > self.sample_ns;
         if is_new {
-            self.put(sample_ns, value);
+            self.put_new(row_ns, sample_ns, value);
         }
         // The first row may have what was there long before.
         let may_stand = sample_ns > 0 && (!is_new || before_ns.is_none());
         if may_stand && (self.has_ended || row_ns.saturating_sub(self.told_ns) >= REPEAT_NS) {
-            self.put(row_ns, value);
+            self.stand(row_ns, value);
         }
         self.has_ended &= sample_ns == 0;
         self.sample_ns = self.sample_ns.max(sample_ns);
@@ -141,10 +190,10 @@ impl<V: Copy> Out<V> {
             return;
         };
         for ((row_ns, sample_ns), value) in times_ns.iter().zip(acquired_ns).zip(values) {
-            if *sample_ns > self.sample_ns && *sample_ns > self.told_ns {
-                self.put(*sample_ns, *value);
+            if *sample_ns > self.sample_ns {
+                self.put_new(*row_ns, *sample_ns, *value);
             } else if *sample_ns > 0 && row_ns.saturating_sub(self.told_ns) >= REPEAT_NS {
-                self.put(*row_ns, *value);
+                self.stand(*row_ns, *value);
             }
             self.sample_ns = self.sample_ns.max(*sample_ns);
         }
@@ -268,7 +317,8 @@ impl Visit for Reader<'_> {
     fn run(&mut self, all: &Run<'_>) -> Option<ControlFlow<()>> {
         let is_later = self.out.row_ns < all.times_ns.first().copied();
         let may_end = all.max_distance_ns > self.out.silence_ns && !self.out.is_recorded;
-        if !is_later || may_end || self.natives.is_some() {
+        let is_before = all.times_ns.first().is_some_and(|first_ns| *first_ns < self.out.floor_ns);
+        if !is_later || is_before || may_end || self.natives.is_some() {
             return None;
         }
         if self.may_take_edges(all) {
@@ -331,8 +381,10 @@ impl<'a> Lane<'a> {
             true => from_ns.saturating_sub(tracks.silence_ns(&columns, from_ns)?),
             false => from_ns,
         };
-        // A sample comes with a row that is later.
+        // A sample comes with a row that is later, or a bit earlier: that has the time of the first part of it.
         let late_ns = if has_time { tracks.silence_ns(&columns, to_ns)? } else { 0 };
+        let floor_ns = from_ns;
+        let from_ns = if before { from_ns } else { from_ns.saturating_sub(late_ns) };
         // Where there is nothing nobody looks.
         let left_ns = tracks.store.time_of(columns.track).map(|(first_ns, newest_ns)| {
             let last_ns = to_ns.saturating_add(late_ns);
@@ -340,7 +392,7 @@ impl<'a> Lane<'a> {
         });
         let left_ns = left_ns.filter(|(from_ns, to_ns)| from_ns <= to_ns);
         let is_recorded = lanes[number].is_recorded();
-        let out = Out::new(is_line, is_recorded, STALE);
+        let out = Out { floor_ns, ..Out::new(is_line, is_recorded, STALE) };
         let natives = match &lanes[number].reading {
             Reading::Native(native) => Some(Natives::new(native)),
             _ => None,
@@ -406,7 +458,8 @@ impl<'a> Lane<'a> {
         while self.out.times_ns.is_empty()
             && let Some((from_ns, to_ns)) = self.left_ns
         {
-            let mut end_ns = piece_end_ns(from_ns).min(to_ns);
+            let before_ns = self.out.floor_ns.checked_sub(1).filter(|before_ns| *before_ns >= from_ns);
+            let mut end_ns = piece_end_ns(from_ns).min(before_ns.unwrap_or(to_ns)).min(to_ns);
             self.out.silence_ns = self.tracks.silence_ns(&self.columns, from_ns)?;
             let (has_time, most, natives) = (self.has_time, self.most, self.natives.as_mut());
             let edges = edges.as_deref_mut();
@@ -416,6 +469,10 @@ impl<'a> Lane<'a> {
             end_ns = reader.end_ns.unwrap_or(end_ns);
             self.out.pass(end_ns.min(self.until_ns).saturating_add(1));
             self.left_ns = (end_ns < to_ns).then_some((end_ns + 1, to_ns));
+            // Numbers of histograms are of this piece.
+            if self.left_ns.is_none() || self.natives.is_some() {
+                self.out.settle();
+            }
         }
         Ok(())
     }
@@ -496,6 +553,10 @@ pub(crate) fn newest(
         _ if !is_told => Last::Unknown,
         (None, _) => Last::Nothing,
         (Some((sample_ns, _)), Some(end_ns)) if sample_ns <= end_ns => Last::Ended(end_ns),
+        // A later row still has what was over then, perhaps.
+        (Some((sample_ns, _)), None) if row_ns.is_none() && sample_ns.saturating_add(silence_ns) < to_ns => {
+            Last::Unknown
+        }
         (Some((sample_ns, value)), _) => Last::GoesOn(sample_ns, value),
     })
 }

@@ -65,6 +65,7 @@ impl<A: Clone> Part<A> {
             self.out.row(*row_ns, sample_ns, if is_end { END } else { at }, false);
             self.out.has_ended |= is_end;
         }
+        self.out.settle();
     }
 
     /// Hands on what came out; what rivals have, too, waits for the end of the slice.

@@ -77,6 +77,24 @@ fn a_value_that_stands_is_told_again() {
     assert_eq!(ends(&world.samples("seldom", 0, 4_000 * S)[0].1), [3_605 * S]);
 }
 
+/// One that is acquired every 10 s, and comes a bit later than the row with which its predecessor is told again.
+#[test]
+fn what_comes_after_its_predecessor_was_told_again_is_not_lost() {
+    let mut world = World::new();
+    let track = world.track(&description("a", vec![vec![gauge("load")], vec![gauge("slow")]]));
+    for at in 100..=1_000u64 {
+        let (time_ns, slow) = (T0 + at * 100 * MS, (at - 2) / 100);
+        world.append(track, time_ns, &[time_ns, 1.0f64.to_bits(), T0 + slow * 10 * S, (slow as f64).to_bits()]);
+    }
+    // By the last rows, and by all.
+    for query in ["slow", "last_over_time(slow[1m])"] {
+        let at = |at_ns: u64| world.query(query, at_ns)[0].rsplit(' ').next().unwrap().to_owned();
+        let times_ns = [19_900, 20_100, 29_900, 30_100, 60_300, 90_300].map(|ms| ms * MS);
+        assert_eq!(times_ns.map(at), ["1", "2", "2", "3", "6", "9"], "{query}");
+    }
+    assert_eq!(world.query("changes(slow[1m])", 90_300 * MS), [r#"{instance="a"} 5"#]);
+}
+
 #[test]
 fn a_line_of_a_table_that_has_gone_ends_and_one_that_does_not_change_does_not() {
     let mut world = World::new();

@@ -37,6 +37,27 @@ fn a_change_of_the_layout_leaves_no_trace() {
     assert_eq!(world.query("other", 65 * S).len(), 1);
 }
 
+/// What is read together has one row, with the time of what was acquired first.
+#[test]
+fn a_range_that_begins_within_a_reading_has_what_was_acquired_in_it() {
+    let mut world = World::new();
+    let track = world.track(&description("a", vec![vec![gauge("first")], vec![gauge("load")]]));
+    for at in 1..=60u64 {
+        let (time_ns, value) = (T0 + at * S, (at as f64).to_bits());
+        world.append(track, time_ns, &[time_ns, value, time_ns + 5 * MS, value]);
+    }
+    for (selector, range, count) in [("first", "10s", 10), ("load", "10s", 10), ("load", "9994ms", 9)] {
+        let until_ns = 40 * S + 2 * MS;
+        let counted = world.query(&format!("count_over_time({selector}[{range}])"), until_ns);
+        assert_eq!(counted, [format!(r#"{{instance="a"}} {count}"#)], "{selector}[{range}]");
+    }
+    assert_eq!(world.query("delta(load[10s] anchored)", 40 * S + 2 * MS), [r#"{instance="a"} 10"#]);
+    assert_eq!(
+        world.query("max_over_time(load[10s]) - min_over_time(load[10s])", 40 * S + 2 * MS),
+        [r#"{instance="a"} 9"#]
+    );
+}
+
 #[test]
 fn the_better_of_two_is_shown_while_it_goes_on() {
     let mut world = World::new();

@@ -63,18 +63,24 @@ pub(crate) fn compare_steps(world: &mut World, selector: &str, until_ns: u64, st
     [source.decoded_bytes(), reading.0.decoded_bytes()]
 }
 
-/// 10 ms; a part acquired with each row, one each second and told some rows later, one that changes seldom, one never.
+/// 10 ms; a part acquired with each row, one each second and one each ten, told some rows later, one that changes
+/// seldom, one never.
 fn host(world: &mut World, name: &str) -> TrackId {
-    let parts = ["fast", "slow", "seldom", "never"].map(|name| vec![gauge(name)]);
+    let parts = ["fast", "slow", "slower", "seldom", "never"].map(|name| vec![gauge(name)]);
     world.track(&description(name, parts.to_vec()))
 }
 
 fn row(at_ns: u64) -> Vec<u64> {
     let time_ns = T0 + at_ns;
     let slow_ns = (at_ns.saturating_sub(30 * MS)) / S * S;
+    // Not while nothing is read.
+    let slower_ns = match at_ns.saturating_sub(170 * MS) / (10 * S) * 10 * S {
+        70_000_000_000 => 60 * S,
+        slower_ns => slower_ns,
+    };
     let seldom_ns = at_ns / (40 * S) * 40 * S;
     let of = |ns: u64| [if ns == 0 { 0 } else { T0 + ns }, (ns as f64).to_bits()];
-    [[time_ns - MS, (at_ns as f64).to_bits()], of(slow_ns), of(seldom_ns), [0, 0]].concat()
+    [[time_ns - MS, (at_ns as f64).to_bits()], of(slow_ns), of(slower_ns), of(seldom_ns), [0, 0]].concat()
 }
 
 fn to_chunks(world: &mut World) {
@@ -93,7 +99,9 @@ fn parts_of_their_own_times_are_found_in_memory_and_in_chunks() {
     for at in (1..10_000u64).filter(is_read) {
         world.append(track, T0 + at * 10 * MS, &row(at * 10 * MS));
     }
+    let about = (1..6u64).flat_map(|at| [10, 90, 160, 170, 180].map(|ms| at * 10 * S + ms * MS));
     let times = || (1..120u64).map(|at| at * 911 * MS).chain([60 * S - 1, 64_980 * MS, 64_990 * MS, 65 * S, 80 * S]);
+    let times = || times().chain(about.clone());
     for back_ns in [300 * S, 3 * S] {
         compare(&mut world, "{instance=\"a\"}", times(), back_ns, REPEAT_NS);
     }
