@@ -46,7 +46,7 @@ counters! {
     RefusedInvalid Counter "tcp_reads_refused_total" "reason" = "invalid_request", "READs refused.";
     RefusedOverloaded Counter "tcp_reads_refused_total" "reason" = "overloaded", "READs refused.";
     TcpConnections Gauge "tcp_connections", "Readers connected over TCP.";
-    TcpAccepted Counter "tcp_connections_total", "TCP connections accepted.";
+    TcpAccepted Counter "tcp_connections_accepted_total", "TCP connections accepted.";
     TcpRefusedSource Counter "tcp_connections_refused_total" "reason" = "source", "TCP connections closed before a byte was read.";
     TcpRefusedBusy Counter "tcp_connections_refused_total" "reason" = "busy", "TCP connections closed before a byte was read.";
     TcpRefusedSourceBusy Counter "tcp_connections_refused_total" "reason" = "source_busy", "TCP connections closed before a byte was read.";
@@ -76,7 +76,7 @@ counters! {
     RequestBadDescriptor Counter "registration_requests_total" "result" = "bad_descriptor", "Requests on the registration socket.";
     RequestInternal Counter "registration_requests_total" "result" = "internal", "Requests on the registration socket.";
     Connections Gauge "registration_connections", "Programs connected to the registration socket.";
-    Accepted Counter "registration_connections_total", "Connections to the registration socket that were accepted.";
+    Accepted Counter "registration_connections_accepted_total", "Connections to the registration socket that were accepted.";
     ConnectRefusedQuota Counter "registration_connections_refused_total" "reason" = "quota", "Connections to the registration socket that were refused.";
     ConnectRefusedDenied Counter "registration_connections_refused_total" "reason" = "denied", "Connections to the registration socket that were refused.";
     ConnectRefusedInternal Counter "registration_connections_refused_total" "reason" = "internal", "Connections to the registration socket that were refused.";
@@ -242,5 +242,15 @@ mod tests {
                 "onlooker_agent_regions [] 8",
             ]
         );
+    }
+
+    /// In OpenMetrics a counter's family is its name without `_total`, and a family has one type.
+    #[test]
+    fn no_counter_is_of_a_gauges_family() {
+        let of = |metric| DEFINITIONS.iter().filter(move |one| one.metric == metric).map(|one| one.name);
+        for counter in of(Metric::Counter) {
+            let family = counter.strip_suffix("_total").unwrap_or(counter);
+            assert!(of(Metric::Gauge).all(|gauge| gauge != family), "{counter}");
+        }
     }
 }

@@ -58,7 +58,7 @@ fn a_restart_changes_nothing_for_readers() {
         (after.entry.identity, after.entry.rkey, after.entry.va),
         (own.entry.identity, own.entry.rkey, own.entry.va)
     );
-    assert_eq!(after.value("onlooker_agent_registration_connections_total"), 2.0, "counters go on");
+    assert_eq!(after.value("onlooker_agent_registration_connections_accepted_total"), 2.0, "counters go on");
     assert_eq!(after.value("onlooker_agent_registration_connections"), 1.0, "gauges are the new agent's");
     assert_eq!(agent.reader().values("shop")["test_value{}"], 8.0);
     assert_eq!(client.ask(&json!({"op": "remove", "region": again.id}))["ok"], true);

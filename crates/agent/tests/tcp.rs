@@ -158,7 +158,7 @@ fn one_source_cannot_take_all_places() {
     assert_eq!(fourth.read(&mut [0; 8]).unwrap_or(0), 0, "closed");
     assert_eq!(bystander.counter("tcp_connections_refused_total{reason=source_busy}"), 1);
     assert_eq!(connect_from([127, 0, 0, 2], agent.tcp).peer_addr().unwrap(), agent.tcp);
-    until("another source has a place", || (bystander.counter("tcp_connections_total") == 4).then_some(()));
+    until("another source has a place", || (bystander.counter("tcp_connections_accepted_total") == 4).then_some(()));
     bystander.check();
 }
 
