@@ -39,7 +39,7 @@ help:
 	@echo 'make soak-fleet    24 hosts read every 10 ms for 22 minutes: gaps, lateness, memory, bytes (root)'
 	@echo 'make soak-many     300 to 10,000 targets every second, 24 every 10 ms to 1 s: lag, refused rows, bytes a value, memory, HTTP; killed (root; 50 minutes)'
 	@echo 'make conformance   Prometheus'\'' own test of PromQL over the store, 100,000 random queries, how queries are printed, answers over HTTP by its OpenAPI document (Go)'
-	@echo 'make sql-interop   33 questions to the store'\''s Parquet files: DuckDB, ClickHouse (chDB) and our own reader give the same answers, also after kills'
+	@echo 'make sql-interop   40 questions to the store'\''s Parquet files: DuckDB, ClickHouse (chDB), our own reader and PromQL give the same answers, also after kills'
 	@echo 'make attack        an unprivileged program and somebody at the HTTP port do their worst for a minute; honest hosts and users must not notice (root)'
 	@echo 'make soak-agent    the agent killed 100 times while it is read and a program counts (root)'
 	@echo 'make ui            the dashboard: checked, tested, built'

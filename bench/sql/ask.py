@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks DuckDB and chDB what our own reader was asked, and compares the answers bit for bit.
 
-    ask.py answers DIR FILE     the questions of questions.sql to the cold files of DIR; FILE has our answers
-    ask.py check DIR FILE NAME  the files that kills have left; FILE has what our reader found in them
-    ask.py show DIR ENGINE NN.. prints SQL and answer, for the documentation
+    ask.py answers DIR FILE FILE  the questions of questions.sql to the cold files of DIR; the files have our reader's answers, and PromQL's
+    ask.py check DIR FILE NAME    the files that kills have left; FILE has what our reader found in them
+    ask.py show DIR ENGINE NN..   prints SQL and answer, for the documentation
 
-A line a verdict: `same NN ENGINE`, or `different NN ENGINE` and both answers.
+A line a verdict: `same NN ENGINE`, or `different NN ENGINE` and both answers; for PromQL `same NN ENGINE PLACE`, where its samples were.
 """
 
+import itertools
 import os
 import re
 import struct
@@ -50,7 +51,7 @@ def questions():
     """Number, what is asked, SQL with what the dialects write differently."""
     text = open(os.path.join(HERE, "questions.sql"), encoding="utf-8").read()
     for number, title, sql in re.findall(r"^-- (\d\d) (.*)\n((?:.+\n)+)", text, re.MULTILINE):
-        yield number, title, sql.strip().rstrip(";")
+        yield number, title, re.sub(r"^-- promql .*\n", "", sql, flags=re.MULTILINE).strip().rstrip(";")
 
 
 def arguments(text, start):
@@ -138,23 +139,37 @@ def written(cell):
     return str(cell)
 
 
-def answers(directory, path):
-    ours = {}
+def read_rows(path, keys):
+    """Rows of a file by its first cells."""
+    rows = {}
     for line in open(path, encoding="utf-8"):
-        number, *cells = line.rstrip("\n").split("\t")
-        ours.setdefault(number, []).append(cells)
+        cells = line.rstrip("\n").split("\t")
+        rows.setdefault(tuple(cells[:keys]), []).append(cells[keys:])
+    return rows
+
+
+def compare(what, ours, theirs, sql):
+    print("same" if theirs == ours != [] else "different", what)
+    if theirs != ours:
+        pairs = itertools.zip_longest(ours, theirs)
+        first = next((one, other) for one, other in pairs if one != other)
+        print(f"{what}: {len(ours)} and {len(theirs)} rows\n  ours   {first[0]}\n  theirs {first[1]}\n  {sql}", file=sys.stderr)
+
+
+def answers(directory, path, promql_path):
+    ours = read_rows(path, 1)
+    promql = read_rows(promql_path, 2)
     for engine, make in ENGINES.items():
         database = make(directory)
-        for number, _, sql in questions():
+        for number, _, question in questions():
+            sql = in_dialect(question, engine)
             try:
-                theirs = [[written(cell) for cell in row] for row in database.ask(in_dialect(sql, engine))]
+                theirs = [[written(cell) for cell in row] for row in database.ask(sql)]
             except Exception as error:  # whatever it is: there is no answer
                 theirs = [[f"{type(error).__name__}: {error}"]]
-            if theirs == ours.get(number, []) != []:
-                print("same", number, engine)
-            else:
-                print("different", number, engine)
-                print(f"  ours   {ours.get(number)}\n  theirs {theirs}\n  {in_dialect(sql, engine)}", file=sys.stderr)
+            compare(f"{number} {engine}", ours.get((number,), []), theirs, sql)
+            for place in [place for place, of in promql if of == number]:
+                compare(f"{number} {engine} {place}", promql[place, number], theirs, sql)
 
 
 def check(directory, path, name):

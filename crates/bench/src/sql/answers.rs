@@ -76,7 +76,7 @@ struct Answers {
 }
 
 /// A cell of an answer.
-trait Cell {
+pub(super) trait Cell {
     fn text(&self) -> String;
 }
 
@@ -147,6 +147,7 @@ pub(crate) fn print(dir: &Path) -> Result<()> {
     answers.network();
     answers.requests();
     answers.others();
+    answers.as_promql();
     Ok(())
 }
 
@@ -329,5 +330,43 @@ impl Answers {
         let mut now: Vec<&GapData> = self.gaps.iter().filter(|gap| gap.from_ns <= at && gap.to_ns >= at).collect();
         now.sort_by(|a, b| a.instance.cmp(&b.instance));
         now.iter().for_each(|gap| say(16, &[&gap.instance, &gap.reason]));
+    }
+
+    /// Those that were asked for the sake of PromQL, in its words.
+    fn as_promql(&self) {
+        for one in self.all.iter().filter(|one| !matches!(one.of.form, Form::Histogram(_))) {
+            let labels = serde_json::json!(one.labels).to_string();
+            one.timed().for_each(|(time, value)| say(34, &[&&*one.of.name, &one.instance(), &labels, &time, &value]));
+        }
+        for one in self.of("node_cpu_seconds_total") {
+            let used = largest(one.values()) - least(one.values());
+            say(35, &[&one.instance(), &one.label("cpu"), &one.label("mode"), &used]);
+        }
+        let seconds = |ns: u64| float(ns / SECOND_NS) + float(ns % SECOND_NS) / 1e9;
+        let (begin_ns, end_ns) = ((FROM + TOTAL - 60) * SECOND_NS, (FROM + TOTAL) * SECOND_NS);
+        for one in self.of(RECEIVED) {
+            let (times, words) = (&one.samples.times_ns, one.words());
+            let ([.., before_ns, last_ns], [.., before, last]) = (&times[..], words) else { continue };
+            say(36, &[&one.instance(), &one.label("device"), &(float(last - before) / seconds(last_ns - before_ns))]);
+            let at = times.partition_point(|time| *time <= begin_ns);
+            let (up, sampled) = (float(last - words[at]), seconds(last_ns - times[at]));
+            let apart = sampled / float((times.len() - at - 1) as u64);
+            let near = |ns: u64| if seconds(ns) >= apart * 1.1 { apart / 2.0 } else { seconds(ns) };
+            let to_start = near(times[at] - begin_ns).min(sampled * (float(words[at]) / up));
+            let rate = up * ((sampled + to_start + near(end_ns - last_ns)) / sampled / 60.0);
+            say(37, &[&one.instance(), &one.label("device"), &rate]);
+        }
+        for one in self.of("app_request_seconds") {
+            let fast = (0..SHAPE.buckets()).filter(|at| SHAPE.range(*at).1 <= 65_535);
+            let fast = fast.map(|at| one.samples.words[at].last().copied().unwrap_or(0));
+            say(38, &[&one.instance(), &one.label("path"), &fast.sum::<u64>()]);
+        }
+        for (number, second) in [(39, 63), (40, 66)] {
+            let end_ns = (FROM + second) * SECOND_NS;
+            for one in self.of("node_load1") {
+                let last = one.timed().filter(|(time, _)| (end_ns - 5 * SECOND_NS..=end_ns).contains(time)).last();
+                last.iter().for_each(|(_, value)| say(number, &[&one.instance(), value]));
+            }
+        }
     }
 }

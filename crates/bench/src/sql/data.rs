@@ -2,10 +2,15 @@
 //! Made-up hosts: counters with a reset, gauges of all kinds, a histogram, texts, limits that are none, and times
 //! without samples. The same each time.
 
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Result;
+use onlooker_framestore::client::{Appender, Description};
 use onlooker_framestore::cold::{GapData, SeriesData, Window, Writer};
+use onlooker_framestore::layout::{Layout, Part};
+use onlooker_framestore::types::{Gap, Line, TrackId};
 use onlooker_region::histogram::Shape;
 use onlooker_region::schema::{Acquisition, Metric};
 use onlooker_series::series::{Form, Series};
@@ -29,46 +34,86 @@ fn series(name: &str, metric: Metric, unit: &str, scale: f64, form: Form) -> Ser
     Series { unit: unit.into(), scale, acquisition: Acquisition::Direct, ..Series::new(name, metric, form) }
 }
 
-/// A host in a window.
-struct Host<'a> {
-    writer: &'a mut Writer,
+/// A host in a window: what its rows are made of, metric by metric.
+struct Host {
     number: u64,
     /// Seconds since the beginning of which there are samples.
     seconds: Vec<u64>,
-    /// When they were read; groups are acquired a bit later.
-    times: Vec<u64>,
+    parts: Vec<Group>,
 }
 
-impl Host<'_> {
-    fn put(&mut self, series: &Series, labels: &[(&str, &str)], words: &[Vec<u64>]) -> Result<()> {
-        let instance = [("instance", HOSTS[usize::try_from(self.number)?])];
-        let labels: Vec<_> =
-            labels.iter().chain(&instance).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let words: Vec<&[u64]> = words.iter().map(Vec::as_slice).collect();
-        // One group is acquired after the other.
-        let late = series.name.len() as u64 * 9_973;
-        let times: Vec<u64> = self.times.iter().map(|time| time + late + mix(time + late) % 700).collect();
-        self.writer.push(&SeriesData { series, labels: &labels, times_ns: &times, words: &words })?;
-        Ok(())
+/// Series of one metric, and their words, second by second.
+#[derive(Default)]
+struct Group {
+    series: Vec<Series>,
+    words: Vec<Vec<u64>>,
+    /// Of an info.
+    text: Option<&'static str>,
+}
+
+impl Host {
+    fn new(number: u64, seconds: Vec<u64>, total: u64) -> Self {
+        let mut host = Self { number, seconds, parts: Vec::new() };
+        host.all(total);
+        host
+    }
+
+    fn put(&mut self, series: &Series, labels: &[(&str, &str)], words: Vec<Vec<u64>>) {
+        let labels: Vec<_> = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        if self.parts.last().is_none_or(|last| last.series[0].name != series.name) {
+            self.parts.push(Group::default());
+        }
+        let Some(group) = self.parts.last_mut() else { return };
+        group.series.push(Series { labels: labels.into(), ..series.clone() });
+        group.words.extend(words);
     }
 
     /// One word a sample, which follows from the second.
-    fn one(&mut self, series: &Series, labels: &[(&str, &str)], word: impl Fn(u64) -> u64) -> Result<()> {
+    fn one(&mut self, series: &Series, labels: &[(&str, &str)], word: impl Fn(u64) -> u64) {
         let words = self.seconds.iter().map(|second| word(*second)).collect();
-        self.put(series, labels, &[words])
+        self.put(series, labels, vec![words]);
     }
 
-    fn all(&mut self, total: u64) -> Result<()> {
+    fn description(&self) -> Result<Description> {
+        let name = HOSTS[usize::try_from(self.number)?];
+        let parts = (0..).zip(&self.parts).map(|(at, group)| Part::new("node", at, group.series.clone()).shared());
+        let texts = (0..).zip(&self.parts).filter_map(|(at, group)| Some((at, 0, group.text?.to_owned())));
+        Ok(Description {
+            host: name.to_owned(),
+            common: vec![("instance".to_owned(), name.to_owned())],
+            source: 0,
+            region: Vec::new(),
+            layout: Arc::new(Layout::new(parts.collect(), false)),
+            texts: texts.collect(),
+        })
+    }
+
+    /// When it was read, and the row of that time.
+    fn row(&self, at: usize) -> (u64, Vec<u64>) {
+        let second = self.seconds[at];
+        let time_ns = (FROM + second) * SECOND_NS + mix(self.number << 45 | second) % 900_000;
+        let mut row = Vec::new();
+        for group in &self.parts {
+            // One group is acquired after the other.
+            let late = group.series[0].name.len() as u64 * 9_973;
+            row.push(time_ns + late + mix(time_ns + late) % 700);
+            row.extend(group.words.iter().map(|words| words[at]));
+        }
+        (time_ns, row)
+    }
+
+    fn all(&mut self, total: u64) {
         let host = self.number;
         let counter = |name: &str, unit: &str, scale: f64| series(name, Metric::Counter, unit, scale, Form::Unsigned);
         let gauge = |name: &str, unit: &str, scale: f64, form: Form| series(name, Metric::Gauge, unit, scale, form);
         let seconds = counter("node_cpu_seconds_total", "seconds", 1e-9);
         for cpu in 0..4u64 {
             for (mode, name) in (0u64..).zip(MODES) {
-                let step = [900_000_000, 3_000_000, 40_000_000, 57_000_000][usize::try_from(mode)?] + cpu * 1_000_003;
+                let step = [900_000_000, 3_000_000, 40_000_000, 57_000_000][usize::try_from(mode).unwrap_or(0)]
+                    + cpu * 1_000_003;
                 let of = host << 8 | cpu << 4 | mode;
                 let word = |second: u64| (second + 1) * step + mix(of << 32 | second) % 1_000_000;
-                self.one(&seconds, &[("cpu", &cpu.to_string()), ("mode", name)], word)?;
+                self.one(&seconds, &[("cpu", &cpu.to_string()), ("mode", name)], word);
             }
         }
         let bytes = counter("node_network_receive_bytes_total", "bytes", 1.0);
@@ -79,26 +124,28 @@ impl Host<'_> {
                 |second: u64| if host == 0 && second >= total / 2 { second - total / 2 } else { second + 5_000_000 };
             let rate = 10_000 + mix(of) % 90_000;
             let word = |second: u64| since(second) * rate + mix(of << 32 | second) % 10_000;
-            self.one(&bytes, &[("device", device)], word)?;
+            self.one(&bytes, &[("device", device)], word);
         }
-        self.one(&gauge("node_memory_MemTotal_bytes", "bytes", 1024.0, Form::Unsigned), &[], |_| 16_000_000 + host)?;
+        self.one(&gauge("node_memory_MemTotal_bytes", "bytes", 1024.0, Form::Unsigned), &[], |_| 16_000_000 + host);
         let free = |second: u64| 4_000_000 + mix((host << 40) | (second / 3)) % 1_000_000;
-        self.one(&gauge("node_memory_MemFree_bytes", "bytes", 1024.0, Form::Unsigned), &[], free)?;
+        self.one(&gauge("node_memory_MemFree_bytes", "bytes", 1024.0, Form::Unsigned), &[], free);
         let load = |second: u64| ((mix((host << 41) | (second / 5)) % 400) as f64 / 100.0).to_bits();
-        self.one(&gauge("node_load1", "", 1.0, Form::Float), &[], load)?;
+        self.one(&gauge("node_load1", "", 1.0, Form::Float), &[], load);
         let ratio = |second: u64| (1.0 / (mix(host << 42 | second) % 1_000 + 3) as f64).to_bits();
-        self.one(&gauge("app_hit_ratio", "ratio", 1.0, Form::Float), &[("program", "shop \"1\"")], ratio)?;
+        self.one(&gauge("app_hit_ratio", "ratio", 1.0, Form::Float), &[("program", "shop \"1\"")], ratio);
         let cold = |second: u64| ((mix((host << 43) | (second / 2)) % 600).cast_signed() - 100).cast_unsigned();
-        self.one(&gauge("app_temperature_celsius", "celsius", 0.1, Form::Signed), &[], cold)?;
+        self.one(&gauge("app_temperature_celsius", "celsius", 0.1, Form::Signed), &[], cold);
         let limit = |second: u64| if second % 60 < 30 && host > 0 { u64::MAX } else { 4 << 30 };
-        self.one(&gauge("cgroup_memory_limit_bytes", "bytes", 1.0, Form::Unsigned), &[("cgroup", "/a=b")], limit)?;
+        self.one(&gauge("cgroup_memory_limit_bytes", "bytes", 1.0, Form::Unsigned), &[("cgroup", "/a=b")], limit);
         let release = series("node_uname_info", Metric::Info, "", 1.0, Form::Text);
-        let text = ["6.12.1", "6.1.55", "6.12.1"][usize::try_from(host)?];
-        self.one(&release, &[("value", text)], |_| 70 + host)?;
-        self.histogram()
+        self.put(&release, &[], Vec::new());
+        if let Some(group) = self.parts.last_mut() {
+            group.text = Some(["6.12.1", "6.1.55", "6.12.1"][usize::try_from(host).unwrap_or(0)]);
+        }
+        self.histogram();
     }
 
-    fn histogram(&mut self) -> Result<()> {
+    fn histogram(&mut self) {
         let latency = series("app_request_seconds", Metric::Histogram, "seconds", 1e-6, Form::Histogram(SHAPE));
         for path in ["/", "/cart"] {
             let mut row = vec![0u64; SHAPE.slots()];
@@ -117,9 +164,8 @@ impl Host<'_> {
                     words.iter_mut().zip(&row).for_each(|(words, word)| words.push(*word));
                 }
             }
-            self.put(&latency, &[("path", path)], &words)?;
+            self.put(&latency, &[("path", path)], words);
         }
-        Ok(())
     }
 }
 
@@ -133,38 +179,48 @@ fn gap(host: usize, second: u64, total: u64) -> Option<&'static str> {
     }
 }
 
-/// Two files, each of half of the time.
-pub(crate) fn make(dir: &Path) -> Result<()> {
-    let (half, total) = (TOTAL / 2, TOTAL);
-    for from in [0, half] {
-        let to = if from == 0 { half } else { total };
-        let mut writer = Writer::create(dir, Window::new(FROM + from, FROM + to)?)?;
-        for (number, name) in HOSTS.iter().enumerate() {
-            let seconds: Vec<u64> = (from..to).filter(|second| gap(number, *second, total).is_none()).collect();
-            let time = |second: &u64| (FROM + second) * SECOND_NS + mix((number as u64) << 45 | second) % 900_000;
-            let times = seconds.iter().map(time).collect();
-            Host { writer: &mut writer, number: number as u64, seconds, times }.all(total)?;
-            let missing = (from..to).filter_map(|second| gap(number, second, total).map(|reason| (second, reason)));
-            let mut gaps: Vec<GapData> = Vec::new();
-            for (second, reason) in missing {
-                let at = (FROM + second) * SECOND_NS;
+/// All hosts, from one second to another.
+pub(crate) struct Hosts {
+    hosts: Vec<Host>,
+    gaps: Vec<(usize, u64, u64, &'static str)>,
+}
+
+impl Hosts {
+    pub(crate) fn new(seconds: Range<u64>) -> Self {
+        let (mut hosts, mut gaps) = (Vec::new(), Vec::<(usize, u64, u64, &str)>::new());
+        for number in 0..HOSTS.len() {
+            let read = seconds.clone().filter(|second| gap(number, *second, TOTAL).is_none()).collect();
+            hosts.push(Host::new(number as u64, read, TOTAL));
+            let missing = |second| gap(number, second, TOTAL).map(|reason| (second, reason));
+            for (second, reason) in seconds.clone().filter_map(missing) {
                 match gaps.last_mut() {
-                    Some(last) if last.to_ns + 1 == at && last.reason == reason => last.to_ns += SECOND_NS,
-                    _ => gaps.push(GapData {
-                        instance: (*name).to_owned(),
-                        region: String::new(),
-                        from_ns: at,
-                        to_ns: at + SECOND_NS - 1,
-                        reason: reason.to_owned(),
-                    }),
+                    Some(last) if (last.0, last.2, last.3) == (number, second, reason) => last.2 += 1,
+                    _ => gaps.push((number, second, second + 1, reason)),
                 }
             }
-            gaps.into_iter().for_each(|gap| writer.gap(gap));
         }
-        let written = writer.finish()?;
-        println!("{} {} rows, {} bytes", written.path.display(), written.rows, written.bytes);
+        Self { hosts, gaps }
     }
-    Ok(())
+
+    /// Appends it all; returns the tracks, and how many rows.
+    pub(crate) fn append(&self, appender: &mut Appender) -> Result<(Vec<TrackId>, u64)> {
+        let (mut tracks, mut rows) = (Vec::new(), 0);
+        for host in &self.hosts {
+            let track = appender.track(&host.description()?, FROM * SECOND_NS)?;
+            for at in 0..host.seconds.len() {
+                let (time_ns, row) = host.row(at);
+                appender.append(track, Line::ONLY, time_ns, &row)?;
+            }
+            tracks.push(track);
+            rows += host.seconds.len() as u64;
+        }
+        for (host, from, to, reason) in &self.gaps {
+            let [from_ns, end_ns] = [from, to].map(|second| (FROM + second) * SECOND_NS);
+            let (track, reason) = (tracks[*host], (*reason).to_owned());
+            appender.gap(&Gap { track, of: None, from_ns, to_ns: end_ns - 1, reason });
+        }
+        Ok((tracks, rows))
+    }
 }
 
 /// Series of a short file.

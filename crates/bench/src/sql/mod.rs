@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cold files of made-up hosts, and what our own reader answers to the questions of bench/sql/questions.sql;
-//! `bench/sql-interop` compares the answers.
+//! Cold files of made-up hosts, and what our own reader and our PromQL answer to the questions of
+//! bench/sql/questions.sql; `bench/sql-interop` compares the answers.
 //!
 //! ```text
-//! sql make DIR             two files of five minutes each, of three hosts
-//! sql answer DIR           the answers, a line a row: question, tab, cells; floats as their bits
+//! sql make DIR             a store with two files of five minutes each, of three hosts; prints what PromQL answers while the
+//!                          rows are in the log, in chunks, in cold files: a line a row with place, question, cells
+//! sql answer DIR           what our reader of cold files answers: a line a row with question, cells; floats as their bits
 //! sql loop DIR             files without end, for somebody to kill
 //! sql check DIR            what a kill has left: opens the store and prints rows, sum and times of each file, which SQL must find, too
 //! ```
 
 mod answers;
 mod data;
+mod promql;
+mod stages;
 
 use std::path::Path;
 
@@ -20,7 +23,7 @@ use onlooker_framestore::cold::{Cold, Window};
 pub(crate) fn run(what: &str, dir: &str) -> Result<()> {
     let dir = Path::new(dir);
     match what {
-        "make" => data::make(dir),
+        "make" => stages::make(dir),
         "answer" => answers::print(dir),
         "loop" => make_short(dir),
         "check" => check(dir),
