@@ -43,7 +43,8 @@ func blocks(script string) []block {
 }
 
 // Every eval of Prometheus' scripts by itself, after what was loaded before it. What takes a feature flag may fail in any
-// way, as long as the text is refused.
+// way, as long as the text is refused. What takes the flag of start times is ordinary text: it is answered as by Prometheus
+// without that flag.
 func TestEvaluations(t *testing.T) {
 	scripts, program := os.Getenv("PROMQLTEST"), os.Getenv("BRIDGE")
 	files, err := filepath.Glob(filepath.Join(scripts, "*.test"))
@@ -65,7 +66,7 @@ func TestEvaluations(t *testing.T) {
 		}
 		return store{bridge}
 	}
-	var stable, passed, experimental, refused int
+	var stable, passed, experimental, refused, startTimes, alike int
 	for _, file := range files {
 		script, err := os.ReadFile(file)
 		if err != nil {
@@ -79,6 +80,15 @@ func TestEvaluations(t *testing.T) {
 			case block.is("load"):
 				loaded.WriteString(block.text + "\n\n")
 			case block.is("eval"):
+				if asked := askedForStartTimes(t, loaded.String(), block.text); asked != nil {
+					startTimes++
+					if t.Run(fmt.Sprintf("%s:%d", filepath.Base(file), block.line), func(t *testing.T) {
+						compareWithoutFlags(t, bridge, open, loaded.String(), asked)
+					}) {
+						alike++
+					}
+					continue
+				}
 				engine := &engine{bridge: bridge}
 				ran := t.Run(fmt.Sprintf("%s:%d", filepath.Base(file), block.line), func(t *testing.T) {
 					promqltest.RunTestWithStorage(t, loaded.String()+block.text+"\n", engine, open)
@@ -99,5 +109,5 @@ func TestEvaluations(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("FIGURES %d %d %d %d", passed, stable, refused, experimental)
+	t.Logf("FIGURES %d %d %d %d %d %d", passed, stable, refused, experimental, alike, startTimes)
 }

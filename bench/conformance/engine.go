@@ -32,7 +32,7 @@ var (
 	noteKind = map[string]error{"PromQL warning: ": annotations.PromQLWarning, "PromQL info: ": annotations.PromQLInfo}
 )
 
-func (e *engine) isExperimental(text string) bool {
+func isExperimental(text string) bool {
 	if _, err := plain.ParseExpr(text); err == nil {
 		return false
 	}
@@ -53,7 +53,7 @@ func (e *engine) NewRangeQuery(
 }
 
 func (e *engine) ask(asked query) (promql.Query, error) {
-	if e.isExperimental(asked.Text) {
+	if isExperimental(asked.Text) {
 		e.experimental = append(e.experimental, asked.Text)
 		if _, err := e.bridge.query(asked); err == nil {
 			e.answered = append(e.answered, asked.Text)

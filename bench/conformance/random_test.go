@@ -141,14 +141,15 @@ func shown(value parser.Value, atMs int64) (promql.Matrix, error) {
 	switch value := value.(type) {
 	case promql.Matrix:
 		for _, one := range value {
-			if len(one.Histograms) > 0 {
-				return nil, errors.New("native histograms")
-			}
 			matrix = append(matrix, one)
 		}
 	case promql.Vector:
 		for _, one := range value {
-			matrix = append(matrix, promql.Series{Metric: one.Metric, Floats: []promql.FPoint{{T: atMs, F: one.F}}})
+			if one.H != nil {
+				matrix = append(matrix, promql.Series{Metric: one.Metric, Histograms: []promql.HPoint{{T: atMs, H: one.H}}})
+			} else {
+				matrix = append(matrix, promql.Series{Metric: one.Metric, Floats: []promql.FPoint{{T: atMs, F: one.F}}})
+			}
 		}
 	case promql.Scalar:
 		matrix = promql.Matrix{{Floats: []promql.FPoint{{T: atMs, F: value.V}}}}
@@ -167,6 +168,9 @@ func difference(wanted, got promql.Matrix) error {
 		other := got[at]
 		if !labels.Equal(one.Metric, other.Metric) || len(one.Floats) != len(other.Floats) {
 			return fmt.Errorf("%s with %d points, Prometheus has %s with %d", other.Metric, len(other.Floats), one.Metric, len(one.Floats))
+		}
+		if fmt.Sprint(one.Histograms) != fmt.Sprint(other.Histograms) {
+			return fmt.Errorf("%s: %v, Prometheus has %v", one.Metric, other.Histograms, one.Histograms)
 		}
 		for at, point := range one.Floats {
 			if mine := other.Floats[at]; mine.T != point.T || !isSame(mine.F, point.F) {
@@ -232,10 +236,7 @@ func TestRandomQueries(t *testing.T) {
 	if err := errors.Join(bridge.open(), bridge.append(samples)); err != nil {
 		t.Fatal(err)
 	}
-	engine := promql.NewEngine(promql.EngineOpts{
-		MaxSamples: 50_000_000, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
-		NoStepSubqueryIntervalFn: func(int64) int64 { return 60_000 },
-	})
+	engine := withoutFlags(plain, false)
 	drawn := rand.New(rand.NewSource(seed))
 	smith := promqlsmith.New(drawn, series,
 		promqlsmith.WithEnableOffset(true), promqlsmith.WithEnableAtModifier(true), promqlsmith.WithEnableVectorMatching(true),

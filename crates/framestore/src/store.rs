@@ -16,6 +16,7 @@ mod columns;
 mod cool;
 mod decoded;
 mod due;
+mod fronts;
 mod grown;
 mod holes;
 mod look;
@@ -43,6 +44,7 @@ use crate::gaps::Gaps;
 use crate::types::TrackId;
 use crate::warm::{self, Level};
 use due::Due;
+use fronts::Fronts;
 use grown::Grown;
 use rows::Rows;
 
@@ -95,7 +97,9 @@ struct Shared {
     rows: Mutex<Rows>,
     gaps: Arc<Mutex<Gaps>>,
     due: Mutex<Due>,
-    /// What queries have decoded of heads.
+    /// What queries know of chunks.
+    fronts: Fronts,
+    /// What they have decoded of heads.
     grown: Arc<Grown>,
     figures: Figures,
 }

@@ -41,7 +41,7 @@ pub use file::Damaged;
 use file::{Before, Chain, Listed, Loaded};
 pub use level::Level;
 pub(crate) use piece::{Piece, span};
-pub use place::{Buffers, Place};
+pub use place::{Buffers, Front, Place, Window};
 pub use shelf::{Extent, Reader};
 use shelf::{Shared, Stored};
 use write::Writer;

@@ -1,31 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a reader has decoded, so that its next series of the same rows does not decode them again.
 //!
-//! Whoever reads many series, such as a query, has a [`Decoded`] for as long as that takes. Of a chunk it has the front
-//! and the columns that were asked for. A head can be decoded row by row only, as a whole: that is done once for all
+//! Whoever reads many series, such as a query, has a [`Decoded`] for as long as that takes. Of a chunk it has the columns
+//! that were asked for; its front is known to all (`fronts.rs`). A head can be decoded row by row only, as a whole: that is done once for all
 //! queries (`grown.rs`). Of tables what is kept are the columns that were asked for, and some behind them: twice as many
 //! each time that one is missing. It holds so many bytes at most; what was not asked for longest goes first. A head that
 //! has grown since is another one.
 
-use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use super::columns::neighbours;
+use super::fronts::{Fronts, Known, RowTimes};
 use super::grown::{Grown, Values};
 use super::recent::Recent;
 use crate::damage::StoreError;
 use crate::head::{Head, Snapshot};
 use crate::types::{Line, TrackId};
-use crate::warm::{Buffers, Place};
+use crate::warm::{Place, Window};
 
 /// What a piece costs beside its words.
 const PIECE_BYTES: usize = 512;
-/// The same of a line: where it is, and how far its rows are apart.
-const LINE_BYTES: usize = size_of::<(Line, Range<usize>)>() + 16;
-
 /// Columns of a head that are decoded at once when one is missing for the first time.
 const AHEAD: usize = 8;
 
@@ -88,11 +86,12 @@ impl Decoded {
     /// Gives a chunk to `take`, and keeps what that has decoded of it.
     pub(super) fn with_chunk<T>(
         &self,
+        fronts: &Fronts,
         place: &Place,
         take: impl FnOnce(&Piece) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let key = Key::of_chunk(place);
-        let piece = self.get(key).map_or_else(|| Piece::of_chunk(place).map(Rc::new), Ok)?;
+        let piece = self.get(key).map_or_else(|| Piece::of_chunk(fronts, place).map(Rc::new), Ok)?;
         let taken = take(&piece);
         self.keep(key, &piece);
         taken
@@ -119,12 +118,6 @@ impl Column {
 
 /// Rows of a chunk or of a head, line by line.
 pub(super) struct Piece {
-    rows: usize,
-    lines: Lines,
-    /// Of lines, what [`Piece::max_distance_ns`] says.
-    distances_ns: RefCell<HashMap<Line, Option<u64>>>,
-    times_ns: OnceCell<Vec<u64>>,
-    span_ns: OnceCell<Option<(u64, u64)>>,
     origin: Origin,
     runs: RefCell<Runs>,
     /// Of memory.
@@ -134,13 +127,10 @@ pub(super) struct Piece {
 /// By the first of neighbouring columns, how many they are, and their values, column after column.
 type Runs = BTreeMap<usize, (usize, Rc<Vec<u64>>)>;
 
-/// Where the rows of each line are, ascending.
-type Lines = Vec<(Line, Range<usize>)>;
-
 /// Where columns that are missing come from.
 enum Origin {
-    Chunk { place: Place, buffers: RefCell<Buffers> },
-    Head(Rows),
+    Chunk { place: Place, known: Arc<Known>, window: RefCell<Window> },
+    Head(Rows, RowTimes),
 }
 
 /// Encoded rows of a head.
@@ -171,8 +161,8 @@ fn decode(rows: &Snapshot, runs: &[Range<usize>], mut each: impl FnMut(Line, u64
     all
 }
 
-/// The same with its lines, and which row comes where by them.
-fn decode_lines(rows: &Snapshot, runs: &[Range<usize>]) -> (Lines, Vec<usize>, Values) {
+/// The same with the line of each, and which row comes where by them.
+fn decode_lines(rows: &Snapshot, runs: &[Range<usize>]) -> (Vec<Line>, Vec<usize>, Values) {
     let height = rows.len() as usize;
     let (mut lines, mut times_ns) = (Vec::with_capacity(height), Vec::with_capacity(height));
     let all = decode(rows, runs, |line, time_ns| {
@@ -185,7 +175,6 @@ fn decode_lines(rows: &Snapshot, runs: &[Range<usize>]) -> (Lines, Vec<usize>, V
         order.sort_by_key(|at| lines[*at]);
         lines.sort_unstable();
     }
-    let lines = ranges(lines.chunk_by(|one, next| one == next).map(|run| (run[0], run.len())));
     (lines, order, (times_ns, all))
 }
 
@@ -218,20 +207,15 @@ impl Rows {
 }
 
 impl Piece {
-    /// Of a chunk, of which the front is read.
-    pub(super) fn of_chunk(place: &Place) -> Result<Self, StoreError> {
-        let mut buffers = Buffers::default();
-        let chunk = place.read_columns(0..0, &mut buffers, &mut Vec::new())?;
-        let (rows, lines) = (chunk.head().rows, ranges(chunk.lines()));
-        let bytes = buffers.bytes();
-        let origin = Origin::Chunk { place: place.clone(), buffers: buffers.into() };
-        Ok(Self::new(rows, lines, OnceCell::new(), origin, bytes))
+    /// Of a chunk.
+    fn of_chunk(fronts: &Fronts, place: &Place) -> Result<Self, StoreError> {
+        let known = fronts.of(place)?;
+        let bytes = known.bytes();
+        Ok(Self::new(Origin::Chunk { place: place.clone(), known, window: RefCell::default() }, bytes))
     }
 
-    fn new(rows: usize, lines: Lines, times_ns: OnceCell<Vec<u64>>, origin: Origin, bytes: usize) -> Self {
-        let bytes = Cell::new(PIECE_BYTES + lines.len() * LINE_BYTES + bytes);
-        let (distances_ns, span_ns, runs) = Default::default();
-        Self { rows, lines, distances_ns, times_ns, span_ns, origin, runs, bytes }
+    fn new(origin: Origin, bytes: usize) -> Self {
+        Self { origin, runs: RefCell::default(), bytes: Cell::new(PIECE_BYTES + bytes) }
     }
 
     /// Of a track's head, with some columns.
@@ -241,15 +225,16 @@ impl Piece {
         let runs: Vec<_> = neighbours(&wanted).collect();
         let height = rows.len() as usize;
         let (lines, order, (mut times_ns, all)) = match grown.values(track, &rows, &runs) {
-            Some(values) => (vec![(Line::ONLY, 0..height)], Vec::new(), values),
+            Some(values) => (vec![Line::ONLY; height], Vec::new(), values),
             None => decode_lines(&rows, &runs),
         };
         let rows = Rows { rows, grown: grown.clone(), track, order, ahead: Cell::new(AHEAD) };
         rows.sort(&mut times_ns);
-        let bytes = rows.rows.bytes().len() + 8 * (times_ns.len() + rows.order.len());
+        let times = RowTimes::new(times_ns, lines.chunk_by(|one, next| one == next).map(|run| (run[0], run.len())));
+        let bytes = rows.rows.bytes().len() + times.bytes() + 8 * rows.order.len();
         let all: Runs =
             runs.into_iter().zip(all).map(|(run, words)| (run.start, (run.len(), rows.sorted(words).into()))).collect();
-        let piece = Self::new(height, lines, times_ns.into(), Origin::Head(rows), bytes);
+        let piece = Self::new(Origin::Head(rows, times), bytes);
         all.values().for_each(|(_, words)| piece.grow(words));
         piece.runs.replace(all);
         piece
@@ -259,49 +244,20 @@ impl Piece {
         self.bytes.set(self.bytes.get() + 8 * words.len());
     }
 
-    /// Which rows are of a line.
-    pub(super) fn rows_of(&self, line: Line) -> Range<usize> {
-        let at = self.lines.binary_search_by_key(&line, |(line, _)| *line);
-        at.map_or(0..0, |at| self.lines[at].1.clone())
-    }
-
-    /// Times of the rows.
-    pub(super) fn times_ns(&self) -> Result<&[u64], StoreError> {
-        if self.times_ns.get().is_none()
-            && let Origin::Chunk { place, buffers } = &self.origin
-        {
-            let (buffers, mut times_ns) = (&mut *buffers.borrow_mut(), Vec::with_capacity(self.rows));
-            let chunk = place.read_columns(0..0, buffers, &mut Vec::new())?;
-            chunk.times(&mut times_ns).map_err(|damage| place.damaged(damage))?;
-            self.grow(&times_ns);
-            let _ = self.times_ns.set(times_ns);
+    /// When its rows were.
+    pub(super) fn times(&self) -> &RowTimes {
+        match &self.origin {
+            Origin::Chunk { known, .. } => &known.times,
+            Origin::Head(_, times) => times,
         }
-        Ok(self.times_ns.get().map_or(&[], |times_ns| times_ns))
-    }
-
-    /// The earliest and the latest time of a row.
-    pub(super) fn span_ns(&self) -> Result<Option<(u64, u64)>, StoreError> {
-        let times_ns = self.times_ns()?;
-        let times_ns = || times_ns.iter().copied();
-        Ok(*self.span_ns.get_or_init(|| times_ns().min().zip(times_ns().max())))
-    }
-
-    /// The largest distance of two rows of a line that follow one another; `None`: one is not later than the one before.
-    pub(super) fn max_distance_ns(&self, line: Line) -> Result<Option<u64>, StoreError> {
-        let times_ns = &self.times_ns()?[self.rows_of(line)];
-        let max_distance_ns = || {
-            let is_rising = times_ns.is_sorted_by(|one, next| one < next);
-            is_rising.then(|| times_ns.windows(2).map(|two| two[1] - two[0]).max().unwrap_or(0))
-        };
-        Ok(*self.distances_ns.borrow_mut().entry(line).or_insert_with(max_distance_ns))
     }
 
     /// Columns; those that are missing are read, neighbours at once.
     pub(super) fn columns(&self, wanted: &[usize]) -> Result<Vec<Column>, StoreError> {
-        let runs = &mut *self.runs.borrow_mut();
+        let (runs, rows) = (&mut *self.runs.borrow_mut(), self.times().times_ns.len());
         let find = |runs: &Runs, number: usize| {
             let (first, (count, words)) = runs.range(..=number).next_back()?;
-            let from = (number - first) * self.rows;
+            let from = (number - first) * rows;
             (number - first < *count).then(|| Column { words: words.clone(), from })
         };
         let mut missing: Vec<usize> = wanted.iter().copied().filter(|number| find(runs, *number).is_none()).collect();
@@ -309,12 +265,14 @@ impl Piece {
         missing.dedup();
         for run in neighbours(&missing) {
             let (run, words) = match &self.origin {
-                Origin::Chunk { place, buffers } => {
-                    let mut words = Vec::new();
-                    place.read_columns(run.clone(), &mut buffers.borrow_mut(), &mut words)?;
+                Origin::Chunk { place, known, window } => {
+                    let (window, mut words) = (&mut *window.borrow_mut(), Vec::with_capacity(run.len() * rows));
+                    let before = window.bytes();
+                    place.columns(&known.front, run.clone(), window, &mut words)?;
+                    self.bytes.set(self.bytes.get() + window.bytes() - before);
                     (run, words)
                 }
-                Origin::Head(rows) => {
+                Origin::Head(rows, _) => {
                     let next = runs.range(run.start + 1..).next().map(|(first, _)| *first);
                     rows.read_ahead(&run, next)
                 }
@@ -324,16 +282,6 @@ impl Piece {
         }
         Ok(wanted.iter().filter_map(|number| find(runs, *number)).collect())
     }
-}
-
-/// Where the rows of each line are that follow one another.
-fn ranges(lines: impl Iterator<Item = (Line, usize)>) -> Lines {
-    let mut end = 0;
-    let range = |(line, rows): (Line, usize)| {
-        end += rows;
-        (line, end - rows..end)
-    };
-    lines.map(range).collect()
 }
 
 #[cfg(test)]
@@ -363,7 +311,7 @@ mod tests {
             let grown = Arc::default();
             let piece = Piece::of_head(&grown, TrackId(0), head.snapshot(), asked.clone().next().unwrap_or_default());
             let before = piece.bytes.get();
-            assert_eq!(piece.times_ns().unwrap(), rows.iter().map(|(_, time_ns, _)| *time_ns).collect::<Vec<_>>());
+            assert_eq!(piece.times().times_ns, rows.iter().map(|(_, time_ns, _)| *time_ns).collect::<Vec<_>>());
             for wanted in asked {
                 let columns = piece.columns(&wanted).unwrap();
                 assert_eq!(columns.len(), wanted.len());
@@ -372,8 +320,10 @@ mod tests {
                     assert_eq!(column.of(0..rows.len()), values, "column {number}");
                 }
             }
-            for (line, range) in &piece.lines {
-                assert!(rows[range.clone()].iter().all(|(of, ..)| of == line));
+            for line in rows.iter().map(|(line, ..)| *line) {
+                let of_line = rows.iter().filter(|(of, ..)| *of == line).count();
+                let range = piece.times().rows_of(line);
+                assert!(range.len() == of_line && rows[range].iter().all(|(of, ..)| *of == line));
             }
             assert!(piece.bytes.get() >= before);
         });

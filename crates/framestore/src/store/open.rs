@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet, hash_map};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::clock::Trusted;
+use super::fronts::Fronts;
 use super::holes::{Times, mark_holes, mark_lost_rollups};
 use super::rolling::Rolling;
 use super::rows::{Rows, Track};
@@ -85,6 +86,7 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
         chunks: warm.reader(),
         rows: Mutex::new(rows),
         gaps: gaps.gaps(),
+        fronts: Fronts::default(),
         grown: Arc::default(),
         due: Mutex::default(),
         figures: Figures::default(),

@@ -49,12 +49,12 @@ struct Back<'a, V> {
 impl<V: FnMut(u64, &[u64]) -> ControlFlow<()>> Back<'_, V> {
     /// Rows of a piece; `None`: they are not in order, or some before them, the last of which has `before_ns`, are later.
     fn take(&mut self, piece: &Piece, before_ns: Option<u64>) -> Result<Option<ControlFlow<()>>, StoreError> {
-        let (line, times_ns) = (self.wanted.line, piece.times_ns()?);
-        let is_after = before_ns < piece.span_ns()?.map(|(first_ns, _)| first_ns);
-        if !is_after || piece.max_distance_ns(line)?.is_none() {
+        let (line, times) = (self.wanted.line, piece.times());
+        let is_after = before_ns < times.span_ns.map(|(first_ns, _)| first_ns);
+        if !is_after || times.max_distance_ns(line).is_none() {
             return Ok(None);
         }
-        let rows = piece.rows_of(line);
+        let (rows, times_ns) = (times.rows_of(line), &times.times_ns);
         let until = rows.start + times_ns[rows.clone()].partition_point(|time_ns| *time_ns <= self.to_ns);
         let mut words = None;
         for at in (rows.start..until).rev().take_while(|at| times_ns[*at] >= self.from_ns) {
@@ -104,7 +104,7 @@ impl Store {
         for place in &chunks {
             let taken = match decoded {
                 None => samples.take_chunk(place, &mut buffers),
-                Some(decoded) => decoded.with_chunk(place, |piece| samples.take_piece(piece)),
+                Some(decoded) => decoded.with_chunk(&self.0.fronts, place, |piece| samples.take_piece(piece)),
             };
             match taken {
                 Ok(()) => {}
@@ -181,7 +181,7 @@ impl Store {
         let mut heads = Vec::new();
         for rows in in_memory {
             let (key, piece) = rows.decoded(&self.0.grown, wanted);
-            let last_ns = piece.span_ns()?.map(|(_, last_ns)| last_ns);
+            let last_ns = piece.times().span_ns.map(|(_, last_ns)| last_ns);
             heads.push((key, piece, before_ns));
             before_ns = before_ns.max(last_ns);
         }
@@ -195,7 +195,7 @@ impl Store {
         }
         for (at, place) in chunks.iter().enumerate().rev() {
             let before_ns = last_of_chunks_ns(&chunks[..at]);
-            match decoded.with_chunk(place, |piece| back.take(piece, before_ns)) {
+            match decoded.with_chunk(&self.0.fronts, place, |piece| back.take(piece, before_ns)) {
                 Ok(Some(ControlFlow::Continue(()))) => {}
                 Ok(other) => return Ok(other.is_some()),
                 Err(StoreError::Damaged { .. }) => return Ok(false),

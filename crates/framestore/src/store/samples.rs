@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use super::columns::{Buffers, neighbours, rows_of};
 use super::decoded::{Column, Piece};
+use super::fronts::RowTimes;
 use super::visit::{Columns, Run, Sample, Visit};
 use crate::damage::StoreError;
 use crate::head::Snapshot;
@@ -77,33 +78,33 @@ impl<'a, V: Visit> Samples<'a, V> {
     pub(super) fn take_piece(&mut self, piece: &Piece) -> Result<(), StoreError> {
         let wanted = self.wanted;
         let words = piece.columns(&wanted.words)?;
-        if wanted.time.is_none() && self.take_rows(piece, &words)? {
+        if wanted.time.is_none() && self.take_rows(piece.times(), &words) {
             return Ok(());
         }
         let time = wanted.time.map(|time| piece.columns(&[time])).transpose()?.and_then(|mut columns| columns.pop());
-        let times_ns = if time.is_none() { piece.times_ns()? } else { &[] };
-        for row in piece.rows_of(wanted.line) {
-            let time_ns = time.as_ref().map_or_else(|| times_ns[row], |time| time.at(row));
+        let times = piece.times();
+        for row in times.rows_of(wanted.line) {
+            let time_ns = time.as_ref().map_or_else(|| times.times_ns[row], |time| time.at(row));
             self.take(time_ns, |at| words[at].at(row));
         }
         Ok(())
     }
 
     /// All rows at once, if the visitor takes them so.
-    fn take_rows(&mut self, piece: &Piece, words: &[Column]) -> Result<bool, StoreError> {
-        let Some(max_distance_ns) = piece.max_distance_ns(self.wanted.line)? else { return Ok(false) };
-        let (rows, times_ns) = (piece.rows_of(self.wanted.line), piece.times_ns()?);
+    fn take_rows(&mut self, times: &RowTimes, words: &[Column]) -> bool {
+        let Some(max_distance_ns) = times.max_distance_ns(self.wanted.line) else { return false };
+        let (rows, times_ns) = (times.rows_of(self.wanted.line), &times.times_ns);
         let until = |time_ns: u64| rows.start + times_ns[rows.clone()].partition_point(|own_ns| *own_ns < time_ns);
         let wanted = until(self.from_ns)..until(self.to_ns.saturating_add(1));
         let times_ns = &times_ns[wanted.clone()];
-        let (Some(first_ns), Some(last_ns)) = (times_ns.first(), times_ns.last()) else { return Ok(true) };
+        let (Some(first_ns), Some(last_ns)) = (times_ns.first(), times_ns.last()) else { return true };
         if *first_ns == 0 || self.last_ns == Some(*first_ns) {
-            return Ok(false);
+            return false;
         }
         let taken = self.visit.run(&Run { times_ns, max_distance_ns, words, first: wanted.start });
         if let Some(flow) = taken {
             (self.flow, self.last_ns) = (flow, Some(*last_ns));
         }
-        Ok(taken.is_some())
+        taken.is_some()
     }
 }

@@ -147,7 +147,7 @@ fn columns_are_read_without_the_others() {
             assert_eq!((read.head(), read.statistics(2)), (whole.head(), whole.statistics(2)));
         }
         assert!(place.read_columns(width - 1..width + 1, &mut buffers, &mut Vec::new()).is_err());
-        assert_eq!(place.read_front(&mut Vec::new()).unwrap().head(), whole.head());
+        assert_eq!(place.chunk_of(&place.front().unwrap()).unwrap().head(), whole.head());
     }
     // Of a flipped bit only the column that has it knows.
     let path = file::path(&dir.path().join("warm"), Level::Raw, 1);

@@ -103,10 +103,11 @@ fn what_only_shows_when_it_is_loaded_is_refused_before_it_runs() {
 fn one_that_takes_too_long_is_refused_with_the_figure() {
     let files = Files::new();
     let slow = object!("slow").1;
-    let error = check(&files, slow, Duration::from_micros(5)).unwrap_err();
-    assert!(error.contains("block 0 takes ") && error.contains("and the budget is 5000 ns"), "{error}");
     let patient = check(&files, slow, Duration::from_millis(10)).unwrap();
-    assert!(patient.cost_ns[0] > 5000, "{:?}", patient.cost_ns);
+    // How fast the machine is does not matter.
+    let budget_ns = u64::from(patient.cost_ns[0]) / 3;
+    let error = check(&files, slow, Duration::from_nanos(budget_ns)).unwrap_err();
+    assert!(error.contains("block 0 takes ") && error.contains(&format!("and the budget is {budget_ns} ns")), "{error}");
 }
 
 #[test]

@@ -92,9 +92,9 @@ impl Filled {
         {
             let places = store.0.chunks.between(level, track, 0, u64::MAX).unwrap();
             for (number, place) in places.iter().enumerate() {
-                let (mut whole, mut front) = (Vec::new(), Vec::new());
+                let mut whole = Vec::new();
                 let columns = place.read(&mut whole).unwrap().head().columns;
-                place.read_front(&mut front).unwrap();
+                let front = place.front().unwrap().of_chunk().to_vec();
                 let mut buffers = warm::Buffers::default();
                 let mut column = |column: usize| {
                     let mut values = Vec::new();
