@@ -80,7 +80,7 @@ func TestEvaluations(t *testing.T) {
 			case block.is("load"):
 				loaded.WriteString(block.text + "\n\n")
 			case block.is("eval"):
-				if asked := askedForStartTimes(t, loaded.String(), block.text); asked != nil {
+				if asked := ofStartTimes(t, loaded.String(), block.text); asked != nil {
 					startTimes++
 					if t.Run(fmt.Sprintf("%s:%d", filepath.Base(file), block.line), func(t *testing.T) {
 						compareWithoutFlags(t, bridge, open, loaded.String(), asked)

@@ -4,7 +4,7 @@ package conformance
 
 import (
 	"context"
-	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,18 +13,21 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/util/teststorage"
 )
 
-// withoutFlags is Prometheus' engine as it is without the feature flags that change answers to ordinary text; delaysNames
-// is promql-delayed-name-removal, which the scripts are written for.
-func withoutFlags(parser parser.Parser, delaysNames bool) *promql.Engine {
-	return promql.NewEngine(promql.EngineOpts{
+// withoutFlags are options of Prometheus' engine without the feature flags that change answers to ordinary text.
+// delaysNames is promql-delayed-name-removal, which the scripts are written for.
+func withoutFlags(parser parser.Parser, delaysNames bool) promql.EngineOpts {
+	return promql.EngineOpts{
 		MaxSamples: 50_000_000, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return 60_000 }, EnableDelayedNameRemoval: delaysNames, Parser: parser,
-	})
+	}
 }
 
-// recorder is such an engine, and what it was asked.
+// recorder is Prometheus' engine, and what it was asked.
 type recorder struct {
 	*promql.Engine
 	asked []query
@@ -44,49 +47,42 @@ func (r *recorder) NewRangeQuery(
 	return r.Engine.NewRangeQuery(ctx, from, options, text, start, end, step)
 }
 
-// probe is a test that may fail.
-type probe struct {
-	testing.TB
-	failed bool
-}
-
-func (p *probe) Errorf(string, ...any) { p.failed = true }
-
-func (p *probe) FailNow() {
-	p.failed = true
-	runtime.Goexit()
-}
-
-// askedForStartTimes is what an eval asks, where Prometheus itself passes it only with its feature flag
+// ofStartTimes is what an eval asks, if Prometheus has another answer to it without its feature flag
 // use-start-timestamps; else nothing.
-func askedForStartTimes(t *testing.T, loaded, eval string) []query {
+func ofStartTimes(t *testing.T, loaded, eval string) []query {
 	if !strings.Contains(loaded, "@st ") {
 		return nil
 	}
-	engine, attempt, done := &recorder{Engine: withoutFlags(flagged, true)}, &probe{TB: t}, make(chan struct{})
-	go func() {
-		defer close(done)
-		promqltest.RunTest(attempt, loaded+eval+"\n", engine)
-	}()
-	<-done
-	if !attempt.failed {
+	plainly := withoutFlags(flagged, true)
+	withFlag := plainly
+	withFlag.UseStartTimestamps = true
+	with, without := &recorder{Engine: promql.NewEngine(withFlag)}, promql.NewEngine(plainly)
+	keeping := func(options *tsdb.Options) {
+		options.EnableSTStorage, options.FloatChunkEncoding, options.EnableHistogramSTEncoding = true, chunkenc.EncXOR2, true
+	}
+	open := func(t testing.TB) storage.Storage { return teststorage.New(t, keeping) }
+	promqltest.RunTestWithStorage(t, loaded+eval+"\n", with, open)
+	theirs := promqltest.LoadedStorage(t, loaded, keeping)
+	defer theirs.Close()
+	isOther := func(asked query) bool {
+		one, told, err := askTheirs(with.Engine, theirs, asked)
+		other, otherTold, otherErr := askTheirs(without, theirs, asked)
+		return (err == nil) != (otherErr == nil) || difference(one, other) != nil || !slices.Equal(told, otherTold)
+	}
+	if slices.ContainsFunc(with.asked, func(asked query) bool { return isExperimental(asked.Text) }) ||
+		!slices.ContainsFunc(with.asked, isOther) {
 		return nil
 	}
-	for _, asked := range engine.asked {
-		if isExperimental(asked.Text) {
-			return nil
-		}
-	}
-	return engine.asked
+	return with.asked
 }
 
 // compareWithoutFlags asks Prometheus without feature flags, and the bridge: the answers are the same.
 func compareWithoutFlags(t *testing.T, bridge *bridge, open func(testing.TB) storage.Storage, loaded string, all []query) {
-	theirs, engine := promqltest.LoadedStorage(t, loaded), withoutFlags(flagged, true)
+	theirs, engine := promqltest.LoadedStorage(t, loaded), promql.NewEngine(withoutFlags(flagged, true))
 	defer theirs.Close()
 	promqltest.RunTestWithStorage(t, loaded, engine, open)
 	for _, asked := range all {
-		wanted, err := askTheirs(engine, theirs, asked)
+		wanted, _, err := askTheirs(engine, theirs, asked)
 		got, ownErr := askOurs(bridge, asked)
 		if err != nil || ownErr != nil {
 			t.Errorf("%s: Prometheus says %v, the bridge %v", asked.Text, err, ownErr)

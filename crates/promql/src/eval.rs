@@ -340,13 +340,21 @@ impl<'a> Eval<'a> {
         Ok(Grid { start_ns, step_ns, count })
     }
 
+    /// What the inside of a subquery gives.
+    pub(super) fn inner(&mut self, expr: &Expr, grid: Grid) -> Result<Matrix, QueryError> {
+        let before = self.notes.begin();
+        let matrix = self.matrix(expr, grid);
+        self.notes.end(before, false);
+        matrix
+    }
+
     /// The samples of a range, at the one step of an instant query.
     fn samples(&mut self, range: &Range, grid: Grid) -> Result<Node, QueryError> {
         match &range.of {
             RangeOf::Select(select) => self.range_of_select(select, range.range_ns, grid),
             RangeOf::Subquery(Subquery { expr, step_ns, .. }) => {
                 let inner = self.inner_grid(range, *step_ns, grid)?;
-                let matrix = self.matrix(expr, inner)?;
+                let matrix = self.inner(expr, inner)?;
                 let Matrix { series, mut held } = self.without_delayed_names(matrix)?;
                 let mut all = Vec::new();
                 for Series { labels, values, histograms, .. } in series {

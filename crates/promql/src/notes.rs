@@ -31,28 +31,52 @@ impl fmt::Display for Note {
 const MOST: usize = 100;
 
 /// Each once, in the order of their texts.
+type Texts = BTreeSet<Note>;
+
 #[derive(Debug, Default)]
-pub(crate) struct Notes(RefCell<BTreeSet<Note>>);
+pub(crate) struct Notes {
+    told: RefCell<Texts>,
+    /// What is told only if nothing needs the buckets of the histograms that it is about.
+    held_back: RefCell<Texts>,
+}
+
+fn add(all: &RefCell<Texts>, note: Note) {
+    let mut all = all.borrow_mut();
+    if all.len() < MOST {
+        all.insert(note);
+    }
+}
+
+fn extend(all: &RefCell<Texts>, other: Texts) {
+    other.into_iter().for_each(|note| add(all, note));
+}
 
 impl Notes {
     fn add(&self, kind: fn(String) -> Note, text: &str, at: Place) {
-        let mut all = self.0.borrow_mut();
-        if all.len() < MOST {
-            all.insert(kind(format!("{text} ({at})")));
-        }
+        add(&self.told, kind(format!("{text} ({at})")));
     }
 
     /// Those of another thread as well.
     pub(crate) fn extend(&mut self, other: Self) {
-        let all = self.0.get_mut();
-        all.extend(other.0.into_inner());
-        while all.len() > MOST {
-            all.pop_last();
-        }
+        extend(&self.told, other.told.into_inner());
+        extend(&self.held_back, other.held_back.into_inner());
     }
 
     pub(crate) fn into_vec(self) -> Vec<Note> {
-        self.0.into_inner().into_iter().collect()
+        self.told.into_inner().into_iter().collect()
+    }
+
+    /// What is held back by now; from now on nothing is.
+    pub(crate) fn begin(&self) -> Texts {
+        self.held_back.take()
+    }
+
+    /// What has been held back since is told, or dropped; that of before is held back again.
+    pub(crate) fn end(&self, before: Texts, is_told: bool) {
+        let since = self.held_back.replace(before);
+        if is_told {
+            extend(&self.told, since);
+        }
     }
 
     pub(crate) fn quantile(&self, quantile: f64, at: Place) {
@@ -129,12 +153,14 @@ impl Notes {
         self.add(Note::Warning, &format!("this native histogram metric is not a gauge: {metric:?}"), at);
     }
 
+    /// Prometheus knows that a histogram began again only where it decodes no buckets; so it is held back.
     /// `operation`: addition, subtraction, aggregation.
     pub(crate) fn reset_collision(&self, operation: &str, at: Place) {
-        self.add(Note::Warning, &format!("conflicting counter resets during histogram {operation}"), at);
+        let text = format!("conflicting counter resets during histogram {operation} ({at})");
+        add(&self.held_back, Note::Warning(text));
     }
 
-    /// As [`Notes::reset_collision`].
+    /// `operation` as before.
     pub(crate) fn reconciled(&self, operation: &str, at: Place) {
         self.add(Note::Info, &format!("mismatched custom buckets were reconciled during {operation}"), at);
     }

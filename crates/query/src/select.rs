@@ -216,7 +216,11 @@ impl<'a> StoreSource<'a> {
     fn lanes(&self, key: u64) -> Result<Lanes, SourceError> {
         let number = usize::try_from(key & u64::from(u32::MAX)).ok();
         let lanes = number.and_then(|number| self.found.borrow().lanes.get(number).cloned());
-        Ok(lanes.ok_or("a series that was not selected")?)
+        let lanes = lanes.ok_or("a series that was not selected")?;
+        if let [only] = &*lanes {
+            self.tracks.go_to(only.track);
+        }
+        Ok(lanes)
     }
 
     /// Region by region the older one is shown: its number grows with each.

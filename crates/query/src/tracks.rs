@@ -44,11 +44,22 @@ pub(crate) struct Tracks<'a> {
     silences_ns: RefCell<HashMap<(TrackId, u64), u64>>,
     /// How many rows there are of a time, of what was asked for last.
     rows: Cell<Option<(Asked, u64)>>,
+    /// The one that was read last.
+    last: Cell<Option<TrackId>>,
 }
 
 impl<'a> Tracks<'a> {
     pub(crate) fn new(store: &'a Store) -> Self {
-        Self { store, decoded: Decoded::new(DECODED_BYTES), silences_ns: RefCell::default(), rows: Cell::default() }
+        let (silences_ns, rows, last) = Default::default();
+        Self { store, decoded: Decoded::new(DECODED_BYTES), silences_ns, rows, last }
+    }
+
+    /// From now on a series is read that has rows of one track only. They come in the order of their tracks, so what was
+    /// decoded of another one is not asked for again, and its memory is still in the processor's cache.
+    pub(crate) fn go_to(&self, track: TrackId) {
+        if self.last.replace(Some(track)) != Some(track) {
+            self.decoded.clear();
+        }
     }
 
     /// About how many rows a track has of a time, both ends included.

@@ -74,6 +74,11 @@ impl Decoded {
         self.kept.borrow().bytes()
     }
 
+    /// Forgets all: what is read next has none of it.
+    pub fn clear(&self) {
+        self.kept.borrow_mut().clear();
+    }
+
     pub(super) fn get(&self, key: Key) -> Option<Rc<Piece>> {
         self.kept.borrow_mut().get(key)
     }

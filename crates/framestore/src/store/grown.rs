@@ -17,10 +17,11 @@ use crate::types::TrackId;
 
 /// Bytes of all of them.
 const MOST_BYTES: usize = 32 << 20;
-/// Columns of a head that are decoded at once when one is missing for the first time; twice as many each time.
+/// Columns of a head that are decoded at once when one is missing for the first time; next time twice as many.
 const AHEAD: usize = 8;
-/// Columns of a head: with more, those before are forgotten.
-const MOST_COLUMNS: usize = 128;
+const MOST_AHEAD: usize = 16;
+/// Columns of a head: with more, those before are forgotten. A dashboard asks for some of each of 20 metrics.
+const MOST_COLUMNS: usize = 512;
 
 /// Heads by their tracks.
 pub(super) struct Grown(Mutex<Recent<TrackId, Arc<Mutex<Rows>>>>);
@@ -104,7 +105,7 @@ impl Rows {
     /// From now on with these columns, and some behind them.
     fn add(&mut self, rows: &Snapshot, runs: &[Range<usize>]) {
         let (ahead, width) = (self.ahead, rows.kinds().len());
-        self.ahead = (ahead * 2).min(MOST_COLUMNS / 2);
+        self.ahead = (ahead * 2).min(MOST_AHEAD);
         let wanted = || runs.iter().flat_map(|run| run.start..run.end.max((run.start + ahead).min(width)));
         if self.columns.len() + wanted().count() > MOST_COLUMNS {
             self.columns.clear();

@@ -58,6 +58,12 @@ impl<K: Copy + Eq + Hash, V: Clone> Recent<K, V> {
         self.bytes += bytes;
     }
 
+    pub(super) fn clear(&mut self) {
+        self.all.clear();
+        self.by_turn.clear();
+        self.bytes = 0;
+    }
+
     fn remove(&mut self, key: K) {
         if let Some(entry) = self.all.remove(&key) {
             self.by_turn.remove(&entry.turn);

@@ -107,7 +107,10 @@ fn one_that_takes_too_long_is_refused_with_the_figure() {
     // How fast the machine is does not matter.
     let budget_ns = u64::from(patient.cost_ns[0]) / 3;
     let error = check(&files, slow, Duration::from_nanos(budget_ns)).unwrap_err();
-    assert!(error.contains("block 0 takes ") && error.contains(&format!("and the budget is {budget_ns} ns")), "{error}");
+    assert!(
+        error.contains("block 0 takes ") && error.contains(&format!("and the budget is {budget_ns} ns")),
+        "{error}"
+    );
 }
 
 #[test]

@@ -73,9 +73,9 @@ impl Eval<'_> {
             "label_replace" => Node::Matrix(self.label_replace(call, grid)?),
             "label_join" => Node::Matrix(self.label_join(call, grid)?),
             "histogram_quantile" | "histogram_fraction" => Node::Matrix(self.histogram(call, grid)?),
-            "histogram_count" => Node::Matrix(self.of_natives(call, grid, |one| one.count)?),
-            "histogram_sum" => Node::Matrix(self.of_natives(call, grid, |one| one.sum)?),
-            "histogram_avg" => Node::Matrix(self.of_natives(call, grid, |one| one.sum / one.count)?),
+            "histogram_count" => Node::Matrix(self.without_buckets(call, grid, |one| one.count)?),
+            "histogram_sum" => Node::Matrix(self.without_buckets(call, grid, |one| one.sum)?),
+            "histogram_avg" => Node::Matrix(self.without_buckets(call, grid, |one| one.sum / one.count)?),
             "histogram_stdvar" => Node::Matrix(self.of_natives(call, grid, Histogram::variance)?),
             "histogram_stddev" => Node::Matrix(self.of_natives(call, grid, |one| one.variance().sqrt())?),
             _ => return invalid(format!("{name}() cannot be called")),
@@ -98,6 +98,14 @@ impl Eval<'_> {
         }
         let numbers = numbers.compact(&self.budget)?;
         self.unnamed(numbers)
+    }
+
+    /// The same where their buckets do not matter.
+    fn without_buckets(&mut self, call: &Call, grid: Grid, of: fn(&Histogram) -> f64) -> Result<Matrix, QueryError> {
+        let before = self.notes.begin();
+        let numbers = self.of_natives(call, grid, of);
+        self.notes.end(before, true);
+        numbers
     }
 
     fn times(&self, grid: Grid) -> Result<Numbers, QueryError> {

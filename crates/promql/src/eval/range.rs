@@ -230,7 +230,7 @@ impl Eval<'_> {
             }
             RangeOf::Subquery(Subquery { expr, step_ns, .. }) => {
                 let inner = self.inner_grid(asked.range, *step_ns, asked.grid)?;
-                let mut samples = self.matrix(expr, inner)?;
+                let mut samples = self.inner(expr, inner)?;
                 let _held = self.budget.hold(inner.count * size_of::<i64>())?;
                 let times_ns: Vec<i64> = (0..inner.count).map(|step| inner.time_ns(step)).collect();
                 for one in &mut samples.series {

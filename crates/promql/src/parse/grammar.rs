@@ -258,6 +258,10 @@ impl<'a> Parser<'a> {
     fn aggregate(&mut self, how: Option<Aggregation>) -> Result<Parsed, ParseError> {
         let token = self.advance();
         let before = self.grouping()?;
+        let label = self.after();
+        if how == Some(Aggregation::CountValues) && label.kind == Kind::String && text::unquoted(label.text).is_err() {
+            return Err(self.wrong(label.place(), format!("invalid label name {}", label.text)));
+        }
         let args = self.args("aggregation")?;
         let grouping = if before.is_some() { before } else { self.grouping()? };
         let (without, labels) = grouping.unwrap_or_default();

@@ -105,6 +105,7 @@ fn what_is_refused_is_named() {
         ("a + fill(0) b", "fill"),
         (r#"a{b="c" or d="e"}"#, r#"unexpected identifier "or" in label matching"#),
         (r#"a{b="\xff"}"#, "no UTF-8"),
+        (r#"count_values("a\xc5z", b)"#, r#"invalid label name "a\xc5z""#),
         (r#"{a=~".*"}"#, "non-empty matcher"),
         (r#"{a=~"b**("}"#, "error parsing regexp"),
         ("1 > 2", "BOOL"),
