@@ -48,6 +48,9 @@ pub enum ParseError {
     /// It is, but this version of Onlooker cannot do it.
     #[error("{0} are not supported")]
     Unsupported(String),
+    /// `count_values()` cannot name a label so.
+    #[error("invalid label name {0}")]
+    Label(String),
     /// It has more operators, brackets or bytes than one query may have.
     #[error("the query's text has more than {most} {what}")]
     Large {

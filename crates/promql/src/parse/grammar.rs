@@ -260,7 +260,7 @@ impl<'a> Parser<'a> {
         let before = self.grouping()?;
         let label = self.after();
         if how == Some(Aggregation::CountValues) && label.kind == Kind::String && text::unquoted(label.text).is_err() {
-            return Err(self.wrong(label.place(), format!("invalid label name {}", label.text)));
+            return Err(ParseError::Label(label.text.to_owned()));
         }
         let args = self.args("aggregation")?;
         let grouping = if before.is_some() { before } else { self.grouping()? };
