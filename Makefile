@@ -31,6 +31,7 @@ help:
 	@echo '  bench-open         a controller over a store of 10 GiB, started with no file in memory: until it listens, and until it answers (root; 25 GB of disk; ten minutes)'
 	@echo '  bench-query        the queries of a node dashboard over 24 hours of 100 hosts, beside Prometheus 3.16 and VictoriaMetrics with the same samples (Go, 20 GB of disk; an hour)'
 	@echo '  bench-dashboard    a dashboard of 30 panels loaded while 24 hosts are read every 10 ms: time of a load, lateness of the reads (root; nine minutes)'
+	@echo '  bench-alerts       a disk fills, a host is cut off, the kernel kills a process: pending, firing, received by an Alertmanager, resolved (root; a minute)'
 	@echo '  bench-forward      a filled store sent to a sink, VictoriaMetrics and InfluxDB as fast as they take it, both sides disturbed; read back (Go; three minutes)'
 	@echo '  bench-processing   from checked frames of real agents to the log, durable: values a second of one core, warm and with 2,000 hosts; allocations (root)'
 	@echo '  bench-churn        a thousand short-lived regions a second: the agent'\''s CPU, time to the first frame (root)'
@@ -270,6 +271,10 @@ bench-open: setup-test
 .PHONY: bench-query
 bench-query: setup-test
 	bench/bench-query
+
+.PHONY: bench-alerts
+bench-alerts: setup-test
+	bench/bench-alerts
 
 .PHONY: bench-forward
 bench-forward: setup-bench
