@@ -23,8 +23,9 @@ pub struct Builder {
     words: Vec<u64>,
     /// Of each column the bits that are not the same in all rows.
     changes: Vec<u64>,
-    /// The words of the row before the first one, if they are known.
+    /// The words of the row before the first one, if they are known; else the time of the last sample before.
     before: Vec<u64>,
+    before_ns: u64,
     /// Room for columns.
     columns: Vec<u64>,
 }
@@ -38,7 +39,8 @@ impl Builder {
     pub fn new(track: TrackId, shape: Shape) -> Self {
         let (lines, times_ns, words, changes, before, columns) = Default::default();
         let nothing = Shape { columns: [].into(), is_table: false, bucket_s: 0 };
-        let mut builder = Self { track, shape: nothing, mark: 0, lines, times_ns, words, changes, before, columns };
+        let mut builder =
+            Self { track, shape: nothing, mark: 0, lines, times_ns, words, changes, before, before_ns: 0, columns };
         builder.restart(track, shape);
         builder
     }
@@ -56,7 +58,7 @@ impl Builder {
         self.before.clear();
         self.changes.clear();
         self.changes.resize(shape.columns.len(), 0);
-        (self.track, self.shape, self.mark) = (track, shape, 0);
+        (self.track, self.shape, self.mark, self.before_ns) = (track, shape, 0, 0);
     }
 
     /// Says which row comes before the first one: times of parts that are the same in it are not new. It is for chunks
@@ -64,6 +66,12 @@ impl Builder {
     pub fn begin_after(&mut self, words: &[u64]) {
         self.before.clear();
         self.before.extend(words);
+    }
+
+    /// Says how late the last sample before the first row is, for where nobody knows that row, as after a restart: a part
+    /// that is not later in the first row is not new. Else the chunk might seem to begin before the one before it.
+    pub fn begin_behind(&mut self, time_ns: u64) {
+        self.before_ns = time_ns;
     }
 
     /// Words of the last row of the chunks that it has made, or of the one that was said to come before.
@@ -157,8 +165,8 @@ impl Builder {
         runs(order.iter().filter_map(|row| self.lines.get(*row as usize)).map(|line| (*line, 1)))
     }
 
-    /// Earliest and latest of the rows' times and of the new ones of parts. Where nobody knows the row before, as after
-    /// a restart, what the first one has of long ago is not new.
+    /// Earliest and latest of the rows' times and of the new ones of parts. Where nobody knows the row before, what the
+    /// first one has of long ago is not new, either.
     fn span_ns(&self) -> (u64, u64) {
         let width = self.shape.columns.len();
         let mut span = (u64::MAX, 0);
@@ -166,7 +174,7 @@ impl Builder {
         self.times_ns.iter().for_each(|time_ns| take(*time_ns));
         for (number, _) in self.shape.columns.iter().enumerate().filter(|(_, column)| **column == Column::Time) {
             let first_ns = self.words[number];
-            let is_old = first_ns < self.times_ns[0].saturating_sub(LATE_NS);
+            let is_old = first_ns <= self.before_ns || first_ns < self.times_ns[0].saturating_sub(LATE_NS);
             let mut before = self.before.get(number).copied().unwrap_or(if is_old { first_ns } else { 0 });
             for time_ns in self.words[number..].iter().step_by(width) {
                 if *time_ns != before && *time_ns != 0 {

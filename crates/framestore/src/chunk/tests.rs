@@ -133,16 +133,22 @@ fn a_head_says_whose_rows_and_when() {
     let head = Head::parse(&builder.finish().unwrap()).unwrap();
     assert_eq!((head.from_ns, head.to_ns), (3_900, 4_000));
     // As after a restart, nobody knows the row before: what is as old as no sample that comes late is not new.
-    let late = |of_part: u64, next: u64| {
+    let late_behind = |behind: u64, of_part: u64, next: u64| {
         let mut builder = Builder::new(TRACK, shape(&times, false));
+        builder.begin_behind(behind);
         builder.push(Line::ONLY, 100 * LATE_NS, &[100 * LATE_NS - 5, 6, of_part, 8]);
         builder.push(Line::ONLY, 100 * LATE_NS + 9, &[100 * LATE_NS - 5, 6, next, 8]);
         let head = Head::parse(&builder.finish().unwrap()).unwrap();
         (head.from_ns, head.to_ns)
     };
+    let late = |of_part: u64, next: u64| late_behind(0, of_part, next);
     assert_eq!(late(LATE_NS, LATE_NS), (100 * LATE_NS - 5, 100 * LATE_NS + 9));
     assert_eq!(late(99 * LATE_NS, 99 * LATE_NS), (99 * LATE_NS, 100 * LATE_NS + 9));
     assert_eq!(late(LATE_NS, 2 * LATE_NS), (2 * LATE_NS, 100 * LATE_NS + 9), "it is new in the second row");
+    // Nor is what is not later than the last sample before.
+    let part_ns = 100 * LATE_NS - 20;
+    assert_eq!(late_behind(part_ns, part_ns, part_ns), (100 * LATE_NS - 5, 100 * LATE_NS + 9));
+    assert_eq!(late_behind(part_ns - 1, part_ns, part_ns), (part_ns, 100 * LATE_NS + 9));
 }
 
 #[test]

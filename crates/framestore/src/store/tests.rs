@@ -182,6 +182,28 @@ fn rows_are_there_at_once_and_after_kills_at_any_time() {
 }
 
 #[test]
+fn a_part_that_stands_leaves_chunks_in_their_order() {
+    let mut world = World::new();
+    let (seldom_ns, rows) = (row(0).0 - 5, 4_000);
+    for at in 0..rows {
+        let track = world.appender().track(&description("a", false), row(0).1[0]).unwrap();
+        let (time_ns, words) = row(at);
+        world.appender().append(track, Line::ONLY, time_ns, &[words[0], words[1], words[2], seldom_ns, 7, 0]).unwrap();
+        if at % 1_000 == 999 {
+            world.open.as_mut().unwrap().1.settle();
+        }
+        if at % 2_000 == 1_999 {
+            // Who makes the next chunk does not know what the last one has, which is not the first of its process.
+            world.again();
+        }
+    }
+    let all = world.all("a");
+    let name = |name: &str| format!("{name}{{instance=\"a\"}}");
+    assert_eq!(all[&name("cpu_total")], expected(rows, "a")[&name("cpu_total")]);
+    assert_eq!(all[&name("memory_total")], [(seldom_ns, vec![7])]);
+}
+
+#[test]
 fn lines_of_a_table_come_and_go_and_have_their_own_rows() {
     let mut world = World::new();
     let track = world.appender().track(&description("a", true), row(0).1[0]).unwrap();
