@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 use onlooker_forward::answer::{Backoff, Verdict, verdict};
 use onlooker_forward::config::Forward;
 use onlooker_forward::cursor::{Cursor, CursorFile};
-use onlooker_forward::{Encoder, Family, Naming, Protocol};
+use onlooker_forward::{Body, Encoder, Family, Naming, Protocol};
 use onlooker_framestore::Store;
 use onlooker_framestore::damage::StoreError;
 use onlooker_query::follow::{Follower, Taker};
@@ -100,6 +100,7 @@ impl Forwarding {
                 max_bytes: usize::try_from(target.max_bytes.as_bytes()).unwrap_or(usize::MAX),
                 backoff: Backoff::default(),
                 is_failing: false,
+                is_again: false,
                 progress: own.clone(),
                 say: say.clone(),
                 stop: Stop { stopped, is_stopped: false },
@@ -210,6 +211,7 @@ impl Thread {
                 self.file.write(cursor)?;
                 continue;
             }
+            self.sending.is_again = cursor.doing_ns > cursor.done_ns;
             self.file.write(Cursor { doing_ns: to_ns, ..cursor })?;
             let slice = follower.advance(to_ns, &mut self.sending)?;
             self.sending.progress.add_damaged(slice.damaged);
@@ -247,6 +249,8 @@ struct Sending {
     max_bytes: usize,
     backoff: Backoff,
     is_failing: bool,
+    /// A part of this slice was sent before.
+    is_again: bool,
     progress: Arc<Progress>,
     say: Say,
     stop: Stop,
@@ -282,7 +286,10 @@ impl Sending {
     fn flush(&mut self) -> ControlFlow<()> {
         let body = self.encoder.finish();
         self.progress.set_left(self.encoder.left());
-        let Some(body) = body else { return ControlFlow::Continue(()) };
+        body.map_or(ControlFlow::Continue(()), |body| self.send(&body))
+    }
+
+    fn send(&mut self, body: &Body) -> ControlFlow<()> {
         let protocol = self.encoder.protocol();
         loop {
             self.stop.wait(Duration::ZERO)?;
@@ -296,14 +303,18 @@ impl Sending {
             };
             match verdict {
                 Verdict::Taken => {
-                    self.progress.sent(&body);
+                    self.progress.sent(body);
                     self.worked();
                     return ControlFlow::Continue(());
                 }
                 Verdict::Refused => {
-                    self.progress.refused(&body, &what);
                     self.backoff.reset();
-                    return ControlFlow::Continue(());
+                    // It may have some of the series, and Prometheus takes none of a body then.
+                    let apart = if self.is_again { body.apart() } else { Vec::new() };
+                    if apart.is_empty() {
+                        self.progress.refused(body, &what);
+                    }
+                    return apart.iter().try_for_each(|series| self.send(series));
                 }
                 Verdict::Older => {
                     let name = &self.progress.name;

@@ -30,12 +30,42 @@ enum Mood {
     Status(u16),
     /// Takes remote write 1.0 only.
     Old,
+    /// As Prometheus: takes nothing of a request that has samples which are not later than the last of their series.
+    Later,
+    /// The same, until it has a part of a slice of time: then 503.
+    Part,
 }
 
 struct State {
     mood: Mood,
     requests: Vec<(String, Vec<u8>)>,
     answered: usize,
+    /// Of what was judged: the last time of each series, and of the last request.
+    newest_ms: BTreeMap<Labels, i64>,
+    last_ms: i64,
+}
+
+impl State {
+    fn judge(&mut self, body: &[u8]) -> u16 {
+        let all: Vec<_> = series(body).collect();
+        let times = || all.iter().flat_map(|(_, samples)| samples).map(|sample| sample.timestamp);
+        if self.mood == Mood::Part && times().any(|time_ms| time_ms <= self.last_ms) {
+            self.mood = Mood::Status(503);
+            return 503;
+        }
+        let is_later = |(labels, samples): &(Labels, Vec<Sample>)| {
+            samples
+                .iter()
+                .all(|sample| self.newest_ms.get(labels).is_none_or(|newest_ms| sample.timestamp > *newest_ms))
+        };
+        if !all.iter().all(is_later) {
+            return 400;
+        }
+        self.last_ms = times().max().unwrap_or(self.last_ms);
+        self.newest_ms
+            .extend(all.into_iter().filter_map(|(labels, samples)| Some((labels, samples.last()?.timestamp))));
+        204
+    }
 }
 
 /// A server that keeps what it is sent.
@@ -46,7 +76,13 @@ struct Sink {
 
 impl Sink {
     fn start(mood: Mood) -> Self {
-        let state = Arc::new(Mutex::new(State { mood, requests: Vec::new(), answered: 0 }));
+        let state = Arc::new(Mutex::new(State {
+            mood,
+            requests: Vec::new(),
+            answered: 0,
+            newest_ms: BTreeMap::new(),
+            last_ms: 0,
+        }));
         let own = state.clone();
         Self { address: sink(move |head, body| take(head, body, &own)), state }
     }
@@ -67,21 +103,24 @@ impl Sink {
     /// All samples; each that was not there yet is later than all of its series before.
     fn all(&self) -> All {
         let mut all = All::new();
-        for (_, body) in self.requests() {
-            let request = WriteRequest::decode(&*unpacked(&body)).unwrap();
-            for series in request.series {
-                let labels: Labels = series.labels.into_iter().map(|label| (label.name, label.value)).collect();
-                let own = all.entry(labels).or_default();
-                for Sample { value, timestamp } in series.samples {
-                    match own.get(&timestamp) {
-                        Some(before) => assert_eq!(*before, value.to_bits(), "another value at {timestamp}"),
-                        None => assert!(own.last_key_value().is_none_or(|(last, _)| *last < timestamp)),
-                    }
-                    own.insert(timestamp, value.to_bits());
-                }
-            }
-        }
+        self.requests().iter().flat_map(|(_, body)| series(body)).for_each(|series| add(&mut all, series));
         all
+    }
+}
+
+fn series(body: &[u8]) -> impl Iterator<Item = (Labels, Vec<Sample>)> {
+    let all = WriteRequest::decode(&*unpacked(body)).unwrap().series.into_iter();
+    all.map(|series| (series.labels.into_iter().map(|label| (label.name, label.value)).collect(), series.samples))
+}
+
+fn add(all: &mut All, (labels, samples): (Labels, Vec<Sample>)) {
+    let own = all.entry(labels).or_default();
+    for Sample { value, timestamp } in samples {
+        match own.get(&timestamp) {
+            Some(before) => assert_eq!(*before, value.to_bits(), "another value at {timestamp}"),
+            None => assert!(own.last_key_value().is_none_or(|(last, _)| *last < timestamp)),
+        }
+        own.insert(timestamp, value.to_bits());
     }
 }
 
@@ -99,6 +138,7 @@ fn take(head: &str, body: &mut Body<'_>, state: &Mutex<State>) -> Option<u16> {
         Mood::Status(status) => Some(status),
         Mood::Old if !is_old => Some(415),
         Mood::Good | Mood::Old => Some(204),
+        Mood::Later | Mood::Part => Some(state.lock().unwrap().judge(&bytes)),
     };
     let mut state = state.lock().unwrap();
     state.answered += 1;
@@ -128,8 +168,8 @@ fn status(controller: &Controller, name: &str) -> Value {
 }
 
 /// All samples of a time that a server of Prometheus' API answers, both ends included.
-fn answered(address: SocketAddr, first_ms: i64, last_ms: i64) -> All {
-    let query = format!("{SELECTOR}[{}ms]", last_ms - first_ms + 1);
+fn answered(address: SocketAddr, selector: &str, first_ms: i64, last_ms: i64) -> All {
+    let query = format!("{selector}[{}ms]", last_ms - first_ms + 1);
     let time = format!("{}.{:03}", last_ms / 1_000, last_ms % 1_000);
     let path =
         form_urlencoded::Serializer::new(String::new()).extend_pairs([("query", query), ("time", time)]).finish();
@@ -158,8 +198,12 @@ fn span(all: &All) -> Option<(i64, i64)> {
 /// What PromQL answers of the time of the sink's samples is there; but for the last second of it, since the ends of a
 /// slice are of rows, and samples are somewhat earlier.
 fn compare(controller: &Controller, all: &All) {
+    compare_all(controller, SELECTOR, all);
+}
+
+fn compare_all(controller: &Controller, selector: &str, all: &All) {
     let (first_ms, last_ms) = span(all).unwrap();
-    let answered = answered(controller.address(), first_ms, last_ms - 1_000);
+    let answered = answered(controller.address(), selector, first_ms, last_ms - 1_000);
     assert!(answered.len() >= 4, "{answered:?}");
     let mut compared = 0;
     for (labels, samples) in &answered {
@@ -210,6 +254,26 @@ fn nothing_is_lost_when_the_sink_is_down_and_the_controller_is_killed_twice() {
     let said = status(&controller, "one");
     assert_eq!((&said["dropped_samples"], &said["gaps"], &said["failed"]), (&0.into(), &0.into(), &Value::Null));
     assert!(said["lag_ms"].as_f64() < Some(60_000.0) && said["series"].as_u64() >= Some(4), "{said}");
+}
+
+/// A slice of time is sent again after a kill, in other requests than before: the other end has a part of the first.
+#[test]
+fn nothing_new_is_refused_with_what_the_other_end_has() {
+    let (agent, sink) = (Agent::start(), Sink::start(Mood::Part));
+    let selector = r#"{__name__=~"node_.*"}"#;
+    let section = section("one", "prometheus", &sink).replace(SELECTOR, selector);
+    let mut controller = start(&agent, &format!("{section}max_bytes = \"64KiB\"\n"));
+    until("a part of a slice", || (sink.state.lock().unwrap().mood == Mood::Status(503)).then_some(()));
+    controller.kill();
+    let file = controller.dir().join("controller.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("64KiB", "64MiB")).unwrap();
+    sink.set(Mood::Later);
+    controller.start_again();
+    more(&sink, "samples after the kill", 3_000);
+    compare_all(&controller, selector, &sink.all());
+    let said = status(&controller, "one");
+    assert!(said["dropped_samples"].as_u64() > Some(0), "{said}");
 }
 
 /// Requests as the other end wants them, and what it refuses.
@@ -288,7 +352,7 @@ fn prometheus_answers_what_it_was_sent() {
         until("samples", || (status(&controller, name)["samples"].as_u64() > Some(1_000)).then_some(()));
     }
     let now_ms = i64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap();
-    let all = answered(address, now_ms - 600_000, now_ms);
+    let all = answered(address, SELECTOR, now_ms - 600_000, now_ms);
     for name in kinds {
         let of_name = all.iter().filter(|(labels, _)| labels["by"] == *name).map(|(labels, samples)| {
             let labels = labels.iter().filter(|(name, _)| *name != "by");

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Up to where a target has everything: a small file, written whole before and after each slice of time.
 //!
-//! A slice whose end is known and that was not finished is sent again with the same end, so that the bodies are the same
-//! ones: what the target has of them already it refuses or overwrites as a whole, and nothing new is refused with it.
+//! A slice whose end is known and that was not finished is sent again with the same end, so that most bodies are the same
+//! ones: what the target has of them already it refuses or overwrites as a whole. A body of which it has a part it refuses,
+//! too; its series go one by one then, so that nothing new is refused with what is there.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -70,6 +70,31 @@ pub struct Body {
     pub bytes: Vec<u8>,
     /// Samples in it, markers of ends among them.
     pub samples: u64,
+    /// Before it was packed.
+    plain: Vec<u8>,
+    /// Of each series of 1.0 where it ends there, and its samples.
+    ends: Vec<(usize, u64)>,
+}
+
+impl Body {
+    /// The same series, each in a body of its own; none where there is one only, and with protocols whose targets take
+    /// the rest of what they refuse a part of.
+    #[must_use]
+    pub fn apart(&self) -> Vec<Self> {
+        if self.ends.len() < 2 {
+            return Vec::new();
+        }
+        let mut from = 0;
+        let each = self.ends.iter().map(|(end, samples)| {
+            let series = self.plain[std::mem::replace(&mut from, *end)..*end].to_vec();
+            Self { bytes: snappy(&series), samples: *samples, plain: Vec::new(), ends: Vec::new() }
+        });
+        each.collect()
+    }
+}
+
+fn snappy(plain: &[u8]) -> Vec<u8> {
+    snap::raw::Encoder::new().compress_vec(plain).expect("a body is far below the 4 GiB of a block")
 }
 
 /// Collects what goes into the next body.
@@ -77,6 +102,10 @@ pub struct Body {
 pub struct Encoder {
     protocol: Protocol,
     out: Vec<u8>,
+    /// Of each series of 1.0 where it ends in `out`, and its samples.
+    ends: Vec<(usize, u64)>,
+    /// What 1.0 tells of metrics in this body.
+    metadata: Vec<u8>,
     scratch: Vec<u8>,
     symbols: Symbols,
     /// Metrics that 1.0 has told of.
@@ -92,6 +121,8 @@ impl Encoder {
         Self {
             protocol,
             out: Vec::new(),
+            ends: Vec::new(),
+            metadata: Vec::new(),
             scratch: Vec::new(),
             symbols: Symbols::default(),
             told: HashSet::new(),
@@ -106,7 +137,8 @@ impl Encoder {
         self.protocol
     }
 
-    /// Bytes of the body before it is packed.
+    /// Bytes of the body before it is packed, without what is told of metrics: that depends on what was told before, and
+    /// what is sent again is to be cut as it was.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.out.len() + self.symbols.bytes()
@@ -124,14 +156,16 @@ impl Encoder {
         if samples.peek().is_none() {
             return;
         }
-        let Self { out, scratch, symbols, .. } = self;
+        let Self { out, ends, metadata, scratch, symbols, .. } = self;
         let written = match self.protocol {
             Protocol::RemoteWrite1 => {
                 if !self.told.contains(&family.name) {
                     self.told.insert(family.name.clone());
-                    remote_write::push_metadata(out, family);
+                    remote_write::push_metadata(metadata, family);
                 }
-                remote_write::push_1(out, scratch, key, samples)
+                let written = remote_write::push_1(out, scratch, key, samples);
+                ends.push((out.len(), written));
+                written
             }
             Protocol::RemoteWrite2 => remote_write::push_2(out, symbols, key, family, samples),
             Protocol::LineProtocol => {
@@ -145,12 +179,13 @@ impl Encoder {
 
     /// What was pushed since the last one, packed; `None`: nothing was.
     pub fn finish(&mut self) -> Option<Body> {
-        let plain = match self.protocol {
+        let mut plain = match self.protocol {
             Protocol::RemoteWrite2 => self.symbols.finish(&self.out),
             _ => std::mem::take(&mut self.out),
         };
         self.out.clear();
-        let samples = std::mem::take(&mut self.samples);
+        plain.append(&mut self.metadata);
+        let (samples, ends) = (std::mem::take(&mut self.samples), std::mem::take(&mut self.ends));
         if samples == 0 {
             return None;
         }
@@ -160,8 +195,8 @@ impl Encoder {
                 let packed = packer.write_all(&plain).and_then(|()| packer.finish());
                 packed.expect("memory takes everything")
             }
-            _ => snap::raw::Encoder::new().compress_vec(&plain).expect("a body is far below the 4 GiB of a block"),
+            _ => snappy(&plain),
         };
-        Some(Body { bytes, samples })
+        Some(Body { bytes, samples, plain, ends })
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 
 use bolero::check;
-use onlooker_forward::{Encoder, Family, Pairs, Protocol};
+use onlooker_forward::{Body, Encoder, Family, Pairs, Protocol};
 use onlooker_promql::source::STALE;
 use onlooker_region::schema::Metric;
 use onlooker_testbed::remote_write::{Metadata, Sample, Series, WriteRequest, unpacked};
@@ -55,7 +55,7 @@ fn bits(all: &All, divisor: i64) -> Bits {
     all.iter().map(|(pairs, samples)| (pairs.clone(), samples.iter().map(sample).collect())).collect()
 }
 
-fn encoded(protocol: Protocol, all: &All) -> Option<Vec<u8>> {
+fn encoded(protocol: Protocol, all: &All) -> Option<Body> {
     let mut encoder = Encoder::new(protocol);
     for (pairs, samples) in all {
         encoder.push(&protocol.key(pairs), &family(), samples.iter().copied());
@@ -65,7 +65,7 @@ fn encoded(protocol: Protocol, all: &All) -> Option<Vec<u8>> {
     let is_said = |(_, value): &&(i64, f64)| protocol != Protocol::LineProtocol || value.to_bits() != STALE.to_bits();
     let said: usize = all.iter().map(|(_, samples)| samples.iter().filter(is_said).count()).sum();
     assert_eq!(body.samples + encoder.left(), said as u64);
-    Some(body.bytes)
+    Some(body)
 }
 
 fn samples(of: &[Sample]) -> Vec<(i64, u64)> {
@@ -172,11 +172,20 @@ fn remote_write_decodes_to_what_it_was() {
         let all = series_of(input);
         let expected = bits(&all, 1_000_000);
         match encoded(Protocol::RemoteWrite1, &all) {
-            Some(body) => assert_eq!(decoded_1(&body).0, expected),
+            Some(body) => {
+                assert_eq!(decoded_1(&body.bytes).0, expected);
+                let apart = body.apart();
+                let each: Vec<Bits> = apart.iter().map(|body| decoded_1(&body.bytes).0).collect();
+                assert!(each.iter().all(|each| each.len() == 1));
+                if expected.len() > 1 {
+                    assert_eq!(each.concat(), expected);
+                    assert_eq!(apart.iter().map(|body| body.samples).sum::<u64>(), body.samples);
+                }
+            }
             None => assert!(expected.is_empty()),
         }
         match encoded(Protocol::RemoteWrite2, &all) {
-            Some(body) => assert_eq!(decoded_2(&body), expected),
+            Some(body) => assert_eq!(decoded_2(&body.bytes), expected),
             None => assert!(expected.is_empty()),
         }
     });
@@ -193,7 +202,7 @@ fn lines_decode_to_what_they_were() {
         }
         all.retain(|(_, samples)| !samples.is_empty());
         match encoded(Protocol::LineProtocol, &all) {
-            Some(body) => assert_eq!(decoded_lines(&body), bits(&all, 1)),
+            Some(body) => assert_eq!(decoded_lines(&body.bytes), bits(&all, 1)),
             None => assert!(all.is_empty()),
         }
     });
@@ -203,23 +212,26 @@ fn lines_decode_to_what_they_were() {
 fn ends_and_metadata_are_sent_as_prometheus_has_them() {
     let pairs: Pairs = [("__name__", "x_total"), ("instance", "a:1")].map(|(n, v)| (n.into(), v.into())).into();
     let all: All = vec![(pairs, vec![(1_700_000_000_123_999_999, 1.5), (1_700_000_005_000_000_000, STALE)])];
-    let (series, metadata) = decoded_1(&encoded(Protocol::RemoteWrite1, &all).unwrap());
+    let (series, metadata) = decoded_1(&encoded(Protocol::RemoteWrite1, &all).unwrap().bytes);
     assert_eq!(series[0].1, [(1_700_000_000_123, 1.5f64.to_bits()), (1_700_000_005_000, 0x7ff0_0000_0000_0002)]);
     let [said] = metadata.as_slice() else { panic!("{metadata:?}") };
     assert_eq!((said.kind, &*said.family, &*said.help, &*said.unit), (1, "x_total", "What x is", "bytes"));
     // Of line protocol there are none.
-    assert_eq!(decoded_lines(&encoded(Protocol::LineProtocol, &all).unwrap())[0].1.len(), 1);
+    assert_eq!(decoded_lines(&encoded(Protocol::LineProtocol, &all).unwrap().bytes)[0].1.len(), 1);
 }
 
 #[test]
-fn one_body_tells_of_a_metric_and_not_the_next() {
+fn one_body_tells_of_a_metric_and_not_the_next_and_both_are_cut_alike() {
     let pairs: Pairs = BTreeMap::from([("__name__".to_owned(), "x_total".to_owned())]);
     let (protocol, mut encoder) = (Protocol::RemoteWrite1, Encoder::new(Protocol::RemoteWrite1));
     let mut told = || {
         encoder.push(&protocol.key(&pairs), &family(), [(0, 1.0)].into_iter());
-        decoded_1(&encoder.finish().unwrap().bytes).1.len()
+        let bytes = encoder.bytes();
+        (decoded_1(&encoder.finish().unwrap().bytes).1.len(), bytes)
     };
-    assert_eq!([told(), told()], [1, 0]);
+    let (first, next) = (told(), told());
+    assert_eq!([first.0, next.0], [1, 0]);
+    assert_eq!(first.1, next.1);
 }
 
 #[test]
