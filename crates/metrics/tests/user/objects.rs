@@ -105,7 +105,7 @@ fn one_that_takes_too_long_is_refused_with_the_figure() {
     let slow = object!("slow").1;
     let patient = check(&files, slow, Duration::from_millis(10)).unwrap();
     // How fast the machine is does not matter.
-    let budget_ns = u64::from(patient.cost_ns[0]) / 3;
+    let budget_ns = patient.cost_ns[0] / 3;
     let error = check(&files, slow, Duration::from_nanos(budget_ns)).unwrap_err();
     assert!(
         error.contains("block 0 takes ") && error.contains(&format!("and the budget is {budget_ns} ns")),
