@@ -233,7 +233,7 @@ func meant(tree any) any {
 }
 
 // refusedByName is what we say of what we do not do.
-var refusedByName = regexp.MustCompile(`experimental|the query's text has more than|no UTF-8|duration is NaN`)
+var refusedByName = regexp.MustCompile(`experimental|the query's text has more than|no UTF-8|invalid label name|duration is NaN`)
 
 // Of those that were compared, finer are printed by us as they are, by Prometheus as another query (1001ms as 1s).
 type counts struct {
