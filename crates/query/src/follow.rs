@@ -23,6 +23,7 @@ mod taker;
 mod thin;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
 use onlooker_framestore::catalogue::HostId;
@@ -36,6 +37,7 @@ use onlooker_series::series::EntityKey;
 
 use holders::Holders;
 use part::{Block, Own, Part};
+use taker::Nobody;
 pub use taker::Taker;
 
 use crate::exported::{Reading, each_name, exported};
@@ -140,6 +142,8 @@ impl<A: Clone> Follower<A> {
                 slice.damaged += self.begin(track, taker)?;
             }
         }
+        // Of several tracks that had a series before, which one is shown.
+        let _ = self.holders.settle(self.quantum_ns, &mut Nobody(PhantomData));
         let tracks: Vec<TrackId> = self.tracks.keys().copied().collect();
         for id in tracks {
             let Some(mut track) = self.tracks.remove(&id) else { continue };
@@ -200,8 +204,7 @@ impl<A: Clone> Follower<A> {
                 for part in track.lines.get_mut(line).into_iter().flatten() {
                     part.feed(block, of_rows_ns);
                     part.out.pass(self.done_ns + 1);
-                    part.out.clear();
-                    part.remember(&mut self.holders);
+                    let _ = part.give(block, self.quantum_ns, &mut self.holders, &mut Nobody(PhantomData));
                 }
             }
         }

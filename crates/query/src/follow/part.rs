@@ -105,7 +105,7 @@ impl<A: Clone> Part<A> {
     }
 
     /// Notes of its series whether they go on.
-    pub(super) fn remember(&self, holders: &mut Holders<A>) {
+    fn remember(&self, holders: &mut Holders<A>) {
         let goes_on = self.out.goes_on();
         self.own.iter().for_each(|own| holders.remember(&own.holder, goes_on));
     }

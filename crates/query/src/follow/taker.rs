@@ -2,6 +2,7 @@
 //! Whoever is handed samples of series.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
 use onlooker_series::series::Series;
@@ -23,4 +24,19 @@ pub trait Taker {
         about: &Self::About,
         samples: &mut dyn Iterator<Item = (i64, f64)>,
     ) -> ControlFlow<()>;
+}
+
+/// Who takes nothing: samples that somebody was handed before tell what follows them.
+pub(super) struct Nobody<A>(pub(super) PhantomData<A>);
+
+impl<A: Clone> Taker for Nobody<A> {
+    type About = A;
+
+    fn name(&mut self, _: BTreeMap<String, String>, _: &Series) -> Option<(Box<[u8]>, A)> {
+        None
+    }
+
+    fn take(&mut self, _: &[u8], _: &A, _: &mut dyn Iterator<Item = (i64, f64)>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 }
