@@ -32,7 +32,8 @@ help:
 	@echo '  bench-query        the queries of a node dashboard over 24 hours of 100 hosts, beside Prometheus 3.16 and VictoriaMetrics with the same samples (Go, 20 GB of disk; an hour)'
 	@echo '  bench-dashboard    a dashboard of 30 panels loaded while 24 hosts are read every 10 ms: time of a load, lateness of the reads (root; nine minutes)'
 	@echo '  bench-alerts       a disk fills, a host is cut off, the kernel kills a process: pending, firing, received by an Alertmanager, resolved (root; a minute)'
-	@echo '  bench-forward      a filled store sent to a sink, VictoriaMetrics and InfluxDB as fast as they take it, both sides disturbed; read back (Go; three minutes)'
+	@echo '  bench-forward      a filled store sent to a sink, VictoriaMetrics, InfluxDB and Prometheus 3.16 as fast as they take it, both sides disturbed; read back (Go; four minutes)'
+	@echo '  bench-forward-live  28 hosts read every 10 ms and sent as they come: to a sink that counts, to the three at half of what they take, down for ten minutes; read back (root, Go; an hour and a half)'
 	@echo '  bench-processing   from checked frames of real agents to the log, durable: values a second of one core, warm and with 2,000 hosts; allocations (root)'
 	@echo '  bench-churn        a thousand short-lived regions a second: the agent'\''s CPU, time to the first frame (root)'
 	@echo '  bench-requester    one soft requester thread beside its bare sockets'
@@ -279,6 +280,10 @@ bench-alerts: setup-test
 .PHONY: bench-forward
 bench-forward: setup-bench
 	bench/bench-forward
+
+.PHONY: bench-forward-live
+bench-forward-live: setup-bench
+	bench/bench-forward-live
 
 .PHONY: bench-dashboard
 bench-dashboard: setup-test

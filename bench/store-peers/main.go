@@ -8,6 +8,8 @@
 //	store-peers query-prometheus COLUMNS HOSTS FROM SECONDS INTERVAL_MS DIRECTORY            fills it with made-up hosts and answers queries, for bench/bench-query
 //	store-peers query-victoriametrics COLUMNS HOSTS FROM SECONDS INTERVAL_MS DIRECTORY PROGRAM
 //
+//	store-peers sink FROM_MS TO_MS                             takes remote write and counts the samples of this time, for bench/bench-forward-live
+//
 // SAMPLES is a file of `onlooker-bench export`, crates/bench/src/store/export.rs. Everything is left in DIRECTORY. Each figure is a line "figure NAME VALUE UNIT". Times are
 // CPU time, so that what else runs on the machine counts little; both databases have one processor (GOMAXPROCS=1, which the caller sets).
 package main
@@ -42,6 +44,9 @@ func run(arguments []string) error {
 		case arguments[0] == "query-victoriametrics" && rest == 2:
 			return queryVictoriaMetrics(hosts, arguments[6], arguments[7])
 		}
+	}
+	if arguments[0] == "sink" && len(arguments) == 3 {
+		return serveSink(arguments[1], arguments[2])
 	}
 	samples, err := readSamples(arguments[1])
 	if err != nil {
