@@ -38,7 +38,9 @@ fn hosts_are_read_in_softirq_while_their_agents_die() {
     std::thread::sleep(Duration::from_secs(2));
     let after = host(&controller, "one");
     assert_eq!(after["state"], "reading", "{after}");
-    let lost = |host: &Value| host["gaps"].as_object().unwrap().iter().filter(|(reason, _)| *reason != "late").count();
+    // Where the machine has much to do it is the controller that is late, or behind.
+    let is_lost = |reason: &str| !matches!(reason, "late" | "behind");
+    let lost = |host: &Value| host["gaps"].as_object().unwrap().keys().filter(|reason| is_lost(reason)).count();
     assert_eq!(lost(&before), lost(&after), "{after}");
     // Each due time is a reading or a gap.
     let expected = begin.elapsed().as_millis() / 10;
