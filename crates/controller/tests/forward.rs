@@ -49,7 +49,9 @@ impl State {
     fn judge(&mut self, body: &[u8]) -> u16 {
         let all: Vec<_> = series(body).collect();
         let times = || all.iter().flat_map(|(_, samples)| samples).map(|sample| sample.timestamp);
-        if self.mood == Mood::Part && times().any(|time_ms| time_ms <= self.last_ms) {
+        // At the border of two slices some are earlier than others of the slice before.
+        let early = times().filter(|time_ms| *time_ms <= self.last_ms).count();
+        if self.mood == Mood::Part && early * 2 > times().count() {
             self.mood = Mood::Status(503);
             return 503;
         }
