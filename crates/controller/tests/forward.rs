@@ -263,7 +263,8 @@ fn nothing_is_lost_when_the_sink_is_down_and_the_controller_is_killed_twice() {
 fn nothing_new_is_refused_with_what_the_other_end_has() {
     let (agent, sink) = (Agent::start(), Sink::start(Mood::Part));
     let selector = r#"{__name__=~"node_.*"}"#;
-    let section = section("one", "prometheus", &sink).replace(SELECTOR, selector);
+    // Slices of several requests.
+    let section = section("one", "prometheus", &sink).replace(SELECTOR, selector).replace("500ms", "2s");
     let mut controller = start(&agent, &format!("{section}max_bytes = \"64KiB\"\n"));
     until("a part of a slice", || (sink.state.lock().unwrap().mood == Mood::Status(503)).then_some(()));
     controller.kill();
