@@ -6,9 +6,9 @@
 //!
 //! A rollup's row has the time at which its bucket begins, a whole multiple of the width in UTC. Its columns are those
 //! of [`rollup_columns`]: of each part when it was last acquired and how often, of counters the last value and what
-//! they went up by, where they are floats also from which value on, of everything else the last value, the least, the
-//! largest and the sum. A part that was not acquired in a bucket has count, increase and sum 0, and otherwise the words
-//! of the row before.
+//! they went up by, where they are floats also from which value on, and their least and greatest rate; of everything
+//! else the last value, the least, the largest and the sum. A part that was not acquired in a bucket has count, increase
+//! and sum 0, and otherwise the words of the row before.
 //!
 //! - A *sample* is a row in which a part is new (its time differs from that of the row before), and counts in the
 //!   bucket of the part's time. Where parts have no times every row is a sample, at the row's time.
@@ -17,7 +17,10 @@
 //! - A counter's increase is taken from sample to sample in the order of arrival, across buckets and chunks, and counts
 //!   where the later one is. One that went down has begun again at 0. Before the first sample of a line nothing is
 //!   known: that adds nothing.
-//! - Histograms are counters, word for word.
+//! - A rate is that of one such step, per second, and counts where the increase does. It is kept to [`RATE_BITS`], the
+//!   least rounded down and the greatest up: a band of both has all rates in it. So a burst of one sample is seen in a
+//!   bucket of a minute. What has no step has no rate (NaN).
+//! - Histograms are counters, word for word, without rates.
 //! - What a float counter went up by in a step is a float, too, and nothing if it is not finite.
 //! - Sums, and increases of float counters, are floats: of the samples of each second, then of the sums of seconds, then of those of 10 s. Every width
 //!   goes through the finer ones, so that it is the same bits which way ever it is made.
@@ -41,6 +44,12 @@ use sample::Sampled;
 /// Widths, s, each a multiple of the one before.
 pub const WIDTHS_S: [u32; 3] = [1, 10, 60];
 
+/// Bits of a rate's fraction that are kept: it is for the eye, and the others would be most of what it takes.
+const RATE_BITS: u32 = 10;
+/// A counter that is told by the rows' own times has rates if it moves at least so often: else they are those of its
+/// steps.
+const MOVES_NS: u64 = 20_000_000;
+
 /// What a column of a rollup says of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Statistic {
@@ -59,6 +68,10 @@ pub enum Statistic {
     /// That sample of a float counter, or the first one of the bucket where none is known: from floats it cannot be
     /// calculated.
     Before,
+    /// The least rate of a counter, per second, from one sample to the next, as f64.
+    Slowest,
+    /// The greatest.
+    Fastest,
 }
 
 /// A column of a rollup.
@@ -73,7 +86,7 @@ pub struct Rolled {
 /// Columns of the rollups of raw rows with these columns.
 #[must_use]
 pub fn rollup_columns(columns: &[Column]) -> Vec<Rolled> {
-    use Statistic::{Before, Count, Increase, Last, Max, Min, Sum};
+    use Statistic::{Before, Count, Fastest, Increase, Last, Max, Min, Slowest, Sum};
     let has_times = columns.first() == Some(&Column::Time);
     let own = [Last, Count].map(|statistic| Rolled { source: None, statistic });
     let mut rolled: Vec<Rolled> = own.into_iter().filter(|_| !has_times).collect();
@@ -82,6 +95,8 @@ pub fn rollup_columns(columns: &[Column]) -> Vec<Rolled> {
             Column::Time => &[Last, Count],
             Column::Value(Kind::Counter) => &[Last, Increase],
             Column::FloatCounter => &[Last, Before, Increase],
+            Column::Rated { is_float: false } => &[Last, Increase, Slowest, Fastest],
+            Column::Rated { is_float: true } => &[Last, Before, Increase, Slowest, Fastest],
             Column::Value(_) => &[Last, Min, Max, Sum],
         };
         rolled.extend(statistics.iter().map(|statistic| Rolled { source: Some(source), statistic: *statistic }));
@@ -89,14 +104,37 @@ pub fn rollup_columns(columns: &[Column]) -> Vec<Rolled> {
     rolled
 }
 
-/// Raw rows of a layout, with what their chunks do not say: which floats are counters.
+/// Raw rows of a layout, with what their chunks do not say: which words are counters that have rates.
 #[must_use]
 pub fn raw_shape(layout: &Layout) -> Shape {
+    with_counters(layout, |series, has_time| {
+        let is_float = series.form == Form::Float;
+        match (series.form, series.metric) {
+            (Form::Float | Form::Unsigned, Metric::Counter) if has_time || series.resolution_ns <= MOVES_NS => {
+                Some(Column::Rated { is_float })
+            }
+            (Form::Float, Metric::Counter) => Some(Column::FloatCounter),
+            _ => None,
+        }
+    })
+}
+
+/// The same as they were for rollups before these had rates, and before they had an increase of float counters.
+#[must_use]
+pub fn earlier_shapes(layout: &Layout) -> [Shape; 2] {
+    let is_float = |series: &Series| (series.form, series.metric) == (Form::Float, Metric::Counter);
+    [with_counters(layout, |series, _| is_float(series).then_some(Column::FloatCounter)), Shape::of(layout)]
+}
+
+/// Raw rows with the columns that series have if their part has times of its own or not.
+fn with_counters(layout: &Layout, column: impl Fn(&Series, bool) -> Option<Column>) -> Shape {
     let mut shape = Shape::of(layout);
     let mut columns = shape.columns.to_vec();
     for placed in layout.parts() {
-        let is_it = |series: &&Series| (series.form, series.metric) == (Form::Float, Metric::Counter);
-        placed.part.series.iter().filter(is_it).for_each(|one| columns[placed.at + one.at] = Column::FloatCounter);
+        for series in &placed.part.series {
+            columns[placed.at + series.at] =
+                column(series, placed.time.is_some()).unwrap_or(columns[placed.at + series.at]);
+        }
     }
     shape.columns = columns.into();
     shape
@@ -104,8 +142,8 @@ pub fn raw_shape(layout: &Layout) -> Shape {
 
 /// Whether rollups of rows of this layout are no wider than a chunk may be.
 pub(crate) fn fits(layout: &Layout) -> bool {
-    // At most four for each, and the rows' own times: most are not counted.
-    layout.kinds().len() * 4 + 2 <= MAX_COLUMNS || rollup_columns(&raw_shape(layout).columns).len() <= MAX_COLUMNS
+    // At most five for each, and the rows' own times: most are not counted.
+    layout.kinds().len() * 5 + 2 <= MAX_COLUMNS || rollup_columns(&raw_shape(layout).columns).len() <= MAX_COLUMNS
 }
 
 /// Which of these columns says something of a raw column; a count is that of its part.
@@ -124,8 +162,8 @@ pub fn rolled_shape(raw: &Shape, bucket_s: u32) -> Shape {
     let column = |rolled: &Rolled| {
         let source = rolled.source.map_or(Column::Time, |source| raw.columns[source]);
         match rolled.statistic {
-            Statistic::Sum | Statistic::Before => Column::Value(Kind::Float),
-            Statistic::Increase if source == Column::FloatCounter => Column::Value(Kind::Float),
+            Statistic::Sum | Statistic::Before | Statistic::Slowest | Statistic::Fastest => Column::Value(Kind::Float),
+            Statistic::Increase if source.kind() == Kind::Float => Column::Value(Kind::Float),
             Statistic::Count | Statistic::Increase => Column::Value(Kind::Integer { signed: false }),
             Statistic::Last | Statistic::Min | Statistic::Max => source,
         }
@@ -221,6 +259,11 @@ enum Fold {
     FloatIncrease,
     Before,
     First,
+    /// Of raw samples.
+    Rate {
+        of: Kind,
+        is_greatest: bool,
+    },
 }
 
 /// Where a part's samples are found.
@@ -257,6 +300,8 @@ impl Plan {
                 Statistic::Increase if kind == Kind::Float => Fold::FloatIncrease,
                 Statistic::Increase => Fold::Increase,
                 Statistic::Before => Fold::Before,
+                Statistic::Slowest => Fold::Rate { of: kind, is_greatest: false },
+                Statistic::Fastest => Fold::Rate { of: kind, is_greatest: true },
             };
             let is_time = rolled.source.is_none_or(|source| columns[source] == Column::Time);
             if is_time && matches!(fold, Fold::Last) {
@@ -280,6 +325,16 @@ impl Plan {
                 }
                 Column::Value(Kind::Counter) => &[Fold::Last, Fold::Add],
                 Column::FloatCounter => &[Fold::Last, Fold::First, Fold::Sum(Kind::Float)],
+                Column::Rated { is_float: false } => {
+                    &[Fold::Last, Fold::Add, Fold::Least(Kind::Float), Fold::Largest(Kind::Float)]
+                }
+                Column::Rated { is_float: true } => &[
+                    Fold::Last,
+                    Fold::First,
+                    Fold::Sum(Kind::Float),
+                    Fold::Least(Kind::Float),
+                    Fold::Largest(Kind::Float),
+                ],
                 Column::Value(_) => &[Fold::Last, Fold::Least(kind), Fold::Largest(kind), Fold::Sum(Kind::Float)],
             };
             let part = parts.len().checked_sub(1).ok_or(Damage::Wrong("a rollup's columns"))?;

@@ -6,12 +6,13 @@
 //! where they begin again earlier (another track, or a clock that was set): a *run* each.
 //!
 //! **Rates** are over the time between two points ([`onlooker_series::rate`]); times without the entity are missing as
-//! gaps are.
+//! gaps are. The least and the greatest of a bucket are from row to row.
 
 use onlooker_framestore::Sample;
+use onlooker_region::number::exported;
 use onlooker_region::schema::Metric;
 use onlooker_series::rank::{Precedence, Rank};
-use onlooker_series::rate::{Growth, Missing};
+use onlooker_series::rate::{Growth, Missing, per_second};
 use onlooker_series::series::{Form, Series};
 
 /// An entity that takes another's place within so many usual distances of their rows was not missing.
@@ -29,6 +30,9 @@ pub(super) struct Point {
     pub(super) max: f64,
     /// Of a counter, from `first` to its last row.
     increase: f64,
+    /// Of a counter, from row to row, the one before `first` among them; NaN: not known.
+    pub(super) slowest: f64,
+    pub(super) fastest: f64,
     /// Of a histogram: number of the bucket and new observations since the point before.
     pub(super) fresh: Vec<(u32, u64)>,
     run: u32,
@@ -54,6 +58,7 @@ impl Point {
         self.increase += Growth::of(self.last, next.first).increase + next.increase;
         (self.time_ns, self.last, self.run) = (next.time_ns, next.last, next.run);
         (self.min, self.max) = (self.min.min(next.min), self.max.max(next.max));
+        (self.slowest, self.fastest) = (self.slowest.min(next.slowest), self.fastest.max(next.fastest));
         add(&mut self.fresh, next.fresh);
     }
 }
@@ -135,11 +140,13 @@ impl Fold {
         if self.before.is_some_and(|before| before.time_ns == time_ns && before.track != track) {
             return;
         }
+        let mut step_ns = 0;
         match self.before {
             Some(before) if before.time_ns >= time_ns => self.begin_run(),
             Some(before) if before.track != track => self.holes.push((before.time_ns, time_ns)),
             Some(before) => {
-                self.distances = (self.distances.0.saturating_add(time_ns - before.time_ns), self.distances.1 + 1);
+                step_ns = time_ns - before.time_ns;
+                self.distances = (self.distances.0.saturating_add(step_ns), self.distances.1 + 1);
             }
             None => {}
         }
@@ -156,11 +163,20 @@ impl Fold {
             min: number(bucket.map_or(row, |bucket| bucket.least)),
             max: number(bucket.map_or(row, |bucket| bucket.largest)),
             increase: 0.0,
+            slowest: f64::NAN,
+            fastest: f64::NAN,
             fresh: Vec::new(),
             run: self.run,
         };
         if let Some(bucket) = bucket {
             (point.first, point.increase) = (number(bucket.before), number(bucket.increase));
+            if let Some(Some((slowest, fastest))) = bucket.rates.get(series.at) {
+                let shown = |rate| exported(rate, series.scale);
+                (point.slowest, point.fastest) = (shown(*slowest), shown(*fastest));
+            }
+        } else if let Some(last) = self.points.last().filter(|_| step_ns > 0 && step_ns >= series.resolution_ns) {
+            let rate = per_second(Growth::of(last.last, point.first).increase, 0, step_ns).unwrap_or(f64::NAN);
+            (point.slowest, point.fastest) = (rate, rate);
         }
         if self.is_of_last(&point) {
             if let Some(last) = self.points.last_mut() {
@@ -257,6 +273,16 @@ impl Fold {
             missing.rate(increase, then.time_ns, point.time_ns)
         };
         self.points.iter().map(&mut rate).collect()
+    }
+
+    /// Whether points are more than rows.
+    pub(super) fn has_buckets(&self) -> bool {
+        self.width_ns > 0
+    }
+
+    /// The same of the least or the greatest from row to row, where there is a rate.
+    pub(super) fn extremes(&self, rates: &[Option<f64>], of: impl Fn(&Point) -> f64) -> Vec<Option<f64>> {
+        self.points.iter().zip(rates).map(|(point, rate)| rate.map(|_| of(point))).collect()
     }
 
     pub(super) fn is_counter(&self) -> bool {

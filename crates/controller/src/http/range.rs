@@ -323,7 +323,12 @@ impl Serialize for Drawn<'_> {
             _ => {
                 map.serialize_entry("last", &Each(&fold.points, |point: &Point| point.last))?;
                 if fold.is_counter() {
-                    map.serialize_entry("rate", &fold.rates(self.missing))?;
+                    let rates = fold.rates(self.missing);
+                    map.serialize_entry("rate", &rates)?;
+                    if fold.has_buckets() {
+                        map.serialize_entry("rate_min", &fold.extremes(&rates, |point| point.slowest))?;
+                        map.serialize_entry("rate_max", &fold.extremes(&rates, |point| point.fastest))?;
+                    }
                 } else {
                     map.serialize_entry("min", &Each(&fold.points, |point: &Point| point.min))?;
                     map.serialize_entry("max", &Each(&fold.points, |point: &Point| point.max))?;

@@ -15,6 +15,11 @@ pub enum Column {
     Value(Kind),
     /// Floats that only go up, except at a reset. Only rollups say so: of rows their layout does.
     FloatCounter,
+    /// Counters, integers or floats, of which rollups also have the least and the greatest rate. Only they say so.
+    Rated {
+        /// Floats.
+        is_float: bool,
+    },
     /// When the columns up to the next one of these were acquired, UTC ns.
     Time,
 }
@@ -28,6 +33,7 @@ impl Column {
             Self::Value(Kind::Float) => 3,
             Self::Time => 4,
             Self::FloatCounter => 5,
+            Self::Rated { is_float } => 6 + usize::from(is_float),
         }
     }
 
@@ -39,6 +45,7 @@ impl Column {
             3 => Ok(Self::Value(Kind::Float)),
             4 => Ok(Self::Time),
             5 => Ok(Self::FloatCounter),
+            6 | 7 => Ok(Self::Rated { is_float: code == 7 }),
             _ => Err(Damage::Wrong("what a column is")),
         }
     }
@@ -48,7 +55,8 @@ impl Column {
     pub fn kind(self) -> Kind {
         match self {
             Self::Value(kind) => kind,
-            Self::FloatCounter => Kind::Float,
+            Self::FloatCounter | Self::Rated { is_float: true } => Kind::Float,
+            Self::Rated { is_float: false } => Kind::Counter,
             Self::Time => Kind::Integer { signed: false },
         }
     }

@@ -3,10 +3,10 @@
 
 use std::ops::Range;
 
-use onlooker_series::rate::Growth;
+use onlooker_series::rate::{Growth, per_second};
 
 use super::sample::{OfPart, Sample, Sampled};
-use super::{Fold, Plan, Step};
+use super::{Fold, Plan, RATE_BITS, Step};
 use crate::chunk::{Joined, NAN, Source, Values, increase, is_nan, rank, unrank};
 use crate::damage::Damage;
 use crate::types::Kind;
@@ -37,24 +37,38 @@ impl<'a, 'b> Folding<'a, 'b> {
 impl Source for Folding<'_, '_> {
     fn column(&mut self, number: usize) -> Result<Values<'_>, Damage> {
         let step = self.plan.steps[number];
-        if let Some(value) = step.from.map(|from| self.joined.constant(from)).transpose()?.flatten()
-            && let Some(value) = step.fold.of_constant(value)
-        {
-            return Ok(Values::Constant(value));
+        if let Some(value) = step.from.map(|from| self.joined.constant(from)).transpose()?.flatten() {
+            if let Some(value) = step.fold.of_constant(value) {
+                return Ok(Values::Constant(value));
+            }
+            if matches!(step.fold, Fold::Rate { .. }) {
+                // What it takes to know that is the same for all such columns of a part, and little.
+                let has_step = |samples: &[Sample]| samples.iter().any(|sample| sample.apart_ns > 0);
+                let rate = |samples: &[Sample]| if has_step(samples) { 0 } else { NAN };
+                step.fill(self.sampled, self.rows.clone(), &[], &mut self.out, rate);
+                return Ok(Values::Each(&self.out));
+            }
         }
         let values = match step.from {
             Some(from) => self.joined.values(from)?,
             None => &self.times_ns,
         };
-        step.fill(self.sampled, self.rows.clone(), values, &mut self.out);
+        step.fill(self.sampled, self.rows.clone(), values, &mut self.out, |samples| step.fold.of(samples, values));
         Ok(Values::Each(&self.out))
     }
 }
 
 impl Step {
-    fn fill(&self, sampled: &Sampled, rows: Range<usize>, values: &[u64], out: &mut Vec<u64>) {
+    fn fill(
+        &self,
+        sampled: &Sampled,
+        rows: Range<usize>,
+        values: &[u64],
+        out: &mut Vec<u64>,
+        of: impl Fn(&[Sample]) -> u64,
+    ) {
         let OfPart { samples, groups } = &sampled.parts[self.part];
-        let fold = |at: usize| self.fold.of(&samples[groups[at].samples.clone()], values);
+        let fold = |at: usize| of(&samples[groups[at].samples.clone()]);
         let mut at = groups.partition_point(|group| group.row < rows.start);
         let (mut line, mut word) = (usize::MAX, 0);
         out.clear();
@@ -89,7 +103,7 @@ impl Fold {
             Self::Least(kind) | Self::Largest(kind) => (kind != Kind::Float || !is_nan(value)).then_some(value),
             Self::Increase | Self::FloatIncrease => Some(0),
             Self::Add | Self::Sum(_) => (value == 0).then_some(0),
-            Self::Number => None,
+            Self::Rate { .. } | Self::Number => None,
         }
     }
 
@@ -116,8 +130,27 @@ impl Fold {
                 let steps = samples.iter().filter_map(|sample| Some((values[sample.before?], values[sample.row])));
                 steps.map(|(before, value)| increase(before, value)).fold(0, add)
             }
+            Self::Rate { of, is_greatest } => {
+                let rates = samples.iter().filter_map(|sample| {
+                    let (before, value) = (values[sample.before?], values[sample.row]);
+                    let step = match of {
+                        // Whatever a float counter that is below zero does, its rate is not.
+                        Kind::Float => Some(float_increase(before, value)).filter(|step| *step > 0.0).unwrap_or(0.0),
+                        _ => increase(before, value) as f64,
+                    };
+                    per_second(step, 0, sample.apart_ns)
+                });
+                let rate = rates.reduce(if is_greatest { f64::max } else { f64::min });
+                rate.map_or(NAN, |rate| with_few_bits(rate, is_greatest))
+            }
         }
     }
+}
+
+/// The next number with few bits, of one that is at least 0.
+fn with_few_bits(rate: f64, is_up: bool) -> u64 {
+    let others = (1 << (f64::MANTISSA_DIGITS - 1 - RATE_BITS)) - 1;
+    (if is_up { rate.to_bits() + others } else { rate.to_bits() }) & !others
 }
 
 fn extreme(kind: Kind, words: impl Iterator<Item = u64>, is_better: impl Fn(u64, u64) -> bool) -> u64 {

@@ -13,6 +13,8 @@ pub(super) struct Sample {
     pub(super) row: usize,
     /// The row of the sample that came before it, of the same line.
     pub(super) before: Option<usize>,
+    /// How long after that one it was acquired, ns; 0 if not after it.
+    pub(super) apart_ns: u64,
 }
 
 /// The samples that a part has in a row of the rollup.
@@ -110,7 +112,8 @@ impl Part {
             for (row, time_ns) in times_ns.iter().enumerate().take(pair[1]).skip(pair[0]) {
                 if is_new(row, before) {
                     if window_ns.contains(time_ns) {
-                        samples.push((*time_ns, Sample { row, before }));
+                        let apart_ns = before.map_or(0, |before| time_ns.saturating_sub(times_ns[before]));
+                        samples.push((*time_ns, Sample { row, before, apart_ns }));
                     }
                     before = Some(row);
                 }

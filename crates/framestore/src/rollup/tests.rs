@@ -13,9 +13,13 @@ const SIGNED: Column = Column::Value(Kind::Integer { signed: true });
 const COUNTER: Column = Column::Value(Kind::Counter);
 const FLOAT: Column = Column::Value(Kind::Float);
 const FLOAT_COUNTER: Column = Column::FloatCounter;
+const RATED: Column = Column::Rated { is_float: false };
+const RATED_FLOAT: Column = Column::Rated { is_float: true };
 const START_NS: u64 = 1_700_000_040_000_000_000;
 
 type Row = (Line, u64, Vec<u64>);
+/// Time, time and value before, value.
+type Step = (u64, Option<(u64, u64)>, u64);
 type Buckets = BTreeMap<(Line, u64), Vec<u64>>;
 
 fn shape(columns: &[Column], is_table: bool) -> Shape {
@@ -24,7 +28,10 @@ fn shape(columns: &[Column], is_table: bool) -> Shape {
 
 fn build(shape: &Shape, rows: &[Row], lengths: &[u8]) -> Vec<Vec<u8>> {
     // As layouts say it of rows.
-    let stored = shape.columns.iter().map(|column| if *column == FLOAT_COUNTER { FLOAT } else { *column });
+    let stored = shape.columns.iter().map(|column| match column {
+        Column::Time => Column::Time,
+        column => Column::Value(column.kind()),
+    });
     let stored = Shape { columns: stored.collect(), ..shape.clone() };
     let (mut builder, mut chunks) = (Builder::new(TrackId(5), stored), Vec::new());
     let mut lengths = lengths.iter().map(|length| usize::from(*length).max(1));
@@ -88,8 +95,14 @@ fn order(kind: Kind) -> impl Fn(&u64, &u64) -> std::cmp::Ordering {
     }
 }
 
-/// What a bucket has to say of a column, from its samples (time, value before, value) in order of time.
-fn told(statistic: Statistic, kind: Kind, samples: &[(u64, Option<u64>, u64)], width_s: u32) -> u64 {
+fn float_step(before: u64, value: u64) -> f64 {
+    let (before, value) = (f64::from_bits(before), f64::from_bits(value));
+    let step = if value < before { value } else { value - before };
+    if step.is_finite() { step } else { 0.0 }
+}
+
+/// What a bucket has to say of a column, from its samples in order of time.
+fn told(statistic: Statistic, kind: Kind, samples: &[Step], width_s: u32) -> u64 {
     let values = || samples.iter().map(|(_, _, value)| *value);
     let numbers = || values().filter(|word| kind != Kind::Float || !is_nan(*word));
     match statistic {
@@ -107,15 +120,13 @@ fn told(statistic: Statistic, kind: Kind, samples: &[(u64, Option<u64>, u64)], w
             let sum = sum(&samples, width_s);
             if sum.is_nan() { f64::NAN.to_bits() } else { sum.to_bits() }
         }
-        Statistic::Before => samples.first().map(|(_, before, value)| before.unwrap_or(*value)).unwrap(),
+        Statistic::Before => {
+            samples.first().map(|(_, before, value)| before.map_or(*value, |(_, before)| before)).unwrap()
+        }
         Statistic::Increase if kind == Kind::Float => {
-            let step = |before: u64, value: u64| {
-                let (before, value) = (f64::from_bits(before), f64::from_bits(value));
-                let step = if value < before { value } else { value - before };
-                if step.is_finite() { step } else { 0.0 }
-            };
-            let steps =
-                samples.iter().filter_map(|(time_ns, before, value)| Some((*time_ns, step((*before)?, *value))));
+            let steps = samples
+                .iter()
+                .filter_map(|(time_ns, before, value)| Some((*time_ns, float_step(before.as_ref()?.1, *value))));
             let mut steps: Vec<(u64, f64)> = steps.collect();
             // Of the first sample of all nothing is known.
             steps.extend(samples.first().map(|(time_ns, ..)| (*time_ns, 0.0)));
@@ -123,8 +134,29 @@ fn told(statistic: Statistic, kind: Kind, samples: &[(u64, Option<u64>, u64)], w
             sum(&steps, width_s).to_bits()
         }
         Statistic::Increase => {
-            let steps = samples.iter().filter_map(|(_, before, value)| before.map(|before| increase(before, *value)));
+            let steps =
+                samples.iter().filter_map(|(_, before, value)| before.map(|(_, before)| increase(before, *value)));
             steps.fold(0, u64::wrapping_add)
+        }
+        Statistic::Slowest | Statistic::Fastest => {
+            let rates = samples.iter().filter_map(|(time_ns, before, value)| {
+                let (before_ns, before) = before.filter(|(before_ns, _)| before_ns < time_ns)?;
+                let step = match kind {
+                    Kind::Float if float_step(before, *value) > 0.0 => float_step(before, *value),
+                    Kind::Float => 0.0,
+                    _ => increase(before, *value) as f64,
+                };
+                Some(step / ((time_ns - before_ns) as f64 / 1e9))
+            });
+            let mut rates: Vec<f64> = rates.collect();
+            rates.sort_by(f64::total_cmp);
+            // Eleven bits say it, the first of which is not written.
+            let (bits, unit) = (|rate: &f64| rate.to_bits() >> 42 << 42, 1 << 42);
+            match statistic {
+                Statistic::Slowest => rates.first().map(bits),
+                _ => rates.last().map(|rate| if bits(rate) < rate.to_bits() { bits(rate) + unit } else { bits(rate) }),
+            }
+            .unwrap_or(f64::NAN.to_bits())
         }
     }
 }
@@ -137,8 +169,8 @@ fn from_rows(shape: &Shape, rows: &[Row], width_s: u32) -> BTreeMap<(Line, u64),
     for (line, (number, column)) in lines.iter().flat_map(|line| wanted.iter().enumerate().map(move |of| (line, of))) {
         let until = column.source.map_or(0, |source| source + 1);
         let time = shape.columns[..until].iter().rposition(|column| *column == Column::Time);
-        let mut samples: BTreeMap<u64, Vec<(u64, Option<u64>, u64)>> = BTreeMap::new();
-        let mut before = None;
+        let mut samples: BTreeMap<u64, Vec<Step>> = BTreeMap::new();
+        let mut before: Option<(u64, u64)> = None;
         for (_, row_ns, words) in rows.iter().filter(|(of, ..)| of == line) {
             let time_ns = time.map_or(*row_ns, |time| words[time]);
             let value = column.source.map_or(*row_ns, |source| words[source]);
@@ -146,7 +178,7 @@ fn from_rows(shape: &Shape, rows: &[Row], width_s: u32) -> BTreeMap<(Line, u64),
                 continue;
             }
             let bucket_ns = time_ns - time_ns % (u64::from(width_s) * SECOND_NS);
-            samples.entry(bucket_ns).or_default().push((time_ns, before.map(|(_, value)| value), value));
+            samples.entry(bucket_ns).or_default().push((time_ns, before, value));
             before = Some((time_ns, value));
         }
         for (bucket_ns, mut samples) in samples {
@@ -162,10 +194,12 @@ fn from_rows(shape: &Shape, rows: &[Row], width_s: u32) -> BTreeMap<(Line, u64),
 /// Rows of two parts, or of a table, with everything that happens to them: pauses, clocks that are set back, resets,
 /// floats that are none.
 fn rows_from(is_table: bool, noise: &[(u8, u16, u64)]) -> (Shape, Vec<Row>) {
-    let columns: &[Column] = if is_table {
-        &[COUNTER, FLOAT, FLOAT_COUNTER, SIGNED, INTEGER]
+    let columns = if is_table {
+        vec![COUNTER, FLOAT, FLOAT_COUNTER, SIGNED, INTEGER, RATED, RATED_FLOAT]
     } else {
-        &[Column::Time, COUNTER, FLOAT, FLOAT_COUNTER, Column::Time, SIGNED, INTEGER, COUNTER, FLOAT_COUNTER]
+        let first = [Column::Time, COUNTER, FLOAT, FLOAT_COUNTER, RATED];
+        let second = [Column::Time, SIGNED, INTEGER, COUNTER, FLOAT_COUNTER, RATED_FLOAT, RATED];
+        [&first[..], &second].concat()
     };
     let (mut time_ns, mut words) = (START_NS, vec![0u64; columns.len()]);
     let mut rows = Vec::new();
@@ -175,7 +209,7 @@ fn rows_from(is_table: bool, noise: &[(u8, u16, u64)]) -> (Shape, Vec<Row>) {
             time_ns -= 2_700_000_000;
         }
         let mut is_new = true;
-        for (word, column) in words.iter_mut().zip(columns) {
+        for (word, column) in words.iter_mut().zip(&columns) {
             let noise = noise.rotate_left(u32::from(*line));
             if *column == Column::Time {
                 is_new = noise % 5 > 0;
@@ -183,12 +217,16 @@ fn rows_from(is_table: bool, noise: &[(u8, u16, u64)]) -> (Shape, Vec<Row>) {
             match column {
                 _ if !is_new => {}
                 Column::Time => *word = time_ns - noise % 1_000_000,
-                Column::Value(Kind::Counter) if noise % 17 == 0 => *word = noise % 5,
-                Column::Value(Kind::Counter) => *word += noise % 1_000,
+                Column::Value(Kind::Counter) | &RATED if noise % 17 == 0 => *word = noise % 5,
+                Column::Value(Kind::Counter) | &RATED => *word += noise % 1_000,
                 // Not even a number, now and then.
-                Column::FloatCounter if noise % 29 == 0 => *word = noise,
-                Column::FloatCounter if noise % 17 == 0 => *word = ((noise % 5) as f64 / 3.0).to_bits(),
-                Column::FloatCounter => *word = (f64::from_bits(*word) + (noise % 1_000) as f64 / 7.0).to_bits(),
+                Column::FloatCounter | &RATED_FLOAT if noise % 29 == 0 => *word = noise,
+                Column::FloatCounter | &RATED_FLOAT if noise % 17 == 0 => {
+                    *word = ((noise % 5) as f64 / 3.0).to_bits();
+                }
+                Column::FloatCounter | &RATED_FLOAT => {
+                    *word = (f64::from_bits(*word) + (noise % 1_000) as f64 / 7.0).to_bits();
+                }
                 Column::Value(Kind::Float) if noise % 3 == 0 => *word = noise,
                 Column::Value(Kind::Float) => *word = ((noise % 1_000) as f64 / 7.0).to_bits(),
                 Column::Value(Kind::Integer { .. }) => *word = noise >> (noise % 64),
@@ -196,7 +234,7 @@ fn rows_from(is_table: bool, noise: &[(u8, u16, u64)]) -> (Shape, Vec<Row>) {
         }
         rows.push((if is_table { Line(u32::from(line % 4)) } else { Line::ONLY }, time_ns, words.clone()));
     }
-    (shape(columns, is_table), rows)
+    (shape(&columns, is_table), rows)
 }
 
 #[test]

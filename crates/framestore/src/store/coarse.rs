@@ -20,7 +20,7 @@ use super::{Store, lock};
 use crate::chunk::{Column, Shape};
 use crate::damage::{Damage, StoreError};
 use crate::layout::Layout;
-use crate::rollup::{raw_shape, rollup_columns};
+use crate::rollup::{earlier_shapes, raw_shape, rollup_columns};
 use crate::types::{Gap, Kind, LATE_NS, Line, SECOND_NS, TrackId};
 use crate::warm::{Level, Piece, Place, span};
 
@@ -61,21 +61,20 @@ impl Plan {
     }
 }
 
-/// The same of rollups as they are made now, and as they were made before they had an increase of float counters.
-struct Plans {
-    now: Plan,
-    before: Option<Plan>,
-}
+/// The same of rollups as they are made now, and as they were made earlier: each has more columns than the next.
+struct Plans(Vec<Plan>);
 
 impl Plans {
     fn new(layout: &Layout, wanted: &Columns) -> Self {
-        let (shape, old_shape) = (raw_shape(layout), Shape::of(layout));
-        let before = (shape != old_shape).then(|| Plan::new(&old_shape, wanted));
-        Self { now: Plan::new(&shape, wanted), before }
+        let mut shapes = vec![raw_shape(layout)];
+        shapes.extend(earlier_shapes(layout));
+        shapes.dedup();
+        Self(shapes.iter().map(|shape| Plan::new(shape, wanted)).collect())
     }
 
-    fn of(&self, is_old: bool) -> &Plan {
-        self.before.as_ref().filter(|_| is_old).unwrap_or(&self.now)
+    /// Which one chunks with so many columns are read by.
+    fn find(&self, columns: usize) -> Option<usize> {
+        self.0.iter().position(|plan| plan.width == columns)
     }
 }
 
@@ -87,31 +86,43 @@ struct Row {
     largest: Vec<u64>,
     increase: Vec<u64>,
     before: Vec<u64>,
+    rates: Vec<Option<(f64, f64)>>,
 }
 
 impl Row {
     fn fill(&mut self, plan: &Plan, value: impl Fn(usize) -> u64) {
-        let Self { last, least, largest, increase, before } = self;
+        let Self { last, least, largest, increase, before, rates } = self;
         [&mut *last, least, largest, increase, before].into_iter().for_each(Vec::clear);
+        rates.clear();
         for (at, column) in &plan.words {
             let word = value(*at);
             let (low, high, more, since) = match column {
-                Column::Value(Kind::Counter) => (word, word, value(at + 1), word.saturating_sub(value(at + 1))),
-                Column::FloatCounter => (word, word, value(at + 2), value(at + 1)),
+                Column::Value(Kind::Counter) | Column::Rated { is_float: false } => {
+                    (word, word, value(at + 1), word.saturating_sub(value(at + 1)))
+                }
+                Column::FloatCounter | Column::Rated { is_float: true } => (word, word, value(at + 2), value(at + 1)),
                 Column::Time => (word, word, 0, word),
-                _ => (value(at + 1), value(at + 2), 0, word),
+                Column::Value(_) => (value(at + 1), value(at + 2), 0, word),
             };
             last.push(word);
             least.push(low);
             largest.push(high);
             increase.push(more);
             before.push(since);
+            rates.push(match column {
+                Column::Rated { is_float } => {
+                    let slowest = at + 2 + usize::from(*is_float);
+                    let rates = [slowest, slowest + 1].map(|at| f64::from_bits(value(at)));
+                    (!rates[0].is_nan()).then_some(rates.into())
+                }
+                _ => None,
+            });
         }
     }
 
     fn sample(&self, time_ns: u64) -> Sample<'_> {
-        let Self { last, least, largest, increase, before } = self;
-        Sample { time_ns, words: last, bucket: Some(Bucket { least, largest, increase, before }) }
+        let Self { last, least, largest, increase, before, rates } = self;
+        Sample { time_ns, words: last, bucket: Some(Bucket { least, largest, increase, before, rates }) }
     }
 }
 
@@ -130,9 +141,9 @@ struct Buckets<'a, V> {
 impl<V: Visit> Buckets<'_, V> {
     /// Gives the buckets of a chunk to the visitor; of one that is damaged none.
     fn take(&mut self, place: &Place, from_ns: u64, to_ns: u64) -> Result<ControlFlow<()>, StoreError> {
-        let (rows, is_old) = self.fill(place)?;
+        let (rows, by) = self.fill(place)?;
         let Self { wanted, plans, layout, buffers: Buffers { times_ns, values, .. }, row, visit, .. } = self;
-        let plan = plans.get_or_init(|| Plans::new(layout, wanted)).of(is_old);
+        let plan = &plans.get_or_init(|| Plans::new(layout, wanted)).0[by];
         let height = times_ns.len() / 2;
         let (times_ns, counts) = times_ns.split_at(height);
         for at in rows {
@@ -147,25 +158,20 @@ impl<V: Visit> Buckets<'_, V> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Reads what is wanted of a chunk. Returns which rows are of the line, and whether they are by the old plan.
-    fn fill(&mut self, place: &Place) -> Result<(Range<usize>, bool), StoreError> {
+    /// Reads what is wanted of a chunk. Returns which rows are of the line, and by which plan they are.
+    fn fill(&mut self, place: &Place) -> Result<(Range<usize>, usize), StoreError> {
         let Self { wanted, plans, layout, buffers: Buffers { pieces, times_ns, values, .. }, .. } = self;
         let plans = plans.get_or_init(|| Plans::new(layout, wanted));
         values.clear();
-        let is_old = match &plans.before {
-            Some(before) => place.read_columns(0..0, pieces, values)?.head().columns == before.width,
-            None => false,
-        };
-        let plan = plans.of(is_old);
+        let by = plans.find(place.read_columns(0..0, pieces, values)?.head().columns);
+        let by = by.ok_or_else(|| place.damaged(Damage::Wrong("a rollup's columns")))?;
+        let plan = &plans.0[by];
         for run in neighbours(&plan.columns) {
             place.read_columns(run, pieces, values)?;
         }
         times_ns.clear();
         let chunk = place.read_columns(plan.time..plan.time + 2, pieces, times_ns)?;
-        if chunk.head().columns != plan.width {
-            return Err(place.damaged(Damage::Wrong("a rollup's columns")));
-        }
-        Ok((rows_of(&chunk, wanted.line), is_old))
+        Ok((rows_of(&chunk, wanted.line), by))
     }
 
     fn take_all<'p>(

@@ -43,6 +43,8 @@ pub struct Bucket<'a> {
     pub increase: &'a [u64],
     /// What `increase` counts from: of counters that value, or 0 where integers began again; else the last one.
     pub before: &'a [u64],
+    /// Of counters the least and the greatest rate from one sample to the next, per second, as far as they are known.
+    pub rates: &'a [Option<(f64, f64)>],
 }
 
 /// Raw rows of a line that follow one another, each later than the one before.

@@ -85,6 +85,49 @@ fn answer(store: &Store, seconds: u64, points: usize) -> Value {
     answer
 }
 
+/// Least and greatest rates, which are taken out of a series.
+fn take_extremes(series: &mut Value) -> Vec<[Option<f64>; 2]> {
+    let mut take = |name| series.as_object_mut().unwrap().remove(name);
+    let (Some(least), Some(greatest)) = (take("rate_min"), take("rate_max")) else { return Vec::new() };
+    let numbers = |list: &Value| list.as_array().unwrap().iter().map(Value::as_f64).collect::<Vec<_>>();
+    numbers(&least).into_iter().zip(numbers(&greatest)).map(Into::into).collect()
+}
+
+#[test]
+fn a_burst_between_two_rows_is_seen_at_every_width() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer, mut appender) = opened(dir.path());
+    let series = vec![Series::new("busy_total", Metric::Counter, Form::Unsigned)];
+    let layout = Arc::new(Layout::new(vec![Part::new("first", 0, series).shared()], false));
+    let track = appender.track(&Description { layout, texts: Vec::new(), ..description() }, 1).unwrap();
+    // Ten a row, a hundred rows a second; 5,000 in one of them.
+    let (row_ns, burst) = (10_000_000, 90_123);
+    for at in 0..240_000u64 {
+        let value = at * 10 + if at >= burst { 4_990 } else { 0 };
+        appender.append(track, Line::ONLY, FROM_NS + at * row_ns, &[value]).unwrap();
+        if at % 1_000 == 999 {
+            writer.turn().unwrap();
+        }
+    }
+    (0..50).for_each(|_| writer.turn().unwrap());
+    assert!(store.level_bytes(Level::Second) > 0);
+    for (seconds, points, width_ms) in [(2_400, 2_000, 2_000.0), (2_400, 40, 60_000.0), (901, 1_000, 1_000.0)] {
+        let span = Span { from_ns: FROM_NS, to_ns: FROM_NS + seconds * 1_000_000_000, points };
+        let query = Query { store: &store, span, gone: Gone::default(), until: Instant::now() + MAX_TIME };
+        let pairs = [("series".to_owned(), "busy_total".to_owned())];
+        let text = query.answer("a", Wanted::of(&pairs, MAX_SERIES).unwrap()).ok().expect("an answer");
+        let mut answer: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(answer["bucket_ms"], width_ms);
+        let bands: Vec<[f64; 2]> = take_extremes(&mut answer["series"][0])
+            .into_iter()
+            .map(|band| band.map(Option::unwrap_or_default))
+            .collect();
+        let high: Vec<_> = bands.iter().filter(|[_, greatest]| *greatest > 1_001.0).collect();
+        assert_eq!(high.len(), 1, "{bands:?}");
+        assert!((999.0..=1_000.0).contains(&high[0][0]) && (500_000.0..500_500.0).contains(&high[0][1]), "{high:?}");
+    }
+}
+
 #[test]
 fn rollups_give_the_answer_that_rows_give() {
     let dir = tempfile::tempdir().unwrap();
@@ -101,10 +144,20 @@ fn rollups_give_the_answer_that_rows_give() {
     }
     assert!(store.level_bytes(Level::Second) > 0 && store.level_bytes(Level::TenSeconds) > 0);
     let of_rollups = wanted.map(|(seconds, points)| answer(&store, seconds, points));
-    for (rows, rollups) in of_rows.iter().zip(&of_rollups) {
+    for (mut rows, mut rollups) in of_rows.iter().cloned().zip(of_rollups) {
         assert_eq!(rows["bucket_ms"], rollups["bucket_ms"]);
-        for (rows, rollups) in rows["series"].as_array().unwrap().iter().zip(rollups["series"].as_array().unwrap()) {
+        let all = |answer: &mut Value| answer["series"].as_array_mut().unwrap().clone();
+        for (mut rows, mut rollups) in all(&mut rows).into_iter().zip(all(&mut rollups)) {
+            let (exact, kept) = (take_extremes(&mut rows), take_extremes(&mut rollups));
             assert_eq!(rows, rollups);
+            // Rollups round the least down and the greatest up.
+            let is_near = |rate: f64, bound: f64, factor: f64| rate == bound || (rate * factor..=rate).contains(&bound);
+            for (exact, kept) in exact.into_iter().zip(kept) {
+                assert_eq!((exact[0].is_some(), exact[1].is_some()), (kept[0].is_some(), kept[1].is_some()));
+                if let ([Some(slowest), Some(fastest)], [Some(least), Some(greatest)]) = (exact, kept) {
+                    assert!(is_near(slowest, least, 0.999) && is_near(greatest, fastest, 0.999), "{exact:?} {kept:?}");
+                }
+            }
         }
     }
     let widths = of_rows.map(|answer| answer["bucket_ms"].as_f64().unwrap());
