@@ -109,7 +109,7 @@ fn a_burst_between_two_rows_is_seen_at_every_width() {
             writer.turn().unwrap();
         }
     }
-    (0..50).for_each(|_| writer.turn().unwrap());
+    (0..50).for_each(|_| _ = writer.turn().unwrap());
     assert!(store.level_bytes(Level::Second) > 0);
     for (seconds, points, width_ms) in [(2_400, 2_000, 2_000.0), (2_400, 40, 60_000.0), (901, 1_000, 1_000.0)] {
         let span = Span { from_ns: FROM_NS, to_ns: FROM_NS + seconds * 1_000_000_000, points };
