@@ -178,4 +178,20 @@ pub trait SeriesSource {
     ) -> Result<bool, SourceError> {
         Ok(false)
     }
+
+    /// The same of the last sample of each window, which is all that an instant selector needs: calls `take` with the
+    /// window's number, time and value; where the series has ended since, that is a stale marker. A sample from before
+    /// the window may come, too.
+    ///
+    /// # Errors
+    /// Whatever the source failed at, or the budget said; the query fails with it.
+    fn last_samples(
+        &self,
+        _key: u64,
+        _windows: Windows,
+        _budget: &Budget,
+        _take: &mut dyn FnMut(usize, i64, f64),
+    ) -> Result<bool, SourceError> {
+        Ok(false)
+    }
 }

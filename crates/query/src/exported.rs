@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use onlooker_framestore::Run;
-use onlooker_region::columns::Value;
+use onlooker_region::number::Scale;
 use onlooker_series::exposition::bounds;
 use onlooker_series::series::{Form, Series};
 
@@ -34,7 +34,7 @@ pub(crate) enum Reading {
     /// A float, bit by bit: it may be a stale marker.
     Recorded,
     /// A number, and its scale.
-    Number(Form, f64),
+    Number(Form, Scale),
     /// So many observations as there are in all these buckets.
     Counts,
     /// A whole histogram; [`crate::native`] makes it.
@@ -47,12 +47,10 @@ impl Reading {
         match self {
             Self::Recorded => f64::from_bits(word),
             Self::One | Self::Number(Form::Text, _) => 1.0,
-            Self::Number(Form::Signed, scale) => Value::I64(word.cast_signed()).scaled(*scale),
-            Self::Number(Form::Float, scale) => Value::F64(f64::from_bits(word)).scaled(*scale),
-            Self::Number(Form::Unsigned | Form::Histogram(_), scale) => Value::U64(word).scaled(*scale),
-            Self::Counts | Self::Native(..) => {
-                Value::U64(words.iter().fold(0, |all, count| all.wrapping_add(*count))).scaled(1.0)
-            }
+            Self::Number(Form::Signed, scale) => scale.of(word.cast_signed() as f64),
+            Self::Number(Form::Float, scale) => scale.of(f64::from_bits(word)),
+            Self::Number(Form::Unsigned | Form::Histogram(_), scale) => scale.of(word as f64),
+            Self::Counts | Self::Native(..) => words.iter().fold(0u64, |all, count| all.wrapping_add(*count)) as f64,
         }
     }
 
@@ -62,14 +60,10 @@ impl Reading {
         match self {
             Self::Recorded => words.map(f64::from_bits).collect(),
             Self::One | Self::Number(Form::Text, _) => vec![1.0; run.times_ns.len()],
-            Self::Number(Form::Signed, scale) => {
-                words.map(|word| Value::I64(word.cast_signed()).scaled(*scale)).collect()
-            }
-            Self::Number(Form::Float, scale) => {
-                words.map(|word| Value::F64(f64::from_bits(word)).scaled(*scale)).collect()
-            }
+            Self::Number(Form::Signed, scale) => words.map(|word| scale.of(word.cast_signed() as f64)).collect(),
+            Self::Number(Form::Float, scale) => words.map(|word| scale.of(f64::from_bits(word))).collect(),
             Self::Number(Form::Unsigned | Form::Histogram(_), scale) => {
-                words.map(|word| Value::U64(word).scaled(*scale)).collect()
+                words.map(|word| scale.of(word as f64)).collect()
             }
             Self::Counts | Self::Native(..) => {
                 let mut all: Vec<u64> = words.collect();
@@ -77,7 +71,7 @@ impl Reading {
                     let counts = run.word(number);
                     all.iter_mut().zip(counts).for_each(|(all, count)| *all = all.wrapping_add(*count));
                 }
-                all.into_iter().map(|count| Value::U64(count).scaled(1.0)).collect()
+                all.into_iter().map(|count| count as f64).collect()
             }
         }
     }
@@ -100,7 +94,8 @@ pub(crate) fn each_name(series: &Series, mut visit: impl FnMut(&str)) {
 pub(crate) fn exported(series: &Series) -> Vec<Exported> {
     let (name, at) = (&*series.name, series.at);
     let Form::Histogram(shape) = series.form else {
-        let reading = if series.form == Form::Text { Reading::One } else { Reading::Number(series.form, series.scale) };
+        let number = || Reading::Number(series.form, Scale::new(series.scale));
+        let reading = if series.form == Form::Text { Reading::One } else { number() };
         return vec![Exported { name: name.to_owned(), le: None, words: at..at + series.form.words(), reading }];
     };
     let of = |end: &str, le, words, reading| Exported { name: format!("{name}{end}"), le, words, reading };
@@ -109,7 +104,7 @@ pub(crate) fn exported(series: &Series) -> Vec<Exported> {
     let end = at + shape.buckets();
     buckets
         .chain([
-            of(SUM, None, end..end + 1, Reading::Number(Form::Unsigned, series.scale)),
+            of(SUM, None, end..end + 1, Reading::Number(Form::Unsigned, Scale::new(series.scale))),
             of(COUNT, None, at..end, Reading::Counts),
         ])
         .collect()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use onlooker_promql::histogram::Histogram;
 use onlooker_promql::limits::Budget;
-use onlooker_promql::source::{Chunk, Chunks, Newest, STALE, SourceError, Summary, Windows};
+use onlooker_promql::source::{Chunk, Chunks, Newest, STALE, SourceError};
 use onlooker_series::rank::Rank;
 
 use crate::exported::Reading;
@@ -47,25 +47,21 @@ pub(crate) fn newest(tracks: &Tracks<'_>, lanes: &Lanes, time: (u64, u64)) -> Re
     Ok(Newest::Sample { time_ns: time_ns.cast_signed(), value })
 }
 
-/// What is known of windows of a series of one lane without handing its samples on; `false`: it has several, or is made of
-/// histograms.
-pub(crate) fn summaries(
+/// Finds edges in a series of one lane without handing its samples on; `None`: it has several, or is made of histograms.
+pub(crate) fn edges(
     tracks: &Tracks<'_>,
     lanes: &Lanes,
-    windows: Windows,
+    mut edges: Edges,
     budget: &Budget,
-    take: &mut dyn FnMut(usize, Summary),
-) -> Result<bool, SourceError> {
-    let [plan] = &**lanes else { return Ok(false) };
+) -> Result<Option<Edges>, SourceError> {
+    let [plan] = &**lanes else { return Ok(None) };
     if matches!(plan.reading, Reading::Native(_)) {
-        return Ok(false);
+        return Ok(None);
     }
-    let mut edges = Edges::new(windows);
     if let Some(time) = times(edges.span()) {
         Lane::new(tracks, lanes, 0, time, false)?.read_edges(&mut edges, budget)?;
     }
-    edges.finish(take);
-    Ok(true)
+    Ok(Some(edges))
 }
 
 pub(crate) struct Merged<'a> {

@@ -24,6 +24,7 @@ use crate::merge::{self, Merged};
 use crate::plan::{LanePlan, Lanes};
 use crate::recorded;
 use crate::tracks::{MAX_SILENCE_NS, Tracks, times};
+use crate::window::Edges;
 
 /// What it costs to name a series, in units of a budget, and to look whether a track has rows of a time.
 const SERIES: usize = 200;
@@ -320,7 +321,19 @@ impl SeriesSource for StoreSource<'_> {
         budget: &Budget,
         take: &mut dyn FnMut(usize, Summary),
     ) -> Result<bool, SourceError> {
-        merge::summaries(&self.tracks, &self.lanes(key)?, windows, budget, take)
+        let edges = merge::edges(&self.tracks, &self.lanes(key)?, Edges::new(windows), budget)?;
+        Ok(edges.map(|edges| edges.finish(take)).is_some())
+    }
+
+    fn last_samples(
+        &self,
+        key: u64,
+        windows: Windows,
+        budget: &Budget,
+        take: &mut dyn FnMut(usize, i64, f64),
+    ) -> Result<bool, SourceError> {
+        let edges = merge::edges(&self.tracks, &self.lanes(key)?, Edges::of_last(windows), budget)?;
+        Ok(edges.map(|edges| edges.finish_last(take)).is_some())
     }
 
     fn share(&self) -> Option<Shared<'_>> {

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Windows of a series of which only the edges are wanted: the first and the last sample of each, and where a counter
-//! began again. Rows that are decoded at once are not copied: only the samples at the edges become numbers.
+//! began again; or only the last one, an end among them. Rows that are decoded at once are not copied: only the samples
+//! at the edges become numbers.
 
 use onlooker_promql::source::{STALE, Span, Summary, Windows};
+
+/// So far from where an edge is supposed it is looked for one by one.
+const NEAR: usize = 3;
 
 /// A sample, and its number in the series.
 #[derive(Clone, Copy)]
@@ -15,6 +19,8 @@ struct At {
 /// Takes the samples of a series, whose times rise, and finds the edges of windows.
 pub(crate) struct Edges {
     windows: Windows,
+    /// Of each window the last sample is wanted only, and it may be the end of the series.
+    is_last_only: bool,
     /// Samples that have come.
     pub(crate) count: u64,
     /// The last one of them.
@@ -30,7 +36,12 @@ pub(crate) struct Edges {
 impl Edges {
     pub(crate) fn new(windows: Windows) -> Self {
         let (firsts, lasts) = (Vec::with_capacity(windows.count), Vec::with_capacity(windows.count));
-        Self { windows, count: 0, last: None, firsts, lasts, resets: Vec::new() }
+        Self { windows, is_last_only: false, count: 0, last: None, firsts, lasts, resets: Vec::new() }
+    }
+
+    /// Of which the last samples are wanted.
+    pub(crate) fn of_last(windows: Windows) -> Self {
+        Self { is_last_only: true, ..Self::new(windows) }
     }
 
     /// The time that all of them have together.
@@ -45,9 +56,11 @@ impl Edges {
         self.windows.first_end_ns.saturating_add(steps)
     }
 
-    /// Samples one by one; ends of the series are none.
+    /// Samples one by one; ends of the series are none, unless they are wanted.
     pub(crate) fn put(&mut self, times_ns: &[i64], values: &[f64]) {
-        for (time_ns, value) in times_ns.iter().zip(values).filter(|(_, value)| value.to_bits() != STALE.to_bits()) {
+        let has_ends = self.is_last_only;
+        let is_wanted = |value: &f64| has_ends || value.to_bits() != STALE.to_bits();
+        for (time_ns, value) in times_ns.iter().zip(values).filter(|(_, value)| is_wanted(value)) {
             self.take(&[time_ns.cast_unsigned()], &[value.to_bits()], f64::from_bits, f64::from_bits);
         }
     }
@@ -66,26 +79,22 @@ impl Edges {
             time_ns: times_ns[at].cast_signed(),
             value: value(words[at]),
         };
-        let until = |from: usize, until_ns: i64| {
-            from + times_ns[from..].partition_point(|time_ns| time_ns.cast_signed() <= until_ns)
-        };
-        let mut from = 0;
-        while self.firsts.len() < self.windows.count {
+        let mut rows = Evenly { times_ns, from: 0, stride: 0 };
+        while self.firsts.len() < self.windows.count && !self.is_last_only {
             let after_ns = self.until_ns(self.firsts.len()).saturating_sub(self.windows.range_ns);
             if after_ns >= last_ns {
                 break;
             }
-            from = until(from, after_ns);
-            self.firsts.push(at(from));
+            self.firsts.push(at(rows.until(after_ns)));
         }
-        from = 0;
+        let mut rows = Evenly { times_ns, from: 0, stride: 0 };
         while self.lasts.len() < self.windows.count {
             let until_ns = self.until_ns(self.lasts.len());
             if until_ns >= last_ns {
                 break;
             }
-            from = until(from, until_ns);
-            self.lasts.push(if from > 0 { Some(at(from - 1)) } else { self.last });
+            let until = rows.until(until_ns);
+            self.lasts.push(if until > 0 { Some(at(until - 1)) } else { self.last });
         }
         let last = at(times_ns.len() - 1);
         if self.windows.is_counter {
@@ -109,6 +118,13 @@ impl Edges {
         }
     }
 
+    /// Gives the last sample until the end of each window, however long before, and not before there is one.
+    pub(crate) fn finish_last(mut self, take: &mut dyn FnMut(usize, i64, f64)) {
+        self.lasts.resize(self.windows.count, self.last);
+        let known = self.lasts.iter().enumerate().filter_map(|(window, last)| Some((window, (*last)?)));
+        known.for_each(|(window, last)| take(window, last.time_ns, last.value));
+    }
+
     /// Gives what is known of each window that has samples.
     pub(crate) fn finish(mut self, take: &mut dyn FnMut(usize, Summary)) {
         self.lasts.resize(self.firsts.len().max(self.lasts.len()), self.last);
@@ -121,6 +137,36 @@ impl Edges {
             let (count, first_ns, last_ns) = (last.number - first.number + 1, first.time_ns, last.time_ns);
             take(window, Summary { count, first_ns, last_ns, first: first.value, last: last.value, increase });
         }
+    }
+}
+
+/// Looks for times that are equally far apart among those of rows, which mostly are, too.
+struct Evenly<'a> {
+    times_ns: &'a [u64],
+    /// Behind the row that was found last, and how many there were from one to the next.
+    from: usize,
+    stride: usize,
+}
+
+impl Evenly<'_> {
+    /// How many are not later, of a time that is not before the one before.
+    fn until(&mut self, until_ns: i64) -> usize {
+        let (all, from) = (self.times_ns, self.from);
+        let is_until = |at: usize| all[at].cast_signed() <= until_ns;
+        let mut at = (from + self.stride).min(all.len());
+        let mut steps = 0;
+        while at < all.len() && steps < NEAR && is_until(at) {
+            (at, steps) = (at + 1, steps + 1);
+        }
+        while at > from && steps < NEAR && !is_until(at - 1) {
+            (at, steps) = (at - 1, steps + 1);
+        }
+        let is_found = (at == from || is_until(at - 1)) && (at == all.len() || !is_until(at));
+        if !is_found {
+            at = from + all[from..].partition_point(|time_ns| time_ns.cast_signed() <= until_ns);
+        }
+        (self.from, self.stride) = (at, at - from);
+        at
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use onlooker_series::rate::{Growth, per_second};
+use onlooker_series::rate::Growth;
 
 use super::sample::{OfPart, Sample, Sampled};
 use super::{Fold, Plan, RATE_BITS, Step};
@@ -43,7 +43,7 @@ impl Source for Folding<'_, '_> {
             }
             if matches!(step.fold, Fold::Rate { .. }) {
                 // What it takes to know that is the same for all such columns of a part, and little.
-                let has_step = |samples: &[Sample]| samples.iter().any(|sample| sample.apart_ns > 0);
+                let has_step = |samples: &[Sample]| samples.iter().any(|sample| sample.rate > 0.0);
                 let rate = |samples: &[Sample]| if has_step(samples) { 0 } else { NAN };
                 step.fill(self.sampled, self.rows.clone(), &[], &mut self.out, rate);
                 return Ok(Values::Each(&self.out));
@@ -130,21 +130,25 @@ impl Fold {
                 let steps = samples.iter().filter_map(|sample| Some((values[sample.before?], values[sample.row])));
                 steps.map(|(before, value)| increase(before, value)).fold(0, add)
             }
-            Self::Rate { of, is_greatest } => {
-                let rates = samples.iter().filter_map(|sample| {
-                    let (before, value) = (values[sample.before?], values[sample.row]);
-                    let step = match of {
-                        // Whatever a float counter that is below zero does, its rate is not.
-                        Kind::Float => Some(float_increase(before, value)).filter(|step| *step > 0.0).unwrap_or(0.0),
-                        _ => increase(before, value) as f64,
-                    };
-                    per_second(step, 0, sample.apart_ns)
-                });
-                let rate = rates.reduce(if is_greatest { f64::max } else { f64::min });
-                rate.map_or(NAN, |rate| with_few_bits(rate, is_greatest))
+            Self::Rate { of: Kind::Float, is_greatest } => {
+                // Whatever a float counter that is below zero does, its rate is not.
+                let step =
+                    |before, value| Some(float_increase(before, value)).filter(|step| *step > 0.0).unwrap_or(0.0);
+                extreme_rate(samples, values, is_greatest, step)
+            }
+            Self::Rate { is_greatest, .. } => {
+                extreme_rate(samples, values, is_greatest, |before, value| increase(before, value) as f64)
             }
         }
     }
+}
+
+/// The least or the greatest rate of those that are known, by what a counter went up by in a step.
+fn extreme_rate(samples: &[Sample], values: &[u64], is_greatest: bool, step: impl Fn(u64, u64) -> f64) -> u64 {
+    let known = samples.iter().filter(|sample| sample.rate > 0.0);
+    let rates = known.filter_map(|sample| Some(step(values[sample.before?], values[sample.row]) * sample.rate));
+    let rate = rates.reduce(if is_greatest { f64::max } else { f64::min });
+    rate.map_or(NAN, |rate| with_few_bits(rate, is_greatest))
 }
 
 /// The next number with few bits, of one that is at least 0.

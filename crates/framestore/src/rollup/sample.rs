@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use onlooker_series::rate::per_second;
+
 use super::{Part, Plan};
 use crate::chunk::Joined;
 use crate::damage::Damage;
@@ -13,8 +15,8 @@ pub(super) struct Sample {
     pub(super) row: usize,
     /// The row of the sample that came before it, of the same line.
     pub(super) before: Option<usize>,
-    /// How long after that one it was acquired, ns; 0 if not after it.
-    pub(super) apart_ns: u64,
+    /// The rate per second of a counter that went up by 1 since; 0 if it was not acquired after that one.
+    pub(super) rate: f64,
 }
 
 /// The samples that a part has in a row of the rollup.
@@ -112,8 +114,8 @@ impl Part {
             for (row, time_ns) in times_ns.iter().enumerate().take(pair[1]).skip(pair[0]) {
                 if is_new(row, before) {
                     if window_ns.contains(time_ns) {
-                        let apart_ns = before.map_or(0, |before| time_ns.saturating_sub(times_ns[before]));
-                        samples.push((*time_ns, Sample { row, before, apart_ns }));
+                        let rate = before.and_then(|before| per_second(1.0, times_ns[before], *time_ns)).unwrap_or(0.0);
+                        samples.push((*time_ns, Sample { row, before, rate }));
                     }
                     before = Some(row);
                 }

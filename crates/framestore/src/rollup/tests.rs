@@ -146,7 +146,7 @@ fn told(statistic: Statistic, kind: Kind, samples: &[Step], width_s: u32) -> u64
                     Kind::Float => 0.0,
                     _ => increase(before, *value) as f64,
                 };
-                Some(step / ((time_ns - before_ns) as f64 / 1e9))
+                Some(step * (1.0 / ((time_ns - before_ns) as f64 / 1e9)))
             });
             let mut rates: Vec<f64> = rates.collect();
             rates.sort_by(f64::total_cmp);

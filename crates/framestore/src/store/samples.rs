@@ -95,7 +95,13 @@ impl<'a, V: Visit> Samples<'a, V> {
         let Some(max_distance_ns) = times.max_distance_ns(self.wanted.line) else { return false };
         let (rows, times_ns) = (times.rows_of(self.wanted.line), &times.times_ns);
         let until = |time_ns: u64| rows.start + times_ns[rows.clone()].partition_point(|own_ns| *own_ns < time_ns);
-        let wanted = until(self.from_ns)..until(self.to_ns.saturating_add(1));
+        // Of most pieces all is wanted: who looks for where it begins touches times that nobody else does.
+        let is_in_time =
+            |at: usize| times_ns.get(at).is_some_and(|time_ns| (self.from_ns..=self.to_ns).contains(time_ns));
+        let wanted = match is_in_time(rows.start) && is_in_time(rows.end.saturating_sub(1)) {
+            true => rows.clone(),
+            false => until(self.from_ns)..until(self.to_ns.saturating_add(1)),
+        };
         let times_ns = &times_ns[wanted.clone()];
         let (Some(first_ns), Some(last_ns)) = (times_ns.first(), times_ns.last()) else { return true };
         if *first_ns == 0 || self.last_ns == Some(*first_ns) {

@@ -9,7 +9,7 @@ use crate::error::QueryError;
 use crate::expr::{Edges, Select};
 use crate::histogram::Histogram;
 use crate::limits::SERIES;
-use crate::source::{Chunks, Found, Newest, Span};
+use crate::source::{Chunks, Found, Newest, Span, Windows};
 use crate::value::{Grid, Point, Samples, Series, is_hole, seconds};
 
 impl Eval<'_> {
@@ -58,6 +58,18 @@ impl Eval<'_> {
             let stride = if is_sparse { 1 } else { steps };
             let (next, before, before_native) = (0, None, None);
             let mut steps_of = Steps { series: &mut series, steps, next, before, before_native, of, is_native, eval };
+            if !is_sparse {
+                let (first_end_ns, step_ns, range_ns) = (time_of(0), grid.step_ns, lookback_ns);
+                let windows = Windows { first_end_ns, step_ns, count: steps, range_ns, is_counter: false };
+                let mut put = |step: usize, own_ns, value| {
+                    steps_of.next = step;
+                    steps_of.put(Some((own_ns, value)), None, time_of(step));
+                };
+                if eval.source.last_samples(key, windows, &eval.budget, &mut put)? {
+                    eval.budget.work(SERIES + steps)?;
+                    steps_of.next = steps;
+                }
+            }
             while steps_of.next < steps {
                 eval.budget.work(SERIES)?;
                 steps_of.steps = steps_of.next + stride;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What functions of ranges make of the edges of their windows is what they make of all samples.
+//! What functions of ranges and instant selectors make of the edges of their windows is what they make of all samples.
 
 use onlooker_framestore::client::Description;
 use onlooker_framestore::layout::Layout;
@@ -13,8 +13,11 @@ use super::newest::compare_steps;
 const FUNCTIONS: [&str; 7] =
     ["rate", "increase", "delta", "count_over_time", "first_over_time", "last_over_time", "present_over_time"];
 
-/// Windows that are longer than steps, and shorter.
+/// Windows that are longer than steps, and shorter; and what is newest at each step.
 fn compare(world: &mut World, selector: &str, until_ns: u64) {
+    for step_ns in [70 * MS, S, 3_300 * MS, 60 * S] {
+        compare_steps(world, selector, until_ns, step_ns);
+    }
     for function in FUNCTIONS {
         for (range, step_ns) in [("4s", S), ("500ms", 7 * S), ("31s", 3_300 * MS), ("5m", 60 * S)] {
             compare_steps(world, &format!("{function}({selector}[{range}])"), until_ns, step_ns);
