@@ -15,7 +15,7 @@ const FUNCTIONS: [&str; 7] =
 
 /// Windows that are longer than steps, and shorter; and what is newest at each step.
 fn compare(world: &mut World, selector: &str, until_ns: u64) {
-    for step_ns in [70 * MS, S, 3_300 * MS, 60 * S] {
+    for step_ns in [70 * MS, S, 3_300 * MS, 20 * S] {
         compare_steps(world, selector, until_ns, step_ns);
     }
     for function in FUNCTIONS {
