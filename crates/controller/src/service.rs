@@ -160,6 +160,7 @@ pub fn run(
         ending: Ending::default(),
         pressure: engine.pressure(),
         rates: Arc::default(),
+        vitals: Arc::default(),
         fleet: fleet.clone(),
         store: keeper.store(),
         counters,

@@ -15,6 +15,7 @@ mod sink;
 mod snapshot;
 mod source;
 mod utc;
+mod vitals;
 #[cfg(test)]
 mod vouched;
 
@@ -37,6 +38,8 @@ pub use quota::{Excess, Ledger, Limit, Over, Quota, Whose};
 pub use sink::{Clock, FleetSink};
 use snapshot::PlanCell;
 pub(crate) use snapshot::{Figures, Plan, Planned, RegionFigures, Values};
+pub use vitals::{INTERVAL as VITALS_INTERVAL, Shown as ShownVitals};
+pub(crate) use vitals::{RESOURCES, Sampler, Vital};
 
 /// Longest time that latency is told apart from, ns: a minute.
 const MAX_LATENCY_NS: u64 = 60_000_000_000;

@@ -182,6 +182,9 @@ impl Figures {
     }
 }
 
+/// A host that has not been read for so long is not shown any more, or for three intervals if they are longer.
+const STALE_NS: u64 = 5_000_000_000;
+
 /// Which quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exceeded {
@@ -262,6 +265,13 @@ impl Host {
     /// How it goes.
     pub(crate) fn figures(&self) -> Figures {
         self.look().figures(Exceeded::Now)
+    }
+
+    /// How long ago it was read last, ns, and whether that is not too long.
+    pub(crate) fn freshness(&self, figures: &Figures) -> (Option<u64>, bool) {
+        let age_ns = figures.read_at_ns.map(|read_ns| steady_ns().saturating_sub(read_ns));
+        let most_ns = STALE_NS.max(self.target.interval_ns().saturating_mul(3));
+        (age_ns, age_ns.is_some_and(|age_ns| age_ns <= most_ns))
     }
 
     /// How it goes with it and each of its regions.

@@ -89,6 +89,8 @@ pub(super) struct Fold {
     pub(super) durable_until_ns: u64,
     pub(super) points: Vec<Point>,
     width_ns: u64,
+    /// Whether there were buckets of rollups among the rows.
+    has_rolled: bool,
     run: u32,
     before: Option<Before>,
     /// Of a histogram: counts of the last row, and those of the last row of the point before.
@@ -109,6 +111,7 @@ impl Fold {
             durable_until_ns: 0,
             points: Vec::new(),
             width_ns: 0,
+            has_rolled: false,
             run: 0,
             before: None,
             counts: Vec::new(),
@@ -169,6 +172,7 @@ impl Fold {
             run: self.run,
         };
         if let Some(bucket) = bucket {
+            self.has_rolled = true;
             (point.first, point.increase) = (number(bucket.before), number(bucket.increase));
             if let Some(Some((slowest, fastest))) = bucket.rates.get(series.at) {
                 let shown = |rate| exported(rate, series.scale);
@@ -275,9 +279,9 @@ impl Fold {
         self.points.iter().map(&mut rate).collect()
     }
 
-    /// Whether points are more than rows.
+    /// Whether points may be of more than a row.
     pub(super) fn has_buckets(&self) -> bool {
-        self.width_ns > 0
+        self.width_ns > 0 || self.has_rolled
     }
 
     /// The same of the least or the greatest from row to row, where there is a rate.

@@ -24,6 +24,7 @@ mod targets;
 mod tls;
 mod turns;
 mod ui;
+mod vitals;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
 
 use crate::engine::Pressure;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, ShownVitals};
 use crate::forward::Progress;
 use crate::keep::Counters;
 use crate::rules::View;
@@ -60,6 +61,8 @@ pub use tls::{Tls, TlsError};
 pub struct Shared {
     /// The hosts.
     pub fleet: Arc<Fleet>,
+    /// How busy and how full they are.
+    pub vitals: Arc<ShownVitals>,
     /// Rows.
     pub store: Store,
     /// What the store has been doing.
@@ -103,8 +106,10 @@ pub struct Shared {
 /// Everything under `/`.
 fn router(shared: Shared) -> Router {
     // They take their turns themselves: what they answer is made while it is taken.
-    let streams =
-        Router::new().route("/metrics", get(metrics::metrics)).route("/api/onlooker/v1/hosts", get(hosts::hosts));
+    let streams = Router::new()
+        .route("/metrics", get(metrics::metrics))
+        .route("/api/onlooker/v1/hosts", get(hosts::hosts))
+        .route("/api/onlooker/v1/vitals", get(vitals::vitals));
     let ranges = Router::new()
         .route("/api/onlooker/v1/hosts/{host}/range", get(range::range))
         .layer(middleware::from_fn_with_state(shared.clone(), turns::range));

@@ -71,6 +71,9 @@ fn every_call_is_described_and_answers_as_it_says() {
         let range = json(address, "/api/onlooker/v1/hosts/a/range?match=node_load1");
         (range["series"][0]["t_ms"].as_array()?.len() > 2).then_some(())
     });
+    until("two samples of the host's vitals", || {
+        json(address, "/api/onlooker/v1/vitals")["hosts"][0]["cpu"].as_f64().filter(|cpu| (0.0..=1.0).contains(cpu))
+    });
     let mut asked = BTreeSet::new();
     for (path, call, status) in [
         ("/api/onlooker/v1/status", "/api/onlooker/v1/status", 200),
@@ -78,6 +81,8 @@ fn every_call_is_described_and_answers_as_it_says() {
         ("/api/onlooker/v1/hosts?since=1&fresh=a", "/api/onlooker/v1/hosts", 200),
         ("/api/onlooker/v1/hosts?state=reading&search=a&limit=1&offset=0", "/api/onlooker/v1/hosts", 200),
         ("/api/onlooker/v1/hosts?fresh=a", "/api/onlooker/v1/hosts", 400),
+        ("/api/onlooker/v1/vitals", "/api/onlooker/v1/vitals", 200),
+        ("/api/onlooker/v1/vitals?host=a", "/api/onlooker/v1/vitals", 400),
         ("/api/onlooker/v1/hosts/a", "/api/onlooker/v1/hosts/{host}", 200),
         ("/api/onlooker/v1/hosts/b", "/api/onlooker/v1/hosts/{host}", 404),
         ("/api/onlooker/v1/hosts/a/series?limit=10000", "/api/onlooker/v1/hosts/{host}/series", 200),

@@ -75,6 +75,10 @@ fn sheet(shared: &Shared, part: Option<Vec<Arc<Host>>>, format: Format) -> Sheet
             shared.fleet.hosts()
         }
     };
+    let vitals = shared.vitals.get();
+    for name in hosts.iter().map(|host| &host.target.name) {
+        vitals.get(name).into_iter().for_each(|vital| own.vital(name, vital));
+    }
     Draft::of(&hosts, &mut own).settled(&hosts, own, format)
 }
 

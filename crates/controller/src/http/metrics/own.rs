@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use onlooker_framestore::warm::Level;
 use onlooker_reader::By;
-use onlooker_reader::clock::{Moment, steady_ns};
+use onlooker_reader::clock::Moment;
 use onlooker_region::schema::Metric::{self, Counter, Gauge};
 use onlooker_series::exposition::{push_label, push_number};
 use onlooker_transport::soft::Totals;
@@ -15,12 +15,9 @@ use onlooker_transport::soft::Totals;
 use super::super::Shared;
 use super::super::prometheus::counts;
 use crate::engine::Pressure;
-use crate::fleet::{Figures, Host};
+use crate::fleet::{Figures, Host, RESOURCES, Vital};
 use crate::forward::Progress;
 use crate::rules::{self, View};
-
-/// A host that has not been read for so long is not shown any more, or for three intervals if they are longer.
-const STALE_NS: u64 = 5_000_000_000;
 
 const UP: &str = "onlooker_host_up";
 const AGE: &str = "onlooker_host_age_seconds";
@@ -29,6 +26,13 @@ const READINGS: &str = "onlooker_host_readings_total";
 const GAPS: &str = "onlooker_host_gaps_total";
 const OVER_QUOTA: &str = "onlooker_host_over_quota_total";
 const READING: &str = "onlooker_host_reading_seconds";
+const CPU: &str = "onlooker_host_cpu_ratio";
+const MEMORY: &str = "onlooker_host_memory_ratio";
+const SWAP: &str = "onlooker_host_swap_ratio";
+const FILESYSTEM: &str = "onlooker_host_filesystem_ratio";
+const RECEIVE: &str = "onlooker_host_receive_bytes_per_second";
+const TRANSMIT: &str = "onlooker_host_transmit_bytes_per_second";
+const PRESSURE: &str = "onlooker_host_pressure_ratio";
 /// What programs have called as somebody else's metric.
 pub(super) const LEFT_OUT: &str = "onlooker_host_left_out_series";
 const ROWS: &str = "onlooker_controller_rows_total";
@@ -78,7 +82,7 @@ const NOTIFICATIONS_DROPPED: &str = "onlooker_controller_notifications_dropped_t
 const NOTIFICATIONS_WAITING: &str = "onlooker_controller_notifications_queue_length";
 
 /// All of them: nobody else's metric has such a name, whether there is something to say or not.
-const FAMILIES: [(&str, Metric, &str); 53] = [
+const FAMILIES: [(&str, Metric, &str); 60] = [
     (
         UP,
         Gauge,
@@ -90,6 +94,13 @@ const FAMILIES: [(&str, Metric, &str); 53] = [
     (GAPS, Counter, "Due times at which the host was not read."),
     (OVER_QUOTA, Counter, "Rows of the host that were not kept, since they exceed what it may cost."),
     (READING, Gauge, "Time from when a reading was due to its end."),
+    (CPU, Gauge, "Share of the time of all of the host's CPUs in which they did something."),
+    (MEMORY, Gauge, "Share of the host's memory that is not available."),
+    (SWAP, Gauge, "Share of the host's swap space that is used."),
+    (FILESYSTEM, Gauge, "Share of the host's fullest file system that is not available, read-only ones left out."),
+    (RECEIVE, Gauge, "What the host's network devices receive, but for lo."),
+    (TRANSMIT, Gauge, "What the host's network devices send, but for lo."),
+    (PRESSURE, Gauge, "Share of the time in which some of the host's tasks waited for a resource."),
     (
         LEFT_OUT,
         Gauge,
@@ -171,18 +182,6 @@ impl Default for Own {
     }
 }
 
-/// How long ago the host was read last, ns, and whether that is not too long.
-fn freshness(host: &Host, figures: &Figures) -> (Option<u64>, bool) {
-    let age_ns = figures.read_at_ns.map(|read_ns| steady_ns().saturating_sub(read_ns));
-    let interval_ns = host.target.interval_ns();
-    (age_ns, age_ns.is_some_and(|age_ns| age_ns <= STALE_NS.max(interval_ns.saturating_mul(3))))
-}
-
-/// Whether a host's metrics are here.
-pub(super) fn is_up(host: &Host, figures: &Figures) -> bool {
-    freshness(host, figures).1
-}
-
 impl Lines for Own {
     fn line(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         let Some(Family { lines, .. }) = self.0.get_mut(name) else {
@@ -209,7 +208,7 @@ pub(super) trait Lines {
     #[allow(clippy::cast_precision_loss)] // Prometheus' values are doubles
     fn host(&mut self, host: &Host, figures: &Figures) {
         let instance = ("instance", host.target.name.as_str());
-        let (age_ns, up) = freshness(host, figures);
+        let (age_ns, up) = host.freshness(figures);
         self.line(UP, &[instance], f64::from(u8::from(up)));
         if let Some(age_ns) = age_ns {
             self.line(AGE, &[instance], age_ns as f64 / 1e9);
@@ -227,6 +226,24 @@ pub(super) trait Lines {
         let [p50_ns, _, p99_ns, _] = figures.latency_ns;
         for (quantile, ns) in [("0.5", p50_ns), ("0.99", p99_ns)] {
             self.line(READING, &[instance, ("quantile", quantile)], ns as f64 / 1e9);
+        }
+    }
+
+    /// How busy and how full a host is.
+    fn vital(&mut self, name: &str, vital: &Vital) {
+        let instance = ("instance", name);
+        for (name, value) in [
+            (CPU, vital.cpu),
+            (MEMORY, vital.memory),
+            (SWAP, vital.swap),
+            (FILESYSTEM, vital.filesystem.as_ref().map(|(share, _)| *share)),
+            (RECEIVE, vital.receive),
+            (TRANSMIT, vital.transmit),
+        ] {
+            value.into_iter().for_each(|value| self.line(name, &[instance], value));
+        }
+        for (resource, share) in RESOURCES.into_iter().zip(vital.pressure) {
+            share.into_iter().for_each(|share| self.line(PRESSURE, &[instance, ("resource", resource)], share));
         }
     }
 

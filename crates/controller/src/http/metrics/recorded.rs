@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What `/metrics` says of the controller and of its hosts, recorded with `up` of each host, so that queries and rules
-//! find what was. A series that has gone from there ends.
+//! find what was. A series that has gone from there ends. The same thread samples hosts' vitals.
 
 use std::collections::HashSet;
 use std::io;
@@ -17,7 +17,8 @@ use onlooker_query::{NotRecorded, Recorder};
 use onlooker_reader::clock::Moment;
 
 use super::super::Shared;
-use super::own::{Lines, is_up};
+use super::own::Lines;
+use crate::fleet::{Sampler, VITALS_INTERVAL};
 use crate::keep::{Counters, Ingest};
 
 /// Time between two samples.
@@ -36,13 +37,26 @@ impl Recording {
     pub fn start(shared: Shared, ingest: Arc<Ingest>) -> io::Result<Self> {
         let (stop, stopped) = channel();
         let counters = shared.counters.clone();
-        let mut to = To { recorder: Recorder::new(usize::MAX), ingest, counters, last: HashSet::new() };
+        let to = || To {
+            recorder: Recorder::new(usize::MAX),
+            ingest: ingest.clone(),
+            counters: counters.clone(),
+            last: HashSet::new(),
+        };
+        let (mut own, mut of_vitals, mut sampler) = (to(), to(), Sampler::default());
         let thread = thread::Builder::new().name("own".into()).spawn(move || {
-            let mut next = Instant::now() + INTERVAL;
+            let (mut next, mut next_own) = (Instant::now(), Instant::now() + INTERVAL);
             while stopped.recv_timeout(next.saturating_duration_since(Instant::now())) == Err(RecvTimeoutError::Timeout)
             {
-                next = Instant::now() + INTERVAL;
-                to.record(Samples::of(&shared), Moment::now().utc_ns.cast_signed());
+                next = Instant::now() + VITALS_INTERVAL;
+                sampler.sample(&shared.fleet, &shared.vitals);
+                let mut vitals = Samples::default();
+                shared.vitals.get().iter().for_each(|(name, vital)| vitals.vital(name, vital));
+                of_vitals.record(vitals, Moment::now().utc_ns.cast_signed());
+                if Instant::now() >= next_own {
+                    next_own = Instant::now() + INTERVAL;
+                    own.record(Samples::of(&shared), Moment::now().utc_ns.cast_signed());
+                }
             }
         })?;
         Ok(Self { thread: Some((stop, thread)) })
@@ -76,7 +90,7 @@ impl Samples {
             let figures = host.figures();
             all.host(host, &figures);
             let labels: Vec<_> = host.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-            all.line("up", &labels, f64::from(u8::from(is_up(host, &figures))));
+            all.line("up", &labels, f64::from(u8::from(host.freshness(&figures).1)));
         }
         all
     }

@@ -22,7 +22,7 @@ use onlooker_series::families::{Claims, Names, Voices};
 use onlooker_series::template::{LabelSet, LabelSets, LabelView, Template};
 
 use super::super::stream::{Stopped, Writer};
-use super::own::{Lines as _, Own, is_up};
+use super::own::{Lines as _, Own};
 use crate::fleet::{Host, Plan, Planned, Values};
 
 /// Entities of one kind.
@@ -58,7 +58,7 @@ impl Draft {
     pub(super) fn of(hosts: &[Arc<Host>], own: &mut Own) -> Self {
         let (mut draft, mut values) = (Self::default(), Values::default());
         for (number, host) in (0..).zip(hosts) {
-            let (figures, plan) = host.snapshot(|figures| is_up(host, figures), &mut values);
+            let (figures, plan) = host.snapshot(|figures| host.freshness(figures).1, &mut values);
             own.host(host, &figures);
             match plan {
                 Some(plan) => draft.add(number, &plan, &values, figures.relation.as_ref()),
