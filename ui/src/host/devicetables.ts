@@ -101,7 +101,7 @@ function interfaceColumns(): Column<Interface>[] {
     },
     bar("in", "In", "Bytes received each second; the bar: of the interface’s speed", load((row) => row.in), FULL, { get: (row) => row.in, show: rate }),
     bar("out", "Out", "Bytes sent each second; the bar: of the interface’s speed", load((row) => row.out), FULL, { get: (row) => row.out, show: rate }),
-    figure("speed", "Speed", "What it can carry", (row) => (row.speed === null ? null : row.speed * 8), "bit", true),
+    figure("speed", "Speed", "Bits each second that it can carry", (row) => (row.speed === null ? null : row.speed * 8), "b", true),
     figure("inPackets", "Packets in", "Each second", (row) => row.inPackets, "", true, true),
     figure("outPackets", "Packets out", "Each second", (row) => row.outPackets, "", true, true),
     fault("errors", "Errors", "Packets with errors each second, both directions", (row) => row.errors),
@@ -141,6 +141,6 @@ class TcpFigures {
     });
     // What watching takes is traffic of this host, too.
     setHidden(this.own, !(found.reading !== null && found.reading > 0));
-    setText(this.own, `Part of the traffic above is Onlooker’s: the kernel answers ${quantity(found.reading, "", true)} READs, each of ${bytes(1024)} or a few.`);
+    setText(this.own, `Part of the traffic above is Onlooker’s: the kernel answers ${quantity(found.reading, "")} READs a second, each of ${bytes(1024)} or a few.`);
   }
 }

@@ -22,6 +22,9 @@ export const SECTION_IDS = Object.keys(SECTIONS) as SectionId[];
 
 /** Sections that begin higher up on the screen are being read. */
 const TOP_PX = 140;
+/** Tables that fill above a section push it away: for so long after a jump it is held where it is. */
+const HOLD_MS = 5000;
+const MOVES = ["wheel", "touchstart", "pointerdown", "keydown"];
 
 export class Section {
   /** Above the charts: tiles, tables. */
@@ -59,11 +62,17 @@ export class Index {
   private readonly links = new Map<SectionId, HTMLElement>();
   private current: SectionId = "overview";
   private request = 0;
+  private heldUntil = 0;
+  private readonly resized = new ResizeObserver(() => {
+    if (performance.now() < this.heldUntil) this.sections[this.current].element.scrollIntoView();
+  });
 
   constructor(
     host: string,
     private readonly sections: Record<SectionId, Section>,
   ) {
+    for (const { element } of Object.values(sections)) this.resized.observe(element);
+    for (const name of MOVES) window.addEventListener(name, this.letGo, { passive: true, capture: true });
     for (const id of SECTION_IDS) this.links.set(id, this.link(host, id, SECTIONS[id]));
     this.element = h("nav", { class: "index", "aria-label": "Sections" }, h("ol", {}, ...[...this.links.values()].map((link) => h("li", {}, link))));
     window.addEventListener("scroll", this.onScroll, { passive: true });
@@ -83,6 +92,7 @@ export class Index {
   jump(id: SectionId): void {
     this.sections[id].reveal();
     this.mark(id);
+    this.heldUntil = performance.now() + HOLD_MS;
   }
 
   /** To the next section, or the one before. */
@@ -93,8 +103,14 @@ export class Index {
 
   destroy(): void {
     cancelAnimationFrame(this.request);
+    this.resized.disconnect();
     window.removeEventListener("scroll", this.onScroll);
+    for (const name of MOVES) window.removeEventListener(name, this.letGo, { capture: true });
   }
+
+  private readonly letGo = (): void => {
+    this.heldUntil = 0;
+  };
 
   private readonly onScroll = (): void => {
     cancelAnimationFrame(this.request);
@@ -103,6 +119,7 @@ export class Index {
 
   /** The last section that begins at the top is the one that is read; at the end of the page, where not all can come up there, the one that was chosen stays. */
   private follow(): void {
+    if (performance.now() < this.heldUntil) return;
     const { scrollTop, scrollHeight, clientHeight } = document.documentElement;
     const read = SECTION_IDS.findLast((id) => this.sections[id].element.getBoundingClientRect().top < TOP_PX) ?? "overview";
     const isEnd = scrollTop + clientHeight > scrollHeight - 2;
