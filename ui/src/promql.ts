@@ -53,7 +53,7 @@ export async function range(query: string, span: { fromMs: number; toMs: number;
 export const quote = (value: string): string => `"${value.replace(/[\\"]/g, "\\$&").replace(/\n/g, "\\n")}"`;
 
 /** A regular expression (RE2) that matches just this text. */
-export const literal = (value: string): string => value.replace(/[\\^$.|?*+()[\]{}-]/g, "\\$&");
+export const literal = (value: string): string => value.replace(/[\\^$.|?*+()[\]{}]/g, "\\$&");
 
 /** A matcher for any of these texts. */
 export const anyOf = (label: string, values: string[]): string => (values.length === 1 ? `${label}=${quote(values[0]!)}` : `${label}=~${quote(values.map(literal).join("|"))}`);

@@ -44,7 +44,8 @@ export class Table<T> {
   private readonly heads = new Map<string, HTMLElement>();
   private readonly more = h("p", { class: "note", hidden: true });
   private readonly shown = new Map<string, Shown<T>>();
-  private order: string[] = [];
+  /** Keys of the rows, from the top. */
+  order: readonly string[] = [];
   private rows: T[] = [];
   private active: string | null = null;
 

@@ -43,14 +43,15 @@ export class Asker {
     this.sight.observe(question.element);
   }
 
-  /** Shows another time: ms UTC, or null for now; rates are taken over `windowMs` before it, or null for as short a time as values allow. */
-  setTime(timeMs: number | null, windowMs: number | null = null): void {
-    if (timeMs === this.timeMs && windowMs === this.windowMs) return;
+  /** Shows another time: ms UTC, or null for now; rates are taken over `windowMs` before it, or null for as short a time as values allow. Gives whether that is new. */
+  setTime(timeMs: number | null, windowMs: number | null = null): boolean {
+    if (timeMs === this.timeMs && windowMs === this.windowMs) return false;
     [this.timeMs, this.windowMs] = [timeMs, windowMs];
     this.abort.abort();
     this.abort = new AbortController();
     for (const entry of this.entries) Object.assign(entry, { busy: false, nextAt: 0, failures: 0 });
     this.tick();
+    return true;
   }
 
   /** Asks what belongs to this element at once: something else is wanted there. */

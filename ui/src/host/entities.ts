@@ -7,6 +7,7 @@ import { type Sample, anyOf, literal, named, quote, together } from "../promql";
 import type { At, Subject } from "./subject";
 
 export interface Entity {
+  /** Values of the labels that make it what it is, the one that tells it apart first, with NUL between. */
   key: string;
   labels: Record<string, string>;
   /** By measure. What has no rate has not moved. */

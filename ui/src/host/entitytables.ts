@@ -81,12 +81,12 @@ function nameColumn(label: string, shown: (row: Entity) => [name: string, more: 
   return {
     id: "name", label, title: "Sorts what is shown", sort: (row) => shown(row)[0],
     cell: (node, row) => {
-      if (node.firstElementChild === null) node.append(h("span", { class: "entity" }), h("span", { class: "dim more-of" }));
+      if (node.firstElementChild === null) node.append(h("span", { class: "entity" }), " ", h("span", { class: "dim more-of" }));
       const [name, more] = shown(row);
       setText(node.firstElementChild as HTMLElement, name);
       setText(node.children[1] as HTMLElement, more);
       node.title = row.labels["path"] ?? name;
-      if (isOwn(row) && node.children.length === 2) node.append(ownMark());
+      if (isOwn(row) && node.children.length === 2) node.append(" ", ownMark());
     },
   };
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How a host is, at a glance: a tile each for what may be short, which leads to its section.
 
-import { h, setClass } from "../dom";
+import { h, setClass, setHidden } from "../dom";
 import { bytes, cores, count, duration, quantity } from "../format";
 import { Tile } from "../pages/page";
 import { instant, range } from "../promql";
@@ -52,14 +52,17 @@ export class Overview {
       uptime: tile("Up", "overview", "Since the host booted"),
     };
     section.body.append(this.list);
+    if (vitalsQuery(subject, { timeMs: 0, windowMs: null }) === "") {
+      setHidden(this.list, true);
+      section.say("This host gives none of the usual kernel metrics. Press / and search for what it has.");
+      return;
+    }
     asker.add({ element: section.body, everyMs: EVERY_MS, ask: (at, signal) => this.ask(at, signal), problem: section.problem });
     asker.add({ element: this.list, everyMs: TREND_EVERY_MS, ask: (at, signal) => this.askTrends(at, signal), problem: () => undefined });
   }
 
   private async ask(at: At, signal: AbortSignal): Promise<void> {
-    const query = vitalsQuery(this.subject, at);
-    if (query === "") return;
-    this.show(vitals(await instant(query, at.timeMs, signal), this.subject, at), at);
+    this.show(vitals(await instant(vitalsQuery(this.subject, at), at.timeMs, signal), this.subject, at), at);
   }
 
   private async askTrends(at: At, signal: AbortSignal): Promise<void> {

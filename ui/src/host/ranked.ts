@@ -15,6 +15,7 @@ const TOP = 20;
 /** Rows at most: the rest is for the filter. Their names fit into one query. */
 const MOST = 200;
 const DEBOUNCE_MS = 250;
+const MAX_TRENDS = 40;
 const TREND_MS = 300_000;
 const TREND_STEP_MS = 10_000;
 const TREND_EVERY_MS = 10_000;
@@ -36,12 +37,13 @@ export class Ranked {
   private readonly table: Table<Entity>;
   private readonly filter: HTMLInputElement;
   private readonly all = h("button", { type: "button", class: "chip", hidden: true, on: { click: () => this.showAll() } });
-  private readonly status = h("p", { class: "dim", role: "status" });
+  private readonly status = h("p", { class: "dim" });
   private readonly chips: HTMLElement[];
   private limit = TOP;
   private total: number | null = null;
   private timer: number | undefined;
-  private first: string[] = [];
+  /** Grows when something else is wanted: what was asked before is of no use then. */
+  private wanted = 0;
   private trends = new Map<string, Trend>();
   private trendsTo = 0;
 
@@ -83,22 +85,24 @@ export class Ranked {
   private async ask(at: At, signal: AbortSignal): Promise<void> {
     const { matchers, limit, kind, subject, keys } = this;
     const by = { id: this.table.sorting.column, descending: this.table.sorting.descending };
+    const { wanted } = this;
+    let { total } = this;
     // Where all are shown nothing need be ranked.
     let narrow = matchers;
-    if (this.total === null || this.total > limit) {
-      const { total, first } = ranked(await instant(rankQuery(kind, subject, at, by, limit, matchers), at.timeMs, signal), keys[0]!, limit);
-      this.total = total;
-      if (first.length > 0) narrow = [...matchers, anyOf(keys[0]!, first)];
+    if (total === null || total > limit) {
+      const found = ranked(await instant(rankQuery(kind, subject, at, by, limit, matchers), at.timeMs, signal), keys[0]!, limit);
+      total = found.total;
+      if (found.first.length > 0) narrow = [...matchers, anyOf(keys[0]!, found.first)];
     }
     const rows = entities(await instant(detailsQuery(kind, subject, at, narrow), at.timeMs, signal), kind, keys);
-    signal.throwIfAborted();
-    if (narrow === matchers) this.total = rows.length;
+    if (signal.aborted || wanted !== this.wanted) return;
+    this.total = narrow === matchers ? rows.length : total;
     this.show(rows, subject.windowMs(kind.measures[0]!.metric, at));
   }
 
   private async askTrends(at: At, signal: AbortSignal): Promise<void> {
     const key = this.keys[0]!;
-    const first = this.first.slice(0, TOP);
+    const first = [...new Set(this.table.order.slice(0, MAX_TRENDS).map((row) => row.split("\u0000")[0]!))];
     if (first.length === 0) {
       // The rows have not come yet.
       setTimeout(() => this.asker.soon(this.table.element), DEBOUNCE_MS);
@@ -121,9 +125,7 @@ export class Ranked {
 
   private show(rows: Entity[], windowMs: number): void {
     const total = Math.max(this.total ?? 0, rows.length);
-    // More than were wanted have come where some have appeared since they were counted.
     this.table.update(rows);
-    this.first = rows.map((row) => row.labels[this.keys[0]!] ?? "");
     const isAll = rows.length >= total;
     setText(this.status, `${isAll ? `${count(total)} ${total === 1 ? this.kind.one : this.kind.many}` : `The first ${count(rows.length)} of ${count(total)} ${this.kind.many}`}, rates over ${duration(windowMs)}`);
     setHidden(this.all, isAll && this.limit === TOP || !isAll && this.limit === MOST);
@@ -158,6 +160,7 @@ export class Ranked {
   /** Something else is wanted: how many there are of it is not known. */
   private again(): void {
     this.total = null;
+    this.wanted++;
     this.asker.soon(this.element);
     this.asker.soon(this.table.element);
   }

@@ -8,8 +8,8 @@ import { rates } from "./spark";
 
 /** Devices through which traffic passes that another one counts, too: bridges, bonds, tunnels, containers' ends, VLANs. */
 const VIRTUAL = /^(lo$|veth|docker|br-|br\d|virbr|cni|cali|flannel|tap|tun|wg|bond|team|ifb|dummy|vlan)|\./;
-/** Disks made of others, which count again. */
-const COMPOUND = /^(dm-|md|drbd)/;
+/** Disks made of others, which count again, or of memory. */
+const COMPOUND = /^(dm-|md|drbd|zram)/;
 
 /** Those that count on their own; where there are none, all but the loopback. */
 export function counted(devices: string[], double: RegExp): string[] {

@@ -10,7 +10,7 @@ import type { ChartSpec } from "../charts/frame";
 import { STANDARD_SEARCHES, standard } from "../charts/standard";
 import { now, syncedStatus } from "../clock";
 import { h, notice, setHidden, setText } from "../dom";
-import { clockTime } from "../format";
+import { clockTime, moment } from "../format";
 import { Asker } from "../host/asker";
 import { deviceTables } from "../host/devicetables";
 import { entityMetrics, entityTables } from "../host/entitytables";
@@ -163,11 +163,17 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     WINDOWS.forEach((item, i) => windowButtons[i]!.setAttribute("aria-pressed", String(item === board.window)));
     pauseButton.setAttribute("aria-pressed", String(board.paused));
     setText(pauseButton, board.paused ? "Resume" : "Pause");
-    asker.setTime(board.frozenMs);
     showLive();
   }
 
+  /** Figures and tables of another time than now: while charts stand still, and of a host's last moment. */
+  function showTime(): void {
+    const timeMs = board.frozenMs ?? board.silentSince();
+    if (asker.setTime(timeMs)) sections.overview.say(...(timeMs === null ? [] : [`Figures and tables are those of ${moment(timeMs, now())}.`]));
+  }
+
   function showLive(): void {
+    showTime();
     if (board.charts.length === 0) {
       setText(liveSign, detail === null ? "" : detail.state);
       liveSign.dataset["state"] = "wait";
