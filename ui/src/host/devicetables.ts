@@ -8,7 +8,7 @@ import { type Column, Table } from "../table";
 import type { Asker } from "./asker";
 import { FULL, bar, fault, figure } from "./cells";
 import { type Disk, type Interface, type Mount, type Tcp, disks, disksQuery, interfaces, interfacesQuery, mounts, mountsQuery, tcp, tcpQuery } from "./devices";
-import type { Section } from "./sections";
+import { type Section, trouble } from "./sections";
 import type { At, Subject } from "./subject";
 
 /** File systems are looked at every few seconds by agents, too. */
@@ -33,7 +33,7 @@ export function deviceTables(subject: Subject, asker: Asker, disksSection: Secti
     const figures = new TcpFigures();
     network.body.append(figures.element);
     asker.add({
-      element: figures.element, everyMs: EVERY_MS, problem: network.problem,
+      element: figures.element, everyMs: EVERY_MS, problem: trouble(figures.element),
       ask: async (at, signal) => figures.show(tcp(await instant(tcpQuery(subject, at), at.timeMs, signal))),
     });
   }
@@ -53,7 +53,7 @@ function ask<T>(
   table.element.classList.add("dense");
   const part = h("div", { class: "part" }, h("h3", {}, title), table.element);
   section.body.append(part);
-  asker.add({ element: part, everyMs, ask: async (at, signal) => table.update(rows(await instant(query(subject, at), at.timeMs, signal))), problem: section.problem });
+  asker.add({ element: part, everyMs, ask: async (at, signal) => table.update(rows(await instant(query(subject, at), at.timeMs, signal))), problem: trouble(part) });
 }
 
 function mountColumns(): Column<Mount>[] {

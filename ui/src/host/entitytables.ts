@@ -10,7 +10,7 @@ import type { Asker } from "./asker";
 import { FULL, bar, fault, figure, ownMark } from "./cells";
 import { CONTAINERS, type Entity, type Kind, PORTS, PROCESSES, entityCharts, keysOf } from "./entities";
 import { type Choice, Ranked } from "./ranked";
-import type { Section } from "./sections";
+import { type Section, trouble } from "./sections";
 import type { Subject } from "./subject";
 
 const MAX_SERIES = 500;
@@ -61,16 +61,19 @@ function off(section: Section, part: string): void {
 
 function add({ host, subject, asker, signal, addCharts }: Tables, section: Section, kind: Kind, title: string, columns: Column<Entity>[], choices: Choice[]): void {
   const open = (entity: Entity): void => {
+    problem(null);
     const [first] = keysOf(kind, subject);
     getSeries(host.name, `${kind.searches[0]} ${first}="${entity.labels[first!]}"`, MAX_SERIES, signal).then(({ series }) => {
       const specs = entityCharts(kind, entity, series);
-      if (specs.length === 0) section.problem(`This ${kind.one} has ended: charts show only what is there now.`);
+      if (specs.length === 0) problem(`This ${kind.one} has ended: charts show only what is there now.`);
       else addCharts(section, specs);
     }).catch((error: unknown) => {
-      if (!signal.aborted) section.problem(error instanceof Error ? error.message : String(error));
+      if (!signal.aborted) problem(error instanceof Error ? error.message : String(error));
     });
   };
-  section.body.append(new Ranked(kind, subject, asker, section.problem, title, columns, choices, open).element);
+  const { element } = new Ranked(kind, subject, asker, title, columns, choices, open);
+  const problem = trouble(element);
+  section.body.append(element);
 }
 
 const value = (id: string) => (row: Entity): number => row.values.get(id) ?? 0;

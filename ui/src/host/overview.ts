@@ -7,7 +7,7 @@ import { Tile } from "../pages/page";
 import { instant, range } from "../promql";
 import type { Asker } from "./asker";
 import { FULL } from "./cells";
-import type { Index, Section, SectionId } from "./sections";
+import { type Index, type Section, type SectionId, trouble } from "./sections";
 import { drawSpark } from "./spark";
 import type { At, Subject } from "./subject";
 import { type Trend, type Vitals, trends, trendsQuery, vitals, vitalsQuery } from "./vitals";
@@ -57,7 +57,7 @@ export class Overview {
       section.say("This host gives none of the usual kernel metrics. Press / and search for what it has.");
       return;
     }
-    asker.add({ element: section.body, everyMs: EVERY_MS, ask: (at, signal) => this.ask(at, signal), problem: section.problem });
+    asker.add({ element: section.body, everyMs: EVERY_MS, ask: (at, signal) => this.ask(at, signal), problem: trouble(section.body) });
     asker.add({ element: this.list, everyMs: TREND_EVERY_MS, ask: (at, signal) => this.askTrends(at, signal), problem: () => undefined });
   }
 

@@ -7,6 +7,7 @@ import { anyOf, instant, range } from "../promql";
 import { type Column, Table } from "../table";
 import type { Asker } from "./asker";
 import { type Entity, type Kind, detailsQuery, entities, keysOf, matching, rankQuery, ranked, trendQuery } from "./entities";
+import { trouble } from "./sections";
 import { drawSpark } from "./spark";
 import type { At, Subject } from "./subject";
 
@@ -44,6 +45,8 @@ export class Ranked {
   private timer: number | undefined;
   /** Grows when something else is wanted: what was asked before is of no use then. */
   private wanted = 0;
+  /** Its rows have not come yet, and so no lines were asked for. */
+  private isNew = true;
   private trends = new Map<string, Trend>();
   private trendsTo = 0;
 
@@ -51,7 +54,6 @@ export class Ranked {
     private readonly kind: Kind,
     private readonly subject: Subject,
     private readonly asker: Asker,
-    problem: (message: string | null) => void,
     title: string,
     columns: Column<Entity>[],
     private readonly choices: Choice[],
@@ -69,7 +71,7 @@ export class Ranked {
     this.chips = choices.map(({ label, title: help }, i) => h("button", { type: "button", class: "chip", title: help, "aria-pressed": String(i === 0), on: { click: () => this.choose(i) } }, label));
     const tools = h("div", { class: "toolbar" }, this.filter, h("div", { class: "chips" }, ...this.chips, this.all), this.status);
     this.element = h("div", { class: "part" }, tools, this.table.element);
-    asker.add({ element: this.element, everyMs: EVERY_MS, ask: (at, signal) => this.ask(at, signal), problem });
+    asker.add({ element: this.element, everyMs: EVERY_MS, ask: (at, signal) => this.ask(at, signal), problem: trouble(this.element) });
     asker.add({ element: this.table.element, everyMs: TREND_EVERY_MS, ask: (at, signal) => this.askTrends(at, signal), problem: () => undefined });
   }
 
@@ -103,11 +105,7 @@ export class Ranked {
   private async askTrends(at: At, signal: AbortSignal): Promise<void> {
     const key = this.keys[0]!;
     const first = [...new Set(this.table.order.slice(0, MAX_TRENDS).map((row) => row.split("\u0000")[0]!))];
-    if (first.length === 0) {
-      // The rows have not come yet.
-      setTimeout(() => this.asker.soon(this.table.element), DEBOUNCE_MS);
-      return;
-    }
+    if (first.length === 0) return;
     const toMs = Math.floor(at.timeMs / TREND_STEP_MS) * TREND_STEP_MS;
     const found = await range(trendQuery(this.kind, this.subject, { timeMs: toMs, windowMs: TREND_STEP_MS }, key, first), { fromMs: toMs - TREND_MS, toMs, stepMs: TREND_STEP_MS }, signal);
     this.trends = new Map(found.map(({ labels, ...line }) => [labels[key] ?? "", line]));
@@ -126,9 +124,11 @@ export class Ranked {
   private show(rows: Entity[], windowMs: number): void {
     const total = Math.max(this.total ?? 0, rows.length);
     this.table.update(rows);
+    if (this.isNew && rows.length > 0) this.asker.soon(this.table.element);
+    this.isNew &&= rows.length === 0;
     const isAll = rows.length >= total;
     setText(this.status, `${isAll ? `${count(total)} ${total === 1 ? this.kind.one : this.kind.many}` : `The first ${count(rows.length)} of ${count(total)} ${this.kind.many}`}, rates over ${duration(windowMs)}`);
-    setHidden(this.all, isAll && this.limit === TOP || !isAll && this.limit === MOST);
+    setHidden(this.all, total <= TOP);
     setText(this.all, this.limit === MOST ? `Show the first ${TOP}` : total <= MOST ? `Show all ${count(total)}` : `Show the first ${MOST}`);
   }
 
@@ -161,7 +161,7 @@ export class Ranked {
   private again(): void {
     this.total = null;
     this.wanted++;
+    this.isNew = true;
     this.asker.soon(this.element);
-    this.asker.soon(this.table.element);
   }
 }

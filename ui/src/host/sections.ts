@@ -26,6 +26,16 @@ const TOP_PX = 140;
 const HOLD_MS = 5000;
 const MOVES = ["wheel", "touchstart", "pointerdown", "keydown"];
 
+/** A line in `parent` for what went wrong there; null: all is well again. */
+export function trouble(parent: HTMLElement): (message: string | null) => void {
+  const line = h("p", { class: "problem", role: "status", hidden: true });
+  parent.append(line);
+  return (message) => {
+    setHidden(line, message === null);
+    setText(line, message === null ? "" : sentence(message));
+  };
+}
+
 export class Section {
   /** Above the charts: tiles, tables. */
   readonly body = h("div", { class: "section-body" });
@@ -33,11 +43,10 @@ export class Section {
   readonly element: HTMLElement;
   private readonly heading: HTMLElement;
   private readonly hint = h("p", { class: "hint", hidden: true });
-  private readonly trouble = h("p", { class: "problem", role: "status", hidden: true });
 
   constructor(readonly id: SectionId) {
     this.heading = h("h2", { id: `section-${id}`, tabindex: -1 }, SECTIONS[id]);
-    this.element = h("section", { class: "host-section", "aria-labelledby": `section-${id}` }, this.heading, this.hint, this.trouble, this.body, this.charts);
+    this.element = h("section", { class: "host-section", "aria-labelledby": `section-${id}` }, this.heading, this.hint, this.body, this.charts);
   }
 
   /** Why there is nothing, and what to do about it; null where there is something. */
@@ -45,11 +54,6 @@ export class Section {
     setHidden(this.hint, text.length === 0);
     this.hint.replaceChildren(...text);
   }
-
-  readonly problem = (message: string | null): void => {
-    setHidden(this.trouble, message === null);
-    setText(this.trouble, message === null ? "" : `${sentence(message)} Trying again.`);
-  };
 
   reveal(): void {
     this.element.scrollIntoView();

@@ -29,7 +29,8 @@ import { MetricSearch } from "./search";
 
 const POLL_MS = 1000;
 const AGE_MS = 100;
-const MAX_SERIES = 1000;
+/** More than 500 cores have of their modes. */
+const MAX_SERIES = 5000;
 /** READs that the host's kernel answers. */
 const READS_SEARCH = "onlooker_responder_packets_total answered";
 
