@@ -64,9 +64,12 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   const pauseButton = h("button", { type: "button", class: "chip pause", title: "Pause or resume (space)", on: { click: () => setPaused(!board.paused) } }, "Pause");
   const liveSign = h("span", { class: "live", role: "status" });
   const toolbar = h("div", { class: "toolbar sticky" }, search.element, h("div", { class: "chips", role: "group", "aria-label": "Time window" }, ...windowButtons), pauseButton, liveSign);
-  const layout = h("div", { class: "host-layout", hidden: true }, index.element, h("div", { class: "host-sections" }, asked, ...SECTION_IDS.map((id) => sections[id].element)));
+  const layout = h("div", { class: "host-layout" }, index.element, h("div", { class: "host-sections" }, asked, ...SECTION_IDS.map((id) => sections[id].element)));
   const content = h("div", { hidden: true }, head.element, toolbar, empty, layout);
   sections.reading.body.append(head.reading.element, regions.element);
+  // Of a host that is not read yet that alone is known.
+  const later = [index.element, ...SECTION_IDS.filter((id) => id !== "reading").map((id) => sections[id].element)];
+  for (const element of later) setHidden(element, true);
 
   const added: { key: string; chart: Chart }[] = [];
   const unasked = new Map<string, Chart>();
@@ -132,12 +135,11 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
 
   /** Charts of a row of a table, until they are removed. */
   function addCharts(section: Section, specs: ChartSpec[]): void {
-    const charts = specs.map((spec) => {
-      const before = board.charts.find((chart) => chart.spec.id === spec.id);
-      if (before !== undefined) return before;
-      const chart = board.add(spec, () => board.remove(chart), section.charts);
+    const charts = specs.map((spec): Chart => {
+      const chart: Chart = board.charts.find((before) => before.spec.id === spec.id) ?? board.add(spec, () => board.remove(chart), section.charts);
       return chart;
     });
+    section.charts.prepend(...charts.map((chart) => chart.element));
     charts.forEach(reveal);
   }
 
@@ -208,7 +210,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     subject.intervalMs = host.interval_ms;
     subject.learn([...found.values(), ...metrics.series, ...ofTables, ...reads!]);
     empty.replaceChildren();
-    setHidden(layout, false);
+    for (const element of later) setHidden(element, false);
     head.showMachine(subject);
     new Overview(subject, asker, sections.overview, index);
     deviceTables(subject, asker, sections.disks, sections.network);
@@ -319,6 +321,8 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     { keys: WINDOWS.map((_, i) => String(i + 1)), help: `Time window: ${WINDOWS.map((item) => item.label).join(", ")}`, run: (event) => { setWindow(WINDOWS[Number(event.key) - 1]!); return undefined; } },
     { keys: ["s"], help: "Next section", run: () => { index.step(1); return undefined; } },
     { keys: ["S"], help: "Section before", run: () => { index.step(-1); return undefined; } },
+    // Tables have them while the focus is in their rows.
+    { keys: [], shown: "↓ ↑ Enter", help: "In a table: next row, row before, its charts", run: () => false },
     { keys: ["Escape"], help: "Back to the fleet", run: () => { location.hash = "#/"; return undefined; } },
   ];
   return {
