@@ -419,6 +419,8 @@ const STEPS = {
     await inDark((dark) => host(dark, "dark"));
     await host(light, "light");
   },
+  gap: () => gap(light),
+  search: () => search(light),
   overview: async () => {
     await inDark((dark) => hosts.overview(t, dark, "dark"));
     await hosts.overview(t, light, "light");
@@ -427,11 +429,6 @@ const STEPS = {
   devices: () => hosts.devices(t, light),
   processes: () => hosts.processes(t, light),
   crowd: () => hosts.crowd(t, light),
-  gap: async () => {
-    await host(light, "again");
-    await gap(light);
-  },
-  search: () => search(light),
   pause: () => pauseAndWindows(light),
   silence: () => silence(light),
   holes: () => holes(light),

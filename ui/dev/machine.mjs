@@ -45,7 +45,7 @@ export function machine(host, add, wave) {
     disk("write_time_seconds_total", "seconds", "This is the total number of seconds spent by all writes.", busy);
     gauge("node_disk_io_now", { device }, "", "The number of I/Os currently in progress.", (t) => Math.floor(4 * busy * (1 + Math.sin(t / 777))), "node_disk", 0.001);
   }
-  for (const [device, gbit, errors, drops] of [["eth0", 10, 0, 0.4], ["eth1", 1, 0.02, 0], ["lo", 0, 0, 0]]) {
+  for (const [device, gbit, errors, drops] of [["eth0", 10, 0, 4], ["eth1", 1, 2, 0], ["lo", 0, 0, 0]]) {
     for (const direction of ["receive", "transmit"]) {
       counter(`node_network_${direction}_errs_total`, { device }, "", `Network device statistic ${direction}_errs.`, errors, "node_network_sampled", 5000);
       counter(`node_network_${direction}_drop_total`, { device }, "", `Network device statistic ${direction}_drop.`, direction === "receive" ? drops : 0, "node_network");
