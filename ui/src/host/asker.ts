@@ -8,6 +8,8 @@ import type { At } from "./subject";
 const MAX_AT_ONCE = 2;
 const TICK_MS = 200;
 const MAX_BACKOFF = 8;
+/** A time in the past that changes quickly is asked for once it rests. */
+const SETTLE_MS = 300;
 
 export interface Question {
   /** Not asked while this is out of sight. */
@@ -49,7 +51,8 @@ export class Asker {
     [this.timeMs, this.windowMs] = [timeMs, windowMs];
     this.abort.abort();
     this.abort = new AbortController();
-    for (const entry of this.entries) Object.assign(entry, { busy: false, nextAt: 0, failures: 0 });
+    const nextAt = timeMs === null ? 0 : performance.now() + SETTLE_MS;
+    for (const entry of this.entries) Object.assign(entry, { busy: false, nextAt, failures: 0 });
     this.tick();
     return true;
   }

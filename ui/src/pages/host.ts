@@ -10,7 +10,7 @@ import type { ChartSpec } from "../charts/frame";
 import { STANDARD_SEARCHES, standard } from "../charts/standard";
 import { now, syncedStatus } from "../clock";
 import { h, notice, setHidden, setText } from "../dom";
-import { clockTime, moment } from "../format";
+import { clockTime, duration, moment } from "../format";
 import { Asker } from "../host/asker";
 import { deviceTables } from "../host/devicetables";
 import { entityMetrics, entityTables } from "../host/entitytables";
@@ -169,14 +169,15 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     showLive();
   }
 
-  /** Figures and tables of another time than now: while charts stand still, and of a host's last moment. */
-  function showTime(): void {
-    const timeMs = board.frozenMs ?? board.silentSince();
-    if (asker.setTime(timeMs)) sections.overview.say(...(timeMs === null ? [] : [`Figures and tables are those of ${moment(timeMs, now())}.`]));
+  /** Figures and tables of another time than now: while charts stand still, and of a host's last moment; with rates over so long before it, or null for as short a time as values allow. */
+  function showTime(timeMs: number | null, windowMs: number | null): void {
+    if (!asker.setTime(timeMs, windowMs)) return;
+    const rates = windowMs === null ? "" : `, rates over the ${duration(windowMs)} before`;
+    sections.overview.say(...(timeMs === null ? [] : [`Figures and tables are those of ${moment(timeMs, now())}${rates}.`]));
   }
 
   function showLive(): void {
-    showTime();
+    showTime(board.frozenMs ?? board.silentSince(), null);
     if (board.charts.length === 0) {
       setText(liveSign, detail === null ? "" : detail.state);
       liveSign.dataset["state"] = "wait";
