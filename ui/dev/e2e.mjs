@@ -118,7 +118,7 @@ async function gap(page) {
   await page.mouse.move(box.x + box.width * middle, box.y + 60);
   await t.eventually("gap: its reason on hover", async () => (await network.locator(".tip").innerText()).includes("gap: timeout"));
   t.check("gap: no value there", (await network.locator(".legend .value").first().innerText()) === "–");
-  t.check("the cursor is shared", (await chart(page, "Load average").locator(".tip").innerText()).includes("gap: timeout"));
+  t.check("the cursor is shared", (await chart(page, "Network transmitted").locator(".tip").innerText()).includes("gap: timeout"));
   await t.shot(page, "host-gap");
   await page.mouse.move(box.x + box.width * (place.from - 0.08), box.y + 60);
   await t.eventually("beside the gap there are values", async () => /\d/.test(await network.locator(".legend .value").first().innerText()));

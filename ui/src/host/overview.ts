@@ -2,7 +2,7 @@
 //! How a host is, at a glance: a tile each for what may be short, which leads to its section.
 
 import { h, setClass, setHidden } from "../dom";
-import { bytes, cores, count, duration, quantity } from "../format";
+import { bytes, cores, count, duration, moment, quantity } from "../format";
 import { Tile } from "../pages/page";
 import { instant, range } from "../promql";
 import type { Asker } from "./asker";
@@ -102,6 +102,6 @@ export class Overview {
     setClass(tiles.filesystem.element, "bad", (fullest?.share ?? 0) >= FULL);
     tiles.disk.show(rate(disk.read === null ? null : disk.read + (disk.written ?? 0)), disk.read === null ? "" : `read ${rate(disk.read)}, written ${rate(disk.written)}, busy ${quantity(disk.busy, "share")}`);
     tiles.network.show(network.in === null ? "–" : `↓ ${rate(network.in)}`, network.out === null ? "" : `↑ ${rate(network.out)} out`);
-    tiles.uptime.show(bootMs === null ? "–" : duration(Math.max(0, at.timeMs - bootMs)), bootMs === null ? "" : `since ${new Date(bootMs).toLocaleDateString("en-CA")}`);
+    tiles.uptime.show(bootMs === null ? "–" : duration(Math.max(0, at.timeMs - bootMs)), bootMs === null ? "" : `since ${moment(bootMs, at.timeMs)}`);
   }
 }
