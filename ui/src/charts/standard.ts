@@ -168,7 +168,7 @@ function filesystems(series: Series[]): ChartSpec | null {
     if (!device.startsWith("/") || devices.has(device) || free === undefined || available === undefined || lines.length === MAX_LINES) continue;
     devices.add(device);
     found.push(size, free, available);
-    lines.push({ label: mountpoint, inputs: [size.series, free.series, available.series], combine: ([all, f, a]) => (all! - f!) / (all! - f! + a!) });
+    lines.push({ label: mountpoint, inputs: [size.series, free.series, available.series], combine: ([all, f, a]) => (all! - f!) / (all! - f! + a!), isQuotient: true });
   }
   return lines.length === 0 ? null : { id: "filesystems", title: "File systems, used", kind: "lines", unit: "share", perSecond: false, top: 1, series: found, lines, removable: false };
 }
@@ -182,7 +182,7 @@ function latency(series: Series[]): ChartSpec | null {
     const inputs = parts.flatMap((name) => named(series, name).filter((item) => item.labels["device"] === device && item.labels["cpu"] === undefined).slice(0, 1));
     if (inputs.length < parts.length) return [];
     found.push(...inputs);
-    return [{ label: device, inputs: inputs.map((item) => item.series), combine: ([read, write, reads, writes]) => (reads! + writes! > 0 ? (read! + write!) / (reads! + writes!) : 0) }];
+    return [{ label: device, inputs: inputs.map((item) => item.series), combine: ([read, write, reads, writes]) => (reads! + writes! > 0 ? (read! + write!) / (reads! + writes!) : 0), isQuotient: true }];
   });
   return lines.length === 0 ? null : { id: "disk-latency", title: "Disk latency, mean (0 without I/O)", kind: "lines", unit: "seconds", perSecond: false, series: found, lines, removable: false };
 }
