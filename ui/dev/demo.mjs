@@ -85,9 +85,16 @@ async function soon() {
 }
 
 async function host() {
-  const facts = await text(".facts");
+  const facts = await page.locator("section.host-section", { hasText: "Reading" }).last().locator(".facts").innerText();
   for (const part of ["10\u202fms", "its kernel in softirq; a read wakes no process"]) t.check(`host: says “${part}”`, facts.includes(part), facts);
-  for (const name of ["CPU busy", "Run queue", "Memory", "Load average"]) await t.eventually(`host: ${name} has values`, async () => (await values(name)).some((value) => /\d/.test(value)));
+  for (const name of ["CPU busy", "Run queue", "Memory", "Load average"]) {
+    await chart(page, name).scrollIntoViewIfNeeded();
+    await t.eventually(`host: ${name} has values`, async () => (await values(name)).some((value) => /\d/.test(value)));
+  }
+  const tiles = page.locator(".vitals .tile");
+  await tiles.first().scrollIntoViewIfNeeded();
+  await t.eventually("host: figures at a glance", async () => /^CPU[\s\S]*%[\s\S]*cores/.test(await tiles.first().innerText()) && (await tiles.filter({ hasText: "Fullest file system" }).innerText()).includes("left"));
+  t.check("host: without trouble", (await page.locator(".host-sections .problem:visible").count()) === 0, await page.locator(".host-sections .problem:visible").allInnerTexts());
   await chart(page, "shop_visits_total").scrollIntoViewIfNeeded();
   await t.eventually("host: lines are drawn", async () => (await pixelsNear(page, "shop_visits_total", "--line-0", 0, 1)) > 20);
   await redraws("host", "CPU by mode");

@@ -4,6 +4,7 @@
 
 import { chart, frameDistances, gapPlace, pixelsNear, quantile } from "./charts.mjs";
 import { Harness } from "./harness.mjs";
+import * as hosts from "./host.e2e.mjs";
 
 const t = await Harness.start();
 const text = (page, selector) => page.locator(selector).first().innerText();
@@ -117,7 +118,7 @@ async function gap(page) {
   await page.mouse.move(box.x + box.width * middle, box.y + 60);
   await t.eventually("gap: its reason on hover", async () => (await network.locator(".tip").innerText()).includes("gap: timeout"));
   t.check("gap: no value there", (await network.locator(".legend .value").first().innerText()) === "–");
-  t.check("the cursor is shared", (await chart(page, "Load average").locator(".tip").innerText()).includes("gap: timeout"));
+  t.check("the cursor is shared", (await chart(page, "Network transmitted").locator(".tip").innerText()).includes("gap: timeout"));
   await t.shot(page, "host-gap");
   await page.mouse.move(box.x + box.width * (place.from - 0.08), box.y + 60);
   await t.eventually("beside the gap there are values", async () => /\d/.test(await network.locator(".legend .value").first().innerText()));
@@ -215,7 +216,7 @@ async function covered(page, name) {
 
 async function holes(page) {
   const name = "Processes running";
-  await t.go(page, "#/host/web-2?w=10s");
+  await t.go(page, "#/host/web-2?w=10s&s=scheduler");
   await t.eventually("holes: the host is live", async () => (await text(page, ".live")) === "live" && (await covered(page, name)) > 0.97);
   await t.play({ skip: 2000 });
   await t.eventually("holes: skipped rows are hatched", async () => (await pixelsNear(page, name, "--gap-line", 0.2, 1)) > 20);
@@ -228,11 +229,11 @@ async function holes(page) {
 
 async function motion() {
   const page = await t.page({ reducedMotion: "reduce" });
-  await t.go(page, "#/host/web-2?w=10s");
+  await t.go(page, "#/host/web-2?w=10s&s=scheduler");
   await t.eventually("reduced motion: live", async () => (await text(page, ".live")) === "live" && (await covered(page, "Processes running")) > 0.8);
   const draws = await page.evaluate(() => new Promise((done) => {
     let n = 0;
-    const context = document.querySelector("section.chart canvas").getContext("2d");
+    const context = document.querySelector('section.chart[aria-label^="Processes running"] canvas').getContext("2d");
     const clear = context.clearRect.bind(context);
     context.clearRect = (...box) => { n++; clear(...box); };
     setTimeout(() => done(n), 4000);
@@ -420,6 +421,14 @@ const STEPS = {
   },
   gap: () => gap(light),
   search: () => search(light),
+  overview: async () => {
+    await inDark((dark) => hosts.overview(t, dark, "dark"));
+    await hosts.overview(t, light, "light");
+  },
+  sections: () => hosts.sections(t, light),
+  devices: () => hosts.devices(t, light),
+  processes: () => hosts.processes(t, light),
+  crowd: () => hosts.crowd(t, light),
   pause: () => pauseAndWindows(light),
   silence: () => silence(light),
   holes: () => holes(light),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Made-up hosts and values for development and tests. Every value is a function of time, so that `range` and `live` agree and nothing need be stored.
 
+import { machine, tables } from "./machine.mjs";
+
 const TAU = 2 * Math.PI;
 /** Every 25 s a gap of 1.5 s; before the last minutes, every 400 s. */
 const GAP = { every: 25_000, at: 12_000, length: 1500, rare: 16, often_ms: 150_000 };
@@ -33,10 +35,12 @@ const text = (name, labels) => {
 const SHARES = { user: 0.52, nice: 0.03, system: 0.22, irq: 0.02, softirq: 0.12, steal: 0.01, iowait: 0.08 };
 const GIB = 2 ** 30;
 
+const adder = (out) => (name, labels, type, unit, help, resolution_ms, region, value, acquisition = "computed") =>
+  out.push({ series: text(name, labels), name, labels, type, unit, help, resolution_ms, acquisition, region, at: value });
+
 function makeSeries(host) {
   const out = [];
-  const add = (name, labels, type, unit, help, resolution_ms, region, value, acquisition = "computed") =>
-    out.push({ series: text(name, labels), name, labels, type, unit, help, resolution_ms, acquisition, region, at: value });
+  const add = adder(out);
   const e0 = host.epoch / 1000;
   const tick = host.via === "tcp" ? 10 : 0.001;
   const step = (s) => (tick < 1 ? s : Math.floor(s * 100) / 100);
@@ -74,7 +78,7 @@ function makeSeries(host) {
   const running = wave(`${host.name}running`);
   add("node_procs_running", {}, "gauge", "", "Number of processes in runnable state.", 0.001, "node_cpu", (t) => Math.max(1, Math.round(host.cores * host.busy * 2 * running.at(t / 1000))));
   add("node_procs_blocked", {}, "gauge", "", "Number of processes blocked waiting for I/O to complete.", 0.001, "node_cpu", (t) => Math.max(0, Math.round(3 * running.at(t / 1000 + 99) - 1)));
-  add("node_uname_info", { value: "Linux 6.12.48" }, "info", "", "Kernel of the host.", 0, "node_info", () => "Linux 6.12.48");
+  add("node_uname_info", { machine: "x86_64", nodename: host.name, release: "6.12.48", sysname: "Linux" }, "gauge", "", "Labeled system information as provided by the uname system call.", 0, "node_info", () => 1);
 
   const requests = wave(`${host.name}requests`);
   const grown = (s) => 900 * (requests.integral(s) - requests.integral(e0));
@@ -84,6 +88,7 @@ function makeSeries(host) {
     add("app_queue_depth", { pid: "4321", program: "shop", shard: String(shard) }, "gauge", "", "Requests that wait, by shard.", 0.001, "shop", (t) => Math.round(40 * depth.at(t / 1000)), "direct");
   }
   if (host.name.startsWith("web")) add("app_latency_seconds", { pid: "4321", program: "shop" }, "histogram", "seconds", "Time to serve a request.", 0.001, "shop", histogram(host.epoch), "direct");
+  machine(host, add, wave);
   return out;
 }
 
@@ -131,9 +136,29 @@ export class Fleet {
     };
   }
 
+  /** Without rows of tables. */
+  machineOf(host) {
+    host.machine ??= makeSeries(host);
+    return host.machine;
+  }
+
   seriesOf(host) {
-    host.series ??= makeSeries(host);
+    if (host.series === null) {
+      host.series = [...this.machineOf(host)];
+      tables(host, adder(host.series), wave);
+    }
     return host.series;
+  }
+
+  byName(host) {
+    if (host.named === undefined) {
+      host.named = new Map();
+      for (const item of this.seriesOf(host)) {
+        if (!host.named.has(item.name)) host.named.set(item.name, []);
+        host.named.get(item.name).push(item);
+      }
+    }
+    return host.named;
   }
 
   /** Whether there is a value of `t`. */

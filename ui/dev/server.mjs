@@ -7,6 +7,7 @@ import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { extname, join, normalize } from "node:path";
 import { Fleet, hash } from "./model.mjs";
+import * as promql from "./promql.mjs";
 
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
 export const CSP = "default-src 'self'";
@@ -49,6 +50,8 @@ async function handle(fleet, play, root, request, response) {
   const json = (value) => response.writeHead(200, { "Content-Type": "application/json", "Cache-Control": "no-store" }).end(JSON.stringify(value));
   if (isPrometheus && parts[2] === "alerts") return json({ status: "success", data: { alerts: play.quiet ? [] : alerts(fleet) } });
   if (isPrometheus && parts[2] === "rules") return json({ status: "success", data: { groups: play.rules ? RULES : [] } });
+  const answered = isPrometheus && promql.answer(fleet, parts[2], new URLSearchParams(await body(request)));
+  if (answered) return response.writeHead(answered.status, { "Content-Type": "application/json" }).end(JSON.stringify(answered.body));
   const [, , , what, name, sub] = parts;
   if (what === "status") return json(status(fleet, play));
   if (what === "live") {
@@ -157,7 +160,7 @@ function summary(fleet, host) {
   const read = host.via !== null;
   return {
     name: host.name, address: host.address, labels: host.labels, state: host.state, via: host.via, requester: host.requester, since_ms: host.since, error: host.error, interval_ms: host.interval,
-    age_ms: newest === null ? null : now - newest, clock_error_ms: read ? 0.04 + 0.1 * h : null, regions: read ? 7 : 0, series: read ? fleet.seriesOf(host).length : 0, cycles,
+    age_ms: newest === null ? null : now - newest, clock_error_ms: read ? 0.04 + 0.1 * h : null, regions: read ? 7 : 0, series: read ? fleet.machineOf(host).length : 0, cycles,
     late: read ? Math.floor(ran / 400_000 + 9 * h) : 0, gaps,
     reads: {
       done: cycles * 7, repeated: read ? Math.round(30 * h) : 0, timed_out: gaps.timeout ?? 0, refused: 0, retries: read ? { busy: Math.round(cycles / 9000), torn: Math.round(3 * h) } : {},

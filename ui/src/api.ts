@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The controller's HTTP interface (docs/http.md), typed and checked. The only module that knows paths and field names of the wire.
+//! The controller's HTTP interface (docs/http.md), typed and checked. It and promql.ts alone know paths and field names of the wire.
 
 import { type Check, anything, boolean, list, nullable, number, object, oneOf, optional, record, text } from "./check";
 
@@ -359,13 +359,15 @@ export class ApiError extends Error {
 
 const REQUEST_TIMEOUT_MS = 10_000;
 
-async function request<T>(path: string, check: Check<T>, signal?: AbortSignal): Promise<T> {
+/** `form`: asked by POST, for what a URL has no room for. */
+export async function request<T>(path: string, check: Check<T>, signal?: AbortSignal, form?: Record<string, string>): Promise<T> {
   const timeout = AbortSignal.timeout(REQUEST_TIMEOUT_MS);
   const either = signal === undefined ? timeout : AbortSignal.any([signal, timeout]);
   let answer: Response;
   let body: string;
   try {
-    answer = await fetch(path, { signal: either, headers: { Accept: "application/json" }, credentials: "same-origin" });
+    const post = form === undefined ? {} : { method: "POST", body: new URLSearchParams(form) };
+    answer = await fetch(path, { signal: either, headers: { Accept: "application/json" }, credentials: "same-origin", ...post });
     body = await answer.text();
   } catch (error) {
     if (signal?.aborted === true) throw error;
@@ -392,7 +394,7 @@ function query(parameters: [string, string | number][]): string {
 
 /** Relative, so that the controller may be served below a prefix. */
 const BASE = "api/onlooker/v1";
-const PROMETHEUS = "api/v1";
+export const PROMETHEUS = "api/v1";
 
 export const getStatus = (signal?: AbortSignal): Promise<Status> => request(`${BASE}/status`, status, signal);
 

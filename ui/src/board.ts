@@ -23,6 +23,7 @@ const REDUCED_STEP_MS = 1000;
 const RELOAD_AFTER_MS = 1000;
 const RELOAD_EVERY_MS = 10_000;
 const OPEN_PATIENCE_MS = 3000;
+const SCROLL_PATIENCE_MS = 200;
 /** Rows that arrive while `range` is being read. */
 const MAX_PENDING = 1000;
 
@@ -78,12 +79,18 @@ export class Board {
     this.frameRequest = requestAnimationFrame(this.onFrame);
   }
 
-  add(spec: ChartSpec, onRemove: (() => void) | null): Chart {
+  /** Its values are read once it is on the screen. */
+  add(spec: ChartSpec, onRemove: (() => void) | null, element = this.element): Chart {
     const chart = new Chart(spec, this.cursorKey, onRemove);
+    chart.onSight = () => this.queueReconcile();
     this.charts.push(chart);
-    this.element.append(chart.element);
-    this.queueReconcile();
+    element.append(chart.element);
     return chart;
+  }
+
+  /** The time that is shown, where that is not now. */
+  get frozenMs(): number | null {
+    return this.paused ? this.frozenAt : null;
   }
 
   remove(chart: Chart): void {
@@ -149,21 +156,24 @@ export class Board {
 
   // --- which series -----------------------------------------------------------------------------------------------------------------------
 
-  /** Several charts are added in one go: follow their series once. */
+  /** Several charts come onto the screen in one go, more so while somebody scrolls: follow their series once. */
   private queueReconcile(): void {
     if (this.reconcileQueued) return;
     this.reconcileQueued = true;
-    queueMicrotask(() => {
+    setTimeout(() => {
       this.reconcileQueued = false;
       this.reconcile();
-    });
+    }, this.followed.length === 0 ? 0 : SCROLL_PATIENCE_MS);
   }
 
   private reconcile(): void {
     if (this.abort.signal.aborted) return;
-    const wanted = new Map(this.charts.flatMap((chart) => chart.spec.series.map((item) => [item.series, item])));
+    const seriesOf = (charts: Chart[]): Map<string, Series> => new Map(charts.flatMap((chart) => chart.spec.series.map((item) => [item.series, item])));
+    const seen = this.charts.filter((chart) => chart.seen);
+    // Where not all can be followed, those on the screen are.
+    const wanted = seriesOf([...seen.filter((chart) => chart.visible), ...seen.filter((chart) => !chart.visible)]);
     const names = affordable([...wanted.keys()]);
-    const left = wanted.size - names.length;
+    const left = seriesOf(seen.filter((chart) => chart.visible)).size - names.length;
     this.events.problem(left > 0 ? `${left} series are not shown: more than one page can follow. Remove a chart.` : null);
     for (const name of [...this.entries.keys()].filter((name) => !names.includes(name))) {
       this.entries.delete(name);
@@ -172,7 +182,7 @@ export class Board {
     const fresh = names.filter((name) => !this.entries.has(name));
     for (const name of fresh) this.put(name, wanted.get(name)!);
     for (const name of fresh) this.unread.add(name);
-    if (names.join("\n") !== this.followed.join("\n")) this.follow(names);
+    if (names.length !== this.followed.length || names.some((name) => !this.followed.includes(name))) this.follow(names);
     clearTimeout(this.unreadTimer);
     this.unreadTimer = setTimeout(() => this.loadUnread(), OPEN_PATIENCE_MS);
   }

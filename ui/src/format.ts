@@ -28,13 +28,18 @@ function scaled(value: number, prefixes: readonly [number, string][], unit: stri
   return suffix === "" ? shown : `${shown}\u202f${suffix}`;
 }
 
-/** A value in a unit of the schema: `bytes`, `seconds`, `ratio`, or a word; `perSecond` for the rate of a counter. */
+/** Whether prefixes are powers of 1024: sizes are counted so, rates are not (MB/s as `ip`, `iostat` and Grafana have them). */
+export const isBinary = (unit: string, perSecond: boolean): boolean => unit === "bytes" && !perSecond;
+
+/** A value in a unit of the schema (`bytes`, `seconds`, `ratio`, or a word), `share` or `cores`; `perSecond` for the rate of a counter. */
 export function quantity(value: number | null, unit: string, perSecond = false): string {
   if (value === null || Number.isNaN(value)) return NONE;
   if (!Number.isFinite(value)) return value > 0 ? "+∞" : "−∞";
   if (unit === "share" || unit === "ratio") return `${digits(value * 100)}\u202f%`;
-  if (unit === "bytes") return scaled(value, BINARY, perSecond ? "B/s" : "B");
-  if (unit === "seconds") return perSecond ? scaled(value, SI, "s/s") : duration(value * 1000);
+  if (unit === "cores") return `${cores(value)}\u202f${value === 1 ? "core" : "cores"}`;
+  if (unit === "bytes") return perSecond ? scaled(value, SI.slice(0, 5), "B/s") : scaled(value, BINARY, "B");
+  // Seconds each second are a share of the time.
+  if (unit === "seconds") return perSecond ? `${digits(value * 100)}\u202f%` : duration(value * 1000);
   const short = ["", "1", "count", "number"].includes(unit) ? "" : unit;
   // Only symbols take prefixes: there are no kilojobs. The word stands beside the name.
   const isWord = short === "" || short.length > 2;
@@ -42,6 +47,12 @@ export function quantity(value: number | null, unit: string, perSecond = false):
   // Below one a count is not "milli-things".
   if (isWord) return scaled(value, SI.slice(0, 5), "");
   return scaled(value, SI, short);
+}
+
+/** A number of cores, for a column that says so. Less than a thousandth is a tick of the clock now and then. */
+export function cores(value: number | null): string {
+  if (value === null || Number.isNaN(value)) return NONE;
+  return value > 0 && value < 0.001 ? "<0.001" : digits(value);
 }
 
 /** A quantity on an axis, where values are round: without trailing zeros. */

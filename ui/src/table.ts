@@ -26,6 +26,8 @@ export interface Sorting {
 
 /** Rows beyond this are not laid out: nobody reads them, and the search narrows. */
 const MAX_ROWS = 500;
+/** Steps of the keys that go through rows. */
+const STEPS: Record<string, number> = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 };
 
 /** Made once: a table of ten thousand rows compares a hundred thousand times. */
 const TEXTS = new Intl.Collator("en", { numeric: true });
@@ -42,7 +44,8 @@ export class Table<T> {
   private readonly heads = new Map<string, HTMLElement>();
   private readonly more = h("p", { class: "note", hidden: true });
   private readonly shown = new Map<string, Shown<T>>();
-  private order: string[] = [];
+  /** Keys of the rows, from the top. */
+  order: readonly string[] = [];
   private rows: T[] = [];
   private active: string | null = null;
 
@@ -50,7 +53,8 @@ export class Table<T> {
     caption: string,
     private readonly columns: Column<T>[],
     private readonly key: (row: T) => string,
-    private readonly open: (row: T) => void,
+    /** Null: there is nothing to open. */
+    private readonly open: ((row: T) => void) | null,
     private readonly rank: (row: T) => number,
     public sorting: Sorting,
     private readonly onSort: (sorting: Sorting) => void,
@@ -110,6 +114,17 @@ export class Table<T> {
     ];
   }
 
+  /** Keys go through the rows while the focus is in them: for a table that shares its page with others. */
+  keepKeys(): void {
+    this.body.addEventListener("keydown", (event) => {
+      if (event.target instanceof HTMLElement && event.target.closest("a, button, input") !== null) return;
+      const by = STEPS[event.key];
+      if (by !== undefined) this.move(by);
+      else if (event.key !== "Enter" || this.openActive() === false) return;
+      event.preventDefault();
+    });
+  }
+
   /** Keys of the rows that are on the screen, from the top. */
   get inView(): string[] {
     const height = document.documentElement.clientHeight;
@@ -128,7 +143,7 @@ export class Table<T> {
     let item = this.shown.get(key);
     if (item === undefined) {
       const cells = this.columns.map((column, i) => (i === 0 ? h("th", { scope: "row", class: classes(column) }) : h("td", { class: classes(column) })));
-      item = { node: h("tr", { "data-key": key, tabindex: -1 }, ...cells), cells, row };
+      item = { node: h("tr", { "data-key": key, class: this.open === null ? "" : "opens", tabindex: -1 }, ...cells), cells, row };
       this.shown.set(key, item);
     }
     item.row = row;
@@ -153,7 +168,7 @@ export class Table<T> {
 
   private openActive(): boolean | undefined {
     const item = this.active === null ? undefined : this.shown.get(this.active);
-    if (item === undefined) return false;
+    if (item === undefined || this.open === null) return false;
     this.open(item.row);
     return undefined;
   }
@@ -170,7 +185,7 @@ export class Table<T> {
   private clicked(event: MouseEvent): void {
     const target = event.target as HTMLElement;
     // Links and buttons act for themselves; who selects text does not want to leave.
-    if (target.closest("a, button") !== null || (getSelection()?.toString() ?? "") !== "") return;
+    if (this.open === null || target.closest("a, button") !== null || (getSelection()?.toString() ?? "") !== "") return;
     const key = target.closest("tr")?.dataset["key"];
     const item = key === undefined ? undefined : this.shown.get(key);
     if (item !== undefined) this.open(item.row);

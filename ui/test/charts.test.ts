@@ -3,7 +3,8 @@ import { describe, expect, it } from "vitest";
 import { type Series, type SeriesType, chunks } from "../src/api";
 import { fullDensity } from "../src/charts/density";
 import { assemble, fineness, nearest, ownValue } from "../src/charts/frame";
-import { chartOf, programs, standard } from "../src/charts/standard";
+import { chartOf, programs } from "../src/charts/any";
+import { standard as bySection } from "../src/charts/standard";
 import { ContractError, list, number, object } from "../src/check";
 import { parse } from "../src/router";
 import { NumberTrack, type Track, division } from "../src/series";
@@ -12,6 +13,8 @@ function series(name: string, labels: Record<string, string>, type: SeriesType =
   const inner = Object.entries(labels).map(([key, value]) => `${key}="${value}"`).join(",");
   return { series: inner === "" ? name : `${name}{${inner}}`, name, labels, type, unit: "", help: "", resolution_ms: 0.001, acquisition: "computed", region: "r", value: 1, ...rest };
 }
+
+const standard = (all: Series[]) => Object.values(bySection(all)).flat();
 
 const cpus = (cores: number): Series[] =>
   Array.from({ length: cores }, (_, cpu) => ["user", "system", "idle", "iowait"].map((mode) => series("node_cpu_seconds_total", { cpu: String(cpu), mode }, "counter", { unit: "seconds" }))).flat();

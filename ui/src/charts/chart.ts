@@ -3,7 +3,7 @@
 
 import uPlot from "uplot";
 import { h, setClass, setHidden, setText } from "../dom";
-import { clockTime, count, duration, quantity, tick } from "../format";
+import { clockTime, count, duration, isBinary, quantity, tick } from "../format";
 import { axisTop } from "../ranges";
 import { quantile } from "../series";
 import { colour, lineDash, onChange } from "../theme";
@@ -18,6 +18,10 @@ const HEIGHT_PX = 176;
 export class Chart {
   readonly element: HTMLElement;
   visible = true;
+  /** Whether it was ever on the screen: before that nobody asks for its values. */
+  seen = false;
+  /** It has come onto the screen. */
+  onSight: () => void = () => undefined;
   /** When it was drawn last, by the board's frame clock. */
   drawnAt = -Infinity;
   private readonly plot: uPlot;
@@ -61,7 +65,12 @@ export class Chart {
     this.plot.ctx.canvas.setAttribute("aria-label", `${spec.title}, over time; the values stand below`);
     const resize = new ResizeObserver(() => this.resize());
     resize.observe(this.body);
-    const seen = new IntersectionObserver((entries) => (this.visible = entries.some((entry) => entry.isIntersecting)), { rootMargin: "120px" });
+    const seen = new IntersectionObserver((entries) => {
+      this.visible = entries.some((entry) => entry.isIntersecting);
+      if (!this.visible) return;
+      this.seen = true;
+      this.onSight();
+    }, { rootMargin: "120px" });
     seen.observe(this.element);
     this.stops.push(
       () => resize.disconnect(),
@@ -83,7 +92,7 @@ export class Chart {
     this.fine = scene.fineness(this.spec);
     this.frame = assemble(this.spec, scene.tracks, scene.from, scene.to, this.breaks);
     if (this.spec.kind === "histogram") this.fitOctaves();
-    else this.top = this.spec.top ?? axisTop(this.top, this.frame.greatest, this.spec.unit === "bytes");
+    else this.top = this.spec.top ?? axisTop(this.top, this.frame.greatest, isBinary(this.spec.unit, this.spec.perSecond));
     this.paintHeat();
     this.showBadges();
     const empty = this.frame.columns.length === 0 && this.frame.t.length === 0;
@@ -111,7 +120,7 @@ export class Chart {
   private yRange(): { min: number; max: number } {
     if (this.spec.kind === "histogram") return { min: this.octaves[0], max: this.octaves[1] };
     if (this.spec.kind === "rows") return { min: 0, max: this.spec.lines.length };
-    const min = this.frame.least < 0 ? -axisTop(0, -this.frame.least, this.spec.unit === "bytes") : 0;
+    const min = this.frame.least < 0 ? -axisTop(0, -this.frame.least, isBinary(this.spec.unit, this.spec.perSecond)) : 0;
     return { min, max: this.top };
   }
 
@@ -137,7 +146,7 @@ export class Chart {
 
   private options(cursorKey: string): uPlot.Options {
     const { spec } = this;
-    const binary = spec.unit === "bytes";
+    const binary = isBinary(spec.unit, spec.perSecond);
     const axis = (): string => colour("--muted");
     const grid = { stroke: () => colour("--grid"), width: 1 };
     const base = { stroke: axis, grid, ticks: { show: false }, font: "11px system-ui, sans-serif" };

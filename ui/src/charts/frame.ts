@@ -10,6 +10,8 @@ export interface LineSpec {
   inputs: string[];
   /** From the values of the inputs at one time; without it the only input is shown as it is. */
   combine?: (values: number[]) => number;
+  /** It combines to a quotient, of which the least and greatest of one input say nothing. */
+  isQuotient?: true;
   /** A custom property such as `--mode-user`; without it the line's place decides. */
   colour?: string;
 }

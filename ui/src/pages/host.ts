@@ -1,34 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One host: its state, its charts, any metric by search, its regions.
+//! One host: its state, what is short on it, sections of tables and charts, any metric by search, how it is read.
 
-import { nameOf, ofHost, onChange, showAlertState, summaryOf } from "../alerts";
-import { ApiError, type HostDetail, type Series, getHost, getSeries } from "../api";
+import { onChange } from "../alerts";
+import { ApiError, type HostDetail, type Series, getHost, getMetrics, getSeries } from "../api";
 import { Board } from "../board";
+import { PROGRAM_SEARCH, chartOf, programs } from "../charts/any";
 import type { Chart } from "../charts/chart";
 import type { ChartSpec } from "../charts/frame";
-import { PROGRAM_SEARCH, STANDARD_SEARCHES, chartOf, programs, standard } from "../charts/standard";
+import { STANDARD_SEARCHES, standard } from "../charts/standard";
 import { now, syncedStatus } from "../clock";
-import { h, notice, setClass, setHidden, setText } from "../dom";
-import { age, clockTime, count, duration, moment, reasons, sum } from "../format";
+import { h, notice, setHidden, setText } from "../dom";
+import { clockTime, duration, moment } from "../format";
+import { Asker } from "../host/asker";
+import { deviceTables } from "../host/devicetables";
+import { entityMetrics, entityTables } from "../host/entitytables";
+import { Head } from "../host/head";
+import { Overview } from "../host/overview";
+import { Index, SECTION_IDS, Section, type SectionId } from "../host/sections";
+import { Subject } from "../host/subject";
 import type { Binding } from "../keys";
 import type { LiveState } from "../live";
 import { poll } from "../poll";
 import { WINDOWS, type TimeWindow } from "../ranges";
-import { hostAddress, replaceParameters } from "../router";
-import { overQuota, pairHelp, pairLong, showRemoved, showState } from "../state";
+import { replaceParameters } from "../router";
 import { type Page, Trouble } from "./page";
 import { RegionList } from "./regions";
 import { MetricSearch } from "./search";
 
 const POLL_MS = 1000;
 const AGE_MS = 100;
-const MAX_SERIES = 1000;
+/** More than 500 cores have of their modes. */
+const MAX_SERIES = 5000;
+/** READs that the host's kernel answers. */
+const READS_SEARCH = "onlooker_responder_packets_total answered";
 
 export function hostPage(name: string, parameters: URLSearchParams): Page {
   const abort = new AbortController();
   const message = h("div", {}, notice("loading", `Reading ${name} …`));
-  const grid = h("div", { class: "charts" });
+  const asked = h("div", { class: "charts asked" });
+  const empty = h("div");
   const head = new Head(name);
+  const subject = new Subject(name);
+  const asker = new Asker();
+  const sections = Object.fromEntries(SECTION_IDS.map((id) => [id, new Section(id)])) as Record<SectionId, Section>;
+  const index = new Index(name, sections);
   const regions = new RegionList();
   let detail: HostDetail | null = null;
   let labels: string[] = [];
@@ -36,7 +51,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   let problem: string | null = null;
   let removedAt: number | null = null;
 
-  const board = new Board(name, WINDOWS.find((item) => item.key === parameters.get("w")) ?? WINDOWS[1]!, grid, {
+  const board = new Board(name, WINDOWS.find((item) => item.key === parameters.get("w")) ?? WINDOWS[1]!, asked, {
     live: (state) => { live = state; showLive(); },
     problem: (text) => { problem = text; showBanner(null); },
     host: () => showLive(),
@@ -49,8 +64,12 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   const pauseButton = h("button", { type: "button", class: "chip pause", title: "Pause or resume (space)", on: { click: () => setPaused(!board.paused) } }, "Pause");
   const liveSign = h("span", { class: "live", role: "status" });
   const toolbar = h("div", { class: "toolbar sticky" }, search.element, h("div", { class: "chips", role: "group", "aria-label": "Time window" }, ...windowButtons), pauseButton, liveSign);
-  const more = h("p", { class: "dim more-programs", hidden: true });
-  const content = h("div", { hidden: true }, head.element, toolbar, grid, more, regions.element);
+  const layout = h("div", { class: "host-layout" }, index.element, h("div", { class: "host-sections" }, asked, ...SECTION_IDS.map((id) => sections[id].element)));
+  const content = h("div", { hidden: true }, head.element, toolbar, empty, layout);
+  sections.reading.body.append(head.reading.element, regions.element);
+  // Of a host that is not read yet that alone is known.
+  const later = [index.element, ...SECTION_IDS.filter((id) => id !== "reading").map((id) => sections[id].element)];
+  for (const element of later) setHidden(element, true);
 
   const added: { key: string; chart: Chart }[] = [];
   const unasked = new Map<string, Chart>();
@@ -78,7 +97,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   /** A program's chart that nobody has asked for. */
   function addUnasked(spec: ChartSpec): void {
     const key = keyOf(spec.series);
-    unasked.set(key, board.add(spec, () => removeUnasked(key)));
+    unasked.set(key, board.add(spec, () => removeUnasked(key), sections.programs.charts));
   }
 
   function removeUnasked(key: string): void {
@@ -102,7 +121,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
       remember();
     });
     // What was asked for stands first.
-    grid.prepend(chart.element);
+    asked.prepend(chart.element);
     added.push({ key, chart });
     reveal(chart);
   }
@@ -112,6 +131,16 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     chart.element.classList.remove("fresh");
     chart.element.getBoundingClientRect(); // Restarts the animation.
     chart.element.classList.add("fresh");
+  }
+
+  /** Charts of a row of a table, until they are removed. */
+  function addCharts(section: Section, specs: ChartSpec[]): void {
+    const charts = specs.map((spec): Chart => {
+      const chart: Chart = board.charts.find((before) => before.spec.id === spec.id) ?? board.add(spec, () => board.remove(chart), section.charts);
+      return chart;
+    });
+    section.charts.prepend(...charts.map((chart) => chart.element));
+    charts.forEach(reveal);
   }
 
   function remember(): void {
@@ -140,7 +169,15 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     showLive();
   }
 
+  /** Figures and tables of another time than now: while charts stand still, and of a host's last moment; with rates over so long before it, or null for as short a time as values allow. */
+  function showTime(timeMs: number | null, windowMs: number | null): void {
+    if (!asker.setTime(timeMs, windowMs)) return;
+    const rates = windowMs === null ? "" : `, rates over the ${duration(windowMs)} before`;
+    sections.overview.say(...(timeMs === null ? [] : [`Figures and tables are those of ${moment(timeMs, now())}${rates}.`]));
+  }
+
   function showLive(): void {
+    showTime(board.frozenMs ?? board.silentSince(), null);
     if (board.charts.length === 0) {
       setText(liveSign, detail === null ? "" : detail.state);
       liveSign.dataset["state"] = "wait";
@@ -159,21 +196,40 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   /** False as long as there is nothing to show. */
   async function begin(host: HostDetail): Promise<boolean> {
     if (host.series === 0) {
-      grid.replaceChildren(notice("empty", "Not read yet", h("p", {}, host.error === null ? "Charts come as soon as the host is read." : "The reason stands above; charts come as soon as the host is read.")));
+      empty.replaceChildren(notice("empty", "Not read yet", h("p", {}, host.error === null ? "Charts come as soon as the host is read." : "The reason stands above; charts come as soon as the host is read.")));
       return false;
     }
     // Times of charts are the controller's.
     await syncedStatus(abort.signal);
-    const lists = await Promise.all([...STANDARD_SEARCHES, PROGRAM_SEARCH].map((text) => getSeries(name, text, MAX_SERIES, abort.signal)));
-    const ofPrograms = lists.pop()!.series;
-    const found = new Map(lists.flatMap((list) => list.series).map((item) => [item.series, item]));
-    const specs = standard([...found.values()]);
-    grid.replaceChildren();
-    for (const spec of specs) board.add(spec, null);
-    const { specs: own, left } = programs(ofPrograms, known());
+    const [metrics, ofTables, ...lists] = await Promise.all([
+      getMetrics(name, "node_", MAX_SERIES, abort.signal),
+      entityMetrics(host, abort.signal),
+      ...[READS_SEARCH, PROGRAM_SEARCH, ...STANDARD_SEARCHES].map((text) => getSeries(name, text, MAX_SERIES, abort.signal)),
+    ]);
+    const [reads, ofPrograms, ...usual] = lists.map((list) => list.series);
+    const found = new Map(usual.flat().map((item) => [item.series, item]));
+    subject.intervalMs = host.interval_ms;
+    subject.learn([...found.values(), ...metrics.series, ...ofTables, ...reads!]);
+    empty.replaceChildren();
+    for (const element of later) setHidden(element, false);
+    head.showMachine(subject);
+    new Overview(subject, asker, sections.overview, index);
+    deviceTables(subject, asker, sections.disks, sections.network);
+    entityTables({ host, subject, asker, signal: abort.signal, addCharts }, sections.processes, sections.containers, sections.network);
+    for (const [id, specs] of Object.entries(standard([...found.values()])) as [SectionId, ChartSpec[]][]) {
+      const section = sections[id];
+      for (const spec of specs) board.add(spec, null, section.charts);
+      if (specs.length === 0) section.say("This host gives no such metrics: groups in its agent.toml may leave them out, and the log of its agent says what it cannot read.");
+    }
+    const { specs: own, left } = programs(ofPrograms!, known());
     own.forEach(addUnasked);
-    setHidden(more, left === 0);
-    setText(more, `The programs on this host publish ${left} more metrics: press / and search.`);
+    if (own.length === 0) sections.programs.say("No program on this host publishes metrics of its own: docs/sdk-c.md and docs/sdk-rust.md say how.");
+    if (left > 0) sections.programs.say(`The programs on this host publish ${left} more metrics: press / and search.`);
+    return true;
+  }
+
+  /** What the address says besides. */
+  async function restore(): Promise<void> {
     for (const text of parameters.getAll("c")) {
       const { series } = await getSeries(name, text, MAX_SERIES, abort.signal);
       const exact = series.filter((item) => item.series === text);
@@ -183,12 +239,13 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
       const series = await family(text);
       if (series.length > 0) addChart(series);
     }
-    if (specs.length + own.length === 0 && added.length === 0) grid.append(notice("empty", "No kernel metrics here", h("p", {}, "This host gives none of the usual ones. Press / and search for what its programs publish.")));
-    window.scrollTo(0, 0);
-    return true;
+    const at = SECTION_IDS.find((id) => id === parameters.get("s"));
+    if (at !== undefined) index.jump(at);
+    else window.scrollTo(0, 0);
   }
 
   let begun = false;
+  let restored = false;
   const trouble = new Trouble(content, message, () => polling.soon());
   const polling = poll(
     POLL_MS,
@@ -210,6 +267,12 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
       detail = got;
       setHidden(content, false);
       message.replaceChildren();
+      if (begun && !restored) {
+        restored = true;
+        restore().catch((error: unknown) => {
+          if (!abort.signal.aborted) showBanner(error instanceof Error ? error.message : String(error));
+        });
+      }
       head.show(got);
       regions.show(got.regions_list);
       showBanner(null);
@@ -240,6 +303,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
       notice("error", `${name} is no longer watched`, h("p", {}, `It was removed from this controller’s hosts (noticed at ${clockTime(removedAt)}). Below is what was read before.`), h("p", {}, h("a", { href: "#/" }, "To the fleet")), again),
     );
     board.end();
+    asker.end();
     head.showRemoved();
     // Nothing in it would do anything.
     setHidden(toolbar, true);
@@ -256,6 +320,10 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     { keys: ["/"], help: "Search metrics; Enter adds a chart", run: () => { search.focus(); return undefined; } },
     { keys: [" "], help: "Pause or resume", run: () => { setPaused(!board.paused); return undefined; } },
     { keys: WINDOWS.map((_, i) => String(i + 1)), help: `Time window: ${WINDOWS.map((item) => item.label).join(", ")}`, run: (event) => { setWindow(WINDOWS[Number(event.key) - 1]!); return undefined; } },
+    { keys: ["s"], help: "Next section", run: () => { index.step(1); return undefined; } },
+    { keys: ["S"], help: "Section before", run: () => { index.step(-1); return undefined; } },
+    // Tables have them while the focus is in their rows.
+    { keys: [], shown: "↓ ↑ Enter", help: "In a table: next row, row before, its charts", run: () => false },
     { keys: ["Escape"], help: "Back to the fleet", run: () => { location.hash = "#/"; return undefined; } },
   ];
   return {
@@ -268,77 +336,9 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
       stopAlerts();
       clearInterval(ages);
       search.destroy();
+      asker.end();
+      index.destroy();
       board.destroy();
     },
   };
 }
-
-/** Name, state and the facts of one host. */
-class Head {
-  private readonly state = h("span");
-  private readonly labels = h("span", { class: "dim" });
-  private readonly error = h("p", { class: "problem", role: "alert", hidden: true });
-  private readonly alerts = h("ul", { class: "host-alerts", "aria-label": "Alerts of this host", hidden: true });
-  private readonly facts = new Map<string, HTMLElement>();
-  readonly element: HTMLElement;
-
-  constructor(private readonly name: string) {
-    const list = h("dl", { class: "facts" });
-    for (const label of ["Age", "Read every", "Read via", "Address", "Clock ±", "Series", "Regions", "Gaps", "Since"]) {
-      const value = h("dd", { class: "num" }, "–");
-      this.facts.set(label, value);
-      list.append(h("div", {}, h("dt", {}, label), value));
-    }
-    const title = h("h1", {}, h("a", { href: hostAddress(name) }, name));
-    this.element = h("header", { class: "host-head" }, h("div", { class: "host-title" }, title, this.state, this.labels), this.error, this.alerts, list);
-    this.showAlerts();
-  }
-
-  showAlerts(): void {
-    const alerts = ofHost(this.name);
-    setHidden(this.alerts, alerts.length === 0);
-    this.alerts.replaceChildren(
-      ...alerts.map((alert) => {
-        const state = h("span");
-        showAlertState(state, alert.state);
-        return h("li", {}, state, " ", h("a", { href: `#/alerts?q=${encodeURIComponent(nameOf(alert))}` }, nameOf(alert)), ` ${summaryOf(alert)} `, h("span", { class: "dim" }, `since ${moment(alert.since_ms, now())}`));
-      }),
-    );
-  }
-
-  show(host: HostDetail): void {
-    showState(this.state, host.state);
-    setText(this.labels, Object.entries(host.labels).map(([name, value]) => `${name}=${value}`).join(" · "));
-    const problem = [host.error, overQuota(host)].filter((text) => text !== null).join(" ");
-    setHidden(this.error, problem === "");
-    setText(this.error, problem);
-    setText(this.fact("Read via"), pairLong(host));
-    this.fact("Read via").title = pairHelp(host);
-    const gaps = sum(host.gaps);
-    const shown: Record<string, string> = {
-      "Read every": duration(host.interval_ms),
-      Address: host.address,
-      "Clock ±": duration(host.clock_error_ms),
-      Series: count(host.series),
-      Regions: count(host.regions),
-      Gaps: gaps === 0 ? "0" : `${count(gaps)} (${reasons(host.gaps)})`,
-      Since: moment(host.since_ms, now()),
-    };
-    for (const [label, text] of Object.entries(shown)) setText(this.fact(label), text);
-  }
-
-  showRemoved(): void {
-    showRemoved(this.state);
-    setHidden(this.error, true);
-  }
-
-  showAge(ms: number | null, bad: boolean): void {
-    setText(this.fact("Age"), age(ms));
-    setClass(this.fact("Age"), "bad", bad);
-  }
-
-  private fact(label: string): HTMLElement {
-    return this.facts.get(label)!;
-  }
-}
-

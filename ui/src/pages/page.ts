@@ -81,11 +81,16 @@ export class Banner {
 export class Tile {
   readonly value = h("span", { class: "tile-value num" }, "–");
   readonly detail = h("span", { class: "tile-detail num" });
-  readonly element: HTMLElement;
   private bar: HTMLElement | null = null;
 
-  constructor(label: string, title = "") {
-    this.element = h("div", { class: "tile", title: title === "" ? null : title }, h("span", { class: "tile-label" }, label), this.value, this.detail);
+  constructor(
+    label: string,
+    title = "",
+    readonly element: HTMLElement = h("div"),
+  ) {
+    element.classList.add("tile");
+    element.title = title;
+    element.append(h("span", { class: "tile-label" }, label), this.value, this.detail);
   }
 
   show(value: string, detail = "", share: number | null = null): void {
