@@ -3,6 +3,7 @@
 // QUICK=1 measures frames for 4 s instead of 15 s.
 
 import { chart, frameDistances, gapPlace, pixelsNear, quantile } from "./charts.mjs";
+import * as fleets from "./fleet.e2e.mjs";
 import { Harness } from "./harness.mjs";
 import * as hosts from "./host.e2e.mjs";
 
@@ -20,6 +21,7 @@ async function fleet(page, scheme) {
 }
 
 async function fleetFilters(page) {
+  await page.getByRole("button", { name: "Reading", exact: true }).click();
   await page.getByRole("button", { name: "Series" }).click();
   t.check("sorting: by series, greatest first", (await page.locator("th.c-series").first().getAttribute("aria-sort")) === "descending" && (await text(page, "tbody tr:first-child th a")).startsWith("db-"));
   await page.getByRole("button", { name: "role=web 8" }).click();
@@ -410,6 +412,11 @@ const STEPS = {
     await fleetFilters(light);
     await inDark((dark) => fleet(dark, "dark"));
   },
+  vitals: async () => {
+    await inDark((dark) => fleets.vitals(t, dark, "dark"));
+    await fleets.vitals(t, light, "light");
+  },
+  heat: () => fleets.heat(t, light),
   alerts: async () => {
     await alerts(light, "light");
     await inDark((dark) => alerts(dark, "dark"));

@@ -7,6 +7,7 @@ import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { extname, join, normalize } from "node:path";
 import { Fleet, hash } from "./model.mjs";
+import { vitals } from "./vitals.mjs";
 import * as promql from "./promql.mjs";
 
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
@@ -54,6 +55,7 @@ async function handle(fleet, play, root, request, response) {
   if (answered) return response.writeHead(answered.status, { "Content-Type": "application/json" }).end(JSON.stringify(answered.body));
   const [, , , what, name, sub] = parts;
   if (what === "status") return json(status(fleet, play));
+  if (what === "vitals") return json(play.empty ? { every_ms: 5000, hosts: [] } : vitals(fleet, Date.now()));
   if (what === "live") {
     if (url.searchParams.get("host") === play.removed) throw new Refusal(404, `no host \`${play.removed}\` is watched`);
     return live(fleet, url.searchParams, request, response);

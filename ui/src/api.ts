@@ -393,7 +393,7 @@ function query(parameters: [string, string | number][]): string {
 }
 
 /** Relative, so that the controller may be served below a prefix. */
-const BASE = "api/onlooker/v1";
+export const BASE = "api/onlooker/v1";
 export const PROMETHEUS = "api/v1";
 
 export const getStatus = (signal?: AbortSignal): Promise<Status> => request(`${BASE}/status`, status, signal);

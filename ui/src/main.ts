@@ -5,6 +5,7 @@ import "uplot/dist/uPlot.min.css";
 import "./styles/base.css";
 import "./styles/components.css";
 import "./styles/charts.css";
+import "./styles/fleet.css";
 import "./styles/host.css";
 import * as alerts from "./alerts";
 import { h, notice, setHidden, setText } from "./dom";

@@ -104,3 +104,15 @@ export function ageNow(host: Known): number | null {
   if (host.age_ms === null) return null;
   return host.state === "reading" ? host.age_ms : host.age_ms + (performance.now() - host.sampledAt);
 }
+
+const labelTexts = new WeakMap<Host, string[]>();
+
+/** Worked out once for what came of a host: filters look at them with every change. */
+export function labelsOf(host: Host): string[] {
+  let texts = labelTexts.get(host);
+  if (texts === undefined) {
+    texts = Object.entries(host.labels).map(([name, value]) => `${name}=${value}`).sort();
+    labelTexts.set(host, texts);
+  }
+  return texts;
+}

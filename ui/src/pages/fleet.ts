@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The fleet: every host, searchable, sortable, filtered by label and state; updates itself.
+//! The fleet: every host with how busy and full it is, searchable, sortable, filtered by label and state, and all of them over time; updates itself.
 
-import { nameOf, ofHost, onChange, summaryOf } from "../alerts";
+import { nameOf, ofHost, onChange } from "../alerts";
 import { HOST_STATES, type Host, type HostState, getHosts } from "../api";
-import { h, notice, setClass, setHidden, setText } from "../dom";
-import { age, count, duration, reasons, sum } from "../format";
+import { h, notice, setHidden, setText } from "../dom";
+import { VIEWS, type View, columns } from "../fleet/columns";
+import { FleetHeat } from "../fleet/heat";
+import { METRICS, SPANS } from "../fleet/metrics";
+import { FleetVitals } from "../fleet/vitals";
+import { age, count } from "../format";
 import { HostList, type Known } from "../hosts";
 import { poll } from "../poll";
 import { hostAddress, replaceParameters } from "../router";
-import { STATE_HELP, STATE_RANK, ageNow, pairText, showPair, showState } from "../state";
-import { type Column, Table } from "../table";
+import { STATE_HELP, STATE_RANK, labelsOf, pairText, showState } from "../state";
+import { type Sorting, Table } from "../table";
 import { type Page, Trouble } from "./page";
 
 const POLL_MS = 1000;
+/** As often as the controller samples them. */
+const VITALS_MS = 5000;
+const TRENDS_MS = 10_000;
 const AGE_MS = 200;
 /** A label with more values than this (an id, say) makes no filter. */
 const MAX_LABEL_VALUES = 12;
@@ -30,10 +37,42 @@ export function fleetPage(parameters: URLSearchParams): Page {
   const summary = h("p", { class: "summary", role: "status" });
   const message = h("div", {}, notice("loading", "Reading the list of hosts …"));
   const open = (host: Host): void => { location.hash = hostAddress(host.name); };
+  const vitals = new FleetVitals();
+  let view: View = VIEWS.find((name) => name === parameters.get("view")) ?? "vitals";
 
+  const heat = new FleetHeat(parameters, (host, { from, to }) => { location.hash = `${hostAddress(host)}?from=${Math.round(from)}&to=${Math.round(to)}`; }, () => remember());
   const [column = "state", direction = ""] = (parameters.get("sort") ?? "state").split(".");
-  const table = new Table<Known>("Hosts", columns(), (host) => host.name, open, (host) => STATE_RANK[host.state], { column, descending: direction === "desc" }, () => remember());
-  const content = h("div", { hidden: true }, h("div", { class: "toolbar" }, search, stateRow, summary), labelRow, table.element);
+  let table = tableOf({ column, descending: direction === "desc" });
+  const place = h("div", { class: `${view}-view` }, table.element);
+  const viewChips = VIEWS.map((name) => h("button", { type: "button", class: "chip", title: name === "vitals" ? "How busy and how full the hosts are" : "How the hosts are read", on: { click: () => show(name) } }, name === "vitals" ? "Vitals" : "Reading"));
+  const content = h(
+    "div", { hidden: true },
+    h("div", { class: "toolbar" }, search, stateRow, h("div", { class: "chips", role: "group", "aria-label": "Columns" }, ...viewChips), summary),
+    labelRow, heat.element, place,
+  );
+
+  function tableOf(sorting: Sorting): Table<Known> {
+    const sorted = (): void => {
+      remember();
+      showHeat();
+    };
+    return new Table<Known>("Hosts", columns(view, vitals), (host) => host.name, open, (host) => STATE_RANK[host.state], sorting, sorted);
+  }
+
+  function show(next: View): void {
+    view = next;
+    const known = columns(view, vitals).some(({ id }) => id === table.sorting.column);
+    table = tableOf(known ? table.sorting : { column: "state", descending: false });
+    place.className = `${view}-view`;
+    place.replaceChildren(table.element);
+    remember();
+    render();
+  }
+
+  /** A row a host, as in the table. */
+  function showHeat(): void {
+    queueMicrotask(() => heat.setHosts(table.order, shownCount));
+  }
 
   const remember = (): void => {
     const next = new URLSearchParams();
@@ -42,6 +81,9 @@ export function fleetPage(parameters: URLSearchParams): Page {
     for (const label of labels) next.append("label", label);
     const { column: by, descending } = table.sorting;
     if (by !== "state" || descending) next.set("sort", descending ? `${by}.desc` : by);
+    if (view !== "vitals") next.set("view", view);
+    if (heat.metric !== METRICS[0]) next.set("heat", heat.metric.key);
+    if (heat.span !== SPANS[1]) next.set("over", heat.span.key);
     replaceParameters(next);
   };
   const toggle = <T>(set: Set<T>, item: T): void => {
@@ -59,9 +101,11 @@ export function fleetPage(parameters: URLSearchParams): Page {
   });
   stateRow.append(...stateChips.map(({ chip }) => chip));
   let labelKey = "";
+  let shownCount = 0;
 
   function render(): void {
     if (hosts === null) return;
+    VIEWS.forEach((name, i) => viewChips[i]!.setAttribute("aria-pressed", String(name === view)));
     for (const { state, chip, number } of stateChips) {
       setText(number, String(hosts.filter((host) => host.state === state).length));
       chip.setAttribute("aria-pressed", String(states.has(state)));
@@ -78,10 +122,13 @@ export function fleetPage(parameters: URLSearchParams): Page {
     }
     const found = hosts.filter((host) => matches(host, search.value, states, labels));
     table.update(found);
+    shownCount = found.length;
+    showHeat();
     setText(summary, found.length === hosts.length ? `${count(hosts.length)} hosts` : `${count(found.length)} of ${count(hosts.length)} hosts`);
     const nothing = hosts.length === 0 ? joinNotice() : found.length === 0 ? notice("empty", "No host matches", h("p", {}, "Change the search, or press Esc to clear search and filters.")) : null;
     setHidden(content, hosts.length === 0);
-    setHidden(table.element, found.length === 0);
+    setHidden(place, found.length === 0);
+    setHidden(heat.element, found.length === 0);
     message.replaceChildren(...(nothing === null ? [] : [nothing]));
   }
 
@@ -110,13 +157,19 @@ export function fleetPage(parameters: URLSearchParams): Page {
     POLL_MS,
     (signal) => list.refresh(table.inView, signal),
     (got) => {
+      const isFirst = hosts === null;
       hosts = got;
       sampledAt = performance.now();
       trouble.banner.show(null);
       render();
+      // Now there are hosts in view.
+      if (isFirst) trends.soon();
     },
     (error) => trouble.show(error, hosts === null ? null : `Shown is what was known ${age(performance.now() - sampledAt)} ago.`),
   );
+  // The list of hosts says what is wrong; without vitals their columns are empty.
+  const sampling = poll(VITALS_MS, (signal) => vitals.refresh(signal), () => render(), () => true);
+  const trends = poll(TRENDS_MS, (signal) => vitals.refreshTrends(view === "vitals" ? table.inView : [], signal), () => table.refresh(), () => true);
   const ages = setInterval(() => table.refresh(), AGE_MS);
   const stop = onChange(render);
 
@@ -125,78 +178,18 @@ export function fleetPage(parameters: URLSearchParams): Page {
     element: h("div", { class: "page" }, h("h1", { class: "hidden" }, "Fleet"), trouble.banner.element, content, message),
     bindings: [
       { keys: ["/"], help: "Search", run: () => { search.focus(); search.select(); return undefined; } },
-      ...table.bindings,
+      ...table.bindings.map((binding, i) => ({ ...binding, run: (event: KeyboardEvent) => table.bindings[i]!.run(event) })),
       { keys: ["Escape"], help: "Clear search and filters", run: clear },
     ],
     destroy: () => {
       polling.stop();
+      sampling.stop();
+      trends.stop();
+      heat.destroy();
       stop();
       clearInterval(ages);
     },
   };
-}
-
-function columns(): Column<Known>[] {
-  return [
-    {
-      id: "name", label: "Host", sort: (host) => host.name,
-      cell: (node, host) => {
-        if (node.firstChild === null) node.append(h("a", { href: hostAddress(host.name), tabindex: -1 }, host.name), h("span", { class: "dim under" }));
-        // What is wrong is worth more than an address.
-        setText(node.lastElementChild!, host.error ?? host.address);
-        setClass(node.lastElementChild!, "problem", host.error !== null);
-        node.title = host.error ?? "";
-      },
-    },
-    { id: "state", label: "State", sort: (host) => STATE_RANK[host.state], cell: (node, host) => showState(node, host.state) },
-    {
-      id: "alerts", label: "Alerts", title: "That fire, or are pending", descendingFirst: true,
-      sort: (host) => ofHost(host.name).reduce((sum, alert) => sum + (alert.state === "firing" ? 1000 : 1), 0),
-      cell: (node, host) => {
-        const alerts = ofHost(host.name);
-        const [first] = alerts;
-        setText(node, first === undefined ? "" : nameOf(first) + (alerts.length > 1 ? ` +${alerts.length - 1}` : ""));
-        setClass(node, "bad", first?.state === "firing");
-        setClass(node, "dim", first?.state === "pending");
-        node.title = alerts.map((alert) => `${alert.state}: ${nameOf(alert)}. ${summaryOf(alert)}`).join("\n");
-      },
-    },
-    { id: "via", label: "Read via", title: "Who answers the READs on the host", minor: true, sort: (host) => pairText(host), cell: (node, host) => showPair(node, host) },
-    {
-      id: "age", label: "Age", title: "Of the newest values", numeric: true, sort: (host) => ageNow(host) ?? -1,
-      cell: (node, host) => {
-        setText(node, age(ageNow(host)));
-        setClass(node, "bad", host.state === "silent");
-      },
-    },
-    { id: "interval", label: "Interval", title: "Between two readings", numeric: true, minor: true, sort: (host) => host.interval_ms, cell: (node, host) => setText(node, duration(host.interval_ms)) },
-    {
-      id: "gaps", label: "Gaps", title: "Readings that failed, since the controller began", numeric: true, sort: (host) => sum(host.gaps),
-      cell: (node, host) => {
-        setText(node, count(sum(host.gaps)));
-        setClass(node, "dim", sum(host.gaps) === 0);
-        node.title = reasons(host.gaps);
-      },
-    },
-    { id: "late", label: "Late", title: "Readings that began later than they were due", numeric: true, minor: true, sort: (host) => host.late, cell: (node, host) => { setText(node, count(host.late)); setClass(node, "dim", host.late === 0); } },
-    { id: "series", label: "Series", numeric: true, minor: true, sort: (host) => host.series, cell: (node, host) => setText(node, count(host.series)) },
-    {
-      id: "labels", label: "Labels", minor: true, sort: (host) => labelsOf(host).join(),
-      cell: (node, host) => setText(node, labelsOf(host).join(" · ")),
-    },
-  ];
-}
-
-const labelTexts = new WeakMap<Host, string[]>();
-
-/** Worked out once for what came of a host: filters look at them with every change. */
-function labelsOf(host: Host): string[] {
-  let texts = labelTexts.get(host);
-  if (texts === undefined) {
-    texts = Object.entries(host.labels).map(([name, value]) => `${name}=${value}`).sort();
-    labelTexts.set(host, texts);
-  }
-  return texts;
 }
 
 /** Labels worth a filter: some hosts have them and others not, and they have few values. */

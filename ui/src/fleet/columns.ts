@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Columns of the fleet's table, in two views: how the hosts are, and how they are read.
+
+import { nameOf, ofHost, summaryOf } from "../alerts";
+import { h, setClass, setText } from "../dom";
+import { age, count, duration, quantity, reasons, sum } from "../format";
+import { FULL, bar, figure } from "../host/cells";
+import { drawSpark } from "../host/spark";
+import type { Known } from "../hosts";
+import { hostAddress } from "../router";
+import { STATE_RANK, ageNow, labelsOf, pairText, showPair, showState } from "../state";
+import type { Column } from "../table";
+import type { FleetVitals, Vital } from "./vitals";
+
+/** A pressure of which somebody should know. */
+const PRESSED = 0.2;
+
+export const VIEWS = ["vitals", "reading"] as const;
+export type View = (typeof VIEWS)[number];
+
+export function columns(view: View, vitals: FleetVitals): Column<Known>[] {
+  return [NAME, STATE, ALERTS, ...(view === "vitals" ? vitalColumns(vitals) : READING), AGE, LABELS];
+}
+
+function vitalColumns(vitals: FleetVitals): Column<Known>[] {
+  const of = (get: (vital: Vital) => number | null) => (host: Known): number | null => {
+    const vital = vitals.get(host.name);
+    return vital === null ? null : get(vital);
+  };
+  const cpu = bar<Known>("cpu", "CPU", "Share of all cores’ time in which they did something", of((vital) => vital.cpu), FULL);
+  const disk = bar<Known>("disk", "Disk", "The fullest file system that can be written to", of((vital) => vital.filesystem), FULL);
+  const load = figure<Known>("load", "Load", "Load average of a minute, for each core", of((vital) => (vital.load1 === null || vital.cores === 0 ? null : vital.load1 / vital.cores)), "", false, true);
+  return [
+    cpu,
+    {
+      id: "trend", label: "10 min", title: "The CPU in the last ten minutes; sorts by its greatest share", numeric: true, minor: true,
+      sort: (host) => Math.max(-1, ...(vitals.trend(host.name)?.values ?? [])),
+      cell: (node, host) => {
+        const line = vitals.trend(host.name);
+        if (line === null) node.replaceChildren();
+        else drawSpark(node, line, vitals.trendSpan.from, vitals.trendSpan.to, 1);
+      },
+    },
+    load,
+    bar<Known>("memory", "Memory", "Share that programs cannot get", of((vital) => vital.memory), FULL),
+    { ...disk, cell: (node, host) => { disk.cell(node, host); node.title = vitals.get(host.name)?.mountpoint ?? ""; } },
+    figure<Known>("in", "In", "Bytes that its network devices receive", of((vital) => vital.receive_bytes_per_s), "bytes", true),
+    figure<Known>("out", "Out", "Bytes that its network devices send", of((vital) => vital.transmit_bytes_per_s), "bytes", true),
+    {
+      id: "pressure", label: "Pressure", title: "PSI: share of the time in which some task waited for CPU, memory or I/O, whichever is most", numeric: true,
+      sort: (host) => most(vitals.get(host.name))?.share ?? NaN,
+      cell: (node, host) => {
+        const worst = most(vitals.get(host.name));
+        setText(node, worst === null ? "–" : `${quantity(worst.share, "share")}${worst.share > 0 ? ` ${worst.resource}` : ""}`);
+        setClass(node, "dim", worst?.share === 0);
+        setClass(node, "bad", (worst?.share ?? 0) >= PRESSED);
+      },
+    },
+  ];
+}
+
+function most(vital: Vital | null): { resource: string; share: number } | null {
+  const all = vital === null ? [] : Object.entries(vital.pressure).flatMap(([resource, share]) => (share === null ? [] : [{ resource, share }]));
+  return all.sort((a, b) => b.share - a.share)[0] ?? null;
+}
+
+const NAME: Column<Known> = {
+  id: "name", label: "Host", sort: (host) => host.name,
+  cell: (node, host) => {
+    if (node.firstChild === null) node.append(h("a", { href: hostAddress(host.name), tabindex: -1 }, host.name), h("span", { class: "dim under" }));
+    // What is wrong is worth more than an address.
+    setText(node.lastElementChild!, host.error ?? host.address);
+    setClass(node.lastElementChild!, "problem", host.error !== null);
+    node.title = host.error ?? "";
+  },
+};
+
+const STATE: Column<Known> = { id: "state", label: "State", sort: (host) => STATE_RANK[host.state], cell: (node, host) => showState(node, host.state) };
+
+const ALERTS: Column<Known> = {
+  id: "alerts", label: "Alerts", title: "That fire, or are pending", descendingFirst: true,
+  sort: (host) => ofHost(host.name).reduce((sum, alert) => sum + (alert.state === "firing" ? 1000 : 1), 0),
+  cell: (node, host) => {
+    const alerts = ofHost(host.name);
+    const [first] = alerts;
+    setText(node, first === undefined ? "" : nameOf(first) + (alerts.length > 1 ? ` +${alerts.length - 1}` : ""));
+    setClass(node, "bad", first?.state === "firing");
+    setClass(node, "dim", first?.state === "pending");
+    node.title = alerts.map((alert) => `${alert.state}: ${nameOf(alert)}. ${summaryOf(alert)}`).join("\n");
+  },
+};
+
+const READING: Column<Known>[] = [
+  { id: "via", label: "Read via", title: "Who answers the READs on the host", minor: true, sort: (host) => pairText(host), cell: (node, host) => showPair(node, host) },
+  { id: "interval", label: "Interval", title: "Between two readings", numeric: true, minor: true, sort: (host) => host.interval_ms, cell: (node, host) => setText(node, duration(host.interval_ms)) },
+  {
+    id: "gaps", label: "Gaps", title: "Readings that failed, since the controller began", numeric: true, sort: (host) => sum(host.gaps),
+    cell: (node, host) => {
+      setText(node, count(sum(host.gaps)));
+      setClass(node, "dim", sum(host.gaps) === 0);
+      node.title = reasons(host.gaps);
+    },
+  },
+  { id: "late", label: "Late", title: "Readings that began later than they were due", numeric: true, minor: true, sort: (host) => host.late, cell: (node, host) => { setText(node, count(host.late)); setClass(node, "dim", host.late === 0); } },
+  { id: "series", label: "Series", numeric: true, minor: true, sort: (host) => host.series, cell: (node, host) => setText(node, count(host.series)) },
+];
+
+const AGE: Column<Known> = {
+  id: "age", label: "Age", title: "Of the newest values", numeric: true, sort: (host) => ageNow(host) ?? -1,
+  cell: (node, host) => {
+    setText(node, age(ageNow(host)));
+    setClass(node, "bad", host.state === "silent");
+  },
+};
+
+const LABELS: Column<Known> = { id: "labels", label: "Labels", minor: true, sort: (host) => labelsOf(host).join(), cell: (node, host) => setText(node, labelsOf(host).join(" · ")) };
