@@ -33,7 +33,7 @@ const CONTAINER_CHOICES: Choice[] = [
   { label: "Containers", title: "Only groups of a container runtime or of a virtual machine", matcher: 'runtime!="none"' },
 ];
 
-/** Regions that agents publish only if they are told to. */
+/** Regions that not all agents publish. */
 const REGIONS: [region: string, kind: Kind][] = [["processes", PROCESSES], ["cgroups", CONTAINERS], ["tcp_ports", PORTS]];
 
 /** Metrics of the tables that the host has. */
@@ -46,17 +46,17 @@ export async function entityMetrics(host: HostDetail, signal: AbortSignal): Prom
 export function entityTables(tables: Tables, processes: Section, containers: Section, network: Section): void {
   const { subject } = tables;
   if (subject.has(PROCESSES.probe)) add(tables, processes, PROCESSES, "Processes", processColumns(tables), []);
-  else off(processes, "[processes]");
+  else processes.say(...off("[processes]"));
   if (subject.has(CONTAINERS.probe)) add(tables, containers, CONTAINERS, "Control groups", containerColumns(tables), CONTAINER_CHOICES);
-  else off(containers, "[cgroups]");
-  if (subject.has(PORTS.probe)) {
-    network.body.append(h("h3", {}, "TCP ports"));
-    add(tables, network, PORTS, "TCP ports", portColumns(tables), []);
-  }
+  else containers.say(...off("[cgroups]"));
+  network.body.append(h("h3", {}, "TCP ports"));
+  if (subject.has(PORTS.probe)) add(tables, network, PORTS, "TCP ports", portColumns(tables), []);
+  else network.body.append(h("p", { class: "hint" }, ...off("[connections]")));
 }
 
-function off(section: Section, part: string): void {
-  section.say("Not collected on this host: set ", h("code", {}, `${part} enabled = true`), " in its ", h("code", {}, "/etc/onlooker/agent.toml"), " and restart the agent (docs/tables.md).");
+/** How to have what an agent publishes only if it is told to. */
+function off(part: string): (string | HTMLElement)[] {
+  return ["Not collected on this host: set ", h("code", {}, `${part} enabled = true`), " in its ", h("code", {}, "/etc/onlooker/agent.toml"), " and restart the agent (docs/tables.md)."];
 }
 
 function add({ host, subject, asker, signal, addCharts }: Tables, section: Section, kind: Kind, title: string, columns: Column<Entity>[], choices: Choice[]): void {

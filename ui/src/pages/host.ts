@@ -50,6 +50,8 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   let live: LiveState = "connecting";
   let problem: string | null = null;
   let removedAt: number | null = null;
+  /** Series of charts that the address names, until they are shown. */
+  let ofAddress: Series[][] | null = null;
 
   const board = new Board(name, WINDOWS.find((item) => item.key === parameters.get("w")) ?? WINDOWS[1]!, asked, {
     live: (state) => { live = state; showLive(); },
@@ -82,6 +84,11 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     }).catch((error: unknown) => {
       if (!abort.signal.aborted) showBanner(error instanceof Error ? error.message : String(error));
     });
+  }
+
+  async function single(text: string): Promise<Series[]> {
+    const { series } = await getSeries(name, text, MAX_SERIES, abort.signal);
+    return series.filter((item) => item.series === text);
   }
 
   async function family(metric: string): Promise<Series[]> {
@@ -201,9 +208,10 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     }
     // Times of charts are the controller's.
     await syncedStatus(abort.signal);
-    const [metrics, ofTables, ...lists] = await Promise.all([
+    const [metrics, ofTables, wanted, ...lists] = await Promise.all([
       getMetrics(name, "node_", MAX_SERIES, abort.signal),
       entityMetrics(host, abort.signal),
+      Promise.all([...parameters.getAll("c").map(single), ...parameters.getAll("f").map(family)]),
       ...[READS_SEARCH, PROGRAM_SEARCH, ...STANDARD_SEARCHES].map((text) => getSeries(name, text, MAX_SERIES, abort.signal)),
     ]);
     const [reads, ofPrograms, ...usual] = lists.map((list) => list.series);
@@ -225,27 +233,19 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     own.forEach(addUnasked);
     if (own.length === 0) sections.programs.say("No program on this host publishes metrics of its own: docs/sdk-c.md and docs/sdk-rust.md say how.");
     if (left > 0) sections.programs.say(`The programs on this host publish ${left} more metrics: press / and search.`);
+    ofAddress = wanted;
     return true;
   }
 
-  /** What the address says besides. */
-  async function restore(): Promise<void> {
-    for (const text of parameters.getAll("c")) {
-      const { series } = await getSeries(name, text, MAX_SERIES, abort.signal);
-      const exact = series.filter((item) => item.series === text);
-      if (exact.length > 0) addChart(exact);
-    }
-    for (const text of parameters.getAll("f")) {
-      const series = await family(text);
-      if (series.length > 0) addChart(series);
-    }
+  /** What the address says besides: once there is a page, or nothing could be scrolled to. */
+  function restore(series: Series[][]): void {
+    for (const some of series) if (some.length > 0) addChart(some);
     const at = SECTION_IDS.find((id) => id === parameters.get("s"));
     if (at !== undefined) index.jump(at);
     else window.scrollTo(0, 0);
   }
 
   let begun = false;
-  let restored = false;
   const trouble = new Trouble(content, message, () => polling.soon());
   const polling = poll(
     POLL_MS,
@@ -267,12 +267,8 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
       detail = got;
       setHidden(content, false);
       message.replaceChildren();
-      if (begun && !restored) {
-        restored = true;
-        restore().catch((error: unknown) => {
-          if (!abort.signal.aborted) showBanner(error instanceof Error ? error.message : String(error));
-        });
-      }
+      if (ofAddress !== null) restore(ofAddress);
+      ofAddress = null;
       head.show(got);
       regions.show(got.regions_list);
       showBanner(null);
