@@ -2,6 +2,7 @@
 //! The controller's HTTP interface (docs/http.md), typed and checked. The only module that knows paths and field names of the wire.
 
 import { type Check, anything, boolean, list, nullable, number, object, oneOf, optional, record, text } from "./check";
+import { chunks } from "./chunks";
 
 export type HostState = "connecting" | "reading" | "silent" | "failed";
 export const HOST_STATES: readonly HostState[] = ["reading", "connecting", "silent", "failed"];
@@ -162,6 +163,9 @@ export interface RangeSeries {
   min: (number | null)[];
   max: (number | null)[];
   rate: (number | null)[];
+  /** Least and greatest rate between neighbouring rows of each bucket; empty where the controller does not give them. */
+  rate_min: (number | null)[];
+  rate_max: (number | null)[];
   bounds: (number | null)[];
   counts: (number[] | null)[];
 }
@@ -293,6 +297,8 @@ const range = object<Range>({
       min: numbersOrNull,
       max: numbersOrNull,
       rate: numbersOrNull,
+      rate_min: numbersOrNull,
+      rate_max: numbersOrNull,
       bounds: numbersOrNull,
       counts: optional(list(nullable(list(number))), []),
     }),
@@ -358,9 +364,11 @@ export class ApiError extends Error {
 }
 
 const REQUEST_TIMEOUT_MS = 10_000;
+/** The controller reads for a query 20 s at most, after up to 10 s for its turn. */
+const RANGE_TIMEOUT_MS = 30_000;
 
-async function request<T>(path: string, check: Check<T>, signal?: AbortSignal): Promise<T> {
-  const timeout = AbortSignal.timeout(REQUEST_TIMEOUT_MS);
+async function request<T>(path: string, check: Check<T>, signal?: AbortSignal, timeoutMs = REQUEST_TIMEOUT_MS): Promise<T> {
+  const timeout = AbortSignal.timeout(timeoutMs);
   const either = signal === undefined ? timeout : AbortSignal.any([signal, timeout]);
   let answer: Response;
   let body: string;
@@ -369,7 +377,7 @@ async function request<T>(path: string, check: Check<T>, signal?: AbortSignal): 
     body = await answer.text();
   } catch (error) {
     if (signal?.aborted === true) throw error;
-    const why = timeout.aborted ? `gave no answer within ${REQUEST_TIMEOUT_MS / 1000} s` : "cannot be reached";
+    const why = timeout.aborted ? `gave no answer within ${timeoutMs / 1000} s` : "cannot be reached";
     throw new ApiError(0, `The controller ${why}. Is it running, and does the network lead to it?`);
   }
   if (!answer.ok) {
@@ -436,13 +444,17 @@ export interface Span {
   points: number;
 }
 
-/** Series are asked for in as many requests as the length of a URL demands, one after the other. */
+/** An answer has 16 MiB of text at most, and a point takes some 100 bytes. */
+const MAX_ANSWER_POINTS = 100_000;
+
+/** Series are asked for in as many requests as the lengths of a URL and of an answer demand, one after the other. */
 export async function getRange(host: string, series: string[], span: Span, signal?: AbortSignal): Promise<Range> {
   const whole: Range = { bucket_ms: 0, series: [], gaps: [] };
-  for (const part of chunks(series)) {
+  const most = Math.max(1, Math.floor(MAX_ANSWER_POINTS / span.points));
+  for (const part of chunks(series, most)) {
     const parameters: [string, string | number][] = part.map((name) => ["series", name]);
     parameters.push(["from_ms", span.from_ms], ["to_ms", span.to_ms], ["points", span.points]);
-    const got = await request(`${BASE}/hosts/${encodeURIComponent(host)}/range?${query(parameters)}`, range, signal);
+    const got = await request(`${BASE}/hosts/${encodeURIComponent(host)}/range?${query(parameters)}`, range, signal, RANGE_TIMEOUT_MS);
     whole.bucket_ms = Math.max(whole.bucket_ms, got.bucket_ms);
     whole.series.push(...got.series);
     whole.gaps = got.gaps; // The host's gaps, the same in every part.
@@ -454,29 +466,6 @@ export function liveUrl(host: string, series: string[], everyMs: number): string
   const parameters: [string, string | number][] = [["host", host], ...series.map((name): [string, string] => ["series", name])];
   parameters.push(["every_ms", everyMs]);
   return `${BASE}/live?${query(parameters)}`;
-}
-
-/** Many servers and proxies refuse request lines beyond 8 KiB. */
-const MAX_QUERY_BYTES = 7000;
-
-/** Divides names so that each part fits into one URL. */
-export function chunks(series: string[]): string[][] {
-  const parts: string[][] = [];
-  let part: string[] = [];
-  let bytes = 0;
-  for (const name of series) {
-    // The longest parameter they are given by.
-    const cost = encodeURIComponent(name).length + "&series=".length;
-    if (bytes + cost > MAX_QUERY_BYTES && part.length > 0) {
-      parts.push(part);
-      part = [];
-      bytes = 0;
-    }
-    part.push(name);
-    bytes += cost;
-  }
-  if (part.length > 0) parts.push(part);
-  return parts;
 }
 
 /** Exchanges the token for a cookie. */

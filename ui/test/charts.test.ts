@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
-import { type Series, type SeriesType, chunks } from "../src/api";
+import type { Series, SeriesType } from "../src/api";
 import { fullDensity } from "../src/charts/density";
 import { assemble, fineness, nearest, ownValue } from "../src/charts/frame";
 import { chartOf, programs, standard } from "../src/charts/standard";
+import { chunks } from "../src/chunks";
 import { ContractError, list, number, object } from "../src/check";
 import { parse } from "../src/router";
 import { NumberTrack, type Track, division } from "../src/series";

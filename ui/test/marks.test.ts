@@ -21,7 +21,7 @@ describe("marks of gaps", () => {
 
   it("a gap wider than a pixel but shorter than a point is drawn as long as it was", () => {
     const all = marks([gap(1000, 50)], 20, 100);
-    expect(all).toEqual([{ isHole: false, from: 1000, to: 1050, gaps: [gap(1000, 50)], share: 1 }]);
+    expect(all).toEqual([{ isHole: false, kind: "reader", from: 1000, to: 1050, gaps: [gap(1000, 50)], share: 1 }]);
   });
 
   it("a hole comes before a mark at the same place", () => {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { RangeSeries } from "../src/api";
-import { Gaps, HistogramTrack, NumberTrack, Ring, align, division, quantile } from "../src/series";
+import { Gaps } from "../src/gaps";
+import { HistogramTrack, NumberTrack, Ring, align, division, quantile } from "../src/series";
 
 const each = division(10_000, 100, 100);
 const joined = division(600_000, 1000, 100);
@@ -11,7 +12,7 @@ function points(track: NumberTrack): [number, number][] {
 }
 
 function range(part: Partial<RangeSeries>): RangeSeries {
-  return { series: "s", type: "gauge", t_ms: [], last: [], min: [], max: [], rate: [], bounds: [], counts: [], ...part };
+  return { series: "s", type: "gauge", t_ms: [], last: [], min: [], max: [], rate: [], rate_min: [], rate_max: [], bounds: [], counts: [], ...part };
 }
 
 describe("Ring", () => {
@@ -149,7 +150,7 @@ describe("Gaps", () => {
     gaps.add({ from_ms: 100, to_ms: 100, reason: "empty" });
     expect(gaps.all).toEqual([{ from_ms: 300, to_ms: 900, reason: "timeout" }]);
     expect([gaps.between(0, 300), gaps.between(200, 1000), gaps.between(400, 500), gaps.between(900, 1000)]).toEqual([false, true, true, false]);
-    expect([gaps.at(700)?.reason, gaps.at(1000)]).toEqual(["timeout", null]);
+    expect([gaps.within(700, 701).map((gap) => gap.reason), gaps.within(1000, 1001)]).toEqual([["timeout"], []]);
     gaps.prune(901);
     expect(gaps.all).toEqual([]);
   });

@@ -13,7 +13,16 @@ export interface Shape {
   upper: Float64Array | null;
   /** Lower edge where `lower` is null: the axis. */
   toAxis: boolean;
+  /** Each point is marked. */
+  dots: boolean;
 }
+
+/** Points further apart than this are marked one by one. */
+const DOTS_APART_PX = 7;
+const DOT_PX = 2;
+
+/** Whether points so far apart in time are to be marked. */
+export const areApart = (u: uPlot, distanceMs: number): boolean => (distanceMs * u.over.clientWidth) / (u.scales["x"]!.max! - u.scales["x"]!.min!) >= DOTS_APART_PX;
 
 interface Map2 {
   x: (t: number) => number;
@@ -39,6 +48,7 @@ export function build(u: uPlot, times: Float64Array, values: Float64Array, shape
   const flush = (): void => {
     if (run.length === 0) return;
     strokeRun(stroke, map, times, values, run, shape.stepped);
+    if (shape.dots) for (const i of run) stroke.rect(map.x(times[i]!) - DOT_PX / 2, map.y(values[i]!) - DOT_PX / 2, DOT_PX, DOT_PX);
     if (fill !== null) fillRun(fill, map, u, times, run, shape);
     run = [];
   };

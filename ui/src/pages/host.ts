@@ -13,9 +13,10 @@ import { age, clockTime, count, duration, moment, reasons, sum } from "../format
 import type { Binding } from "../keys";
 import type { LiveState } from "../live";
 import { poll } from "../poll";
-import { WINDOWS, type TimeWindow } from "../ranges";
 import { hostAddress, replaceParameters } from "../router";
 import { overQuota, pairHelp, pairLong, showRemoved, showState } from "../state";
+import { TimeBar } from "../timebar";
+import { type View, fromParameters, toParameters } from "../view";
 import { type Page, Trouble } from "./page";
 import { RegionList } from "./regions";
 import { MetricSearch } from "./search";
@@ -36,7 +37,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   let problem: string | null = null;
   let removedAt: number | null = null;
 
-  const board = new Board(name, WINDOWS.find((item) => item.key === parameters.get("w")) ?? WINDOWS[1]!, grid, {
+  const board = new Board(name, fromParameters(parameters), grid, {
     live: (state) => { live = state; showLive(); },
     problem: (text) => { problem = text; showBanner(null); },
     host: () => showLive(),
@@ -45,10 +46,9 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     series: (series) => choose(() => Promise.resolve([series])),
     family: (metric) => choose(() => family(metric)),
   });
-  const windowButtons = WINDOWS.map((item, i) => h("button", { type: "button", class: "chip", title: `Show the last ${item.label} (key ${i + 1})`, on: { click: () => setWindow(item) } }, item.label));
-  const pauseButton = h("button", { type: "button", class: "chip pause", title: "Pause or resume (space)", on: { click: () => setPaused(!board.paused) } }, "Pause");
+  const timebar = new TimeBar(board, addressOf, () => showLive());
   const liveSign = h("span", { class: "live", role: "status" });
-  const toolbar = h("div", { class: "toolbar sticky" }, search.element, h("div", { class: "chips", role: "group", "aria-label": "Time window" }, ...windowButtons), pauseButton, liveSign);
+  const toolbar = h("div", { class: "toolbar sticky" }, search.element, timebar.element, liveSign);
   const more = h("p", { class: "dim more-programs", hidden: true });
   const content = h("div", { hidden: true }, head.element, toolbar, grid, more, regions.element);
 
@@ -114,31 +114,13 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     chart.element.classList.add("fresh");
   }
 
-  function remember(): void {
-    const next = new URLSearchParams({ w: board.window.key });
+  function addressOf(view: View): URLSearchParams {
+    const next = new URLSearchParams(toParameters(view));
     for (const { key } of added) next.append(key.slice(0, 1), key.slice(2));
-    replaceParameters(next);
+    return next;
   }
 
-  function setWindow(window: TimeWindow): void {
-    if (removedAt !== null) return;
-    board.setWindow(window);
-    showControls();
-    remember();
-  }
-
-  function setPaused(paused: boolean): void {
-    if (removedAt !== null) return;
-    board.setPaused(paused);
-    showControls();
-  }
-
-  function showControls(): void {
-    WINDOWS.forEach((item, i) => windowButtons[i]!.setAttribute("aria-pressed", String(item === board.window)));
-    pauseButton.setAttribute("aria-pressed", String(board.paused));
-    setText(pauseButton, board.paused ? "Resume" : "Pause");
-    showLive();
-  }
+  const remember = (): void => replaceParameters(addressOf(board.view));
 
   function showLive(): void {
     if (board.charts.length === 0) {
@@ -147,9 +129,10 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
       return;
     }
     const since = board.silentSince();
-    const text = board.paused ? "paused" : live === "lost" ? "connection lost, trying again" : live === "connecting" ? "connecting" : since !== null ? `silent since ${clockTime(since)}` : "live";
+    const fixed = board.view.span === null ? null : { reading: "reading the past", "open-ended": "paused; newest values may still come", complete: "paused" }[board.reading];
+    const text = fixed !== null ? fixed : live === "lost" ? "connection lost, trying again" : live === "connecting" ? "connecting" : since !== null ? `silent since ${clockTime(since)}` : "live";
     setText(liveSign, text);
-    liveSign.dataset["state"] = board.paused ? "paused" : live === "connecting" ? "wait" : live === "open" && since === null ? "live" : "bad";
+    liveSign.dataset["state"] = fixed !== null ? "paused" : live === "connecting" ? "wait" : live === "open" && since === null ? "live" : "bad";
   }
 
   function showBanner(stale: string | null): void {
@@ -163,7 +146,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
       return false;
     }
     // Times of charts are the controller's.
-    await syncedStatus(abort.signal);
+    timebar.setOldest((await syncedStatus(abort.signal)).store.oldest_ms);
     const lists = await Promise.all([...STANDARD_SEARCHES, PROGRAM_SEARCH].map((text) => getSeries(name, text, MAX_SERIES, abort.signal)));
     const ofPrograms = lists.pop()!.series;
     const found = new Map(lists.flatMap((list) => list.series).map((item) => [item.series, item]));
@@ -240,6 +223,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
       notice("error", `${name} is no longer watched`, h("p", {}, `It was removed from this controller’s hosts (noticed at ${clockTime(removedAt)}). Below is what was read before.`), h("p", {}, h("a", { href: "#/" }, "To the fleet")), again),
     );
     board.end();
+    timebar.end();
     head.showRemoved();
     // Nothing in it would do anything.
     setHidden(toolbar, true);
@@ -250,20 +234,26 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     showLive();
   }, AGE_MS);
   const stopAlerts = onChange(() => head.showAlerts());
-  showControls();
 
   const bindings: Binding[] = [
     { keys: ["/"], help: "Search metrics; Enter adds a chart", run: () => { search.focus(); return undefined; } },
-    { keys: [" "], help: "Pause or resume", run: () => { setPaused(!board.paused); return undefined; } },
-    { keys: WINDOWS.map((_, i) => String(i + 1)), help: `Time window: ${WINDOWS.map((item) => item.label).join(", ")}`, run: (event) => { setWindow(WINDOWS[Number(event.key) - 1]!); return undefined; } },
+    ...timebar.bindings,
     { keys: ["Escape"], help: "Back to the fleet", run: () => { location.hash = "#/"; return undefined; } },
   ];
   return {
     title: name,
     element: h("div", { class: "page" }, trouble.banner.element, message, content),
     bindings,
+    follow: (next) => {
+      const charts = [...next.getAll("c").map((text) => `c=${text}`), ...next.getAll("f").map((text) => `f=${text}`)];
+      if (removedAt !== null || charts.some((key) => added.every((item) => item.key !== key))) return false;
+      timebar.follow(fromParameters(next));
+      remember();
+      return true;
+    },
     destroy: () => {
       abort.abort();
+      timebar.destroy();
       polling.stop();
       stopAlerts();
       clearInterval(ages);
