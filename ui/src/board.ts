@@ -414,6 +414,7 @@ export class Board {
     const shown = this.charts.filter((chart) => chart.visible && chart.width > 0);
     if (!isLive && !this.past.isAimed && shown.length > 0 && !this.abort.signal.aborted) this.past.aim(span, this.widthPx);
     if (!isLive) this.past.need(shown.flatMap((chart) => chart.spec.series).filter((item) => this.entries.has(item.series)));
+    for (const chart of shown) if (chart.areValuesDue) chart.showValues();
     const due = shown.filter((chart) => chart.drawn !== stamp);
     if (due.length === 0) return;
     // The one under the pointer first: it must follow the hand.

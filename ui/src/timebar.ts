@@ -28,14 +28,15 @@ export class TimeBar implements Navigator {
   private readonly range = h("button", { type: "button", class: "chip range num", title: "Choose from and to", on: { click: () => this.pick() } });
   private readonly earlier = arrow("‹", "Earlier (←)", () => this.pan(-1));
   private readonly later = arrow("›", "Later (→)", () => this.pan(1));
-  private readonly narrower = arrow("+", "Zoom in (+)", () => this.zoom("in"));
-  private readonly wider = arrow("−", "Zoom out (−)", () => this.zoom("out"));
-  private readonly back = arrow("↶", "The view before ([)", () => this.step(-1));
-  private readonly forward = arrow("↷", "The next view (])", () => this.step(1));
-  private readonly zoneButton = h("button", { type: "button", class: "quiet zone", on: { click: () => zone.choose(zone.current() === "utc" ? "local" : "utc") } });
+  private readonly narrower = arrow("+", "Zoom in (+)", () => this.zoom("in"), "spare");
+  private readonly wider = arrow("−", "Zoom out (−)", () => this.zoom("out"), "spare");
+  private readonly back = arrow("↶", "The view before ([)", () => this.step(-1), "spare");
+  private readonly forward = arrow("↷", "The next view (])", () => this.step(1), "spare");
+  private readonly zoneButton = h("button", { type: "button", class: "quiet zone spare", on: { click: () => zone.choose(zone.current() === "utc" ? "local" : "utc") } });
   private readonly stopZone = zone.onChange(() => {
     this.board.redraw();
     this.show();
+    this.showZone();
   });
 
   /** `parameters`: those of the page without the view's. */
@@ -53,6 +54,7 @@ export class TimeBar implements Navigator {
     );
     this.bindings = this.keys();
     this.show();
+    this.showZone();
   }
 
   /** How far back the store goes. */
@@ -166,9 +168,12 @@ export class TimeBar implements Navigator {
     this.later.disabled = isLive;
     this.back.disabled = !this.steps.canBack && this.settling === undefined;
     this.forward.disabled = !this.steps.canForward;
+    setHidden(this.element, this.isOver);
+  }
+
+  private showZone(): void {
     setText(this.zoneButton, zone.offsetName(now()));
     this.zoneButton.title = `Times are those of ${zone.fullName(now(), zone.current())}. Click for ${zone.fullName(now(), zone.current() === "utc" ? "local" : "utc")}`;
-    setHidden(this.element, this.isOver);
   }
 
   private keys(): Binding[] {
@@ -179,12 +184,9 @@ export class TimeBar implements Navigator {
       key([" "], "Pause, or back to live", () => this.togglePause()),
       key(["l"], "Back to live", () => this.live()),
       { keys: WINDOWS.map((_, i) => String(i + 1)), help: `Live window: ${WINDOWS.map((item) => item.label).join(", ")}`, run: (event) => { this.live(WINDOWS[Number(event.key) - 1]); return undefined; } },
-      key(["ArrowLeft"], "Earlier, by half of what is shown", () => this.pan(-1), "←"),
-      key(["ArrowRight"], "Later", () => this.pan(1), "→"),
-      key(["+", "="], "Zoom in", () => this.zoom("in"), "+"),
-      key(["-", "_"], "Zoom out", () => this.zoom("out"), "−"),
-      key(["[", "Backspace"], "The view before", () => this.step(-1), "[ Backspace"),
-      key(["]"], "The next view", () => this.step(1)),
+      { keys: ["ArrowLeft", "ArrowRight"], shown: "← →", help: "Earlier, later, by half of what is shown", run: (event) => { this.pan(event.key === "ArrowLeft" ? -1 : 1); return undefined; } },
+      { keys: ["+", "=", "-", "_"], shown: "+ −", help: "Zoom in, zoom out", run: (event) => { this.zoom("+=".includes(event.key) ? "in" : "out"); return undefined; } },
+      { keys: ["[", "Backspace", "]"], shown: "[ Backspace ]", help: "The view before, the next one", run: (event) => { this.step(event.key === "]" ? 1 : -1); return undefined; } },
       key(["g"], "Choose from and to", () => this.pick()),
       told("drag", "On a chart: zoom in. Double click: zoom out"),
       told("Shift+drag Shift+wheel", "On a chart: pan; so do a sideways wheel and a finger"),
@@ -194,8 +196,9 @@ export class TimeBar implements Navigator {
   }
 }
 
-function arrow(text: string, title: string, act: () => void): HTMLButtonElement {
-  return h("button", { type: "button", class: "chip arrow", title, "aria-label": title, on: { click: act } }, text);
+/** `spare`: left out on a phone, where fingers and the browser's own buttons do it. */
+function arrow(text: string, title: string, act: () => void, more = ""): HTMLButtonElement {
+  return h("button", { type: "button", class: `chip arrow ${more}`, title, "aria-label": title, on: { click: act } }, text);
 }
 
 /** From, to and how long; dates where they are not today's. */

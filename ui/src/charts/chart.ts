@@ -10,12 +10,12 @@ import { quantile } from "../series";
 import { colour, lineDash, onChange } from "../theme";
 import type { Span } from "../view";
 import { BINARY_STEPS, TIME_STEPS, decades, rowMarks, timeLabels, timeMarks } from "./axes";
-import { type ChartSpec, type Fineness, type Frame, MAX_BANDS, type Scene, assemble, emptyFrame, extremes, nearest, ownValue } from "./frame";
+import { type ChartSpec, type Fineness, type Frame, MAX_BANDS, type Scene, assemble, emptyFrame, extremes, nearest, ownValue, stands } from "./frame";
 import { drawGaps, gapAt } from "./gaps";
 import { type Navigator, listen } from "./gestures";
 import { HeatImage, octaves, paintHistogram, paintRows } from "./heat";
-import { Legend, PEAK_COLOUR, PEAK_DASH, paintOf } from "./legend";
-import { areApart, build } from "./paths";
+import { Legend, PEAK_COLOUR, paintOf } from "./legend";
+import { areApart, build, whiskers } from "./paths";
 
 const HEIGHT_PX = 176;
 /** Numbers that change ten times a second cannot be read. */
@@ -31,10 +31,13 @@ export class Chart {
   drawn = NaN;
   /** Under the pointer. */
   isHot = false;
+  /** The cursor has moved. */
+  areValuesDue = false;
   private readonly plot: uPlot;
   private readonly legend: Legend | null;
   private readonly body = h("div", { class: "plot", tabindex: 0, role: "group" });
   private readonly tip = h("div", { class: "tip", hidden: true });
+  private readonly selection = h("div", { class: "selection", hidden: true });
   private readonly badges = h("p", { class: "badges" });
   private readonly readout = h("p", { class: "readout num" });
   private readonly blank = h("p", { class: "blank" });
@@ -50,6 +53,8 @@ export class Chart {
   private greatestCount = 0;
   private hidden: ReadonlySet<number> = new Set();
   private extremesAt = -Infinity;
+  private isSized = false;
+  private extremesTimer: number | undefined;
 
   constructor(
     readonly spec: ChartSpec,
@@ -59,7 +64,7 @@ export class Chart {
   ) {
     this.frame = emptyFrame(0, 1, spec.lines.length);
     this.heat = spec.kind === "histogram" || spec.kind === "rows" ? new HeatImage() : null;
-    this.legend = this.heat === null ? new Legend(spec, { hidden: (lines) => this.hide(lines), highlighted: (line) => this.plot.setSeries(line === null ? null : line + 1, { focus: true }) }) : null;
+    this.legend = this.heat === null ? new Legend(spec, { hidden: (lines) => this.hide(lines), highlighted: (line) => this.plot.setSeries(line === null ? null : line + 1, { focus: true }), full: () => this.showExtremes() }) : null;
     const remove =
       onRemove === null ? null : h("button", { type: "button", class: "quiet remove", "aria-label": `Remove the chart ${spec.title}`, title: "Remove", on: { click: onRemove } }, "✕");
     this.body.append(this.tip, this.blank);
@@ -76,6 +81,7 @@ export class Chart {
     this.plot = new uPlot(this.options(cursorKey), [[], ...spec.lines.map(() => []), []], this.body);
     this.plot.ctx.canvas.setAttribute("role", "img");
     this.plot.ctx.canvas.setAttribute("aria-label", `${spec.title}, over time; the values stand below`);
+    this.plot.over.append(this.selection);
     this.body.setAttribute("aria-label", `${spec.title}: arrow keys move the cursor`);
     this.body.addEventListener("keydown", (event) => this.onKey(event));
     this.body.addEventListener("blur", () => this.setCursor(-10));
@@ -97,8 +103,9 @@ export class Chart {
     );
   }
 
+  /** Of the part with values; 0 before it has a place in the page. */
   get width(): number {
-    return this.plot.bbox.width / devicePixelRatio;
+    return this.isSized ? this.plot.bbox.width / devicePixelRatio : 0;
   }
 
   draw(scene: Scene): void {
@@ -116,7 +123,7 @@ export class Chart {
     if (this.element.ariaBusy !== String(scene.loading)) this.element.ariaBusy = String(scene.loading);
     const { plot, frame } = this;
     plot.batch(() => {
-      plot.setData([frame.t, ...frame.lines.map((line) => line.values), frame.peak ?? []], false);
+      plot.setData([frame.t, ...frame.lines.map((line) => line.values), frame.peak?.tops ?? []], false);
       plot.setScale("x", { min: scene.from, max: scene.to });
       plot.setScale("y", this.yRange());
     });
@@ -126,12 +133,16 @@ export class Chart {
 
   /** What a drag on some chart has marked. */
   showSelection(span: Span | null): void {
+    setHidden(this.selection, span === null);
+    if (span === null) return;
     const { plot } = this;
-    const left = span === null ? 0 : plot.valToPos(span.from, "x");
-    plot.setSelect({ left, top: 0, width: span === null ? 0 : plot.valToPos(span.to, "x") - left, height: span === null ? 0 : plot.over.clientHeight }, false);
+    const [left, right] = [plot.valToPos(span.from, "x"), plot.valToPos(span.to, "x")].map((at) => Math.max(0, Math.min(this.width, at)));
+    this.selection.style.left = `${left}px`;
+    this.selection.style.width = `${right! - left!}px`;
   }
 
   destroy(): void {
+    clearTimeout(this.extremesTimer);
     for (const stop of this.stops) stop();
     this.legend?.destroy();
     this.plot.destroy();
@@ -168,7 +179,7 @@ export class Chart {
     if (this.spec.kind === "histogram") {
       this.greatestCount = paintHistogram(heat, frame.columns, frame.from, frame.to, binMs, this.octaves, this.breaks);
     } else {
-      const lines = [...frame.lines.map((line) => line.values), ...new Array<Float64Array>(this.peakRows).fill(frame.peak ?? frame.t)];
+      const lines = [...frame.lines.map((line) => line.values), ...new Array<Float64Array>(this.peakRows).fill(frame.peak?.tops ?? frame.t)];
       paintRows(heat, frame.t, lines.reverse(), frame.from, frame.to, binMs, this.top, this.breaks);
     }
   }
@@ -220,11 +231,11 @@ export class Chart {
           points: { show: false },
           paths: (u) => this.path(u, i),
         })),
-        { scale: "y", auto: false, show: this.heat === null, width: 1, stroke: () => colour(PEAK_COLOUR), dash: PEAK_DASH, points: { show: false }, paths: (u) => this.peakPath(u) },
+        { scale: "y", auto: false, show: this.heat === null, width: 1, stroke: () => colour(PEAK_COLOUR), points: { show: false }, paths: (u) => this.peakPath(u) },
       ],
       hooks: {
         drawClear: [(u) => this.drawBelow(u)],
-        setCursor: [() => this.showValues()],
+        setCursor: [() => (this.areValuesDue = true)],
       },
     };
   }
@@ -248,7 +259,7 @@ export class Chart {
 
   private peakPath(u: uPlot): uPlot.Series.Paths | null {
     const { t, peak } = this.frame;
-    return peak === null ? null : build(u, t, peak, { stepped: this.fine.stepped, dots: false, upper: null, lower: null, toAxis: false }, this.breaks);
+    return peak === null ? null : whiskers(u, t, peak.feet, peak.tops, (at) => stands(this.frame, at));
   }
 
   private drawBelow(u: uPlot): void {
@@ -270,14 +281,15 @@ export class Chart {
     setClass(this.badges, "coarse", fine.stepped || fine.rateError > 0);
   }
 
-  /** Values at the cursor, or the newest; and what lies under the cursor where there is none. */
-  private showValues(): void {
+  /** Values at the cursor, or the newest; and what lies under the cursor where there is none. Once a frame: the cursor is that of all charts. */
+  showValues(): void {
     const { plot, frame, scene } = this;
+    this.areValuesDue = false;
     if (scene === null) return;
     const left = plot.cursor.left ?? -1;
     const hovered = left >= 0;
     const t = hovered ? plot.posToVal(left, "x") : scene.to;
-    const found = hovered ? gapAt(scene, t, plot.over.clientWidth, this.fine.shownMs) : null;
+    const found = hovered ? gapAt(scene, t, this.width, this.fine.shownMs) : null;
     const hole = found?.isHole === true ? found : null;
     setHidden(this.tip, !hovered);
     if (hovered) {
@@ -288,18 +300,25 @@ export class Chart {
     }
     if (this.spec.kind === "histogram") this.showColumn(t, hole !== null);
     else if (this.spec.kind === "rows") this.showRow(t, hole !== null, hovered);
-    else this.legend?.show(frame.lines.map((_, i) => (hole === null ? this.valueNear(i, t) : NaN)), frame.peak === null ? null : hole === null ? (frame.peak[nearest(frame.t, t)] ?? NaN) : NaN);
+    else this.legend?.show(frame.lines.map((_, i) => (hole === null ? this.valueNear(i, t) : NaN)), frame.peak === null ? null : hole === null ? (frame.peak.tops[nearest(frame.t, t)] ?? NaN) : NaN);
   }
 
   private showExtremes(): void {
-    if (this.legend?.hasExtremes !== true || performance.now() - this.extremesAt < EXTREMES_EVERY_MS) return;
+    if (this.legend?.hasExtremes !== true || this.extremesTimer !== undefined) return;
+    const wait = this.extremesAt + EXTREMES_EVERY_MS - performance.now();
+    if (wait > 0) {
+      this.extremesTimer = setTimeout(() => {
+        this.extremesTimer = undefined;
+        this.showExtremes();
+      }, wait);
+      return;
+    }
     this.extremesAt = performance.now();
     this.spec.lines.forEach((_, i) => this.legend!.showExtremes(i, extremes(this.spec, this.frame, i)));
   }
 
   private hide(lines: ReadonlySet<number>): void {
     this.hidden = lines;
-    this.extremesAt = -Infinity;
     if (this.scene !== null) this.draw(this.scene);
   }
 
@@ -351,6 +370,7 @@ export class Chart {
     if (event.key === "Escape" && at >= 0) this.setCursor(-10);
     else if (place !== undefined && t.length > 0) {
       this.setCursor(this.plot.valToPos(t[Math.max(0, Math.min(t.length - 1, place))]!, "x"));
+      this.showValues();
       this.speak();
     } else return;
     event.preventDefault();
@@ -376,6 +396,7 @@ export class Chart {
 
   private resize(): void {
     const width = Math.floor(this.body.clientWidth);
+    this.isSized ||= width > 0;
     if (width > 0 && width !== this.plot.width) this.plot.setSize({ width, height: HEIGHT_PX });
   }
 }

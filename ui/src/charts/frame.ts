@@ -52,6 +52,11 @@ export interface LineData {
   highs: Float64Array | null;
 }
 
+export interface Peak {
+  tops: Float64Array;
+  feet: Float64Array;
+}
+
 export interface Frame {
   from: number;
   to: number;
@@ -59,8 +64,8 @@ export interface Frame {
   lines: LineData[];
   least: number;
   greatest: number;
-  /** What bursts between two points reached, as one line for all; null where nothing did, or each line has its own band. */
-  peak: Float64Array | null;
+  /** What bursts between two points reached, for all lines together, and what it stands on; null where nothing did, or each line has its own band. */
+  peak: Peak | null;
   columns: Column[];
 }
 
@@ -71,7 +76,7 @@ export function emptyFrame(from: number, to: number, lines: number): Frame {
 
 /** More bands than this would hide each other: then one line tells what any of them reached. */
 export const MAX_BANDS = 4;
-/** A peak that exceeds what is drawn by less than this share of the greatest value is not worth a line. */
+/** A peak that exceeds what is drawn by less than this share of the greatest value is not worth ink. */
 const PEAK_SHARE = 0.02;
 
 /** `breaks` tells between which times no value may be carried; `hidden` are places of lines. */
@@ -95,26 +100,47 @@ export function assemble(spec: ChartSpec, tracks: ReadonlyMap<string, Track>, fr
     if (hidden.has(i) || inputs.length < line.inputs.length || inputs.length === 0) return { values: new Float64Array(got.t.length).fill(NaN), lows: null, highs: null };
     return lineOf(line, got, inputs, bands);
   });
-  if (bands && spec.kind === "stack" && found.every((track) => track.type === "counter")) frame.peak = withBursts(spec, frame.lines, lines, got, place);
+  let tops: Float64Array | null = null;
+  if (bands && spec.kind === "stack" && found.every((track) => track.type === "counter")) tops = withBursts(frame.lines, spec.top);
   if (spec.kind === "stack") stack(frame.lines, hidden);
-  else if (bands && (spec.kind === "rows" || lines.length > MAX_BANDS)) frame.peak = greatestOf(frame.lines);
-  if (frame.peak !== null && !stands(frame)) frame.peak = null;
+  else if (bands && (spec.kind === "rows" || lines.length > MAX_BANDS)) tops = greatestOf(frame.lines.map((line) => line.highs));
+  if (tops !== null) frame.peak = { tops, feet: greatestOf(frame.lines.map((line) => line.values)) };
   findExtent(frame, spec);
+  if (frame.peak?.tops.some((_, at) => stands(frame, at)) !== true) frame.peak = null;
   return frame;
 }
 
 function lineOf({ combine }: LineSpec, got: Aligned, inputs: number[], bands: boolean): LineData {
   const pick = (arrays: Float64Array[]): Float64Array[] => inputs.map((at) => arrays[at]!);
-  const [values, lows, highs] = [pick(got.values), bands ? pick(got.lows) : [], bands ? pick(got.highs) : []];
-  if (combine === undefined) return { values: values[0]!, lows: lows[0] ?? null, highs: highs[0] ?? null };
+  const values = pick(got.values);
+  if (combine === undefined) return { values: values[0]!, lows: bands ? pick(got.lows)[0]! : null, highs: bands ? pick(got.highs)[0]! : null };
   const line: LineData = { values: combined(combine, values), lows: null, highs: null };
-  if (!bands) return line;
-  // What is calculated rises or falls with each input: its least and greatest are at corners. Of many inputs only sums are shown.
-  const corners = inputs.length > 2 ? [lows, highs] : inputs.length === 2 ? [lows, highs, [lows[0]!, highs[1]!], [highs[0]!, lows[1]!]] : [lows, highs];
-  const all = corners.map((corner) => combined(combine, corner));
-  line.lows = all.reduce((least, one) => least.map((value, i) => Math.min(value, one[i]!)));
-  line.highs = all.reduce((most, one) => most.map((value, i) => Math.max(value, one[i]!)));
+  if (bands) addBand(line, combine, values, pick(got.lows), pick(got.highs));
   return line;
+}
+
+/** How far the line reaches if one of its inputs has its least or greatest value while the others have their own: whether bursts of several came together nobody knows. */
+function addBand(line: LineData, combine: (values: number[]) => number, values: Float64Array[], lows: Float64Array[], highs: Float64Array[]): void {
+  // Of more than two inputs only sums are shown: each counts as much as it does alone.
+  const weights = values.length <= 2 ? null : values.map((_, k) => combine(values.map((_, j) => Number(j === k))));
+  const row = new Array<number>(values.length).fill(0);
+  const [least, most] = [line.values.slice(), line.values.slice()];
+  for (let at = 0; at < least.length; at++) {
+    for (let i = 0; i < row.length; i++) row[i] = values[i]![at]!;
+    for (let k = 0; k < row.length; k++) {
+      const own = row[k]!;
+      for (const edges of [lows, highs]) {
+        const edge = edges[k]![at]!;
+        if (weights === null) row[k] = edge;
+        const value = weights === null ? combine(row) : line.values[at]! + weights[k]! * (edge - own);
+        if (value < least[at]!) least[at] = value;
+        if (value > most[at]!) most[at] = value;
+      }
+      row[k] = own;
+    }
+  }
+  line.lows = least;
+  line.highs = most;
 }
 
 /** Values that are calculated with one another must be there at the same times: each holds until its next. */
@@ -145,40 +171,37 @@ function stack(lines: LineData[], hidden: ReadonlySet<number>): void {
   });
 }
 
-/** The total, and on top the greatest rise of a single series: when bursts of several series came, together or one after the other, nobody knows. */
-function withBursts(spec: ChartSpec, data: LineData[], lines: LineSpec[], got: Aligned, place: ReadonlyMap<string, number>): Float64Array {
-  const total = new Float64Array(got.t.length);
-  for (const line of data) if (line.highs !== null) line.values.forEach((value, i) => (total[i]! += value));
-  const rise = new Float64Array(got.t.length);
-  for (const { inputs, combine } of lines) {
-    inputs.forEach((name, k) => {
-      const at = place.get(name);
-      if (at === undefined) return;
-      // Lines of a stack of counters are sums: each input counts as much as it does alone.
-      const weight = combine === undefined ? 1 : combine(inputs.map((_, j) => Number(j === k)));
-      got.highs[at]!.forEach((high, i) => (rise[i] = Math.max(rise[i]!, weight * (high - got.values[at]![i]!) || 0)));
-    });
-  }
-  return total.map((value, i) => Math.min(value + rise[i]!, spec.top ?? Infinity));
+/** The total, and on top the greatest burst of a line. */
+function withBursts(lines: LineData[], top = Infinity): Float64Array {
+  return lines[0]!.values.map((_, at) => {
+    let [total, rise] = [0, 0];
+    for (const { values, highs } of lines) {
+      if (Number.isNaN(values[at]!)) continue;
+      total += values[at]!;
+      rise = Math.max(rise, (highs?.[at] ?? 0) - values[at]! || 0);
+    }
+    return Math.min(total + rise, top);
+  });
 }
 
-function greatestOf(lines: LineData[]): Float64Array | null {
-  const all = lines.map((line) => line.highs).filter((highs) => highs !== null);
-  return all.length === 0 ? null : all[0]!.map((_, i) => all.reduce((most, highs) => (highs[i]! > most || Number.isNaN(most) ? highs[i]! : most), NaN));
+/** At each point; NaN where no line has one. */
+function greatestOf(lines: (Float64Array | null)[]): Float64Array {
+  const all = lines.filter((values) => values !== null);
+  return all[0]!.map((_, i) => all.reduce((most, values) => (values[i]! > most || Number.isNaN(most) ? values[i]! : most), NaN));
 }
 
-/** Whether the peak is seen above what is drawn anywhere. */
-function stands({ peak, lines }: Frame): boolean {
-  const most = peak!.reduce((a, b) => (b > a ? b : a), 0);
-  return peak!.some((value, i) => value - lines.reduce((top, line) => (line.values[i]! > top ? line.values[i]! : top), -Infinity) > PEAK_SHARE * most);
-}
+/** Whether the peak is seen above what is drawn. */
+export const stands = ({ peak, greatest }: Frame, at: number): boolean => peak !== null && peak.tops[at]! - peak.feet[at]! > PEAK_SHARE * greatest;
 
 /** The value of one line itself, not of the stack up to it. */
 export function ownValue(spec: ChartSpec, frame: Frame, line: number, at: number): number {
   const value = frame.lines[line]?.values[at] ?? NaN;
   if (spec.kind !== "stack") return value;
-  const below = frame.lines.slice(0, line).findLast((item) => !Number.isNaN(item.values[at]!));
-  return value - (below?.values[at] ?? 0);
+  for (let below = line - 1; below >= 0; below--) {
+    const base = frame.lines[below]!.values[at]!;
+    if (!Number.isNaN(base)) return value - base;
+  }
+  return value;
 }
 
 /** Least, mean and greatest of what is shown of a line; NaN without points. */
@@ -204,7 +227,7 @@ function findExtent(frame: Frame, spec: ChartSpec): void {
     for (const value of (own ? line.highs : null) ?? line.values) if (value > greatest) greatest = value;
     for (const value of (own ? line.lows : null) ?? line.values) if (value < least) least = value;
   }
-  for (const value of frame.peak ?? []) if (value > greatest) greatest = value;
+  for (const value of frame.peak?.tops ?? []) if (value > greatest) greatest = value;
   frame.least = least === Infinity ? 0 : least;
   frame.greatest = greatest === -Infinity ? 0 : greatest;
 }

@@ -64,7 +64,7 @@ function marksOf(scene: Scene, widthPx: number, shownMs: number): Mark[] {
 }
 
 export function drawGaps(u: uPlot, scene: Scene, shownMs: number): void {
-  for (const mark of marksOf(scene, u.over.clientWidth, shownMs)) {
+  for (const mark of marksOf(scene, u.bbox.width / devicePixelRatio, shownMs)) {
     if (mark.isHole) stripe(u, scene, mark.from, mark.to, mark.kind, `${LOOKS[mark.kind].word}: ${readable(mark.gaps[0]!.reason)}`);
     else foot(u, scene, mark);
   }

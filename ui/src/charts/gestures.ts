@@ -33,12 +33,15 @@ export function listen(over: HTMLElement, navigator: () => Navigator | null): ()
   const grips = new Map<number, Grip>();
   let selection: { begin: number; end: number } | null = null;
 
-  const x = (event: MouseEvent): number => event.clientX - over.getBoundingClientRect().left;
-  const timeAt = (at: number, { from, to }: Span): number => from + (at / over.clientWidth) * (to - from);
+  // Measured once a gesture: to ask the browser while charts change would make it lay out the page each time.
+  let box = { left: 0, width: 1 };
+  const measure = (): void => { box = over.getBoundingClientRect(); };
+  const x = (event: MouseEvent): number => event.clientX - box.left;
+  const timeAt = (at: number, { from, to }: Span): number => from + (at / box.width) * (to - from);
   const marked = (span: Span): Span | null => {
     if (selection === null || Math.abs(selection.end - selection.begin) < MIN_DRAG_PX) return null;
     const [left, right] = [Math.min(selection.begin, selection.end), Math.max(selection.begin, selection.end)];
-    return { from: timeAt(Math.max(0, left), span), to: timeAt(Math.min(over.clientWidth, right), span) };
+    return { from: timeAt(Math.max(0, left), span), to: timeAt(Math.min(box.width, right), span) };
   };
   const end = (): void => {
     grips.clear();
@@ -50,6 +53,7 @@ export function listen(over: HTMLElement, navigator: () => Navigator | null): ()
     const to = navigator();
     if (to === null || (event.pointerType === "mouse" && event.button !== 0)) return;
     over.setPointerCapture(event.pointerId);
+    measure();
     if (event.pointerType === "mouse" && !event.shiftKey) selection = { begin: x(event), end: x(event) };
     else grips.set(event.pointerId, { x: x(event), t: timeAt(x(event), to.span()) });
   }, { signal });
@@ -65,7 +69,7 @@ export function listen(over: HTMLElement, navigator: () => Navigator | null): ()
     const grip = grips.get(event.pointerId);
     if (grip === undefined) return;
     grip.x = x(event);
-    const span = held([...grips.values()], to.span(), over.clientWidth);
+    const span = held([...grips.values()], to.span(), box.width);
     if (span !== null) to.move(span);
   }, { signal });
 
@@ -83,14 +87,16 @@ export function listen(over: HTMLElement, navigator: () => Navigator | null): ()
     const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? LINE_PX : 1;
     const [dx, dy] = [event.deltaX * unit, event.deltaY * unit];
     const span = to.span();
+    measure();
     if (event.ctrlKey || event.metaKey) to.move(zoomed(span, Math.exp(dy * ZOOM_PER_PX), timeAt(x(event), span)));
-    else if (event.shiftKey || Math.abs(dx) > Math.abs(dy)) to.move(panned(span, ((dx === 0 ? dy : dx) / over.clientWidth) * (span.to - span.from)));
+    else if (event.shiftKey || Math.abs(dx) > Math.abs(dy)) to.move(panned(span, ((dx === 0 ? dy : dx) / box.width) * (span.to - span.from)));
     else return;
     event.preventDefault();
   }, { signal, passive: false });
 
   over.addEventListener("dblclick", (event) => {
     const to = navigator();
+    measure();
     to?.widen(timeAt(x(event), to.span()));
   }, { signal });
 

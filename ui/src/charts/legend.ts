@@ -12,14 +12,15 @@ const MAX_SHOWN = 16;
 /** So few entries have room for all columns. */
 const MAX_FULL = 4;
 const COLUMNS = ["min", "avg", "max"];
-/** For the line of what bursts between two points reached. */
-export const PEAK_DASH = [2, 2];
+/** For what bursts between two points reached. */
 export const PEAK_COLOUR = "--text";
 
 export interface LegendEvents {
   hidden: (lines: ReadonlySet<number>) => void;
   /** Null: none. */
   highlighted: (line: number | null) => void;
+  /** There is now a place for least, mean and greatest. */
+  full: () => void;
 }
 
 interface Entry {
@@ -36,7 +37,7 @@ export class Legend {
   private readonly peak: { item: HTMLElement; swatch: SVGElement; value: HTMLElement };
   private readonly list = h("ul");
   private readonly heads = h("div", { class: "heads", "aria-hidden": "true" }, h("span"), h("span", {}, "value"), ...COLUMNS.map((name) => h("span", {}, name)));
-  private readonly more = h("button", { type: "button", class: "quiet more", on: { click: () => this.setFull(!this.isFull) } });
+  private readonly more = h("button", { type: "button", class: "quiet more", on: { click: () => this.toggleFull() } });
   private hidden = new Set<number>();
   private isFull: boolean;
   private readonly stopTheme: () => void;
@@ -99,7 +100,7 @@ export class Legend {
     const [label, title] = isStack
       ? ["peak: total + greatest burst of one series", "The total, and on top how far the greatest rate of a single series within each point was above its mean. Zoom in to see the rows themselves"]
       : ["peak: greatest of any line", "The greatest value within each point, of whichever line. Zoom in to see the rows themselves"];
-    const swatch = this.swatch(PEAK_DASH, false);
+    const swatch = svg("svg", { class: "swatch", viewBox: "0 0 16 8", "aria-hidden": "true" }, svg("path", { d: "M4 8V3M8 8V0M12 8V5" }));
     const value = h("span", { class: "value num" });
     return { item: h("li", { class: "peak", title, hidden: true }, swatch, h("span", { class: "label" }, label), value), swatch, value };
   }
@@ -119,6 +120,11 @@ export class Legend {
     this.events.hidden(this.hidden);
   }
 
+  private toggleFull(): void {
+    this.setFull(!this.isFull);
+    if (this.isFull) this.events.full();
+  }
+
   private setFull(full: boolean): void {
     this.isFull = full;
     this.element.classList.toggle("full", full);
@@ -127,12 +133,12 @@ export class Legend {
       button.setAttribute("aria-pressed", String(!this.hidden.has(i)));
     });
     const left = this.entries.length - MAX_SHOWN;
-    setText(this.more, full ? "Less" : left > 0 ? `All ${this.entries.length}, with min, avg, max` : "min, avg, max");
+    setText(this.more, full ? "▾ less" : left > 0 ? `▸ all ${this.entries.length}, with min, avg, max` : "▸ min, avg, max");
     this.more.setAttribute("aria-expanded", String(full));
   }
 
-  private swatch(dash: number[], isArea = this.spec.kind === "stack"): SVGElement {
-    const shape = isArea ? svg("rect", { x: 2, y: 0, width: 12, height: 8 }) : svg("line", { x1: 0, y1: 4, x2: 16, y2: 4, "stroke-dasharray": dash.join(" ") });
+  private swatch(dash: number[]): SVGElement {
+    const shape = this.spec.kind === "stack" ? svg("rect", { x: 2, y: 0, width: 12, height: 8 }) : svg("line", { x1: 0, y1: 4, x2: 16, y2: 4, "stroke-dasharray": dash.join(" ") });
     return svg("svg", { class: "swatch", viewBox: "0 0 16 8", "aria-hidden": "true" }, shape);
   }
 

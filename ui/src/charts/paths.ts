@@ -22,7 +22,7 @@ const DOTS_APART_PX = 7;
 const DOT_PX = 2;
 
 /** Whether points so far apart in time are to be marked. */
-export const areApart = (u: uPlot, distanceMs: number): boolean => (distanceMs * u.over.clientWidth) / (u.scales["x"]!.max! - u.scales["x"]!.min!) >= DOTS_APART_PX;
+export const areApart = (u: uPlot, distanceMs: number): boolean => (distanceMs * u.bbox.width) / devicePixelRatio / (u.scales["x"]!.max! - u.scales["x"]!.min!) >= DOTS_APART_PX;
 
 interface Map2 {
   x: (t: number) => number;
@@ -60,6 +60,18 @@ export function build(u: uPlot, times: Float64Array, values: Float64Array, shape
   }
   flush();
   return { stroke, fill, clip: null, band: null, gaps: [], flags: 3 };
+}
+
+/** Upright lines at the places `drawn`. */
+export function whiskers(u: uPlot, times: Float64Array, feet: Float64Array, tops: Float64Array, drawn: (at: number) => boolean): uPlot.Series.Paths {
+  const map = mapping(u);
+  const stroke = new Path2D();
+  times.forEach((t, i) => {
+    if (!drawn(i)) return;
+    stroke.moveTo(map.x(t), map.y(feet[i]!));
+    stroke.lineTo(map.x(t), map.y(tops[i]!));
+  });
+  return { stroke, fill: null, clip: null, band: null, gaps: [], flags: 3 };
 }
 
 function strokeRun(path: Path2D, map: Map2, times: Float64Array, values: Float64Array, run: number[], stepped: boolean): void {
