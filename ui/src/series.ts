@@ -215,15 +215,17 @@ export class NumberTrack {
 
   private push(t: number, value: number, low: number, high: number): void {
     this.ring.push(t, value, low, high);
-    if (low < value || high > value) this.hasBand = true;
+    if (low < high) this.hasBand = true;
   }
 
-  /** The newest point goes on to `t`, and has seen `own`. */
+  /** The newest point goes on to `t`, and has seen `own`; NaN: nothing of its own. */
   private widen(t: number, value: number, own: number): void {
     const newest = this.ring.length - 1;
-    const [low, high] = [Math.min(own, this.ring.low(newest)), Math.max(own, this.ring.high(newest))];
+    let [low, high] = [this.ring.low(newest), this.ring.high(newest)];
+    if (own < low) low = own;
+    if (own > high) high = own;
     this.ring.amend(t, value, low, high);
-    if (low < value || high > value) this.hasBand = true;
+    if (low < high) this.hasBand = true;
   }
 
   private setBase(t: number): void {
@@ -251,7 +253,7 @@ export class NumberTrack {
     // A counter that went down was set to zero, and has grown since to what it shows.
     this.grown += value >= this.lastV ? value - this.lastV : value;
     const rate = ((this.grown - this.baseGrown) / (t - this.baseT)) * 1000;
-    let own = rate;
+    let own = NaN;
     if (t - this.rowT >= shortest) {
       own = ((this.grown - this.rowGrown) / (t - this.rowT)) * 1000;
       this.rowT = t;

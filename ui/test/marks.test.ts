@@ -24,6 +24,12 @@ describe("marks of gaps", () => {
     expect(all).toEqual([{ isHole: false, kind: "reader", from: 1000, to: 1050, gaps: [gap(1000, 50)], share: 1 }]);
   });
 
+  it("marks of the host and of the reader in one pixel stay apart, the host's first", () => {
+    const all = marks([gap(12_010, 20), gap(12_100, 30, "timeout"), gap(12_500, 20)], 6000, 5000);
+    expect(all.map(({ kind, gaps }) => [kind, gaps.length])).toEqual([["reader", 2], ["host", 1]]);
+    expect(markAt(all, 12_000)!.kind).toBe("host");
+  });
+
   it("a hole comes before a mark at the same place", () => {
     const all = marks([gap(1000, 10), gap(1000, 500, "silent")], 100, 100);
     expect(markAt(all, 1005)!.gaps[0]!.reason).toBe("silent");

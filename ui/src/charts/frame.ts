@@ -104,7 +104,7 @@ export function assemble(spec: ChartSpec, tracks: ReadonlyMap<string, Track>, fr
   if (bands && spec.kind === "stack" && found.every((track) => track.type === "counter")) tops = withBursts(frame.lines, spec.top);
   if (spec.kind === "stack") stack(frame.lines, hidden);
   else if (bands && (spec.kind === "rows" || lines.length > MAX_BANDS)) tops = greatestOf(frame.lines.map((line) => line.highs));
-  if (tops !== null) frame.peak = { tops, feet: greatestOf(frame.lines.map((line) => line.values)) };
+  if (tops !== null) frame.peak = { tops, feet: greatestOf(frame.lines.map((line) => line.values))! };
   findExtent(frame, spec);
   if (frame.peak?.tops.some((_, at) => stands(frame, at)) !== true) frame.peak = null;
   return frame;
@@ -184,10 +184,10 @@ function withBursts(lines: LineData[], top = Infinity): Float64Array {
   });
 }
 
-/** At each point; NaN where no line has one. */
-function greatestOf(lines: (Float64Array | null)[]): Float64Array {
+/** At each point; NaN where no line has one, null without lines. */
+function greatestOf(lines: (Float64Array | null)[]): Float64Array | null {
   const all = lines.filter((values) => values !== null);
-  return all[0]!.map((_, i) => all.reduce((most, values) => (values[i]! > most || Number.isNaN(most) ? values[i]! : most), NaN));
+  return all.length === 0 ? null : all[0]!.map((_, i) => all.reduce((most, values) => (values[i]! > most || Number.isNaN(most) ? values[i]! : most), NaN));
 }
 
 /** Whether the peak is seen above what is drawn. */

@@ -101,7 +101,7 @@ export class Legend {
       ? ["peak: total + greatest burst of one series", "The total, and on top how far the greatest rate of a single series within each point was above its mean. Zoom in to see the rows themselves"]
       : ["peak: greatest of any line", "The greatest value within each point, of whichever line. Zoom in to see the rows themselves"];
     const swatch = svg("svg", { class: "swatch", viewBox: "0 0 16 8", "aria-hidden": "true" }, svg("path", { d: "M4 8V3M8 8V0M12 8V5" }));
-    const value = h("span", { class: "value num" });
+    const value = h("span", { class: "burst num" });
     return { item: h("li", { class: "peak", title, hidden: true }, swatch, h("span", { class: "label" }, label), value), swatch, value };
   }
 
