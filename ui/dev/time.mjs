@@ -114,7 +114,7 @@ export async function picker(t) {
   await page.locator("#pick-to").fill(field(to + 19_800_000));
   await t.shot(page, "time-picker");
   await page.locator("#pick-zone").selectOption("utc");
-  t.check("picker: another zone tells the same moments otherwise", (await page.locator("#pick-from").inputValue()) === field(from), await page.locator("#pick-from").inputValue());
+  t.check("picker: another zone tells the same moments otherwise", Date.parse(`${await page.locator("#pick-from").inputValue()}Z`) === from, await page.locator("#pick-from").inputValue());
   await page.getByRole("button", { name: "Show" }).click();
   await t.eventually("picker: shows it", async () => viewOf(page).from === from && viewOf(page).to === to && (await text(page, ".live")) === "paused");
   t.check("picker: in UTC", (await text(page, ".range")).includes(field(from).slice(11, 19)) && (await text(page, ".zone")) === "UTC", await text(page, ".range"));
@@ -129,10 +129,10 @@ export async function picker(t) {
 export async function burst(t, page) {
   const status = await (await fetch(`${t.server.url}api/onlooker/v1/status`)).json();
   const at = status.started_ms + 300_000 + 4 * 600_000;
-  await t.go(page, `#/host/web-2?from=${at - 1_700_000}&to=${at + 1_300_000}`);
+  await t.go(page, `#/host/web-2?from=${at - 2_000_000}&to=${at + 1_000_000}`);
   await t.eventually("burst: the legend says what the peak is", async () => chart(page, "CPU by mode").locator(".legend .peak").isVisible());
   const above = async (share) => (await pixelsNear(page, "CPU by mode", "--text", share - 0.008, share + 0.008));
-  const place = 1_700_000 / 3_000_000;
+  const place = 2 / 3;
   t.check("burst: is seen in the stack", (await above(place)) > 4, await above(place));
   t.check("burst: as a band where lines are few", (await chart(page, "Processes running").locator(".legend .stat").nth(2).innerText()) >= "24");
   await t.shot(page, "burst-wide");
@@ -152,13 +152,13 @@ export async function legend(t, page) {
   await t.eventually("legend: charts have values", async () => /\d/.test(await cpu.locator(".legend .value").first().innerText()));
   await entry("system").click();
   t.check("legend: a click shows one line alone", (await pressed()).join() === "system", await pressed());
-  await t.eventually("legend: on an axis of its own", async () => (await pixelsNear(page, "CPU by mode", "--mode-system", 0.3, 0.9)) > 500 && (await pixelsNear(page, "CPU by mode", "--mode-user", 0.3, 0.9)) === 0);
+  await t.eventually("legend: on an axis of its own", async () => (await pixelsNear(page, "CPU by mode", "--mode-system", 0.3, 0.9)) > 100 && (await pixelsNear(page, "CPU by mode", "--mode-user", 0.3, 0.9)) === 0);
   await entry("system").click();
   t.check("legend: again, all are back", (await pressed()).length === 7, await pressed());
   await entry("user").click({ modifiers: ["Shift"] });
   t.check("legend: Shift hides one", (await pressed()).length === 6 && !(await pressed()).includes("user"), await pressed());
   await entry("user").focus();
-  await page.keyboard.press("Control+Enter");
+  await page.keyboard.press("Shift+Enter");
   t.check("legend: the keyboard shows it again", (await pressed()).length === 7, await pressed());
   await cpu.locator(".legend .more").click();
   const stats = async () => (await entry("system").locator(".stat").allInnerTexts()).map(parseFloat);
@@ -209,7 +209,7 @@ export async function dragging(t, page) {
   await t.go(page, `#/host/web-1?w=1h&${charts.join("&")}`);
   await t.eventually("dragging: there are 50 charts", async () => (await page.locator("section.chart").count()) >= 50);
   await resting(t, page);
-  await page.evaluate(() => window.scrollTo(0, document.body.scrollHeight));
+  await chart(page, "CPU by mode").scrollIntoViewIfNeeded();
   await page.waitForTimeout(1500);
   const plot = await middleOf(page, "CPU by mode");
   await page.mouse.move(...plot.at(0.5));
@@ -233,5 +233,5 @@ export async function dragging(t, page) {
   await page.keyboard.up("Shift");
   console.log(`     script, style and layout of a frame: ${each.toFixed(1)} ms`);
   t.check("dragging: a frame is made in time for 60 a second", each < 12, each);
-  t.check("dragging: pans", page.url().includes("from=") || (await t.eventually("dragging: the view is told", async () => page.url().includes("from="))));
+  await t.eventually("dragging: and tells the view", async () => page.url().includes("from="));
 }

@@ -129,9 +129,10 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
       return;
     }
     const since = board.silentSince();
-    const fixed = board.view.span === null ? null : { reading: "reading the past", "open-ended": "paused, end incomplete", complete: "paused" }[board.reading];
+    const fixed = board.view.span === null ? null : { reading: "reading …", "open-ended": "end incomplete", complete: "paused" }[board.reading];
     const text = fixed !== null ? fixed : live === "lost" ? "connection lost, trying again" : live === "connecting" ? "connecting" : since !== null ? `silent since ${clockTime(since)}` : "live";
     setText(liveSign, text);
+    liveSign.title = text === "end incomplete" ? "Rows of the last seconds may still come. They are read once more" : "";
     liveSign.dataset["state"] = fixed !== null ? "paused" : live === "connecting" ? "wait" : live === "open" && since === null ? "live" : "bad";
   }
 
