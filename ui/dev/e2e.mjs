@@ -220,9 +220,9 @@ async function holes(page) {
   await t.go(page, "#/host/web-2?w=10s");
   await t.eventually("holes: the host is live", async () => (await text(page, ".live")) === "live" && (await covered(page, name)) > 0.97);
   await t.play({ skip: 2000 });
-  await t.eventually("holes: skipped rows are hatched", async () => (await pixelsNear(page, name, "--gap-line", 0.2, 1)) > 20);
+  await t.eventually("holes: skipped rows are the reader's, dotted", async () => (await pixelsNear(page, name, "--late-line", 0.2, 1)) > 20);
   await t.shot(page, "host-skipped");
-  await t.eventually("holes: and read again", async () => (await pixelsNear(page, name, "--gap-line", 0.1, 1)) === 0 && (await covered(page, name)) > 0.97);
+  await t.eventually("holes: and read again", async () => (await pixelsNear(page, name, "--late-line", 0.1, 1)) === 0 && (await covered(page, name)) > 0.97);
   await t.play({ drop: true });
   await t.eventually("holes: a broken stream is said", async () => (await text(page, ".live")).startsWith("connection lost"));
   await t.eventually("holes: it comes back, with what was missed", async () => (await text(page, ".live")) === "live" && (await covered(page, name)) > 0.97);

@@ -72,6 +72,11 @@ export async function time(t, page) {
     await page.waitForTimeout(150);
   }
   t.check("time: and the way back", viewOf(page).from === first.from, [viewOf(page), first]);
+  await page.goBack();
+  await t.eventually("time: which begins live", async () => viewOf(page).from === 0 && (await text(page, ".live")) === "live");
+  t.check("time: and no further", await page.getByRole("button", { name: "The view before" }).isDisabled());
+  await page.keyboard.press("]");
+  await t.eventually("time: ] is the next view", async () => viewOf(page).from === first.from);
 
   await resting(t, page);
   const again = await middleOf(page, "CPU by mode");
@@ -131,7 +136,7 @@ export async function burst(t, page) {
   const at = status.started_ms + 300_000 + 4 * 600_000;
   await t.go(page, `#/host/web-2?from=${at - 2_000_000}&to=${at + 1_000_000}`);
   await t.eventually("burst: the legend says what the peak is", async () => chart(page, "CPU by mode").locator(".legend .peak").isVisible());
-  const above = async (share) => (await pixelsNear(page, "CPU by mode", "--text", share - 0.008, share + 0.008));
+  const above = async (share) => (await pixelsNear(page, "CPU by mode", "--muted", share - 0.008, share + 0.008));
   const place = 2 / 3;
   t.check("burst: is seen in the stack", (await above(place)) > 4, await above(place));
   t.check("burst: as a band where lines are few", (await chart(page, "Processes running").locator(".legend .stat").nth(2).innerText()) >= "24");

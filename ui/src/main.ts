@@ -33,10 +33,10 @@ let shown: Route | null = null;
 function show(): void {
   // Pages change their own parameters; only another path is another page.
   const path = location.hash;
-  if (page !== null && path === shownPath) return;
-  shownPath = path;
   const route = parse(path);
   if (shown?.page === route.page && shown.host === route.host && page?.follow?.(route.parameters) === true) return;
+  if (page !== null && path === shownPath) return;
+  shownPath = path;
   shown = route;
   page?.destroy();
   page = create(route);

@@ -26,8 +26,8 @@ export class TimeBar implements Navigator {
   private readonly windows = WINDOWS.map((item, i) => h("button", { type: "button", class: "chip", title: `Show the last ${item.label}, live (key ${i + 1})`, on: { click: () => this.live(item) } }, item.label));
   private readonly pause = h("button", { type: "button", class: "chip pause", on: { click: () => this.togglePause() } });
   private readonly range = h("button", { type: "button", class: "chip range num", title: "Choose from and to", on: { click: () => this.pick() } });
-  private readonly earlier = arrow("‹", "Earlier (←)", () => this.pan(-1));
-  private readonly later = arrow("›", "Later (→)", () => this.pan(1));
+  private readonly earlier = arrow("‹", "Earlier, by what is shown", () => this.pan(-1, 1));
+  private readonly later = arrow("›", "Later, by what is shown", () => this.pan(1, 1));
   private readonly narrower = arrow("+", "Zoom in (+)", () => this.zoom("in"), "spare");
   private readonly wider = arrow("−", "Zoom out (−)", () => this.zoom("out"), "spare");
   private readonly back = arrow("↶", "The view before ([)", () => this.step(-1), "spare");
@@ -111,10 +111,10 @@ export class TimeBar implements Navigator {
     else this.go({ ...view, span: clamp(span, this.limits) });
   }
 
-  private pan(direction: 1 | -1): void {
+  private pan(direction: 1 | -1, share = PAN_SHARE): void {
     const { view, span } = this.board;
     if (view.span === null && direction > 0) return;
-    this.go({ ...view, span: clamp(panned(span, direction * PAN_SHARE * (span.to - span.from)), this.limits) });
+    this.go({ ...view, span: clamp(panned(span, direction * share * (span.to - span.from)), this.limits) });
   }
 
   private zoom(direction: "in" | "out"): void {

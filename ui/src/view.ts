@@ -23,7 +23,7 @@ export interface Limits {
 
 /** Five rows of the shortest interval. */
 export const NARROWEST_MS = 50;
-/** Of the span: one step of the keys and arrows. */
+/** Of the span: one step of the keys. */
 export const PAN_SHARE = 0.5;
 export const ZOOM_FACTOR = 2;
 

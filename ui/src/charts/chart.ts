@@ -348,15 +348,22 @@ export class Chart {
   }
 
   private showRow(t: number, hole: boolean, hovered: boolean): void {
-    const { lines, unit } = this.spec;
+    const { lines } = this.spec;
     if (!hovered || hole) {
       const values = lines.map((_, i) => this.valueNear(i, t)).filter((value) => !Number.isNaN(value));
       const mean = values.reduce((total, value) => total + value, 0) / values.length;
-      setText(this.readout, hole || values.length === 0 ? "no values" : `mean ${quantity(mean, unit)} · max ${quantity(Math.max(...values), unit)}`);
+      setText(this.readout, hole || values.length === 0 ? "no values" : `mean ${this.quantity(mean)} · max ${this.quantity(Math.max(...values))}`);
       return;
     }
-    const row = Math.max(0, Math.min(lines.length - 1, Math.floor(this.plot.posToVal(this.plot.cursor.top ?? 0, "y"))));
-    setText(this.readout, `${lines[row]!.label}: ${quantity(this.valueNear(row, t), unit, this.spec.perSecond)}`);
+    const row = Math.max(0, Math.floor(this.plot.posToVal(this.plot.cursor.top ?? 0, "y")));
+    const at = nearest(this.frame.t, t);
+    const most = (this.frame.lines[row]?.highs ?? this.frame.peak?.tops)?.[at] ?? NaN;
+    const parts = [row < lines.length ? `${lines[row]!.label}: ${this.quantity(this.valueNear(row, t))}` : "any", Number.isNaN(most) ? "" : `up to ${this.quantity(most)}`];
+    setText(this.readout, parts.filter((part) => part !== "").join(" · "));
+  }
+
+  private quantity(value: number): string {
+    return quantity(value, this.spec.unit, this.spec.perSecond);
   }
 
   // --- the keyboard -----------------------------------------------------------------------------------------------------------------------
@@ -390,7 +397,7 @@ export class Chart {
   }
 
   private speak(): void {
-    const values = this.legend === null ? [this.readout.textContent] : this.spec.lines.map((line, i) => `${line.label} ${quantity(this.valueNear(i, this.plot.posToVal(this.plot.cursor.left!, "x")), this.spec.unit, this.spec.perSecond)}`);
+    const values = this.legend === null ? [this.readout.textContent] : this.spec.lines.map((line, i) => `${line.label} ${this.quantity(this.valueNear(i, this.plot.posToVal(this.plot.cursor.left!, "x")))}`);
     setText(this.spoken, [this.tip.textContent, ...values].join(", "));
   }
 

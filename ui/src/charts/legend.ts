@@ -13,7 +13,7 @@ const MAX_SHOWN = 16;
 const MAX_FULL = 4;
 const COLUMNS = ["min", "avg", "max"];
 /** For what bursts between two points reached. */
-export const PEAK_COLOUR = "--text";
+export const PEAK_COLOUR = "--muted";
 
 export interface LegendEvents {
   hidden: (lines: ReadonlySet<number>) => void;
@@ -49,8 +49,8 @@ export class Legend {
     this.isFull = spec.lines.length <= MAX_FULL;
     this.entries = spec.lines.map((_, i) => this.entry(i));
     this.peak = this.peakEntry();
-    this.list.append(...this.entries.map(({ item }) => item), this.peak.item);
-    this.element = h("div", { class: "legend" }, this.heads, this.list, this.more);
+    this.list.append(...this.entries.map(({ item }) => item), h("li", {}, this.more), this.peak.item);
+    this.element = h("div", { class: "legend" }, this.heads, this.list);
     this.setFull(this.isFull);
     this.stopTheme = onChange(() => this.paint());
     this.paint();
