@@ -34,11 +34,18 @@ export async function time(t, page) {
   await page.mouse.down();
   await page.mouse.move(...plot.at(0.5), { steps: 4 });
   t.check("time: a drag is marked on other charts, too", await chart(page, "Processes running").locator(".selection").isVisible());
+  t.check("time: with its length", /^2\u202fmin (29|30|31)/.test(await chart(page, "Processes running").locator(".selection").innerText()), await chart(page, "Processes running").locator(".selection").innerText());
   await t.shot(page, "time-drag");
+  await page.keyboard.press("Escape");
+  await page.mouse.up();
+  t.check("time: Esc gives it up, and leaves the page alone", viewOf(page).from === 0 && (await chart(page, "CPU by mode").locator(".selection").isHidden()), page.url());
+  await page.mouse.move(...plot.at(0.25));
+  await page.mouse.down();
+  await page.mouse.move(...plot.at(0.5), { steps: 4 });
   await page.mouse.up();
   await t.eventually("time: and zooms", async () => Math.abs(viewOf(page).to - viewOf(page).from - 150_000) < 5000);
   await resting(t, page);
-  t.check("time: all charts show it", (await chart(page, "CPU busy").locator(".badges").innerText()) === (await chart(page, "CPU by mode").locator(".badges").innerText()));
+  await t.eventually("time: all charts show it", async () => (await chart(page, "CPU busy").locator(".badges").innerText()) === (await chart(page, "CPU by mode").locator(".badges").innerText()));
   await t.shot(page, "time-zoomed");
   const first = viewOf(page);
 
@@ -98,6 +105,9 @@ export async function time(t, page) {
   await t.eventually("time: ← is half of it earlier", async () => Math.abs(wide.from - viewOf(page).from - (wide.to - wide.from) / 2) < 3);
   await page.keyboard.press("l");
   await t.eventually("time: l is live again", async () => (await text(page, ".live")) === "live" && viewOf(page).w === "10m" && viewOf(page).from === 0);
+  await t.go(page, "#/host/web-1?from=1700000000000&to=1700000060000");
+  await t.eventually("time: of what the store no longer has, nothing else is shown", async () => (await chart(page, "CPU by mode").locator(".blank").innerText()) === "No values in this time." && (await text(page, ".range")).startsWith("2023-11-14"));
+  await page.keyboard.press("l");
   await page.keyboard.press("5");
   await t.eventually("time: live windows up to a day", async () => viewOf(page).w === "6h" && (await chart(page, "Load average").locator(".badges").innerText()).includes("shown every 30"));
 }
@@ -120,7 +130,7 @@ export async function picker(t) {
   await t.shot(page, "time-picker");
   await page.locator("#pick-zone").selectOption("utc");
   t.check("picker: another zone tells the same moments otherwise", Date.parse(`${await page.locator("#pick-from").inputValue()}Z`) === from, await page.locator("#pick-from").inputValue());
-  await page.getByRole("button", { name: "Show" }).click();
+  await page.getByRole("button", { name: "Show", exact: true }).click();
   await t.eventually("picker: shows it", async () => viewOf(page).from === from && viewOf(page).to === to && (await text(page, ".live")) === "paused");
   t.check("picker: in UTC", (await text(page, ".range")).includes(field(from).slice(11, 19)) && (await text(page, ".zone")) === "UTC", await text(page, ".range"));
   await page.locator(".zone").click();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The controller's HTTP interface (docs/http.md), typed and checked. The only module that knows paths and field names of the wire.
 
-import { type Check, anything, boolean, list, nullable, number, object, oneOf, optional, record, text } from "./check";
+import { type Check, anything, boolean, list, nullable, number, numbers, numbersOrNulls, object, oneOf, optional, record, text } from "./check";
 import { chunks } from "./chunks";
 
 export type HostState = "connecting" | "reading" | "silent" | "failed";
@@ -284,7 +284,7 @@ const seriesList = object<{ series: Series[]; more: boolean }>({ series: list(ob
 const metricList = object<{ series: Metric[]; more: boolean }>({ series: list(object<Metric>({ ...seriesFields, count: number })), more: boolean });
 
 const gap = object<Gap>({ from_ms: number, to_ms: number, reason: text });
-const numbersOrNull = optional(list(nullable(number)), noNumbers);
+const maybeNumbers = optional(numbersOrNulls, noNumbers);
 
 const range = object<Range>({
   bucket_ms: number,
@@ -292,15 +292,15 @@ const range = object<Range>({
     object<RangeSeries>({
       series: text,
       type: seriesType,
-      t_ms: list(number),
-      last: numbersOrNull,
-      min: numbersOrNull,
-      max: numbersOrNull,
-      rate: numbersOrNull,
-      rate_min: numbersOrNull,
-      rate_max: numbersOrNull,
-      bounds: numbersOrNull,
-      counts: optional(list(nullable(list(number))), []),
+      t_ms: numbers,
+      last: maybeNumbers,
+      min: maybeNumbers,
+      max: maybeNumbers,
+      rate: maybeNumbers,
+      rate_min: maybeNumbers,
+      rate_max: maybeNumbers,
+      bounds: maybeNumbers,
+      counts: optional(list(nullable(numbers)), []),
     }),
   ),
   gaps: list(gap),

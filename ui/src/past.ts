@@ -5,6 +5,7 @@
 
 import { type Range, type Series, getRange } from "./api";
 import { now } from "./clock";
+import { sentence } from "./format";
 import { Gaps } from "./gaps";
 import { HistogramTrack, NumberTrack, type Track } from "./series";
 import type { Span } from "./view";
@@ -99,7 +100,7 @@ export class Past {
   }
 
   get isReading(): boolean {
-    return this.isBusy || this.settling !== undefined;
+    return this.isBusy || this.settling !== undefined || (this.target !== null && this.coarsest === null);
   }
 
   /** Between two points of a series; null before it was read. */
@@ -160,7 +161,7 @@ export class Past {
       if (signal.aborted) return;
       this.failed = true;
       this.notBefore = performance.now() + RETRY_MS;
-      this.events.problem(`This time cannot be read: ${error instanceof Error ? error.message : String(error)} Trying again.`);
+      this.events.problem(`This time cannot be read. ${sentence(error instanceof Error ? error.message : String(error))} Trying again.`);
     }
     this.isBusy = false;
     this.events.changed();

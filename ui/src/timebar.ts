@@ -57,12 +57,11 @@ export class TimeBar implements Navigator {
     this.showZone();
   }
 
-  /** How far back the store goes. */
+  /** How far back the store goes. Known once the clock is the controller's, too. */
   setOldest(oldest: number | null): void {
     this.oldest = oldest;
-    const { view } = this.board;
-    const span = view.span === null ? null : clamp(view.span, this.limits);
-    if (span !== null && !same(view, { ...view, span })) this.board.show({ ...view, span });
+    const view = addressed(this.board.view);
+    if (!same(view, this.board.view)) this.board.show(view);
     this.show();
   }
 
@@ -71,7 +70,7 @@ export class TimeBar implements Navigator {
     clearTimeout(this.settling);
     this.settling = undefined;
     this.steps.moved(depth());
-    this.apply(view.span === null ? view : { ...view, span: clamp(view.span, this.limits) });
+    this.apply(addressed(view));
   }
 
   /** Nothing can be chosen any more. */
@@ -195,6 +194,9 @@ export class TimeBar implements Navigator {
     ];
   }
 }
+
+/** What an address asks for is not moved to what the store still has: another time would be shown in silence. But it does not end in the future. */
+const addressed = (view: View): View => (view.span === null ? view : { ...view, span: clamp(view.span, { oldest: 0, now: now() }) });
 
 /** `spare`: left out on a phone, where fingers and the browser's own buttons do it. */
 function arrow(text: string, title: string, act: () => void, more = ""): HTMLButtonElement {

@@ -6,7 +6,7 @@ import { assemble, extremes, fineness, nearest, ownValue, stands } from "../src/
 import { held } from "../src/charts/gestures";
 import { chartOf, programs, standard } from "../src/charts/standard";
 import { chunks } from "../src/chunks";
-import { ContractError, list, number, object } from "../src/check";
+import { ContractError, list, number, numbers, numbersOrNulls, object } from "../src/check";
 import { parse } from "../src/router";
 import { NumberTrack, type Track, division } from "../src/series";
 
@@ -170,6 +170,14 @@ describe("the contract's checks", () => {
     expect(check({ hosts: [{ age: 1, newer: true }] }, "")).toEqual({ hosts: [{ age: 1 }] });
     expect(() => check({ hosts: [{ age: 1 }, {}] }, "")).toThrow(ContractError);
     expect(() => check({ hosts: [{ age: 1 }, {}] }, "")).toThrow("hosts[1].age: expected a number, got nothing");
+  });
+
+  it("of long lists do, too", () => {
+    const check = object({ last: numbersOrNulls, t_ms: numbers });
+    expect(check({ last: [1, null], t_ms: [5] }, "")).toEqual({ last: [1, null], t_ms: [5] });
+    expect(() => check({ last: [1, null, "2"], t_ms: [] }, "series[3]")).toThrow("series[3].last[2]: expected a number or null, got \"2\"");
+    expect(() => check({ last: [], t_ms: [1, null] }, "")).toThrow("t_ms[1]: expected a number, got null");
+    expect(() => check({ last: 7, t_ms: [] }, "")).toThrow("last: expected a list, got 7");
   });
 });
 

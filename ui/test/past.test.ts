@@ -58,6 +58,7 @@ afterEach(() => {
 describe("the past", () => {
   it("is read once for a view, with points for its width and some beyond its edges", async () => {
     past.aim({ from: NOW - 20 * MINUTE, to: NOW - 10 * MINUTE }, 500);
+    expect(past.isReading).toBe(true);
     frame();
     frame();
     expect(asked.map(({ from, to, points }) => [from, to, points])).toEqual([[NOW - 23 * MINUTE, NOW - 7 * MINUTE, 800]]);

@@ -37,7 +37,7 @@ export class Chart {
   private readonly legend: Legend | null;
   private readonly body = h("div", { class: "plot", tabindex: 0, role: "group" });
   private readonly tip = h("div", { class: "tip", hidden: true });
-  private readonly selection = h("div", { class: "selection", hidden: true });
+  private readonly selection = h("div", { class: "selection num", hidden: true });
   private readonly badges = h("p", { class: "badges" });
   private readonly readout = h("p", { class: "readout num" });
   private readonly blank = h("p", { class: "blank" });
@@ -139,6 +139,7 @@ export class Chart {
     const [left, right] = [plot.valToPos(span.from, "x"), plot.valToPos(span.to, "x")].map((at) => Math.max(0, Math.min(this.width, at)));
     this.selection.style.left = `${left}px`;
     this.selection.style.width = `${right! - left!}px`;
+    setText(this.selection, duration(span.to - span.from));
   }
 
   destroy(): void {

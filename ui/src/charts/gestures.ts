@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What mouse, wheel and fingers do on a chart, as spans of time. A drag selects; shift and drag, and a finger, pan; two fingers zoom. A plain wheel scrolls the page.
+//! What mouse, wheel and fingers do on a chart, as spans of time. A drag selects (Esc gives up); shift and drag, and a finger, pan; two fingers zoom. A plain wheel scrolls the page.
 
 import { type Span, panned, zoomed } from "../view";
 
@@ -47,6 +47,13 @@ export function listen(over: HTMLElement, navigator: () => Navigator | null): ()
     grips.clear();
     selection = null;
     navigator()?.mark(null);
+    document.removeEventListener("keydown", onKey, true);
+  };
+  const onKey = (event: KeyboardEvent): void => {
+    if (event.key !== "Escape") return;
+    event.preventDefault();
+    event.stopPropagation();
+    end();
   };
 
   over.addEventListener("pointerdown", (event) => {
@@ -54,6 +61,7 @@ export function listen(over: HTMLElement, navigator: () => Navigator | null): ()
     if (to === null || (event.pointerType === "mouse" && event.button !== 0)) return;
     over.setPointerCapture(event.pointerId);
     measure();
+    document.addEventListener("keydown", onKey, true);
     if (event.pointerType === "mouse" && !event.shiftKey) selection = { begin: x(event), end: x(event) };
     else grips.set(event.pointerId, { x: x(event), t: timeAt(x(event), to.span()) });
   }, { signal });
@@ -105,7 +113,10 @@ export function listen(over: HTMLElement, navigator: () => Navigator | null): ()
     event.preventDefault();
     if (document.activeElement instanceof HTMLElement && document.activeElement.matches("input")) document.activeElement.blur();
   }, { signal });
-  return () => stop.abort();
+  return () => {
+    end();
+    stop.abort();
+  };
 }
 
 /** The span in which each grip's time is where the grip is. */
