@@ -164,7 +164,7 @@ export class Fleet {
   /** Times between two others at which values change suddenly. */
   edges(from, to) {
     const first = this.epoch + BURST.at + Math.max(0, Math.floor((from - this.epoch - BURST.at) / BURST.every)) * BURST.every;
-    return [0, 10, 20].map((ms) => first + ms).filter((t) => t > from && t < to);
+    return [first, first + BURST.every].flatMap((begin) => [0, 10, 20].map((ms) => begin + ms)).filter((t) => t > from && t < to);
   }
 
   inGap(host, t) {

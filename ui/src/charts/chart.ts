@@ -176,12 +176,13 @@ export class Chart {
   private paintHeat(): void {
     const { heat, frame } = this;
     if (heat === null || this.scene === null) return;
-    const binMs = Math.max(this.fine.shownMs, (frame.to - frame.from) / 900);
+    // No narrower than a pixel: else some would be left out.
+    const binMs = Math.max(this.fine.shownMs, (frame.to - frame.from) / Math.max(1, this.width));
     if (this.spec.kind === "histogram") {
       this.greatestCount = paintHistogram(heat, frame.columns, frame.from, frame.to, binMs, this.octaves, this.breaks);
     } else {
       const lines = [...frame.lines.map((line) => line.values), ...new Array<Float64Array>(this.peakRows).fill(frame.peak?.tops ?? frame.t)];
-      paintRows(heat, frame.t, lines.reverse(), frame.from, frame.to, binMs, this.top, this.breaks);
+      paintRows(heat, frame.t, lines.reverse(), this.peakRows, frame.from, frame.to, binMs, this.top, this.breaks);
     }
   }
 
@@ -208,7 +209,8 @@ export class Chart {
       scales: { x: { time: true, auto: false, range: (_, min, max) => [min, max] }, y: { auto: false, range: (_, min, max) => [min, max] } },
       focus: { alpha: FADED },
       axes: [
-        { ...base, space: 80, size: 24, incrs: TIME_STEPS, splits: (_, __, min, max, step) => timeMarks(min, max, step), values: (u, splits, _, __, step) => timeLabels(u, splits, step) },
+        // A line over colours would hide what is there.
+        { ...base, grid: { ...grid, show: this.heat === null }, space: 80, size: 24, incrs: TIME_STEPS, splits: (_, __, min, max, step) => timeMarks(min, max, step), values: (u, splits, _, __, step) => timeLabels(u, splits, step) },
         {
           ...base,
           size: 64,
@@ -301,7 +303,7 @@ export class Chart {
     }
     if (this.spec.kind === "histogram") this.showColumn(t, hole !== null);
     else if (this.spec.kind === "rows") this.showRow(t, hole !== null, hovered);
-    else this.legend?.show(frame.lines.map((_, i) => (hole === null ? this.valueNear(i, t) : NaN)), frame.peak === null ? null : hole === null ? (frame.peak.tops[nearest(frame.t, t)] ?? NaN) : NaN);
+    else this.legend?.show(frame.lines.map((_, i) => (hole === null ? this.valueNear(i, t) : NaN)), frame.peak === null ? null : hole === null ? this.near(t, (i) => frame.peak!.tops[i]!) : NaN);
   }
 
   private showExtremes(): void {
@@ -323,14 +325,17 @@ export class Chart {
     if (this.scene !== null) this.draw(this.scene);
   }
 
-  /** The newest point of a line at or before the nearest point of the axis: lines of different regions have points at different times. */
   private valueNear(line: number, t: number): number {
-    const { frame } = this;
-    const at = nearest(frame.t, t);
-    const reach = 3 * Math.max(this.fine.shownMs, this.fine.resolutionMs);
-    for (let i = at; i >= 0 && Math.abs(frame.t[i]! - t) <= Math.max(reach, 1000); i--) {
-      const value = ownValue(this.spec, frame, line, i);
-      if (!Number.isNaN(value)) return value;
+    return this.near(t, (i) => ownValue(this.spec, this.frame, line, i));
+  }
+
+  /** The newest value at or before the nearest point of the axis: lines of different regions have points at different times. */
+  private near(t: number, value: (at: number) => number): number {
+    const times = this.frame.t;
+    const reach = Math.max(1000, 3 * Math.max(this.fine.shownMs, this.fine.resolutionMs));
+    for (let i = nearest(times, t); i >= 0 && Math.abs(times[i]! - t) <= reach; i--) {
+      const found = value(i);
+      if (!Number.isNaN(found)) return found;
     }
     return NaN;
   }
@@ -357,8 +362,8 @@ export class Chart {
       return;
     }
     const row = Math.max(0, Math.floor(this.plot.posToVal(this.plot.cursor.top ?? 0, "y")));
-    const at = nearest(this.frame.t, t);
-    const most = (this.frame.lines[row]?.highs ?? this.frame.peak?.tops)?.[at] ?? NaN;
+    const highs = this.frame.lines[row]?.highs ?? this.frame.peak?.tops;
+    const most = highs === undefined ? NaN : this.near(t, (i) => highs[i]!);
     const parts = [row < lines.length ? `${lines[row]!.label}: ${this.quantity(this.valueNear(row, t))}` : "any", Number.isNaN(most) ? "" : `up to ${this.quantity(most)}`];
     setText(this.readout, parts.filter((part) => part !== "").join(" · "));
   }

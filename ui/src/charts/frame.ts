@@ -174,10 +174,10 @@ function stack(lines: LineData[], hidden: ReadonlySet<number>): void {
 /** The total, and on top the greatest burst of a line. */
 function withBursts(lines: LineData[], top = Infinity): Float64Array {
   return lines[0]!.values.map((_, at) => {
-    let [total, rise] = [0, 0];
+    let [total, rise] = [NaN, 0];
     for (const { values, highs } of lines) {
       if (Number.isNaN(values[at]!)) continue;
-      total += values[at]!;
+      total = (total || 0) + values[at]!;
       rise = Math.max(rise, (highs?.[at] ?? 0) - values[at]! || 0);
     }
     return Math.min(total + rise, top);

@@ -68,8 +68,10 @@ export function whiskers(u: uPlot, times: Float64Array, feet: Float64Array, tops
   const stroke = new Path2D();
   times.forEach((t, i) => {
     if (!drawn(i)) return;
-    stroke.moveTo(map.x(t), map.y(feet[i]!));
-    stroke.lineTo(map.x(t), map.y(tops[i]!));
+    // Whole pixels: between two of them a thin line would be faint.
+    const x = Math.round(map.x(t));
+    stroke.moveTo(x, map.y(feet[i]!));
+    stroke.lineTo(x, map.y(tops[i]!));
   });
   return { stroke, fill: null, clip: null, band: null, gaps: [], flags: 3 };
 }
