@@ -105,6 +105,15 @@ export async function time(t, page) {
   await t.eventually("time: ← is half of it earlier", async () => Math.abs(wide.from - viewOf(page).from - (wide.to - wide.from) / 2) < 3);
   await page.keyboard.press("l");
   await t.eventually("time: l is live again", async () => (await text(page, ".live")) === "live" && viewOf(page).w === "10m" && viewOf(page).from === 0);
+  // Back to a fixed view of another window, and live from there.
+  await page.keyboard.press(" ");
+  await page.keyboard.press("1");
+  await t.eventually("time: another window", async () => viewOf(page).w === "10s" && (await text(page, ".live")) === "live");
+  await page.waitForTimeout(1500);
+  await page.keyboard.press("[");
+  await t.eventually("time: the fixed view before it", async () => viewOf(page).from > 0 && viewOf(page).w === "10m");
+  await page.keyboard.press("l");
+  await t.eventually("time: Live has all of that view's window", async () => (await text(page, ".live")) === "live" && (await pixelsNear(page, "Processes running", "--line-0", 0.05, 0.5)) > 50);
   await t.go(page, "#/host/web-1?from=1700000000000&to=1700000060000");
   await t.eventually("time: of what the store no longer has, nothing else is shown", async () => (await chart(page, "CPU by mode").locator(".blank").innerText()) === "No values in this time." && (await text(page, ".range")).startsWith("2023-11-14"));
   await page.keyboard.press("l");
@@ -206,7 +215,9 @@ export async function late(t, page) {
   await t.eventually("late: charts have values", async () => /\d/.test(await cpu.locator(".legend .value").first().innerText()));
   await page.keyboard.press(" ");
   await resting(t, page);
-  t.check("late: the reader's gap is dotted, not hatched", (await pixelsNear(page, "CPU by mode", "--late-line", 0, 1)) > 20 && (await pixelsNear(page, "CPU by mode", "--gap-line", 0, 1)) === 0);
+  const near = (colour) => pixelsNear(page, "CPU by mode", colour, 0, 1);
+  await t.eventually("late: the reader's gap is dotted", async () => (await near("--late-line")) > 20);
+  t.check("late: and not hatched", (await near("--gap-line")) < 20, await near("--gap-line"));
   const plot = await middleOf(page, "CPU by mode");
   const tips = [];
   for (let x = 0.01; x < 1; x += 0.005) {

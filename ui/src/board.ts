@@ -13,7 +13,7 @@ import { now } from "./clock";
 import { Gaps, SKIPPED } from "./gaps";
 import { Live, type LiveState, affordable } from "./live";
 import { Past } from "./past";
-import { LIVE_EVERY_MS } from "./ranges";
+import { LIVE_EVERY_MS, type TimeWindow } from "./ranges";
 import { HistogramTrack, NumberTrack, type Track, division } from "./series";
 import { reducedMotion } from "./theme";
 import { type Span, type View, spanOf } from "./view";
@@ -72,6 +72,8 @@ export class Board {
   private reloadTimer: number | undefined;
   private reloadedAt = -Infinity;
   private abort = new AbortController();
+  /** That of the live tracks. */
+  private window: TimeWindow;
   private frameRequest = 0;
   private lastFrame = 0;
   private readonly past: Past;
@@ -90,6 +92,7 @@ export class Board {
     private readonly element: HTMLElement,
     private readonly events: BoardEvents,
   ) {
+    this.window = view.window;
     this.isFollowing = view.span === null;
     this.past = new Past(host, { changed: () => this.version++, problem: events.problem });
     this.frameRequest = requestAnimationFrame(this.onFrame);
@@ -110,17 +113,19 @@ export class Board {
   }
 
   show(view: View): void {
-    const before = this.view;
+    const wasLive = this.view.span === null;
     this.view = view;
     clearTimeout(this.resting);
     if (view.span === null) {
+      const isOther = view.window !== this.window;
+      this.window = view.window;
       this.past.stop();
-      for (const chart of this.charts) chart.drawn = NaN;
+      this.redraw();
       if (!this.isFollowing) this.resume();
-      else if (view.window !== before.window) this.reload();
+      else if (isOther) this.reload();
       return;
     }
-    if (before.span === null) this.past.begin(this.tracks, this.gaps, this.liveMs);
+    if (wasLive) this.past.begin(this.tracks, this.gaps, this.liveMs);
     this.past.aim(view.span, this.widthPx);
     this.version++;
     this.resting = setTimeout(() => this.rest(), REST_AFTER_MS);
@@ -141,7 +146,7 @@ export class Board {
     for (const chart of this.charts) if (chart.visible) chart.showSelection(span);
   }
 
-  /** Times are written anew, as after another zone was chosen. */
+  /** All charts are due, as after another zone was chosen. */
   redraw(): void {
     for (const chart of this.charts) chart.drawn = NaN;
   }
@@ -198,7 +203,7 @@ export class Board {
     this.abort.abort();
     this.abort = new AbortController();
     for (const [name, entry] of this.entries) this.put(name, entry.series);
-    for (const chart of this.charts) chart.drawn = NaN;
+    this.redraw();
     this.unread.clear();
     void this.load([...this.entries.keys()], true);
   }
@@ -245,8 +250,7 @@ export class Board {
   }
 
   private put(name: string, series: Series): void {
-    const { window } = this.view;
-    const resolved = division(window.ms, Math.max(window.bucketMs, this.intervalMs), LIVE_EVERY_MS);
+    const resolved = division(this.window.ms, Math.max(this.window.bucketMs, this.intervalMs), LIVE_EVERY_MS);
     const track = series.type === "histogram" ? new HistogramTrack(resolved) : new NumberTrack(series.type === "counter" ? "counter" : "gauge", resolved, series.resolution_ms);
     this.entries.set(name, { series, track, pending: [] });
     if (!this.tracks.has(name)) this.tracks.set(name, track);
@@ -264,10 +268,9 @@ export class Board {
     const { signal } = this.abort;
     const asked = now();
     const to = asked + 1000;
-    const { window } = this.view;
     this.loads++;
     try {
-      const range = await getRange(this.host, names, { from_ms: to - window.ms * 1.05 - 1000, to_ms: to, points: Math.ceil((window.ms / window.bucketMs) * 1.1) }, signal);
+      const range = await getRange(this.host, names, { from_ms: to - this.window.ms * 1.05 - 1000, to_ms: to, points: Math.ceil((this.window.ms / this.window.bucketMs) * 1.1) }, signal);
       signal.throwIfAborted();
       // The store's word on gaps replaces what this page thought, except on what happened meanwhile.
       if (anew) this.gaps.prune(asked);
@@ -280,7 +283,7 @@ export class Board {
   }
 
   private take(range: Range): void {
-    this.gaps.add(...range.gaps);
+    this.gaps.addAll(range.gaps);
     for (const item of range.series) {
       const track = this.entries.get(item.series)?.track;
       if (track instanceof HistogramTrack) track.fill(item, this.isBroken);
@@ -360,7 +363,7 @@ export class Board {
 
   /** Between two points that are shown. A gap that is shorter is marked, but takes no point away. */
   private get liveMs(): number {
-    return Math.max(this.view.window.bucketMs, LIVE_EVERY_MS, this.intervalMs);
+    return Math.max(this.window.bucketMs, LIVE_EVERY_MS, this.intervalMs);
   }
 
   private readonly isBroken = (t0: number, t1: number): boolean => this.gaps.between(t0, t1, this.liveMs);
@@ -399,7 +402,7 @@ export class Board {
   }
 
   private edge(): number {
-    const pixel = this.view.window.ms / Math.max(200, this.widthPx);
+    const pixel = this.window.ms / Math.max(200, this.widthPx);
     const step = Math.min(MAX_STEP_MS, Math.max(MIN_STEP_MS, pixel, reducedMotion.matches ? REDUCED_STEP_MS : 0));
     return Math.floor(now() / step) * step;
   }
@@ -419,7 +422,7 @@ export class Board {
     if (due.length === 0) return;
     // The one under the pointer first: it must follow the hand.
     due.sort((a, b) => Number(b.isHot) - Number(a.isHot) || a.drawnAt - b.drawnAt);
-    if (isLive) this.gaps.prune(span.to - 2 * this.view.window.ms);
+    if (isLive) this.gaps.prune(span.to - 2 * this.window.ms);
     const source = isLive ? this : this.past;
     const loading = isLive ? this.unread.size > 0 || this.loads > 0 : this.past.isReading;
     const scene: Scene = { ...span, tracks: source.tracks, gaps: source.gaps, silentSince: this.silentSince(), loading, fineness: this.fineness };

@@ -55,8 +55,12 @@ export class Gaps {
     return this.sorted.items;
   }
 
+  add(gap: Gap): void {
+    this.addAll([gap]);
+  }
+
   /** Those of one reason that overlap or touch are one: a gap that grew is told again. */
-  add(...gaps: readonly Gap[]): void {
+  addAll(gaps: readonly Gap[]): void {
     const all = [...this.sorted.items, ...gaps.filter((gap) => gap.to_ms > gap.from_ms)];
     all.sort((a, b) => a.from_ms - b.from_ms);
     const last = new Map<string, Gap>();

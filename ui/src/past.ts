@@ -170,7 +170,7 @@ export class Past {
   private take(range: Range, series: Series[]): void {
     this.coarsest = Math.max(this.coarsest ?? 0, range.bucket_ms);
     this.gaps = new Gaps();
-    this.gaps.add(...range.gaps);
+    this.gaps.addAll(range.gaps);
     const asked = new Map(series.map((item) => [item.series, item]));
     for (const item of range.series) {
       const distance = Math.max(range.bucket_ms, middleDistance(item.t_ms));
