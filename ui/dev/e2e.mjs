@@ -6,6 +6,7 @@ import { chart, frameDistances, gapPlace, pixelsNear, quantile } from "./charts.
 import * as fleets from "./fleet.e2e.mjs";
 import { Harness } from "./harness.mjs";
 import * as hosts from "./host.e2e.mjs";
+import { burst, dragging, late, legend, picker, time } from "./time.mjs";
 
 const t = await Harness.start();
 const text = (page, selector) => page.locator(selector).first().innerText();
@@ -109,7 +110,7 @@ async function gap(page) {
   await page.waitForTimeout(500);
   // Paused, so that nothing moves between looking for the gap and looking at it.
   await page.keyboard.press(" ");
-  await page.waitForTimeout(300);
+  await t.eventually("gap: paused", async () => (await text(page, ".live")) === "paused");
   const place = await t.eventually("gap: there is one, hatched", () => gapPlace(page, "Network received"));
   const middle = (place.from + place.to) / 2;
   const third = (place.to - place.from) / 4;
@@ -176,11 +177,12 @@ async function pauseAndWindows(page) {
   const value = chart(page, "CPU by mode").locator(".legend .value").first();
   await t.eventually("window: 10 s by deep link", async () => /\d/.test(await value.innerText()) && (await page.getByRole("button", { name: "10 s", exact: true }).getAttribute("aria-pressed")) === "true");
   await page.keyboard.press(" ");
-  await page.waitForTimeout(300);
+  // The newest rows come a little after their time: then the view is read once more.
+  await t.eventually("space pauses, and says so", async () => (await text(page, ".live")) === "paused");
   const picture = () => chart(page, "CPU by mode").locator("canvas").evaluate((canvas) => canvas.toDataURL());
   const still = await picture();
   await page.waitForTimeout(1200);
-  t.check("space pauses", (await picture()) === still && (await text(page, ".live")) === "paused");
+  t.check("nothing moves then", (await picture()) === still && page.url().includes("from="), page.url());
   await page.keyboard.press(" ");
   await t.eventually("space goes on", async () => (await picture()) !== still && (await text(page, ".live")) === "live");
   await t.shot(page, "host-10s");
@@ -221,9 +223,9 @@ async function holes(page) {
   await t.go(page, "#/host/web-2?w=10s&s=scheduler");
   await t.eventually("holes: the host is live", async () => (await text(page, ".live")) === "live" && (await covered(page, name)) > 0.97);
   await t.play({ skip: 2000 });
-  await t.eventually("holes: skipped rows are hatched", async () => (await pixelsNear(page, name, "--gap-line", 0.2, 1)) > 20);
+  await t.eventually("holes: skipped rows are the reader's, dotted", async () => (await pixelsNear(page, name, "--late-line", 0.2, 1)) > 20);
   await t.shot(page, "host-skipped");
-  await t.eventually("holes: and read again", async () => (await pixelsNear(page, name, "--gap-line", 0.1, 1)) === 0 && (await covered(page, name)) > 0.97);
+  await t.eventually("holes: and read again", async () => (await pixelsNear(page, name, "--late-line", 0.1, 1)) === 0 && (await covered(page, name)) > 0.97);
   await t.play({ drop: true });
   await t.eventually("holes: a broken stream is said", async () => (await text(page, ".live")).startsWith("connection lost"));
   await t.eventually("holes: it comes back, with what was missed", async () => (await text(page, ".live")) === "live" && (await covered(page, name)) > 0.97);
@@ -437,6 +439,12 @@ const STEPS = {
   processes: () => hosts.processes(t, light),
   crowd: () => hosts.crowd(t, light),
   pause: () => pauseAndWindows(light),
+  time: () => time(t, light),
+  picker: () => picker(t),
+  burst: () => burst(t, light),
+  legend: () => legend(t, light),
+  late: () => late(t, light),
+  dragging: () => dragging(t, light),
   silence: () => silence(light),
   holes: () => holes(light),
   motion,

@@ -6,7 +6,11 @@ import { machine, tables } from "./machine.mjs";
 const TAU = 2 * Math.PI;
 /** Every 25 s a gap of 1.5 s; before the last minutes, every 400 s. */
 const GAP = { every: 25_000, at: 12_000, length: 1500, rare: 16, often_ms: 150_000 };
+/** On web-5 the reader is late: a row now and then, and for longer now and then. */
+const LATE = [{ every: 3000, at: 1000, length: 20, reason: "late" }, { every: 47_000, at: 20_000, length: 1200, reason: "behind" }];
 const RESET_EVERY_MS = 20_000;
+/** Every ten minutes all CPUs are busy for two rows. */
+const BURST = { every: 600_000, at: 300_000, length: 20, share: 0.98 };
 
 /** A reproducible number 0..1 from a text. */
 export function hash(text) {
@@ -42,6 +46,7 @@ function makeSeries(host) {
   const out = [];
   const add = adder(out);
   const e0 = host.epoch / 1000;
+  const inBurst = (t) => t >= host.epoch + BURST.at && (t - host.epoch - BURST.at) % BURST.every < BURST.length;
   const tick = host.via === "tcp" ? 10 : 0.001;
   const step = (s) => (tick < 1 ? s : Math.floor(s * 100) / 100);
 
@@ -49,10 +54,23 @@ function makeSeries(host) {
     const busy = wave(`${host.name}cpu${core}`);
     const scale = host.busy * (0.7 + 0.6 * hash(`${host.name}core${core}`));
     const spent = (s) => scale * (busy.integral(s) - busy.integral(e0));
+    const unused = (s) => s - e0 - spent(s);
+    const ended = [];
+    /** Seconds of bursts so far: a share of what is idle then. */
+    const bursts = (s) => {
+      let sum = 0;
+      for (let k = 0, from = e0 + BURST.at / 1000; from < s; k++, from += BURST.every / 1000) {
+        const to = from + BURST.length / 1000;
+        if (s >= to) sum += ended[k] ??= BURST.share * (unused(to) - unused(from));
+        else sum += BURST.share * (unused(s) - unused(from));
+      }
+      return sum;
+    };
     for (const [mode, share] of Object.entries(SHARES)) {
-      add("node_cpu_seconds_total", { cpu: String(core), mode }, "counter", "seconds", "Seconds the CPUs spent in each mode.", tick, "node_cpu", (t) => step(share * spent(t / 1000)));
+      const more = mode === "system" ? bursts : () => 0;
+      add("node_cpu_seconds_total", { cpu: String(core), mode }, "counter", "seconds", "Seconds the CPUs spent in each mode.", tick, "node_cpu", (t) => step(share * spent(t / 1000) + more(t / 1000)));
     }
-    add("node_cpu_seconds_total", { cpu: String(core), mode: "idle" }, "counter", "seconds", "Seconds the CPUs spent in each mode.", tick, "node_cpu", (t) => step(t / 1000 - e0 - spent(t / 1000)));
+    add("node_cpu_seconds_total", { cpu: String(core), mode: "idle" }, "counter", "seconds", "Seconds the CPUs spent in each mode.", tick, "node_cpu", (t) => step(unused(t / 1000) - bursts(t / 1000)));
     if (host.via !== "tcp" && host.cores <= 8) {
       add("node_run_queue_length", { cpu: String(core) }, "gauge", "", "Runnable tasks on the CPU's run queue now.", 0.001, "node_sched", (t) => Math.max(0, Math.round(scale * 4 * busy.at(t / 1000) - 0.6)));
     }
@@ -76,7 +94,7 @@ function makeSeries(host) {
     }
   }
   const running = wave(`${host.name}running`);
-  add("node_procs_running", {}, "gauge", "", "Number of processes in runnable state.", 0.001, "node_cpu", (t) => Math.max(1, Math.round(host.cores * host.busy * 2 * running.at(t / 1000))));
+  add("node_procs_running", {}, "gauge", "", "Number of processes in runnable state.", 0.001, "node_cpu", (t) => Math.max(1, Math.round(host.cores * host.busy * 2 * running.at(t / 1000))) + (inBurst(t) ? 3 * host.cores : 0));
   add("node_procs_blocked", {}, "gauge", "", "Number of processes blocked waiting for I/O to complete.", 0.001, "node_cpu", (t) => Math.max(0, Math.round(3 * running.at(t / 1000 + 99) - 1)));
   add("node_uname_info", { machine: "x86_64", nodename: host.name, release: "6.12.48", sysname: "Linux" }, "gauge", "", "Labeled system information as provided by the uname system call.", 0, "node_info", () => 1);
 
@@ -165,7 +183,13 @@ export class Fleet {
   has(host, t) {
     if (t < this.epoch || host.via === null || host.state === "failed" || host.state === "connecting") return false;
     if (host.state === "silent" && t > host.since) return false;
-    return !this.inGap(host, t);
+    return !this.inGap(host, t) && (host.name !== "web-5" || LATE.every(({ every, at, length }) => { const since = (t - this.epoch) % every; return since <= at || since >= at + length; }));
+  }
+
+  /** Times between two others at which values change suddenly. */
+  edges(from, to) {
+    const first = this.epoch + BURST.at + Math.max(0, Math.floor((from - this.epoch - BURST.at) / BURST.every)) * BURST.every;
+    return [first, first + BURST.every].flatMap((begin) => [0, 10, 20].map((ms) => begin + ms)).filter((t) => t > from && t < to);
   }
 
   inGap(host, t) {
@@ -178,8 +202,15 @@ export class Fleet {
   }
 
   gaps(host, from, to) {
-    if (host.name !== "web-1") return [];
     const out = [];
+    if (host.name === "web-5") {
+      for (const { every, at, length, reason } of LATE) {
+        const first = this.epoch + Math.max(0, Math.floor((from - this.epoch) / every)) * every + at;
+        for (let start = first; start + length <= to; start += every) if (start + length > from) out.push({ from_ms: start, to_ms: start + length, reason });
+      }
+      return out.sort((a, b) => a.from_ms - b.from_ms);
+    }
+    if (host.name !== "web-1") return [];
     for (let start = this.epoch + GAP.at; start < to; start += GAP.every) {
       if (start + GAP.length > from && start + GAP.length <= to && this.gapHappens(start - GAP.at)) out.push({ from_ms: start, to_ms: start + GAP.length, reason: "timeout" });
     }

@@ -206,19 +206,28 @@ function wanted(fleet, host, parameters) {
   return parameters.getAll("series").map((text) => byText.get(text) ?? (() => { throw new Refusal(404, `${host.name} has no series ${text}`); })());
 }
 
+/** Of whole milliseconds, seconds, tens of seconds or minutes, as long as one of these. */
+function bucketOf(ms) {
+  const unit = [60_000, 10_000, 1000, 1].find((unit) => ms >= unit) ?? 1;
+  return Math.ceil(ms / unit) * unit;
+}
+
 function range(fleet, host, parameters) {
   allow(parameters, "series", "from_ms", "to_ms", "points");
   const [from, to] = [Number(parameters.get("from_ms")), Number(parameters.get("to_ms"))];
   const newest = fleet.newest(host, Date.now()) ?? 0;
   const points = Number(parameters.get("points") ?? 1000);
   if (!(points >= 1 && points <= 5000)) throw new Refusal(400, "points must be 1 to 5000");
+  if (!(from <= to)) throw new Refusal(400, "from_ms must not be after to_ms");
   const rows = (to - from) / host.interval;
-  const bucket = rows > points ? (to - from) / points : 0;
+  const bucket = rows > points ? bucketOf((to - from) / points) : 0;
   const times = [];
   const step = Math.max(bucket, host.interval);
-  for (let t = Math.ceil(from / step) * step; t <= Math.min(to, newest); t += step) if (fleet.has(host, t)) times.push(t);
+  for (let t = Math.ceil(Math.max(from, fleet.epoch) / step) * step; t <= Math.min(to, newest); t += step) if (fleet.has(host, t)) times.push(t);
   const gaps = fleet.gaps(host, from, to);
   const bridged = (t0, t1) => t1 - t0 > step * 1.5;
+  /** Times of rows in the bucket that ends at `t`: some, and those where something happens. */
+  const within = (t) => (bucket === 0 ? [t] : [...new Set([...[0.8, 0.6, 0.4, 0.2, 0].map((part) => t - part * bucket), ...fleet.edges(t - bucket, t)])].sort((a, b) => a - b));
   const series = wanted(fleet, host, parameters).map((item) => {
     const values = times.map((t) => item.at(t));
     const base = { series: item.series, type: item.type, t_ms: times };
@@ -229,11 +238,19 @@ function range(fleet, host, parameters) {
       return { ...base, bounds: all, counts };
     }
     if (item.type === "counter") {
-      const rate = values.map((v, i) => (i === 0 || bridged(times[i - 1], times[i]) ? null : ((v >= values[i - 1] ? v - values[i - 1] : v) / (times[i] - times[i - 1])) * 1000));
-      return { ...base, last: values, rate };
+      const rateOf = (v0, v1, ms) => ((v1 >= v0 ? v1 - v0 : v1) / ms) * 1000;
+      const rate = values.map((v, i) => (i === 0 || bridged(times[i - 1], times[i]) ? null : rateOf(values[i - 1], v, times[i] - times[i - 1])));
+      const extremes = times.map((t, i) => {
+        if (rate[i] === null || bucket === 0) return [rate[i], rate[i]];
+        const at = within(t);
+        const seen = at.map((ms) => item.at(ms));
+        const rates = seen.slice(1).map((v, k) => rateOf(seen[k], v, at[k + 1] - at[k]));
+        return [Math.min(rate[i], ...rates), Math.max(rate[i], ...rates)];
+      });
+      return { ...base, last: values, rate, rate_min: extremes.map(([least]) => least), rate_max: extremes.map(([, most]) => most) };
     }
-    const within = times.map((t, i) => (bucket === 0 ? [values[i]] : [0, 0.2, 0.4, 0.6, 0.8].map((part) => item.at(t - part * bucket))));
-    return { ...base, last: values, min: within.map((some) => Math.min(...some)), max: within.map((some) => Math.max(...some)) };
+    const seen = times.map((t) => within(t).map((ms) => item.at(ms)));
+    return { ...base, last: values, min: seen.map((some) => Math.min(...some)), max: seen.map((some) => Math.max(...some)) };
   });
   return { bucket_ms: bucket, series, gaps };
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The controller's HTTP interface (docs/http.md), typed and checked. It and promql.ts alone know paths and field names of the wire.
 
-import { type Check, anything, boolean, list, nullable, number, object, oneOf, optional, record, text } from "./check";
+import { type Check, anything, boolean, list, nullable, number, numbers, numbersOrNulls, object, oneOf, optional, record, text } from "./check";
+import { chunks } from "./chunks";
 
 export type HostState = "connecting" | "reading" | "silent" | "failed";
 export const HOST_STATES: readonly HostState[] = ["reading", "connecting", "silent", "failed"];
@@ -162,6 +163,9 @@ export interface RangeSeries {
   min: (number | null)[];
   max: (number | null)[];
   rate: (number | null)[];
+  /** Least and greatest rate between neighbouring rows of each bucket; empty where the controller does not give them. */
+  rate_min: (number | null)[];
+  rate_max: (number | null)[];
   bounds: (number | null)[];
   counts: (number[] | null)[];
 }
@@ -280,7 +284,7 @@ const seriesList = object<{ series: Series[]; more: boolean }>({ series: list(ob
 const metricList = object<{ series: Metric[]; more: boolean }>({ series: list(object<Metric>({ ...seriesFields, count: number })), more: boolean });
 
 const gap = object<Gap>({ from_ms: number, to_ms: number, reason: text });
-const numbersOrNull = optional(list(nullable(number)), noNumbers);
+const maybeNumbers = optional(numbersOrNulls, noNumbers);
 
 const range = object<Range>({
   bucket_ms: number,
@@ -288,13 +292,15 @@ const range = object<Range>({
     object<RangeSeries>({
       series: text,
       type: seriesType,
-      t_ms: list(number),
-      last: numbersOrNull,
-      min: numbersOrNull,
-      max: numbersOrNull,
-      rate: numbersOrNull,
-      bounds: numbersOrNull,
-      counts: optional(list(nullable(list(number))), []),
+      t_ms: numbers,
+      last: maybeNumbers,
+      min: maybeNumbers,
+      max: maybeNumbers,
+      rate: maybeNumbers,
+      rate_min: maybeNumbers,
+      rate_max: maybeNumbers,
+      bounds: maybeNumbers,
+      counts: optional(list(nullable(numbers)), []),
     }),
   ),
   gaps: list(gap),
@@ -358,10 +364,17 @@ export class ApiError extends Error {
 }
 
 const REQUEST_TIMEOUT_MS = 10_000;
+/** The controller reads for a query 20 s at most, after up to 10 s for its turn. */
+const RANGE_TIMEOUT_MS = 30_000;
 
-/** `form`: asked by POST, for what a URL has no room for. */
-export async function request<T>(path: string, check: Check<T>, signal?: AbortSignal, form?: Record<string, string>): Promise<T> {
-  const timeout = AbortSignal.timeout(REQUEST_TIMEOUT_MS);
+export interface Asking {
+  /** Asked by POST, for what a URL has no room for. */
+  form?: Record<string, string>;
+  timeoutMs?: number;
+}
+
+export async function request<T>(path: string, check: Check<T>, signal?: AbortSignal, { form, timeoutMs = REQUEST_TIMEOUT_MS }: Asking = {}): Promise<T> {
+  const timeout = AbortSignal.timeout(timeoutMs);
   const either = signal === undefined ? timeout : AbortSignal.any([signal, timeout]);
   let answer: Response;
   let body: string;
@@ -371,7 +384,7 @@ export async function request<T>(path: string, check: Check<T>, signal?: AbortSi
     body = await answer.text();
   } catch (error) {
     if (signal?.aborted === true) throw error;
-    const why = timeout.aborted ? `gave no answer within ${REQUEST_TIMEOUT_MS / 1000} s` : "cannot be reached";
+    const why = timeout.aborted ? `gave no answer within ${timeoutMs / 1000} s` : "cannot be reached";
     throw new ApiError(0, `The controller ${why}. Is it running, and does the network lead to it?`);
   }
   if (!answer.ok) {
@@ -438,13 +451,17 @@ export interface Span {
   points: number;
 }
 
-/** Series are asked for in as many requests as the length of a URL demands, one after the other. */
+/** An answer has 16 MiB of text at most, and a point takes some 100 bytes. */
+const MAX_ANSWER_POINTS = 100_000;
+
+/** Series are asked for in as many requests as the lengths of a URL and of an answer demand, one after the other. */
 export async function getRange(host: string, series: string[], span: Span, signal?: AbortSignal): Promise<Range> {
   const whole: Range = { bucket_ms: 0, series: [], gaps: [] };
-  for (const part of chunks(series)) {
+  const most = Math.max(1, Math.floor(MAX_ANSWER_POINTS / span.points));
+  for (const part of chunks(series, most)) {
     const parameters: [string, string | number][] = part.map((name) => ["series", name]);
     parameters.push(["from_ms", span.from_ms], ["to_ms", span.to_ms], ["points", span.points]);
-    const got = await request(`${BASE}/hosts/${encodeURIComponent(host)}/range?${query(parameters)}`, range, signal);
+    const got = await request(`${BASE}/hosts/${encodeURIComponent(host)}/range?${query(parameters)}`, range, signal, { timeoutMs: RANGE_TIMEOUT_MS });
     whole.bucket_ms = Math.max(whole.bucket_ms, got.bucket_ms);
     whole.series.push(...got.series);
     whole.gaps = got.gaps; // The host's gaps, the same in every part.
@@ -456,29 +473,6 @@ export function liveUrl(host: string, series: string[], everyMs: number): string
   const parameters: [string, string | number][] = [["host", host], ...series.map((name): [string, string] => ["series", name])];
   parameters.push(["every_ms", everyMs]);
   return `${BASE}/live?${query(parameters)}`;
-}
-
-/** Many servers and proxies refuse request lines beyond 8 KiB. */
-const MAX_QUERY_BYTES = 7000;
-
-/** Divides names so that each part fits into one URL. */
-export function chunks(series: string[]): string[][] {
-  const parts: string[][] = [];
-  let part: string[] = [];
-  let bytes = 0;
-  for (const name of series) {
-    // The longest parameter they are given by.
-    const cost = encodeURIComponent(name).length + "&series=".length;
-    if (bytes + cost > MAX_QUERY_BYTES && part.length > 0) {
-      parts.push(part);
-      part = [];
-      bytes = 0;
-    }
-    part.push(name);
-    bytes += cost;
-  }
-  if (part.length > 0) parts.push(part);
-  return parts;
 }
 
 /** Exchanges the token for a cookie. */

@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The charts of one host on one time axis: owns tracks and gaps, fills them from `range`, keeps them going by `live`, and decides which chart is drawn when.
+//! The charts of one host on one time axis. While the view is live: owns tracks and gaps, fills them from `range` and keeps them going by `live`. What a fixed view
+//! shows is `past`'s. Decides which chart is drawn when.
 //!
-//! Drawing: each chart is due once a step (a pixel's worth of time, at least 100 ms); in each animation frame the charts that waited longest are drawn until the
-//! frame's budget is used up. So a frame stays short however many charts there are, and all show the same window.
+//! Drawing: each chart is due once a step (a pixel's worth of time, at least 100 ms), or when a fixed view or what is known of it changes; in each animation frame
+//! the charts that waited longest are drawn until the frame's budget is used up. So a frame stays short however many charts there are, and all show the same time.
 
 import { type Gap, type HostState, type LiveOpen, type Range, type Series, getRange, liveEvents } from "./api";
 import { Chart } from "./charts/chart";
-import { type ChartSpec, type Scene, fineness } from "./charts/frame";
+import { type ChartSpec, type Fineness, type Scene, fineness } from "./charts/frame";
+import type { Navigator } from "./charts/gestures";
 import { now } from "./clock";
+import { Gaps, SKIPPED } from "./gaps";
 import { Live, type LiveState, affordable } from "./live";
+import { Past } from "./past";
 import { LIVE_EVERY_MS, type TimeWindow } from "./ranges";
-import { Gaps, HistogramTrack, NumberTrack, type Track, division } from "./series";
+import { HistogramTrack, NumberTrack, type Track, division } from "./series";
 import { reducedMotion } from "./theme";
+import { type Span, type View, spanOf } from "./view";
 
 const FRAME_BUDGET_MS = 6;
 /** What the browser does with what was drawn comes after; a frame that came late shows that it was too much, and then one chart a frame has to do. */
 const MAX_PER_FRAME = 2;
+/** While a fixed view moves under the pointer. */
+const MAX_PER_FRAME_FIXED = 4;
 const LATE_FRAME_MS = 25;
 const MIN_STEP_MS = 100;
 const MAX_STEP_MS = 1000;
@@ -26,6 +33,8 @@ const OPEN_PATIENCE_MS = 3000;
 const SCROLL_PATIENCE_MS = 200;
 /** Rows that arrive while `range` is being read. */
 const MAX_PENDING = 1000;
+/** Streams go on so long while a fixed view is shown, so that a look back costs no new beginning; an abandoned page takes no streams from others. */
+const REST_AFTER_MS = 60_000;
 
 export interface BoardEvents {
   live: (state: LiveState) => void;
@@ -44,14 +53,15 @@ interface Entry {
 
 export class Board {
   readonly charts: Chart[] = [];
-  paused = false;
+  /** What gestures on charts do. */
+  navigator: Navigator | null = null;
   state: HostState = "connecting";
   intervalMs = LIVE_EVERY_MS;
   /** Time of the newest value seen, by stream or by the list of hosts. */
   newestMs = NaN;
   private readonly entries = new Map<string, Entry>();
-  private readonly tracks = new Map<string, Track>();
-  private readonly gaps = new Gaps();
+  readonly tracks = new Map<string, Track>();
+  readonly gaps = new Gaps();
   private live: Live | null = null;
   private followed: string[] = [];
   private wasLost = false;
@@ -63,34 +73,39 @@ export class Board {
   private reloadTimer: number | undefined;
   private reloadedAt = -Infinity;
   private abort = new AbortController();
+  /** That of the live tracks. */
+  private window: TimeWindow;
   private frameRequest = 0;
-  private frozenAt = 0;
   private lastFrame = 0;
+  private readonly past: Past;
+  /** Of what a fixed view shows. */
+  private version = 0;
+  /** Streams stand, or shall. */
+  private isFollowing: boolean;
+  private resting: number | undefined;
   /** Requests for the past under way. */
   private loads = 0;
   private readonly cursorKey = `board-${Math.random().toString(36).slice(2)}`;
 
   constructor(
     private readonly host: string,
-    public window: TimeWindow,
+    public view: View,
     private readonly element: HTMLElement,
     private readonly events: BoardEvents,
   ) {
+    this.window = view.window;
+    this.isFollowing = view.span === null;
+    this.past = new Past(host, { changed: () => this.version++, problem: events.problem });
     this.frameRequest = requestAnimationFrame(this.onFrame);
   }
 
   /** Its values are read once it is on the screen. */
   add(spec: ChartSpec, onRemove: (() => void) | null, element = this.element): Chart {
-    const chart = new Chart(spec, this.cursorKey, onRemove);
+    const chart = new Chart(spec, this.cursorKey, () => this.navigator, onRemove);
     chart.onSight = () => this.queueReconcile();
     this.charts.push(chart);
     element.append(chart.element);
     return chart;
-  }
-
-  /** The time that is shown, where that is not now. */
-  get frozenMs(): number | null {
-    return this.paused ? this.frozenAt : null;
   }
 
   remove(chart: Chart): void {
@@ -99,25 +114,75 @@ export class Board {
     this.queueReconcile();
   }
 
-  setWindow(window: TimeWindow): void {
-    this.window = window;
-    this.paused = false;
-    this.reload();
+  show(view: View): void {
+    const wasLive = this.view.span === null;
+    this.view = view;
+    clearTimeout(this.resting);
+    if (view.span === null) {
+      const isOther = view.window !== this.window;
+      this.window = view.window;
+      this.past.stop();
+      this.redraw();
+      if (!this.isFollowing) this.resume();
+      else if (isOther) this.reload();
+      return;
+    }
+    if (wasLive) this.past.begin(this.tracks, this.gaps, this.liveMs);
+    this.past.aim(view.span, this.widthPx);
+    this.version++;
+    this.resting = setTimeout(() => this.rest(), REST_AFTER_MS);
   }
 
-  setPaused(paused: boolean): void {
-    this.paused = paused;
-    this.frozenAt = this.edge();
-    if (!paused) for (const chart of this.charts) chart.drawnAt = -Infinity;
+  /** What is on the screen. */
+  get span(): Span {
+    return this.view.span ?? spanOf(this.view, this.edge());
+  }
+
+  /** What is known of a fixed view. */
+  get reading(): "reading" | "open-ended" | "complete" {
+    return this.past.isReading ? "reading" : this.past.isOpenEnded ? "open-ended" : "complete";
+  }
+
+  /** What a drag would select. */
+  showSelection(span: Span | null): void {
+    for (const chart of this.charts) if (chart.visible) chart.showSelection(span);
+  }
+
+  /** All charts are due, as after another zone was chosen. */
+  redraw(): void {
+    for (const chart of this.charts) chart.drawn = NaN;
   }
 
   /** Nothing comes any more: streams are closed, what is shown stays as it is. */
   end(): void {
+    const { span } = this;
     this.abort.abort();
-    clearTimeout(this.reloadTimer);
     clearTimeout(this.unreadTimer);
+    this.rest();
+    if (this.view.span === null) this.past.begin(this.tracks, this.gaps, this.liveMs);
+    else this.past.stop();
+    this.view = { ...this.view, span };
+    this.version++;
+  }
+
+  private rest(): void {
+    clearTimeout(this.resting);
+    clearTimeout(this.reloadTimer);
+    this.reloadTimer = undefined;
+    this.isFollowing = this.wasLost = false;
     this.live?.close();
-    this.setPaused(true);
+    this.live = null;
+    this.followed = [];
+    this.lastRowT = NaN;
+  }
+
+  private resume(): void {
+    this.isFollowing = true;
+    for (const [name, entry] of this.entries) {
+      this.put(name, entry.series);
+      this.unread.add(name);
+    }
+    this.reconcile();
   }
 
   /** Since when the host gives nothing; null while it does. */
@@ -140,17 +205,17 @@ export class Board {
     this.abort.abort();
     this.abort = new AbortController();
     for (const [name, entry] of this.entries) this.put(name, entry.series);
-    for (const chart of this.charts) chart.drawnAt = -Infinity;
+    this.redraw();
     this.unread.clear();
     void this.load([...this.entries.keys()], true);
   }
 
   destroy(): void {
     cancelAnimationFrame(this.frameRequest);
-    clearTimeout(this.reloadTimer);
     clearTimeout(this.unreadTimer);
     this.abort.abort();
-    this.live?.close();
+    this.rest();
+    this.past.stop();
     for (const chart of this.charts) chart.destroy();
   }
 
@@ -181,6 +246,8 @@ export class Board {
     }
     const fresh = names.filter((name) => !this.entries.has(name));
     for (const name of fresh) this.put(name, wanted.get(name)!);
+    this.past.keep(new Set(names));
+    if (!this.isFollowing) return;
     for (const name of fresh) this.unread.add(name);
     if (names.length !== this.followed.length || names.some((name) => !this.followed.includes(name))) this.follow(names);
     clearTimeout(this.unreadTimer);
@@ -221,7 +288,7 @@ export class Board {
   }
 
   private take(range: Range): void {
-    for (const gap of range.gaps) this.gaps.add(gap);
+    this.gaps.addAll(range.gaps);
     for (const item of range.series) {
       const track = this.entries.get(item.series)?.track;
       if (track instanceof HistogramTrack) track.fill(item, this.isBroken);
@@ -281,7 +348,7 @@ export class Board {
     if (t - this.lastRowT > 3 * Math.max(this.intervalMs, LIVE_EVERY_MS, this.finestMs) && !this.gaps.between(this.lastRowT, t)) this.reloadSoon();
     if (!(t <= this.lastRowT)) this.lastRowT = t;
     if (!Number.isNaN(this.skippedFrom)) {
-      this.gaps.add({ from_ms: this.skippedFrom, to_ms: t, reason: "rows skipped, this page was too slow; reading them again" });
+      this.gaps.add({ from_ms: this.skippedFrom, to_ms: t, reason: SKIPPED });
       this.skippedFrom = NaN;
     }
     this.sawValue(t);
@@ -300,11 +367,11 @@ export class Board {
   }
 
   /** Between two points that are shown. A gap that is shorter is marked, but takes no point away. */
-  private get shownMs(): number {
+  private get liveMs(): number {
     return Math.max(this.window.bucketMs, LIVE_EVERY_MS, this.intervalMs);
   }
 
-  private readonly isBroken = (t0: number, t1: number): boolean => this.gaps.between(t0, t1, this.shownMs);
+  private readonly isBroken = (t0: number, t1: number): boolean => this.gaps.between(t0, t1, this.liveMs);
 
   /** The series that is acquired most often has a new value this often. */
   private get finestMs(): number {
@@ -335,36 +402,48 @@ export class Board {
 
   // --- drawing ----------------------------------------------------------------------------------------------------------------------------
 
-  private step(): number {
-    const width = this.charts[0]?.width ?? 600;
-    const pixel = this.window.ms / Math.max(200, width);
-    return Math.min(MAX_STEP_MS, Math.max(MIN_STEP_MS, pixel, reducedMotion.matches ? REDUCED_STEP_MS : 0));
+  private get widthPx(): number {
+    return this.charts.find((chart) => chart.width > 0)?.width ?? 600;
   }
 
   private edge(): number {
-    const step = this.step();
+    const pixel = this.window.ms / Math.max(200, this.widthPx);
+    const step = Math.min(MAX_STEP_MS, Math.max(MIN_STEP_MS, pixel, reducedMotion.matches ? REDUCED_STEP_MS : 0));
     return Math.floor(now() / step) * step;
   }
 
   private readonly onFrame = (at: number): void => {
-    const atMost = at - this.lastFrame > LATE_FRAME_MS ? 1 : MAX_PER_FRAME;
+    const isLive = this.view.span === null;
+    const atMost = at - this.lastFrame > LATE_FRAME_MS ? 1 : isLive ? MAX_PER_FRAME : MAX_PER_FRAME_FIXED;
     this.lastFrame = at;
     this.frameRequest = requestAnimationFrame(this.onFrame);
-    const to = this.paused ? this.frozenAt : this.edge();
-    const due = this.charts.filter((chart) => chart.visible && chart.width > 0 && chart.drawnAt < to);
+    const { span } = this;
+    const stamp = isLive ? span.to : this.version;
+    const shown = this.charts.filter((chart) => chart.visible && chart.width > 0);
+    if (!isLive && !this.past.isAimed && shown.length > 0 && !this.abort.signal.aborted) this.past.aim(span, this.widthPx);
+    if (!isLive) this.past.need(shown.flatMap((chart) => chart.spec.series).filter((item) => this.entries.has(item.series)));
+    for (const chart of shown) if (chart.areValuesDue) chart.showValues();
+    const due = shown.filter((chart) => chart.drawn !== stamp);
     if (due.length === 0) return;
-    due.sort((a, b) => a.drawnAt - b.drawnAt);
-    this.gaps.prune(to - 2 * this.window.ms);
-    const scene: Scene = { from: to - this.window.ms, to, tracks: this.tracks, gaps: this.gaps, shownMs: this.shownMs, silentSince: this.silentSince(), loading: this.unread.size > 0 || this.loads > 0, fineness: this.fineness };
+    // The one under the pointer first: it must follow the hand.
+    due.sort((a, b) => Number(b.isHot) - Number(a.isHot) || a.drawnAt - b.drawnAt);
+    if (isLive) this.gaps.prune(span.to - 2 * this.window.ms);
+    const source = isLive ? this : this.past;
+    const loading = isLive ? this.unread.size > 0 || this.loads > 0 : this.past.isReading;
+    const scene: Scene = { ...span, tracks: source.tracks, gaps: source.gaps, silentSince: this.silentSince(), loading, fineness: this.fineness };
     const began = performance.now();
     for (const chart of due.slice(0, atMost)) {
       chart.draw(scene);
-      chart.drawnAt = to;
+      chart.drawn = stamp;
+      chart.drawnAt = at;
       if (performance.now() - began > FRAME_BUDGET_MS) break;
     }
   };
 
-  private readonly fineness = (spec: ChartSpec) => fineness(spec, this.intervalMs, Math.max(this.window.bucketMs, LIVE_EVERY_MS));
+  private readonly fineness = (spec: ChartSpec): Fineness => {
+    const distances = this.view.span === null ? [] : spec.series.map((item) => this.past.distance(item.series)).filter((ms) => ms !== null);
+    return fineness(spec, this.intervalMs, distances.length === 0 ? this.liveMs : Math.max(...distances));
+  };
 }
 
 function put(track: Track, t: number, value: unknown): void {

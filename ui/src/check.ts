@@ -53,6 +53,19 @@ export function list<T>(inner: Check<T>): Check<T[]> {
   };
 }
 
+/** A list of numbers, or nulls if `nulls`: as `list` has it, but the path is made only for what does not fit, since there are many. */
+function numberList<T>(nulls: boolean): Check<T[]> {
+  return (value, path) => {
+    if (!Array.isArray(value)) throw new ContractError(path, "a list", value);
+    const wrong = value.findIndex((item: unknown) => typeof item !== "number" && !(nulls && item === null));
+    if (wrong >= 0) throw new ContractError(`${path}[${wrong}]`, nulls ? "a number or null" : "a number", value[wrong]);
+    return value as T[];
+  };
+}
+
+export const numbers = numberList<number>(false);
+export const numbersOrNulls = numberList<number | null>(true);
+
 export function record<T>(inner: Check<T>): Check<Record<string, T>> {
   return (value, path) => {
     if (typeof value !== "object" || value === null || Array.isArray(value)) throw new ContractError(path, "an object", value);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbers as people read them: SI prefixes, binary ones for bytes, durations. Pure.
+//! Numbers as people read them: SI prefixes, binary ones for bytes, durations. Pure, but for the zone of times.
+
+import { wall } from "./zone";
 
 /** Shown where there is no value. */
 export const NONE = "–";
@@ -102,23 +104,24 @@ export function sentence(words: string): string {
 
 const two = (value: number): string => value.toString().padStart(2, "0");
 
-/** Local time of day; with as many digits as `stepMs` makes meaningful. */
+/** Time of day in the chosen zone; with as many digits as `stepMs` makes meaningful. */
 export function clockTime(ms: number, stepMs = 1000): string {
-  const date = new Date(ms);
-  const base = `${two(date.getHours())}:${two(date.getMinutes())}`;
+  const date = wall(ms);
+  const base = `${two(date.getUTCHours())}:${two(date.getUTCMinutes())}`;
   if (stepMs >= 60_000) return base;
-  const seconds = `${base}:${two(date.getSeconds())}`;
+  const seconds = `${base}:${two(date.getUTCSeconds())}`;
   if (stepMs >= 1000) return seconds;
-  const fraction = date.getMilliseconds().toString().padStart(3, "0");
+  const fraction = date.getUTCMilliseconds().toString().padStart(3, "0");
   return `${seconds}.${stepMs >= 100 ? fraction.slice(0, 1) : fraction}`;
 }
 
+/** The day in the chosen zone, as 2026-11-27. */
+export const day = (ms: number): string => wall(ms).toISOString().slice(0, 10);
+
 /** Time of day, and the date unless it is today's. */
-export function moment(ms: number, now: number): string {
-  const date = new Date(ms);
-  const time = clockTime(ms);
-  if (date.toDateString() === new Date(now).toDateString()) return time;
-  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${time}`;
+export function moment(ms: number, now: number, stepMs = 1000): string {
+  const time = clockTime(ms, stepMs);
+  return day(ms) === day(now) ? time : `${day(ms)} ${time}`;
 }
 
 /** Counters by reason as one line: `timeout 2, busy 41`. */

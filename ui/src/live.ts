@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Values as they come: the event streams of one host. Series that do not fit into one URL are spread over several streams.
 
-import { type Gap, type HostState, type LiveOpen, chunks, liveEvents, liveUrl } from "./api";
+import { type Gap, type HostState, type LiveOpen, liveEvents, liveUrl } from "./api";
+import { chunks } from "./chunks";
 
 export type LiveState = "connecting" | "open" | "lost";
 

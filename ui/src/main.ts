@@ -30,13 +30,16 @@ const helpButton = h("button", { type: "button", class: "quiet", title: "Keyboar
 
 let page: Page | null = null;
 let shownPath = "";
+let shown: Route | null = null;
 
 function show(): void {
   // Pages change their own parameters; only another path is another page.
   const path = location.hash;
+  const route = parse(path);
+  if (shown?.page === route.page && shown.host === route.host && page?.follow?.(route.parameters) === true) return;
   if (page !== null && path === shownPath) return;
   shownPath = path;
-  const route = parse(path);
+  shown = route;
   page?.destroy();
   page = create(route);
   document.title = `${page.title} – Onlooker`;

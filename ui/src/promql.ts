@@ -38,14 +38,14 @@ const matrix = object({
 
 /** The values of `query` at a time. */
 export async function instant(query: string, timeMs: number, signal: AbortSignal): Promise<Sample[]> {
-  const { data } = await request(`${PROMETHEUS}/query`, vector, signal, { query, time: String(timeMs / 1000) });
+  const { data } = await request(`${PROMETHEUS}/query`, vector, signal, { form: { query, time: String(timeMs / 1000) } });
   return data.result.map(({ metric, value }) => ({ labels: metric, value: value[1] }));
 }
 
 /** The values of `query` at each step between two times, both included. */
 export async function range(query: string, span: { fromMs: number; toMs: number; stepMs: number }, signal: AbortSignal): Promise<Points[]> {
   const form = { query, start: String(span.fromMs / 1000), end: String(span.toMs / 1000), step: String(span.stepMs / 1000) };
-  const { data } = await request(`${PROMETHEUS}/query_range`, matrix, signal, form);
+  const { data } = await request(`${PROMETHEUS}/query_range`, matrix, signal, { form });
   return data.result.map(({ metric, values }) => ({ labels: metric, t_ms: values.map(([t]) => t), values: values.map(([, value]) => value) }));
 }
 

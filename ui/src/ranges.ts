@@ -14,6 +14,8 @@ export const WINDOWS: readonly TimeWindow[] = [
   { key: "1m", label: "1 min", ms: 60_000, bucketMs: 100 },
   { key: "10m", label: "10 min", ms: 600_000, bucketMs: 1000 },
   { key: "1h", label: "1 h", ms: 3_600_000, bucketMs: 5000 },
+  { key: "6h", label: "6 h", ms: 21_600_000, bucketMs: 30_000 },
+  { key: "24h", label: "24 h", ms: 86_400_000, bucketMs: 120_000 },
 ];
 
 /** How often the controller sends a row at most. */

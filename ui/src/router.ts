@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses behind `#`: the page is static files, and the controller need know none of them. `#/`, `#/host/NAME?w=1m&c=SERIES`, `#/reads`, `#/alerts`.
+//! Addresses behind `#`: the page is static files, and the controller need know none of them. `#/`, `#/host/NAME?w=1m&from=MS&to=MS&c=SERIES`, `#/reads`, `#/alerts`.
 
 export interface Route {
   page: "fleet" | "host" | "reads" | "alerts" | "unknown";
@@ -27,9 +27,23 @@ function decode(part: string): string {
 
 export const hostAddress = (host: string): string => `#/host/${encodeURIComponent(host)}`;
 
-/** Changes the parameters in the address bar without a step in the history and without leaving the page. */
-export function replaceParameters(parameters: URLSearchParams): void {
+function withParameters(parameters: URLSearchParams): string {
   const path = location.hash.split("?")[0] ?? "#/";
   const query = parameters.toString();
-  history.replaceState(null, "", (path === "" ? "#/" : path) + (query === "" ? "" : `?${query}`));
+  return (path === "" ? "#/" : path) + (query === "" ? "" : `?${query}`);
+}
+
+/** Changes the parameters in the address bar without a step in the history and without leaving the page. */
+export function replaceParameters(parameters: URLSearchParams): void {
+  history.replaceState(history.state, "", withParameters(parameters));
+}
+
+/** The same with a step in the history, `at` which place of those of the page `depth` tells. */
+export function pushParameters(parameters: URLSearchParams, at: number): void {
+  history.pushState({ depth: at }, "", withParameters(parameters));
+}
+
+export function depth(): number {
+  const { depth } = (history.state ?? {}) as { depth?: unknown };
+  return typeof depth === "number" ? depth : 0;
 }

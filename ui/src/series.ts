@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Values over time, in memory: rings of numbers, counters turned into rates, gaps. Pure: no DOM, no clock, no network.
+//! Values over time, in memory: rings of numbers, counters turned into rates. Pure: no DOM, no clock, no network.
 //!
 //! A track belongs to one series and one time window. `fill` writes what `range` gave, `add` what `live` gives; charts read. Times are ms since 1970 UTC at which
 //! values were acquired, and ascend strictly. Cost: one row is O(1); memory is 4 doubles for each point of the window.
 
-import type { Gap, HistogramValue, RangeSeries } from "./api";
+import type { HistogramValue, RangeSeries } from "./api";
 
 /** The newest `capacity` points; the oldest goes when a new one comes. Index 0 is the oldest. */
 export class Ring {
@@ -138,10 +138,15 @@ export class NumberTrack {
   private openedT = -Infinity;
   /** Counter: whether the newest point still takes rows. */
   private isOpen = false;
+  /** Whether any point has a least or greatest value of its own. */
+  hasBand = false;
   /** Counter: growth since the track began, resets taken into account; at the last row, and at the end of the point before (the base of the rate). */
   private grown = 0;
   private baseGrown = 0;
   private baseT = NaN;
+  /** Counter: the newest row that a rate of its own ends with, for least and greatest; rows nearer than the resolution have none. */
+  private rowT = NaN;
+  private rowGrown = 0;
   private readonly missing = new Missing();
 
   constructor(
@@ -175,6 +180,7 @@ export class NumberTrack {
   /** Takes what `range` gave; begins again. Where the controller gives no rate, there is none. */
   fill(from: RangeSeries, bucketMs: number): void {
     this.ring.clear();
+    this.hasBand = false;
     this.lastT = -Infinity;
     this.missing.take(-Infinity, Infinity);
     this.cut();
@@ -186,10 +192,10 @@ export class NumberTrack {
       const last = from.last[i] ?? NaN;
       if (!(t > this.lastT) || Number.isNaN(last)) continue;
       if (this.type === "gauge") {
-        this.ring.push(t, last, from.min[i] ?? last, from.max[i] ?? last);
+        this.push(t, last, from.min[i] ?? last, from.max[i] ?? last);
       } else if (ratesMeanSomething) {
         const rate = from.rate[i] ?? NaN;
-        if (!Number.isNaN(rate)) this.ring.push(t, rate, rate, rate);
+        if (!Number.isNaN(rate)) this.push(t, rate, from.rate_min[i] ?? rate, from.rate_max[i] ?? rate);
         this.setBase(t);
       } else {
         if (from.rate[i] === null) this.cut();
@@ -207,18 +213,32 @@ export class NumberTrack {
     this.isOpen = false;
   }
 
+  private push(t: number, value: number, low: number, high: number): void {
+    this.ring.push(t, value, low, high);
+    if (low < high) this.hasBand = true;
+  }
+
+  /** The newest point goes on to `t`, and has seen `own`; NaN: nothing of its own. */
+  private widen(t: number, value: number, own: number): void {
+    const newest = this.ring.length - 1;
+    let [low, high] = [this.ring.low(newest), this.ring.high(newest)];
+    if (own < low) low = own;
+    if (own > high) high = own;
+    this.ring.amend(t, value, low, high);
+    if (low < high) this.hasBand = true;
+  }
+
   private setBase(t: number): void {
-    this.baseT = t;
-    this.baseGrown = this.grown;
+    this.baseT = this.rowT = t;
+    this.baseGrown = this.rowGrown = this.grown;
     this.isOpen = false;
   }
 
   private addGauge(t: number, value: number): void {
     if (t - this.openedT < this.division.joinMs && this.ring.length > 0) {
-      const newest = this.ring.length - 1;
-      this.ring.amend(t, value, Math.min(value, this.ring.low(newest)), Math.max(value, this.ring.high(newest)));
+      this.widen(t, value, value);
     } else {
-      this.ring.push(t, value, value, value);
+      this.push(t, value, value, value);
       this.openedT = t;
     }
   }
@@ -233,11 +253,15 @@ export class NumberTrack {
     // A counter that went down was set to zero, and has grown since to what it shows.
     this.grown += value >= this.lastV ? value - this.lastV : value;
     const rate = ((this.grown - this.baseGrown) / (t - this.baseT)) * 1000;
-    if (this.isOpen) this.ring.amend(t, rate, rate, rate);
-    else if (t - this.baseT >= shortest) {
-      this.ring.push(t, rate, rate, rate);
-      this.isOpen = true;
-    }
+    let own = NaN;
+    if (t - this.rowT >= shortest) {
+      own = ((this.grown - this.rowGrown) / (t - this.rowT)) * 1000;
+      this.rowT = t;
+      this.rowGrown = this.grown;
+    } else if (!this.isOpen) return;
+    if (this.isOpen) this.widen(t, rate, own);
+    else this.push(t, rate, own, own);
+    this.isOpen = true;
   }
 }
 
@@ -338,42 +362,6 @@ export function quantile(item: Column, q: number): number {
 }
 
 export type Track = NumberTrack | HistogramTrack;
-
-/** The gaps of one host, ascending. */
-export class Gaps {
-  private items: Gap[] = [];
-
-  get all(): readonly Gap[] {
-    return this.items;
-  }
-
-  /** Adds a gap, unless it is known; one that grew replaces its shorter self. */
-  add(gap: Gap): void {
-    if (!(gap.to_ms > gap.from_ms)) return;
-    const same = this.items.find((item) => item.reason === gap.reason && gap.from_ms <= item.to_ms && gap.to_ms >= item.from_ms);
-    if (same !== undefined) {
-      same.from_ms = Math.min(same.from_ms, gap.from_ms);
-      same.to_ms = Math.max(same.to_ms, gap.to_ms);
-    } else {
-      this.items.push({ ...gap });
-    }
-    this.items.sort((a, b) => a.from_ms - b.from_ms);
-  }
-
-  /** Whether a line from `t0` to `t1` would bridge a gap of at least `shortestMs`. */
-  between(t0: number, t1: number, shortestMs = 0): boolean {
-    return this.items.some((gap) => gap.from_ms < t1 && gap.to_ms > t0 && gap.to_ms - gap.from_ms >= shortestMs);
-  }
-
-  at(t: number): Gap | null {
-    return this.items.find((gap) => gap.from_ms <= t && t <= gap.to_ms) ?? null;
-  }
-
-  /** Forgets what ended before `t`. */
-  prune(t: number): void {
-    this.items = this.items.filter((gap) => gap.to_ms >= t);
-  }
-}
 
 /** Tracks on a common time axis. NaN: this track has no point at this time. */
 export interface Aligned {

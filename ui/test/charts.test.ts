@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
-import { type Series, type SeriesType, chunks } from "../src/api";
+import type { Series, SeriesType } from "../src/api";
 import { fullDensity } from "../src/charts/density";
-import { assemble, fineness, nearest, ownValue } from "../src/charts/frame";
 import { chartOf, programs } from "../src/charts/any";
+import { assemble, extremes, fineness, nearest, ownValue, stands } from "../src/charts/frame";
+import { held } from "../src/charts/gestures";
 import { standard as bySection } from "../src/charts/standard";
-import { ContractError, list, number, object } from "../src/check";
+import { chunks } from "../src/chunks";
+import { ContractError, list, number, numbers, numbersOrNulls, object } from "../src/check";
 import { parse } from "../src/router";
 import { NumberTrack, type Track, division } from "../src/series";
 
@@ -84,6 +86,69 @@ describe("frames", () => {
   });
 });
 
+describe("bursts between two points", () => {
+  /** Points of a second, of which one has a burst of 20 ms in one series. */
+  const filled = (name: string, mean: number, burst: number): [string, Track] => {
+    const track = new NumberTrack("counter", division(10_000, 100, 100), 0.001);
+    const rate = [null, mean, mean, mean];
+    track.fill({ series: name, type: "counter", t_ms: [0, 1000, 2000, 3000], last: [0, 1, 2, 3], min: [], max: [], rate, rate_min: rate, rate_max: [null, mean, burst, mean], bounds: [], counts: [] }, 1000);
+    return [name, track];
+  };
+  const none = (): boolean => false;
+
+  it("stand above a stack: the total and the greatest burst of one series", () => {
+    const all = cpus(2);
+    const tracks = new Map(all.map((item) => filled(item.series, 0.2, item.labels["mode"] === "system" && item.labels["cpu"] === "1" ? 1 : 0.2)));
+    const [modes, cores] = standard(all);
+    const frame = assemble(modes!, tracks, 0, 5000, none);
+    // Two cores: user, system and iowait of 0.2 each; then half of 0.8 more.
+    expect([...frame.peak!.tops]).toEqual([0.6, 1, 0.6].map((value) => expect.closeTo(value) as number));
+    expect([0, 1, 2].map((at) => stands(frame, at))).toEqual([false, true, false]);
+    const system = modes!.lines.findIndex((line) => line.label === "system");
+    const { least, mean, greatest } = extremes(modes!, frame, system);
+    expect([least, mean, greatest]).toEqual([0.2, 0.2, 0.6].map((value) => expect.closeTo(value) as number));
+    // What bursts is not idle: no band of its own series, no peak.
+    expect(assemble(cores!, tracks, 0, 5000, none).peak).toBeNull();
+  });
+
+  it("are a band where lines are few, and one peak of all where they are many", () => {
+    const shards = (n: number): Series[] => Array.from({ length: n }, (_, i) => series("work", { shard: String(i) }, "counter"));
+    const show = (n: number) => assemble(chartOf(shards(n), "w"), new Map(shards(n).map((item, i) => filled(item.series, 1, i === 1 ? 9 : 1))), 0, 5000, none);
+    expect([show(3).peak, [...show(3).lines[1]!.highs!]]).toEqual([null, [1, 9, 1]]);
+    expect([...show(6).peak!.tops]).toEqual([1, 9, 1]);
+  });
+
+  it("of an input that counts against the line raise it, too", () => {
+    const idle = series("node_cpu_seconds_total", { cpu: "0", mode: "idle" }, "counter");
+    const track = new NumberTrack("counter", division(10_000, 100, 100), 0.001);
+    track.fill({ series: idle.series, type: "counter", t_ms: [0, 1000], last: [0, 1], min: [], max: [], rate: [null, 0.9], rate_min: [null, 0.1], rate_max: [null, 1], bounds: [], counts: [] }, 1000);
+    const cores = standard([idle]).find((spec) => spec.id === "cpu-cores")!;
+    const [line] = assemble(cores, new Map([[idle.series, track]]), 0, 2000, none).lines;
+    expect([line!.lows![0], line!.values[0], line!.highs![0]]).toEqual([0, 0.1, 0.9].map((value) => expect.closeTo(value) as number));
+  });
+
+  it("are none where rows are shown as they are", () => {
+    const tracks = new Map(cpus(2).map((item) => filled(item.series, 0.2, 0.2)));
+    expect(assemble(standard(cpus(2))[0]!, tracks, 0, 5000, none).peak).toBeNull();
+  });
+
+  it("of lines that are hidden count for nothing, and others stand lower", () => {
+    const tracks = new Map(cpus(2).map((item) => filled(item.series, 0.2, item.labels["mode"] === "user" ? 1 : 0.2)));
+    const [modes] = standard(cpus(2));
+    const frame = assemble(modes!, tracks, 0, 5000, none, new Set([0]));
+    expect([frame.peak, frame.lines[0]!.values[1], frame.lines[1]!.values[1], ownValue(modes!, frame, 1, 1), frame.lines[2]!.values[1]]).toEqual([null, NaN, expect.closeTo(0.2), expect.closeTo(0.2), expect.closeTo(0.4)]);
+  });
+});
+
+describe("fingers", () => {
+  it("keep the times that they hold", () => {
+    const span = { from: 0, to: 1000 };
+    expect(held([{ x: 30, t: 200 }], span, 100)).toEqual({ from: -100, to: 900 });
+    expect(held([{ x: 0, t: 250 }, { x: 100, t: 750 }], span, 100)).toEqual({ from: 250, to: 750 });
+    expect([held([], span, 100), held([{ x: 50, t: 0 }, { x: 50, t: 10 }], span, 100), held([{ x: 60, t: 0 }, { x: 50, t: 10 }], span, 100)]).toEqual([null, null, null]);
+  });
+});
+
 describe("addresses", () => {
   it("name pages, hosts and parameters", () => {
     expect(parse("").page).toBe("fleet");
@@ -108,6 +173,14 @@ describe("the contract's checks", () => {
     expect(check({ hosts: [{ age: 1, newer: true }] }, "")).toEqual({ hosts: [{ age: 1 }] });
     expect(() => check({ hosts: [{ age: 1 }, {}] }, "")).toThrow(ContractError);
     expect(() => check({ hosts: [{ age: 1 }, {}] }, "")).toThrow("hosts[1].age: expected a number, got nothing");
+  });
+
+  it("of long lists do, too", () => {
+    const check = object({ last: numbersOrNulls, t_ms: numbers });
+    expect(check({ last: [1, null], t_ms: [5] }, "")).toEqual({ last: [1, null], t_ms: [5] });
+    expect(() => check({ last: [1, null, "2"], t_ms: [] }, "series[3]")).toThrow("series[3].last[2]: expected a number or null, got \"2\"");
+    expect(() => check({ last: [], t_ms: [1, null] }, "")).toThrow("t_ms[1]: expected a number, got null");
+    expect(() => check({ last: 7, t_ms: [] }, "")).toThrow("last: expected a list, got 7");
   });
 });
 

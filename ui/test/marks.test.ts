@@ -21,7 +21,13 @@ describe("marks of gaps", () => {
 
   it("a gap wider than a pixel but shorter than a point is drawn as long as it was", () => {
     const all = marks([gap(1000, 50)], 20, 100);
-    expect(all).toEqual([{ isHole: false, from: 1000, to: 1050, gaps: [gap(1000, 50)], share: 1 }]);
+    expect(all).toEqual([{ isHole: false, kind: "reader", from: 1000, to: 1050, gaps: [gap(1000, 50)], share: 1 }]);
+  });
+
+  it("marks of the host and of the reader in one pixel stay apart, the host's first", () => {
+    const all = marks([gap(12_010, 20), gap(12_100, 30, "timeout"), gap(12_500, 20)], 6000, 5000);
+    expect(all.map(({ kind, gaps }) => [kind, gaps.length])).toEqual([["reader", 2], ["host", 1]]);
+    expect(markAt(all, 12_000)!.kind).toBe("host");
   });
 
   it("a hole comes before a mark at the same place", () => {

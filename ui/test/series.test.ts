@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { RangeSeries } from "../src/api";
-import { Gaps, HistogramTrack, NumberTrack, Ring, align, division, quantile } from "../src/series";
+import { HistogramTrack, NumberTrack, Ring, align, division, quantile } from "../src/series";
 
 const each = division(10_000, 100, 100);
 const joined = division(600_000, 1000, 100);
@@ -11,7 +11,7 @@ function points(track: NumberTrack): [number, number][] {
 }
 
 function range(part: Partial<RangeSeries>): RangeSeries {
-  return { series: "s", type: "gauge", t_ms: [], last: [], min: [], max: [], rate: [], bounds: [], counts: [], ...part };
+  return { series: "s", type: "gauge", t_ms: [], last: [], min: [], max: [], rate: [], rate_min: [], rate_max: [], bounds: [], counts: [], ...part };
 }
 
 describe("Ring", () => {
@@ -83,6 +83,35 @@ describe("counters", () => {
   });
 });
 
+describe("least and greatest rates", () => {
+  const bands = (track: NumberTrack): number[][] => Array.from({ length: track.ring.length }, (_, i) => [track.ring.low(i), track.ring.value(i), track.ring.high(i)]);
+
+  it("come from the rows of a point", () => {
+    const track = new NumberTrack("counter", joined, 0.001);
+    // 10 a second, but for one row: 20 ms of it are all that the second has.
+    for (let i = 0; i <= 10; i++) track.add(i * 100, i < 5 ? i : i + 19);
+    const [[low, value, high]] = bands(track) as [number[]];
+    expect([low, high]).toEqual([expect.closeTo(10), expect.closeTo(200)]);
+    expect(value).toBeCloseTo(29);
+    expect(track.hasBand).toBe(true);
+  });
+
+  it("of rows nearer than the resolution say nothing", () => {
+    const track = new NumberTrack("counter", joined, 500);
+    for (let i = 0; i <= 10; i++) track.add(i * 100, Math.floor(i / 5) * 50);
+    expect(bands(track)).toEqual([[100, 100, 100]]);
+    expect(track.hasBand).toBe(false);
+  });
+
+  it("are taken from range where it gives them", () => {
+    const track = new NumberTrack("counter", each, 0.001);
+    track.fill(range({ type: "counter", t_ms: [0, 100, 200], last: [0, 10, 20], rate: [null, 100, 100], rate_min: [null, 0, 100], rate_max: [null, 500, 100] }), 100);
+    expect(bands(track)).toEqual([[0, 100, 500], [100, 100, 100]]);
+    track.fill(range({ type: "counter", t_ms: [0, 100], last: [0, 10], rate: [null, 100] }), 100);
+    expect([bands(track), track.hasBand]).toEqual([[[100, 100, 100]], false]);
+  });
+});
+
 describe("gauges", () => {
   it("keep least and greatest of a point", () => {
     const track = new NumberTrack("gauge", joined, 0);
@@ -141,20 +170,6 @@ describe("histograms", () => {
   });
 });
 
-describe("Gaps", () => {
-  it("forbid lines across, and give their reason", () => {
-    const gaps = new Gaps();
-    gaps.add({ from_ms: 300, to_ms: 600, reason: "timeout" });
-    gaps.add({ from_ms: 500, to_ms: 900, reason: "timeout" });
-    gaps.add({ from_ms: 100, to_ms: 100, reason: "empty" });
-    expect(gaps.all).toEqual([{ from_ms: 300, to_ms: 900, reason: "timeout" }]);
-    expect([gaps.between(0, 300), gaps.between(200, 1000), gaps.between(400, 500), gaps.between(900, 1000)]).toEqual([false, true, true, false]);
-    expect([gaps.at(700)?.reason, gaps.at(1000)]).toEqual(["timeout", null]);
-    gaps.prune(901);
-    expect(gaps.all).toEqual([]);
-  });
-});
-
 describe("align", () => {
   it("puts tracks of different times on one axis", () => {
     const a = new NumberTrack("gauge", each, 0);
@@ -177,12 +192,6 @@ describe("align", () => {
 });
 
 describe("a gap shorter than a point", () => {
-  it("is none between the points, though it is one in the list", () => {
-    const gaps = new Gaps();
-    gaps.add({ from_ms: 1000, to_ms: 1030, reason: "late" });
-    expect([gaps.between(900, 1100), gaps.between(900, 1100, 100), gaps.all.length]).toEqual([true, false, 1]);
-  });
-
   it("takes no rate away from what is sampled seldom", () => {
     // Two seconds of CPU a second, sampled every second; readings every 10 ms are late now and then.
     const track = new NumberTrack("counter", each, 1000);

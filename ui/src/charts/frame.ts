@@ -2,7 +2,9 @@
 //! What a chart shows at one moment: specified by series, assembled from tracks. Pure.
 
 import type { Series } from "../api";
-import { type Column, type Gaps, HistogramTrack, NumberTrack, type Track, align } from "../series";
+import type { Gaps } from "../gaps";
+import { type Aligned, type Column, HistogramTrack, NumberTrack, type Track, align } from "../series";
+import type { Span } from "../view";
 
 export interface LineSpec {
   label: string;
@@ -35,13 +37,9 @@ export interface ChartSpec {
 }
 
 /** What all charts of a board have in common at the moment of drawing. */
-export interface Scene {
-  from: number;
-  to: number;
+export interface Scene extends Span {
   tracks: ReadonlyMap<string, Track>;
   gaps: Gaps;
-  /** Between two points; shorter gaps are only marked. */
-  shownMs: number;
   /** Since when the host gives nothing; null while it does. */
   silentSince: number | null;
   /** The past is still being read. */
@@ -56,6 +54,11 @@ export interface LineData {
   highs: Float64Array | null;
 }
 
+export interface Peak {
+  tops: Float64Array;
+  feet: Float64Array;
+}
+
 export interface Frame {
   from: number;
   to: number;
@@ -63,43 +66,83 @@ export interface Frame {
   lines: LineData[];
   least: number;
   greatest: number;
+  /** What bursts between two points reached, for all lines together, and what it stands on; null where nothing did, or each line has its own band. */
+  peak: Peak | null;
   columns: Column[];
 }
 
 export function emptyFrame(from: number, to: number, lines: number): Frame {
   const none = new Float64Array(0);
-  return { from, to, t: none, lines: Array.from({ length: lines }, () => ({ values: none, lows: null, highs: null })), least: 0, greatest: 0, columns: [] };
+  return { from, to, t: none, lines: Array.from({ length: lines }, () => ({ values: none, lows: null, highs: null })), least: 0, greatest: 0, peak: null, columns: [] };
 }
 
-/** More bands than this would hide each other. */
-const MAX_BANDS = 4;
+/** More bands than this would hide each other: then one line tells what any of them reached. */
+export const MAX_BANDS = 4;
+/** A peak that exceeds what is drawn by less than this share of the greatest value is not worth ink. */
+const PEAK_SHARE = 0.02;
 
-/** `breaks` tells between which times no value may be carried. */
-export function assemble(spec: ChartSpec, tracks: ReadonlyMap<string, Track>, from: number, to: number, breaks: (t0: number, t1: number) => boolean): Frame {
+/** `breaks` tells between which times no value may be carried; `hidden` are places of lines. */
+export function assemble(spec: ChartSpec, tracks: ReadonlyMap<string, Track>, from: number, to: number, breaks: (t0: number, t1: number) => boolean, hidden: ReadonlySet<number> = new Set()): Frame {
   const frame = emptyFrame(from, to, spec.lines.length);
   if (spec.kind === "histogram") {
     const track = tracks.get(spec.lines[0]?.inputs[0] ?? "");
     if (track instanceof HistogramTrack) frame.columns = track.columns.filter(({ t }) => t >= from && t <= to);
     return frame;
   }
-  const names = [...new Set(spec.lines.flatMap((line) => line.inputs))].filter((name) => tracks.get(name) instanceof NumberTrack);
+  const lines = spec.lines.filter((_, i) => !hidden.has(i));
+  const names = [...new Set(lines.flatMap((line) => line.inputs))].filter((name) => tracks.get(name) instanceof NumberTrack);
+  const found = names.map((name) => tracks.get(name) as NumberTrack);
   const place = new Map(names.map((name, i) => [name, i]));
-  const bands = spec.kind === "lines" && spec.lines.length <= MAX_BANDS && spec.lines.every((line) => line.combine === undefined);
-  const got = align(names.map((name) => tracks.get(name) as NumberTrack), from, to, bands);
+  const bands = found.some((track) => track.hasBand);
+  const got = align(found, from, to, bands);
   frame.t = got.t;
-  if (spec.kind === "stack" || spec.lines.some((line) => line.combine !== undefined)) for (const values of got.values) hold(got.t, values, breaks);
-  frame.lines = spec.lines.map((line) => {
-    const inputs = line.inputs.map((name) => place.get(name)).filter((i) => i !== undefined);
-    const [only] = inputs;
-    if (line.combine === undefined) {
-      if (only === undefined) return { values: new Float64Array(got.t.length).fill(NaN), lows: null, highs: null };
-      return { values: got.values[only]!, lows: bands ? got.lows[only]! : null, highs: bands ? got.highs[only]! : null };
-    }
-    return { values: combined(line.combine, inputs.length < line.inputs.length ? [] : inputs.map((i) => got.values[i]!), got.t.length), lows: null, highs: null };
+  if (spec.kind === "stack" || spec.lines.some((line) => line.combine !== undefined)) for (const values of [...got.values, ...got.lows, ...got.highs]) hold(got.t, values, breaks);
+  frame.lines = spec.lines.map((line, i) => {
+    const inputs = line.inputs.map((name) => place.get(name)).filter((at) => at !== undefined);
+    if (hidden.has(i) || inputs.length < line.inputs.length || inputs.length === 0) return { values: new Float64Array(got.t.length).fill(NaN), lows: null, highs: null };
+    return lineOf(line, got, inputs, bands);
   });
-  if (spec.kind === "stack") stack(frame.lines);
-  findExtent(frame);
+  let tops: Float64Array | null = null;
+  if (bands && spec.kind === "stack" && found.every((track) => track.type === "counter")) tops = withBursts(frame.lines, spec.top);
+  if (spec.kind === "stack") stack(frame.lines, hidden);
+  else if (bands && (spec.kind === "rows" || lines.length > MAX_BANDS)) tops = greatestOf(frame.lines.map((line) => line.highs));
+  if (tops !== null) frame.peak = { tops, feet: greatestOf(frame.lines.map((line) => line.values))! };
+  findExtent(frame, spec);
+  if (frame.peak?.tops.some((_, at) => stands(frame, at)) !== true) frame.peak = null;
   return frame;
+}
+
+function lineOf({ combine }: LineSpec, got: Aligned, inputs: number[], bands: boolean): LineData {
+  const pick = (arrays: Float64Array[]): Float64Array[] => inputs.map((at) => arrays[at]!);
+  const values = pick(got.values);
+  if (combine === undefined) return { values: values[0]!, lows: bands ? pick(got.lows)[0]! : null, highs: bands ? pick(got.highs)[0]! : null };
+  const line: LineData = { values: combined(combine, values), lows: null, highs: null };
+  if (bands) addBand(line, combine, values, pick(got.lows), pick(got.highs));
+  return line;
+}
+
+/** How far the line reaches if one of its inputs has its least or greatest value while the others have their own: whether bursts of several came together nobody knows. */
+function addBand(line: LineData, combine: (values: number[]) => number, values: Float64Array[], lows: Float64Array[], highs: Float64Array[]): void {
+  // Of more than two inputs only sums are shown: each counts as much as it does alone.
+  const weights = values.length <= 2 ? null : values.map((_, k) => combine(values.map((_, j) => Number(j === k))));
+  const row = new Array<number>(values.length).fill(0);
+  const [least, most] = [line.values.slice(), line.values.slice()];
+  for (let at = 0; at < least.length; at++) {
+    for (let i = 0; i < row.length; i++) row[i] = values[i]![at]!;
+    for (let k = 0; k < row.length; k++) {
+      const own = row[k]!;
+      for (const edges of [lows, highs]) {
+        const edge = edges[k]![at]!;
+        if (weights === null) row[k] = edge;
+        const value = weights === null ? combine(row) : line.values[at]! + weights[k]! * (edge - own);
+        if (value < least[at]!) least[at] = value;
+        if (value > most[at]!) most[at] = value;
+      }
+      row[k] = own;
+    }
+  }
+  line.lows = least;
+  line.highs = most;
 }
 
 /** Values that are calculated with one another must be there at the same times: each holds until its next. */
@@ -111,38 +154,82 @@ function hold(t: Float64Array, values: Float64Array, breaks: (t0: number, t1: nu
   }
 }
 
-function combined(combine: (values: number[]) => number, inputs: Float64Array[], length: number): Float64Array {
-  const out = new Float64Array(length).fill(NaN);
-  if (inputs.length === 0) return out;
+function combined(combine: (values: number[]) => number, inputs: Float64Array[]): Float64Array {
   const values = new Array<number>(inputs.length).fill(0);
-  for (let at = 0; at < length; at++) {
+  return inputs[0]!.map((_, at) => {
     for (let i = 0; i < inputs.length; i++) values[i] = inputs[i]![at]!;
-    out[at] = combine(values);
-  }
-  return out;
+    return combine(values);
+  });
 }
 
-/** Each line onto those before it. */
-function stack(lines: LineData[]): void {
-  for (let k = 1; k < lines.length; k++) {
-    const below = lines[k - 1]!.values;
-    lines[k]!.values = lines[k]!.values.map((value, i) => value + below[i]!);
-  }
+/** Each line onto those before it; one that is hidden stays empty. */
+function stack(lines: LineData[], hidden: ReadonlySet<number>): void {
+  let below: Float64Array | null = null;
+  lines.forEach((line, k) => {
+    if (hidden.has(k)) return;
+    const base = below;
+    if (base !== null) line.values = line.values.map((value, i) => value + base[i]!);
+    below = line.values;
+  });
 }
+
+/** The total, and on top the greatest burst of a line. */
+function withBursts(lines: LineData[], top = Infinity): Float64Array {
+  return lines[0]!.values.map((_, at) => {
+    let [total, rise] = [NaN, 0];
+    for (const { values, highs } of lines) {
+      if (Number.isNaN(values[at]!)) continue;
+      total = (total || 0) + values[at]!;
+      rise = Math.max(rise, (highs?.[at] ?? 0) - values[at]! || 0);
+    }
+    return Math.min(total + rise, top);
+  });
+}
+
+/** At each point; NaN where no line has one, null without lines. */
+function greatestOf(lines: (Float64Array | null)[]): Float64Array | null {
+  const all = lines.filter((values) => values !== null);
+  return all.length === 0 ? null : all[0]!.map((_, i) => all.reduce((most, values) => (values[i]! > most || Number.isNaN(most) ? values[i]! : most), NaN));
+}
+
+/** Whether the peak is seen above what is drawn. */
+export const stands = ({ peak, greatest }: Frame, at: number): boolean => peak !== null && peak.tops[at]! - peak.feet[at]! > PEAK_SHARE * greatest;
 
 /** The value of one line itself, not of the stack up to it. */
 export function ownValue(spec: ChartSpec, frame: Frame, line: number, at: number): number {
   const value = frame.lines[line]?.values[at] ?? NaN;
-  return spec.kind === "stack" && line > 0 ? value - (frame.lines[line - 1]!.values[at] ?? NaN) : value;
+  if (spec.kind !== "stack") return value;
+  for (let below = line - 1; below >= 0; below--) {
+    const base = frame.lines[below]!.values[at]!;
+    if (!Number.isNaN(base)) return value - base;
+  }
+  return value;
 }
 
-function findExtent(frame: Frame): void {
+/** Least, mean and greatest of what is shown of a line; NaN without points. */
+export function extremes(spec: ChartSpec, frame: Frame, line: number): { least: number; mean: number; greatest: number } {
+  const { lows, highs } = frame.lines[line]!;
+  let [least, greatest, sum, count] = [Infinity, -Infinity, 0, 0];
+  for (let i = 0; i < frame.t.length; i++) {
+    const value = frame.t[i]! < frame.from || frame.t[i]! > frame.to ? NaN : ownValue(spec, frame, line, i);
+    if (Number.isNaN(value)) continue;
+    sum += value;
+    count++;
+    least = Math.min(least, lows?.[i] ?? value);
+    greatest = Math.max(greatest, highs?.[i] ?? value);
+  }
+  return count === 0 ? { least: NaN, mean: NaN, greatest: NaN } : { least, mean: sum / count, greatest };
+}
+
+function findExtent(frame: Frame, spec: ChartSpec): void {
   let least = Infinity;
   let greatest = -Infinity;
+  const own = spec.kind !== "stack";
   for (const line of frame.lines) {
-    for (const value of line.highs ?? line.values) if (value > greatest) greatest = value;
-    for (const value of line.lows ?? line.values) if (value < least) least = value;
+    for (const value of (own ? line.highs : null) ?? line.values) if (value > greatest) greatest = value;
+    for (const value of (own ? line.lows : null) ?? line.values) if (value < least) least = value;
   }
+  for (const value of frame.peak?.tops ?? []) if (value > greatest) greatest = value;
   frame.least = least === Infinity ? 0 : least;
   frame.greatest = greatest === -Infinity ? 0 : greatest;
 }

@@ -37,11 +37,11 @@ export class HeatImage {
   private image: ImageData | null = null;
   private readonly context = this.canvas.getContext("2d")!;
   private from = 0;
-  private bin = 1;
+  private binMs = 1;
 
   /** Begins an image of `rows` rows from `from` to `to`; bins stand at fixed times, so that a moving window does not shimmer. */
   begin(from: number, to: number, binMs: number, rows: number): void {
-    this.bin = binMs;
+    this.binMs = binMs;
     this.from = Math.floor(from / binMs) * binMs;
     const width = Math.ceil((to - this.from) / binMs) + 1;
     if (this.image === null || this.image.width !== width || this.image.height !== rows) {
@@ -53,12 +53,17 @@ export class HeatImage {
     this.pixels.fill(0);
   }
 
+  /** The column of pixels that a cell from `t` begins with. */
+  bin(t: number): number {
+    return Math.max(0, Math.round((t - this.from) / this.binMs));
+  }
+
   /** Paints a cell: `level` 0..1; row 0 is at the top. */
   cell(t0: number, t1: number, row0: number, row1: number, level: number): void {
     const { width, height } = this.image!;
     const word = this.colours[Math.max(0, Math.min(LEVELS - 1, Math.round(level * (LEVELS - 1))))]!;
-    const x0 = Math.max(0, Math.round((t0 - this.from) / this.bin));
-    const x1 = Math.min(width, Math.max(x0 + 1, Math.round((t1 - this.from) / this.bin)));
+    const x0 = this.bin(t0);
+    const x1 = Math.min(width, Math.max(x0 + 1, this.bin(t1)));
     for (let y = Math.max(0, row0); y < Math.min(height, row1); y++) this.pixels.fill(word, y * width + x0, y * width + x1);
   }
 
@@ -70,7 +75,7 @@ export class HeatImage {
     context.rect(box.left, box.top, box.width, box.height);
     context.clip();
     context.imageSmoothingEnabled = false;
-    context.drawImage(this.canvas, box.left + (this.from - from) * perMs, box.top, this.image!.width * this.bin * perMs, box.height);
+    context.drawImage(this.canvas, box.left + (this.from - from) * perMs, box.top, this.image!.width * this.binMs * perMs, box.height);
     context.restore();
   }
 
@@ -127,15 +132,18 @@ export function paintHistogram(image: HeatImage, columns: Column[], from: number
   return most;
 }
 
-/** Paints one row for each line, of values 0..`top`. */
-export function paintRows(image: HeatImage, t: Float64Array, lines: Float64Array[], from: number, to: number, binMs: number, top: number, breaks: (t0: number, t1: number) => boolean): void {
+/** Paints one row for each line, of values 0..`top`. Where several points share a bin, the first `peaks` rows show the greatest, the others the last. */
+export function paintRows(image: HeatImage, t: Float64Array, lines: Float64Array[], peaks: number, from: number, to: number, binMs: number, top: number, breaks: (t0: number, t1: number) => boolean): void {
   image.begin(from, to, binMs, Math.max(1, lines.length));
   lines.forEach((values, row) => {
     let before = -Infinity;
+    let [bin, most] = [-Infinity, 0];
     for (let i = 0; i < t.length; i++) {
       if (Number.isNaN(values[i]!)) continue;
       const t0 = before === -Infinity || breaks(before, t[i]!) ? t[i]! - binMs : before;
-      image.cell(t0, t[i]!, row, row + 1, values[i]! / top);
+      most = row < peaks && image.bin(t0) === bin ? Math.max(most, values[i]!) : values[i]!;
+      bin = image.bin(t0);
+      image.cell(t0, t[i]!, row, row + 1, most / top);
       before = t[i]!;
     }
   });

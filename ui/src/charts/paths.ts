@@ -13,7 +13,16 @@ export interface Shape {
   upper: Float64Array | null;
   /** Lower edge where `lower` is null: the axis. */
   toAxis: boolean;
+  /** Each point is marked. */
+  dots: boolean;
 }
+
+/** Points further apart than this are marked one by one. */
+const DOTS_APART_PX = 7;
+const DOT_PX = 2;
+
+/** Whether points so far apart in time are to be marked. */
+export const areApart = (u: uPlot, distanceMs: number): boolean => (distanceMs * u.bbox.width) / devicePixelRatio / (u.scales["x"]!.max! - u.scales["x"]!.min!) >= DOTS_APART_PX;
 
 interface Map2 {
   x: (t: number) => number;
@@ -39,6 +48,7 @@ export function build(u: uPlot, times: Float64Array, values: Float64Array, shape
   const flush = (): void => {
     if (run.length === 0) return;
     strokeRun(stroke, map, times, values, run, shape.stepped);
+    if (shape.dots) for (const i of run) stroke.rect(map.x(times[i]!) - DOT_PX / 2, map.y(values[i]!) - DOT_PX / 2, DOT_PX, DOT_PX);
     if (fill !== null) fillRun(fill, map, u, times, run, shape);
     run = [];
   };
@@ -50,6 +60,20 @@ export function build(u: uPlot, times: Float64Array, values: Float64Array, shape
   }
   flush();
   return { stroke, fill, clip: null, band: null, gaps: [], flags: 3 };
+}
+
+/** Upright lines at the places `drawn`. */
+export function whiskers(u: uPlot, times: Float64Array, feet: Float64Array, tops: Float64Array, drawn: (at: number) => boolean): uPlot.Series.Paths {
+  const map = mapping(u);
+  const stroke = new Path2D();
+  times.forEach((t, i) => {
+    if (!drawn(i)) return;
+    // Whole pixels: between two of them a thin line would be faint.
+    const x = Math.round(map.x(t));
+    stroke.moveTo(x, map.y(feet[i]!));
+    stroke.lineTo(x, map.y(tops[i]!));
+  });
+  return { stroke, fill: null, clip: null, band: null, gaps: [], flags: 3 };
 }
 
 function strokeRun(path: Path2D, map: Map2, times: Float64Array, values: Float64Array, run: number[], stepped: boolean): void {

@@ -21,8 +21,9 @@ import { Subject } from "../host/subject";
 import type { Binding } from "../keys";
 import type { LiveState } from "../live";
 import { poll } from "../poll";
-import { WINDOWS, type TimeWindow } from "../ranges";
 import { replaceParameters } from "../router";
+import { TimeBar } from "../timebar";
+import { type View, fromParameters, toParameters } from "../view";
 import { type Page, Trouble } from "./page";
 import { RegionList } from "./regions";
 import { MetricSearch } from "./search";
@@ -53,7 +54,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   /** Series of charts that the address names, until they are shown. */
   let ofAddress: Series[][] | null = null;
 
-  const board = new Board(name, WINDOWS.find((item) => item.key === parameters.get("w")) ?? WINDOWS[1]!, asked, {
+  const board = new Board(name, fromParameters(parameters), asked, {
     live: (state) => { live = state; showLive(); },
     problem: (text) => { problem = text; showBanner(null); },
     host: () => showLive(),
@@ -62,10 +63,9 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     series: (series) => choose(() => Promise.resolve([series])),
     family: (metric) => choose(() => family(metric)),
   });
-  const windowButtons = WINDOWS.map((item, i) => h("button", { type: "button", class: "chip", title: `Show the last ${item.label} (key ${i + 1})`, on: { click: () => setWindow(item) } }, item.label));
-  const pauseButton = h("button", { type: "button", class: "chip pause", title: "Pause or resume (space)", on: { click: () => setPaused(!board.paused) } }, "Pause");
+  const timebar = new TimeBar(board, addressOf, () => showLive());
   const liveSign = h("span", { class: "live", role: "status" });
-  const toolbar = h("div", { class: "toolbar sticky" }, search.element, h("div", { class: "chips", role: "group", "aria-label": "Time window" }, ...windowButtons), pauseButton, liveSign);
+  const toolbar = h("div", { class: "toolbar sticky" }, search.element, timebar.element, liveSign);
   const layout = h("div", { class: "host-layout" }, index.element, h("div", { class: "host-sections" }, asked, ...SECTION_IDS.map((id) => sections[id].element)));
   const content = h("div", { hidden: true }, head.element, toolbar, empty, layout);
   sections.reading.body.append(head.reading.element, regions.element);
@@ -150,31 +150,13 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     charts.forEach(reveal);
   }
 
-  function remember(): void {
-    const next = new URLSearchParams({ w: board.window.key });
+  function addressOf(view: View): URLSearchParams {
+    const next = new URLSearchParams(toParameters(view));
     for (const { key } of added) next.append(key.slice(0, 1), key.slice(2));
-    replaceParameters(next);
+    return next;
   }
 
-  function setWindow(window: TimeWindow): void {
-    if (removedAt !== null) return;
-    board.setWindow(window);
-    showControls();
-    remember();
-  }
-
-  function setPaused(paused: boolean): void {
-    if (removedAt !== null) return;
-    board.setPaused(paused);
-    showControls();
-  }
-
-  function showControls(): void {
-    WINDOWS.forEach((item, i) => windowButtons[i]!.setAttribute("aria-pressed", String(item === board.window)));
-    pauseButton.setAttribute("aria-pressed", String(board.paused));
-    setText(pauseButton, board.paused ? "Resume" : "Pause");
-    showLive();
-  }
+  const remember = (): void => replaceParameters(addressOf(board.view));
 
   /** Figures and tables of another time than now: while charts stand still, and of a host's last moment; with rates over so long before it, or null for as short a time as values allow. */
   function showTime(timeMs: number | null, windowMs: number | null): void {
@@ -184,16 +166,20 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   }
 
   function showLive(): void {
-    showTime(board.frozenMs ?? board.silentSince(), null);
+    const { span } = board.view;
+    if (span === null) showTime(board.silentSince(), null);
+    else showTime(span.to, span.to - span.from);
     if (board.charts.length === 0) {
       setText(liveSign, detail === null ? "" : detail.state);
       liveSign.dataset["state"] = "wait";
       return;
     }
     const since = board.silentSince();
-    const text = board.paused ? "paused" : live === "lost" ? "connection lost, trying again" : live === "connecting" ? "connecting" : since !== null ? `silent since ${clockTime(since)}` : "live";
+    const fixed = board.view.span === null ? null : { reading: "reading …", "open-ended": "end incomplete", complete: "paused" }[board.reading];
+    const text = fixed !== null ? fixed : live === "lost" ? "connection lost, trying again" : live === "connecting" ? "connecting" : since !== null ? `silent since ${clockTime(since)}` : "live";
     setText(liveSign, text);
-    liveSign.dataset["state"] = board.paused ? "paused" : live === "connecting" ? "wait" : live === "open" && since === null ? "live" : "bad";
+    liveSign.title = text === "end incomplete" ? "Rows of the last seconds may still come. They are read once more" : "";
+    liveSign.dataset["state"] = fixed !== null ? "paused" : live === "connecting" ? "wait" : live === "open" && since === null ? "live" : "bad";
   }
 
   function showBanner(stale: string | null): void {
@@ -207,7 +193,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
       return false;
     }
     // Times of charts are the controller's.
-    await syncedStatus(abort.signal);
+    timebar.setOldest((await syncedStatus(abort.signal)).store.oldest_ms);
     const [metrics, ofTables, wanted, ...lists] = await Promise.all([
       getMetrics(name, "node_", MAX_SERIES, abort.signal),
       entityMetrics(host, abort.signal),
@@ -300,6 +286,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     );
     board.end();
     asker.end();
+    timebar.end();
     head.showRemoved();
     // Nothing in it would do anything.
     setHidden(toolbar, true);
@@ -310,12 +297,10 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     showLive();
   }, AGE_MS);
   const stopAlerts = onChange(() => head.showAlerts());
-  showControls();
 
   const bindings: Binding[] = [
     { keys: ["/"], help: "Search metrics; Enter adds a chart", run: () => { search.focus(); return undefined; } },
-    { keys: [" "], help: "Pause or resume", run: () => { setPaused(!board.paused); return undefined; } },
-    { keys: WINDOWS.map((_, i) => String(i + 1)), help: `Time window: ${WINDOWS.map((item) => item.label).join(", ")}`, run: (event) => { setWindow(WINDOWS[Number(event.key) - 1]!); return undefined; } },
+    ...timebar.bindings,
     { keys: ["s"], help: "Next section", run: () => { index.step(1); return undefined; } },
     { keys: ["S"], help: "Section before", run: () => { index.step(-1); return undefined; } },
     // Tables have them while the focus is in their rows.
@@ -326,8 +311,16 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     title: name,
     element: h("div", { class: "page" }, trouble.banner.element, message, content),
     bindings,
+    follow: (next) => {
+      const charts = [...next.getAll("c").map((text) => `c=${text}`), ...next.getAll("f").map((text) => `f=${text}`)];
+      if (removedAt !== null || charts.some((key) => added.every((item) => item.key !== key))) return false;
+      timebar.follow(fromParameters(next));
+      remember();
+      return true;
+    },
     destroy: () => {
       abort.abort();
+      timebar.destroy();
       polling.stop();
       stopAlerts();
       clearInterval(ages);

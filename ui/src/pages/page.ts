@@ -12,6 +12,8 @@ export interface Page {
   bindings: Binding[];
   /** Once the element is in the document. */
   shown?: () => void;
+  /** Other parameters of the same page, as by the browser's back; false: the page must be made anew. */
+  follow?: (parameters: URLSearchParams) => boolean;
   destroy: () => void;
 }
 
