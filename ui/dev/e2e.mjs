@@ -284,7 +284,7 @@ async function troubles(page) {
   t.check("token: nothing is asked meanwhile", (await asked()) === before, (await asked()) - before);
   await page.locator("#token").fill("wrong");
   await page.keyboard.press("Enter");
-  await t.eventually("token: a wrong one is refused with the reason", async () => (await text(page, "p.problem")).includes("wrong"));
+  await t.eventually("token: a wrong one is refused with the reason", async () => (await text(page, ".notice p.problem")).includes("wrong"));
   await t.shot(page, "token");
   await page.locator("#token").fill("secret");
   await page.keyboard.press("Enter");

@@ -33,8 +33,8 @@ export async function time(t, page) {
   await page.mouse.move(...plot.at(0.25));
   await page.mouse.down();
   await page.mouse.move(...plot.at(0.5), { steps: 4 });
-  t.check("time: a drag is marked on other charts, too", await chart(page, "Processes running").locator(".selection").isVisible());
-  t.check("time: with its length", /^2\u202fmin (29|30|31)/.test(await chart(page, "Processes running").locator(".selection").innerText()), await chart(page, "Processes running").locator(".selection").innerText());
+  t.check("time: a drag is marked on other charts, too", await chart(page, "CPU busy").locator(".selection").isVisible());
+  t.check("time: with its length", /^2\u202fmin (29|30|31)/.test(await chart(page, "CPU busy").locator(".selection").innerText()), await chart(page, "CPU busy").locator(".selection").innerText());
   await t.shot(page, "time-drag");
   await page.keyboard.press("Escape");
   await page.mouse.up();
@@ -113,6 +113,7 @@ export async function time(t, page) {
   await page.keyboard.press("[");
   await t.eventually("time: the fixed view before it", async () => viewOf(page).from > 0 && viewOf(page).w === "10m");
   await page.keyboard.press("l");
+  await chart(page, "Processes running").scrollIntoViewIfNeeded();
   await t.eventually("time: Live has all of that view's window", async () => (await text(page, ".live")) === "live" && (await pixelsNear(page, "Processes running", "--line-0", 0.05, 0.5)) > 50);
   await t.go(page, "#/host/web-1?from=1700000000000&to=1700000060000");
   await t.eventually("time: of what the store no longer has, nothing else is shown", async () => (await chart(page, "CPU by mode").locator(".blank").innerText()) === "No values in this time." && (await text(page, ".range")).startsWith("2023-11-14"));
@@ -161,7 +162,8 @@ export async function burst(t, page) {
     await t.eventually("burst: is seen in the stack", async () => (await seen("CPU by mode", "--muted")) > 4);
     await t.eventually("burst: and among rows of colour", async () => (await seen("CPU busy", "--heat-4")) > 4);
   }
-  t.check("burst: as a band where lines are few", Number(await chart(page, "Processes running").locator(".legend .stat").nth(2).innerText()) >= 24);
+  await chart(page, "Processes running").scrollIntoViewIfNeeded();
+  await t.eventually("burst: as a band where lines are few", async () => Number(await chart(page, "Processes running").locator(".legend .stat").nth(2).innerText()) >= 24);
   await t.shot(page, "burst-wide");
   await t.go(page, `#/host/web-2?from=${at - 150}&to=${at + 150}`);
   const system = chart(page, "CPU by mode").locator(".legend li").nth(2);
