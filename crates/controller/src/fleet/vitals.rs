@@ -18,6 +18,11 @@ use super::{Fleet, Host, Plan, Values};
 /// Time between two samples.
 pub const INTERVAL: Duration = Duration::from_secs(5);
 
+/// How devices are called whose traffic another one counts, too: the loopback, bridges, bonds, tunnels, containers' ends.
+/// `ui/src/host/vitals.ts` has the same.
+const VIRTUAL: [&str; 14] =
+    ["veth", "docker", "br-", "virbr", "cni", "cali", "flannel", "tap", "tun", "wg", "bond", "team", "ifb", "dummy"];
+
 /// Kinds of pressure, as the kernel calls them.
 pub(crate) const RESOURCES: [&str; 3] = ["cpu", "memory", "io"];
 const PRESSURES: [&str; 3] = [
@@ -41,7 +46,7 @@ pub(crate) struct Vital {
     pub(crate) swap: Option<f64>,
     /// Share of the fullest file system that programs cannot get, and where that is mounted; none that is read-only.
     pub(crate) filesystem: Option<(f64, Text)>,
-    /// Bytes a second, of all devices but `lo`.
+    /// Bytes a second, of all devices that count on their own; where there are none, of all but `lo`.
     pub(crate) receive: Option<f64>,
     /// The same that are sent.
     pub(crate) transmit: Option<f64>,
@@ -138,6 +143,12 @@ impl Places {
             planned.shown().for_each(|(series, _)| places.take(Place { entity, row, series: series.clone() }));
             row += planned.template.words();
         }
+        for devices in [&mut places.receive, &mut places.transmit] {
+            let is_own = |place: &Place| place.series.labels.get("device").is_some_and(counts_on_its_own);
+            if devices.iter().any(is_own) {
+                devices.retain(is_own);
+            }
+        }
         places
     }
 
@@ -201,6 +212,13 @@ impl Places {
             pressure: pressures.map(|pressure| pressure.map(|share| share.clamp(0.0, 1.0))),
         }
     }
+}
+
+/// Whether no other network device counts what this one does. VLANs are called by their device, a dot and a number.
+fn counts_on_its_own(device: &str) -> bool {
+    let is_vlan = device.contains('.') || device.starts_with("vlan");
+    let is_bridge = device.strip_prefix("br").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    device != "lo" && !is_vlan && !is_bridge && !VIRTUAL.iter().any(|start| device.starts_with(start))
 }
 
 /// Counters, added up.

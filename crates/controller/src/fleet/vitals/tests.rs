@@ -70,6 +70,14 @@ fn figures_are_those_of_what_is_published() {
 }
 
 #[test]
+fn traffic_is_counted_once() {
+    let own = ["eth0", "enp3s0f1", "ib0", "wlan0", "br", "bridge"];
+    let others = ["lo", "veth1a2b", "docker0", "br-5f", "br0", "virbr0", "eth0.100", "vlan7", "bond0", "wg0", "tun0"];
+    assert!(own.into_iter().all(counts_on_its_own));
+    assert!(!others.into_iter().any(counts_on_its_own));
+}
+
+#[test]
 fn hosts_that_are_not_read_have_none_and_come_back() {
     let (mut world, mut host) = (World::new(), Memory::new(64));
     host.region(300, "node", &[], &node());

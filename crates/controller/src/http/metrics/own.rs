@@ -98,8 +98,8 @@ const FAMILIES: [(&str, Metric, &str); 60] = [
     (MEMORY, Gauge, "Share of the host's memory that is not available."),
     (SWAP, Gauge, "Share of the host's swap space that is used."),
     (FILESYSTEM, Gauge, "Share of the host's fullest file system that is not available, read-only ones left out."),
-    (RECEIVE, Gauge, "What the host's network devices receive, but for lo."),
-    (TRANSMIT, Gauge, "What the host's network devices send, but for lo."),
+    (RECEIVE, Gauge, "What the host's network devices receive: those whose traffic no other one counts."),
+    (TRANSMIT, Gauge, "What the host's network devices send: those whose traffic no other one counts."),
     (PRESSURE, Gauge, "Share of the time in which some of the host's tasks waited for a resource."),
     (
         LEFT_OUT,
