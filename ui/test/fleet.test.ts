@@ -2,6 +2,8 @@
 import { describe, expect, test } from "vitest";
 import { METRICS, SPANS, stepOf, worst } from "../src/fleet/metrics";
 import { byHost } from "../src/fleet/vitals";
+import { VIRTUAL, counted } from "../src/host/vitals";
+import vectors from "../../crates/controller/src/fleet/vitals/devices.json?raw";
 
 describe("hosts over time", () => {
   test("a column is a whole number of the controller's samples, and there are as many as a screen shows", () => {
@@ -19,4 +21,10 @@ describe("hosts over time", () => {
     expect(lines.get("a")).toEqual({ t_ms: [1], values: [2] });
     expect(lines.get("b")).toBeUndefined();
   });
+});
+
+test("traffic is counted once, as the controller counts it", () => {
+  const { own, others } = JSON.parse(vectors) as { own: string[]; others: string[] };
+  expect(counted([...others, ...own], VIRTUAL)).toEqual(own);
+  expect(others.filter((device) => !VIRTUAL.test(device))).toEqual([]);
 });

@@ -19,7 +19,7 @@ use super::{Fleet, Host, Plan, Values};
 pub const INTERVAL: Duration = Duration::from_secs(5);
 
 /// How devices are called whose traffic another one counts, too: the loopback, bridges, bonds, tunnels, containers' ends.
-/// `ui/src/host/vitals.ts` has the same.
+/// `ui/src/host/vitals.ts` has the same; `vitals/devices.json` holds the two together.
 const VIRTUAL: [&str; 14] =
     ["veth", "docker", "br-", "virbr", "cni", "cali", "flannel", "tap", "tun", "wg", "bond", "team", "ifb", "dummy"];
 
