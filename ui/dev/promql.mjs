@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // PromQL as far as the dashboard asks it, over the made-up hosts: selectors, `rate`, `sum`, `max`, `count`, `topk`, `bottomk`, and several of these put together by
-// `label_replace(..., "__name__", NAME, "", "") or ...`. Whatever else is asked is refused, so that a test sees it.
+// `label_replace(..., "__part", NAME, "", "") or ...`. Whatever else is asked is refused, so that a test sees it.
 
 import { recorded } from "./vitals.mjs";
 
@@ -38,9 +38,9 @@ function evaluate(fleet, query, t) {
   const vitals = recorded(fleet, query, t);
   if (vitals !== null) return vitals;
   const parts = split(query, " or ");
-  if (parts.length > 1) return parts.flatMap((part) => evaluate(fleet, part, t));
-  let found = /^label_replace\((.*), "__name__", "(\w+)", "", ""\)$/s.exec(query);
-  if (found) return evaluate(fleet, found[1], t).map(({ labels, value }) => ({ labels: { ...labels, __name__: found[2] }, value }));
+  if (parts.length > 1) return parts.reduce((all, part) => or(all, evaluate(fleet, part, t)), []);
+  let found = /^label_replace\((.*), "__part", "(\w+)", "", ""\)$/s.exec(query);
+  if (found) return evaluate(fleet, found[1], t).map(({ labels, value }) => ({ labels: { ...labels, __part: found[2] }, value }));
   found = /^(topk|bottomk)\((\d+), (.*)\)$/s.exec(query);
   if (found) {
     const sign = found[1] === "topk" ? -1 : 1;
@@ -77,6 +77,13 @@ function select(fleet, selector, t) {
   });
   const named = fleet.byName(host).get(found[1]) ?? [];
   return named.filter(({ labels }) => tests.every((test) => test(labels))).map((item) => ({ item, labels: { instance: host.name, ...item.labels }, end }));
+}
+
+/** All on the left, and those on the right that have other labels: the metric's name is none. */
+function or(left, right) {
+  const signature = ({ labels }) => JSON.stringify(Object.entries(labels).filter(([name]) => name !== "__name__").sort());
+  const there = new Set(left.map(signature));
+  return [...left, ...right.filter((sample) => !there.has(signature(sample)))];
 }
 
 function aggregate(how, by, samples) {

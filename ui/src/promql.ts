@@ -58,10 +58,16 @@ export const literal = (value: string): string => value.replace(/[\\^$.|?*+()[\]
 /** A matcher for any of these texts. */
 export const anyOf = (label: string, values: string[]): string => (values.length === 1 ? `${label}=${quote(values[0]!)}` : `${label}=~${quote(values.map(literal).join("|"))}`);
 
+/** Tells the values of one query apart that has several expressions: `or` leaves out what has all the same labels, whatever its metric. */
+const PART = "__part";
+
 /** Several expressions in one query: their values come with the name under which they stand here. */
 export function together(parts: Record<string, string>): string {
-  return Object.entries(parts).map(([name, expression]) => `label_replace(${expression}, "__name__", ${quote(name)}, "", "")`).join(" or ");
+  return Object.entries(parts).map(([name, expression]) => `label_replace(${expression}, "${PART}", ${quote(name)}, "", "")`).join(" or ");
 }
 
+/** The name under which `together` asked for a value; nothing where it did not. */
+export const partOf = ({ labels }: { labels: Record<string, string> }): string => labels[PART] ?? "";
+
 /** The values that `together` named. */
-export const named = <T extends { labels: Record<string, string> }>(all: T[], name: string): T[] => all.filter((item) => item.labels["__name__"] === name);
+export const named = <T extends { labels: Record<string, string> }>(all: T[], name: string): T[] => all.filter((item) => partOf(item) === name);

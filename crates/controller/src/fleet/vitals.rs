@@ -204,8 +204,9 @@ impl Places {
             load1: number(&self.load1),
             memory: used(&self.memory[0], &self.memory[1]),
             swap: used(&self.swap[0], &self.swap[1]),
+            // Mounted several times, it is called by its shortest place.
             filesystem: fullest
-                .max_by(|one, other| one.0.total_cmp(&other.0))
+                .max_by(|one, other| one.0.total_cmp(&other.0).then(other.1.len().cmp(&one.1.len())))
                 .map(|(share, mount)| (share, mount.clone())),
             receive,
             transmit,
