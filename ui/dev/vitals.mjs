@@ -16,8 +16,10 @@ export function vital(fleet, host, t) {
   const share = (total, left) => (total === null || left === null || total === 0 ? null : 1 - left / total);
   const idle = all("node_cpu_seconds_total", ({ mode }) => mode === "idle" || mode === "iowait");
   const mounts = all("node_filesystem_size_bytes").map((size) => {
-    const avail = all("node_filesystem_avail_bytes", ({ mountpoint }) => mountpoint === size.labels.mountpoint)[0];
-    return { mountpoint: size.labels.mountpoint, share: avail === undefined ? null : 1 - avail.at(end) / size.at(end) };
+    const { mountpoint } = size.labels;
+    const [free, avail] = ["free", "avail"].map((part) => all(`node_filesystem_${part}_bytes`, (labels) => labels.mountpoint === mountpoint)[0]?.at(end));
+    const used = size.at(end) - free;
+    return { mountpoint, share: free === undefined || avail === undefined ? null : used / (used + avail) };
   });
   const [fullest] = mounts.filter((mount) => mount.share !== null).sort((a, b) => b.share - a.share);
   const pressure = (resource) => (all(`node_pressure_${resource}_waiting_seconds_total`).length === 0 ? null : Math.min(1, Math.max(0, rate(all(`node_pressure_${resource}_waiting_seconds_total`)))));

@@ -44,7 +44,7 @@ pub(crate) struct Vital {
     pub(crate) memory: Option<f64>,
     /// Share of the swap space that is used, where there is some.
     pub(crate) swap: Option<f64>,
-    /// Share of the fullest file system that programs cannot get, and where that is mounted; none that is read-only.
+    /// Share of the fullest file system as `df` has it, and where that is mounted; none that is read-only.
     pub(crate) filesystem: Option<(f64, Text)>,
     /// Bytes a second, of all devices that count on their own; where there are none, of all but `lo`.
     pub(crate) receive: Option<f64>,
@@ -129,8 +129,8 @@ struct Places {
     load1: Option<Place>,
     memory: [Option<Place>; 2],
     swap: [Option<Place>; 2],
-    /// By mount point: size, available, whether it is read-only.
-    filesystems: BTreeMap<Text, [Option<Place>; 3]>,
+    /// By mount point: size, free, available to who is not root, whether it is read-only.
+    filesystems: BTreeMap<Text, [Option<Place>; 4]>,
     receive: Vec<Place>,
     transmit: Vec<Place>,
     pressure: [Vec<Place>; 3],
@@ -167,8 +167,9 @@ impl Places {
             "node_memory_SwapTotal_bytes" => self.swap[0] = Some(place),
             "node_memory_SwapFree_bytes" => self.swap[1] = Some(place),
             "node_filesystem_size_bytes" => filesystems.entry(mount()).or_default()[0] = Some(place),
-            "node_filesystem_avail_bytes" => filesystems.entry(mount()).or_default()[1] = Some(place),
-            "node_filesystem_readonly" => filesystems.entry(mount()).or_default()[2] = Some(place),
+            "node_filesystem_free_bytes" => filesystems.entry(mount()).or_default()[1] = Some(place),
+            "node_filesystem_avail_bytes" => filesystems.entry(mount()).or_default()[2] = Some(place),
+            "node_filesystem_readonly" => filesystems.entry(mount()).or_default()[3] = Some(place),
             "node_network_receive_bytes_total" if label("device") != "lo" => self.receive.push(place),
             "node_network_transmit_bytes_total" if label("device") != "lo" => self.transmit.push(place),
             name => {
@@ -191,9 +192,11 @@ impl Places {
             let (total, left) = (number(total).filter(|total| *total > 0.0)?, number(left)?);
             Some((1.0 - left / total).clamp(0.0, 1.0))
         };
-        let fullest = self.filesystems.iter().filter_map(|(mount, [size, available, read_only])| {
+        let fullest = self.filesystems.iter().filter_map(|(mount, [size, free, available, read_only])| {
             let is_fixed = number(read_only).is_some_and(|read_only| read_only > 0.0);
-            Some((used(size, available).filter(|_| !is_fixed)?, mount))
+            // What is kept for root is neither used nor to be had.
+            let (used, left) = (number(size)? - number(free)?, number(available)?);
+            Some((used / (used + left), mount)).filter(|(share, _)| share.is_finite() && !is_fixed)
         });
         let [idle, receive, transmit, pressures @ ..] = rates.map(|rate| rate.per_second);
         #[allow(clippy::cast_precision_loss)] // so many CPUs have no host

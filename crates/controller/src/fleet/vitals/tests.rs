@@ -28,9 +28,11 @@ fn node() -> String {
         ("node_memory_SwapTotal_bytes", "gauge", 7, ""),
         ("node_memory_SwapFree_bytes", "gauge", 8, ""),
         ("node_filesystem_size_bytes", "gauge", 9, r#"{"mountpoint":"/"}"#),
-        ("node_filesystem_avail_bytes", "gauge", 10, r#"{"mountpoint":"/"}"#),
+        ("node_filesystem_free_bytes", "gauge", 10, r#"{"mountpoint":"/"}"#),
+        ("node_filesystem_avail_bytes", "gauge", 17, r#"{"mountpoint":"/"}"#),
         ("node_filesystem_size_bytes", "gauge", 11, r#"{"mountpoint":"/media"}"#),
-        ("node_filesystem_avail_bytes", "gauge", 12, r#"{"mountpoint":"/media"}"#),
+        ("node_filesystem_free_bytes", "gauge", 12, r#"{"mountpoint":"/media"}"#),
+        ("node_filesystem_avail_bytes", "gauge", 18, r#"{"mountpoint":"/media"}"#),
         ("node_filesystem_readonly", "gauge", 13, r#"{"mountpoint":"/media"}"#),
         ("node_network_receive_bytes_total", "counter", 14, r#"{"device":"eth0"}"#),
         ("node_network_receive_bytes_total", "counter", 15, r#"{"device":"lo"}"#),
@@ -43,18 +45,18 @@ fn figures_are_those_of_what_is_published() {
     let (mut world, mut host) = (World::new(), Memory::new(64));
     let node = host.region(300, "node", &[], &node());
     let (mut sampler, shown) = (Sampler::default(), Shown::default());
-    let mut look = |world: &mut World, host: &Memory, numbers: [f64; 17]| {
+    let mut look = |world: &mut World, host: &Memory, numbers: [f64; 19]| {
         numbers.iter().enumerate().for_each(|(slot, number)| node.words.set(0, 1 + slot, number.to_bits()));
         world.pass(2 * S);
         world.read("a", host);
         sampler.sample(&world.fleet, &shown);
         shown.get().get("a").cloned().unwrap()
     };
-    let first = [50.0, 9.0, 60.0, 1.0, 0.5, 8e9, 6e9, 0.0, 0.0, 1e12, 4e11, 7e8, 0.0, 1.0, 1e6, 5e9, 3.0];
+    let first = [50.0, 9.0, 60.0, 1.0, 0.5, 8e9, 6e9, 0.0, 0.0, 1e12, 5e11, 7e8, 0.0, 1.0, 1e6, 5e9, 3.0, 3e11, 0.0];
     let vital = look(&mut world, &host, first);
     assert_eq!((vital.cpu, vital.cores, vital.load1, vital.receive), (None, 2, Some(0.5), None));
     assert_eq!((vital.memory, vital.swap), (Some(0.25), None), "without swap space there is no share of it");
-    assert_eq!(vital.filesystem, Some((0.6, "/".into())), "what is read-only is always full");
+    assert_eq!(vital.filesystem, Some((0.625, "/".into())), "as df has it; what is read-only is always full");
     // Two seconds: one CPU idles for half of them, the other waits and idles for all of them.
     let mut second = first;
     for (slot, up) in [(0, 1.0), (1, 1.0), (2, 0.5), (3, 1.5), (14, 3e6), (15, 9e9), (16, 0.5)] {

@@ -97,7 +97,7 @@ const FAMILIES: [(&str, Metric, &str); 60] = [
     (CPU, Gauge, "Share of the time of all of the host's CPUs in which they did something."),
     (MEMORY, Gauge, "Share of the host's memory that is not available."),
     (SWAP, Gauge, "Share of the host's swap space that is used."),
-    (FILESYSTEM, Gauge, "Share of the host's fullest file system that is not available, read-only ones left out."),
+    (FILESYSTEM, Gauge, "Share of the host's fullest file system that is used, as df has it, read-only ones left out."),
     (RECEIVE, Gauge, "What the host's network devices receive: those whose traffic no other one counts."),
     (TRANSMIT, Gauge, "What the host's network devices send: those whose traffic no other one counts."),
     (PRESSURE, Gauge, "Share of the time in which some of the host's tasks waited for a resource."),
