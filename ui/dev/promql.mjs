@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // PromQL as far as the dashboard asks it, over the made-up hosts: selectors, `rate`, `sum`, `max`, `count`, `topk`, `bottomk`, and several of these put together by
-// `label_replace(..., "__name__", NAME, "", "") or ...`. Whatever else is asked is refused, so that a test sees it.
+// `label_replace(..., LABEL, VALUE, "", "") or ...`. Whatever else is asked is refused, so that a test sees it.
 
 class Unknown extends Error {}
 
@@ -34,9 +34,9 @@ const written = (value) => (value === Infinity ? "+Inf" : value === -Infinity ? 
 
 function evaluate(fleet, query, t) {
   const parts = split(query, " or ");
-  if (parts.length > 1) return parts.flatMap((part) => evaluate(fleet, part, t));
-  let found = /^label_replace\((.*), "__name__", "(\w+)", "", ""\)$/s.exec(query);
-  if (found) return evaluate(fleet, found[1], t).map(({ labels, value }) => ({ labels: { ...labels, __name__: found[2] }, value }));
+  if (parts.length > 1) return united(parts.map((part) => evaluate(fleet, part, t)));
+  let found = /^label_replace\((.*), "(\w+)", "(\w+)", "", ""\)$/s.exec(query);
+  if (found) return evaluate(fleet, found[1], t).map(({ labels, value }) => ({ labels: { ...labels, [found[2]]: found[3] }, value }));
   found = /^(topk|bottomk)\((\d+), (.*)\)$/s.exec(query);
   if (found) {
     const sign = found[1] === "topk" ? -1 : 1;
@@ -73,6 +73,17 @@ function select(fleet, selector, t) {
   });
   const named = fleet.byName(host).get(found[1]) ?? [];
   return named.filter(({ labels }) => tests.every((test) => test(labels))).map((item) => ({ item, labels: { instance: host.name, ...item.labels }, end }));
+}
+
+/** Names of metrics do not tell values apart here. */
+function united(all) {
+  const seen = new Set();
+  return all.flatMap((samples) => {
+    const keys = samples.map(({ labels: { __name__, ...rest } }) => JSON.stringify(Object.entries(rest).sort()));
+    const fresh = samples.filter((_, i) => !seen.has(keys[i]));
+    for (const key of keys) seen.add(key);
+    return fresh;
+  });
 }
 
 function aggregate(how, by, samples) {

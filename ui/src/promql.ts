@@ -58,10 +58,13 @@ export const literal = (value: string): string => value.replace(/[\\^$.|?*+()[\]
 /** A matcher for any of these texts. */
 export const anyOf = (label: string, values: string[]): string => (values.length === 1 ? `${label}=${quote(values[0]!)}` : `${label}=~${quote(values.map(literal).join("|"))}`);
 
-/** Several expressions in one query: their values come with the name under which they stand here. */
+/** A label of `together`'s own: `or` compares all labels but the name of the metric, and would take values of two metrics for the same. */
+export const COLUMN = "column";
+
+/** Several expressions in one query: their values come with the name under which they stand here as the label `COLUMN`. */
 export function together(parts: Record<string, string>): string {
-  return Object.entries(parts).map(([name, expression]) => `label_replace(${expression}, "__name__", ${quote(name)}, "", "")`).join(" or ");
+  return Object.entries(parts).map(([name, expression]) => `label_replace(${expression}, "${COLUMN}", ${quote(name)}, "", "")`).join(" or ");
 }
 
 /** The values that `together` named. */
-export const named = <T extends { labels: Record<string, string> }>(all: T[], name: string): T[] => all.filter((item) => item.labels["__name__"] === name);
+export const named = <T extends { labels: Record<string, string> }>(all: T[], name: string): T[] => all.filter((item) => item.labels[COLUMN] === name);

@@ -14,7 +14,7 @@ function series(name: string, labels: Record<string, string> = {}, rest: Partial
   const inner = Object.entries(labels).map(([key, value]) => `${key}="${value}"`).join(",");
   return { series: inner === "" ? name : `${name}{${inner}}`, name, labels, type: "gauge", unit: "", help: "", resolution_ms: 0.001, acquisition: "computed", region: "r", value: 1, ...rest };
 }
-const sample = (name: string, labels: Record<string, string>, value: number): Sample => ({ labels: { __name__: name, ...labels }, value });
+const sample = (name: string, labels: Record<string, string>, value: number): Sample => ({ labels: { column: name, ...labels }, value });
 const NOW = { timeMs: 1_000_000, windowMs: null };
 
 function subject(...all: Series[]): Subject {
@@ -52,7 +52,7 @@ describe("PromQL texts", () => {
     expect(literal("kworker/0:1 (x)+")).toBe("kworker/0:1 \\(x\\)\\+");
     expect(anyOf("pid", ["1"])).toBe('pid="1"');
     expect(anyOf("name", ["a.b", "c"])).toBe('name=~"a\\\\.b|c"');
-    expect(together({ a: "x", b: "y" })).toBe('label_replace(x, "__name__", "a", "", "") or label_replace(y, "__name__", "b", "", "")');
+    expect(together({ a: "x", b: "y" })).toBe('label_replace(x, "column", "a", "", "") or label_replace(y, "column", "b", "", "")');
   });
 
   it("are within the controller's limits, whatever a host has", () => {
@@ -129,7 +129,7 @@ describe("vitals", () => {
   });
 
   it("have trends that add up", () => {
-    const line = (name: string, values: number[]) => ({ labels: { __name__: name }, t_ms: [0, 1000, 2000], values });
+    const line = (name: string, values: number[]) => ({ labels: { column: name }, t_ms: [0, 1000, 2000], values });
     const found = trends([line("in", [0, 10, 30]), line("out", [0, 1, 2]), line("available", [6, 5, 4]), line("psiCpu", [0, 0.5, 0.6]), line("psiIo", [0, 0.1, 0.9])], 10);
     expect([found.network?.values, found.memory?.values, found.cpu]).toEqual([[11, 21], [4, 5, 6], null]);
     expect(found.pressure?.values.map((value) => Number(value.toFixed(6)))).toEqual([0.5, 0.8]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! File systems, disks, network interfaces and TCP of a host: what is asked for them and the rows that follow. Pure.
 
-import { type Sample, named, together } from "../promql";
+import { COLUMN, type Sample, named, together } from "../promql";
 import type { At, Subject } from "./subject";
 
 /** Kinds of file systems that are full, or empty, by design. */
@@ -88,7 +88,7 @@ function rowsBy(samples: Sample[], keyOf: (labels: Record<string, string>) => st
   const rows = new Map<string, Map<string, number>>();
   for (const { labels, value } of samples) {
     const key = keyOf(labels);
-    const column = labels["__name__"];
+    const column = labels[COLUMN];
     if (key === undefined || column === undefined) continue;
     const row = rows.get(key) ?? new Map<string, number>();
     row.set(column, (row.get(column) ?? 0) + value);

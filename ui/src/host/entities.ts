@@ -3,7 +3,7 @@
 
 import type { Series } from "../api";
 import type { ChartSpec, LineSpec } from "../charts/frame";
-import { type Sample, anyOf, literal, named, quote, together } from "../promql";
+import { COLUMN, type Sample, anyOf, literal, named, quote, together } from "../promql";
 import type { At, Subject } from "./subject";
 
 export interface Entity {
@@ -149,7 +149,7 @@ export function detailsQuery(kind: Kind, subject: Subject, at: At, matchers: str
 export function entities(samples: Sample[], kind: Kind, keys: string[]): Entity[] {
   const rows = new Map<string, Entity>();
   for (const { labels, value } of samples) {
-    const id = labels["__name__"] ?? "";
+    const id = labels[COLUMN] ?? "";
     const key = keys.map((name) => labels[name] ?? "").join("\u0000");
     let row = rows.get(key);
     if (row === undefined) {
