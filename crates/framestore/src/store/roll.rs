@@ -4,8 +4,9 @@
 //! A level's *windows* are whole multiples of a length in UTC ([`Level`]), and are rolled up piece by piece; pieces are
 //! the windows of the level before. A window is due when it is over and no row of its time is in memory any more, where
 //! a sample may come [`LATE_NS`] later than it was acquired. One that comes later still, since a clock was set back, is
-//! in raw rows only. Pieces of a window are merged: of a minute each they take 0.48 bytes a series and second, of ten
-//! minutes 0.37. Raw chunks are not: from 512 rows to 1,024 is 2 %, at 1 s. Cost: 3 ns a raw value for all levels.
+//! in raw rows only. Pieces of a window are merged: of a minute each they took 0.48 bytes a series and second, of ten
+//! minutes 0.37, before there were rates. Raw chunks are not: from 512 rows to 1,024 is 2 %, at 1 s. Cost: 6 ns a raw
+//! value for all levels, where all counters move.
 //!
 //! **After a kill** nothing is there twice, and nothing is missing. What is done is what the pieces of the level say
 //! that are whole (`warm/piece.rs`); before the first rows that are left, those of coarser levels. One of which only a
