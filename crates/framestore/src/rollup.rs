@@ -17,7 +17,7 @@
 //! - A counter's increase is taken from sample to sample in the order of arrival, across buckets and chunks, and counts
 //!   where the later one is. One that went down has begun again at 0. Before the first sample of a line nothing is
 //!   known: that adds nothing.
-//! - A rate is that of one such step, per second, and counts where the increase does. It is kept to [`RATE_BITS`], the
+//! - A rate is that of one such step, per second, and counts where the increase does. It is kept to a thousandth, the
 //!   least rounded down and the greatest up: a band of both has all rates in it. So a burst of one sample is seen in a
 //!   bucket of a minute. What has no step has no rate (NaN).
 //! - Histograms are counters, word for word, without rates.
