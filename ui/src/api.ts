@@ -286,12 +286,13 @@ const metricList = object<{ series: Metric[]; more: boolean }>({ series: list(ob
 const gap = object<Gap>({ from_ms: number, to_ms: number, reason: text });
 const maybeNumbers = optional(numbersOrNulls, noNumbers);
 
-const range = object<Range>({
+const range = object<Omit<Range, "series"> & { series: (Omit<RangeSeries, "type"> & { type: SeriesType | null })[] }>({
   bucket_ms: number,
   series: list(
-    object<RangeSeries>({
+    object({
       series: text,
-      type: seriesType,
+      // Null: the store has nothing of it.
+      type: nullable(seriesType),
       t_ms: numbers,
       last: maybeNumbers,
       min: maybeNumbers,
@@ -463,7 +464,7 @@ export async function getRange(host: string, series: string[], span: Span, signa
     parameters.push(["from_ms", span.from_ms], ["to_ms", span.to_ms], ["points", span.points]);
     const got = await request(`${BASE}/hosts/${encodeURIComponent(host)}/range?${query(parameters)}`, range, signal, { timeoutMs: RANGE_TIMEOUT_MS });
     whole.bucket_ms = Math.max(whole.bucket_ms, got.bucket_ms);
-    whole.series.push(...got.series);
+    whole.series.push(...got.series.filter((item): item is RangeSeries => item.type !== null));
     whole.gaps = got.gaps; // The host's gaps, the same in every part.
   }
   return whole;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { ApiError, type Series } from "../src/api";
+import { ApiError, type Series, getRange } from "../src/api";
 import { ContractError } from "../src/check";
 import { standard } from "../src/charts/standard";
 import { disks, disksQuery, interfaces, interfacesQuery, mounts, mountsQuery, tcp, tcpQuery } from "../src/host/devices";
@@ -85,6 +85,12 @@ describe("PromQL answers", () => {
     expect([path, sent.method, String(sent.body as URLSearchParams)]).toEqual(["api/v1/query", "POST", "query=up&time=1.5"]);
     answers(200, { status: "success", data: { resultType: "matrix", result: [{ metric: { a: "1" }, values: [[1, "2"], [2, "-Inf"]] }] } });
     expect(await range("up", { fromMs: 1000, toMs: 2000, stepMs: 1000 }, signal)).toEqual([{ labels: { a: "1" }, t_ms: [1000, 2000], values: [2, -Infinity] }]);
+  });
+
+  it("leave out series of which the store has nothing", async () => {
+    answers(200, { bucket_ms: 0, series: [{ series: "a", type: null, t_ms: [] }, { series: "b", type: "gauge", t_ms: [1], last: [2] }], gaps: [] });
+    const { series } = await getRange("h", ["a", "b"], { from_ms: 0, to_ms: 1, points: 10 });
+    expect(series.map((item) => item.series)).toEqual(["b"]);
   });
 
   it("say why there are none, in Prometheus' words", async () => {
