@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PromQL as far as the dashboard asks it, over the made-up hosts: selectors, `rate`, `sum`, `max`, `count`, `topk`, `bottomk`, and several of these put together by
+// PromQL as far as the dashboard asks it, over the made-up hosts: selectors, `rate`, `sum`, `max`, `count`, `topk`, `bottomk`, ages of values, and several of these put together by
 // `label_replace(..., LABEL, VALUE, "", "") or ...`. Whatever else is asked is refused, so that a test sees it.
 
 class Unknown extends Error {}
@@ -44,6 +44,11 @@ function evaluate(fleet, query, t) {
   }
   found = /^(sum|max|count)(?: by \(([\w, ]+)\) )?\((.*)\)$/s.exec(query);
   if (found) return aggregate(found[1], found[2]?.split(", ") ?? [], evaluate(fleet, found[3], t));
+  // All rows are as new as the host's last value.
+  found = /^time\(\) - timestamp\((.*)\)$/s.exec(query);
+  if (found) return select(fleet, found[1], t).map(({ labels, end }) => ({ labels, value: (t - end) / 1000 }));
+  found = /^(.*) and \(time\(\) - timestamp\(\1\) < \d+\)$/s.exec(query);
+  if (found) return evaluate(fleet, found[1], t);
   found = /^rate\((.*)\[([\d.]+)(ms|s)\]\)$/s.exec(query);
   if (found) {
     const window = Number(found[2]) * (found[3] === "s" ? 1000 : 1);
@@ -79,7 +84,7 @@ function select(fleet, selector, t) {
 function united(all) {
   const seen = new Set();
   return all.flatMap((samples) => {
-    const keys = samples.map(({ labels: { __name__, ...rest } }) => JSON.stringify(Object.entries(rest).sort()));
+    const keys = samples.map(({ labels }) => JSON.stringify(Object.entries(labels).filter(([label]) => label !== "__name__").sort()));
     const fresh = samples.filter((_, i) => !seen.has(keys[i]));
     for (const key of keys) seen.add(key);
     return fresh;
