@@ -12,7 +12,7 @@ const FILESYSTEMS = [
   ["/dev/nvme0n1p1", "ext4", "/", 60, 0.41], ["/dev/nvme0n1p2", "ext4", "/var", 200, 0.55], ["/dev/nvme0n1p1", "ext4", "/srv/chroot", 60, 0.41], ["/dev/sda1", "xfs", "/data", 1800, 0.93], ["tmpfs", "tmpfs", "/run", 3, 0.02],
 ];
 const DISKS = [["nvme0n1", 0.3, 40e6], ["sda", 0.7, 120e6], ["dm-0", 0.3, 40e6]];
-const STATES = { established: 240, time_wait: 90, close_wait: 3, listen: 14 };
+const STATES = { established: 240, time_wait: 90, close_wait: 3, listen: 14, rx_queued_bytes: 4096 };
 
 /** What every host has. `add` and `wave` are the model's; a counter is a rate times the integral of a wave. */
 export function machine(host, add, wave) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PromQL as far as the dashboard asks it, over the made-up hosts: selectors, `rate`, `sum`, `max`, `count`, `topk`, `bottomk`, and several of these put together by
+// PromQL as far as the dashboard asks it, over the made-up hosts: selectors, `rate`, `sum`, `max`, `count`, `topk`, `bottomk`, ages of values, and several of these put together by
 // `label_replace(..., "__part", NAME, "", "") or ...`. Whatever else is asked is refused, so that a test sees it.
 
 import { recorded } from "./vitals.mjs";
@@ -38,7 +38,7 @@ function evaluate(fleet, query, t) {
   const vitals = recorded(fleet, query, t);
   if (vitals !== null) return vitals;
   const parts = split(query, " or ");
-  if (parts.length > 1) return parts.reduce((all, part) => or(all, evaluate(fleet, part, t)), []);
+  if (parts.length > 1) return united(parts.map((part) => evaluate(fleet, part, t)));
   let found = /^label_replace\((.*), "__part", "(\w+)", "", ""\)$/s.exec(query);
   if (found) return evaluate(fleet, found[1], t).map(({ labels, value }) => ({ labels: { ...labels, __part: found[2] }, value }));
   found = /^(topk|bottomk)\((\d+), (.*)\)$/s.exec(query);
@@ -48,6 +48,11 @@ function evaluate(fleet, query, t) {
   }
   found = /^(sum|max|count)(?: by \(([\w, ]+)\) )?\((.*)\)$/s.exec(query);
   if (found) return aggregate(found[1], found[2]?.split(", ") ?? [], evaluate(fleet, found[3], t));
+  // All rows are as new as the host's last value.
+  found = /^time\(\) - timestamp\((.*)\)$/s.exec(query);
+  if (found) return select(fleet, found[1], t).map(({ labels, end }) => ({ labels, value: (t - end) / 1000 }));
+  found = /^(.*) and \(time\(\) - timestamp\(\1\) < \d+\)$/s.exec(query);
+  if (found) return evaluate(fleet, found[1], t);
   found = /^rate\((.*)\[([\d.]+)(ms|s)\]\)$/s.exec(query);
   if (found) {
     const window = Number(found[2]) * (found[3] === "s" ? 1000 : 1);
@@ -79,11 +84,15 @@ function select(fleet, selector, t) {
   return named.filter(({ labels }) => tests.every((test) => test(labels))).map((item) => ({ item, labels: { instance: host.name, ...item.labels }, end }));
 }
 
-/** All on the left, and those on the right that have other labels: the metric's name is none. */
-function or(left, right) {
-  const signature = ({ labels }) => JSON.stringify(Object.entries(labels).filter(([name]) => name !== "__name__").sort());
-  const there = new Set(left.map(signature));
-  return [...left, ...right.filter((sample) => !there.has(signature(sample)))];
+/** Names of metrics do not tell values apart here. */
+function united(all) {
+  const seen = new Set();
+  return all.flatMap((samples) => {
+    const keys = samples.map(({ labels }) => JSON.stringify(Object.entries(labels).filter(([label]) => label !== "__name__").sort()));
+    const fresh = samples.filter((_, i) => !seen.has(keys[i]));
+    for (const key of keys) seen.add(key);
+    return fresh;
+  });
 }
 
 function aggregate(how, by, samples) {

@@ -4,7 +4,7 @@ import { ApiError, type Series, getRange } from "../src/api";
 import { ContractError } from "../src/check";
 import { standard } from "../src/charts/standard";
 import { disks, disksQuery, interfaces, interfacesQuery, mounts, mountsQuery, tcp, tcpQuery } from "../src/host/devices";
-import { CONTAINERS, type Kind, PORTS, PROCESSES, detailsQuery, entities, entityCharts, keysOf, matching, rankQuery, ranked, trendQuery } from "../src/host/entities";
+import { CONTAINERS, type Kind, PORTS, PROCESSES, detailsQuery, entities, entityCharts, goneAfter, keysOf, mainOf, matching, rankQuery, ranked, trendQuery } from "../src/host/entities";
 import { outline, rates } from "../src/host/spark";
 import { Subject, rateWindowMs, span } from "../src/host/subject";
 import { counted, trends, trendsQuery, vitals, vitalsQuery } from "../src/host/vitals";
@@ -161,7 +161,7 @@ describe("devices", () => {
 
   it("send again a share of what TCP sends", () => {
     expect(tcp([sample("sent", {}, 200), sample("again", {}, 1), sample("established", {}, 7)])).toMatchObject({ again: 0.005, states: [["established", 7]], drops: null, reading: null });
-    expect(tcp([sample("sent", {}, 0), sample("again", {}, 0), sample("states", { state: "time_wait" }, 2), sample("states", { state: "listen" }, 0), sample("reading", { cpu: "0" }, 3), sample("reading", { cpu: "1" }, 4)])).toMatchObject({ again: null, states: [["time wait", 2]], reading: 7 });
+    expect(tcp([sample("sent", {}, 0), sample("again", {}, 0), sample("states", { state: "time_wait" }, 2), sample("states", { state: "listen" }, 0), sample("states", { state: "rx_queued_bytes" }, 9), sample("reading", { cpu: "0" }, 3), sample("reading", { cpu: "1" }, 4)])).toMatchObject({ again: null, states: [["time wait", 2]], reading: 7 });
   });
 });
 
@@ -173,11 +173,13 @@ describe("processes and the like", () => {
     expect([keysOf(PROCESSES, single), keysOf(PROCESSES, byName)]).toEqual([["pid", "name"], ["name"]]);
     const query = rankQuery(PROCESSES, single, NOW, { id: "cpu", descending: true }, 20, ['name=~"x"']);
     expect(query).toContain('topk(20, sum by (pid, name) (rate(onlooker_process_cpu_seconds_total{instance="web-1",name=~"x"}[15s])))');
-    expect(query).toContain('count(onlooker_process_resident_bytes{instance="web-1",name=~"x"})');
+    const all = 'onlooker_process_resident_bytes{instance="web-1",name=~"x"}';
+    expect(query).toContain(`count(${all} and (time() - timestamp(${all}) < 20))`);
     expect(rankQuery(PROCESSES, single, NOW, { id: "memory", descending: false }, 20, [])).toContain("bottomk(20, onlooker_process_resident_bytes");
-    const of = (name: string, pid: string): Sample => sample(name, { pid }, 1);
-    expect(ranked([of("fill", "7"), of("fill", "3"), of("rank", "3"), of("rank", "9"), sample("total", {}, 40)], "pid", 3)).toEqual({ total: 40, first: ["3", "9", "7"] });
-    expect(ranked([], "pid", 3)).toEqual({ total: 0, first: [] });
+    const of = (name: string, pid: string): Sample => sample(name, { pid, name: "a" }, 1);
+    const { total, first } = ranked([of("fill", "7"), of("fill", "3"), of("rank", "3"), of("rank", "9"), sample("total", {}, 40)], ["pid", "name"], 3);
+    expect([total, first.map(mainOf)]).toEqual([40, ["3", "9", "7"]]);
+    expect(ranked([], ["pid"], 3)).toEqual({ total: 0, first: [] });
   });
 
   it("are filtered by name, or by pid where there is one", () => {
@@ -185,10 +187,11 @@ describe("processes and the like", () => {
     expect([words(PROCESSES, ["pid", "name"], ""), words(PROCESSES, ["pid", "name"], "43"), words(PROCESSES, ["name"], "43"), words(PROCESSES, ["pid", "name"], "a+")]).toEqual([[], ['pid=~"43.*"'], ['name=~"(?i).*43.*"'], ['name=~"(?i).*a\\\\+.*"']]);
   });
 
-  it("have a row while they have gauges, and the text of an info", () => {
-    const rows = entities([sample("cpu", { pid: "1", name: "a" }, 0.5), sample("memory", { pid: "1", name: "a", instance: "web-1" }, 7), sample("cpu", { pid: "2", name: "gone" }, 0.1)], PROCESSES, ["pid", "name"]);
-    expect(rows.map(({ labels, values }) => [labels, [...values]])).toEqual([[{ pid: "1", name: "a" }, [["cpu", 0.5], ["memory", 7]]]]);
-    const [group] = entities([sample("path", { cgroup: "5", name: "x", value: "/a/x" }, 1), sample("memory", { cgroup: "5", name: "x" }, 1)], CONTAINERS, ["cgroup", "name"]);
+  it("have a row while they are heard of, and the text of an info", () => {
+    const of = (pid: string, age: number): Sample[] => [sample("cpu", { pid, name: "a" }, 0.5), sample("memory", { pid, name: "a", instance: "web-1" }, 7), sample("age", { pid, name: "a" }, age)];
+    const rows = entities([...of("1", 9), ...of("2", 30), sample("cpu", { pid: "3", name: "a" }, 0.1)], ["pid", "name"], goneAfter(PROCESSES, single));
+    expect(rows.map(({ labels, values }) => [labels, [...values]])).toEqual([[{ pid: "1", name: "a" }, [["cpu", 0.5], ["memory", 7], ["age", 9]]]]);
+    const [group] = entities([sample("path", { cgroup: "5", name: "x", value: "/a/x" }, 1), sample("age", { cgroup: "5", name: "x" }, 1)], ["cgroup", "name"], 20);
     expect(group!.labels).toEqual({ cgroup: "5", name: "x", path: "/a/x" });
   });
 

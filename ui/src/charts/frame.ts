@@ -112,12 +112,12 @@ export function assemble(spec: ChartSpec, tracks: ReadonlyMap<string, Track>, fr
   return frame;
 }
 
-function lineOf({ combine }: LineSpec, got: Aligned, inputs: number[], bands: boolean): LineData {
+function lineOf({ combine, isQuotient }: LineSpec, got: Aligned, inputs: number[], bands: boolean): LineData {
   const pick = (arrays: Float64Array[]): Float64Array[] => inputs.map((at) => arrays[at]!);
   const values = pick(got.values);
   if (combine === undefined) return { values: values[0]!, lows: bands ? pick(got.lows)[0]! : null, highs: bands ? pick(got.highs)[0]! : null };
   const line: LineData = { values: combined(combine, values), lows: null, highs: null };
-  if (bands) addBand(line, combine, values, pick(got.lows), pick(got.highs));
+  if (bands && isQuotient !== true) addBand(line, combine, values, pick(got.lows), pick(got.highs));
   return line;
 }
 

@@ -13,7 +13,7 @@ export function showShare(node: HTMLElement, share: number | null, shown: string
   if (node.firstElementChild === null) node.append(h("span", { class: "share-value" }), h("span", { class: "meter", "aria-hidden": "true" }, h("span", { class: "meter-fill" })));
   const [value, meter] = [...node.children] as HTMLElement[];
   setText(value!, shown);
-  (meter!.firstElementChild as HTMLElement).style.width = `${Math.min(100, Math.max(0, (share ?? 0) * 100))}%`;
+  (meter!.firstElementChild as HTMLElement).style.width = `${Math.min(100, Math.max(0, (share ?? 0) * 100 || 0))}%`;
   setClass(node, "full", share !== null && share >= fullAt);
 }
 
@@ -50,11 +50,14 @@ export function fault<T>(id: string, label: string, title: string, get: Get<T>, 
   };
 }
 
+/** Less than a thousandth of something that fills up is nothing to look at. */
+const percent = (share: number | null): string => (share !== null && share > 0 && share < 0.001 ? "<0.1\u202f%" : quantity(share, "share"));
+
 /** A column of shares as bars. `of`: what is written, if not the share itself. */
 export function bar<T>(id: string, label: string, title: string, share: Get<T>, fullAt?: number, of?: { get: Get<T>; show: (value: number | null) => string }): Column<T> {
   return {
     id, label, title, numeric: true, sort: (row) => (of?.get ?? share)(row) ?? NaN,
-    cell: (node, row) => showShare(node, share(row), of === undefined ? quantity(share(row), "share") : of.show(of.get(row)), fullAt),
+    cell: (node, row) => showShare(node, share(row), of === undefined ? percent(share(row)) : of.show(of.get(row)), fullAt),
   };
 }
 

@@ -83,6 +83,9 @@ export const disksQuery = (subject: Subject, at: At): string => query(DISKS, sub
 export const interfacesQuery = (subject: Subject, at: At): string => query(INTERFACES, subject, at);
 export const tcpQuery = (subject: Subject, at: At): string => query(TCP, subject, at);
 
+/** What a device counts and has no rate has not moved: that is stored every 10 s only (docs/promql.md). */
+const rateOf = (row: Map<string, number>) => (name: string): number => row.get(name) ?? 0;
+
 /** What samples say of each key, by column; what several series say of one (each core) is added up. */
 function rowsBy(samples: Sample[], keyOf: (labels: Record<string, string>) => string | undefined): Map<string, Map<string, number>> {
   const rows = new Map<string, Map<string, number>>();
@@ -126,10 +129,10 @@ export function mounts(samples: Sample[]): Mount[] {
 
 export function disks(samples: Sample[]): Disk[] {
   return [...rowsBy(samples, ({ device }) => device)].map(([device, row]) => {
-    const get = (name: string): number => row.get(name) ?? NaN;
+    const get = rateOf(row);
     const requests = get("reads") + get("writes");
     return {
-      device, busy: get("busy"), read: get("read"), written: get("written"), reads: get("reads"), writes: get("writes"), queue: get("queue"),
+      device, busy: get("busy"), read: get("read"), written: get("written"), reads: get("reads"), writes: get("writes"), queue: row.get("queue") ?? NaN,
       wait: requests > 0 ? (get("readTime") + get("writeTime")) / requests : null,
     };
   });
@@ -137,7 +140,7 @@ export function disks(samples: Sample[]): Disk[] {
 
 export function interfaces(samples: Sample[]): Interface[] {
   return [...rowsBy(samples, ({ device }) => device)].map(([device, row]) => {
-    const get = (name: string): number => row.get(name) ?? NaN;
+    const get = rateOf(row);
     const speed = get("speed");
     return {
       device, in: get("in"), out: get("out"), speed: speed > 0 ? speed : null, inPackets: get("inPackets"), outPackets: get("outPackets"),
@@ -164,7 +167,8 @@ export interface Tcp {
 export function tcp(samples: Sample[]): Tcp {
   const one = (name: string): number | null => named(samples, name)[0]?.value ?? null;
   const [sent, again, established] = [one("sent"), one("again"), one("established")];
-  const states = named(samples, "states").map(({ labels, value }): [string, number] => [(labels["state"] ?? "").replaceAll("_", " "), value]);
+  // node_exporter has the bytes in queues among the states.
+  const states = named(samples, "states").filter(({ labels }) => labels["state"]?.endsWith("_bytes") !== true).map(({ labels, value }): [string, number] => [(labels["state"] ?? "").replaceAll("_", " "), value]);
   return {
     again: again !== null && sent !== null && sent > 0 ? again / sent : null,
     timeouts: one("timeouts"), overflows: one("overflows"), drops: one("drops"), resets: one("resets"), opened: one("opened"), accepted: one("accepted"),

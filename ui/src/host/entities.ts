@@ -120,37 +120,49 @@ export function matching(kind: Kind, keys: string[], words: string): string[] {
   return [`${kind.filter}=~${quote(`(?i).*${literal(words)}.*`)}`];
 }
 
+/** A line of a table that does not change is stored so often, and one that has gone answers for a minute (docs/promql.md). */
+const STANDS_MS = 10_000;
+
+/** Since how long, in seconds, nothing was heard of what is there no longer. */
+export const goneAfter = (kind: Kind, subject: Subject): number => Math.ceil((STANDS_MS + 2 * Math.max(subject.intervalMs, ...subject.of(kind.probe).map((item) => item.resolution_ms))) / 1000);
+
 /** How many there are (`total`), and which of them are the first by a measure (`rank`); where fewer have moved, those with most memory or so (`fill`). */
 export function rankQuery(kind: Kind, subject: Subject, at: At, by: { id: string; descending: boolean }, limit: number, matchers: string[]): string {
   const keys = keysOf(kind, subject);
   const measure = kind.measures.find(({ id }) => id === by.id) ?? kind.measures[0]!;
   const first = by.descending ? "topk" : "bottomk";
-  return together({
-    total: `count(${subject.select(kind.probe, ...matchers)})`,
-    rank: `${first}(${limit}, ${expression(measure, keys, subject, at, matchers)})`,
-    fill: `topk(${limit}, ${subject.select(kind.probe, ...matchers)})`,
-  });
+  const all = subject.select(kind.probe, ...matchers);
+  const there = `${all} and (time() - timestamp(${all}) < ${goneAfter(kind, subject)})`;
+  return together({ total: `count(${there})`, rank: `${first}(${limit}, ${expression(measure, keys, subject, at, matchers)})`, fill: `topk(${limit}, ${there})` });
 }
 
+/** Values of the labels that make it what it is, with NUL between. */
+export const keyOf = (labels: Record<string, string>, keys: string[]): string => keys.map((name) => labels[name] ?? "").join("\u0000");
+/** What tells it apart, out of its key. */
+export const mainOf = (key: string): string => key.split("\u0000")[0]!;
+
 /** The keys of the first `limit`, and how many there are. */
-export function ranked(samples: Sample[], key: string, limit: number): { total: number; first: string[] } {
-  const keyOf = ({ labels }: Sample): string => labels[key] ?? "";
-  const first = new Set([...named(samples, "rank"), ...named(samples, "fill")].map(keyOf));
+export function ranked(samples: Sample[], keys: string[], limit: number): { total: number; first: string[] } {
+  const first = new Set([...named(samples, "rank"), ...named(samples, "fill")].map(({ labels }) => keyOf(labels, keys)));
   return { total: named(samples, "total")[0]?.value ?? 0, first: [...first].slice(0, limit) };
 }
 
-/** All measures of these entities. */
+/** All measures of these entities, and how long ago they were heard of. */
 export function detailsQuery(kind: Kind, subject: Subject, at: At, matchers: string[]): string {
   const keys = keysOf(kind, subject);
   const there = kind.measures.filter(({ metric }) => subject.has(metric));
-  return together(Object.fromEntries(there.map((measure) => [measure.id, expression(measure, keys, subject, at, matchers)])));
+  const parts = there.map((measure): [string, string] => [measure.id, expression(measure, keys, subject, at, matchers)]);
+  return together(Object.fromEntries([...parts, [AGE, `time() - timestamp(${subject.select(kind.probe, ...matchers)})`]]));
 }
 
-export function entities(samples: Sample[], kind: Kind, keys: string[]): Entity[] {
+const AGE = "age";
+
+/** Those that are there. `goneAfterS`: what nothing was heard of for so long is not. */
+export function entities(samples: Sample[], keys: string[], goneAfterS: number): Entity[] {
   const rows = new Map<string, Entity>();
   for (const { labels, value } of samples) {
     const id = partOf({ labels });
-    const key = keys.map((name) => labels[name] ?? "").join("\u0000");
+    const key = keyOf(labels, keys);
     let row = rows.get(key);
     if (row === undefined) {
       row = { key, labels: Object.fromEntries(keys.map((name) => [name, labels[name] ?? ""])), values: new Map() };
@@ -160,9 +172,7 @@ export function entities(samples: Sample[], kind: Kind, keys: string[]): Entity[
     // An info has its text in a label.
     if (id === "path") row.labels["path"] = labels["value"] ?? "";
   }
-  // What has gone has no gauges, and may still have a rate.
-  const gauges = kind.measures.filter(({ isRate, isSum }) => !isRate && isSum !== true).map(({ id }) => id);
-  return [...rows.values()].filter((row) => gauges.some((id) => row.values.has(id)));
+  return [...rows.values()].filter((row) => (row.values.get(AGE) ?? Infinity) < goneAfterS);
 }
 
 /** How the first measure went. */

@@ -6,7 +6,7 @@ import { count, duration } from "../format";
 import { anyOf, instant, range } from "../promql";
 import { type Column, Table } from "../table";
 import type { Asker } from "./asker";
-import { type Entity, type Kind, detailsQuery, entities, keysOf, matching, rankQuery, ranked, trendQuery } from "./entities";
+import { type Entity, type Kind, detailsQuery, entities, goneAfter, keyOf, keysOf, mainOf, matching, rankQuery, ranked, trendQuery } from "./entities";
 import { trouble } from "./sections";
 import { drawSpark } from "./spark";
 import type { At, Subject } from "./subject";
@@ -91,12 +91,18 @@ export class Ranked {
     let { total } = this;
     // Where all are shown nothing need be ranked.
     let narrow = matchers;
+    let wants: (row: Entity) => boolean = () => true;
     if (total === null || total > limit) {
-      const found = ranked(await instant(rankQuery(kind, subject, at, by, limit, matchers), at.timeMs, signal), keys[0]!, limit);
+      const found = ranked(await instant(rankQuery(kind, subject, at, by, limit, matchers), at.timeMs, signal), keys, limit);
       total = found.total;
-      if (found.first.length > 0) narrow = [...matchers, anyOf(keys[0]!, found.first)];
+      if (found.first.length > 0) {
+        narrow = [...matchers, anyOf(keys[0]!, [...new Set(found.first.map(mainOf))])];
+        const first = new Set(found.first);
+        // A worker of the kernel takes other names under the same pid.
+        wants = (row) => first.has(row.key);
+      }
     }
-    const rows = entities(await instant(detailsQuery(kind, subject, at, narrow), at.timeMs, signal), kind, keys);
+    const rows = entities(await instant(detailsQuery(kind, subject, at, narrow), at.timeMs, signal), keys, goneAfter(kind, subject)).filter(wants);
     if (signal.aborted || wanted !== this.wanted) return;
     this.total = narrow === matchers ? rows.length : total;
     this.show(rows, subject.windowMs(kind.measures[0]!.metric, at));
@@ -104,17 +110,17 @@ export class Ranked {
 
   private async askTrends(at: At, signal: AbortSignal): Promise<void> {
     const key = this.keys[0]!;
-    const first = [...new Set(this.table.order.slice(0, MAX_TRENDS).map((row) => row.split("\u0000")[0]!))];
+    const first = [...new Set(this.table.order.slice(0, MAX_TRENDS).map(mainOf))];
     if (first.length === 0) return;
     const toMs = Math.floor(at.timeMs / TREND_STEP_MS) * TREND_STEP_MS;
     const found = await range(trendQuery(this.kind, this.subject, { timeMs: toMs, windowMs: TREND_STEP_MS }, key, first), { fromMs: toMs - TREND_MS, toMs, stepMs: TREND_STEP_MS }, signal);
-    this.trends = new Map(found.map(({ labels, ...line }) => [labels[key] ?? "", line]));
+    this.trends = new Map(found.map(({ labels, ...line }) => [keyOf(labels, this.keys), line]));
     this.trendsTo = toMs;
     this.table.refresh();
   }
 
   private drawTrend(node: HTMLElement, row: Entity): void {
-    const line = this.trends.get(row.labels[this.keys[0]!] ?? "");
+    const line = this.trends.get(row.key);
     if (line === undefined) {
       delete node.dataset["path"];
       node.replaceChildren();

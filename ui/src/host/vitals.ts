@@ -69,6 +69,8 @@ export function vitals(samples: Sample[], subject: Subject, at: At): Vitals {
   const used = (total: number | null, left: number | null): { total: number; used: number } | null => (total === null || left === null ? null : { total, used: total - left });
   const all = mounts(samples);
   const boot = one("boot");
+  // Devices that have not moved have no rate; a host that is not read has no cores.
+  const rate = (name: string, metric: string): number | null => one(name) ?? (one("cores") !== null && subject.has(metric) ? 0 : null);
   return {
     cores: one("cores"),
     usedCores: one("cpu"),
@@ -78,8 +80,8 @@ export function vitals(samples: Sample[], subject: Subject, at: At): Vitals {
     pressure: { cpu: one("psiCpu"), memory: one("psiMemory"), io: one("psiIo") },
     // Read-only images are full by design.
     fullest: all.filter((mount) => mount.fstype !== "squashfs" && mount.share !== null).sort((a, b) => b.share! - a.share!)[0] ?? null,
-    network: { in: one("in"), out: one("out") },
-    disk: { read: one("read"), written: one("written"), busy: one("busy") },
+    network: { in: rate("in", RECEIVED), out: rate("out", SENT) },
+    disk: { read: rate("read", READ), written: rate("written", WRITTEN), busy: rate("busy", BUSY) },
     bootMs: boot === null ? null : boot * 1000,
     windowMs: subject.windowMs(CPU, at),
   };
