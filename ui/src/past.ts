@@ -111,8 +111,9 @@ export class Past {
   /** Called with the series of the charts on the screen, as often as there are frames. */
   need(series: Series[]): void {
     if (this.isBusy || this.target === null || performance.now() < this.notBefore) return;
-    const missing = series.filter((item) => this.versions.get(item.series) !== this.version);
-    if (missing.length > 0) void this.load(missing, this.target);
+    // Several charts may show one series.
+    const missing = new Map(series.filter((item) => this.versions.get(item.series) !== this.version).map((item) => [item.series, item]));
+    if (missing.size > 0) void this.load([...missing.values()], this.target);
   }
 
   keep(names: ReadonlySet<string>): void {
