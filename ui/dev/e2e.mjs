@@ -6,6 +6,7 @@ import { chart, frameDistances, gapPlace, pixelsNear, quantile } from "./charts.
 import * as fleets from "./fleet.e2e.mjs";
 import { Harness } from "./harness.mjs";
 import * as hosts from "./host.e2e.mjs";
+import * as queries from "./query.e2e.mjs";
 import { burst, dragging, late, legend, picker, time } from "./time.mjs";
 
 const t = await Harness.start();
@@ -448,6 +449,11 @@ const STEPS = {
   silence: () => silence(light),
   holes: () => holes(light),
   motion,
+  query: async () => {
+    await inDark((dark) => queries.query(t, dark, "dark"));
+    await queries.query(t, light, "light");
+    await queries.queryMore(t, light);
+  },
   reads: async () => {
     await reads(light, "light");
     await inDark((dark) => reads(dark, "dark"));
