@@ -11,7 +11,7 @@ import type { Result } from "../promql";
 import type { Limits, Span } from "../view";
 import type { Metric } from "./complete";
 import { type Drawing, type Shape, type Steps, drawingOf, seriesCount, unitOf, whyEmpty } from "./result";
-import { resultTable } from "./table";
+import { ResultTable } from "./table";
 
 const HEIGHT_PX = 340;
 const NO_GAPS = new Gaps();
@@ -32,6 +32,7 @@ export class Answer {
   readonly element = h("div", { hidden: true }, this.summary, this.said, this.body);
   private chart: { chart: Chart; lines: string } | null = null;
   private drawing: Drawing | null = null;
+  private readonly table = new ResultTable();
   private stepMs = 0;
   private frame = 0;
   private readonly resize = new ResizeObserver(() => this.redraw());
@@ -59,7 +60,12 @@ export class Answer {
     if (drawing !== null) this.draw(drawing, asked.steps.stepMs);
     else {
       this.removeChart();
-      this.body.replaceChildren(isEmpty ? emptyNotice(asked, metrics, limits) : result.kind === "string" ? h("pre", { class: "card query-string" }, result.text) : resultTable(result, unitOf(asked.query, metrics), limits.now));
+      if (isEmpty) this.put(emptyNotice(asked, metrics, limits));
+      else if (result.kind === "string") this.put(h("pre", { class: "card query-string" }, result.text));
+      else {
+        this.table.show(result, unitOf(asked.query, metrics));
+        this.put(this.table.element);
+      }
     }
   }
 
@@ -109,6 +115,10 @@ export class Answer {
     this.drawing = drawing;
     this.stepMs = stepMs;
     this.redraw();
+  }
+
+  private put(node: HTMLElement): void {
+    if (this.body.firstChild !== node) this.body.replaceChildren(node);
   }
 
   private removeChart(): void {

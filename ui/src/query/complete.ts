@@ -25,20 +25,27 @@ export interface Option {
 export const MAX_OPTIONS = 50;
 const DURATIONS = ["5s", "10s", "30s", "1m", "5m", "15m", "1h", "6h", "1d"];
 
-/** How well a name fits what is typed: the same, its beginning, that of one of its parts, anywhere; null: not at all. */
+/** How well a name fits what is typed: the same, its beginning, that of one of its parts, anywhere, those of several; null: not at all. */
 function fit(name: string, word: string): number | null {
   const [whole, part] = [name.toLowerCase(), word.toLowerCase()];
   if (whole === part) return 0;
   const at = whole.indexOf(part);
   if (at === 0) return 1;
-  if (at > 0) return /[_:.\-/]/.test(whole[at - 1]!) || whole.includes(`_${part}`) ? 2 : 3;
-  // Beginnings of parts in order: `cpusec` and `node_cpu_seconds_total`.
-  let from = 0;
-  for (const letter of part) {
-    from = whole.indexOf(letter, from) + 1;
-    if (from === 0) return null;
-  }
-  return part.length >= 4 ? 4 : null;
+  if (at > 0) return PARTS.test(whole[at - 1]!) || whole.includes(`_${part}`) ? 2 : 3;
+  return begin(whole.split(PARTS), part.replaceAll("_", "")) ? 4 : null;
+}
+
+const PARTS = /[_:.\-/]/;
+
+/** Whether a word is made of beginnings of parts, in their order: `cpusec` of `node_cpu_seconds_total`. */
+function begin(parts: string[], word: string): boolean {
+  if (word === "") return true;
+  return parts.some((part, i) => {
+    let length = 0;
+    while (length < part.length && part[length] === word[length]) length++;
+    for (; length > 0; length--) if (begin(parts.slice(i + 1), word.slice(length))) return true;
+    return false;
+  });
 }
 
 function best(options: Option[], word: string): Option[] {

@@ -27,7 +27,7 @@ interface Token {
 }
 
 // A number has its unit with it, so that `5m` is no word; a text or a comment may lack its end.
-const TOKEN = /(?<comment>#[^\n]*)|(?<string>"(?:[^"\\]|\\[^])*(?:"|\\?$)|'(?:[^'\\]|\\[^])*(?:'|\\?$)|`[^`]*(?:`|$))|(?<word>:*[a-zA-Z_][\w:]*|[\d.][\w.]*)|(?<symbol>=~|!~|!=|[^\s])/g;
+const TOKEN = /(?<comment>#[^\n]*)|(?<string>"(?:[^"\\]|\\[^])*(?:"|\\?$)|'(?:[^'\\]|\\[^])*(?:'|\\?$)|`[^`]*(?:`|$))|(?<word>:*[a-zA-Z_][\w:]*|[\d.][\w.]*)|(?<symbol>[=!]~|[=!<>]=|[^\s])/g;
 
 function tokens(text: string): Token[] {
   return [...text.matchAll(TOKEN)].map((found) => {
