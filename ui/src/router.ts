@@ -27,7 +27,7 @@ function decode(part: string): string {
 
 export const hostAddress = (host: string): string => `#/host/${encodeURIComponent(host)}`;
 
-export const queryAddress = (query: string, parameters: [string, string][] = []): string => `#/query?${new URLSearchParams([["q", query], ...parameters]).toString()}`;
+export const queryAddress = (query: string): string => `#/query?${new URLSearchParams({ q: query }).toString()}`;
 
 function withParameters(parameters: URLSearchParams): string {
   const path = location.hash.split("?")[0] ?? "#/";

@@ -6,7 +6,7 @@ import type { Navigator } from "../charts/gestures";
 import { now, syncedStatus } from "../clock";
 import { h, setText } from "../dom";
 import { sentence } from "../format";
-import { ask } from "../promql";
+import { type Result, ask } from "../promql";
 import { Answer } from "../query/answer";
 import { QueryField } from "../query/field";
 import { Known } from "../query/known";
@@ -28,7 +28,7 @@ const STOP_AFTER_MS = 400;
 const DEFAULT_WINDOW = "1h";
 
 const EXAMPLES: readonly [string, string][] = [
-  ["Busy CPUs of each host, as a share", 'sum by (instance) (rate(node_cpu_seconds_total{mode!="idle"}[1m])) / count by (instance) (node_cpu_seconds_total{mode="idle"})'],
+  ["Busy share of CPUs", 'sum by (instance) (rate(node_cpu_seconds_total{mode!="idle"}[1m])) / count by (instance) (node_cpu_seconds_total{mode="idle"})'],
   ["The five fullest file systems", "topk(5, 1 - node_filesystem_avail_bytes / node_filesystem_size_bytes)"],
   ["Memory that is left", "node_memory_MemAvailable_bytes"],
   ["Bytes each second that come in", 'sum by (instance) (rate(node_network_receive_bytes_total{device!="lo"}[1m]))'],
@@ -77,7 +77,12 @@ export function queryPage(parameters: URLSearchParams): Page {
     showSelection: (span) => answer.showSelection(span),
   };
   const answer = new Answer(() => timed.navigator);
-  const addressOf = (view: View): URLSearchParams => new URLSearchParams([...(query === "" ? [] : [["q", query] as [string, string]]), ...toParameters(view), ...(shape === "table" ? [["view", "table"] as [string, string]] : [])]);
+  const addressOf = (view: View): URLSearchParams => {
+    const own = new URLSearchParams(query === "" ? [] : [["q", query]]);
+    for (const [name, value] of toParameters(view)) own.set(name, value);
+    if (shape === "table") own.set("view", shape);
+    return own;
+  };
   const timebar = new TimeBar(timed, addressOf, () => undefined);
   const message = h("div");
   const content = h(
@@ -161,13 +166,12 @@ export function queryPage(parameters: URLSearchParams): Page {
   }
 
   /** A text, or a range vector, has no values over time: it is shown as it is at the end. */
-  async function askAs(wanted: Shape, span: Span, signal: AbortSignal): Promise<{ result: Awaited<ReturnType<typeof ask>>; as: Shape }> {
-    const atEnd = async (): Promise<{ result: Awaited<ReturnType<typeof ask>>; as: Shape }> => ({ result: await ask(query, { atMs: span.to }, MAX_SERIES.table, signal), as: "table" });
-    if (wanted === "table") return atEnd();
+  async function askAs(wanted: Shape, span: Span, signal: AbortSignal): Promise<{ result: Result; as: Shape }> {
+    if (wanted === "table") return { result: await ask(query, { atMs: span.to }, MAX_SERIES.table, signal), as: wanted };
     try {
-      return { result: await ask(query, stepsOf(span), MAX_SERIES.chart, signal), as: "chart" };
+      return { result: await ask(query, stepsOf(span), MAX_SERIES.chart, signal), as: wanted };
     } catch (error) {
-      if (error instanceof ApiError && error.message.includes("for range query, must be Scalar or instant Vector")) return atEnd();
+      if (error instanceof ApiError && error.message.includes("for range query, must be Scalar or instant Vector")) return askAs("table", span, signal);
       throw error;
     }
   }
@@ -215,7 +219,7 @@ export function queryPage(parameters: URLSearchParams): Page {
     void evaluate();
   }
 
-  const visible = (): void => { if (!document.hidden && timed.view.span === null) void evaluate(); };
+  const visible = (): void => { if (!document.hidden && (timed.view.span === null || asked === null)) void evaluate(); };
   document.addEventListener("visibilitychange", visible);
   field.value = query;
   begin.open = query.trim() === "";

@@ -137,6 +137,6 @@ function summaryOf(result: Result, { span, steps, shape, tookMs }: Asked, drawin
 }
 
 function emptyNotice({ query, span, shape }: Asked, metrics: ReadonlyMap<string, Metric>, limits: Limits): HTMLElement {
-  const why = whyEmpty(query, metrics, shape === "table" ? { from: span.to, to: span.to } : span, limits);
+  const why = whyEmpty(query, metrics, span, limits);
   return notice("empty", shape === "table" ? "No values at this time" : "No values in this time", h("ul", { class: "query-why" }, ...why.map((text) => h("li", {}, text))));
 }

@@ -83,8 +83,16 @@ function quoted(text: string, quote: string): string {
 /** The text with what was chosen, and where the cursor stands then: behind it. */
 export function accepted(text: string, place: Exclude<Place, { kind: "nothing" }>, option: Option): { text: string; caret: number } {
   const rest = text.slice(place.to);
-  const isThere = place.kind === "label" ? /^\s*[=!]/.test(rest) : place.kind === "value" ? rest.startsWith(place.quote) || rest.startsWith("|") : rest.trimStart().startsWith(option.then.trim()) && option.then.trim() !== "";
+  const isThere = follows(place, rest, option.then.trim());
   const put = option.insert + (isThere ? "" : option.then);
+  // A quote that is there already is passed.
   const caret = place.from + put.length + (place.kind === "value" && isThere ? 1 : 0);
   return { text: text.slice(0, place.from) + put + rest, caret };
+}
+
+/** Whether what should follow stands there already. */
+function follows(place: Place, rest: string, then: string): boolean {
+  if (place.kind === "label") return /^\s*[=!]/.test(rest);
+  if (place.kind === "value") return rest.startsWith(place.quote) || rest.startsWith("|");
+  return then !== "" && rest.trimStart().startsWith(then);
 }

@@ -41,7 +41,12 @@ export class Known {
   private async askMetrics(): Promise<ReadonlyMap<string, Metric>> {
     const { signal } = this.abort;
     const [names, metadata] = await Promise.all([labelValues("__name__", [], signal), metricMetadata(signal)]);
-    const told = (name: string): Omit<Metric, "name"> => metadata[name] ?? metadata[name.replace(/_(bucket|sum|count)$/, "")] ?? { type: "", unit: "", help: "" };
+    const told = (name: string): Omit<Metric, "name"> => {
+      const [, whole = "", part] = /^(.*)_(bucket|sum|count)$/.exec(name) ?? [];
+      const histogram = metadata[whole];
+      // Of these only the sum is of the histogram's unit.
+      return metadata[name] ?? (histogram === undefined ? { type: "", unit: "", help: "" } : { ...histogram, type: "counter", unit: part === "sum" ? histogram.unit : "" });
+    };
     this.all = new Map([...new Set([...names, ...Object.keys(metadata)])].sort().map((name) => [name, { name, ...told(name) }]));
     this.at = performance.now();
     return this.all;

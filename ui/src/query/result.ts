@@ -106,13 +106,13 @@ export function seriesCount({ series }: Result, shape: Shape): string {
   return `${count(series.length)}${series.length >= MAX_SERIES[shape] ? " or more" : ""} series`;
 }
 
-/** Why an answer may be empty: what is known first, then what often is the case. */
-export function whyEmpty(query: string, metrics: ReadonlyMap<string, Metric>, { from, to }: Span, { oldest, now }: Limits): string[] {
+/** Why an answer is empty where that is known, else why it may be. */
+export function whyEmpty(query: string, metrics: ReadonlyMap<string, Metric>, { to }: Span, { oldest, now }: Limits): string[] {
   const { functions, operators } = callsOf(query);
   const absent = metrics.size === 0 ? [] : metricsOf(query).filter((name) => !metrics.has(name));
-  const why = absent.map((name) => `No series of the store is called ${name}.`);
+  if (absent.length > 0) return absent.map((name) => `No series of the store is called ${name}.`);
+  const why: string[] = [];
   if (oldest !== null && to <= oldest) why.push(`The store begins at ${moment(oldest, now)}, after the time shown.`);
-  else if (oldest !== null && from < oldest && operators.length === 0 && absent.length === 0) why.push(`The store begins at ${moment(oldest, now)}.`);
   if (query.includes("{")) why.push("No series may match the braces: type a label to see its values.");
   if (functions.some((name) => PER_SECOND.has(name) || ["increase", "delta", "idelta"].includes(name))) why.push("A rate needs two samples within its brackets: tables as those of processes have one every 5 s, what the controller says of itself one every 10 s.");
   if (operators.some((sign) => /^([<>]|[=!<>]=)$/.test(sign))) why.push("A comparison leaves out what does not hold; with bool it gives 0 or 1.");
