@@ -6,6 +6,7 @@ import { chart, frameDistances, gapPlace, pixelsNear, quantile } from "./charts.
 import * as fleets from "./fleet.e2e.mjs";
 import { Harness } from "./harness.mjs";
 import * as hosts from "./host.e2e.mjs";
+import * as queries from "./query.e2e.mjs";
 import { burst, dragging, late, legend, picker, time } from "./time.mjs";
 
 const t = await Harness.start();
@@ -54,6 +55,7 @@ async function alerts(page, scheme) {
   await page.locator("details.rules summary").click();
   t.check(`alerts ${scheme}: a rule that fails says why, first`, (await text(page, ".rules tbody tr:first-child .problem")).includes("more than 10 s"));
   await t.shot(page, `alerts-${scheme}`);
+  t.check(`alerts ${scheme}: a rule's expression leads to its query`, (await page.locator(".rules td.expression a").last().getAttribute("href")).startsWith("#/query?q="));
   await page.getByRole("button", { name: "pending 1" }).click();
   await t.eventually(`alerts ${scheme}: by state`, async () => (await page.locator("tbody tr[data-key]").count()) === 1);
   t.check(`alerts ${scheme}: the filter stands in the address`, page.url().includes("state=pending"), page.url());
@@ -448,6 +450,11 @@ const STEPS = {
   silence: () => silence(light),
   holes: () => holes(light),
   motion,
+  query: async () => {
+    await inDark((dark) => queries.query(t, dark, "dark"));
+    await queries.query(t, light, "light");
+    await queries.queryMore(t, light);
+  },
   reads: async () => {
     await reads(light, "light");
     await inDark((dark) => reads(dark, "dark"));

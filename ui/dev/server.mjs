@@ -51,6 +51,8 @@ async function handle(fleet, play, root, request, response) {
   const json = (value) => response.writeHead(200, { "Content-Type": "application/json", "Cache-Control": "no-store" }).end(JSON.stringify(value));
   if (isPrometheus && parts[2] === "alerts") return json({ status: "success", data: { alerts: play.quiet ? [] : alerts(fleet) } });
   if (isPrometheus && parts[2] === "rules") return json({ status: "success", data: { groups: play.rules ? RULES : [] } });
+  const known = isPrometheus ? promql.metadata(fleet, [parts[2], parts[3]], url.searchParams) : undefined;
+  if (known !== undefined) return json({ status: "success", data: known });
   const answered = isPrometheus && promql.answer(fleet, parts[2], new URLSearchParams(await body(request)));
   if (answered) return response.writeHead(answered.status, { "Content-Type": "application/json" }).end(JSON.stringify(answered.body));
   const [, , , what, name, sub] = parts;

@@ -7,6 +7,7 @@ import "./styles/components.css";
 import "./styles/charts.css";
 import "./styles/fleet.css";
 import "./styles/host.css";
+import "./styles/query.css";
 import * as alerts from "./alerts";
 import { h, notice, setHidden, setText } from "./dom";
 import * as keys from "./keys";
@@ -14,6 +15,7 @@ import { alertsPage } from "./pages/alerts";
 import { fleetPage } from "./pages/fleet";
 import { hostPage } from "./pages/host";
 import type { Page } from "./pages/page";
+import { queryPage } from "./pages/query";
 import { readsPage } from "./pages/reads";
 import { type Route, parse } from "./router";
 import * as theme from "./theme";
@@ -23,6 +25,7 @@ const firing = h("span", { class: "badge num", hidden: true });
 const links: [Route["page"], HTMLAnchorElement][] = [
   ["fleet", h("a", { href: "#/" }, "Fleet")],
   ["alerts", h("a", { href: "#/alerts" }, "Alerts", firing)],
+  ["query", h("a", { href: "#/query" }, "Query")],
   ["reads", h("a", { href: "#/reads" }, "Reads")],
 ];
 const themeButton = h("button", { type: "button", class: "quiet", on: { click: () => theme.toggle() } });
@@ -50,12 +53,14 @@ function show(): void {
   keys.setPage(page.bindings);
   main.replaceChildren(page.element);
   window.scrollTo(0, 0);
+  page.shown?.();
 }
 
 function create(route: Route): Page {
   if (route.page === "fleet") return fleetPage(route.parameters);
   if (route.page === "host") return hostPage(route.host, route.parameters);
   if (route.page === "reads") return readsPage(route.parameters);
+  if (route.page === "query") return queryPage(route.parameters);
   if (route.page === "alerts") return alertsPage(route.parameters);
   const element = h("div", { class: "page" }, notice("empty", "There is no such page", h("p", {}, h("a", { href: "#/" }, "To the fleet"))));
   return { title: "Unknown page", element, bindings: [], destroy: () => undefined };
@@ -77,6 +82,7 @@ function showFiring(): void {
 keys.setGlobal([
   { keys: ["f"], help: "Fleet", run: () => { location.hash = "#/"; return undefined; } },
   { keys: ["a"], help: "Alerts", run: () => { location.hash = "#/alerts"; return undefined; } },
+  { keys: ["q"], help: "Query", run: () => { location.hash = "#/query"; return undefined; } },
   { keys: ["r"], help: "Reads", run: () => { location.hash = "#/reads"; return undefined; } },
   { keys: ["t"], help: "Light or dark", run: () => { theme.toggle(); return undefined; } },
   { keys: ["?"], help: "This help", run: () => { keys.showHelp(); return undefined; } },

@@ -2,7 +2,7 @@
 //! PromQL over the controller's own Prometheus API (docs/promql.md): queries as texts, answers typed and checked. A refused query is an ApiError with Prometheus' words.
 
 import { PROMETHEUS, request } from "./api";
-import { type Check, ContractError, list, object, oneOf, optional, record, text } from "./check";
+import { type Check, ContractError, anything, list, object, oneOf, optional, record, text } from "./check";
 
 /** One value of an instant vector. The name of its metric, where it has one, is the label `__name__`. */
 export interface Sample {
@@ -47,6 +47,71 @@ export async function range(query: string, span: { fromMs: number; toMs: number;
   const form = { query, start: String(span.fromMs / 1000), end: String(span.toMs / 1000), step: String(span.stepMs / 1000) };
   const { data } = await request(`${PROMETHEUS}/query_range`, matrix, signal, { form });
   return data.result.map(({ metric, values }) => ({ labels: metric, t_ms: values.map(([t]) => t), values: values.map(([, value]) => value) }));
+}
+
+/** What any query gives. Of a native histogram its count and sum. */
+export type Point = { t_ms: number; value: number } | { t_ms: number; count: number; sum: number };
+export interface Result {
+  /** `vector`: one point a series. */
+  kind: "vector" | "matrix" | "scalar" | "string";
+  series: { labels: Record<string, string>; points: Point[] }[];
+  /** Of the kind `string`. */
+  text: string;
+  /** What Prometheus calls warnings and infos. */
+  warnings: string[];
+  infos: string[];
+}
+
+const histogram: Check<Point> = (value, path) => {
+  if (!Array.isArray(value) || value.length !== 2 || typeof value[0] !== "number") throw new ContractError(path, "a time and a histogram", value);
+  const { count, sum } = object({ count: text, sum: text })(value[1], `${path}[1]`);
+  return { t_ms: value[0] * 1000, count: numberOf(count), sum: numberOf(sum) };
+};
+const float: Check<Point> = (value, path) => {
+  const [t_ms, number] = point(value, path);
+  return { t_ms, value: number };
+};
+const anySeries = object({ metric: record(text), value: optional<Point | null>(float, null), values: optional(list(float), []), histogram: optional<Point | null>(histogram, null), histograms: optional(list(histogram), []) });
+const anyResult: Check<Pick<Result, "kind" | "series" | "text">> = (value, path) => {
+  const { resultType: kind, result } = object({ resultType: oneOf("vector", "matrix", "scalar", "string"), result: anything })(value, path);
+  if (kind === "string") return { kind, series: [], text: text(list(anything)(result, `${path}.result`)[1], `${path}.result[1]`) };
+  if (kind === "scalar") return { kind, series: [{ labels: {}, points: [float(result, `${path}.result`)] }], text: "" };
+  const series = list(anySeries)(result, `${path}.result`).map((item) => ({
+    labels: item.metric,
+    points: [item.value, item.histogram, ...item.values, ...item.histograms].filter((one) => one !== null).sort((a, b) => a.t_ms - b.t_ms),
+  }));
+  return { kind, series, text: "" };
+};
+const answer = object({ data: anyResult, warnings: optional(list(text), []), infos: optional(list(text), []) });
+
+/** The controller evaluates for 30 s at most, after up to 10 s for its turn. */
+const QUERY_TIMEOUT_MS = 45_000;
+
+/** Any query, at a time or over a range: of at most `limit` series. */
+export async function ask(query: string, when: { atMs: number } | { fromMs: number; toMs: number; stepMs: number }, limit: number, signal: AbortSignal): Promise<Result> {
+  const times: Record<string, string> = "atMs" in when ? { time: String(when.atMs / 1000) } : { start: String(when.fromMs / 1000), end: String(when.toMs / 1000), step: String(when.stepMs / 1000) };
+  const { data, warnings, infos } = await request(`${PROMETHEUS}/${"atMs" in when ? "query" : "query_range"}`, answer, signal, { form: { query, limit: String(limit), ...times }, timeoutMs: QUERY_TIMEOUT_MS });
+  return { ...data, warnings, infos };
+}
+
+const names = object({ data: list(text) });
+const metadata = object({ data: record(list(object({ type: text, unit: text, help: text }))) });
+/** A host with many processes has as many values of `pid`. */
+const MAX_NAMES = 5000;
+
+const matching = (selectors: string[]): string => [...selectors.map((selector) => `match[]=${encodeURIComponent(selector)}`), `limit=${MAX_NAMES}`].join("&");
+
+/** Names of labels, of the series that match a selector; without selectors, of all. */
+export const labelNames = async (selectors: string[], signal: AbortSignal): Promise<string[]> => (await request(`${PROMETHEUS}/labels?${matching(selectors)}`, names, signal)).data;
+
+/** Values of a label, in the same way. */
+export const labelValues = async (label: string, selectors: string[], signal: AbortSignal): Promise<string[]> =>
+  (await request(`${PROMETHEUS}/label/${encodeURIComponent(label)}/values?${matching(selectors)}`, names, signal)).data;
+
+/** Type, unit and help by the name of the metric. */
+export async function metricMetadata(signal: AbortSignal): Promise<Record<string, { type: string; unit: string; help: string }>> {
+  const { data } = await request(`${PROMETHEUS}/metadata`, metadata, signal);
+  return Object.fromEntries(Object.entries(data).flatMap(([name, [first]]) => (first === undefined ? [] : [[name, first]])));
 }
 
 /** A text in quotes. */

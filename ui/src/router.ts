@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses behind `#`: the page is static files, and the controller need know none of them. `#/`, `#/host/NAME?w=1m&from=MS&to=MS&c=SERIES`, `#/reads`, `#/alerts`.
+//! Addresses behind `#`: the page is static files, and the controller need know none of them. `#/`, `#/host/NAME?w=1m&from=MS&to=MS&c=SERIES`, `#/reads`, `#/alerts`, `#/query?q=EXPR&w=1h&view=table`.
 
 export interface Route {
-  page: "fleet" | "host" | "reads" | "alerts" | "unknown";
+  page: "fleet" | "host" | "reads" | "alerts" | "query" | "unknown";
   host: string;
   parameters: URLSearchParams;
 }
@@ -13,7 +13,7 @@ export function parse(hash: string): Route {
   const parts = path.split("/").filter((part) => part !== "");
   if (parts.length === 0) return { page: "fleet", host: "", parameters };
   if (parts[0] === "host" && parts.length === 2) return { page: "host", host: decode(parts[1]!), parameters };
-  if ((parts[0] === "reads" || parts[0] === "alerts") && parts.length === 1) return { page: parts[0], host: "", parameters };
+  if ((parts[0] === "reads" || parts[0] === "alerts" || parts[0] === "query") && parts.length === 1) return { page: parts[0], host: "", parameters };
   return { page: "unknown", host: "", parameters };
 }
 
@@ -26,6 +26,8 @@ function decode(part: string): string {
 }
 
 export const hostAddress = (host: string): string => `#/host/${encodeURIComponent(host)}`;
+
+export const queryAddress = (query: string): string => `#/query?${new URLSearchParams({ q: query }).toString()}`;
 
 function withParameters(parameters: URLSearchParams): string {
   const path = location.hash.split("?")[0] ?? "#/";

@@ -58,6 +58,8 @@ export class Table<T> {
     private readonly rank: (row: T) => number,
     public sorting: Sorting,
     private readonly onSort: (sorting: Sorting) => void,
+    /** How to see what is beyond the limit. */
+    private readonly narrow = "Search to narrow them down.",
   ) {
     const heads = columns.map((column) => {
       const button = h("button", { type: "button", title: column.title ?? null, on: { click: () => this.sortBy(column.id) } }, column.label);
@@ -82,7 +84,7 @@ export class Table<T> {
     const visible = sorted.slice(0, MAX_ROWS);
     for (const [id, head] of this.heads) head.setAttribute("aria-sort", id !== column.id ? "none" : this.sorting.descending ? "descending" : "ascending");
     setHidden(this.more, sorted.length <= MAX_ROWS);
-    setText(this.more, `The first ${MAX_ROWS} of ${sorted.length}. Search to narrow them down.`);
+    setText(this.more, `The first ${MAX_ROWS} of ${sorted.length}. ${this.narrow}`);
 
     const keys = visible.map((row) => this.key(row));
     const wanted = new Set(keys);

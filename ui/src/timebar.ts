@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The part of a host's page that says and chooses what time the charts show: windows, Live, from and to, steps back and forward; keys; the address.
+//! The part of a page that says and chooses what time its charts show: windows, Live, from and to, steps back and forward; keys; the address.
 
-import type { Board } from "./board";
 import type { Navigator } from "./charts/gestures";
 import { now } from "./clock";
 import { h, setHidden, setText } from "./dom";
@@ -15,6 +14,18 @@ import * as zone from "./zone";
 
 /** A movement that rests so long is a view to come back to. */
 const SETTLE_MS = 400;
+
+/** What shows the time that is chosen. */
+export interface Timed {
+  navigator: Navigator | null;
+  readonly view: View;
+  /** What is on the screen. */
+  readonly span: Span;
+  show(view: View): void;
+  /** The zone has changed. */
+  redraw(): void;
+  showSelection(span: Span | null): void;
+}
 
 export class TimeBar implements Navigator {
   readonly element: HTMLElement;
@@ -41,7 +52,7 @@ export class TimeBar implements Navigator {
 
   /** `parameters`: those of the page without the view's. */
   constructor(
-    private readonly board: Board,
+    private readonly board: Timed,
     private readonly parameters: (view: View) => URLSearchParams,
     private readonly changed: () => void,
   ) {
@@ -71,6 +82,11 @@ export class TimeBar implements Navigator {
     this.settling = undefined;
     this.steps.moved(depth());
     this.apply(addressed(view));
+  }
+
+  /** What is shown now, with the page's other parameters, is one more entry of the browser's history. */
+  enter(): void {
+    this.settle();
   }
 
   /** Nothing can be chosen any more. */

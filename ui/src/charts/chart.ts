@@ -160,7 +160,11 @@ export class Chart {
   }
 
   private readonly breaks = (t0: number, t1: number): boolean =>
-    this.scene !== null && (t1 - t0 > 3 * Math.max(this.fine.shownMs, this.fine.resolutionMs) || this.scene.gaps.between(t0, t1, this.fine.shownMs));
+    this.scene !== null && (t1 - t0 > (this.fine.isExact === true ? 1.5 : 3) * Math.max(this.fine.shownMs, this.fine.resolutionMs) || this.scene.gaps.between(t0, t1, this.fine.shownMs));
+
+  private get height(): number {
+    return this.spec.heightPx ?? HEIGHT_PX;
+  }
 
   private get isBinary(): boolean {
     return isBinary(this.spec.unit, this.spec.perSecond);
@@ -207,7 +211,7 @@ export class Chart {
     const base = { stroke: axis, grid, ticks: { show: false }, font: "11px system-ui, sans-serif" };
     return {
       width: 400,
-      height: HEIGHT_PX,
+      height: this.height,
       ms: 1,
       legend: { show: false },
       padding: [8, 8, 0, 0],
@@ -289,7 +293,7 @@ export class Chart {
 
   private showBadges(): void {
     const { fine } = this;
-    const parts = [`read every ${duration(fine.intervalMs)}`];
+    const parts = fine.intervalMs > 0 ? [`read every ${duration(fine.intervalMs)}`] : [];
     if (fine.shownMs > fine.intervalMs * 1.01) parts.push(`shown every ${duration(fine.shownMs)}`);
     if (fine.resolutionMs >= 1) parts.push(`value moves every ${duration(fine.resolutionMs)}${fine.stepped ? ", drawn as steps" : ""}`);
     if (fine.rateError > 0) parts.push(`± ${quantity(fine.rateError, "share")}`);
@@ -423,6 +427,6 @@ export class Chart {
   private resize(): void {
     const width = Math.floor(this.body.clientWidth);
     this.isSized ||= width > 0;
-    if (width > 0 && width !== this.plot.width) this.plot.setSize({ width, height: HEIGHT_PX });
+    if (width > 0 && width !== this.plot.width) this.plot.setSize({ width, height: this.height });
   }
 }

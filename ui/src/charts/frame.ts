@@ -34,6 +34,8 @@ export interface ChartSpec {
   lines: LineSpec[];
   note?: string;
   removable: boolean;
+  /** Of the plot; without it as all of a host's page. */
+  heightPx?: number;
 }
 
 /** What all charts of a board have in common at the moment of drawing. */
@@ -250,7 +252,7 @@ export function nearest(times: Float64Array, t: number): number {
 
 /** What the reader must know about how fine the values are. */
 export interface Fineness {
-  /** Between two readings. */
+  /** Between two readings; 0 where values are none that were read. */
   intervalMs: number;
   /** Between two points shown. */
   shownMs: number;
@@ -260,6 +262,8 @@ export interface Fineness {
   stepped: boolean;
   /** A counter's steps make its rate uncertain by this share of one second per second; 0 where that is less than 1 %. */
   rateError: number;
+  /** There is a value at each point shown, or there was none: where one is missing the line breaks. */
+  isExact?: true;
 }
 
 export function fineness(spec: ChartSpec, intervalMs: number, shownMs: number): Fineness {

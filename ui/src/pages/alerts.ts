@@ -7,7 +7,7 @@ import { now, syncedStatus } from "../clock";
 import { h, notice, setClass, setHidden, setText } from "../dom";
 import { age, count, duration, moment, quantity } from "../format";
 import { poll } from "../poll";
-import { hostAddress, replaceParameters } from "../router";
+import { hostAddress, queryAddress, replaceParameters } from "../router";
 import { type Column, Table } from "../table";
 import { type Page, Trouble } from "./page";
 
@@ -204,7 +204,7 @@ class RuleList {
         h("td", { class: "num" }, rule.type === "recording" ? "" : duration(rule.for_s * 1000)),
         h("td", { class: "num" }, duration(rule.interval_s * 1000)),
         h("td", { class: "num" }, duration(rule.took_s * 1000)),
-        h("td", { class: "expression" }, h("code", {}, rule.query.trim())),
+        h("td", { class: "expression" }, h("a", { href: queryAddress(rule.query.trim()), title: "Query this" }, h("code", {}, rule.query.trim()))),
       ),
     );
     this.body.replaceChildren(...rows);
