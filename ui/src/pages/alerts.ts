@@ -188,7 +188,7 @@ class RuleList {
     "details",
     { class: "rules folded card" },
     this.title,
-    h("div", { class: "table-scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...HEADS.map((head) => h("th", { scope: "col", class: NUMERIC.has(head) ? "num" : "" }, head)))), this.body)),
+    h("div", { class: "table-scroll", tabindex: 0, role: "region", "aria-label": "Rules" }, h("table", {}, h("thead", {}, h("tr", {}, ...HEADS.map((head) => h("th", { scope: "col", class: NUMERIC.has(head) ? "num" : "" }, head)))), this.body)),
   );
 
   show(rules: Rule[]): void {
