@@ -73,6 +73,7 @@ async function host(t, page, at) {
   const to = Date.now() - 60_000;
   await t.go(page, `#/host/web-1?from=${to - 300_000}&to=${to}&f=app_latency_seconds&s=cpu`);
   await t.eventually(`axe: host in a fixed view, ${at}: values`, async () => /\d/.test(await chart(page, "CPU by mode").locator(".legend .value").first().innerText()));
+  await chart(page, "CPU by mode").locator(".legend button").first().click();
   await chart(page, "CPU by mode").locator(".plot").focus();
   await page.keyboard.press("Home");
   await scan(t, page, `host in a fixed view, ${at}`);

@@ -7,6 +7,7 @@ import { chart, frameDistances, gapPlace, pixelsNear, quantile } from "./charts.
 import * as fleets from "./fleet.e2e.mjs";
 import { Harness } from "./harness.mjs";
 import * as hosts from "./host.e2e.mjs";
+import { tab } from "./tab.e2e.mjs";
 import { burst, dragging, late, legend, picker, time } from "./time.mjs";
 
 const t = await Harness.start();
@@ -457,6 +458,7 @@ const STEPS = {
   theme: () => themeSwitch(light),
   phone,
   axe: () => axe(t),
+  tab: () => tab(t),
   frames: () => frames(light),
 };
 const wanted = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(STEPS);
