@@ -30,16 +30,26 @@ async function walk(page) {
     };
   });
   for (let i = 0; i < MOST_STOPS && (await page.evaluate(() => window.stop())); i++) await page.keyboard.press("Tab");
+  // On the way back what has the focus comes in at the top, where something may lie over it.
+  const count = await page.evaluate(() => {
+    const { node } = window.stops.at(-1);
+    window.there = window.stops;
+    window.stops = [];
+    node.focus();
+    return window.there.length;
+  });
+  for (let i = 0; i < count && (await page.evaluate(() => window.stop())); i++) await page.keyboard.press("Shift+Tab");
   return page.evaluate(() => {
     const told = (node) => (node.getAttribute("aria-label") ?? node.textContent).slice(0, 40) || node.outerHTML.slice(0, 60);
-    const nodes = window.stops.map(({ node }) => node);
+    const nodes = window.there.map(({ node }) => node);
+    const all = [...window.there, ...window.stops];
     const there = [...document.querySelectorAll("a[href], button:not(:disabled), input, select, summary, [tabindex]")].filter((node) => node.tabIndex >= 0 && node.checkVisibility({ visibilityProperty: true }));
     return {
-      count: nodes.length,
+      count: Math.min(nodes.length, window.stops.length),
       missed: there.filter((node) => !nodes.includes(node)).map(told),
       disordered: nodes.filter((node, i) => i > 0 && (nodes[i - 1].compareDocumentPosition(node) & Node.DOCUMENT_POSITION_PRECEDING) !== 0).map(told),
-      bare: window.stops.filter(({ isRinged }) => !isRinged).map(({ node }) => told(node)),
-      covered: window.stops.filter(({ isOnTop }) => !isOnTop).map(({ node }) => told(node)),
+      bare: all.filter(({ isRinged }) => !isRinged).map(({ node }) => told(node)),
+      covered: all.filter(({ isOnTop }) => !isOnTop).map(({ node }) => told(node)),
     };
   });
 }
