@@ -29,7 +29,8 @@ async function walk(page) {
       return true;
     };
   });
-  for (let i = 0; i < MOST_STOPS && (await page.evaluate(() => window.stop())); i++) await page.keyboard.press("Tab");
+  for (let i = 0; i < MOST_STOPS && (await page.evaluate(() => window.stop())); i++) await page.keyboard.down("Tab");
+  await page.keyboard.up("Tab");
   // On the way back what has the focus comes in at the top, where something may lie over it.
   const count = await page.evaluate(() => {
     const { node } = window.stops.at(-1);
@@ -38,7 +39,10 @@ async function walk(page) {
     node.focus();
     return window.there.length;
   });
-  for (let i = 0; i < count && (await page.evaluate(() => window.stop())); i++) await page.keyboard.press("Shift+Tab");
+  await page.keyboard.down("Shift");
+  for (let i = 0; i < count && (await page.evaluate(() => window.stop())); i++) await page.keyboard.down("Tab");
+  await page.keyboard.up("Tab");
+  await page.keyboard.up("Shift");
   return page.evaluate(() => {
     const told = (node) => (node.getAttribute("aria-label") ?? node.textContent).slice(0, 40) || node.outerHTML.slice(0, 60);
     const nodes = window.there.map(({ node }) => node);
