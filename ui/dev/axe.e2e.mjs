@@ -61,6 +61,7 @@ async function host(t, page, at) {
   const processes = page.locator("section.host-section", { has: page.locator('h2:text-is("Processes")') });
   await processes.locator("tbody tr").first().click();
   await t.eventually(`axe: host, ${at}: a row is open`, async () => (await processes.locator("section.chart").count()) > 2);
+  await page.locator("details.regions summary").click();
   await scan(t, page, `host, ${at}`);
   await page.keyboard.press("g");
   await scan(t, page, `host with the time picker, ${at}`, "dialog");
