@@ -23,8 +23,8 @@ async function walk(page) {
       if (node === document.body || window.stops.some((stop) => stop.node === node)) return false;
       const { outlineStyle, outlineWidth } = getComputedStyle(node);
       const box = node.getBoundingClientRect();
-      const [x, y] = [Math.min(innerWidth - 1, Math.max(0, box.left + Math.min(box.width, 20) / 2)), box.top + box.height / 2];
-      const top = document.elementFromPoint(x, Math.min(innerHeight - 1, Math.max(0, y)));
+      const [x, y] = [Math.min(window.innerWidth - 1, Math.max(0, box.left + Math.min(box.width, 20) / 2)), box.top + box.height / 2];
+      const top = document.elementFromPoint(x, Math.min(window.innerHeight - 1, Math.max(0, y)));
       window.stops.push({ node, isRinged: outlineStyle !== "none" && outlineWidth !== "0px", isOnTop: top !== null && (node.contains(top) || top.contains(node)) });
       return true;
     };
@@ -51,7 +51,7 @@ async function walk(page) {
     return {
       count: Math.min(nodes.length, window.stops.length),
       missed: there.filter((node) => !nodes.includes(node)).map(told),
-      disordered: nodes.filter((node, i) => i > 0 && (nodes[i - 1].compareDocumentPosition(node) & Node.DOCUMENT_POSITION_PRECEDING) !== 0).map(told),
+      disordered: nodes.filter((node, i) => i > 0 && (nodes[i - 1].compareDocumentPosition(node) & window.Node.DOCUMENT_POSITION_PRECEDING) !== 0).map(told),
       bare: all.filter(({ isRinged }) => !isRinged).map(({ node }) => told(node)),
       covered: all.filter(({ isOnTop }) => !isOnTop).map(({ node }) => told(node)),
     };
