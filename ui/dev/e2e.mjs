@@ -2,11 +2,13 @@
 // The dashboard in a real browser against the fixture: `npm run e2e`, or some of its steps: `npm run e2e -- troubles phone`. SHOTS=DIR keeps screenshots;
 // QUICK=1 measures frames for 4 s instead of 15 s.
 
+import { axe } from "./axe.e2e.mjs";
 import { chart, frameDistances, gapPlace, pixelsNear, quantile } from "./charts.mjs";
 import * as fleets from "./fleet.e2e.mjs";
 import { Harness } from "./harness.mjs";
 import * as hosts from "./host.e2e.mjs";
 import * as queries from "./query.e2e.mjs";
+import { tab } from "./tab.e2e.mjs";
 import { burst, dragging, late, legend, picker, time } from "./time.mjs";
 
 const t = await Harness.start();
@@ -462,6 +464,8 @@ const STEPS = {
   troubles: () => troubles(light),
   theme: () => themeSwitch(light),
   phone,
+  axe: () => axe(t),
+  tab: () => tab(t),
   frames: () => frames(light),
 };
 const wanted = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(STEPS);

@@ -15,7 +15,7 @@ function watchRanges(page) {
   return asked;
 }
 
-const viewOf = (page) => {
+export const viewOf = (page) => {
   const parameters = new URLSearchParams(page.url().split("?")[1]);
   return { from: Number(parameters.get("from")), to: Number(parameters.get("to")), w: parameters.get("w") };
 };

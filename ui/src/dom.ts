@@ -47,6 +47,11 @@ export function setHidden(node: HTMLElement, hidden: boolean): void {
   if (node.hidden !== hidden) node.hidden = hidden;
 }
 
+/** A table with nothing in it that could get the focus, which scrolls sideways where it must: by keyboard, too. */
+export function scrolling(label: string, table: HTMLElement): HTMLElement {
+  return h("div", { class: "table-scroll", tabindex: 0, role: "region", "aria-label": label }, table);
+}
+
 /** A box that says what is the case and what to do. */
 export function notice(kind: "empty" | "error" | "loading", title: string, ...more: Child[]): HTMLElement {
   return h("div", { class: `notice ${kind}`, role: kind === "error" ? "alert" : "status" }, h("h2", {}, title), ...more);

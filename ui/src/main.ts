@@ -63,6 +63,7 @@ function create(route: Route): Page {
   if (route.page === "query") return queryPage(route.parameters);
   if (route.page === "alerts") return alertsPage(route.parameters);
   const element = h("div", { class: "page" }, notice("empty", "There is no such page", h("p", {}, h("a", { href: "#/" }, "To the fleet"))));
+  element.prepend(h("h1", { class: "hidden" }, "Unknown page"));
   return { title: "Unknown page", element, bindings: [], destroy: () => undefined };
 }
 

@@ -39,7 +39,7 @@ export class Chart {
   areValuesDue = false;
   private readonly plot: uPlot;
   private readonly legend: Legend | null;
-  private readonly body = h("div", { class: "plot", tabindex: 0, role: "group" });
+  private readonly body = h("div", { class: "plot", tabindex: 0, role: "application" });
   private readonly tip = h("div", { class: "tip", hidden: true });
   private readonly selection = h("div", { class: "selection num", hidden: true });
   private readonly badges = h("p", { class: "badges" });

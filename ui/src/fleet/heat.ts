@@ -34,7 +34,7 @@ export class FleetHeat {
   private total = 0;
   private shown: Shown | null = null;
   private readonly image = new HeatImage();
-  private readonly canvas = h("canvas", { class: "fleet-heat-canvas", role: "img", tabindex: 0 });
+  private readonly canvas = h("canvas", { class: "fleet-heat-canvas", role: "application", tabindex: 0 });
   private readonly tip = h("p", { class: "readout num", role: "status" });
   private readonly scale = h("span", { class: "dim num" });
   private readonly problem = h("p", { class: "problem", role: "alert", hidden: true });

@@ -4,7 +4,7 @@
 import { ALERT_HELP, ALERT_STATES, all, hostOf, nameOf, onChange, rankOf, set, severityOf, showAlertState, summaryOf } from "../alerts";
 import { type Alert, type AlertState, type Rule, getAlerts, getRules } from "../api";
 import { now, syncedStatus } from "../clock";
-import { h, notice, setClass, setHidden, setText } from "../dom";
+import { h, notice, scrolling, setClass, setHidden, setText } from "../dom";
 import { age, count, duration, moment, quantity } from "../format";
 import { poll } from "../poll";
 import { hostAddress, queryAddress, replaceParameters } from "../router";
@@ -188,7 +188,7 @@ class RuleList {
     "details",
     { class: "rules folded card" },
     this.title,
-    h("div", { class: "table-scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...HEADS.map((head) => h("th", { scope: "col", class: NUMERIC.has(head) ? "num" : "" }, head)))), this.body)),
+    scrolling("Rules", h("table", {}, h("thead", {}, h("tr", {}, ...HEADS.map((head) => h("th", { scope: "col", class: NUMERIC.has(head) ? "num" : "" }, head)))), this.body)),
   );
 
   show(rules: Rule[]): void {

@@ -37,6 +37,8 @@ const READS_SEARCH = "onlooker_responder_packets_total answered";
 
 export function hostPage(name: string, parameters: URLSearchParams): Page {
   const abort = new AbortController();
+  /** Until its head is there. */
+  const title = h("h1", { class: "hidden" }, name);
   const message = h("div", {}, notice("loading", `Reading ${name} …`));
   const asked = h("div", { class: "charts asked" });
   const empty = h("div");
@@ -66,7 +68,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   const timebar = new TimeBar(board, addressOf, () => showLive());
   const liveSign = h("span", { class: "live", role: "status" });
   const toolbar = h("div", { class: "toolbar sticky" }, search.element, timebar.element, liveSign);
-  const layout = h("div", { class: "host-layout" }, index.element, h("div", { class: "host-sections" }, asked, ...SECTION_IDS.map((id) => sections[id].element)));
+  const layout = h("div", { class: "host-layout" }, index.element, h("div", { class: "host-sections" }, h("h2", { class: "hidden" }, "Added charts"), asked, ...SECTION_IDS.map((id) => sections[id].element)));
   const content = h("div", { hidden: true }, head.element, toolbar, empty, layout);
   sections.reading.body.append(head.reading.element, regions.element);
   // Of a host that is not read yet that alone is known.
@@ -252,6 +254,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
       }
       detail = got;
       setHidden(content, false);
+      setHidden(title, true);
       message.replaceChildren();
       if (ofAddress !== null) restore(ofAddress);
       ofAddress = null;
@@ -266,6 +269,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
         return false;
       }
       const again = trouble.show(error, detail === null ? null : "Trying again.");
+      setHidden(title, !content.hidden);
       // Without a token streams are refused as well.
       if (!again) board.end();
       return again;
@@ -309,7 +313,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   ];
   return {
     title: name,
-    element: h("div", { class: "page" }, trouble.banner.element, message, content),
+    element: h("div", { class: "page" }, title, trouble.banner.element, message, content),
     bindings,
     follow: (next) => {
       const charts = [...next.getAll("c").map((text) => `c=${text}`), ...next.getAll("f").map((text) => `f=${text}`)];

@@ -2,7 +2,7 @@
 //! The memory that a host lists: one row for each region.
 
 import type { Region } from "../api";
-import { h, setClass, setText } from "../dom";
+import { h, scrolling, setClass, setText } from "../dom";
 import { age, bytes, count } from "../format";
 
 const HEADS = ["Region", "Labels", "Acquisition", "Via", "Size", "Owner", "Age", "Series", "State"];
@@ -16,7 +16,7 @@ export class RegionList {
     "details",
     { class: "regions folded card" },
     this.title,
-    h("div", { class: "table-scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...HEADS.map((head) => h("th", { scope: "col", class: NUMERIC.has(head) ? "num" : "" }, head)))), this.body)),
+    scrolling("Regions", h("table", {}, h("thead", {}, h("tr", {}, ...HEADS.map((head) => h("th", { scope: "col", class: NUMERIC.has(head) ? "num" : "" }, head)))), this.body)),
   );
 
   show(regions: Region[]): void {
