@@ -2,6 +2,7 @@
 //! `/api/onlooker/v1/hosts/{host}/range`: what was stored, in no more points than a chart has.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -138,6 +139,9 @@ impl Query<'_> {
     }
 
     fn answer(&self, host: &str, mut wanted: Wanted) -> Result<Vec<u8>, Stop> {
+        // What is asked for twice is told once.
+        let mut known = HashSet::new();
+        wanted.series.retain(|text| known.insert(text.clone()));
         let tracks = self.tracks(host, &mut wanted)?;
         let mut folds: Vec<Option<Fold>> = wanted.series.iter().map(|_| None).collect();
         let mut gaps: Vec<Gap> = Vec::new();

@@ -188,6 +188,11 @@ fn of_a_time_without_rows_there_are_gaps_and_what_a_series_is() {
         all.map(|one| one["series"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(series(&ask("match", "load")), ["load"], "the other has nothing of this time");
+    let twice = [("series".to_owned(), "load".to_owned()), ("series".to_owned(), "load".to_owned())];
+    let span = Span { from_ns: FROM_NS, to_ns: FROM_NS + 60_000_000_000, points: 10 };
+    let query = Query { store: &store, span, gone: Gone::default(), until: Instant::now() + MAX_TIME };
+    let text = query.answer("a", Wanted::of(&twice, MAX_SERIES).unwrap()).ok().expect("an answer");
+    assert_eq!(series(&serde_json::from_slice(&text).unwrap()), ["load"]);
     let silent = ask("series", "load{pid=\"7\"}");
     assert_eq!((&silent["series"][0]["type"], &silent["series"][0]["t_ms"]), (&"gauge".into(), &Value::Array(vec![])));
     appender.gap(&Gap { track: other, of: None, from_ns: late_ns, to_ns: late_ns + 5, reason: "late".into() });
