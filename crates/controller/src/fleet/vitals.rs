@@ -2,7 +2,8 @@
 //! The few figures by which hosts are told apart at a glance: how busy, how full, how much they send.
 //!
 //! A thread of the controller samples all hosts every [`INTERVAL`], whoever looks, so that who looks first finds rates,
-//! and what was. It makes them of the values that are there anyway. Cost: 4 us a host.
+//! and what was. It makes them of the values that are there anyway, whose places it looks for again only when a host's
+//! series have changed.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -140,7 +141,7 @@ impl Places {
     fn new(plan: &Plan) -> Self {
         let (mut places, mut row) = (Self::default(), 0);
         for (entity, planned) in plan.entities.iter().enumerate() {
-            planned.shown().for_each(|(series, _)| places.take(Place { entity, row, series: series.clone() }));
+            planned.shown().for_each(|(series, _)| places.take(entity, row, series));
             row += planned.template.words();
         }
         for devices in [&mut places.receive, &mut places.transmit] {
@@ -152,29 +153,33 @@ impl Places {
         places
     }
 
-    fn take(&mut self, place: Place) {
-        let Series { name, labels, .. } = place.series.clone();
-        let label = |name: &str| labels.get(name).unwrap_or_default();
+    fn take(&mut self, entity: usize, row: usize, series: &Series) {
+        // Few of a host's series are wanted: the others are not copied.
+        if !series.name.starts_with("node_") {
+            return;
+        }
+        let place = || Place { entity, row, series: series.clone() };
+        let label = |name: &str| series.labels.get(name).unwrap_or_default();
         let (mount, filesystems) = (|| Text::from(label("mountpoint")), &mut self.filesystems);
-        match &*name {
+        match &*series.name {
             "node_cpu_seconds_total" if matches!(label("mode"), "idle" | "iowait") => {
                 self.cores += usize::from(label("mode") == "idle");
-                self.idle.push(place);
+                self.idle.push(place());
             }
-            "node_load1" => self.load1 = Some(place),
-            "node_memory_MemTotal_bytes" => self.memory[0] = Some(place),
-            "node_memory_MemAvailable_bytes" => self.memory[1] = Some(place),
-            "node_memory_SwapTotal_bytes" => self.swap[0] = Some(place),
-            "node_memory_SwapFree_bytes" => self.swap[1] = Some(place),
-            "node_filesystem_size_bytes" => filesystems.entry(mount()).or_default()[0] = Some(place),
-            "node_filesystem_free_bytes" => filesystems.entry(mount()).or_default()[1] = Some(place),
-            "node_filesystem_avail_bytes" => filesystems.entry(mount()).or_default()[2] = Some(place),
-            "node_filesystem_readonly" => filesystems.entry(mount()).or_default()[3] = Some(place),
-            "node_network_receive_bytes_total" if label("device") != "lo" => self.receive.push(place),
-            "node_network_transmit_bytes_total" if label("device") != "lo" => self.transmit.push(place),
+            "node_load1" => self.load1 = Some(place()),
+            "node_memory_MemTotal_bytes" => self.memory[0] = Some(place()),
+            "node_memory_MemAvailable_bytes" => self.memory[1] = Some(place()),
+            "node_memory_SwapTotal_bytes" => self.swap[0] = Some(place()),
+            "node_memory_SwapFree_bytes" => self.swap[1] = Some(place()),
+            "node_filesystem_size_bytes" => filesystems.entry(mount()).or_default()[0] = Some(place()),
+            "node_filesystem_free_bytes" => filesystems.entry(mount()).or_default()[1] = Some(place()),
+            "node_filesystem_avail_bytes" => filesystems.entry(mount()).or_default()[2] = Some(place()),
+            "node_filesystem_readonly" => filesystems.entry(mount()).or_default()[3] = Some(place()),
+            "node_network_receive_bytes_total" if label("device") != "lo" => self.receive.push(place()),
+            "node_network_transmit_bytes_total" if label("device") != "lo" => self.transmit.push(place()),
             name => {
                 if let Some(at) = PRESSURES.iter().position(|pressure| *pressure == name) {
-                    self.pressure[at].push(place);
+                    self.pressure[at].push(place());
                 }
             }
         }

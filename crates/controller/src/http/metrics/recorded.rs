@@ -48,7 +48,6 @@ impl Recording {
             let (mut next, mut next_own) = (Instant::now(), Instant::now() + INTERVAL);
             while stopped.recv_timeout(next.saturating_duration_since(Instant::now())) == Err(RecvTimeoutError::Timeout)
             {
-                next = Instant::now() + VITALS_INTERVAL;
                 sampler.sample(&shared.fleet, &shared.vitals);
                 let mut vitals = Samples::default();
                 shared.vitals.get().iter().for_each(|(name, vital)| vitals.vital(name, vital));
@@ -57,6 +56,8 @@ impl Recording {
                     next_own = Instant::now() + INTERVAL;
                     own.record(Samples::of(&shared), Moment::now().utc_ns.cast_signed());
                 }
+                // However long that took, a pause follows.
+                next = Instant::now() + VITALS_INTERVAL;
             }
         })?;
         Ok(Self { thread: Some((stop, thread)) })
