@@ -32,6 +32,7 @@ help:
 	@echo '  bench-query        the queries of a node dashboard over 24 hours of 100 hosts, beside Prometheus 3.16 and VictoriaMetrics with the same samples (Go, 20 GB of disk; an hour)'
 	@echo '  bench-dashboard    a dashboard of 30 panels loaded while 24 hosts are read every 10 ms: time of a load, lateness of the reads, then and with slow rules (root; eleven minutes)'
 	@echo '  bench-alerts       a disk fills, a host is cut off, the kernel kills a process: pending, firing, received by an Alertmanager, resolved (root; a minute)'
+	@echo '  bench-causes       five faults planted in a fleet of 24 hosts, looked for in the dashboard from its first page: actions and time (root; 25 minutes)'
 	@echo '  bench-forward      a filled store sent to a sink, VictoriaMetrics, InfluxDB and Prometheus 3.16 as fast as they take it, both sides disturbed; read back (Go; four minutes)'
 	@echo '  bench-forward-live  28 hosts read every 10 ms and sent as they come: to a sink that counts, to the three at half of what they take, down for ten minutes; read back (root, Go; an hour and a half)'
 	@echo '  bench-processing   from checked frames of real agents to the log, durable: values a second of one core, warm and with 2,000 hosts; allocations (root)'
@@ -288,6 +289,10 @@ bench-forward-live: setup-bench
 .PHONY: bench-dashboard
 bench-dashboard: setup-test
 	bench/bench-dashboard
+
+.PHONY: bench-causes
+bench-causes: setup-bench ui-dist
+	bench/bench-causes
 
 .PHONY: conformance
 conformance: setup-test

@@ -12,6 +12,10 @@ hot=$(mktemp -d -p /dev/shm)
 # Of kernel memory a host takes: so little that dozens of them fit one machine.
 sizes='control = "512KiB"
 slab = "64KiB"'
+# More of a host's agent.toml, by its number. All these hosts are one machine: its procfs is not sampled once for each of them.
+of_host=()
+declare -r OF_HOST='[sampled]
+interval = "1h"'
 
 finish_fleet() {
   local pid name number
@@ -73,7 +77,6 @@ start_host() {
   ip -n "$reader" link set "host$number" master bridge up
   mount -t bpf -o mode=0700 bpf "$home/bpf"
   mounts+=("$home/bpf")
-  # All these hosts are one machine: its procfs is not sampled once for each of them.
   cat >"$home/agent.toml" <<END
 [agent]
 socket = "$home/agent.sock"
@@ -88,8 +91,7 @@ devices = ["eth0"]
 allow = ["198.18.77.1/32"]
 bpffs = "$home/bpf"
 $sizes
-[sampled]
-interval = "1h"
+${of_host[number]:-$OF_HOST}
 END
   in_group "${2:-}" nsenter --net="/run/netns/$name" build/onlooker-agent run --config "$home/agent.toml" 2>"$scratch/agent-$number.log" &
   agents+=($!)

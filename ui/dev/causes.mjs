@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// A scripted person who looks for faults that `bench/bench-causes` has planted in a fleet: counts what he does, and stops the time until the answer is on the page.
+// Usage: node dev/causes.mjs URL SINCE_S DISK. SINCE_S: a host was cut off so long ago; DISK: the file system that fills up. SHOTS=DIR keeps screenshots.
+// Prints lines `figure NAME VALUE`.
+
+import { chart } from "./charts.mjs";
+import { Harness } from "./harness.mjs";
+
+const [url, since, disk] = process.argv.slice(2);
+const t = await Harness.start({ url, close: async () => {} });
+
+class Search {
+  actions = 0;
+
+  static async begin(name) {
+    const search = new Search();
+    search.name = name;
+    search.page = await t.page({ viewport: { width: 1440, height: 900 } });
+    await t.go(search.page, "#/");
+    await t.eventually(`${name}: the first page is there`, async () => /%/.test(await search.page.locator("td.c-cpu").first().innerText()));
+    search.began = performance.now();
+    return search;
+  }
+
+  async click(locator, options) {
+    this.actions++;
+    await locator.scrollIntoViewIfNeeded();
+    await locator.click(options);
+  }
+
+  async press(key) {
+    this.actions++;
+    await this.page.keyboard.press(key);
+  }
+
+  async type(text) {
+    this.actions++;
+    await this.page.keyboard.type(text);
+  }
+
+  async host(name) {
+    await this.click(this.page.locator(`tr[data-key="${name}"] td.c-name`));
+  }
+
+  async section(name) {
+    await this.click(this.page.locator("nav.index").getByRole("link", { name, exact: true }));
+  }
+
+  part(id) {
+    return this.page.locator(`section[aria-labelledby="section-${id}"]`);
+  }
+
+  async found(what, probe) {
+    const seen = await t.eventually(`${this.name}: ${what}`, probe);
+    console.log(`figure ${this.name}_actions ${seen ? this.actions : "none"}`);
+    console.log(`figure ${this.name}_ms ${seen ? Math.round(performance.now() - this.began) : "none"}`);
+    await t.shot(this.page, `cause-${this.name}`);
+    return seen;
+  }
+
+  async end() {
+    await this.page.context().close();
+  }
+}
+
+/** Cores, as the legend's column says of a line. */
+async function most(page, title, line) {
+  const entry = chart(page, title).locator(".legend li", { hasText: line });
+  return Number.parseFloat((await entry.locator(".stat").last().innerText()).replace(",", "."));
+}
+
+/** Who takes a CPU for 50 ms again and again? */
+async function spin() {
+  const search = await Search.begin("spin");
+  const { page } = search;
+  await search.host("host-02");
+  await search.section("Processes");
+  const row = search.part("processes").locator("tbody tr", { hasText: "spinner" });
+  await t.eventually("spin: it is among the processes", () => row.isVisible());
+  await search.click(row);
+  await search.found("its CPU is drawn", () => page.locator("section.chart", { hasText: "spinner" }).first().isVisible());
+  await search.end();
+}
+
+/** The spins themselves, where the CPU's rows are drawn one by one, and where a point is many of them. */
+async function spins() {
+  let visible = 0;
+  for (const zoom of ["10s", "1h"]) {
+    const page = await t.page({ viewport: { width: 1440, height: 900 } });
+    await t.go(page, `#/host/host-02?w=${zoom}`);
+    const entry = chart(page, "CPU by mode").locator(".legend button", { hasText: "nice" });
+    await chart(page, "CPU by mode").scrollIntoViewIfNeeded();
+    await entry.click();
+    const seen = await t.eventually(`spins: at ${zoom} a whole CPU for a moment`, async () => (await most(page, "CPU by mode", "nice")) >= 0.9);
+    if (zoom === "10s") await page.keyboard.press(" ");
+    await page.waitForTimeout(1000);
+    await t.shot(page, `cause-spins-${zoom}`);
+    if (seen) visible++;
+    await page.context().close();
+  }
+  console.log(`figure spin_visible ${visible}`);
+}
+
+/** Whose memory grows? */
+async function leak() {
+  const search = await Search.begin("leak");
+  await search.host("host-03");
+  await search.section("Containers");
+  const groups = search.part("containers");
+  await t.eventually("leak: groups are there", async () => (await groups.locator("tbody tr").count()) > 2);
+  await search.click(groups.getByRole("button", { name: "Memory", exact: true }));
+  const row = groups.locator("tbody tr", { hasText: "onlooker-causes" });
+  await t.eventually("leak: the group is among the first", () => row.isVisible());
+  await search.click(row);
+  await search.found("its memory is drawn", () => search.page.locator("section.chart", { hasText: "onlooker-causes" }).first().isVisible());
+  await search.end();
+}
+
+/** Which disk is full? */
+async function full() {
+  const search = await Search.begin("disk");
+  await search.click(search.page.locator("thead").getByRole("button", { name: "Disk", exact: true }));
+  await t.eventually("disk: the fullest first", async () => (await search.page.locator("tbody tr").first().getAttribute("data-key")) === "host-04");
+  await search.click(search.page.locator("tbody tr").first().locator("td.c-name"));
+  await search.found("the file system is named", async () => (await search.page.locator(".vitals .tile", { hasText: "Fullest file system" }).innerText()).includes(disk.split("/").at(-1)));
+  await search.end();
+}
+
+/** Who has to send again? */
+async function link() {
+  const search = await Search.begin("link");
+  await search.press("q");
+  await t.eventually("link: the page of queries", () => search.page.locator("textarea").isVisible());
+  await search.type("topk(3, rate(node_netstat_Tcp_RetransSegs[1m]) > 0)");
+  await search.press("Enter");
+  await search.found("its host comes first", async () => (await search.page.locator(".legend, .query-result").first().innerText()).includes("host-05"));
+  await search.end();
+}
+
+/** Who was away, and when? */
+async function stall() {
+  const search = await Search.begin("stall");
+  const { page } = search;
+  const spans = since > 600 ? "1 h" : "10 min";
+  await search.click(page.locator(".fleet-heat").getByRole("button", { name: spans }));
+  const canvas = page.locator(".fleet-heat-canvas");
+  await t.eventually("stall: the heat map is drawn", async () => (await page.locator(".fleet-heat-scale").innerText()).includes("0 to 100"));
+  const rows = await page.locator("tbody tr").evaluateAll((all) => all.map((row) => row.dataset.key));
+  const box = await canvas.boundingBox();
+  const y = ((rows.indexOf("host-01") + 0.5) * box.height) / rows.length;
+  // As the eye does, along the row: where nothing is known.
+  let place = null;
+  for (let x = box.width - 12; x > 0 && place === null; x -= 3) {
+    await page.mouse.move(box.x + x, box.y + y);
+    if ((await page.locator(".fleet-heat .readout").innerText()).includes("not known")) place = x;
+  }
+  t.check("stall: a hole in its row", place !== null);
+  await search.click(canvas, { position: { x: place ?? 0, y } });
+  await search.found("the charts of that time say why", async () => {
+    const tip = page.locator("section.chart .tip").first();
+    const over = page.locator("section.chart .u-over").first();
+    const size = await over.boundingBox();
+    for (let x = 4; x < size.width; x += size.width / 60) {
+      await page.mouse.move(size.x + x, size.y + 30);
+      if (/host missing|gap/.test(await tip.innerText())) return true;
+    }
+    return false;
+  });
+  await search.end();
+}
+
+for (const cause of [spin, spins, leak, full, link, stall]) {
+  try {
+    await cause();
+  } catch (error) {
+    t.fail(cause.name, error.stack);
+  }
+}
+await t.finish();
