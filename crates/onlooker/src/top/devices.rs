@@ -66,7 +66,8 @@ impl Mount {
     }
 }
 
-/// One for each file system, also if it is mounted several times: at its shortest place. The fullest first, images last.
+/// One for each file system, also if it is mounted several times: at its shortest place. The fullest first, images
+/// last.
 pub(super) fn mounts(all: impl Iterator<Item = Mount>) -> Vec<Mount> {
     let mut all: Vec<Mount> = all.filter(|of| !NO_STORAGE.contains(&of.fstype.as_str())).collect();
     all.sort_by_key(|of| of.mountpoint.len());

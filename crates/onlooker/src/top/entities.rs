@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rows of the agent's tables (docs/tables.md) as entities: all that their series say of one process, or of one control group, at a glance.
+//! Rows of the agent's tables (docs/tables.md) as entities: all that their series say of one process, or of one control
+//! group, at a glance.
 
 use super::kind::Kind;
 use super::listing::Place;
@@ -9,7 +10,8 @@ use super::series::Series;
 use onlooker_region::columns::Value;
 use std::collections::HashMap;
 
-/// A row that was not in its table when that was read last stays for so long: a block that is torn now and then must not make it flicker.
+/// A row that was not in its table when that was read last stays for so long: a block that is torn now and then must
+/// not make it flicker.
 const GONE_NS: u64 = 2_000_000_000;
 /// Steps of the past that are too few to say that something grows.
 const GROWTH_STEPS: usize = 10;

@@ -84,7 +84,7 @@ static PROCESSES: [Column; 15] = [
     column("threads", "THREADS", 7, 110, Format::Count, |of, _| Cell::Number(of.get(M::Threads))),
     column("states", "STATE", 14, 140, Format::Text, |of, _| Cell::Text(states(of))),
     column("major_faults_per_second", "FAULTS", 8, 140, Format::Rate, |of, _| Cell::Number(of.get(M::MajorFaults))),
-    column("processes", "PROCS", 5, 140, Format::Count, |of, _| Cell::Number(of.get(M::Processes))),
+    column("processes", "PROCS", 5, 105, Format::Count, |of, _| Cell::Number(of.get(M::Processes))),
 ];
 
 static CONTAINERS: [Column; 16] = [

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The views: which question each answers, and which of the host's regions it reads for that. What a view does not show,
+//! The views: which question each answers, and which of the host's regions it reads for that. What a view does not
+//! show,
 //! it does not read.
 
 use onlooker_metrics::groups::Group;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The machine as a whole, out of the agent's series: processors, load, memory, pressure, devices. Which devices count, and how full a file system
+//! The machine as a whole, out of the agent's series: processors, load, memory, pressure, devices. Which devices count,
+//! and how full a file system
 //! is, are [`onlooker_series::devices`]' rules.
 
 use super::devices::{Disk, Interface, Mount, Tcp, mounts};
@@ -175,7 +176,8 @@ impl Machine {
         (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
     }
 
-    /// Bytes a second, received and sent, of all devices that count on their own; where there are none, of all but `lo`.
+    /// Bytes a second, received and sent, of all devices that count on their own; where there are none, of all but
+    /// `lo`.
     pub(super) fn traffic(&self) -> Option<(f64, f64)> {
         let own = || self.network.iter().filter(|of| counts_on_its_own(&of.device));
         let sum = |of: &mut dyn Iterator<Item = &Interface>| {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `onlooker top`: one host, live, in a terminal.
 //!
-//! A thread reads what the view shows ([`kind`]) of the host ([`reader`]) into the [`model`]; this one draws it ([`screen`]) at most ten times a second and
+//! A thread reads what the view shows ([`kind`]) of the host ([`reader`]) into the [`model`]; this one draws it
+//! ([`screen`]) at most ten times a second and
 //! obeys keys ([`view`]).
 
 mod advice;
@@ -74,7 +75,8 @@ pub(crate) struct Arguments {
     /// What to look at first; series, if you name some with --region, else the machine
     #[arg(long, value_name = "VIEW", value_enum)]
     view: Option<Kind>,
-    /// Column that the view is sorted by at first: of series active, name, value, rate, change; of tables the names that --json has
+    /// Column that the view is sorted by at first: of series active, name, value, rate, change; of tables the names
+    /// that --json has
     #[arg(long, value_name = "COLUMN")]
     sort: Option<String>,
     /// Show only rows with these words in them (of series: name, labels, region)

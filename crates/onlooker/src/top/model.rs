@@ -61,7 +61,7 @@ impl Cost {
         }
     }
 
-    /// Bytes a second of late.
+    /// Bytes a second of late, without the first reading, which has the directory and schemas too.
     #[allow(clippy::cast_precision_loss)] // for people
     pub(super) fn rate(&self) -> Option<f64> {
         let (from, to) = (self.marks.front()?, self.marks.back()?);

@@ -120,7 +120,7 @@ fn as_json(view: &mut View, model: &Model) -> Json {
         "host": model.told.as_ref().map(|told| told.name.clone()),
         "view": view.kind.name(),
         "interval_ns": u64::try_from(model.interval.as_nanos()).unwrap_or(u64::MAX),
-        "read": { "bytes": cost.bytes, "readings": cost.readings },
+        "read": { "bytes": cost.bytes, "readings": cost.readings, "bytes_per_second": cost.rate() },
         "gaps": model.gaps,
     });
     if let Some(grid) = view.grid() {

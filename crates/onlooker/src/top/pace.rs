@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which regions a reading fetches: those that the view follows, and no others. Only the view of all series looks at the rest, which its search and order
-//! need: what is on the screen every time, the others now and then, and one table not at all until somebody asks for it. A host with a
+//! Which regions a reading fetches: those that the view follows, and no others. Only the view of all series looks at
+//! the rest, which its search and order
+//! need: what is on the screen every time, the others now and then, and one table not at all until somebody asks for
+//! it. A host with a
 //! table of all its connections would else send megabytes a reading for rows that nobody sees.
 
 use super::kind::{Kind, Region};

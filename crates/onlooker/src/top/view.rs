@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the user looks at: one of the views, with the order, the filter and the choice that each has of its own; and what keys do. No terminal here.
+//! What the user looks at: one of the views, with the order, the filter and the choice that each has of its own; and
+//! what keys do. No terminal here.
 
 use super::grid::{self, Grid};
 use super::kind::Kind;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A table of figures whose columns come and go with the room that there is: the first column has what the others leave.
+//! A table of figures whose columns come and go with the room that there is: the first column has what the others
+//! leave.
 
 use super::super::theme::Theme;
 use super::Pen;

@@ -106,6 +106,12 @@ fn summary(pen: &mut Pen, grid: &Grid, model: &Model, machine: &Machine, rows: &
         }
         pieces.push(("   ".into(), Style::new()));
     }
+    let is_known = |row: &Row| row.entity.get(entities::Measure::Cpu).is_some();
+    if !rows.is_empty() && !rows.iter().any(is_known) {
+        let wait =
+            entities::interval_ns(model, grid.kind).map_or_else(String::new, |ns| format!(" ({})", span(ns.into())));
+        pieces.push((format!("rates at the agent's next look{wait}   "), theme.warn()));
+    }
     if let Some(busy) = machine.busy() {
         let cpus = machine.cpus.len();
         pieces.push((format!("CPU {} of {cpus}", text::share(Some(busy))), theme.bar(busy)));
@@ -116,12 +122,6 @@ fn summary(pen: &mut Pen, grid: &Grid, model: &Model, machine: &Machine, rows: &
     }
     if let [Some(load), ..] = machine.load {
         pieces.push((format!("   load {load:.2}"), Style::new()));
-    }
-    let is_known = |row: &Row| row.entity.get(entities::Measure::Cpu).is_some();
-    if !rows.is_empty() && !rows.iter().any(is_known) {
-        let wait =
-            entities::interval_ns(model, grid.kind).map_or_else(String::new, |ns| format!(" ({})", span(ns.into())));
-        pieces.push((format!("   rates: at its next look{wait}"), theme.warn()));
     }
     pen.line(0, &pieces);
 }

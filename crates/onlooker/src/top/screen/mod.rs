@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The screen, drawn into a buffer of any size: header, the view, the chosen row, keys. What there is no room for is left out, from the least important on;
+//! The screen, drawn into a buffer of any size: header, the view, the chosen row, keys. What there is no room for is
+//! left out, from the least important on;
 //! nothing is ever drawn outside.
 
 mod figures;
@@ -52,7 +53,8 @@ impl Pen<'_> {
         }
     }
 
-    /// A line of pieces, what matters most first. What has no room is left out from the first such piece on; only a piece that begins early is cut.
+    /// A line of pieces, what matters most first. What has no room is left out from the first such piece on; only a
+    /// piece that begins early is cut.
     fn line(&mut self, y: u16, pieces: &[(String, Style)]) {
         let mut x = 0;
         for (text, style) in pieces {
@@ -184,11 +186,12 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     let (mut lines, mut line) = (Vec::new(), String::new());
     for word in text.split_inclusive(' ') {
         if !line.is_empty() && line.chars().count() + word.trim_end().chars().count() > width {
-            lines.push(std::mem::take(&mut line));
+            lines.push(line.trim_end().to_owned());
+            line.clear();
         }
         line.push_str(word);
     }
-    lines.push(line);
+    lines.push(line.trim_end().to_owned());
     lines
 }
 

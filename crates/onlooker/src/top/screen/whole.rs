@@ -218,8 +218,8 @@ fn network(machine: &Machine, theme: Theme) -> Table {
         column("ERRORS", 7, 0),
         column("DROPS", 7, 0),
         column("LOAD", 5, 2),
-        column("PACKETS IN", 10, 3),
-        column("OUT", 8, 3),
+        column("PKTS IN", 8, 3),
+        column("PKTS OUT", 8, 3),
     ];
     let row = |of: &Interface| {
         let plain = Style::new();

@@ -13,7 +13,8 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use std::time::Duration;
 
-/// Blocks that readings of two seconds cost with a table of a thousand blocks and one of all connections, neither in view.
+/// Blocks that readings of two seconds cost with a table of a thousand blocks and one of all connections, neither in
+/// view.
 #[test]
 fn what_is_out_of_view_is_hardly_read() {
     let table = |name: &str| {
