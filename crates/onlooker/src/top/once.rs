@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 const LEAST: Duration = Duration::from_millis(1_100);
 /// How long it waits for rates of a table that is sampled seldom: at most so much beyond two of its intervals.
 const GRACE: Duration = Duration::from_secs(2);
+/// How long it waits for rates of processors that are sampled, which agents do every second by default.
+const MACHINE: Duration = Duration::from_secs(5);
 /// Lines that are printed at most.
 const ROWS: u16 = 2_000;
 
@@ -65,8 +67,12 @@ pub(super) fn run(reader: &Reader, mut view: View, arguments: &Arguments) -> Res
     Ok(if is_down { End::Incomplete } else { End::Done })
 }
 
-/// Whether the table has rates, or will have none in time.
+/// Whether the view has rates, or will have none in time.
 fn has_rates(model: &Model, kind: Kind, passed: Duration) -> bool {
+    if kind == Kind::Machine {
+        let machine = Machine::of(model);
+        return passed >= MACHINE || machine.cpus.is_empty() || machine.busy().is_some();
+    }
     let Some(table) = kind.table().filter(|table| model.has(table)) else { return true };
     let most = entities::interval_ns(model, kind).map_or(GRACE, |ns| GRACE + 2 * Duration::from_nanos(ns));
     let is_known = |series: &Series| series.is_agents() && series.region == table && series.motion.rate().is_some();
